@@ -1,0 +1,177 @@
+//! What the parser has to say about a configuration.
+
+use crate::model::LogLevel;
+use std::fmt;
+use std::path::PathBuf;
+
+/// One message about the configuration, printed as nginx prints it and then
+/// with the line, a caret and, where there is one, a hint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// `emerg` for what refuses the configuration, else `warn` or `notice`.
+    pub level: LogLevel,
+    /// nginx's words, without the place.
+    pub message: String,
+    /// Where in the configuration; `None` when the whole is meant.
+    pub place: Option<Place>,
+    /// What to do about it, in a sentence or as `did you mean "root"?`.
+    pub help: Option<String>,
+}
+
+/// A place that a [`Diagnostic`] points at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Place {
+    /// The file as opened; `None` for the `-g` argument.
+    pub file: Option<PathBuf>,
+    /// Line, from 1.
+    pub line: u32,
+    /// Column in bytes, from 1.
+    pub column: u32,
+    /// The text of the line, without its end; empty when not known.
+    pub source_line: String,
+}
+
+/// The configuration cannot be used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Failure {
+    /// Warnings met before the error.
+    pub warnings: Vec<Diagnostic>,
+    /// The error; like nginx, the parser stops at the first.
+    pub error: Diagnostic,
+}
+
+/// Longest part of a source line that is shown.
+const SHOWN_LINE_CHARS: usize = 160;
+
+impl Diagnostic {
+    /// The message with its place, without the program's name and the level:
+    /// `unknown directive "foo" in /etc/nginx/nginx.conf:3`. This is what the
+    /// error log gets.
+    pub fn headline(&self) -> String {
+        match &self.place {
+            None => self.message.clone(),
+            Some(Place {
+                file: Some(file),
+                line,
+                ..
+            }) => {
+                format!("{} in {}:{line}", self.message, file.display())
+            }
+            Some(Place { file: None, .. }) => format!("{} in command line", self.message),
+        }
+    }
+}
+
+impl fmt::Display for Diagnostic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "sealane: [{}] {}", self.level.name(), self.headline())?;
+        if let Some(place) = self
+            .place
+            .as_ref()
+            .filter(|place| !place.source_line.is_empty())
+        {
+            let (line, caret) = place.excerpt();
+            write!(f, "\n    {line}\n    {caret}^")?;
+        }
+        if let Some(help) = &self.help {
+            write!(f, "\n{help}")?;
+        }
+        Ok(())
+    }
+}
+
+impl Place {
+    /// The line made printable and cut to a readable length, and the blanks
+    /// that put a caret under the column.
+    fn excerpt(&self) -> (String, String) {
+        let before_bytes = (self.column as usize).saturating_sub(1);
+        let mut column_chars = self
+            .source_line
+            .char_indices()
+            .take_while(|(at, _)| *at < before_bytes)
+            .count();
+        let mut chars: Vec<char> = self
+            .source_line
+            .chars()
+            .map(|c| if c.is_control() { ' ' } else { c })
+            .collect();
+        if column_chars > SHOWN_LINE_CHARS / 2 {
+            let cut = column_chars - SHOWN_LINE_CHARS / 2;
+            chars.drain(..cut);
+            column_chars -= cut;
+        }
+        chars.truncate(SHOWN_LINE_CHARS);
+        (
+            chars.into_iter().collect::<String>().trim_end().to_owned(),
+            " ".repeat(column_chars),
+        )
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for Failure {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unknown_foo() -> Diagnostic {
+        Diagnostic {
+            level: LogLevel::Emerg,
+            message: "unknown directive \"rot\"".into(),
+            place: Some(Place {
+                file: Some("/etc/nginx/nginx.conf".into()),
+                line: 3,
+                column: 5,
+                source_line: "    rot /data;".into(),
+            }),
+            help: Some("did you mean \"root\"?".into()),
+        }
+    }
+
+    #[test]
+    fn prints_place_line_caret_and_help() {
+        assert_eq!(
+            unknown_foo().to_string(),
+            "sealane: [emerg] unknown directive \"rot\" in /etc/nginx/nginx.conf:3\n\
+             \x20       rot /data;\n\
+             \x20       ^\n\
+             did you mean \"root\"?"
+        );
+    }
+
+    #[test]
+    fn the_command_line_is_named() {
+        let mut diagnostic = unknown_foo();
+        if let Some(place) = &mut diagnostic.place {
+            place.file = None;
+        }
+        assert_eq!(
+            diagnostic.headline(),
+            "unknown directive \"rot\" in command line"
+        );
+    }
+
+    #[test]
+    fn long_and_strange_lines_are_cut_and_made_printable() {
+        let mut diagnostic = unknown_foo();
+        if let Some(place) = &mut diagnostic.place {
+            place.source_line = format!("{}\t\u{1b}[31mfoo{}", "é".repeat(1000), "x".repeat(1000));
+            place.column = 2007;
+        }
+        let text = diagnostic.to_string();
+        assert!(!text.contains('\u{1b}'));
+        let lines: Vec<&str> = text.lines().collect();
+        assert!(lines[1].chars().count() <= SHOWN_LINE_CHARS + 4);
+        let caret = lines[2].chars().count() - 1;
+        assert_eq!(
+            lines[1].chars().skip(caret).take(3).collect::<String>(),
+            "foo"
+        );
+    }
+}

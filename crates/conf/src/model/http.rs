@@ -1,0 +1,141 @@
+//! The `http` and `server` contexts.
+
+use super::{LocationConf, Locations, Return, Tls};
+use crate::regex::Regex;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The `http` block.
+#[derive(Debug, Clone)]
+pub struct Http {
+    /// Servers in the order of the configuration.
+    pub servers: Vec<Arc<Server>>,
+    /// Every distinct address listened on, in the order first met.
+    pub listeners: Vec<Listener>,
+    /// Names of named captures in any regular expression, for
+    /// [`super::Variable::NamedCapture`].
+    pub named_captures: Vec<String>,
+}
+
+/// One address and the servers reachable through it.
+#[derive(Debug, Clone)]
+pub struct Listener {
+    /// What to bind.
+    pub address: ListenAddress,
+    /// Options of the `listen` line that set socket options (nginx allows them once per address).
+    pub options: ListenOptions,
+    /// Index into [`Http::servers`] of the default server.
+    pub default_server: usize,
+    /// Indexes of all servers on this address, in order, the default one included.
+    pub servers: Vec<usize>,
+}
+
+/// Address of a `listen` line.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum ListenAddress {
+    /// IPv4 or IPv6.
+    Inet(SocketAddr),
+    /// `unix:PATH`.
+    Unix(PathBuf),
+}
+
+/// Options of a `listen` line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListenOptions {
+    /// `ssl`.
+    pub ssl: bool,
+    /// `http2`, or `http2 on` in the server. Accepted; warned about until HTTP/2 is there.
+    pub http2: bool,
+    /// `proxy_protocol`. An error until implemented.
+    pub proxy_protocol: bool,
+    /// `backlog=`; default 511.
+    pub backlog: i32,
+    /// `rcvbuf=` bytes.
+    pub rcvbuf_bytes: Option<u32>,
+    /// `sndbuf=` bytes.
+    pub sndbuf_bytes: Option<u32>,
+    /// `deferred`: TCP_DEFER_ACCEPT.
+    pub deferred: bool,
+    /// `reuseport`: one socket per worker thread.
+    pub reuseport: bool,
+    /// `ipv6only=`; default on.
+    pub ipv6only: bool,
+    /// `so_keepalive=`.
+    pub so_keepalive: Option<TcpKeepalive>,
+    /// `fastopen=` queue length.
+    pub fastopen: Option<u32>,
+}
+
+/// `so_keepalive=on|off|[idle]:[interval]:[count]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TcpKeepalive {
+    /// Whether SO_KEEPALIVE is on.
+    pub on: bool,
+    /// TCP_KEEPIDLE.
+    pub idle: Option<Duration>,
+    /// TCP_KEEPINTVL.
+    pub interval: Option<Duration>,
+    /// TCP_KEEPCNT.
+    pub count: Option<u32>,
+}
+
+/// A `server` block.
+#[derive(Debug, Clone)]
+pub struct Server {
+    /// `server_name`s, in order; at least one (maybe empty).
+    pub names: Vec<ServerName>,
+    /// The first name as written, for `$server_name` and redirects.
+    pub primary_name: String,
+    /// TLS settings; present when any of its `listen` lines has `ssl`.
+    pub tls: Option<Arc<Tls>>,
+    /// `return` in the server context, which answers every request.
+    pub returns: Option<Return>,
+    /// Locations of the server.
+    pub locations: Locations,
+    /// Settings for requests that match no location, and before one is chosen.
+    pub conf: Arc<LocationConf>,
+    /// `client_header_timeout`; default 60 s.
+    pub client_header_timeout: Duration,
+    /// `client_header_buffer_size`; default 1k.
+    pub client_header_buffer_bytes: u64,
+    /// `large_client_header_buffers` number; default 4.
+    pub large_header_buffers: u32,
+    /// `large_client_header_buffers` size; default 8k.
+    pub large_header_buffer_bytes: u64,
+    /// `max_headers`: header lines allowed in one request.
+    pub max_headers: u32,
+    /// `ignore_invalid_headers`; default on.
+    pub ignore_invalid_headers: bool,
+    /// `underscores_in_headers`; default off.
+    pub underscores_in_headers: bool,
+    /// `merge_slashes`; default on.
+    pub merge_slashes: bool,
+    /// File and line of the `server` block, for messages.
+    pub origin: Origin,
+}
+
+/// A place in the configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    /// File as opened.
+    pub file: PathBuf,
+    /// Line, from 1.
+    pub line: u32,
+}
+
+/// One name of `server_name`. Text is in lower case.
+#[derive(Debug, Clone)]
+pub enum ServerName {
+    /// `example.org`, or the empty name.
+    Exact(String),
+    /// `*.example.org`: the suffix with its leading dot, `.example.org`.
+    WildcardPrefix(String),
+    /// `.example.org`: the name itself and everything below; text with its leading dot.
+    Dot(String),
+    /// `www.example.*`: the prefix with its trailing dot, `www.example.`.
+    WildcardSuffix(String),
+    /// `~expression`.
+    Regex(Regex),
+}

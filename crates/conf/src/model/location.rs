@@ -1,0 +1,382 @@
+//! The `location` context: the tree of locations and what holds inside one.
+
+use super::{AccessLog, ErrorLog, Template};
+use crate::regex::Regex;
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The locations of one level (a server, or nested in a location).
+#[derive(Debug, Clone, Default)]
+pub struct Locations {
+    /// `= uri` locations.
+    pub exact: Vec<Arc<Location>>,
+    /// Prefix locations, `^~` included, sorted by prefix bytes.
+    pub prefix: Vec<Arc<Location>>,
+    /// `~` and `~*` locations in the order of the configuration.
+    pub regex: Vec<Arc<Location>>,
+    /// `@name` locations (server level only).
+    pub named: Vec<Arc<Location>>,
+}
+
+/// One `location` block.
+#[derive(Debug, Clone)]
+pub struct Location {
+    /// How it is chosen.
+    pub matcher: Matcher,
+    /// What holds inside.
+    pub conf: Arc<LocationConf>,
+    /// Nested locations.
+    pub children: Locations,
+}
+
+/// How a location is chosen.
+#[derive(Debug, Clone)]
+pub enum Matcher {
+    /// `= uri`.
+    Exact(Box<[u8]>),
+    /// `uri` or `^~ uri` (`stop` set: no regular expressions are tried after it).
+    Prefix {
+        /// The prefix.
+        prefix: Box<[u8]>,
+        /// `^~`.
+        stop: bool,
+    },
+    /// `~ expression` or `~* expression`.
+    Regex(Regex),
+    /// `@name`, without the `@`.
+    Named(Box<str>),
+}
+
+/// Everything that can be set in a location and inherited from above.
+#[derive(Debug, Clone)]
+pub struct LocationConf {
+    /// The location as nginx names it in messages (its prefix or expression).
+    pub name: Box<str>,
+
+    // What answers.
+    /// `root` or `alias`; default `root html`.
+    pub files_at: FilesAt,
+    /// `index`; default `index.html`.
+    pub index: Vec<Template>,
+    /// `try_files`.
+    pub try_files: Option<TryFiles>,
+    /// `return`.
+    pub returns: Option<Return>,
+    /// `autoindex`.
+    pub autoindex: Option<Autoindex>,
+    /// `stub_status`.
+    pub stub_status: bool,
+    /// `internal`: reachable by internal redirects only.
+    pub internal: bool,
+    /// `gzip_static`.
+    pub gzip_static: GzipStatic,
+    /// `error_page` lines.
+    pub error_pages: Vec<ErrorPage>,
+    /// `recursive_error_pages`.
+    pub recursive_error_pages: bool,
+
+    // What it says about the content.
+    /// `types`, shared by all locations that inherit it.
+    pub types: Arc<Types>,
+    /// `default_type`; default `text/plain`.
+    pub default_type: Box<str>,
+    /// `etag`; default on.
+    pub etag: bool,
+    /// `if_modified_since`; default exact.
+    pub if_modified_since: IfModifiedSince,
+    /// `max_ranges`; `None` means no limit.
+    pub max_ranges: Option<u32>,
+    /// `expires`.
+    pub expires: Expires,
+    /// `add_header` lines.
+    pub add_headers: Vec<AddHeader>,
+    /// `add_trailer` lines.
+    pub add_trailers: Vec<AddHeader>,
+    /// `server_tokens`.
+    pub server_tokens: ServerTokens,
+    /// `chunked_transfer_encoding`; default on.
+    pub chunked_transfer_encoding: bool,
+    /// `msie_padding`; default on.
+    pub msie_padding: bool,
+
+    // Redirects.
+    /// `absolute_redirect`; default on.
+    pub absolute_redirect: bool,
+    /// `server_name_in_redirect`; default off.
+    pub server_name_in_redirect: bool,
+    /// `port_in_redirect`; default on.
+    pub port_in_redirect: bool,
+
+    // How files are read.
+    /// `sendfile`; default off.
+    pub sendfile: bool,
+    /// `sendfile_max_chunk`; default 2m. 0 means no limit.
+    pub sendfile_max_chunk_bytes: u64,
+    /// `output_buffers` number and size; default 2 32k.
+    pub output_buffers: (u32, u64),
+    /// `open_file_cache`; `None` is off.
+    pub open_file_cache: Option<OpenFileCache>,
+    /// `tcp_nopush`; default off.
+    pub tcp_nopush: bool,
+    /// `tcp_nodelay`; default on.
+    pub tcp_nodelay: bool,
+    /// `limit_rate` in bytes per second; `None` when never set, else evaluated per request.
+    pub limit_rate: Option<Template>,
+    /// `limit_rate_after` in bytes.
+    pub limit_rate_after: Option<Template>,
+    /// `postpone_output`; default 1460.
+    pub postpone_output_bytes: u64,
+
+    // The client.
+    /// `client_max_body_size`; default 1m, 0 means no limit.
+    pub client_max_body_bytes: u64,
+    /// `client_body_buffer_size`; default 16k.
+    pub client_body_buffer_bytes: u64,
+    /// `client_body_timeout`; default 60 s.
+    pub client_body_timeout: Duration,
+    /// `send_timeout`; default 60 s.
+    pub send_timeout: Duration,
+    /// `keepalive_timeout`; default 75 s, zero switches keep-alive off.
+    pub keepalive_timeout: Duration,
+    /// Second argument of `keepalive_timeout`: the `Keep-Alive: timeout=` header.
+    pub keepalive_header: Option<Duration>,
+    /// `keepalive_requests`; default 1000.
+    pub keepalive_requests: u64,
+    /// `keepalive_time`; default 1 h.
+    pub keepalive_time: Duration,
+    /// `keepalive_min_timeout`; default 0.
+    pub keepalive_min_timeout: Duration,
+    /// `keepalive_disable`; default msie6.
+    pub keepalive_disable: KeepaliveDisable,
+    /// `lingering_close`; default on.
+    pub lingering_close: LingeringClose,
+    /// `lingering_time`; default 30 s.
+    pub lingering_time: Duration,
+    /// `lingering_timeout`; default 5 s.
+    pub lingering_timeout: Duration,
+    /// `reset_timedout_connection`; default off.
+    pub reset_timedout_connection: bool,
+
+    // Logs.
+    /// `access_log` lines; empty when off.
+    pub access_logs: Vec<AccessLog>,
+    /// `error_log` lines that hold here.
+    pub error_logs: Arc<[ErrorLog]>,
+    /// `log_not_found`; default on.
+    pub log_not_found: bool,
+}
+
+/// `root` or `alias`.
+#[derive(Debug, Clone)]
+pub enum FilesAt {
+    /// `root`: path + URI. A literal path is absolute already.
+    Root(Template),
+    /// `alias`: the location's prefix is replaced (for a regex location, the whole URI).
+    Alias(Template),
+}
+
+/// `try_files`.
+#[derive(Debug, Clone)]
+pub struct TryFiles {
+    /// Candidates in order.
+    pub candidates: Vec<TryFile>,
+    /// What happens when none exists.
+    pub fallback: TryFallback,
+}
+
+/// One candidate of `try_files`.
+#[derive(Debug, Clone)]
+pub struct TryFile {
+    /// Its name, without a trailing slash.
+    pub name: Template,
+    /// Written with a trailing slash: must be a directory.
+    pub directory: bool,
+}
+
+/// The last argument of `try_files`.
+#[derive(Debug, Clone)]
+pub enum TryFallback {
+    /// Internal redirect to a URI (with arguments).
+    Uri(Template),
+    /// `@name`.
+    Named(Box<str>),
+    /// `=code`.
+    Code(u16),
+}
+
+/// `return code [text]`, `return code URL`, `return URL`.
+#[derive(Debug, Clone)]
+pub struct Return {
+    /// Status; 302 for `return URL`. 444 closes without an answer.
+    pub code: u16,
+    /// Body text, or the target for 301, 302, 303, 307 and 308.
+    pub text: Option<Template>,
+}
+
+/// One `error_page` line.
+#[derive(Debug, Clone)]
+pub struct ErrorPage {
+    /// Codes it holds for.
+    pub codes: Vec<u16>,
+    /// The status sent.
+    pub status: ErrorPageStatus,
+    /// URI (begins with `/`), URL (redirect) or `@name`.
+    pub target: ErrorPageTarget,
+}
+
+/// Which status an `error_page` answers with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorPageStatus {
+    /// No `=`: the original code.
+    Original,
+    /// `=code`.
+    Fixed(u16),
+    /// `=` alone: what the target answers.
+    FromTarget,
+}
+
+/// Where an `error_page` leads.
+#[derive(Debug, Clone)]
+pub enum ErrorPageTarget {
+    /// Internal redirect.
+    Uri(Template),
+    /// `@name`.
+    Named(Box<str>),
+    /// Redirect to an absolute URL.
+    Url(Template),
+}
+
+/// `autoindex` and its options.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Autoindex {
+    /// `autoindex_exact_size`; default on.
+    pub exact_size: bool,
+    /// `autoindex_localtime`; default off.
+    pub localtime: bool,
+    /// `autoindex_format`; default html.
+    pub format: AutoindexFormat,
+}
+
+/// `autoindex_format`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AutoindexFormat {
+    /// `html`.
+    Html,
+    /// `xml`.
+    Xml,
+    /// `json`.
+    Json,
+    /// `jsonp`.
+    Jsonp,
+}
+
+/// `gzip_static`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GzipStatic {
+    /// `off`.
+    Off,
+    /// `on`: when the client accepts gzip.
+    On,
+    /// `always`.
+    Always,
+}
+
+/// `types`: extension (lower case) to media type.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Types {
+    /// The map.
+    pub by_extension: HashMap<Box<str>, Arc<str>>,
+}
+
+/// `if_modified_since`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IfModifiedSince {
+    /// `off`: the header is ignored.
+    Off,
+    /// `exact`.
+    Exact,
+    /// `before`.
+    Before,
+}
+
+/// `expires`.
+#[derive(Debug, Clone)]
+pub enum Expires {
+    /// `off`.
+    Off,
+    /// `epoch`.
+    Epoch,
+    /// `max`.
+    Max,
+    /// `[+-]time`: seconds from the time of the answer.
+    Access(i64),
+    /// `modified [+-]time`: seconds from the file's time.
+    Modified(i64),
+    /// `@time`: seconds after midnight, local time.
+    Daily(u32),
+    /// A value with variables, parsed when evaluated; `modified` given.
+    Evaluated(Template, bool),
+}
+
+/// `add_header` or `add_trailer`.
+#[derive(Debug, Clone)]
+pub struct AddHeader {
+    /// Name as written.
+    pub name: Box<str>,
+    /// Value; an empty one adds nothing.
+    pub value: Template,
+    /// `always`: for every status.
+    pub always: bool,
+}
+
+/// `server_tokens`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ServerTokens {
+    /// `on`: name and version.
+    On,
+    /// `off`: the name only.
+    Off,
+    /// `build`: with the build name.
+    Build,
+}
+
+/// `open_file_cache` and its options.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OpenFileCache {
+    /// `max=`.
+    pub max: u32,
+    /// `inactive=`; default 60 s.
+    pub inactive: Duration,
+    /// `open_file_cache_valid`; default 60 s.
+    pub valid: Duration,
+    /// `open_file_cache_min_uses`; default 1.
+    pub min_uses: u32,
+    /// `open_file_cache_errors`; default off.
+    pub errors: bool,
+    /// `open_file_cache_content SIZE` (Sealane): bytes of file contents kept
+    /// with the entries, per worker thread. 0 is off.
+    pub content_bytes: u64,
+    /// Second argument: the largest file kept.
+    pub content_max_file_bytes: u64,
+}
+
+/// `keepalive_disable`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct KeepaliveDisable {
+    /// `msie6`.
+    pub msie6: bool,
+    /// `safari`.
+    pub safari: bool,
+}
+
+/// `lingering_close`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LingeringClose {
+    /// Never.
+    Off,
+    /// When the client may be sending still.
+    On,
+    /// Always.
+    Always,
+}

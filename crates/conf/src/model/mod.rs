@@ -1,0 +1,46 @@
+//! The typed configuration: every directive in its final, inherited form.
+//!
+//! What the parser writes down is *as written* (options, level by level); what
+//! stands here is *as meant*: defaults filled in, inheritance applied, names
+//! resolved. The data plane reads only these types.
+
+mod http;
+mod location;
+mod log;
+mod process;
+mod template;
+mod tls;
+
+pub use http::*;
+pub use location::*;
+pub use log::*;
+pub use process::*;
+pub use template::*;
+pub use tls::*;
+
+use crate::diagnostic::Diagnostic;
+use std::path::PathBuf;
+
+/// A whole configuration, validated as far as text alone allows.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Directives of the `main` context.
+    pub main: Main,
+    /// The `events` block.
+    pub events: Events,
+    /// The `http` block, if there is one.
+    pub http: Option<Http>,
+    /// Warnings and notices, in the order they were met; never fatal.
+    pub warnings: Vec<Diagnostic>,
+    /// Every file read, in the order of reading, for `-T`.
+    pub sources: Vec<Source>,
+}
+
+/// One configuration file as it was read.
+#[derive(Debug, Clone)]
+pub struct Source {
+    /// Path as it was opened (absolute).
+    pub path: PathBuf,
+    /// Its bytes.
+    pub text: Vec<u8>,
+}

@@ -1,0 +1,70 @@
+//! The `main` and `events` contexts.
+
+use super::ErrorLog;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Directives of the `main` context.
+#[derive(Debug, Clone)]
+pub struct Main {
+    /// `daemon`: detach from the terminal. Default on.
+    pub daemon: bool,
+    /// `master_process`: default on; off runs the worker in the foreground process.
+    pub master_process: bool,
+    /// `user`: whom the worker runs as, when started by root.
+    pub user: Option<User>,
+    /// `pid`: path of the pid file.
+    pub pid: PathBuf,
+    /// `worker_processes`: the number of worker threads.
+    pub worker_processes: WorkerCount,
+    /// `worker_rlimit_nofile`, per worker thread (multiplied by the threads).
+    pub worker_rlimit_nofile: Option<u64>,
+    /// `worker_rlimit_core` in bytes.
+    pub worker_rlimit_core: Option<u64>,
+    /// `worker_shutdown_timeout`.
+    pub worker_shutdown_timeout: Option<Duration>,
+    /// `working_directory`.
+    pub working_directory: Option<PathBuf>,
+    /// `error_log` lines of the main context; never empty.
+    pub error_logs: Vec<ErrorLog>,
+    /// `env` lines.
+    pub env: Vec<EnvVar>,
+}
+
+/// The arguments of `user`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct User {
+    /// User name.
+    pub name: String,
+    /// Group name; the user name when not given.
+    pub group: String,
+}
+
+/// The argument of `worker_processes`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WorkerCount {
+    /// One per available CPU.
+    Auto,
+    /// A fixed number, at least 1.
+    Count(u32),
+}
+
+/// One `env` line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EnvVar {
+    /// Name of the environment variable.
+    pub name: String,
+    /// Value to set, or `None` to keep the inherited one.
+    pub value: Option<String>,
+}
+
+/// The `events` block.
+#[derive(Debug, Clone)]
+pub struct Events {
+    /// `worker_connections`, per worker thread. Default 512.
+    pub worker_connections: u32,
+    /// `multi_accept`. Default off.
+    pub multi_accept: bool,
+    /// `accept_mutex`. Parsed; meaningless here.
+    pub accept_mutex: bool,
+}

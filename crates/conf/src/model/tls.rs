@@ -1,0 +1,104 @@
+//! The `ssl_*` directives of one server.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// TLS settings of a server, inherited from `http` where not set.
+#[derive(Debug, Clone)]
+pub struct Tls {
+    /// `ssl_certificate` with its `ssl_certificate_key`, in order.
+    pub certificates: Vec<CertificateFiles>,
+    /// `ssl_password_file`.
+    pub password_file: Option<PathBuf>,
+    /// `ssl_protocols`; default TLSv1.2 TLSv1.3.
+    pub protocols: TlsProtocols,
+    /// `ssl_ciphers`; default `HIGH:!aNULL:!MD5`.
+    pub ciphers: String,
+    /// `ssl_conf_command` lines, name and value, in order.
+    pub conf_commands: Vec<(String, String)>,
+    /// `ssl_prefer_server_ciphers`; default off.
+    pub prefer_server_ciphers: bool,
+    /// `ssl_ecdh_curve`; default `auto`.
+    pub ecdh_curve: String,
+    /// `ssl_dhparam`: read and checked, but DHE is not offered.
+    pub dhparam: Option<PathBuf>,
+    /// `ssl_buffer_size`; default 16384.
+    pub buffer_bytes: u32,
+    /// `ssl_dyn_rec_*`: records grow with the amount sent; `None` when off.
+    pub dynamic_records: Option<DynamicRecords>,
+    /// `ssl_session_timeout`; default 5 minutes.
+    pub session_timeout: Duration,
+    /// `ssl_session_tickets`; default on.
+    pub session_tickets: bool,
+    /// `ssl_session_ticket_key` files; the first seals.
+    pub session_ticket_keys: Vec<PathBuf>,
+    /// `ssl_session_cache`; default `none`.
+    pub session_cache: SessionCache,
+    /// `ssl_reject_handshake`; default off.
+    pub reject_handshake: bool,
+}
+
+/// One certificate chain and its private key.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct CertificateFiles {
+    /// PEM file: certificate first, then intermediates.
+    pub certificate: CertificateSource,
+    /// PEM file of the key.
+    pub key: CertificateSource,
+}
+
+/// Where a certificate or key comes from.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum CertificateSource {
+    /// A file (absolute path).
+    File(PathBuf),
+    /// `data:PEM` written into the configuration.
+    Inline(String),
+}
+
+/// `ssl_protocols` as a set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct TlsProtocols {
+    /// SSLv2 or SSLv3 was named (never offered; warned about).
+    pub ssl_v2_v3: bool,
+    /// TLSv1.
+    pub tls_1_0: bool,
+    /// TLSv1.1.
+    pub tls_1_1: bool,
+    /// TLSv1.2.
+    pub tls_1_2: bool,
+    /// TLSv1.3.
+    pub tls_1_3: bool,
+}
+
+/// Dynamic record sizing: small records first, so that a browser can use the
+/// first bytes before the congestion window has opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DynamicRecords {
+    /// `ssl_dyn_rec_size_lo`: payload of the first records. Default 1369.
+    pub low_bytes: u32,
+    /// `ssl_dyn_rec_size_hi`: payload of the next records. Default 4229.
+    pub high_bytes: u32,
+    /// `ssl_dyn_rec_threshold`: records per step. Default 40.
+    pub threshold: u32,
+    /// `ssl_dyn_rec_timeout`: idle time after which it starts over. Default 1 s.
+    pub timeout: Duration,
+}
+
+/// `ssl_session_cache`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum SessionCache {
+    /// `off`: clients are told that sessions cannot be resumed.
+    Off,
+    /// `none`: clients may think so, but nothing is stored.
+    None,
+    /// `builtin[:entries]`: here the same as a shared zone of that many sessions.
+    Builtin(Option<u32>),
+    /// `shared:name:size`.
+    Shared {
+        /// Zone name; equal names share one cache.
+        name: String,
+        /// Size in bytes.
+        bytes: u64,
+    },
+}

@@ -1,0 +1,268 @@
+//! The names of variables: what `$name` may be, and what it stands for.
+//!
+//! A name is looked up once, when the configuration is read; at run time a
+//! template holds a [`Builtin`] (or one of the prefixed kinds of
+//! [`Variable`]), never a name.
+
+use crate::model::Variable;
+
+/// Declares [`Builtin`] with, for every variable, its name in the
+/// configuration and one sentence for the manual, so that the three cannot
+/// drift apart.
+macro_rules! builtins {
+    ($($variant:ident $name:literal $doc:literal)*) => {
+        /// A variable with a fixed name.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum Builtin {
+            $(#[doc = concat!("`$", $name, "`: ", $doc)] $variant,)*
+        }
+
+        /// Every [`Builtin`] with its name and its documentation.
+        pub const BUILTINS: &[(&str, Builtin, &str)] = &[
+            $(($name, Builtin::$variant, $doc),)*
+        ];
+    };
+}
+
+builtins! {
+    // The request line and the URI.
+    Request "request" "the request line as the client sent it"
+    RequestMethod "request_method" "the method, such as `GET`"
+    RequestUri "request_uri" "the URI as sent, with its arguments"
+    Uri "uri" "the current URI, normalised; internal redirects change it"
+    DocumentUri "document_uri" "the same as `$uri`"
+    Args "args" "the arguments of the request line"
+    QueryString "query_string" "the same as `$args`"
+    IsArgs "is_args" "`?` if the request line has arguments, else empty"
+    ServerProtocol "server_protocol" "the protocol of the request, such as `HTTP/1.1`"
+    Scheme "scheme" "`http` or `https`"
+    Https "https" "`on` for a connection with TLS, else empty"
+    Host "host" "host of the request line, else of the Host header, else the server's name"
+    RequestPort "request_port" "port of the request line or the Host header"
+    IsRequestPort "is_request_port" "`:` if `$request_port` is not empty, else empty"
+
+    // The file.
+    DocumentRoot "document_root" "value of `root` or `alias` for the request"
+    RealpathRoot "realpath_root" "the absolute path of `$document_root`, symbolic links resolved"
+    RequestFilename "request_filename" "path of the file for the request"
+
+    // The request's headers and body.
+    ContentLength "content_length" "the Content-Length header of the request"
+    ContentType "content_type" "the Content-Type header of the request"
+    RequestBody "request_body" "the body of the request, when it was read into memory"
+    RequestBodyFile "request_body_file" "the temporary file with the body of the request"
+    RequestLength "request_length" "bytes of the request: request line, header and body"
+    RequestTime "request_time" "seconds since the first bytes of the request, with milliseconds"
+    RequestId "request_id" "a random identifier of the request, 32 hexadecimal digits"
+    RequestCompletion "request_completion" "`OK` once the request is complete, else empty"
+
+    // The two ends of the connection.
+    RemoteAddr "remote_addr" "address of the client"
+    BinaryRemoteAddr "binary_remote_addr" "address of the client, 4 or 16 bytes"
+    RemotePort "remote_port" "port of the client"
+    RemoteUser "remote_user" "user name of Basic authentication"
+    ServerAddr "server_addr" "address that accepted the connection"
+    ServerName "server_name" "name of the server that accepted the request"
+    ServerPort "server_port" "port that accepted the connection"
+    Connection "connection" "serial number of the connection"
+    ConnectionRequests "connection_requests" "requests made on this connection so far"
+    ConnectionTime "connection_time" "age of the connection in seconds, with milliseconds"
+    TcpinfoRtt "tcpinfo_rtt" "the kernel's round-trip time of the connection, microseconds"
+    TcpinfoRttvar "tcpinfo_rttvar" "variation of the round-trip time, microseconds"
+    TcpinfoSndCwnd "tcpinfo_snd_cwnd" "congestion window, segments"
+    TcpinfoRcvSpace "tcpinfo_rcv_space" "receive space, bytes"
+    ProxyProtocolAddr "proxy_protocol_addr" "client address of the PROXY protocol header"
+    ProxyProtocolPort "proxy_protocol_port" "client port of the PROXY protocol header"
+    ProxyProtocolServerAddr "proxy_protocol_server_addr" "server address of the PROXY protocol header"
+    ProxyProtocolServerPort "proxy_protocol_server_port" "server port of the PROXY protocol header"
+    ProxyProtocolTlv "proxy_protocol_tlv_" "a TLV of the PROXY protocol header; the rest of the name says which"
+    RealipRemoteAddr "realip_remote_addr" "the client's address before it was replaced"
+    RealipRemotePort "realip_remote_port" "the client's port before it was replaced"
+
+    // The response.
+    Status "status" "status of the response"
+    BodyBytesSent "body_bytes_sent" "bytes of the body sent, without the header"
+    BytesSent "bytes_sent" "bytes sent to the client"
+    LimitRate "limit_rate" "the rate limit in force, bytes per second"
+    GzipRatio "gzip_ratio" "compression ratio achieved"
+    Pipe "pipe" "`p` for a pipelined request, else `.`"
+
+    // Time and process.
+    Msec "msec" "the time in seconds, with milliseconds"
+    TimeIso8601 "time_iso8601" "local time in ISO 8601"
+    TimeLocal "time_local" "local time in Common Log Format"
+    Pid "pid" "number of the worker process"
+    Hostname "hostname" "name of the machine"
+    NginxVersion "nginx_version" "the nginx version that is the reference"
+    ConnectionsActive "connections_active" "connections open, idle ones included"
+    ConnectionsReading "connections_reading" "connections whose request header is being read"
+    ConnectionsWriting "connections_writing" "connections with a request being answered"
+    ConnectionsWaiting "connections_waiting" "idle keep-alive connections"
+
+    // TLS.
+    SslProtocol "ssl_protocol" "protocol of the TLS connection"
+    SslCipher "ssl_cipher" "cipher suite of the TLS connection"
+    SslCiphers "ssl_ciphers" "cipher suites that the client offers; new sessions only"
+    SslCurve "ssl_curve" "group of the key exchange"
+    SslCurves "ssl_curves" "groups that the client offers; new sessions only"
+    SslSigalg "ssl_sigalg" "signature algorithm of the server's certificate"
+    SslSessionId "ssl_session_id" "identifier of the TLS session"
+    SslSessionReused "ssl_session_reused" "`r` when the session was resumed, else `.`"
+    SslServerName "ssl_server_name" "server name that the client asked for (SNI)"
+    SslAlpnProtocol "ssl_alpn_protocol" "protocol chosen by ALPN"
+    SslEarlyData "ssl_early_data" "`1` while the request may still be a replay (0-RTT), else empty"
+    SslEchStatus "ssl_ech_status" "outcome of Encrypted Client Hello"
+    SslEchOuterServerName "ssl_ech_outer_server_name" "outer server name of Encrypted Client Hello"
+    SslClientCert "ssl_client_cert" "the client's certificate in PEM, continued lines indented"
+    SslClientRawCert "ssl_client_raw_cert" "the client's certificate in PEM"
+    SslClientEscapedCert "ssl_client_escaped_cert" "the client's certificate in PEM, URL-encoded"
+    SslClientFingerprint "ssl_client_fingerprint" "SHA-1 fingerprint of the client's certificate"
+    SslClientIDn "ssl_client_i_dn" "issuer of the client's certificate (RFC 2253)"
+    SslClientSDn "ssl_client_s_dn" "subject of the client's certificate (RFC 2253)"
+    SslClientIDnLegacy "ssl_client_i_dn_legacy" "issuer of the client's certificate, old notation"
+    SslClientSDnLegacy "ssl_client_s_dn_legacy" "subject of the client's certificate, old notation"
+    SslClientSerial "ssl_client_serial" "serial number of the client's certificate"
+    SslClientSigalg "ssl_client_sigalg" "signature algorithm of the client's certificate"
+    SslClientVStart "ssl_client_v_start" "start of validity of the client's certificate"
+    SslClientVEnd "ssl_client_v_end" "end of validity of the client's certificate"
+    SslClientVRemain "ssl_client_v_remain" "days until the client's certificate expires"
+    SslClientVerify "ssl_client_verify" "`SUCCESS`, `FAILED:reason` or `NONE`"
+
+    // Upstreams; absent until proxying exists.
+    UpstreamAddr "upstream_addr" "addresses of the peers asked"
+    UpstreamBytesReceived "upstream_bytes_received" "bytes received from the peers"
+    UpstreamBytesSent "upstream_bytes_sent" "bytes sent to the peers"
+    UpstreamCacheStatus "upstream_cache_status" "`HIT`, `MISS`, `EXPIRED`, ..."
+    UpstreamCacheLastModified "upstream_cache_last_modified" "Last-Modified of the cached response"
+    UpstreamCacheEtag "upstream_cache_etag" "ETag of the cached response"
+    UpstreamCacheAge "upstream_cache_age" "age of the cached response, seconds"
+    UpstreamConnectTime "upstream_connect_time" "seconds to connect to the peers"
+    UpstreamHeaderTime "upstream_header_time" "seconds until the peers' headers"
+    UpstreamResponseLength "upstream_response_length" "lengths of the peers' bodies"
+    UpstreamResponseTime "upstream_response_time" "seconds until the peers' last bytes"
+    UpstreamStatus "upstream_status" "statuses of the peers' responses"
+    UpstreamLastServerName "upstream_last_server_name" "name of the peer asked last"
+    UpstreamHttp "upstream_http_" "a header of the peer's response; the rest of the name says which"
+    UpstreamTrailer "upstream_trailer_" "a trailer of the peer's response; the rest of the name says which"
+    UpstreamCookie "upstream_cookie_" "a cookie set by the peer; the rest of the name says which"
+}
+
+impl Builtin {
+    /// Name as the configuration writes it, without the `$`.
+    pub fn name(self) -> &'static str {
+        // The table is written in the order of the enum, one row per variant.
+        BUILTINS[self as usize].0
+    }
+
+    /// What the variable stands for, in a few words.
+    pub fn documentation(self) -> &'static str {
+        BUILTINS[self as usize].2
+    }
+}
+
+/// Variables whose name goes on after a prefix, for the manual.
+pub const PREFIXES: &[(&str, &str)] = &[
+    ("http_", "a header of the request: lower case, `_` for `-`"),
+    ("sent_http_", "a header of the response"),
+    ("sent_trailer_", "a trailer of the response"),
+    ("arg_", "an argument of the request line"),
+    ("cookie_", "a cookie of the request"),
+];
+
+/// Finds the variable called `name` (without the `$`); named captures, which
+/// depend on the configuration, are not looked at.
+///
+/// Names are compared in lower case, as nginx does.
+pub fn lookup(name: &str) -> Option<Variable> {
+    let name = name.to_ascii_lowercase();
+    if let Some((_, builtin, _)) = BUILTINS
+        .iter()
+        .find(|(known, ..)| *known == name && !known.ends_with('_'))
+    {
+        return Some(Variable::Builtin(*builtin));
+    }
+    let rest = |prefix: &str| {
+        name.strip_prefix(prefix)
+            .filter(|rest| !rest.is_empty())
+            .map(Box::<str>::from)
+    };
+    if let Some(rest) = rest("http_") {
+        return Some(Variable::RequestHeader(rest));
+    }
+    if let Some(rest) = rest("sent_http_") {
+        return Some(Variable::ResponseHeader(rest));
+    }
+    if let Some(rest) = rest("sent_trailer_") {
+        return Some(Variable::ResponseTrailer(rest));
+    }
+    if let Some(rest) = rest("arg_") {
+        return Some(Variable::Argument(rest));
+    }
+    if let Some(rest) = rest("cookie_") {
+        return Some(Variable::Cookie(rest));
+    }
+    let prefixed = BUILTINS
+        .iter()
+        .find(|(known, ..)| known.ends_with('_') && rest(known).is_some());
+    prefixed.map(|(_, builtin, _)| Variable::Builtin(*builtin))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_found_and_is_its_own_row() {
+        for (index, (name, builtin, doc)) in BUILTINS.iter().enumerate() {
+            assert_eq!(
+                *builtin as usize, index,
+                "{name} stands at its variant's place"
+            );
+            assert_eq!(builtin.name(), *name);
+            assert!(!doc.is_empty());
+            let written = if name.ends_with('_') {
+                format!("{name}x")
+            } else {
+                name.to_string()
+            };
+            assert_eq!(
+                lookup(&written),
+                Some(Variable::Builtin(*builtin)),
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn names_are_unique() {
+        let mut names: Vec<_> = BUILTINS.iter().map(|row| row.0).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), BUILTINS.len());
+    }
+
+    #[test]
+    fn prefixed_names_carry_the_rest() {
+        assert_eq!(
+            lookup("HTTP_User_Agent"),
+            Some(Variable::RequestHeader("user_agent".into()))
+        );
+        assert_eq!(
+            lookup("sent_http_etag"),
+            Some(Variable::ResponseHeader("etag".into()))
+        );
+        assert_eq!(
+            lookup("sent_trailer_x"),
+            Some(Variable::ResponseTrailer("x".into()))
+        );
+        assert_eq!(lookup("arg_q"), Some(Variable::Argument("q".into())));
+        assert_eq!(lookup("cookie_sid"), Some(Variable::Cookie("sid".into())));
+    }
+
+    #[test]
+    fn unknown_names_are_not_found() {
+        for name in ["", "foo", "http_", "arg_", "upstream_http_", "hosts", "1"] {
+            assert_eq!(lookup(name), None, "{name:?}");
+        }
+    }
+}
