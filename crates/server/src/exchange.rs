@@ -1,0 +1,193 @@
+//! One request and its response.
+//!
+//! An [`Exchange`] is what the router, the handlers and the filters work on. It
+//! owns the bytes of the request head and the response being built; everything
+//! configured is found through indexes into the [`Snapshot`] it started with, so
+//! that a reload never changes a request under way and no reference count shared
+//! between threads is touched on the way.
+
+use crate::chain::OutputChain;
+use crate::facts::ConnectionFacts;
+use crate::snapshot::{LocationId, ServerId, ServerRuntime, Snapshot};
+use crate::worker::Worker;
+use sealane_conf::model::LocationConf;
+use sealane_http::h1::RequestHead;
+use sealane_http::headers::HeaderList;
+use sealane_http::status::StatusCode;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// One request and its response.
+pub struct Exchange {
+    /// The worker thread it runs on.
+    pub worker: Arc<Worker>,
+    /// All configured state, as it was when the request began.
+    pub snapshot: Arc<Snapshot>,
+    /// Who is connected, and how.
+    pub connection: Arc<ConnectionFacts>,
+    /// What was asked.
+    pub request: Request,
+    /// The server chosen by address and name.
+    pub server: ServerId,
+    /// The location chosen last; the server's own settings before one is.
+    pub location: LocationId,
+    /// What is answered.
+    pub response: Response,
+    /// Progress and results that variables, logs and limits look at.
+    pub progress: Progress,
+}
+
+/// The request as received, and where internal redirects have led it.
+pub struct Request {
+    /// Bytes of the head as they came; positions in `head` point into it. Bytes
+    /// after the head belong to the body or to the next request.
+    pub buffer: Vec<u8>,
+    /// The parsed head.
+    pub head: RequestHead,
+    /// Normalised path: decoded, dots resolved, slashes merged. Changed by internal redirects.
+    pub uri: Vec<u8>,
+    /// Arguments after `?`, as they came, without the `?`. Changed by internal redirects.
+    pub args: Vec<u8>,
+    /// Host name: from the request line, else `Host`, lower case, without port. Empty if there is none.
+    pub host: Vec<u8>,
+    /// What is known of the body.
+    pub body: RequestBody,
+    /// Set by an internal redirect: `internal` locations may answer.
+    pub internal: bool,
+    /// Captures of the last regular expression that matched, as ranges into `capture_subject`.
+    pub captures: Captures,
+}
+
+/// What became of the request body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RequestBody {
+    /// There is none.
+    None,
+    /// Not read yet; the connection discards it after the response.
+    Unread,
+    /// Read (or discarded) to its end.
+    Consumed,
+}
+
+/// Captures of a regular expression: the text is copied, since the URI may change.
+#[derive(Debug, Default, Clone)]
+pub struct Captures {
+    /// `$0` to `$9`.
+    pub numbered: Vec<Option<Box<[u8]>>>,
+    /// Named captures by their index in the configuration; set ones only.
+    pub named: Vec<(u16, Box<[u8]>)>,
+}
+
+/// The response being built by handlers and filters.
+pub struct Response {
+    /// Status code sent.
+    pub status: StatusCode,
+    /// `Content-Type` with charset; `None` leaves the header out.
+    pub content_type: Option<Arc<str>>,
+    /// `Content-Length`, or `None` when unknown (then chunked, or closed at the end).
+    pub content_length: Option<u64>,
+    /// `Last-Modified` in seconds since 1970.
+    pub last_modified_s: Option<i64>,
+    /// `ETag` with its quotes.
+    pub etag: Option<ETag>,
+    /// `Accept-Ranges: bytes` may be said, and ranges served.
+    pub allow_ranges: bool,
+    /// `Location`, as it will be sent.
+    pub location: Option<Vec<u8>>,
+    /// `Content-Encoding`.
+    pub content_encoding: Option<&'static str>,
+    /// Further headers, in order.
+    pub headers: HeaderList,
+    /// The body; empty for HEAD.
+    pub body: OutputChain,
+    /// Close the connection without answering (`return 444`).
+    pub drop_connection: bool,
+    /// Set by a handler or by the protocol: no further request on this connection.
+    pub close: bool,
+}
+
+/// An entity tag of up to 47 bytes, kept inline.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ETag {
+    bytes: [u8; 47],
+    len: u8,
+}
+
+/// Progress and results that variables, logs and limits look at.
+pub struct Progress {
+    /// When the first byte of the request arrived.
+    pub started: Instant,
+    /// The same moment in milliseconds since 1970.
+    pub started_unix_ms: u64,
+    /// Bytes sent to the client, head included (before TLS).
+    pub sent_bytes: u64,
+    /// Size of the response head.
+    pub head_bytes: u64,
+    /// Bytes of the request received: line, head and body.
+    pub request_bytes: u64,
+    /// The response was sent to its end.
+    pub completed: bool,
+    /// Internal redirects so far; nginx allows 10.
+    pub redirects: u8,
+    /// An `error_page` led here: don't follow another unless `recursive_error_pages`.
+    pub in_error_page: bool,
+    /// `error_page code =status`: the status that replaces the handler's.
+    pub status_override: Option<StatusCode>,
+    /// The file that answered, for `$request_filename` after alias and index; filled when asked.
+    pub resolved_root: Option<Vec<u8>>,
+}
+
+impl Exchange {
+    /// Settings of the location that holds now.
+    pub fn conf(&self) -> &LocationConf {
+        &self.snapshot.location(self.location).conf
+    }
+
+    /// The server that answers.
+    pub fn server(&self) -> &ServerRuntime {
+        self.snapshot.server(self.server)
+    }
+}
+
+impl Response {
+    /// An empty 200.
+    pub fn new() -> Response {
+        Response {
+            status: StatusCode::OK,
+            content_type: None,
+            content_length: None,
+            last_modified_s: None,
+            etag: None,
+            allow_ranges: false,
+            location: None,
+            content_encoding: None,
+            headers: HeaderList::new(),
+            body: OutputChain::new(),
+            drop_connection: false,
+            close: false,
+        }
+    }
+}
+
+impl Default for Response {
+    fn default() -> Self {
+        Response::new()
+    }
+}
+
+impl ETag {
+    /// Most bytes an entity tag can have here.
+    pub const MAX_BYTES: usize = 47;
+
+    /// A tag of these bytes (with quotes); `None` if it is too long.
+    pub fn new(text: &[u8]) -> Option<ETag> {
+        let mut bytes = [0; Self::MAX_BYTES];
+        bytes.get_mut(..text.len())?.copy_from_slice(text);
+        Some(ETag { bytes, len: text.len() as u8 })
+    }
+
+    /// The tag as it is sent.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
+}

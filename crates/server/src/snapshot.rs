@@ -1,0 +1,127 @@
+//! All configured state, immutable: what a configuration means to the data plane.
+//!
+//! A snapshot is built once, in the master, so that every mistake in a file it
+//! names is found before anything changes; workers only read it. Servers,
+//! locations and listeners are found by index: an exchange carries small numbers,
+//! not reference counts that threads would fight over.
+
+use crate::log::{AccessLogger, LogSet, Logger};
+use crate::materials::Materials;
+use crate::names::ServerNames;
+use crate::router::LocationTree;
+use sealane_conf::Config;
+use sealane_conf::diagnostic::Diagnostic;
+use sealane_conf::model::{ListenAddress, ListenOptions, Location, LocationConf, LogFormat, Server, Template};
+use sealane_tls::{Acceptor, ServerTls};
+use std::sync::Arc;
+
+/// Index of a server in its snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ServerId(pub u32);
+
+/// Index of a location in its snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct LocationId(pub u32);
+
+/// Index of a listener in its snapshot.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ListenerId(pub u32);
+
+/// All configured state.
+pub struct Snapshot {
+    servers: Vec<ServerRuntime>,
+    locations: Vec<LocationRuntime>,
+    listeners: Vec<ListenerRuntime>,
+    /// Names of named captures, for variables.
+    pub named_captures: Vec<String>,
+    /// `worker_connections`.
+    pub worker_connections: u32,
+    /// `worker_shutdown_timeout`.
+    pub worker_shutdown_timeout: Option<std::time::Duration>,
+    /// Whether any log format or header uses a `$ssl_*` variable, so that TLS
+    /// facts are worth collecting after each handshake.
+    pub uses_tls_facts: bool,
+    /// The main error log.
+    pub main_log: Logger,
+}
+
+/// A server block at run time.
+pub struct ServerRuntime {
+    /// Its configuration.
+    pub conf: Arc<Server>,
+    /// Settings that hold before a location is chosen.
+    pub default_location: LocationId,
+    /// Its locations.
+    pub tree: LocationTree,
+    /// TLS, when one of its `listen` lines has `ssl`.
+    pub tls: Option<Arc<ServerTls>>,
+    /// Limits for parsing request heads.
+    pub head_limits: sealane_http::h1::Limits,
+}
+
+/// A location at run time.
+pub struct LocationRuntime {
+    /// Its settings, inheritance applied.
+    pub conf: Arc<LocationConf>,
+    /// The block it came from; `None` for a server's own settings.
+    pub location: Option<Arc<Location>>,
+    /// Where its errors go.
+    pub logger: Logger,
+    /// Its access logs.
+    pub access_logs: Vec<AccessLogRuntime>,
+}
+
+/// An access log at run time.
+pub struct AccessLogRuntime {
+    /// Where lines go.
+    pub logger: AccessLogger,
+    /// What a line looks like.
+    pub format: Arc<LogFormat>,
+    /// `if=`.
+    pub condition: Option<Template>,
+}
+
+/// A listening address at run time.
+pub struct ListenerRuntime {
+    /// What is bound.
+    pub address: ListenAddress,
+    /// Options of its `listen` line.
+    pub options: ListenOptions,
+    /// Servers by name, per local address where several share the socket.
+    pub names: ServerNames,
+    /// Server that answers when no name matches.
+    pub default_server: ServerId,
+    /// TLS, when the listener has `ssl`.
+    pub acceptor: Option<Acceptor>,
+}
+
+impl Snapshot {
+    /// The server with this index.
+    pub fn server(&self, id: ServerId) -> &ServerRuntime {
+        &self.servers[id.0 as usize]
+    }
+
+    /// The location with this index.
+    pub fn location(&self, id: LocationId) -> &LocationRuntime {
+        &self.locations[id.0 as usize]
+    }
+
+    /// The listener with this index.
+    pub fn listener(&self, id: ListenerId) -> &ListenerRuntime {
+        &self.listeners[id.0 as usize]
+    }
+
+    /// All listeners, in the order of the configuration.
+    pub fn listeners(&self) -> &[ListenerRuntime] {
+        &self.listeners
+    }
+
+    /// Builds everything from a configuration and the bytes of the files it names.
+    ///
+    /// # Errors
+    /// The first problem, in nginx's words: a certificate that does not parse, a
+    /// key that does not match, a cipher string without a match.
+    pub fn build(config: &Config, materials: &Materials, logs: &LogSet) -> Result<Snapshot, Diagnostic> {
+        crate::build::build(config, materials, logs)
+    }
+}
