@@ -1,1 +1,58 @@
-//! sealane-sys
+//! The Linux calls that the standard library and tokio lack, as safe functions.
+//!
+//! One file per topic; every function takes borrowed descriptors, returns
+//! `io::Result` and retries `EINTR` where a retry is what every caller wants.
+//! Nothing here knows about HTTP, TLS or the configuration.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`file`] | reading, opening and measuring files with and without blocking; `sendfile` |
+//! | [`socket`] | accepting, sending, receiving, listening, `TCP_INFO`, descriptor passing |
+//! | [`poll`] | waiting for a few descriptors |
+//! | [`process`] | fork, wait, identity, daemon, scheduling |
+//! | [`limits`] | `rlimit` |
+//! | [`signal`] | blocking signals and reading them from a descriptor |
+//! | [`time`] | clocks and the local time zone |
+//! | [`user`] | the user and group databases |
+//!
+//! A kernel that lacks a call (`ENOSYS`, `EOPNOTSUPP`, `EINVAL`) is reported as
+//! the caller's slow path (`WouldBlock` for the "only if cached" calls), never
+//! as a failure that an operator would see.
+#![allow(unsafe_code)] // The one reason for this crate; every block says why it is sound.
+
+pub mod file;
+pub mod limits;
+pub mod poll;
+pub mod process;
+pub mod signal;
+pub mod socket;
+pub mod time;
+pub mod user;
+
+use std::io;
+
+/// Turns the result of a system call (-1 on error) into `io::Result`.
+trait CheckReturn: Sized {
+    fn check(self) -> io::Result<Self>;
+}
+
+macro_rules! check_return {
+    ($($int:ty),*) => {$(
+        impl CheckReturn for $int {
+            fn check(self) -> io::Result<$int> {
+                if self == -1 { Err(io::Error::last_os_error()) } else { Ok(self) }
+            }
+        }
+    )*};
+}
+check_return!(i32, isize, i64);
+
+/// Repeats a system call that a signal interrupted.
+fn retry<T: CheckReturn>(mut call: impl FnMut() -> T) -> io::Result<T> {
+    loop {
+        match call().check() {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            result => return result,
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! Files: opening, measuring, reading and sending, with and without blocking.
+//!
+//! The calls named `cached` answer only from memory: they return
+//! [`io::ErrorKind::WouldBlock`] when the disk would have to be asked, and the
+//! caller then repeats the request with the plain call on a thread that may
+//! block.
+
+use crate::{CheckReturn, retry};
+use std::ffi::CStr;
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Sends up to `count` bytes of `file` from `offset` to `out` with sendfile(2);
+/// returns the bytes sent, 0 at the end of the file. The kernel sends at most
+/// 0x7ffff000 bytes per call.
+///
+/// Reading the file may block on the disk even when `out` is non-blocking.
+pub fn sendfile(
+    out: BorrowedFd<'_>,
+    file: BorrowedFd<'_>,
+    offset: u64,
+    count: usize,
+) -> io::Result<usize> {
+    let mut position = file_offset(offset)?;
+    // SAFETY: both descriptors are borrowed, hence open; `position` outlives the call.
+    let sent = retry(|| unsafe {
+        libc::sendfile(out.as_raw_fd(), file.as_raw_fd(), &raw mut position, count)
+    })?;
+    Ok(sent as usize)
+}
+
+/// Appends up to `max` bytes of `file` from `offset` to `buf`, but only bytes
+/// that are in the page cache (preadv2(2) with `RWF_NOWAIT`).
+///
+/// Returns at least one byte for `max > 0`. Everything else is
+/// [`io::ErrorKind::WouldBlock`]: bytes that are not cached, a file system or
+/// kernel without `RWF_NOWAIT`, and the end of the file, because Linux 5.9 and
+/// 5.10 may return 0 in its place. [`read_at`] then tells which it was.
+pub fn read_cached_at(
+    file: BorrowedFd<'_>,
+    buf: &mut Vec<u8>,
+    max: usize,
+    offset: u64,
+) -> io::Result<usize> {
+    let position = file_offset(offset)?;
+    let result = append(buf, max, |start, len| {
+        let iov = libc::iovec {
+            iov_base: start.cast(),
+            iov_len: len,
+        };
+        // SAFETY: `iov` describes spare capacity of `buf`, which `append` keeps
+        // borrowed; the descriptor is borrowed, hence open.
+        unsafe {
+            libc::preadv2(
+                file.as_raw_fd(),
+                &raw const iov,
+                1,
+                position,
+                libc::RWF_NOWAIT,
+            )
+        }
+    });
+    match result {
+        Ok(0) if max > 0 => Err(io::ErrorKind::WouldBlock.into()),
+        Err(error) if lacks_feature(&error) => Err(io::ErrorKind::WouldBlock.into()),
+        result => result,
+    }
+}
+
+/// Appends up to `max` bytes of `file` from `offset` to `buf` (pread(2)); 0 is
+/// the end of the file. Blocks while the disk is read.
+pub fn read_at(
+    file: BorrowedFd<'_>,
+    buf: &mut Vec<u8>,
+    max: usize,
+    offset: u64,
+) -> io::Result<usize> {
+    let position = file_offset(offset)?;
+    append(buf, max, |start, len| {
+        // SAFETY: `start..start + len` is spare capacity of `buf`, which `append`
+        // keeps borrowed; the descriptor is borrowed, hence open.
+        unsafe { libc::pread(file.as_raw_fd(), start.cast(), len, position) }
+    })
+}
+
+/// Calls `read` with the start and length of spare room for `max` bytes and
+/// adds what it read to `buf`.
+pub(crate) fn append(
+    buf: &mut Vec<u8>,
+    max: usize,
+    mut read: impl FnMut(*mut u8, usize) -> isize,
+) -> io::Result<usize> {
+    buf.reserve(max);
+    let room = &mut buf.spare_capacity_mut()[..max];
+    let start = room.as_mut_ptr().cast::<u8>();
+    let count = retry(|| read(start, max))? as usize;
+    debug_assert!(count <= max);
+    // SAFETY: the kernel initialised `count <= max` bytes after the old length,
+    // and `reserve` made room for `max`.
+    unsafe { buf.set_len(buf.len() + count) };
+    Ok(count)
+}
+
+/// Opens `path` for reading if every directory entry on the way is cached
+/// (openat2(2) with `RESOLVE_CACHED`), else [`io::ErrorKind::WouldBlock`].
+///
+/// Never blocks on a FIFO (`O_NONBLOCK`). Kernels before 5.12, and sandboxes
+/// that refuse openat2(2), answer `WouldBlock` too; that is remembered.
+pub fn open_cached(path: &CStr) -> io::Result<OwnedFd> {
+    static UNSUPPORTED: AtomicBool = AtomicBool::new(false);
+    if UNSUPPORTED.load(Ordering::Relaxed) {
+        return Err(io::ErrorKind::WouldBlock.into());
+    }
+    // SAFETY: `open_how` is plain old data; all-zero is its documented default.
+    let mut how: libc::open_how = unsafe { MaybeUninit::zeroed().assume_init() };
+    how.flags = OPEN_READ_FLAGS as u64;
+    how.resolve = libc::RESOLVE_CACHED;
+    // SAFETY: `path` is NUL-terminated, `how` has the size given; both outlive the call.
+    let result = retry(|| unsafe {
+        libc::syscall(
+            libc::SYS_openat2,
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            &raw const how,
+            size_of::<libc::open_how>(),
+        )
+    });
+    match result {
+        // SAFETY: the kernel just returned this descriptor; nobody else owns it.
+        Ok(fd) => Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) }),
+        Err(error) if lacks_feature(&error) || error.raw_os_error() == Some(libc::EPERM) => {
+            UNSUPPORTED.store(true, Ordering::Relaxed);
+            Err(io::ErrorKind::WouldBlock.into())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Opens `path` for reading. Blocks while directories are read from disk, but
+/// not on a FIFO (`O_NONBLOCK`).
+pub fn open_read(path: &CStr) -> io::Result<OwnedFd> {
+    // SAFETY: `path` is NUL-terminated and outlives the call.
+    let fd = retry(|| unsafe { libc::open(path.as_ptr(), OPEN_READ_FLAGS) })?;
+    // SAFETY: the kernel just returned this descriptor; nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+const OPEN_READ_FLAGS: i32 = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK;
+
+/// What a directory entry is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A regular file.
+    File,
+    /// A directory.
+    Dir,
+    /// Anything else: FIFO, device, socket.
+    Other,
+}
+
+/// What stat(2) tells about a file, as far as a server asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stat {
+    /// File, directory or something else.
+    pub kind: Kind,
+    /// Length in bytes.
+    pub size: u64,
+    /// Time of the last change of the contents: seconds since 1970.
+    pub mtime_s: i64,
+    /// Nanoseconds within that second.
+    pub mtime_ns: u32,
+    /// Device the file is on.
+    pub dev: u64,
+    /// Inode number; with `dev` it names the file as long as it exists.
+    pub inode: u64,
+    /// Permission bits and type, as in `st_mode`.
+    pub mode: u32,
+    /// Owner's user id.
+    pub uid: u32,
+}
+
+/// fstat(2): never blocks on a local file system.
+pub fn stat_fd(file: BorrowedFd<'_>) -> io::Result<Stat> {
+    let mut raw = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: the descriptor is open, `raw` has room for the structure.
+    retry(|| unsafe { libc::fstat(file.as_raw_fd(), raw.as_mut_ptr()) })?;
+    // SAFETY: fstat succeeded and filled the structure.
+    Ok(Stat::from_raw(unsafe { raw.assume_init_ref() }))
+}
+
+/// stat(2): follows symbolic links; may block on directories that are not cached.
+pub fn stat_path(path: &CStr) -> io::Result<Stat> {
+    let mut raw = MaybeUninit::<libc::stat>::uninit();
+    // SAFETY: `path` is NUL-terminated, `raw` has room for the structure.
+    retry(|| unsafe { libc::stat(path.as_ptr(), raw.as_mut_ptr()) })?;
+    // SAFETY: stat succeeded and filled the structure.
+    Ok(Stat::from_raw(unsafe { raw.assume_init_ref() }))
+}
+
+impl Stat {
+    fn from_raw(raw: &libc::stat) -> Stat {
+        Stat {
+            kind: match raw.st_mode & libc::S_IFMT {
+                libc::S_IFREG => Kind::File,
+                libc::S_IFDIR => Kind::Dir,
+                _ => Kind::Other,
+            },
+            size: raw.st_size as u64,
+            mtime_s: raw.st_mtime,
+            mtime_ns: raw.st_mtime_nsec as u32,
+            dev: raw.st_dev,
+            inode: raw.st_ino,
+            mode: raw.st_mode,
+            uid: raw.st_uid,
+        }
+    }
+}
+
+/// Asks the kernel to read `len` bytes from `offset` into the page cache soon
+/// (posix_fadvise(2), `POSIX_FADV_WILLNEED`). A hint: failures do not matter.
+pub fn will_need(file: BorrowedFd<'_>, offset: u64, len: u64) {
+    let (Ok(offset), Ok(len)) = (file_offset(offset), file_offset(len)) else {
+        return;
+    };
+    // SAFETY: the descriptor is borrowed, hence open; the call touches no memory of ours.
+    let _ =
+        unsafe { libc::posix_fadvise(file.as_raw_fd(), offset, len, libc::POSIX_FADV_WILLNEED) };
+}
+
+/// Appends `data` to a descriptor opened with `O_APPEND`; returns the bytes written.
+pub fn write(file: BorrowedFd<'_>, data: &[u8]) -> io::Result<usize> {
+    // SAFETY: `data` is valid for its length; the descriptor is borrowed, hence open.
+    let n = retry(|| unsafe { libc::write(file.as_raw_fd(), data.as_ptr().cast(), data.len()) })?;
+    Ok(n as usize)
+}
+
+/// Makes `target` refer to what `source` refers to (dup2(2)); used to point
+/// the standard descriptors of a daemon at `/dev/null` or its log.
+pub fn replace_standard(source: BorrowedFd<'_>, target: Standard) -> io::Result<()> {
+    let target = match target {
+        Standard::Input => libc::STDIN_FILENO,
+        Standard::Output => libc::STDOUT_FILENO,
+        Standard::Error => libc::STDERR_FILENO,
+    };
+    // SAFETY: the standard descriptors are owned by nobody in Rust, so replacing
+    // one invalidates no `OwnedFd`.
+    retry(|| unsafe { libc::dup2(source.as_raw_fd(), target) })?;
+    Ok(())
+}
+
+/// A standard descriptor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Standard {
+    /// Descriptor 0.
+    Input,
+    /// Descriptor 1.
+    Output,
+    /// Descriptor 2.
+    Error,
+}
+
+/// Makes `target` refer to what `source` refers to, atomically (dup3(2) with
+/// `O_CLOEXEC`): whoever uses the number of `target` from then on reaches the
+/// new file. Both keep their owners.
+pub fn replace(source: BorrowedFd<'_>, target: BorrowedFd<'_>) -> io::Result<()> {
+    // SAFETY: both descriptors are open and stay owned as they were; only the
+    // open file that `target` names changes.
+    retry(|| unsafe { libc::dup3(source.as_raw_fd(), target.as_raw_fd(), libc::O_CLOEXEC) })?;
+    Ok(())
+}
+
+/// Changes the owner of `path`; used for files that root creates for the worker.
+pub fn chown(path: &CStr, uid: u32, gid: Option<u32>) -> io::Result<()> {
+    let gid = gid.unwrap_or(u32::MAX); // (gid_t)-1: unchanged
+    // SAFETY: `path` is NUL-terminated and outlives the call.
+    unsafe { libc::chown(path.as_ptr(), uid, gid) }.check()?;
+    Ok(())
+}
+
+fn file_offset(offset: u64) -> io::Result<i64> {
+    i64::try_from(offset).map_err(|_| io::ErrorKind::InvalidInput.into())
+}
+
+fn lacks_feature(error: &io::Error) -> bool {
+    matches!(
+        error.raw_os_error(),
+        Some(libc::ENOSYS | libc::EOPNOTSUPP | libc::EINVAL | libc::E2BIG)
+    )
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,56 @@
+//! Resource limits of this process.
+
+use crate::CheckReturn;
+use std::io;
+
+/// A limit that can be read and set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resource {
+    /// `RLIMIT_NOFILE`: descriptors.
+    OpenFiles,
+    /// `RLIMIT_CORE`: bytes of a core dump.
+    CoreBytes,
+}
+
+/// A soft limit and the hard limit it may be raised to. `u64::MAX` is unlimited.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limit {
+    /// What holds now.
+    pub soft: u64,
+    /// What an unprivileged process may raise it to.
+    pub hard: u64,
+}
+
+/// Reads a limit (getrlimit(2)).
+pub fn get(resource: Resource) -> io::Result<Limit> {
+    let mut raw = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: `raw` has room for the answer.
+    unsafe { libc::getrlimit(resource.raw(), &raw mut raw) }.check()?;
+    Ok(Limit {
+        soft: raw.rlim_cur,
+        hard: raw.rlim_max,
+    })
+}
+
+/// Sets a limit (setrlimit(2)); raising the hard one needs privileges (`EPERM`).
+pub fn set(resource: Resource, limit: Limit) -> io::Result<()> {
+    let raw = libc::rlimit {
+        rlim_cur: limit.soft,
+        rlim_max: limit.hard,
+    };
+    // SAFETY: `raw` outlives the call.
+    unsafe { libc::setrlimit(resource.raw(), &raw const raw) }.check()?;
+    Ok(())
+}
+
+impl Resource {
+    fn raw(self) -> libc::__rlimit_resource_t {
+        match self {
+            Resource::OpenFiles => libc::RLIMIT_NOFILE,
+            Resource::CoreBytes => libc::RLIMIT_CORE,
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! Waiting for a handful of descriptors, for processes without an event loop.
+
+use crate::CheckReturn;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
+
+/// Waits until one of `fds` can be read, was closed by its peer, or the time
+/// is over (`None` waits for ever). The answer has one entry per descriptor.
+/// A signal ends the wait early with all entries false.
+pub fn wait_readable(fds: &[BorrowedFd<'_>], timeout: Option<Duration>) -> io::Result<Vec<bool>> {
+    let mut polled: Vec<libc::pollfd> = fds
+        .iter()
+        .map(|fd| libc::pollfd {
+            fd: fd.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        })
+        .collect();
+    let timeout_ms = match timeout {
+        None => -1,
+        // Rounded up, so that a wait never ends before its time.
+        Some(time) => i32::try_from(time.as_micros().div_ceil(1000)).unwrap_or(i32::MAX),
+    };
+    // SAFETY: `polled` is valid for its length during the call.
+    let result = unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as _, timeout_ms) }.check();
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::Interrupted => Ok(vec![false; fds.len()]),
+        Err(error) => Err(error),
+        Ok(_) => Ok(polled.iter().map(|p| p.revents != 0).collect()),
+    }
+}

@@ -1,0 +1,275 @@
+//! Processes: creating, waiting for, and changing what they are allowed to do.
+
+use crate::{CheckReturn, retry};
+use std::ffi::{CStr, CString, OsStr};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+
+/// A process id.
+pub type Pid = i32;
+
+/// Which side of a [`fork`] this is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fork {
+    /// The new process.
+    Child,
+    /// The old one, with the id of the new one.
+    Parent(Pid),
+}
+
+/// Splits the process in two (fork(2)).
+///
+/// A child of a process with several threads gets only the calling thread, with
+/// whatever locks the others held locked for ever. So this refuses with
+/// [`io::ErrorKind::Unsupported`] when the process has more than one thread
+/// (as far as `/proc` can be read).
+pub fn fork() -> io::Result<Fork> {
+    require_single_thread()?;
+    // SAFETY: one thread only, so the child is as consistent as the parent.
+    match unsafe { libc::fork() }.check()? {
+        0 => Ok(Fork::Child),
+        pid => Ok(Fork::Parent(pid)),
+    }
+}
+
+/// Number of threads of this process, from `/proc/self/status`.
+pub fn thread_count() -> io::Result<usize> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Threads:"));
+    line.and_then(|n| n.trim().parse().ok())
+        .ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+fn require_single_thread() -> io::Result<()> {
+    match thread_count() {
+        Ok(n) if n > 1 => Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            format!("this process has {n} threads; only a single-threaded one may do this"),
+        )),
+        // Without /proc (a bare chroot) the callers' word has to do.
+        _ => Ok(()),
+    }
+}
+
+/// Becomes the leader of a new session without a terminal (setsid(2)).
+pub fn new_session() -> io::Result<()> {
+    // SAFETY: no memory is involved.
+    unsafe { libc::setsid() }.check()?;
+    Ok(())
+}
+
+/// Sets the mask of permission bits that new files do not get; returns the old one.
+pub fn set_umask(mask: u32) -> u32 {
+    // SAFETY: no memory is involved; the call cannot fail.
+    unsafe { libc::umask(mask) }
+}
+
+/// Process id of this process.
+pub fn pid() -> Pid {
+    // SAFETY: no memory is involved; the call cannot fail.
+    unsafe { libc::getpid() }
+}
+
+/// Process id of the parent; 1 (or a subreaper) when the parent is dead.
+pub fn parent_pid() -> Pid {
+    // SAFETY: no memory is involved; the call cannot fail.
+    unsafe { libc::getppid() }
+}
+
+/// Kernel id of the calling thread.
+pub fn thread_id() -> Pid {
+    // SAFETY: no memory is involved; the call cannot fail.
+    unsafe { libc::gettid() }
+}
+
+/// Effective user id.
+pub fn effective_uid() -> u32 {
+    // SAFETY: no memory is involved; the call cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+/// Effective group id.
+pub fn effective_gid() -> u32 {
+    // SAFETY: no memory is involved; the call cannot fail.
+    unsafe { libc::getegid() }
+}
+
+/// How a child ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ExitStatus {
+    /// It called exit(3) with this code.
+    Code(i32),
+    /// A signal ended it.
+    Signal {
+        /// Number of the signal.
+        signal: i32,
+        /// Whether a core dump was written.
+        core_dumped: bool,
+    },
+}
+
+/// Collects one child that has ended, without waiting; `None` when none has
+/// (or there are no children).
+pub fn reap() -> io::Result<Option<(Pid, ExitStatus)>> {
+    let mut status = 0;
+    // SAFETY: `status` has room for the answer.
+    let result = retry(|| unsafe { libc::waitpid(-1, &raw mut status, libc::WNOHANG) });
+    match result {
+        Ok(0) => Ok(None),
+        Ok(pid) => Ok(Some((pid, decode_status(status)))),
+        Err(error) if error.raw_os_error() == Some(libc::ECHILD) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Waits for one child.
+pub fn wait_for(pid: Pid) -> io::Result<ExitStatus> {
+    let mut status = 0;
+    // SAFETY: `status` has room for the answer.
+    retry(|| unsafe { libc::waitpid(pid, &raw mut status, 0) })?;
+    Ok(decode_status(status))
+}
+
+fn decode_status(status: i32) -> ExitStatus {
+    if libc::WIFSIGNALED(status) {
+        ExitStatus::Signal {
+            signal: libc::WTERMSIG(status),
+            core_dumped: libc::WCOREDUMP(status),
+        }
+    } else {
+        ExitStatus::Code(libc::WEXITSTATUS(status))
+    }
+}
+
+/// Ends the process at once, without destructors or exit handlers (`_exit(2)`).
+/// For a forked child that must not run what belongs to its parent.
+pub fn exit_now(code: i32) -> ! {
+    // SAFETY: does not return and touches no memory of ours.
+    unsafe { libc::_exit(code) }
+}
+
+/// Gives up root for good: group, supplementary groups, then user, for all
+/// threads of the process. The order matters: after setuid(2) the others would
+/// be refused.
+///
+/// # Errors
+/// The call that failed, as text, with its error.
+pub fn become_user(user: &CStr, uid: u32, gid: u32) -> Result<(), (String, io::Error)> {
+    // SAFETY: no memory is involved.
+    unsafe { libc::setgid(gid) }
+        .check()
+        .map_err(|e| (format!("setgid({gid}) failed"), e))?;
+    // SAFETY: `user` is NUL-terminated and outlives the call.
+    unsafe { libc::initgroups(user.as_ptr(), gid) }
+        .check()
+        .map_err(|e| {
+            (
+                format!("initgroups({}, {gid}) failed", user.to_string_lossy()),
+                e,
+            )
+        })?;
+    // SAFETY: no memory is involved.
+    unsafe { libc::setuid(uid) }
+        .check()
+        .map_err(|e| (format!("setuid({uid}) failed"), e))?;
+    Ok(())
+}
+
+/// `PR_SET_DUMPABLE`: whether core dumps and ptrace by the same user are
+/// possible. The kernel clears it when the user changes.
+pub fn set_dumpable(on: bool) -> io::Result<()> {
+    // SAFETY: this option takes an integer and no pointer.
+    unsafe { libc::prctl(libc::PR_SET_DUMPABLE, libc::c_ulong::from(on), 0, 0, 0) }.check()?;
+    Ok(())
+}
+
+/// Name of the calling thread as `ps` and `top -H` show it; cut at 15 bytes.
+/// The first thread's name is the process's.
+pub fn set_thread_name(name: &str) -> io::Result<()> {
+    let kept: Vec<u8> = name.bytes().filter(|&b| b != 0).take(15).collect();
+    let name = CString::new(kept).expect("NUL bytes were filtered out");
+    // SAFETY: `name` is NUL-terminated, at most 16 bytes, and is copied by the call.
+    unsafe { libc::prctl(libc::PR_SET_NAME, name.as_ptr(), 0, 0, 0) }.check()?;
+    Ok(())
+}
+
+/// CPUs that this process may run on, at least 1.
+pub fn available_cpus() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// Ties the calling thread to the given CPUs (sched_setaffinity(2)).
+pub fn set_affinity(cpus: &[usize]) -> io::Result<()> {
+    // SAFETY: an all-zero cpu_set_t is the empty set.
+    let mut set: libc::cpu_set_t = unsafe { MaybeUninit::zeroed().assume_init() };
+    for &cpu in cpus {
+        if cpu >= libc::CPU_SETSIZE as usize {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        // SAFETY: `cpu` is within the set, as just checked.
+        unsafe { libc::CPU_SET(cpu, &mut set) };
+    }
+    // SAFETY: `set` has the size given; 0 is the calling thread.
+    unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) }.check()?;
+    Ok(())
+}
+
+/// Nice value of this process: -20 (most favourable) to 19.
+pub fn set_priority(nice: i32) -> io::Result<()> {
+    // SAFETY: no memory is involved; 0 is the calling process.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) }.check()?;
+    Ok(())
+}
+
+/// Replaces the whole environment. Only in a single-threaded process
+/// ([`io::ErrorKind::Unsupported`] else), because others may be reading it.
+///
+/// # Errors
+/// `InvalidInput` for an empty name or one with `=` or NUL in it; the
+/// environment is then unchanged.
+pub fn replace_environment<'a>(
+    variables: impl IntoIterator<Item = (&'a OsStr, &'a OsStr)>,
+) -> io::Result<()> {
+    require_single_thread()?;
+    let mut checked = Vec::new();
+    for (name, value) in variables {
+        let name = name.as_bytes();
+        if name.is_empty() || name.contains(&b'=') {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        checked.push((CString::new(name)?, CString::new(value.as_bytes())?));
+    }
+    // SAFETY: this is the only thread, so nobody reads the environment meanwhile;
+    // setenv copies both NUL-terminated strings.
+    unsafe {
+        libc::clearenv();
+        for (name, value) in &checked {
+            libc::setenv(name.as_ptr(), value.as_ptr(), 1).check()?;
+        }
+    }
+    Ok(())
+}
+
+/// Kernel name and release as uname(2) tells them: ("Linux", "6.1.0-26-amd64").
+pub fn kernel_version() -> io::Result<(String, String)> {
+    let mut raw = MaybeUninit::<libc::utsname>::zeroed();
+    // SAFETY: `raw` has room for the structure.
+    unsafe { libc::uname(raw.as_mut_ptr()) }.check()?;
+    // SAFETY: plain old data, zeroed and then filled.
+    let raw = unsafe { raw.assume_init() };
+    let text = |field: &[libc::c_char]| {
+        let bytes: Vec<u8> = field
+            .iter()
+            .take_while(|&&c| c != 0)
+            .map(|&c| c as u8)
+            .collect();
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    Ok((text(&raw.sysname), text(&raw.release)))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,194 @@
+//! Listening sockets with every option of nginx's `listen` directive.
+
+use crate::CheckReturn;
+use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Where to listen.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum BindAddress {
+    /// IPv4 or IPv6 address and port.
+    Inet(SocketAddr),
+    /// Path of a Unix socket.
+    Unix(PathBuf),
+}
+
+/// Options that are set before and with listen(2).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BindOptions {
+    /// Length of the accept queue.
+    pub backlog: i32,
+    /// `SO_RCVBUF` in bytes.
+    pub rcvbuf_bytes: Option<u32>,
+    /// `SO_SNDBUF` in bytes.
+    pub sndbuf_bytes: Option<u32>,
+    /// `TCP_DEFER_ACCEPT`: wake up when the first data are there.
+    pub deferred: bool,
+    /// `IPV6_V6ONLY`; only for IPv6 addresses.
+    pub ipv6only: bool,
+    /// `SO_KEEPALIVE` and its times.
+    pub keepalive: Option<Keepalive>,
+    /// `TCP_FASTOPEN`: length of its queue.
+    pub fastopen: Option<u32>,
+}
+
+/// `so_keepalive=on|off|[idle]:[interval]:[count]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Keepalive {
+    /// `SO_KEEPALIVE`.
+    pub on: bool,
+    /// `TCP_KEEPIDLE`.
+    pub idle: Option<Duration>,
+    /// `TCP_KEEPINTVL`.
+    pub interval: Option<Duration>,
+    /// `TCP_KEEPCNT`.
+    pub count: Option<u32>,
+}
+
+/// Binds `count` sockets to one address, without listening yet. More than one
+/// share the address by `SO_REUSEPORT`: the kernel then spreads connections
+/// over them once all listen.
+///
+/// `SO_REUSEPORT` alone would let a second server of the same user join the
+/// group unnoticed. So an ordinary socket is bound first, which fails with
+/// `EADDRINUSE` as soon as anybody listens on the address, and is closed after
+/// the group stands. (Taking `SO_REUSEPORT` off the group instead would stop
+/// the kernel from spreading connections.)
+///
+/// # Errors
+/// What bind(2) says, and what setting an option says.
+pub fn bind_group(
+    address: &BindAddress,
+    options: &BindOptions,
+    count: usize,
+) -> io::Result<Vec<OwnedFd>> {
+    let BindAddress::Inet(_) = address else {
+        return Ok(vec![bind_one(address, options, false)?]);
+    };
+    if count <= 1 {
+        return Ok(vec![bind_one(address, options, false)?]);
+    }
+    let _guard = bind_one(address, options, false)?;
+    (0..count)
+        .map(|_| bind_one(address, options, true))
+        .collect()
+}
+
+fn bind_one(address: &BindAddress, options: &BindOptions, shared: bool) -> io::Result<OwnedFd> {
+    let (domain, protocol, name) = match address {
+        BindAddress::Inet(inet) => (
+            Domain::for_address(*inet),
+            Some(Protocol::TCP),
+            SockAddr::from(*inet),
+        ),
+        BindAddress::Unix(path) => (Domain::UNIX, None, unix_name(path)?),
+    };
+    let socket = Socket::new(domain, Type::STREAM.cloexec().nonblocking(), protocol)?;
+    socket.set_reuse_address(true)?;
+    if let BindAddress::Inet(inet) = address {
+        if inet.is_ipv6() {
+            socket.set_only_v6(options.ipv6only)?;
+        }
+        if shared {
+            socket.set_reuse_port(true)?;
+        }
+    }
+    socket.bind(&name)?;
+    Ok(socket.into())
+}
+
+fn unix_name(path: &Path) -> io::Result<SockAddr> {
+    SockAddr::unix(path)
+}
+
+/// Sets the options that connections inherit and starts to listen. Calling it
+/// again changes the backlog and the options of a socket that listens already.
+///
+/// Returns what could not be set although the address works, for the caller to
+/// log: (option, error) pairs. nginx goes on in these cases, too.
+///
+/// # Errors
+/// What listen(2) says; `EADDRINUSE` is possible here as well.
+pub fn start_listening(
+    socket: BorrowedFd<'_>,
+    address: &BindAddress,
+    options: &BindOptions,
+) -> io::Result<Vec<(&'static str, io::Error)>> {
+    let sock = socket2::SockRef::from(&socket);
+    let mut failed = Vec::new();
+    let mut note = |option: &'static str, result: io::Result<()>| {
+        if let Err(error) = result {
+            failed.push((option, error));
+        }
+    };
+    if let Some(bytes) = options.rcvbuf_bytes {
+        note("SO_RCVBUF", sock.set_recv_buffer_size(bytes as usize));
+    }
+    if let Some(bytes) = options.sndbuf_bytes {
+        note("SO_SNDBUF", sock.set_send_buffer_size(bytes as usize));
+    }
+    let inet = matches!(address, BindAddress::Inet(_));
+    if let Some(keepalive) = &options.keepalive {
+        note("SO_KEEPALIVE", sock.set_keepalive(keepalive.on));
+        if keepalive.on && inet {
+            note(
+                "TCP_KEEPIDLE",
+                sock.set_tcp_keepalive(&keepalive_times(keepalive)),
+            );
+        }
+    }
+    if inet {
+        if let Some(queue) = options.fastopen {
+            note(
+                "TCP_FASTOPEN",
+                set_tcp_option(socket, libc::TCP_FASTOPEN, queue as i32),
+            );
+        }
+        if options.deferred {
+            note(
+                "TCP_DEFER_ACCEPT",
+                set_tcp_option(socket, libc::TCP_DEFER_ACCEPT, 1),
+            );
+        }
+    }
+    sock.listen(options.backlog)?;
+    Ok(failed)
+}
+
+fn keepalive_times(keepalive: &Keepalive) -> TcpKeepalive {
+    let mut times = TcpKeepalive::new();
+    if let Some(idle) = keepalive.idle {
+        times = times.with_time(idle);
+    }
+    if let Some(interval) = keepalive.interval {
+        times = times.with_interval(interval);
+    }
+    if let Some(count) = keepalive.count {
+        times = times.with_retries(count);
+    }
+    times
+}
+
+fn set_tcp_option(socket: BorrowedFd<'_>, name: i32, value: i32) -> io::Result<()> {
+    // SAFETY: `value` is an int, as its length says, and outlives the call.
+    unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            name,
+            (&raw const value).cast(),
+            size_of::<i32>() as libc::socklen_t,
+        )
+    }
+    .check()?;
+    Ok(())
+}
+
+/// The address a socket is bound to; `None` for a Unix socket.
+pub fn local_address(socket: impl AsFd) -> io::Result<Option<SocketAddr>> {
+    Ok(socket2::SockRef::from(&socket).local_addr()?.as_socket())
+}

@@ -1,0 +1,219 @@
+//! Sockets: accepting, sending, receiving, and options that tokio does not set.
+
+mod fd_passing;
+mod listen;
+
+pub use fd_passing::{MAX_PASSED_FDS, ReceivedMessage, receive_fds, send_fds, seqpacket_pair};
+pub use listen::{BindAddress, BindOptions, Keepalive, bind_group, local_address, start_listening};
+
+use crate::file::append;
+use crate::{CheckReturn, retry};
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
+use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::time::Duration;
+
+/// A connection as accept(2) hands it out.
+#[derive(Debug)]
+pub struct Accepted {
+    /// The socket: non-blocking, closed on exec.
+    pub fd: OwnedFd,
+    /// Who is at the other end.
+    pub peer: PeerAddress,
+}
+
+/// The other end of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PeerAddress {
+    /// An IPv4 or IPv6 address.
+    Inet(SocketAddr),
+    /// A local process; its socket has no name worth showing.
+    Unix,
+}
+
+/// Accepts one connection (accept4(2), `SOCK_NONBLOCK | SOCK_CLOEXEC`).
+///
+/// `WouldBlock` means that the queue is empty. `ECONNABORTED` means that the
+/// peer is gone already: accept again. `EMFILE`, `ENFILE`, `ENOBUFS` and
+/// `ENOMEM` mean that this process has to wait before it accepts again.
+pub fn accept(listener: BorrowedFd<'_>) -> io::Result<Accepted> {
+    let mut storage = MaybeUninit::<libc::sockaddr_storage>::zeroed();
+    let mut len = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
+    // SAFETY: `storage` has room for any address and `len` says so; the
+    // descriptor is borrowed, hence open.
+    let fd = retry(|| unsafe {
+        libc::accept4(
+            listener.as_raw_fd(),
+            storage.as_mut_ptr().cast(),
+            &raw mut len,
+            libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC,
+        )
+    })?;
+    // SAFETY: the kernel just returned this descriptor; nobody else owns it.
+    let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+    // SAFETY: zeroed storage is a valid value, and the kernel only wrote into it.
+    let peer = inet_address(unsafe { storage.assume_init_ref() });
+    Ok(Accepted {
+        fd,
+        peer: peer.map_or(PeerAddress::Unix, PeerAddress::Inet),
+    })
+}
+
+/// The IP address in `storage`, or `None` for another family.
+fn inet_address(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
+    match i32::from(storage.ss_family) {
+        libc::AF_INET => {
+            // SAFETY: the family says which structure lies in the storage, which
+            // is large enough and aligned for all of them.
+            let v4 = unsafe { &*(&raw const *storage).cast::<libc::sockaddr_in>() };
+            let ip = Ipv4Addr::from(u32::from_be(v4.sin_addr.s_addr));
+            Some(SocketAddrV4::new(ip, u16::from_be(v4.sin_port)).into())
+        }
+        libc::AF_INET6 => {
+            // SAFETY: as above.
+            let v6 = unsafe { &*(&raw const *storage).cast::<libc::sockaddr_in6>() };
+            let ip = Ipv6Addr::from(v6.sin6_addr.s6_addr);
+            let port = u16::from_be(v6.sin6_port);
+            Some(SocketAddrV6::new(ip, port, v6.sin6_flowinfo, v6.sin6_scope_id).into())
+        }
+        _ => None,
+    }
+}
+
+/// Sends `data`; with `more`, tells TCP that more follows at once (`MSG_MORE`).
+/// Never raises SIGPIPE.
+pub fn send(socket: BorrowedFd<'_>, data: &[u8], more: bool) -> io::Result<usize> {
+    // SAFETY: `data` is valid for its length; the descriptor is borrowed, hence open.
+    let sent = retry(|| unsafe {
+        libc::send(
+            socket.as_raw_fd(),
+            data.as_ptr().cast(),
+            data.len(),
+            send_flags(more),
+        )
+    })?;
+    Ok(sent as usize)
+}
+
+/// Sends several pieces in one call (sendmsg(2)); with `more`, tells TCP that
+/// more follows at once. Pieces beyond `IOV_MAX` (1024) are left for the next
+/// call. Never raises SIGPIPE.
+pub fn send_vectored(
+    socket: BorrowedFd<'_>,
+    pieces: &[IoSlice<'_>],
+    more: bool,
+) -> io::Result<usize> {
+    // SAFETY: a zeroed msghdr is valid: no name, no data, no control bytes.
+    let mut message: libc::msghdr = unsafe { MaybeUninit::zeroed().assume_init() };
+    // `IoSlice` is ABI-compatible with `iovec` on Unix; sendmsg only reads it.
+    message.msg_iov = pieces.as_ptr().cast_mut().cast();
+    message.msg_iovlen = pieces.len().min(libc::UIO_MAXIOV as usize) as _;
+    let beyond = pieces.len() > libc::UIO_MAXIOV as usize;
+    // SAFETY: `message` points at `pieces`, whose slices are valid during the call.
+    let sent = retry(|| unsafe {
+        libc::sendmsg(
+            socket.as_raw_fd(),
+            &raw const message,
+            send_flags(more || beyond),
+        )
+    })?;
+    Ok(sent as usize)
+}
+
+fn send_flags(more: bool) -> i32 {
+    libc::MSG_NOSIGNAL | if more { libc::MSG_MORE } else { 0 }
+}
+
+/// Appends up to `max` received bytes to `buf`; 0 is the end of the stream.
+pub fn recv(socket: BorrowedFd<'_>, buf: &mut Vec<u8>, max: usize) -> io::Result<usize> {
+    append(buf, max, |start, len| {
+        // SAFETY: `start..start + len` is spare capacity of `buf`, which `append`
+        // keeps borrowed; the descriptor is borrowed, hence open.
+        unsafe { libc::recv(socket.as_raw_fd(), start.cast(), len, 0) }
+    })
+}
+
+/// Receives into initialised memory; 0 is the end of the stream.
+pub fn recv_slice(socket: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: `buf` is valid for its length; the descriptor is borrowed, hence open.
+    let n =
+        retry(|| unsafe { libc::recv(socket.as_raw_fd(), buf.as_mut_ptr().cast(), buf.len(), 0) })?;
+    Ok(n as usize)
+}
+
+/// Looks at received bytes without taking them (`MSG_PEEK`).
+pub fn peek(socket: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: `buf` is valid for its length; the descriptor is borrowed, hence open.
+    let n = retry(|| unsafe {
+        libc::recv(
+            socket.as_raw_fd(),
+            buf.as_mut_ptr().cast(),
+            buf.len(),
+            libc::MSG_PEEK,
+        )
+    })?;
+    Ok(n as usize)
+}
+
+/// Closes one or both directions (shutdown(2)).
+pub fn shutdown(socket: BorrowedFd<'_>, how: Shutdown) -> io::Result<()> {
+    socket2::SockRef::from(&socket).shutdown(how)
+}
+
+/// `TCP_NODELAY`: small segments leave at once.
+pub fn set_nodelay(socket: BorrowedFd<'_>, on: bool) -> io::Result<()> {
+    socket2::SockRef::from(&socket).set_tcp_nodelay(on)
+}
+
+/// `TCP_CORK`: only full segments leave until it is taken away (`tcp_nopush`).
+pub fn set_cork(socket: BorrowedFd<'_>, on: bool) -> io::Result<()> {
+    socket2::SockRef::from(&socket).set_tcp_cork(on)
+}
+
+/// `SO_LINGER`: with a zero time, closing resets the connection.
+pub fn set_linger(socket: BorrowedFd<'_>, time: Option<Duration>) -> io::Result<()> {
+    socket2::SockRef::from(&socket).set_linger(time)
+}
+
+/// What `TCP_INFO` tells, as far as nginx's `$tcpinfo_*` variables show it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TcpInfo {
+    /// Smoothed round-trip time in microseconds.
+    pub rtt_us: u32,
+    /// Its variance in microseconds.
+    pub rttvar_us: u32,
+    /// Congestion window in segments.
+    pub snd_cwnd: u32,
+    /// Receive window in bytes.
+    pub rcv_space: u32,
+}
+
+/// Asks the kernel about a TCP connection; an error on other sockets.
+pub fn tcp_info(socket: BorrowedFd<'_>) -> io::Result<TcpInfo> {
+    let mut raw = MaybeUninit::<libc::tcp_info>::zeroed();
+    let mut len = size_of::<libc::tcp_info>() as libc::socklen_t;
+    // SAFETY: `raw` has `len` bytes; a shorter answer of an older kernel leaves
+    // the rest zero.
+    unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            raw.as_mut_ptr().cast(),
+            &raw mut len,
+        )
+    }
+    .check()?;
+    // SAFETY: plain old data, zeroed and then filled by the kernel.
+    let raw = unsafe { raw.assume_init() };
+    Ok(TcpInfo {
+        rtt_us: raw.tcpi_rtt,
+        rttvar_us: raw.tcpi_rttvar,
+        snd_cwnd: raw.tcpi_snd_cwnd,
+        rcv_space: raw.tcpi_rcv_space,
+    })
+}
+
+#[cfg(test)]
+mod tests;
