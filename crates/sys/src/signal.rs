@@ -115,9 +115,8 @@ impl SignalQueue {
         // SAFETY: `set` is initialised and outlives the call.
         let fd = unsafe { libc::signalfd(-1, &raw const set, flags) }.check()?;
         // SAFETY: the kernel just returned this descriptor; nobody else owns it.
-        Ok(SignalQueue {
-            fd: unsafe { OwnedFd::from_raw_fd(fd) },
-        })
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        Ok(SignalQueue { fd })
     }
 
     /// The next signal, or `None` when none is waiting.
