@@ -1,0 +1,58 @@
+# Everything a developer or a build machine does, by name. Each target installs
+# the Debian packages it needs when it runs as root, and otherwise prints the
+# command that does. `make help` lists the targets.
+
+CARGO ?= cargo
+FUZZ_SECONDS ?= 60
+BENCH_ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help run build build-deps test-deps test test-long bench vm-test lint fuzz docs dist clean
+
+help: ## list the targets
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+build-deps:
+	@scripts/install-build-deps.sh
+
+test-deps:
+	@scripts/install-test-deps.sh
+
+build: build-deps ## the release binary, target/release/sealane
+	$(CARGO) build --release --locked -p sealane
+
+run: build ## build, make certificates if there are none, serve https://localhost:8443
+	@scripts/quickstart.sh
+
+test: test-deps ## every test, in bounded counts
+	scripts/run-tests.sh
+
+test-long: test-deps ## the same with the counts of a soak: more connections, minutes of fuzzing
+	SEALANE_TEST_LONG=1 scripts/run-tests.sh
+	$(MAKE) fuzz
+
+lint: build-deps ## formatting, clippy without warnings, and the rules of CONTRIBUTING.md
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	$(CARGO) test --locked -p sealane-tests --test tidy
+
+bench: build ## Sealane against nginx on one pinned core, in ratios of server CPU
+	scripts/bench.sh $(BENCH_ARGS)
+
+fuzz: build-deps ## coverage-guided fuzzing of every parser, FUZZ_SECONDS (60) each
+	fuzz/run.sh $(FUZZ_SECONDS)
+
+vm-test:
+	@echo 'make vm-test: the kernel-TLS guest comes with kernel TLS itself, which this version does not have yet.' >&2
+	@exit 2
+
+docs: build-deps ## the generated manual (docs/directives.md) and the API documentation
+	scripts/generate-docs.sh
+	$(CARGO) doc --workspace --no-deps --locked
+
+dist: build ## dist/sealane-VERSION-ARCH-linux.tar.gz
+	scripts/dist.sh
+
+clean: ## remove build results and what the quickstart created
+	$(CARGO) clean
+	rm -rf dist examples/*/certificates examples/*/logs

@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Packs the release binary with its licences, documentation and examples.
+# The same commit gives the same archive: names are sorted, times are the commit's.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+binary=${SEALANE_BINARY:-target/release/sealane}
+version=$("$binary" -v 2>&1 | sed -n 's|.*sealane/||p')
+[[ -n $version ]] || { echo "dist: cannot read the version from $binary -v" >&2; exit 1; }
+name="sealane-$version-$(uname -m)-linux"
+epoch=$(git log -1 --format=%ct 2>/dev/null || date +%s)
+
+rm -rf "dist/$name"
+mkdir -p "dist/$name/bin"
+install -m 0755 "$binary" "dist/$name/bin/sealane"
+for file in README.md CHANGELOG.md SECURITY.md LICENSE-MIT LICENSE-APACHE; do
+  install -m 0644 "$file" "dist/$name/"
+done
+# Only what is committed: never the certificates and logs that a quickstart leaves behind.
+git archive HEAD docs examples | tar -x -C "dist/$name"
+tar --sort=name --mtime="@$epoch" --owner=0 --group=0 --numeric-owner -C dist -c "$name" | gzip -9n >"dist/$name.tar.gz"
+rm -rf "dist/$name"
+(cd dist && sha256sum "$name.tar.gz" | tee "$name.tar.gz.sha256")

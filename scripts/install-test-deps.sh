@@ -1,0 +1,19 @@
+#!/usr/bin/env bash
+# Installs the clients and servers that the tests use, on top of what the build
+# needs. Not root: prints the command and stops. Nothing is started: Debian's
+# nginx package is installed with its service held back.
+#
+#   curl wget openssl   clients; openssl also makes the certificates of each test
+#   chromium            the browser, run headless
+#   golang-go           builds tests/clients/go (a Go already on the PATH will do)
+#   nginx-light         the server that differential tests compare with
+#   procps util-linux   prlimit, kill, ps
+#   strace              counts system calls per request
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")"
+./install-build-deps.sh
+source ./packages.sh
+
+packages=(curl wget openssl chromium nginx-light procps util-linux strace)
+command -v go >/dev/null || packages+=(golang-go)
+require_packages tests "${packages[@]}"

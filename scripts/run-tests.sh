@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+# Runs every test of the workspace and prints the sum of the counts at the end.
+#
+#   scripts/run-tests.sh [arguments of cargo test]
+#
+# SEALANE_TEST_LONG=1 raises the counts that tests/src/scale.rs names.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+cargo=${CARGO:-cargo}
+output=$(mktemp)
+trap 'rm -f "$output"' EXIT
+started=$SECONDS
+
+# Everything is built first. The end-to-end tests then take the binary that the
+# tests of package sealane were built with, instead of asking cargo for it again.
+"$cargo" test --workspace --locked --no-run
+target=$("$cargo" metadata --format-version 1 --no-deps --offline | grep -o '"target_directory":"[^"]*"' | cut -d'"' -f4)
+export SEALANE_BINARY="$target/debug/sealane"
+[[ -x $SEALANE_BINARY ]] || { echo "run-tests: $SEALANE_BINARY was not built" >&2; exit 1; }
+built=$((SECONDS - started))
+
+status=0
+"$cargo" test --workspace --locked --no-fail-fast "$@" 2>&1 | tee "$output" || status=$?
+
+awk -v built="$built" -v total="$((SECONDS - started))" '
+  /^test result: / { passed += $4; failed += $6; ignored += $8 }
+  /^error: test failed/ { broken = 1 }
+  END {
+    printf "\ntests: %d passed, %d failed, %d ignored; %d s to build, %d s to run\n",
+      passed, failed, ignored, built, total - built
+    if (passed == 0) { print "no test ran" > "/dev/stderr"; exit 1 }
+  }' "$output"
+exit "$status"
