@@ -1,1 +1,89 @@
-//! sealane-awslc
+//! AWS-LC's libssl behind safe types.
+//!
+//! This is one of the two crates in which `unsafe` is allowed, and the only one
+//! that calls the TLS library. Raw pointers and return codes come in, owned
+//! types, `Result`s and status enums go out; nothing above this crate sees a
+//! pointer of libssl.
+//!
+//! TLS is driven **sans-IO**: a [`Connection`] reads ciphertext from a slice and
+//! appends ciphertext to a `Vec`, so the same code serves the worker, a
+//! handshake pool, the tests and the fuzzer. It owns no buffer between calls
+//! (libssl itself keeps at most one partial record), which is what keeps an
+//! idle connection small.
+//!
+//! | file | what |
+//! |---|---|
+//! | `context.rs` | [`ContextBuilder`] and [`Context`]: an immutable `SSL_CTX` |
+//! | `connection.rs` | [`Connection`]: handshake, read, write, shutdown, what was negotiated |
+//! | `client.rs` | [`ClientContext`], [`ClientConnection`]: the client side, for the load generator and the tests |
+//! | `bio.rs` | the `BIO` that lends the caller's buffers to libssl for one call |
+//! | `callbacks.rs` | every `extern "C"` function, each stopping panics at the border |
+//! | `record.rs` | application records sealed straight into the caller's output |
+//! | `key.rs`, `certificate.rs` | private keys and certificate chains |
+//! | `cipher.rs`, `group.rs` | the suites and groups that the library has |
+//! | `session.rs` | resumable sessions, and the traits a ticket cipher and a session store implement |
+//! | `aead.rs`, `random.rs`, `digest.rs` | the few primitives that tickets and identities need |
+//! | `error.rs` | the error queue as one [`Error`], in the words nginx logs |
+//!
+//! # Example: a client
+//!
+//! ```no_run
+//! use sealane_awslc::{ClientContext, ClientConnection, HandshakeStatus, ProtocolVersion};
+//! # fn main() -> Result<(), sealane_awslc::Error> {
+//! let mut builder = ClientContext::builder()?;
+//! builder.set_protocol_range(ProtocolVersion::Tls12, ProtocolVersion::Tls13)?;
+//! builder.set_alpn(&[b"http/1.1"])?;
+//! let context = builder.build();
+//! let mut tls = ClientConnection::new(&context, Some("example.com"))?;
+//! let (mut received, mut to_send) = (&b""[..], Vec::new());
+//! while tls.handshake(&mut received, &mut to_send)? != HandshakeStatus::Done {
+//!     // send `to_send`, clear it, receive more into `received`
+//! }
+//! tls.write(b"GET / HTTP/1.1\r\n\r\n", &mut to_send)?;
+//! # Ok(()) }
+//! ```
+
+#![allow(unsafe_code)] // The reason this crate exists; every block says why it is sound.
+
+mod aead;
+mod bio;
+mod callbacks;
+mod certificate;
+mod cipher;
+mod client;
+mod connection;
+mod context;
+mod digest;
+mod error;
+mod ffi;
+mod group;
+mod key;
+mod random;
+mod record;
+mod secret;
+mod session;
+#[cfg(test)]
+mod tests;
+
+pub use aead::Aead;
+pub use certificate::{Certificate, CertificateChain, CertificateError};
+pub use cipher::{Cipher, all_ciphers};
+pub use client::{ClientConnection, ClientContext, ClientContextBuilder};
+pub use connection::{Connection, HandshakeStatus, ReadStatus};
+pub use context::{Context, ContextBuilder, ProtocolVersion, Verify};
+pub use digest::{hkdf_sha256, sha256};
+pub use error::{Error, Fault};
+pub use group::{Group, group_by_id, group_by_name};
+pub use key::{KeyError, KeyKind, PrivateKey};
+pub use random::fill_random;
+pub use secret::Secret;
+pub use session::{Session, SessionStore, TicketCipher, TicketOpened};
+
+/// The TLS library's name and version, for `-V`.
+pub fn library_version() -> &'static str {
+    ffi::static_str(
+        // SAFETY: returns a pointer to a static, NUL-terminated string.
+        unsafe { aws_lc_sys::OpenSSL_version(aws_lc_sys::OPENSSL_VERSION) },
+    )
+    .unwrap_or("AWS-LC")
+}

@@ -1,0 +1,112 @@
+//! The `BIO` through which libssl sees the caller's buffers.
+//!
+//! A [`Transfer`] lives on the stack of one call. It is attached to the `BIO`
+//! for the duration of that call and detached before the call returns, so the
+//! connection owns no buffer and an idle connection pays for none. Reading past
+//! the end of the input asks libssl to come back later; writing always succeeds,
+//! so libssl never holds half-written records.
+
+use std::any::Any;
+use std::ptr::{self, NonNull};
+use std::sync::OnceLock;
+
+use aws_lc_sys as sys;
+
+use crate::callbacks;
+use crate::error::Error;
+use crate::ffi::{check, check_ptr};
+use crate::session::Session;
+
+/// The caller's buffers and what callbacks learned during one call.
+pub(crate) struct Transfer<'a> {
+    /// Ciphertext from the peer that libssl has not taken yet.
+    pub(crate) input: &'a [u8],
+    /// Ciphertext for the peer.
+    pub(crate) output: &'a mut Vec<u8>,
+    /// The signature scheme this side used in its handshake signature.
+    pub(crate) signature_scheme: u16,
+    /// A session that the client side was given.
+    pub(crate) new_session: Option<Session>,
+    /// A panic caught in a callback, to be continued outside of C.
+    pub(crate) panic: Option<Box<dyn Any + Send>>,
+}
+
+impl<'a> Transfer<'a> {
+    pub(crate) fn new(input: &'a [u8], output: &'a mut Vec<u8>) -> Self {
+        Self {
+            input,
+            output,
+            signature_scheme: 0,
+            new_session: None,
+            panic: None,
+        }
+    }
+
+    /// Moves up to `target.len()` bytes of input into `target`.
+    pub(crate) fn take(&mut self, target: &mut [u8]) -> usize {
+        let count = target.len().min(self.input.len());
+        let (taken, rest) = self.input.split_at(count);
+        target[..count].copy_from_slice(taken);
+        self.input = rest;
+        count
+    }
+}
+
+/// Makes the `BIO` of one connection. The caller owns one reference.
+pub(crate) fn new_bio() -> Result<NonNull<sys::BIO>, Error> {
+    let method = method()?;
+    // SAFETY: the method lives as long as the process.
+    let bio = check_ptr("BIO_new", unsafe { sys::BIO_new(method.0.as_ptr()) })?;
+    // SAFETY: `bio` is a fresh, valid BIO.
+    unsafe {
+        sys::BIO_set_data(bio, ptr::null_mut());
+        sys::BIO_set_init(bio, 1);
+    }
+    NonNull::new(bio).ok_or_else(|| Error::local("BIO_new", "out of memory"))
+}
+
+struct Method(NonNull<sys::BIO_METHOD>);
+
+// SAFETY: the method table is written once, before it is shared, and only read
+// afterwards.
+unsafe impl Send for Method {}
+// SAFETY: as above.
+unsafe impl Sync for Method {}
+
+fn method() -> Result<&'static Method, Error> {
+    static METHOD: OnceLock<Option<Method>> = OnceLock::new();
+    METHOD
+        .get_or_init(|| new_method().ok())
+        .as_ref()
+        .ok_or_else(|| Error::local("BIO_meth_new", "no BIO method"))
+}
+
+fn new_method() -> Result<Method, Error> {
+    // SAFETY: the name is a static NUL-terminated string; the callbacks have
+    // the signatures that the library declares and live as long as the process.
+    unsafe {
+        let index = sys::BIO_get_new_index();
+        let method = check_ptr(
+            "BIO_meth_new",
+            sys::BIO_meth_new(
+                index | sys::BIO_TYPE_SOURCE_SINK,
+                c"caller's buffers".as_ptr(),
+            ),
+        )?;
+        check(
+            "BIO_meth_set_read",
+            sys::BIO_meth_set_read(method, Some(callbacks::bio_read)),
+        )?;
+        check(
+            "BIO_meth_set_write",
+            sys::BIO_meth_set_write(method, Some(callbacks::bio_write)),
+        )?;
+        check(
+            "BIO_meth_set_ctrl",
+            sys::BIO_meth_set_ctrl(method, Some(callbacks::bio_ctrl)),
+        )?;
+        NonNull::new(method)
+            .map(Method)
+            .ok_or_else(|| Error::local("BIO_meth_new", "out of memory"))
+    }
+}

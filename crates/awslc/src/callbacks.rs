@@ -1,0 +1,396 @@
+//! Every function that libssl calls.
+//!
+//! A panic must not cross C: each function catches it, leaves it in the
+//! [`Transfer`] of the running call and reports failure to libssl;
+//! [`crate::Connection`] continues the panic once libssl has returned.
+
+use std::ffi::{c_char, c_int, c_long, c_uint, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::ptr::{self, NonNull};
+use std::slice;
+
+use aws_lc_sys as sys;
+
+use crate::bio::Transfer;
+use crate::context::Hooks;
+use crate::session::{Session, TicketOpened};
+
+/// The table for `SSL_CTX_set_ticket_aead_method`.
+pub(crate) static TICKET_METHOD: sys::SSL_TICKET_AEAD_METHOD = sys::SSL_TICKET_AEAD_METHOD {
+    max_overhead: Some(ticket_overhead),
+    seal: Some(ticket_seal),
+    open: Some(ticket_open),
+};
+
+// ---- the BIO -------------------------------------------------------------
+
+/// Hands input of the caller to libssl, or asks it to come back with more.
+pub(crate) unsafe extern "C" fn bio_read(
+    bio: *mut sys::BIO,
+    data: *mut c_char,
+    size: c_int,
+) -> c_int {
+    // SAFETY: libssl passes our BIO, whose data is null or the transfer of the
+    // running call, and `size` writable bytes.
+    unsafe {
+        sys::BIO_clear_retry_flags(bio);
+        let (Some(transfer), Ok(size)) = (transfer_of(bio), usize::try_from(size)) else {
+            return -1;
+        };
+        if transfer.input.is_empty() || size == 0 {
+            sys::BIO_set_retry_read(bio);
+            return -1;
+        }
+        let count = transfer.take(slice::from_raw_parts_mut(data.cast::<u8>(), size));
+        // At most `size`, which came from a c_int.
+        count as c_int
+    }
+}
+
+/// Appends what libssl sends to the caller's output.
+pub(crate) unsafe extern "C" fn bio_write(
+    bio: *mut sys::BIO,
+    data: *const c_char,
+    size: c_int,
+) -> c_int {
+    // SAFETY: as in `bio_read`; `data` has `size` readable bytes.
+    unsafe {
+        sys::BIO_clear_retry_flags(bio);
+        let (Some(transfer), Ok(count)) = (transfer_of(bio), usize::try_from(size)) else {
+            return -1;
+        };
+        let bytes = slice::from_raw_parts(data.cast::<u8>(), count);
+        let output = &mut *transfer.output;
+        match catch_unwind(AssertUnwindSafe(|| output.extend_from_slice(bytes))) {
+            Ok(()) => size,
+            Err(panic) => {
+                transfer.panic = Some(panic);
+                -1
+            }
+        }
+    }
+}
+
+/// Flushing succeeds, everything else is unknown.
+pub(crate) unsafe extern "C" fn bio_ctrl(
+    _bio: *mut sys::BIO,
+    command: c_int,
+    _number: c_long,
+    _pointer: *mut c_void,
+) -> c_long {
+    c_long::from(command == sys::BIO_CTRL_FLUSH)
+}
+
+// ---- the handshake ---------------------------------------------------------
+
+/// Notes the scheme of this side's handshake signature as it is written; libssl
+/// forgets it with the rest of the handshake's state.
+pub(crate) unsafe extern "C" fn message(
+    is_write: c_int,
+    version: c_int,
+    content_type: c_int,
+    data: *const c_void,
+    length: usize,
+    ssl: *mut sys::SSL,
+    _argument: *mut c_void,
+) {
+    if is_write == 0 || content_type != sys::SSL3_RT_HANDSHAKE || data.is_null() {
+        return;
+    }
+    // SAFETY: `data` has `length` readable bytes for the time of the call, and
+    // the SSL's BIO is ours.
+    unsafe {
+        let message = slice::from_raw_parts(data.cast::<u8>(), length);
+        if let Some(scheme) = signature_scheme(version, message)
+            && let Some(transfer) = transfer_of(sys::SSL_get_wbio(ssl))
+        {
+            transfer.signature_scheme = scheme;
+        }
+    }
+}
+
+/// The scheme in a CertificateVerify (RFC 8446 section 4.4.3) or, in TLS 1.2,
+/// in an elliptic-curve ServerKeyExchange (RFC 8422 section 5.4).
+fn signature_scheme(version: c_int, message: &[u8]) -> Option<u16> {
+    let body = message.get(4..)?;
+    let at = match (c_int::from(*message.first()?), version) {
+        (sys::SSL3_MT_CERTIFICATE_VERIFY, _) => 0,
+        (sys::SSL3_MT_SERVER_KEY_EXCHANGE, sys::TLS1_2_VERSION) => 4 + usize::from(*body.get(3)?),
+        _ => return None,
+    };
+    let bytes = body.get(at..at + 2)?;
+    Some(u16::from_be_bytes([bytes[0], bytes[1]]))
+}
+
+/// Chooses an application protocol in the server's order (RFC 7301). Without a
+/// common one the handshake ends with `no_application_protocol`, as in nginx.
+pub(crate) unsafe extern "C" fn alpn_select(
+    ssl: *mut sys::SSL,
+    out: *mut *const u8,
+    out_length: *mut u8,
+    offered: *const u8,
+    offered_length: c_uint,
+    _argument: *mut c_void,
+) -> c_int {
+    // SAFETY: libssl passes `offered_length` readable bytes and two writable
+    // pointers; the hooks live as long as the SSL_CTX that the SSL holds.
+    unsafe {
+        let Some(hooks) = hooks_of(ssl) else {
+            return sys::SSL_TLSEXT_ERR_NOACK;
+        };
+        let offered = slice::from_raw_parts(offered, offered_length as usize);
+        for protocol in &hooks.alpn {
+            if protocols(offered).any(|name| name == &**protocol) {
+                *out = protocol.as_ptr();
+                // Checked to fit when the context was built.
+                *out_length = protocol.len() as u8;
+                return sys::SSL_TLSEXT_ERR_OK;
+            }
+        }
+        sys::SSL_TLSEXT_ERR_ALERT_FATAL
+    }
+}
+
+/// The names in an ALPN list: each behind a length byte.
+fn protocols(mut list: &[u8]) -> impl Iterator<Item = &[u8]> {
+    std::iter::from_fn(move || {
+        let (&length, rest) = list.split_first()?;
+        let name = rest.get(..usize::from(length))?;
+        list = &rest[name.len()..];
+        Some(name)
+    })
+}
+
+// ---- sessions --------------------------------------------------------------
+
+/// A session was established: the server stores it, the client keeps it for its
+/// caller. Returns 1 when the reference was taken over.
+pub(crate) unsafe extern "C" fn new_session(
+    ssl: *mut sys::SSL,
+    session: *mut sys::SSL_SESSION,
+) -> c_int {
+    // SAFETY: both pointers are valid for the call; returning 1 takes the
+    // reference over, returning 0 leaves it, so the wrapper is forgotten then.
+    unsafe {
+        let (Some(hooks), Some(pointer)) = (hooks_of(ssl), NonNull::new(session)) else {
+            return 0;
+        };
+        let session = Session::from_owned(pointer);
+        if sys::SSL_is_server(ssl) == 0 {
+            let Some(transfer) = transfer_of(sys::SSL_get_wbio(ssl)) else {
+                std::mem::forget(session);
+                return 0;
+            };
+            transfer.new_session = Some(session);
+            return 1;
+        }
+        guarded(ssl, (), || {
+            if let Some(store) = &hooks.sessions
+                && !session.id().is_empty()
+                && !session.has_ticket()
+                && let Ok(bytes) = session.to_bytes()
+            {
+                store.insert(session.id(), bytes);
+            }
+        });
+        std::mem::forget(session);
+        0
+    }
+}
+
+/// Looks a session id of TLS 1.2 or below up. The reference in the result is
+/// libssl's (`out_copy` = 0).
+pub(crate) unsafe extern "C" fn get_session(
+    ssl: *mut sys::SSL,
+    id: *const u8,
+    id_length: c_int,
+    out_copy: *mut c_int,
+) -> *mut sys::SSL_SESSION {
+    // SAFETY: libssl passes `id_length` readable bytes and a writable int.
+    unsafe {
+        *out_copy = 0;
+        let (Some(hooks), Ok(id_length)) = (hooks_of(ssl), usize::try_from(id_length)) else {
+            return ptr::null_mut();
+        };
+        let id = slice::from_raw_parts(id, id_length);
+        let session = guarded(ssl, None, || {
+            let mut bytes = zeroize::Zeroizing::new(Vec::new());
+            let store = hooks.sessions.as_ref()?;
+            store.get(id, &mut bytes).then_some(())?;
+            Session::from_bytes_raw(&bytes, sys::SSL_get_SSL_CTX(ssl)).ok()
+        });
+        session.map_or(ptr::null_mut(), Session::into_ptr)
+    }
+}
+
+unsafe extern "C" fn ticket_overhead(ssl: *mut sys::SSL) -> usize {
+    // SAFETY: libssl passes a valid SSL.
+    let tickets = unsafe { hooks_of(ssl) }.and_then(|hooks| hooks.tickets.as_ref());
+    tickets.map_or(0, |tickets| tickets.overhead_bytes())
+}
+
+unsafe extern "C" fn ticket_seal(
+    ssl: *mut sys::SSL,
+    out: *mut u8,
+    out_length: *mut usize,
+    out_capacity: usize,
+    plain: *const u8,
+    plain_length: usize,
+) -> c_int {
+    // SAFETY: libssl passes matching pointers and lengths; the output is fresh
+    // memory that libssl has not initialised, so it is zeroed before a slice of
+    // it is made (a few hundred bytes, once per ticket).
+    unsafe {
+        let Some(tickets) = hooks_of(ssl).and_then(|hooks| hooks.tickets.as_ref()) else {
+            return 0;
+        };
+        ptr::write_bytes(out, 0, out_capacity);
+        let plain = slice::from_raw_parts(plain, plain_length);
+        let target = slice::from_raw_parts_mut(out, out_capacity);
+        match guarded(ssl, None, || tickets.seal(plain, target)) {
+            Some(length) => {
+                *out_length = length.min(out_capacity);
+                1
+            }
+            None => 0,
+        }
+    }
+}
+
+unsafe extern "C" fn ticket_open(
+    ssl: *mut sys::SSL,
+    out: *mut u8,
+    out_length: *mut usize,
+    out_capacity: usize,
+    ticket: *const u8,
+    ticket_length: usize,
+) -> sys::ssl_ticket_aead_result_t {
+    // SAFETY: as in `ticket_seal`.
+    unsafe {
+        let Some(tickets) = hooks_of(ssl).and_then(|hooks| hooks.tickets.as_ref()) else {
+            return sys::ssl_ticket_aead_result_t_ssl_ticket_aead_ignore_ticket;
+        };
+        ptr::write_bytes(out, 0, out_capacity);
+        let ticket = slice::from_raw_parts(ticket, ticket_length);
+        let target = slice::from_raw_parts_mut(out, out_capacity);
+        match guarded(ssl, TicketOpened::Ignore, || tickets.open(ticket, target)) {
+            TicketOpened::Plain(length) => {
+                *out_length = length.min(out_capacity);
+                sys::ssl_ticket_aead_result_t_ssl_ticket_aead_success
+            }
+            TicketOpened::Ignore => sys::ssl_ticket_aead_result_t_ssl_ticket_aead_ignore_ticket,
+        }
+    }
+}
+
+// ---- keys and contexts -------------------------------------------------------
+
+/// A password being offered to the PEM reader, and whether it was asked for.
+pub(crate) struct PasswordRequest<'a> {
+    pub(crate) password: Option<&'a [u8]>,
+    pub(crate) asked: bool,
+}
+
+/// Gives the PEM reader the password it asks for. Without one it returns -1,
+/// which ends the read with "bad password read".
+pub(crate) unsafe extern "C" fn pem_password(
+    buffer: *mut c_char,
+    size: c_int,
+    _writing: c_int,
+    request: *mut c_void,
+) -> c_int {
+    // SAFETY: `request` is the PasswordRequest given together with this
+    // function; the buffer has `size` writable bytes.
+    unsafe {
+        let Some(request) = request.cast::<PasswordRequest<'_>>().as_mut() else {
+            return -1;
+        };
+        request.asked = true;
+        let (Some(password), Ok(size)) = (request.password, usize::try_from(size)) else {
+            return -1;
+        };
+        if password.len() > size {
+            return -1;
+        }
+        ptr::copy_nonoverlapping(password.as_ptr(), buffer.cast::<u8>(), password.len());
+        // At most `size`, which came from a c_int.
+        password.len() as c_int
+    }
+}
+
+/// Frees the hooks of an SSL_CTX when the last reference to it goes.
+pub(crate) unsafe extern "C" fn free_hooks(
+    _parent: *mut c_void,
+    hooks: *mut c_void,
+    _data: *mut sys::CRYPTO_EX_DATA,
+    _index: c_int,
+    _number: c_long,
+    _argument: *mut c_void,
+) {
+    if !hooks.is_null() {
+        // SAFETY: the pointer came from Box::into_raw in `ContextBuilder` and
+        // is freed here only. A panic in a drop must not cross C.
+        let hooks = unsafe { Box::from_raw(hooks.cast::<Hooks>()) };
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(hooks)));
+    }
+}
+
+/// Accepts any certificate: the load generator measures servers, it does not
+/// trust them.
+pub(crate) unsafe extern "C" fn verify_nothing(
+    _ssl: *mut sys::SSL,
+    _out_alert: *mut u8,
+) -> sys::ssl_verify_result_t {
+    sys::ssl_verify_result_t_ssl_verify_ok
+}
+
+// ---- what callbacks stand on -------------------------------------------------
+
+/// Runs `work`; a panic is kept for after the call and `failed` returned.
+///
+/// # Safety
+///
+/// `ssl` is valid and its BIO is ours.
+unsafe fn guarded<T>(ssl: *mut sys::SSL, failed: T, work: impl FnOnce() -> T) -> T {
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(value) => value,
+        Err(panic) => {
+            // SAFETY: by the caller's promise.
+            if let Some(transfer) = unsafe { transfer_of(sys::SSL_get_wbio(ssl)) } {
+                transfer.panic = Some(panic);
+            }
+            failed
+        }
+    }
+}
+
+/// The transfer of the running call.
+///
+/// # Safety
+///
+/// `bio` is null or made by `bio::new_bio`, and the caller lets go of the
+/// reference before it returns to libssl.
+unsafe fn transfer_of<'a>(bio: *mut sys::BIO) -> Option<&'a mut Transfer<'a>> {
+    if bio.is_null() {
+        return None;
+    }
+    // SAFETY: the data is null or set by `Connection::call` to a transfer that
+    // outlives the call.
+    unsafe { sys::BIO_get_data(bio).cast::<Transfer<'a>>().as_mut() }
+}
+
+/// The hooks of the SSL's context.
+///
+/// # Safety
+///
+/// `ssl` is valid; the result must not outlive its context.
+unsafe fn hooks_of<'a>(ssl: *mut sys::SSL) -> Option<&'a Hooks> {
+    let index = Hooks::index()?;
+    // SAFETY: the slot is null or holds hooks that live as long as the SSL_CTX.
+    unsafe {
+        let context = sys::SSL_get_SSL_CTX(ssl);
+        sys::SSL_CTX_get_ex_data(context, index)
+            .cast::<Hooks>()
+            .as_ref()
+    }
+}

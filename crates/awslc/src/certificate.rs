@@ -1,0 +1,264 @@
+//! Certificates and their chains.
+
+use std::ffi::c_int;
+use std::fmt;
+use std::ptr::{self, NonNull};
+
+use aws_lc_sys as sys;
+
+use crate::error::{self, Error};
+use crate::ffi::check_ptr;
+use crate::key::{KeyKind, MemoryBio, PrivateKey};
+
+/// A parsed X.509 certificate. Cloning shares it.
+pub struct Certificate(NonNull<sys::X509>);
+
+// SAFETY: certificates are counted atomically; parsing filled their caches
+// under the library's own locks, and nothing here changes them.
+unsafe impl Send for Certificate {}
+// SAFETY: as above.
+unsafe impl Sync for Certificate {}
+
+/// Why a chain could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CertificateError(pub Error);
+
+impl fmt::Display for CertificateError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for CertificateError {}
+
+impl Certificate {
+    /// DER encoding.
+    pub fn to_der(&self) -> Result<Vec<u8>, Error> {
+        let mut bytes: *mut u8 = ptr::null_mut();
+        // SAFETY: the certificate is valid; with a null target the library
+        // allocates.
+        let length = unsafe { sys::i2d_X509(self.as_ptr(), &mut bytes) };
+        let Ok(length) = usize::try_from(length) else {
+            return Err(Error::drain("i2d_X509"));
+        };
+        // SAFETY: the library allocated `length` bytes, copied and given back.
+        unsafe {
+            let der = std::slice::from_raw_parts(bytes, length).to_vec();
+            sys::OPENSSL_free(bytes.cast());
+            Ok(der)
+        }
+    }
+
+    /// Subject in RFC 2253 form, as nginx prints distinguished names.
+    pub fn subject(&self) -> Option<String> {
+        // SAFETY: the name lives as long as the certificate.
+        unsafe { print_name(sys::X509_get_subject_name(self.as_ptr())) }
+    }
+
+    /// Issuer in RFC 2253 form.
+    pub fn issuer(&self) -> Option<String> {
+        // SAFETY: the name lives as long as the certificate.
+        unsafe { print_name(sys::X509_get_issuer_name(self.as_ptr())) }
+    }
+
+    /// The end of its validity, in seconds since 1970.
+    pub fn not_after_unix_s(&self) -> Option<i64> {
+        let mut seconds = 0;
+        // SAFETY: the time lives as long as the certificate.
+        let code = unsafe {
+            sys::ASN1_TIME_to_posix(sys::X509_get0_notAfter(self.as_ptr()), &mut seconds)
+        };
+        (code == 1).then_some(seconds)
+    }
+
+    /// The DNS names of the subject alternative name extension, lower case.
+    pub fn dns_names(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        // SAFETY: the extension is a GENERAL_NAMES stack owned by this function;
+        // its entries are valid until it is freed.
+        unsafe {
+            let general: *mut sys::GENERAL_NAMES = sys::X509_get_ext_d2i(
+                self.as_ptr(),
+                sys::NID_subject_alt_name,
+                ptr::null_mut(),
+                ptr::null_mut(),
+            )
+            .cast();
+            if general.is_null() {
+                error::clear_queue();
+                return names;
+            }
+            for n in 0..sys::OPENSSL_sk_num(general.cast()) {
+                let mut kind: c_int = 0;
+                let value = sys::GENERAL_NAME_get0_value(
+                    sys::OPENSSL_sk_value(general.cast(), n).cast(),
+                    &mut kind,
+                );
+                if kind == sys::GEN_DNS {
+                    let text: *const sys::ASN1_STRING = value.cast();
+                    let length = usize::try_from(sys::ASN1_STRING_length(text)).unwrap_or(0);
+                    let bytes =
+                        std::slice::from_raw_parts(sys::ASN1_STRING_get0_data(text), length);
+                    names.push(String::from_utf8_lossy(bytes).to_ascii_lowercase());
+                }
+            }
+            sys::GENERAL_NAMES_free(general);
+        }
+        names
+    }
+
+    /// The kind of its public key.
+    pub fn key_kind(&self) -> KeyKind {
+        self.with_public_key(KeyKind::Other, |key| {
+            // SAFETY: the key is valid for the call.
+            unsafe { KeyKind::of(key) }
+        })
+    }
+
+    /// The size of its public key in bits.
+    pub fn key_bits(&self) -> u32 {
+        self.with_public_key(0, |key| {
+            // SAFETY: the key is valid for the call.
+            u32::try_from(unsafe { sys::EVP_PKEY_bits(key) }).unwrap_or(0)
+        })
+    }
+
+    /// Whether `key` belongs to this certificate; the error says why not.
+    pub fn check_key(&self, key: &PrivateKey) -> Result<(), Error> {
+        error::clear_queue();
+        // SAFETY: both are valid.
+        let code = unsafe { sys::X509_check_private_key(self.as_ptr(), key.as_ptr()) };
+        if code == 1 {
+            Ok(())
+        } else {
+            Err(Error::drain("SSL_CTX_use_PrivateKey"))
+        }
+    }
+
+    pub(crate) fn as_ptr(&self) -> *mut sys::X509 {
+        self.0.as_ptr()
+    }
+
+    fn with_public_key<T>(&self, otherwise: T, read: impl FnOnce(*const sys::EVP_PKEY) -> T) -> T {
+        // SAFETY: the certificate is valid; the key is counted for us and given
+        // back.
+        unsafe {
+            let key = sys::X509_get_pubkey(self.as_ptr());
+            if key.is_null() {
+                error::clear_queue();
+                return otherwise;
+            }
+            let value = read(key);
+            sys::EVP_PKEY_free(key);
+            value
+        }
+    }
+}
+
+impl Clone for Certificate {
+    fn clone(&self) -> Self {
+        // SAFETY: adds a reference to a valid certificate.
+        let code = unsafe { sys::X509_up_ref(self.as_ptr()) };
+        debug_assert_eq!(code, 1, "adding a reference cannot fail");
+        Self(self.0)
+    }
+}
+
+impl Drop for Certificate {
+    fn drop(&mut self) {
+        // SAFETY: gives back the reference that `self` owns.
+        unsafe { sys::X509_free(self.as_ptr()) }
+    }
+}
+
+impl fmt::Debug for Certificate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Certificate({})", self.subject().unwrap_or_default())
+    }
+}
+
+/// A leaf certificate and what connects it to a root, in the file's order.
+#[derive(Clone, Debug)]
+pub struct CertificateChain {
+    certificates: Vec<Certificate>,
+}
+
+/// Certificates taken from one file; a handshake could not send more anyway.
+const MAX_CHAIN_CERTIFICATES: usize = 100;
+
+impl CertificateChain {
+    /// Reads every certificate in PEM text; the first is the leaf.
+    pub fn from_pem(pem: &[u8]) -> Result<Self, CertificateError> {
+        error::clear_queue();
+        let bio = MemoryBio::new(pem).map_err(CertificateError)?;
+        // SAFETY: the BIO is valid, no password callback is needed for
+        // certificates.
+        let leaf = unsafe {
+            sys::PEM_read_bio_X509_AUX(bio.as_ptr(), ptr::null_mut(), None, ptr::null_mut())
+        };
+        let leaf = check_ptr("PEM_read_bio_X509_AUX", leaf).map_err(CertificateError)?;
+        let mut certificates = vec![owned(leaf).map_err(CertificateError)?];
+        while certificates.len() < MAX_CHAIN_CERTIFICATES {
+            // SAFETY: as above.
+            let next = unsafe {
+                sys::PEM_read_bio_X509(bio.as_ptr(), ptr::null_mut(), None, ptr::null_mut())
+            };
+            if next.is_null() {
+                let error = Error::drain("PEM_read_bio_X509");
+                if error.reason() == Some("NO_START_LINE") {
+                    break;
+                }
+                return Err(CertificateError(error));
+            }
+            certificates.push(owned(next).map_err(CertificateError)?);
+        }
+        Ok(Self { certificates })
+    }
+
+    /// The server's own certificate.
+    pub fn leaf(&self) -> &Certificate {
+        self.certificates
+            .first()
+            .expect("from_pem reads at least one certificate")
+    }
+
+    /// Every certificate, the leaf first.
+    pub fn certificates(&self) -> &[Certificate] {
+        &self.certificates
+    }
+}
+
+fn owned(pointer: *mut sys::X509) -> Result<Certificate, Error> {
+    NonNull::new(pointer)
+        .map(Certificate)
+        .ok_or_else(|| Error::local("PEM_read_bio_X509", "no certificate"))
+}
+
+/// # Safety
+///
+/// `name` is valid.
+unsafe fn print_name(name: *mut sys::X509_NAME) -> Option<String> {
+    // SAFETY: by the caller's promise; the memory BIO is owned here, and its
+    // contents are copied before it is freed.
+    unsafe {
+        let bio = sys::BIO_new(sys::BIO_s_mem());
+        if bio.is_null() {
+            return None;
+        }
+        let flags = sys::XN_FLAG_RFC2253 as std::ffi::c_ulong;
+        let printed = sys::X509_NAME_print_ex(bio, name, 0, flags) >= 0;
+        let mut text = None;
+        let (mut bytes, mut length): (*const u8, usize) = (ptr::null(), 0);
+        if printed && sys::BIO_mem_contents(bio, &mut bytes, &mut length) == 1 {
+            let contents = if length == 0 {
+                &[][..]
+            } else {
+                std::slice::from_raw_parts(bytes, length)
+            };
+            text = Some(String::from_utf8_lossy(contents).into_owned());
+        }
+        sys::BIO_free(bio);
+        error::clear_queue();
+        text
+    }
+}

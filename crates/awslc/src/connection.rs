@@ -1,0 +1,422 @@
+//! One TLS connection without a socket.
+//!
+//! Every call takes the ciphertext received so far as `input`, advances it past
+//! what was consumed, and appends ciphertext to `output`, whatever the result:
+//! an alert that explains a failure is in `output` too and should be sent before
+//! the connection is closed.
+
+use std::ffi::{CStr, c_int};
+use std::fmt;
+use std::panic::resume_unwind;
+use std::ptr::{self, NonNull};
+
+use aws_lc_sys as sys;
+
+use crate::bio::{self, Transfer};
+use crate::cipher::Cipher;
+use crate::context::{Context, c_string};
+use crate::error::{self, Error};
+use crate::ffi::{check, check_ptr, int_length, static_str};
+use crate::group::{Group, group_by_id};
+use crate::record;
+use crate::session::Session;
+
+/// How far a handshake came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HandshakeStatus {
+    /// Finished; application data may flow both ways.
+    Done,
+    /// Send the output, then call again with more input.
+    WantRead,
+    /// A callback has not decided yet; call again when it can.
+    Pending,
+}
+
+/// What a read gave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReadStatus {
+    /// So many bytes of plaintext. When the target was filled there may be more:
+    /// read again before waiting for the peer.
+    Data(usize),
+    /// Everything received is consumed.
+    WantRead,
+    /// The peer closed its side in order (RFC 8446 section 6.1).
+    CloseNotify,
+}
+
+/// A TLS connection, server or client. It moves between threads by value.
+pub struct Connection {
+    ssl: NonNull<sys::SSL>,
+    /// Owned by `ssl`, which holds it for both directions all its life.
+    bio: NonNull<sys::BIO>,
+    new_session: Option<Session>,
+    signature_scheme: u16,
+}
+
+// SAFETY: an SSL may be used by any one thread at a time; the error queue, which
+// is per thread, is drained within the call that filled it. No `Sync`.
+unsafe impl Send for Connection {}
+
+impl Connection {
+    /// A server connection with everything `context` says.
+    pub fn server(context: &Context) -> Result<Self, Error> {
+        let connection = Self::new(context)?;
+        // SAFETY: the SSL is valid.
+        unsafe { sys::SSL_set_accept_state(connection.ssl.as_ptr()) }
+        Ok(connection)
+    }
+
+    pub(crate) fn client(context: &Context) -> Result<Self, Error> {
+        let connection = Self::new(context)?;
+        // SAFETY: the SSL is valid.
+        unsafe { sys::SSL_set_connect_state(connection.ssl.as_ptr()) }
+        Ok(connection)
+    }
+
+    fn new(context: &Context) -> Result<Self, Error> {
+        error::clear_queue();
+        // SAFETY: the context is valid; the SSL takes its own reference.
+        let ssl = check_ptr("SSL_new", unsafe { sys::SSL_new(context.as_ptr()) })?;
+        let ssl = NonNull::new(ssl).ok_or_else(|| Error::local("SSL_new", "out of memory"))?;
+        let bio = match bio::new_bio() {
+            Ok(bio) => bio,
+            Err(error) => {
+                // SAFETY: owned, and freed once.
+                unsafe { sys::SSL_free(ssl.as_ptr()) };
+                return Err(error);
+            }
+        };
+        // SAFETY: both are valid; the SSL takes the one reference that there is.
+        unsafe {
+            sys::SSL_set_bio(ssl.as_ptr(), bio.as_ptr(), bio.as_ptr());
+            // The handshake's settings are not needed afterwards: 600 bytes less
+            // for as long as the connection lives.
+            sys::SSL_set_shed_handshake_config(ssl.as_ptr(), 1);
+        }
+        Ok(Self {
+            ssl,
+            bio,
+            new_session: None,
+            signature_scheme: 0,
+        })
+    }
+
+    /// Goes on with the handshake.
+    pub fn do_handshake(
+        &mut self,
+        input: &mut &[u8],
+        output: &mut Vec<u8>,
+    ) -> Result<HandshakeStatus, Error> {
+        // SAFETY: the SSL is valid and its BIO attached.
+        let code = self.call(input, output, |ssl| unsafe { sys::SSL_do_handshake(ssl) });
+        if code == 1 {
+            // SAFETY: the SSL is valid. The callback is of use during the
+            // handshake only.
+            unsafe { sys::SSL_set_msg_callback(self.ssl.as_ptr(), None) };
+            return Ok(HandshakeStatus::Done);
+        }
+        match self.reason(code) {
+            sys::SSL_ERROR_WANT_READ => Ok(HandshakeStatus::WantRead),
+            sys::SSL_ERROR_PENDING_SESSION
+            | sys::SSL_ERROR_PENDING_TICKET
+            | sys::SSL_ERROR_PENDING_CERTIFICATE
+            | sys::SSL_ERROR_WANT_PRIVATE_KEY_OPERATION
+            | sys::SSL_ERROR_WANT_CERTIFICATE_VERIFY => Ok(HandshakeStatus::Pending),
+            _ => Err(Error::drain("SSL_do_handshake")),
+        }
+    }
+
+    /// Whether the handshake is not finished yet.
+    pub fn is_handshaking(&self) -> bool {
+        // SAFETY: the SSL is valid.
+        unsafe { sys::SSL_in_init(self.ssl.as_ptr()) != 0 }
+    }
+
+    /// Opens records from `input` until `plain` is full or the input used up.
+    /// Data that was read before an error or a close is returned first; the
+    /// next call reports the rest.
+    pub fn read(
+        &mut self,
+        input: &mut &[u8],
+        output: &mut Vec<u8>,
+        plain: &mut [u8],
+    ) -> Result<ReadStatus, Error> {
+        let mut total = 0;
+        while total < plain.len() {
+            let target = &mut plain[total..];
+            let size = int_length(target.len());
+            // SAFETY: `target` is writable for `size` bytes.
+            let code = self.call(input, output, |ssl| unsafe {
+                sys::SSL_read(ssl, target.as_mut_ptr().cast(), size)
+            });
+            let Ok(count @ 1..) = usize::try_from(code) else {
+                return self.read_stopped(code, total);
+            };
+            total += count;
+            if input.is_empty() && !self.has_pending() {
+                break;
+            }
+        }
+        Ok(ReadStatus::Data(total))
+    }
+
+    /// SSL_read returned `code`; `total` bytes were read before.
+    fn read_stopped(&mut self, code: c_int, total: usize) -> Result<ReadStatus, Error> {
+        let reason = self.reason(code);
+        if total > 0 {
+            // libssl repeats the end or the error with the next call.
+            error::clear_queue();
+            return Ok(ReadStatus::Data(total));
+        }
+        match reason {
+            sys::SSL_ERROR_WANT_READ => Ok(ReadStatus::WantRead),
+            sys::SSL_ERROR_ZERO_RETURN => Ok(ReadStatus::CloseNotify),
+            _ => Err(Error::drain("SSL_read")),
+        }
+    }
+
+    /// Whether decrypted bytes wait in libssl: read again without new input.
+    pub fn has_pending(&self) -> bool {
+        // SAFETY: the SSL is valid.
+        unsafe { sys::SSL_pending(self.ssl.as_ptr()) > 0 }
+    }
+
+    /// Seals all of `plain` into `output` in records of 16 KiB.
+    pub fn write(&mut self, plain: &[u8], output: &mut Vec<u8>) -> Result<(), Error> {
+        self.write_records(plain, record::MAX_PLAIN_BYTES, output)
+    }
+
+    /// Seals all of `plain` into `output` in records of at most `record_bytes`
+    /// plaintext (1 to 16384), behind whatever libssl had queued (tickets, an
+    /// answer to a KeyUpdate). Empty `plain` sends the queue alone.
+    ///
+    /// # Errors
+    ///
+    /// When the handshake is not finished, or an alert was sent already.
+    pub fn write_records(
+        &mut self,
+        plain: &[u8],
+        record_bytes: usize,
+        output: &mut Vec<u8>,
+    ) -> Result<(), Error> {
+        if self.is_handshaking() {
+            return Err(Error::local("SSL_write", "the handshake is not finished"));
+        }
+        // SAFETY: the SSL is valid and its BIO attached.
+        let code = self.call(&mut &[][..], output, |ssl| unsafe { record::flush(ssl) });
+        if code < 0 {
+            return Err(Error::drain("SSL_write"));
+        }
+        // SAFETY: the handshake is over and the queue was flushed just now.
+        unsafe { record::seal(self.ssl.as_ptr(), plain, record_bytes, output) }
+    }
+
+    /// Appends a close_notify, once; does nothing during the handshake or after
+    /// an alert.
+    pub fn shutdown(&mut self, output: &mut Vec<u8>) {
+        // SAFETY: the SSL is valid.
+        let sent =
+            unsafe { sys::SSL_get_shutdown(self.ssl.as_ptr()) } & sys::SSL_SENT_SHUTDOWN != 0;
+        if sent {
+            return;
+        }
+        // SAFETY: the SSL is valid and its BIO attached.
+        self.call(&mut &[][..], output, |ssl| unsafe {
+            sys::SSL_shutdown(ssl)
+        });
+        error::clear_queue();
+    }
+
+    /// Ends the connection with a fatal alert (RFC 8446 section 6.2).
+    pub fn send_alert(&mut self, description: u8, output: &mut Vec<u8>) {
+        // SAFETY: the SSL is valid and its BIO attached.
+        self.call(&mut &[][..], output, |ssl| unsafe {
+            sys::SSL_send_fatal_alert(ssl, description)
+        });
+        error::clear_queue();
+    }
+
+    /// Allows only `names` (joined by `:`) in TLS 1.3 on this connection. Call
+    /// it before the handshake. The way to impose the server's order: libssl
+    /// follows the client's among the allowed.
+    pub fn restrict_tls13(&mut self, names: &str) -> Result<(), Error> {
+        let names = c_string("SSL_set_ciphersuites", names)?;
+        // SAFETY: the SSL and the string are valid.
+        check("SSL_set_ciphersuites", unsafe {
+            sys::SSL_set_ciphersuites(self.ssl.as_ptr(), names.as_ptr())
+        })
+    }
+
+    // ---- what was negotiated ------------------------------------------------
+
+    /// Protocol in OpenSSL's words: `TLSv1.3`.
+    pub fn protocol(&self) -> &'static str {
+        // SAFETY: the SSL is valid, the name a static string.
+        static_str(unsafe { sys::SSL_get_version(self.ssl.as_ptr()) }).unwrap_or("unknown")
+    }
+
+    /// The suite, once negotiated.
+    pub fn cipher(&self) -> Option<Cipher> {
+        // SAFETY: the SSL is valid; suites are constants.
+        unsafe { Cipher::from_ptr(sys::SSL_get_current_cipher(self.ssl.as_ptr())) }
+    }
+
+    /// The key-exchange group; `None` with static RSA.
+    pub fn group(&self) -> Option<Group> {
+        // SAFETY: the SSL is valid.
+        group_by_id(unsafe { sys::SSL_get_group_id(self.ssl.as_ptr()) })
+    }
+
+    /// Whether an earlier session was resumed.
+    pub fn is_session_reused(&self) -> bool {
+        // SAFETY: the SSL is valid.
+        unsafe { sys::SSL_session_reused(self.ssl.as_ptr()) != 0 }
+    }
+
+    /// The id of the session, empty when it has none (with tickets, in TLS 1.3).
+    pub fn session_id(&self) -> &[u8] {
+        // SAFETY: the session belongs to the SSL and is not replaced while
+        // `self` is borrowed.
+        unsafe {
+            let session = sys::SSL_get_session(self.ssl.as_ptr());
+            if session.is_null() {
+                return &[];
+            }
+            let mut length = 0;
+            let id = sys::SSL_SESSION_get_id(session, &mut length);
+            std::slice::from_raw_parts(id, length as usize)
+        }
+    }
+
+    /// The server name: as received by a server, as sent by a client.
+    pub fn server_name(&self) -> Option<&str> {
+        // SAFETY: the name belongs to the SSL and is not replaced while `self`
+        // is borrowed.
+        unsafe {
+            let name = sys::SSL_get_servername(self.ssl.as_ptr(), sys::TLSEXT_NAMETYPE_host_name);
+            if name.is_null() {
+                return None;
+            }
+            CStr::from_ptr(name).to_str().ok()
+        }
+    }
+
+    /// The application protocol, empty when none was negotiated.
+    pub fn alpn(&self) -> &[u8] {
+        let (mut protocol, mut length) = (ptr::null(), 0);
+        // SAFETY: the bytes belong to the SSL and are not replaced while `self`
+        // is borrowed.
+        unsafe {
+            sys::SSL_get0_alpn_selected(self.ssl.as_ptr(), &mut protocol, &mut length);
+            if protocol.is_null() {
+                return &[];
+            }
+            std::slice::from_raw_parts(protocol, length as usize)
+        }
+    }
+
+    /// The suites that the client offered, two bytes each, as sent; empty on a
+    /// client or before the ClientHello.
+    pub fn client_cipher_suites(&self) -> &[u8] {
+        let mut suites = ptr::null();
+        // SAFETY: the bytes belong to the SSL and are not replaced while `self`
+        // is borrowed.
+        unsafe {
+            let length = sys::SSL_client_hello_get0_ciphers(self.ssl.as_ptr(), &mut suites);
+            if length == 0 || suites.is_null() {
+                return &[];
+            }
+            std::slice::from_raw_parts(suites, length)
+        }
+    }
+
+    /// The scheme (IANA number) of the server's handshake signature: noted by a
+    /// server whose context asks for it, remembered by libssl in a client. `None`
+    /// when nothing was signed (resumption, static RSA) or no scheme is named
+    /// (TLS 1.1 and below).
+    pub fn signature_scheme(&self) -> Option<u16> {
+        let scheme = if self.signature_scheme != 0 {
+            self.signature_scheme
+        } else {
+            // SAFETY: the SSL is valid.
+            unsafe { sys::SSL_get_peer_signature_algorithm(self.ssl.as_ptr()) }
+        };
+        (scheme != 0).then_some(scheme)
+    }
+
+    /// The name of a signature scheme: `rsa_pss_rsae_sha256`.
+    pub fn signature_scheme_name(scheme: u16) -> Option<&'static str> {
+        // SAFETY: returns null or a static string for any number.
+        static_str(unsafe { sys::SSL_get_signature_algorithm_name(scheme, 1) })
+    }
+
+    /// The session that the peer of a client gave last, once.
+    pub(crate) fn take_new_session(&mut self) -> Option<Session> {
+        self.new_session.take()
+    }
+
+    pub(crate) fn as_ptr(&self) -> *mut sys::SSL {
+        self.ssl.as_ptr()
+    }
+
+    /// Runs one call of libssl with the caller's buffers attached.
+    fn call(
+        &mut self,
+        input: &mut &[u8],
+        output: &mut Vec<u8>,
+        run: impl FnOnce(*mut sys::SSL) -> c_int,
+    ) -> c_int {
+        let mut transfer = Transfer::new(input, output);
+        let pointer = &raw mut transfer;
+        // SAFETY: the BIO is valid. The transfer outlives the call, during which
+        // only callbacks touch it, and is detached before it goes.
+        let code = unsafe {
+            sys::BIO_set_data(self.bio.as_ptr(), pointer.cast());
+            let code = run(self.ssl.as_ptr());
+            sys::BIO_set_data(self.bio.as_ptr(), ptr::null_mut());
+            code
+        };
+        let Transfer {
+            input: rest,
+            signature_scheme,
+            new_session,
+            panic,
+            ..
+        } = transfer;
+        *input = &input[input.len() - rest.len()..];
+        if signature_scheme != 0 {
+            self.signature_scheme = signature_scheme;
+        }
+        if new_session.is_some() {
+            self.new_session = new_session;
+        }
+        if let Some(panic) = panic {
+            error::clear_queue();
+            resume_unwind(panic);
+        }
+        code
+    }
+
+    fn reason(&self, code: c_int) -> c_int {
+        // SAFETY: the SSL is valid, and this is the thread that made the call.
+        unsafe { sys::SSL_get_error(self.ssl.as_ptr(), code) }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        // SAFETY: owned, and freed once, together with its BIO.
+        unsafe { sys::SSL_free(self.ssl.as_ptr()) }
+    }
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Connection({}, handshaking: {})",
+            self.protocol(),
+            self.is_handshaking()
+        )
+    }
+}

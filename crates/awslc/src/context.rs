@@ -1,0 +1,412 @@
+//! `SSL_CTX`: what every connection of one kind has in common.
+//!
+//! A [`ContextBuilder`] is filled once; the [`Context`] it becomes is immutable
+//! and shared by all threads. A new certificate or key makes a new context.
+
+use std::ffi::{CString, c_int, c_void};
+use std::fmt;
+use std::ptr::{self, NonNull};
+use std::sync::{Arc, OnceLock};
+
+use aws_lc_sys as sys;
+
+use crate::callbacks;
+use crate::certificate::CertificateChain;
+use crate::error::{self, Error};
+use crate::ffi::{check, check_ptr};
+use crate::group::Group;
+use crate::key::PrivateKey;
+use crate::session::{SessionStore, TicketCipher};
+
+/// A protocol version libssl can speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ProtocolVersion {
+    /// TLS 1.0 (RFC 2246).
+    Tls10,
+    /// TLS 1.1 (RFC 4346).
+    Tls11,
+    /// TLS 1.2 (RFC 5246).
+    Tls12,
+    /// TLS 1.3 (RFC 8446).
+    Tls13,
+}
+
+impl ProtocolVersion {
+    /// The number on the wire.
+    pub fn wire(self) -> u16 {
+        match self {
+            Self::Tls10 => 0x0301,
+            Self::Tls11 => 0x0302,
+            Self::Tls12 => 0x0303,
+            Self::Tls13 => 0x0304,
+        }
+    }
+
+    /// The version with this number on the wire.
+    pub fn from_wire(wire: u16) -> Option<Self> {
+        [Self::Tls10, Self::Tls11, Self::Tls12, Self::Tls13]
+            .into_iter()
+            .find(|version| version.wire() == wire)
+    }
+
+    /// OpenSSL's and nginx's name: `TLSv1.3`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tls10 => "TLSv1",
+            Self::Tls11 => "TLSv1.1",
+            Self::Tls12 => "TLSv1.2",
+            Self::Tls13 => "TLSv1.3",
+        }
+    }
+}
+
+impl fmt::Display for ProtocolVersion {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Whether the peer's certificate is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verify {
+    /// Not at all.
+    Off,
+    /// It must chain to a trusted root.
+    Required,
+}
+
+/// What callbacks need, owned by the `SSL_CTX` itself so that it lives exactly
+/// as long as any connection that might call back.
+pub(crate) struct Hooks {
+    /// Application protocols in the server's order of preference.
+    pub(crate) alpn: Vec<Box<[u8]>>,
+    pub(crate) tickets: Option<Arc<dyn TicketCipher>>,
+    pub(crate) sessions: Option<Arc<dyn SessionStore>>,
+}
+
+impl Hooks {
+    /// The slot of an `SSL_CTX` in which hooks are kept.
+    pub(crate) fn index() -> Option<c_int> {
+        static INDEX: OnceLock<c_int> = OnceLock::new();
+        let index = *INDEX.get_or_init(|| {
+            // SAFETY: the callback has the declared signature and lives as long
+            // as the process.
+            unsafe {
+                sys::SSL_CTX_get_ex_new_index(
+                    0,
+                    ptr::null_mut(),
+                    ptr::null_mut(),
+                    None,
+                    Some(callbacks::free_hooks),
+                )
+            }
+        });
+        (index >= 0).then_some(index)
+    }
+}
+
+/// An immutable `SSL_CTX`. Cloning shares it.
+pub struct Context(NonNull<sys::SSL_CTX>);
+
+// SAFETY: an SSL_CTX is counted atomically and made for sharing; nothing changes
+// its settings once it is built.
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Sync for Context {}
+
+impl Context {
+    pub(crate) fn as_ptr(&self) -> *mut sys::SSL_CTX {
+        self.0.as_ptr()
+    }
+}
+
+impl Clone for Context {
+    fn clone(&self) -> Self {
+        // SAFETY: adds a reference to a valid context.
+        let code = unsafe { sys::SSL_CTX_up_ref(self.as_ptr()) };
+        debug_assert_eq!(code, 1, "adding a reference cannot fail");
+        Self(self.0)
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        // SAFETY: gives back the reference that `self` owns.
+        unsafe { sys::SSL_CTX_free(self.as_ptr()) }
+    }
+}
+
+impl fmt::Debug for Context {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Context")
+    }
+}
+
+/// Settings of a context to be.
+pub struct ContextBuilder {
+    context: Context,
+    hooks: Hooks,
+}
+
+impl ContextBuilder {
+    /// A context with nothing but safe defaults: TLS 1.2 and 1.3, no
+    /// certificate, tickets off, no session cache.
+    pub fn new() -> Result<Self, Error> {
+        error::clear_queue();
+        // SAFETY: TLS_method returns a static.
+        let context = check_ptr("SSL_CTX_new", unsafe {
+            sys::SSL_CTX_new(sys::TLS_method())
+        })?;
+        let context = NonNull::new(context)
+            .map(Context)
+            .ok_or_else(|| Error::local("SSL_CTX_new", "out of memory"))?;
+        let mut builder = Self {
+            context,
+            hooks: Hooks {
+                alpn: Vec::new(),
+                tickets: None,
+                sessions: None,
+            },
+        };
+        builder.set_protocol_range(ProtocolVersion::Tls12, ProtocolVersion::Tls13)?;
+        builder.set_tickets_enabled(false);
+        let context = builder.context.as_ptr();
+        // SAFETY: the context is valid.
+        unsafe {
+            // A chain is sent as configured; libssl must not search for issuers.
+            sys::SSL_CTX_set_mode(context, sys::SSL_MODE_NO_AUTO_CHAIN as u32);
+            sys::SSL_CTX_set_session_cache_mode(context, sys::SSL_SESS_CACHE_OFF);
+        }
+        Ok(builder)
+    }
+
+    /// The lowest and the highest protocol offered, both included.
+    pub fn set_protocol_range(
+        &mut self,
+        min: ProtocolVersion,
+        max: ProtocolVersion,
+    ) -> Result<(), Error> {
+        // SAFETY: the context is valid.
+        unsafe {
+            check(
+                "SSL_CTX_set_min_proto_version",
+                sys::SSL_CTX_set_min_proto_version(self.as_ptr(), min.wire()),
+            )?;
+            check(
+                "SSL_CTX_set_max_proto_version",
+                sys::SSL_CTX_set_max_proto_version(self.as_ptr(), max.wire()),
+            )
+        }
+    }
+
+    /// The suites for TLS 1.2 and below, in order, by name and joined by `:`.
+    /// Names in `[A|B]` are equally preferred: the client's order decides.
+    /// Unknown names are errors.
+    pub fn set_cipher_list(&mut self, list: &str) -> Result<(), Error> {
+        let list = c_string("SSL_CTX_set_cipher_list", list)?;
+        // SAFETY: context and string are valid.
+        check("SSL_CTX_set_cipher_list", unsafe {
+            sys::SSL_CTX_set_strict_cipher_list(self.as_ptr(), list.as_ptr())
+        })
+    }
+
+    /// The suites allowed in TLS 1.3, joined by `:`. This filters only: among
+    /// them the client's order decides (see [`crate::Connection::restrict_tls13`]).
+    pub fn set_ciphersuites(&mut self, list: &str) -> Result<(), Error> {
+        let list = c_string("SSL_CTX_set_ciphersuites", list)?;
+        // SAFETY: context and string are valid.
+        check("SSL_CTX_set_ciphersuites", unsafe {
+            sys::SSL_CTX_set_ciphersuites(self.as_ptr(), list.as_ptr())
+        })
+    }
+
+    /// The key-exchange groups, in order.
+    pub fn set_groups(&mut self, groups: &[Group]) -> Result<(), Error> {
+        let nids: Vec<c_int> = groups.iter().map(|group| group.nid).collect();
+        // SAFETY: the context is valid, pointer and length describe `nids`.
+        check("SSL_CTX_set1_groups", unsafe {
+            sys::SSL_CTX_set1_groups(self.as_ptr(), nids.as_ptr(), nids.len())
+        })
+    }
+
+    /// Signature algorithms in OpenSSL's syntax (`RSA-PSS+SHA256:ECDSA+SHA256`).
+    pub fn set_signature_algorithms(&mut self, list: &str) -> Result<(), Error> {
+        let list = c_string("SSL_CTX_set1_sigalgs_list", list)?;
+        // SAFETY: context and string are valid.
+        check("SSL_CTX_set1_sigalgs_list", unsafe {
+            sys::SSL_CTX_set1_sigalgs_list(self.as_ptr(), list.as_ptr())
+        })
+    }
+
+    /// Whether the server's order of suites and groups wins over the client's.
+    pub fn set_prefer_server_ciphers(&mut self, on: bool) {
+        self.set_option(sys::SSL_OP_CIPHER_SERVER_PREFERENCE, on);
+    }
+
+    /// Whether tickets are issued and accepted.
+    pub fn set_tickets_enabled(&mut self, on: bool) {
+        self.set_option(sys::SSL_OP_NO_TICKET, !on);
+    }
+
+    /// Tickets sent after a TLS 1.3 handshake, at most 16.
+    pub fn set_ticket_count(&mut self, count: usize) -> Result<(), Error> {
+        // SAFETY: the context is valid.
+        check("SSL_CTX_set_num_tickets", unsafe {
+            sys::SSL_CTX_set_num_tickets(self.as_ptr(), count)
+        })
+    }
+
+    /// What seals tickets; without it libssl uses keys of its own.
+    pub fn set_ticket_cipher(&mut self, tickets: Arc<dyn TicketCipher>) {
+        self.hooks.tickets = Some(tickets);
+        // SAFETY: the table is a static.
+        unsafe { sys::SSL_CTX_set_ticket_aead_method(self.as_ptr(), &callbacks::TICKET_METHOD) }
+    }
+
+    /// Where sessions of TLS 1.2 and below are kept by id.
+    pub fn set_session_store(&mut self, store: Arc<dyn SessionStore>) {
+        self.hooks.sessions = Some(store);
+        let mode = sys::SSL_SESS_CACHE_SERVER | sys::SSL_SESS_CACHE_NO_INTERNAL;
+        // SAFETY: the context is valid; the callbacks live as long as the process.
+        unsafe {
+            sys::SSL_CTX_set_session_cache_mode(self.as_ptr(), mode);
+            sys::SSL_CTX_sess_set_new_cb(self.as_ptr(), Some(callbacks::new_session));
+            sys::SSL_CTX_sess_set_get_cb(self.as_ptr(), Some(callbacks::get_session));
+        }
+    }
+
+    /// How long a session can be resumed, in seconds.
+    pub fn set_session_timeout(&mut self, timeout_s: u32) {
+        // SAFETY: the context is valid.
+        unsafe {
+            sys::SSL_CTX_set_timeout(self.as_ptr(), timeout_s);
+            // TLS 1.3 has a life of its own in libssl; nginx knows only one.
+            sys::SSL_CTX_set_session_psk_dhe_timeout(self.as_ptr(), timeout_s);
+        }
+    }
+
+    /// Binds sessions to a server's identity; at most 32 bytes.
+    pub fn set_session_id_context(&mut self, identity: &[u8]) -> Result<(), Error> {
+        // SAFETY: the context is valid, pointer and length describe `identity`.
+        check("SSL_CTX_set_session_id_context", unsafe {
+            sys::SSL_CTX_set_session_id_context(self.as_ptr(), identity.as_ptr(), identity.len())
+        })
+    }
+
+    /// The certificate chain to show and its key; an error when they do not
+    /// belong together.
+    pub fn set_identity(
+        &mut self,
+        chain: &CertificateChain,
+        key: &PrivateKey,
+    ) -> Result<(), Error> {
+        let mut buffers = Vec::with_capacity(chain.certificates().len());
+        for certificate in chain.certificates() {
+            buffers.push(Buffer::new(&certificate.to_der()?)?);
+        }
+        let pointers: Vec<*mut sys::CRYPTO_BUFFER> =
+            buffers.iter().map(|buffer| buffer.0.as_ptr()).collect();
+        // SAFETY: everything is valid; libssl takes its own references.
+        check("SSL_CTX_use_PrivateKey", unsafe {
+            sys::SSL_CTX_set_chain_and_key(
+                self.as_ptr(),
+                pointers.as_ptr(),
+                pointers.len(),
+                key.as_ptr(),
+                ptr::null(),
+            )
+        })
+    }
+
+    /// Application protocols that a server selects from, in its order. A client
+    /// that offers others only is refused.
+    ///
+    /// # Panics
+    ///
+    /// When a name is empty or longer than 255 bytes.
+    pub fn set_alpn_select(&mut self, protocols: &[&[u8]]) {
+        for protocol in protocols {
+            assert!(
+                (1..=255).contains(&protocol.len()),
+                "ALPN names have 1 to 255 bytes (RFC 7301)"
+            );
+        }
+        self.hooks.alpn = protocols.iter().map(|name| Box::from(*name)).collect();
+        // SAFETY: the context is valid; the callback lives as long as the process.
+        unsafe {
+            sys::SSL_CTX_set_alpn_select_cb(
+                self.as_ptr(),
+                Some(callbacks::alpn_select),
+                ptr::null_mut(),
+            )
+        }
+    }
+
+    /// Notes the scheme of the server's handshake signature
+    /// ([`crate::Connection::signature_scheme`]).
+    pub fn note_signature_scheme(&mut self) {
+        // SAFETY: the context is valid; the callback lives as long as the process.
+        unsafe { sys::SSL_CTX_set_msg_callback(self.as_ptr(), Some(callbacks::message)) }
+    }
+
+    /// The finished context.
+    pub fn build(self) -> Result<Context, Error> {
+        let index =
+            Hooks::index().ok_or_else(|| Error::local("SSL_CTX_get_ex_new_index", "no slot"))?;
+        let hooks: *mut c_void = Box::into_raw(Box::new(self.hooks)).cast();
+        // SAFETY: the context is valid; it owns the hooks from here on.
+        let code = unsafe { sys::SSL_CTX_set_ex_data(self.context.as_ptr(), index, hooks) };
+        if code != 1 {
+            // SAFETY: libssl did not take the hooks.
+            drop(unsafe { Box::from_raw(hooks.cast::<Hooks>()) });
+            return Err(Error::drain("SSL_CTX_set_ex_data"));
+        }
+        Ok(self.context)
+    }
+
+    pub(crate) fn as_ptr(&self) -> *mut sys::SSL_CTX {
+        self.context.as_ptr()
+    }
+
+    fn set_option(&mut self, option: c_int, on: bool) {
+        // SAFETY: the context is valid.
+        unsafe {
+            if on {
+                sys::SSL_CTX_set_options(self.as_ptr(), option as u32);
+            } else {
+                sys::SSL_CTX_clear_options(self.as_ptr(), option as u32);
+            }
+        }
+    }
+}
+
+impl fmt::Debug for ContextBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ContextBuilder")
+    }
+}
+
+pub(crate) fn c_string(call: &'static str, text: &str) -> Result<CString, Error> {
+    CString::new(text).map_err(|_| Error::local(call, "the text contains a zero byte"))
+}
+
+/// A reference-counted certificate as libssl keeps it.
+struct Buffer(NonNull<sys::CRYPTO_BUFFER>);
+
+impl Buffer {
+    fn new(bytes: &[u8]) -> Result<Self, Error> {
+        // SAFETY: pointer and length describe `bytes`; no pool is used.
+        let buffer =
+            unsafe { sys::CRYPTO_BUFFER_new(bytes.as_ptr(), bytes.len(), ptr::null_mut()) };
+        NonNull::new(buffer)
+            .map(Self)
+            .ok_or_else(|| Error::drain("CRYPTO_BUFFER_new"))
+    }
+}
+
+impl Drop for Buffer {
+    fn drop(&mut self) {
+        // SAFETY: gives back the reference that `self` owns.
+        unsafe { sys::CRYPTO_BUFFER_free(self.0.as_ptr()) }
+    }
+}

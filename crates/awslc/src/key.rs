@@ -1,0 +1,224 @@
+//! Private keys.
+
+use std::ffi::{c_int, c_long, c_void};
+use std::fmt;
+use std::ptr::{self, NonNull};
+
+use aws_lc_sys as sys;
+
+use crate::callbacks::{PasswordRequest, pem_password};
+use crate::error::{self, Error};
+use crate::ffi::check_ptr;
+use crate::secret::Secret;
+
+/// The kind of a key, which decides the suites and signatures it can serve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum KeyKind {
+    /// RSA, PKCS #1 or PSS signatures.
+    Rsa,
+    /// ECDSA on P-256.
+    EcP256,
+    /// ECDSA on P-384.
+    EcP384,
+    /// ECDSA on P-521.
+    EcP521,
+    /// Ed25519.
+    Ed25519,
+    /// Something TLS servers do not use here.
+    Other,
+}
+
+impl KeyKind {
+    /// # Safety
+    ///
+    /// `key` is a valid key.
+    pub(crate) unsafe fn of(key: *const sys::EVP_PKEY) -> Self {
+        // SAFETY: by the caller's promise; the EC key of an EC key is not null.
+        unsafe {
+            match sys::EVP_PKEY_id(key) {
+                sys::EVP_PKEY_RSA => Self::Rsa,
+                sys::EVP_PKEY_ED25519 => Self::Ed25519,
+                sys::EVP_PKEY_EC => {
+                    let ec = sys::EVP_PKEY_get0_EC_KEY(key);
+                    match sys::EC_GROUP_get_curve_name(sys::EC_KEY_get0_group(ec)) {
+                        sys::NID_X9_62_prime256v1 => Self::EcP256,
+                        sys::NID_secp384r1 => Self::EcP384,
+                        sys::NID_secp521r1 => Self::EcP521,
+                        _ => Self::Other,
+                    }
+                }
+                _ => Self::Other,
+            }
+        }
+    }
+
+    /// Whether it is an elliptic-curve key for ECDSA.
+    pub fn is_ecdsa(self) -> bool {
+        matches!(self, Self::EcP256 | Self::EcP384 | Self::EcP521)
+    }
+}
+
+/// Why a private key could not be read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyError {
+    /// It is encrypted and there was no password to try.
+    PasswordNeeded(Error),
+    /// It is encrypted and none of the passwords opens it.
+    WrongPassword(Error),
+    /// It is not a private key that the library can read.
+    Unreadable(Error),
+}
+
+impl KeyError {
+    /// What the library said.
+    pub fn cause(&self) -> &Error {
+        match self {
+            Self::PasswordNeeded(error) | Self::WrongPassword(error) | Self::Unreadable(error) => {
+                error
+            }
+        }
+    }
+}
+
+impl fmt::Display for KeyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.cause().fmt(f)
+    }
+}
+
+impl std::error::Error for KeyError {}
+
+/// A private key in memory. Cloning shares it.
+pub struct PrivateKey(NonNull<sys::EVP_PKEY>);
+
+// SAFETY: keys are counted atomically and not changed after they were read;
+// signing takes them as const.
+unsafe impl Send for PrivateKey {}
+// SAFETY: as above.
+unsafe impl Sync for PrivateKey {}
+
+impl PrivateKey {
+    /// Reads the first private key in PEM text: PKCS #8 (plain or encrypted) or
+    /// the traditional RSA and EC forms. An encrypted key is tried with each of
+    /// `passwords` in turn, as nginx does with `ssl_password_file`.
+    pub fn from_pem(pem: &[u8], passwords: &[Secret]) -> Result<Self, KeyError> {
+        let mut last = None;
+        for password in passwords {
+            match read_pem(pem, Some(password.expose())) {
+                Ok(key) => return Ok(key),
+                // A key that asks for no password fails for another reason,
+                // which the next password cannot mend.
+                Err((error, asked)) if !asked => return Err(KeyError::Unreadable(error)),
+                Err((error, _)) => last = Some(error),
+            }
+        }
+        if let Some(error) = last {
+            return Err(KeyError::WrongPassword(error));
+        }
+        match read_pem(pem, None) {
+            Ok(key) => Ok(key),
+            Err((error, true)) => Err(KeyError::PasswordNeeded(error)),
+            Err((error, false)) => Err(KeyError::Unreadable(error)),
+        }
+    }
+
+    /// Reads a DER private key: PKCS #8, or the traditional RSA and EC forms.
+    pub fn from_der(der: &[u8]) -> Result<Self, KeyError> {
+        error::clear_queue();
+        let mut at = der.as_ptr();
+        let length = c_long::try_from(der.len()).unwrap_or(c_long::MAX);
+        // SAFETY: `at` has `length` readable bytes.
+        let key = unsafe { sys::d2i_AutoPrivateKey(ptr::null_mut(), &mut at, length) };
+        let key = check_ptr("d2i_AutoPrivateKey", key).map_err(KeyError::Unreadable)?;
+        Self::owned(key, "d2i_AutoPrivateKey").map_err(KeyError::Unreadable)
+    }
+
+    /// Its kind.
+    pub fn kind(&self) -> KeyKind {
+        // SAFETY: the key is valid.
+        unsafe { KeyKind::of(self.as_ptr()) }
+    }
+
+    /// Size in bits: 2048 for RSA-2048, 256 for P-256.
+    pub fn bits(&self) -> u32 {
+        // SAFETY: the key is valid.
+        u32::try_from(unsafe { sys::EVP_PKEY_bits(self.as_ptr()) }).unwrap_or(0)
+    }
+
+    pub(crate) fn as_ptr(&self) -> *mut sys::EVP_PKEY {
+        self.0.as_ptr()
+    }
+
+    fn owned(key: *mut sys::EVP_PKEY, call: &'static str) -> Result<Self, Error> {
+        NonNull::new(key)
+            .map(Self)
+            .ok_or_else(|| Error::local(call, "no key"))
+    }
+}
+
+/// One attempt. On failure also says whether a password was asked for.
+fn read_pem(pem: &[u8], password: Option<&[u8]>) -> Result<PrivateKey, (Error, bool)> {
+    error::clear_queue();
+    let bio = MemoryBio::new(pem).map_err(|error| (error, false))?;
+    let mut request = PasswordRequest {
+        password,
+        asked: false,
+    };
+    let argument: *mut c_void = (&raw mut request).cast();
+    // SAFETY: the BIO reads from `pem`, which outlives it; the callback gets the
+    // request that it expects.
+    let key = unsafe {
+        sys::PEM_read_bio_PrivateKey(bio.as_ptr(), ptr::null_mut(), Some(pem_password), argument)
+    };
+    check_ptr("PEM_read_bio_PrivateKey", key)
+        .and_then(|key| PrivateKey::owned(key, "PEM_read_bio_PrivateKey"))
+        .map_err(|error| (error, request.asked))
+}
+
+impl Clone for PrivateKey {
+    fn clone(&self) -> Self {
+        // SAFETY: adds a reference to a valid key.
+        let code: c_int = unsafe { sys::EVP_PKEY_up_ref(self.as_ptr()) };
+        debug_assert_eq!(code, 1, "adding a reference cannot fail");
+        Self(self.0)
+    }
+}
+
+impl Drop for PrivateKey {
+    fn drop(&mut self) {
+        // SAFETY: gives back the reference that `self` owns; the last one wipes
+        // the key.
+        unsafe { sys::EVP_PKEY_free(self.as_ptr()) }
+    }
+}
+
+impl fmt::Debug for PrivateKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PrivateKey({:?}, {} bits)", self.kind(), self.bits())
+    }
+}
+
+/// A BIO that reads from borrowed memory.
+pub(crate) struct MemoryBio<'a>(NonNull<sys::BIO>, std::marker::PhantomData<&'a [u8]>);
+
+impl<'a> MemoryBio<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Result<Self, Error> {
+        let length = isize::try_from(bytes.len()).unwrap_or(isize::MAX);
+        // SAFETY: the memory outlives the BIO by the lifetime of the result.
+        let bio = unsafe { sys::BIO_new_mem_buf(bytes.as_ptr().cast(), length) };
+        NonNull::new(bio)
+            .map(|bio| Self(bio, std::marker::PhantomData))
+            .ok_or_else(|| Error::drain("BIO_new_mem_buf"))
+    }
+
+    pub(crate) fn as_ptr(&self) -> *mut sys::BIO {
+        self.0.as_ptr()
+    }
+}
+
+impl Drop for MemoryBio<'_> {
+    fn drop(&mut self) {
+        // SAFETY: owned, and freed once.
+        unsafe { sys::BIO_free(self.0.as_ptr()) };
+    }
+}
