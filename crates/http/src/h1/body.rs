@@ -1,0 +1,286 @@
+//! Request bodies: finds the data in what follows a head.
+
+use std::fmt;
+use std::ops::Range;
+
+use super::request::Framing;
+
+/// The most bytes that chunk extensions may take in one body. Nobody sends them; a body of
+/// one-byte chunks with long extensions would cost far more work than its length suggests.
+pub const MAX_EXTENSION_BYTES: usize = 16 * 1024;
+
+/// The most bytes that the trailer section of a chunked body may take.
+pub const MAX_TRAILER_BYTES: usize = 8 * 1024;
+
+/// The most digits in a chunk size: what 64 bits need.
+const MAX_SIZE_DIGITS: u8 = 16;
+
+/// Finds the body's data in the bytes after a request head.
+///
+/// It copies nothing: each call says which part of its input is data and how much of the input
+/// is dealt with. Chunked framing is read strictly (RFC 9112 section 7.1): every line ends with
+/// CR LF, sizes fit into a file offset, extensions and trailers are bounded and dropped.
+#[derive(Clone, Debug)]
+pub struct BodyDecoder {
+    state: State,
+    /// Extension bytes so far, over all chunks.
+    extension_bytes: usize,
+    trailer_bytes: usize,
+}
+
+/// ```text
+/// Length(n) -----------------------------------------------> Done
+///
+/// Size -> (Extension) -> SizeLf -> Data(n) -> DataCr -> DataLf --+
+///   ^  \                                                         |
+///   |   \ size 0                                                 |
+///   +----+-------------------------------------------------------+
+///        v
+///   TrailerStart <-> TrailerLine/TrailerLf
+///        v
+///   EndLf -------------------------------------------------> Done
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Length {
+        left: u64,
+    },
+    Size {
+        value: u64,
+        digits: u8,
+    },
+    /// White space after the size: only `;` or the line's end may follow.
+    SizeBlank {
+        value: u64,
+    },
+    Extension {
+        value: u64,
+    },
+    SizeLf {
+        value: u64,
+    },
+    Data {
+        left: u64,
+    },
+    DataCr,
+    DataLf,
+    TrailerStart,
+    TrailerLine,
+    TrailerLf,
+    EndLf,
+    Done,
+}
+
+/// What one call of [`BodyDecoder::decode`] found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decoded {
+    /// Bytes of the input that are dealt with; the next call starts after them. Zero only when
+    /// the input was empty or the body had ended.
+    pub consumed: usize,
+    /// Where in the input the data is; possibly empty. It ends at `consumed`.
+    pub data: Range<usize>,
+    /// The body has ended; what follows `consumed` is the next request.
+    pub done: bool,
+}
+
+/// Malformed chunked framing. The connection must be closed: where the next request starts is
+/// unknown. nginx answers 400 and logs `client sent invalid chunked body`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BodyError {
+    /// The chunk size is not hexadecimal, missing or too long.
+    InvalidSize,
+    /// A chunk exceeds the largest file offset.
+    SizeOverflow,
+    /// LF without CR, CR without LF, or a control character in a line of the framing.
+    InvalidLine,
+    /// No CR LF after a chunk's data.
+    MissingCrlf,
+    /// More than [`MAX_EXTENSION_BYTES`].
+    ExtensionsTooLong,
+    /// More than [`MAX_TRAILER_BYTES`].
+    TrailersTooLong,
+}
+
+impl fmt::Display for BodyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let detail = match self {
+            BodyError::InvalidSize => "malformed chunk size",
+            BodyError::SizeOverflow => "chunk size too large",
+            BodyError::InvalidLine => "malformed line end or control character",
+            BodyError::MissingCrlf => "chunk longer than its size",
+            BodyError::ExtensionsTooLong => "chunk extensions too long",
+            BodyError::TrailersTooLong => "trailers too long",
+        };
+        write!(f, "client sent invalid chunked body ({detail})")
+    }
+}
+
+impl std::error::Error for BodyError {}
+
+impl BodyDecoder {
+    /// A decoder for the body that follows a head with this framing.
+    pub fn new(framing: Framing) -> BodyDecoder {
+        let state = match framing {
+            Framing::None | Framing::Length(0) => State::Done,
+            Framing::Length(left) => State::Length { left },
+            Framing::Chunked => State::Size {
+                value: 0,
+                digits: 0,
+            },
+        };
+        BodyDecoder {
+            state,
+            extension_bytes: 0,
+            trailer_bytes: 0,
+        }
+    }
+
+    /// Whether the body has ended.
+    pub fn is_done(&self) -> bool {
+        self.state == State::Done
+    }
+
+    /// A lower bound of the bytes still to come, for sizing the next read.
+    pub fn known_left(&self) -> u64 {
+        match self.state {
+            State::Length { left } | State::Data { left } => left,
+            State::Done => 0,
+            _ => 1,
+        }
+    }
+
+    /// Reads framing up to the next run of data, and that run as far as it is there. Call it
+    /// again with what follows `consumed` until `done`, or until the input is used up.
+    ///
+    /// # Errors
+    /// [`BodyError`]; data returned before it stands.
+    pub fn decode(&mut self, input: &[u8]) -> Result<Decoded, BodyError> {
+        let mut at = 0;
+        loop {
+            match self.state {
+                State::Length { left } => return Ok(self.take_data(input, at, left, true)),
+                State::Data { left } => return Ok(self.take_data(input, at, left, false)),
+                State::Done => return Ok(self.no_data(at)),
+                _ => {}
+            }
+            let Some(&byte) = input.get(at) else {
+                return Ok(self.no_data(at));
+            };
+            self.state = self.framing_byte(byte)?;
+            at += 1;
+        }
+    }
+
+    fn no_data(&self, consumed: usize) -> Decoded {
+        Decoded {
+            consumed,
+            data: consumed..consumed,
+            done: self.is_done(),
+        }
+    }
+
+    fn take_data(&mut self, input: &[u8], at: usize, left: u64, is_length: bool) -> Decoded {
+        let here = (input.len() - at) as u64;
+        let taken = left.min(here);
+        let left = left - taken;
+        self.state = match (left, is_length) {
+            (0, true) => State::Done,
+            (0, false) => State::DataCr,
+            (_, true) => State::Length { left },
+            (_, false) => State::Data { left },
+        };
+        let end = at + taken as usize;
+        Decoded {
+            consumed: end,
+            data: at..end,
+            done: self.is_done(),
+        }
+    }
+
+    /// One byte of chunked framing.
+    fn framing_byte(&mut self, byte: u8) -> Result<State, BodyError> {
+        Ok(match self.state {
+            State::Size { value, digits } => return size_byte(value, digits, byte),
+            State::SizeBlank { value } => {
+                self.count_extension()?;
+                match byte {
+                    b' ' | b'\t' => State::SizeBlank { value },
+                    b';' => State::Extension { value },
+                    b'\r' => State::SizeLf { value },
+                    _ => return Err(BodyError::InvalidSize),
+                }
+            }
+            State::Extension { value } => {
+                self.count_extension()?;
+                match byte {
+                    b'\r' => State::SizeLf { value },
+                    _ if is_line_byte(byte) => State::Extension { value },
+                    _ => return Err(BodyError::InvalidLine),
+                }
+            }
+            State::SizeLf { value } => match (byte, value) {
+                (b'\n', 0) => State::TrailerStart,
+                (b'\n', left) => State::Data { left },
+                _ => return Err(BodyError::InvalidLine),
+            },
+            State::DataCr if byte == b'\r' => State::DataLf,
+            State::DataLf if byte == b'\n' => State::Size {
+                value: 0,
+                digits: 0,
+            },
+            State::DataCr | State::DataLf => return Err(BodyError::MissingCrlf),
+            State::TrailerStart if byte == b'\r' => State::EndLf,
+            State::TrailerStart | State::TrailerLine => {
+                self.trailer_bytes += 1;
+                if self.trailer_bytes > MAX_TRAILER_BYTES {
+                    return Err(BodyError::TrailersTooLong);
+                }
+                match byte {
+                    b'\r' => State::TrailerLf,
+                    _ if is_line_byte(byte) => State::TrailerLine,
+                    _ => return Err(BodyError::InvalidLine),
+                }
+            }
+            State::TrailerLf if byte == b'\n' => State::TrailerStart,
+            State::EndLf if byte == b'\n' => State::Done,
+            State::TrailerLf | State::EndLf => return Err(BodyError::InvalidLine),
+            // `decode` handles these before it looks at a byte.
+            state @ (State::Length { .. } | State::Data { .. } | State::Done) => state,
+        })
+    }
+
+    fn count_extension(&mut self) -> Result<(), BodyError> {
+        self.extension_bytes += 1;
+        if self.extension_bytes > MAX_EXTENSION_BYTES {
+            return Err(BodyError::ExtensionsTooLong);
+        }
+        Ok(())
+    }
+}
+
+fn size_byte(value: u64, digits: u8, byte: u8) -> Result<State, BodyError> {
+    if let Some(digit) = (byte as char).to_digit(16) {
+        if digits == MAX_SIZE_DIGITS {
+            return Err(BodyError::InvalidSize);
+        }
+        // Sixteen digits fit into 64 bits; file offsets have 63.
+        let value = value << 4 | u64::from(digit);
+        if value > i64::MAX as u64 {
+            return Err(BodyError::SizeOverflow);
+        }
+        let digits = digits + 1;
+        return Ok(State::Size { value, digits });
+    }
+    match byte {
+        _ if digits == 0 => Err(BodyError::InvalidSize),
+        b'\r' => Ok(State::SizeLf { value }),
+        b';' => Ok(State::Extension { value }),
+        b' ' | b'\t' => Ok(State::SizeBlank { value }),
+        _ => Err(BodyError::InvalidSize),
+    }
+}
+
+/// Bytes that may stand in an extension or a trailer line: no controls but the tab.
+fn is_line_byte(byte: u8) -> bool {
+    byte >= 0x20 && byte != 0x7f || byte == b'\t'
+}

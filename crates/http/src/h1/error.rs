@@ -1,0 +1,174 @@
+//! Why a request head is refused: the status to answer and the words for the log.
+
+use std::fmt;
+
+use crate::{Span, StatusCode, headers::KnownHeader, uri::UriError};
+
+/// A request head that cannot be accepted. The connection must be closed after the answer:
+/// where the next request would start is unknown.
+///
+/// The blame is always the client's, so nginx logs these at level `info`. [`Display`] yields
+/// nginx's sentence; [`excerpt`](RequestError::excerpt) the bytes to quote after it.
+///
+/// [`Display`]: fmt::Display
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum RequestError {
+    /// The first word is no method: upper-case letters, `_` and `-`. Also what a TLS handshake
+    /// on a plain port looks like.
+    InvalidMethod {
+        /// The line so far.
+        line: Span,
+    },
+    /// The rest of the request line is malformed.
+    InvalidRequestLine {
+        /// The line.
+        line: Span,
+    },
+    /// The request target is malformed.
+    InvalidTarget {
+        /// The target.
+        target: Span,
+        /// What is wrong with it.
+        error: UriError,
+    },
+    /// HTTP/2 or later in a request line.
+    VersionNotSupported {
+        /// The line.
+        line: Span,
+    },
+    /// HTTP/0.9 with a method other than GET.
+    MethodInHttp09 {
+        /// The line.
+        line: Span,
+    },
+    /// More empty lines before the request than `client_header_buffer_size` bytes.
+    TooManyEmptyLines,
+    /// The request line exceeds one large buffer, or no buffer is left for it.
+    UriTooLong,
+    /// A header line exceeds one large buffer.
+    HeaderLineTooLong {
+        /// Its first bytes.
+        line: Span,
+    },
+    /// The head exceeds all large buffers.
+    HeadTooLarge,
+    /// More header lines than `max_headers`.
+    TooManyHeaders,
+    /// A header line with a control character, a space before the colon, folding, no colon, or
+    /// (`ignore_invalid_headers off`) an unusual name.
+    InvalidHeaderLine {
+        /// The line.
+        line: Span,
+    },
+    /// A header that may be sent once was sent again.
+    DuplicateHeader {
+        /// Which one.
+        name: KnownHeader,
+        /// The second line.
+        line: Span,
+    },
+    /// The value of `Host` is no host.
+    InvalidHost {
+        /// The value.
+        value: Span,
+    },
+    /// HTTP/1.1 without `Host`.
+    MissingHost,
+    /// `Content-Length` is no number.
+    InvalidContentLength {
+        /// The value.
+        value: Span,
+    },
+    /// `Content-Length` and `Transfer-Encoding` together.
+    LengthWithTransferEncoding,
+    /// `Transfer-Encoding` in HTTP/1.0.
+    TransferEncodingInHttp10,
+    /// A transfer coding other than `chunked`.
+    UnknownTransferEncoding {
+        /// The value.
+        value: Span,
+    },
+}
+
+impl RequestError {
+    /// The status to answer, possibly one of nginx's own ([`StatusCode::on_wire`]).
+    pub fn status(&self) -> StatusCode {
+        match self {
+            RequestError::UriTooLong => StatusCode::URI_TOO_LONG,
+            RequestError::HeaderLineTooLong { .. }
+            | RequestError::HeadTooLarge
+            | RequestError::TooManyHeaders => StatusCode::HEADER_TOO_LARGE,
+            RequestError::VersionNotSupported { .. } => StatusCode::VERSION_NOT_SUPPORTED,
+            RequestError::UnknownTransferEncoding { .. } => StatusCode::NOT_IMPLEMENTED,
+            _ => StatusCode::BAD_REQUEST,
+        }
+    }
+
+    /// What to log: nginx's words, without the quoted bytes.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            RequestError::InvalidMethod { .. } => "client sent invalid method",
+            RequestError::InvalidRequestLine { .. } | RequestError::InvalidTarget { .. } => {
+                "client sent invalid request"
+            }
+            RequestError::VersionNotSupported { .. } => "client sent invalid version",
+            RequestError::MethodInHttp09 { .. } => "client sent invalid method in HTTP/0.9 request",
+            RequestError::TooManyEmptyLines => "client sent too many empty lines before a request",
+            RequestError::UriTooLong => "client sent too long URI",
+            RequestError::HeaderLineTooLong { .. } => "client sent too long header line",
+            RequestError::HeadTooLarge => "client sent too large request",
+            RequestError::TooManyHeaders => "client sent too many header lines",
+            RequestError::InvalidHeaderLine { .. } => "client sent invalid header line",
+            RequestError::DuplicateHeader { name, .. } => match name {
+                KnownHeader::Host => "client sent duplicate host header",
+                _ => "client sent duplicate header line",
+            },
+            RequestError::InvalidHost { .. } => "client sent invalid host header",
+            RequestError::MissingHost => "client sent HTTP/1.1 request without \"Host\" header",
+            RequestError::InvalidContentLength { .. } => {
+                "client sent invalid \"Content-Length\" header"
+            }
+            RequestError::LengthWithTransferEncoding => {
+                "client sent \"Content-Length\" and \"Transfer-Encoding\" headers at the same time"
+            }
+            RequestError::TransferEncodingInHttp10 => {
+                "client sent HTTP/1.0 request with \"Transfer-Encoding\" header"
+            }
+            RequestError::UnknownTransferEncoding { .. } => {
+                "client sent unknown \"Transfer-Encoding\""
+            }
+        }
+    }
+
+    /// The bytes at fault in the buffer, for the log; to be escaped there. They may be as long
+    /// as a large buffer: quote a prefix.
+    pub fn excerpt(&self) -> Option<Span> {
+        match *self {
+            RequestError::InvalidMethod { line }
+            | RequestError::InvalidRequestLine { line }
+            | RequestError::VersionNotSupported { line }
+            | RequestError::MethodInHttp09 { line }
+            | RequestError::HeaderLineTooLong { line }
+            | RequestError::InvalidHeaderLine { line }
+            | RequestError::DuplicateHeader { line, .. } => Some(line),
+            RequestError::InvalidTarget { target, .. } => Some(target),
+            RequestError::InvalidHost { value }
+            | RequestError::InvalidContentLength { value }
+            | RequestError::UnknownTransferEncoding { value } => Some(value),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for RequestError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.reason())?;
+        match self {
+            RequestError::InvalidTarget { error, .. } => write!(f, " ({error})"),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for RequestError {}

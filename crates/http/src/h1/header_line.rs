@@ -1,0 +1,85 @@
+//! One header line: name, colon, value.
+
+use crate::Span;
+
+/// A header line taken apart.
+pub(super) struct HeaderLine {
+    pub(super) name: Span,
+    pub(super) value: Span,
+    /// The name holds letters, digits, hyphens and, where allowed, underscores only.
+    pub(super) usual_name: bool,
+}
+
+/// What a byte means in a header name.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum NameByte {
+    Usual,
+    Underscore,
+    Colon,
+    /// Not usual, but no reason to refuse the request.
+    Odd,
+    /// Controls, space and DEL: folding, a space before the colon, or an attack.
+    Forbidden,
+}
+
+static NAME_BYTES: [NameByte; 256] = classify();
+
+const fn classify() -> [NameByte; 256] {
+    let mut classes = [NameByte::Odd; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        classes[byte] = match byte as u8 {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' => NameByte::Usual,
+            b'_' => NameByte::Underscore,
+            b':' => NameByte::Colon,
+            0..=b' ' | 0x7f => NameByte::Forbidden,
+            _ => NameByte::Odd,
+        };
+        byte += 1;
+    }
+    classes
+}
+
+/// Takes a line apart; `None` when it is no header line. The line has no CR, LF or NUL: the
+/// search for its end stopped at them.
+pub(super) fn parse(buf: &[u8], line: Span, underscores: bool) -> Option<HeaderLine> {
+    let text = line.of(buf);
+    let mut usual_name = true;
+    let mut name_bytes = 0;
+    loop {
+        match NAME_BYTES[usize::from(*text.get(name_bytes)?)] {
+            NameByte::Usual => {}
+            NameByte::Colon => break,
+            NameByte::Underscore => usual_name &= underscores,
+            NameByte::Odd => usual_name = false,
+            NameByte::Forbidden => return None,
+        }
+        name_bytes += 1;
+    }
+    if name_bytes == 0 {
+        return None;
+    }
+    let start = line.start as usize;
+    let value_start = start + name_bytes + 1 + leading_blanks(&text[name_bytes + 1..]);
+    let value_end = trimmed_end(buf, value_start, line.end as usize);
+    Some(HeaderLine {
+        name: Span::new(start, start + name_bytes),
+        value: Span::new(value_start, value_end),
+        usual_name,
+    })
+}
+
+fn is_blank(byte: u8) -> bool {
+    byte == b' ' || byte == b'\t'
+}
+
+fn leading_blanks(text: &[u8]) -> usize {
+    text.iter().take_while(|&&byte| is_blank(byte)).count()
+}
+
+fn trimmed_end(buf: &[u8], start: usize, mut end: usize) -> usize {
+    while end > start && is_blank(buf[end - 1]) {
+        end -= 1;
+    }
+    end
+}

@@ -1,0 +1,40 @@
+//! HTTP/1: request heads in, body bytes in, response heads and chunks out.
+//!
+//! # Why this tokenizer and not `httparse`
+//!
+//! `httparse` was the first choice and is the tests' counterpart. It cannot express nginx's
+//! rules: a header name of characters outside `A-Za-z0-9-` is a *line to skip* (or, with
+//! `ignore_invalid_headers off`, an error) while folding and space before the colon are always
+//! errors, but its option to ignore invalid lines ignores those too; values may hold control
+//! characters other than NUL, CR and LF; HTTP/0.9 has no headers; repeated spaces separate the
+//! parts of a request line. It starts from the first byte at every call, so a client that
+//! sends byte by byte costs quadratic time. And it fills an array of slices with a lifetime,
+//! where the server wants positions that it can keep beside the buffer.
+//!
+//! # What is refused although nginx takes it
+//!
+//! Leniency that lets two servers see different messages: a header line without a colon (nginx:
+//! a header with an empty value), CR CR LF as a line end, hosts with characters no host has,
+//! `Connection: closed` understood as `close`.
+
+mod body;
+mod connection;
+mod encode;
+mod error;
+mod header_line;
+mod request;
+mod request_line;
+
+pub use body::{BodyDecoder, BodyError, Decoded, MAX_EXTENSION_BYTES, MAX_TRAILER_BYTES};
+pub use encode::{
+    CONTINUE, ConnectionHeader, LAST_CHUNK, ResponseHead, encode_chunk_header, encode_last_chunk,
+    encode_response_head,
+};
+pub use error::RequestError;
+pub use request::{
+    DEFAULT_MAX_HEADERS, Framing, Limits, ParseState, Parsed, RawHeader, RequestHead, Version,
+    parse_request,
+};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,541 @@
+//! The request head: line by line, as far as bytes have come.
+
+use memchr::memchr3;
+use smallvec::SmallVec;
+
+use super::error::RequestError;
+use super::{connection, header_line, request_line};
+use crate::headers::KnownHeader;
+use crate::uri::{TargetForm, parse_authority};
+use crate::{Method, Span, decimal};
+
+/// Default of the directive `max_headers` (nginx 1.29.8).
+pub const DEFAULT_MAX_HEADERS: usize = 1000;
+
+/// Limits and leniency of a request head, each named after its directive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// `client_header_buffer_size`: bytes a head may take before large buffers count.
+    pub header_buffer_bytes: usize,
+    /// `large_client_header_buffers`, size: the longest line, line end included.
+    pub large_buffer_bytes: usize,
+    /// `large_client_header_buffers`, number. As in nginx a line never spans two buffers, so
+    /// a new one is counted whenever a line does not fit into what is left of the last.
+    pub large_buffer_count: usize,
+    /// `max_headers`: lines, without those that are ignored.
+    pub max_headers: usize,
+    /// `ignore_invalid_headers`: skip headers whose names hold anything but letters, digits
+    /// and hyphens, instead of refusing the request.
+    pub ignore_invalid_headers: bool,
+    /// `underscores_in_headers`: count the underscore among the valid characters.
+    pub underscores_in_headers: bool,
+}
+
+impl Default for Limits {
+    /// nginx's defaults.
+    fn default() -> Limits {
+        Limits {
+            header_buffer_bytes: 1024,
+            large_buffer_bytes: 8 * 1024,
+            large_buffer_count: 4,
+            max_headers: DEFAULT_MAX_HEADERS,
+            ignore_invalid_headers: true,
+            underscores_in_headers: false,
+        }
+    }
+}
+
+impl Limits {
+    /// The most bytes a head can take: what a read buffer must be able to grow to.
+    pub fn max_head_bytes(&self) -> usize {
+        self.large_buffer_bytes
+            .saturating_mul(self.large_buffer_count)
+            .saturating_add(self.header_buffer_bytes)
+    }
+}
+
+/// What [`parse_request`] found.
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant)] // moved once, into its owner; a box would cost more
+pub enum Parsed {
+    /// The head has not ended; call again, with the same state, when more bytes follow.
+    Incomplete,
+    /// A whole head. The state is ready for the next request.
+    Complete(RequestHead),
+}
+
+/// The protocol version of a request. Minor versions above 1 are HTTP/1.1.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Version {
+    /// `GET /path` and nothing more; the answer is the body alone.
+    Http09,
+    /// HTTP/1.0.
+    Http10,
+    /// HTTP/1.1.
+    #[default]
+    Http11,
+}
+
+impl Version {
+    /// `$server_protocol`, empty for HTTP/0.9 as in nginx.
+    pub fn name(self) -> &'static str {
+        match self {
+            Version::Http09 => "",
+            Version::Http10 => "HTTP/1.0",
+            Version::Http11 => "HTTP/1.1",
+        }
+    }
+}
+
+/// How the end of the request body is found (RFC 9112 section 6.3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Framing {
+    /// There is no body.
+    #[default]
+    None,
+    /// `Content-Length` bytes.
+    Length(u64),
+    /// Chunks.
+    Chunked,
+}
+
+/// One header line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RawHeader {
+    /// The name as sent.
+    pub name: Span,
+    /// The value without white space around it; it may hold any byte but NUL, CR and LF.
+    pub value: Span,
+    /// Which header it is.
+    pub known: Option<KnownHeader>,
+}
+
+/// Headers that fit into the head itself; more move to the heap.
+const INLINE_HEADERS: usize = 16;
+
+/// A parsed request head: positions in the buffer it was parsed from, and what follows from
+/// them. All positions count from the start of that buffer.
+#[derive(Clone, Debug)]
+pub struct RequestHead {
+    /// The method.
+    pub method: Method,
+    /// Its name, for [`Method::Other`].
+    pub method_name: Span,
+    /// `$request`: the first line without its end.
+    pub request_line: Span,
+    /// The request target as sent.
+    pub target: Span,
+    /// Path and query (`$request_uri` of the origin form), to be passed to
+    /// [`normalise`](crate::uri::normalise). Empty in authority and asterisk form.
+    pub path: Span,
+    /// The form of the target. Its positions are relative to the target.
+    pub form: TargetForm,
+    /// The version.
+    pub version: Version,
+    /// Header lines in the order sent, without the ignored ones.
+    pub headers: SmallVec<[RawHeader; INLINE_HEADERS]>,
+    /// Bytes of the buffer the head takes, empty lines before it included; the body starts
+    /// there.
+    pub head_bytes: usize,
+    /// Whether the client wants the connection kept open.
+    pub keep_alive: bool,
+    /// How the body is framed.
+    pub framing: Framing,
+    /// Whether the client waits for `100 Continue` before it sends the body.
+    pub expect_continue: bool,
+    /// `Connection` lists `upgrade`.
+    pub connection_upgrade: bool,
+    /// The host the request is for: from the target if that has one, else from `Host`; without
+    /// port and trailing dot, in the case sent. `None` only before HTTP/1.1.
+    pub host: Option<Span>,
+    /// The port written beside that host.
+    pub port: Option<u16>,
+    /// First header line ignored for its name, to be logged.
+    pub ignored_header: Option<Span>,
+    /// `Connection` lists `close`.
+    connection_close: bool,
+    /// The well-known headers that were sent, as a set.
+    known: u64,
+}
+
+impl Default for RequestHead {
+    fn default() -> RequestHead {
+        RequestHead {
+            method: Method::Get,
+            method_name: Span::default(),
+            request_line: Span::default(),
+            target: Span::default(),
+            path: Span::default(),
+            form: TargetForm::Origin,
+            version: Version::Http11,
+            headers: SmallVec::new(),
+            head_bytes: 0,
+            keep_alive: false,
+            framing: Framing::None,
+            expect_continue: false,
+            connection_upgrade: false,
+            host: None,
+            port: None,
+            ignored_header: None,
+            connection_close: false,
+            known: 0,
+        }
+    }
+}
+
+impl RequestHead {
+    /// The first value of a well-known header; one bit test when it was not sent.
+    pub fn get(&self, name: KnownHeader) -> Option<Span> {
+        if !self.has(name) {
+            return None;
+        }
+        let header = self.headers.iter().find(|h| h.known == Some(name))?;
+        Some(header.value)
+    }
+
+    /// Whether a well-known header was sent.
+    pub fn has(&self, name: KnownHeader) -> bool {
+        self.known & name.bit() != 0
+    }
+
+    /// All values of a well-known header.
+    pub fn get_all(&self, name: KnownHeader) -> impl Iterator<Item = Span> {
+        let headers = if self.has(name) {
+            &self.headers[..]
+        } else {
+            &[]
+        };
+        headers
+            .iter()
+            .filter(move |header| header.known == Some(name))
+            .map(|header| header.value)
+    }
+
+    /// The first value of any header, by name in any case. `buf` is the parsed buffer.
+    pub fn get_by_name(&self, buf: &[u8], name: &[u8]) -> Option<Span> {
+        let header = self
+            .headers
+            .iter()
+            .find(|header| header.name.of(buf).eq_ignore_ascii_case(name))?;
+        Some(header.value)
+    }
+}
+
+/// How far parsing has come, so that no byte is looked at twice.
+///
+/// Belongs to one buffer position: the buffer may grow at its end between calls, but bytes
+/// already seen must stay where they are relative to its start. Ready for the next request
+/// after [`Parsed::Complete`]; after an error the connection is over.
+#[derive(Debug, Default)]
+pub struct ParseState {
+    stage: Stage,
+    /// Start of the line being read.
+    line_start: usize,
+    /// Everything before this was searched for a line end.
+    scanned: usize,
+    /// Everything before this was checked to be part of a method.
+    method_scanned: usize,
+    room: BufferRoom,
+    head: RequestHead,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    #[default]
+    EmptyLines,
+    RequestLine,
+    Headers,
+}
+
+/// The accounting of nginx's header buffers: which part of the head is in which buffer.
+#[derive(Clone, Copy, Debug, Default)]
+struct BufferRoom {
+    /// Position where the current buffer ends.
+    end: usize,
+    large_used: usize,
+}
+
+/// Where a line ends, or why that is not known.
+enum LineEnd {
+    Incomplete,
+    /// The line's text ends here and the next line starts there.
+    Found {
+        text_end: usize,
+        next: usize,
+    },
+    /// NUL, or CR without LF after it, found with this byte.
+    Forbidden {
+        at: usize,
+    },
+}
+
+/// Parses a request head from the start of `buf`.
+///
+/// Empty lines before the request are skipped (RFC 9112 section 2.2). Lines may end with LF
+/// alone, as nginx accepts.
+///
+/// Whatever the fragmentation, the result is the same: a head that arrives byte by byte yields
+/// exactly what it yields at once, errors included.
+///
+/// # Errors
+/// [`RequestError`]; the request must be answered with its status and the connection closed.
+pub fn parse_request(
+    buf: &[u8],
+    state: &mut ParseState,
+    limits: &Limits,
+) -> Result<Parsed, RequestError> {
+    if state.stage == Stage::EmptyLines && !skip_empty_lines(buf, state, limits)? {
+        return Ok(Parsed::Incomplete);
+    }
+    if state.stage == Stage::RequestLine {
+        request_line::check_method_bytes(buf, state.line_start, &mut state.method_scanned)?;
+        let Some(text_end) = next_line(buf, state, limits)? else {
+            return Ok(Parsed::Incomplete);
+        };
+        request_line::parse(buf, text_end, &mut state.head)?;
+        if state.head.version == Version::Http09 {
+            return Ok(Parsed::Complete(take_head(state)));
+        }
+        state.stage = Stage::Headers;
+    }
+    loop {
+        let line_start = state.line_start;
+        let Some(text_end) = next_line(buf, state, limits)? else {
+            return Ok(Parsed::Incomplete);
+        };
+        let line = Span::new(line_start, text_end);
+        if line.is_empty() {
+            finish(buf, &mut state.head)?;
+            return Ok(Parsed::Complete(take_head(state)));
+        }
+        add_header(buf, line, &mut state.head, limits)?;
+    }
+}
+
+/// Skips CR and LF; `false` when nothing else has come yet.
+fn skip_empty_lines(
+    buf: &[u8],
+    state: &mut ParseState,
+    limits: &Limits,
+) -> Result<bool, RequestError> {
+    let skipped = &buf[state.line_start..];
+    let is_end = |&byte: &u8| byte == b'\r' || byte == b'\n';
+    state.line_start += skipped.iter().take_while(|byte| is_end(byte)).count();
+    if state.line_start > limits.header_buffer_bytes {
+        return Err(RequestError::TooManyEmptyLines);
+    }
+    if state.line_start == buf.len() {
+        return Ok(false);
+    }
+    state.stage = Stage::RequestLine;
+    state.scanned = state.line_start;
+    state.method_scanned = state.line_start;
+    state.head.request_line = Span::new(state.line_start, state.line_start);
+    state.room.end = limits.header_buffer_bytes;
+    Ok(true)
+}
+
+/// Moves to the next line and returns where the text of this one ends; `None` while it has not
+/// ended. Checks the limits first, so that they do not depend on how the bytes arrive.
+fn next_line(
+    buf: &[u8],
+    state: &mut ParseState,
+    limits: &Limits,
+) -> Result<Option<usize>, RequestError> {
+    let found = find_line_end(buf, state.scanned);
+    let needed_end = match found {
+        LineEnd::Incomplete => buf.len() + 1,
+        LineEnd::Found { next, .. } => next,
+        LineEnd::Forbidden { at } => at + 1,
+    };
+    if needed_end > state.room.end {
+        take_large_buffer(state, needed_end, limits)?;
+    }
+    match found {
+        LineEnd::Incomplete => {
+            // A CR at the end is looked at again, with its LF.
+            state.scanned = buf.len() - usize::from(buf.last() == Some(&b'\r'));
+            state.scanned = state.scanned.max(state.line_start);
+            Ok(None)
+        }
+        LineEnd::Found { text_end, next } => {
+            state.line_start = next;
+            state.scanned = next;
+            Ok(Some(text_end))
+        }
+        LineEnd::Forbidden { at } => {
+            let line = Span::new(state.line_start, at + 1);
+            Err(match state.stage {
+                Stage::Headers => RequestError::InvalidHeaderLine { line },
+                _ => RequestError::InvalidRequestLine { line },
+            })
+        }
+    }
+}
+
+fn find_line_end(buf: &[u8], from: usize) -> LineEnd {
+    let Some(offset) = memchr3(b'\n', b'\r', 0, &buf[from..]) else {
+        return LineEnd::Incomplete;
+    };
+    let at = from + offset;
+    match (buf[at], buf.get(at + 1)) {
+        (b'\n', _) => LineEnd::Found {
+            text_end: at,
+            next: at + 1,
+        },
+        (b'\r', None) => LineEnd::Incomplete,
+        (b'\r', Some(b'\n')) => LineEnd::Found {
+            text_end: at,
+            next: at + 2,
+        },
+        (b'\r', Some(_)) => LineEnd::Forbidden { at: at + 1 },
+        _ => LineEnd::Forbidden { at },
+    }
+}
+
+/// The current line does not fit into the current buffer: it moves into a large one.
+fn take_large_buffer(
+    state: &mut ParseState,
+    needed_end: usize,
+    limits: &Limits,
+) -> Result<(), RequestError> {
+    let in_request_line = state.stage == Stage::RequestLine;
+    // Positions are 32 bits wide, whatever the configuration allows.
+    let too_long = needed_end - state.line_start > limits.large_buffer_bytes
+        || u32::try_from(needed_end).is_err();
+    if too_long || state.room.large_used >= limits.large_buffer_count {
+        return Err(match (in_request_line, too_long) {
+            (true, _) => RequestError::UriTooLong,
+            (false, true) => RequestError::HeaderLineTooLong {
+                line: Span::new(state.line_start, needed_end - 1),
+            },
+            (false, false) => RequestError::HeadTooLarge,
+        });
+    }
+    state.room.large_used += 1;
+    state.room.end = state.line_start + limits.large_buffer_bytes;
+    Ok(())
+}
+
+/// Takes in one header line.
+fn add_header(
+    buf: &[u8],
+    line: Span,
+    head: &mut RequestHead,
+    limits: &Limits,
+) -> Result<(), RequestError> {
+    let invalid = RequestError::InvalidHeaderLine { line };
+    let parsed = header_line::parse(buf, line, limits.underscores_in_headers).ok_or(invalid)?;
+    if !parsed.usual_name {
+        if !limits.ignore_invalid_headers {
+            return Err(invalid);
+        }
+        head.ignored_header.get_or_insert(line);
+        return Ok(());
+    }
+    if head.headers.len() >= limits.max_headers {
+        return Err(RequestError::TooManyHeaders);
+    }
+    let header = RawHeader {
+        name: parsed.name,
+        value: parsed.value,
+        known: KnownHeader::from_name(parsed.name.of(buf)),
+    };
+    head.headers.push(header);
+    if let Some(known) = header.known {
+        let seen = head.has(known);
+        head.known |= known.bit();
+        if seen && is_sent_once(known) {
+            return Err(RequestError::DuplicateHeader { name: known, line });
+        }
+        note_header(buf, known, header.value, head)?;
+    }
+    Ok(())
+}
+
+/// Headers that nginx refuses to see twice.
+fn is_sent_once(known: KnownHeader) -> bool {
+    matches!(
+        known,
+        KnownHeader::Host
+            | KnownHeader::ContentLength
+            | KnownHeader::TransferEncoding
+            | KnownHeader::ContentRange
+            | KnownHeader::Expect
+            | KnownHeader::Authorization
+            | KnownHeader::IfRange
+            | KnownHeader::IfMatch
+            | KnownHeader::IfNoneMatch
+            | KnownHeader::IfModifiedSince
+            | KnownHeader::IfUnmodifiedSince
+    )
+}
+
+/// Draws from a header what the connection needs to know.
+fn note_header(
+    buf: &[u8],
+    known: KnownHeader,
+    value: Span,
+    head: &mut RequestHead,
+) -> Result<(), RequestError> {
+    match known {
+        KnownHeader::Host => {
+            let authority =
+                parse_authority(value.of(buf)).map_err(|_| RequestError::InvalidHost { value })?;
+            // A host in the target outranks the header (RFC 9112 section 3.2.2).
+            if head.host.is_none() {
+                let start = value.start as usize;
+                head.host = Some(Span::new(start, start + authority.host.len()));
+                head.port = authority.port;
+            }
+        }
+        KnownHeader::Connection => {
+            let options = connection::options(value.of(buf));
+            head.connection_upgrade |= options.upgrade;
+            // Settled in `finish`, when all lines have been seen.
+            head.keep_alive |= options.keep_alive;
+            head.connection_close |= options.close;
+        }
+        KnownHeader::Expect => {
+            head.expect_continue = head.version >= Version::Http11
+                && value.of(buf).eq_ignore_ascii_case(b"100-continue");
+        }
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Checks what only the whole head can show, in nginx's order.
+fn finish(buf: &[u8], head: &mut RequestHead) -> Result<(), RequestError> {
+    if head.version >= Version::Http11 && !head.has(KnownHeader::Host) {
+        return Err(RequestError::MissingHost);
+    }
+    if let Some(value) = head.get(KnownHeader::ContentLength) {
+        let length = decimal::parse_offset(value.of(buf))
+            .ok_or(RequestError::InvalidContentLength { value })?;
+        head.framing = Framing::Length(length);
+    }
+    if let Some(value) = head.get(KnownHeader::TransferEncoding) {
+        if head.version < Version::Http11 {
+            return Err(RequestError::TransferEncodingInHttp10);
+        }
+        if !value.of(buf).eq_ignore_ascii_case(b"chunked") {
+            return Err(RequestError::UnknownTransferEncoding { value });
+        }
+        if head.has(KnownHeader::ContentLength) {
+            return Err(RequestError::LengthWithTransferEncoding);
+        }
+        head.framing = Framing::Chunked;
+    }
+    // HTTP/1.1 connections stay open unless closed, earlier ones the other way round.
+    head.keep_alive |= head.version >= Version::Http11;
+    head.keep_alive &= !head.connection_close;
+    Ok(())
+}
+
+fn take_head(state: &mut ParseState) -> RequestHead {
+    let done = std::mem::take(state);
+    let mut head = done.head;
+    head.head_bytes = done.line_start;
+    head
+}

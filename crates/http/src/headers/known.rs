@@ -1,0 +1,197 @@
+//! Well-known header names as small numbers.
+//!
+//! A name is compared once, when its line is parsed; everything after that compares a byte.
+
+/// Declares the enum, its canonical spellings and the array of all values from one list, so
+/// that they cannot drift apart.
+macro_rules! known_headers {
+    ($($variant:ident $name:literal),* $(,)?) => {
+        /// A header name the server or a proxied protocol gives meaning to.
+        ///
+        /// At most 64 of them, so that "which of these were sent" is one machine word.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        #[allow(missing_docs)] // each variant is its header's name
+        pub enum KnownHeader { $($variant),* }
+
+        impl KnownHeader {
+            /// Every value, in declaration order.
+            pub const ALL: [KnownHeader; known_headers!(@count $($variant)*)] =
+                [$(KnownHeader::$variant),*];
+
+            /// The customary spelling.
+            pub const fn name(self) -> &'static str {
+                NAMES[self as usize]
+            }
+        }
+
+        const NAMES: [&str; KnownHeader::ALL.len()] = [$($name),*];
+    };
+    (@count $($variant:ident)*) => { [$(known_headers!(@unit $variant)),*].len() };
+    (@unit $variant:ident) => { () };
+}
+
+known_headers! {
+    // What a request carries.
+    Host "Host",
+    Connection "Connection",
+    ContentLength "Content-Length",
+    TransferEncoding "Transfer-Encoding",
+    Te "TE",
+    Trailer "Trailer",
+    Expect "Expect",
+    Upgrade "Upgrade",
+    KeepAlive "Keep-Alive",
+    ProxyConnection "Proxy-Connection",
+    Http2Settings "HTTP2-Settings",
+    UserAgent "User-Agent",
+    Accept "Accept",
+    AcceptEncoding "Accept-Encoding",
+    AcceptLanguage "Accept-Language",
+    AcceptCharset "Accept-Charset",
+    Authorization "Authorization",
+    ProxyAuthorization "Proxy-Authorization",
+    Cookie "Cookie",
+    Referer "Referer",
+    Origin "Origin",
+    Range "Range",
+    IfRange "If-Range",
+    IfMatch "If-Match",
+    IfNoneMatch "If-None-Match",
+    IfModifiedSince "If-Modified-Since",
+    IfUnmodifiedSince "If-Unmodified-Since",
+    Via "Via",
+    Forwarded "Forwarded",
+    XForwardedFor "X-Forwarded-For",
+    XForwardedProto "X-Forwarded-Proto",
+    XRealIp "X-Real-IP",
+    Depth "Depth",
+    Destination "Destination",
+    Overwrite "Overwrite",
+    Priority "Priority",
+    EarlyData "Early-Data",
+    // What both or a response carries.
+    Date "Date",
+    CacheControl "Cache-Control",
+    Pragma "Pragma",
+    ContentType "Content-Type",
+    ContentEncoding "Content-Encoding",
+    ContentRange "Content-Range",
+    ContentDisposition "Content-Disposition",
+    Server "Server",
+    LastModified "Last-Modified",
+    Location "Location",
+    Etag "ETag",
+    AcceptRanges "Accept-Ranges",
+    Expires "Expires",
+    Age "Age",
+    Vary "Vary",
+    Allow "Allow",
+    SetCookie "Set-Cookie",
+    WwwAuthenticate "WWW-Authenticate",
+    Link "Link",
+    RetryAfter "Retry-After",
+    Refresh "Refresh",
+    AltSvc "Alt-Svc",
+    StrictTransportSecurity "Strict-Transport-Security",
+}
+
+impl KnownHeader {
+    /// The number of a name, whatever its case; `None` for every other name.
+    ///
+    /// Costs one table look-up and, when the slot is taken, one comparison.
+    pub fn from_name(name: &[u8]) -> Option<KnownHeader> {
+        let (&first, &last) = (name.first()?, name.last()?);
+        let index = SLOTS[slot(name.len(), first, last, name[name.len() / 2])];
+        let known = *KnownHeader::ALL.get(index as usize)?;
+        known
+            .name()
+            .as_bytes()
+            .eq_ignore_ascii_case(name)
+            .then_some(known)
+    }
+
+    /// Its bit in a set of headers.
+    pub(crate) const fn bit(self) -> u64 {
+        1 << self as u8
+    }
+}
+
+const _: () = assert!(KnownHeader::ALL.len() <= 64);
+
+/// Marks a slot no name falls into.
+const EMPTY: u8 = u8::MAX;
+const SLOT_COUNT: usize = 256;
+
+/// Slot of every name; built at compile time, where two names in one slot are an error.
+static SLOTS: [u8; SLOT_COUNT] = build_slots();
+
+/// Hash of a name: its length and three of its letters, with case folded away by setting
+/// bit 5 (which also folds a few signs together; the comparison tells them apart).
+const fn slot(len: usize, first: u8, last: u8, middle: u8) -> usize {
+    let first = (first | 0x20) as usize;
+    let last = (last | 0x20) as usize;
+    let middle = (middle | 0x20) as usize;
+    (len * LEN_FACTOR + first * FIRST_FACTOR + last * LAST_FACTOR + middle) % SLOT_COUNT
+}
+
+// Found by trying small odd numbers until no two names collided; a new name that
+// collides fails the build and asks for another search.
+const LEN_FACTOR: usize = 1;
+const FIRST_FACTOR: usize = 55;
+const LAST_FACTOR: usize = 37;
+
+const fn build_slots() -> [u8; SLOT_COUNT] {
+    let mut slots = [EMPTY; SLOT_COUNT];
+    let mut index = 0;
+    while index < NAMES.len() {
+        let name = NAMES[index].as_bytes();
+        let at = slot(
+            name.len(),
+            name[0],
+            name[name.len() - 1],
+            name[name.len() / 2],
+        );
+        assert!(
+            slots[at] == EMPTY,
+            "two header names share a slot: choose other factors"
+        );
+        slots[at] = index as u8;
+        index += 1;
+    }
+    slots
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_found_in_any_case() {
+        for known in KnownHeader::ALL {
+            let name = known.name();
+            assert_eq!(KnownHeader::from_name(name.as_bytes()), Some(known));
+            let upper = name.to_ascii_uppercase();
+            assert_eq!(KnownHeader::from_name(upper.as_bytes()), Some(known));
+            let lower = name.to_ascii_lowercase();
+            assert_eq!(KnownHeader::from_name(lower.as_bytes()), Some(known));
+        }
+    }
+
+    #[test]
+    fn near_misses_are_not_found() {
+        for name in [
+            "",
+            "H",
+            "Hos",
+            "Hostt",
+            "Content_Length",
+            "Content-Lengths",
+            "X-Foo",
+        ] {
+            assert_eq!(KnownHeader::from_name(name.as_bytes()), None, "{name:?}");
+        }
+        // Bit 5 folds '-' with CR and '@' with '`': the comparison must still refuse them.
+        assert_eq!(KnownHeader::from_name(b"Content\rLength"), None);
+    }
+}

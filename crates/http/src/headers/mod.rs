@@ -1,0 +1,7 @@
+//! Header fields: numbers for the well-known names, and the list a response carries.
+
+mod known;
+mod list;
+
+pub use known::KnownHeader;
+pub use list::{HeaderList, InvalidHeader};
