@@ -1,0 +1,133 @@
+//! `access_log`: lines gathered per thread, so that one costs neither a lock
+//! nor a system call.
+
+use super::destination::Destination;
+use std::cell::RefCell;
+use std::fmt;
+use std::sync::Arc;
+
+/// Bytes that a thread gathers for one access log before it hands them to the
+/// queue of its own accord.
+pub const THREAD_BUFFER_BYTES: usize = 16 * 1024;
+
+/// Where the lines of an `access_log` directive go. Cheap to clone.
+#[derive(Clone)]
+pub struct AccessLogger {
+    destination: Option<Arc<Destination>>,
+}
+
+impl AccessLogger {
+    pub(super) fn new(destination: Option<Arc<Destination>>) -> AccessLogger {
+        AccessLogger { destination }
+    }
+
+    /// A logger that keeps nothing.
+    pub fn discard() -> AccessLogger {
+        AccessLogger { destination: None }
+    }
+
+    /// Whether lines go nowhere, so that formatting them is in vain.
+    pub fn is_discard(&self) -> bool {
+        self.destination.is_none()
+    }
+
+    /// Takes one line with its end. It is on its way at the latest when the
+    /// thread calls [`flush_thread_buffers`].
+    pub fn write_line(&self, line: &[u8]) {
+        let Some(destination) = &self.destination else {
+            return;
+        };
+        if !destination.queue.is_running() {
+            return destination.append(line, 1);
+        }
+        let gathered = BUFFERS.try_with(|buffers| buffers.borrow_mut().add(destination, line));
+        if gathered.is_err() {
+            destination.append(line, 1); // the thread is ending: its buffers are gone
+        }
+    }
+}
+
+impl fmt::Debug for AccessLogger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.destination {
+            Some(destination) => write!(f, "AccessLogger({})", destination.name()),
+            None => f.write_str("AccessLogger(off)"),
+        }
+    }
+}
+
+/// Hands the lines that this thread has gathered to the writer. A worker calls
+/// it whenever it has nothing else to do, before it waits for events.
+pub fn flush_thread_buffers() {
+    // A thread that is ending has flushed already.
+    let _ = BUFFERS.try_with(|buffers| buffers.borrow_mut().flush());
+}
+
+thread_local! {
+    static BUFFERS: RefCell<ThreadBuffers> = const { RefCell::new(ThreadBuffers::new()) };
+}
+
+/// What one thread has gathered, by serial number of the destination.
+struct ThreadBuffers {
+    slots: Vec<Option<Slot>>,
+    /// Serial numbers of the slots with lines in them.
+    filled: Vec<usize>,
+}
+
+struct Slot {
+    destination: Arc<Destination>,
+    bytes: Vec<u8>,
+    lines: u64,
+}
+
+impl ThreadBuffers {
+    const fn new() -> ThreadBuffers {
+        ThreadBuffers {
+            slots: Vec::new(),
+            filled: Vec::new(),
+        }
+    }
+
+    fn add(&mut self, destination: &Arc<Destination>, line: &[u8]) {
+        let serial = destination.serial;
+        if serial >= self.slots.len() {
+            self.slots.resize_with(serial + 1, || None);
+        }
+        let slot = self.slots[serial].get_or_insert_with(|| Slot {
+            destination: Arc::clone(destination),
+            bytes: Vec::new(),
+            lines: 0,
+        });
+        if slot.lines == 0 {
+            self.filled.push(serial);
+        }
+        slot.bytes.extend_from_slice(line);
+        slot.lines += 1;
+        if slot.bytes.len() >= THREAD_BUFFER_BYTES {
+            slot.hand_over();
+            self.filled.retain(|&filled| filled != serial);
+        }
+    }
+
+    fn flush(&mut self) {
+        for serial in self.filled.drain(..) {
+            if let Some(slot) = &mut self.slots[serial] {
+                slot.hand_over();
+            }
+        }
+    }
+}
+
+impl Slot {
+    fn hand_over(&mut self) {
+        self.destination.append(&self.bytes, self.lines);
+        self.bytes.clear();
+        self.lines = 0;
+    }
+}
+
+impl Drop for ThreadBuffers {
+    fn drop(&mut self) {
+        self.flush();
+    }
+}

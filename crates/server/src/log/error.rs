@@ -1,0 +1,144 @@
+//! `error_log`: the handle that everything logs through, and the line format.
+
+use super::LogLevel;
+use super::destination::Destination;
+use super::stamp::with_time_stamps;
+use sealane_sys::process;
+use std::fmt::{self, Write};
+use std::sync::Arc;
+
+/// Longest line of an error log in bytes, its end included; the rest is cut.
+/// nginx cuts at 2048, which long request lines exceed.
+pub const MAX_ERROR_LINE_BYTES: usize = 4096;
+
+/// Where a location, a server or the whole process logs its errors. Cheap to
+/// clone; a level that nobody wants costs one comparison.
+#[derive(Clone)]
+pub struct Logger {
+    /// The most verbose level that anyone wants; 0 for none.
+    max_level: u8,
+    sinks: Arc<[(LogLevel, Arc<Destination>)]>,
+}
+
+impl Logger {
+    pub(super) fn new(sinks: Vec<(LogLevel, Arc<Destination>)>) -> Logger {
+        let max_level = sinks
+            .iter()
+            .map(|(level, _)| *level as u8)
+            .max()
+            .unwrap_or(0);
+        Logger {
+            max_level,
+            sinks: sinks.into(),
+        }
+    }
+
+    /// A logger that keeps nothing.
+    pub fn discard() -> Logger {
+        Logger::new(Vec::new())
+    }
+
+    /// Whether a line at this level would be written anywhere.
+    #[inline]
+    pub fn enabled(&self, level: LogLevel) -> bool {
+        level as u8 <= self.max_level
+    }
+
+    /// Writes `message` in nginx's format to every log that wants the level:
+    /// `2026/11/21 21:00:00 [error] PID#TID: *CONNECTION message`.
+    ///
+    /// Control characters are escaped (`\x0A`), so no client can forge a line.
+    /// [`crate::log_error!`] is the short form.
+    #[cold]
+    pub fn log(&self, level: LogLevel, connection: Option<u64>, message: fmt::Arguments<'_>) {
+        if !self.enabled(level) {
+            return;
+        }
+        let line = format_line(level, connection, message);
+        for (max_level, destination) in self.sinks.iter() {
+            if level <= *max_level {
+                destination.append(&line, 1);
+            }
+        }
+    }
+
+    /// The destinations that want a level.
+    pub(super) fn destinations(&self, level: LogLevel) -> impl Iterator<Item = &Arc<Destination>> {
+        self.sinks
+            .iter()
+            .filter(move |(max, _)| level <= *max)
+            .map(|(_, destination)| destination)
+    }
+}
+
+impl fmt::Debug for Logger {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sinks = self
+            .sinks
+            .iter()
+            .map(|(level, to)| (level.name(), to.name().to_string()));
+        f.debug_map().entries(sinks).finish()
+    }
+}
+
+/// A complete line, with its end.
+pub(super) fn format_line(
+    level: LogLevel,
+    connection: Option<u64>,
+    message: fmt::Arguments<'_>,
+) -> Vec<u8> {
+    let mut line = Line {
+        text: String::with_capacity(256),
+        escape: false,
+    };
+    // An error means that the line is full: what fits is kept.
+    let _ = with_time_stamps(|now| line.write_str(&now.error_log));
+    let (pid, tid) = (process::pid(), process::thread_id());
+    let _ = write!(line, " [{}] {pid}#{tid}: ", level.name());
+    if let Some(connection) = connection {
+        let _ = write!(line, "*{connection} ");
+    }
+    line.escape = true;
+    let _ = line.write_fmt(message);
+    line.text.push('\n');
+    line.text.into_bytes()
+}
+
+/// A line being written: escapes control characters and stops when it is full.
+struct Line {
+    text: String,
+    escape: bool,
+}
+
+impl Line {
+    fn push(&mut self, piece: &str) -> fmt::Result {
+        const ROOM: usize = MAX_ERROR_LINE_BYTES - 1; // for the end of the line
+        if self.text.len() + piece.len() <= ROOM {
+            self.text.push_str(piece);
+            return Ok(());
+        }
+        let room = ROOM - self.text.len();
+        self.text
+            .push_str(&piece[..piece.floor_char_boundary(room)]);
+        Err(fmt::Error)
+    }
+}
+
+impl Write for Line {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if !self.escape {
+            return self.push(text);
+        }
+        for clean in text.split_inclusive(|c: char| c.is_control()) {
+            let last = clean.chars().next_back();
+            match last.filter(|c| c.is_control()) {
+                None => self.push(clean)?,
+                Some(control) => {
+                    self.push(&clean[..clean.len() - control.len_utf8()])?;
+                    self.push(&format!("\\x{:02X}", control as u32))?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,29 @@
+//! Panics as lines of the error log.
+
+use super::{LogLevel, Logger};
+
+/// Bytes of a panic's message that are logged.
+const MAX_PANIC_MESSAGE_BYTES: usize = 512;
+
+/// From now on a panic in any thread of the process is one `[alert]` line with
+/// its message and place instead of text on stderr. Catching it, and closing
+/// the connection it hit, is the business of whoever runs the code.
+pub fn report_panics_to(logger: Logger) {
+    std::panic::set_hook(Box::new(move |info| {
+        let message = info.payload_as_str().unwrap_or("no message");
+        let message = &message[..message.floor_char_boundary(MAX_PANIC_MESSAGE_BYTES)];
+        let thread = std::thread::current();
+        let name = thread.name().unwrap_or("unnamed");
+        let place = info
+            .location()
+            .map_or_else(String::new, |at| format!(" at {at}"));
+        logger.log(
+            LogLevel::Alert,
+            None,
+            format_args!(
+                "thread \"{name}\" panicked{place}: {message}; \
+                 this is a defect in Sealane, please report the line"
+            ),
+        );
+    }));
+}
