@@ -11,10 +11,12 @@ use crate::facts::ConnectionFacts;
 use crate::snapshot::{LocationId, ServerId, ServerRuntime, Snapshot};
 use crate::worker::Worker;
 use sealane_conf::model::LocationConf;
+use sealane_conf::regex::Regex;
 use sealane_http::h1::RequestHead;
 use sealane_http::headers::HeaderList;
 use sealane_http::status::StatusCode;
-use std::sync::Arc;
+use smallvec::SmallVec;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 /// One request and its response.
@@ -78,12 +80,26 @@ pub struct Captures {
     pub named: Vec<(u16, Box<[u8]>)>,
 }
 
+impl Captures {
+    /// Keeps the groups of a match; `subject` is what was matched.
+    pub fn store(&mut self, regex: &Regex, found: &sealane_conf::regex::Captures, subject: &[u8]) {
+        self.numbered.clear();
+        self.numbered.extend((0..found.len()).map(|group| found.get(subject, group).map(Into::into)));
+        for (group, name) in regex.named_groups() {
+            self.named.retain(|(known, _)| known != name);
+            if let Some(value) = found.get(subject, usize::from(*group)) {
+                self.named.push((*name, value.into()));
+            }
+        }
+    }
+}
+
 /// The response being built by handlers and filters.
 pub struct Response {
     /// Status code sent.
     pub status: StatusCode,
     /// `Content-Type` with charset; `None` leaves the header out.
-    pub content_type: Option<Arc<str>>,
+    pub content_type: Option<ContentType>,
     /// `Content-Length`, or `None` when unknown (then chunked, or closed at the end).
     pub content_length: Option<u64>,
     /// `Last-Modified` in seconds since 1970.
@@ -94,10 +110,14 @@ pub struct Response {
     pub allow_ranges: bool,
     /// `Location`, as it will be sent.
     pub location: Option<Vec<u8>>,
+    /// The server made `location` absolute itself: nginx then writes it before `Connection`.
+    pub location_made_absolute: bool,
     /// `Content-Encoding`.
     pub content_encoding: Option<&'static str>,
     /// Further headers, in order.
     pub headers: HeaderList,
+    /// Trailers, to follow the last chunk; `content_length` is `None` when there are any.
+    pub trailers: HeaderList,
     /// The body; empty for HEAD.
     pub body: OutputChain,
     /// Close the connection without answering (`return 444`).
@@ -105,6 +125,11 @@ pub struct Response {
     /// Set by a handler or by the protocol: no further request on this connection.
     pub close: bool,
 }
+
+/// A media type. Kept inline: configured types are shared by all threads, and a
+/// reference count that every response changes would be fought over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ContentType(SmallVec<[u8; 48]>);
 
 /// An entity tag of up to 47 bytes, kept inline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -117,14 +142,14 @@ pub struct ETag {
 pub struct Progress {
     /// When the first byte of the request arrived.
     pub started: Instant,
-    /// The same moment in milliseconds since 1970.
-    pub started_unix_ms: u64,
     /// Bytes sent to the client, head included (before TLS).
     pub sent_bytes: u64,
     /// Size of the response head.
     pub head_bytes: u64,
     /// Bytes of the request received: line, head and body.
     pub request_bytes: u64,
+    /// Where in the request's buffer what has arrived of the body ends.
+    pub(crate) body_end: usize,
     /// The response was sent to its end.
     pub completed: bool,
     /// Internal redirects so far; nginx allows 10.
@@ -133,8 +158,38 @@ pub struct Progress {
     pub in_error_page: bool,
     /// `error_page code =status`: the status that replaces the handler's.
     pub status_override: Option<StatusCode>,
-    /// The file that answered, for `$request_filename` after alias and index; filled when asked.
-    pub resolved_root: Option<Vec<u8>>,
+    /// `try_files` under an `alias` in a regex location: the URI is appended to the alias.
+    pub uri_under_alias: bool,
+    /// The body was found too large (413); an error page is not refused for it again.
+    pub body_refused: bool,
+    /// `expires` and `add_header` have been applied.
+    pub headers_added: bool,
+    /// The request came in one piece with the one before it (`$pipe`).
+    pub pipelined: bool,
+    /// `$request_id`, made when first asked for.
+    pub request_id: OnceLock<[u8; 32]>,
+}
+
+impl Progress {
+    /// A request whose first byte arrived at `started`.
+    pub fn new(started: Instant, started_unix_ms: u64) -> Progress {
+        Progress {
+            started,
+            started_unix_ms,
+            sent_bytes: 0,
+            head_bytes: 0,
+            request_bytes: 0,
+            completed: false,
+            redirects: 0,
+            in_error_page: false,
+            status_override: None,
+            uri_under_alias: false,
+            body_refused: false,
+            headers_added: false,
+            pipelined: false,
+            request_id: OnceLock::new(),
+        }
+    }
 }
 
 impl Exchange {
@@ -149,6 +204,23 @@ impl Exchange {
     }
 }
 
+impl Progress {
+    pub(crate) fn new(started: Instant, request_bytes: u64) -> Progress {
+        Progress {
+            started,
+            sent_bytes: 0,
+            head_bytes: 0,
+            request_bytes,
+            body_end: 0,
+            completed: false,
+            redirects: 0,
+            in_error_page: false,
+            status_override: None,
+            resolved_root: None,
+        }
+    }
+}
+
 impl Response {
     /// An empty 200.
     pub fn new() -> Response {
@@ -160,8 +232,10 @@ impl Response {
             etag: None,
             allow_ranges: false,
             location: None,
+            location_made_absolute: false,
             content_encoding: None,
             headers: HeaderList::new(),
+            trailers: HeaderList::new(),
             body: OutputChain::new(),
             drop_connection: false,
             close: false,
@@ -172,6 +246,18 @@ impl Response {
 impl Default for Response {
     fn default() -> Self {
         Response::new()
+    }
+}
+
+impl ContentType {
+    /// A media type as it is sent; `None` for an empty one, which leaves the header out.
+    pub fn new(text: &[u8]) -> Option<ContentType> {
+        (!text.is_empty()).then(|| ContentType(SmallVec::from_slice(text)))
+    }
+
+    /// The type as it is sent.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
     }
 }
 

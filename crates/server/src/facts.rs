@@ -1,8 +1,9 @@
 //! What is known about a connection for its whole life.
 
 use crate::snapshot::ListenerId;
+use crate::socket::Socket;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::os::fd::AsFd;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
@@ -17,18 +18,20 @@ pub struct ConnectionFacts {
     pub listener: ListenerId,
     /// The client's address.
     pub peer: PeerAddress,
-    /// Our address, looked up when first asked for (a listener may be a wildcard).
-    local: OnceLock<LocalAddress>,
     /// When it was accepted.
     pub accepted: Instant,
+    /// The socket itself.
+    pub(crate) socket: Socket,
+    /// Our address, looked up when first asked for (a listener may be a wildcard).
+    local: OnceLock<Option<SocketAddr>>,
     /// Requests begun on it so far.
     requests: AtomicU64,
-    /// TLS facts, once the handshake is done.
-    pub tls: OnceLock<TlsFacts>,
+    /// TLS facts, collected after the handshake when some variable needs them.
+    tls: OnceLock<Box<TlsFacts>>,
 }
 
 /// The other side's address.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PeerAddress {
     /// TCP.
     Inet(SocketAddr),
@@ -36,36 +39,74 @@ pub enum PeerAddress {
     Unix,
 }
 
-/// Our side's address.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum LocalAddress {
-    /// TCP.
-    Inet(SocketAddr),
-    /// A unix socket and its path.
-    Unix(PathBuf),
-}
-
 /// What the TLS handshake agreed on, for the `$ssl_*` variables.
 #[derive(Debug, Clone, Default)]
 pub struct TlsFacts {
     /// `$ssl_protocol`.
-    pub protocol: &'static str,
+    pub protocol: String,
     /// `$ssl_cipher`.
     pub cipher: String,
     /// `$ssl_curve`.
     pub curve: String,
     /// `$ssl_server_name`.
-    pub server_name: Option<String>,
+    pub server_name: String,
     /// `$ssl_alpn_protocol`.
-    pub alpn: Option<String>,
+    pub alpn: String,
     /// `$ssl_session_reused`.
     pub session_reused: bool,
     /// `$ssl_session_id`, hexadecimal.
     pub session_id: String,
     /// `$ssl_sigalg`.
-    pub sigalg: Option<String>,
+    pub sigalg: String,
     /// `$ssl_ciphers`.
     pub client_ciphers: String,
     /// `$ssl_curves`.
     pub client_curves: String,
+}
+
+impl ConnectionFacts {
+    pub(crate) fn new(number: u64, listener: ListenerId, peer: PeerAddress, socket: Socket) -> ConnectionFacts {
+        ConnectionFacts {
+            number,
+            listener,
+            peer,
+            accepted: Instant::now(),
+            socket,
+            local: OnceLock::new(),
+            requests: AtomicU64::new(0),
+            tls: OnceLock::new(),
+        }
+    }
+
+    /// Our address; `None` for a unix socket, or when the connection is gone.
+    pub fn local(&self) -> Option<SocketAddr> {
+        *self.local.get_or_init(|| sealane_sys::socket::local_address(self.socket.as_fd()).ok().flatten())
+    }
+
+    /// `$connection_requests`.
+    pub fn requests(&self) -> u64 {
+        self.requests.load(Ordering::Relaxed)
+    }
+
+    /// The socket's `TCP_INFO`, for the `$tcpinfo_*` variables.
+    pub fn tcp_info(&self) -> Option<sealane_sys::socket::TcpInfo> {
+        sealane_sys::socket::tcp_info(self.socket.as_fd()).ok()
+    }
+
+    /// TLS facts; `None` on plain connections, and when no variable asks for them.
+    pub fn tls(&self) -> Option<&TlsFacts> {
+        self.tls.get().map(|facts| &**facts)
+    }
+
+    /// Counts a request and returns its number on this connection. Only the
+    /// connection's own task calls this, so that load and store suffice.
+    pub(crate) fn count_request(&self) -> u64 {
+        let number = self.requests.load(Ordering::Relaxed) + 1;
+        self.requests.store(number, Ordering::Relaxed);
+        number
+    }
+
+    pub(crate) fn set_tls(&self, facts: TlsFacts) {
+        let _ = self.tls.set(Box::new(facts));
+    }
 }

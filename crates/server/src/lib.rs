@@ -1,1 +1,58 @@
-//! sealane-server
+//! The data plane: from accepted socket to sent response.
+//!
+//! ```text
+//! accept -> TLS acceptor (SNI, ticket, ALPN) -> HTTP parse -> router
+//!   -> handler -> filters -> encode -> output chain -> transport
+//! ```
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | [`worker`] | the worker process from inside: threads, shutdown |
+//! | `acceptor`, `connection`, `exchange_task` | the life of a connection and of one exchange on it |
+//! | `transport`, `tls_stream`, `socket` | bytes to and from the client; the only place that knows how a file travels |
+//! | [`chain`] | response bodies: memory and file ranges |
+//! | [`snapshot`], `build`, `tls_build` | all configured state, and how it comes about |
+//! | [`exchange`], [`facts`] | one request with its response; one connection |
+//! | `pipeline`, `router`, `handlers`, `filters` | what answers a request |
+//! | `variables`, `template`, `access_log` | what is known about an exchange, as text |
+//! | [`open_file_cache`] | open files, their facts and small contents |
+//! | [`log`] | error and access logs that never block a worker |
+
+#![forbid(unsafe_code)]
+
+pub mod chain;
+pub mod counters;
+pub mod exchange;
+pub mod facts;
+pub mod log;
+pub mod materials;
+pub mod names;
+pub mod open_file_cache;
+pub mod registry;
+pub mod router;
+pub mod snapshot;
+pub mod worker;
+
+mod acceptor;
+mod access_log;
+mod buffers;
+mod build;
+mod connection;
+mod deadline;
+mod disk;
+mod exchange_task;
+mod filters;
+mod framing;
+mod handlers;
+mod pipeline;
+mod rate;
+mod socket;
+mod template;
+mod tls_build;
+mod tls_facts;
+mod tls_stream;
+mod transport;
+mod variables;
+
+pub use materials::Materials;
+pub use snapshot::Snapshot;

@@ -13,6 +13,7 @@ use sealane_conf::Config;
 use sealane_conf::diagnostic::Diagnostic;
 use sealane_conf::model::{ListenAddress, ListenOptions, Location, LocationConf, LogFormat, Server, Template};
 use sealane_tls::{Acceptor, ServerTls};
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 /// Index of a server in its snapshot.
@@ -29,9 +30,9 @@ pub struct ListenerId(pub u32);
 
 /// All configured state.
 pub struct Snapshot {
-    servers: Vec<ServerRuntime>,
-    locations: Vec<LocationRuntime>,
-    listeners: Vec<ListenerRuntime>,
+    pub(crate) servers: Vec<ServerRuntime>,
+    pub(crate) locations: Vec<LocationRuntime>,
+    pub(crate) listeners: Vec<ListenerRuntime>,
     /// Names of named captures, for variables.
     pub named_captures: Vec<String>,
     /// `worker_connections`.
@@ -83,11 +84,17 @@ pub struct AccessLogRuntime {
 
 /// A listening address at run time.
 pub struct ListenerRuntime {
-    /// What is bound.
+    /// The address.
     pub address: ListenAddress,
+    /// Whether it has a socket of its own; otherwise the wildcard listener of
+    /// the same port accepts for it.
+    pub bind: bool,
+    /// Listeners that this one's socket accepts for; the connection's local
+    /// address decides.
+    pub alternatives: Vec<ListenerId>,
     /// Options of its `listen` line.
     pub options: ListenOptions,
-    /// Servers by name, per local address where several share the socket.
+    /// Servers by name.
     pub names: ServerNames,
     /// Server that answers when no name matches.
     pub default_server: ServerId,
@@ -116,12 +123,27 @@ impl Snapshot {
         &self.listeners
     }
 
-    /// Builds everything from a configuration and the bytes of the files it names.
+    /// Which listener a connection belongs to: the one that accepted it, or one
+    /// of those it accepts for.
+    pub fn listener_for(&self, accepted_by: ListenerId, local: Option<SocketAddr>) -> ListenerId {
+        let Some(local) = local.map(ListenAddress::Inet) else {
+            return accepted_by;
+        };
+        let mut alternatives = self.listener(accepted_by).alternatives.iter();
+        *alternatives.find(|id| self.listener(**id).address == local).unwrap_or(&accepted_by)
+    }
+
+    /// Builds everything from a configuration and the bytes of the files it
+    /// names. The second part of the result is what the operator should know.
     ///
     /// # Errors
     /// The first problem, in nginx's words: a certificate that does not parse, a
     /// key that does not match, a cipher string without a match.
-    pub fn build(config: &Config, materials: &Materials, logs: &LogSet) -> Result<Snapshot, Diagnostic> {
+    pub fn build(
+        config: &Config,
+        materials: &Materials,
+        logs: &LogSet,
+    ) -> Result<(Snapshot, Vec<Diagnostic>), Diagnostic> {
         crate::build::build(config, materials, logs)
     }
 }

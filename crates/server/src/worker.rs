@@ -1,14 +1,22 @@
-//! A worker thread: its runtime, its listeners, its connections.
+//! The worker process from inside: its threads, their listeners, shutdown.
 
+use crate::acceptor;
 use crate::counters::Counters;
+use crate::log::{LogSet, Logger};
 use crate::open_file_cache::OpenFileCache;
-use crate::registry::Registry;
-use crate::snapshot::Snapshot;
-use std::sync::Arc;
+use crate::registry::{Asked, Registry};
+use crate::snapshot::{ListenerId, Snapshot};
+use sealane_conf::model::LogLevel;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::sync::watch;
 
 /// What the connections of one worker thread share. Nothing in it is touched by
-/// another thread on the hot path; the locks inside are for the compiler's peace
-/// and never contended.
+/// another thread on the hot path; the locks inside are never contended there.
 pub struct Worker {
     /// Number of the thread, from 0.
     pub index: u32,
@@ -18,14 +26,196 @@ pub struct Worker {
     pub open_files: OpenFileCache,
     /// Connections of this thread.
     pub registry: Registry,
-    /// Counters of this thread; [`Worker::process`] sums them.
+    /// Counters of this thread; [`Process::workers`] leads to the others.
     pub counters: Counters,
     /// What all threads of the process know of each other.
     pub process: Arc<Process>,
 }
 
 /// What the threads of the worker process know of each other.
+#[derive(Default)]
 pub struct Process {
-    /// All worker threads, set once they are built; for sums over counters.
-    pub workers: std::sync::OnceLock<Vec<std::sync::Weak<Worker>>>,
+    workers: OnceLock<Vec<Arc<Worker>>>,
+    connections: AtomicU64,
+}
+
+impl Process {
+    /// All worker threads, for sums over their counters. Empty while they start.
+    pub fn workers(&self) -> &[Arc<Worker>] {
+        self.workers.get().map_or(&[], Vec::as_slice)
+    }
+
+    /// The next connection's serial number. One shared increment per connection
+    /// keeps the numbers in the log unique.
+    pub(crate) fn next_connection(&self) -> u64 {
+        self.connections.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}
+
+/// Sockets bound for one listener of the snapshot.
+pub struct BoundListener {
+    /// Which listener.
+    pub id: ListenerId,
+    /// One socket that all threads accept from, or one per thread (`reuseport`).
+    pub sockets: Vec<OwnedFd>,
+}
+
+/// What [`run`] needs.
+pub struct RunArgs {
+    /// All configured state.
+    pub snapshot: Arc<Snapshot>,
+    /// Bound and listening sockets.
+    pub listeners: Vec<BoundListener>,
+    /// Number of worker threads, at least 1.
+    pub threads: u32,
+    /// Log destinations; flushed when the worker ends.
+    pub logs: Arc<LogSet>,
+}
+
+/// What the process is told from outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Command {
+    /// QUIT: accept no more, finish what is under way.
+    Quit,
+    /// TERM, INT: stop now.
+    Terminate,
+}
+
+/// Runs the worker process until it is told to stop: starts the threads, then
+/// waits for commands on the calling thread.
+///
+/// `next_command` blocks for at most the given time (for ever with `None`).
+///
+/// # Errors
+/// When a thread or its runtime cannot be created, or a socket not be used.
+pub fn run(args: RunArgs, mut next_command: impl FnMut(Option<Duration>) -> Option<Command>) -> io::Result<()> {
+    let log = args.snapshot.main_log.clone();
+    let process = Arc::new(Process::default());
+    let workers: Vec<_> = (0..args.threads)
+        .map(|index| {
+            Arc::new(Worker {
+                index,
+                snapshot: args.snapshot.clone(),
+                open_files: OpenFileCache::new(),
+                registry: Registry::default(),
+                counters: Counters::default(),
+                process: process.clone(),
+            })
+        })
+        .collect();
+    // The cycle of references lives as long as the process.
+    let _ = process.workers.set(workers.clone());
+
+    let (tell, told) = watch::channel(Asked::Nothing);
+    let mut threads = Vec::new();
+    for worker in workers {
+        threads.push(spawn_thread(worker, &args.listeners, told.clone())?);
+    }
+    drop(told);
+
+    let mut deadline = None;
+    loop {
+        let wait = match deadline {
+            None if *tell.borrow() == Asked::Nothing => None,
+            _ => Some(SHUTDOWN_POLL),
+        };
+        match next_command(wait) {
+            Some(Command::Quit) if *tell.borrow() == Asked::Nothing => {
+                let _ = tell.send(Asked::Finish);
+                deadline = args.snapshot.worker_shutdown_timeout.map(|t| std::time::Instant::now() + t);
+            }
+            Some(Command::Terminate) => break,
+            Some(Command::Quit) | None => {}
+        }
+        if deadline.is_some_and(|at| std::time::Instant::now() >= at) {
+            log.log(LogLevel::Notice, None, format_args!("worker_shutdown_timeout has passed, closing what is left"));
+            break;
+        }
+        if threads.iter().all(JoinHandle::is_finished) {
+            break;
+        }
+        if *tell.borrow() == Asked::Nothing && threads.iter().any(JoinHandle::is_finished) {
+            // A thread that ends by itself has panicked outside of any connection.
+            return Err(io::Error::other("a worker thread ended unexpectedly; see the alert before"));
+        }
+    }
+    let _ = tell.send(Asked::Abort);
+    for thread in threads {
+        let _ = thread.join();
+    }
+    args.logs.flush();
+    Ok(())
+}
+
+/// How often shutdown looks whether everything has finished.
+const SHUTDOWN_POLL: Duration = Duration::from_millis(20);
+/// Threads for disk work that could block, per worker thread.
+const DISK_THREADS: usize = 8;
+
+fn spawn_thread(
+    worker: Arc<Worker>,
+    listeners: &[BoundListener],
+    told: watch::Receiver<Asked>,
+) -> io::Result<JoinHandle<()>> {
+    let sockets = listeners
+        .iter()
+        .map(|listener| {
+            let own = listener.sockets.get(worker.index as usize);
+            let socket = own.or(listener.sockets.first()).ok_or(io::ErrorKind::NotFound)?;
+            Ok((listener.id, socket.try_clone()?))
+        })
+        .collect::<io::Result<Vec<_>>>()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .max_blocking_threads(DISK_THREADS)
+        .thread_keep_alive(Duration::from_secs(60))
+        .build()?;
+    std::thread::Builder::new().name(format!("worker-{}", worker.index)).spawn(move || {
+        let _guard = AbortOnPanic { log: worker.snapshot.main_log.clone() };
+        runtime.block_on(serve(worker, sockets, told));
+        // Connections that are still open are dropped with the runtime.
+        runtime.shutdown_background();
+    })
+}
+
+/// Accepts until told to stop, then waits for the connections to finish.
+async fn serve(worker: Arc<Worker>, sockets: Vec<(ListenerId, OwnedFd)>, mut told: watch::Receiver<Asked>) {
+    let mut accepting = tokio::task::JoinSet::new();
+    for (id, socket) in sockets {
+        accepting.spawn(acceptor::accept_loop(worker.clone(), id, socket));
+    }
+    // A closed channel means that the control thread is gone: stop as well.
+    let asked = told.wait_for(|asked| *asked != Asked::Nothing).await.map_or(Asked::Abort, |asked| *asked);
+    accepting.shutdown().await;
+    if asked == Asked::Abort {
+        return;
+    }
+    worker.registry.shut_down(Asked::Finish);
+    let finished = async {
+        while !worker.registry.is_empty() {
+            tokio::time::sleep(SHUTDOWN_POLL).await;
+        }
+    };
+    tokio::select! {
+        () = finished => {}
+        _ = told.wait_for(|asked| *asked == Asked::Abort) => {}
+    }
+}
+
+/// Says so when a worker thread ends by a panic outside of any connection.
+struct AbortOnPanic {
+    log: Logger,
+}
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.log.log(
+                LogLevel::Alert,
+                None,
+                format_args!("a worker thread panicked; the worker process stops and is started again"),
+            );
+        }
+    }
 }

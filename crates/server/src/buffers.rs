@@ -1,0 +1,89 @@
+//! Buffers that connections borrow while they work and give back when idle.
+//!
+//! Each worker thread keeps a few of two sizes. A connection at rest owns none:
+//! thousands of idle connections cost no buffer memory.
+
+use std::cell::RefCell;
+
+/// Capacity of a new small buffer: request and response heads, small bodies.
+pub(crate) const SMALL_BYTES: usize = 4 << 10;
+/// Plaintext that one turn of a large transfer handles: eight full TLS records
+/// per system call (docs/performance.md shows the gain over one).
+pub(crate) const BATCH_BYTES: usize = 128 << 10;
+/// Capacity of a new large buffer: a batch and what TLS adds to its records.
+pub(crate) const LARGE_BYTES: usize = BATCH_BYTES + (4 << 10);
+/// A small buffer that grew beyond this is not kept.
+const SMALL_KEPT_BYTES: usize = 32 << 10;
+/// Buffers kept per worker thread and size.
+const SMALL_KEPT: usize = 64;
+const LARGE_KEPT: usize = 16;
+
+#[derive(Default)]
+struct Pool {
+    small: Vec<Vec<u8>>,
+    large: Vec<Vec<u8>>,
+}
+
+thread_local! {
+    static POOL: RefCell<Pool> = RefCell::default();
+}
+
+/// An empty buffer for heads and small bodies.
+pub(crate) fn small() -> Vec<u8> {
+    POOL.with_borrow_mut(|pool| pool.small.pop()).unwrap_or_else(|| Vec::with_capacity(SMALL_BYTES))
+}
+
+/// An empty buffer for a batch of records.
+pub(crate) fn large() -> Vec<u8> {
+    POOL.with_borrow_mut(|pool| pool.large.pop()).unwrap_or_else(|| Vec::with_capacity(LARGE_BYTES))
+}
+
+/// Gives a buffer back; it is kept or freed by its size.
+pub(crate) fn give_back(mut buffer: Vec<u8>) {
+    let capacity = buffer.capacity();
+    if capacity < SMALL_BYTES {
+        return;
+    }
+    buffer.clear();
+    POOL.with_borrow_mut(|pool| {
+        if capacity <= SMALL_KEPT_BYTES {
+            if pool.small.len() < SMALL_KEPT {
+                pool.small.push(buffer);
+            }
+        } else if (LARGE_BYTES..2 * LARGE_BYTES).contains(&capacity) && pool.large.len() < LARGE_KEPT {
+            pool.large.push(buffer);
+        }
+    });
+}
+
+/// Gives the buffer of an idle owner back and leaves one without memory.
+pub(crate) fn release(buffer: &mut Vec<u8>) {
+    if buffer.capacity() > 0 {
+        give_back(std::mem::take(buffer));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffers_come_back_empty() {
+        let mut buffer = small();
+        buffer.extend_from_slice(b"secret of the last connection");
+        let address = buffer.as_ptr();
+        give_back(buffer);
+        let again = small();
+        assert_eq!(again.as_ptr(), address);
+        assert!(again.is_empty());
+    }
+
+    #[test]
+    fn odd_sizes_are_freed() {
+        give_back(Vec::new());
+        give_back(Vec::with_capacity(SMALL_KEPT_BYTES + 1));
+        give_back(Vec::with_capacity(2 * LARGE_BYTES));
+        assert!(large().capacity() >= LARGE_BYTES);
+        assert!(small().capacity() >= SMALL_BYTES);
+    }
+}

@@ -1,0 +1,150 @@
+//! From a configuration to a [`Snapshot`](crate::Snapshot).
+
+use crate::log::LogSet;
+use crate::materials::Materials;
+use crate::names::ServerNames;
+use crate::router::LocationTree;
+use crate::snapshot::{
+    AccessLogRuntime, ListenerId, ListenerRuntime, LocationId, LocationRuntime, ServerId, ServerRuntime, Snapshot,
+};
+use crate::tls_build::{self, TlsBuilder};
+use sealane_conf::Config;
+use sealane_conf::diagnostic::Diagnostic;
+use sealane_conf::model::{Http, ListenAddress, Listener, Location, LocationConf, Server};
+use sealane_http::h1::Limits;
+use std::sync::Arc;
+
+/// See [`Snapshot::build`].
+pub(crate) fn build(config: &Config, materials: &Materials, logs: &LogSet) -> Result<(Snapshot, Vec<Diagnostic>), Diagnostic> {
+    let mut parts = Parts { logs, tls: TlsBuilder::new(materials), snapshot: empty(config, logs) };
+    if let Some(http) = &config.http {
+        parts.snapshot.named_captures = http.named_captures.clone();
+        for server in &http.servers {
+            parts.add_server(server)?;
+        }
+        for listener in &http.listeners {
+            parts.add_listener(http, listener)?;
+        }
+        parts.snapshot.uses_tls_facts = tls_build::uses_tls_variables(http);
+    }
+    Ok((parts.snapshot, parts.tls.into_warnings()))
+}
+
+struct Parts<'a> {
+    logs: &'a LogSet,
+    tls: TlsBuilder<'a>,
+    snapshot: Snapshot,
+}
+
+fn empty(config: &Config, logs: &LogSet) -> Snapshot {
+    Snapshot {
+        servers: Vec::new(),
+        locations: Vec::new(),
+        listeners: Vec::new(),
+        named_captures: Vec::new(),
+        worker_connections: config.events.worker_connections,
+        worker_shutdown_timeout: config.main.worker_shutdown_timeout,
+        uses_tls_facts: false,
+        main_log: logs.logger(&config.main.error_logs),
+    }
+}
+
+impl Parts<'_> {
+    fn add_server(&mut self, server: &Arc<Server>) -> Result<(), Diagnostic> {
+        let default_location = self.add_location(&server.conf, None);
+        let mut added = Vec::new();
+        let tree = LocationTree::build(&server.locations, &mut |location: Arc<Location>| {
+            let id = self.add_location(&location.conf.clone(), Some(location));
+            added.push(id);
+            id
+        });
+        let tls = self.tls.server(server)?;
+        self.snapshot.servers.push(ServerRuntime {
+            conf: server.clone(),
+            default_location,
+            tree,
+            tls,
+            head_limits: head_limits(server),
+        });
+        Ok(())
+    }
+
+    fn add_location(&mut self, conf: &Arc<LocationConf>, location: Option<Arc<Location>>) -> LocationId {
+        let access_logs = conf
+            .access_logs
+            .iter()
+            .map(|log| AccessLogRuntime {
+                logger: self.logs.access(log),
+                format: log.format.clone(),
+                condition: log.condition.clone(),
+            })
+            .collect();
+        self.snapshot.locations.push(LocationRuntime {
+            conf: conf.clone(),
+            location,
+            logger: self.logs.logger(&conf.error_logs),
+            access_logs,
+        });
+        LocationId(index(self.snapshot.locations.len() - 1))
+    }
+
+    fn add_listener(&mut self, http: &Http, listener: &Listener) -> Result<(), Diagnostic> {
+        let default_server = ServerId(index(listener.default_server));
+        let mut names = ServerNames::new(default_server);
+        for &server in &listener.servers {
+            for name in &http.servers[server].names {
+                names.add(name, ServerId(index(server)));
+            }
+        }
+        let acceptor = if listener.options.ssl {
+            Some(self.tls.acceptor(&self.snapshot, listener, &names)?)
+        } else {
+            None
+        };
+        let alternatives = http
+            .listeners
+            .iter()
+            .enumerate()
+            .filter(|(_, other)| !other.bind && listener.bind && accepts_for(&listener.address, &other.address))
+            .map(|(at, _)| ListenerId(index(at)))
+            .collect();
+        self.snapshot.listeners.push(ListenerRuntime {
+            address: listener.address.clone(),
+            bind: listener.bind,
+            options: listener.options.clone(),
+            alternatives,
+            names,
+            default_server,
+            acceptor,
+        });
+        Ok(())
+    }
+}
+
+/// Whether a socket bound to `wildcard` accepts connections to `address`.
+fn accepts_for(wildcard: &ListenAddress, address: &ListenAddress) -> bool {
+    match (wildcard, address) {
+        (ListenAddress::Inet(wildcard), ListenAddress::Inet(address)) => {
+            wildcard.ip().is_unspecified()
+                && wildcard.port() == address.port()
+                && wildcard.is_ipv4() == address.is_ipv4()
+        }
+        _ => false,
+    }
+}
+
+fn head_limits(server: &Server) -> Limits {
+    let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    Limits {
+        header_buffer_bytes: size(server.client_header_buffer_bytes),
+        large_buffer_bytes: size(server.large_header_buffer_bytes),
+        large_buffer_count: server.large_header_buffers as usize,
+        max_headers: server.max_headers as usize,
+        ignore_invalid_headers: server.ignore_invalid_headers,
+        underscores_in_headers: server.underscores_in_headers,
+    }
+}
+
+fn index(at: usize) -> u32 {
+    u32::try_from(at).expect("a configuration of four billion blocks does not fit into memory")
+}

@@ -1,0 +1,417 @@
+//! The life of a connection, from accept to close.
+//!
+//! ```text
+//! accept -> TLS handshake -> [ request head -> exchange -> response ]* -> close
+//! ```
+//!
+//! One task per connection. While it waits for a request it owns no buffers; the
+//! state of an exchange lives in a box of its own that is gone with the response,
+//! so that thousands of idle connections stay cheap.
+
+use crate::buffers;
+use crate::deadline::Deadline;
+use crate::exchange_task::{self, After};
+use crate::facts::{ConnectionFacts, PeerAddress};
+use crate::registry::{Asked, Entry, Phase};
+use crate::snapshot::{ListenerId, ServerId, ServerRuntime};
+use crate::socket::Socket;
+use crate::tls_stream::TlsStream;
+use crate::transport::{Received, Transport, TransportError};
+use crate::worker::Worker;
+use sealane_conf::model::LogLevel;
+use sealane_http::h1::{self, ParseState, Parsed, RequestError, RequestHead};
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// Bytes asked for at a time while a request head is being read.
+const HEAD_READ_BYTES: usize = buffers::SMALL_BYTES;
+
+/// Serves one accepted connection to its end.
+pub(crate) async fn serve(worker: Arc<Worker>, listener: ListenerId, socket: Socket, peer: PeerAddress) {
+    let number = worker.process.next_connection();
+    let listener = if worker.snapshot.listener(listener).alternatives.is_empty() {
+        listener
+    } else {
+        worker.snapshot.listener_for(listener, sealane_sys::socket::local_address(&socket).ok().flatten())
+    };
+    let facts = Arc::new(ConnectionFacts::new(number, listener, peer, socket));
+    let mut connection = Connection::new(worker, facts);
+    if connection.open().await {
+        connection.serve_requests().await;
+    }
+}
+
+/// A client's connection.
+pub(crate) struct Connection {
+    pub(crate) worker: Arc<Worker>,
+    pub(crate) facts: Arc<ConnectionFacts>,
+    pub(crate) transport: Transport,
+    /// Bytes of the next request (decrypted); empty and without memory while idle.
+    pub(crate) buffer: Vec<u8>,
+    pub(crate) deadline: Deadline,
+    /// Server chosen by address and TLS name, until a request names its own.
+    pub(crate) server: ServerId,
+    /// `keepalive_timeout` of the location that answered last.
+    pub(crate) keepalive_timeout: Option<Duration>,
+    /// A plain request came to a TLS port: it gets nginx's 400 and nothing else.
+    pub(crate) plain_on_tls_port: bool,
+    entry: Entry,
+    /// Says in the registry and in the counters what goes on; last to be dropped.
+    gauge: Gauge,
+}
+
+/// What came of waiting for a request.
+pub(crate) enum Next {
+    /// A whole head; `since` is when its first byte arrived.
+    Request { head: RequestHead, since: Instant },
+    /// Bytes that are no request, or too slow a one (408): answer and close.
+    Refused { error: Refusal, since: Instant },
+    /// The connection is over.
+    Closed,
+}
+
+/// Why a request is refused before it is one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Refusal {
+    /// It does not parse.
+    Malformed(RequestError),
+    /// Its head did not arrive within `client_header_timeout`.
+    TimedOut,
+}
+
+/// What ended a wait for bytes.
+pub(crate) enum Wait {
+    /// Bytes were appended.
+    Bytes,
+    /// The client has finished sending.
+    End,
+    /// The deadline has passed.
+    TimedOut,
+    /// Shutdown, or room is needed.
+    Asked(Asked),
+    /// The connection broke.
+    Broken(TransportError),
+}
+
+impl Connection {
+    fn new(worker: Arc<Worker>, facts: Arc<ConnectionFacts>) -> Connection {
+        let server = worker.snapshot.listener(facts.listener).default_server;
+        let entry = Entry::new(worker.clone(), facts.number);
+        Connection {
+            transport: Transport::new(facts.clone()),
+            buffer: Vec::new(),
+            deadline: Deadline::none(),
+            server,
+            keepalive_timeout: None,
+            plain_on_tls_port: false,
+            entry,
+            gauge: Gauge::new(worker.clone()),
+            worker,
+            facts,
+        }
+    }
+
+    /// The server that answers unless the request names another.
+    pub(crate) fn server(&self) -> &ServerRuntime {
+        self.worker.snapshot.server(self.server)
+    }
+
+    /// Whether the connection was asked to close.
+    pub(crate) fn asked(&self) -> Asked {
+        self.entry.handle.asked()
+    }
+
+    /// Does what stands before the first request: the TLS handshake. Returns
+    /// whether there is a connection to serve.
+    async fn open(&mut self) -> bool {
+        poll_fn(|cx| {
+            self.entry.handle.set_waker(cx.waker());
+            Poll::Ready(())
+        })
+        .await;
+        let timeout = self.server().conf.client_header_timeout;
+        self.deadline.set(Instant::now(), timeout);
+        if self.worker.snapshot.listener(self.facts.listener).acceptor.is_none() {
+            return true;
+        }
+        match self.receive(HEAD_READ_BYTES, true).await {
+            Wait::Bytes => {}
+            Wait::Broken(error) => {
+                self.log_broken(&error, "while waiting for request");
+                return false;
+            }
+            _ => return false,
+        }
+        if !sealane_tls::looks_like_tls(&self.buffer) {
+            self.plain_on_tls_port = true;
+            return true;
+        }
+        self.handshake().await
+    }
+
+    /// Completes the TLS handshake, whose first bytes are in the buffer.
+    async fn handshake(&mut self) -> bool {
+        let worker = self.worker.clone();
+        let acceptor = worker.snapshot.listener(self.facts.listener).acceptor.as_ref();
+        let acceptor = acceptor.expect("checked by the caller: the listener has TLS");
+        let received = std::mem::take(&mut self.buffer);
+        match sealane_tls::Connection::accept(acceptor) {
+            Ok(connection) => self.transport.start_tls(TlsStream::new(connection, received)),
+            Err(error) => {
+                self.log_broken(&TransportError::Tls(error), "while creating a TLS connection");
+                return false;
+            }
+        }
+        let outcome = poll_fn(|cx| {
+            if self.entry.handle.asked() == Asked::Abort {
+                return Poll::Ready(None);
+            }
+            if let Poll::Ready(done) = self.transport.poll_handshake(cx) {
+                return Poll::Ready(Some(done));
+            }
+            self.deadline.poll_expired(cx).map(|()| None)
+        })
+        .await;
+        match outcome {
+            Some(Ok(())) => {
+                self.note_handshake();
+                true
+            }
+            Some(Err(error)) => {
+                self.worker.counters.handshakes_failed.add(1);
+                self.log_broken(&error, "while SSL handshaking");
+                false
+            }
+            None => {
+                self.worker.counters.handshakes_failed.add(1);
+                self.log(LogLevel::Info, "client timed out (110: Connection timed out) while SSL handshaking");
+                false
+            }
+        }
+    }
+
+    /// Remembers what the handshake decided.
+    fn note_handshake(&mut self) {
+        let Some(tls) = self.transport.tls() else { return };
+        let connection = tls.connection();
+        self.worker.counters.handshakes.add(1);
+        if connection.is_session_reused() {
+            self.worker.counters.handshakes_resumed.add(1);
+        }
+        if let Some(token) = connection.selected_token() {
+            self.server = ServerId(token);
+        }
+        if self.worker.snapshot.uses_tls_facts {
+            self.facts.set_tls(crate::tls_facts::collect(connection));
+        }
+    }
+
+    /// Serves requests until one says that it was the last.
+    async fn serve_requests(&mut self) {
+        loop {
+            let next = self.next_request().await;
+            self.gauge.enter(&self.entry, Phase::Busy);
+            // In a box of its own: an idle connection must not carry the room
+            // that working on a request takes.
+            let after = match next {
+                Next::Request { head, since } => Box::pin(exchange_task::run(self, head, since)).await,
+                Next::Refused { error, since } => Box::pin(exchange_task::refuse(self, error, since)).await,
+                Next::Closed => After::Closed,
+            };
+            match after {
+                After::KeepAlive => {}
+                After::Linger => return Box::pin(self.linger()).await,
+                After::Close => return self.say_goodbye().await,
+                After::Closed => return,
+            }
+        }
+    }
+
+    /// Waits for the head of the next request.
+    async fn next_request(&mut self) -> Next {
+        let mut state = ParseState::default();
+        let mut since = None;
+        if self.facts.requests() == 0 {
+            self.gauge.enter(&self.entry, Phase::Opening);
+        } else if self.buffer.is_empty() {
+            self.gauge.enter(&self.entry, Phase::Idle);
+            buffers::release(&mut self.buffer);
+            self.transport.release_buffers();
+            let idle = self.worker.snapshot.location(self.server().default_location).conf.keepalive_timeout;
+            self.deadline.set(Instant::now(), self.keepalive_timeout.unwrap_or(idle));
+        }
+        loop {
+            if !self.buffer.is_empty() {
+                let since = *since.get_or_insert_with(|| self.begin_head());
+                let limits = &self.worker.snapshot.server(self.server).head_limits;
+                match h1::parse_request(&self.buffer, &mut state, limits) {
+                    Ok(Parsed::Complete(head)) => return Next::Request { head, since },
+                    Ok(Parsed::Incomplete) => {}
+                    Err(error) => return Next::Refused { error: Refusal::Malformed(error), since },
+                }
+            }
+            match self.receive(HEAD_READ_BYTES, since.is_none()).await {
+                Wait::Bytes => {}
+                Wait::TimedOut => {
+                    return match since {
+                        Some(since) => Next::Refused { error: Refusal::TimedOut, since },
+                        None => self.close_idle().await,
+                    };
+                }
+                Wait::Asked(Asked::Abort) => return Next::Closed,
+                Wait::Asked(_) => return self.close_idle().await,
+                Wait::End => {
+                    if since.is_some() {
+                        self.log(LogLevel::Info, "client prematurely closed connection while reading client request headers");
+                    }
+                    return self.close_idle().await;
+                }
+                Wait::Broken(error) => {
+                    let what = if since.is_some() { "while reading client request headers" } else { "while keepalive" };
+                    self.log_broken(&error, what);
+                    return Next::Closed;
+                }
+            }
+        }
+    }
+
+    /// The first byte of a request is there: from now on `client_header_timeout` holds.
+    fn begin_head(&mut self) -> Instant {
+        let now = Instant::now();
+        if self.facts.requests() > 0 {
+            let timeout = self.server().conf.client_header_timeout;
+            self.deadline.set(now, timeout);
+        }
+        now
+    }
+
+    /// Closes a connection on which no request is under way.
+    async fn close_idle(&mut self) -> Next {
+        self.say_goodbye().await;
+        Next::Closed
+    }
+
+    /// Appends received bytes to the buffer; with `idle`, a request to close is obeyed.
+    pub(crate) async fn receive(&mut self, max: usize, idle: bool) -> Wait {
+        poll_fn(|cx| self.poll_receive_wait(cx, max, idle)).await
+    }
+
+    fn poll_receive_wait(&mut self, cx: &mut Context<'_>, max: usize, idle: bool) -> Poll<Wait> {
+        if self.buffer.capacity() == 0 {
+            self.buffer = buffers::small();
+        }
+        match self.transport.poll_receive(cx, &mut self.buffer, max) {
+            Poll::Ready(Ok(Received::Bytes(_))) => return Poll::Ready(Wait::Bytes),
+            Poll::Ready(Ok(Received::End)) => return Poll::Ready(Wait::End),
+            Poll::Ready(Err(error)) => return Poll::Ready(Wait::Broken(error)),
+            Poll::Pending => {}
+        }
+        if self.buffer.is_empty() {
+            buffers::release(&mut self.buffer);
+        }
+        match self.entry.handle.asked() {
+            Asked::Abort => return Poll::Ready(Wait::Asked(Asked::Abort)),
+            Asked::Finish if idle => return Poll::Ready(Wait::Asked(Asked::Finish)),
+            _ => {}
+        }
+        self.deadline.poll_expired(cx).map(|()| Wait::TimedOut)
+    }
+
+    /// Ends TLS in order, as far as the socket takes it at once: a client that
+    /// does not read must not hold a closed connection.
+    async fn say_goodbye(&mut self) {
+        poll_fn(|cx| {
+            let _ = self.transport.poll_close_notify(cx);
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    /// Closes our side and reads what the client still sends, so that the kernel
+    /// does not reset the connection before the client has read the response
+    /// (`lingering_close`, RFC 9112 section 9.6).
+    async fn linger(&mut self) {
+        self.say_goodbye().await;
+        let _ = sealane_sys::socket::shutdown(std::os::fd::AsFd::as_fd(&self.facts.socket), std::net::Shutdown::Write);
+        let (time, pause) = {
+            let conf = &self.worker.snapshot.location(self.server().default_location).conf;
+            (conf.lingering_time, conf.lingering_timeout)
+        };
+        let end = Instant::now() + time;
+        loop {
+            let now = Instant::now();
+            if now >= end {
+                return;
+            }
+            self.deadline.set(now, pause.min(end - now));
+            self.buffer.clear();
+            match self.receive(buffers::SMALL_BYTES, true).await {
+                Wait::Bytes => {}
+                _ => return,
+            }
+        }
+    }
+
+    /// Writes a line about this connection to the error log of its server.
+    pub(crate) fn log(&self, level: LogLevel, message: &str) {
+        let logger = &self.worker.snapshot.location(self.server().default_location).logger;
+        if logger.enabled(level) {
+            logger.log(level, Some(self.facts.number), format_args!("{message}{}", self.log_tail()));
+        }
+    }
+
+    /// Says why a connection broke: loudly only when it is not the client's doing.
+    pub(crate) fn log_broken(&self, error: &TransportError, what: &str) {
+        let level = if error.is_client_gone() { LogLevel::Info } else { LogLevel::Crit };
+        self.log(level, &format!("{error} {what}"));
+    }
+
+    /// `, client: ..., server: ...` as nginx ends its lines.
+    pub(crate) fn log_tail(&self) -> String {
+        let client = match self.facts.peer {
+            PeerAddress::Inet(address) => address.ip().to_string(),
+            PeerAddress::Unix => "unix:".to_owned(),
+        };
+        let listener = self.worker.snapshot.listener(self.facts.listener);
+        format!(", client: {client}, server: {}", listener.address)
+    }
+}
+
+/// Keeps `stub_status` and the registry in step with what the connection does.
+struct Gauge {
+    worker: Arc<Worker>,
+    phase: Option<Phase>,
+}
+
+impl Gauge {
+    fn new(worker: Arc<Worker>) -> Gauge {
+        Gauge { worker, phase: None }
+    }
+
+    fn enter(&mut self, entry: &Entry, phase: Phase) {
+        self.count(-1);
+        self.phase = Some(phase);
+        self.count(1);
+        entry.handle.set_phase(phase, self.worker.counters.requests.get());
+    }
+
+    fn count(&self, by: i64) {
+        let counters = &self.worker.counters;
+        match self.phase {
+            None => {}
+            Some(Phase::Opening) => counters.reading.add(by),
+            Some(Phase::Idle) => counters.waiting.add(by),
+            Some(Phase::Busy) => counters.writing.add(by),
+        }
+    }
+}
+
+impl Drop for Gauge {
+    fn drop(&mut self) {
+        self.count(-1);
+        self.worker.counters.active.add(-1);
+    }
+}

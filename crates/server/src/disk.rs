@@ -1,0 +1,69 @@
+//! Disk work that may block, away from the worker threads.
+//!
+//! What the page cache and the directory cache can answer is done on the worker
+//! itself; only when the kernel says that it would have to wait for the disk
+//! does work come here. Threads are started as needed and bounded in number, and
+//! so is the queue: past [`MAX_WAITING`] new work waits on the worker's side, where
+//! it costs a suspended request instead of a queue entry.
+
+use std::sync::LazyLock;
+use tokio::sync::Semaphore;
+
+/// Threads of one worker's runtime that may wait for the disk at a time; the
+/// runtime's builder takes it as `max_blocking_threads`. As nginx's default
+/// `thread_pool` has 32 for all workers.
+pub const MAX_THREADS: usize = 16;
+
+/// Work items of the whole process that may be running or queued at a time, as
+/// the default queue of nginx's `thread_pool`.
+pub const MAX_WAITING: usize = 65536;
+
+static SLOTS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(MAX_WAITING));
+
+/// Runs `work` on a thread that may block and waits for its result.
+///
+/// # Panics
+/// With the panic of `work`, so that it ends the connection that asked.
+pub async fn run<T, F>(work: F) -> T
+where
+    T: Send + 'static,
+    F: FnOnce() -> T + Send + 'static,
+{
+    let slot = SLOTS.acquire().await.expect("the semaphore is never closed");
+    let result = tokio::task::spawn_blocking(work).await;
+    drop(slot);
+    match result {
+        Ok(value) => value,
+        Err(error) => match error.try_into_panic() {
+            Ok(panic) => std::panic::resume_unwind(panic),
+            // Only the runtime's shutdown cancels such work, and then this task
+            // is cancelled too; there is nobody left to answer.
+            Err(_) => std::future::pending().await,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn runtime() -> tokio::runtime::Runtime {
+        tokio::runtime::Builder::new_current_thread()
+            .max_blocking_threads(2)
+            .build()
+            .expect("a runtime without drivers can always be built")
+    }
+
+    #[test]
+    fn work_runs_elsewhere_and_returns_its_value() {
+        let here = std::thread::current().id();
+        let there = runtime().block_on(run(|| std::thread::current().id()));
+        assert_ne!(here, there);
+    }
+
+    #[test]
+    #[should_panic(expected = "bad sector")]
+    fn a_panic_reaches_the_one_who_asked() {
+        runtime().block_on(run(|| panic!("bad sector")));
+    }
+}

@@ -1,0 +1,397 @@
+//! One exchange on a connection: from a parsed head to a sent response and a
+//! body that is out of the way.
+
+use crate::buffers;
+use crate::connection::{Connection, Refusal, Wait};
+use crate::framing;
+use crate::exchange::{Captures, Exchange, Progress, Request, RequestBody, Response};
+use crate::pipeline;
+use crate::rate::RateLimit;
+use crate::registry::Asked;
+use crate::transport::{SendMode, TransportError};
+use sealane_conf::model::{LingeringClose, LogLevel};
+use sealane_http::Span;
+use sealane_http::h1::{BodyDecoder, ConnectionHeader, Framing, RequestError, RequestHead, Version};
+use sealane_http::status::StatusCode;
+use sealane_http::uri;
+use std::future::poll_fn;
+use std::task::Poll;
+use std::time::Duration;
+use tokio::time::Instant;
+
+/// What the connection does after an exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum After {
+    /// Waits for the next request.
+    KeepAlive,
+    /// Closes in order.
+    Close,
+    /// Closes its side and reads the rest of what the client sends.
+    Linger,
+    /// Is closed already, or broken.
+    Closed,
+}
+
+/// Why a response could not be sent to its end.
+enum SendFailure {
+    TimedOut,
+    Aborted,
+    Broken(TransportError),
+}
+
+/// Answers a request.
+pub(crate) async fn run(connection: &mut Connection, head: RequestHead, since: Instant) -> After {
+    connection.worker.counters.requests.add(1);
+    let number = connection.facts.count_request();
+    let buffer = std::mem::take(&mut connection.buffer);
+    let mut exchange = begin(connection, buffer, head, since);
+    note_ignored_header(connection, &exchange);
+    if connection.plain_on_tls_port {
+        connection.log(LogLevel::Info, "client sent plain HTTP request to HTTPS port while reading client request headers");
+        pipeline::fail(&mut exchange, StatusCode::PLAIN_HTTP_ON_TLS_PORT).await;
+    } else {
+        match normalise_uri(&mut exchange) {
+            Ok(()) => {
+                choose_server(connection, &mut exchange);
+                pipeline::handle(&mut exchange).await;
+            }
+            Err(error) => {
+                connection.log(LogLevel::Info, &format!("client sent invalid request ({error}) while reading client request line"));
+                pipeline::fail(&mut exchange, StatusCode::BAD_REQUEST).await;
+            }
+        }
+    }
+    let keep_alive = may_keep_alive(connection, &exchange, number);
+    respond(connection, exchange, keep_alive).await
+}
+
+/// Answers what is no request.
+pub(crate) async fn refuse(connection: &mut Connection, refusal: Refusal, since: Instant) -> After {
+    connection.worker.counters.requests.add(1);
+    connection.facts.count_request();
+    let status = match refusal {
+        Refusal::TimedOut => {
+            connection.log(LogLevel::Info, "client timed out (110: Connection timed out) while reading client request headers");
+            StatusCode::REQUEST_TIMEOUT
+        }
+        Refusal::Malformed(error) => {
+            log_malformed(connection, &error);
+            if connection.plain_on_tls_port { StatusCode::PLAIN_HTTP_ON_TLS_PORT } else { error.status() }
+        }
+    };
+    let buffer = std::mem::take(&mut connection.buffer);
+    let line_end = memchr::memchr2(b'\r', b'\n', &buffer);
+    let head = RequestHead {
+        // For the access log: what came as the request line, if it is there.
+        request_line: Span::new(0, line_end.unwrap_or(0)),
+        head_bytes: buffer.len(),
+        ..RequestHead::default()
+    };
+    let mut exchange = begin(connection, buffer, head, since);
+    if status == StatusCode::REQUEST_TIMEOUT {
+        // nginx only logs 408 and closes: the client is not listening.
+        exchange.response.status = status;
+        exchange.response.drop_connection = true;
+    } else {
+        pipeline::fail(&mut exchange, status).await;
+    }
+    exchange.response.close = true;
+    respond(connection, exchange, false).await
+}
+
+fn begin(connection: &Connection, buffer: Vec<u8>, head: RequestHead, since: Instant) -> Exchange {
+    let body = match head.framing {
+        Framing::None | Framing::Length(0) => RequestBody::None,
+        _ => RequestBody::Unread,
+    };
+    let snapshot = connection.worker.snapshot.clone();
+    let location = snapshot.server(connection.server).default_location;
+    Exchange {
+        worker: connection.worker.clone(),
+        snapshot,
+        connection: connection.facts.clone(),
+        server: connection.server,
+        location,
+        response: Response::new(),
+        progress: Progress::new(since.into_std(), head.head_bytes as u64),
+        request: Request {
+            host: head.host.map_or_else(Vec::new, |host| host.of(&buffer).to_ascii_lowercase()),
+            buffer,
+            head,
+            uri: Vec::new(),
+            args: Vec::new(),
+            body,
+            internal: false,
+            captures: Captures::default(),
+        },
+    }
+}
+
+/// Fills in path and arguments.
+fn normalise_uri(exchange: &mut Exchange) -> Result<(), uri::UriError> {
+    let merge_slashes = exchange.server().conf.merge_slashes;
+    let request = &mut exchange.request;
+    let normal = uri::normalise(request.head.path.of(&request.buffer), merge_slashes)?;
+    let (path, args) = (normal.path.into_owned(), normal.args.unwrap_or_default().to_vec());
+    request.uri = path;
+    request.args = args;
+    Ok(())
+}
+
+/// Chooses the server by the request's host name.
+fn choose_server(connection: &Connection, exchange: &mut Exchange) {
+    let snapshot = exchange.snapshot.clone();
+    let names = &snapshot.listener(connection.facts.listener).names;
+    if exchange.request.host.is_empty() {
+        return;
+    }
+    if !names.is_single() {
+        let request = &mut exchange.request;
+        exchange.server = names.find(&request.host, Some(&mut request.captures));
+        exchange.location = snapshot.server(exchange.server).default_location;
+    }
+}
+
+/// Whether the client and the configuration allow another request.
+fn may_keep_alive(connection: &mut Connection, exchange: &Exchange, number: u64) -> bool {
+    let conf = exchange.conf();
+    let head = &exchange.request.head;
+    connection.keepalive_timeout = Some(conf.keepalive_timeout);
+    head.keep_alive
+        && !exchange.response.close
+        && !conf.keepalive_timeout.is_zero()
+        && number < conf.keepalive_requests
+        && connection.facts.accepted.elapsed() < conf.keepalive_time
+        && connection.asked() == Asked::Nothing
+        && !framing::keepalive_disabled(exchange)
+}
+
+/// Sends the response, logs the exchange and clears the way for the next one.
+async fn respond(connection: &mut Connection, mut exchange: Exchange, keep_alive: bool) -> After {
+    let mut body = BodyDecoder::new(exchange.request.head.framing);
+    if exchange.response.drop_connection {
+        pipeline::log_access(&exchange);
+        return After::Closed;
+    }
+    let chunked = framing::is_chunked(&exchange);
+    // Without a length and without chunks only closing ends the body.
+    let keep_alive = keep_alive && framing::has_end(&exchange, chunked);
+    let unread = take_buffered_body(&mut exchange, &mut body);
+    let lingering = exchange.conf().lingering_close;
+    let linger = match lingering {
+        LingeringClose::Off => false,
+        LingeringClose::On => !body.is_done() || unread > 0,
+        LingeringClose::Always => true,
+    };
+    let result = send(connection, &mut exchange, keep_alive, chunked, !keep_alive).await;
+    exchange.progress.completed = result.is_ok();
+    pipeline::log_access(&exchange);
+    let after = match result {
+        Err(failure) => {
+            note_failure(connection, &exchange, failure);
+            After::Closed
+        }
+        Ok(()) if !keep_alive => if linger { After::Linger } else { After::Close },
+        Ok(()) => discard_body(connection, &mut exchange, &mut body).await,
+    };
+    // What is left in the buffer is the next request.
+    connection.buffer = exchange.request.buffer;
+    if connection.buffer.is_empty() {
+        buffers::release(&mut connection.buffer);
+    }
+    after
+}
+
+/// Removes the head and what has arrived of the body from the buffer. Returns
+/// how many bytes follow the body.
+fn take_buffered_body(exchange: &mut Exchange, body: &mut BodyDecoder) -> usize {
+    let request = &mut exchange.request;
+    let mut at = request.head.head_bytes;
+    while !body.is_done() && at < request.buffer.len() {
+        match body.decode(&request.buffer[at..]) {
+            Ok(decoded) => at += decoded.consumed,
+            Err(_) => break, // said when the rest is discarded
+        }
+    }
+    exchange.progress.request_bytes += (at - request.head.head_bytes) as u64;
+    exchange.progress.body_end = at;
+    request.buffer.len() - at
+}
+
+async fn send(
+    connection: &mut Connection,
+    exchange: &mut Exchange,
+    keep_alive: bool,
+    chunked: bool,
+    last: bool,
+) -> Result<(), SendFailure> {
+    let mut head = buffers::small();
+    let wants_continue = exchange.request.head.expect_continue
+        && exchange.request.head.version == Version::Http11
+        && exchange.request.body == RequestBody::Unread
+        && exchange.response.status != StatusCode::CONTENT_TOO_LARGE
+        && exchange.progress.body_end == exchange.request.head.head_bytes;
+    if wants_continue {
+        // The body will be discarded; a client that waits must not wait in vain.
+        head.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
+    }
+    let before = head.len();
+    let header = if keep_alive {
+        ConnectionHeader::KeepAlive { timeout_s: exchange.conf().keepalive_header.map(|t| t.as_secs()) }
+    } else {
+        ConnectionHeader::Close
+    };
+    pipeline::encode_head(exchange, &mut head, header, chunked);
+    exchange.progress.head_bytes = (head.len() - before) as u64;
+    if chunked {
+        let trailers = pipeline::encode_trailers(exchange);
+        framing::frame_as_chunks(exchange, &trailers);
+    }
+    let (timeout, mut mode) = {
+        let conf = exchange.conf();
+        (conf.send_timeout, SendMode { sendfile: conf.sendfile, max_bytes: 0, last })
+    };
+    let max_chunk = match exchange.conf().sendfile_max_chunk_bytes {
+        0 => u64::MAX,
+        bytes => bytes,
+    };
+    let rate = RateLimit::of(exchange);
+    let mut body = std::mem::take(&mut exchange.response.body);
+    let mut sent = 0;
+    let result = loop {
+        let body_sent = u64::max(sent, exchange.progress.head_bytes) - exchange.progress.head_bytes;
+        match rate.allowed(body_sent, exchange.progress.started.elapsed()) {
+            Ok(allowed) => mode.max_bytes = allowed.min(max_chunk),
+            Err(pause) if head.is_empty() => {
+                if let Err(failure) = wait(connection, pause).await {
+                    break Err(failure);
+                }
+                continue;
+            }
+            Err(_) => mode.max_bytes = 0, // the head is never held back
+        }
+        if let Err(failure) = send_some(connection, &mut head, &mut body, mode, &mut sent, timeout).await {
+            break Err(failure);
+        }
+        if head.is_empty() && body.is_empty() {
+            break Ok(());
+        }
+        // A fast client with a large file must not keep the others waiting.
+        tokio::task::yield_now().await;
+    };
+    exchange.progress.sent_bytes = sent;
+    buffers::give_back(head);
+    result
+}
+
+/// Sends as much as `mode` allows.
+async fn send_some(
+    connection: &mut Connection,
+    head: &mut Vec<u8>,
+    body: &mut crate::chain::OutputChain,
+    mode: SendMode,
+    sent: &mut u64,
+    timeout: Duration,
+) -> Result<(), SendFailure> {
+    let mut waiting_since = None;
+    poll_fn(|cx| {
+        if let Poll::Ready(done) = connection.transport.poll_send(cx, head, body, mode, sent) {
+            return Poll::Ready(done.map_err(SendFailure::Broken));
+        }
+        if connection.asked() == Asked::Abort {
+            return Poll::Ready(Err(SendFailure::Aborted));
+        }
+        // The time-out is for the pause between two successful writes.
+        if waiting_since != Some(*sent) {
+            waiting_since = Some(*sent);
+            connection.deadline.set(Instant::now(), timeout);
+        }
+        connection.deadline.poll_expired(cx).map(|()| Err(SendFailure::TimedOut))
+    })
+    .await
+}
+
+/// Waits because of `limit_rate`.
+async fn wait(connection: &mut Connection, pause: Duration) -> Result<(), SendFailure> {
+    connection.deadline.set(Instant::now(), pause);
+    poll_fn(|cx| {
+        if connection.asked() == Asked::Abort {
+            return Poll::Ready(Err(SendFailure::Aborted));
+        }
+        connection.deadline.poll_expired(cx).map(Ok)
+    })
+    .await
+}
+
+/// Reads and drops what is left of the request body after the response. What
+/// follows the body stays in the exchange's buffer.
+async fn discard_body(connection: &mut Connection, exchange: &mut Exchange, body: &mut BodyDecoder) -> After {
+    let mut buffer = std::mem::take(&mut exchange.request.buffer);
+    let (time, pause) = (exchange.conf().lingering_time, exchange.conf().lingering_timeout);
+    let end = Instant::now() + time;
+    let mut at = exchange.progress.body_end;
+    loop {
+        while !body.is_done() && at < buffer.len() {
+            match body.decode(&buffer[at..]) {
+                Ok(decoded) => at += decoded.consumed,
+                Err(error) => {
+                    connection.log(LogLevel::Info, &format!("{error} while discarding the request body"));
+                    return After::Close;
+                }
+            }
+        }
+        if body.is_done() {
+            break;
+        }
+        buffer.clear();
+        at = 0;
+        connection.buffer = buffer;
+        let now = Instant::now();
+        if now >= end {
+            connection.log(LogLevel::Info, "lingering_time has passed while discarding the request body; closing the connection");
+            return After::Close;
+        }
+        connection.deadline.set(now, pause.min(end - now));
+        match connection.receive(16 * buffers::SMALL_BYTES, false).await {
+            Wait::Bytes => buffer = std::mem::take(&mut connection.buffer),
+            Wait::Broken(error) => {
+                connection.log_broken(&error, "while discarding the request body");
+                return After::Closed;
+            }
+            _ => return After::Close,
+        }
+    }
+    buffer.drain(..at);
+    exchange.request.buffer = buffer;
+    After::KeepAlive
+}
+
+fn note_failure(connection: &Connection, exchange: &Exchange, failure: SendFailure) {
+    match failure {
+        SendFailure::Aborted => {}
+        SendFailure::TimedOut => {
+            connection.log(LogLevel::Info, "client timed out (110: Connection timed out) while sending response to client");
+            if exchange.conf().reset_timedout_connection {
+                let socket = std::os::fd::AsFd::as_fd(&connection.facts.socket);
+                let _ = sealane_sys::socket::set_linger(socket, Some(Duration::ZERO));
+            }
+        }
+        SendFailure::Broken(error) => {
+            let path = String::from_utf8_lossy(&exchange.request.uri).into_owned();
+            connection.log_broken(&error, &format!("while sending response to client, uri: \"{}\"", path.escape_default()));
+        }
+    }
+}
+
+fn log_malformed(connection: &Connection, error: &RequestError) {
+    let excerpt = error.excerpt(&connection.buffer);
+    let quoted = if excerpt.is_empty() { String::new() } else { format!(": \"{}\"", excerpt.escape_ascii()) };
+    connection.log(LogLevel::Info, &format!("{}{quoted} while reading client request headers", error.reason()));
+}
+
+fn note_ignored_header(connection: &Connection, exchange: &Exchange) {
+    if let Some(line) = exchange.request.head.ignored_header {
+        let text = line.of(&exchange.request.buffer).escape_ascii();
+        connection.log(LogLevel::Info, &format!("client sent invalid header line: \"{text}\" while reading client request headers"));
+    }
+}

@@ -1,0 +1,65 @@
+//! How the end of a response body is marked (RFC 9112 section 6), and whether
+//! the connection can live on after it.
+
+use crate::exchange::Exchange;
+use bytes::Bytes;
+use sealane_http::Method;
+use sealane_http::h1::{self, Version};
+use sealane_http::headers::KnownHeader;
+
+/// Whether a response of unknown length is sent in chunks.
+pub(crate) fn is_chunked(exchange: &Exchange) -> bool {
+    exchange.response.content_length.is_none()
+        && exchange.request.head.version == Version::Http11
+        && exchange.conf().chunked_transfer_encoding
+        && !exchange.response.status.is_bodiless()
+}
+
+/// Whether the client can tell where the response ends without the connection
+/// being closed.
+pub(crate) fn has_end(exchange: &Exchange, chunked: bool) -> bool {
+    chunked
+        || exchange.response.content_length.is_some()
+        || exchange.response.status.is_bodiless()
+        || exchange.request.head.method == Method::Head
+}
+
+/// Puts the body into one chunk and appends the last chunk with `trailers`
+/// (complete lines, each with CRLF).
+pub(crate) fn frame_as_chunks(exchange: &mut Exchange, trailers: &[u8]) {
+    if exchange.request.head.method == Method::Head {
+        return;
+    }
+    let body = std::mem::take(&mut exchange.response.body);
+    let mut end = Vec::with_capacity(trailers.len() + 8);
+    if !body.is_empty() {
+        let mut start = Vec::with_capacity(18);
+        h1::encode_chunk_header(&mut start, body.len());
+        exchange.response.body.push_bytes(Bytes::from(start));
+        exchange.response.body.append(body);
+        end.extend_from_slice(b"\r\n");
+    }
+    end.extend_from_slice(b"0\r\n");
+    end.extend_from_slice(trailers);
+    end.extend_from_slice(b"\r\n");
+    exchange.response.body.push_bytes(Bytes::from(end));
+}
+
+/// `keepalive_disable`: old browsers that mishandle kept-alive connections. MSIE 6
+/// only after POST requests, as in nginx.
+pub(crate) fn keepalive_disabled(exchange: &Exchange) -> bool {
+    let disable = exchange.conf().keepalive_disable;
+    if !disable.msie6 && !disable.safari {
+        return false;
+    }
+    let Some(agent) = exchange.request.head.get(KnownHeader::UserAgent) else {
+        return false;
+    };
+    let agent = agent.of(&exchange.request.buffer);
+    let has = |text: &[u8]| memchr::memmem::find(agent, text).is_some();
+    if disable.msie6 && exchange.request.head.method == Method::Post && has(b"MSIE ") && !has(b"Opera") {
+        let version = memchr::memmem::find(agent, b"MSIE ").and_then(|at| agent.get(at + 5));
+        return version.is_some_and(|digit| (b'4'..=b'6').contains(digit)) && !has(b"SV1");
+    }
+    disable.safari && has(b"Mac OS X") && has(b"Safari/") && !has(b"Chrome/")
+}

@@ -1,0 +1,181 @@
+//! Which server answers for a name on a listener.
+//!
+//! nginx's order: an exact name, the longest wildcard that begins with an
+//! asterisk, the longest that ends with one, the first regular expression in
+//! the order of the configuration, the default server.
+
+use crate::exchange::Captures;
+use crate::snapshot::ServerId;
+use sealane_conf::model::ServerName;
+use sealane_conf::regex::Regex;
+use std::collections::HashMap;
+
+/// The names of all servers on one address.
+#[derive(Debug, Default, Clone)]
+pub struct ServerNames {
+    exact: HashMap<Box<[u8]>, ServerId>,
+    /// `.example.org` (with its dot): matches what ends in it.
+    suffixes: HashMap<Box<[u8]>, ServerId>,
+    /// `www.example.` (with its dot): matches what begins with it.
+    prefixes: HashMap<Box<[u8]>, ServerId>,
+    regexes: Vec<(Regex, ServerId)>,
+    default: Option<ServerId>,
+}
+
+impl ServerNames {
+    /// No names; everything goes to `default`.
+    pub fn new(default: ServerId) -> ServerNames {
+        ServerNames { default: Some(default), ..ServerNames::default() }
+    }
+
+    /// Adds a server's name. The first server to claim a name keeps it, as in
+    /// nginx, which has warned about the conflict already.
+    pub fn add(&mut self, name: &ServerName, server: ServerId) {
+        let key = |text: &str| text.as_bytes().into();
+        match name {
+            ServerName::Exact(text) => {
+                self.exact.entry(key(text)).or_insert(server);
+            }
+            ServerName::WildcardPrefix(suffix) => {
+                self.suffixes.entry(key(suffix)).or_insert(server);
+            }
+            ServerName::Dot(suffix) => {
+                self.suffixes.entry(key(suffix)).or_insert(server);
+                self.exact.entry(key(&suffix[1..])).or_insert(server);
+            }
+            ServerName::WildcardSuffix(prefix) => {
+                self.prefixes.entry(key(prefix)).or_insert(server);
+            }
+            ServerName::Regex(regex) => self.regexes.push((regex.clone(), server)),
+        }
+    }
+
+    /// The server that answers when no name matches.
+    pub fn default_server(&self) -> ServerId {
+        self.default.unwrap_or(ServerId(0))
+    }
+
+    /// Whether every name leads to the same server, so that looking is needless.
+    pub fn is_single(&self) -> bool {
+        let default = self.default_server();
+        self.regexes.is_empty()
+            && self.exact.values().chain(self.suffixes.values()).chain(self.prefixes.values()).all(|s| *s == default)
+    }
+
+    /// The server for a host name in lower case without a port. Captures of a
+    /// regular expression are stored into `captures`.
+    pub fn find(&self, host: &[u8], captures: Option<&mut Captures>) -> ServerId {
+        self.find_named(host, captures).unwrap_or_else(|| self.default_server())
+    }
+
+    fn find_named(&self, host: &[u8], captures: Option<&mut Captures>) -> Option<ServerId> {
+        if let Some(server) = self.exact.get(host) {
+            return Some(*server);
+        }
+        if host.is_empty() {
+            return None;
+        }
+        if !self.suffixes.is_empty() {
+            // From the left, so that the longest suffix is met first. A name may
+            // not begin with the suffix's dot: something must stand for `*`.
+            let longest = dots(host)
+                .filter(|at| *at > 0)
+                .find_map(|at| self.suffixes.get(&host[at..]));
+            if longest.is_some() {
+                return longest.copied();
+            }
+        }
+        if !self.prefixes.is_empty() {
+            let longest = dots(host)
+                .filter(|at| at + 1 < host.len())
+                .filter_map(|at| self.prefixes.get(&host[..=at]))
+                .last();
+            if longest.is_some() {
+                return longest.copied();
+            }
+        }
+        self.find_regex(host, captures)
+    }
+
+    fn find_regex(&self, host: &[u8], captures: Option<&mut Captures>) -> Option<ServerId> {
+        for (regex, server) in &self.regexes {
+            // A match that gave up (backtracking limit) is treated as none: the
+            // name decides nothing that the default server would not refuse too.
+            if let Ok(Some(found)) = regex.captures(host) {
+                if let Some(captures) = captures {
+                    captures.store(regex, &found, host);
+                }
+                return Some(*server);
+            }
+        }
+        None
+    }
+}
+
+fn dots(host: &[u8]) -> impl Iterator<Item = usize> {
+    memchr::memchr_iter(b'.', host)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names() -> ServerNames {
+        let mut names = ServerNames::new(ServerId(0));
+        let exact = |s: &str| ServerName::Exact(s.into());
+        names.add(&exact("example.org"), ServerId(1));
+        names.add(&exact("example.org"), ServerId(9));
+        names.add(&ServerName::WildcardPrefix(".example.org".into()), ServerId(2));
+        names.add(&ServerName::WildcardPrefix(".sub.example.org".into()), ServerId(3));
+        names.add(&ServerName::WildcardSuffix("www.example.".into()), ServerId(4));
+        names.add(&ServerName::WildcardSuffix("www.".into()), ServerId(5));
+        names.add(&ServerName::Dot(".example.net".into()), ServerId(6));
+        let regex = Regex::new(r"^(?<user>\w+)\.users\.test$", false, |_| 3).expect("valid");
+        names.add(&ServerName::Regex(regex), ServerId(7));
+        names
+    }
+
+    #[test]
+    fn order_of_preference() {
+        let names = names();
+        for (host, want) in [
+            ("example.org", 1),
+            ("a.example.org", 2),
+            ("b.a.example.org", 2),
+            ("a.sub.example.org", 3),
+            ("sub.example.org", 2),
+            ("www.example.org", 2),
+            ("www.example.com", 4),
+            ("www.example.co.uk", 4),
+            ("www.other.com", 5),
+            ("example.net", 6),
+            ("x.example.net", 6),
+            (".example.net", 0),
+            ("notexample.net", 0),
+            ("anna.users.test", 7),
+            ("an-na.users.test", 0),
+            ("www.", 0),
+            ("", 0),
+        ] {
+            assert_eq!(names.find(host.as_bytes(), None), ServerId(want), "{host}");
+        }
+    }
+
+    #[test]
+    fn captures_of_a_name() {
+        let mut captures = Captures::default();
+        names().find(b"anna.users.test", Some(&mut captures));
+        assert_eq!(captures.numbered[1].as_deref(), Some(&b"anna"[..]));
+        assert_eq!(captures.named, [(3, b"anna"[..].into())]);
+    }
+
+    #[test]
+    fn a_single_server_needs_no_look() {
+        let mut names = ServerNames::new(ServerId(4));
+        assert!(names.is_single());
+        names.add(&ServerName::Exact("a".into()), ServerId(4));
+        assert!(names.is_single());
+        names.add(&ServerName::Exact("b".into()), ServerId(5));
+        assert!(!names.is_single());
+    }
+}

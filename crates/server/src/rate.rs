@@ -1,0 +1,69 @@
+//! `limit_rate` and `limit_rate_after`.
+
+use crate::exchange::Exchange;
+use crate::template;
+use sealane_conf::model::Template;
+use std::time::Duration;
+
+/// The pace of one response.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RateLimit {
+    /// Bytes per second; 0 is no limit.
+    rate: u64,
+    /// Bytes that are sent before the limit holds.
+    after: u64,
+}
+
+impl RateLimit {
+    /// The limit that holds for this exchange. A value that is no size (a
+    /// variable may hold anything) limits nothing, as in nginx.
+    pub(crate) fn of(exchange: &Exchange) -> RateLimit {
+        let conf = exchange.conf();
+        let size = |value: &Option<Template>| {
+            value.as_ref().and_then(|v| sealane_conf::parse_size(&template::evaluate(v, exchange))).unwrap_or(0)
+        };
+        RateLimit { rate: size(&conf.limit_rate), after: size(&conf.limit_rate_after) }
+    }
+
+    /// How many bytes may be sent now, or how long to wait for the next ones.
+    /// The first second's worth may leave at once, as in nginx.
+    pub(crate) fn allowed(self, sent: u64, elapsed: Duration) -> Result<u64, Duration> {
+        if self.rate == 0 {
+            return Ok(u64::MAX);
+        }
+        let elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
+        let earned = self.rate.saturating_mul(elapsed_ms.saturating_add(1000)) / 1000;
+        let budget = earned.saturating_add(self.after);
+        if budget > sent {
+            return Ok(budget - sent);
+        }
+        let missing = sent - budget;
+        Err(Duration::from_millis(missing.saturating_mul(1000) / self.rate + 1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_limit() {
+        let limit = RateLimit { rate: 0, after: 0 };
+        assert_eq!(limit.allowed(1 << 40, Duration::ZERO), Ok(u64::MAX));
+    }
+
+    #[test]
+    fn paces_after_the_first_second() {
+        let limit = RateLimit { rate: 1000, after: 500 };
+        assert_eq!(limit.allowed(0, Duration::ZERO), Ok(1500));
+        assert_eq!(limit.allowed(1500, Duration::ZERO), Err(Duration::from_millis(1)));
+        assert_eq!(limit.allowed(2000, Duration::ZERO), Err(Duration::from_millis(501)));
+        assert_eq!(limit.allowed(2000, Duration::from_secs(1)), Ok(500));
+    }
+
+    #[test]
+    fn extreme_rates_do_not_overflow() {
+        let limit = RateLimit { rate: u64::MAX, after: u64::MAX };
+        assert!(limit.allowed(u64::MAX - 1, Duration::from_secs(1 << 40)).is_ok());
+    }
+}

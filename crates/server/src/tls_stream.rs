@@ -1,0 +1,201 @@
+//! TLS over a socket: moves ciphertext between the socket and the sans-IO
+//! connection of `sealane_tls`, and owns what is on its way.
+
+use crate::buffers;
+use crate::socket::Socket;
+use crate::transport::{Received, TransportError};
+use sealane_tls::{HandshakeStatus, ReadStatus};
+use std::io::{self, IoSlice};
+use std::task::{Context, Poll, ready};
+
+/// Ciphertext read per call at first; requests rarely need more.
+const READ_BYTES: usize = buffers::SMALL_BYTES;
+/// Ciphertext read per call once a read has filled its buffer: the client is uploading.
+const READ_BULK_BYTES: usize = 64 << 10;
+
+/// The TLS side of a connection.
+pub(crate) struct TlsStream {
+    connection: sealane_tls::Connection,
+    /// Received ciphertext; libssl has taken everything before `input_at`.
+    input: Vec<u8>,
+    input_at: usize,
+    /// Ciphertext to send; the kernel has taken everything before `output_at`.
+    output: Vec<u8>,
+    output_at: usize,
+    /// libssl may hold plaintext or could read more from `input`.
+    readable: bool,
+    /// The last read from the socket filled its buffer.
+    bulk: bool,
+    /// close_notify has been written to `output`.
+    closed: bool,
+}
+
+impl TlsStream {
+    /// A connection whose first bytes, if some were read already, are `received`.
+    pub(crate) fn new(connection: sealane_tls::Connection, received: Vec<u8>) -> TlsStream {
+        TlsStream {
+            connection,
+            input: received,
+            input_at: 0,
+            output: Vec::new(),
+            output_at: 0,
+            readable: false,
+            bulk: false,
+            closed: false,
+        }
+    }
+
+    /// The TLS connection itself, for what was negotiated.
+    pub(crate) fn connection(&self) -> &sealane_tls::Connection {
+        &self.connection
+    }
+
+    /// Goes on with the handshake. What libssl writes last (session tickets) may
+    /// still wait in the output: it leaves with the first response, or when the
+    /// connection waits for its first request.
+    pub(crate) fn poll_handshake(&mut self, socket: &Socket, cx: &mut Context<'_>) -> Poll<Result<(), TransportError>> {
+        loop {
+            if self.input_at < self.input.len() {
+                let mut input = &self.input[self.input_at..];
+                let status = self.connection.handshake(&mut input, &mut self.output);
+                self.input_at = self.input.len() - input.len();
+                match status {
+                    Ok(HandshakeStatus::Done) => {
+                        self.readable = true;
+                        return Poll::Ready(Ok(()));
+                    }
+                    Ok(HandshakeStatus::WantRead | HandshakeStatus::Pending) => {}
+                    Err(error) => {
+                        // The alert is sent as far as the socket takes it.
+                        let _ = self.poll_flush(socket, cx);
+                        return Poll::Ready(Err(TransportError::Tls(error)));
+                    }
+                }
+            }
+            ready!(self.poll_flush(socket, cx))?;
+            if ready!(self.poll_fill(socket, cx))? == 0 {
+                let gone = io::Error::from(io::ErrorKind::UnexpectedEof);
+                return Poll::Ready(Err(TransportError::Socket(gone)));
+            }
+        }
+    }
+
+    /// Appends up to `max` bytes of plaintext.
+    pub(crate) fn poll_receive(
+        &mut self,
+        socket: &Socket,
+        cx: &mut Context<'_>,
+        buf: &mut Vec<u8>,
+        max: usize,
+    ) -> Poll<Result<Received, TransportError>> {
+        loop {
+            if self.readable || self.input_at < self.input.len() {
+                if let Some(received) = self.decrypt(buf, max).map_err(TransportError::Tls)? {
+                    return Poll::Ready(Ok(received));
+                }
+            }
+            // Whatever waits (tickets, answers of the protocol) must not wait
+            // until the client sends something.
+            if let Poll::Ready(Err(error)) = self.poll_flush(socket, cx) {
+                return Poll::Ready(Err(error));
+            }
+            if ready!(self.poll_fill(socket, cx))? == 0 {
+                return Poll::Ready(Ok(Received::End));
+            }
+        }
+    }
+
+    /// Opens what has been received. `None` means that more is needed.
+    fn decrypt(&mut self, buf: &mut Vec<u8>, max: usize) -> Result<Option<Received>, sealane_tls::Error> {
+        let before = buf.len();
+        buf.resize(before + max, 0);
+        let mut input = &self.input[self.input_at..];
+        let status = self.connection.read(&mut input, &mut self.output, &mut buf[before..]);
+        self.input_at = self.input.len() - input.len();
+        let got = match &status {
+            Ok(ReadStatus::Data(n)) => *n,
+            _ => 0,
+        };
+        buf.truncate(before + got);
+        // A filled target is the only case in which libssl may hold more.
+        self.readable = got == max;
+        Ok(match status? {
+            ReadStatus::Data(n) => Some(Received::Bytes(n)),
+            ReadStatus::CloseNotify => Some(Received::End),
+            ReadStatus::WantRead => None,
+        })
+    }
+
+    /// Seals plaintext into the output; with `last`, says goodbye behind it.
+    pub(crate) fn seal(&mut self, plain: &[u8], last: bool) -> Result<(), TransportError> {
+        if self.output.capacity() == 0 {
+            let small = plain.len() + buffers::SMALL_BYTES / 4 <= buffers::SMALL_BYTES;
+            self.output = if small { buffers::small() } else { buffers::large() };
+        }
+        self.connection.write(plain, &mut self.output).map_err(TransportError::Tls)?;
+        if last {
+            self.close();
+        }
+        Ok(())
+    }
+
+    /// Sends what was sealed. Ready when the kernel has all of it.
+    pub(crate) fn poll_flush(&mut self, socket: &Socket, cx: &mut Context<'_>) -> Poll<Result<(), TransportError>> {
+        while self.output_at < self.output.len() {
+            let rest = IoSlice::new(&self.output[self.output_at..]);
+            let n = ready!(socket.poll_send(cx, &[rest], false)).map_err(TransportError::Socket)?;
+            self.output_at += n;
+        }
+        self.output_at = 0;
+        buffers::release(&mut self.output);
+        Poll::Ready(Ok(()))
+    }
+
+    /// Sends close_notify, once.
+    pub(crate) fn poll_close_notify(
+        &mut self,
+        socket: &Socket,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), TransportError>> {
+        self.close();
+        self.poll_flush(socket, cx)
+    }
+
+    /// Gives buffers back while nothing is on its way.
+    pub(crate) fn release_buffers(&mut self) {
+        if self.input_at == self.input.len() {
+            self.input_at = 0;
+            buffers::release(&mut self.input);
+        }
+    }
+
+    fn close(&mut self) {
+        if !self.closed {
+            self.closed = true;
+            self.connection.shutdown(&mut self.output);
+        }
+    }
+
+    /// Reads more ciphertext behind what libssl has not taken yet.
+    fn poll_fill(&mut self, socket: &Socket, cx: &mut Context<'_>) -> Poll<Result<usize, TransportError>> {
+        if self.input_at == self.input.len() {
+            self.input.clear();
+            self.input_at = 0;
+        }
+        let max = if self.bulk { READ_BULK_BYTES } else { READ_BYTES };
+        if self.input.capacity() == 0 {
+            self.input = if self.bulk { buffers::large() } else { buffers::small() };
+        }
+        match socket.poll_recv(cx, &mut self.input, max) {
+            Poll::Ready(Ok(n)) => {
+                self.bulk = n == max;
+                Poll::Ready(Ok(n))
+            }
+            Poll::Ready(Err(error)) => Poll::Ready(Err(TransportError::Socket(error))),
+            Poll::Pending => {
+                self.release_buffers();
+                Poll::Pending
+            }
+        }
+    }
+}

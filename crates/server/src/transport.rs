@@ -1,0 +1,451 @@
+//! Bytes to and from a client: plain or TLS, memory or file.
+//!
+//! This is the only place that knows how a file range travels. On plain TCP it
+//! is sendfile; over TLS the file is read in large batches, many records are
+//! sealed at once and leave in one system call.
+//!
+//! Handlers build an [`OutputChain`]; nothing above this file can tell TLS from
+//! plain.
+
+use crate::buffers::{self, BATCH_BYTES};
+use crate::chain::{FileRange, OutputChain, Segment};
+use crate::disk;
+use crate::facts::ConnectionFacts;
+use crate::tls_stream::TlsStream;
+use sealane_sys::file;
+use std::fmt;
+use std::io::{self, IoSlice};
+use std::os::fd::AsFd;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+
+/// Pieces of memory that leave in one call on plain connections.
+const MAX_PIECES: usize = 16;
+
+/// A connection to a client.
+pub(crate) struct Transport {
+    facts: Arc<ConnectionFacts>,
+    tls: Option<Box<TlsStream>>,
+    /// A read from disk that would have blocked the worker, under way elsewhere.
+    disk_read: Option<DiskRead>,
+    /// Its result, waiting to be sent.
+    read_ahead: Option<ReadAhead>,
+}
+
+type DiskRead = Pin<Box<dyn Future<Output = (Vec<u8>, io::Result<usize>)> + Send>>;
+
+/// File bytes that were read from disk off the worker thread.
+struct ReadAhead {
+    bytes: Vec<u8>,
+    sent: usize,
+}
+
+/// How file ranges are sent, from the location's settings.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SendMode {
+    /// `sendfile on`.
+    pub(crate) sendfile: bool,
+    /// No more than this many body bytes in this call (`sendfile_max_chunk`, `limit_rate`).
+    pub(crate) max_bytes: u64,
+    /// Nothing follows on this connection: TLS says goodbye in the same packet.
+    pub(crate) last: bool,
+}
+
+/// What arrived.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Received {
+    /// So many bytes were appended.
+    Bytes(usize),
+    /// The client has finished sending: FIN, or close_notify.
+    End,
+}
+
+/// Why a connection cannot go on.
+#[derive(Debug)]
+pub(crate) enum TransportError {
+    /// The socket failed: most often the client has gone.
+    Socket(io::Error),
+    /// TLS failed.
+    Tls(sealane_tls::Error),
+    /// A file ended before the length that was promised.
+    FileTruncated {
+        /// Where it ended.
+        offset: u64,
+    },
+    /// A file could not be read.
+    FileRead(io::Error),
+}
+
+impl Transport {
+    /// A plain connection; [`Transport::start_tls`] makes it a TLS one.
+    pub(crate) fn new(facts: Arc<ConnectionFacts>) -> Transport {
+        Transport { facts, tls: None, disk_read: None, read_ahead: None }
+    }
+
+    /// The TLS side, if there is one.
+    pub(crate) fn tls(&self) -> Option<&TlsStream> {
+        self.tls.as_deref()
+    }
+
+    /// Everything from now on goes through TLS.
+    pub(crate) fn start_tls(&mut self, tls: TlsStream) {
+        self.tls = Some(Box::new(tls));
+    }
+
+    /// Goes on with the TLS handshake. Ready when it is done.
+    pub(crate) fn poll_handshake(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), TransportError>> {
+        match &mut self.tls {
+            Some(tls) => tls.poll_handshake(&self.facts.socket, cx),
+            None => Poll::Ready(Ok(())),
+        }
+    }
+
+    /// Appends up to `max` bytes of what the client sent.
+    pub(crate) fn poll_receive(
+        &mut self,
+        cx: &mut Context<'_>,
+        buf: &mut Vec<u8>,
+        max: usize,
+    ) -> Poll<Result<Received, TransportError>> {
+        if let Some(tls) = &mut self.tls {
+            return tls.poll_receive(&self.facts.socket, cx, buf, max);
+        }
+        let n = ready!(self.facts.socket.poll_recv(cx, buf, max)).map_err(TransportError::Socket)?;
+        Poll::Ready(Ok(if n == 0 { Received::End } else { Received::Bytes(n) }))
+    }
+
+    /// Gives buffers back while the connection is idle.
+    pub(crate) fn release_buffers(&mut self) {
+        if let Some(tls) = &mut self.tls {
+            tls.release_buffers();
+        }
+    }
+
+    /// Sends `head` and the chain, up to `mode.max_bytes` of the chain. Ready
+    /// when that much has been handed to the kernel; what was sent is removed
+    /// from both. `sent` counts bytes as handlers see them, before TLS.
+    pub(crate) fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        head: &mut Vec<u8>,
+        chain: &mut OutputChain,
+        mode: SendMode,
+        sent: &mut u64,
+    ) -> Poll<Result<(), TransportError>> {
+        if self.tls.is_some() {
+            self.poll_send_tls(cx, head, chain, mode, sent)
+        } else {
+            self.poll_send_plain(cx, head, chain, mode, sent)
+        }
+    }
+
+    /// Says goodbye in TLS (close_notify) without waiting for the client's.
+    pub(crate) fn poll_close_notify(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), TransportError>> {
+        match &mut self.tls {
+            Some(tls) => tls.poll_close_notify(&self.facts.socket, cx),
+            None => Poll::Ready(Ok(())),
+        }
+    }
+
+    fn poll_send_plain(
+        &mut self,
+        cx: &mut Context<'_>,
+        head: &mut Vec<u8>,
+        chain: &mut OutputChain,
+        mode: SendMode,
+        sent: &mut u64,
+    ) -> Poll<Result<(), TransportError>> {
+        let mut allowed = mode.max_bytes;
+        while !head.is_empty() || (allowed > 0 && !chain.is_empty()) {
+            let in_file = head.is_empty() && matches!(chain.front(), Some(Segment::File(_)));
+            let (from_head, from_chain) = if in_file {
+                (0, ready!(self.poll_send_file(cx, chain, mode.sendfile, allowed))?)
+            } else {
+                ready!(self.poll_send_memory(cx, head, chain, allowed))?
+            };
+            head.drain(..from_head);
+            chain.advance(from_chain);
+            allowed -= from_chain;
+            *sent += from_head as u64 + from_chain;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Sends the head and the memory segments that follow it in one call.
+    fn poll_send_memory(
+        &mut self,
+        cx: &mut Context<'_>,
+        head: &[u8],
+        chain: &OutputChain,
+        allowed: u64,
+    ) -> Poll<Result<(usize, u64), TransportError>> {
+        let mut pieces = [IoSlice::new(&[]); MAX_PIECES];
+        let mut count = 0;
+        if !head.is_empty() {
+            pieces[0] = IoSlice::new(head);
+            count = 1;
+        }
+        let mut left = allowed;
+        // Another segment follows: let TCP fill the packet (a head and the first
+        // bytes of its file).
+        let mut more = false;
+        for segment in chain.segments() {
+            let Segment::Memory(bytes) = segment else {
+                more = left > 0;
+                break;
+            };
+            if count == MAX_PIECES || left == 0 {
+                more = left > 0;
+                break;
+            }
+            let take = left.min(bytes.len() as u64);
+            // Not more than the slice's length.
+            pieces[count] = IoSlice::new(&bytes[..take as usize]);
+            count += 1;
+            left -= take;
+        }
+        let n = ready!(self.facts.socket.poll_send(cx, &pieces[..count], more)).map_err(TransportError::Socket)?;
+        let from_head = n.min(head.len());
+        Poll::Ready(Ok((from_head, (n - from_head) as u64)))
+    }
+
+    /// Sends some of the file range at the front.
+    fn poll_send_file(
+        &mut self,
+        cx: &mut Context<'_>,
+        chain: &OutputChain,
+        sendfile: bool,
+        allowed: u64,
+    ) -> Poll<Result<u64, TransportError>> {
+        let Some(Segment::File(range)) = chain.front() else {
+            return Poll::Ready(Ok(0));
+        };
+        let len = range.len.min(allowed);
+        if sendfile {
+            // sendfile(2) never moves more than 2 GiB; a smaller number keeps it a usize everywhere.
+            let count = len.min(1 << 30) as usize;
+            let n = ready!(self.facts.socket.poll_sendfile(cx, range.file.as_fd(), range.offset, count))
+                .map_err(TransportError::Socket)?;
+            return Poll::Ready(if n == 0 {
+                Err(TransportError::FileTruncated { offset: range.offset })
+            } else {
+                Ok(n as u64)
+            });
+        }
+        let mut plain = buffers::large();
+        let result = self.poll_read_file(cx, range, &mut plain, len.min(BATCH_BYTES as u64) as usize);
+        let result = match result {
+            Poll::Ready(Ok(())) => self
+                .socket
+                .poll_send(cx, &[IoSlice::new(&plain)], len > plain.len() as u64)
+                .map(|n| n.map(|n| n as u64).map_err(TransportError::Socket)),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            Poll::Pending => Poll::Pending,
+        };
+        if let (Poll::Ready(Ok(n)), Some(ahead)) = (&result, &mut self.read_ahead) {
+            ahead.sent += *n as usize; // never more than was read
+        }
+        self.drop_used_read_ahead();
+        buffers::give_back(plain);
+        result
+    }
+
+    fn poll_send_tls(
+        &mut self,
+        cx: &mut Context<'_>,
+        head: &mut Vec<u8>,
+        chain: &mut OutputChain,
+        mode: SendMode,
+        sent: &mut u64,
+    ) -> Poll<Result<(), TransportError>> {
+        let mut allowed = mode.max_bytes;
+        loop {
+            let tls = self.tls.as_deref_mut().expect("called for TLS connections only");
+            ready!(tls.poll_flush(&self.facts.socket, cx))?;
+            if head.is_empty() && (allowed == 0 || chain.is_empty()) {
+                return Poll::Ready(Ok(()));
+            }
+            let taken = ready!(self.poll_seal(cx, head, chain, mode, allowed))?;
+            *sent += head.len() as u64 + taken;
+            head.clear();
+            chain.advance(taken);
+            allowed -= taken;
+        }
+    }
+
+    /// Seals the head and up to a batch of the chain into the TLS side's output.
+    /// Returns how much of the chain that was.
+    fn poll_seal(
+        &mut self,
+        cx: &mut Context<'_>,
+        head: &[u8],
+        chain: &OutputChain,
+        mode: SendMode,
+        allowed: u64,
+    ) -> Poll<Result<u64, TransportError>> {
+        if let (true, Some(Segment::Memory(bytes))) = (head.is_empty(), chain.front()) {
+            // Memory alone is sealed from where it lies.
+            let take = allowed.min(bytes.len() as u64).min(BATCH_BYTES as u64);
+            let last = mode.last && take == chain.len();
+            self.seal(&bytes[..take as usize], last)?;
+            return Poll::Ready(Ok(take));
+        }
+        let small = head.len() as u64 + chain.len() <= buffers::SMALL_BYTES as u64;
+        let mut plain = if small { buffers::small() } else { buffers::large() };
+        plain.extend_from_slice(head);
+        let gathered = self.poll_gather(cx, chain, &mut plain, allowed);
+        let result = match gathered {
+            Poll::Ready(Ok(taken)) => {
+                let last = mode.last && taken == chain.len();
+                self.seal(&plain, last).map(|()| taken)
+            }
+            // The file is not in the page cache: the head goes out meanwhile.
+            Poll::Pending if plain.len() > head.len() || !head.is_empty() => {
+                let taken = (plain.len() - head.len()) as u64;
+                self.seal(&plain, false).map(|()| taken)
+            }
+            Poll::Pending => {
+                buffers::give_back(plain);
+                return Poll::Pending;
+            }
+            Poll::Ready(Err(error)) => Err(error),
+        };
+        buffers::give_back(plain);
+        Poll::Ready(result)
+    }
+
+    fn seal(&mut self, plain: &[u8], last: bool) -> Result<(), TransportError> {
+        let tls = self.tls.as_deref_mut().expect("called for TLS connections only");
+        tls.seal(plain, last)
+    }
+
+    /// Appends up to a batch of the chain to `plain`. Returns how much that was.
+    fn poll_gather(
+        &mut self,
+        cx: &mut Context<'_>,
+        chain: &OutputChain,
+        plain: &mut Vec<u8>,
+        allowed: u64,
+    ) -> Poll<Result<u64, TransportError>> {
+        let room = |plain: &Vec<u8>| BATCH_BYTES.saturating_sub(plain.len()) as u64;
+        let mut taken = 0;
+        for segment in chain.segments() {
+            let take = segment.len().min(room(plain)).min(allowed - taken);
+            if take == 0 {
+                break;
+            }
+            match segment {
+                Segment::Memory(bytes) => plain.extend_from_slice(&bytes[..take as usize]),
+                Segment::File(range) => {
+                    let before = plain.len();
+                    match self.poll_read_file(cx, range, plain, take as usize) {
+                        Poll::Ready(Ok(())) => {}
+                        Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                        Poll::Pending => return Poll::Pending,
+                    }
+                    let got = (plain.len() - before) as u64;
+                    if let Some(ahead) = &mut self.read_ahead {
+                        ahead.sent += got as usize;
+                    }
+                    self.drop_used_read_ahead();
+                    if got < take {
+                        return Poll::Ready(Ok(taken + got));
+                    }
+                }
+            }
+            taken += take;
+        }
+        Poll::Ready(Ok(taken))
+    }
+
+    /// Appends up to `max` bytes of a file range: from the page cache here and
+    /// now, otherwise from disk on another thread.
+    fn poll_read_file(
+        &mut self,
+        cx: &mut Context<'_>,
+        range: &FileRange,
+        plain: &mut Vec<u8>,
+        max: usize,
+    ) -> Poll<Result<(), TransportError>> {
+        if self.read_ahead.is_none() && self.disk_read.is_none() {
+            match file::read_cached_at(range.file.as_fd(), plain, max, range.offset) {
+                Ok(0) => return Poll::Ready(Err(TransportError::FileTruncated { offset: range.offset })),
+                Ok(_) => return Poll::Ready(Ok(())),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.disk_read = Some(spawn_read(range));
+                }
+                Err(error) => return Poll::Ready(Err(TransportError::FileRead(error))),
+            }
+        }
+        if let Some(read) = &mut self.disk_read {
+            let (bytes, result) = ready!(read.as_mut().poll(cx));
+            self.disk_read = None;
+            match result {
+                Ok(0) => return Poll::Ready(Err(TransportError::FileTruncated { offset: range.offset })),
+                Ok(_) => self.read_ahead = Some(ReadAhead { bytes, sent: 0 }),
+                Err(error) => return Poll::Ready(Err(TransportError::FileRead(error))),
+            }
+        }
+        if let Some(ahead) = &self.read_ahead {
+            let rest = &ahead.bytes[ahead.sent..];
+            plain.extend_from_slice(&rest[..rest.len().min(max)]);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn drop_used_read_ahead(&mut self) {
+        if self.read_ahead.as_ref().is_some_and(|ahead| ahead.sent >= ahead.bytes.len())
+            && let Some(ahead) = self.read_ahead.take()
+        {
+            buffers::give_back(ahead.bytes);
+        }
+    }
+}
+
+/// Reads a batch of a file on a thread that may block.
+fn spawn_read(range: &FileRange) -> DiskRead {
+    let (file, offset) = (range.file.clone(), range.offset);
+    let max = range.len.min(BATCH_BYTES as u64) as usize;
+    let mut buffer = buffers::large();
+    Box::pin(disk::run(move || {
+        let result = file::read_at(file.as_fd(), &mut buffer, max, offset);
+        (buffer, result)
+    }))
+}
+
+impl TransportError {
+    /// Whether the client caused it by going away, which operators see at `info` only.
+    pub(crate) fn is_client_gone(&self) -> bool {
+        match self {
+            TransportError::Socket(error) => matches!(
+                error.kind(),
+                io::ErrorKind::ConnectionReset
+                    | io::ErrorKind::BrokenPipe
+                    | io::ErrorKind::NotConnected
+                    | io::ErrorKind::ConnectionAborted
+                    | io::ErrorKind::TimedOut
+                    | io::ErrorKind::HostUnreachable
+                    | io::ErrorKind::NetworkUnreachable
+            ),
+            TransportError::Tls(error) => error.is_peer_fault(),
+            TransportError::FileTruncated { .. } | TransportError::FileRead(_) => false,
+        }
+    }
+}
+
+impl fmt::Display for TransportError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TransportError::Socket(error) => write!(f, "{}", crate::log::OsError(error)),
+            TransportError::Tls(error) => write!(f, "{error}"),
+            TransportError::FileTruncated { offset } => write!(
+                f,
+                "the file being sent was truncated at byte {offset} after its length had been promised; closing the connection"
+            ),
+            TransportError::FileRead(error) => {
+                write!(f, "reading the file being sent failed {}", crate::log::OsError(error))
+            }
+        }
+    }
+}
