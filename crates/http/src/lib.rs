@@ -17,12 +17,14 @@
 //! | [`status`] | status codes, reason phrases, nginx's built-in pages |
 //! | [`media_type`] | file extension to media type (`types`, `default_type`) |
 //! | [`method`] | the methods nginx knows by name |
+//! | [`fuzz`] | entry points for the fuzzers |
 
 #![forbid(unsafe_code)]
 
 pub mod conditional;
 pub mod date;
 pub mod escape;
+pub mod fuzz;
 pub mod h1;
 pub mod headers;
 pub mod media_type;

@@ -115,7 +115,7 @@ const INLINE_HEADERS: usize = 16;
 
 /// A parsed request head: positions in the buffer it was parsed from, and what follows from
 /// them. All positions count from the start of that buffer.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestHead {
     /// The method.
     pub method: Method,

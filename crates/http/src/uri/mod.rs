@@ -24,7 +24,7 @@ pub enum UriError {
     Host,
     /// `%` without two hexadecimal digits after it.
     Escape,
-    /// An encoded NUL.
+    /// A NUL in the path, encoded or not.
     Nul,
     /// `..` segments that climb above the root.
     AboveRoot,

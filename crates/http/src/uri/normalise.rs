@@ -64,13 +64,13 @@ fn args_after(rest: &[u8]) -> Option<&[u8]> {
 }
 
 /// Length of the longest start of the path that is certainly normal as it stands. It ends at
-/// the path's end, at `%` or `#`, or at the slash before another slash or a dot.
+/// the path's end, at `%`, `#` or NUL, or at the slash before another slash or a dot.
 fn plain_prefix(path: &[u8]) -> usize {
     let mut index = 0;
     while let Some(&byte) = path.get(index) {
         match byte {
             b'/' if matches!(path.get(index + 1), Some(b'/' | b'.')) => return index,
-            b'%' | b'#' | b'?' => return index,
+            b'%' | b'#' | b'?' | 0 => return index,
             _ => index += 1,
         }
     }
@@ -92,6 +92,7 @@ fn rewrite(
         let byte = match target.get(index) {
             None => break,
             Some(b'#') => break,
+            Some(0) => return Err(UriError::Nul),
             Some(b'?') => {
                 args = args_after(&target[index..]);
                 break;
