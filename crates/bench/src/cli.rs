@@ -1,0 +1,429 @@
+//! The arguments of `sealane bench` and what it prints.
+
+use std::{
+    net::{SocketAddr, ToSocketAddrs},
+    path::PathBuf,
+    process::ExitCode,
+    time::Duration,
+};
+
+use clap::Subcommand;
+use serde_json::json;
+
+use crate::{
+    Error, Expected, Memory, ProcessTree, Url,
+    compare::{self, Comparison},
+    load::{
+        self, ConnectionUse, IdleOutcome, KeyType, Limit, Outcome, Plan, Protocol, Resumption,
+        TlsPlan,
+    },
+};
+
+/// Measures servers: load, memory of idle connections, comparisons.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Load one URL and report rate, latency and, with --pid, server CPU per operation
+    Load(LoadArgs),
+    /// Hold idle connections after one request each and report the server's memory per connection
+    Idle(IdleArgs),
+    /// Run servers by turns on one core with the same nginx.conf and report ratios of CPU per operation
+    Compare(CompareArgs),
+}
+
+/// What `load` and `idle` have in common: the URL, TLS, and what is expected.
+#[derive(clap::Args, Debug)]
+struct TargetArgs {
+    /// http:// or https:// URL
+    url: Url,
+    /// Connect to this address instead of resolving the URL's host
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    address: Option<SocketAddr>,
+    /// Status that every response must have
+    #[arg(long, default_value_t = 200)]
+    status: u16,
+    /// Length in bytes that every body must have
+    #[arg(long, value_name = "BYTES")]
+    length: Option<u64>,
+    /// Pin the TLS version
+    #[arg(long)]
+    protocol: Option<Protocol>,
+    /// Pin the suite: IANA name in TLS 1.3, OpenSSL's name below
+    #[arg(long)]
+    suite: Option<String>,
+    /// Pin the key-exchange group
+    #[arg(long)]
+    group: Option<String>,
+    /// Pin the kind of certificate key
+    #[arg(long)]
+    key_type: Option<KeyType>,
+    /// Do without tickets, so that TLS 1.2 resumes by session id
+    #[arg(long)]
+    no_tickets: bool,
+    /// Process of the server; its children belong to it
+    #[arg(long)]
+    pid: Option<u32>,
+    /// Cores for the generator, such as 0,1 (default: wherever the kernel puts it)
+    #[arg(long, value_delimiter = ',')]
+    cpus: Vec<usize>,
+    /// Print JSON instead of text
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args, Debug)]
+struct LoadArgs {
+    #[command(flatten)]
+    target: TargetArgs,
+    /// Concurrent clients
+    #[arg(short, long, default_value_t = 16)]
+    clients: usize,
+    /// Event loops (threads) that drive them
+    #[arg(short, long, default_value_t = 1)]
+    threads: usize,
+    /// Length of the measurement
+    #[arg(short, long, default_value = "5", value_parser = seconds)]
+    seconds: Duration,
+    /// Measure this many operations instead of a time
+    #[arg(short = 'n', long, conflicts_with = "seconds")]
+    operations: Option<u64>,
+    /// Length of the warm-up before it
+    #[arg(long, default_value = "0.5", value_parser = seconds)]
+    warm_up_seconds: Duration,
+    /// One connection per request
+    #[arg(long)]
+    close: bool,
+    /// Resume a session on every connection (implies --close)
+    #[arg(long)]
+    resume: bool,
+}
+
+#[derive(clap::Args, Debug)]
+struct IdleArgs {
+    #[command(flatten)]
+    target: TargetArgs,
+    /// Connections to hold
+    #[arg(short = 'c', long, default_value_t = 2000)]
+    connections: usize,
+    /// How long to hold them before memory is read
+    #[arg(long, default_value = "1", value_parser = seconds)]
+    hold_seconds: Duration,
+}
+
+#[derive(clap::Args, Debug)]
+struct CompareArgs {
+    /// A server: name=path of an nginx or of a sealane binary; the first is compared with each of the others
+    #[arg(long = "server", value_name = "NAME=PATH", required = true)]
+    servers: Vec<compare::Server>,
+    /// Directives for the http block of one server alone: name='directive value;'
+    #[arg(long = "directives", value_name = "NAME=TEXT")]
+    directives: Vec<String>,
+    /// Cases to run, all by default; `help` lists them
+    #[arg(long = "case", value_name = "NAME")]
+    cases: Vec<String>,
+    /// Directory of the test certificates
+    #[arg(long, value_name = "DIRECTORY")]
+    certificates: PathBuf,
+    /// Directory for configurations, files and logs of the run
+    #[arg(long, value_name = "DIRECTORY")]
+    work: PathBuf,
+    /// Interleaved rounds
+    #[arg(long, default_value_t = 5)]
+    rounds: usize,
+    /// Length of each measurement
+    #[arg(long, default_value = "2", value_parser = seconds)]
+    seconds: Duration,
+    /// Fewer and shorter rounds: to see that everything works, not to quote
+    #[arg(long)]
+    quick: bool,
+    /// Core of the servers (default: the last one); the generator gets the others
+    #[arg(long)]
+    server_cpu: Option<usize>,
+    /// Write all figures as JSON to this file, `-` for standard output
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Write the tables as Markdown to this file, `-` for standard output
+    #[arg(long, value_name = "FILE")]
+    markdown: Option<PathBuf>,
+}
+
+fn seconds(text: &str) -> Result<Duration, String> {
+    text.parse::<f64>()
+        .ok()
+        .and_then(|seconds| Duration::try_from_secs_f64(seconds).ok())
+        .ok_or_else(|| format!("\"{text}\" is not a number of seconds"))
+}
+
+pub(crate) fn run(args: Args) -> Result<ExitCode, Error> {
+    match args.command {
+        Command::Load(args) => run_load(&args)?,
+        Command::Idle(args) => run_idle(&args)?,
+        Command::Compare(args) => run_compare(args)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn run_load(args: &LoadArgs) -> Result<(), Error> {
+    let connection_use = if args.close || args.resume {
+        ConnectionUse::PerRequest
+    } else {
+        ConnectionUse::KeepAlive
+    };
+    let mut plan = args.target.plan(connection_use)?;
+    plan.clients = args.clients;
+    plan.threads = args.threads;
+    plan.warm_up = args.warm_up_seconds;
+    plan.limit = args
+        .operations
+        .map_or(Limit::Duration(args.seconds), Limit::Operations);
+    if args.resume {
+        let tls = plan
+            .tls
+            .as_mut()
+            .ok_or_else(|| Error::Usage("--resume needs an https:// URL".into()))?;
+        tls.resumption = Resumption::Resumed;
+    }
+    let outcome = load::run(&plan, args.target.server())?;
+    if args.target.json {
+        println!("{:#}", outcome_json(&outcome));
+    } else {
+        print_outcome(&outcome);
+    }
+    Ok(())
+}
+
+fn run_idle(args: &IdleArgs) -> Result<(), Error> {
+    let server = args
+        .target
+        .server()
+        .ok_or_else(|| Error::Usage("idle needs --pid".into()))?;
+    let mut plan = args.target.plan(ConnectionUse::KeepAlive)?;
+    plan.clients = args.connections;
+    let outcome = load::hold_idle(&plan, server, args.hold_seconds)?;
+    if args.target.json {
+        println!("{:#}", idle_json(&outcome));
+    } else {
+        print_idle(&outcome);
+    }
+    Ok(())
+}
+
+fn run_compare(args: CompareArgs) -> Result<(), Error> {
+    if args.cases.iter().any(|case| case == "help") {
+        print!("{}", compare::list_cases());
+        return Ok(());
+    }
+    let comparison = Comparison {
+        servers: with_directives(args.servers, &args.directives)?,
+        cases: args.cases,
+        certificates: args.certificates,
+        work: args.work,
+        rounds: if args.quick {
+            args.rounds.min(2)
+        } else {
+            args.rounds
+        },
+        measurement: if args.quick {
+            args.seconds.min(Duration::from_millis(500))
+        } else {
+            args.seconds
+        },
+        quick: args.quick,
+        server_cpu: args.server_cpu,
+    };
+    let report = comparison.run()?;
+    // Standard output carries one format; with `-` that is not the table for people.
+    let is_stdout = |path: &Option<PathBuf>| path.as_deref() == Some(std::path::Path::new("-"));
+    if !is_stdout(&args.json) && !is_stdout(&args.markdown) {
+        print!("{}", report.table());
+    }
+    for (path, text) in [
+        (&args.json, report.json()),
+        (&args.markdown, report.markdown()),
+    ] {
+        match path {
+            Some(_) if is_stdout(path) => print!("{text}"),
+            Some(path) => std::fs::write(path, text)
+                .map_err(|source| Error::io(format!("write {}", path.display()), source))?,
+            None => {}
+        }
+    }
+    Ok(())
+}
+
+fn with_directives(
+    mut servers: Vec<compare::Server>,
+    directives: &[String],
+) -> Result<Vec<compare::Server>, Error> {
+    for text in directives {
+        let (name, directives) = text.split_once('=').ok_or_else(|| {
+            Error::Usage(format!("\"{text}\" is not of the form name=directives"))
+        })?;
+        let server = servers
+            .iter_mut()
+            .find(|server| server.name == name)
+            .ok_or_else(|| {
+                Error::Usage(format!(
+                    "there is no server \"{name}\" to give directives to"
+                ))
+            })?;
+        server.directives = directives.to_owned();
+    }
+    Ok(servers)
+}
+
+impl TargetArgs {
+    fn plan(&self, connection_use: ConnectionUse) -> Result<Plan, Error> {
+        let address = match self.address {
+            Some(address) => address,
+            None => (self.url.host.as_str(), self.url.port)
+                .to_socket_addrs()
+                .map_err(|source| Error::io(format!("resolve {}", self.url.host), source))?
+                .next()
+                .ok_or_else(|| Error::Usage(format!("{} has no address", self.url.host)))?,
+        };
+        let expected = Expected {
+            status: self.status,
+            body_bytes: self.length,
+        };
+        let mut plan = Plan::new(&self.url, address, expected, connection_use);
+        let pins = self.protocol.is_some()
+            || self.suite.is_some()
+            || self.group.is_some()
+            || self.key_type.is_some();
+        match plan.tls.as_mut() {
+            Some(tls) => {
+                *tls = TlsPlan {
+                    protocol: self.protocol,
+                    suite: self.suite.clone(),
+                    group: self.group.clone(),
+                    key_type: self.key_type,
+                    resumption: Resumption::Full,
+                    tickets: !self.no_tickets,
+                }
+            }
+            None if pins => {
+                return Err(Error::Usage(format!(
+                    "TLS settings make no sense for {}",
+                    self.url
+                )));
+            }
+            None => {}
+        }
+        plan.cpus.clone_from(&self.cpus);
+        Ok(plan)
+    }
+
+    fn server(&self) -> Option<ProcessTree> {
+        self.pid.map(ProcessTree::of)
+    }
+}
+
+/// The latencies worth reading.
+const PERCENTILES: [(&str, f64); 5] = [
+    ("p50", 50.0),
+    ("p90", 90.0),
+    ("p99", 99.0),
+    ("p99.9", 99.9),
+    ("max", 100.0),
+];
+
+fn print_outcome(outcome: &Outcome) {
+    if let Some(negotiated) = &outcome.negotiated {
+        println!("negotiated   {negotiated}");
+    }
+    println!(
+        "operations   {} on {} new connections in {:.2} s",
+        outcome.operations,
+        outcome.connections,
+        outcome.elapsed.as_secs_f64()
+    );
+    println!(
+        "rate         {:.1} /s, {:.1} MB/s",
+        outcome.rate_per_s(),
+        outcome.body_bytes as f64 / 1e6 / outcome.elapsed.as_secs_f64()
+    );
+    let latencies: Vec<_> = PERCENTILES
+        .iter()
+        .map(|(name, percent)| {
+            format!(
+                "{name} {:.3}",
+                outcome.latency.percentile(*percent).as_secs_f64() * 1e3
+            )
+        })
+        .collect();
+    println!("latency ms   {}", latencies.join("  "));
+    if let (Some(cpu), Some(ns)) = (outcome.server_cpu, outcome.server_ns_per_operation()) {
+        println!(
+            "server CPU   {:.2} us per operation ({:.0} % of it in the kernel, {:.0} % of one core)",
+            ns / 1e3,
+            100.0 * cpu.system_ns as f64 / (cpu.user_ns + cpu.system_ns).max(1) as f64,
+            100.0 * cpu.total_ns as f64 / outcome.elapsed.as_nanos() as f64,
+        );
+    }
+    println!(
+        "generator    {:.2} us of CPU per operation",
+        outcome.generator_cpu.total_ns as f64 / 1e3 / outcome.operations.max(1) as f64
+    );
+}
+
+fn outcome_json(outcome: &Outcome) -> serde_json::Value {
+    let latency_us: serde_json::Map<_, _> = PERCENTILES
+        .iter()
+        .map(|(name, percent)| {
+            (
+                (*name).to_owned(),
+                json!(outcome.latency.percentile(*percent).as_secs_f64() * 1e6),
+            )
+        })
+        .collect();
+    json!({
+        "negotiated": outcome.negotiated,
+        "operations": outcome.operations,
+        "connections": outcome.connections,
+        "body_bytes": outcome.body_bytes,
+        "elapsed_s": outcome.elapsed.as_secs_f64(),
+        "rate_per_s": outcome.rate_per_s(),
+        "latency_us": latency_us,
+        "server_cpu": outcome.server_cpu,
+        "server_us_per_operation": outcome.server_ns_per_operation().map(|ns| ns / 1e3),
+        "generator_cpu": outcome.generator_cpu,
+    })
+}
+
+fn print_idle(outcome: &IdleOutcome) {
+    if let Some(negotiated) = &outcome.negotiated {
+        println!("negotiated   {negotiated}");
+    }
+    let mib = |memory: Memory| memory.pss_bytes as f64 / 1048576.0;
+    println!("connections  {} idle", outcome.connections);
+    println!(
+        "server PSS   {:.1} MiB before, {:.1} MiB holding them",
+        mib(outcome.before),
+        mib(outcome.holding)
+    );
+    println!(
+        "per idle connection  {:.2} KiB PSS, {:.2} KiB RSS",
+        outcome.pss_bytes_per_connection() / 1024.0,
+        outcome.rss_bytes_per_connection() / 1024.0
+    );
+}
+
+fn idle_json(outcome: &IdleOutcome) -> serde_json::Value {
+    json!({
+        "negotiated": outcome.negotiated,
+        "connections": outcome.connections,
+        "before": outcome.before,
+        "holding": outcome.holding,
+        "pss_bytes_per_connection": outcome.pss_bytes_per_connection(),
+        "rss_bytes_per_connection": outcome.rss_bytes_per_connection(),
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,106 @@
+use clap::Parser;
+
+use super::*;
+
+#[derive(Parser)]
+struct Line {
+    #[command(flatten)]
+    args: Args,
+}
+
+fn parse(line: &str) -> Result<Command, clap::Error> {
+    Line::try_parse_from(line.split_ascii_whitespace()).map(|line| line.args.command)
+}
+
+fn load_args(line: &str) -> LoadArgs {
+    match parse(line) {
+        Ok(Command::Load(args)) => args,
+        Ok(other) => panic!("{other:?}"),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn the_definition_is_consistent() {
+    use clap::CommandFactory;
+    Line::command().debug_assert();
+}
+
+#[test]
+fn load_with_everything_pinned() {
+    let args = load_args(
+        "bench load https://[::1]:8443/1k --protocol 1.3 --suite TLS_AES_256_GCM_SHA384 --group X25519 \
+         --key-type p256 --status 206 --length 1024 -c 8 -t 2 -s 0.5 --pid 7 --cpus 0,2 --no-tickets",
+    );
+    let plan = args
+        .target
+        .plan(ConnectionUse::PerRequest)
+        .expect("consistent");
+    assert_eq!(plan.address, "[::1]:8443".parse().expect("an address"));
+    assert_eq!(
+        plan.expected,
+        Expected {
+            status: 206,
+            body_bytes: Some(1024)
+        }
+    );
+    assert_eq!(plan.cpus, [0, 2]);
+    let tls = plan.tls.expect("https");
+    assert_eq!(
+        (tls.protocol, tls.key_type, tls.tickets),
+        (Some(Protocol::Tls13), Some(KeyType::P256), false)
+    );
+    assert_eq!(
+        (args.clients, args.threads, args.seconds),
+        (8, 2, Duration::from_millis(500))
+    );
+    assert!(String::from_utf8_lossy(&plan.request).contains("\r\nConnection: close\r\n"));
+}
+
+#[test]
+fn an_address_replaces_the_host() {
+    let args = load_args("bench load http://nowhere.invalid/ --address 127.0.0.1:1234");
+    let plan = args
+        .target
+        .plan(ConnectionUse::KeepAlive)
+        .expect("consistent");
+    assert_eq!(plan.address, "127.0.0.1:1234".parse().expect("an address"));
+    assert_eq!(plan.server_name.as_deref(), Some("nowhere.invalid"));
+    assert!(plan.tls.is_none());
+}
+
+#[test]
+fn what_contradicts_itself_is_refused() {
+    for line in [
+        "bench load",
+        "bench load ftp://h/",
+        "bench load http://h/ -s x",
+        "bench load http://h/ -s -1",
+        "bench load http://h/ -n 5 -s 5",
+        "bench load http://h/ --protocol 1.4",
+        "bench compare --certificates c --work w",
+        "bench compare --certificates c --work w --server no-path",
+    ] {
+        assert!(parse(line).is_err(), "{line}");
+    }
+    let args = load_args("bench load http://127.0.0.1/ --protocol 1.3");
+    assert!(matches!(
+        args.target.plan(ConnectionUse::KeepAlive),
+        Err(Error::Usage(_))
+    ));
+    let args = load_args("bench load http://127.0.0.1:9/ --resume");
+    assert!(matches!(run_load(&args), Err(Error::Usage(_))));
+}
+
+#[test]
+fn quick_comparison_of_two_servers() {
+    let line = "bench compare --quick --server a=/bin/a --server b=/bin/b=c --certificates c --work w --case plain-1k";
+    match parse(line) {
+        Ok(Command::Compare(args)) => {
+            assert_eq!(args.servers.len(), 2);
+            assert_eq!(args.servers[1].path, PathBuf::from("/bin/b=c"));
+            assert!(args.quick);
+        }
+        other => panic!("{other:?}"),
+    }
+}

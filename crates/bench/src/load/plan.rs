@@ -1,0 +1,96 @@
+//! What a run does, settled before it starts.
+
+use std::{net::SocketAddr, time::Duration};
+
+use crate::{load::TlsPlan, response::Expected, url::Url};
+
+/// How many requests a connection serves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConnectionUse {
+    /// Requests follow each other on one connection; an operation is a request.
+    KeepAlive,
+    /// One request with `Connection: close`, then the server closes; an
+    /// operation is connect, handshake, request, response and close.
+    PerRequest,
+}
+
+/// When a run ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limit {
+    /// After this time; operations under way are finished.
+    Duration(Duration),
+    /// After this many operations of all clients together.
+    Operations(u64),
+}
+
+/// A run of the load generator.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Where to connect to.
+    pub address: SocketAddr,
+    /// The server name to send (SNI); none for addresses.
+    pub server_name: Option<String>,
+    /// The request as it goes onto the wire.
+    pub request: Vec<u8>,
+    /// What every response must be.
+    pub expected: Expected,
+    /// Keep-alive, or one connection per request.
+    pub connection_use: ConnectionUse,
+    /// TLS and what is pinned of it; `None` for cleartext.
+    pub tls: Option<TlsPlan>,
+    /// Concurrent clients, each with at most one connection.
+    pub clients: usize,
+    /// Event loops that the clients are spread over.
+    pub threads: usize,
+    /// The cores that the event loops are pinned to, round robin; empty for no pinning.
+    pub cpus: Vec<usize>,
+    /// How long clients work before the measurement; at least one operation each.
+    pub warm_up: Duration,
+    /// When the measurement ends.
+    pub limit: Limit,
+    /// Longest time that one operation may take before the run is given up.
+    pub stall_limit: Duration,
+}
+
+impl Plan {
+    /// How long one operation may take unless the caller says otherwise.
+    pub const DEFAULT_STALL_LIMIT: Duration = Duration::from_secs(30);
+
+    /// A plan with one client and one thread that asks once for `url` at `address`.
+    pub fn new(
+        url: &Url,
+        address: SocketAddr,
+        expected: Expected,
+        connection_use: ConnectionUse,
+    ) -> Self {
+        let is_address = url.host.parse::<std::net::IpAddr>().is_ok();
+        Self {
+            address,
+            server_name: (!is_address).then(|| url.host.clone()),
+            request: request(url, connection_use),
+            expected,
+            connection_use,
+            tls: url.tls.then(TlsPlan::default),
+            clients: 1,
+            threads: 1,
+            cpus: Vec::new(),
+            warm_up: Duration::ZERO,
+            limit: Limit::Operations(1),
+            stall_limit: Self::DEFAULT_STALL_LIMIT,
+        }
+    }
+}
+
+/// A small request as a load generator sends it; browsers send four times as many bytes.
+fn request(url: &Url, connection_use: ConnectionUse) -> Vec<u8> {
+    let close = match connection_use {
+        ConnectionUse::KeepAlive => "",
+        ConnectionUse::PerRequest => "Connection: close\r\n",
+    };
+    format!(
+        "GET {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: sealane-bench\r\nAccept: */*\r\n{close}\r\n",
+        url.path,
+        url.host_header()
+    )
+    .into_bytes()
+}

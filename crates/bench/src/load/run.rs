@@ -1,0 +1,396 @@
+//! Phases, threads, and the sum of what the clients saw.
+
+use std::{
+    cell::RefCell,
+    rc::Rc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+        mpsc,
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use tokio::{sync::watch, task::LocalSet};
+
+use crate::{
+    CpuTime, Error, Histogram, ProcessTree,
+    load::{
+        Limit, Negotiated, Plan, Resumption, client::Client, stream::Scratch, tls::TlsSettings,
+    },
+};
+
+/// Time for the server to finish what follows the last response (closing, logging)
+/// before its CPU account is read.
+const SETTLE: Duration = Duration::from_millis(30);
+
+/// What a run measured.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// Operations between the two readings.
+    pub operations: u64,
+    /// Connections opened between the two readings.
+    pub connections: u64,
+    /// Body bytes received between the two readings.
+    pub body_bytes: u64,
+    /// Time between the two readings, without the pauses.
+    pub elapsed: Duration,
+    /// How long each operation took.
+    pub latency: Histogram,
+    /// CPU that the server used, if its process was named.
+    pub server_cpu: Option<CpuTime>,
+    /// CPU that the generator itself used.
+    pub generator_cpu: CpuTime,
+    /// What the handshakes agreed on; `None` in cleartext.
+    pub negotiated: Option<Negotiated>,
+}
+
+impl Outcome {
+    /// Server CPU per operation in nanoseconds.
+    pub fn server_ns_per_operation(&self) -> Option<f64> {
+        self.server_cpu
+            .map(|cpu| cpu.total_ns as f64 / self.operations.max(1) as f64)
+    }
+
+    /// Operations per second.
+    pub fn rate_per_s(&self) -> f64 {
+        self.operations as f64 / self.elapsed.as_secs_f64().max(1e-9)
+    }
+}
+
+/// What the clients are told. `Work` carries the end of a run by time.
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    WarmUp,
+    Work { deadline: Option<Instant> },
+    Finish,
+}
+
+/// What a client tells the run.
+enum Report {
+    Paused,
+    Failed(Error),
+}
+
+/// One client's share of the measurement.
+#[derive(Default)]
+struct Share {
+    operations: u64,
+    connections: u64,
+    body_bytes: u64,
+    latency: Histogram,
+    negotiated: Option<Negotiated>,
+}
+
+/// What all clients of all threads know.
+#[derive(Clone)]
+struct Crew {
+    plan: Arc<Plan>,
+    phase: watch::Receiver<Phase>,
+    reports: mpsc::Sender<Report>,
+    /// Operations that nobody has claimed yet, in a run by count.
+    left: Arc<AtomicU64>,
+}
+
+/// Carries out `plan`; with `server`, reads that process tree's CPU time before and after.
+///
+/// # Errors
+///
+/// The first deviation of any client: see [`Error`].
+pub fn run(plan: &Plan, server: Option<ProcessTree>) -> Result<Outcome, Error> {
+    if plan.clients == 0 || plan.threads == 0 {
+        return Err(Error::Usage(
+            "a run needs at least one client and one thread".into(),
+        ));
+    }
+    let (phase, phases) = watch::channel(Phase::WarmUp);
+    let (reports, reported) = mpsc::channel();
+    let operations = match plan.limit {
+        Limit::Operations(operations) => operations,
+        Limit::Duration(_) => u64::MAX,
+    };
+    let crew = Crew {
+        plan: Arc::new(plan.clone()),
+        phase: phases,
+        reports,
+        left: Arc::new(AtomicU64::new(operations)),
+    };
+    let threads = start_threads(&crew)?;
+    drop(crew);
+
+    let measured = measure(plan, server, &phase, &reported);
+    // Clients leave on `Finish`, after an error as well.
+    phase.send_replace(Phase::Finish);
+    let mut sum = Share::default();
+    for thread in threads {
+        let shares = thread
+            .join()
+            .map_err(|_| Error::Stalled("a generator thread panicked".into()))?;
+        for share in shares {
+            sum.add(share);
+        }
+    }
+    let (elapsed, server_cpu, generator_cpu) = measured?;
+    Ok(Outcome {
+        operations: sum.operations,
+        connections: sum.connections,
+        body_bytes: sum.body_bytes,
+        elapsed,
+        latency: sum.latency,
+        server_cpu,
+        generator_cpu,
+        negotiated: sum.negotiated,
+    })
+}
+
+fn measure(
+    plan: &Plan,
+    server: Option<ProcessTree>,
+    phase: &watch::Sender<Phase>,
+    reported: &mpsc::Receiver<Report>,
+) -> Result<(Duration, Option<CpuTime>, CpuTime), Error> {
+    let cpu_of = |tree: ProcessTree| {
+        tree.cpu_time()
+            .map_err(|source| Error::io("read CPU time from /proc", source))
+    };
+    let generator = ProcessTree::of(std::process::id());
+    let total = |limit| plan.stall_limit.saturating_add(limit);
+
+    all_paused(plan.clients, reported, total(plan.warm_up))?;
+    thread::sleep(SETTLE);
+    let before = (server.map(cpu_of).transpose()?, threads_cpu(generator)?);
+    let started = Instant::now();
+    let (deadline, longest) = match plan.limit {
+        Limit::Duration(duration) => (Some(started + duration), total(duration)),
+        // By count there is no telling how long it takes; a stalled client is
+        // still noticed, because every operation has its own limit.
+        Limit::Operations(_) => (None, Duration::from_secs(24 * 3600)),
+    };
+    phase.send_replace(Phase::Work { deadline });
+    all_paused(plan.clients, reported, longest)?;
+    let elapsed = started.elapsed();
+    thread::sleep(SETTLE);
+    let after = (server.map(cpu_of).transpose()?, threads_cpu(generator)?);
+    Ok((
+        elapsed,
+        after.0.zip(before.0).map(|(after, before)| after - before),
+        after.1 - before.1,
+    ))
+}
+
+/// The generator's own CPU; servers it has started are its children and must not count.
+fn threads_cpu(generator: ProcessTree) -> Result<CpuTime, Error> {
+    generator
+        .cpu_time_of_root()
+        .map_err(|source| Error::io("read CPU time from /proc", source))
+}
+
+fn all_paused(
+    clients: usize,
+    reported: &mpsc::Receiver<Report>,
+    limit: Duration,
+) -> Result<(), Error> {
+    let deadline = Instant::now() + limit;
+    for paused in 0..clients {
+        match reported.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(Report::Paused) => {}
+            Ok(Report::Failed(error)) => return Err(error),
+            Err(_) => {
+                return Err(Error::Stalled(format!(
+                    "{} of {clients} clients did not come back within {limit:?}",
+                    clients - paused
+                )));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn start_threads(crew: &Crew) -> Result<Vec<thread::JoinHandle<Vec<Share>>>, Error> {
+    let threads = crew.plan.threads.min(crew.plan.clients);
+    (0..threads)
+        .map(|index| {
+            let crew = crew.clone();
+            // The first threads take what does not divide evenly.
+            let clients =
+                crew.plan.clients / threads + usize::from(index < crew.plan.clients % threads);
+            let cpu = crew
+                .plan
+                .cpus
+                .get(index % crew.plan.cpus.len().max(1))
+                .copied();
+            thread::Builder::new()
+                .name(format!("clients-{index}"))
+                .spawn(move || work(&crew, clients, cpu))
+                .map_err(|source| Error::io("start a generator thread", source))
+        })
+        .collect()
+}
+
+/// One event loop with its clients.
+fn work(crew: &Crew, clients: usize, cpu: Option<usize>) -> Vec<Share> {
+    match prepare(crew, cpu) {
+        Ok((runtime, tls)) => {
+            let scratch = Rc::new(Scratch::new());
+            let tasks = LocalSet::new();
+            let handles: Vec<_> = (0..clients)
+                .map(|_| tasks.spawn_local(attend(crew.clone(), tls.clone(), Rc::clone(&scratch))))
+                .collect();
+            tasks.block_on(&runtime, async move {
+                let mut shares = Vec::with_capacity(handles.len());
+                for handle in handles {
+                    shares.extend(handle.await.ok().flatten());
+                }
+                shares
+            })
+        }
+        Err(error) => {
+            // The run may have ended already; then nobody asks any more.
+            let _ = crew.reports.send(Report::Failed(error));
+            Vec::new()
+        }
+    }
+}
+
+fn prepare(
+    crew: &Crew,
+    cpu: Option<usize>,
+) -> Result<(tokio::runtime::Runtime, Option<Rc<TlsSettings>>), Error> {
+    if let Some(cpu) = cpu {
+        pin_this_thread(&[cpu])?;
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|source| Error::io("create an event loop", source))?;
+    let tls = crew
+        .plan
+        .tls
+        .as_ref()
+        .map(|tls| TlsSettings::new(tls, crew.plan.server_name.as_deref()))
+        .transpose()?;
+    Ok((runtime, tls.map(Rc::new)))
+}
+
+/// Restricts the calling thread, and what it will start, to `cpus`.
+pub(crate) fn pin_this_thread(cpus: &[usize]) -> Result<(), Error> {
+    let mut set = rustix::thread::CpuSet::new();
+    for &cpu in cpus {
+        if cpu >= rustix::thread::CpuSet::MAX_CPU {
+            return Err(Error::Usage(format!("there is no core {cpu}")));
+        }
+        set.set(cpu);
+    }
+    rustix::thread::sched_setaffinity(None, &set)
+        .map_err(|errno| Error::io(format!("pin to cores {cpus:?}"), errno.into()))
+}
+
+/// A client's life. An error ends it and, through the report, the run.
+async fn attend(
+    crew: Crew,
+    tls: Option<Rc<TlsSettings>>,
+    scratch: Rc<RefCell<Scratch>>,
+) -> Option<Share> {
+    let reports = crew.reports.clone();
+    let mut finished = crew.phase.clone();
+    tokio::select! {
+        share = measured_client(crew, tls, scratch) => match share {
+            Ok(share) => Some(share),
+            Err(error) => {
+                // Another client's error may have ended the run before.
+                let _ = reports.send(Report::Failed(error));
+                None
+            }
+        },
+        // Only after an error of another client is a client still busy then.
+        _ = finished.wait_for(|phase| matches!(phase, Phase::Finish)) => None,
+    }
+}
+
+async fn measured_client(
+    crew: Crew,
+    tls: Option<Rc<TlsSettings>>,
+    scratch: Rc<RefCell<Scratch>>,
+) -> Result<Share, Error> {
+    let Crew {
+        plan,
+        mut phase,
+        reports,
+        left,
+    } = crew;
+    let resumes = plan
+        .tls
+        .as_ref()
+        .is_some_and(|tls| tls.resumption == Resumption::Resumed);
+    let mut client = Client::new(Arc::clone(&plan), tls, scratch);
+
+    let warm = Instant::now() + plan.warm_up;
+    // A resuming client needs one connection to get a session and one to use it.
+    let mut least: u32 = if resumes { 2 } else { 1 };
+    while least > 0 || Instant::now() < warm {
+        bounded(&plan, client.operate()).await?;
+        least = least.saturating_sub(1);
+    }
+    let (connections, body_bytes) = (client.connections, client.body_bytes);
+    let _ = reports.send(Report::Paused);
+
+    let mut share = Share::default();
+    let told = phase
+        .wait_for(|phase| !matches!(phase, Phase::WarmUp))
+        .await;
+    let deadline = match told.as_deref() {
+        Ok(&Phase::Work { deadline }) => deadline,
+        _ => return Ok(share),
+    };
+    drop(told);
+    let mut now = Instant::now();
+    while deadline.is_none_or(|deadline| now < deadline) && claim(&left) {
+        bounded(&plan, client.operate()).await?;
+        let done = Instant::now();
+        share.latency.record(done - now);
+        share.operations += 1;
+        now = done;
+    }
+    share.connections = client.connections - connections;
+    share.body_bytes = client.body_bytes - body_bytes;
+    share.negotiated = client.negotiated.take();
+    let _ = reports.send(Report::Paused);
+    // Connections stay open until the second reading.
+    let _ = phase.wait_for(|phase| matches!(phase, Phase::Finish)).await;
+    Ok(share)
+}
+
+/// Takes one of the operations that are left.
+fn claim(left: &AtomicU64) -> bool {
+    left.load(Ordering::Relaxed) == u64::MAX
+        || left
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| {
+                left.checked_sub(1)
+            })
+            .is_ok()
+}
+
+/// Gives up an operation that takes longer than the plan allows.
+async fn bounded(
+    plan: &Plan,
+    operation: impl Future<Output = Result<(), Error>>,
+) -> Result<(), Error> {
+    match tokio::time::timeout(plan.stall_limit, operation).await {
+        Ok(result) => result,
+        Err(_) => Err(Error::Stalled(format!(
+            "an operation took longer than {:?}",
+            plan.stall_limit
+        ))),
+    }
+}
+
+impl Share {
+    fn add(&mut self, other: Self) {
+        self.operations += other.operations;
+        self.connections += other.connections;
+        self.body_bytes += other.body_bytes;
+        self.latency.merge(&other.latency);
+        self.negotiated = self.negotiated.take().or(other.negotiated);
+    }
+}

@@ -1,0 +1,239 @@
+//! One connection of a client: TCP, with TLS on top or not.
+
+use std::{cell::RefCell, io, net::SocketAddr};
+
+use tokio::net::TcpStream;
+
+use crate::{
+    Error,
+    load::tls::{Negotiated, Tls, TlsSettings},
+    response::{Completed, ResponseError, ResponseReader},
+};
+use sealane_awslc::Session;
+
+/// Bytes taken from a socket at a time. Large, so that a download costs the
+/// generator few system calls.
+const RECEIVE_BYTES: usize = 256 * 1024;
+
+/// Buffers that all connections of one event loop share, because each is used
+/// only between two awaits.
+pub(super) struct Scratch {
+    received: Vec<u8>,
+    plain: Vec<u8>,
+}
+
+impl Scratch {
+    pub(super) fn new() -> RefCell<Self> {
+        RefCell::new(Self {
+            received: vec![0; RECEIVE_BYTES],
+            plain: vec![0; RECEIVE_BYTES],
+        })
+    }
+}
+
+/// What came in with one read.
+enum Received {
+    /// The response is complete.
+    Complete(Completed),
+    /// Its continuation has to be waited for.
+    More,
+    /// The peer has closed its side.
+    End,
+}
+
+pub(super) struct Stream {
+    socket: TcpStream,
+    tls: Option<Tls>,
+    /// Ciphertext on its way out; empty between operations.
+    outgoing: Vec<u8>,
+}
+
+impl Stream {
+    /// Connects and, with TLS settings, completes the client's part of the
+    /// handshake. The last flight stays in `outgoing`: like a browser's, it
+    /// leaves together with the first request.
+    pub(super) async fn connect(
+        address: SocketAddr,
+        tls: Option<(&TlsSettings, Option<&Session>)>,
+        scratch: &RefCell<Scratch>,
+    ) -> Result<Self, Error> {
+        let socket = TcpStream::connect(address)
+            .await
+            .map_err(|source| Error::io(format!("connect to {address}"), source))?;
+        socket
+            .set_nodelay(true)
+            .map_err(|source| Error::io("set TCP_NODELAY", source))?;
+        let tls = tls
+            .map(|(settings, session)| settings.connect(session))
+            .transpose()?;
+        let mut stream = Self {
+            socket,
+            tls,
+            outgoing: Vec::new(),
+        };
+        stream.handshake(scratch).await?;
+        Ok(stream)
+    }
+
+    async fn handshake(&mut self, scratch: &RefCell<Scratch>) -> Result<(), Error> {
+        let Some(tls) = self.tls.as_mut() else {
+            return Ok(());
+        };
+        if tls.handshake(&mut &b""[..], &mut self.outgoing)? {
+            return Ok(());
+        }
+        loop {
+            send_all(&self.socket, &mut self.outgoing).await?;
+            readable(&self.socket).await?;
+            let mut scratch = scratch.borrow_mut();
+            let count = match self.socket.try_read(&mut scratch.received) {
+                Ok(0) => return Err(Error::Closed("during the handshake")),
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+                Err(source) => return Err(Error::io("receive during the handshake", source)),
+            };
+            let mut bytes = &scratch.received[..count];
+            let done = tls.handshake(&mut bytes, &mut self.outgoing)?;
+            let left = bytes.len();
+            if done {
+                // A server may already have sent tickets behind its last flight.
+                let Scratch { received, plain } = &mut *scratch;
+                let mut rest = &received[count - left..count];
+                let surplus = |plain: &[u8]| Err(ResponseError::Surplus(plain.len()).into());
+                return match tls.read(&mut rest, plain, &mut self.outgoing, surplus)? {
+                    true => Err(Error::Closed("right after the handshake")),
+                    false => Ok(()),
+                };
+            }
+        }
+    }
+
+    /// What was negotiated; `None` without TLS.
+    pub(super) fn negotiated(&self) -> Result<Option<Negotiated>, Error> {
+        self.tls.as_ref().map(Tls::negotiated).transpose()
+    }
+
+    /// The newest session that the server has offered on this connection.
+    pub(super) fn take_session(&mut self) -> Option<Session> {
+        self.tls.as_mut()?.take_session()
+    }
+
+    /// Sends one request, after whatever the handshake left to send.
+    pub(super) async fn send(&mut self, request: &[u8]) -> Result<(), Error> {
+        match self.tls.as_mut() {
+            Some(tls) => tls.write(request, &mut self.outgoing)?,
+            None => self.outgoing.extend_from_slice(request),
+        }
+        send_all(&self.socket, &mut self.outgoing).await
+    }
+
+    /// Receives the response.
+    pub(super) async fn receive(
+        &mut self,
+        reader: &mut ResponseReader,
+        scratch: &RefCell<Scratch>,
+    ) -> Result<Completed, Error> {
+        loop {
+            readable(&self.socket).await?;
+            match self.read_once(reader, scratch)? {
+                Received::Complete(completed) => return Ok(completed),
+                Received::More => {}
+                Received::End => {
+                    return reader
+                        .end_of_stream()?
+                        .ok_or(Error::Closed("before it answered"));
+                }
+            }
+            if !self.outgoing.is_empty() {
+                // The answer to a KeyUpdate.
+                send_all(&self.socket, &mut self.outgoing).await?;
+            }
+        }
+    }
+
+    fn read_once(
+        &mut self,
+        reader: &mut ResponseReader,
+        scratch: &RefCell<Scratch>,
+    ) -> Result<Received, Error> {
+        let mut scratch = scratch.borrow_mut();
+        let Scratch { received, plain } = &mut *scratch;
+        let count = match self.socket.try_read(received) {
+            Ok(0) => return Ok(Received::End),
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(Received::More),
+            Err(source) => return Err(Error::io("receive a response", source)),
+        };
+        let mut complete = None;
+        let mut feed = |bytes: &[u8]| -> Result<(), Error> {
+            if complete.is_some() {
+                return Err(ResponseError::Surplus(bytes.len()).into());
+            }
+            complete = reader.feed(bytes)?;
+            Ok(())
+        };
+        let end = match self.tls.as_mut() {
+            None => {
+                feed(&received[..count])?;
+                false
+            }
+            Some(tls) => tls.read(&mut &received[..count], plain, &mut self.outgoing, feed)?,
+        };
+        Ok(match complete {
+            Some(completed) => Received::Complete(completed),
+            None if end => Received::End,
+            None => Received::More,
+        })
+    }
+
+    /// Waits until the server has closed the connection, as it must after a
+    /// response that says so.
+    pub(super) async fn closed_by_server(
+        &mut self,
+        scratch: &RefCell<Scratch>,
+    ) -> Result<(), Error> {
+        loop {
+            readable(&self.socket).await?;
+            let mut scratch = scratch.borrow_mut();
+            match self.socket.try_read(&mut scratch.received) {
+                Ok(0) => return Ok(()),
+                // close_notify, which needs no decryption to be ignored.
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                Err(source) => return Err(Error::io("wait for the server to close", source)),
+            }
+        }
+    }
+
+    /// Whether an idle connection is still open and silent.
+    pub(super) fn is_open(&self, scratch: &RefCell<Scratch>) -> bool {
+        let mut scratch = scratch.borrow_mut();
+        matches!(self.socket.try_read(&mut scratch.received), Err(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+}
+
+async fn readable(socket: &TcpStream) -> Result<(), Error> {
+    socket
+        .readable()
+        .await
+        .map_err(|source| Error::io("wait for data", source))
+}
+
+/// Sends and empties `bytes`.
+async fn send_all(socket: &TcpStream, bytes: &mut Vec<u8>) -> Result<(), Error> {
+    let mut sent = 0;
+    while sent < bytes.len() {
+        match socket.try_write(&bytes[sent..]) {
+            Ok(count) => sent += count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                socket
+                    .writable()
+                    .await
+                    .map_err(|source| Error::io("wait to send", source))?;
+            }
+            Err(source) => return Err(Error::io("send", source)),
+        }
+    }
+    bytes.clear();
+    Ok(())
+}

@@ -1,0 +1,513 @@
+//! What is pinned of TLS, how it is offered, and the check that the server took it.
+
+use std::fmt;
+
+use clap::ValueEnum;
+use sealane_awslc::{
+    ClientConnection, ClientContext, Error as LibraryError, Group, HandshakeStatus,
+    ProtocolVersion, ReadStatus, Session, group_by_name,
+};
+use serde::Serialize;
+
+use crate::Error;
+
+/// A protocol version that a run can pin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Protocol {
+    /// TLS 1.0.
+    #[value(name = "1.0")]
+    Tls10,
+    /// TLS 1.1.
+    #[value(name = "1.1")]
+    Tls11,
+    /// TLS 1.2.
+    #[value(name = "1.2")]
+    Tls12,
+    /// TLS 1.3.
+    #[value(name = "1.3")]
+    Tls13,
+}
+
+impl Protocol {
+    fn version(self) -> ProtocolVersion {
+        match self {
+            Self::Tls10 => ProtocolVersion::Tls10,
+            Self::Tls11 => ProtocolVersion::Tls11,
+            Self::Tls12 => ProtocolVersion::Tls12,
+            Self::Tls13 => ProtocolVersion::Tls13,
+        }
+    }
+
+    /// The version in OpenSSL's words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Tls10 => "TLSv1",
+            Self::Tls11 => "TLSv1.1",
+            Self::Tls12 => "TLSv1.2",
+            Self::Tls13 => "TLSv1.3",
+        }
+    }
+}
+
+/// The kind of certificate key that a run can pin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum KeyType {
+    /// RSA of any size.
+    Rsa,
+    /// ECDSA on P-256.
+    P256,
+    /// ECDSA on P-384.
+    P384,
+    /// Ed25519.
+    Ed25519,
+}
+
+impl KeyType {
+    /// The signature algorithms to offer, in OpenSSL's syntax.
+    fn signature_algorithms(self) -> &'static str {
+        match self {
+            Self::Rsa => "RSA-PSS+SHA256:RSA+SHA256",
+            Self::P256 => "ECDSA+SHA256",
+            Self::P384 => "ECDSA+SHA384",
+            Self::Ed25519 => "ed25519",
+        }
+    }
+
+    /// The name in reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rsa => "RSA",
+            Self::P256 => "P-256",
+            Self::P384 => "P-384",
+            Self::Ed25519 => "Ed25519",
+        }
+    }
+
+    /// The kind of key behind a signature scheme (RFC 8446, section 4.2.3).
+    fn of_signature(scheme: u16) -> Option<Self> {
+        match scheme {
+            0x0201 | 0x0401 | 0x0501 | 0x0601 | 0x0804..=0x0806 => Some(Self::Rsa),
+            0x0403 => Some(Self::P256),
+            0x0503 => Some(Self::P384),
+            0x0807 => Some(Self::Ed25519),
+            _ => None,
+        }
+    }
+}
+
+/// Whether handshakes are full or resume a session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Resumption {
+    /// Every connection makes a full handshake.
+    #[default]
+    Full,
+    /// Every connection but a client's first resumes the newest session.
+    Resumed,
+}
+
+/// What a run pins. What is `None` is left to the server and only reported.
+#[derive(Clone, Debug)]
+pub struct TlsPlan {
+    /// The protocol version.
+    pub protocol: Option<Protocol>,
+    /// The suite: an IANA name (`TLS_AES_256_GCM_SHA384`) in TLS 1.3, OpenSSL's
+    /// name (`ECDHE-RSA-AES128-GCM-SHA256`) below.
+    pub suite: Option<String>,
+    /// The key-exchange group, by the library's name or OpenSSL's.
+    pub group: Option<String>,
+    /// The kind of certificate key.
+    pub key_type: Option<KeyType>,
+    /// Full or resumed handshakes.
+    pub resumption: Resumption,
+    /// Whether tickets are used; without them TLS 1.2 resumes by session id.
+    pub tickets: bool,
+}
+
+impl Default for TlsPlan {
+    fn default() -> Self {
+        Self {
+            protocol: None,
+            suite: None,
+            group: None,
+            key_type: None,
+            resumption: Resumption::Full,
+            tickets: true,
+        }
+    }
+}
+
+/// What a handshake agreed on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Negotiated {
+    /// `TLSv1.3`.
+    pub protocol: &'static str,
+    /// The suite by OpenSSL's name.
+    pub suite: &'static str,
+    /// The key-exchange group; `None` with static RSA and after a TLS 1.2 resumption.
+    pub group: Option<&'static str>,
+    /// The kind of key that signed; `None` if nothing was signed.
+    pub key_type: Option<&'static str>,
+    /// A session was resumed.
+    pub resumed: bool,
+}
+
+impl fmt::Display for Negotiated {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.protocol, self.suite)?;
+        for part in [self.group, self.key_type].into_iter().flatten() {
+            write!(f, " {part}")?;
+        }
+        f.write_str(if self.resumed { " resumed" } else { " full" })
+    }
+}
+
+/// The plan as the library's settings; one per event loop.
+pub(super) struct TlsSettings {
+    plan: TlsPlan,
+    group: Option<Group>,
+    context: ClientContext,
+    server_name: Option<String>,
+}
+
+impl TlsSettings {
+    pub(super) fn new(plan: &TlsPlan, server_name: Option<&str>) -> Result<Self, Error> {
+        let group = plan.group.as_deref().map(group).transpose()?;
+        let protocol = check_suite_fits(plan)?;
+        let context = context(plan, protocol, group)
+            .map_err(|error| library_error("prepare the TLS client", &error))?;
+        let plan = TlsPlan {
+            protocol,
+            ..plan.clone()
+        };
+        Ok(Self {
+            plan,
+            group,
+            context,
+            server_name: server_name.map(str::to_owned),
+        })
+    }
+
+    pub(super) fn resumption(&self) -> Resumption {
+        self.plan.resumption
+    }
+
+    pub(super) fn connect(&self, session: Option<&Session>) -> Result<Tls, Error> {
+        let start = || {
+            let mut connection = ClientConnection::new(&self.context, self.server_name.as_deref())?;
+            if let Some(session) = session {
+                connection.set_session(session)?;
+            }
+            Ok(Tls { connection })
+        };
+        start().map_err(|error| library_error("prepare a TLS connection", &error))
+    }
+
+    /// Compares what was negotiated with what is pinned.
+    pub(super) fn check(&self, got: &Negotiated, offered_session: bool) -> Result<(), Error> {
+        let pinned = |what, wanted: Option<&str>, got: Option<&str>| match (wanted, got) {
+            (Some(wanted), Some(got)) if wanted != got => Err(Error::Negotiated {
+                what,
+                wanted: wanted.into(),
+                got: got.into(),
+            }),
+            _ => Ok(()),
+        };
+        pinned(
+            "protocol",
+            self.plan.protocol.map(Protocol::name),
+            Some(got.protocol),
+        )?;
+        pinned("suite", self.plan.suite.as_deref(), Some(got.suite))?;
+        pinned("group", self.group.map(|group| group.name), got.group)?;
+        pinned(
+            "key type",
+            self.plan.key_type.map(KeyType::name),
+            got.key_type,
+        )?;
+        if got.resumed != offered_session {
+            let words = |resumed| if resumed { "resumed" } else { "full" };
+            return Err(Error::Negotiated {
+                what: "resumption",
+                wanted: words(offered_session).into(),
+                got: words(got.resumed).into(),
+            });
+        }
+        Ok(())
+    }
+}
+
+/// The protocol that is pinned, if only by the suite's name.
+fn check_suite_fits(plan: &TlsPlan) -> Result<Option<Protocol>, Error> {
+    let Some(suite) = &plan.suite else {
+        return Ok(plan.protocol);
+    };
+    match (suite.starts_with("TLS_"), plan.protocol) {
+        (true, None | Some(Protocol::Tls13)) => Ok(Some(Protocol::Tls13)),
+        (false, None) => Ok(Some(Protocol::Tls12)),
+        (true, Some(protocol)) => Err(Error::Usage(format!(
+            "suite {suite} is one of TLS 1.3 and cannot be pinned with {}",
+            protocol.name()
+        ))),
+        (false, Some(Protocol::Tls13)) => {
+            Err(Error::Usage(format!("TLS 1.3 has no suite {suite}")))
+        }
+        (false, protocol) => Ok(protocol),
+    }
+}
+
+fn context(
+    plan: &TlsPlan,
+    protocol: Option<Protocol>,
+    group: Option<Group>,
+) -> Result<ClientContext, LibraryError> {
+    let mut builder = ClientContext::builder()?;
+    if let Some(protocol) = protocol {
+        builder.set_protocol_range(protocol.version(), protocol.version())?;
+    }
+    match &plan.suite {
+        Some(suite) if protocol == Some(Protocol::Tls13) => builder.set_ciphersuites(suite)?,
+        Some(suite) => builder.set_cipher_list(suite)?,
+        None => {}
+    }
+    if let Some(group) = group {
+        builder.set_groups(&[group])?;
+    }
+    if let Some(key_type) = plan.key_type {
+        builder.set_signature_algorithms(key_type.signature_algorithms())?;
+    }
+    builder.set_tickets_enabled(plan.tickets);
+    builder.build()
+}
+
+/// A group by the library's name or one of OpenSSL's.
+fn group(name: &str) -> Result<Group, Error> {
+    let known = match name {
+        "prime256v1" | "secp256r1" => "P-256",
+        "secp384r1" => "P-384",
+        "secp521r1" => "P-521",
+        "x25519" => "X25519",
+        other => other,
+    };
+    group_by_name(known)
+        .ok_or_else(|| Error::Usage(format!("unknown key-exchange group \"{name}\"")))
+}
+
+fn library_error(what: &str, error: &LibraryError) -> Error {
+    Error::Tls {
+        what: what.into(),
+        reason: error.to_string(),
+    }
+}
+
+/// One connection's TLS, without its socket.
+pub(super) struct Tls {
+    connection: ClientConnection,
+}
+
+impl Tls {
+    /// Goes on with the handshake; true when it is complete.
+    pub(super) fn handshake(
+        &mut self,
+        input: &mut &[u8],
+        output: &mut Vec<u8>,
+    ) -> Result<bool, Error> {
+        self.connection
+            .handshake(input, output)
+            .map(|status| status == HandshakeStatus::Done)
+            .map_err(|error| library_error("TLS handshake", &error))
+    }
+
+    /// Opens all records in `input` and hands their plaintext to `consume`;
+    /// true if the peer closed its side.
+    pub(super) fn read(
+        &mut self,
+        input: &mut &[u8],
+        plain: &mut [u8],
+        output: &mut Vec<u8>,
+        mut consume: impl FnMut(&[u8]) -> Result<(), Error>,
+    ) -> Result<bool, Error> {
+        loop {
+            match self.connection.read(input, output, plain) {
+                Ok(ReadStatus::Data(count)) => consume(&plain[..count])?,
+                Ok(ReadStatus::CloseNotify) => return Ok(true),
+                Ok(ReadStatus::WantRead) => return Ok(false),
+                Err(error) => return Err(library_error("receive over TLS", &error)),
+            }
+        }
+    }
+
+    /// Seals `plain` behind whatever waits to be sent.
+    pub(super) fn write(&mut self, plain: &[u8], output: &mut Vec<u8>) -> Result<(), Error> {
+        self.connection
+            .write(plain, output)
+            .map_err(|error| library_error("send over TLS", &error))
+    }
+
+    pub(super) fn take_session(&mut self) -> Option<Session> {
+        self.connection.take_session()
+    }
+
+    /// What the finished handshake agreed on.
+    pub(super) fn negotiated(&self) -> Result<Negotiated, Error> {
+        let suite = self
+            .connection
+            .cipher()
+            .ok_or(Error::Closed("before a suite was negotiated"))?;
+        // OpenSSL and the library name the suites of TLS 1.3 differently;
+        // their IANA names are the ones that configurations use.
+        let suite = if self.connection.protocol() == "TLSv1.3" {
+            suite.standard_name()
+        } else {
+            suite.name()
+        };
+        let scheme = self.connection.signature_scheme();
+        Ok(Negotiated {
+            protocol: self.connection.protocol(),
+            suite,
+            group: self.connection.group().map(|group| group.name),
+            key_type: scheme.and_then(KeyType::of_signature).map(KeyType::name),
+            resumed: self.connection.is_session_reused(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(plan: TlsPlan) -> TlsSettings {
+        TlsSettings::new(&plan, None).expect("a plan that the library can do")
+    }
+
+    fn negotiated() -> Negotiated {
+        Negotiated {
+            protocol: "TLSv1.3",
+            suite: "TLS_AES_256_GCM_SHA384",
+            group: Some("X25519"),
+            key_type: Some("P-256"),
+            resumed: false,
+        }
+    }
+
+    fn full_plan() -> TlsPlan {
+        TlsPlan {
+            protocol: Some(Protocol::Tls13),
+            suite: Some("TLS_AES_256_GCM_SHA384".into()),
+            group: Some("X25519".into()),
+            key_type: Some(KeyType::P256),
+            ..TlsPlan::default()
+        }
+    }
+
+    fn deviation(plan: TlsPlan, got: &Negotiated, offered: bool) -> Option<&'static str> {
+        match settings(plan).check(got, offered) {
+            Ok(()) => None,
+            Err(Error::Negotiated { what, .. }) => Some(what),
+            Err(other) => panic!("{other}"),
+        }
+    }
+
+    #[test]
+    fn the_pinned_handshake_passes() {
+        assert_eq!(deviation(full_plan(), &negotiated(), false), None);
+        assert_eq!(deviation(TlsPlan::default(), &negotiated(), false), None);
+        let resumed = Negotiated {
+            resumed: true,
+            key_type: None,
+            ..negotiated()
+        };
+        assert_eq!(deviation(full_plan(), &resumed, true), None);
+    }
+
+    #[test]
+    fn every_deviation_is_named() {
+        let cases = [
+            (
+                "protocol",
+                Negotiated {
+                    protocol: "TLSv1.2",
+                    ..negotiated()
+                },
+            ),
+            (
+                "suite",
+                Negotiated {
+                    suite: "TLS_AES_128_GCM_SHA256",
+                    ..negotiated()
+                },
+            ),
+            (
+                "group",
+                Negotiated {
+                    group: Some("P-256"),
+                    ..negotiated()
+                },
+            ),
+            (
+                "key type",
+                Negotiated {
+                    key_type: Some("RSA"),
+                    ..negotiated()
+                },
+            ),
+            (
+                "resumption",
+                Negotiated {
+                    resumed: true,
+                    ..negotiated()
+                },
+            ),
+        ];
+        for (what, got) in cases {
+            assert_eq!(deviation(full_plan(), &got, false), Some(what));
+        }
+        assert_eq!(
+            deviation(full_plan(), &negotiated(), true),
+            Some("resumption")
+        );
+    }
+
+    #[test]
+    fn suites_and_protocols_must_fit() {
+        let plan = |suite: &str, protocol| TlsPlan {
+            suite: Some(suite.into()),
+            protocol,
+            ..TlsPlan::default()
+        };
+        assert_eq!(
+            settings(plan("TLS_AES_128_GCM_SHA256", None)).plan.protocol,
+            Some(Protocol::Tls13)
+        );
+        assert_eq!(
+            settings(plan("ECDHE-RSA-AES128-GCM-SHA256", None))
+                .plan
+                .protocol,
+            Some(Protocol::Tls12)
+        );
+        for impossible in [
+            plan("TLS_AES_128_GCM_SHA256", Some(Protocol::Tls12)),
+            plan("ECDHE-RSA-AES128-GCM-SHA256", Some(Protocol::Tls13)),
+            plan("NO-SUCH-SUITE", None),
+            TlsPlan {
+                group: Some("secp112r1".into()),
+                ..TlsPlan::default()
+            },
+        ] {
+            assert!(
+                TlsSettings::new(&impossible, None).is_err(),
+                "{impossible:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn groups_by_both_names() {
+        for (name, library_name) in [
+            ("X25519", "X25519"),
+            ("prime256v1", "P-256"),
+            ("P-384", "P-384"),
+        ] {
+            assert_eq!(group(name).expect("a known group").name, library_name);
+        }
+    }
+}

@@ -1,0 +1,313 @@
+//! CPU time and memory of a server's process tree, read from `/proc`.
+
+use std::{collections::HashMap, fs, io, ops::Sub, path::PathBuf};
+
+use serde::Serialize;
+
+/// CPU time that a process tree has used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct CpuTime {
+    /// Time on a CPU, user and system together, in nanoseconds (the scheduler's own account).
+    pub total_ns: u64,
+    /// User part in nanoseconds, in steps of the clock tick (10 ms): a hint at the split, not a measurement.
+    pub user_ns: u64,
+    /// System part, with the same steps.
+    pub system_ns: u64,
+}
+
+impl Sub for CpuTime {
+    type Output = Self;
+
+    fn sub(self, earlier: Self) -> Self {
+        Self {
+            total_ns: self.total_ns.saturating_sub(earlier.total_ns),
+            user_ns: self.user_ns.saturating_sub(earlier.user_ns),
+            system_ns: self.system_ns.saturating_sub(earlier.system_ns),
+        }
+    }
+}
+
+/// Memory of a process tree in bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Memory {
+    /// Resident set size; pages shared between processes count in each.
+    pub rss_bytes: u64,
+    /// Proportional set size: shared pages are divided among those who share them.
+    pub pss_bytes: u64,
+}
+
+/// A server: the process that was started and everything it has forked.
+#[derive(Clone, Copy, Debug)]
+pub struct ProcessTree {
+    root_pid: u32,
+}
+
+impl ProcessTree {
+    /// The tree below (and with) process `root_pid`.
+    pub fn of(root_pid: u32) -> Self {
+        Self { root_pid }
+    }
+
+    /// CPU time used so far by all threads of all living processes of the tree.
+    ///
+    /// The total is the scheduler's nanosecond account of every thread; kernels
+    /// without it (`CONFIG_SCHED_INFO`) give the sum of the tick counters. A
+    /// thread that has ended takes its nanoseconds along, so a server that starts
+    /// and ends threads while it is measured looks cheaper than it is.
+    ///
+    /// # Errors
+    ///
+    /// The root process does not exist or `/proc` is not readable.
+    pub fn cpu_time(&self) -> io::Result<CpuTime> {
+        let pids = self.pids()?;
+        self.cpu_time_of(&pids)
+    }
+
+    /// CPU time used so far by the root process alone, with all its threads.
+    pub(crate) fn cpu_time_of_root(&self) -> io::Result<CpuTime> {
+        self.cpu_time_of(&[self.root_pid])
+    }
+
+    fn cpu_time_of(&self, pids: &[u32]) -> io::Result<CpuTime> {
+        let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
+        let mut sum = CpuTime::default();
+        for &pid in pids {
+            let Some(stat) = read_if_alive(format!("/proc/{pid}/stat"))? else {
+                continue;
+            };
+            let Some(stat) = parse_stat(&stat) else {
+                continue;
+            };
+            let (user_ns, system_ns) = (stat.user_ticks * tick_ns, stat.system_ticks * tick_ns);
+            sum.user_ns += user_ns;
+            sum.system_ns += system_ns;
+            sum.total_ns += threads_ns(pid)?.unwrap_or(user_ns + system_ns);
+        }
+        Ok(sum)
+    }
+
+    /// Memory of all processes of the tree.
+    ///
+    /// # Errors
+    ///
+    /// The root process does not exist or its `smaps_rollup` is not readable.
+    pub fn memory(&self) -> io::Result<Memory> {
+        let mut sum = Memory::default();
+        for pid in self.pids()? {
+            let Some(rollup) = read_if_alive(format!("/proc/{pid}/smaps_rollup"))? else {
+                continue;
+            };
+            let memory = parse_smaps_rollup(&rollup);
+            sum.rss_bytes += memory.rss_bytes;
+            sum.pss_bytes += memory.pss_bytes;
+        }
+        Ok(sum)
+    }
+
+    /// The root and its descendants.
+    ///
+    /// The kernel's own list of children is a build option, so the parents of
+    /// all processes are read instead.
+    fn pids(&self) -> io::Result<Vec<u32>> {
+        let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
+        for entry in fs::read_dir("/proc")? {
+            let Some(pid) = entry?
+                .file_name()
+                .to_str()
+                .and_then(|name| name.parse().ok())
+            else {
+                continue;
+            };
+            let Some(stat) = read_if_alive(format!("/proc/{pid}/stat"))? else {
+                continue;
+            };
+            if let Some(stat) = parse_stat(&stat) {
+                children.entry(stat.parent_pid).or_default().push(pid);
+            }
+        }
+        if !PathBuf::from(format!("/proc/{}", self.root_pid)).exists() {
+            return Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                format!("process {} does not exist", self.root_pid),
+            ));
+        }
+        let mut tree = vec![self.root_pid];
+        let mut next = 0;
+        while let Some(pid) = tree.get(next) {
+            tree.extend(children.remove(pid).unwrap_or_default());
+            next += 1;
+        }
+        Ok(tree)
+    }
+}
+
+/// Nanoseconds on a CPU of all living threads; `None` if the kernel does not keep them.
+fn threads_ns(pid: u32) -> io::Result<Option<u64>> {
+    let tasks = match fs::read_dir(format!("/proc/{pid}/task")) {
+        Ok(tasks) => tasks,
+        Err(error) if is_gone(&error) => return Ok(Some(0)),
+        Err(error) => return Err(error),
+    };
+    let mut sum = 0;
+    let mut kept = false;
+    for task in tasks {
+        let path = match task {
+            Ok(task) => task.path().join("schedstat"),
+            Err(error) if is_gone(&error) => continue,
+            Err(error) => return Err(error),
+        };
+        if let Some(ns) = read_if_alive(path)?.and_then(|text| parse_schedstat(&text)) {
+            kept = true;
+            sum += ns;
+        }
+    }
+    Ok(kept.then_some(sum))
+}
+
+/// A file of `/proc`; `None` if the process ended meanwhile.
+fn read_if_alive(path: impl Into<PathBuf>) -> io::Result<Option<String>> {
+    match fs::read_to_string(path.into()) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if is_gone(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+        || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
+}
+
+struct Stat {
+    parent_pid: u32,
+    user_ticks: u64,
+    system_ticks: u64,
+}
+
+/// proc_pid_stat(5). The command name may contain spaces and parentheses, so
+/// fields are counted from the last closing one.
+fn parse_stat(text: &str) -> Option<Stat> {
+    let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
+    // After the name: 3 state, 4 ppid, ... 14 utime, 15 stime.
+    let parent_pid = fields.nth(1)?.parse().ok()?;
+    let user_ticks = fields.nth(9)?.parse().ok()?;
+    let system_ticks = fields.next()?.parse().ok()?;
+    Some(Stat {
+        parent_pid,
+        user_ticks,
+        system_ticks,
+    })
+}
+
+/// The first of three numbers is the time on a CPU in nanoseconds.
+fn parse_schedstat(text: &str) -> Option<u64> {
+    text.split_ascii_whitespace().next()?.parse().ok()
+}
+
+fn parse_smaps_rollup(text: &str) -> Memory {
+    let field_bytes = |name: &str| {
+        text.lines()
+            .find_map(|line| line.strip_prefix(name))
+            .and_then(|rest| rest.split_ascii_whitespace().next())
+            .and_then(|kib| kib.parse::<u64>().ok())
+            .unwrap_or(0)
+            * 1024
+    };
+    Memory {
+        rss_bytes: field_bytes("Rss:"),
+        pss_bytes: field_bytes("Pss:"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{hint::black_box, process::Command};
+
+    use super::*;
+
+    #[test]
+    fn stat_with_a_hostile_command_name() {
+        let text = "42 (a) b (c) S 7 42 42 0 -1 4194560 1 2 3 4 150 25 0 0 20 0 1 0 9 8 7";
+        let stat = parse_stat(text).expect("well-formed");
+        assert_eq!(
+            (stat.parent_pid, stat.user_ticks, stat.system_ticks),
+            (7, 150, 25)
+        );
+        assert!(parse_stat("42 (cut off) S 7").is_none());
+    }
+
+    #[test]
+    fn schedstat_and_smaps() {
+        assert_eq!(parse_schedstat("281390 17 1\n"), Some(281_390));
+        assert_eq!(parse_schedstat(""), None);
+        let memory = parse_smaps_rollup(
+            "5000-6000 ---p 0 00:00 0 [rollup]\nRss:   12 kB\nPss:   7 kB\nPss_Dirty: 1 kB\n",
+        );
+        assert_eq!(
+            memory,
+            Memory {
+                rss_bytes: 12 * 1024,
+                pss_bytes: 7 * 1024
+            }
+        );
+    }
+
+    #[test]
+    fn work_in_any_thread_of_this_process_is_counted() {
+        let tree = ProcessTree::of(std::process::id());
+        let before = tree.cpu_time().expect("this process exists");
+        let (stop, stopped) = std::sync::mpsc::channel::<()>();
+        let (burnt, done) = std::sync::mpsc::channel();
+        let worker = std::thread::spawn(move || {
+            for n in 0..20_000_000_u64 {
+                black_box(n);
+            }
+            burnt.send(()).expect("the test waits");
+            // The thread stays alive until it has been measured.
+            let _ = stopped.recv();
+        });
+        done.recv().expect("the thread sends");
+        let used = tree.cpu_time().expect("this process exists") - before;
+        assert!(used.total_ns > 1_000_000, "{used:?}");
+        drop(stop);
+        worker.join().expect("the thread does not panic");
+    }
+
+    #[test]
+    fn children_belong_to_the_tree_and_strangers_do_not() {
+        let mut child = Command::new("sleep")
+            .arg("60")
+            .spawn()
+            .expect("sleep exists everywhere");
+        let pids = ProcessTree::of(std::process::id())
+            .pids()
+            .expect("this process exists");
+        let of_child = ProcessTree::of(child.id()).pids();
+        child.kill().expect("the child is ours");
+        child.wait().expect("the child is ours");
+        assert!(pids.contains(&child.id()));
+        assert!(!pids.contains(&1));
+        assert_eq!(of_child.expect("the child lived"), [child.id()]);
+    }
+
+    #[test]
+    fn a_process_that_does_not_exist_is_an_error() {
+        // Larger than the kernel's greatest pid.
+        let tree = ProcessTree::of(1 << 30);
+        assert!(tree.cpu_time().is_err());
+        assert!(tree.memory().is_err());
+    }
+
+    #[test]
+    fn touched_memory_shows() {
+        let tree = ProcessTree::of(std::process::id());
+        let before = tree.memory().expect("this process exists");
+        let block = vec![1_u8; 64 << 20];
+        black_box(&block);
+        let after = tree.memory().expect("this process exists");
+        assert!(
+            after.pss_bytes > before.pss_bytes + (32 << 20),
+            "{before:?} {after:?}"
+        );
+    }
+}

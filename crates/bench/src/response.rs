@@ -1,0 +1,326 @@
+//! HTTP/1 responses, sans-IO: bytes in, checked against what is expected.
+//!
+//! The generator keeps no body; it counts it. Framing follows RFC 9112, section 6.3.
+
+use std::fmt;
+
+/// Larger heads are refused; no server under test sends one.
+const HEAD_LIMIT_BYTES: usize = 16 * 1024;
+const HEADER_LIMIT: usize = 64;
+/// A chunk's size line, with extensions.
+const CHUNK_LINE_LIMIT_BYTES: usize = 256;
+
+/// What every response of a run must be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expected {
+    /// The status code.
+    pub status: u16,
+    /// Length of the body in bytes; `None` accepts any.
+    pub body_bytes: Option<u64>,
+}
+
+/// A response that is malformed or not the expected one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ResponseError {
+    /// Not HTTP/1, with the parser's reason.
+    Malformed(String),
+    /// Another status than expected.
+    Status {
+        /// The status that the run pins.
+        wanted: u16,
+        /// The status that came.
+        got: u16,
+    },
+    /// Another body length than expected.
+    Length {
+        /// The length that the run pins, in bytes.
+        wanted: u64,
+        /// The length that came.
+        got: u64,
+    },
+    /// The connection ended inside a response.
+    Truncated,
+    /// Bytes after the end of the response, without a request for them.
+    Surplus(usize),
+}
+
+/// How a response ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completed {
+    /// Bytes of the body, without framing.
+    pub body_bytes: u64,
+    /// The server keeps the connection for another request.
+    pub keep_alive: bool,
+}
+
+/// Reads one response after another from a connection.
+#[derive(Debug)]
+pub struct ResponseReader {
+    expected: Expected,
+    /// Bytes of a head or a chunk line that came in pieces; empty otherwise.
+    partial: Vec<u8>,
+    state: State,
+    body_bytes: u64,
+    keep_alive: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Head,
+    Length { remaining: u64 },
+    ChunkSize,
+    ChunkData { remaining: u64 },
+    Trailer,
+    UntilClose,
+}
+
+impl ResponseReader {
+    /// A reader that accepts nothing but `expected`.
+    pub fn new(expected: Expected) -> Self {
+        Self {
+            expected,
+            partial: Vec::new(),
+            state: State::Head,
+            body_bytes: 0,
+            keep_alive: true,
+        }
+    }
+
+    /// Takes the next bytes; `Some` when they complete a response.
+    ///
+    /// # Errors
+    ///
+    /// See [`ResponseError`]. The reader must not be used afterwards.
+    pub fn feed(&mut self, mut bytes: &[u8]) -> Result<Option<Completed>, ResponseError> {
+        while !bytes.is_empty() {
+            let completed = match self.state {
+                State::Head => self.head(&mut bytes)?,
+                State::Length { remaining } => {
+                    let left = remaining - self.body(&mut bytes, remaining);
+                    self.state = State::Length { remaining: left };
+                    left == 0
+                }
+                State::UntilClose => {
+                    self.body(&mut bytes, u64::MAX);
+                    false
+                }
+                State::ChunkSize => self.chunk_size(&mut bytes)?,
+                State::ChunkData { remaining } => {
+                    self.chunk_data(&mut bytes, remaining)?;
+                    false
+                }
+                State::Trailer => self.line(&mut bytes)?.is_some_and(|line| line == b"\r\n"),
+            };
+            if completed {
+                if !bytes.is_empty() {
+                    return Err(ResponseError::Surplus(bytes.len()));
+                }
+                return self.complete().map(Some);
+            }
+        }
+        Ok(None)
+    }
+
+    /// The connection ended; `Some` if that completes a response without a length.
+    ///
+    /// # Errors
+    ///
+    /// [`ResponseError::Truncated`] inside a response, and a length that is not the expected one.
+    pub fn end_of_stream(&mut self) -> Result<Option<Completed>, ResponseError> {
+        match self.state {
+            State::UntilClose => self.complete().map(Some),
+            State::Head if self.partial.is_empty() => Ok(None),
+            _ => Err(ResponseError::Truncated),
+        }
+    }
+
+    fn complete(&mut self) -> Result<Completed, ResponseError> {
+        let completed = Completed {
+            body_bytes: self.body_bytes,
+            keep_alive: self.keep_alive,
+        };
+        *self = Self {
+            partial: std::mem::take(&mut self.partial),
+            ..Self::new(self.expected)
+        };
+        self.partial.clear();
+        self.check_length(completed.body_bytes)?;
+        Ok(completed)
+    }
+
+    fn check_length(&self, got: u64) -> Result<(), ResponseError> {
+        match self.expected.body_bytes {
+            Some(wanted) if wanted != got => Err(ResponseError::Length { wanted, got }),
+            _ => Ok(()),
+        }
+    }
+
+    /// Parses the head; true if the response ends with it.
+    fn head(&mut self, bytes: &mut &[u8]) -> Result<bool, ResponseError> {
+        // The usual case, a head in one piece, is parsed where it lies.
+        let before = self.partial.len();
+        let joined;
+        let input = if before == 0 {
+            *bytes
+        } else {
+            self.partial.extend_from_slice(bytes);
+            joined = std::mem::take(&mut self.partial);
+            &joined
+        };
+        let Some(head) = parse_head(input)? else {
+            if input.len() > HEAD_LIMIT_BYTES {
+                return Err(ResponseError::Malformed(format!(
+                    "no end of the head within {HEAD_LIMIT_BYTES} bytes"
+                )));
+            }
+            self.partial = input.to_vec();
+            *bytes = &[];
+            return Ok(false);
+        };
+        *bytes = &bytes[head.length - before..];
+        if head.status != self.expected.status {
+            return Err(ResponseError::Status {
+                wanted: self.expected.status,
+                got: head.status,
+            });
+        }
+        self.keep_alive = head.keep_alive;
+        self.state = head.body;
+        match head.body {
+            State::Length { remaining } => {
+                // Said at once rather than after a gigabyte.
+                self.check_length(remaining)?;
+                Ok(remaining == 0)
+            }
+            State::UntilClose => {
+                self.keep_alive = false;
+                Ok(false)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    /// Counts at most `limit` bytes of body and returns how many there were.
+    fn body(&mut self, bytes: &mut &[u8], limit: u64) -> u64 {
+        let count = limit.min(bytes.len() as u64);
+        *bytes = &bytes[count as usize..];
+        self.body_bytes += count;
+        count
+    }
+
+    fn chunk_size(&mut self, bytes: &mut &[u8]) -> Result<bool, ResponseError> {
+        let Some(line) = self.line(bytes)? else {
+            return Ok(false);
+        };
+        match httparse::parse_chunk_size(&line) {
+            Ok(httparse::Status::Complete((_, 0))) => self.state = State::Trailer,
+            // The line break that ends a chunk is read as part of its data.
+            Ok(httparse::Status::Complete((_, size))) => {
+                let remaining = size.checked_add(2).ok_or_else(|| malformed("chunk size"))?;
+                self.state = State::ChunkData { remaining };
+            }
+            _ => return Err(malformed("chunk size")),
+        }
+        Ok(false)
+    }
+
+    fn chunk_data(&mut self, bytes: &mut &[u8], remaining: u64) -> Result<(), ResponseError> {
+        if remaining > 2 {
+            let left = remaining - self.body(bytes, remaining - 2);
+            self.state = State::ChunkData { remaining: left };
+            return Ok(());
+        }
+        let expected = if remaining == 2 { b'\r' } else { b'\n' };
+        if bytes[0] != expected {
+            return Err(malformed("chunk"));
+        }
+        *bytes = &bytes[1..];
+        self.state = if remaining == 1 {
+            State::ChunkSize
+        } else {
+            State::ChunkData { remaining: 1 }
+        };
+        Ok(())
+    }
+
+    /// A line with its end, once it is complete.
+    fn line(&mut self, bytes: &mut &[u8]) -> Result<Option<Vec<u8>>, ResponseError> {
+        let end = bytes
+            .iter()
+            .position(|&byte| byte == b'\n')
+            .map(|at| at + 1);
+        let taken = end.unwrap_or(bytes.len());
+        self.partial.extend_from_slice(&bytes[..taken]);
+        *bytes = &bytes[taken..];
+        if self.partial.len() > CHUNK_LINE_LIMIT_BYTES {
+            return Err(malformed("chunk line"));
+        }
+        Ok(end.map(|_| std::mem::take(&mut self.partial)))
+    }
+}
+
+fn malformed(what: &str) -> ResponseError {
+    ResponseError::Malformed(format!("malformed {what}"))
+}
+
+struct Head {
+    length: usize,
+    status: u16,
+    keep_alive: bool,
+    body: State,
+}
+
+fn parse_head(input: &[u8]) -> Result<Option<Head>, ResponseError> {
+    let mut headers = [httparse::EMPTY_HEADER; HEADER_LIMIT];
+    let mut response = httparse::Response::new(&mut headers);
+    let length = match response.parse(input) {
+        Ok(httparse::Status::Complete(length)) => length,
+        Ok(httparse::Status::Partial) => return Ok(None),
+        Err(error) => return Err(ResponseError::Malformed(error.to_string())),
+    };
+    let status = response.code.ok_or_else(|| malformed("status line"))?;
+    let mut body = State::UntilClose;
+    let mut keep_alive = response.version == Some(1);
+    for header in response.headers.iter() {
+        if header.name.eq_ignore_ascii_case("content-length") && body != State::ChunkSize {
+            let remaining = std::str::from_utf8(header.value)
+                .ok()
+                .and_then(|value| value.trim().parse().ok())
+                .ok_or_else(|| malformed("Content-Length"))?;
+            body = State::Length { remaining };
+        } else if header.name.eq_ignore_ascii_case("transfer-encoding") {
+            body = State::ChunkSize;
+        } else if header.name.eq_ignore_ascii_case("connection") {
+            keep_alive = header.value.eq_ignore_ascii_case(b"keep-alive")
+                || (keep_alive && !header.value.eq_ignore_ascii_case(b"close"));
+        }
+    }
+    // RFC 9110, section 6.4.1: these have no body whatever their fields say.
+    if matches!(status, 100..=199 | 204 | 304) {
+        body = State::Length { remaining: 0 };
+    }
+    Ok(Some(Head {
+        length,
+        status,
+        keep_alive,
+        body,
+    }))
+}
+
+impl fmt::Display for ResponseError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Malformed(reason) => write!(f, "not an HTTP/1 response: {reason}"),
+            Self::Status { wanted, got } => write!(f, "status {got} instead of {wanted}"),
+            Self::Length { wanted, got } => write!(f, "body of {got} bytes instead of {wanted}"),
+            Self::Truncated => f.write_str("the connection ended inside a response"),
+            Self::Surplus(count) => write!(f, "{count} bytes after the end of the response"),
+        }
+    }
+}
+
+impl std::error::Error for ResponseError {}
+
+#[cfg(test)]
+mod tests;
