@@ -407,7 +407,11 @@ fn take_large_buffer(
         return Err(match (in_request_line, too_long) {
             (true, _) => RequestError::UriTooLong,
             (false, true) => RequestError::HeaderLineTooLong {
-                line: Span::new(state.line_start, needed_end - 1),
+                // What fits: the same however much of the line has come.
+                line: Span::new(
+                    state.line_start,
+                    (needed_end - 1).min(state.line_start + limits.large_buffer_bytes),
+                ),
             },
             (false, false) => RequestError::HeadTooLarge,
         });

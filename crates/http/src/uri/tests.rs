@@ -170,6 +170,9 @@ fn target_forms() {
     assert_eq!(split("http:///", Method::Get), Err(UriError::Host));
     assert_eq!(split("http://u:p@h/", Method::Get), Err(UriError::Host));
     assert_eq!(split("/a b", Method::Get), Err(UriError::Character));
+    assert_eq!(split("http://a_b/", Method::Get), Err(UriError::Host));
+    assert_eq!(split("http://%61/", Method::Get), Err(UriError::Host));
+    assert!(split("http://[::1]:80/", Method::Get).is_ok());
     assert!(split("coap+tcp://h", Method::Get).is_ok());
 }
 

@@ -59,6 +59,18 @@ fn a_long_line_is_refused_before_it_ends() {
 }
 
 #[test]
+fn the_quoted_start_of_a_long_line_does_not_depend_on_fragmentation() {
+    let head = "GET / HTTP/1.0\r\n";
+    let input = head.to_owned() + &header_line(300) + "\r\n";
+    let at_once = parse_with(input.as_bytes(), &limits()).expect_err("too long");
+    let partial = &input.as_bytes()[..head.len() + 200];
+    let early = parse_request(partial, &mut ParseState::default(), &limits());
+    assert_eq!(early.expect_err("too long"), at_once);
+    let line = at_once.excerpt().expect("the start of the line");
+    assert_eq!(line.len(), 200);
+}
+
+#[test]
 fn lines_do_not_span_buffers() {
     // 100 bytes in the first buffer, then two large ones of 200 with one line each: a third
     // line of 150 would fit into the sum of what is left, but into no single buffer.
