@@ -45,7 +45,9 @@ const fn classify() -> [NameByte; 256] {
 pub(super) fn parse(buf: &[u8], line: Span, underscores: bool) -> Option<HeaderLine> {
     let text = line.of(buf);
     let mut usual_name = true;
-    let mut name_bytes = 0;
+    let is_usual = |&&byte: &&u8| NAME_BYTES[usize::from(byte)] == NameByte::Usual;
+    let mut name_bytes = text.iter().take_while(is_usual).count();
+    // Almost always this is the colon already.
     loop {
         match NAME_BYTES[usize::from(*text.get(name_bytes)?)] {
             NameByte::Usual => {}

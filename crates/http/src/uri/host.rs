@@ -72,8 +72,24 @@ fn ip_literal_end(text: &[u8]) -> Result<usize, UriError> {
 
 /// Unreserved characters, sub-delimiters and the percent sign of RFC 3986.
 fn is_name_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"-._~!$&'()*+,;=%".contains(&byte)
+    NAME_BYTES[usize::from(byte)]
 }
+
+static NAME_BYTES: [bool; 256] = {
+    const SIGNS: &[u8] = b"-._~!$&'()*+,;=%";
+    let mut is_name = [false; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        is_name[byte] = (byte as u8).is_ascii_alphanumeric();
+        byte += 1;
+    }
+    let mut index = 0;
+    while index < SIGNS.len() {
+        is_name[SIGNS[index] as usize] = true;
+        index += 1;
+    }
+    is_name
+};
 
 fn parse_port(digits: &[u8]) -> Result<Option<u16>, UriError> {
     if digits.is_empty() {

@@ -30,11 +30,11 @@ pub struct NormalUri<'a> {
 ///
 /// # Errors
 /// [`UriError::Escape`], [`UriError::Nul`], [`UriError::AboveRoot`]; [`UriError::Form`] when it
-/// starts with neither `/` nor `?` nor `#`.
+/// starts with neither `/` nor `?`.
 pub fn normalise(path_and_query: &[u8], merge_slashes: bool) -> Result<NormalUri<'_>, UriError> {
     match path_and_query.first() {
         Some(b'/') => {}
-        None | Some(b'?' | b'#') => return Ok(empty_path(path_and_query)),
+        None | Some(b'?') => return Ok(empty_path(path_and_query)),
         Some(_) => return Err(UriError::Form),
     }
     let plain_end = plain_prefix(path_and_query);

@@ -78,7 +78,7 @@ fn absolute_form(target: &[u8]) -> Result<TargetForm, UriError> {
     let rest = &target[host_start..];
     let host_len = rest
         .iter()
-        .position(|&byte| matches!(byte, b'/' | b'?' | b'#'))
+        .position(|&byte| matches!(byte, b'/' | b'?'))
         .unwrap_or(rest.len());
     let authority = target_authority(&rest[..host_len])?;
     check_characters(&rest[host_len..])?;

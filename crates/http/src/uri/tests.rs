@@ -132,7 +132,7 @@ fn query_and_fragment() {
     assert_eq!(parts("/%61?b#c"), ("/a".into(), Some("b")));
     assert_eq!(parts(""), ("/".into(), None));
     assert_eq!(parts("?a"), ("/".into(), Some("a")));
-    assert_eq!(parts("#a"), ("/".into(), None));
+    assert_eq!(normalise(b"#a", true), Err(UriError::Form));
     assert_eq!(normalise(b"a", true), Err(UriError::Form));
 }
 
@@ -170,6 +170,7 @@ fn target_forms() {
     assert_eq!(split("http:///", Method::Get), Err(UriError::Host));
     assert_eq!(split("http://u:p@h/", Method::Get), Err(UriError::Host));
     assert_eq!(split("/a b", Method::Get), Err(UriError::Character));
+    assert_eq!(split("http://h#a", Method::Get), Err(UriError::Host));
     assert_eq!(split("http://a_b/", Method::Get), Err(UriError::Host));
     assert_eq!(split("http://%61/", Method::Get), Err(UriError::Host));
     assert!(split("http://[::1]:80/", Method::Get).is_ok());

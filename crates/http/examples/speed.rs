@@ -1,0 +1,85 @@
+//! Prints what the codec costs per message: `cargo run --release -p sealane-http --example speed`.
+//!
+//! Best of several rounds, so that a busy machine disturbs little. With an argument it parses one
+//! request that many times and prints nothing, for `valgrind --tool=callgrind`.
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use sealane_http::h1::{
+    ConnectionHeader, Limits, ParseState, ResponseHead, Version, encode_response_head,
+    parse_request,
+};
+use sealane_http::headers::{HeaderList, KnownHeader};
+use sealane_http::{StatusCode, date, uri};
+
+const WRK: &str = "GET /1k.bin HTTP/1.1\r\nHost: 127.0.0.1:8443\r\n\r\n";
+const CURL: &str = "GET /index.html HTTP/1.1\r\nHost: localhost:8443\r\n\
+    User-Agent: curl/8.5.0\r\nAccept: */*\r\n\r\n";
+const BROWSER: &str = "GET /assets/app.3f2a1b.js?v=17 HTTP/1.1\r\nHost: www.example.com\r\n\
+    Connection: keep-alive\r\nsec-ch-ua: \"Chromium\";v=\"130\", \"Not?A_Brand\";v=\"99\"\r\n\
+    sec-ch-ua-mobile: ?0\r\nUser-Agent: Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 \
+    (KHTML, like Gecko) Chrome/130.0.0.0 Safari/537.36\r\nsec-ch-ua-platform: \"Linux\"\r\n\
+    Accept: */*\r\nSec-Fetch-Site: same-origin\r\nSec-Fetch-Mode: no-cors\r\n\
+    Sec-Fetch-Dest: script\r\nReferer: https://www.example.com/\r\n\
+    Accept-Encoding: gzip, deflate, br, zstd\r\nAccept-Language: en-US,en;q=0.9\r\n\
+    Cookie: session=0123456789abcdef0123456789abcdef; theme=dark\r\n\
+    If-None-Match: \"65f1a2b3-1a2b\"\r\nIf-Modified-Since: Wed, 13 Mar 2024 12:00:00 GMT\r\n\r\n";
+
+const ROUNDS: usize = 20;
+const PER_ROUND: u32 = 50_000;
+
+fn main() {
+    let limits = Limits::default();
+    let mut state = ParseState::default();
+    let mut parse = |text: &str| {
+        let parsed = parse_request(black_box(text.as_bytes()), &mut state, &limits);
+        black_box(parsed).expect("a valid request");
+    };
+    if let Some(count) = std::env::args().nth(1) {
+        let count: u32 = count.parse().expect("the argument is a number of requests");
+        (0..count).for_each(|_| parse(CURL));
+        return;
+    }
+    report("parse, wrk", || parse(WRK));
+    report("parse, curl", || parse(CURL));
+    report("parse, browser", || parse(BROWSER));
+    report("normalise a plain path", || {
+        let target = black_box(&b"/assets/app.3f2a1b.js?v=17"[..]);
+        black_box(uri::normalise(target, true)).expect("a valid path");
+    });
+    let mut headers = HeaderList::new();
+    let mut out = Vec::new();
+    let time = date::imf(784_111_777);
+    report("encode, a file", || {
+        headers.clear();
+        out.clear();
+        for (name, value) in [
+            (KnownHeader::Etag, &b"\"65f1a2b3-1a2b\""[..]),
+            (KnownHeader::AcceptRanges, b"bytes"),
+        ] {
+            headers.push_known(name, value).expect("a valid header");
+        }
+        let head = ResponseHead {
+            server: Some("sealane"),
+            date: Some(&time),
+            content_type: Some(b"text/html"),
+            content_length: Some(1024),
+            last_modified: Some(&time),
+            connection: ConnectionHeader::KeepAlive { timeout_s: None },
+            ..ResponseHead::new(Version::Http11, StatusCode::OK, &headers)
+        };
+        encode_response_head(&mut out, black_box(&head));
+        black_box(&out);
+    });
+}
+
+fn report(what: &str, mut run: impl FnMut()) {
+    let round = |_| {
+        let start = Instant::now();
+        (0..PER_ROUND).for_each(|_| run());
+        start.elapsed() / PER_ROUND
+    };
+    let best = (0..ROUNDS).map(round).min().expect("at least one round");
+    println!("{what:24} {:5} ns", best.as_nanos());
+}
