@@ -1,1 +1,75 @@
-//! End-to-end test harness.
+//! The end-to-end test harness: the real binary, real clients, one feature per
+//! file under `tests/`.
+//!
+//! A test writes the configuration it is about, with `%name%` where a port
+//! belongs, and the assertions that go with it:
+//!
+//! ```no_run
+//! use sealane_tests::{Site, wire};
+//!
+//! let site = Site::new();
+//! site.write("html/a.txt", b"hello");
+//! let server = site.serve("server { listen 127.0.0.1:%plain%; root html; }");
+//! assert_eq!(wire::get(server.port("plain"), "/a.txt").body, b"hello");
+//! ```
+//!
+//! Every site lives in a directory of its own and takes ports that no other
+//! test has. A server is asked to stop when its value is dropped, and a test
+//! fails if the server crashed, would not stop, or logged an `[alert]` that the
+//! test did not announce. When a test fails, the error log is printed.
+
+mod browser;
+mod certificates;
+mod command;
+mod go;
+mod ports;
+pub mod random;
+mod server;
+mod site;
+mod tls_client;
+pub mod wire;
+
+pub use browser::browse;
+pub use certificates::{Certificate, CertificateKey};
+pub use command::{Outcome, command, sha256, sha256_of_file};
+pub use go::go_client;
+pub use server::{Program, Server};
+pub use site::Site;
+pub use tls_client::{Handshake, handshake};
+
+use std::time::{Duration, Instant};
+
+/// How long a test waits for something that must happen. Generous: a loaded
+/// machine must not fail a test, and a passing test never waits this long.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The count for this run: `bounded` normally, `long` under `make test-long`.
+pub fn scale(bounded: usize, long: usize) -> usize {
+    if std::env::var_os("SEALANE_TEST_LONG").is_some_and(|value| value == "1") {
+        long
+    } else {
+        bounded
+    }
+}
+
+/// The root of the repository.
+pub fn repository() -> std::path::PathBuf {
+    let tests = std::path::Path::new(env!("CARGO_MANIFEST_DIR"));
+    tests
+        .parent()
+        .expect("tests/ lies in the repository")
+        .to_path_buf()
+}
+
+/// Calls `probe` until it gives a value, and panics with `what` after [`PATIENCE`].
+#[track_caller]
+pub fn wait_for<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(value) = probe() {
+            return value;
+        }
+        assert!(Instant::now() < deadline, "gave up waiting for {what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}

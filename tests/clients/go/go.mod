@@ -1,0 +1,3 @@
+module sealane.test/client
+
+go 1.19

@@ -1,0 +1,48 @@
+//! The Go client of `tests/clients/go`.
+
+use crate::{Outcome, command, repository};
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// Runs the Go client, which is built at its first use.
+#[track_caller]
+pub fn go_client(arguments: &[&str], input: &[u8]) -> Outcome {
+    command(&binary().display().to_string(), arguments, input)
+}
+
+/// The path of the client, for a test that talks to it while it runs.
+pub(crate) fn binary() -> PathBuf {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY.get_or_init(build).clone()
+}
+
+fn build() -> PathBuf {
+    let test = std::env::current_exe().expect("a test knows its own path");
+    let profile = test
+        .ancestors()
+        .nth(2)
+        .expect("a test lies in TARGET/PROFILE/deps");
+    // Renamed into place: another test may be running the one that is there.
+    let new = profile.join(format!("go-client.{}", std::process::id()));
+    let output = Command::new("go")
+        .args(["build", "-o"])
+        .arg(&new)
+        .arg(".")
+        .current_dir(repository().join("tests/clients/go"))
+        .env("CGO_ENABLED", "0")
+        // Standard library only: nothing to fetch, no other toolchain either.
+        .env("GOFLAGS", "-mod=mod")
+        .env("GOPROXY", "off")
+        .env("GOTOOLCHAIN", "local")
+        .output()
+        .expect("Go is installed (scripts/install-test-deps.sh)");
+    assert!(
+        output.status.success(),
+        "go build: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    let binary = profile.join("go-client");
+    std::fs::rename(&new, &binary).expect("the target directory is writable");
+    binary
+}
