@@ -1,1 +1,69 @@
-//! sealane-tls
+//! TLS for servers: everything that is Sealane's own, nothing of HTTP or of the
+//! configuration file.
+//!
+//! `server` maps directives to [`ServerSettings`]; [`ServerTls::build`] turns
+//! them into immutable contexts (one per certificate), with errors in nginx's
+//! words and warnings about what means nothing here. An [`Acceptor`] belongs to a
+//! listener; each accepted socket gets a [`Connection`], driven sans-IO: bytes
+//! in, bytes out.
+//!
+//! ```text
+//! bytes -> ClientHello parsed here -> SelectServer (SNI) -> ServerTls
+//!       -> identity the client can verify -> awslc::Connection -> plaintext
+//! ```
+//!
+//! The ClientHello is parsed before libssl sees it. So the whole configuration
+//! of the chosen server holds from the first byte on, protocols, suites, groups,
+//! tickets and session cache included (nginx 1.29.2 and later do the same for
+//! `ssl_protocols`; with OpenSSL the session cache and tickets stay those of the
+//! default server). A connection that has not sent its ClientHello yet costs no
+//! libssl memory at all.
+//!
+//! | file | what |
+//! |---|---|
+//! | `settings.rs` | [`ServerSettings`], [`Identity`]: what is configured |
+//! | `server.rs` | [`ServerTls`]: settings checked and built |
+//! | `conf_command.rs` | `ssl_conf_command` |
+//! | `ciphers/` | `ssl_ciphers`: OpenSSL's cipher strings |
+//! | `groups.rs`, `protocols.rs` | `ssl_ecdh_curve`, `ssl_protocols` |
+//! | `client_hello.rs` | the first message, zero-copy |
+//! | `choice.rs` | which certificate and suite order a client gets |
+//! | `acceptor.rs`, `connection.rs` | one listener, one connection |
+//! | `info.rs` | what `$ssl_*` variables show |
+//! | `tickets.rs`, `session_cache.rs` | resumption |
+//! | `record_size.rs` | `ssl_buffer_size` and dynamic records |
+
+mod acceptor;
+mod choice;
+pub mod ciphers;
+mod client_hello;
+mod conf_command;
+mod connection;
+mod error;
+mod groups;
+mod info;
+mod protocols;
+mod record_size;
+mod server;
+mod session_cache;
+mod settings;
+#[cfg(test)]
+mod tests;
+mod tickets;
+
+pub use acceptor::{Acceptor, SelectServer, Selected, looks_like_tls};
+pub use ciphers::fuzz_cipher_string;
+pub use client_hello::fuzz_client_hello;
+pub use connection::Connection;
+pub use error::{Error, SettingsError, Warning};
+pub use groups::{DEFAULT_GROUPS, GroupList};
+pub use info::Info;
+pub use protocols::{Protocol, Protocols};
+pub use record_size::DynamicRecords;
+pub use sealane_awslc::{Fault, HandshakeStatus, ReadStatus, Secret, library_version};
+pub use server::ServerTls;
+pub use session_cache::SessionCache;
+pub use settings::{
+    DEFAULT_BUFFER_BYTES, DEFAULT_CIPHERS, Identity, ServerSettings, SessionCacheSetting,
+};
+pub use tickets::TicketRing;

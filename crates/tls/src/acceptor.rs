@@ -1,0 +1,68 @@
+//! One listener's entry to TLS.
+
+use std::fmt;
+use std::sync::Arc;
+
+use crate::server::ServerTls;
+
+/// Chooses the server for a name. `server` implements it with nginx's rules:
+/// exact names, wildcards, regular expressions, then the default server.
+pub trait SelectServer: Send + Sync {
+    /// The server for `name`: lower case, no dot at the end; `None` when the
+    /// client sent none (or nothing that can be a host name).
+    fn select(&self, name: Option<&str>) -> Selected;
+}
+
+/// A server chosen.
+#[derive(Clone, Debug)]
+pub enum Selected {
+    /// This server; the token comes back from
+    /// [`Connection::selected_token`](crate::Connection::selected_token).
+    Server(Arc<ServerTls>, u32),
+    /// None: the client gets the alert `unrecognized_name`.
+    Reject,
+}
+
+/// Accepts the connections of one listener. Cloning shares it.
+#[derive(Clone)]
+pub struct Acceptor {
+    select: Arc<dyn SelectServer>,
+}
+
+impl Acceptor {
+    /// An acceptor that asks `select` for every connection.
+    pub fn new(select: Arc<dyn SelectServer>) -> Self {
+        Self { select }
+    }
+
+    /// An acceptor for a listener with one server; its token is 0.
+    pub fn single(server: Arc<ServerTls>) -> Self {
+        struct Single(Arc<ServerTls>);
+        impl SelectServer for Single {
+            fn select(&self, _name: Option<&str>) -> Selected {
+                Selected::Server(Arc::clone(&self.0), 0)
+            }
+        }
+        Self::new(Arc::new(Single(server)))
+    }
+
+    pub(crate) fn select(&self, name: Option<&str>) -> Selected {
+        self.select.select(name)
+    }
+}
+
+impl fmt::Debug for Acceptor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Acceptor")
+    }
+}
+
+/// Whether the first bytes of a connection are TLS, decided as nginx does by the
+/// first of them: a handshake record, or the length of an SSL 2 hello. Anything
+/// else on a TLS port is taken for a plain HTTP request, which nginx answers
+/// with 400 "The plain HTTP request was sent to HTTPS port". No bytes yet: true.
+pub fn looks_like_tls(first: &[u8]) -> bool {
+    first
+        .first()
+        .is_none_or(|byte| byte & 0x80 != 0 || *byte == 0x16)
+}

@@ -1,0 +1,1 @@
+//! Cipher strings against the `openssl` binary.

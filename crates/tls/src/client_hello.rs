@@ -1,0 +1,220 @@
+//! The ClientHello (RFC 8446 section 4.1.2), read in place.
+//!
+//! Only what choosing a server and a certificate needs is taken; libssl reads
+//! the same bytes afterwards and is the one to judge them. So anything odd here
+//! is [`Parsed::Unusable`], never an error: libssl answers with the right alert.
+
+use std::borrow::Cow;
+
+/// Records of a ClientHello are collected up to this many bytes; libssl takes
+/// messages of 16 KiB, and each record adds a header.
+pub(crate) const MAX_HELLO_BYTES: usize = 20 * 1024;
+
+const RECORD_HEADER_BYTES: usize = 5;
+const MESSAGE_HEADER_BYTES: usize = 4;
+const HANDSHAKE_RECORD: u8 = 22;
+const CLIENT_HELLO: u8 = 1;
+
+const EXTENSION_SERVER_NAME: u16 = 0;
+const EXTENSION_SUPPORTED_GROUPS: u16 = 10;
+const EXTENSION_SIGNATURE_ALGORITHMS: u16 = 13;
+const EXTENSION_SUPPORTED_VERSIONS: u16 = 43;
+
+/// What bytes from a new connection are.
+pub(crate) enum Parsed<'a> {
+    /// At least so many bytes more are needed.
+    Incomplete(usize),
+    /// Not a ClientHello as this module reads it.
+    Unusable,
+    /// The message, whole; possibly joined from several records.
+    Complete(Cow<'a, [u8]>),
+}
+
+/// Collects the handshake message at the start of `bytes`.
+pub(crate) fn collect(bytes: &[u8]) -> Parsed<'_> {
+    let mut message: Option<Cow<'_, [u8]>> = None;
+    let mut rest = bytes;
+    loop {
+        let Some((header, body)) = rest.split_at_checked(RECORD_HEADER_BYTES) else {
+            if rest.first().is_some_and(|byte| *byte != HANDSHAKE_RECORD) {
+                return Parsed::Unusable;
+            }
+            return Parsed::Incomplete(RECORD_HEADER_BYTES - rest.len());
+        };
+        let length = usize::from(u16::from_be_bytes([header[3], header[4]]));
+        if header[0] != HANDSHAKE_RECORD || header[1] != 3 || length == 0 || length > 16_384 {
+            return Parsed::Unusable;
+        }
+        let Some((fragment, after)) = body.split_at_checked(length) else {
+            return Parsed::Incomplete(length - body.len());
+        };
+        rest = after;
+        let joined = match message {
+            None => Cow::Borrowed(fragment),
+            Some(start) => {
+                let mut joined = start.into_owned();
+                joined.extend_from_slice(fragment);
+                Cow::Owned(joined)
+            }
+        };
+        match message_length(&joined) {
+            Some(_) if joined[0] != CLIENT_HELLO => return Parsed::Unusable,
+            Some(length) if length <= joined.len() => return Parsed::Complete(joined),
+            Some(length) if length > MAX_HELLO_BYTES => return Parsed::Unusable,
+            _ if bytes.len() - rest.len() > MAX_HELLO_BYTES => return Parsed::Unusable,
+            _ => message = Some(joined),
+        }
+    }
+}
+
+fn message_length(message: &[u8]) -> Option<usize> {
+    let header = message.get(..MESSAGE_HEADER_BYTES)?;
+    let length = u32::from_be_bytes([0, header[1], header[2], header[3]]);
+    Some(MESSAGE_HEADER_BYTES + length as usize)
+}
+
+/// The fields that matter, borrowed from the message.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ClientHello<'a> {
+    legacy_version: u16,
+    /// Suites in the client's order, two bytes each.
+    cipher_suites: &'a [u8],
+    server_name: Option<&'a [u8]>,
+    groups: Option<&'a [u8]>,
+    signature_algorithms: Option<&'a [u8]>,
+    supported_versions: Option<&'a [u8]>,
+}
+
+impl<'a> ClientHello<'a> {
+    /// Reads a whole message; `None` when it is not well formed.
+    pub(crate) fn parse(message: &'a [u8]) -> Option<Self> {
+        let mut body = Reader(message.get(MESSAGE_HEADER_BYTES..message_length(message)?)?);
+        let mut hello = Self {
+            legacy_version: body.u16()?,
+            ..Self::default()
+        };
+        body.take(32)?; // random
+        body.prefixed8()?; // session id
+        hello.cipher_suites = body.prefixed16()?;
+        body.prefixed8()?; // compression methods
+        if body.0.is_empty() {
+            return Some(hello);
+        }
+        let mut extensions = Reader(body.prefixed16()?);
+        while !extensions.0.is_empty() {
+            let kind = extensions.u16()?;
+            let mut data = Reader(extensions.prefixed16()?);
+            match kind {
+                EXTENSION_SERVER_NAME => hello.server_name = host_name(data.prefixed16()?),
+                EXTENSION_SUPPORTED_GROUPS => hello.groups = Some(data.prefixed16()?),
+                EXTENSION_SIGNATURE_ALGORITHMS => {
+                    hello.signature_algorithms = Some(data.prefixed16()?)
+                }
+                EXTENSION_SUPPORTED_VERSIONS => hello.supported_versions = Some(data.prefixed8()?),
+                _ => {}
+            }
+        }
+        Some(hello)
+    }
+
+    /// The suites offered, most preferred first.
+    pub(crate) fn suites(&self) -> impl Iterator<Item = u16> + use<'a> {
+        numbers(self.cipher_suites)
+    }
+
+    /// The groups offered; `None` without the extension.
+    pub(crate) fn groups(&self) -> Option<impl Iterator<Item = u16> + use<'a>> {
+        self.groups.map(numbers)
+    }
+
+    /// The signature schemes accepted; `None` without the extension.
+    pub(crate) fn signature_schemes(&self) -> Option<impl Iterator<Item = u16> + use<'a>> {
+        self.signature_algorithms.map(numbers)
+    }
+
+    /// Whether a version (its number on the wire) is offered.
+    pub(crate) fn offers_version(&self, wire: u16) -> bool {
+        match self.supported_versions {
+            Some(list) => numbers(list).any(|version| version == wire),
+            // Before TLS 1.3 the highest version stands for all below it.
+            None => wire <= self.legacy_version.min(0x0303),
+        }
+    }
+
+    /// The server name: lower case, without a dot at the end. `None` without the
+    /// extension, and for what cannot be a host name (as in nginx, which then
+    /// takes the default server).
+    pub(crate) fn server_name(&self) -> Option<String> {
+        let name = self.server_name?;
+        let name = name.strip_suffix(b".").unwrap_or(name);
+        let fits = |byte: &u8| {
+            byte.is_ascii_graphic() && !matches!(byte, b'/' | b'\\' | b'?' | b'#' | b'@')
+        };
+        if name.is_empty() || name.len() > 255 || !name.iter().all(fits) {
+            return None;
+        }
+        Some(
+            name.iter()
+                .map(|byte| char::from(byte.to_ascii_lowercase()))
+                .collect(),
+        )
+    }
+}
+
+/// The first host name of a server_name list (RFC 6066 section 3).
+fn host_name(list: &[u8]) -> Option<&[u8]> {
+    let mut list = Reader(list);
+    let kind = list.take(1)?;
+    let name = list.prefixed16()?;
+    (kind == [0]).then_some(name)
+}
+
+fn numbers(bytes: &[u8]) -> impl Iterator<Item = u16> + use<'_> {
+    bytes
+        .chunks_exact(2)
+        .map(|pair| u16::from_be_bytes([pair[0], pair[1]]))
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn take(&mut self, count: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.0.split_at_checked(count)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        let bytes = self.take(2)?;
+        Some(u16::from_be_bytes([bytes[0], bytes[1]]))
+    }
+
+    fn prefixed8(&mut self) -> Option<&'a [u8]> {
+        let length = self.take(1)?[0];
+        self.take(usize::from(length))
+    }
+
+    fn prefixed16(&mut self) -> Option<&'a [u8]> {
+        let length = self.u16()?;
+        self.take(usize::from(length))
+    }
+}
+
+/// Reads any bytes without panicking; the entry point for fuzzing.
+pub fn fuzz_client_hello(bytes: &[u8]) {
+    match collect(bytes) {
+        Parsed::Incomplete(more) => assert!(more > 0, "progress needs bytes"),
+        Parsed::Unusable => {}
+        Parsed::Complete(message) => {
+            if let Some(hello) = ClientHello::parse(&message) {
+                let _ = (
+                    hello.server_name(),
+                    hello.suites().count(),
+                    hello.offers_version(0x0304),
+                );
+                let _ = hello.groups().map(Iterator::count);
+                let _ = hello.signature_schemes().map(Iterator::count);
+            }
+        }
+    }
+}

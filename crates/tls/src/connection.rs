@@ -1,0 +1,271 @@
+//! A server connection, from its first byte.
+//!
+//! ```text
+//! Hello --(ClientHello complete, server chosen)--> Running --> Running ...
+//!   |                                                |
+//!   +--(rejected)--> Closed <-----(shutdown)---------+
+//! ```
+//!
+//! While in `Hello` the connection holds at most the fragments of a ClientHello;
+//! libssl's memory is taken when the server is known.
+
+use std::fmt;
+use std::sync::Arc;
+
+use sealane_awslc as awslc;
+use sealane_awslc::{HandshakeStatus, ReadStatus};
+
+use crate::acceptor::{Acceptor, Selected};
+use crate::client_hello::{self, ClientHello, Parsed};
+use crate::error::Error;
+use crate::info::Info;
+use crate::record_size::RecordSizer;
+use crate::server::ServerTls;
+
+/// A TLS connection accepted by a listener. It moves between threads by value.
+///
+/// Every call takes the bytes received as `input`, advances it past what was
+/// consumed and appends what must be sent to `output`, also on errors: send the
+/// output before closing.
+pub struct Connection {
+    state: State,
+    server: Option<Arc<ServerTls>>,
+    token: u32,
+    sizer: RecordSizer,
+    client_groups: Option<Box<[u16]>>,
+}
+
+enum State {
+    Hello {
+        acceptor: Acceptor,
+        fragments: Vec<u8>,
+    },
+    Running(awslc::Connection),
+    Closed,
+}
+
+impl Connection {
+    /// A connection just accepted.
+    pub fn accept(acceptor: &Acceptor) -> Self {
+        Self {
+            state: State::Hello {
+                acceptor: acceptor.clone(),
+                fragments: Vec::new(),
+            },
+            server: None,
+            token: 0,
+            sizer: RecordSizer::default(),
+            client_groups: None,
+        }
+    }
+
+    /// Goes on with the handshake. After [`HandshakeStatus::Done`] `input` may
+    /// hold the first request already.
+    pub fn handshake(
+        &mut self,
+        input: &mut &[u8],
+        output: &mut Vec<u8>,
+    ) -> Result<HandshakeStatus, Error> {
+        loop {
+            match &mut self.state {
+                State::Running(tls) => return Ok(tls.do_handshake(input, output)?),
+                State::Closed => return Err(Error::NotEstablished),
+                State::Hello { .. } => {
+                    if let Some(status) = self.hello(input, output)? {
+                        return Ok(status);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Opens records until `plain` is full or the input used up. When `plain` was
+    /// filled, read again before waiting for the peer.
+    pub fn read(
+        &mut self,
+        input: &mut &[u8],
+        output: &mut Vec<u8>,
+        plain: &mut [u8],
+    ) -> Result<ReadStatus, Error> {
+        Ok(self.running()?.read(input, output, plain)?)
+    }
+
+    /// Whether decrypted bytes wait: read again without new input.
+    pub fn has_pending(&self) -> bool {
+        matches!(&self.state, State::Running(tls) if tls.has_pending())
+    }
+
+    /// Seals all of `plain` in records of `ssl_buffer_size`, or of dynamic sizes;
+    /// `now_ms` (milliseconds of a clock that only goes forward) is used for
+    /// those only. Give large pieces: many records then go out in one send.
+    /// Empty `plain` sends what libssl has queued.
+    pub fn write(&mut self, plain: &[u8], now_ms: u64, output: &mut Vec<u8>) -> Result<(), Error> {
+        let State::Running(tls) = &mut self.state else {
+            return Err(Error::NotEstablished);
+        };
+        let Some(server) = &self.server else {
+            return Err(Error::NotEstablished);
+        };
+        let full = server.record_bytes();
+        let Some(dynamic) = server.dynamic_records() else {
+            return Ok(tls.write_records(plain, full, output)?);
+        };
+        self.sizer.begin_write(dynamic, now_ms);
+        let mut rest = plain;
+        loop {
+            let run = self.sizer.next_run(dynamic, full);
+            let count = run.record_bytes.saturating_mul(run.records).min(rest.len());
+            let (now, later) = rest.split_at(count);
+            tls.write_records(now, run.record_bytes, output)?;
+            self.sizer.sent(now.len().div_ceil(run.record_bytes));
+            rest = later;
+            if rest.is_empty() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Appends a close_notify, once. Does nothing before the handshake is done or
+    /// after an alert.
+    pub fn shutdown(&mut self, output: &mut Vec<u8>) {
+        if let State::Running(tls) = &mut self.state {
+            tls.shutdown(output);
+        }
+    }
+
+    /// Whether application data can flow.
+    pub fn is_established(&self) -> bool {
+        matches!(&self.state, State::Running(tls) if !tls.is_handshaking())
+    }
+
+    /// What was negotiated; `None` before a server was chosen.
+    pub fn info(&self) -> Option<Info<'_>> {
+        match &self.state {
+            State::Running(tls) => Some(Info::new(tls, self.client_groups.as_deref())),
+            _ => None,
+        }
+    }
+
+    /// The token that [`SelectServer`](crate::SelectServer) gave; 0 before.
+    pub fn selected_token(&self) -> u32 {
+        self.token
+    }
+
+    /// The server chosen; `None` before.
+    pub fn server(&self) -> Option<&Arc<ServerTls>> {
+        self.server.as_ref()
+    }
+
+    fn running(&mut self) -> Result<&mut awslc::Connection, Error> {
+        match &mut self.state {
+            State::Running(tls) => Ok(tls),
+            _ => Err(Error::NotEstablished),
+        }
+    }
+
+    /// Collects the ClientHello. `None` when libssl has it and goes on.
+    fn hello(
+        &mut self,
+        input: &mut &[u8],
+        output: &mut Vec<u8>,
+    ) -> Result<Option<HandshakeStatus>, Error> {
+        let State::Hello { fragments, .. } = &mut self.state else {
+            return Ok(None);
+        };
+        if fragments.is_empty() {
+            // As a rule it is here in one piece, and libssl reads it in place.
+            if let Parsed::Incomplete(_) = client_hello::collect(input) {
+                fragments.extend_from_slice(input);
+                *input = &[];
+                return Ok(Some(HandshakeStatus::WantRead));
+            }
+            let message = *input;
+            return self.start(message, input, output);
+        }
+        loop {
+            // No byte beyond the hello's last record is taken, so nothing is left
+            // over once libssl has read them.
+            let missing = match client_hello::collect(fragments) {
+                Parsed::Incomplete(missing) => missing,
+                _ => break,
+            };
+            if input.is_empty() {
+                return Ok(Some(HandshakeStatus::WantRead));
+            }
+            let (taken, rest) = input.split_at(missing.min(input.len()));
+            fragments.extend_from_slice(taken);
+            *input = rest;
+        }
+        let fragments = std::mem::take(fragments);
+        let mut collected = &fragments[..];
+        self.start(&fragments, &mut collected, output)?;
+        debug_assert!(
+            collected.is_empty() || !self.is_established(),
+            "only the hello was collected"
+        );
+        // There may be input behind the hello.
+        Ok(None)
+    }
+
+    /// Chooses the server for the hello in `bytes`, and starts libssl on `input`.
+    fn start(
+        &mut self,
+        bytes: &[u8],
+        input: &mut &[u8],
+        output: &mut Vec<u8>,
+    ) -> Result<Option<HandshakeStatus>, Error> {
+        let State::Hello { acceptor, .. } = &self.state else {
+            return Ok(None);
+        };
+        let message = match client_hello::collect(bytes) {
+            Parsed::Complete(message) => Some(message),
+            _ => None,
+        };
+        let hello = message.as_deref().and_then(ClientHello::parse);
+        let name = hello.as_ref().and_then(ClientHello::server_name);
+        let Selected::Server(server, token) = acceptor.select(name.as_deref()) else {
+            return Err(self.reject(output));
+        };
+        if server.rejects() {
+            return Err(self.reject(output));
+        }
+        let Some((context, tls13_suite)) = server.choose(hello.as_ref()) else {
+            return Err(self.reject(output));
+        };
+        let mut tls = awslc::Connection::server(context)?;
+        if let Some(suite) = tls13_suite {
+            tls.restrict_tls13(suite)?;
+        }
+        if server.remembers_client_groups() {
+            let groups = hello.as_ref().and_then(ClientHello::groups);
+            self.client_groups = groups.map(Iterator::collect);
+        }
+        self.token = token;
+        self.server = Some(server);
+        let status = tls.do_handshake(input, output);
+        self.state = State::Running(tls);
+        Ok(Some(status?))
+    }
+
+    fn reject(&mut self, output: &mut Vec<u8>) -> Error {
+        output.extend_from_slice(&UNRECOGNIZED_NAME);
+        self.state = State::Closed;
+        Error::Rejected
+    }
+}
+
+/// A fatal alert in a plaintext record (RFC 8446 section 6.2): there is no libssl
+/// connection yet that could write it.
+const UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.state {
+            State::Hello { fragments, .. } => {
+                write!(f, "Connection(hello, {} bytes)", fragments.len())
+            }
+            State::Running(tls) => tls.fmt(f),
+            State::Closed => f.write_str("Connection(closed)"),
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! What can go wrong: with settings, and with a connection.
+
+use std::fmt;
+
+use sealane_awslc::Fault;
+
+/// Settings that cannot be used, in the words nginx prints after `[emerg]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SettingsError(pub(crate) String);
+
+impl SettingsError {
+    pub(crate) fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+}
+
+impl fmt::Display for SettingsError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for SettingsError {}
+
+/// A setting that is accepted and means little or nothing here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Warning(pub(crate) String);
+
+impl Warning {
+    pub(crate) fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+}
+
+impl fmt::Display for Warning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+/// Why a connection ended. The alert for the peer, if there is one, is in the
+/// output of the call that returned this.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// The TLS library refused.
+    Library(sealane_awslc::Error),
+    /// `ssl_reject_handshake`, or no server for the name: `unrecognized_name`
+    /// was sent.
+    Rejected,
+    /// The connection had failed or was not established; a mistake of the caller.
+    NotEstablished,
+}
+
+impl Error {
+    /// Whether the peer is to blame: nginx logs such errors at `info`.
+    pub fn fault(&self) -> Fault {
+        match self {
+            Self::Library(error) => error.fault(),
+            Self::Rejected => Fault::Peer,
+            Self::NotEstablished => Fault::Local,
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Library(error) => error.fmt(f),
+            Self::Rejected => {
+                f.write_str("SSL_do_handshake() failed (SSL: rejected by ssl_reject_handshake, alert unrecognized_name sent)")
+            }
+            Self::NotEstablished => f.write_str("the TLS connection is not established"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<sealane_awslc::Error> for Error {
+    fn from(error: sealane_awslc::Error) -> Self {
+        Self::Library(error)
+    }
+}

@@ -1,0 +1,120 @@
+//! What `$ssl_*` variables show of a connection.
+
+use std::fmt::Write;
+
+use sealane_awslc as awslc;
+
+use crate::ciphers::suite_name;
+use crate::groups::openssl_name;
+
+/// A view of what was negotiated, in nginx's notation.
+#[derive(Clone, Copy, Debug)]
+pub struct Info<'a> {
+    tls: &'a awslc::Connection,
+    client_groups: Option<&'a [u16]>,
+}
+
+impl<'a> Info<'a> {
+    pub(crate) fn new(tls: &'a awslc::Connection, client_groups: Option<&'a [u16]>) -> Self {
+        Self { tls, client_groups }
+    }
+
+    /// `$ssl_protocol`: `TLSv1.3`.
+    pub fn protocol(&self) -> &'static str {
+        self.tls.protocol()
+    }
+
+    /// `$ssl_cipher`: OpenSSL's name; empty before it is negotiated.
+    pub fn cipher(&self) -> &'static str {
+        self.tls.cipher().map_or("", awslc::Cipher::name)
+    }
+
+    /// `$ssl_ciphers`: what the client offered, known suites by name, others as
+    /// `0x1a1a`, joined by `:`. Empty on resumption in TLS 1.2, as in nginx only
+    /// a full handshake is sure to have it.
+    pub fn ciphers(&self) -> String {
+        let suites = self.tls.client_cipher_suites().chunks_exact(2);
+        join(
+            suites.map(|pair| u16::from_be_bytes([pair[0], pair[1]])),
+            suite_name,
+        )
+    }
+
+    /// `$ssl_curve`: the group of the key exchange; empty with static RSA.
+    pub fn curve(&self) -> &'static str {
+        self.tls
+            .group()
+            .and_then(|group| openssl_name(group.id))
+            .unwrap_or("")
+    }
+
+    /// `$ssl_curves`: the groups the client offered; empty unless the server's
+    /// settings ask to remember them.
+    pub fn curves(&self) -> String {
+        join(
+            self.client_groups.unwrap_or(&[]).iter().copied(),
+            openssl_name,
+        )
+    }
+
+    /// `$ssl_sigalg`: the scheme of the server's signature, `rsa_pss_rsae_sha256`;
+    /// empty when nothing was signed.
+    pub fn sigalg(&self) -> &'static str {
+        let scheme = self.tls.signature_scheme();
+        scheme
+            .and_then(awslc::Connection::signature_scheme_name)
+            .unwrap_or("")
+    }
+
+    /// `$ssl_session_id`: lower-case hexadecimal.
+    pub fn session_id(&self) -> String {
+        self.tls
+            .session_id()
+            .iter()
+            .fold(String::new(), |mut text, byte| {
+                let _ = write!(text, "{byte:02x}");
+                text
+            })
+    }
+
+    /// `$ssl_session_reused`: `r` or `.`.
+    pub fn session_reused(&self) -> &'static str {
+        if self.tls.is_session_reused() {
+            "r"
+        } else {
+            "."
+        }
+    }
+
+    /// `$ssl_server_name`: as the client sent it; empty without SNI.
+    pub fn server_name(&self) -> &'a str {
+        self.tls.server_name().unwrap_or("")
+    }
+
+    /// `$ssl_alpn_protocol`: empty when none was negotiated.
+    pub fn alpn(&self) -> &'a [u8] {
+        self.tls.alpn()
+    }
+
+    /// `$ssl_early_data`: `1` while 0-RTT data is being read. Always empty: early
+    /// data is not accepted.
+    pub fn early_data(&self) -> &'static str {
+        ""
+    }
+}
+
+fn join(numbers: impl Iterator<Item = u16>, name: impl Fn(u16) -> Option<&'static str>) -> String {
+    let mut text = String::new();
+    for number in numbers {
+        if !text.is_empty() {
+            text.push(':');
+        }
+        match name(number) {
+            Some(name) => text.push_str(name),
+            None => {
+                let _ = write!(text, "0x{number:04x}");
+            }
+        }
+    }
+    text
+}

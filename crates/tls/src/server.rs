@@ -1,0 +1,465 @@
+//! [`ServerTls`]: settings checked once, built into immutable contexts.
+
+use std::sync::Arc;
+
+use sealane_awslc::{
+    CertificateChain, Context, ContextBuilder, KeyError, KeyKind, PrivateKey, sha256,
+};
+
+use crate::choice::ChoiceRules;
+use crate::ciphers::{CipherList, SecurityLevel, Suite, TLS13_SUITES};
+use crate::client_hello::ClientHello;
+use crate::conf_command::Policy;
+use crate::error::{SettingsError, Warning};
+use crate::groups::GroupList;
+use crate::record_size::{DynamicRecords, MAX_RECORD_BYTES};
+use crate::session_cache::SessionCache;
+use crate::settings::{Identity, ServerSettings, SessionCacheSetting};
+use crate::tickets::TicketRing;
+
+/// Bytes of a `builtin` cache per session.
+const BUILTIN_SESSION_BYTES: usize = 512;
+/// Sessions libssl resumes are at most this old (RFC 8446 section 4.6.1: seven
+/// days), in seconds.
+const MAX_SESSION_TIMEOUT_S: u64 = 7 * 24 * 3600;
+
+/// One virtual server's TLS: immutable, shared by all workers.
+#[derive(Debug)]
+pub struct ServerTls {
+    identities: Vec<BuiltIdentity>,
+    kinds: Vec<KeyKind>,
+    rules: ChoiceRules,
+    rejects: bool,
+    record_bytes: usize,
+    dynamic_records: Option<DynamicRecords>,
+    remember_client_groups: bool,
+    ktls: Option<bool>,
+}
+
+/// A certificate with its contexts.
+#[derive(Debug)]
+struct BuiltIdentity {
+    context: Context,
+    /// The same with ChaCha20 first, where `PrioritizeChaCha` asks for it.
+    chacha_first: Option<Context>,
+}
+
+impl ServerTls {
+    /// Checks and builds `settings`. The warnings name what was accepted without
+    /// having its full effect.
+    ///
+    /// # Errors
+    ///
+    /// In nginx's words: a certificate or key that does not load or match, a
+    /// cipher string that selects nothing, an unknown command, group or protocol.
+    pub fn build(settings: &ServerSettings) -> Result<(Self, Vec<Warning>), SettingsError> {
+        let mut warnings = Vec::new();
+        let plan = Plan::new(settings, &mut warnings)?;
+        let loaded = load_identities(settings, &plan, &mut warnings)?;
+        let session_identity = session_identity(settings, &loaded);
+        let resumption = Resumption::new(settings)?;
+        let mut identities = Vec::with_capacity(loaded.len());
+        for identity in &loaded {
+            let build = |suites: &[&'static Suite]| -> Result<Context, SettingsError> {
+                build_context(
+                    settings,
+                    &plan,
+                    &resumption,
+                    &session_identity,
+                    identity,
+                    suites,
+                )
+            };
+            let suites = &plan.rules.suites;
+            identities.push(BuiltIdentity {
+                context: build(suites)?,
+                chacha_first: plan
+                    .chacha_first_order()
+                    .map(|order| build(&order))
+                    .transpose()?,
+            });
+        }
+        let server = Self {
+            kinds: loaded.iter().map(|identity| identity.key.kind()).collect(),
+            identities,
+            rules: plan.rules,
+            rejects: settings.reject_handshake,
+            record_bytes: settings.buffer_bytes.clamp(1, MAX_RECORD_BYTES),
+            dynamic_records: settings.dynamic_records,
+            remember_client_groups: settings.remember_client_groups,
+            ktls: plan.policy.ktls,
+        };
+        Ok((server, warnings))
+    }
+
+    /// `ssl_conf_command Options KTLS` (`Some(true)`), `-KTLS` (`Some(false)`),
+    /// or neither.
+    pub fn ktls(&self) -> Option<bool> {
+        self.ktls
+    }
+
+    /// The suites of TLS 1.2 and below that are offered, in the server's order,
+    /// by OpenSSL's names.
+    pub fn cipher_names(&self) -> Vec<&'static str> {
+        self.rules.suites.iter().map(|suite| suite.name).collect()
+    }
+
+    pub(crate) fn rejects(&self) -> bool {
+        self.rejects || self.identities.is_empty()
+    }
+
+    pub(crate) fn record_bytes(&self) -> usize {
+        self.record_bytes
+    }
+
+    pub(crate) fn dynamic_records(&self) -> Option<&DynamicRecords> {
+        self.dynamic_records.as_ref()
+    }
+
+    pub(crate) fn remembers_client_groups(&self) -> bool {
+        self.remember_client_groups
+    }
+
+    /// The context for a client and, for TLS 1.3, the suite to insist on.
+    /// Without a readable ClientHello libssl gets the first certificate.
+    pub(crate) fn choose(
+        &self,
+        hello: Option<&ClientHello<'_>>,
+    ) -> Option<(&Context, Option<&'static str>)> {
+        let Some(hello) = hello else {
+            return self
+                .identities
+                .first()
+                .map(|identity| (&identity.context, None));
+        };
+        let identity = self
+            .identities
+            .get(self.rules.identity(&self.kinds, hello))?;
+        let context = match &identity.chacha_first {
+            Some(context) if self.rules.chacha_first(hello) => context,
+            _ => &identity.context,
+        };
+        Some((context, self.rules.tls13_suite(hello)))
+    }
+}
+
+/// Settings after evaluation, before certificates.
+struct Plan {
+    policy: Policy,
+    rules: ChoiceRules,
+    groups: GroupList,
+    level: Option<SecurityLevel>,
+    tickets: bool,
+}
+
+impl Plan {
+    fn new(settings: &ServerSettings, warnings: &mut Vec<Warning>) -> Result<Self, SettingsError> {
+        let policy = Policy::new(settings, warnings)?;
+        let cipher_error = |error: &dyn std::fmt::Display| {
+            SettingsError::new(format!(
+                "SSL_CTX_set_cipher_list(\"{}\") failed (SSL: {error})",
+                policy.ciphers
+            ))
+        };
+        let list = CipherList::parse(&policy.ciphers).map_err(|error| cipher_error(&error))?;
+        let level = list.security_level();
+        let (mut min, max) = policy.protocols.range(level, warnings)?;
+        let suites = match list.supported() {
+            Ok(suites) => suites,
+            Err(_) if min == sealane_awslc::ProtocolVersion::Tls13 => Vec::new(),
+            Err(_) if max == sealane_awslc::ProtocolVersion::Tls13 => {
+                warnings.push(Warning::new(format!(
+                    "AWS-LC has none of the suites in \"{}\": only TLSv1.3 is offered",
+                    policy.ciphers
+                )));
+                min = max;
+                Vec::new()
+            }
+            Err(error) => return Err(cipher_error(&error)),
+        };
+        let mut groups = GroupList::parse(policy.groups.as_deref().unwrap_or("auto"), warnings)?;
+        let mut tickets = policy.tickets;
+        if let Some(level) = level {
+            groups.restrict(level)?;
+            if tickets && !level.permits_tickets() {
+                warnings.push(Warning::new(format!(
+                    "session tickets are off: @SECLEVEL={} does not permit them",
+                    level.number()
+                )));
+                tickets = false;
+            }
+        }
+        let rules = ChoiceRules {
+            min,
+            max,
+            suites,
+            tls13_suites: tls13_suites(policy.ciphersuites.as_deref(), level)?,
+            groups: groups.groups().iter().map(|group| group.id).collect(),
+            prefer_server: policy.prefer_server_ciphers,
+            prioritize_chacha: policy.prioritize_chacha,
+        };
+        Ok(Self {
+            policy,
+            rules,
+            groups,
+            level,
+            tickets,
+        })
+    }
+
+    /// The suites with ChaCha20 in front, where that differs and is asked for.
+    fn chacha_first_order(&self) -> Option<Vec<&'static Suite>> {
+        if !(self.rules.prefer_server && self.rules.prioritize_chacha) {
+            return None;
+        }
+        let (mut order, others): (Vec<_>, Vec<_>) = self
+            .rules
+            .suites
+            .iter()
+            .copied()
+            .partition(|suite| suite.is_chacha20());
+        if order.is_empty() {
+            return None;
+        }
+        order.extend(others);
+        Some(order)
+    }
+}
+
+/// TLS 1.3 suites in the configured order. Unlike `ssl_ciphers`, OpenSSL refuses
+/// an unknown name here.
+fn tls13_suites(
+    configured: Option<&str>,
+    level: Option<SecurityLevel>,
+) -> Result<Vec<(u16, &'static str)>, SettingsError> {
+    let Some(configured) = configured else {
+        return Ok(TLS13_SUITES.to_vec());
+    };
+    let mut suites = Vec::new();
+    for name in configured.split(':').filter(|name| !name.is_empty()) {
+        match TLS13_SUITES.iter().find(|(_, known)| *known == name) {
+            Some(suite) if suites.contains(suite) => {}
+            Some(suite) => suites.push(*suite),
+            // OpenSSL has these two; AWS-LC does not.
+            None if matches!(name, "TLS_AES_128_CCM_SHA256" | "TLS_AES_128_CCM_8_SHA256") => {}
+            None => {
+                return Err(SettingsError::new(format!(
+                    "SSL_CONF_cmd(\"Ciphersuites\", \"{configured}\") failed (SSL: error:0A0000B9:SSL routines::no cipher match:unknown suite \"{name}\")"
+                )));
+            }
+        }
+    }
+    suites.retain(|(id, _)| {
+        let bits = if *id == 0x1301 { 128 } else { 256 };
+        level.is_none_or(|level| level.permits_tls13_bits(bits))
+    });
+    if suites.is_empty() {
+        return Err(SettingsError::new(format!(
+            "SSL_CONF_cmd(\"Ciphersuites\", \"{configured}\") failed (SSL: error:0A0000B9:SSL routines::no cipher match)"
+        )));
+    }
+    Ok(suites)
+}
+
+/// A certificate chain and key that belong together.
+struct LoadedIdentity {
+    chain: CertificateChain,
+    key: PrivateKey,
+    label: String,
+}
+
+fn load_identities(
+    settings: &ServerSettings,
+    plan: &Plan,
+    warnings: &mut Vec<Warning>,
+) -> Result<Vec<LoadedIdentity>, SettingsError> {
+    let mut loaded: Vec<LoadedIdentity> = Vec::new();
+    for identity in &settings.identities {
+        let new = load_identity(identity, plan.level)?;
+        match loaded
+            .iter_mut()
+            .find(|old| old.key.kind() == new.key.kind())
+        {
+            Some(old) => {
+                warnings.push(Warning::new(format!(
+                    "certificate \"{}\" is not used: \"{}\" has the same kind of key",
+                    old.label, new.label
+                )));
+                *old = new;
+            }
+            None => loaded.push(new),
+        }
+    }
+    if loaded.is_empty() && !settings.reject_handshake {
+        return Err(SettingsError::new("no \"ssl_certificate\" is defined"));
+    }
+    Ok(loaded)
+}
+
+fn load_identity(
+    identity: &Identity,
+    level: Option<SecurityLevel>,
+) -> Result<LoadedIdentity, SettingsError> {
+    let chain = CertificateChain::from_pem(&identity.chain_pem).map_err(|error| {
+        SettingsError::new(format!(
+            "cannot load certificate \"{}\": {error}",
+            identity.chain_label
+        ))
+    })?;
+    let key =
+        PrivateKey::from_pem(identity.key_pem.expose(), &identity.passwords).map_err(|error| {
+            let hint = match &error {
+                KeyError::PasswordNeeded(_) => {
+                    " (the key is encrypted and no \"ssl_password_file\" is set)"
+                }
+                KeyError::WrongPassword(_) => " (no line of \"ssl_password_file\" opens it)",
+                KeyError::Unreadable(_) => "",
+            };
+            SettingsError::new(format!(
+                "cannot load certificate key \"{}\": {error}{hint}",
+                identity.key_label
+            ))
+        })?;
+    chain.leaf().check_key(&key).map_err(|error| {
+        SettingsError::new(format!(
+            "SSL_CTX_use_PrivateKey(\"{}\") failed (SSL: {})",
+            identity.key_label,
+            error.queue()
+        ))
+    })?;
+    if key.kind() == KeyKind::Other {
+        return Err(SettingsError::new(format!(
+            "cannot load certificate key \"{}\": only RSA, P-256, P-384, P-521 and Ed25519 keys can be used",
+            identity.key_label
+        )));
+    }
+    if level.is_some_and(|level| !level.permits_key(key.kind(), key.bits())) {
+        return Err(SettingsError::new(format!(
+            "SSL_CTX_use_certificate(\"{}\") failed (SSL: error:0A00018F:SSL routines::ee key too small)",
+            identity.chain_label
+        )));
+    }
+    Ok(LoadedIdentity {
+        chain,
+        key,
+        label: identity.chain_label.clone(),
+    })
+}
+
+/// What a session is bound to: the server's names and those of its certificates,
+/// so that it resumes on every node that serves them and nowhere else.
+fn session_identity(settings: &ServerSettings, loaded: &[LoadedIdentity]) -> [u8; 32] {
+    let mut names: Vec<String> = settings
+        .server_names
+        .iter()
+        .map(|name| name.to_ascii_lowercase())
+        .collect();
+    names.sort_unstable();
+    let mut certificate_names: Vec<String> = loaded
+        .iter()
+        .flat_map(|identity| identity.chain.leaf().dns_names())
+        .collect();
+    certificate_names.extend(
+        loaded
+            .iter()
+            .filter_map(|identity| identity.chain.leaf().subject()),
+    );
+    certificate_names.sort_unstable();
+    certificate_names.dedup();
+    let mut text = Vec::new();
+    for (kind, list) in [(b'n', &names), (b'c', &certificate_names)] {
+        for name in list {
+            text.push(kind);
+            text.extend_from_slice(&(name.len() as u64).to_be_bytes());
+            text.extend_from_slice(name.as_bytes());
+        }
+    }
+    sha256(&text)
+}
+
+/// What sessions are kept in and sealed with.
+struct Resumption {
+    tickets: Arc<TicketRing>,
+    cache: Option<Arc<SessionCache>>,
+}
+
+impl Resumption {
+    fn new(settings: &ServerSettings) -> Result<Self, SettingsError> {
+        let tickets = match &settings.ticket_ring {
+            _ if !settings.ticket_keys.is_empty() => {
+                Arc::new(TicketRing::from_files(&settings.ticket_keys)?)
+            }
+            Some(ring) => Arc::clone(ring),
+            None => Arc::new(TicketRing::random(0).map_err(library_error)?),
+        };
+        let cache = match &settings.session_cache {
+            SessionCacheSetting::Off | SessionCacheSetting::None => None,
+            SessionCacheSetting::Builtin { sessions } => Some(Arc::new(SessionCache::new(
+                sessions.saturating_mul(BUILTIN_SESSION_BYTES),
+            ))),
+            SessionCacheSetting::Shared(cache) => Some(Arc::clone(cache)),
+        };
+        Ok(Self { tickets, cache })
+    }
+}
+
+fn build_context(
+    settings: &ServerSettings,
+    plan: &Plan,
+    resumption: &Resumption,
+    session_identity: &[u8; 32],
+    identity: &LoadedIdentity,
+    suites: &[&'static Suite],
+) -> Result<Context, SettingsError> {
+    let rules = &plan.rules;
+    let mut builder = ContextBuilder::new().map_err(library_error)?;
+    builder
+        .set_protocol_range(rules.min, rules.max)
+        .map_err(library_error)?;
+    if !suites.is_empty() {
+        builder
+            .set_cipher_list(&join(suites.iter().map(|suite| suite.name)))
+            .map_err(library_error)?;
+    }
+    builder
+        .set_ciphersuites(&join(rules.tls13_suites.iter().map(|(_, name)| *name)))
+        .map_err(library_error)?;
+    builder
+        .set_groups(plan.groups.groups())
+        .map_err(library_error)?;
+    if let Some(algorithms) = &plan.policy.signature_algorithms {
+        builder
+            .set_signature_algorithms(algorithms)
+            .map_err(library_error)?;
+    }
+    builder.set_prefer_server_ciphers(rules.prefer_server);
+    builder.set_tickets_enabled(plan.tickets);
+    if let Some(count) = plan.policy.ticket_count {
+        builder.set_ticket_count(count).map_err(library_error)?;
+    }
+    builder.set_ticket_cipher(Arc::clone(&resumption.tickets) as _);
+    if let Some(cache) = &resumption.cache {
+        builder.set_session_store(Arc::clone(cache) as _);
+    }
+    let timeout_s = settings.session_timeout_s.clamp(1, MAX_SESSION_TIMEOUT_S);
+    builder.set_session_timeout(u32::try_from(timeout_s).unwrap_or(u32::MAX));
+    builder
+        .set_session_id_context(session_identity)
+        .map_err(library_error)?;
+    if !settings.alpn.is_empty() {
+        builder.set_alpn_select(&settings.alpn);
+    }
+    builder.note_signature_scheme();
+    builder
+        .set_identity(&identity.chain, &identity.key)
+        .map_err(library_error)?;
+    builder.build().map_err(library_error)
+}
+
+fn join<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    names.collect::<Vec<_>>().join(":")
+}
+
+fn library_error(error: sealane_awslc::Error) -> SettingsError {
+    SettingsError::new(error.to_string())
+}

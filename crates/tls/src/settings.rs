@@ -1,0 +1,123 @@
+//! What is configured for one virtual server.
+
+use std::sync::Arc;
+
+use sealane_awslc::Secret;
+
+use crate::protocols::Protocols;
+use crate::record_size::DynamicRecords;
+use crate::session_cache::SessionCache;
+use crate::tickets::TicketRing;
+
+/// nginx's default for `ssl_ciphers`.
+pub const DEFAULT_CIPHERS: &str = "HIGH:!aNULL:!MD5";
+/// nginx's default for `ssl_buffer_size`, in bytes.
+pub const DEFAULT_BUFFER_BYTES: usize = 16_384;
+/// nginx's default for `ssl_session_timeout`, in seconds.
+const DEFAULT_SESSION_TIMEOUT_S: u64 = 300;
+
+/// The `ssl_*` directives of one server. `Default` is nginx's defaults, without
+/// a certificate.
+#[derive(Clone, Debug)]
+pub struct ServerSettings {
+    /// Names of the server (`server_name`), part of its identity for resumption.
+    pub server_names: Vec<String>,
+    /// Certificates and keys, in the order of the directives. Several kinds may
+    /// stand side by side; of one kind the last counts.
+    pub identities: Vec<Identity>,
+    /// `ssl_protocols`.
+    pub protocols: Protocols,
+    /// `ssl_ciphers`, an OpenSSL cipher string.
+    pub ciphers: String,
+    /// TLS 1.3 suites joined by `:`; all of them when `None`.
+    pub ciphersuites: Option<String>,
+    /// `ssl_conf_command`, in order; they override the rest.
+    pub conf_commands: Vec<(String, String)>,
+    /// `ssl_ecdh_curve`; `None` is `auto`.
+    pub groups: Option<String>,
+    /// `ssl_prefer_server_ciphers`.
+    pub prefer_server_ciphers: bool,
+    /// `Options PrioritizeChaCha`: with server preference, ChaCha20 goes first
+    /// for clients that prefer it.
+    pub prioritize_chacha: bool,
+    /// `ssl_session_timeout` in seconds.
+    pub session_timeout_s: u64,
+    /// `ssl_session_tickets`.
+    pub tickets: bool,
+    /// `ssl_session_cache`.
+    pub session_cache: SessionCacheSetting,
+    /// Contents of the `ssl_session_ticket_key` files, in order.
+    pub ticket_keys: Vec<Secret>,
+    /// Random keys to use without `ticket_keys`; shared between servers and kept
+    /// across reloads by whoever rotates them. `None` makes one for this server.
+    pub ticket_ring: Option<Arc<TicketRing>>,
+    /// Application protocols in the server's order; empty for none.
+    pub alpn: Vec<&'static [u8]>,
+    /// `ssl_reject_handshake`: no certificate is needed.
+    pub reject_handshake: bool,
+    /// `ssl_buffer_size`: the most plaintext in one record, in bytes.
+    pub buffer_bytes: usize,
+    /// Dynamic record sizes, off when `None`.
+    pub dynamic_records: Option<DynamicRecords>,
+    /// Keep the client's list of groups for `$ssl_curves`: some 20 bytes per
+    /// connection, so only when that variable is used.
+    pub remember_client_groups: bool,
+}
+
+impl Default for ServerSettings {
+    fn default() -> Self {
+        Self {
+            server_names: Vec::new(),
+            identities: Vec::new(),
+            protocols: Protocols::default(),
+            ciphers: DEFAULT_CIPHERS.to_owned(),
+            ciphersuites: None,
+            conf_commands: Vec::new(),
+            groups: None,
+            prefer_server_ciphers: false,
+            prioritize_chacha: false,
+            session_timeout_s: DEFAULT_SESSION_TIMEOUT_S,
+            tickets: true,
+            session_cache: SessionCacheSetting::None,
+            ticket_keys: Vec::new(),
+            ticket_ring: None,
+            alpn: Vec::new(),
+            reject_handshake: false,
+            buffer_bytes: DEFAULT_BUFFER_BYTES,
+            dynamic_records: None,
+            remember_client_groups: false,
+        }
+    }
+}
+
+/// A certificate chain with its key, as read from files.
+#[derive(Clone, Debug)]
+pub struct Identity {
+    /// `ssl_certificate`: PEM, the leaf first.
+    pub chain_pem: Vec<u8>,
+    /// `ssl_certificate_key`: PEM.
+    pub key_pem: Secret,
+    /// `ssl_password_file`: tried in turn on an encrypted key.
+    pub passwords: Vec<Secret>,
+    /// The chain's file name, for errors.
+    pub chain_label: String,
+    /// The key's file name, for errors.
+    pub key_label: String,
+}
+
+/// `ssl_session_cache`.
+#[derive(Clone, Debug)]
+pub enum SessionCacheSetting {
+    /// `off`: no session ids.
+    Off,
+    /// `none`, the default: the same here, as AWS-LC hands out no id for a
+    /// session that nobody keeps.
+    None,
+    /// `builtin[:sessions]`: a cache of this server's own.
+    Builtin {
+        /// Sessions to hold.
+        sessions: usize,
+    },
+    /// `shared:name:size`: servers that name the same zone share one cache.
+    Shared(Arc<SessionCache>),
+}
