@@ -132,3 +132,20 @@ fn more_headers_than_fit_inline() {
         "99"
     );
 }
+
+#[test]
+fn a_fault_beyond_the_limit_is_not_looked_at() {
+    // The bare CR shows with the byte after it: at the last byte that fits, and one further.
+    for (name_bytes, wanted) in [
+        (198, "client sent invalid header line"),
+        (199, "client sent too long header line"),
+    ] {
+        let input = format!("GET / HTTP/1.0\r\n{}\rx", "A".repeat(name_bytes));
+        let at_once = parse_with(input.as_bytes(), &limits()).expect_err("refused");
+        assert_eq!(at_once.reason(), wanted);
+        let mut state = ParseState::default();
+        let piecemeal = (0..=input.len())
+            .find_map(|end| parse_request(&input.as_bytes()[..end], &mut state, &limits()).err());
+        assert_eq!(piecemeal, Some(at_once));
+    }
+}

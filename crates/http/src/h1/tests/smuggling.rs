@@ -165,3 +165,19 @@ fn headers_that_may_be_sent_once() {
         assert_eq!(parse(&input).expect("valid").headers.len(), 3);
     }
 }
+
+#[test]
+fn the_line_is_quoted_up_to_the_byte_at_fault() {
+    for (line, quoted) in [
+        ("A: b\rc\r\n", "A: b\rc"),
+        ("A: b\0c\r\n", "A: b\0"),
+        ("A : b\r\n", "A : b"),
+    ] {
+        let input = with_headers(line);
+        let error = parse(&input).expect_err("refused");
+        assert_eq!(text(error.excerpt().expect("the line"), &input), quoted);
+    }
+    let input = with_headers("Content-Length: 1x\r\n");
+    let error = parse(&input).expect_err("refused");
+    assert_eq!(text(error.excerpt().expect("the value"), &input), "1x");
+}
