@@ -175,8 +175,6 @@ build() {
     # -Wno-error: an nginx older than its OpenSSL meets deprecations.
     bash "$configure" --prefix="$prefix" --sbin-path="$prefix/sbin/nginx" --modules-path="$prefix/modules" \
       --conf-path="$prefix/nginx.conf" --pid-path=nginx.pid --error-log-path=stderr --http-log-path=access.log \
-      --http-client-body-temp-path=temp/body --http-proxy-temp-path=temp/proxy \
-      --http-fastcgi-temp-path=temp/fastcgi --http-uwsgi-temp-path=temp/uwsgi --http-scgi-temp-path=temp/scgi \
       --with-cc-opt="-O2 -g -fstack-protector-strong -D_FORTIFY_SOURCE=2 -fPIE -Wno-error" \
       --with-ld-opt="-Wl,-z,relro -Wl,-z,now -pie" \
       --with-openssl="$work/openssl" --with-openssl-opt="$openssl_options" \

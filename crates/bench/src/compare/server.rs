@@ -126,7 +126,10 @@ impl Running {
         let log = prefix.join("error.log");
         let output = prefix.join("output.log");
         let _ = fs::remove_file(&log);
-        let mut command = command(&server.path, &prefix, &configuration, &output)?;
+        // The server runs in its prefix, where a relative path means something else.
+        let binary = fs::canonicalize(&server.path)
+            .map_err(|source| Error::io(format!("find {}", server.path.display()), source))?;
+        let mut command = command(&binary, &prefix, &configuration, &output)?;
         // Affinity is inherited, so a thread that pins itself first starts a
         // process that never ran anywhere else.
         let child = thread::scope(|scope| {

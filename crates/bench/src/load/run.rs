@@ -25,6 +25,9 @@ use crate::{
 /// before its CPU account is read.
 const SETTLE: Duration = Duration::from_millis(30);
 
+/// End of a run by count, so that nothing waits for ever.
+const LONGEST_RUN: Duration = Duration::from_secs(24 * 3600);
+
 /// What a run measured.
 #[derive(Clone, Debug)]
 pub struct Outcome {
@@ -69,7 +72,12 @@ enum Phase {
 
 /// What a client tells the run.
 enum Report {
-    Paused,
+    /// Warm, and waiting for the measurement.
+    Ready,
+    /// Through with the measurement; its share travels with the news, so that
+    /// none can get lost when the clients leave.
+    Done(Box<Share>),
+    /// The run is over.
     Failed(Error),
 }
 
@@ -119,29 +127,15 @@ pub fn run(plan: &Plan, server: Option<ProcessTree>) -> Result<Outcome, Error> {
     let threads = start_threads(&crew)?;
     drop(crew);
 
-    let measured = measure(plan, server, &phase, &reported);
+    let outcome = measure(plan, server, &phase, &reported);
     // Clients leave on `Finish`, after an error as well.
     phase.send_replace(Phase::Finish);
-    let mut sum = Share::default();
     for thread in threads {
-        let shares = thread
+        thread
             .join()
             .map_err(|_| Error::Stalled("a generator thread panicked".into()))?;
-        for share in shares {
-            sum.add(share);
-        }
     }
-    let (elapsed, server_cpu, generator_cpu) = measured?;
-    Ok(Outcome {
-        operations: sum.operations,
-        connections: sum.connections,
-        body_bytes: sum.body_bytes,
-        elapsed,
-        latency: sum.latency,
-        server_cpu,
-        generator_cpu,
-        negotiated: sum.negotiated,
-    })
+    outcome
 }
 
 fn measure(
@@ -149,65 +143,92 @@ fn measure(
     server: Option<ProcessTree>,
     phase: &watch::Sender<Phase>,
     reported: &mpsc::Receiver<Report>,
-) -> Result<(Duration, Option<CpuTime>, CpuTime), Error> {
-    let cpu_of = |tree: ProcessTree| {
-        tree.cpu_time()
-            .map_err(|source| Error::io("read CPU time from /proc", source))
-    };
-    let generator = ProcessTree::of(std::process::id());
-    let total = |limit| plan.stall_limit.saturating_add(limit);
-
-    all_paused(plan.clients, reported, total(plan.warm_up))?;
+) -> Result<Outcome, Error> {
+    collect(
+        plan,
+        reported,
+        plan.stall_limit.saturating_add(plan.warm_up),
+    )?;
     thread::sleep(SETTLE);
-    let before = (server.map(cpu_of).transpose()?, threads_cpu(generator)?);
+    let before = Reading::take(server)?;
     let started = Instant::now();
     let (deadline, longest) = match plan.limit {
-        Limit::Duration(duration) => (Some(started + duration), total(duration)),
+        Limit::Duration(duration) => (
+            Some(started + duration),
+            plan.stall_limit.saturating_add(duration),
+        ),
         // By count there is no telling how long it takes; a stalled client is
         // still noticed, because every operation has its own limit.
-        Limit::Operations(_) => (None, Duration::from_secs(24 * 3600)),
+        Limit::Operations(_) => (None, LONGEST_RUN),
     };
     phase.send_replace(Phase::Work { deadline });
-    all_paused(plan.clients, reported, longest)?;
+    let share = collect(plan, reported, longest)?;
     let elapsed = started.elapsed();
     thread::sleep(SETTLE);
-    let after = (server.map(cpu_of).transpose()?, threads_cpu(generator)?);
-    Ok((
+    let after = Reading::take(server)?;
+    Ok(Outcome {
+        operations: share.operations,
+        connections: share.connections,
+        body_bytes: share.body_bytes,
         elapsed,
-        after.0.zip(before.0).map(|(after, before)| after - before),
-        after.1 - before.1,
-    ))
+        latency: share.latency,
+        server_cpu: after
+            .server
+            .zip(before.server)
+            .map(|(after, before)| after - before),
+        generator_cpu: after.generator - before.generator,
+        negotiated: share.negotiated,
+    })
 }
 
-/// The generator's own CPU; servers it has started are its children and must not count.
-fn threads_cpu(generator: ProcessTree) -> Result<CpuTime, Error> {
-    generator
-        .cpu_time_of_root()
-        .map_err(|source| Error::io("read CPU time from /proc", source))
+/// CPU accounts at one moment.
+struct Reading {
+    server: Option<CpuTime>,
+    generator: CpuTime,
 }
 
-fn all_paused(
-    clients: usize,
+impl Reading {
+    fn take(server: Option<ProcessTree>) -> Result<Self, Error> {
+        let failed = |source| Error::io("read CPU time from /proc", source);
+        // Servers that this process has started are its children and must not
+        // count as generator.
+        let generator = ProcessTree::of(std::process::id());
+        Ok(Self {
+            server: server
+                .map(|tree| tree.cpu_time())
+                .transpose()
+                .map_err(failed)?,
+            generator: generator.cpu_time_of_root().map_err(failed)?,
+        })
+    }
+}
+
+/// Waits until all clients have reported, and adds up the shares they hand in.
+fn collect(
+    plan: &Plan,
     reported: &mpsc::Receiver<Report>,
     limit: Duration,
-) -> Result<(), Error> {
+) -> Result<Share, Error> {
     let deadline = Instant::now() + limit;
-    for paused in 0..clients {
+    let mut sum = Share::default();
+    for count in 0..plan.clients {
         match reported.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            Ok(Report::Paused) => {}
+            Ok(Report::Ready) => {}
+            Ok(Report::Done(share)) => sum.add(*share),
             Ok(Report::Failed(error)) => return Err(error),
             Err(_) => {
                 return Err(Error::Stalled(format!(
-                    "{} of {clients} clients did not come back within {limit:?}",
-                    clients - paused
+                    "{} of {} clients did not come back within {limit:?}",
+                    plan.clients - count,
+                    plan.clients
                 )));
             }
         }
     }
-    Ok(())
+    Ok(sum)
 }
 
-fn start_threads(crew: &Crew) -> Result<Vec<thread::JoinHandle<Vec<Share>>>, Error> {
+fn start_threads(crew: &Crew) -> Result<Vec<thread::JoinHandle<()>>, Error> {
     let threads = crew.plan.threads.min(crew.plan.clients);
     (0..threads)
         .map(|index| {
@@ -229,26 +250,19 @@ fn start_threads(crew: &Crew) -> Result<Vec<thread::JoinHandle<Vec<Share>>>, Err
 }
 
 /// One event loop with its clients.
-fn work(crew: &Crew, clients: usize, cpu: Option<usize>) -> Vec<Share> {
+fn work(crew: &Crew, clients: usize, cpu: Option<usize>) {
     match prepare(crew, cpu) {
         Ok((runtime, tls)) => {
             let scratch = Rc::new(Scratch::new());
             let tasks = LocalSet::new();
-            let handles: Vec<_> = (0..clients)
-                .map(|_| tasks.spawn_local(attend(crew.clone(), tls.clone(), Rc::clone(&scratch))))
-                .collect();
-            tasks.block_on(&runtime, async move {
-                let mut shares = Vec::with_capacity(handles.len());
-                for handle in handles {
-                    shares.extend(handle.await.ok().flatten());
-                }
-                shares
-            })
+            for _ in 0..clients {
+                tasks.spawn_local(attend(crew.clone(), tls.clone(), Rc::clone(&scratch)));
+            }
+            runtime.block_on(tasks);
         }
         Err(error) => {
             // The run may have ended already; then nobody asks any more.
             let _ = crew.reports.send(Report::Failed(error));
-            Vec::new()
         }
     }
 }
@@ -287,24 +301,15 @@ pub(crate) fn pin_this_thread(cpus: &[usize]) -> Result<(), Error> {
 }
 
 /// A client's life. An error ends it and, through the report, the run.
-async fn attend(
-    crew: Crew,
-    tls: Option<Rc<TlsSettings>>,
-    scratch: Rc<RefCell<Scratch>>,
-) -> Option<Share> {
+async fn attend(crew: Crew, tls: Option<Rc<TlsSettings>>, scratch: Rc<RefCell<Scratch>>) {
     let reports = crew.reports.clone();
     let mut finished = crew.phase.clone();
     tokio::select! {
-        share = measured_client(crew, tls, scratch) => match share {
-            Ok(share) => Some(share),
-            Err(error) => {
-                // Another client's error may have ended the run before.
-                let _ = reports.send(Report::Failed(error));
-                None
-            }
+        result = measured_client(crew, tls, scratch) => if let Err(error) = result {
+            // Another client's error may have ended the run before.
+            let _ = reports.send(Report::Failed(error));
         },
-        // Only after an error of another client is a client still busy then.
-        _ = finished.wait_for(|phase| matches!(phase, Phase::Finish)) => None,
+        _ = finished.wait_for(|phase| matches!(phase, Phase::Finish)) => {}
     }
 }
 
@@ -312,7 +317,7 @@ async fn measured_client(
     crew: Crew,
     tls: Option<Rc<TlsSettings>>,
     scratch: Rc<RefCell<Scratch>>,
-) -> Result<Share, Error> {
+) -> Result<(), Error> {
     let Crew {
         plan,
         mut phase,
@@ -333,7 +338,7 @@ async fn measured_client(
         least = least.saturating_sub(1);
     }
     let (connections, body_bytes) = (client.connections, client.body_bytes);
-    let _ = reports.send(Report::Paused);
+    let _ = reports.send(Report::Ready);
 
     let mut share = Share::default();
     let told = phase
@@ -341,7 +346,7 @@ async fn measured_client(
         .await;
     let deadline = match told.as_deref() {
         Ok(&Phase::Work { deadline }) => deadline,
-        _ => return Ok(share),
+        _ => return Ok(()),
     };
     drop(told);
     let mut now = Instant::now();
@@ -355,10 +360,10 @@ async fn measured_client(
     share.connections = client.connections - connections;
     share.body_bytes = client.body_bytes - body_bytes;
     share.negotiated = client.negotiated.take();
-    let _ = reports.send(Report::Paused);
-    // Connections stay open until the second reading.
+    let _ = reports.send(Report::Done(Box::new(share)));
+    // The connection stays open until the second reading.
     let _ = phase.wait_for(|phase| matches!(phase, Phase::Finish)).await;
-    Ok(share)
+    Ok(())
 }
 
 /// Takes one of the operations that are left.
