@@ -410,7 +410,7 @@ fn take_large_buffer(
                 // What fits: the same however much of the line has come.
                 line: Span::new(
                     state.line_start,
-                    (needed_end - 1).min(state.line_start + limits.large_buffer_bytes),
+                    state.line_start + limits.large_buffer_bytes,
                 ),
             },
             (false, false) => RequestError::HeadTooLarge,

@@ -52,9 +52,6 @@ pub(super) fn parse(
 
     head.method = Method::from_bytes(&text[..method_end]);
     head.method_name = Span::new(start, start + method_end);
-    if method_end == text.len() {
-        return Err(RequestError::InvalidMethod { line });
-    }
     head.version = match &text[version_start..] {
         [] => Version::Http09,
         version => parse_version(version, line)?,

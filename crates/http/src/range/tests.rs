@@ -120,6 +120,7 @@ fn if_range() {
     let time = date::parse(b"Sun, 06 Nov 1994 08:49:37 GMT");
     assert!(if_range_applies(b"\"abc\"", etag, time));
     assert!(!if_range_applies(b"\"abd\"", etag, time));
+    assert!(if_range_applies(b"\"\"", Some(b"\"\""), None));
     assert!(!if_range_applies(b"W/\"abc\"", etag, time));
     assert!(!if_range_applies(b"W/\"abc\"", Some(b"W/\"abc\""), time));
     assert!(!if_range_applies(b"\"abc\"", None, time));
