@@ -1,1 +1,96 @@
-fn main() {}
+//! Sealane: an HTTPS server that takes `nginx.conf` as it is.
+//!
+//! This crate is the control plane: it reads arguments and configuration as
+//! root, opens everything that needs root, and hands it to one unprivileged
+//! worker process, which it watches. It never looks at a byte from the network.
+//!
+//! | file | what |
+//! |---|---|
+//! | `arguments.rs`, `version.rs` | the command line, nginx's letters and words |
+//! | `paths.rs`, `loader.rs`, `materials.rs` | finding and reading files |
+//! | `startup.rs` | from arguments to a validated, bound, ready-to-run server |
+//! | `sockets.rs`, `pid_file.rs`, `identity.rs`, `limits.rs` | what needs privileges |
+//! | `daemon.rs`, `master.rs`, `restarts.rs` | the master process |
+//! | `control.rs`, `worker_process.rs` | the worker process and its line to the master |
+//! | `signaller.rs` | `-s` |
+//! | `journal.rs` | messages, on stderr and in the error log |
+
+mod arguments;
+mod control;
+mod daemon;
+mod identity;
+mod journal;
+mod limits;
+mod loader;
+mod master;
+mod materials;
+mod paths;
+mod pid_file;
+mod restarts;
+mod signaller;
+mod sockets;
+mod startup;
+mod version;
+mod worker_process;
+
+use arguments::Arguments;
+use std::ffi::OsString;
+use std::io::Write;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    if arguments.first().is_some_and(|first| first == "bench") {
+        return bench(&arguments);
+    }
+    match Arguments::parse(&arguments) {
+        Ok(arguments) => run(&arguments),
+        Err(error) => {
+            say(&format!("sealane: {error}\n"));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Everything that nginx's command line can ask for.
+fn run(arguments: &Arguments) -> ExitCode {
+    let places = paths::Places::new(arguments);
+    if arguments.show_version {
+        say(version::LINE);
+        if arguments.show_help {
+            say(&version::help());
+        }
+        if arguments.show_build {
+            say(&version::build(&places));
+        }
+        if !arguments.test {
+            return ExitCode::SUCCESS;
+        }
+    }
+    startup::run(arguments, &places)
+}
+
+/// `sealane bench ...`: the load generator.
+fn bench(arguments: &[OsString]) -> ExitCode {
+    use clap::Parser;
+    #[derive(Parser)]
+    #[command(
+        name = "sealane bench",
+        about = "Load generator and comparison, in server CPU per operation"
+    )]
+    struct Bench {
+        #[command(flatten)]
+        arguments: sealane_bench::Args,
+    }
+    // clap prints help and mistakes and ends the process by itself.
+    let bench = Bench::parse_from(arguments);
+    sealane_bench::run(bench.arguments).unwrap_or_else(|error| {
+        say(&format!("sealane bench: {error}\n"));
+        ExitCode::FAILURE
+    })
+}
+
+/// Writes to stderr; when nobody listens there, there is nothing to be done.
+fn say(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}

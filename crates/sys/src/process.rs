@@ -253,8 +253,19 @@ pub fn replace_environment<'a>(
     Ok(())
 }
 
-/// Kernel name and release as uname(2) tells them: ("Linux", "6.1.0-26-amd64").
-pub fn kernel_version() -> io::Result<(String, String)> {
+/// What uname(2) tells about the machine.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Machine {
+    /// `Linux`.
+    pub system: String,
+    /// Release of the kernel, such as `6.1.0-26-amd64`.
+    pub release: String,
+    /// Name of the machine.
+    pub hostname: String,
+}
+
+/// Kernel and name of this machine (uname(2)).
+pub fn machine() -> io::Result<Machine> {
     let mut raw = MaybeUninit::<libc::utsname>::zeroed();
     // SAFETY: `raw` has room for the structure.
     unsafe { libc::uname(raw.as_mut_ptr()) }.check()?;
@@ -268,7 +279,11 @@ pub fn kernel_version() -> io::Result<(String, String)> {
             .collect();
         String::from_utf8_lossy(&bytes).into_owned()
     };
-    Ok((text(&raw.sysname), text(&raw.release)))
+    Ok(Machine {
+        system: text(&raw.sysname),
+        release: text(&raw.release),
+        hostname: text(&raw.nodename),
+    })
 }
 
 #[cfg(test)]

@@ -77,6 +77,16 @@ impl LogSet {
         wanted.open()
     }
 
+    /// Opens error logs alone, for the time before there is a configuration.
+    ///
+    /// # Errors
+    /// The first file that cannot be opened.
+    pub fn of_error_logs(logs: &[ErrorLog]) -> Result<LogSet, LogOpenError> {
+        let mut wanted = Wanted::default();
+        wanted.error_logs(logs);
+        wanted.open()
+    }
+
     /// A set with nothing but stderr, for the time before there is a configuration.
     pub fn stderr() -> LogSet {
         let mut wanted = Wanted::default();
@@ -155,13 +165,12 @@ impl LogSet {
     pub fn reopen(&self) -> Vec<LogOpenError> {
         let mut failed = Vec::new();
         for file in self.files() {
-            let result = open_file(file.path)
-                .and_then(|new| self.destinations[file.index].replace(new.as_fd()));
-            if let Err(error) = result {
-                failed.push(LogOpenError {
+            match open_file(file.path) {
+                Ok(new) => self.replace(file.index, new),
+                Err(error) => failed.push(LogOpenError {
                     path: file.path.to_owned(),
                     error,
-                });
+                }),
             }
         }
         failed

@@ -18,10 +18,11 @@ pub struct ReceivedMessage {
     pub fds: Vec<OwnedFd>,
 }
 
-/// A connected pair of sockets that keep message boundaries, closed on exec.
+/// A connected pair of sockets that keep message boundaries: non-blocking and
+/// closed on exec.
 pub fn seqpacket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     let mut fds = [-1; 2];
-    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
+    let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
     // SAFETY: `fds` has room for the two descriptors.
     unsafe { libc::socketpair(libc::AF_UNIX, kind, 0, fds.as_mut_ptr()) }.check()?;
     // SAFETY: the kernel just returned both descriptors; nobody else owns them.

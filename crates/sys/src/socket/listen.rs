@@ -5,6 +5,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -186,6 +187,26 @@ fn set_tcp_option(socket: BorrowedFd<'_>, name: i32, value: i32) -> io::Result<(
     }
     .check()?;
     Ok(())
+}
+
+/// Whether `path` is a Unix socket that nobody listens on any more, left behind
+/// by a process that was killed.
+///
+/// # Errors
+/// When it cannot be told, for example for lack of permission.
+pub fn is_stale_unix_socket(path: &Path) -> io::Result<bool> {
+    // Connecting to an ordinary file is refused, too: never take one for a socket.
+    if !std::fs::symlink_metadata(path)?.file_type().is_socket() {
+        return Ok(false);
+    }
+    let socket = Socket::new(Domain::UNIX, Type::STREAM.cloexec().nonblocking(), None)?;
+    match socket.connect(&unix_name(path)?) {
+        Ok(()) => Ok(false),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(true),
+        // Somebody listens, but the queue is full.
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// The address a socket is bound to; `None` for a Unix socket.

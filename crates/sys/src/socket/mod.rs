@@ -4,7 +4,10 @@ mod fd_passing;
 mod listen;
 
 pub use fd_passing::{MAX_PASSED_FDS, ReceivedMessage, receive_fds, send_fds, seqpacket_pair};
-pub use listen::{BindAddress, BindOptions, Keepalive, bind_group, local_address, start_listening};
+pub use listen::{
+    BindAddress, BindOptions, Keepalive, bind_group, is_stale_unix_socket, local_address,
+    start_listening,
+};
 
 use crate::file::append;
 use crate::{CheckReturn, retry};

@@ -1,0 +1,112 @@
+//! Whom the worker process runs as.
+
+use crate::journal::{Journal, note};
+use sealane_conf::model::Main;
+use sealane_server::log::OsError;
+use sealane_sys::{process, user};
+use std::ffi::CString;
+
+/// The user of a configuration that names none, and its possible groups:
+/// which one exists depends on the distribution.
+const DEFAULT_USER: &str = "nobody";
+const DEFAULT_GROUPS: [&str; 2] = ["nobody", "nogroup"];
+
+/// A user and group that exist.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Identity {
+    name: CString,
+    uid: u32,
+    gid: u32,
+}
+
+impl Identity {
+    /// Finds the user and group of `user`, if this process has the privileges
+    /// to become them; `None` when the worker stays who it is.
+    ///
+    /// # Errors
+    /// nginx's message for a name that does not exist.
+    pub(crate) fn find(main: &Main, journal: &Journal) -> Result<Option<Identity>, String> {
+        if process::effective_uid() != 0 {
+            if main.user.is_some() {
+                note!(
+                    journal,
+                    Warn,
+                    "the \"user\" directive makes sense only if the master process \
+                     runs with super-user privileges, ignored"
+                );
+            }
+            return Ok(None);
+        }
+        let Some(user) = &main.user else {
+            return Identity::default_user().map(Some);
+        };
+        Identity::new(&user.name, group(&user.group)?).map(Some)
+    }
+
+    fn default_user() -> Result<Identity, String> {
+        let existing = DEFAULT_GROUPS.into_iter().find_map(|name| group(name).ok());
+        let gid = existing.ok_or_else(|| {
+            format!(
+                "neither group \"{}\" nor \"{}\" exists; name a user and group \
+                 with the \"user\" directive",
+                DEFAULT_GROUPS[0], DEFAULT_GROUPS[1]
+            )
+        })?;
+        Identity::new(DEFAULT_USER, gid)
+    }
+
+    fn new(name: &str, gid: u32) -> Result<Identity, String> {
+        let entry = user::user_by_name(name)
+            .map_err(|error| format!("getpwnam(\"{name}\") failed ({})", OsError(&error)))?
+            .ok_or_else(|| format!("getpwnam(\"{name}\") failed: no such user"))?;
+        let name = CString::new(name).map_err(|_| "a user name with a NUL byte".to_owned())?;
+        Ok(Identity {
+            name,
+            uid: entry.uid,
+            gid,
+        })
+    }
+
+    /// Becomes this user, for good.
+    ///
+    /// # Errors
+    /// Which step failed, and why.
+    pub(crate) fn assume(&self) -> Result<(), String> {
+        process::become_user(&self.name, self.uid, self.gid)
+            .map_err(|(call, error)| format!("{call} ({})", OsError(&error)))
+    }
+}
+
+fn group(name: &str) -> Result<u32, String> {
+    user::group_by_name(name)
+        .map_err(|error| format!("getgrnam(\"{name}\") failed ({})", OsError(&error)))?
+        .ok_or_else(|| format!("getgrnam(\"{name}\") failed: no such group"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_looked_up() {
+        let root = Identity::new("root", group("root").expect("there")).expect("there");
+        assert_eq!((root.uid, root.gid), (0, 0));
+        let error = Identity::new("no-such-user-here", 0).expect_err("unknown");
+        assert_eq!(
+            error,
+            "getpwnam(\"no-such-user-here\") failed: no such user"
+        );
+        assert!(
+            group("no-such-group-here")
+                .expect_err("unknown")
+                .starts_with("getgrnam(")
+        );
+    }
+
+    #[test]
+    fn the_default_user_exists_everywhere() {
+        let nobody = Identity::default_user().expect("every distribution has one");
+        assert_ne!(nobody.uid, 0);
+        assert_ne!(nobody.gid, 0);
+    }
+}

@@ -1,0 +1,62 @@
+//! Messages of the control plane: in the error log and, while somebody watches
+//! the start, on stderr.
+
+use crate::say;
+use sealane_conf::Diagnostic;
+use sealane_conf::model::LogLevel;
+use sealane_server::log::Logger;
+use std::fmt;
+
+/// Where the control plane says what it does.
+#[derive(Debug, Clone)]
+pub(crate) struct Journal {
+    logger: Logger,
+    to_stderr: bool,
+}
+
+impl Journal {
+    /// Logs to `logger` and, warnings and worse, to stderr.
+    pub(crate) fn starting(logger: Logger) -> Journal {
+        Journal {
+            logger,
+            to_stderr: true,
+        }
+    }
+
+    /// Logs to `logger` only: the server runs.
+    pub(crate) fn running(logger: Logger) -> Journal {
+        Journal {
+            logger,
+            to_stderr: false,
+        }
+    }
+
+    /// Logs one line.
+    pub(crate) fn write(&self, level: LogLevel, message: fmt::Arguments<'_>) {
+        self.logger.log(level, None, message);
+        if self.to_stderr && level <= LogLevel::Warn {
+            say(&format!("sealane: [{}] {message}\n", level.name()));
+        }
+    }
+
+    /// Logs what the configuration language has to say: with its source line
+    /// on stderr, in one line in the log.
+    pub(crate) fn diagnostic(&self, diagnostic: &Diagnostic) {
+        self.logger.log(
+            diagnostic.level,
+            None,
+            format_args!("{}", diagnostic.headline()),
+        );
+        if self.to_stderr && diagnostic.level <= LogLevel::Warn {
+            say(&format!("{diagnostic}\n"));
+        }
+    }
+}
+
+/// `note!(journal, Notice, "...")`: one line of the journal.
+macro_rules! note {
+    ($journal:expr, $level:ident, $($message:tt)+) => {
+        $journal.write(sealane_conf::model::LogLevel::$level, format_args!($($message)+))
+    };
+}
+pub(crate) use note;

@@ -1,0 +1,109 @@
+//! Resource limits of the worker process.
+
+use crate::journal::{Journal, note};
+use sealane_conf::Config;
+use sealane_server::log::OsError;
+use sealane_sys::limits::{self, Limit, Resource};
+
+/// Descriptors besides one per connection: logs, listeners, epoll, wake-ups.
+const SPARE_DESCRIPTORS: u64 = 64;
+
+/// Sets the limits of the worker process for this many threads.
+///
+/// nginx's figures are per worker process; here one process has all threads, so
+/// both `worker_connections` and `worker_rlimit_nofile` are multiplied. Without
+/// `worker_rlimit_nofile` the soft limit is raised as far as the connections
+/// need and the hard limit allows.
+pub(crate) fn apply(config: &Config, threads: u32, journal: &Journal) {
+    if let Some(bytes) = config.main.worker_rlimit_core {
+        set(
+            Resource::CoreBytes,
+            Limit {
+                soft: bytes,
+                hard: bytes,
+            },
+            journal,
+        );
+    }
+    let Ok(current) = limits::get(Resource::OpenFiles) else {
+        return;
+    };
+    let wanted = u64::from(config.events.worker_connections) * u64::from(threads);
+    match config.main.worker_rlimit_nofile {
+        Some(per_thread) => {
+            let files = per_thread.saturating_mul(threads.into());
+            set(
+                Resource::OpenFiles,
+                Limit {
+                    soft: files,
+                    hard: files,
+                },
+                journal,
+            );
+        }
+        None => {
+            let soft = raised(current, wanted + SPARE_DESCRIPTORS, threads);
+            if soft != current.soft {
+                set(Resource::OpenFiles, Limit { soft, ..current }, journal);
+            }
+        }
+    }
+    let now = limits::get(Resource::OpenFiles).unwrap_or(current);
+    if wanted > now.soft {
+        note!(
+            journal,
+            Warn,
+            "{} worker_connections in each of {threads} threads exceed open file resource \
+             limit: {}; set worker_rlimit_nofile, or raise the limit of the service",
+            config.events.worker_connections,
+            now.soft
+        );
+    }
+}
+
+/// The soft limit to have: what each of nginx's processes would have had, times
+/// the threads, and at least what the connections need.
+fn raised(current: Limit, needed: u64, threads: u32) -> u64 {
+    let shared = current.soft.saturating_mul(threads.into());
+    shared
+        .max(needed)
+        .clamp(current.soft, current.hard.max(current.soft))
+}
+
+fn set(resource: Resource, limit: Limit, journal: &Journal) {
+    if let Err(error) = limits::set(resource, limit) {
+        let name = match resource {
+            Resource::OpenFiles => "RLIMIT_NOFILE",
+            Resource::CoreBytes => "RLIMIT_CORE",
+        };
+        note!(
+            journal,
+            Alert,
+            "setrlimit({name}, {}) failed ({})",
+            limit.soft,
+            OsError(&error)
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_soft_limit_grows_with_threads_and_connections_up_to_the_hard_one() {
+        let current = Limit {
+            soft: 1024,
+            hard: 10_000,
+        };
+        assert_eq!(raised(current, 576, 1), 1024);
+        assert_eq!(raised(current, 576, 4), 4096);
+        assert_eq!(raised(current, 8256, 4), 8256);
+        assert_eq!(raised(current, 20_000, 4), 10_000);
+        let unlimited = Limit {
+            soft: u64::MAX,
+            hard: u64::MAX,
+        };
+        assert_eq!(raised(unlimited, 1, 8), u64::MAX);
+    }
+}

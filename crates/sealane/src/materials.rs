@@ -1,0 +1,196 @@
+//! Reading the files that a configuration names: certificates, keys,
+//! passwords, ticket keys. Only the master may open them.
+
+use sealane_conf::Diagnostic;
+use sealane_conf::model::{CertificateSource, Http, LogLevel, Tls};
+use sealane_server::Materials;
+use sealane_server::log::OsError;
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::path::Path;
+
+/// Largest such file, in bytes. Nobody has a certificate of this size; somebody
+/// may have mistyped a path.
+const MAX_MATERIAL_BYTES: u64 = 16 << 20;
+
+/// Reads every file that the servers name, each once.
+///
+/// # Errors
+/// The first file that cannot be read, in nginx's words.
+pub(crate) fn read(http: Option<&Http>) -> Result<Materials, Diagnostic> {
+    let mut materials = Materials::new();
+    let servers = http.iter().flat_map(|http| &http.servers);
+    for tls in servers.filter_map(|server| server.tls.as_deref()) {
+        read_server(tls, &mut materials)?;
+    }
+    Ok(materials)
+}
+
+fn read_server(tls: &Tls, materials: &mut Materials) -> Result<(), Diagnostic> {
+    for files in &tls.certificates {
+        for (what, source) in [
+            ("certificate", &files.certificate),
+            ("certificate key", &files.key),
+        ] {
+            if let CertificateSource::File(path) = source {
+                add(materials, path, |error| {
+                    format!("cannot load {what} \"{}\": {error}", path.display())
+                })?;
+            }
+        }
+    }
+    if let Some(path) = &tls.dhparam {
+        add(materials, path, |error| {
+            format!("cannot load DH parameters \"{}\": {error}", path.display())
+        })?;
+        let text = materials.get(path).unwrap_or_default();
+        if !is_pem(text, "DH PARAMETERS") {
+            let message = format!(
+                "\"{}\" holds no PEM block \"DH PARAMETERS\"",
+                path.display()
+            );
+            return Err(refusal(message));
+        }
+    }
+    for path in tls.password_file.iter().chain(&tls.session_ticket_keys) {
+        add(materials, path, |error| {
+            format!("cannot read \"{}\": {error}", path.display())
+        })?;
+    }
+    Ok(())
+}
+
+fn add(
+    materials: &mut Materials,
+    path: &Path,
+    message: impl FnOnce(&dyn fmt::Display) -> String,
+) -> Result<(), Diagnostic> {
+    if materials.get(path).is_some() {
+        return Ok(());
+    }
+    match read_file(path) {
+        Ok(bytes) => {
+            materials.insert(path.to_owned(), bytes);
+            Ok(())
+        }
+        Err(Unreadable::System(call, error)) => Err(refusal(message(&format_args!(
+            "{call}() failed ({})",
+            OsError(&error)
+        )))),
+        Err(Unreadable::NotAFile) => Err(refusal(message(&"it is not a regular file"))),
+        Err(Unreadable::TooLarge) => Err(refusal(message(&format_args!(
+            "it is larger than {MAX_MATERIAL_BYTES} bytes"
+        )))),
+    }
+}
+
+enum Unreadable {
+    System(&'static str, io::Error),
+    NotAFile,
+    TooLarge,
+}
+
+/// Reads a file into memory that is never reallocated, so that no copy of a
+/// secret stays behind.
+fn read_file(path: &Path) -> Result<Vec<u8>, Unreadable> {
+    let file = File::open(path).map_err(|error| Unreadable::System("open", error))?;
+    let facts = file
+        .metadata()
+        .map_err(|error| Unreadable::System("fstat", error))?;
+    if !facts.is_file() {
+        return Err(Unreadable::NotAFile);
+    }
+    if facts.len() > MAX_MATERIAL_BYTES {
+        return Err(Unreadable::TooLarge);
+    }
+    let size = facts.len() as usize;
+    let mut bytes = Vec::with_capacity(size);
+    while bytes.len() < size {
+        let (room, offset) = (size - bytes.len(), bytes.len() as u64);
+        match sealane_sys::file::read_at(file.as_fd(), &mut bytes, room, offset) {
+            Ok(0) => break,
+            Ok(_) => {}
+            Err(error) => return Err(Unreadable::System("read", error)),
+        }
+    }
+    Ok(bytes)
+}
+
+fn refusal(message: String) -> Diagnostic {
+    Diagnostic {
+        level: LogLevel::Emerg,
+        message,
+        place: None,
+        help: None,
+    }
+}
+
+/// Whether `text` has a PEM block with this label and something like base64 in it.
+fn is_pem(text: &[u8], label: &str) -> bool {
+    let text = String::from_utf8_lossy(text);
+    let begin = format!("-----BEGIN {label}-----");
+    let end = format!("-----END {label}-----");
+    let Some(body) = text
+        .split_once(&begin)
+        .and_then(|(_, after)| after.split_once(&end))
+    else {
+        return false;
+    };
+    let mut digits = body
+        .0
+        .bytes()
+        .filter(|byte| !byte.is_ascii_whitespace())
+        .peekable();
+    digits.peek().is_some()
+        && digits.all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/' | b'='))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pem_needs_its_label_and_base64() {
+        let good = "-----BEGIN DH PARAMETERS-----\nMIIBCAKC+/=\n-----END DH PARAMETERS-----\n";
+        assert!(is_pem(good.as_bytes(), "DH PARAMETERS"));
+        assert!(!is_pem(good.as_bytes(), "CERTIFICATE"));
+        assert!(!is_pem(
+            good.replace("MIIB", "M IB?").as_bytes(),
+            "DH PARAMETERS"
+        ));
+        assert!(!is_pem(
+            b"-----BEGIN DH PARAMETERS-----\nMIIB",
+            "DH PARAMETERS"
+        ));
+        assert!(!is_pem(b"", "DH PARAMETERS"));
+    }
+
+    #[test]
+    fn directories_and_devices_are_no_certificates() {
+        let mut materials = Materials::new();
+        for (path, expected) in [
+            ("/", "it is not a regular file"),
+            ("/dev/zero", "it is not a regular file"),
+            (
+                "/nonexistent.pem",
+                "open() failed (2: No such file or directory)",
+            ),
+        ] {
+            let error = add(&mut materials, Path::new(path), |e| e.to_string());
+            assert_eq!(error.expect_err(path).message, expected);
+        }
+    }
+
+    #[test]
+    fn a_file_is_read_whole() {
+        let path = std::env::temp_dir().join(format!("sealane-material-{}", std::process::id()));
+        let content = vec![7; 100_000];
+        std::fs::write(&path, &content).expect("writable");
+        let mut materials = Materials::new();
+        add(&mut materials, &path, |e| e.to_string()).expect("readable");
+        assert_eq!(materials.get(&path), Some(&content[..]));
+        std::fs::remove_file(path).expect("there");
+    }
+}

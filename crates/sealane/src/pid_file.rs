@@ -1,0 +1,150 @@
+//! The pid file.
+
+use sealane_server::log::OsError;
+use sealane_sys::process::Pid;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+/// Longest pid file that is read: a number and a line end.
+const MAX_PID_FILE_BYTES: u64 = 32;
+
+/// The pid file of this process; removed when dropped by [`PidFile::remove`].
+#[derive(Debug)]
+pub(crate) struct PidFile {
+    path: PathBuf,
+}
+
+impl PidFile {
+    /// Writes the id of this process.
+    ///
+    /// # Errors
+    /// nginx's message.
+    pub(crate) fn create(path: &Path, pid: Pid) -> Result<PidFile, String> {
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o644)
+            .open(path)
+            .map_err(|error| open_failed(path, &error))?;
+        writeln!(file, "{pid}").map_err(|error| {
+            format!(
+                "write() to \"{}\" failed ({})",
+                path.display(),
+                OsError(&error)
+            )
+        })?;
+        Ok(PidFile {
+            path: path.to_owned(),
+        })
+    }
+
+    /// Checks that the file could be written, for `-t`; leaves no file behind
+    /// that was not there.
+    ///
+    /// # Errors
+    /// nginx's message.
+    pub(crate) fn check(path: &Path) -> Result<(), String> {
+        let existed = path.exists();
+        let opened = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .mode(0o644)
+            .open(path);
+        opened.map_err(|error| open_failed(path, &error))?;
+        if !existed {
+            let _ = fs::remove_file(path); // a race with another process at worst
+        }
+        Ok(())
+    }
+
+    /// Removes the file.
+    ///
+    /// # Errors
+    /// nginx's message.
+    pub(crate) fn remove(self) -> Result<(), String> {
+        fs::remove_file(&self.path).map_err(|error| {
+            format!(
+                "unlink() \"{}\" failed ({})",
+                self.path.display(),
+                OsError(&error)
+            )
+        })
+    }
+}
+
+/// Reads the pid of a running master.
+///
+/// # Errors
+/// nginx's message: the file cannot be read, or holds no number.
+pub(crate) fn read(path: &Path) -> Result<Pid, String> {
+    let file = fs::File::open(path).map_err(|error| open_failed(path, &error))?;
+    let mut text = Vec::new();
+    file.take(MAX_PID_FILE_BYTES)
+        .read_to_end(&mut text)
+        .map_err(|error| format!("read() \"{}\" failed ({})", path.display(), OsError(&error)))?;
+    let number = text.trim_ascii_end();
+    let pid = std::str::from_utf8(number)
+        .ok()
+        .and_then(|text| text.parse().ok());
+    // 0 and negative numbers would signal whole process groups.
+    pid.filter(|&pid: &Pid| pid > 0).ok_or_else(|| {
+        format!(
+            "invalid PID number \"{}\" in \"{}\"",
+            number.escape_ascii(),
+            path.display()
+        )
+    })
+}
+
+fn open_failed(path: &Path, error: &io::Error) -> String {
+    format!("open() \"{}\" failed ({})", path.display(), OsError(error))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn temporary(name: &str) -> PathBuf {
+        std::env::temp_dir().join(format!("sealane-pid-{}-{name}", std::process::id()))
+    }
+
+    #[test]
+    fn what_is_written_is_read_and_removed() {
+        let path = temporary("round");
+        let file = PidFile::create(&path, 4321).expect("writable");
+        assert_eq!(fs::read_to_string(&path).expect("readable"), "4321\n");
+        assert_eq!(read(&path), Ok(4321));
+        file.remove().expect("there");
+        assert!(
+            read(&path)
+                .expect_err("gone")
+                .contains("failed (2: No such file or directory)")
+        );
+    }
+
+    #[test]
+    fn what_is_no_pid_is_refused() {
+        let path = temporary("bad");
+        for text in ["", "\n", "abc", "-1", "0", "12 34", "99999999999999999999"] {
+            fs::write(&path, text).expect("writable");
+            let message = read(&path).expect_err(text);
+            assert!(message.starts_with("invalid PID number \""), "{message}");
+        }
+        fs::remove_file(&path).expect("there");
+    }
+
+    #[test]
+    fn checking_leaves_nothing_behind_and_keeps_what_is_there() {
+        let path = temporary("check");
+        PidFile::check(&path).expect("writable");
+        assert!(!path.exists());
+        fs::write(&path, "7\n").expect("writable");
+        PidFile::check(&path).expect("writable");
+        assert_eq!(read(&path), Ok(7));
+        fs::remove_file(&path).expect("there");
+        assert!(PidFile::check(Path::new("/nonexistent/x.pid")).is_err());
+    }
+}

@@ -1,0 +1,40 @@
+//! `-s`: orders for the running master.
+
+use crate::arguments::Order;
+use crate::journal::{Journal, note};
+use crate::pid_file;
+use sealane_server::log::OsError;
+use sealane_sys::signal::{self, Signal};
+use std::path::Path;
+
+/// Signals the master whose pid file is `path`. False when that did not work;
+/// why is in the journal.
+pub(crate) fn send(order: Order, path: &Path, journal: &Journal) -> bool {
+    note!(journal, Notice, "signal process started");
+    let pid = match pid_file::read(path) {
+        Ok(pid) => pid,
+        Err(message) => {
+            note!(journal, Error, "{message}");
+            return false;
+        }
+    };
+    let signal = match order {
+        Order::Stop => Signal::Term,
+        Order::Quit => Signal::Quit,
+        Order::Reopen => Signal::Usr1,
+        Order::Reload => Signal::Hup,
+    };
+    match signal::send(pid, signal) {
+        Ok(()) => true,
+        Err(error) => {
+            let number = signal.number();
+            note!(
+                journal,
+                Alert,
+                "kill({pid}, {number}) failed ({})",
+                OsError(&error)
+            );
+            false
+        }
+    }
+}

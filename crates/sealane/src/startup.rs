@@ -1,0 +1,321 @@
+//! From the command line to a server that is ready to run.
+
+use crate::arguments::Arguments;
+use crate::daemon::{self, Ready};
+use crate::identity::Identity;
+use crate::journal::{Journal, note};
+use crate::loader::FileSystemLoader;
+use crate::master::Master;
+use crate::paths::{ConfChoice, FirstLog, Places};
+use crate::pid_file::PidFile;
+use crate::sockets::{Purpose, Sockets};
+use crate::{materials, say, signaller, version, worker_process};
+use sealane_conf::model::{ErrorLog, LogLevel, LogTarget, WorkerCount};
+use sealane_conf::{Config, Options};
+use sealane_server::Snapshot;
+use sealane_server::log::{LogSet, Logger, OsError};
+use sealane_sys::file::{self, Standard};
+use sealane_sys::limits::{self, Resource};
+use sealane_sys::process;
+use std::io::Write;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+/// A validated configuration with everything that it needs, opened.
+pub(crate) struct Server {
+    pub(crate) config: Config,
+    pub(crate) snapshot: Arc<Snapshot>,
+    pub(crate) logs: Arc<LogSet>,
+    pub(crate) sockets: Sockets,
+    /// Worker threads.
+    pub(crate) threads: u32,
+    /// Whom the worker becomes.
+    pub(crate) identity: Option<Identity>,
+    pub(crate) journal: Journal,
+    /// Whom to tell that the server runs.
+    pub(crate) daemon: Option<Ready>,
+}
+
+/// Startup has failed; why is in the journal.
+struct Refused;
+
+/// Does what the command line asks for.
+pub(crate) fn run(arguments: &Arguments, places: &Places) -> ExitCode {
+    let conf_file = places.conf_file.display();
+    let first = first_journal(&places.error_log);
+    if places.conf_choice == ConfChoice::Nginx && !arguments.quiet {
+        say(&format!(
+            "sealane: using nginx's configuration file {conf_file}\n"
+        ));
+    }
+    let Ok(config) = read_configuration(arguments, places, &first) else {
+        if arguments.test {
+            say(&format!(
+                "sealane: configuration file {conf_file} test failed\n"
+            ));
+        }
+        return ExitCode::FAILURE;
+    };
+    if let Some(order) = arguments.signal
+        && !arguments.test
+    {
+        let sent = signaller::send(order, &config.main.pid, &first);
+        return if sent {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        };
+    }
+    let prepared = prepare(config, arguments, places, &first);
+    match prepared {
+        Err(Refused) if arguments.test => {
+            say(&format!(
+                "sealane: configuration file {conf_file} test failed\n"
+            ));
+            ExitCode::FAILURE
+        }
+        Err(Refused) => ExitCode::FAILURE,
+        Ok(server) if arguments.test => {
+            if !arguments.quiet {
+                say(&format!(
+                    "sealane: configuration file {conf_file} test is successful\n"
+                ));
+            }
+            if arguments.dump {
+                dump(&server.config)
+            } else {
+                ExitCode::SUCCESS
+            }
+        }
+        Ok(server) => serve(server),
+    }
+}
+
+/// The journal until the configuration says where to log.
+fn first_journal(log: &FirstLog) -> Journal {
+    let (path, wanted) = match log {
+        FirstLog::Stderr => return Journal::starting(Logger::discard()),
+        FirstLog::Given(path) => (path, true),
+        // Nobody has asked for it; it is used where an installation has its directory.
+        FirstLog::Default(path) => (path, path.parent().is_some_and(std::path::Path::is_dir)),
+    };
+    let log = ErrorLog {
+        target: LogTarget::File(path.clone()),
+        level: LogLevel::Notice,
+    };
+    match LogSet::of_error_logs(std::slice::from_ref(&log)) {
+        Ok(set) => Journal::starting(set.logger(&[log])),
+        Err(error) => {
+            if wanted {
+                say(&format!(
+                    "sealane: [alert] could not open error log file: {error}\n"
+                ));
+            }
+            Journal::starting(Logger::discard())
+        }
+    }
+}
+
+fn read_configuration(
+    arguments: &Arguments,
+    places: &Places,
+    journal: &Journal,
+) -> Result<Config, Refused> {
+    let machine = process::machine().map(|machine| machine.hostname.to_lowercase());
+    let options = Options {
+        globals: arguments
+            .globals
+            .as_ref()
+            .map(|text| text.to_string_lossy().into_owned()),
+        error_log: places.error_log_path(),
+        privileged: process::effective_uid() == 0,
+        hostname: machine.unwrap_or_default(),
+        ..Options::new(&places.conf_file, &places.prefix)
+    };
+    let parsed = sealane_conf::parse(&options, &mut FileSystemLoader);
+    let warnings = match &parsed {
+        Ok(config) => &config.warnings,
+        Err(failure) => &failure.warnings,
+    };
+    for warning in warnings {
+        journal.diagnostic(warning);
+    }
+    parsed.map_err(|failure| {
+        journal.diagnostic(&failure.error);
+        Refused
+    })
+}
+
+/// Opens and checks everything that the configuration names.
+fn prepare(
+    config: Config,
+    arguments: &Arguments,
+    places: &Places,
+    first: &Journal,
+) -> Result<Server, Refused> {
+    let refuse = |message: &dyn std::fmt::Display| {
+        note!(first, Emerg, "{message}");
+        Refused
+    };
+    let identity = Identity::find(&config.main, first).map_err(|message| refuse(&message))?;
+    let materials = materials::read(config.http.as_ref()).map_err(|diagnostic| {
+        first.diagnostic(&diagnostic);
+        Refused
+    })?;
+    if arguments.test && !arguments.quiet {
+        let conf_file = places.conf_file.display();
+        say(&format!(
+            "sealane: the configuration file {conf_file} syntax is ok\n"
+        ));
+    }
+    let logs = LogSet::open(&config).map_err(|error| refuse(&error))?;
+    let journal = Journal::starting(logs.logger(&config.main.error_logs));
+    let snapshot = Snapshot::build(&config, &materials, &logs).map_err(|diagnostic| {
+        journal.diagnostic(&diagnostic);
+        Refused
+    })?;
+    let threads = threads(config.main.worker_processes);
+    let purpose = if arguments.test {
+        Purpose::Test
+    } else {
+        Purpose::Serve
+    };
+    let mut sockets = Sockets::open(config.http.as_ref(), threads, purpose, &journal)
+        .map_err(|_not_bound| Refused)?;
+    if arguments.test {
+        sockets.remove_files(&journal);
+        PidFile::check(&config.main.pid).map_err(|message| {
+            note!(journal, Emerg, "{message}");
+            Refused
+        })?;
+    }
+    Ok(Server {
+        config,
+        snapshot: Arc::new(snapshot),
+        logs: Arc::new(logs),
+        sockets,
+        threads,
+        identity,
+        journal,
+        daemon: None,
+    })
+}
+
+fn threads(count: WorkerCount) -> u32 {
+    match count {
+        WorkerCount::Auto => u32::try_from(process::available_cpus()).unwrap_or(u32::MAX),
+        WorkerCount::Count(count) => count,
+    }
+}
+
+/// Runs the server until it is stopped.
+fn serve(mut server: Server) -> ExitCode {
+    log_facts(&server.journal);
+    if server.config.main.daemon {
+        match daemon::detach() {
+            Ok(ready) => server.daemon = Some(ready),
+            Err((call, error)) => {
+                note!(server.journal, Emerg, "{call} failed ({})", OsError(&error));
+                return ExitCode::FAILURE;
+            }
+        }
+    }
+    let pid_file = match PidFile::create(&server.config.main.pid, process::pid()) {
+        Ok(pid_file) => pid_file,
+        Err(message) => {
+            note!(server.journal, Emerg, "{message}");
+            server.sockets.remove_files(&server.journal);
+            return ExitCode::FAILURE;
+        }
+    };
+    let main_log = server.logs.logger(&server.config.main.error_logs);
+    if server.config.main.daemon {
+        redirect_stderr(&server);
+    }
+    server.journal = Journal::running(main_log);
+    let code = if server.config.main.master_process {
+        let journal = server.journal.clone();
+        match Master::new(server) {
+            Ok(master) => master.run(pid_file),
+            Err(error) => {
+                note!(journal, Emerg, "signalfd() failed ({})", OsError(&error));
+                1
+            }
+        }
+    } else {
+        serve_alone(server, pid_file)
+    };
+    ExitCode::from(u8::try_from(code).unwrap_or(1))
+}
+
+/// `master_process off`: this process serves by itself.
+fn serve_alone(mut server: Server, pid_file: PidFile) -> i32 {
+    let journal = server.journal.clone();
+    if let Some(ready) = server.daemon.take() {
+        ready.tell();
+    }
+    let files = server.sockets.take_files();
+    let code = worker_process::run(server, None);
+    if let Err(message) = pid_file.remove() {
+        note!(journal, Alert, "{message}");
+    }
+    note!(journal, Notice, "exit");
+    files.remove(&journal);
+    code
+}
+
+/// The lines that nginx logs when it starts.
+fn log_facts(journal: &Journal) {
+    note!(journal, Notice, "using the \"epoll\" event method");
+    note!(journal, Notice, "{}", version::NAME_AND_VERSION);
+    note!(journal, Notice, "built by {}", version::COMPILER);
+    if let Ok(machine) = process::machine() {
+        note!(
+            journal,
+            Notice,
+            "OS: {} {}",
+            machine.system,
+            machine.release
+        );
+    }
+    if let Ok(limit) = limits::get(Resource::OpenFiles) {
+        let (soft, hard) = (limit.soft, limit.hard);
+        note!(journal, Notice, "getrlimit(RLIMIT_NOFILE): {soft}:{hard}");
+    }
+}
+
+/// A daemon's stderr is its main error log, so that nothing a library prints is
+/// lost, and the terminal is free.
+fn redirect_stderr(server: &Server) {
+    let targets = server.config.main.error_logs.iter().map(|log| &log.target);
+    let Some(LogTarget::File(path)) = targets.into_iter().next() else {
+        return;
+    };
+    let Some(log) = server.logs.files().find(|file| file.path == path) else {
+        return;
+    };
+    if let Err(error) = file::replace_standard(log.fd, Standard::Error) {
+        note!(
+            server.journal,
+            Alert,
+            "dup2(STDERR) failed ({})",
+            OsError(&error)
+        );
+    }
+}
+
+/// `-T`: every file of the configuration, on standard output.
+fn dump(config: &Config) -> ExitCode {
+    let mut text = Vec::new();
+    for source in &config.sources {
+        text.extend_from_slice(b"# configuration file ");
+        text.extend_from_slice(source.path.as_os_str().as_encoded_bytes());
+        text.extend_from_slice(b":\n");
+        text.extend_from_slice(&source.text);
+        text.push(b'\n');
+    }
+    match std::io::stdout().write_all(&text) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}

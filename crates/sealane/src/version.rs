@@ -1,0 +1,67 @@
+//! What `-v`, `-V` and `-h` print.
+
+use crate::paths::{ConfChoice, DEFAULT_CONF, DEFAULT_ERROR_LOG, DEFAULT_PREFIX, Places};
+
+/// Name and version, as `Server` headers and logs have it.
+pub(crate) const NAME_AND_VERSION: &str = concat!("sealane/", env!("CARGO_PKG_VERSION"));
+
+/// The answer to `-v`.
+pub(crate) const LINE: &str = concat!("sealane version: sealane/", env!("CARGO_PKG_VERSION"), "\n");
+
+/// The compiler.
+pub(crate) const COMPILER: &str = env!("SEALANE_RUSTC_VERSION");
+
+/// nginx's modules whose directives work here, in the notation of its
+/// `configure`, for scripts that look for them.
+const MODULES: [&str; 3] = [
+    "--with-http_gzip_static_module",
+    "--with-http_ssl_module",
+    "--with-http_stub_status_module",
+];
+
+/// The answer to `-h`, below [`LINE`].
+pub(crate) fn help() -> String {
+    format!(
+        "Usage: sealane [-?hvVtTq] [-s signal] [-p prefix]
+               [-e filename] [-c filename] [-g directives]
+       sealane bench ...
+
+Options:
+  -?,-h         : this help
+  -v            : show version and exit
+  -V            : show version and configure options then exit
+  -t            : test configuration and exit
+  -T            : test configuration, dump it and exit
+  -q            : suppress non-error messages during configuration testing
+  -s signal     : send signal to a master process: stop, quit, reopen, reload
+  -p prefix     : set prefix path (default: {DEFAULT_PREFIX}/)
+  -e filename   : set error log file (default: {DEFAULT_ERROR_LOG})
+  -c filename   : set configuration file (default: {DEFAULT_CONF})
+  -g directives : set global directives out of configuration file
+
+Commands:
+  bench         : load generator and comparison (sealane bench --help)
+
+"
+    )
+}
+
+/// The answer to `-V`, below [`LINE`].
+pub(crate) fn build(places: &Places) -> String {
+    let conf = places.conf_file.display();
+    let why = match places.conf_choice {
+        ConfChoice::Given => "given with -c",
+        ConfChoice::Default => "default",
+        ConfChoice::Nginx => "nginx's, because there is none below the prefix",
+    };
+    format!(
+        "built by {COMPILER}
+built with {}
+TLS SNI support enabled
+configuration file: {conf} ({why})
+configure arguments: --prefix={DEFAULT_PREFIX} --conf-path={DEFAULT_PREFIX}/{DEFAULT_CONF} \
+         --error-log-path={DEFAULT_PREFIX}/{DEFAULT_ERROR_LOG} {}\n",
+        sealane_tls::library_version(),
+        MODULES.join(" ")
+    )
+}

@@ -1,0 +1,271 @@
+//! The worker process: gives up privileges, then serves until told otherwise.
+
+use crate::control::{self, Message};
+use crate::journal::{Journal, note};
+use crate::limits;
+use crate::startup::Server;
+use sealane_conf::model::EnvVar;
+use sealane_server::log::{LogSet, OsError};
+use sealane_server::snapshot::ListenerId;
+use sealane_server::worker::{self, BoundListener, Command, RunArgs};
+use sealane_sys::signal::{Signal, SignalQueue};
+use sealane_sys::{poll, process};
+use std::collections::VecDeque;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Exit code of a worker that cannot start and would fail again; the master
+/// does not start another one.
+pub(crate) const FATAL: i32 = 2;
+
+/// Exit code of a worker that failed while serving.
+const FAILED: i32 = 1;
+
+/// The longest time between two looks at whether the worker threads still live.
+const HEARTBEAT: Duration = Duration::from_secs(1);
+
+/// Signals that a worker process answers to.
+const SIGNALS: [Signal; 7] = [
+    Signal::Term,
+    Signal::Int,
+    Signal::Quit,
+    Signal::Winch,
+    Signal::Usr1,
+    Signal::Hup,
+    Signal::Usr2,
+];
+
+/// Serves until the master, or a signal, says to stop. `link` is the line to
+/// the master; without one this is the only process (`master_process off`).
+/// Returns the exit code.
+pub(crate) fn run(server: Server, link: Option<OwnedFd>) -> i32 {
+    let Server {
+        config,
+        snapshot,
+        logs,
+        sockets,
+        threads,
+        identity,
+        journal,
+        daemon: _,
+    } = server;
+    let single = link.is_none();
+
+    let _ = process::set_thread_name("sealane: worker"); // for ps, if it works
+    let prepared = prepare_environment(&config.main.env).and_then(|()| {
+        limits::apply(&config, threads, &journal);
+        identity.map_or(Ok(()), |identity| identity.assume())
+    });
+    if let Err(message) = prepared {
+        note!(journal, Emerg, "{message}");
+        return FATAL;
+    }
+    if config.main.worker_rlimit_core.is_some() {
+        // Changing the user has switched core dumps off. They hold private
+        // keys, so they come back only for whoever asks for them.
+        if let Err(error) = process::set_dumpable(true) {
+            note!(
+                journal,
+                Alert,
+                "prctl(PR_SET_DUMPABLE) failed ({})",
+                OsError(&error)
+            );
+        }
+    }
+    if let Some(directory) = &config.main.working_directory
+        && let Err(error) = std::env::set_current_dir(directory)
+    {
+        let directory = directory.display();
+        note!(
+            journal,
+            Alert,
+            "chdir(\"{directory}\") failed ({})",
+            OsError(&error)
+        );
+        return FATAL;
+    }
+    // Before any thread starts, so that all of them leave signals to this one.
+    let signals = match SignalQueue::open(&SIGNALS) {
+        Ok(signals) => signals,
+        Err(error) => {
+            note!(journal, Emerg, "signalfd() failed ({})", OsError(&error));
+            return FATAL;
+        }
+    };
+    let listeners = sockets.bound.into_iter().map(|bound| BoundListener {
+        id: ListenerId(bound.listener as u32),
+        sockets: bound.sockets,
+    });
+    let args = RunArgs {
+        snapshot,
+        listeners: listeners.collect(),
+        threads,
+        logs: Arc::clone(&logs),
+    };
+    let mut orders = Orders {
+        signals,
+        link,
+        master: process::parent_pid(),
+        waiting: VecDeque::new(),
+        logs: Arc::clone(&logs),
+        journal: journal.clone(),
+    };
+    let result = worker::run(args, |timeout| orders.next(timeout));
+    let code = match result {
+        Ok(()) => 0,
+        Err(error) => {
+            note!(
+                journal,
+                Alert,
+                "worker process failed ({})",
+                OsError(&error)
+            );
+            FAILED
+        }
+    };
+    if !single {
+        note!(journal, Notice, "exit");
+    }
+    code
+}
+
+/// Keeps of the environment what `env` directives name, and `TZ`, as nginx does.
+fn prepare_environment(variables: &[EnvVar]) -> Result<(), String> {
+    let time_zone = EnvVar {
+        name: "TZ".into(),
+        value: None,
+    };
+    let named = variables.iter().any(|variable| variable.name == "TZ");
+    let implied = (!named).then_some(&time_zone);
+    let kept: Vec<(OsString, OsString)> = variables
+        .iter()
+        .chain(implied)
+        .filter_map(|variable| {
+            let value = match &variable.value {
+                Some(value) => value.into(),
+                None => std::env::var_os(&variable.name)?,
+            };
+            Some((variable.name.clone().into(), value))
+        })
+        .collect();
+    let borrowed = kept
+        .iter()
+        .map(|(name, value)| (name.as_os_str(), value.as_os_str()));
+    let borrowed: Vec<(&OsStr, &OsStr)> = borrowed.collect();
+    process::replace_environment(borrowed)
+        .map_err(|error| format!("the environment cannot be set ({})", OsError(&error)))
+}
+
+/// Where orders come from: the master and signals.
+struct Orders {
+    signals: SignalQueue,
+    link: Option<OwnedFd>,
+    master: process::Pid,
+    waiting: VecDeque<Command>,
+    logs: Arc<LogSet>,
+    journal: Journal,
+}
+
+impl Orders {
+    /// The next order, within `timeout` or [`HEARTBEAT`].
+    fn next(&mut self, timeout: Option<Duration>) -> Option<Command> {
+        if self.waiting.is_empty() {
+            let timeout = timeout.map_or(HEARTBEAT, |time| time.min(HEARTBEAT));
+            if let Err(error) = self.wait(timeout) {
+                note!(
+                    self.journal,
+                    Alert,
+                    "cannot read orders ({})",
+                    OsError(&error)
+                );
+                std::thread::sleep(timeout); // lest this becomes a busy loop
+            }
+        }
+        self.waiting.pop_front()
+    }
+
+    fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        let mut fds = vec![self.signals.as_fd()];
+        fds.extend(self.link.as_ref().map(AsFd::as_fd));
+        let readable = poll::wait_readable(&fds, Some(timeout))?;
+        if readable[0] {
+            while let Some(received) = self.signals.next()? {
+                self.on_signal(received.signal, received.sender);
+            }
+        }
+        if readable.get(1) == Some(&true) {
+            self.on_message()?;
+        }
+        Ok(())
+    }
+
+    fn on_signal(&mut self, signal: Signal, sender: process::Pid) {
+        let action = match signal {
+            Signal::Term | Signal::Int => ", exiting",
+            Signal::Quit | Signal::Winch => ", shutting down",
+            Signal::Usr1 => ", reopening logs",
+            _ => ", ignoring",
+        };
+        let (number, name) = (signal.number(), signal.name());
+        note!(
+            self.journal,
+            Notice,
+            "signal {number} ({name}) received from {sender}{action}"
+        );
+        match signal {
+            Signal::Term | Signal::Int => self.end(Command::Terminate),
+            Signal::Quit | Signal::Winch => self.end(Command::Quit),
+            Signal::Usr1 => {
+                note!(self.journal, Notice, "reopening logs");
+                for failed in self.logs.reopen() {
+                    note!(self.journal, Emerg, "{failed}");
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn on_message(&mut self) -> io::Result<()> {
+        let Some(link) = &self.link else {
+            return Ok(());
+        };
+        match control::receive(link) {
+            Ok(Some(Message::Quit)) => self.end(Command::Quit),
+            Ok(Some(Message::Terminate)) => self.end(Command::Terminate),
+            Ok(Some(Message::Reopen(files))) => {
+                note!(self.journal, Notice, "reopening logs");
+                for (index, file) in files {
+                    self.logs.replace(index.into(), file);
+                }
+            }
+            Ok(None) => self.on_master_gone(),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => self.on_master_gone(),
+            Err(error) => return Err(error),
+        }
+        Ok(())
+    }
+
+    fn on_master_gone(&mut self) {
+        self.link = None;
+        let master = self.master;
+        note!(
+            self.journal,
+            Alert,
+            "master process {master} is gone; this worker finishes what is under way \
+             and ends, start the server again"
+        );
+        self.end(Command::Quit);
+    }
+
+    fn end(&mut self, command: Command) {
+        match command {
+            Command::Quit => note!(self.journal, Notice, "gracefully shutting down"),
+            Command::Terminate => note!(self.journal, Notice, "exiting"),
+        }
+        self.waiting.push_back(command);
+    }
+}
