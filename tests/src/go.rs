@@ -8,11 +8,11 @@ use std::sync::OnceLock;
 /// Runs the Go client, which is built at its first use.
 #[track_caller]
 pub fn go_client(arguments: &[&str], input: &[u8]) -> Outcome {
-    command(&binary().display().to_string(), arguments, input)
+    command(&go_client_path().display().to_string(), arguments, input)
 }
 
 /// The path of the client, for a test that talks to it while it runs.
-pub(crate) fn binary() -> PathBuf {
+pub fn go_client_path() -> PathBuf {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY.get_or_init(build).clone()
 }

@@ -11,9 +11,12 @@ const MODIFIED: &str = "Tue, 09 Nov 2021 00:00:00 GMT";
 
 fn write_dated(site: &Site, relative: &str, content: &[u8]) {
     let path = site.write(relative, content);
-    let file = std::fs::File::options().write(true).open(path).unwrap();
-    file.set_modified(SystemTime::UNIX_EPOCH + Duration::from_secs(MODIFIED_S))
-        .unwrap();
+    let file = std::fs::File::options()
+        .write(true)
+        .open(path)
+        .expect("just written");
+    let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(MODIFIED_S);
+    file.set_modified(modified).expect("the file is ours");
 }
 
 #[test]
