@@ -1,6 +1,6 @@
 //! What the parser has to say about a configuration.
 
-use crate::model::LogLevel;
+use crate::model::{LogLevel, Origin, Source};
 use std::fmt;
 use std::path::PathBuf;
 
@@ -37,7 +37,7 @@ pub struct Failure {
     /// Warnings met before the error.
     pub warnings: Vec<Diagnostic>,
     /// The error; like nginx, the parser stops at the first.
-    pub error: Diagnostic,
+    pub error: Box<Diagnostic>,
 }
 
 /// Longest part of a source line that is shown.
@@ -81,6 +81,24 @@ impl fmt::Display for Diagnostic {
 }
 
 impl Place {
+    /// The beginning of a line that was read earlier.
+    pub(crate) fn of_line(origin: Origin, sources: &[Source]) -> Place {
+        let source = sources.iter().find(|source| source.path == origin.file);
+        let index = (origin.line as usize).saturating_sub(1);
+        let line = source.and_then(|source| source.text.split(|byte| *byte == b'\n').nth(index));
+        let source_line = String::from_utf8_lossy(line.unwrap_or_default())
+            .trim_end()
+            .to_owned();
+        let indent = source_line.len() - source_line.trim_start().len();
+        let column = u32::try_from(indent + 1).unwrap_or(1);
+        Place {
+            file: Some(origin.file),
+            line: origin.line,
+            column,
+            source_line,
+        }
+    }
+
     /// The line made printable and cut to a readable length, and the blanks
     /// that put a caret under the column.
     fn excerpt(&self) -> (String, String) {

@@ -4,12 +4,23 @@
 //! that the caller hands in, so the same code runs in the binary, in the
 //! tests and in the fuzzer.
 
+mod build;
+mod call;
 pub mod diagnostic;
+pub mod directives;
+mod draft;
 pub mod input;
+mod lexer;
+mod listen;
+mod merge;
 pub mod model;
+mod parser;
 pub mod regex;
+mod template;
+pub mod values;
 pub mod variables;
 
 pub use diagnostic::{Diagnostic, Failure, Place};
-pub use input::{Loader, Options};
+pub use input::{Loader, MemoryLoader, Options};
 pub use model::Config;
+pub use parser::parse;

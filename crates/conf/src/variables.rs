@@ -207,6 +207,16 @@ pub fn lookup(name: &str) -> Option<Variable> {
     prefixed.map(|(_, builtin, _)| Variable::Builtin(*builtin))
 }
 
+/// The known name nearest to an unknown one, if it is near enough to be meant.
+pub(crate) fn nearest(name: &str) -> Option<&'static str> {
+    let allowed = 1 + name.len() / 5;
+    let distances = BUILTINS
+        .iter()
+        .map(|row| (crate::directives::distance(name, row.0), row.0));
+    let near = distances.filter(|(distance, _)| *distance <= allowed && *distance < name.len());
+    near.min().map(|(_, name)| name)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

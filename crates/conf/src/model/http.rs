@@ -19,11 +19,39 @@ pub struct Http {
     pub named_captures: Vec<String>,
 }
 
+impl Http {
+    /// The listener that a connection belongs to: the one bound exactly to
+    /// its local address, or the one whose socket accepted it.
+    pub fn listener_for(&self, accepted_by: usize, local: SocketAddr) -> usize {
+        let exact = self
+            .listeners
+            .iter()
+            .position(|listener| !listener.bind && listener.address == ListenAddress::Inet(local));
+        exact.unwrap_or(accepted_by)
+    }
+}
+
+impl std::fmt::Display for ListenAddress {
+    /// As nginx writes it: `0.0.0.0:80`, `[::]:80`, `unix:/path`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ListenAddress::Inet(address) => write!(f, "{address}"),
+            ListenAddress::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
 /// One address and the servers reachable through it.
 #[derive(Debug, Clone)]
 pub struct Listener {
     /// What to bind.
     pub address: ListenAddress,
+    /// False when no socket of its own is wanted: the wildcard listener of the
+    /// same port (`*:443` for `192.0.2.1:443`) accepts for it, and the local
+    /// address of the connection leads here ([`Http::listener_for`]).
+    pub bind: bool,
+    /// Where it was first written, for messages.
+    pub origin: Origin,
     /// Options of the `listen` line that set socket options (nginx allows them once per address).
     pub options: ListenOptions,
     /// Index into [`Http::servers`] of the default server.
@@ -88,7 +116,9 @@ pub struct Server {
     pub names: Vec<ServerName>,
     /// The first name as written, for `$server_name` and redirects.
     pub primary_name: String,
-    /// TLS settings; present when any of its `listen` lines has `ssl`.
+    /// TLS settings; present when the server has certificates or
+    /// `ssl_reject_handshake on`, whichever of its `listen` lines have `ssl`.
+    /// The default server of every address with `ssl` has them.
     pub tls: Option<Arc<Tls>>,
     /// `return` in the server context, which answers every request.
     pub returns: Option<Return>,

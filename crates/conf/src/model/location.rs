@@ -57,6 +57,10 @@ pub struct LocationConf {
     // What answers.
     /// `root` or `alias`; default `root html`.
     pub files_at: FilesAt,
+    /// How many bytes at the beginning of the URI an `alias` replaces: the
+    /// prefix of the location it was written in, which a nested location may
+    /// inherit. `None` under a regex location, where `alias` is the whole path.
+    pub alias_prefix_bytes: Option<usize>,
     /// `index`; default `index.html`.
     pub index: Vec<Template>,
     /// `try_files`.
@@ -131,7 +135,7 @@ pub struct LocationConf {
     // The client.
     /// `client_max_body_size`; default 1m, 0 means no limit.
     pub client_max_body_bytes: u64,
-    /// `client_body_buffer_size`; default 16k.
+    /// `client_body_buffer_size`; default 8k.
     pub client_body_buffer_bytes: u64,
     /// `client_body_timeout`; default 60 s.
     pub client_body_timeout: Duration,
@@ -170,7 +174,9 @@ pub struct LocationConf {
 /// `root` or `alias`.
 #[derive(Debug, Clone)]
 pub enum FilesAt {
-    /// `root`: path + URI. A literal path is absolute already.
+    /// `root`: path + URI. The path is absolute and has no trailing slash
+    /// (`root /` is the empty path), unless it begins with a variable: then
+    /// it starts from the prefix if it evaluates to a relative one.
     Root(Template),
     /// `alias`: the location's prefix is replaced (for a regex location, the whole URI).
     Alias(Template),
@@ -239,7 +245,8 @@ pub enum ErrorPageStatus {
 /// Where an `error_page` leads.
 #[derive(Debug, Clone)]
 pub enum ErrorPageTarget {
-    /// Internal redirect.
+    /// Internal redirect. When the template begins with a variable, its value
+    /// decides: one that does not begin with `/` is a redirect as in `Url`.
     Uri(Template),
     /// `@name`.
     Named(Box<str>),

@@ -1,0 +1,325 @@
+//! The configuration while it is being read: the drafts of the open blocks,
+//! and what setters may ask for.
+
+use crate::call::Fault;
+use crate::diagnostic::{Diagnostic, Place};
+use crate::directives::{self, Contexts};
+use crate::draft::{
+    EventsDraft, HttpDraft, LocationBlock, LocationDraft, MainDraft, ServerBlock, ServerDraft,
+};
+use crate::input::{Loader, Options};
+use crate::merge::HttpLevel;
+use crate::model::{LogLevel, Matcher, Origin, Server, Types};
+use crate::regex::Regex;
+use crate::template::Names;
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// The configuration while it is being read.
+pub(crate) struct Build<'a> {
+    pub(crate) options: &'a Options,
+    /// Files and host names come from here.
+    pub(crate) loader: &'a mut dyn Loader,
+    pub(crate) main: MainDraft,
+    pub(crate) events: Option<EventsDraft>,
+    pub(crate) http: HttpDraft,
+    pub(crate) http_seen: bool,
+    /// What `http` itself says, once its block has ended, and its servers.
+    pub(crate) http_level: Option<HttpLevel>,
+    pub(crate) servers: Vec<Server>,
+    /// Open levels from `http` inwards.
+    levels: Vec<Level>,
+    /// Names of variables met so far.
+    pub(crate) names: Names,
+    pub(crate) warnings: Vec<Diagnostic>,
+    /// Directives that were warned about already.
+    warned: HashSet<&'static str>,
+    /// The place of the directive at hand, for warnings.
+    pub(crate) place: Option<Place>,
+    /// The block that a setter wants opened.
+    pub(crate) opening: Option<Opening>,
+}
+
+/// A block that a setter has prepared.
+pub(crate) enum Opening {
+    /// `events`.
+    Events,
+    /// `http`.
+    Http,
+    /// `server`.
+    Server,
+    /// `location`.
+    Location { matcher: Matcher, name: Box<str> },
+    /// `types`: not directives but a list.
+    Types,
+}
+
+/// An open block from `http` inwards.
+struct Level {
+    kind: LevelKind,
+    origin: Origin,
+    server: ServerDraft,
+    location: LocationDraft,
+    children: Vec<LocationBlock>,
+    /// Single-valued directives without a setter that were met here.
+    seen: HashSet<&'static str>,
+    /// The `types` block that is open.
+    types: Option<Types>,
+}
+
+/// What a level is.
+enum LevelKind {
+    Main,
+    Http,
+    Server,
+    Location { matcher: Matcher, name: Box<str> },
+}
+
+impl Level {
+    fn new(kind: LevelKind, origin: Origin) -> Level {
+        Level {
+            kind,
+            origin,
+            server: ServerDraft::default(),
+            location: LocationDraft::default(),
+            children: Vec::new(),
+            seen: HashSet::new(),
+            types: None,
+        }
+    }
+}
+
+impl<'a> Build<'a> {
+    pub(crate) fn new(options: &'a Options, loader: &'a mut dyn Loader) -> Build<'a> {
+        let outermost = Origin {
+            file: options.conf_path.clone(),
+            line: 0,
+        };
+        Build {
+            options,
+            loader,
+            main: MainDraft::default(),
+            events: None,
+            http: HttpDraft::default(),
+            http_seen: false,
+            http_level: None,
+            servers: Vec::new(),
+            levels: vec![Level::new(LevelKind::Main, outermost)],
+            names: Names::default(),
+            warnings: Vec::new(),
+            warned: HashSet::new(),
+            place: None,
+            opening: None,
+        }
+    }
+
+    fn level(&mut self) -> &mut Level {
+        self.levels
+            .last_mut()
+            .expect("the outermost level is never closed")
+    }
+
+    /// Settings of server level in the innermost `http` or `server`.
+    pub(crate) fn server(&mut self) -> &mut ServerDraft {
+        &mut self.level().server
+    }
+
+    /// Settings of location level in the innermost block.
+    pub(crate) fn location(&mut self) -> &mut LocationDraft {
+        &mut self.level().location
+    }
+
+    /// The `events` block.
+    pub(crate) fn events(&mut self) -> &mut EventsDraft {
+        self.events.get_or_insert_default()
+    }
+
+    /// The location that is open, if the innermost block is one.
+    pub(crate) fn open_location(&self) -> Option<(&Matcher, &str)> {
+        match &self.levels.last()?.kind {
+            LevelKind::Location { matcher, name } => Some((matcher, name)),
+            _ => None,
+        }
+    }
+
+    /// Whether directives stand directly in a `server`.
+    pub(crate) fn in_server(&self) -> bool {
+        matches!(
+            self.levels.last().map(|level| &level.kind),
+            Some(LevelKind::Server)
+        )
+    }
+
+    /// Whether directives stand outside of `http`.
+    pub(crate) fn in_main(&self) -> bool {
+        self.levels.len() == 1
+    }
+
+    /// Notes a single-valued directive without a setter; false when it was
+    /// there before.
+    pub(crate) fn first_here(&mut self, name: &'static str) -> bool {
+        self.level().seen.insert(name)
+    }
+
+    /// The list that an open `types` block fills.
+    pub(crate) fn types(&mut self) -> &mut Types {
+        self.level().types.get_or_insert_default()
+    }
+
+    /// Begins a block.
+    pub(crate) fn open(&mut self, opening: Opening, origin: Origin) -> Contexts {
+        match opening {
+            Opening::Events => {
+                self.events();
+                directives::EVENTS
+            }
+            Opening::Http => {
+                self.http_seen = true;
+                self.http.log_formats.push(Arc::new(directives::combined()));
+                self.levels.push(Level::new(LevelKind::Http, origin));
+                directives::HTTP
+            }
+            Opening::Server => {
+                self.levels.push(Level::new(LevelKind::Server, origin));
+                directives::SERVER
+            }
+            Opening::Location { matcher, name } => {
+                self.levels
+                    .push(Level::new(LevelKind::Location { matcher, name }, origin));
+                directives::LOCATION
+            }
+            Opening::Types => {
+                // Several blocks on one level add up.
+                let earlier = self.level().location.types.as_deref().cloned();
+                self.level().types = Some(earlier.unwrap_or_default());
+                0
+            }
+        }
+    }
+
+    /// Ends the block that `context` was opened for.
+    pub(crate) fn close(&mut self, context: Contexts) {
+        match context {
+            0 => {
+                let types = self.level().types.take().unwrap_or_default();
+                self.level().location.types = Some(Arc::new(types));
+            }
+            directives::SERVER | directives::LOCATION => {
+                let level = self.levels.pop().expect("the block was opened");
+                self.finish(level);
+            }
+            // `http` stays open as a level until it is merged.
+            _ => {}
+        }
+    }
+
+    fn finish(&mut self, level: Level) {
+        let Level {
+            kind,
+            origin,
+            server,
+            location,
+            children,
+            ..
+        } = level;
+        match kind {
+            LevelKind::Server => {
+                self.http.servers.push(ServerBlock {
+                    server,
+                    location,
+                    locations: children,
+                    origin,
+                });
+            }
+            LevelKind::Location { matcher, name } => {
+                let block = LocationBlock {
+                    matcher,
+                    name,
+                    location,
+                    children,
+                    origin,
+                };
+                self.level().children.push(block);
+            }
+            LevelKind::Main | LevelKind::Http => {}
+        }
+    }
+
+    /// Takes the level of `http` itself, once its block has ended.
+    pub(crate) fn take_http(&mut self) -> (ServerDraft, LocationDraft) {
+        let level = self.levels.pop().expect("http was opened");
+        (level.server, level.location)
+    }
+
+    /// The number that the `server` block at hand gets.
+    pub(crate) fn server_index(&self) -> usize {
+        self.http.servers.len()
+    }
+
+    /// Compiles a regular expression; its named groups become variables.
+    pub(crate) fn regex(
+        &mut self,
+        pattern: &str,
+        caseless: bool,
+        word: usize,
+    ) -> Result<Regex, Fault> {
+        let names = &mut self.names;
+        let mut taken = None;
+        let regex = Regex::new(pattern, caseless, |name| {
+            names.define(name).unwrap_or_else(|| {
+                taken.get_or_insert_with(|| name.to_owned());
+                0
+            })
+        });
+        let regex = regex.map_err(|error| {
+            let tail = error
+                .offset
+                .and_then(|at| pattern.get(at..))
+                .filter(|tail| !tail.is_empty());
+            let at = tail
+                .map(|tail| format!(" at \"{tail}\""))
+                .unwrap_or_default();
+            let reason = &error.message;
+            Fault::at(
+                word,
+                format!("pcre2_compile() failed: {reason} in \"{pattern}\"{at}"),
+            )
+        })?;
+        match taken {
+            Some(name) => Err(
+                Fault::at(word, format!("the duplicate \"{name}\" variable"))
+                    .help("a named group must not have the name of a variable that exists"),
+            ),
+            None => Ok(regex),
+        }
+    }
+
+    /// A warning about the directive at hand.
+    pub(crate) fn warn(&mut self, message: impl Into<String>) {
+        let warning = Diagnostic {
+            level: LogLevel::Warn,
+            message: message.into(),
+            place: self.place.clone(),
+            help: None,
+        };
+        self.warnings.push(warning);
+    }
+
+    /// A warning about the configuration as a whole.
+    pub(crate) fn warn_whole(&mut self, message: impl Into<String>) {
+        let warning = Diagnostic {
+            level: LogLevel::Warn,
+            message: message.into(),
+            place: None,
+            help: None,
+        };
+        self.warnings.push(warning);
+    }
+
+    /// A warning that is printed once, however often its cause is met.
+    pub(crate) fn warn_once(&mut self, cause: &'static str, message: impl Into<String>) {
+        if self.warned.insert(cause) {
+            self.warn(message);
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! Files: ngx_http_index_module, ngx_http_gzip_static_module,
+//! ngx_http_stub_status_module and the open-file cache.
+
+use super::{Arity, Check, HSL, LOCATION, Module, ONE, Row, SERVER};
+use crate::build::Build;
+use crate::call::{Call, Fault};
+use crate::model::GzipStatic;
+use crate::template;
+use crate::values;
+use std::time::Duration;
+
+pub(super) const MODULE: Module = Module {
+    title: "HTTP: files",
+    doc: "Which file answers for a directory, precompressed files, and the cache of open files.",
+    rows: ROWS,
+};
+
+const ROWS: &[Row] = &[
+    Row::new(
+        "index",
+        HSL,
+        Arity::AtLeast(1),
+        "index.html",
+        "Files that answer for a directory, tried in order. The last may be an absolute URI, which \
+         is an internal redirect. May contain variables.",
+        index,
+    ),
+    Row::new(
+        "gzip_static",
+        HSL,
+        ONE,
+        "off",
+        "Sends `FILE.gz` instead of FILE, if it exists, to clients that accept gzip (`on`) or to \
+         all (`always`).",
+        |b, c| {
+            use GzipStatic::{Always, Off, On};
+            c.choice(
+                &mut b.location().gzip_static,
+                &[("off", Off), ("on", On), ("always", Always)],
+            )
+        },
+    ),
+    Row::new(
+        "stub_status",
+        SERVER | LOCATION,
+        Arity::Between(0, 1),
+        "",
+        "Answers with the numbers of connections and requests.",
+        |b, _| {
+            b.location().stub_status = true;
+            Ok(())
+        },
+    ),
+    Row::new(
+        "open_file_cache",
+        HSL,
+        Arity::Between(1, 2),
+        "off",
+        "Keeps descriptors, sizes and times of up to `max=` files, per worker thread; one that was \
+         not used for `inactive=` (60s) leaves.",
+        open_file_cache,
+    ),
+    Row::new(
+        "open_file_cache_valid",
+        HSL,
+        ONE,
+        "60s",
+        "How long a cached file is believed before it is checked again.",
+        |b, c| c.seconds(&mut b.location().open_file_cache_valid),
+    ),
+    Row::new(
+        "open_file_cache_min_uses",
+        HSL,
+        ONE,
+        "1",
+        "Uses within `inactive=` after which a descriptor is kept open.",
+        |b, c| c.number(&mut b.location().open_file_cache_min_uses),
+    ),
+    Row::new(
+        "open_file_cache_errors",
+        HSL,
+        ONE,
+        "off",
+        "Whether failures to find a file are cached too.",
+        |b, c| c.flag(&mut b.location().open_file_cache_errors),
+    ),
+    Row::new(
+        "open_file_cache_content",
+        HSL,
+        Arity::Between(1, 2),
+        "16m 64k",
+        "Memory, per worker thread, for the contents of small files in `open_file_cache`, and the \
+         largest file kept; 0 or `off` keeps none. Contents live exactly as long as the entry.",
+        open_file_cache_content,
+    )
+    .own(),
+    Row::meaningless(
+        "open_file_cache_events",
+        HSL,
+        ONE,
+        Check::Flag,
+        "It has no effect on Linux in nginx either.",
+    ),
+];
+
+fn index(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    for (position, written) in c.args() {
+        if written.first() == Some(&b'/') && position != c.count() {
+            b.warn("only the last index in \"index\" directive should be absolute");
+        }
+        if written.is_empty() {
+            return Err(Fault::at(
+                position,
+                "index \"\" in \"index\" directive is invalid",
+            ));
+        }
+        let name = template::compile(&mut b.names, written, position, &c.origin)?;
+        b.location().index.get_or_insert_default().push(name);
+    }
+    Ok(())
+}
+
+fn open_file_cache(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    c.once(&b.location().open_file_cache)?;
+    let (mut max, mut inactive, mut off) = (None, Duration::from_secs(60), false);
+    for (index, written) in c.args() {
+        let parsed = if let Some(number) = written.strip_prefix(b"max=") {
+            max = values::number(number)
+                .and_then(|max| u32::try_from(max).ok())
+                .filter(|max| *max > 0);
+            max.is_some()
+        } else if let Some(time) = written.strip_prefix(b"inactive=") {
+            values::seconds(time).map(|time| inactive = time).is_some()
+        } else {
+            off |= written == b"off";
+            written == b"off"
+        };
+        if !parsed {
+            let message = format!(
+                "invalid \"open_file_cache\" parameter \"{}\"",
+                c.shown(index)
+            );
+            return Err(Fault::at(index, message));
+        }
+    }
+    b.location().open_file_cache = Some(match (off, max) {
+        (true, _) => None,
+        (false, Some(max)) => Some((max, inactive)),
+        (false, None) => {
+            return Err(Fault::new(
+                "\"open_file_cache\" must have the \"max\" parameter",
+            ));
+        }
+    });
+    Ok(())
+}
+
+/// Largest file kept when the second argument is not given.
+pub(crate) const CONTENT_MAX_FILE_BYTES: u64 = 64 << 10;
+
+fn open_file_cache_content(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    c.once(&b.location().open_file_cache_content)?;
+    let size = |index: usize| {
+        values::size(c.arg(index)).ok_or_else(|| c.refuse_arg(index, "invalid value"))
+    };
+    let total = if c.arg(1) == b"off" { 0 } else { size(1)? };
+    let largest = if c.count() == 2 {
+        size(2)?
+    } else {
+        CONTENT_MAX_FILE_BYTES
+    };
+    b.location().open_file_cache_content = Some((total, largest));
+    Ok(())
+}

@@ -1,0 +1,117 @@
+//! ngx_http_core_module, third part: sizes and rates.
+
+use super::{Arity, Check, HS, HSL, LOCATION_IF, Module, ONE, Row};
+use crate::build::Build;
+use crate::call::{Call, Fault};
+use crate::model::Template;
+use crate::template;
+use crate::values;
+
+pub(super) const MODULE: Module = Module {
+    title: "HTTP: limits",
+    doc: "How much a client may send, and how fast it gets its answer.",
+    rows: ROWS,
+};
+
+const TWO: Arity = Arity::Between(2, 2);
+
+const ROWS: &[Row] = &[
+    Row::new(
+        "client_header_buffer_size",
+        HS,
+        ONE,
+        "1k",
+        "Memory for the header of an ordinary request.",
+        |b, c| c.size(&mut b.server().client_header_buffer_bytes),
+    ),
+    Row::new(
+        "large_client_header_buffers",
+        HS,
+        TWO,
+        "4 8k",
+        "Number and size of further buffers for a long header. A request line longer than one \
+         buffer gets 414, a longer header line 400.",
+        |b, c| c.buffers(&mut b.server().large_header_buffers),
+    ),
+    Row::new(
+        "max_headers",
+        HS,
+        ONE,
+        "1000",
+        "Header lines allowed in one request.",
+        |b, c| c.number(&mut b.server().max_headers),
+    ),
+    Row::new(
+        "client_max_body_size",
+        HSL,
+        ONE,
+        "1m",
+        "Largest request body; a larger one gets 413. 0 means no limit.",
+        |b, c| c.offset(&mut b.location().client_max_body),
+    ),
+    Row::new(
+        "client_body_buffer_size",
+        HSL,
+        ONE,
+        "8k",
+        "Memory for reading a request body.",
+        |b, c| c.size(&mut b.location().client_body_buffer),
+    ),
+    Row::new(
+        "max_ranges",
+        HSL,
+        ONE,
+        "",
+        "Ranges allowed in one request; more are answered with the whole file. 0 switches ranges off.",
+        |b, c| c.number(&mut b.location().max_ranges),
+    ),
+    Row::new(
+        "limit_rate",
+        HSL | LOCATION_IF,
+        ONE,
+        "0",
+        "Bytes per second that one response is sent at; 0 means no limit. May contain variables.",
+        |b, c| {
+            let earlier = b.location().limit_rate.clone();
+            let slot = rate(b, c, earlier)?;
+            b.location().limit_rate = slot;
+            Ok(())
+        },
+    ),
+    Row::new(
+        "limit_rate_after",
+        HSL | LOCATION_IF,
+        ONE,
+        "0",
+        "Bytes that are sent before `limit_rate` begins. May contain variables.",
+        |b, c| {
+            let earlier = b.location().limit_rate_after.clone();
+            let slot = rate(b, c, earlier)?;
+            b.location().limit_rate_after = slot;
+            Ok(())
+        },
+    ),
+    Row::meaningless(
+        "subrequest_output_buffer_size",
+        HSL,
+        ONE,
+        Check::Size,
+        "There are no subrequests.",
+    ),
+];
+
+fn rate(
+    b: &mut Build<'_>,
+    c: &Call<'_>,
+    slot: Option<Template>,
+) -> Result<Option<Template>, Fault> {
+    c.once(&slot)?;
+    let value = template::compile(&mut b.names, c.arg(1), 1, &c.origin)?;
+    if value
+        .as_literal()
+        .is_some_and(|text| values::size(text).is_none())
+    {
+        return Err(c.refuse_arg(1, "invalid value"));
+    }
+    Ok(Some(value))
+}

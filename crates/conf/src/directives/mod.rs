@@ -1,0 +1,394 @@
+//! The directive table: one row per directive, one file per nginx module.
+//!
+//! A row says where the directive may stand, how many arguments it takes,
+//! what it does and whether Sealane does it; the setter that carries it out
+//! stands in the row. The parser, the messages about unknown names and the
+//! manual (`docs/directives.md`) all read this table.
+
+mod autoindex;
+mod core;
+mod events;
+mod files;
+mod foreign;
+mod headers;
+mod http_core;
+mod http_limits;
+mod http_output;
+mod http_routing;
+mod later;
+mod log;
+mod proxying;
+mod restricting;
+mod rewrite;
+mod ssl;
+mod ssl_sessions;
+
+pub(crate) use self::files::CONTENT_MAX_FILE_BYTES;
+pub use self::headers::parse_expires;
+pub(crate) use self::http_routing::add_media_type;
+pub(crate) use self::log::combined;
+
+use crate::build::Build;
+use crate::call::{Call, Fault};
+
+/// A set of contexts, as bits.
+pub type Contexts = u16;
+
+/// Outside of any block.
+pub const MAIN: Contexts = 1;
+/// `events`.
+pub const EVENTS: Contexts = 1 << 1;
+/// `http`.
+pub const HTTP: Contexts = 1 << 2;
+/// `server` of `http`.
+pub const SERVER: Contexts = 1 << 3;
+/// `location`.
+pub const LOCATION: Contexts = 1 << 4;
+/// `if` in a `server`.
+pub const SERVER_IF: Contexts = 1 << 5;
+/// `if` in a `location`.
+pub const LOCATION_IF: Contexts = 1 << 6;
+/// `limit_except`.
+pub const LIMIT_EXCEPT: Contexts = 1 << 7;
+/// `upstream`.
+pub const UPSTREAM: Contexts = 1 << 8;
+/// Every context.
+pub const ANYWHERE: Contexts = Contexts::MAX;
+
+/// `http`, `server` and `location`.
+pub(crate) const HSL: Contexts = HTTP | SERVER | LOCATION;
+/// `http` and `server`.
+pub(crate) const HS: Contexts = HTTP | SERVER;
+
+/// The name of each context in the manual.
+pub const CONTEXT_NAMES: &[(Contexts, &str)] = &[
+    (MAIN, "main"),
+    (EVENTS, "events"),
+    (HTTP, "http"),
+    (SERVER, "server"),
+    (LOCATION, "location"),
+    (SERVER_IF, "if in server"),
+    (LOCATION_IF, "if in location"),
+    (LIMIT_EXCEPT, "limit_except"),
+    (UPSTREAM, "upstream"),
+];
+
+/// How many arguments a directive takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Arity {
+    /// From the first number to the second, both included.
+    Between(u8, u8),
+    /// This many or more.
+    AtLeast(u8),
+}
+
+impl Arity {
+    /// Whether `count` arguments are right.
+    pub fn allows(self, count: usize) -> bool {
+        match self {
+            Arity::Between(low, high) => (usize::from(low)..=usize::from(high)).contains(&count),
+            Arity::AtLeast(low) => count >= usize::from(low),
+        }
+    }
+}
+
+/// Exactly one argument.
+pub(crate) const ONE: Arity = Arity::Between(1, 1);
+
+/// What the arguments of a directive must look like when no setter reads them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Check {
+    /// Anything.
+    Any,
+    /// `on` or `off`.
+    Flag,
+    /// A decimal number.
+    Number,
+    /// A size with `k` or `m`.
+    Size,
+    /// A size with `k`, `m` or `g`.
+    Offset,
+    /// A number and a size.
+    Buffers,
+    /// A time with milliseconds.
+    Time,
+    /// A time in seconds.
+    Seconds,
+    /// One of these words.
+    OneOf(&'static [&'static str]),
+}
+
+/// Carries out a directive.
+pub(crate) type Setter = fn(&mut Build<'_>, &Call<'_>) -> Result<(), Fault>;
+
+/// What Sealane makes of a directive.
+#[derive(Clone, Copy)]
+pub enum Support {
+    /// It works.
+    Implemented(SetterOf),
+    /// It works and opens a block.
+    Block(SetterOf),
+    /// Accepted without a word: its effect has no meaning here. Says why.
+    Meaningless(Check, &'static str),
+    /// Accepted and warned about once: it only tunes. Says what is missing.
+    Later(Check, &'static str),
+    /// An error, because ignoring it would change what clients get or who
+    /// gets it. Says why or what to use.
+    Unsupported(&'static str),
+    /// An error as above that opens a block.
+    UnsupportedBlock(&'static str),
+}
+
+/// The setter of a row; opaque outside this crate.
+#[derive(Clone, Copy)]
+pub struct SetterOf(pub(crate) Setter);
+
+impl Support {
+    /// Whether the directive opens a block.
+    pub fn is_block(self) -> bool {
+        matches!(self, Support::Block(_) | Support::UnsupportedBlock(_))
+    }
+}
+
+/// One directive.
+pub struct Row {
+    /// Its name.
+    pub name: &'static str,
+    /// Where it may stand.
+    pub contexts: Contexts,
+    /// How many arguments it takes.
+    pub arity: Arity,
+    /// Its value when not written, in the notation of the configuration;
+    /// empty when there is none.
+    pub default: &'static str,
+    /// What it does, in a sentence or two, for the manual.
+    pub doc: &'static str,
+    /// Whether Sealane does it.
+    pub support: Support,
+    /// Arguments under which it does nothing, accepted whatever `support`
+    /// says (`ssl_verify_client off`).
+    pub inert: &'static [&'static str],
+    /// Not in nginx.
+    pub own: bool,
+}
+
+/// The rows of one module.
+pub struct Module {
+    /// Title in the manual.
+    pub title: &'static str,
+    /// What the module is for.
+    pub doc: &'static str,
+    /// Its directives.
+    pub rows: &'static [Row],
+}
+
+/// Every module in the order of the manual.
+pub const MODULES: &[&Module] = &[
+    &core::MODULE,
+    &events::MODULE,
+    &http_core::MODULE,
+    &http_routing::MODULE,
+    &http_limits::MODULE,
+    &http_output::MODULE,
+    &files::MODULE,
+    &autoindex::MODULE,
+    &headers::MODULE,
+    &rewrite::MODULE,
+    &log::MODULE,
+    &ssl::MODULE,
+    &ssl_sessions::MODULE,
+    &later::HTTP2,
+    &later::HTTP3,
+    &later::GZIP,
+    &later::RESOLVER,
+    &restricting::MODULE,
+    &proxying::MODULE,
+    &proxying::UPSTREAMS,
+    &foreign::MODULE,
+];
+
+impl Row {
+    /// A directive that works.
+    pub(crate) const fn new(
+        name: &'static str,
+        contexts: Contexts,
+        arity: Arity,
+        default: &'static str,
+        doc: &'static str,
+        set: Setter,
+    ) -> Row {
+        let support = Support::Implemented(SetterOf(set));
+        Row {
+            name,
+            contexts,
+            arity,
+            default,
+            doc,
+            support,
+            inert: &[],
+            own: false,
+        }
+    }
+
+    /// A block that works.
+    pub(crate) const fn block(
+        name: &'static str,
+        contexts: Contexts,
+        arity: Arity,
+        doc: &'static str,
+        set: Setter,
+    ) -> Row {
+        let support = Support::Block(SetterOf(set));
+        Row {
+            name,
+            contexts,
+            arity,
+            default: "",
+            doc,
+            support,
+            inert: &[],
+            own: false,
+        }
+    }
+
+    /// A directive without an effect here.
+    pub(crate) const fn meaningless(
+        name: &'static str,
+        contexts: Contexts,
+        arity: Arity,
+        check: Check,
+        why: &'static str,
+    ) -> Row {
+        let support = Support::Meaningless(check, why);
+        Row {
+            name,
+            contexts,
+            arity,
+            default: "",
+            doc: "",
+            support,
+            inert: &[],
+            own: false,
+        }
+    }
+
+    /// A directive that only tunes and has no effect yet.
+    pub(crate) const fn later(
+        name: &'static str,
+        contexts: Contexts,
+        arity: Arity,
+        check: Check,
+        missing: &'static str,
+    ) -> Row {
+        let support = Support::Later(check, missing);
+        Row {
+            name,
+            contexts,
+            arity,
+            default: "",
+            doc: "",
+            support,
+            inert: &[],
+            own: false,
+        }
+    }
+
+    /// A directive that is refused.
+    pub(crate) const fn unsupported(
+        name: &'static str,
+        contexts: Contexts,
+        arity: Arity,
+        why: &'static str,
+    ) -> Row {
+        let support = Support::Unsupported(why);
+        Row {
+            name,
+            contexts,
+            arity,
+            default: "",
+            doc: "",
+            support,
+            inert: &[],
+            own: false,
+        }
+    }
+
+    /// A block that is refused.
+    pub(crate) const fn unsupported_block(
+        name: &'static str,
+        contexts: Contexts,
+        arity: Arity,
+        why: &'static str,
+    ) -> Row {
+        let support = Support::UnsupportedBlock(why);
+        Row {
+            name,
+            contexts,
+            arity,
+            default: "",
+            doc: "",
+            support,
+            inert: &[],
+            own: false,
+        }
+    }
+
+    /// The row with arguments that are accepted because they change nothing.
+    pub(crate) const fn inert(mut self, inert: &'static [&'static str]) -> Row {
+        self.inert = inert;
+        self
+    }
+
+    /// The row marked as Sealane's own.
+    pub(crate) const fn own(mut self) -> Row {
+        self.own = true;
+        self
+    }
+}
+
+/// Every row.
+pub fn rows() -> impl Iterator<Item = &'static Row> {
+    MODULES.iter().flat_map(|module| module.rows)
+}
+
+/// The known name nearest to `name`, if it is near enough to be meant; names
+/// that may stand in the context come first.
+pub fn nearest(name: &[u8], context: Contexts) -> Option<&'static str> {
+    let name = std::str::from_utf8(name).ok()?;
+    if name.len() > 64 {
+        return None;
+    }
+    let allowed = 1 + name.len() / 5;
+    rows()
+        .map(|row| {
+            let elsewhere = row.contexts & context == 0;
+            (distance(name, row.name), elsewhere, row.name)
+        })
+        .filter(|(distance, ..)| *distance <= allowed && *distance < name.len())
+        .min()
+        .map(|(.., name)| name)
+}
+
+/// Damerau-Levenshtein distance (adjacent letters may change places).
+pub(crate) fn distance(a: &str, b: &str) -> usize {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    let mut before: Vec<usize> = Vec::new();
+    let mut above: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.iter().enumerate() {
+        let mut row = vec![i + 1];
+        for (j, y) in b.iter().enumerate() {
+            let mut best = (above[j] + usize::from(x != y))
+                .min(above[j + 1] + 1)
+                .min(row[j] + 1);
+            if i > 0 && j > 0 && *x == b[j - 1] && a[i - 1] == *y {
+                best = best.min(before[j - 1] + 1);
+            }
+            row.push(best);
+        }
+        before = std::mem::replace(&mut above, row);
+    }
+    above[b.len()]
+}
+
+#[cfg(test)]
+mod tests;

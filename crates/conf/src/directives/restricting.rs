@@ -1,0 +1,56 @@
+//! Directives that restrict access or check a peer. Ignoring one would let
+//! somebody in who should stay out, so each is an error until it works.
+
+use super::{Arity, HS, HSL, HTTP, LIMIT_EXCEPT, LOCATION, Module, ONE, Row, SERVER};
+
+const ACCESS: &str = "it restricts access, so it is refused until it works";
+const CLIENT_CERTIFICATES: &str =
+    "client certificates are not checked yet, so a configuration that asks for them is refused";
+const REALIP: &str = "addresses of clients are not replaced yet, and access may depend on them";
+
+pub(super) const MODULE: Module = Module {
+    title: "Access control",
+    doc: "Not there yet. A directive that restricts access or checks a peer is an error until it \
+          works, unless it is switched off.",
+    rows: &[
+        Row::unsupported("allow", HSL | LIMIT_EXCEPT, ONE, ACCESS).inert(&["all"]),
+        Row::unsupported("deny", HSL | LIMIT_EXCEPT, ONE, ACCESS),
+        Row::unsupported("satisfy", HSL, ONE, ACCESS).inert(&["all"]),
+        Row::unsupported("auth_basic", HSL | LIMIT_EXCEPT, ONE, ACCESS).inert(&["off"]),
+        Row::unsupported("auth_basic_user_file", HSL | LIMIT_EXCEPT, ONE, ACCESS),
+        Row::unsupported("auth_delay", HSL, ONE, ACCESS).inert(&["0", "0s"]),
+        Row::unsupported("auth_request", HSL, ONE, ACCESS).inert(&["off"]),
+        Row::unsupported("auth_request_set", HSL, Arity::Between(2, 2), ACCESS),
+        Row::unsupported("limit_conn", HSL, Arity::Between(2, 2), ACCESS),
+        Row::unsupported("limit_conn_dry_run", HSL, ONE, ACCESS).inert(&["off"]),
+        Row::unsupported("limit_conn_log_level", HSL, ONE, ACCESS),
+        Row::unsupported("limit_conn_status", HSL, ONE, ACCESS),
+        Row::unsupported("limit_conn_zone", HTTP, Arity::Between(2, 2), ACCESS),
+        Row::unsupported("limit_req", HSL, Arity::Between(1, 3), ACCESS),
+        Row::unsupported("limit_req_dry_run", HSL, ONE, ACCESS).inert(&["off"]),
+        Row::unsupported("limit_req_log_level", HSL, ONE, ACCESS),
+        Row::unsupported("limit_req_status", HSL, ONE, ACCESS),
+        Row::unsupported("limit_req_zone", HTTP, Arity::Between(3, 3), ACCESS),
+        Row::unsupported("secure_link", HSL, ONE, ACCESS),
+        Row::unsupported("secure_link_md5", HSL, ONE, ACCESS),
+        Row::unsupported("secure_link_secret", LOCATION, ONE, ACCESS),
+        Row::unsupported(
+            "valid_referers",
+            SERVER | LOCATION,
+            Arity::AtLeast(1),
+            ACCESS,
+        ),
+        Row::unsupported("referer_hash_bucket_size", SERVER | LOCATION, ONE, ACCESS),
+        Row::unsupported("referer_hash_max_size", SERVER | LOCATION, ONE, ACCESS),
+        Row::unsupported("ssl_verify_client", HS, ONE, CLIENT_CERTIFICATES).inert(&["off"]),
+        Row::unsupported("ssl_verify_depth", HS, ONE, CLIENT_CERTIFICATES),
+        Row::unsupported("ssl_client_certificate", HS, ONE, CLIENT_CERTIFICATES),
+        Row::unsupported("ssl_crl", HS, ONE, CLIENT_CERTIFICATES),
+        Row::unsupported("ssl_ocsp", HS, ONE, CLIENT_CERTIFICATES).inert(&["off"]),
+        Row::unsupported("ssl_ocsp_cache", HS, ONE, CLIENT_CERTIFICATES).inert(&["off"]),
+        Row::unsupported("ssl_ocsp_responder", HS, ONE, CLIENT_CERTIFICATES),
+        Row::unsupported("set_real_ip_from", HSL, ONE, REALIP),
+        Row::unsupported("real_ip_header", HSL, ONE, REALIP),
+        Row::unsupported("real_ip_recursive", HSL, ONE, REALIP).inert(&["off"]),
+    ],
+};

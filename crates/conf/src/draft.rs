@@ -1,0 +1,234 @@
+//! The configuration as written, level by level: every setting is an option,
+//! and nothing is inherited yet. [`crate::merge`] turns it into the model.
+
+use crate::model::{
+    AccessLog, AddHeader, AutoindexFormat, EnvVar, ErrorLog, ErrorPage, Expires, GzipStatic,
+    IfModifiedSince, KeepaliveDisable, LingeringClose, ListenAddress, ListenOptions, LogFormat,
+    Matcher, Origin, Return, ServerName, ServerTokens, Template, TlsProtocols, TryFiles, Types,
+    User, WorkerCount,
+};
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The `main` context.
+#[derive(Debug, Default)]
+pub(crate) struct MainDraft {
+    pub(crate) daemon: Option<bool>,
+    pub(crate) master_process: Option<bool>,
+    pub(crate) user: Option<User>,
+    pub(crate) pid: Option<PathBuf>,
+    pub(crate) worker_processes: Option<WorkerCount>,
+    pub(crate) worker_rlimit_nofile: Option<u64>,
+    pub(crate) worker_rlimit_core: Option<u64>,
+    pub(crate) worker_shutdown_timeout: Option<Duration>,
+    pub(crate) working_directory: Option<PathBuf>,
+    pub(crate) error_logs: Vec<ErrorLog>,
+    pub(crate) env: Vec<EnvVar>,
+}
+
+/// The `events` block.
+#[derive(Debug, Default)]
+pub(crate) struct EventsDraft {
+    pub(crate) worker_connections: Option<u64>,
+    pub(crate) multi_accept: Option<bool>,
+    pub(crate) accept_mutex: Option<bool>,
+}
+
+/// What belongs to the `http` block as a whole.
+#[derive(Debug, Default)]
+pub(crate) struct HttpDraft {
+    pub(crate) servers: Vec<ServerBlock>,
+    pub(crate) addresses: Vec<Address>,
+    pub(crate) address_index: HashMap<ListenAddress, usize>,
+    /// Pairs of address and server so far; bounded.
+    pub(crate) listen_pairs: usize,
+    /// `log_format`s by name, `combined` first.
+    pub(crate) log_formats: Vec<Arc<LogFormat>>,
+    /// Buffer of each buffered access log, by path.
+    pub(crate) log_buffers: HashMap<PathBuf, (u64, Option<Duration>)>,
+    /// `shared:` zones and their sizes.
+    pub(crate) zones: HashMap<String, u64>,
+}
+
+/// One address of `listen` lines.
+#[derive(Debug)]
+pub(crate) struct Address {
+    pub(crate) address: ListenAddress,
+    pub(crate) origin: Origin,
+    pub(crate) options: ListenOptions,
+    /// Options of the socket were given (nginx's `set`).
+    pub(crate) options_given: bool,
+    /// A socket of its own is asked for.
+    pub(crate) bind: bool,
+    pub(crate) default_server: usize,
+    /// `default_server` was written for it.
+    pub(crate) default_given: bool,
+    pub(crate) servers: Vec<usize>,
+    /// `ssl`, `http2`, `proxy_protocol` of the last line that set them, when
+    /// lines differ, and whether they have changed since the first.
+    pub(crate) protocols: Option<u8>,
+    pub(crate) protocols_changed: bool,
+}
+
+/// A finished `server` block.
+#[derive(Debug)]
+pub(crate) struct ServerBlock {
+    pub(crate) server: ServerDraft,
+    pub(crate) location: LocationDraft,
+    pub(crate) locations: Vec<LocationBlock>,
+    pub(crate) origin: Origin,
+}
+
+/// A finished `location` block.
+#[derive(Debug)]
+pub(crate) struct LocationBlock {
+    pub(crate) matcher: Matcher,
+    /// As nginx names it.
+    pub(crate) name: Box<str>,
+    pub(crate) location: LocationDraft,
+    pub(crate) children: Vec<LocationBlock>,
+    pub(crate) origin: Origin,
+}
+
+/// Settings of `http` and `server` level.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct ServerDraft {
+    pub(crate) names: Vec<ServerName>,
+    /// The first name as `$server_name` shows it.
+    pub(crate) primary_name: Option<String>,
+    /// A `listen` line was met.
+    pub(crate) listens: bool,
+    pub(crate) returns: Option<Return>,
+    pub(crate) client_header_timeout: Option<Duration>,
+    pub(crate) client_header_buffer_bytes: Option<u64>,
+    pub(crate) large_header_buffers: Option<(u32, u64)>,
+    pub(crate) max_headers: Option<u64>,
+    pub(crate) ignore_invalid_headers: Option<bool>,
+    pub(crate) underscores_in_headers: Option<bool>,
+    pub(crate) merge_slashes: Option<bool>,
+    pub(crate) http2: Option<bool>,
+    pub(crate) tls: TlsDraft,
+}
+
+/// The `ssl_*` settings of a level.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct TlsDraft {
+    pub(crate) certificates: Option<Vec<String>>,
+    pub(crate) certificate_keys: Option<Vec<String>>,
+    pub(crate) password_file: Option<PathBuf>,
+    pub(crate) protocols: Option<TlsProtocols>,
+    pub(crate) ciphers: Option<String>,
+    pub(crate) conf_commands: Option<Vec<(String, String)>>,
+    pub(crate) prefer_server_ciphers: Option<bool>,
+    pub(crate) ecdh_curve: Option<String>,
+    pub(crate) dhparam: Option<PathBuf>,
+    pub(crate) buffer_bytes: Option<u64>,
+    pub(crate) dyn_rec_enable: Option<bool>,
+    pub(crate) dyn_rec_timeout: Option<Duration>,
+    pub(crate) dyn_rec_size_lo: Option<u64>,
+    pub(crate) dyn_rec_size_hi: Option<u64>,
+    pub(crate) dyn_rec_threshold: Option<u64>,
+    pub(crate) session_timeout: Option<Duration>,
+    pub(crate) session_tickets: Option<bool>,
+    pub(crate) session_ticket_keys: Option<Vec<PathBuf>>,
+    pub(crate) session_builtin: Option<BuiltinCache>,
+    pub(crate) session_shared: Option<(String, u64)>,
+    pub(crate) reject_handshake: Option<bool>,
+}
+
+/// The part of `ssl_session_cache` that is not a shared zone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BuiltinCache {
+    Off,
+    None,
+    Entries(Option<u32>),
+}
+
+/// Settings of every level from `http` down.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct LocationDraft {
+    pub(crate) files_at: Option<FilesDraft>,
+    pub(crate) index: Option<Vec<Template>>,
+    pub(crate) try_files: Option<TryFiles>,
+    pub(crate) returns: Option<Return>,
+    pub(crate) autoindex: Option<bool>,
+    pub(crate) autoindex_exact_size: Option<bool>,
+    pub(crate) autoindex_localtime: Option<bool>,
+    pub(crate) autoindex_format: Option<AutoindexFormat>,
+    pub(crate) stub_status: bool,
+    pub(crate) internal: Option<bool>,
+    pub(crate) gzip_static: Option<GzipStatic>,
+    pub(crate) error_pages: Option<Vec<ErrorPage>>,
+    pub(crate) recursive_error_pages: Option<bool>,
+    pub(crate) types: Option<Arc<Types>>,
+    pub(crate) default_type: Option<Box<str>>,
+    pub(crate) etag: Option<bool>,
+    pub(crate) if_modified_since: Option<IfModifiedSince>,
+    pub(crate) max_ranges: Option<u64>,
+    pub(crate) expires: Option<Expires>,
+    pub(crate) add_headers: Option<Vec<AddHeader>>,
+    pub(crate) add_header_inherit: Option<HeaderInherit>,
+    pub(crate) add_trailers: Option<Vec<AddHeader>>,
+    pub(crate) add_trailer_inherit: Option<HeaderInherit>,
+    pub(crate) server_tokens: Option<ServerTokens>,
+    pub(crate) chunked_transfer_encoding: Option<bool>,
+    pub(crate) msie_padding: Option<bool>,
+    pub(crate) absolute_redirect: Option<bool>,
+    pub(crate) server_name_in_redirect: Option<bool>,
+    pub(crate) port_in_redirect: Option<bool>,
+    pub(crate) sendfile: Option<bool>,
+    pub(crate) sendfile_max_chunk: Option<u64>,
+    pub(crate) output_buffers: Option<(u32, u64)>,
+    pub(crate) open_file_cache: Option<Option<(u32, Duration)>>,
+    pub(crate) open_file_cache_valid: Option<Duration>,
+    pub(crate) open_file_cache_min_uses: Option<u64>,
+    pub(crate) open_file_cache_errors: Option<bool>,
+    pub(crate) open_file_cache_content: Option<(u64, u64)>,
+    pub(crate) tcp_nopush: Option<bool>,
+    pub(crate) tcp_nodelay: Option<bool>,
+    pub(crate) limit_rate: Option<Template>,
+    pub(crate) limit_rate_after: Option<Template>,
+    pub(crate) postpone_output: Option<u64>,
+    pub(crate) client_max_body: Option<u64>,
+    pub(crate) client_body_buffer: Option<u64>,
+    pub(crate) client_body_timeout: Option<Duration>,
+    pub(crate) send_timeout: Option<Duration>,
+    pub(crate) keepalive_timeout: Option<Duration>,
+    pub(crate) keepalive_header: Option<Duration>,
+    pub(crate) keepalive_requests: Option<u64>,
+    pub(crate) keepalive_time: Option<Duration>,
+    pub(crate) keepalive_min_timeout: Option<Duration>,
+    pub(crate) keepalive_disable: Option<KeepaliveDisable>,
+    pub(crate) lingering_close: Option<LingeringClose>,
+    pub(crate) lingering_time: Option<Duration>,
+    pub(crate) lingering_timeout: Option<Duration>,
+    pub(crate) reset_timedout_connection: Option<bool>,
+    pub(crate) access_logs: AccessLogDraft,
+    pub(crate) error_logs: Option<Arc<[ErrorLog]>>,
+    pub(crate) log_not_found: Option<bool>,
+}
+
+/// `root` or `alias` as written.
+#[derive(Debug, Clone)]
+pub(crate) enum FilesDraft {
+    Root(Template),
+    /// With the prefix it replaces; `None` for the whole URI.
+    Alias(Template, Option<usize>),
+}
+
+/// `access_log` lines of a level.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct AccessLogDraft {
+    pub(crate) off: bool,
+    pub(crate) logs: Vec<AccessLog>,
+}
+
+/// `add_header_inherit` and `add_trailer_inherit`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum HeaderInherit {
+    On,
+    Off,
+    Merge,
+}

@@ -1,0 +1,418 @@
+//! Splits configuration text into statements, as nginx's tokenizer does.
+//!
+//! The rules are nginx's own, odd corners included: a backslash protects the
+//! next byte and stays, except before a quote or another backslash and in
+//! `\t`, `\r`, `\n`; a quoted word must be followed by a blank, `;`, `{` or
+//! `)`; `${` does not open a block; `#` begins a comment only where a word
+//! could begin.
+
+/// Longest word. nginx reads through a buffer of this size and refuses what
+/// does not fit.
+pub(crate) const MAX_WORD_BYTES: usize = 4096;
+
+/// A word with the place where it begins.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Word {
+    /// Quotes and escapes resolved.
+    pub(crate) bytes: Vec<u8>,
+    /// Offset of its first byte (the quote, if quoted) in the text.
+    pub(crate) at: usize,
+}
+
+/// What ends a run of words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Item {
+    /// Words, then `;`.
+    Simple(Vec<Word>),
+    /// Words, then `{`.
+    BlockStart(Vec<Word>),
+    /// `}`.
+    BlockEnd,
+    /// The text is over.
+    End,
+}
+
+/// What is wrong with the text, in nginx's words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LexError {
+    pub(crate) message: String,
+    /// Offset to point at.
+    pub(crate) at: usize,
+    /// The line that nginx names.
+    pub(crate) line: u32,
+}
+
+/// Where the text comes from; end-of-text messages differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Origin {
+    /// A file.
+    File,
+    /// The argument of `-g`.
+    CommandLine,
+}
+
+/// Reads statements one by one.
+#[derive(Debug)]
+pub(crate) struct Lexer<'t> {
+    text: &'t [u8],
+    origin: Origin,
+    at: usize,
+    line: u32,
+}
+
+/// What the scanner is in the middle of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Scan {
+    /// Between words.
+    Blank,
+    /// In a comment.
+    Comment,
+    /// In a bare word.
+    Bare,
+    /// In a word in these quotes.
+    Quoted(u8),
+    /// Right after a closing quote.
+    AfterQuote,
+}
+
+impl<'t> Lexer<'t> {
+    pub(crate) fn new(text: &'t [u8], origin: Origin) -> Lexer<'t> {
+        // Editors on some systems put a byte order mark in front.
+        let at = if text.starts_with(b"\xEF\xBB\xBF") {
+            3
+        } else {
+            0
+        };
+        Lexer {
+            text,
+            origin,
+            at,
+            line: 1,
+        }
+    }
+
+    /// The line that has been reached, from 1.
+    pub(crate) fn line(&self) -> u32 {
+        self.line
+    }
+
+    /// Offset of the last byte read.
+    pub(crate) fn last_at(&self) -> usize {
+        self.at.saturating_sub(1)
+    }
+
+    /// The next statement or brace.
+    pub(crate) fn next_item(&mut self) -> Result<Item, LexError> {
+        let mut words: Vec<Word> = Vec::new();
+        let mut scan = Scan::Blank;
+        let mut start = self.at;
+        let mut start_line = self.line;
+        // The last byte was an unprotected backslash; was an unprotected `$`
+        // or a `{` right after it.
+        let (mut escaped, mut after_dollar) = (false, false);
+
+        loop {
+            if matches!(scan, Scan::Bare | Scan::Quoted(_)) {
+                self.check_length(scan, start, start_line)?;
+            }
+            let Some(&byte) = self.text.get(self.at) else {
+                return self.at_end(words, scan);
+            };
+            self.at += 1;
+            if byte == b'\n' {
+                self.line = self.line.saturating_add(1);
+            }
+            match scan {
+                Scan::Comment => {
+                    if byte == b'\n' {
+                        scan = Scan::Blank;
+                    }
+                    continue;
+                }
+                Scan::Bare | Scan::Quoted(_) if escaped => {
+                    escaped = false;
+                    continue;
+                }
+                Scan::AfterQuote => match byte {
+                    b' ' | b'\t' | b'\r' | b'\n' => {
+                        scan = Scan::Blank;
+                        continue;
+                    }
+                    b';' => return Ok(Item::Simple(words)),
+                    b'{' => return Ok(Item::BlockStart(words)),
+                    // `if ("$a" = "b")`: the parenthesis is a word of its own.
+                    b')' => scan = Scan::Blank,
+                    other => return Err(self.unexpected(other)),
+                },
+                _ => {}
+            }
+            match scan {
+                Scan::Blank => {
+                    start = self.at - 1;
+                    start_line = self.line;
+                    match byte {
+                        b' ' | b'\t' | b'\r' | b'\n' => {}
+                        b';' | b'{' if words.is_empty() => return Err(self.unexpected(byte)),
+                        b';' => return Ok(Item::Simple(words)),
+                        b'{' => return Ok(Item::BlockStart(words)),
+                        b'}' if words.is_empty() => return Ok(Item::BlockEnd),
+                        b'}' => return Err(self.unexpected(byte)),
+                        b'#' => scan = Scan::Comment,
+                        b'"' | b'\'' => {
+                            start = self.at;
+                            scan = Scan::Quoted(byte);
+                        }
+                        _ => {
+                            escaped = byte == b'\\';
+                            after_dollar = byte == b'$';
+                            scan = Scan::Bare;
+                        }
+                    }
+                }
+                Scan::Bare | Scan::Quoted(_) => {
+                    if byte == b'{' && after_dollar {
+                        continue;
+                    }
+                    after_dollar = byte == b'$';
+                    escaped = byte == b'\\';
+                    let ends = match scan {
+                        Scan::Quoted(quote) => byte == quote,
+                        _ => matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b';' | b'{'),
+                    };
+                    if !ends {
+                        continue;
+                    }
+                    let quoted = matches!(scan, Scan::Quoted(_));
+                    words.push(Word {
+                        bytes: unescape(&self.text[start..self.at - 1]),
+                        at: start - usize::from(quoted),
+                    });
+                    scan = if quoted {
+                        Scan::AfterQuote
+                    } else {
+                        Scan::Blank
+                    };
+                    match byte {
+                        b';' if !quoted => return Ok(Item::Simple(words)),
+                        b'{' if !quoted => return Ok(Item::BlockStart(words)),
+                        _ => {}
+                    }
+                }
+                Scan::Comment | Scan::AfterQuote => {}
+            }
+        }
+    }
+
+    fn unexpected(&self, byte: u8) -> LexError {
+        let shown = String::from_utf8_lossy(&[byte]).into_owned();
+        LexError {
+            message: format!("unexpected \"{shown}\""),
+            at: self.last_at(),
+            line: self.line,
+        }
+    }
+
+    fn check_length(&self, scan: Scan, start: usize, start_line: u32) -> Result<(), LexError> {
+        let more_follows = self.at < self.text.len();
+        if self.at - start < MAX_WORD_BYTES || !more_follows || self.origin == Origin::CommandLine {
+            return Ok(());
+        }
+        let message = match scan {
+            Scan::Quoted(quote) => format!(
+                "too long parameter, probably missing terminating \"{}\" character",
+                char::from(quote)
+            ),
+            _ => {
+                let begin = String::from_utf8_lossy(&self.text[start..start + 10]);
+                format!("too long parameter \"{begin}...\" started")
+            }
+        };
+        Err(LexError {
+            message,
+            at: start,
+            line: start_line,
+        })
+    }
+
+    fn at_end(&self, words: Vec<Word>, scan: Scan) -> Result<Item, LexError> {
+        let in_statement =
+            !words.is_empty() || matches!(scan, Scan::Bare | Scan::Quoted(_) | Scan::AfterQuote);
+        if !in_statement {
+            return Ok(Item::End);
+        }
+        let message = match self.origin {
+            Origin::File => "unexpected end of file, expecting \";\" or \"}\"",
+            Origin::CommandLine => "unexpected end of parameter, expecting \";\"",
+        };
+        let at = words.first().map_or_else(|| self.last_at(), |word| word.at);
+        Err(LexError {
+            message: message.into(),
+            at,
+            line: self.line,
+        })
+    }
+}
+
+/// Resolves the escapes of a word.
+fn unescape(raw: &[u8]) -> Vec<u8> {
+    if memchr::memchr(b'\\', raw).is_none() {
+        return raw.to_vec();
+    }
+    let mut out = Vec::with_capacity(raw.len());
+    let mut rest = raw.iter().copied().peekable();
+    while let Some(byte) = rest.next() {
+        let resolved = match (byte, rest.peek()) {
+            (b'\\', Some(&next @ (b'"' | b'\'' | b'\\'))) => Some(next),
+            (b'\\', Some(b't')) => Some(b'\t'),
+            (b'\\', Some(b'r')) => Some(b'\r'),
+            (b'\\', Some(b'n')) => Some(b'\n'),
+            _ => None,
+        };
+        match resolved {
+            Some(resolved) => {
+                rest.next();
+                out.push(resolved);
+            }
+            None => out.push(byte),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn all(text: &str) -> Result<Vec<String>, String> {
+        let mut lexer = Lexer::new(text.as_bytes(), Origin::File);
+        let mut out = Vec::new();
+        loop {
+            let item = lexer
+                .next_item()
+                .map_err(|e| format!("{}:{}", e.message, e.line))?;
+            let shown = |words: Vec<Word>| {
+                let words: Vec<_> = words
+                    .iter()
+                    .map(|w| w.bytes.escape_ascii().to_string())
+                    .collect();
+                words.join("|")
+            };
+            out.push(match item {
+                Item::Simple(words) => format!("{};", shown(words)),
+                Item::BlockStart(words) => format!("{}{{", shown(words)),
+                Item::BlockEnd => "}".into(),
+                Item::End => return Ok(out),
+            });
+        }
+    }
+
+    fn ok(text: &str) -> Vec<String> {
+        all(text).unwrap_or_else(|error| panic!("{text:?}: {error}"))
+    }
+
+    #[test]
+    fn statements_blocks_and_comments() {
+        assert_eq!(
+            ok("a b;# c;\nhttp{ # x }\n server { listen 80 ; } }"),
+            ["a|b;", "http{", "server{", "listen|80;", "}", "}"]
+        );
+        assert_eq!(ok("a#b c;"), ["a#b|c;"], "no comment inside a word");
+        assert_eq!(ok(""), [""; 0]);
+        assert_eq!(ok("\u{feff}a;"), ["a;"], "byte order mark");
+        assert_eq!(ok("a\r\n\tb;\r\n"), ["a|b;"]);
+    }
+
+    #[test]
+    fn quotes_and_escapes() {
+        assert_eq!(ok(r#"a "b c" 'd"e';"#), [r#"a|b c|d\"e;"#]);
+        assert_eq!(ok(r#"a "b\"c";"#), [r#"a|b\"c;"#]);
+        assert_eq!(ok(r"a b\ c\;d;"), [r"a|b\\ c\\;d;"], "the backslash stays");
+        assert_eq!(ok(r"a \t\r\n\\;"), [r"a|\t\r\n\\;"]);
+        assert_eq!(ok("a '';"), ["a|;"]);
+        assert_eq!(ok("a \"b\nc\";"), ["a|b\\nc;"], "a quoted word may go on");
+        assert_eq!(ok(r#"if ("x" = "y") {"#), [r#"if|(\"x\"|=|y|){"#]);
+        assert_eq!(ok(r#"if ( "x") {"#), ["if|(|x|){"]);
+    }
+
+    #[test]
+    fn braces_of_variables_open_no_block() {
+        assert_eq!(ok("a ${b}c$d;"), ["a|${b}c$d;"]);
+        assert_eq!(ok("a$ {"), ["a${"]);
+        assert_eq!(ok("a b$c{"), ["a|b$c{"]);
+    }
+
+    #[test]
+    fn errors_in_nginx_words() {
+        let error = |text: &str| all(text).expect_err("must be refused");
+        assert_eq!(
+            error("a b"),
+            "unexpected end of file, expecting \";\" or \"}\":1"
+        );
+        assert_eq!(
+            error("a\n'b"),
+            "unexpected end of file, expecting \";\" or \"}\":2"
+        );
+        assert_eq!(error(";"), "unexpected \";\":1");
+        assert_eq!(error("\n{"), "unexpected \"{\":2");
+        assert_eq!(error("a }"), "unexpected \"}\":1");
+        assert_eq!(error("a 'b'c;"), "unexpected \"c\":1");
+    }
+
+    #[test]
+    fn long_words_are_refused() {
+        let bare = format!("a\n{};", "x".repeat(MAX_WORD_BYTES - 1));
+        assert!(all(&bare).is_ok());
+        let bare = format!("a\n{};", "x".repeat(MAX_WORD_BYTES));
+        assert_eq!(
+            all(&bare),
+            Err("too long parameter \"xxxxxxxxxx...\" started:2".into())
+        );
+        let quoted = format!("a '{};\n\n", "x".repeat(MAX_WORD_BYTES));
+        assert_eq!(
+            all(&quoted),
+            Err("too long parameter, probably missing terminating \"'\" character:1".into())
+        );
+        let comment = format!("#{}\na;", "x".repeat(3 * MAX_WORD_BYTES));
+        assert_eq!(ok(&comment), ["a;"], "comments may be long");
+    }
+
+    #[test]
+    fn the_command_line_has_its_own_end() {
+        let mut lexer = Lexer::new(b"daemon off", Origin::CommandLine);
+        let error = lexer.next_item().expect_err("no semicolon");
+        assert_eq!(
+            error.message,
+            "unexpected end of parameter, expecting \";\""
+        );
+    }
+
+    proptest! {
+        #[test]
+        fn quoting_any_bytes_gives_them_back(bytes in proptest::collection::vec(any::<u8>(), 0..200)) {
+            let mut text = b"name \"".to_vec();
+            for byte in &bytes {
+                if matches!(byte, b'"' | b'\\') {
+                    text.push(b'\\');
+                }
+                text.push(*byte);
+            }
+            text.extend_from_slice(b"\";");
+            let mut lexer = Lexer::new(&text, Origin::File);
+            let Ok(Item::Simple(words)) = lexer.next_item() else { panic!("one statement") };
+            prop_assert_eq!(&words[1].bytes, &bytes);
+        }
+
+        #[test]
+        fn garbage_ends(text in proptest::collection::vec(any::<u8>(), 0..400)) {
+            let mut lexer = Lexer::new(&text, Origin::File);
+            for _ in 0..=text.len() {
+                match lexer.next_item() {
+                    Ok(Item::End) | Err(_) => return Ok(()),
+                    Ok(_) => {}
+                }
+            }
+            prop_assert!(false, "the text must come to an end");
+        }
+    }
+}

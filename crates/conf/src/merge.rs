@@ -1,0 +1,264 @@
+//! From the drafts of all levels to the model: inheritance, defaults, and the
+//! checks that need the whole configuration. The order of the checks is
+//! nginx's, so that of several errors the same one is reported.
+
+mod locations;
+mod servers;
+
+use crate::build::Build;
+use crate::call::Fault;
+use crate::diagnostic::{Diagnostic, Failure};
+use crate::draft::{EventsDraft, LocationDraft, MainDraft, ServerDraft};
+use crate::input::Options;
+use crate::model::{
+    Config, ErrorLog, Events, Http, ListenAddress, Listener, LogLevel, LogTarget, Main, Origin,
+    Server, Source, WorkerCount,
+};
+use std::collections::HashSet;
+use std::sync::Arc;
+
+/// The levels that servers inherit from.
+#[derive(Debug, Default)]
+pub(crate) struct HttpLevel {
+    pub(crate) server: ServerDraft,
+    pub(crate) location: LocationDraft,
+    /// Error logs of the main context when the block ended.
+    pub(crate) main_logs: usize,
+}
+
+/// At the end of the `http` block: checks and builds it.
+pub(crate) fn http(b: &mut Build<'_>) -> Result<(), Fault> {
+    let (server, location) = b.take_http();
+    let location = locations::with_log_defaults(location, b);
+    let level = HttpLevel {
+        server,
+        location,
+        main_logs: b.main.error_logs.len(),
+    };
+    let servers = build_servers(b, &level)?;
+    check_tls(b, &servers)?;
+    check_variables(b)?;
+    servers::check_names(b, &servers)?;
+    b.http_level = Some(level);
+    b.servers = servers;
+    Ok(())
+}
+
+fn build_servers(b: &Build<'_>, level: &HttpLevel) -> Result<Vec<Server>, Fault> {
+    let logs: Arc<[ErrorLog]> = main_error_logs(b.options, &b.main.error_logs).into();
+    let inherited = locations::Inherited {
+        options: b.options,
+        main_logs: logs,
+    };
+    let mut servers: Vec<Server> = Vec::with_capacity(b.http.servers.len());
+    let mut merged: Vec<LocationDraft> = Vec::with_capacity(b.http.servers.len());
+    for draft in &b.http.servers {
+        let (server, location) = servers::server(&inherited, draft, level)?;
+        servers.push(server);
+        merged.push(location);
+    }
+    for ((server, draft), location) in servers.iter_mut().zip(&b.http.servers).zip(&merged) {
+        server.locations = inherited.tree(&draft.locations, location)?;
+    }
+    Ok(servers)
+}
+
+/// Every variable must be known by now.
+fn check_variables(b: &Build<'_>) -> Result<(), Fault> {
+    let Some((name, used_at)) = b.names.undefined() else {
+        return Ok(());
+    };
+    let mut help = Vec::new();
+    if let Some(Origin { file, line }) = used_at {
+        help.push(format!("it is used in {}:{line}", file.display()));
+    }
+    if let Some(near) = crate::variables::nearest(name) {
+        help.push(format!("did you mean \"${near}\"?"));
+    }
+    Err(Fault::whole(format!("unknown \"{name}\" variable")).help(help.join("; ")))
+}
+
+/// Every address with `ssl` needs a certificate, or refuses handshakes.
+fn check_tls(b: &Build<'_>, servers: &[Server]) -> Result<(), Fault> {
+    let missing = |server: &Server| {
+        let message = "no \"ssl_certificate\" is defined for the \"listen ... ssl\" directive";
+        Err(Fault::earlier(&server.origin, message))
+    };
+    for address in b
+        .http
+        .addresses
+        .iter()
+        .filter(|address| address.options.ssl)
+    {
+        let default = &servers[address.default_server];
+        match &default.tls {
+            None => return missing(default),
+            Some(tls) if tls.certificates.is_empty() => {
+                // The default server refuses; the others must be able to answer.
+                let bare = address
+                    .servers
+                    .iter()
+                    .find(|index| servers[**index].tls.is_none());
+                if let Some(bare) = bare {
+                    return missing(&servers[*bare]);
+                }
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}
+
+/// The listeners, and which of them get a socket.
+///
+/// As in nginx, an address whose port is also listened on by the wildcard of
+/// its family gets none, unless a `listen` line gave it socket options or
+/// `bind`: connections to it arrive at the wildcard's socket. (Linux refuses
+/// to bind both, unless both have `reuseport`.)
+fn listeners(b: &mut Build<'_>, level: &HttpLevel) -> Vec<Listener> {
+    let addresses = std::mem::take(&mut b.http.addresses);
+    let wildcards: HashSet<(bool, u16)> = addresses
+        .iter()
+        .filter_map(|address| wildcard(&address.address))
+        .collect();
+    let http2 = |index: &usize| {
+        b.http.servers[*index]
+            .server
+            .http2
+            .or(level.server.http2)
+            .unwrap_or(false)
+    };
+    let listeners = addresses.into_iter().map(|address| {
+        let covered = match &address.address {
+            ListenAddress::Inet(inet) if !inet.ip().is_unspecified() => {
+                wildcards.contains(&(inet.is_ipv4(), inet.port()))
+            }
+            _ => false,
+        };
+        let mut options = address.options;
+        options.http2 |= address.servers.iter().any(http2);
+        Listener {
+            bind: address.bind || !covered,
+            address: address.address,
+            origin: address.origin,
+            options,
+            default_server: address.default_server,
+            servers: address.servers,
+        }
+    });
+    listeners.collect()
+}
+
+/// Family and port of a wildcard address.
+fn wildcard(address: &ListenAddress) -> Option<(bool, u16)> {
+    match address {
+        ListenAddress::Inet(inet) if inet.ip().is_unspecified() => {
+            Some((inet.is_ipv4(), inet.port()))
+        }
+        _ => None,
+    }
+}
+
+/// At the end of the text: the whole configuration.
+pub(crate) fn finish(mut b: Build<'_>, sources: Vec<Source>) -> Result<Config, Failure> {
+    match whole(&mut b) {
+        Ok((events, http)) => {
+            let Build {
+                options,
+                main,
+                warnings,
+                ..
+            } = b;
+            Ok(Config {
+                main: main_of(options, main),
+                events,
+                http,
+                warnings,
+                sources,
+            })
+        }
+        Err(message) => {
+            let error = Diagnostic {
+                level: LogLevel::Emerg,
+                message,
+                place: None,
+                help: None,
+            };
+            Err(Failure {
+                warnings: b.warnings,
+                error: Box::new(error),
+            })
+        }
+    }
+}
+
+fn whole(b: &mut Build<'_>) -> Result<(Events, Option<Http>), String> {
+    let http = match b.http_level.take() {
+        None => None,
+        Some(level) => {
+            // An `error_log` of the main context may follow the block.
+            if level.main_logs != b.main.error_logs.len() {
+                b.servers = build_servers(b, &level).map_err(|fault| fault.message)?;
+            }
+            let servers = std::mem::take(&mut b.servers);
+            Some(Http {
+                servers: servers.into_iter().map(Arc::new).collect(),
+                listeners: listeners(b, &level),
+                named_captures: std::mem::take(&mut b.names).into_list(),
+            })
+        }
+    };
+    let events = b
+        .events
+        .as_ref()
+        .ok_or("no \"events\" section in configuration")?;
+    let events = events_of(events)?;
+    let listeners = http.iter().flat_map(|http| &http.listeners);
+    let sockets = listeners.filter(|listener| listener.bind).count();
+    let connections = events.worker_connections;
+    if (connections as usize) < sockets + 1 {
+        return Err(format!(
+            "{connections} worker_connections are not enough for {sockets} listening sockets"
+        ));
+    }
+    Ok((events, http))
+}
+
+fn events_of(draft: &EventsDraft) -> Result<Events, String> {
+    let connections = draft.worker_connections.unwrap_or(512);
+    let worker_connections = u32::try_from(connections)
+        .map_err(|_| format!("{connections} worker_connections are too many"))?;
+    Ok(Events {
+        worker_connections,
+        multi_accept: draft.multi_accept.unwrap_or(false),
+        accept_mutex: draft.accept_mutex.unwrap_or(false),
+    })
+}
+
+fn main_of(options: &Options, draft: MainDraft) -> Main {
+    Main {
+        daemon: draft.daemon.unwrap_or(true),
+        master_process: draft.master_process.unwrap_or(true),
+        user: draft.user,
+        pid: draft.pid.unwrap_or_else(|| options.pid.clone()),
+        worker_processes: draft.worker_processes.unwrap_or(WorkerCount::Count(1)),
+        worker_rlimit_nofile: draft.worker_rlimit_nofile,
+        worker_rlimit_core: draft.worker_rlimit_core,
+        worker_shutdown_timeout: draft.worker_shutdown_timeout,
+        working_directory: draft.working_directory,
+        error_logs: main_error_logs(options, &draft.error_logs),
+        env: draft.env,
+    }
+}
+
+/// The error logs of the main context, or the default one.
+fn main_error_logs(options: &Options, logs: &[ErrorLog]) -> Vec<ErrorLog> {
+    if !logs.is_empty() {
+        return logs.to_vec();
+    }
+    let target = LogTarget::File(options.error_log.clone());
+    vec![ErrorLog {
+        target,
+        level: LogLevel::Error,
+    }]
+}

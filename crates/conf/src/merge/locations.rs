@@ -1,0 +1,298 @@
+//! Location level: merging, defaults, and the tree of locations.
+
+use super::servers::inherit;
+use crate::build::Build;
+use crate::call::Fault;
+use crate::directives::CONTENT_MAX_FILE_BYTES;
+use crate::draft::{AccessLogDraft, FilesDraft, HeaderInherit, LocationBlock, LocationDraft};
+use crate::input::Options;
+use crate::model::{
+    AccessLog, AddHeader, Autoindex, AutoindexFormat, ErrorLog, Expires, FilesAt, GzipStatic,
+    IfModifiedSince, KeepaliveDisable, LingeringClose, Location, LocationConf, Locations,
+    LogTarget, Matcher, OpenFileCache, ServerTokens, Template, Types,
+};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Bytes of file contents kept when `open_file_cache` is on and
+/// `open_file_cache_content` does not say.
+const DEFAULT_CONTENT_BYTES: u64 = 16 << 20;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// What every location starts from.
+pub(super) struct Inherited<'o> {
+    pub(super) options: &'o Options,
+    /// Error logs of the main context.
+    pub(super) main_logs: Arc<[ErrorLog]>,
+}
+
+/// The `http` level with the access log that holds when none is written.
+pub(super) fn with_log_defaults(mut location: LocationDraft, b: &Build<'_>) -> LocationDraft {
+    if location.access_logs.is_unset() {
+        let combined = b.http.log_formats.first().cloned();
+        location
+            .access_logs
+            .logs
+            .extend(combined.map(|format| AccessLog {
+                target: LogTarget::File(b.options.access_log.clone()),
+                format,
+                buffer_bytes: None,
+                flush: None,
+                gzip: None,
+                condition: None,
+            }));
+    }
+    location
+}
+
+impl AccessLogDraft {
+    fn is_unset(&self) -> bool {
+        !self.off && self.logs.is_empty()
+    }
+}
+
+impl LocationDraft {
+    /// Takes what is not set from the outer level. Lists are replaced as a
+    /// whole; `try_files`, `return` and `stub_status` hold only where they
+    /// are written.
+    pub(super) fn inherit(&mut self, outer: &LocationDraft) {
+        inherit!(self, outer;
+            files_at index autoindex autoindex_exact_size autoindex_localtime autoindex_format
+            internal gzip_static error_pages recursive_error_pages types default_type etag
+            if_modified_since max_ranges expires add_header_inherit add_trailer_inherit
+            server_tokens chunked_transfer_encoding msie_padding absolute_redirect
+            server_name_in_redirect port_in_redirect sendfile sendfile_max_chunk output_buffers
+            open_file_cache open_file_cache_valid open_file_cache_min_uses open_file_cache_errors
+            open_file_cache_content tcp_nopush tcp_nodelay limit_rate limit_rate_after
+            postpone_output client_max_body client_body_buffer client_body_timeout send_timeout
+            keepalive_timeout keepalive_header keepalive_requests keepalive_time
+            keepalive_min_timeout keepalive_disable lingering_close lingering_time
+            lingering_timeout reset_timedout_connection error_logs log_not_found);
+        if self.access_logs.is_unset() {
+            self.access_logs = outer.access_logs.clone();
+        }
+        inherit_headers(
+            &mut self.add_headers,
+            &outer.add_headers,
+            self.add_header_inherit,
+        );
+        inherit_headers(
+            &mut self.add_trailers,
+            &outer.add_trailers,
+            self.add_trailer_inherit,
+        );
+    }
+}
+
+fn inherit_headers(
+    own: &mut Option<Vec<AddHeader>>,
+    outer: &Option<Vec<AddHeader>>,
+    mode: Option<HeaderInherit>,
+) {
+    match (mode.unwrap_or(HeaderInherit::On), own.as_mut(), outer) {
+        (HeaderInherit::Off, ..) | (HeaderInherit::On, Some(_), _) | (_, _, None) => {}
+        (_, None, Some(_)) => own.clone_from(outer),
+        (HeaderInherit::Merge, Some(own), Some(outer)) => {
+            own.splice(0..0, outer.iter().cloned());
+        }
+    }
+}
+
+impl Inherited<'_> {
+    /// The locations of one level. `outer` is merged already.
+    pub(super) fn tree(
+        &self,
+        blocks: &[LocationBlock],
+        outer: &LocationDraft,
+    ) -> Result<Locations, Fault> {
+        let mut locations = Locations::default();
+        let mut sorted: Vec<&LocationBlock> = Vec::new();
+        for block in blocks {
+            let mut draft = block.location.clone();
+            draft.inherit(outer);
+            let location = Arc::new(Location {
+                matcher: block.matcher.clone(),
+                conf: Arc::new(self.finish(&draft, &block.name)),
+                children: self.tree(&block.children, &draft)?,
+            });
+            match &block.matcher {
+                Matcher::Exact(_) => {
+                    sorted.push(block);
+                    locations.exact.push(location);
+                }
+                Matcher::Prefix { .. } => {
+                    sorted.push(block);
+                    locations.prefix.push(location);
+                }
+                Matcher::Regex(_) => locations.regex.push(location),
+                Matcher::Named(_) => locations.named.push(location),
+            }
+        }
+        check_duplicates(sorted)?;
+        locations
+            .exact
+            .sort_by(|a, b| uri(&a.matcher).cmp(uri(&b.matcher)));
+        locations
+            .prefix
+            .sort_by(|a, b| uri(&a.matcher).cmp(uri(&b.matcher)));
+        Ok(locations)
+    }
+
+    /// Defaults for everything that no level has set.
+    pub(super) fn finish(&self, draft: &LocationDraft, name: &str) -> LocationConf {
+        let (files_at, alias_prefix_bytes) = self.files(draft);
+        let millis = Duration::from_millis;
+        LocationConf {
+            name: name.into(),
+            files_at,
+            alias_prefix_bytes,
+            index: draft
+                .index
+                .clone()
+                .unwrap_or_else(|| vec![Template::literal("index.html")]),
+            try_files: draft.try_files.clone(),
+            returns: draft.returns.clone(),
+            autoindex: autoindex(draft),
+            stub_status: draft.stub_status,
+            internal: draft.internal.unwrap_or(false),
+            gzip_static: draft.gzip_static.unwrap_or(GzipStatic::Off),
+            error_pages: draft.error_pages.clone().unwrap_or_default(),
+            recursive_error_pages: draft.recursive_error_pages.unwrap_or(false),
+            types: draft.types.clone().unwrap_or_else(default_types),
+            default_type: draft
+                .default_type
+                .clone()
+                .unwrap_or_else(|| "text/plain".into()),
+            etag: draft.etag.unwrap_or(true),
+            if_modified_since: draft.if_modified_since.unwrap_or(IfModifiedSince::Exact),
+            max_ranges: draft.max_ranges.map(saturated),
+            expires: draft.expires.clone().unwrap_or(Expires::Off),
+            add_headers: draft.add_headers.clone().unwrap_or_default(),
+            add_trailers: draft.add_trailers.clone().unwrap_or_default(),
+            server_tokens: draft.server_tokens.clone().unwrap_or(ServerTokens::On),
+            chunked_transfer_encoding: draft.chunked_transfer_encoding.unwrap_or(true),
+            msie_padding: draft.msie_padding.unwrap_or(true),
+            absolute_redirect: draft.absolute_redirect.unwrap_or(true),
+            server_name_in_redirect: draft.server_name_in_redirect.unwrap_or(false),
+            port_in_redirect: draft.port_in_redirect.unwrap_or(true),
+            sendfile: draft.sendfile.unwrap_or(false),
+            sendfile_max_chunk_bytes: draft.sendfile_max_chunk.unwrap_or(2 << 20),
+            output_buffers: draft.output_buffers.unwrap_or((2, 32 << 10)),
+            open_file_cache: open_file_cache(draft),
+            tcp_nopush: draft.tcp_nopush.unwrap_or(false),
+            tcp_nodelay: draft.tcp_nodelay.unwrap_or(true),
+            limit_rate: draft.limit_rate.clone(),
+            limit_rate_after: draft.limit_rate_after.clone(),
+            postpone_output_bytes: draft.postpone_output.unwrap_or(1460),
+            client_max_body_bytes: draft.client_max_body.unwrap_or(1 << 20),
+            client_body_buffer_bytes: draft.client_body_buffer.unwrap_or(8 << 10),
+            client_body_timeout: draft.client_body_timeout.unwrap_or(60 * SECOND),
+            send_timeout: draft.send_timeout.unwrap_or(60 * SECOND),
+            keepalive_timeout: draft.keepalive_timeout.unwrap_or(75 * SECOND),
+            keepalive_header: draft.keepalive_header.filter(|header| !header.is_zero()),
+            keepalive_requests: draft.keepalive_requests.unwrap_or(1000),
+            keepalive_time: draft.keepalive_time.unwrap_or(3600 * SECOND),
+            keepalive_min_timeout: draft.keepalive_min_timeout.unwrap_or(millis(0)),
+            keepalive_disable: draft.keepalive_disable.unwrap_or(KeepaliveDisable {
+                msie6: true,
+                safari: false,
+            }),
+            lingering_close: draft.lingering_close.unwrap_or(LingeringClose::On),
+            lingering_time: draft.lingering_time.unwrap_or(30 * SECOND),
+            lingering_timeout: draft.lingering_timeout.unwrap_or(5 * SECOND),
+            reset_timedout_connection: draft.reset_timedout_connection.unwrap_or(false),
+            access_logs: match draft.access_logs.off {
+                true => Vec::new(),
+                false => draft.access_logs.logs.clone(),
+            },
+            error_logs: draft
+                .error_logs
+                .clone()
+                .unwrap_or_else(|| Arc::clone(&self.main_logs)),
+            log_not_found: draft.log_not_found.unwrap_or(true),
+        }
+    }
+
+    fn files(&self, draft: &LocationDraft) -> (FilesAt, Option<usize>) {
+        match &draft.files_at {
+            Some(FilesDraft::Root(path)) => (FilesAt::Root(path.clone()), None),
+            Some(FilesDraft::Alias(path, replaced)) => (FilesAt::Alias(path.clone()), *replaced),
+            None => {
+                let html = self.options.under_prefix(Path::new("html"));
+                (
+                    FilesAt::Root(Template::literal(html.as_os_str().as_bytes())),
+                    None,
+                )
+            }
+        }
+    }
+}
+
+fn uri(matcher: &Matcher) -> &[u8] {
+    match matcher {
+        Matcher::Exact(uri) => uri,
+        Matcher::Prefix { prefix, .. } => prefix,
+        Matcher::Regex(_) | Matcher::Named(_) => &[],
+    }
+}
+
+/// No two exact and no two prefix locations of one level may be equal.
+fn check_duplicates(mut blocks: Vec<&LocationBlock>) -> Result<(), Fault> {
+    let exact = |block: &LocationBlock| matches!(block.matcher, Matcher::Exact(_));
+    // Exact ones stand before the prefix of the same text, as nginx sorts them.
+    blocks.sort_by(|a, b| {
+        uri(&a.matcher)
+            .cmp(uri(&b.matcher))
+            .then_with(|| exact(b).cmp(&exact(a)))
+    });
+    for pair in blocks.windows(2) {
+        if uri(&pair[0].matcher) == uri(&pair[1].matcher) && exact(pair[0]) == exact(pair[1]) {
+            let message = format!("duplicate location \"{}\"", pair[1].name);
+            return Err(Fault::earlier(&pair[1].origin, message));
+        }
+    }
+    Ok(())
+}
+
+fn saturated(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+fn autoindex(draft: &LocationDraft) -> Option<Autoindex> {
+    draft.autoindex.unwrap_or(false).then(|| Autoindex {
+        exact_size: draft.autoindex_exact_size.unwrap_or(true),
+        localtime: draft.autoindex_localtime.unwrap_or(false),
+        format: draft.autoindex_format.unwrap_or(AutoindexFormat::Html),
+    })
+}
+
+fn open_file_cache(draft: &LocationDraft) -> Option<OpenFileCache> {
+    let (max, inactive) = draft.open_file_cache.flatten()?;
+    let default = (DEFAULT_CONTENT_BYTES, CONTENT_MAX_FILE_BYTES);
+    let (content_bytes, content_max_file_bytes) = draft.open_file_cache_content.unwrap_or(default);
+    Some(OpenFileCache {
+        max,
+        inactive,
+        valid: draft.open_file_cache_valid.unwrap_or(60 * SECOND),
+        min_uses: saturated(draft.open_file_cache_min_uses.unwrap_or(1)),
+        errors: draft.open_file_cache_errors.unwrap_or(false),
+        content_bytes,
+        content_max_file_bytes,
+    })
+}
+
+/// What nginx knows without any `types`.
+fn default_types() -> Arc<Types> {
+    let known = [
+        ("html", "text/html"),
+        ("gif", "image/gif"),
+        ("jpg", "image/jpeg"),
+    ];
+    let by_extension = known.map(|(extension, media_type)| (extension.into(), media_type.into()));
+    Arc::new(Types {
+        by_extension: by_extension.into(),
+    })
+}

@@ -1,0 +1,286 @@
+//! `http` and `server` level: merging, TLS settings, and names that collide.
+
+use super::HttpLevel;
+use super::locations::Inherited;
+use crate::build::Build;
+use crate::call::Fault;
+use crate::draft::{BuiltinCache, LocationDraft, ServerBlock, ServerDraft, TlsDraft};
+use crate::input::Options;
+use crate::model::{
+    CertificateFiles, CertificateSource, DynamicRecords, ListenAddress, Locations, Server,
+    ServerName, SessionCache, Tls, TlsProtocols,
+};
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// nginx's default of `connection_pool_size`, which large buffers must reach.
+const CONNECTION_POOL_BYTES: u64 = 512;
+
+/// A server without its locations, and its settings for them to inherit.
+pub(super) fn server(
+    inherited: &Inherited<'_>,
+    block: &ServerBlock,
+    level: &HttpLevel,
+) -> Result<(Server, LocationDraft), Fault> {
+    let mut draft = block.server.clone();
+    draft.inherit(&level.server);
+    let mut location = block.location.clone();
+    location.inherit(&level.location);
+
+    let (number, size) = draft.large_header_buffers.unwrap_or((4, 8 << 10));
+    if size < CONNECTION_POOL_BYTES {
+        return Err(Fault::new(
+            "the \"large_client_header_buffers\" size must be equal to or greater than \
+             \"connection_pool_size\"",
+        ));
+    }
+    let tls = tls(inherited.options, &draft.tls)?;
+    if draft.names.is_empty() {
+        draft.names.push(ServerName::Exact(String::new()));
+    }
+    let server = Server {
+        primary_name: draft.primary_name.unwrap_or_default(),
+        names: draft.names,
+        tls: tls.map(Arc::new),
+        returns: draft.returns,
+        locations: Locations::default(),
+        conf: Arc::new(inherited.finish(&location, "")),
+        client_header_timeout: draft
+            .client_header_timeout
+            .unwrap_or(Duration::from_secs(60)),
+        client_header_buffer_bytes: draft.client_header_buffer_bytes.unwrap_or(1 << 10),
+        large_header_buffers: number,
+        large_header_buffer_bytes: size,
+        max_headers: u32::try_from(draft.max_headers.unwrap_or(1000)).unwrap_or(u32::MAX),
+        ignore_invalid_headers: draft.ignore_invalid_headers.unwrap_or(true),
+        underscores_in_headers: draft.underscores_in_headers.unwrap_or(false),
+        merge_slashes: draft.merge_slashes.unwrap_or(true),
+        origin: block.origin.clone(),
+    };
+    Ok((server, location))
+}
+
+/// Takes every option that is not set from the outer level.
+macro_rules! inherit {
+    ($inner:expr, $outer:expr; $($field:ident)*) => {
+        $(if $inner.$field.is_none() { $inner.$field.clone_from(&$outer.$field); })*
+    };
+}
+pub(super) use inherit;
+
+impl ServerDraft {
+    /// Names, listens and `return` belong to one server and are not inherited.
+    fn inherit(&mut self, outer: &ServerDraft) {
+        inherit!(self, outer;
+            client_header_timeout client_header_buffer_bytes large_header_buffers max_headers
+            ignore_invalid_headers underscores_in_headers merge_slashes);
+        self.tls.inherit(&outer.tls);
+    }
+}
+
+impl TlsDraft {
+    fn inherit(&mut self, outer: &TlsDraft) {
+        inherit!(self, outer;
+            certificates certificate_keys password_file protocols ciphers conf_commands
+            prefer_server_ciphers ecdh_curve dhparam buffer_bytes dyn_rec_enable dyn_rec_timeout
+            dyn_rec_size_lo dyn_rec_size_hi dyn_rec_threshold session_timeout session_tickets
+            session_ticket_keys session_builtin session_shared reject_handshake);
+    }
+}
+
+/// The TLS settings of a server, if it can use any: with certificates, or to
+/// refuse handshakes.
+fn tls(options: &Options, draft: &TlsDraft) -> Result<Option<Tls>, Fault> {
+    let certificates = certificates(options, draft)?;
+    let reject_handshake = draft.reject_handshake.unwrap_or(false);
+    if certificates.is_empty() && !reject_handshake {
+        return Ok(None);
+    }
+    let number = |value: Option<u64>, default: u32| {
+        value.map_or(default, |value| u32::try_from(value).unwrap_or(u32::MAX))
+    };
+    let dynamic_records = draft
+        .dyn_rec_enable
+        .unwrap_or(false)
+        .then(|| DynamicRecords {
+            low_bytes: number(draft.dyn_rec_size_lo, 1369),
+            high_bytes: number(draft.dyn_rec_size_hi, 4229),
+            threshold: number(draft.dyn_rec_threshold, 40),
+            timeout: draft.dyn_rec_timeout.unwrap_or(Duration::from_secs(1)),
+        });
+    Ok(Some(Tls {
+        certificates,
+        password_file: draft.password_file.clone(),
+        protocols: draft.protocols.unwrap_or(TlsProtocols {
+            tls_1_2: true,
+            tls_1_3: true,
+            ..TlsProtocols::default()
+        }),
+        ciphers: draft
+            .ciphers
+            .clone()
+            .unwrap_or_else(|| "HIGH:!aNULL:!MD5".into()),
+        conf_commands: draft.conf_commands.clone().unwrap_or_default(),
+        prefer_server_ciphers: draft.prefer_server_ciphers.unwrap_or(false),
+        ecdh_curve: draft.ecdh_curve.clone().unwrap_or_else(|| "auto".into()),
+        dhparam: draft.dhparam.clone(),
+        buffer_bytes: number(draft.buffer_bytes, 16 << 10),
+        dynamic_records,
+        session_timeout: draft.session_timeout.unwrap_or(Duration::from_secs(300)),
+        session_tickets: draft.session_tickets.unwrap_or(true),
+        session_ticket_keys: draft.session_ticket_keys.clone().unwrap_or_default(),
+        session_cache: session_cache(draft),
+        reject_handshake,
+    }))
+}
+
+fn certificates(options: &Options, draft: &TlsDraft) -> Result<Vec<CertificateFiles>, Fault> {
+    let certificates = draft.certificates.as_deref().unwrap_or_default();
+    let keys = draft.certificate_keys.as_deref().unwrap_or_default();
+    if let Some(last) = certificates.last()
+        && keys.len() < certificates.len()
+    {
+        return Err(Fault::whole(format!(
+            "no \"ssl_certificate_key\" is defined for certificate \"{last}\""
+        )));
+    }
+    let source = |written: &str| match written.strip_prefix("data:") {
+        Some(pem) => CertificateSource::Inline(pem.to_owned()),
+        None => CertificateSource::File(options.beside_conf(Path::new(written))),
+    };
+    let pairs = certificates.iter().zip(keys);
+    Ok(pairs
+        .map(|(certificate, key)| CertificateFiles {
+            certificate: source(certificate),
+            key: source(key),
+        })
+        .collect())
+}
+
+/// `off` and `none` win; else a shared zone, which may be inherited while
+/// `builtin` is given here.
+fn session_cache(draft: &TlsDraft) -> SessionCache {
+    match (draft.session_builtin, &draft.session_shared) {
+        (Some(BuiltinCache::Off), _) => SessionCache::Off,
+        (Some(BuiltinCache::None), _) => SessionCache::None,
+        (_, Some((name, bytes))) => SessionCache::Shared {
+            name: name.clone(),
+            bytes: *bytes,
+        },
+        (Some(BuiltinCache::Entries(entries)), None) => SessionCache::Builtin(entries),
+        (None, None) => SessionCache::None,
+    }
+}
+
+/// Warns about names that several servers of one address have, and refuses
+/// wildcards in the wrong place. Like nginx, looks only at addresses where
+/// names decide: with several servers, or a default one with an expression.
+pub(super) fn check_names(b: &mut Build<'_>, servers: &[Server]) -> Result<(), Fault> {
+    for index in in_nginx_order(b) {
+        let address = &b.http.addresses[index];
+        let captures = servers[address.default_server]
+            .names
+            .iter()
+            .any(|name| match name {
+                ServerName::Regex(regex) => regex.group_count() > 1,
+                _ => false,
+            });
+        if address.servers.len() < 2 && !captures {
+            continue;
+        }
+        let shown = address.address.to_string();
+        let mut taken: HashSet<(Place, String)> = HashSet::new();
+        let mut conflicts = Vec::new();
+        for name in address
+            .servers
+            .iter()
+            .flat_map(|index| &servers[*index].names)
+        {
+            let Some(written) = written(name) else {
+                continue;
+            };
+            let Some(keys) = keys(&written, name) else {
+                return Err(Fault::whole(format!(
+                    "invalid server name or wildcard \"{written}\" on {shown}"
+                )));
+            };
+            if keys.iter().any(|key| taken.contains(key)) {
+                conflicts.push(format!(
+                    "conflicting server name \"{written}\" on {shown}, ignored"
+                ));
+            }
+            taken.extend(keys);
+        }
+        conflicts
+            .into_iter()
+            .for_each(|conflict| b.warn_whole(conflict));
+    }
+    Ok(())
+}
+
+/// The order in which nginx looks at addresses: port by port as first met,
+/// own sockets first within a port, the wildcard last.
+fn in_nginx_order(b: &Build<'_>) -> Vec<usize> {
+    let addresses = &b.http.addresses;
+    let family_and_port = |index: usize| match &addresses[index].address {
+        ListenAddress::Inet(inet) => (u8::from(inet.is_ipv4()), inet.port()),
+        ListenAddress::Unix(_) => (2, 0),
+    };
+    let mut first_met = std::collections::HashMap::new();
+    for index in 0..addresses.len() {
+        first_met.entry(family_and_port(index)).or_insert(index);
+    }
+    let mut order: Vec<usize> = (0..addresses.len()).collect();
+    order.sort_by_key(|index| {
+        let wildcard = match &addresses[*index].address {
+            ListenAddress::Inet(inet) => inet.ip().is_unspecified(),
+            ListenAddress::Unix(_) => false,
+        };
+        (
+            first_met[&family_and_port(*index)],
+            wildcard,
+            !addresses[*index].bind,
+        )
+    });
+    order
+}
+
+/// The name as written, unless it is an expression.
+fn written(name: &ServerName) -> Option<String> {
+    match name {
+        ServerName::Exact(name) | ServerName::Dot(name) => Some(name.clone()),
+        ServerName::WildcardPrefix(suffix) => Some(format!("*{suffix}")),
+        ServerName::WildcardSuffix(prefix) => Some(format!("{prefix}*")),
+        ServerName::Regex(_) => None,
+    }
+}
+
+/// The tables in which nginx keeps names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Place {
+    Exact,
+    Head,
+    Tail,
+}
+
+/// Where a name is kept; `None` when its stars or dots are in wrong places.
+fn keys(written: &str, name: &ServerName) -> Option<Vec<(Place, String)>> {
+    let stars = written.bytes().filter(|byte| *byte == b'*').count();
+    if stars > 1 || written.contains("..") || written.contains('\0') {
+        return None;
+    }
+    match name {
+        ServerName::Exact(name) if stars == 0 => Some(vec![(Place::Exact, name.clone())]),
+        ServerName::Dot(name) if stars == 0 => {
+            let bare = name[1..].to_owned();
+            Some(vec![(Place::Exact, bare.clone()), (Place::Head, bare)])
+        }
+        ServerName::WildcardPrefix(suffix) => Some(vec![(Place::Head, suffix[1..].to_owned())]),
+        ServerName::WildcardSuffix(prefix) => {
+            Some(vec![(Place::Tail, prefix[..prefix.len() - 1].to_owned())])
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,485 @@
+//! Reads files, follows includes and hands every directive to its row.
+
+use crate::build::{Build, Opening};
+use crate::call::{Call, Fault, FaultPlace, shown};
+use crate::diagnostic::{Diagnostic, Failure, Place};
+use crate::directives::{self, Contexts, MAIN, Row, Setter, Support};
+use crate::input::{Loader, Options};
+use crate::lexer::{Item, LexError, Lexer, Origin as TextOrigin, Word};
+use crate::listen;
+use crate::merge;
+use crate::model::{Config, LogLevel, Origin, Source};
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+/// Deepest nesting of blocks.
+const MAX_BLOCK_DEPTH: usize = 64;
+/// Deepest nesting of included files.
+const MAX_INCLUDE_DEPTH: usize = 64;
+/// Most files that one configuration may read, each reading counted.
+const MAX_FILES: usize = 10_000;
+/// Most bytes that one configuration may read.
+const MAX_TOTAL_BYTES: usize = 64 << 20;
+
+/// Reads a configuration.
+///
+/// As in nginx, directives of `options.globals` (`-g`) come first, then the
+/// file; the first error ends the reading.
+///
+/// # Errors
+///
+/// The first error, with the warnings that came before it.
+pub fn parse(options: &Options, loader: &mut dyn Loader) -> Result<Config, Failure> {
+    let mut parser = Parser {
+        build: Build::new(options, loader),
+        files: Vec::new(),
+        sources: Vec::new(),
+        total_bytes: 0,
+        file_count: 0,
+        block_depth: 0,
+    };
+    let result = parser.run();
+    let Parser { build, sources, .. } = parser;
+    match result {
+        Ok(()) => merge::finish(build, sources),
+        Err(error) => Err(Failure {
+            warnings: build.warnings,
+            error,
+        }),
+    }
+}
+
+/// The reading ends here.
+type Stop = Box<Diagnostic>;
+
+struct Parser<'a> {
+    build: Build<'a>,
+    /// Files being read, outermost first.
+    files: Vec<Rc<Text>>,
+    sources: Vec<Source>,
+    total_bytes: usize,
+    file_count: usize,
+    block_depth: usize,
+}
+
+/// A text being read.
+struct Text {
+    /// `None` for `-g`.
+    path: Option<PathBuf>,
+    bytes: Vec<u8>,
+}
+
+/// Which kind of text a run of statements may end with.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Run {
+    /// A file, or `-g`: with its end.
+    Whole,
+    /// A block: with `}`.
+    Block,
+}
+
+impl Parser<'_> {
+    fn run(&mut self) -> Result<(), Stop> {
+        if let Some(globals) = &self.build.options.globals {
+            let text = Rc::new(Text {
+                path: None,
+                bytes: globals.clone().into_bytes(),
+            });
+            self.whole_text(text, MAIN)?;
+        }
+        let path = self.build.options.conf_path.clone();
+        self.file(&path, MAIN, None)
+    }
+
+    /// Reads one file in the given context; `place` is that of the `include`.
+    fn file(&mut self, path: &Path, context: Contexts, place: Option<Place>) -> Result<(), Stop> {
+        let refuse = |message: String, help: Option<&str>| {
+            let help = help.map(str::to_owned);
+            Box::new(Diagnostic {
+                level: LogLevel::Emerg,
+                message,
+                place: place.clone(),
+                help,
+            })
+        };
+        let shown_path = path.display();
+        if self
+            .files
+            .iter()
+            .any(|open| open.path.as_deref() == Some(path))
+        {
+            return Err(refuse(
+                format!("\"{shown_path}\" includes itself"),
+                Some("an include must not lead back to a file that is being read"),
+            ));
+        }
+        self.file_count += 1;
+        if self.files.len() >= MAX_INCLUDE_DEPTH {
+            return Err(refuse(
+                format!("too deep nesting of includes at \"{shown_path}\""),
+                None,
+            ));
+        }
+        if self.file_count > MAX_FILES {
+            return Err(refuse(
+                format!("more than {MAX_FILES} files are included"),
+                None,
+            ));
+        }
+        let bytes = self.build.loader.read(path).map_err(|error| {
+            refuse(
+                format!("open() \"{shown_path}\" failed ({})", errno_text(&error)),
+                None,
+            )
+        })?;
+        self.total_bytes = self.total_bytes.saturating_add(bytes.len());
+        if self.total_bytes > MAX_TOTAL_BYTES {
+            let megabytes = MAX_TOTAL_BYTES >> 20;
+            return Err(refuse(
+                format!("the configuration exceeds {megabytes} megabytes"),
+                None,
+            ));
+        }
+        if !self.sources.iter().any(|source| source.path == path) {
+            self.sources.push(Source {
+                path: path.to_owned(),
+                text: bytes.clone(),
+            });
+        }
+        self.whole_text(
+            Rc::new(Text {
+                path: Some(path.to_owned()),
+                bytes,
+            }),
+            context,
+        )
+    }
+
+    fn whole_text(&mut self, text: Rc<Text>, context: Contexts) -> Result<(), Stop> {
+        self.files.push(Rc::clone(&text));
+        let origin = match text.path {
+            Some(_) => TextOrigin::File,
+            None => TextOrigin::CommandLine,
+        };
+        let mut lexer = Lexer::new(&text.bytes, origin);
+        self.statements(&text, &mut lexer, context, Run::Whole)?;
+        self.files.pop();
+        Ok(())
+    }
+
+    /// Reads statements until the text or the block is over.
+    fn statements(
+        &mut self,
+        text: &Text,
+        lexer: &mut Lexer<'_>,
+        context: Contexts,
+        run: Run,
+    ) -> Result<(), Stop> {
+        loop {
+            let item = lexer.next_item().map_err(|error| text.lex_error(error))?;
+            match (item, run) {
+                (Item::End, Run::Whole) | (Item::BlockEnd, Run::Block) => return Ok(()),
+                (Item::End, Run::Block) => {
+                    return Err(text.at_lexer(lexer, "unexpected end of file, expecting \"}\""));
+                }
+                (Item::BlockEnd, Run::Whole) => {
+                    return Err(text.at_lexer(lexer, "unexpected \"}\""));
+                }
+                (Item::BlockStart(_), _) if text.path.is_none() => {
+                    let message = "block directives are not supported in -g option";
+                    return Err(text.at_lexer(lexer, message));
+                }
+                // The context 0 is the list of `types`.
+                (Item::BlockStart(_), _) if context == 0 => {
+                    return Err(text.at_lexer(lexer, "unexpected \"{\""));
+                }
+                (Item::Simple(words), _) if context == 0 => {
+                    self.media_type(text, lexer, &words)?;
+                }
+                (Item::Simple(words), _) => self.statement(text, lexer, context, &words, false)?,
+                (Item::BlockStart(words), _) => {
+                    self.statement(text, lexer, context, &words, true)?;
+                }
+            }
+        }
+    }
+
+    /// Carries out one directive.
+    fn statement(
+        &mut self,
+        text: &Text,
+        lexer: &mut Lexer<'_>,
+        context: Contexts,
+        words: &[Word],
+        opens: bool,
+    ) -> Result<(), Stop> {
+        let line = lexer.line();
+        let call_place = |fault: Fault| text.fault(fault, words, line, &[]);
+        let row = find(words, context, opens).map_err(call_place)?;
+        let call = Call {
+            row,
+            words,
+            origin: text.origin(line),
+        };
+        self.build.place = Some(text.place(words[0].at, line));
+        if row.name == "include" {
+            return self.include(text, line, context, &call);
+        }
+        self.carry_out(&call).map_err(call_place)?;
+        let Some(opening) = self.build.opening.take() else {
+            return Ok(());
+        };
+        self.block_depth += 1;
+        if self.block_depth > MAX_BLOCK_DEPTH {
+            return Err(call_place(Fault::new("too deep nesting of blocks")));
+        }
+        let is_http = matches!(opening, Opening::Http);
+        let is_server = matches!(opening, Opening::Server);
+        let inner = self.build.open(opening, call.origin.clone());
+        self.statements(text, lexer, inner, Run::Block)?;
+        let end_line = lexer.line();
+        self.build.place = Some(text.place(words[0].at, end_line));
+        let mut ended = Ok(());
+        if is_server {
+            ended = listen::default_listen(&mut self.build, text.origin(end_line));
+        }
+        self.build.close(inner);
+        if is_http {
+            ended = merge::http(&mut self.build);
+        }
+        ended.map_err(|fault| text.fault(fault, words, end_line, &self.sources))?;
+        self.block_depth -= 1;
+        Ok(())
+    }
+
+    fn carry_out(&mut self, call: &Call<'_>) -> Result<(), Fault> {
+        let row = call.row;
+        if call.count() == 1
+            && row
+                .inert
+                .iter()
+                .any(|inert| inert.as_bytes() == call.arg(1))
+        {
+            return Ok(());
+        }
+        match row.support {
+            Support::Implemented(set) | Support::Block(set) => {
+                let set: Setter = set.0;
+                set(&mut self.build, call)
+            }
+            Support::Meaningless(check, _) => self.check_only(call, check),
+            Support::Later(check, missing) => {
+                self.check_only(call, check)?;
+                // What is switched off is off already.
+                let off = check == directives::Check::Flag && call.on_off() == Ok(false);
+                if !off {
+                    let message = format!(
+                        "the \"{}\" directive has no effect yet: {missing}",
+                        row.name
+                    );
+                    self.build.warn_once(row.name, message);
+                }
+                Ok(())
+            }
+            Support::Unsupported(why) | Support::UnsupportedBlock(why) => {
+                Err(call.refuse("is not supported yet").help(why))
+            }
+        }
+    }
+
+    fn check_only(&mut self, call: &Call<'_>, check: directives::Check) -> Result<(), Fault> {
+        if check != directives::Check::Any && !self.build.first_here(call.row.name) {
+            return Err(call.refuse("is duplicate"));
+        }
+        call.check(check)
+    }
+
+    fn include(
+        &mut self,
+        text: &Text,
+        line: u32,
+        context: Contexts,
+        call: &Call<'_>,
+    ) -> Result<(), Stop> {
+        let place = text.place(call.words[0].at, line);
+        let path = self.build.options.beside_conf(call.path(1));
+        if !path
+            .as_os_str()
+            .as_bytes()
+            .iter()
+            .any(|byte| matches!(byte, b'*' | b'?' | b'['))
+        {
+            return self.file(&path, context, Some(place));
+        }
+        let Some(pattern) = path.to_str() else {
+            return Err(text.fault(call.invalid(1), call.words, line, &[]));
+        };
+        let files = self.build.loader.glob(pattern).map_err(|error| {
+            let message = format!("glob() \"{pattern}\" failed ({})", errno_text(&error));
+            text.fault(Fault::at(1, message), call.words, line, &[])
+        })?;
+        for file in files {
+            self.file(&file, context, Some(place.clone()))?;
+        }
+        Ok(())
+    }
+
+    /// One line of a `types` block.
+    fn media_type(&mut self, text: &Text, lexer: &Lexer<'_>, words: &[Word]) -> Result<(), Stop> {
+        let line = lexer.line();
+        self.build.place = Some(text.place(words[0].at, line));
+        if words[0].bytes == b"include" {
+            if words.len() != 2 {
+                let fault = Fault::new("invalid number of arguments in \"include\" directive");
+                return Err(text.fault(fault, words, line, &[]));
+            }
+            let row = directives::rows().find(|row| row.name == "include");
+            let row = row.expect("the table has a row for include");
+            let call = Call {
+                row,
+                words,
+                origin: text.origin(line),
+            };
+            return self.include(text, line, 0, &call);
+        }
+        crate::directives::add_media_type(&mut self.build, words)
+            .map_err(|fault| text.fault(fault, words, line, &[]))
+    }
+}
+
+/// The row for a directive, with nginx's complaints in nginx's order.
+fn find(words: &[Word], context: Contexts, opens: bool) -> Result<&'static Row, Fault> {
+    let name = &words[0].bytes;
+    let mut known = None;
+    for row in directives::rows().filter(|row| row.name.as_bytes() == name) {
+        known = Some(row.name);
+        if row.contexts & context == 0 {
+            continue;
+        }
+        let name = row.name;
+        if opens && !row.support.is_block() {
+            return Err(Fault::new(format!(
+                "directive \"{name}\" is not terminated by \";\""
+            )));
+        }
+        if !opens && row.support.is_block() {
+            return Err(Fault::new(format!(
+                "directive \"{name}\" has no opening \"{{\""
+            )));
+        }
+        if !row.arity.allows(words.len() - 1) {
+            let message = format!("invalid number of arguments in \"{name}\" directive");
+            return Err(Fault::new(message));
+        }
+        return Ok(row);
+    }
+    match known {
+        Some(name) => {
+            let fault = Fault::new(format!("\"{name}\" directive is not allowed here"));
+            Err(fault.help(format!("it may stand in: {}", contexts_of(name))))
+        }
+        None => {
+            let mut fault = Fault::new(format!("unknown directive \"{}\"", shown(name)));
+            if let Some(near) = directives::nearest(name, context) {
+                fault = fault.help(format!("did you mean \"{near}\"?"));
+            }
+            Err(fault)
+        }
+    }
+}
+
+/// The contexts of all rows of that name, as the manual names them.
+fn contexts_of(name: &str) -> String {
+    let all = directives::rows()
+        .filter(|row| row.name == name)
+        .fold(0, |all, row| all | row.contexts);
+    let names = directives::CONTEXT_NAMES
+        .iter()
+        .filter(|(context, _)| all & context != 0);
+    names.map(|(_, name)| *name).collect::<Vec<_>>().join(", ")
+}
+
+/// `2: No such file or directory`, as nginx prints errors of the system.
+fn errno_text(error: &io::Error) -> String {
+    let text = error.to_string();
+    match error.raw_os_error() {
+        // The standard library adds the number at the end.
+        Some(code) => {
+            let text = text
+                .strip_suffix(&format!(" (os error {code})"))
+                .unwrap_or(&text);
+            format!("{code}: {text}")
+        }
+        None if error.kind() == io::ErrorKind::NotFound => "2: No such file or directory".into(),
+        None => text,
+    }
+}
+
+impl Text {
+    fn origin(&self, line: u32) -> Origin {
+        Origin {
+            file: self.path.clone().unwrap_or_default(),
+            line,
+        }
+    }
+
+    /// A place in this text: the line that nginx names, and the byte to
+    /// point at.
+    fn place(&self, at: usize, line: u32) -> Place {
+        let at = at.min(self.bytes.len());
+        let start = memchr::memrchr(b'\n', &self.bytes[..at]).map_or(0, |newline| newline + 1);
+        let end = memchr::memchr(b'\n', &self.bytes[at..]).map_or(self.bytes.len(), |n| at + n);
+        let line_bytes = &self.bytes[start..end];
+        // Invalid UTF-8 changes its length when made printable.
+        let before = String::from_utf8_lossy(&line_bytes[..at - start]).len();
+        let source_line = String::from_utf8_lossy(line_bytes).trim_end().to_owned();
+        let column = u32::try_from(before + 1).unwrap_or(u32::MAX);
+        Place {
+            file: self.path.clone(),
+            line,
+            column,
+            source_line,
+        }
+    }
+
+    fn emerg(message: String, place: Option<Place>, help: Option<String>) -> Stop {
+        Box::new(Diagnostic {
+            level: LogLevel::Emerg,
+            message,
+            place,
+            help,
+        })
+    }
+
+    fn fault(&self, fault: Fault, words: &[Word], line: u32, sources: &[Source]) -> Stop {
+        let place = match fault.place {
+            FaultPlace::Word(index) => {
+                let word = words.get(index).or(words.first());
+                Some(self.place(word.map_or(0, |word| word.at), line))
+            }
+            FaultPlace::Origin(origin) => Some(Place::of_line(origin, sources)),
+            FaultPlace::Nowhere => None,
+        };
+        Text::emerg(fault.message, place, fault.help)
+    }
+
+    fn lex_error(&self, error: LexError) -> Stop {
+        Text::emerg(error.message, Some(self.place(error.at, error.line)), None)
+    }
+
+    fn at_lexer(&self, lexer: &Lexer<'_>, message: &str) -> Stop {
+        let place = self.place(lexer.last_at(), lexer.line());
+        Text::emerg(message.to_owned(), Some(place), None)
+    }
+}
+
+/// A path made of bytes of the configuration.
+pub(crate) fn path_of(bytes: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(bytes))
+}
+
+#[cfg(test)]
+mod tests;
