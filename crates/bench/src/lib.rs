@@ -35,7 +35,7 @@ use std::process::ExitCode;
 pub use cli::Args;
 pub use error::Error;
 pub use histogram::Histogram;
-pub use process::{CpuTime, Memory, ProcessTree};
+pub use process::{CpuAccount, CpuTime, Memory, ProcessTree};
 pub use response::{Expected, ResponseError, ResponseReader};
 pub use statistics::Summary;
 pub use url::{Url, UrlError};

@@ -1,13 +1,14 @@
 //! CPU time and memory of a server's process tree, read from `/proc`.
 
-use std::{collections::HashMap, fs, io, ops::Sub, path::PathBuf};
+use std::{collections::HashMap, fs, io, path::PathBuf};
 
 use serde::Serialize;
 
-/// CPU time that a process tree has used.
+/// CPU time that a process tree used between two moments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct CpuTime {
-    /// Time on a CPU, user and system together, in nanoseconds (the scheduler's own account).
+    /// Time on a CPU, user and system together, in nanoseconds: the scheduler's
+    /// own account unless a thread ended meanwhile, see [`CpuAccount::since`].
     pub total_ns: u64,
     /// User part in nanoseconds, in steps of the clock tick (10 ms): a hint at the split, not a measurement.
     pub user_ns: u64,
@@ -15,14 +16,47 @@ pub struct CpuTime {
     pub system_ns: u64,
 }
 
-impl Sub for CpuTime {
-    type Output = Self;
+/// What the kernel has charged to a process tree up to one moment.
+#[derive(Clone, Debug, Default)]
+pub struct CpuAccount {
+    /// Nanoseconds by thread; without threads if the kernel does not keep them (`CONFIG_SCHED_INFO`).
+    threads_ns: HashMap<u32, u64>,
+    /// By the tick counters, which know of ended threads and children as well.
+    user_ns: u64,
+    system_ns: u64,
+}
 
-    fn sub(self, earlier: Self) -> Self {
-        Self {
-            total_ns: self.total_ns.saturating_sub(earlier.total_ns),
-            user_ns: self.user_ns.saturating_sub(earlier.user_ns),
-            system_ns: self.system_ns.saturating_sub(earlier.system_ns),
+impl CpuAccount {
+    /// What was used since `earlier`, an account of the same tree.
+    ///
+    /// A thread that has ended takes its nanoseconds along. If one of `earlier`
+    /// is missing, the total comes from the tick counters, which is 10 ms coarse
+    /// but complete.
+    pub fn since(&self, earlier: &Self) -> CpuTime {
+        let user_ns = self.user_ns.saturating_sub(earlier.user_ns);
+        let system_ns = self.system_ns.saturating_sub(earlier.system_ns);
+        let is_complete = !self.threads_ns.is_empty()
+            && earlier
+                .threads_ns
+                .keys()
+                .all(|thread| self.threads_ns.contains_key(thread));
+        let by_thread = || {
+            self.threads_ns
+                .iter()
+                .map(|(thread, ns)| {
+                    ns.saturating_sub(earlier.threads_ns.get(thread).copied().unwrap_or(0))
+                })
+                .sum()
+        };
+        let total_ns = if is_complete {
+            by_thread()
+        } else {
+            user_ns + system_ns
+        };
+        CpuTime {
+            total_ns,
+            user_ns,
+            system_ns,
         }
     }
 }
@@ -48,42 +82,18 @@ impl ProcessTree {
         Self { root_pid }
     }
 
-    /// CPU time used so far by all threads of all living processes of the tree.
-    ///
-    /// The total is the scheduler's nanosecond account of every thread; kernels
-    /// without it (`CONFIG_SCHED_INFO`) give the sum of the tick counters. A
-    /// thread that has ended takes its nanoseconds along, so a server that starts
-    /// and ends threads while it is measured looks cheaper than it is.
+    /// The CPU account of all threads of all processes of the tree.
     ///
     /// # Errors
     ///
     /// The root process does not exist or `/proc` is not readable.
-    pub fn cpu_time(&self) -> io::Result<CpuTime> {
-        let pids = self.pids()?;
-        self.cpu_time_of(&pids)
+    pub fn cpu_account(&self) -> io::Result<CpuAccount> {
+        account(&self.pids()?)
     }
 
-    /// CPU time used so far by the root process alone, with all its threads.
-    pub(crate) fn cpu_time_of_root(&self) -> io::Result<CpuTime> {
-        self.cpu_time_of(&[self.root_pid])
-    }
-
-    fn cpu_time_of(&self, pids: &[u32]) -> io::Result<CpuTime> {
-        let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
-        let mut sum = CpuTime::default();
-        for &pid in pids {
-            let Some(stat) = read_if_alive(format!("/proc/{pid}/stat"))? else {
-                continue;
-            };
-            let Some(stat) = parse_stat(&stat) else {
-                continue;
-            };
-            let (user_ns, system_ns) = (stat.user_ticks * tick_ns, stat.system_ticks * tick_ns);
-            sum.user_ns += user_ns;
-            sum.system_ns += system_ns;
-            sum.total_ns += threads_ns(pid)?.unwrap_or(user_ns + system_ns);
-        }
-        Ok(sum)
+    /// The CPU account of the root process alone, with all its threads.
+    pub(crate) fn cpu_account_of_root(&self) -> io::Result<CpuAccount> {
+        account(&[self.root_pid])
     }
 
     /// Memory of all processes of the tree.
@@ -141,27 +151,46 @@ impl ProcessTree {
     }
 }
 
-/// Nanoseconds on a CPU of all living threads; `None` if the kernel does not keep them.
-fn threads_ns(pid: u32) -> io::Result<Option<u64>> {
+fn account(pids: &[u32]) -> io::Result<CpuAccount> {
+    let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
+    let mut account = CpuAccount::default();
+    for &pid in pids {
+        let Some(stat) = read_if_alive(format!("/proc/{pid}/stat"))? else {
+            continue;
+        };
+        let Some(stat) = parse_stat(&stat) else {
+            continue;
+        };
+        account.user_ns += stat.user_ticks * tick_ns;
+        account.system_ns += stat.system_ticks * tick_ns;
+        add_threads(pid, &mut account.threads_ns)?;
+    }
+    Ok(account)
+}
+
+/// Nanoseconds on a CPU of each living thread of a process.
+fn add_threads(pid: u32, threads_ns: &mut HashMap<u32, u64>) -> io::Result<()> {
     let tasks = match fs::read_dir(format!("/proc/{pid}/task")) {
         Ok(tasks) => tasks,
-        Err(error) if is_gone(&error) => return Ok(Some(0)),
+        Err(error) if is_gone(&error) => return Ok(()),
         Err(error) => return Err(error),
     };
-    let mut sum = 0;
-    let mut kept = false;
     for task in tasks {
-        let path = match task {
-            Ok(task) => task.path().join("schedstat"),
+        let task = match task {
+            Ok(task) => task,
             Err(error) if is_gone(&error) => continue,
             Err(error) => return Err(error),
         };
-        if let Some(ns) = read_if_alive(path)?.and_then(|text| parse_schedstat(&text)) {
-            kept = true;
-            sum += ns;
+        let Some(thread) = task.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        if let Some(ns) =
+            read_if_alive(task.path().join("schedstat"))?.and_then(|text| parse_schedstat(&text))
+        {
+            threads_ns.insert(thread, ns);
         }
     }
-    Ok(kept.then_some(sum))
+    Ok(())
 }
 
 /// A file of `/proc`; `None` if the process ended meanwhile.
@@ -180,6 +209,7 @@ fn is_gone(error: &io::Error) -> bool {
 
 struct Stat {
     parent_pid: u32,
+    /// With those of children that have ended and were waited for.
     user_ticks: u64,
     system_ticks: u64,
 }
@@ -188,10 +218,12 @@ struct Stat {
 /// fields are counted from the last closing one.
 fn parse_stat(text: &str) -> Option<Stat> {
     let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
-    // After the name: 3 state, 4 ppid, ... 14 utime, 15 stime.
+    // After the name: 3 state, 4 ppid, ... 14 utime, 15 stime, 16 cutime, 17 cstime.
     let parent_pid = fields.nth(1)?.parse().ok()?;
-    let user_ticks = fields.nth(9)?.parse().ok()?;
-    let system_ticks = fields.next()?.parse().ok()?;
+    let mut ticks = fields.skip(9).map(|field| field.parse::<u64>().ok());
+    let (utime, stime) = (ticks.next()??, ticks.next()??);
+    let (cutime, cstime) = (ticks.next()??, ticks.next()??);
+    let (user_ticks, system_ticks) = (utime + cutime, stime + cstime);
     Some(Stat {
         parent_pid,
         user_ticks,
@@ -227,11 +259,11 @@ mod tests {
 
     #[test]
     fn stat_with_a_hostile_command_name() {
-        let text = "42 (a) b (c) S 7 42 42 0 -1 4194560 1 2 3 4 150 25 0 0 20 0 1 0 9 8 7";
+        let text = "42 (a) b (c) S 7 42 42 0 -1 4194560 1 2 3 4 150 25 3 4 20 0 1 0 9 8 7";
         let stat = parse_stat(text).expect("well-formed");
         assert_eq!(
             (stat.parent_pid, stat.user_ticks, stat.system_ticks),
-            (7, 150, 25)
+            (7, 153, 29)
         );
         assert!(parse_stat("42 (cut off) S 7").is_none());
     }
@@ -255,7 +287,7 @@ mod tests {
     #[test]
     fn work_in_any_thread_of_this_process_is_counted() {
         let tree = ProcessTree::of(std::process::id());
-        let before = tree.cpu_time().expect("this process exists");
+        let before = tree.cpu_account().expect("this process exists");
         let (stop, stopped) = std::sync::mpsc::channel::<()>();
         let (burnt, done) = std::sync::mpsc::channel();
         let worker = std::thread::spawn(move || {
@@ -267,10 +299,37 @@ mod tests {
             let _ = stopped.recv();
         });
         done.recv().expect("the thread sends");
-        let used = tree.cpu_time().expect("this process exists") - before;
+        let after = tree.cpu_account().expect("this process exists");
+        let used = after.since(&before);
         assert!(used.total_ns > 1_000_000, "{used:?}");
         drop(stop);
         worker.join().expect("the thread does not panic");
+    }
+
+    #[test]
+    fn an_ended_thread_makes_the_ticks_count() {
+        let account = |threads: &[(u32, u64)], user_ns, system_ns| CpuAccount {
+            threads_ns: threads.iter().copied().collect(),
+            user_ns,
+            system_ns,
+        };
+        let before = account(&[(1, 100), (2, 1_000)], 20, 10);
+        // A new thread counts in full.
+        let used = account(&[(1, 150), (2, 1_000), (3, 7)], 30, 15).since(&before);
+        assert_eq!(
+            used,
+            CpuTime {
+                total_ns: 57,
+                user_ns: 10,
+                system_ns: 5
+            }
+        );
+        // Thread 2 is gone, and with it the nanoseconds it used since.
+        let used = account(&[(1, 150)], 60, 40).since(&before);
+        assert_eq!(used.total_ns, 70);
+        // A kernel that keeps no nanoseconds.
+        let used = account(&[], 60, 40).since(&account(&[], 20, 10));
+        assert_eq!(used.total_ns, 70);
     }
 
     #[test]
@@ -294,7 +353,7 @@ mod tests {
     fn a_process_that_does_not_exist_is_an_error() {
         // Larger than the kernel's greatest pid.
         let tree = ProcessTree::of(1 << 30);
-        assert!(tree.cpu_time().is_err());
+        assert!(tree.cpu_account().is_err());
         assert!(tree.memory().is_err());
     }
 

@@ -22,6 +22,3 @@ pub use plan::{ConnectionUse, Limit, Plan};
 pub(crate) use run::pin_this_thread;
 pub use run::{Outcome, run};
 pub use tls::{KeyType, Negotiated, Protocol, Resumption, TlsPlan};
-
-#[cfg(test)]
-mod tests;

@@ -15,7 +15,7 @@ use std::{
 use tokio::{sync::watch, task::LocalSet};
 
 use crate::{
-    CpuTime, Error, Histogram, ProcessTree,
+    CpuAccount, CpuTime, Error, Histogram, ProcessTree,
     load::{
         Limit, Negotiated, Plan, Resumption, client::Client, stream::Scratch, tls::TlsSettings,
     },
@@ -175,16 +175,16 @@ fn measure(
         server_cpu: after
             .server
             .zip(before.server)
-            .map(|(after, before)| after - before),
-        generator_cpu: after.generator - before.generator,
+            .map(|(after, before)| after.since(&before)),
+        generator_cpu: after.generator.since(&before.generator),
         negotiated: share.negotiated,
     })
 }
 
 /// CPU accounts at one moment.
 struct Reading {
-    server: Option<CpuTime>,
-    generator: CpuTime,
+    server: Option<CpuAccount>,
+    generator: CpuAccount,
 }
 
 impl Reading {
@@ -195,10 +195,10 @@ impl Reading {
         let generator = ProcessTree::of(std::process::id());
         Ok(Self {
             server: server
-                .map(|tree| tree.cpu_time())
+                .map(|tree| tree.cpu_account())
                 .transpose()
                 .map_err(failed)?,
-            generator: generator.cpu_time_of_root().map_err(failed)?,
+            generator: generator.cpu_account_of_root().map_err(failed)?,
         })
     }
 }

@@ -1,0 +1,280 @@
+//! The load generator against a server in this process: what it counts is what
+//! happened, and what it did not ask for fails the run.
+
+mod origin;
+
+use std::time::Duration;
+
+use origin::{BODY, Behaviour, Origin};
+use sealane_awslc::ProtocolVersion;
+use sealane_bench::{
+    Error, Expected, ProcessTree, ResponseError, Url,
+    load::{self, ConnectionUse, KeyType, Limit, Outcome, Plan, Protocol, Resumption, TlsPlan},
+};
+
+const GOOD: Expected = Expected {
+    status: 200,
+    body_bytes: Some(BODY.len() as u64),
+};
+const CLIENTS: u64 = 5;
+
+fn plan(origin: &Origin, scheme: &str, connection_use: ConnectionUse) -> Plan {
+    let url: Url = format!("{scheme}://localhost:{}/file", origin.address.port())
+        .parse()
+        .expect("a URL");
+    let mut plan = Plan::new(&url, origin.address, GOOD, connection_use);
+    plan.clients = CLIENTS as usize;
+    plan.threads = 2;
+    plan.limit = Limit::Operations(100);
+    plan.stall_limit = Duration::from_secs(20);
+    plan
+}
+
+/// Runs `plan`, which must succeed, with this process as the server.
+fn run(plan: &Plan) -> Outcome {
+    let server = ProcessTree::of(std::process::id());
+    load::run(plan, Some(server)).unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn keep_alive_counts_every_request_and_connection() {
+    let origin = Origin::plain(Behaviour::Good);
+    let outcome = run(&plan(&origin, "http", ConnectionUse::KeepAlive));
+    assert_eq!(outcome.operations, 100);
+    assert_eq!(outcome.latency.count(), 100);
+    assert_eq!(outcome.body_bytes, 100 * BODY.len() as u64);
+    assert_eq!(
+        outcome.connections, 0,
+        "connections are opened during the warm-up"
+    );
+    // Without a length the warm-up is one request for each client.
+    assert_eq!(origin.requests(), 100 + CLIENTS);
+    assert_eq!(origin.connections(), CLIENTS);
+    assert!(outcome.server_cpu.is_some());
+}
+
+#[test]
+fn a_run_by_time_counts_what_the_server_counts() {
+    let origin = Origin::plain(Behaviour::Good);
+    let mut plan = plan(&origin, "http", ConnectionUse::KeepAlive);
+    plan.limit = Limit::Duration(Duration::from_millis(200));
+    let outcome = run(&plan);
+    assert!(outcome.operations > 0);
+    assert_eq!(origin.requests(), outcome.operations + CLIENTS);
+}
+
+#[test]
+fn one_connection_per_request() {
+    let origin = Origin::plain(Behaviour::Good);
+    let outcome = run(&plan(&origin, "http", ConnectionUse::PerRequest));
+    assert_eq!((outcome.operations, outcome.connections), (100, 100));
+    assert_eq!(origin.connections(), 100 + CLIENTS);
+}
+
+#[test]
+fn a_server_that_ends_keep_alive_is_connected_to_again() {
+    let origin = Origin::plain(Behaviour::EveryThirdCloses);
+    let outcome = run(&plan(&origin, "http", ConnectionUse::KeepAlive));
+    assert_eq!(outcome.operations, 100);
+    assert_eq!(outcome.connections + CLIENTS, origin.connections());
+    assert!(outcome.connections >= 28, "{}", outcome.connections);
+}
+
+#[test]
+fn an_unexpected_status_in_the_middle_fails_the_run() {
+    let origin = Origin::plain(Behaviour::LaterNotFound);
+    let error = load::run(&plan(&origin, "http", ConnectionUse::KeepAlive), None)
+        .expect_err("404 is not expected");
+    assert!(
+        matches!(
+            error,
+            Error::Response(ResponseError::Status {
+                wanted: 200,
+                got: 404
+            })
+        ),
+        "{error}"
+    );
+}
+
+#[test]
+fn an_unexpected_length_fails_the_run() {
+    let origin = Origin::plain(Behaviour::Good);
+    let mut plan = plan(&origin, "http", ConnectionUse::KeepAlive);
+    plan.expected.body_bytes = Some(999);
+    let error = load::run(&plan, None).expect_err("another length is expected");
+    assert!(
+        matches!(
+            error,
+            Error::Response(ResponseError::Length {
+                wanted: 999,
+                got: 1000
+            })
+        ),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_truncated_body_fails_the_run() {
+    let origin = Origin::plain(Behaviour::Truncates);
+    let error = load::run(&plan(&origin, "http", ConnectionUse::KeepAlive), None)
+        .expect_err("half of the body is missing");
+    assert!(
+        matches!(error, Error::Response(ResponseError::Truncated)),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_silent_server_fails_the_run() {
+    let origin = Origin::plain(Behaviour::Silent);
+    let mut plan = plan(&origin, "http", ConnectionUse::KeepAlive);
+    plan.stall_limit = Duration::from_millis(200);
+    let error = load::run(&plan, None).expect_err("nothing is answered");
+    assert!(matches!(error, Error::Stalled(_)), "{error}");
+}
+
+#[test]
+fn nobody_listening_fails_the_run() {
+    let origin = Origin::plain(Behaviour::Good);
+    let plan = plan(&origin, "http", ConnectionUse::KeepAlive);
+    drop(origin);
+    assert!(matches!(load::run(&plan, None), Err(Error::Io { .. })));
+}
+
+fn tls_plan(origin: &Origin, tls: TlsPlan) -> Plan {
+    let connection_use = ConnectionUse::PerRequest;
+    Plan {
+        tls: Some(tls),
+        ..plan(origin, "https", connection_use)
+    }
+}
+
+#[test]
+fn full_tls13_handshakes_with_everything_pinned() {
+    let origin = Origin::tls(|_| {});
+    let outcome = run(&tls_plan(
+        &origin,
+        TlsPlan {
+            protocol: Some(Protocol::Tls13),
+            suite: Some("TLS_AES_256_GCM_SHA384".into()),
+            group: Some("X25519".into()),
+            key_type: Some(KeyType::P256),
+            ..TlsPlan::default()
+        },
+    ));
+    assert_eq!((outcome.operations, outcome.connections), (100, 100));
+    assert_eq!(origin.connections(), 100 + CLIENTS);
+    let negotiated = outcome.negotiated.expect("TLS").to_string();
+    assert_eq!(
+        negotiated,
+        "TLSv1.3 TLS_AES_256_GCM_SHA384 X25519 P-256 full"
+    );
+}
+
+#[test]
+fn keep_alive_over_tls() {
+    let origin = Origin::tls(|_| {});
+    let outcome = run(&plan(&origin, "https", ConnectionUse::KeepAlive));
+    assert_eq!((outcome.operations, origin.connections()), (100, CLIENTS));
+}
+
+#[test]
+fn both_versions_resume_by_ticket() {
+    for protocol in [Protocol::Tls12, Protocol::Tls13] {
+        let origin = Origin::tls(|_| {});
+        let outcome = run(&tls_plan(
+            &origin,
+            TlsPlan {
+                protocol: Some(protocol),
+                resumption: Resumption::Resumed,
+                ..TlsPlan::default()
+            },
+        ));
+        assert_eq!(outcome.connections, 100);
+        // One connection to get a session, one to try it.
+        assert_eq!(origin.connections(), 100 + 2 * CLIENTS);
+        let negotiated = outcome.negotiated.expect("TLS");
+        assert!(negotiated.resumed, "{negotiated}");
+        assert_eq!(negotiated.protocol, protocol.name());
+    }
+}
+
+#[test]
+fn a_server_that_does_not_resume_fails_a_run_that_resumes() {
+    let origin = Origin::tls(|builder| builder.set_tickets_enabled(false));
+    let plan = tls_plan(
+        &origin,
+        TlsPlan {
+            protocol: Some(Protocol::Tls12),
+            resumption: Resumption::Resumed,
+            ..TlsPlan::default()
+        },
+    );
+    let error = load::run(&plan, None).expect_err("there is nothing to resume");
+    assert!(
+        matches!(
+            error,
+            Error::Negotiated {
+                what: "resumption",
+                ..
+            }
+        ),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_server_without_the_pinned_protocol_fails_the_run() {
+    let origin = Origin::tls(|builder| {
+        builder
+            .set_protocol_range(ProtocolVersion::Tls12, ProtocolVersion::Tls12)
+            .expect("a valid range");
+    });
+    let pinned = TlsPlan {
+        protocol: Some(Protocol::Tls13),
+        ..TlsPlan::default()
+    };
+    assert!(matches!(
+        load::run(&tls_plan(&origin, pinned), None),
+        Err(Error::Tls { .. })
+    ));
+    // Left open, the same server's choice is taken and reported.
+    let outcome = run(&tls_plan(&origin, TlsPlan::default()));
+    assert_eq!(outcome.negotiated.expect("TLS").protocol, "TLSv1.2");
+}
+
+#[test]
+fn idle_connections_are_held_and_counted() {
+    let origin = Origin::plain(Behaviour::Good);
+    let mut plan = plan(&origin, "http", ConnectionUse::KeepAlive);
+    plan.clients = 50;
+    let outcome = load::hold_idle(
+        &plan,
+        ProcessTree::of(std::process::id()),
+        Duration::from_millis(10),
+    )
+    .unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(outcome.connections, 50);
+    // 64 connections warm the server up.
+    assert_eq!(origin.connections(), 50 + 64);
+    assert!(outcome.holding.pss_bytes > 0);
+}
+
+#[test]
+fn a_server_that_closes_idle_connections_is_noticed() {
+    let origin = Origin::plain(Behaviour::EveryThirdCloses);
+    let mut plan = plan(&origin, "http", ConnectionUse::PerRequest);
+    let server = ProcessTree::of(std::process::id());
+    assert!(matches!(
+        load::hold_idle(&plan, server, Duration::ZERO),
+        Err(Error::Usage(_))
+    ));
+    // The request asks for a close, so no connection stays.
+    plan.connection_use = ConnectionUse::KeepAlive;
+    assert!(matches!(
+        load::hold_idle(&plan, server, Duration::ZERO),
+        Err(Error::Closed(_))
+    ));
+}
