@@ -16,7 +16,8 @@ use std::sync::Arc;
 
 /// See [`Snapshot::build`].
 pub(crate) fn build(config: &Config, materials: &Materials, logs: &LogSet) -> Result<(Snapshot, Vec<Diagnostic>), Diagnostic> {
-    let mut parts = Parts { logs, tls: TlsBuilder::new(materials), snapshot: empty(config, logs) };
+    let tls = TlsBuilder::new(materials, tls_build::uses_variable(config, "ssl_curves"));
+    let mut parts = Parts { logs, tls, snapshot: empty(config, logs) };
     if let Some(http) = &config.http {
         parts.snapshot.named_captures = http.named_captures.clone();
         for server in &http.servers {
@@ -25,7 +26,6 @@ pub(crate) fn build(config: &Config, materials: &Materials, logs: &LogSet) -> Re
         for listener in &http.listeners {
             parts.add_listener(http, listener)?;
         }
-        parts.snapshot.uses_tls_facts = tls_build::uses_tls_variables(http);
     }
     Ok((parts.snapshot, parts.tls.into_warnings()))
 }
@@ -44,7 +44,7 @@ fn empty(config: &Config, logs: &LogSet) -> Snapshot {
         named_captures: Vec::new(),
         worker_connections: config.events.worker_connections,
         worker_shutdown_timeout: config.main.worker_shutdown_timeout,
-        uses_tls_facts: false,
+        uses_tls_facts: tls_build::uses_variable(config, "ssl_"),
         main_log: logs.logger(&config.main.error_logs),
     }
 }
@@ -52,11 +52,8 @@ fn empty(config: &Config, logs: &LogSet) -> Snapshot {
 impl Parts<'_> {
     fn add_server(&mut self, server: &Arc<Server>) -> Result<(), Diagnostic> {
         let default_location = self.add_location(&server.conf, None);
-        let mut added = Vec::new();
         let tree = LocationTree::build(&server.locations, &mut |location: Arc<Location>| {
-            let id = self.add_location(&location.conf.clone(), Some(location));
-            added.push(id);
-            id
+            self.add_location(&location.conf.clone(), Some(location))
         });
         let tls = self.tls.server(server)?;
         self.snapshot.servers.push(ServerRuntime {

@@ -64,6 +64,7 @@ pub(crate) struct Connection {
 }
 
 /// What came of waiting for a request.
+#[allow(clippy::large_enum_variant)] // lives for a moment, on its way into a box
 pub(crate) enum Next {
     /// A whole head; `since` is when its first byte arrived.
     Request { head: RequestHead, since: Instant },
@@ -158,13 +159,8 @@ impl Connection {
         let acceptor = worker.snapshot.listener(self.facts.listener).acceptor.as_ref();
         let acceptor = acceptor.expect("checked by the caller: the listener has TLS");
         let received = std::mem::take(&mut self.buffer);
-        match sealane_tls::Connection::accept(acceptor) {
-            Ok(connection) => self.transport.start_tls(TlsStream::new(connection, received)),
-            Err(error) => {
-                self.log_broken(&TransportError::Tls(error), "while creating a TLS connection");
-                return false;
-            }
-        }
+        let connection = sealane_tls::Connection::accept(acceptor);
+        self.transport.start_tls(TlsStream::new(connection, received));
         let outcome = poll_fn(|cx| {
             if self.entry.handle.asked() == Asked::Abort {
                 return Poll::Ready(None);
@@ -198,14 +194,13 @@ impl Connection {
         let Some(tls) = self.transport.tls() else { return };
         let connection = tls.connection();
         self.worker.counters.handshakes.add(1);
-        if connection.is_session_reused() {
+        self.server = ServerId(connection.selected_token());
+        let Some(info) = connection.info() else { return };
+        if info.session_reused() == "r" {
             self.worker.counters.handshakes_resumed.add(1);
         }
-        if let Some(token) = connection.selected_token() {
-            self.server = ServerId(token);
-        }
         if self.worker.snapshot.uses_tls_facts {
-            self.facts.set_tls(crate::tls_facts::collect(connection));
+            self.facts.set_tls(crate::tls_facts::collect(&info));
         }
     }
 

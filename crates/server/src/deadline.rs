@@ -30,16 +30,6 @@ impl Deadline {
         self.at = now.checked_add(after);
     }
 
-    /// Removes the deadline.
-    pub(crate) fn clear(&mut self) {
-        self.at = None;
-    }
-
-    /// When it is due.
-    pub(crate) fn at(&self) -> Option<Instant> {
-        self.at
-    }
-
     /// Ready once the deadline has passed; otherwise the task is woken when it does.
     pub(crate) fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(at) = self.at else {
@@ -114,8 +104,6 @@ mod tests {
     fn none_never_expires() {
         runtime().block_on(async {
             let mut deadline = Deadline::none();
-            deadline.set(Instant::now(), Duration::ZERO);
-            deadline.clear();
             let expired = tokio::time::timeout(
                 Duration::from_secs(3600),
                 poll_fn(|cx| deadline.poll_expired(cx)),

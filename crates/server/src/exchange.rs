@@ -16,6 +16,7 @@ use sealane_http::h1::RequestHead;
 use sealane_http::headers::HeaderList;
 use sealane_http::status::StatusCode;
 use smallvec::SmallVec;
+use std::io::Write;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
@@ -129,7 +130,7 @@ pub struct Response {
 /// A media type. Kept inline: configured types are shared by all threads, and a
 /// reference count that every response changes would be fought over.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ContentType(SmallVec<[u8; 48]>);
+pub struct ContentType(SmallVec<[u8; 64]>);
 
 /// An entity tag of up to 47 bytes, kept inline.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -170,28 +171,6 @@ pub struct Progress {
     pub request_id: OnceLock<[u8; 32]>,
 }
 
-impl Progress {
-    /// A request whose first byte arrived at `started`.
-    pub fn new(started: Instant, started_unix_ms: u64) -> Progress {
-        Progress {
-            started,
-            started_unix_ms,
-            sent_bytes: 0,
-            head_bytes: 0,
-            request_bytes: 0,
-            completed: false,
-            redirects: 0,
-            in_error_page: false,
-            status_override: None,
-            uri_under_alias: false,
-            body_refused: false,
-            headers_added: false,
-            pipelined: false,
-            request_id: OnceLock::new(),
-        }
-    }
-}
-
 impl Exchange {
     /// Settings of the location that holds now.
     pub fn conf(&self) -> &LocationConf {
@@ -202,9 +181,15 @@ impl Exchange {
     pub fn server(&self) -> &ServerRuntime {
         self.snapshot.server(self.server)
     }
+
+    /// Whether the connection's listener speaks TLS.
+    pub fn is_tls(&self) -> bool {
+        self.snapshot.listener(self.connection.listener).acceptor.is_some()
+    }
 }
 
 impl Progress {
+    /// A request whose first byte arrived at `started` and whose head took `request_bytes`.
     pub(crate) fn new(started: Instant, request_bytes: u64) -> Progress {
         Progress {
             started,
@@ -216,7 +201,11 @@ impl Progress {
             redirects: 0,
             in_error_page: false,
             status_override: None,
-            resolved_root: None,
+            uri_under_alias: false,
+            body_refused: false,
+            headers_added: false,
+            pipelined: false,
+            request_id: OnceLock::new(),
         }
     }
 }
@@ -270,6 +259,18 @@ impl ETag {
         let mut bytes = [0; Self::MAX_BYTES];
         bytes.get_mut(..text.len())?.copy_from_slice(text);
         Some(ETag { bytes, len: text.len() as u8 })
+    }
+
+    /// nginx's tag of a file: modification time and size in hexadecimal.
+    pub fn of_file(mtime_s: i64, size_bytes: u64) -> ETag {
+        let mut bytes = [0; Self::MAX_BYTES];
+        // Two quotes, a hyphen and at most 16 digits each: it always fits.
+        let mut rest = &mut bytes[..];
+        let room = rest.len();
+        let written = write!(rest, "\"{:x}-{:x}\"", mtime_s as u64, size_bytes);
+        debug_assert!(written.is_ok());
+        let len = (room - rest.len()) as u8;
+        ETag { bytes, len }
     }
 
     /// The tag as it is sent.

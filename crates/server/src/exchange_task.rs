@@ -81,12 +81,10 @@ pub(crate) async fn refuse(connection: &mut Connection, refusal: Refusal, since:
     };
     let buffer = std::mem::take(&mut connection.buffer);
     let line_end = memchr::memchr2(b'\r', b'\n', &buffer);
-    let head = RequestHead {
-        // For the access log: what came as the request line, if it is there.
-        request_line: Span::new(0, line_end.unwrap_or(0)),
-        head_bytes: buffer.len(),
-        ..RequestHead::default()
-    };
+    let mut head = RequestHead::default();
+    // For the access log: what came as the request line, if it is there.
+    head.request_line = Span::new(0, line_end.unwrap_or(0));
+    head.head_bytes = buffer.len();
     let mut exchange = begin(connection, buffer, head, since);
     if status == StatusCode::REQUEST_TIMEOUT {
         // nginx only logs 408 and closes: the client is not listening.
@@ -384,8 +382,10 @@ fn note_failure(connection: &Connection, exchange: &Exchange, failure: SendFailu
 }
 
 fn log_malformed(connection: &Connection, error: &RequestError) {
-    let excerpt = error.excerpt(&connection.buffer);
-    let quoted = if excerpt.is_empty() { String::new() } else { format!(": \"{}\"", excerpt.escape_ascii()) };
+    let quoted = match error.excerpt() {
+        Some(span) => format!(": \"{}\"", span.of(&connection.buffer).escape_ascii()),
+        None => String::new(),
+    };
     connection.log(LogLevel::Info, &format!("{}{quoted} while reading client request headers", error.reason()));
 }
 

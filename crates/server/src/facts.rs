@@ -39,29 +39,30 @@ pub enum PeerAddress {
     Unix,
 }
 
-/// What the TLS handshake agreed on, for the `$ssl_*` variables.
+/// What the TLS handshake agreed on, for the `$ssl_*` variables. Empty text where
+/// there is nothing to say, as in nginx.
 #[derive(Debug, Clone, Default)]
 pub struct TlsFacts {
     /// `$ssl_protocol`.
-    pub protocol: String,
+    pub protocol: &'static str,
     /// `$ssl_cipher`.
-    pub cipher: String,
+    pub cipher: &'static str,
     /// `$ssl_curve`.
-    pub curve: String,
-    /// `$ssl_server_name`.
-    pub server_name: String,
-    /// `$ssl_alpn_protocol`.
-    pub alpn: String,
+    pub curve: &'static str,
+    /// `$ssl_sigalg`.
+    pub sigalg: &'static str,
     /// `$ssl_session_reused`.
     pub session_reused: bool,
+    /// `$ssl_server_name`.
+    pub server_name: Box<str>,
+    /// `$ssl_alpn_protocol`.
+    pub alpn: Box<str>,
     /// `$ssl_session_id`, hexadecimal.
-    pub session_id: String,
-    /// `$ssl_sigalg`.
-    pub sigalg: String,
+    pub session_id: Box<str>,
     /// `$ssl_ciphers`.
-    pub client_ciphers: String,
+    pub client_ciphers: Box<str>,
     /// `$ssl_curves`.
-    pub client_curves: String,
+    pub client_curves: Box<str>,
 }
 
 impl ConnectionFacts {

@@ -20,7 +20,7 @@ impl RateLimit {
     pub(crate) fn of(exchange: &Exchange) -> RateLimit {
         let conf = exchange.conf();
         let size = |value: &Option<Template>| {
-            value.as_ref().and_then(|v| sealane_conf::parse_size(&template::evaluate(v, exchange))).unwrap_or(0)
+            value.as_ref().and_then(|v| sealane_conf::values::size(&template::evaluate(v, exchange))).unwrap_or(0)
         };
         RateLimit { rate: size(&conf.limit_rate), after: size(&conf.limit_rate_after) }
     }

@@ -1,11 +1,21 @@
 //! Collects what a handshake agreed on, for the `$ssl_*` variables.
 
 use crate::facts::TlsFacts;
-use sealane_tls::Connection;
+use sealane_tls::Info;
 
-/// What the variables need. Called once per connection, and only when some
-/// variable of the configuration asks.
-pub(crate) fn collect(connection: &Connection) -> TlsFacts {
-    let _ = connection;
-    TlsFacts::default()
+/// What the variables need. Called once per connection, and only when the
+/// configuration uses such a variable.
+pub(crate) fn collect(info: &Info<'_>) -> TlsFacts {
+    TlsFacts {
+        protocol: info.protocol(),
+        cipher: info.cipher(),
+        curve: info.curve(),
+        sigalg: info.sigalg(),
+        session_reused: info.session_reused() == "r",
+        server_name: info.server_name().into(),
+        alpn: String::from_utf8_lossy(info.alpn()).into(),
+        session_id: info.session_id().into(),
+        client_ciphers: info.ciphers().into(),
+        client_curves: info.curves().into(),
+    }
 }

@@ -89,10 +89,10 @@ impl TlsStream {
         max: usize,
     ) -> Poll<Result<Received, TransportError>> {
         loop {
-            if self.readable || self.input_at < self.input.len() {
-                if let Some(received) = self.decrypt(buf, max).map_err(TransportError::Tls)? {
-                    return Poll::Ready(Ok(received));
-                }
+            if (self.readable || self.input_at < self.input.len())
+                && let Some(received) = self.decrypt(buf, max).map_err(TransportError::Tls)?
+            {
+                return Poll::Ready(Ok(received));
             }
             // Whatever waits (tickets, answers of the protocol) must not wait
             // until the client sends something.
@@ -132,7 +132,8 @@ impl TlsStream {
             let small = plain.len() + buffers::SMALL_BYTES / 4 <= buffers::SMALL_BYTES;
             self.output = if small { buffers::small() } else { buffers::large() };
         }
-        self.connection.write(plain, &mut self.output).map_err(TransportError::Tls)?;
+        let now_ms = sealane_sys::time::monotonic_coarse_ms();
+        self.connection.write(plain, now_ms, &mut self.output).map_err(TransportError::Tls)?;
         if last {
             self.close();
         }

@@ -237,6 +237,7 @@ impl Transport {
         let result = self.poll_read_file(cx, range, &mut plain, len.min(BATCH_BYTES as u64) as usize);
         let result = match result {
             Poll::Ready(Ok(())) => self
+                .facts
                 .socket
                 .poll_send(cx, &[IoSlice::new(&plain)], len > plain.len() as u64)
                 .map(|n| n.map(|n| n as u64).map_err(TransportError::Socket)),
@@ -428,7 +429,7 @@ impl TransportError {
                     | io::ErrorKind::HostUnreachable
                     | io::ErrorKind::NetworkUnreachable
             ),
-            TransportError::Tls(error) => error.is_peer_fault(),
+            TransportError::Tls(error) => error.fault() == sealane_tls::Fault::Peer,
             TransportError::FileTruncated { .. } | TransportError::FileRead(_) => false,
         }
     }

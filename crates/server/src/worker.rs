@@ -2,7 +2,8 @@
 
 use crate::acceptor;
 use crate::counters::Counters;
-use crate::log::{LogSet, Logger};
+use crate::disk;
+use crate::log::{self, LogSet, Logger};
 use crate::open_file_cache::OpenFileCache;
 use crate::registry::{Asked, Registry};
 use crate::snapshot::{ListenerId, Snapshot};
@@ -90,6 +91,8 @@ pub enum Command {
 /// When a thread or its runtime cannot be created, or a socket not be used.
 pub fn run(args: RunArgs, mut next_command: impl FnMut(Option<Duration>) -> Option<Command>) -> io::Result<()> {
     let log = args.snapshot.main_log.clone();
+    log::report_panics_to(log.clone());
+    args.logs.start_writer(log.clone())?;
     let process = Arc::new(Process::default());
     let workers: Vec<_> = (0..args.threads)
         .map(|index| {
@@ -143,14 +146,16 @@ pub fn run(args: RunArgs, mut next_command: impl FnMut(Option<Duration>) -> Opti
     for thread in threads {
         let _ = thread.join();
     }
-    args.logs.flush();
+    args.logs.finish(LOG_FLUSH_TIMEOUT);
     Ok(())
 }
 
 /// How often shutdown looks whether everything has finished.
 const SHUTDOWN_POLL: Duration = Duration::from_millis(20);
-/// Threads for disk work that could block, per worker thread.
-const DISK_THREADS: usize = 8;
+/// How long the process waits for its last log lines to be written.
+const LOG_FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
+/// Disk threads end after they had nothing to do for this long.
+const DISK_THREAD_IDLE: Duration = Duration::from_secs(60);
 
 fn spawn_thread(
     worker: Arc<Worker>,
@@ -168,8 +173,10 @@ fn spawn_thread(
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
-        .max_blocking_threads(DISK_THREADS)
-        .thread_keep_alive(Duration::from_secs(60))
+        .max_blocking_threads(disk::MAX_THREADS)
+        .thread_keep_alive(DISK_THREAD_IDLE)
+        // Before the thread waits, the log lines of this turn are on their way.
+        .on_thread_park(log::flush_thread_buffers)
         .build()?;
     std::thread::Builder::new().name(format!("worker-{}", worker.index)).spawn(move || {
         let _guard = AbortOnPanic { log: worker.snapshot.main_log.clone() };

@@ -1,0 +1,228 @@
+//! Which location answers a URI: nginx's rules, compiled for fast look-up.
+//!
+//! On one level the exact location wins. Otherwise the longest prefix is
+//! remembered and its nested locations are searched in the same way; then,
+//! unless that prefix was written with `^~`, the regular expressions of the
+//! level are tried in order, and the first that matches wins together with
+//! what is nested in it. An expression of a nested level is thus tried before
+//! those of the levels around it. Reference: the `location` directive, and
+//! `ngx_http_core_find_location()` for what the manual leaves open.
+
+use crate::snapshot::LocationId;
+use sealane_conf::model::{Location, Locations, Matcher};
+use sealane_conf::regex::{Captures, MatchError, Regex};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The locations of one server.
+#[derive(Debug, Default)]
+pub struct LocationTree {
+    root: Level,
+    named: HashMap<Box<str>, LocationId>,
+}
+
+/// The location for a URI.
+#[derive(Debug, Default)]
+pub struct Found<'t> {
+    /// The location; `None` when the server's own settings hold.
+    pub location: Option<LocationId>,
+    /// The expression that chose it, and where its groups matched in the URI.
+    pub captures: Option<(&'t Regex, Captures)>,
+}
+
+/// An expression could not be evaluated; the request is answered with 500.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RouteError {
+    /// The expression as written.
+    pub pattern: String,
+    /// Why PCRE2 gave up.
+    pub reason: MatchError,
+}
+
+/// The locations at one place of the configuration.
+#[derive(Debug, Default)]
+struct Level {
+    /// Sorted by URI.
+    exact: Vec<(Box<[u8]>, LocationId)>,
+    /// Sorted by prefix.
+    prefixes: Vec<Prefix>,
+    /// In the order of the configuration.
+    regexes: Vec<Expression>,
+}
+
+#[derive(Debug)]
+struct Prefix {
+    bytes: Box<[u8]>,
+    /// The longest other prefix of the level that this one begins with.
+    shorter: Option<usize>,
+    /// `^~`.
+    stop: bool,
+    id: LocationId,
+    nested: Option<Box<Level>>,
+}
+
+#[derive(Debug)]
+struct Expression {
+    regex: Regex,
+    id: LocationId,
+    nested: Option<Box<Level>>,
+}
+
+/// How a search within one level ended.
+enum Search {
+    /// An exact location or an expression: nothing outside is asked any more.
+    Final,
+    /// A prefix at most: the expressions of the level around may still win.
+    Open,
+}
+
+impl LocationTree {
+    /// Compiles the locations of a server. `register` is called once for every
+    /// location, outer ones first, and gives it its index.
+    pub fn build(
+        locations: &Locations,
+        register: &mut impl FnMut(Arc<Location>) -> LocationId,
+    ) -> LocationTree {
+        let mut builder = Builder { register, named: HashMap::new() };
+        let root = builder.level(locations);
+        LocationTree { root, named: builder.named }
+    }
+
+    /// The location for a normalised URI.
+    ///
+    /// # Errors
+    /// When an expression exceeds PCRE2's limits on this URI.
+    pub fn find(&self, uri: &[u8]) -> Result<Found<'_>, RouteError> {
+        let mut found = Found::default();
+        self.root.search(uri, &mut found)?;
+        Ok(found)
+    }
+
+    /// The location `@name` (without the `@`).
+    pub fn named(&self, name: &str) -> Option<LocationId> {
+        self.named.get(name).copied()
+    }
+}
+
+impl Level {
+    fn search<'t>(&'t self, uri: &[u8], found: &mut Found<'t>) -> Result<Search, RouteError> {
+        if let Ok(at) = self.exact.binary_search_by(|(exact, _)| (**exact).cmp(uri)) {
+            found.location = Some(self.exact[at].1);
+            return Ok(Search::Final);
+        }
+        let mut stop = false;
+        if let Some(prefix) = self.longest_prefix(uri) {
+            found.location = Some(prefix.id);
+            stop = prefix.stop;
+            if let Some(nested) = &prefix.nested
+                && let Search::Final = nested.search(uri, found)?
+            {
+                return Ok(Search::Final);
+            }
+        }
+        if !stop {
+            for expression in &self.regexes {
+                if expression.matches(uri, found)? {
+                    found.location = Some(expression.id);
+                    if let Some(nested) = &expression.nested {
+                        nested.search(uri, found)?;
+                    }
+                    return Ok(Search::Final);
+                }
+            }
+        }
+        Ok(Search::Open)
+    }
+
+    /// The greatest prefix that is not greater than the URI begins with every
+    /// prefix of the URI that is listed, so one of its chain is the answer.
+    fn longest_prefix(&self, uri: &[u8]) -> Option<&Prefix> {
+        let after = self.prefixes.partition_point(|prefix| *prefix.bytes <= *uri);
+        let mut candidate = after.checked_sub(1);
+        while let Some(index) = candidate {
+            let prefix = &self.prefixes[index];
+            if uri.starts_with(&prefix.bytes) {
+                return Some(prefix);
+            }
+            candidate = prefix.shorter;
+        }
+        None
+    }
+}
+
+impl Expression {
+    fn matches<'t>(&'t self, uri: &[u8], found: &mut Found<'t>) -> Result<bool, RouteError> {
+        let fail =
+            |reason| RouteError { pattern: self.regex.pattern().to_owned(), reason };
+        // Without groups to remember the cheaper question is enough.
+        if self.regex.group_count() <= 1 {
+            let matched = self.regex.is_match(uri).map_err(fail)?;
+            if matched {
+                found.captures = Some((&self.regex, Captures::default()));
+            }
+            return Ok(matched);
+        }
+        let Some(captures) = self.regex.captures(uri).map_err(fail)? else {
+            return Ok(false);
+        };
+        found.captures = Some((&self.regex, captures));
+        Ok(true)
+    }
+}
+
+struct Builder<'r, R> {
+    register: &'r mut R,
+    named: HashMap<Box<str>, LocationId>,
+}
+
+impl<R: FnMut(Arc<Location>) -> LocationId> Builder<'_, R> {
+    fn level(&mut self, locations: &Locations) -> Level {
+        let mut level = Level::default();
+        let all = [&locations.exact, &locations.prefix, &locations.regex, &locations.named];
+        for location in all.into_iter().flatten() {
+            let id = (self.register)(location.clone());
+            let nested = self.nested(&location.children);
+            match &location.matcher {
+                Matcher::Exact(uri) => level.exact.push((uri.clone(), id)),
+                Matcher::Prefix { prefix, stop } => {
+                    let bytes = prefix.clone();
+                    level.prefixes.push(Prefix { bytes, shorter: None, stop: *stop, id, nested });
+                }
+                Matcher::Regex(regex) => {
+                    level.regexes.push(Expression { regex: regex.clone(), id, nested });
+                }
+                Matcher::Named(name) => {
+                    self.named.insert(name.clone(), id);
+                }
+            }
+        }
+        level.exact.sort_unstable_by(|a, b| a.0.cmp(&b.0));
+        link_prefixes(&mut level.prefixes);
+        level
+    }
+
+    fn nested(&mut self, children: &Locations) -> Option<Box<Level>> {
+        let childless =
+            children.exact.is_empty() && children.prefix.is_empty() && children.regex.is_empty();
+        (!childless).then(|| Box::new(self.level(children)))
+    }
+}
+
+/// Sorts the prefixes and finds for each the longest other one it begins with.
+fn link_prefixes(prefixes: &mut [Prefix]) {
+    prefixes.sort_by(|a, b| a.bytes.cmp(&b.bytes));
+    // In sorted order the prefixes of an entry are on the chain of its predecessor.
+    for index in 1..prefixes.len() {
+        let (before, rest) = prefixes.split_at_mut(index);
+        let mut candidate = Some(index - 1);
+        while let Some(at) = candidate
+            && !rest[0].bytes.starts_with(&before[at].bytes)
+        {
+            candidate = before[at].shorter;
+        }
+        rest[0].shorter = candidate;
+    }
+}
+
+#[cfg(test)]
+mod tests;

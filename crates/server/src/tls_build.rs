@@ -1,0 +1,264 @@
+//! From the `ssl_*` directives of a configuration to TLS contexts and acceptors.
+//!
+//! `sealane_tls` knows nothing of the configuration; this file maps one to the
+//! other and hands it the bytes of the files named.
+
+use crate::materials::Materials;
+use crate::names::ServerNames;
+use crate::snapshot::{ServerId, Snapshot};
+use sealane_conf::diagnostic::Diagnostic;
+use sealane_conf::Config;
+use sealane_conf::model::{self, CertificateSource, Listener, LogLevel, Server, Tls};
+use sealane_tls::{
+    Acceptor, Identity, Protocol, Protocols, SelectServer, Secret, Selected, ServerSettings, ServerTls, SessionCache,
+    SessionCacheSetting, TicketRing,
+};
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Application protocols offered over TLS, as nginx without HTTP/2.
+const ALPN: [&[u8]; 3] = [b"http/1.1", b"http/1.0", b"http/0.9"];
+
+/// Builds the TLS side of a snapshot: remembers what servers share.
+pub(crate) struct TlsBuilder<'a> {
+    materials: &'a Materials,
+    /// `shared:NAME` caches by name.
+    caches: HashMap<String, (u64, Arc<SessionCache>)>,
+    /// Ticket keys of all servers without `ssl_session_ticket_key`.
+    ring: Option<Arc<TicketRing>>,
+    /// Whether `$ssl_curves` is used somewhere.
+    remember_client_groups: bool,
+    warnings: Vec<Diagnostic>,
+}
+
+impl<'a> TlsBuilder<'a> {
+    pub(crate) fn new(materials: &'a Materials, remember_client_groups: bool) -> TlsBuilder<'a> {
+        TlsBuilder { materials, caches: HashMap::new(), ring: None, remember_client_groups, warnings: Vec::new() }
+    }
+
+    /// What the operator should know, each text once.
+    pub(crate) fn into_warnings(self) -> Vec<Diagnostic> {
+        self.warnings
+    }
+
+    /// The TLS settings of a server, if it has any.
+    pub(crate) fn server(&mut self, server: &Server) -> Result<Option<Arc<ServerTls>>, Diagnostic> {
+        let Some(tls) = &server.tls else {
+            return Ok(None);
+        };
+        let settings = self.settings(server, tls)?;
+        let (built, warnings) = ServerTls::build(&settings).map_err(|error| emerg(error.to_string()))?;
+        for warning in warnings {
+            self.warn(warning.to_string());
+        }
+        Ok(Some(Arc::new(built)))
+    }
+
+    /// The acceptor of a listener: TLS settings by server name.
+    pub(crate) fn acceptor(
+        &self,
+        snapshot: &Snapshot,
+        listener: &Listener,
+        names: &ServerNames,
+    ) -> Result<Acceptor, Diagnostic> {
+        let servers = listener
+            .servers
+            .iter()
+            .filter_map(|&at| {
+                let id = ServerId(u32::try_from(at).ok()?);
+                Some((id, snapshot.server(id).tls.clone()?))
+            })
+            .collect::<HashMap<_, _>>();
+        let default = names.default_server();
+        if !servers.contains_key(&default) {
+            return Err(emerg(format!(
+                "no \"ssl_certificate\" is defined for the default server of the \"listen ... ssl\" address {}",
+                listener.address
+            )));
+        }
+        Ok(Acceptor::new(Arc::new(ByName { names: names.clone(), servers, default })))
+    }
+
+    fn settings(&mut self, server: &Server, tls: &Tls) -> Result<ServerSettings, Diagnostic> {
+        let passwords = self.passwords(tls)?;
+        let identities = tls
+            .certificates
+            .iter()
+            .map(|files| {
+                Ok(Identity {
+                    chain_pem: self.pem(&files.certificate, "certificate")?.to_vec(),
+                    key_pem: Secret::new(self.pem(&files.key, "certificate key")?.to_vec()),
+                    passwords: passwords.clone(),
+                    chain_label: label(&files.certificate),
+                    key_label: label(&files.key),
+                })
+            })
+            .collect::<Result<_, Diagnostic>>()?;
+        let ticket_keys = tls
+            .session_ticket_keys
+            .iter()
+            .map(|path| Ok(Secret::new(self.file(path, "session ticket key")?.to_vec())))
+            .collect::<Result<Vec<_>, Diagnostic>>()?;
+        Ok(ServerSettings {
+            server_names: server.names.iter().map(name_text).collect(),
+            identities,
+            protocols: protocols(tls.protocols),
+            ciphers: tls.ciphers.clone(),
+            ciphersuites: None,
+            conf_commands: tls.conf_commands.clone(),
+            groups: (tls.ecdh_curve != "auto").then(|| tls.ecdh_curve.clone()),
+            prefer_server_ciphers: tls.prefer_server_ciphers,
+            prioritize_chacha: false,
+            session_timeout_s: tls.session_timeout.as_secs(),
+            tickets: tls.session_tickets,
+            session_cache: self.session_cache(&tls.session_cache)?,
+            ticket_ring: if ticket_keys.is_empty() { Some(self.ticket_ring()?) } else { None },
+            ticket_keys,
+            alpn: ALPN.to_vec(),
+            reject_handshake: tls.reject_handshake,
+            buffer_bytes: tls.buffer_bytes as usize,
+            dynamic_records: tls.dynamic_records.map(|d| sealane_tls::DynamicRecords {
+                size_lo: d.low_bytes as usize,
+                size_hi: d.high_bytes as usize,
+                threshold: d.threshold,
+                timeout_ms: u64::try_from(d.timeout.as_millis()).unwrap_or(u64::MAX),
+            }),
+            remember_client_groups: self.remember_client_groups,
+        })
+    }
+
+    /// The lines of `ssl_password_file`.
+    fn passwords(&self, tls: &Tls) -> Result<Vec<Secret>, Diagnostic> {
+        let Some(path) = &tls.password_file else {
+            return Ok(Vec::new());
+        };
+        let text = self.file(path, "password file")?;
+        Ok(text
+            .split(|byte| *byte == b'\n')
+            .map(|line| line.strip_suffix(b"\r").unwrap_or(line))
+            .filter(|line| !line.is_empty())
+            .map(|line| Secret::new(line.to_vec()))
+            .collect())
+    }
+
+    fn session_cache(&mut self, setting: &model::SessionCache) -> Result<SessionCacheSetting, Diagnostic> {
+        Ok(match setting {
+            model::SessionCache::Off => SessionCacheSetting::Off,
+            model::SessionCache::None => SessionCacheSetting::None,
+            model::SessionCache::Builtin(sessions) => {
+                SessionCacheSetting::Builtin { sessions: sessions.map_or(BUILTIN_SESSIONS, |n| n as usize) }
+            }
+            model::SessionCache::Shared { name, bytes } => {
+                let (size, cache) = self.caches.entry(name.clone()).or_insert_with(|| {
+                    (*bytes, Arc::new(SessionCache::new(usize::try_from(*bytes).unwrap_or(usize::MAX))))
+                });
+                if size != bytes {
+                    return Err(emerg(format!(
+                        "the size {bytes} of shared memory zone \"{name}\" conflicts with already declared size {size}"
+                    )));
+                }
+                SessionCacheSetting::Shared(cache.clone())
+            }
+        })
+    }
+
+    fn ticket_ring(&mut self) -> Result<Arc<TicketRing>, Diagnostic> {
+        if let Some(ring) = &self.ring {
+            return Ok(ring.clone());
+        }
+        let now_s = u64::try_from(sealane_sys::time::unix_coarse_s()).unwrap_or(0);
+        let ring = TicketRing::random(now_s)
+            .map_err(|error| emerg(format!("cannot make session ticket keys: {error}")))?;
+        Ok(self.ring.insert(Arc::new(ring)).clone())
+    }
+
+    fn pem<'s>(&'s self, source: &'s CertificateSource, what: &str) -> Result<&'s [u8], Diagnostic> {
+        match source {
+            CertificateSource::File(path) => self.file(path, what),
+            CertificateSource::Inline(pem) => Ok(pem.as_bytes()),
+        }
+    }
+
+    fn file(&self, path: &Path, what: &str) -> Result<&[u8], Diagnostic> {
+        // The master has read every file that the configuration names, and
+        // refused the configuration if it could not.
+        self.materials
+            .get(path)
+            .ok_or_else(|| emerg(format!("cannot load {what} \"{}\": the file was not read", path.display())))
+    }
+
+    fn warn(&mut self, message: String) {
+        if !self.warnings.iter().any(|known| known.message == message) {
+            self.warnings.push(Diagnostic { level: LogLevel::Warn, message, place: None, help: None });
+        }
+    }
+}
+
+/// nginx's default for `ssl_session_cache builtin`.
+const BUILTIN_SESSIONS: usize = 20_480;
+
+/// Chooses TLS settings by nginx's rules for server names.
+struct ByName {
+    names: ServerNames,
+    servers: HashMap<ServerId, Arc<ServerTls>>,
+    default: ServerId,
+}
+
+impl SelectServer for ByName {
+    fn select(&self, name: Option<&str>) -> Selected {
+        let wanted = name.map_or(self.default, |name| self.names.find(name.as_bytes(), None));
+        // A server without TLS settings on a TLS address uses the default's.
+        match self.servers.get(&wanted) {
+            Some(tls) => Selected::Server(tls.clone(), wanted.0),
+            None => match self.servers.get(&self.default) {
+                Some(tls) => Selected::Server(tls.clone(), wanted.0),
+                None => Selected::Reject,
+            },
+        }
+    }
+}
+
+fn emerg(message: String) -> Diagnostic {
+    Diagnostic { level: LogLevel::Emerg, message, place: None, help: None }
+}
+
+fn label(source: &CertificateSource) -> String {
+    match source {
+        CertificateSource::File(path) => path.display().to_string(),
+        CertificateSource::Inline(_) => "data:...".to_owned(),
+    }
+}
+
+fn protocols(set: model::TlsProtocols) -> Protocols {
+    [
+        (set.ssl_v2_v3, Protocol::SslV3),
+        (set.tls_1_0, Protocol::TlsV1),
+        (set.tls_1_1, Protocol::TlsV1_1),
+        (set.tls_1_2, Protocol::TlsV1_2),
+        (set.tls_1_3, Protocol::TlsV1_3),
+    ]
+    .into_iter()
+    .filter_map(|(on, protocol)| on.then_some(protocol))
+    .collect()
+}
+
+fn name_text(name: &model::ServerName) -> String {
+    match name {
+        model::ServerName::Exact(text) => text.clone(),
+        model::ServerName::Dot(text) => text.clone(),
+        model::ServerName::WildcardPrefix(suffix) => format!("*{suffix}"),
+        model::ServerName::WildcardSuffix(prefix) => format!("{prefix}*"),
+        model::ServerName::Regex(regex) => format!("~{}", regex.pattern()),
+    }
+}
+
+/// Whether the configuration uses a variable whose name begins so. Looking for
+/// the text may find it in a comment: that costs a few bytes per connection.
+pub(crate) fn uses_variable(config: &Config, name: &str) -> bool {
+    let forms = [format!("${name}"), format!("${{{name}")];
+    config
+        .sources
+        .iter()
+        .any(|source| forms.iter().any(|form| memchr::memmem::find(&source.text, form.as_bytes()).is_some()))
+}
