@@ -1,1 +1,98 @@
+use super::*;
 
+#[test]
+fn a_process_with_threads_does_not_fork_or_change_its_environment() {
+    // The test harness runs this in a thread of its own.
+    assert!(thread_count().unwrap() > 1);
+    assert_eq!(fork().unwrap_err().kind(), io::ErrorKind::Unsupported);
+    let error = replace_environment([]).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::Unsupported);
+    assert!(
+        std::env::var_os("PATH").is_some(),
+        "the environment is as it was"
+    );
+}
+
+#[test]
+fn identities_are_plausible() {
+    assert_eq!(pid() as u32, std::process::id());
+    assert!(parent_pid() > 0 && thread_id() > 0);
+    assert_ne!(thread_id(), pid(), "a test runs in a thread of its own");
+    assert!(available_cpus() >= 1);
+}
+
+#[test]
+fn statuses_are_decoded() {
+    use std::process::Command;
+    let exit = |script: &str| {
+        let child = Command::new("sh").args(["-c", script]).spawn().unwrap();
+        wait_for(child.id() as Pid).unwrap()
+    };
+    assert_eq!(exit("exit 7"), ExitStatus::Code(7));
+    let ExitStatus::Signal {
+        signal,
+        core_dumped,
+    } = exit("kill -9 $$")
+    else {
+        panic!("code")
+    };
+    assert_eq!((signal, core_dumped), (9, false));
+}
+
+#[test]
+fn threads_get_names_affinity_and_limits() {
+    std::thread::spawn(|| {
+        set_thread_name("a name longer than fits").unwrap();
+        let name = std::fs::read_to_string("/proc/thread-self/comm").unwrap();
+        assert_eq!(name, "a name longer t\n");
+        let allowed = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+        let list = allowed
+            .lines()
+            .find_map(|l| l.strip_prefix("Cpus_allowed_list:"))
+            .unwrap();
+        let first: usize = list
+            .trim()
+            .split([',', '-'])
+            .next()
+            .and_then(|n| n.parse().ok())
+            .unwrap();
+        set_affinity(&[first]).unwrap();
+        assert_eq!(std::thread::available_parallelism().unwrap().get(), 1);
+        assert!(set_affinity(&[100_000]).is_err());
+    })
+    .join()
+    .unwrap();
+}
+
+#[test]
+fn the_machine_has_a_kernel_and_a_name() {
+    let machine = machine().unwrap();
+    assert_eq!(machine.system, "Linux");
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    assert_eq!(machine.release, release.trim());
+    let hostname = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
+    assert_eq!(machine.hostname, hostname.trim());
+}
+
+#[test]
+fn limits_can_be_lowered() {
+    use crate::limits::{Limit, Resource, get, set};
+    let before = get(Resource::CoreBytes).unwrap();
+    set(
+        Resource::CoreBytes,
+        Limit {
+            soft: 0,
+            hard: before.hard,
+        },
+    )
+    .unwrap();
+    assert_eq!(
+        get(Resource::CoreBytes).unwrap(),
+        Limit {
+            soft: 0,
+            hard: before.hard
+        }
+    );
+    set(Resource::CoreBytes, before).unwrap();
+    assert!(get(Resource::OpenFiles).unwrap().soft > 0);
+}

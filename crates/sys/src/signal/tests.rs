@@ -1,1 +1,35 @@
+use super::*;
 
+// Signals to a whole process may be taken by any of its threads, so what a
+// queue receives from outside is tested in `tests/single_thread.rs`.
+
+#[test]
+fn numbers_and_names_match_the_system_s() {
+    for signal in ALL {
+        let script = format!("kill -l {}", signal.number());
+        let output = std::process::Command::new("bash")
+            .args(["-c", &script])
+            .output()
+            .unwrap();
+        let name = String::from_utf8(output.stdout).unwrap();
+        // bash calls SIGIO by its other name where there is one.
+        let name = name.trim().replace("POLL", "IO");
+        assert_eq!(format!("SIG{name}"), signal.name());
+        assert_eq!(Signal::from_number(signal.number() as u32), Some(signal));
+    }
+    assert_eq!(Signal::from_number(0), None);
+}
+
+#[test]
+fn processes_exist_or_not() {
+    assert!(process_exists(std::process::id() as Pid));
+    assert!(process_exists(1), "even another user's");
+    let mut child = std::process::Command::new("true").spawn().unwrap();
+    let pid = child.id() as Pid;
+    child.wait().unwrap();
+    assert!(!process_exists(pid));
+    assert_eq!(
+        send(pid, Signal::Term).unwrap_err().raw_os_error(),
+        Some(libc::ESRCH)
+    );
+}
