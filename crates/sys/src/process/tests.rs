@@ -25,6 +25,7 @@ fn identities_are_plausible() {
 fn statuses_are_decoded() {
     use std::process::Command;
     let exit = |script: &str| {
+        #[expect(clippy::zombie_processes, reason = "collected by the call under test")]
         let child = Command::new("sh").args(["-c", script]).spawn().unwrap();
         wait_for(child.id() as Pid).unwrap()
     };
