@@ -82,8 +82,17 @@ impl LogSet {
     /// # Errors
     /// The first file that cannot be opened.
     pub fn of_error_logs(logs: &[ErrorLog]) -> Result<LogSet, LogOpenError> {
+        LogSet::of_logs(logs, &[])
+    }
+
+    /// Opens these logs and no others.
+    pub(super) fn of_logs(
+        error_logs: &[ErrorLog],
+        access_logs: &[AccessLog],
+    ) -> Result<LogSet, LogOpenError> {
         let mut wanted = Wanted::default();
-        wanted.error_logs(logs);
+        wanted.error_logs(error_logs);
+        wanted.access_logs(access_logs);
         wanted.open()
     }
 
@@ -212,7 +221,19 @@ struct Wanted {
 impl Wanted {
     fn location(&mut self, conf: &LocationConf) {
         self.error_logs(&conf.error_logs);
-        for log in &conf.access_logs {
+        self.access_logs(&conf.access_logs);
+    }
+
+    fn locations(&mut self, level: &Locations) {
+        let kinds = [&level.exact, &level.prefix, &level.regex, &level.named];
+        for location in kinds.into_iter().flatten() {
+            self.location(&location.conf);
+            self.locations(&location.children);
+        }
+    }
+
+    fn access_logs(&mut self, logs: &[AccessLog]) {
+        for log in logs {
             let hold = log.buffer_bytes.map(|bytes| Hold {
                 // Half the queue at most, or the buffer would never come together.
                 bytes: usize::try_from(bytes)
@@ -221,14 +242,6 @@ impl Wanted {
                 time: log.flush,
             });
             self.add(&log.target, hold);
-        }
-    }
-
-    fn locations(&mut self, level: &Locations) {
-        let kinds = [&level.exact, &level.prefix, &level.regex, &level.named];
-        for location in kinds.into_iter().flatten() {
-            self.location(&location.conf);
-            self.locations(&location.children);
         }
     }
 

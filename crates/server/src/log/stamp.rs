@@ -1,7 +1,7 @@
 //! The current time as log lines show it, formatted once per second and thread.
 
 use sealane_sys::time::{LocalTime, local, unix_coarse_s};
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::fmt::Write;
 
 /// One second in the three notations that logs use.
@@ -65,34 +65,23 @@ impl TimeStamps {
 }
 
 thread_local! {
-    static STAMPS: RefCell<TimeStamps> = const { RefCell::new(TimeStamps::EMPTY) };
+    static STAMPS: Cell<TimeStamps> = const { Cell::new(TimeStamps::EMPTY) };
 }
 
-/// Calls `use_them` with the current second's notations. `use_them` must not
-/// ask for them again.
+/// Calls `use_them` with the current second's notations.
 pub fn with_time_stamps<R>(use_them: impl FnOnce(&TimeStamps) -> R) -> R {
     let now_s = unix_coarse_s();
-    let refresh = |stamps: &mut TimeStamps| {
-        if stamps.unix_s != now_s {
-            stamps.set(now_s, &local(now_s));
-        }
-    };
-    let mut use_them = Some(use_them);
-    let answer = STAMPS.try_with(|stamps| {
-        let mut stamps = stamps.borrow_mut();
-        refresh(&mut stamps);
-        use_them.take().map(|use_them| use_them(&stamps))
-    });
-    match (answer, use_them) {
-        (Ok(Some(answer)), _) => answer,
-        // The thread is ending and its cache is gone.
-        (_, Some(use_them)) => {
-            let mut stamps = TimeStamps::EMPTY;
-            refresh(&mut stamps);
-            use_them(&stamps)
-        }
-        (_, None) => unreachable!("the closure is taken only where its answer is returned"),
+    // Taken out and put back, so that `use_them` may do what it likes. A thread
+    // that is ending has no cache any more and formats anew.
+    let mut stamps = STAMPS
+        .try_with(|cache| cache.replace(TimeStamps::EMPTY))
+        .unwrap_or(TimeStamps::EMPTY);
+    if stamps.unix_s != now_s {
+        stamps.set(now_s, &local(now_s));
     }
+    let answer = use_them(&stamps);
+    let _ = STAMPS.try_with(|cache| cache.set(stamps));
+    answer
 }
 
 #[cfg(test)]
