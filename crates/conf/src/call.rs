@@ -258,7 +258,7 @@ impl<'a> Call<'a> {
     /// Checks arguments that no setter reads.
     pub(crate) fn check(&self, check: Check) -> Result<(), Fault> {
         match check {
-            Check::Any => Ok(()),
+            Check::Any | Check::Text => Ok(()),
             Check::Flag => self.on_off().map(drop),
             Check::Number => self.number(&mut None),
             Check::Size => self.size(&mut None),

@@ -57,10 +57,7 @@ impl Regex {
             .caseless(caseless)
             .jit_if_available(true)
             .build(pattern)
-            .map_err(|error| RegexError {
-                offset: error.offset(),
-                message: error.to_string(),
-            })?;
+            .map_err(RegexError::new)?;
         let named = compiled
             .capture_names()
             .iter()
@@ -127,6 +124,22 @@ impl Regex {
         Ok(found.map(|_| Captures {
             spans: (0..locations.len()).map(|i| locations.get(i)).collect(),
         }))
+    }
+}
+
+impl RegexError {
+    fn new(error: pcre2::Error) -> RegexError {
+        let text = error.to_string();
+        let offset = error.offset();
+        // The crate puts its own words in front of the library's.
+        let prefix = offset.map(|at| format!("PCRE2: error compiling pattern at offset {at}: "));
+        let message = prefix
+            .and_then(|prefix| text.strip_prefix(&prefix))
+            .unwrap_or(&text);
+        RegexError {
+            message: message.to_owned(),
+            offset,
+        }
     }
 }
 
@@ -236,7 +249,7 @@ mod tests {
     fn a_bad_pattern_says_where() {
         let error = Regex::new("a(b", false, |_| 0).expect_err("the parenthesis stays open");
         assert_eq!(error.offset, Some(3));
-        assert!(error.message.contains("parenthes"), "{error}");
+        assert_eq!(error.message, "missing closing parenthesis");
     }
 
     #[test]

@@ -144,7 +144,7 @@ const ROWS: &[Row] = &[
         "directio",
         HSL,
         ONE,
-        Check::Any,
+        Check::Offset,
         "files are read through the page cache, whatever their size",
     )
     .inert(&["off"]),

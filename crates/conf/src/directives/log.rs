@@ -87,12 +87,18 @@ fn error_log(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     for (index, word) in c.args().skip(1) {
         let found = log_level(word)
             .ok_or_else(|| Fault::at(index, format!("invalid log level \"{}\"", shown(word))))?;
-        // Several of nginx's debug classes may be named; all mean `debug` here.
-        if level.is_some() && !(level == Some(LogLevel::Debug) && word.starts_with(b"debug_")) {
-            return Err(Fault::at(
-                index,
-                format!("duplicate log level \"{}\"", shown(word)),
-            ));
+        let class = word.starts_with(b"debug_");
+        match level {
+            None => {}
+            // Several of nginx's debug classes may be named; all mean `debug`.
+            Some(LogLevel::Debug) if class => {}
+            Some(_) => {
+                let what = if class { "invalid" } else { "duplicate" };
+                return Err(Fault::at(
+                    index,
+                    format!("{what} log level \"{}\"", shown(word)),
+                ));
+            }
         }
         level = Some(found);
     }

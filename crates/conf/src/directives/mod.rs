@@ -100,6 +100,8 @@ pub(crate) const ONE: Arity = Arity::Between(1, 1);
 pub enum Check {
     /// Anything.
     Any,
+    /// Any text, once on each level.
+    Text,
     /// `on` or `off`.
     Flag,
     /// A decimal number.

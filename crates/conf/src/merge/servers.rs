@@ -192,7 +192,7 @@ pub(super) fn check_names(b: &mut Build<'_>, servers: &[Server]) -> Result<(), F
         }
         let shown = address.address.to_string();
         let mut taken: HashSet<(Place, String)> = HashSet::new();
-        let mut conflicts = Vec::new();
+        let (mut conflicts, mut invalid) = (Vec::new(), None);
         for name in address
             .servers
             .iter()
@@ -202,9 +202,10 @@ pub(super) fn check_names(b: &mut Build<'_>, servers: &[Server]) -> Result<(), F
                 continue;
             };
             let Some(keys) = keys(&written, name) else {
-                return Err(Fault::whole(format!(
+                invalid = Some(format!(
                     "invalid server name or wildcard \"{written}\" on {shown}"
-                )));
+                ));
+                break;
             };
             if keys.iter().any(|key| taken.contains(key)) {
                 conflicts.push(format!(
@@ -213,9 +214,12 @@ pub(super) fn check_names(b: &mut Build<'_>, servers: &[Server]) -> Result<(), F
             }
             taken.extend(keys);
         }
-        conflicts
-            .into_iter()
-            .for_each(|conflict| b.warn_whole(conflict));
+        for conflict in conflicts {
+            b.warn_whole(conflict);
+        }
+        if let Some(message) = invalid {
+            return Err(Fault::whole(message));
+        }
     }
     Ok(())
 }
