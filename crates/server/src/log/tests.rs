@@ -189,21 +189,22 @@ fn lines_of_all_threads_arrive_whole_through_the_writer() {
     let logger = set.logger(&errors);
     set.start_writer(logger.clone()).unwrap();
     const LINES: usize = 2_000;
-    std::thread::scope(|scope| {
-        for thread in 0..4 {
-            let (logger, access) = (logger.clone(), set.access(&access));
-            scope.spawn(move || {
-                for line in 0..LINES {
-                    access.write_line(format!("{thread} {line} of a request\n").as_bytes());
-                    if line % 100 == 0 {
-                        log_error!(logger, Info, line as u64, "thread {thread}");
-                        flush_thread_buffers();
-                    }
+    let threads = (0..4).map(|thread| {
+        let (logger, access) = (logger.clone(), set.access(&access));
+        std::thread::spawn(move || {
+            for line in 0..LINES {
+                access.write_line(format!("{thread} {line} of a request\n").as_bytes());
+                if line % 100 == 0 {
+                    log_error!(logger, Info, line as u64, "thread {thread}");
+                    flush_thread_buffers();
                 }
-                // What is gathered still goes out when the thread ends.
-            });
-        }
+            }
+            // What is gathered still goes out when the thread ends.
+        })
     });
+    for thread in threads.collect::<Vec<_>>() {
+        thread.join().unwrap();
+    }
     assert!(set.finish(PATIENCE));
     assert_eq!(read(&error_path).lines().count(), 4 * LINES / 100);
     let text = read(&access_path);
