@@ -12,6 +12,7 @@ mod draft;
 pub mod input;
 mod lexer;
 mod listen;
+pub mod manual;
 mod merge;
 pub mod model;
 mod parser;

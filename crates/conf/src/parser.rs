@@ -336,8 +336,9 @@ impl Parser<'_> {
                 let fault = Fault::new("invalid number of arguments in \"include\" directive");
                 return Err(text.fault(fault, words, line, &[]));
             }
-            let row = directives::rows().find(|row| row.name == "include");
-            let row = row.expect("the table has a row for include");
+            let row = directives::named(b"include")
+                .first()
+                .expect("the table has a row for include");
             let call = Call {
                 row,
                 words,
@@ -354,7 +355,7 @@ impl Parser<'_> {
 fn find(words: &[Word], context: Contexts, opens: bool) -> Result<&'static Row, Fault> {
     let name = &words[0].bytes;
     let mut known = None;
-    for row in directives::rows().filter(|row| row.name.as_bytes() == name) {
+    for row in directives::named(name) {
         known = Some(row.name);
         if row.contexts & context == 0 {
             continue;
@@ -393,8 +394,8 @@ fn find(words: &[Word], context: Contexts, opens: bool) -> Result<&'static Row, 
 
 /// The contexts of all rows of that name, as the manual names them.
 fn contexts_of(name: &str) -> String {
-    let all = directives::rows()
-        .filter(|row| row.name == name)
+    let all = directives::named(name.as_bytes())
+        .iter()
         .fold(0, |all, row| all | row.contexts);
     let names = directives::CONTEXT_NAMES
         .iter()

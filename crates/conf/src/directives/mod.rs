@@ -30,6 +30,8 @@ pub(crate) use self::log::combined;
 
 use crate::build::Build;
 use crate::call::{Call, Fault};
+use std::collections::HashMap;
+use std::sync::OnceLock;
 
 /// A set of contexts, as bits.
 pub type Contexts = u16;
@@ -351,6 +353,19 @@ impl Row {
 /// Every row.
 pub fn rows() -> impl Iterator<Item = &'static Row> {
     MODULES.iter().flat_map(|module| module.rows)
+}
+
+/// The rows of that name; several when it means something else elsewhere.
+pub(crate) fn named(name: &[u8]) -> &'static [&'static Row] {
+    static INDEX: OnceLock<HashMap<&'static [u8], Vec<&'static Row>>> = OnceLock::new();
+    let index = INDEX.get_or_init(|| {
+        let mut index: HashMap<&'static [u8], Vec<&'static Row>> = HashMap::new();
+        for row in rows() {
+            index.entry(row.name.as_bytes()).or_default().push(row);
+        }
+        index
+    });
+    index.get(name).map_or(&[], Vec::as_slice)
 }
 
 /// The known name nearest to `name`, if it is near enough to be meant; names

@@ -1,0 +1,165 @@
+//! `docs/directives.md`, derived from the directive table.
+
+use crate::directives::{ANYWHERE, Arity, CONTEXT_NAMES, Contexts, MODULES, Module, Row, Support};
+use crate::variables;
+use std::fmt::Write;
+
+const INTRODUCTION: &str = "\
+# Directives
+
+This page is generated from the directive table (`crates/conf/src/directives`); do not edit it.
+`UPDATE_DOCS=1 cargo test -p sealane-conf` writes it anew.
+
+Sealane reads `nginx.conf` as nginx does. Every directive of nginx's HTTP server is in one of four states:
+
+- **works**: it does what nginx's documentation says, except where a note says otherwise;
+- **later**: accepted, and warned about once; it only tunes, and has no effect yet;
+- **no effect**: accepted without a word, because what it sets does not exist here;
+- **refused**: an error, because without it clients would get something else, or somebody would get in
+  who should stay out. A value that switches the directive off is accepted where it is named.
+
+A name that is in none of these tables is unknown, which is an error too. Directives marked *Sealane* are not nginx's.
+
+Sizes are numbers with `k` or `m` (and `g` where files are meant); times are numbers with `ms`, `s`, `m`, `h`, `d`,
+`w`, `M`, `y`, or several of them from large to small (`1h30m`).
+";
+
+/// The text of the manual page.
+pub fn render() -> String {
+    let mut page = String::from(INTRODUCTION);
+    for module in MODULES {
+        render_module(&mut page, module).expect("writing to a string does not fail");
+    }
+    render_variables(&mut page).expect("writing to a string does not fail");
+    page
+}
+
+fn render_module(page: &mut String, module: &Module) -> std::fmt::Result {
+    writeln!(page, "\n## {}\n\n{}", module.title, module.doc)?;
+    let works = |row: &&Row| matches!(row.support, Support::Implemented(_) | Support::Block(_));
+    for row in module.rows.iter().filter(works) {
+        render_working(page, row)?;
+    }
+    let others: Vec<&Row> = module.rows.iter().filter(|row| !works(row)).collect();
+    if others.is_empty() {
+        return Ok(());
+    }
+    writeln!(
+        page,
+        "\n| directive | contexts | state | why |\n|---|---|---|---|"
+    )?;
+    for row in others {
+        let (state, why) = match row.support {
+            Support::Implemented(_) | Support::Block(_) => continue,
+            Support::Meaningless(_, why) => ("no effect", why),
+            Support::Later(_, why) => ("later", why),
+            Support::Unsupported(why) | Support::UnsupportedBlock(why) => ("refused", why),
+        };
+        let own = if row.own { " (*Sealane*)" } else { "" };
+        let inert = if row.inert.is_empty() {
+            String::new()
+        } else {
+            let values: Vec<String> = row.inert.iter().map(|value| format!("`{value}`")).collect();
+            format!(" Accepted: {}.", values.join(", "))
+        };
+        let why = why.trim_end_matches('.');
+        let (name, contexts) = (row.name, contexts(row.contexts));
+        writeln!(
+            page,
+            "| `{name}`{own} | {contexts} | {state} | {why}.{inert} |"
+        )?;
+    }
+    Ok(())
+}
+
+fn render_working(page: &mut String, row: &Row) -> std::fmt::Result {
+    let own = if row.own { " (*Sealane*)" } else { "" };
+    writeln!(page, "\n### {}{own}\n\n{}\n", row.name, row.doc)?;
+    if !row.default.is_empty() {
+        writeln!(page, "- Default: `{} {};`", row.name, row.default)?;
+    }
+    let block = if row.support.is_block() {
+        ", then a block"
+    } else {
+        ""
+    };
+    writeln!(page, "- Arguments: {}{block}", arity(row.arity))?;
+    writeln!(page, "- Contexts: {}", contexts(row.contexts))
+}
+
+fn render_variables(page: &mut String) -> std::fmt::Result {
+    writeln!(
+        page,
+        "\n## Variables\n\nA variable that has no value is empty in a header line and `-` in a log \
+         line. Variables of\nupstreams, client certificates and the PROXY protocol have none yet.\n\
+         \n| variable | value |\n|---|---|"
+    )?;
+    for (name, _, doc) in variables::BUILTINS {
+        let rest = if name.ends_with('_') { "*name*" } else { "" };
+        writeln!(page, "| `${name}`{rest} | {doc} |")?;
+    }
+    for (prefix, doc) in variables::PREFIXES {
+        writeln!(page, "| `${prefix}`*name* | {doc} |")?;
+    }
+    writeln!(
+        page,
+        "| `$1` to `$9` | groups of the last regular expression that matched |"
+    )?;
+    writeln!(
+        page,
+        "| `$`*name* | a named group of a regular expression |"
+    )
+}
+
+fn arity(arity: Arity) -> String {
+    match arity {
+        Arity::Between(0, 0) => "none".into(),
+        Arity::Between(low, high) if low == high => low.to_string(),
+        Arity::Between(low, high) if high == low + 1 => format!("{low} or {high}"),
+        Arity::Between(low, high) => format!("{low} to {high}"),
+        Arity::AtLeast(low) => format!("{low} or more"),
+    }
+}
+
+fn contexts(set: Contexts) -> String {
+    if set == ANYWHERE {
+        return "everywhere".into();
+    }
+    let names = CONTEXT_NAMES
+        .iter()
+        .filter(|(context, _)| set & context != 0);
+    names.map(|(_, name)| *name).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+
+    #[test]
+    fn the_page_in_docs_is_current() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/directives.md");
+        let rendered = render();
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(&path, &rendered).expect("docs/ can be written");
+        }
+        let written = std::fs::read_to_string(&path).unwrap_or_default();
+        assert!(
+            written == rendered,
+            "docs/directives.md is stale: run `UPDATE_DOCS=1 cargo test -p sealane-conf`"
+        );
+    }
+
+    #[test]
+    fn every_directive_is_on_the_page() {
+        let page = render();
+        for row in crate::directives::rows() {
+            let works = page.contains(&format!("\n### {}", row.name));
+            assert!(
+                works || page.contains(&format!("\n| `{}`", row.name)),
+                "{}",
+                row.name
+            );
+        }
+    }
+}
