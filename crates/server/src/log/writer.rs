@@ -163,7 +163,7 @@ impl Writer<'_> {
             return;
         }
         match lane.write() {
-            Ok(()) => self.succeeded(index),
+            Ok(()) => self.succeeded(index, finishing),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {} // is_due tries again
             Err(error) => self.failed(index, &error),
         }
@@ -195,7 +195,7 @@ impl Writer<'_> {
         );
     }
 
-    fn succeeded(&mut self, index: usize) {
+    fn succeeded(&mut self, index: usize, finishing: bool) {
         let lane = &mut self.lanes[index];
         let lost = lane.lost_lines;
         let name = lane.destination.name().to_string();
@@ -209,7 +209,7 @@ impl Writer<'_> {
                      {lost} lines were lost"
                 ),
             );
-        } else if lost > 0 && lane.may_report() {
+        } else if lost > 0 && (finishing || lane.may_report()) {
             lane.lost_lines = 0;
             lane.reported = Some(Instant::now());
             self.tell(
@@ -290,7 +290,7 @@ impl Outgoing {
     fn is_due(&self, finishing: bool) -> bool {
         let now = Instant::now();
         if finishing {
-            return !self.bytes.is_empty();
+            return !self.bytes.is_empty() || self.lost_lines > 0;
         }
         if let Some(failure) = &self.failure {
             return now >= failure.retry_at;
