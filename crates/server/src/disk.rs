@@ -2,21 +2,16 @@
 //!
 //! What the page cache and the directory cache can answer is done on the worker
 //! itself; only when the kernel says that it would have to wait for the disk
-//! does work come here. Threads are started as needed and bounded in number, and
-//! so is the queue: past [`MAX_WAITING`] new work waits on the worker's side, where
+//! does work come here. Each worker's runtime starts threads as needed up to a
+//! limit, and the queue is bounded as well: past [`MAX_WAITING`] new work waits on the worker's side, where
 //! it costs a suspended request instead of a queue entry.
 
 use std::sync::LazyLock;
 use tokio::sync::Semaphore;
 
-/// Threads of one worker's runtime that may wait for the disk at a time; the
-/// runtime's builder takes it as `max_blocking_threads`. As nginx's default
-/// `thread_pool` has 32 for all workers.
-pub const MAX_THREADS: usize = 16;
-
 /// Work items of the whole process that may be running or queued at a time, as
 /// the default queue of nginx's `thread_pool`.
-pub const MAX_WAITING: usize = 65536;
+pub(crate) const MAX_WAITING: usize = 65536;
 
 static SLOTS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(MAX_WAITING));
 
@@ -24,12 +19,15 @@ static SLOTS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(MAX_WAITING)
 ///
 /// # Panics
 /// With the panic of `work`, so that it ends the connection that asked.
-pub async fn run<T, F>(work: F) -> T
+pub(crate) async fn run<T, F>(work: F) -> T
 where
     T: Send + 'static,
     F: FnOnce() -> T + Send + 'static,
 {
-    let slot = SLOTS.acquire().await.expect("the semaphore is never closed");
+    let slot = SLOTS
+        .acquire()
+        .await
+        .expect("the semaphore is never closed");
     let result = tokio::task::spawn_blocking(work).await;
     drop(slot);
     match result {

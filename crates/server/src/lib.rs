@@ -51,6 +51,8 @@ mod request_log;
 mod response_head;
 mod socket;
 mod template;
+#[cfg(test)]
+mod testing;
 mod tls_build;
 mod tls_facts;
 mod tls_stream;

@@ -83,9 +83,15 @@ impl LocationTree {
         locations: &Locations,
         register: &mut impl FnMut(Arc<Location>) -> LocationId,
     ) -> LocationTree {
-        let mut builder = Builder { register, named: HashMap::new() };
+        let mut builder = Builder {
+            register,
+            named: HashMap::new(),
+        };
         let root = builder.level(locations);
-        LocationTree { root, named: builder.named }
+        LocationTree {
+            root,
+            named: builder.named,
+        }
     }
 
     /// The location for a normalised URI.
@@ -137,7 +143,9 @@ impl Level {
     /// The greatest prefix that is not greater than the URI begins with every
     /// prefix of the URI that is listed, so one of its chain is the answer.
     fn longest_prefix(&self, uri: &[u8]) -> Option<&Prefix> {
-        let after = self.prefixes.partition_point(|prefix| *prefix.bytes <= *uri);
+        let after = self
+            .prefixes
+            .partition_point(|prefix| *prefix.bytes <= *uri);
         let mut candidate = after.checked_sub(1);
         while let Some(index) = candidate {
             let prefix = &self.prefixes[index];
@@ -152,8 +160,10 @@ impl Level {
 
 impl Expression {
     fn matches<'t>(&'t self, uri: &[u8], found: &mut Found<'t>) -> Result<bool, RouteError> {
-        let fail =
-            |reason| RouteError { pattern: self.regex.pattern().to_owned(), reason };
+        let fail = |reason| RouteError {
+            pattern: self.regex.pattern().to_owned(),
+            reason,
+        };
         // Without groups to remember the cheaper question is enough.
         if self.regex.group_count() <= 1 {
             let matched = self.regex.is_match(uri).map_err(fail)?;
@@ -178,7 +188,12 @@ struct Builder<'r, R> {
 impl<R: FnMut(Arc<Location>) -> LocationId> Builder<'_, R> {
     fn level(&mut self, locations: &Locations) -> Level {
         let mut level = Level::default();
-        let all = [&locations.exact, &locations.prefix, &locations.regex, &locations.named];
+        let all = [
+            &locations.exact,
+            &locations.prefix,
+            &locations.regex,
+            &locations.named,
+        ];
         for location in all.into_iter().flatten() {
             let id = (self.register)(location.clone());
             let nested = self.nested(&location.children);
@@ -186,10 +201,20 @@ impl<R: FnMut(Arc<Location>) -> LocationId> Builder<'_, R> {
                 Matcher::Exact(uri) => level.exact.push((uri.clone(), id)),
                 Matcher::Prefix { prefix, stop } => {
                     let bytes = prefix.clone();
-                    level.prefixes.push(Prefix { bytes, shorter: None, stop: *stop, id, nested });
+                    level.prefixes.push(Prefix {
+                        bytes,
+                        shorter: None,
+                        stop: *stop,
+                        id,
+                        nested,
+                    });
                 }
                 Matcher::Regex(regex) => {
-                    level.regexes.push(Expression { regex: regex.clone(), id, nested });
+                    level.regexes.push(Expression {
+                        regex: regex.clone(),
+                        id,
+                        nested,
+                    });
                 }
                 Matcher::Named(name) => {
                     self.named.insert(name.clone(), id);

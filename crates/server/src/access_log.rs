@@ -1,0 +1,62 @@
+//! Access-log lines.
+
+use crate::exchange::Exchange;
+use crate::{template, variables};
+use sealane_conf::model::{LogEscape, LogFormat, Part};
+use sealane_http::escape::{self, log_into};
+use std::cell::RefCell;
+
+thread_local! {
+    /// Where a line is put together; kept, so that a line allocates nothing.
+    static LINE: RefCell<(Vec<u8>, Vec<u8>)> = const { RefCell::new((Vec::new(), Vec::new())) };
+}
+
+/// Lines longer than this give their memory back.
+const KEPT_BYTES: usize = 64 * 1024;
+
+/// Writes the lines that the location's `access_log` directives ask for.
+pub(crate) fn log(exchange: &Exchange) {
+    let logs = &exchange.snapshot.location(exchange.location).access_logs;
+    for log in logs {
+        let wanted = log
+            .condition
+            .as_ref()
+            .is_none_or(|condition| template::is_true(condition, exchange));
+        if !wanted || log.logger.is_discard() {
+            continue;
+        }
+        LINE.with_borrow_mut(|(line, value)| {
+            line.clear();
+            format(exchange, &log.format, line, value);
+            line.push(b'\n');
+            log.logger.write_line(line);
+            line.shrink_to(KEPT_BYTES);
+            value.shrink_to(KEPT_BYTES);
+        });
+    }
+}
+
+/// Appends a line; `value` is room for one variable.
+fn format(exchange: &Exchange, format: &LogFormat, line: &mut Vec<u8>, value: &mut Vec<u8>) {
+    let kind = match format.escape {
+        LogEscape::Default => escape::LogEscape::Default,
+        LogEscape::Json => escape::LogEscape::Json,
+        LogEscape::None => escape::LogEscape::None,
+    };
+    for part in format.line.parts() {
+        match part {
+            Part::Literal(text) => line.extend_from_slice(text),
+            Part::Variable(variable) => {
+                value.clear();
+                if variables::append(exchange, variable, value) {
+                    log_into(line, value, kind);
+                } else if format.escape == LogEscape::Default {
+                    line.push(b'-');
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

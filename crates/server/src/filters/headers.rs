@@ -1,0 +1,108 @@
+//! `add_header` and `add_trailer`.
+
+use super::{expires, has_head};
+use crate::exchange::{ETag, Exchange};
+use crate::template;
+use sealane_conf::model::Expires;
+use sealane_http::h1::Version;
+use sealane_http::{Method, StatusCode, date};
+use std::borrow::Cow;
+
+/// Applies `expires` and `add_header`, once per exchange: a 416 takes the place
+/// of a response that has them already (nginx then sends `always` ones twice).
+pub(super) fn apply(exchange: &mut Exchange) {
+    let conf = &exchange.snapshot.location(exchange.location).conf;
+    let nothing = conf.add_headers.is_empty() && matches!(conf.expires, Expires::Off);
+    if nothing || std::mem::replace(&mut exchange.progress.headers_added, true) {
+        return;
+    }
+    let usual = is_usual(exchange.response.status);
+    if usual {
+        expires::apply(exchange);
+    }
+    for index in 0.. {
+        // The configuration is borrowed anew each time, so that values see what
+        // was added before.
+        let conf = &exchange.snapshot.location(exchange.location).conf;
+        let Some(added) = conf.add_headers.get(index) else {
+            return;
+        };
+        if !usual && !added.always {
+            continue;
+        }
+        let value = without_line_breaks(template::evaluate(&added.value, exchange));
+        let response = &mut exchange.response;
+        if added.name.eq_ignore_ascii_case("ETag")
+            && (value.is_empty() || value.len() <= ETag::MAX_BYTES)
+        {
+            // Replaces the file's own, or removes it.
+            response.etag = if value.is_empty() {
+                None
+            } else {
+                ETag::new(&value)
+            };
+        } else if added.name.eq_ignore_ascii_case("Last-Modified") {
+            response.last_modified_s = date::parse(&value);
+        } else if !value.is_empty() {
+            // The name was checked when the configuration was read.
+            let _ = response.headers.push(added.name.as_bytes(), &value);
+        }
+    }
+}
+
+/// Adds trailers and, if there may be any, gives up the length: they need chunks.
+pub(super) fn add_trailers(exchange: &mut Exchange) {
+    let conf = exchange.conf();
+    let status = exchange.response.status;
+    let usual = is_usual(status);
+    let possible = conf.add_trailers.iter().any(|added| usual || added.always)
+        && has_head(exchange)
+        && exchange.request.head.version == Version::Http11
+        && conf.chunked_transfer_encoding
+        && exchange.request.head.method != Method::Head
+        && !status.is_bodiless();
+    if !possible {
+        return;
+    }
+    exchange.response.content_length = None;
+    for index in 0.. {
+        let conf = &exchange.snapshot.location(exchange.location).conf;
+        let Some(added) = conf.add_trailers.get(index) else {
+            return;
+        };
+        if !usual && !added.always {
+            continue;
+        }
+        let value = without_line_breaks(template::evaluate(&added.value, exchange));
+        if !value.is_empty() {
+            let _ = exchange
+                .response
+                .trailers
+                .push(added.name.as_bytes(), &value);
+        }
+    }
+}
+
+/// The statuses that get headers without `always`.
+fn is_usual(status: StatusCode) -> bool {
+    matches!(
+        status.0,
+        200 | 201 | 204 | 206 | 301 | 302 | 303 | 304 | 307 | 308
+    )
+}
+
+/// A client must not break a header line through a variable: line breaks and NUL
+/// become spaces, as in nginx 1.29.
+fn without_line_breaks(value: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
+    if memchr::memchr3(b'\r', b'\n', 0, &value).is_none() {
+        return value;
+    }
+    let clean = |byte: &u8| {
+        if matches!(byte, b'\r' | b'\n' | 0) {
+            b' '
+        } else {
+            *byte
+        }
+    };
+    Cow::Owned(value.iter().map(clean).collect())
+}

@@ -1,0 +1,100 @@
+//! What is done to every response before it is sent, in nginx's order: preconditions,
+//! `expires` and `add_header`, ranges, and what the method and the status leave of it.
+
+mod expires;
+mod headers;
+mod preconditions;
+mod ranges;
+
+use crate::exchange::{Exchange, Response};
+use sealane_http::h1::Version;
+use sealane_http::{Method, StatusCode};
+use std::net::SocketAddr;
+
+/// Makes the response final.
+///
+/// # Errors
+/// A status that takes the response's place: 412 or 416.
+pub(crate) fn apply(exchange: &mut Exchange) -> Result<(), StatusCode> {
+    if let Some(status) = exchange.progress.status_override {
+        exchange.response.status = status;
+    }
+    if let Err(status) = preconditions::apply(exchange) {
+        discard(&mut exchange.response);
+        return Err(status);
+    }
+    headers::apply(exchange);
+    ranges::apply(exchange)?;
+    make_location_absolute(exchange);
+    fit_to_status(&mut exchange.response);
+    headers::add_trailers(exchange);
+    if exchange.request.head.method == Method::Head {
+        exchange.response.body.clear();
+    }
+    Ok(())
+}
+
+/// Forgets what a handler has said, but not how the connection is to end.
+fn discard(response: &mut Response) {
+    let close = response.close;
+    *response = Response::new();
+    response.close = close;
+}
+
+/// Leaves out what a status must not carry.
+fn fit_to_status(response: &mut Response) {
+    if !matches!(response.status.0, 200 | 206 | 304) {
+        response.last_modified_s = None;
+    }
+    if response.status == StatusCode::NO_CONTENT {
+        response.content_type = None;
+        response.content_length = None;
+    }
+    if response.status.is_bodiless() {
+        response.body.clear();
+    }
+}
+
+/// `absolute_redirect`, `server_name_in_redirect`, `port_in_redirect`: completes a
+/// `Location` that begins with a slash.
+fn make_location_absolute(exchange: &mut Exchange) {
+    let conf = exchange.conf();
+    let Some(location) = exchange.response.location.as_deref() else {
+        return;
+    };
+    if !conf.absolute_redirect
+        || !location.starts_with(b"/")
+        || exchange.response.location_made_absolute
+    {
+        return;
+    }
+    let tls = exchange.is_tls();
+    let local = exchange.connection.local();
+    let mut absolute = Vec::with_capacity(location.len() + 64);
+    absolute.extend_from_slice(if tls { b"https://" } else { b"http://" });
+    if conf.server_name_in_redirect {
+        absolute.extend_from_slice(exchange.server().conf.primary_name.as_bytes());
+    } else if !exchange.request.host.is_empty() {
+        absolute.extend_from_slice(&exchange.request.host);
+    } else if let Some(address) = local {
+        absolute.extend_from_slice(address.ip().to_string().as_bytes());
+    }
+    let usual_port = if tls { 443 } else { 80 };
+    if let Some(port) = local.as_ref().map(SocketAddr::port)
+        && conf.port_in_redirect
+        && port != usual_port
+    {
+        absolute.extend_from_slice(format!(":{port}").as_bytes());
+    }
+    absolute.extend_from_slice(location);
+    exchange.response.location = Some(absolute);
+    exchange.response.location_made_absolute = true;
+}
+
+/// Whether the request's version knows headers at all.
+fn has_head(exchange: &Exchange) -> bool {
+    exchange.request.head.version >= Version::Http10
+}
+
+#[cfg(test)]
+mod tests;

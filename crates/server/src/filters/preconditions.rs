@@ -1,0 +1,55 @@
+//! `If-Modified-Since` and its relatives (RFC 9110 section 13).
+
+use crate::exchange::Exchange;
+use sealane_conf::model::IfModifiedSince as Configured;
+use sealane_http::StatusCode;
+use sealane_http::conditional::{IfModifiedSince, Preconditions, Validators, Verdict, evaluate};
+use sealane_http::headers::KnownHeader;
+
+/// Turns a 200 into 304 where the client has what would be sent.
+///
+/// # Errors
+/// 412 when the client wants something else.
+pub(super) fn apply(exchange: &mut Exchange) -> Result<(), StatusCode> {
+    let head = &exchange.request.head;
+    let asked = [
+        KnownHeader::IfMatch,
+        KnownHeader::IfUnmodifiedSince,
+        KnownHeader::IfNoneMatch,
+        KnownHeader::IfModifiedSince,
+    ];
+    if exchange.response.status != StatusCode::OK || !asked.iter().any(|name| head.has(*name)) {
+        return Ok(());
+    }
+    let value = |name| head.get(name).map(|span| span.of(&exchange.request.buffer));
+    let conditions = Preconditions {
+        if_match: value(KnownHeader::IfMatch),
+        if_unmodified_since: value(KnownHeader::IfUnmodifiedSince),
+        if_none_match: value(KnownHeader::IfNoneMatch),
+        if_modified_since: value(KnownHeader::IfModifiedSince),
+    };
+    let response = &exchange.response;
+    let validators = Validators {
+        etag: response.etag.as_ref().map(|etag| etag.as_bytes()),
+        last_modified: response.last_modified_s,
+    };
+    let mode = match exchange.conf().if_modified_since {
+        Configured::Off => IfModifiedSince::Off,
+        Configured::Exact => IfModifiedSince::Exact,
+        Configured::Before => IfModifiedSince::Before,
+    };
+    match evaluate(&conditions, &validators, mode) {
+        Verdict::Proceed => {}
+        Verdict::PreconditionFailed => return Err(StatusCode::PRECONDITION_FAILED),
+        Verdict::NotModified => {
+            let response = &mut exchange.response;
+            response.status = StatusCode::NOT_MODIFIED;
+            response.content_type = None;
+            response.content_length = None;
+            response.content_encoding = None;
+            response.allow_ranges = false;
+            response.body.clear();
+        }
+    }
+    Ok(())
+}

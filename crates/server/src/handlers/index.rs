@@ -1,0 +1,96 @@
+//! `index`: the file that stands for a directory.
+
+use super::path::FilePath;
+use super::{Step, open};
+use crate::exchange::Exchange;
+use crate::open_file_cache::{Errno, Opened};
+use crate::request_log::{Text, log_request};
+use crate::template;
+use sealane_http::{Method, StatusCode};
+
+/// Redirects internally to the first index file there is. Called for URIs that
+/// end with a slash.
+pub(crate) async fn answer(exchange: &mut Exchange) -> Step {
+    if !matches!(
+        exchange.request.head.method,
+        Method::Get | Method::Head | Method::Post
+    ) {
+        return Step::Declined;
+    }
+    let mut path = match FilePath::of(exchange) {
+        Ok(path) => path,
+        Err(status) => return Step::Status(status),
+    };
+    let directory_bytes = path.as_bytes().len();
+    let snapshot = exchange.snapshot.clone();
+    let conf = &snapshot.location(exchange.location).conf;
+    let mut directory_tested = false;
+    for candidate in &conf.index {
+        let name = template::evaluate(candidate, exchange);
+        if name.starts_with(b"/") {
+            return Step::Redirect {
+                uri: name.into_owned(),
+                args: exchange.request.args.clone(),
+            };
+        }
+        path.truncate(directory_bytes);
+        path.push(&name);
+        let errno = match open(exchange, &path).await {
+            Ok(_) => {
+                let uri = [&exchange.request.uri[..], &name].concat();
+                return Step::Redirect {
+                    uri,
+                    args: exchange.request.args.clone(),
+                };
+            }
+            Err(errno) => errno,
+        };
+        if errno.is_forbidden() || (errno.is_not_found() && errno != Errno(libc::ENOENT)) {
+            return refuse(exchange, path.as_bytes(), errno);
+        }
+        if !directory_tested {
+            path.truncate(directory_bytes);
+            if let Some(step) = test_directory(exchange, &path).await {
+                return step;
+            }
+            directory_tested = true;
+        }
+        if errno != Errno(libc::ENOENT) {
+            log_request!(exchange, Crit, "open() \"{path}\" failed ({errno})");
+            return Step::Status(StatusCode::INTERNAL_SERVER_ERROR);
+        }
+    }
+    Step::Declined
+}
+
+/// A missing index file may mean that there is no such directory at all.
+async fn test_directory(exchange: &Exchange, path: &FilePath) -> Option<Step> {
+    match open(exchange, path).await {
+        Ok(Opened::Directory) => None,
+        Ok(_) => {
+            log_request!(exchange, Alert, "\"{path}\" is not a directory");
+            Some(Step::Status(StatusCode::INTERNAL_SERVER_ERROR))
+        }
+        Err(errno) if errno == Errno(libc::ENOENT) => {
+            Some(refuse(exchange, path.as_bytes(), errno))
+        }
+        // It is there, but may not be read: what is inside may still be served.
+        Err(errno) if errno.is_forbidden() => None,
+        Err(errno) => {
+            log_request!(exchange, Crit, "open() \"{path}\" failed ({errno})");
+            Some(Step::Status(StatusCode::INTERNAL_SERVER_ERROR))
+        }
+    }
+}
+
+fn refuse(exchange: &Exchange, path: &[u8], errno: Errno) -> Step {
+    let path = Text(path);
+    if errno.is_forbidden() {
+        log_request!(exchange, Error, "\"{path}\" is forbidden ({errno})");
+        return Step::Status(StatusCode::FORBIDDEN);
+    }
+    if exchange.conf().log_not_found {
+        log_request!(exchange, Error, "\"{path}\" is not found ({errno})");
+    }
+    Step::Status(StatusCode::NOT_FOUND)
+}

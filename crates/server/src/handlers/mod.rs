@@ -1,0 +1,140 @@
+//! What answers a request: files, directories, fixed texts, status pages.
+
+pub(crate) mod autoindex;
+pub(crate) mod gzip_static;
+pub(crate) mod index;
+pub(crate) mod path;
+pub(crate) mod returns;
+pub(crate) mod special;
+pub(crate) mod static_file;
+pub(crate) mod stub_status;
+pub(crate) mod try_files;
+
+use crate::disk;
+use crate::exchange::{ContentType, Exchange};
+use crate::open_file_cache::{Errno, Lookup, Opened, open_blocking, open_now};
+use crate::request_log::{Text, log_request};
+use path::FilePath;
+use sealane_conf::model::{GzipStatic, LocationConf};
+use sealane_http::media_type;
+use sealane_http::{Method, StatusCode};
+
+/// How a handler leaves the exchange.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// The response is there; the filters are next.
+    Answered,
+    /// Not this handler's business; the next one is asked.
+    Declined,
+    /// This status, through `error_page` and the built-in pages.
+    Status(StatusCode),
+    /// An internal redirect.
+    Redirect {
+        /// The new URI.
+        uri: Vec<u8>,
+        /// The new arguments.
+        args: Vec<u8>,
+    },
+    /// An internal redirect to `@name`.
+    Named(Box<str>),
+}
+
+/// Asks the content handlers in nginx's order.
+pub(crate) async fn content(exchange: &mut Exchange) -> Step {
+    if exchange.conf().stub_status {
+        return stub_status::answer(exchange);
+    }
+    if exchange.request.uri.ends_with(b"/") {
+        return Box::pin(directory(exchange)).await;
+    }
+    if exchange.conf().gzip_static != GzipStatic::Off {
+        match Box::pin(gzip_static::answer(exchange)).await {
+            Step::Declined => {}
+            step => return step,
+        }
+    }
+    static_file::answer(exchange).await
+}
+
+/// A URI that ends with a slash: an index file, or a list of what is there.
+async fn directory(exchange: &mut Exchange) -> Step {
+    match index::answer(exchange).await {
+        Step::Declined => {}
+        step => return step,
+    }
+    match autoindex::answer(exchange).await {
+        Step::Declined => {}
+        step => return step,
+    }
+    if !matches!(
+        exchange.request.head.method,
+        Method::Get | Method::Head | Method::Post
+    ) {
+        return Step::Status(StatusCode::NOT_ALLOWED);
+    }
+    if let Ok(path) = FilePath::of(exchange) {
+        log_request!(
+            exchange,
+            Error,
+            "directory index of \"{}\" is forbidden",
+            Text(path.as_bytes())
+        );
+    }
+    Step::Status(StatusCode::FORBIDDEN)
+}
+
+/// What stands at a path: from the cache, else from the file system, without
+/// leaving the worker thread unless the disk has to be asked.
+pub(crate) async fn open(exchange: &Exchange, path: &FilePath) -> Result<Opened, Errno> {
+    let settings = exchange.conf().open_file_cache;
+    let now = exchange.progress.started;
+    let cache = &exchange.worker.open_files;
+    if let Some(settings) = &settings
+        && let Lookup::Answer(answer) = cache.lookup(settings, path.as_bytes(), now)
+    {
+        return answer;
+    }
+    let result = match open_now(path.nul_terminated()) {
+        Some(result) => result,
+        None => Box::pin(open_from_disk(path)).await,
+    };
+    match &settings {
+        Some(settings) => cache.store(settings, path.as_bytes(), now, result),
+        None => result,
+    }
+}
+
+async fn open_from_disk(path: &FilePath) -> Result<Opened, Errno> {
+    let name = path.nul_terminated().to_vec();
+    disk::run(move || open_blocking(&name)).await
+}
+
+/// Sets the type of a response by the extension of the URI.
+pub(crate) fn set_content_type(exchange: &mut Exchange) {
+    let media_type = content_type(exchange.conf(), &exchange.request.uri);
+    exchange.response.content_type = media_type;
+}
+
+fn content_type(conf: &LocationConf, uri: &[u8]) -> Option<ContentType> {
+    let extension = media_type::extension(uri);
+    let known = if extension.is_empty() {
+        None
+    } else {
+        lookup_type(conf, extension)
+    };
+    ContentType::new(known.unwrap_or(conf.default_type.as_bytes()))
+}
+
+/// The configured type of an extension, in whatever case it is written.
+fn lookup_type<'c>(conf: &'c LocationConf, extension: &[u8]) -> Option<&'c [u8]> {
+    const LONGEST: usize = 64; // far above any extension in use; a longer one is of no known type
+    let mut lower = [0; LONGEST];
+    let lower = lower.get_mut(..extension.len())?;
+    lower.copy_from_slice(extension);
+    lower.make_ascii_lowercase();
+    let extension = std::str::from_utf8(lower).ok()?;
+    conf.types
+        .by_extension
+        .get(extension)
+        .map(|text| text.as_bytes())
+}

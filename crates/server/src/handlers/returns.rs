@@ -1,0 +1,39 @@
+//! `return`.
+
+use super::{Step, set_content_type};
+use crate::exchange::Exchange;
+use crate::template;
+use bytes::Bytes;
+use sealane_conf::model::Return;
+use sealane_http::StatusCode;
+
+/// Answers with a code and a text or, for the redirecting codes, a target.
+///
+/// A code from 400 on without a text is an error like any other; an
+/// `error_page` that led here may have given it another status (nginx's
+/// `ngx_http_rewrite_handler()`).
+pub(crate) fn answer(exchange: &mut Exchange, returns: Option<&Return>) -> Step {
+    let Some(returns) = returns else {
+        return Step::Declined;
+    };
+    let status = StatusCode(returns.code);
+    let has_text = returns.text.as_ref().is_some_and(|text| !text.is_empty());
+    if status >= StatusCode::BAD_REQUEST && !has_text {
+        return Step::Status(exchange.progress.status_override.unwrap_or(status));
+    }
+    let text = match &returns.text {
+        Some(text) => template::evaluate(text, exchange).into_owned(),
+        None => Vec::new(),
+    };
+    exchange.response.status = status;
+    if matches!(status.0, 301 | 302 | 303 | 307 | 308) {
+        exchange.response.location = Some(text);
+        return Step::Status(status);
+    }
+    set_content_type(exchange);
+    let response = &mut exchange.response;
+    response.content_length = Some(text.len() as u64);
+    response.body.clear();
+    response.body.push_bytes(Bytes::from(text));
+    Step::Answered
+}

@@ -1,0 +1,124 @@
+//! Statuses without a body of their own: `error_page`, else the built-in page.
+
+use super::Step;
+use crate::exchange::{ContentType, Exchange};
+use crate::pipeline::MAX_INTERNAL_REDIRECTS;
+use crate::response_head::server_name;
+use crate::template;
+use sealane_conf::model::{ErrorPage as Configured, ErrorPageStatus, ErrorPageTarget};
+use sealane_http::h1::Version;
+use sealane_http::headers::KnownHeader;
+use sealane_http::status::ErrorPage;
+use sealane_http::{Method, StatusCode};
+
+/// Answers with a status: through the first matching `error_page`, at most once
+/// unless `recursive_error_pages` is on, or with the page that is built in
+/// (nginx's `ngx_http_special_response_handler()`).
+pub(crate) fn answer(exchange: &mut Exchange, status: StatusCode) -> Step {
+    exchange.progress.status_override = Some(status);
+    exchange.response.close |= status.ends_connection();
+    exchange.response.content_type = None;
+    let conf = exchange.conf();
+    let may_redirect = !exchange.progress.in_error_page
+        && !conf.error_pages.is_empty()
+        && exchange.progress.redirects <= MAX_INTERNAL_REDIRECTS;
+    if may_redirect {
+        let page = conf
+            .error_pages
+            .iter()
+            .find(|page| page.codes.contains(&status.0))
+            .cloned();
+        exchange.progress.in_error_page = !conf.recursive_error_pages;
+        if let Some(page) = page {
+            return follow(exchange, &page);
+        }
+    }
+    built_in(exchange, status);
+    Step::Answered
+}
+
+/// Goes where an `error_page` leads.
+fn follow(exchange: &mut Exchange, page: &Configured) -> Step {
+    match page.status {
+        ErrorPageStatus::Original => {}
+        ErrorPageStatus::Fixed(code) => exchange.progress.status_override = Some(StatusCode(code)),
+        ErrorPageStatus::FromTarget => exchange.progress.status_override = None,
+    }
+    let target = match &page.target {
+        ErrorPageTarget::Named(name) => return Step::Named(name.clone()),
+        ErrorPageTarget::Uri(target) | ErrorPageTarget::Url(target) => {
+            template::evaluate(target, exchange).into_owned()
+        }
+    };
+    if target.starts_with(b"/") {
+        let head = &mut exchange.request.head;
+        if head.method != Method::Head {
+            head.method = Method::Get;
+        }
+        let (uri, args) = split_args(&target);
+        return Step::Redirect {
+            uri: uri.to_vec(),
+            args: args.to_vec(),
+        };
+    }
+    if let Some(name) = target.strip_prefix(b"@") {
+        return Step::Named(String::from_utf8_lossy(name).into());
+    }
+    // A redirect to elsewhere: 302 unless the directive names another redirect.
+    let status = match page.status {
+        ErrorPageStatus::Fixed(code @ (301 | 302 | 303 | 307 | 308)) => StatusCode(code),
+        _ => StatusCode::FOUND,
+    };
+    exchange.response.location = Some(target);
+    exchange.progress.status_override = Some(status);
+    built_in(exchange, status);
+    Step::Answered
+}
+
+/// A URI taken apart at its question mark.
+pub(super) fn split_args(target: &[u8]) -> (&[u8], &[u8]) {
+    match memchr::memchr(b'?', target) {
+        Some(at) => (&target[..at], &target[at + 1..]),
+        None => (target, b""),
+    }
+}
+
+/// The built-in page; an empty body for statuses that have none.
+fn built_in(exchange: &mut Exchange, status: StatusCode) {
+    // The codes of nginx's own are 400 to the outside, the log included.
+    exchange.progress.status_override = Some(status.on_wire());
+    let mut text = Vec::new();
+    if let Some(page) = ErrorPage::of(status) {
+        page.write(&mut text, server_name(exchange), wants_padding(exchange));
+        exchange.response.content_type = ContentType::new(b"text/html");
+    }
+    let response = &mut exchange.response;
+    response.status = status.on_wire();
+    response.content_length = Some(text.len() as u64);
+    response.last_modified_s = None;
+    response.etag = None;
+    response.allow_ranges = false;
+    response.content_encoding = None;
+    response.body.clear();
+    response.body.push_bytes(text);
+}
+
+/// `msie_padding`: whether the client is one of the browsers that replace short
+/// pages by their own.
+fn wants_padding(exchange: &Exchange) -> bool {
+    let head = &exchange.request.head;
+    if !exchange.conf().msie_padding || head.version == Version::Http09 {
+        return false;
+    }
+    let Some(agent) = head.get(KnownHeader::UserAgent) else {
+        return false;
+    };
+    let agent = agent.of(&exchange.request.buffer);
+    let has = |word: &[u8]| memchr::memmem::find(agent, word).is_some();
+    if has(b"Opera") {
+        return false;
+    }
+    let msie = memchr::memmem::find(agent, b"MSIE ").is_some_and(|at| at + 7 < agent.len());
+    // nginx takes `Gecko/` (not `like Gecko`) for Mozilla's own, which has no such habit.
+    msie || (has(b"Chrome/") && !has(b"Gecko/"))
+}

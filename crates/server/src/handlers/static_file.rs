@@ -1,0 +1,87 @@
+//! Plain files.
+
+use super::path::FilePath;
+use super::{Step, open, set_content_type};
+use crate::exchange::{ETag, Exchange};
+use crate::open_file_cache::{Errno, OpenFile, Opened};
+use crate::request_log::{Text, log_request};
+use bytes::Bytes;
+use sealane_http::uri::{EscapeKind, escape_into};
+use sealane_http::{Method, StatusCode};
+use std::sync::Arc;
+
+/// Serves the file that the URI leads to.
+pub(crate) async fn answer(exchange: &mut Exchange) -> Step {
+    let method = exchange.request.head.method;
+    if !matches!(method, Method::Get | Method::Head | Method::Post) {
+        return Step::Status(StatusCode::NOT_ALLOWED);
+    }
+    let path = match FilePath::of(exchange) {
+        Ok(path) => path,
+        Err(status) => return Step::Status(status),
+    };
+    match open(exchange, &path).await {
+        // As in nginx the file is looked for first: POST to a missing one is 404.
+        Ok(Opened::File(..)) if method == Method::Post => Step::Status(StatusCode::NOT_ALLOWED),
+        Ok(Opened::File(file, content)) => {
+            set_content_type(exchange);
+            exchange.response.allow_ranges = true;
+            send(exchange, &file, content);
+            Step::Answered
+        }
+        Ok(Opened::Directory) => redirect_to_directory(exchange),
+        Ok(Opened::Other) => {
+            log_request!(exchange, Crit, "\"{path}\" is not a regular file");
+            Step::Status(StatusCode::NOT_FOUND)
+        }
+        Err(errno) => Step::Status(refuse(exchange, &path, errno)),
+    }
+}
+
+/// Makes an open file the body, with its validators.
+pub(super) fn send(exchange: &mut Exchange, file: &Arc<OpenFile>, content: Option<Bytes>) {
+    let etag = exchange
+        .conf()
+        .etag
+        .then(|| ETag::of_file(file.mtime_s(), file.size()));
+    let response = &mut exchange.response;
+    response.status = StatusCode::OK;
+    response.content_length = Some(file.size());
+    response.last_modified_s = Some(file.mtime_s());
+    response.etag = etag;
+    match content {
+        Some(bytes) => response.body.push_bytes(bytes),
+        None => response.body.push_file(file.clone(), 0, file.size()),
+    }
+}
+
+/// A directory without its final slash: 301 to where the slash is.
+fn redirect_to_directory(exchange: &mut Exchange) -> Step {
+    let request = &exchange.request;
+    let mut location = Vec::with_capacity(request.uri.len() + request.args.len() + 8);
+    escape_into(&mut location, &request.uri, EscapeKind::Uri);
+    location.push(b'/');
+    if !request.args.is_empty() {
+        location.push(b'?');
+        location.extend_from_slice(&request.args);
+    }
+    exchange.response.location = Some(location);
+    Step::Status(StatusCode::MOVED_PERMANENTLY)
+}
+
+/// Logs why a file could not be opened and says which status that is.
+pub(super) fn refuse(exchange: &Exchange, path: &FilePath, errno: Errno) -> StatusCode {
+    let path = Text(path.as_bytes());
+    if errno.is_not_found() {
+        if exchange.conf().log_not_found {
+            log_request!(exchange, Error, "open() \"{path}\" failed ({errno})");
+        }
+        return StatusCode::NOT_FOUND;
+    }
+    if errno.is_forbidden() {
+        log_request!(exchange, Error, "open() \"{path}\" failed ({errno})");
+        return StatusCode::FORBIDDEN;
+    }
+    log_request!(exchange, Crit, "open() \"{path}\" failed ({errno})");
+    StatusCode::INTERNAL_SERVER_ERROR
+}

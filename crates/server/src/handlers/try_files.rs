@@ -1,0 +1,111 @@
+//! `try_files`.
+
+use super::path::FilePath;
+use super::{Step, open, special};
+use crate::disk;
+use crate::exchange::Exchange;
+use crate::open_file_cache::{Errno, Opened};
+use crate::request_log::log_request;
+use crate::template;
+use sealane_conf::model::{FilesAt, TryFallback};
+use sealane_http::StatusCode;
+use sealane_sys::file::{self, Kind};
+use std::ffi::CString;
+
+/// Looks for the first candidate that exists and makes it the URI; the handlers
+/// of content then answer ([`Step::Declined`]). Otherwise the fallback.
+pub(crate) async fn choose(exchange: &mut Exchange) -> Step {
+    let conf = exchange.snapshot.location(exchange.location).conf.clone();
+    let Some(try_files) = &conf.try_files else {
+        return Step::Declined;
+    };
+    let mut path = match FilePath::of(exchange) {
+        Ok(path) => path,
+        Err(status) => return Step::Status(status),
+    };
+    for candidate in &try_files.candidates {
+        let name = template::evaluate(&candidate.name, exchange);
+        let mut below = &name[..];
+        // A value that repeats the location's prefix stands for a URI: `alias`
+        // replaces the prefix (as in nginx only if the value has variables).
+        if let (FilesAt::Alias(_), Some(prefix_bytes), None) = (
+            &conf.files_at,
+            conf.alias_prefix_bytes,
+            candidate.name.as_literal(),
+        ) && name.get(..prefix_bytes) == exchange.request.uri.get(..prefix_bytes)
+        {
+            below = &name[prefix_bytes..];
+        }
+        path.replace_below_root(below);
+        let is_directory = match kind_of(exchange, &path).await {
+            Ok(kind) => kind == Kind::Dir,
+            Err(errno) => {
+                if !errno.is_not_found() {
+                    log_request!(exchange, Crit, "stat() \"{path}\" failed ({errno})");
+                }
+                continue;
+            }
+        };
+        if is_directory == candidate.directory {
+            use_as_uri(exchange, &path, candidate.directory);
+            return Step::Declined;
+        }
+    }
+    fall_back(exchange, &try_files.fallback)
+}
+
+fn fall_back(exchange: &Exchange, fallback: &TryFallback) -> Step {
+    match fallback {
+        TryFallback::Code(code) => Step::Status(StatusCode(*code)),
+        TryFallback::Named(name) => Step::Named(name.clone()),
+        TryFallback::Uri(target) => {
+            let target = template::evaluate(target, exchange);
+            if let Some(name) = target.strip_prefix(b"@") {
+                return Step::Named(String::from_utf8_lossy(name).into());
+            }
+            let (uri, args) = special::split_args(&target);
+            Step::Redirect {
+                uri: uri.to_vec(),
+                args: args.to_vec(),
+            }
+        }
+    }
+}
+
+/// The URI under which the candidate is found: what follows the root, after the
+/// prefix that an `alias` replaces.
+fn use_as_uri(exchange: &mut Exchange, path: &FilePath, directory: bool) {
+    let conf = exchange.conf();
+    let below = path.below_root();
+    match (&conf.files_at, conf.alias_prefix_bytes) {
+        (FilesAt::Root(_), _) => exchange.request.uri = below.to_vec(),
+        (FilesAt::Alias(_), Some(prefix_bytes)) => {
+            let uri = &mut exchange.request.uri;
+            uri.truncate(prefix_bytes);
+            uri.extend_from_slice(below);
+        }
+        (FilesAt::Alias(_), None) if directory => {}
+        (FilesAt::Alias(_), None) => {
+            exchange.request.uri = below.to_vec();
+            exchange.progress.uri_under_alias = true;
+        }
+    }
+}
+
+/// What stands at a path. A file that may not be read exists all the same.
+async fn kind_of(exchange: &Exchange, path: &FilePath) -> Result<Kind, Errno> {
+    match open(exchange, path).await {
+        Ok(Opened::File(..)) => Ok(Kind::File),
+        Ok(Opened::Directory) => Ok(Kind::Dir),
+        Ok(Opened::Other) => Ok(Kind::Other),
+        Err(errno) if errno.is_forbidden() => {
+            let Ok(name) = CString::new(path.as_bytes()) else {
+                return Err(errno);
+            };
+            let stat = disk::run(move || file::stat_path(&name)).await;
+            stat.map(|stat| stat.kind)
+                .map_err(|error| Errno::of(&error))
+        }
+        Err(errno) => Err(errno),
+    }
+}

@@ -1,0 +1,183 @@
+//! A file on disk, opened, and the ways to open one.
+
+use bytes::Bytes;
+use sealane_sys::file::{self, Kind, Stat};
+use std::ffi::CStr;
+use std::fmt;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+/// An open regular file and its facts as they were when it was opened.
+pub struct OpenFile {
+    fd: OwnedFd,
+    stat: Stat,
+    path: Box<[u8]>,
+}
+
+/// What stands at a path.
+#[derive(Debug, Clone)]
+pub(crate) enum Opened {
+    /// A regular file; with its bytes when the cache holds them.
+    File(Arc<OpenFile>, Option<Bytes>),
+    /// A directory.
+    Directory,
+    /// A device, FIFO or socket: never served.
+    Other,
+}
+
+/// How reading a file into memory ended.
+pub(super) enum Read {
+    /// All its bytes, of one state of the file as far as its facts tell.
+    Done(Bytes),
+    /// Some would have to come from disk.
+    NotCached,
+    /// The file is not what it was when it was opened.
+    Changed,
+}
+
+/// An error number of open(2), small enough to be kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Errno(pub(crate) i32);
+
+impl OpenFile {
+    /// Size in bytes when it was opened. It may have changed since.
+    pub fn size(&self) -> u64 {
+        self.stat.size
+    }
+
+    /// Time of last modification, seconds since 1970.
+    pub fn mtime_s(&self) -> i64 {
+        self.stat.mtime_s
+    }
+
+    /// The path it was opened by, for messages.
+    pub fn path(&self) -> &[u8] {
+        &self.path
+    }
+
+    /// Whether both are the same file in the same state.
+    pub(super) fn is_unchanged(&self, other: &OpenFile) -> bool {
+        same_state(&self.stat, &other.stat)
+    }
+
+    /// Reads the whole file from the page cache.
+    pub(super) fn read_stable(&self) -> Read {
+        let Ok(size) = usize::try_from(self.stat.size) else {
+            return Read::NotCached;
+        };
+        let mut bytes = Vec::with_capacity(size);
+        let mut complete = true;
+        while complete && bytes.len() < size {
+            let (room, position) = (size - bytes.len(), bytes.len() as u64);
+            complete = file::read_cached_at(self.fd.as_fd(), &mut bytes, room, position).is_ok();
+        }
+        // Asked after reading: whatever was written meanwhile shows.
+        match file::stat_fd(self.fd.as_fd()) {
+            Ok(after) if same_state(&self.stat, &after) && complete => Read::Done(bytes.into()),
+            Ok(after) if same_state(&self.stat, &after) => Read::NotCached,
+            _ => Read::Changed,
+        }
+    }
+
+    /// Whether the file was last written so close to `unix_s` that a further
+    /// write might leave its modification time as it is (the kernel's clock for
+    /// them ticks in milliseconds, that of some file systems in seconds).
+    pub(super) fn is_fresh(&self, unix_s: i64) -> bool {
+        const TICK_S: i64 = 2;
+        self.stat.mtime_s.abs_diff(unix_s) < TICK_S as u64
+    }
+
+    #[cfg(test)]
+    pub(crate) fn for_test(path: &std::path::Path) -> io::Result<Arc<OpenFile>> {
+        use std::os::unix::ffi::OsStrExt;
+        let mut name = path.as_os_str().as_bytes().to_vec();
+        name.push(0);
+        match open_blocking(&name) {
+            Ok(Opened::File(file, _)) => Ok(file),
+            Ok(_) => Err(io::ErrorKind::InvalidInput.into()),
+            Err(Errno(code)) => Err(io::Error::from_raw_os_error(code)),
+        }
+    }
+}
+
+impl AsFd for OpenFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl fmt::Debug for OpenFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OpenFile")
+            .field("path", &self.path.escape_ascii().to_string())
+            .field("size", &self.stat.size)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Errno {
+    pub(crate) fn of(error: &io::Error) -> Errno {
+        Errno(error.raw_os_error().unwrap_or(libc::EIO))
+    }
+
+    /// The path does not lead to anything.
+    pub(crate) fn is_not_found(self) -> bool {
+        matches!(self.0, libc::ENOENT | libc::ENOTDIR | libc::ENAMETOOLONG)
+    }
+
+    /// The process may not go there.
+    pub(crate) fn is_forbidden(self) -> bool {
+        self.0 == libc::EACCES
+    }
+}
+
+impl fmt::Display for Errno {
+    /// As nginx ends its messages: `2: No such file or directory`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let text = io::Error::from_raw_os_error(self.0).to_string();
+        let words = text.split(" (os error").next().unwrap_or_default();
+        write!(f, "{}: {words}", self.0)
+    }
+}
+
+fn same_state(a: &Stat, b: &Stat) -> bool {
+    let key = |s: &Stat| (s.dev, s.inode, s.size, s.mtime_s, s.mtime_ns);
+    key(a) == key(b)
+}
+
+/// Opens a path (NUL-terminated bytes) if that takes no disk access; `None` if it does.
+pub(crate) fn open_now(path: &[u8]) -> Option<Result<Opened, Errno>> {
+    let Ok(name) = CStr::from_bytes_with_nul(path) else {
+        return Some(Err(Errno(libc::ENOENT)));
+    };
+    match file::open_cached(name) {
+        Ok(fd) => Some(examine(fd, name)),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+        Err(error) => Some(Err(Errno::of(&error))),
+    }
+}
+
+/// Opens a path (NUL-terminated bytes), waiting for the disk.
+pub(crate) fn open_blocking(path: &[u8]) -> Result<Opened, Errno> {
+    // A NUL inside cannot be part of a file's name.
+    let name = CStr::from_bytes_with_nul(path).map_err(|_| Errno(libc::ENOENT))?;
+    let fd = file::open_read(name).map_err(|error| Errno::of(&error))?;
+    examine(fd, name)
+}
+
+fn examine(fd: OwnedFd, path: &CStr) -> Result<Opened, Errno> {
+    let stat = file::stat_fd(fd.as_fd()).map_err(|error| Errno::of(&error))?;
+    Ok(match stat.kind {
+        Kind::File => Opened::File(
+            Arc::new(OpenFile {
+                fd,
+                stat,
+                path: path.to_bytes().into(),
+            }),
+            None,
+        ),
+        Kind::Dir => Opened::Directory,
+        Kind::Other => Opened::Other,
+    })
+}

@@ -1,0 +1,213 @@
+//! From a parsed request to a finished response.
+//!
+//! ```text
+//! locate -> (return | try_files | content) -> filters
+//!   ^                  |  error_page, index, try_files
+//!   +- internal redirect
+//! ```
+//!
+//! The phases follow nginx's: the server's own `return`, the choice of the
+//! location, its `return`, `try_files`, then the handlers of content. A handler
+//! answers with a [`Step`]; a status that it does not answer itself goes through
+//! `error_page` and ends in a built-in page at the latest.
+
+use crate::exchange::{Exchange, RequestBody};
+use crate::handlers::{self, Step};
+use crate::request_log::{Text, log_request};
+use crate::router::RouteError;
+use crate::{access_log, filters};
+use sealane_http::h1::Framing;
+use sealane_http::{Method, StatusCode};
+
+pub(crate) use crate::response_head::{encode_head, encode_trailers};
+
+/// Internal redirects that a request may take; nginx's limit.
+pub(crate) const MAX_INTERNAL_REDIRECTS: u8 = 10;
+
+/// Finds the answer to a request whose server is chosen already. Afterwards
+/// `exchange.response` is final.
+pub(crate) async fn handle(exchange: &mut Exchange) {
+    let step = match exchange.request.head.method {
+        Method::Trace => refuse_method(exchange, "TRACE"),
+        Method::Connect => refuse_method(exchange, "CONNECT"),
+        _ => begin(exchange).await,
+    };
+    finish(exchange, step).await;
+}
+
+/// Answers where there is no proper request: 400, 408, 414, 494 to 497, 505.
+/// `error_page` of the server applies.
+pub(crate) async fn fail(exchange: &mut Exchange, status: StatusCode) {
+    exchange.location = exchange.server().default_location;
+    finish(exchange, Step::Status(status)).await;
+}
+
+/// Writes the lines that the location's `access_log` asks for.
+pub(crate) fn log_access(exchange: &Exchange) {
+    access_log::log(exchange);
+}
+
+/// nginx refuses these before anything else is looked at, and the connection
+/// does not go on.
+fn refuse_method(exchange: &mut Exchange, method: &str) -> Step {
+    log_request!(
+        exchange,
+        Info,
+        "client sent {method} method while reading client request headers"
+    );
+    exchange.response.close = true;
+    Step::Status(StatusCode::NOT_ALLOWED)
+}
+
+/// Follows steps until there is a response that the filters accept.
+async fn finish(exchange: &mut Exchange, first: Step) {
+    let mut step = first;
+    loop {
+        step = match step {
+            Step::Answered => match filters::apply(exchange) {
+                Ok(()) => return,
+                Err(status) => Step::Status(status),
+            },
+            // The content handlers are the last resort; they never decline together.
+            Step::Declined => Step::Status(StatusCode::NOT_FOUND),
+            Step::Status(StatusCode::CLOSE) => {
+                exchange.response.status = StatusCode::CLOSE;
+                exchange.response.drop_connection = true;
+                return;
+            }
+            Step::Status(status) => handlers::special::answer(exchange, status),
+            // Boxed: redirects are the exception, and a future should be small.
+            Step::Redirect { uri, args } => Box::pin(redirect(exchange, uri, args)).await,
+            Step::Named(name) => Box::pin(redirect_to_named(exchange, &name)).await,
+        }
+    }
+}
+
+/// Starts over with another URI, inside the same server.
+async fn redirect(exchange: &mut Exchange, uri: Vec<u8>, args: Vec<u8>) -> Step {
+    if let Some(step) = count_redirect(exchange, "while internally redirecting to", &uri) {
+        return step;
+    }
+    exchange.request.uri = uri;
+    exchange.request.args = args;
+    exchange.progress.uri_under_alias = false;
+    begin(exchange).await
+}
+
+/// Goes on in the location `@name`, with the URI as it is.
+async fn redirect_to_named(exchange: &mut Exchange, name: &str) -> Step {
+    let shown = format!("@{name}");
+    if let Some(step) = count_redirect(
+        exchange,
+        "while redirect to named location",
+        shown.as_bytes(),
+    ) {
+        return step;
+    }
+    let Some(location) = exchange.server().tree.named(name) else {
+        log_request!(exchange, Error, "could not find named location \"{shown}\"");
+        return Step::Status(StatusCode::INTERNAL_SERVER_ERROR);
+    };
+    exchange.location = location;
+    exchange.progress.uri_under_alias = false;
+    in_location(exchange).await
+}
+
+/// Counts an internal redirect; a step instead of it when there were too many.
+fn count_redirect(exchange: &mut Exchange, doing: &str, target: &[u8]) -> Option<Step> {
+    exchange.request.internal = true;
+    exchange.progress.redirects += 1;
+    if exchange.progress.redirects <= MAX_INTERNAL_REDIRECTS {
+        return None;
+    }
+    let target = Text(target);
+    log_request!(
+        exchange,
+        Error,
+        "rewrite or internal redirection cycle {doing} \"{target}\""
+    );
+    Some(Step::Status(StatusCode::INTERNAL_SERVER_ERROR))
+}
+
+/// From a URI to an answer: the server's `return`, then the location.
+async fn begin(exchange: &mut Exchange) -> Step {
+    exchange.location = exchange.server().default_location;
+    if exchange.server().conf.returns.is_some() {
+        let server = exchange.server().conf.clone();
+        return handlers::returns::answer(exchange, server.returns.as_ref());
+    }
+    if let Err(status) = locate(exchange) {
+        return Step::Status(status);
+    }
+    if exchange.conf().internal && !exchange.request.internal {
+        return Step::Status(StatusCode::NOT_FOUND);
+    }
+    if let Some(status) = refuse_body(exchange) {
+        return Step::Status(status);
+    }
+    in_location(exchange).await
+}
+
+/// Chooses the location and keeps the captures of its expression.
+fn locate(exchange: &mut Exchange) -> Result<(), StatusCode> {
+    let tree = &exchange.snapshot.server(exchange.server).tree;
+    match tree.find(&exchange.request.uri) {
+        Ok(found) => {
+            if let Some(location) = found.location {
+                exchange.location = location;
+            }
+            if let Some((regex, captures)) = found.captures {
+                let request = &mut exchange.request;
+                request.captures.store(regex, &captures, &request.uri);
+            }
+            Ok(())
+        }
+        Err(RouteError { pattern, reason }) => {
+            let uri = Text(&exchange.request.uri);
+            log_request!(
+                exchange,
+                Alert,
+                "location \"{pattern}\" could not be matched against \"{uri}\": {reason}; \
+                 an expression that backtracks less will do"
+            );
+            Err(StatusCode::INTERNAL_SERVER_ERROR)
+        }
+    }
+}
+
+/// `client_max_body_size` against a declared length: 413 before anything is read.
+fn refuse_body(exchange: &mut Exchange) -> Option<StatusCode> {
+    let limit = exchange.conf().client_max_body_bytes;
+    let Framing::Length(bytes) = exchange.request.head.framing else {
+        return None;
+    };
+    let unread = exchange.request.body == RequestBody::Unread && !exchange.progress.body_refused;
+    if limit == 0 || bytes <= limit || !unread {
+        return None;
+    }
+    exchange.progress.body_refused = true;
+    log_request!(
+        exchange,
+        Error,
+        "client intended to send too large body: {bytes} bytes"
+    );
+    Some(StatusCode::CONTENT_TOO_LARGE)
+}
+
+/// The location's own phases.
+async fn in_location(exchange: &mut Exchange) -> Step {
+    if exchange.conf().returns.is_some() {
+        let conf = exchange.snapshot.location(exchange.location).conf.clone();
+        return handlers::returns::answer(exchange, conf.returns.as_ref());
+    }
+    if exchange.conf().try_files.is_some() {
+        match Box::pin(handlers::try_files::choose(exchange)).await {
+            Step::Declined => {}
+            step => return step,
+        }
+    }
+    handlers::content(exchange).await
+}
+
+#[cfg(test)]
+mod tests;

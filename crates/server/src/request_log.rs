@@ -1,0 +1,73 @@
+//! Error-log lines about a request.
+
+use crate::exchange::Exchange;
+use crate::facts::PeerAddress;
+use sealane_conf::model::LogLevel;
+use sealane_http::headers::KnownHeader;
+use std::fmt;
+
+/// Logs a line where the location wants it, with nginx's tail: client, server,
+/// request, host and referrer.
+pub(crate) fn log(exchange: &Exchange, level: LogLevel, message: fmt::Arguments<'_>) {
+    let logger = &exchange.snapshot.location(exchange.location).logger;
+    if logger.enabled(level) {
+        let number = Some(exchange.connection.number);
+        logger.log(level, number, format_args!("{message}{}", Tail(exchange)));
+    }
+}
+
+/// `log_request!(exchange, Error, "open() \"{path}\" failed")`.
+macro_rules! log_request {
+    ($exchange:expr, $level:ident, $($message:tt)+) => {
+        $crate::request_log::log(
+            $exchange,
+            ::sealane_conf::model::LogLevel::$level,
+            ::core::format_args!($($message)+),
+        )
+    };
+}
+pub(crate) use log_request;
+
+/// `, client: 1.2.3.4, server: name, request: "GET / HTTP/1.1", host: "h"`.
+struct Tail<'e>(&'e Exchange);
+
+impl fmt::Display for Tail<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let exchange = self.0;
+        match exchange.connection.peer {
+            PeerAddress::Inet(address) => write!(f, ", client: {}", address.ip())?,
+            PeerAddress::Unix => f.write_str(", client: unix:")?,
+        }
+        write!(f, ", server: {}", exchange.server().conf.primary_name)?;
+        let request = &exchange.request;
+        let head = &request.head;
+        let line = head.request_line.of(&request.buffer);
+        if !line.is_empty() {
+            write!(f, ", request: \"{}\"", Text(line))?;
+        }
+        if let Some(host) = head.get(KnownHeader::Host) {
+            write!(f, ", host: \"{}\"", Text(host.of(&request.buffer)))?;
+        }
+        if let Some(referrer) = head.get(KnownHeader::Referer) {
+            write!(f, ", referrer: \"{}\"", Text(referrer.of(&request.buffer)))?;
+        }
+        Ok(())
+    }
+}
+
+/// Bytes as text for a log line; what is not UTF-8 is shown as U+FFFD. The
+/// logger escapes control characters.
+pub(crate) struct Text<'b>(pub(crate) &'b [u8]);
+
+impl fmt::Display for Text<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.utf8_chunks().try_for_each(|chunk| {
+            f.write_str(chunk.valid())?;
+            if chunk.invalid().is_empty() {
+                Ok(())
+            } else {
+                f.write_str("\u{fffd}")
+            }
+        })
+    }
+}

@@ -1,0 +1,102 @@
+//! The head of a response on HTTP/1, in nginx's order.
+
+use crate::clock;
+use crate::exchange::Exchange;
+use sealane_conf::model::ServerTokens;
+use sealane_http::date;
+use sealane_http::h1::{ConnectionHeader, ResponseHead, encode_response_head};
+use sealane_http::headers::{HeaderList, KnownHeader};
+use std::cell::RefCell;
+
+/// `Server` and the last line of built-in pages, with `server_tokens on`.
+const NAME_AND_VERSION: &str = concat!("sealane/", env!("CARGO_PKG_VERSION"));
+/// The same with `server_tokens off`.
+const NAME: &str = "sealane";
+
+/// What `server_tokens` lets out.
+pub(crate) fn server_name(exchange: &Exchange) -> &'static str {
+    match exchange.conf().server_tokens {
+        ServerTokens::On | ServerTokens::Build => NAME_AND_VERSION,
+        ServerTokens::Off => NAME,
+    }
+}
+
+thread_local! {
+    /// Where the headers are put in order; kept, so that a response allocates nothing.
+    static ORDERED: RefCell<HeaderList> = RefCell::new(HeaderList::new());
+}
+
+/// Appends the head of a finished response: the status line and all headers.
+///
+/// nginx's order: what every response has, then in the order they were added
+/// those of the handler (`ETag`, `Content-Encoding`, `Location`), of `expires`
+/// and `add_header`, and of ranges. HTTP/0.9 gets no head.
+pub(crate) fn encode_head(
+    exchange: &Exchange,
+    out: &mut Vec<u8>,
+    connection: ConnectionHeader,
+    chunked: bool,
+) {
+    ORDERED.with_borrow_mut(|ordered| {
+        put_in_order(exchange, ordered);
+        let response = &exchange.response;
+        let date = clock::http_date();
+        let last_modified = response.last_modified_s.map(date::imf);
+        let location = response
+            .location
+            .as_deref()
+            .filter(|_| response.location_made_absolute);
+        let mut head = ResponseHead::new(exchange.request.head.version, response.status, ordered);
+        head.server = Some(server_name(exchange));
+        head.date = Some(&date);
+        head.content_type = response.content_type.as_ref().map(|text| text.as_bytes());
+        head.content_length = response.content_length;
+        head.last_modified = last_modified.as_ref().map(|text| &text[..]);
+        head.location = location;
+        head.chunked = chunked;
+        head.connection = connection;
+        encode_response_head(out, &head);
+    });
+}
+
+fn put_in_order(exchange: &Exchange, ordered: &mut HeaderList) {
+    let response = &exchange.response;
+    ordered.clear();
+    // A value with a line break in it is left out by the list: better no header
+    // than a split response. The filters have replaced line breaks already.
+    let mut add = |name, value: &[u8]| {
+        let _ = ordered.push_known(name, value);
+    };
+    if let Some(etag) = &response.etag {
+        add(KnownHeader::Etag, etag.as_bytes());
+    }
+    if let Some(coding) = response.content_encoding {
+        add(KnownHeader::ContentEncoding, coding.as_bytes());
+    }
+    if let Some(location) = response
+        .location
+        .as_deref()
+        .filter(|_| !response.location_made_absolute)
+    {
+        add(KnownHeader::Location, location);
+    }
+    for (name, value) in response.headers.iter() {
+        let _ = ordered.push(name, value);
+    }
+    if response.allow_ranges {
+        let _ = ordered.push_known(KnownHeader::AcceptRanges, b"bytes");
+    }
+}
+
+/// The trailers as they follow the last chunk: complete lines, each with CRLF.
+pub(crate) fn encode_trailers(exchange: &Exchange) -> Vec<u8> {
+    let trailers = &exchange.response.trailers;
+    let mut out = Vec::with_capacity(trailers.wire_bytes());
+    for (name, value) in trailers.iter() {
+        out.extend_from_slice(name);
+        out.extend_from_slice(b": ");
+        out.extend_from_slice(value);
+        out.extend_from_slice(b"\r\n");
+    }
+    out
+}

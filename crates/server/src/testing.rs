@@ -1,0 +1,282 @@
+//! A configured site in a temporary directory, and requests to it without a
+//! network in between.
+
+use crate::chain::Segment;
+use crate::counters::Counters;
+use crate::exchange::{Captures, Exchange, Progress, Request, RequestBody, Response};
+use crate::facts::{ConnectionFacts, PeerAddress};
+use crate::log::LogSet;
+use crate::materials::Materials;
+use crate::open_file_cache::OpenFileCache;
+use crate::pipeline;
+use crate::registry::Registry;
+use crate::snapshot::{ListenerId, Snapshot};
+use crate::socket::Socket;
+use crate::worker::{Process, Worker};
+use sealane_conf::{Config, MemoryLoader, Options};
+use sealane_http::h1::{self, ConnectionHeader, Framing, ParseState, Parsed};
+use sealane_http::uri;
+use std::fs;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Instant;
+
+/// A site with one configuration. `DIR` in the configuration is its directory,
+/// which is the `root`; errors are logged to a file beside it.
+pub(crate) struct Site {
+    directory: PathBuf,
+    worker: Arc<Worker>,
+    facts: Arc<ConnectionFacts>,
+    runtime: tokio::runtime::Runtime,
+    // The client's end; the peer's address is asked of the socket.
+    _client: std::net::TcpStream,
+    logs: LogSet,
+}
+
+/// What came of a request.
+pub(crate) struct Reply {
+    /// The exchange afterwards.
+    pub(crate) exchange: Exchange,
+    /// Status line and headers, without `Server` and `Date`.
+    pub(crate) head: String,
+    /// The body as it would be sent, before chunks.
+    pub(crate) body: Vec<u8>,
+}
+
+impl Site {
+    /// A site with these directives in its `server` block (the only one).
+    pub(crate) fn new(server: &str) -> Site {
+        Site::with_http(&format!(
+            "server {{ listen 127.0.0.1:80; server_name site; {server} }}"
+        ))
+    }
+
+    /// A site with these directives in its `http` block.
+    pub(crate) fn with_http(http: &str) -> Site {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("sealane-test-{}-{number}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        fs::create_dir_all(directory.join("www")).expect("the temporary directory is writable");
+        let dir = directory.display().to_string();
+        let text = format!(
+            "error_log {dir}/error.log debug; events {{}} http {{ access_log off; root {dir}/www; \
+             types {{ text/html html; text/plain txt; }} {} }}",
+            http.replace("DIR", &format!("{dir}/www"))
+        );
+        let config = parse(&text);
+        let logs = LogSet::open(&config).expect("logs lie in the temporary directory");
+        let snapshot = Snapshot::build(&config, &Materials::new(), &logs)
+            .expect("the configuration is valid")
+            .0;
+        let worker = Arc::new(Worker {
+            index: 0,
+            snapshot: Arc::new(snapshot),
+            open_files: OpenFileCache::new(),
+            registry: Registry::default(),
+            counters: Counters::default(),
+            process: Arc::new(Process::default()),
+        });
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .expect("a runtime can be built");
+        let (client, facts) = connect(&runtime);
+        Site {
+            directory,
+            worker,
+            facts,
+            runtime,
+            _client: client,
+            logs,
+        }
+    }
+
+    /// Its document root.
+    pub(crate) fn root(&self) -> PathBuf {
+        self.directory.join("www")
+    }
+
+    /// Writes a file below the root, with a modification time well in the past.
+    pub(crate) fn file(&self, name: &str, contents: impl AsRef<[u8]>) -> &Site {
+        let path = self.root().join(name);
+        fs::create_dir_all(path.parent().expect("it lies below the root")).expect("writable");
+        fs::write(&path, contents).expect("writable");
+        set_mtime(&path, 1_000_000_000);
+        self
+    }
+
+    /// The worker.
+    pub(crate) fn worker(&self) -> &Worker {
+        &self.worker
+    }
+
+    /// Everything logged so far.
+    pub(crate) fn error_log(&self) -> String {
+        let _ = &self.logs;
+        fs::read_to_string(self.directory.join("error.log")).expect("the log exists")
+    }
+
+    /// `GET target` by HTTP/1.1.
+    pub(crate) fn get(&self, target: &str) -> Reply {
+        self.request(&format!(
+            "GET {target} HTTP/1.1\r\nHost: example.org\r\n\r\n"
+        ))
+    }
+
+    /// `GET target` with further header lines.
+    pub(crate) fn get_with(&self, target: &str, headers: &[&str]) -> Reply {
+        let lines = headers.join("\r\n");
+        self.request(&format!(
+            "GET {target} HTTP/1.1\r\nHost: example.org\r\n{lines}\r\n\r\n"
+        ))
+    }
+
+    /// A whole request head.
+    pub(crate) fn request(&self, text: &str) -> Reply {
+        let mut exchange = self.exchange(text);
+        self.runtime.block_on(pipeline::handle(&mut exchange));
+        Reply::of(exchange)
+    }
+
+    /// The exchange for a request head, server chosen, not yet answered.
+    pub(crate) fn exchange(&self, text: &str) -> Exchange {
+        let buffer = text.as_bytes().to_vec();
+        let snapshot = self.worker.snapshot.clone();
+        let listener = snapshot.listener(ListenerId(0));
+        let limits = &snapshot.server(listener.default_server).head_limits;
+        let parsed = h1::parse_request(&buffer, &mut ParseState::default(), limits);
+        let Ok(Parsed::Complete(head)) = parsed else {
+            panic!("not a request: {parsed:?}")
+        };
+        let host = head
+            .host
+            .map_or_else(Vec::new, |host| host.of(&buffer).to_ascii_lowercase());
+        let mut captures = Captures::default();
+        let server = listener.names.find(&host, Some(&mut captures));
+        let normal = uri::normalise(head.path.of(&buffer), true).expect("a valid target");
+        Exchange {
+            worker: self.worker.clone(),
+            connection: self.facts.clone(),
+            server,
+            location: snapshot.server(server).default_location,
+            response: Response::new(),
+            progress: Progress::new(Instant::now(), head.head_bytes as u64),
+            request: Request {
+                uri: normal.path.into_owned(),
+                args: normal.args.unwrap_or_default().to_vec(),
+                host,
+                body: match head.framing {
+                    Framing::None => RequestBody::None,
+                    _ => RequestBody::Unread,
+                },
+                internal: false,
+                captures,
+                head,
+                buffer,
+            },
+            snapshot,
+        }
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+impl Reply {
+    fn of(exchange: Exchange) -> Reply {
+        let mut head = Vec::new();
+        let chunked = crate::framing::is_chunked(&exchange);
+        pipeline::encode_head(
+            &exchange,
+            &mut head,
+            ConnectionHeader::KeepAlive { timeout_s: None },
+            chunked,
+        );
+        let head = String::from_utf8(head).expect("test responses are UTF-8");
+        let wanted = |line: &&str| !line.starts_with("Server: ") && !line.starts_with("Date: ");
+        let head: Vec<_> = head.lines().filter(wanted).collect();
+        let body = body_of(&exchange);
+        Reply {
+            head: head.join("\n"),
+            body,
+            exchange,
+        }
+    }
+
+    /// The status code.
+    pub(crate) fn status(&self) -> u16 {
+        self.exchange.response.status.0
+    }
+
+    /// A header's value.
+    pub(crate) fn header(&self, name: &str) -> Option<&str> {
+        self.head.lines().find_map(|line| {
+            let (key, value) = line.split_once(": ")?;
+            key.eq_ignore_ascii_case(name).then_some(value)
+        })
+    }
+
+    /// The body as text.
+    pub(crate) fn text(&self) -> &str {
+        std::str::from_utf8(&self.body).expect("the body is text")
+    }
+}
+
+fn body_of(exchange: &Exchange) -> Vec<u8> {
+    let mut body = Vec::new();
+    for segment in exchange.response.body.segments() {
+        match segment {
+            Segment::Memory(bytes) => body.extend_from_slice(bytes),
+            Segment::File(range) => {
+                // A test file fits into memory.
+                let len = range.len as usize;
+                sealane_sys::file::read_at(range.file.as_fd(), &mut body, len, range.offset)
+                    .expect("readable");
+            }
+        }
+    }
+    body
+}
+
+/// Parses a configuration without any file around it.
+pub(crate) fn parse(text: &str) -> Config {
+    let mut loader = MemoryLoader::new().with("/etc/sealane/test.conf", text);
+    let options = Options::new("/etc/sealane/test.conf", "/etc/sealane");
+    match sealane_conf::parse(&options, &mut loader) {
+        Ok(config) => config,
+        Err(failure) => panic!("{failure:?}\n{text}"),
+    }
+}
+
+/// Sets a file's modification time, seconds since 1970.
+pub(crate) fn set_mtime(path: &Path, unix_s: u64) {
+    let time = std::time::UNIX_EPOCH + std::time::Duration::from_secs(unix_s);
+    let file = fs::File::options()
+        .append(true)
+        .open(path)
+        .expect("the file exists");
+    file.set_modified(time).expect("our own file");
+}
+
+fn connect(runtime: &tokio::runtime::Runtime) -> (std::net::TcpStream, Arc<ConnectionFacts>) {
+    let _guard = runtime.enter();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let client =
+        std::net::TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
+    let (stream, _) = listener.accept().expect("a client is waiting");
+    stream.set_nonblocking(true).expect("any socket can be");
+    let socket =
+        Socket::Tcp(tokio::net::TcpStream::from_std(stream).expect("a runtime is entered"));
+    let peer = PeerAddress::Inet(SocketAddr::new(IpAddr::from([192, 0, 2, 7]), 4711));
+    (
+        client,
+        Arc::new(ConnectionFacts::new(7, ListenerId(0), peer, socket)),
+    )
+}

@@ -1,0 +1,219 @@
+//! What is known about an exchange, as text: every variable of the configuration.
+//!
+//! Values are written where they are wanted, when they are wanted; nothing is
+//! kept. A variable is either found, maybe empty, or absent: access logs show `-`
+//! for an absent one, templates nothing.
+
+mod connection;
+mod process;
+mod request;
+mod response;
+mod tls;
+
+pub(crate) use request::argument;
+
+use crate::exchange::Exchange;
+use sealane_conf::model::Variable;
+use sealane_conf::variables::Builtin;
+
+/// Appends the value of a variable. Returns whether there is one.
+pub(crate) fn append(exchange: &Exchange, variable: &Variable, out: &mut Vec<u8>) -> bool {
+    let request = &exchange.request;
+    match variable {
+        Variable::Builtin(builtin) => append_builtin(exchange, *builtin, out),
+        Variable::RequestHeader(name) => request::header(exchange, name, out),
+        Variable::ResponseHeader(name) => response::header(exchange, name, out),
+        Variable::ResponseTrailer(name) => {
+            let named = |(key, _): &(&[u8], &[u8])| is_variable_name(key, name);
+            put(
+                exchange
+                    .response
+                    .trailers
+                    .iter()
+                    .find(named)
+                    .map(|(_, value)| value),
+                out,
+            )
+        }
+        Variable::Argument(name) => put(argument(&request.args, name.as_bytes()), out),
+        Variable::Cookie(name) => put(request::cookie(exchange, name.as_bytes()), out),
+        Variable::Capture(number) => {
+            let captures = &request.captures.numbered;
+            put(
+                captures
+                    .get(usize::from(*number))
+                    .and_then(Option::as_deref),
+                out,
+            )
+        }
+        Variable::NamedCapture(index) => {
+            let captures = &request.captures.named;
+            put(
+                captures
+                    .iter()
+                    .find(|(known, _)| known == index)
+                    .map(|(_, value)| &**value),
+                out,
+            )
+        }
+    }
+}
+
+fn append_builtin(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> bool {
+    use Builtin as B;
+    match builtin {
+        B::Request
+        | B::RequestMethod
+        | B::RequestUri
+        | B::Uri
+        | B::DocumentUri
+        | B::Args
+        | B::QueryString
+        | B::IsArgs
+        | B::ServerProtocol
+        | B::Host
+        | B::RequestPort
+        | B::IsRequestPort
+        | B::DocumentRoot
+        | B::RealpathRoot
+        | B::RequestFilename
+        | B::ContentLength
+        | B::ContentType
+        | B::RequestBody
+        | B::RequestBodyFile
+        | B::RequestLength
+        | B::RequestTime
+        | B::RequestId
+        | B::RequestCompletion
+        | B::RemoteUser
+        | B::Pipe => request::append(exchange, builtin, out),
+
+        B::Scheme
+        | B::Https
+        | B::RemoteAddr
+        | B::BinaryRemoteAddr
+        | B::RemotePort
+        | B::ServerAddr
+        | B::ServerName
+        | B::ServerPort
+        | B::Connection
+        | B::ConnectionRequests
+        | B::ConnectionTime
+        | B::TcpinfoRtt
+        | B::TcpinfoRttvar
+        | B::TcpinfoSndCwnd
+        | B::TcpinfoRcvSpace
+        | B::RealipRemoteAddr
+        | B::RealipRemotePort => connection::append(exchange, builtin, out),
+
+        B::Status | B::BodyBytesSent | B::BytesSent | B::LimitRate | B::GzipRatio => {
+            response::append(exchange, builtin, out)
+        }
+
+        B::Msec
+        | B::TimeIso8601
+        | B::TimeLocal
+        | B::Pid
+        | B::Hostname
+        | B::NginxVersion
+        | B::ConnectionsActive
+        | B::ConnectionsReading
+        | B::ConnectionsWriting
+        | B::ConnectionsWaiting => process::append(exchange, builtin, out),
+
+        B::SslProtocol
+        | B::SslCipher
+        | B::SslCiphers
+        | B::SslCurve
+        | B::SslCurves
+        | B::SslSigalg
+        | B::SslSessionId
+        | B::SslSessionReused
+        | B::SslServerName
+        | B::SslAlpnProtocol
+        | B::SslEarlyData
+        | B::SslEchStatus
+        | B::SslEchOuterServerName
+        | B::SslClientCert
+        | B::SslClientRawCert
+        | B::SslClientEscapedCert
+        | B::SslClientFingerprint
+        | B::SslClientIDn
+        | B::SslClientSDn
+        | B::SslClientIDnLegacy
+        | B::SslClientSDnLegacy
+        | B::SslClientSerial
+        | B::SslClientSigalg
+        | B::SslClientVStart
+        | B::SslClientVEnd
+        | B::SslClientVRemain
+        | B::SslClientVerify => tls::append(exchange, builtin, out),
+
+        // The PROXY protocol is an error in `listen`, and there are no upstreams.
+        B::ProxyProtocolAddr
+        | B::ProxyProtocolPort
+        | B::ProxyProtocolServerAddr
+        | B::ProxyProtocolServerPort
+        | B::ProxyProtocolTlv
+        | B::UpstreamAddr
+        | B::UpstreamBytesReceived
+        | B::UpstreamBytesSent
+        | B::UpstreamCacheStatus
+        | B::UpstreamCacheLastModified
+        | B::UpstreamCacheEtag
+        | B::UpstreamCacheAge
+        | B::UpstreamConnectTime
+        | B::UpstreamHeaderTime
+        | B::UpstreamResponseLength
+        | B::UpstreamResponseTime
+        | B::UpstreamStatus
+        | B::UpstreamLastServerName
+        | B::UpstreamHttp
+        | B::UpstreamTrailer
+        | B::UpstreamCookie => false,
+    }
+}
+
+/// Appends a value if there is one.
+fn put(value: Option<&[u8]>, out: &mut Vec<u8>) -> bool {
+    out.extend_from_slice(value.unwrap_or_default());
+    value.is_some()
+}
+
+/// Appends a value that is always there.
+fn text(value: impl AsRef<[u8]>, out: &mut Vec<u8>) -> bool {
+    out.extend_from_slice(value.as_ref());
+    true
+}
+
+/// Appends a number.
+fn number(value: impl itoa::Integer, out: &mut Vec<u8>) -> bool {
+    text(itoa::Buffer::new().format(value), out)
+}
+
+/// Appends milliseconds as seconds with three decimals.
+fn seconds(milliseconds: u128, out: &mut Vec<u8>) -> bool {
+    number(milliseconds / 1000, out);
+    let rest = (milliseconds % 1000) as u16;
+    let digit = |value: u16| b'0' + (value % 10) as u8;
+    text(
+        [b'.', digit(rest / 100), digit(rest / 10), digit(rest)],
+        out,
+    )
+}
+
+/// Whether a header is the one that a variable's name stands for: lower case,
+/// `_` for `-`.
+fn is_variable_name(header: &[u8], name: &str) -> bool {
+    let fold = |byte: &u8| {
+        if *byte == b'-' {
+            b'_'
+        } else {
+            byte.to_ascii_lowercase()
+        }
+    };
+    header.len() == name.len() && header.iter().map(fold).eq(name.bytes())
+}
+
+#[cfg(test)]
+mod tests;

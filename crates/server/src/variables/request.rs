@@ -1,0 +1,155 @@
+//! Variables about the request.
+
+use super::{is_variable_name, number, put, seconds, text};
+use crate::exchange::Exchange;
+use crate::handlers::path::FilePath;
+use crate::template;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use sealane_conf::model::FilesAt;
+use sealane_conf::variables::Builtin;
+use sealane_http::h1::Framing;
+use sealane_http::headers::KnownHeader;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+
+pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> bool {
+    let request = &exchange.request;
+    let head = &request.head;
+    let progress = &exchange.progress;
+    let sent =
+        |span: sealane_http::Span| Some(span.of(&request.buffer)).filter(|text| !text.is_empty());
+    match builtin {
+        Builtin::Request => put(sent(head.request_line), out),
+        Builtin::RequestMethod => match head.method.name() {
+            Some(name) if !head.request_line.is_empty() => text(name, out),
+            _ => put(sent(head.method_name), out),
+        },
+        Builtin::RequestUri => put(sent(head.path).or_else(|| sent(head.target)), out),
+        Builtin::Uri | Builtin::DocumentUri => text(&request.uri, out),
+        Builtin::Args | Builtin::QueryString => {
+            put(Some(&request.args[..]).filter(|args| !args.is_empty()), out)
+        }
+        Builtin::IsArgs => text(if request.args.is_empty() { "" } else { "?" }, out),
+        Builtin::ServerProtocol => text(head.version.name(), out),
+        Builtin::Host if !request.host.is_empty() => text(&request.host, out),
+        Builtin::Host => text(&exchange.server().conf.primary_name, out),
+        Builtin::RequestPort => head.port.is_some_and(|port| number(port, out)),
+        Builtin::IsRequestPort => text(if head.port.is_some() { ":" } else { "" }, out),
+        Builtin::DocumentRoot => match &exchange.conf().files_at {
+            FilesAt::Root(path) | FilesAt::Alias(path) => {
+                text(template::evaluate(path, exchange), out)
+            }
+        },
+        Builtin::RealpathRoot => real_path_of_root(exchange, out),
+        Builtin::RequestFilename => match FilePath::of(exchange) {
+            Ok(path) => text(path.as_bytes(), out),
+            Err(_) => false,
+        },
+        Builtin::ContentLength => match head.framing {
+            Framing::Length(bytes) => number(bytes, out),
+            Framing::None | Framing::Chunked => false,
+        },
+        Builtin::ContentType => put(
+            head.get(KnownHeader::ContentType)
+                .map(|span| span.of(&request.buffer)),
+            out,
+        ),
+        // Bodies are not kept: nothing reads them before proxying exists.
+        Builtin::RequestBody | Builtin::RequestBodyFile => false,
+        Builtin::RequestLength => number(progress.request_bytes, out),
+        Builtin::RequestTime => seconds(progress.started.elapsed().as_millis(), out),
+        Builtin::RequestId => text(progress.request_id.get_or_init(random_id), out),
+        Builtin::RequestCompletion => text(if progress.completed { "OK" } else { "" }, out),
+        Builtin::RemoteUser => remote_user(exchange, out),
+        Builtin::Pipe => text(if progress.pipelined { "p" } else { "." }, out),
+        _ => false,
+    }
+}
+
+/// `$http_NAME`: all headers of that name, joined as their grammar allows.
+pub(super) fn header(exchange: &Exchange, name: &str, out: &mut Vec<u8>) -> bool {
+    let buffer = &exchange.request.buffer;
+    let separator: &[u8] = if name == "cookie" { b"; " } else { b", " };
+    let mut found = false;
+    for header in &exchange.request.head.headers {
+        if is_variable_name(header.name.of(buffer), name) {
+            if found {
+                out.extend_from_slice(separator);
+            }
+            out.extend_from_slice(header.value.of(buffer));
+            found = true;
+        }
+    }
+    found
+}
+
+/// The first argument of that name, as it came. Names are compared without case.
+pub(crate) fn argument<'a>(args: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
+    args.split(|byte| *byte == b'&').find_map(|argument| {
+        let (key, value) = argument.split_at_checked(name.len())?;
+        key.eq_ignore_ascii_case(name)
+            .then(|| value.strip_prefix(b"="))?
+    })
+}
+
+/// The first cookie of that name. Names are compared without case, as in nginx.
+pub(super) fn cookie<'e>(exchange: &'e Exchange, name: &[u8]) -> Option<&'e [u8]> {
+    let buffer = &exchange.request.buffer;
+    let mut lines = exchange.request.head.get_all(KnownHeader::Cookie);
+    lines.find_map(|line| {
+        line.of(buffer)
+            .split(|byte| *byte == b';')
+            .find_map(|pair| {
+                let (key, value) = pair.trim_ascii_start().split_at_checked(name.len())?;
+                let value = value.trim_ascii_start().strip_prefix(b"=")?;
+                key.eq_ignore_ascii_case(name)
+                    .then(|| value.trim_ascii_start())
+            })
+    })
+}
+
+/// `$remote_user`: the name in Basic credentials, whether they are right or not.
+fn remote_user(exchange: &Exchange, out: &mut Vec<u8>) -> bool {
+    let Some(span) = exchange.request.head.get(KnownHeader::Authorization) else {
+        return false;
+    };
+    let Some((scheme, credentials)) = span.of(&exchange.request.buffer).split_at_checked(6) else {
+        return false;
+    };
+    if !scheme.eq_ignore_ascii_case(b"basic ") {
+        return false;
+    }
+    let Ok(decoded) = STANDARD.decode(credentials.trim_ascii()) else {
+        return false;
+    };
+    match decoded.iter().position(|byte| *byte == b':') {
+        Some(colon) => text(&decoded[..colon], out),
+        None => false,
+    }
+}
+
+/// `$realpath_root`. Asks the file system: links may change.
+fn real_path_of_root(exchange: &Exchange, out: &mut Vec<u8>) -> bool {
+    let (FilesAt::Root(root) | FilesAt::Alias(root)) = &exchange.conf().files_at;
+    let root = template::evaluate(root, exchange);
+    match std::fs::canonicalize(OsStr::from_bytes(&root)) {
+        Ok(path) => text(path.as_os_str().as_bytes(), out),
+        Err(_) => false,
+    }
+}
+
+/// 16 random bytes in hexadecimal.
+fn random_id() -> [u8; 32] {
+    const HEX: &[u8; 16] = b"0123456789abcdef";
+    let mut bytes = [0; 16];
+    // The kernel's generator cannot fail once the machine has started; should it
+    // do so, identifiers are not unique, which is all that is lost.
+    let _ = getrandom::fill(&mut bytes);
+    let mut id = [0; 32];
+    for (pair, byte) in id.chunks_exact_mut(2).zip(bytes) {
+        pair[0] = HEX[usize::from(byte >> 4)];
+        pair[1] = HEX[usize::from(byte & 15)];
+    }
+    id
+}

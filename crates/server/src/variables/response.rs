@@ -1,0 +1,80 @@
+//! Variables about the response.
+
+use super::{is_variable_name, number, put, text};
+use crate::exchange::Exchange;
+use crate::template;
+use sealane_conf::variables::Builtin;
+use sealane_http::date;
+
+pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> bool {
+    let progress = &exchange.progress;
+    match builtin {
+        Builtin::Status => text(exchange.response.status.to_string(), out),
+        Builtin::BytesSent => number(progress.sent_bytes, out),
+        Builtin::BodyBytesSent => {
+            number(progress.sent_bytes.saturating_sub(progress.head_bytes), out)
+        }
+        Builtin::LimitRate => match &exchange.conf().limit_rate {
+            Some(rate) => text(template::evaluate(rate, exchange), out),
+            None => text("0", out),
+        },
+        // Nothing compresses while it sends.
+        Builtin::GzipRatio => false,
+        _ => false,
+    }
+}
+
+/// `$sent_http_NAME`.
+pub(super) fn header(exchange: &Exchange, name: &str, out: &mut Vec<u8>) -> bool {
+    let response = &exchange.response;
+    match name {
+        "content_type" => put(
+            response.content_type.as_ref().map(|value| value.as_bytes()),
+            out,
+        ),
+        "content_length" => response
+            .content_length
+            .is_some_and(|bytes| number(bytes, out)),
+        "last_modified" => response
+            .last_modified_s
+            .is_some_and(|at_s| text(date::imf(at_s), out)),
+        "location" if response.location.is_some() => put(response.location.as_deref(), out),
+        "etag" if response.etag.is_some() => {
+            put(response.etag.as_ref().map(|etag| etag.as_bytes()), out)
+        }
+        "content_encoding" if response.content_encoding.is_some() => {
+            put(response.content_encoding.map(str::as_bytes), out)
+        }
+        "accept_ranges" if response.allow_ranges => text("bytes", out),
+        "connection" => text(
+            if response.close {
+                "close"
+            } else {
+                "keep-alive"
+            },
+            out,
+        ),
+        "keep_alive" => match exchange.conf().keepalive_header {
+            Some(timeout) if !response.close => {
+                text("timeout=", out) && number(timeout.as_secs(), out)
+            }
+            _ => false,
+        },
+        "transfer_encoding" => crate::framing::is_chunked(exchange) && text("chunked", out),
+        _ => listed(exchange, name, out),
+    }
+}
+
+fn listed(exchange: &Exchange, name: &str, out: &mut Vec<u8>) -> bool {
+    let mut found = false;
+    for (key, value) in exchange.response.headers.iter() {
+        if is_variable_name(key, name) {
+            if found {
+                out.extend_from_slice(b", ");
+            }
+            out.extend_from_slice(value);
+            found = true;
+        }
+    }
+    found
+}

@@ -1,0 +1,30 @@
+//! The `$ssl_*` variables; absent on connections without TLS.
+
+use super::{put, text};
+use crate::exchange::Exchange;
+use sealane_conf::variables::Builtin;
+
+pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> bool {
+    let Some(facts) = exchange.connection.tls() else {
+        return false;
+    };
+    let some =
+        |value: &str, out: &mut Vec<u8>| put(Some(value.as_bytes()).filter(|v| !v.is_empty()), out);
+    match builtin {
+        Builtin::SslProtocol => some(&facts.protocol, out),
+        Builtin::SslCipher => some(&facts.cipher, out),
+        Builtin::SslCiphers => some(&facts.client_ciphers, out),
+        Builtin::SslCurve => some(&facts.curve, out),
+        Builtin::SslCurves => some(&facts.client_curves, out),
+        Builtin::SslSigalg => some(&facts.sigalg, out),
+        Builtin::SslSessionId => some(&facts.session_id, out),
+        Builtin::SslSessionReused => text(if facts.session_reused { "r" } else { "." }, out),
+        Builtin::SslServerName => some(&facts.server_name, out),
+        Builtin::SslAlpnProtocol => some(&facts.alpn, out),
+        // Early data is not accepted, so that no request is a possible replay.
+        Builtin::SslEarlyData => text("", out),
+        // Client certificates cannot be asked for (`ssl_verify_client` is an error).
+        Builtin::SslClientVerify => text("NONE", out),
+        _ => false,
+    }
+}
