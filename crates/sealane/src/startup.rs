@@ -170,10 +170,17 @@ fn prepare(
     }
     let logs = LogSet::open(&config).map_err(|error| refuse(&error))?;
     let journal = Journal::starting(logs.logger(&config.main.error_logs));
-    let snapshot = Snapshot::build(&config, &materials, &logs).map_err(|diagnostic| {
+    let built = Snapshot::build(&config, &materials, &logs);
+    let (snapshot, warnings) = built.map_err(|diagnostic| {
         journal.diagnostic(&diagnostic);
         Refused
     })?;
+    for warning in &warnings {
+        journal.diagnostic(warning);
+    }
+    for warning in &warnings {
+        journal.diagnostic(warning);
+    }
     let threads = threads(config.main.worker_processes);
     let purpose = if arguments.test {
         Purpose::Test
