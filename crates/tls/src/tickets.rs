@@ -13,7 +13,7 @@ use sealane_awslc::{Aead, Error, Secret, TicketCipher, TicketOpened, fill_random
 use crate::error::SettingsError;
 
 /// Keys held at most: files beyond that are an error, older random keys go.
-pub const MAX_TICKET_KEYS: usize = 16;
+pub(crate) const MAX_TICKET_KEYS: usize = 16;
 
 const NAME_BYTES: usize = 16;
 /// Sizes of a key file: nginx's two formats.

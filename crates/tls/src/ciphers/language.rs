@@ -17,6 +17,18 @@ use super::table::SUITES;
 /// What a string that begins with DEFAULT starts from.
 const DEFAULT_LIST: &str = "ALL:!COMPLEMENTOFDEFAULT:!eNULL";
 
+/// Strings that begin so stand for these suites, whatever follows (RFC 6460). The
+/// curves that Suite B asks for are left to `ssl_ecdh_curve` and the certificate.
+const SUITE_B: [(&str, &str); 4] = [
+    ("SUITEB128ONLY", "ECDHE-ECDSA-AES128-GCM-SHA256"),
+    ("SUITEB128C2", "ECDHE-ECDSA-AES256-GCM-SHA384"),
+    (
+        "SUITEB128",
+        "ECDHE-ECDSA-AES128-GCM-SHA256:ECDHE-ECDSA-AES256-GCM-SHA384",
+    ),
+    ("SUITEB192", "ECDHE-ECDSA-AES256-GCM-SHA384"),
+];
+
 /// A string that OpenSSL would refuse.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct InvalidCommand;
@@ -25,6 +37,10 @@ pub(super) struct InvalidCommand;
 pub(super) fn evaluate(text: &str) -> Result<(Vec<&'static Suite>, Option<u8>), InvalidCommand> {
     let mut list = List::sorted_by_preference();
     let mut level = None;
+    let text = SUITE_B
+        .iter()
+        .find(|(name, _)| text.starts_with(name))
+        .map_or(text, |(_, list)| list);
     let mut rest = text;
     // Only as a prefix of the whole string, and of any word that begins so.
     if let Some(after) = text.strip_prefix("DEFAULT") {
@@ -60,6 +76,7 @@ impl List {
         let mut list = Self(
             SUITES
                 .iter()
+                .rev()
                 .map(|suite| Entry {
                     suite,
                     active: false,

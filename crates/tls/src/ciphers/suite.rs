@@ -20,8 +20,6 @@ pub(super) mod exchange {
     pub(crate) const K_DHEPSK: u16 = 1 << 5;
     pub(crate) const K_ECDHEPSK: u16 = 1 << 6;
     pub(crate) const K_SRP: u16 = 1 << 7;
-    /// Known names of which no suite is left (GOST).
-    pub(crate) const K_GONE: u16 = 1 << 8;
     pub(crate) const K_ANY_PSK: u16 = K_PSK | K_RSAPSK | K_DHEPSK | K_ECDHEPSK;
 }
 
@@ -33,7 +31,6 @@ pub(super) mod auth {
     pub(crate) const A_ECDSA: u16 = 1 << 3;
     pub(crate) const A_PSK: u16 = 1 << 4;
     pub(crate) const A_SRP: u16 = 1 << 5;
-    pub(crate) const A_GONE: u16 = 1 << 6;
 }
 
 /// Encryption.
@@ -52,8 +49,8 @@ pub(super) mod encryption {
     pub(crate) const E_ARIA128GCM: u32 = 1 << 11;
     pub(crate) const E_ARIA256GCM: u32 = 1 << 12;
     pub(crate) const E_CHACHA20: u32 = 1 << 13;
-    /// Known names of which no suite is left (3DES, RC4, SEED, IDEA, GOST).
-    pub(crate) const E_GONE: u32 = 1 << 14;
+    /// No suite of the table has it.
+    pub(crate) const E_3DES: u32 = 1 << 14;
 
     pub(crate) const E_AESGCM: u32 = E_AES128GCM | E_AES256GCM;
     pub(crate) const E_AESCCM: u32 = E_AES128CCM | E_AES256CCM | E_AES128CCM8 | E_AES256CCM8;
@@ -69,7 +66,6 @@ pub(super) mod mac {
     pub(crate) const M_SHA256: u16 = 1 << 2;
     pub(crate) const M_SHA384: u16 = 1 << 3;
     pub(crate) const M_AEAD: u16 = 1 << 4;
-    pub(crate) const M_GONE: u16 = 1 << 5;
 }
 
 /// Strength class and membership of the default list.

@@ -2,8 +2,8 @@
 //! cipher strings select by.
 //!
 //! As in OpenSSL's default build, the weak ones (RC4, DES, 3DES, export) are not
-//! there: strings that name them select nothing by it. Sorted by number, the
-//! order in which OpenSSL starts. `tests.rs` compares every alias with the
+//! there: strings that name them select nothing by it. Sorted by number; OpenSSL
+//! starts from the highest. `tests.rs` compares every alias with the
 //! `openssl` binary, so an error in a row does not go unnoticed.
 
 use super::suite::{
