@@ -1,0 +1,160 @@
+//! Where Sealane says something else than nginx 1.22, on purpose.
+
+use super::Where::*;
+use super::{Case, Difference};
+
+const EARLIER: &str = "what is not supported is refused before its arguments are read";
+const WARNED: &str = "what has no effect yet is warned about";
+const NEWER: &str = "the reference is newer than nginx 1.22";
+
+pub(super) const DIFFERENCES: &[Difference] = &[
+    Difference {
+        case: Case(
+            Http,
+            "map $a $b { x; }",
+            r#"[emerg] "map" directive is not supported yet in FILE:3"#,
+        ),
+        nginx: "[emerg] invalid number of the map parameters in FILE:3",
+        why: EARLIER,
+    },
+    Difference {
+        case: Case(
+            Http,
+            "upstream x { foo; }",
+            r#"[emerg] "upstream" directive is not supported yet in FILE:3"#,
+        ),
+        nginx: r#"[emerg] unknown directive "foo" in FILE:3"#,
+        why: EARLIER,
+    },
+    Difference {
+        case: Case(
+            Location,
+            "satisfy foo;",
+            r#"[emerg] "satisfy" directive is not supported yet in FILE:5"#,
+        ),
+        nginx: r#"[emerg] invalid value "foo" in FILE:5"#,
+        why: EARLIER,
+    },
+    Difference {
+        case: Case(
+            Server,
+            "ssl_verify_client foo;",
+            r#"[emerg] "ssl_verify_client" directive is not supported yet in FILE:4"#,
+        ),
+        nginx: r#"[emerg] invalid value "foo" in FILE:4"#,
+        why: EARLIER,
+    },
+    Difference {
+        case: Case(
+            Http,
+            "server { listen 8081 ssl; ssl_reject_handshake on; } server { listen 8081; ssl_reject_handshake on; }\n\
+             server { listen 8081 ssl; ssl_reject_handshake on; } foo;",
+            "[warn] protocol options redefined for 0.0.0.0:8081 in FILE:4\n\
+             [emerg] unknown directive \"foo\" in FILE:4",
+        ),
+        nginx: r#"[emerg] unknown directive "foo" in FILE:4"#,
+        why: NEWER,
+    },
+    Difference {
+        case: Case(
+            Http,
+            "http2 on;",
+            "[warn] the \"http2\" directive has no effect yet: clients are offered HTTP/1.1 only in FILE:3\nOK",
+        ),
+        nginx: r#"[emerg] unknown directive "http2" in FILE:3"#,
+        why: NEWER,
+    },
+    Difference {
+        case: Case(
+            Server,
+            "listen 80 http2; foo;",
+            "[warn] the \"listen ... http2\" directive is deprecated, use the \"http2\" directive instead \
+             (and clients are offered HTTP/1.1 only, for now) in FILE:4\n\
+             [emerg] unknown directive \"foo\" in FILE:4",
+        ),
+        nginx: r#"[emerg] unknown directive "foo" in FILE:4"#,
+        why: NEWER,
+    },
+    Difference {
+        case: Case(
+            Http,
+            "http2_max_field_size 1k; foo;",
+            r#"[emerg] unknown directive "foo" in FILE:3"#,
+        ),
+        nginx: "[warn] the \"http2_max_field_size\" directive is obsolete, use the \
+                \"large_client_header_buffers\" directive instead in FILE:3\n\
+                [emerg] unknown directive \"foo\" in FILE:3",
+        why: "obsolete directives are listed in the manual; none of HTTP/2 is there yet",
+    },
+    Difference {
+        case: Case(
+            Main,
+            "worker_processes 0;",
+            r#"[emerg] "worker_processes" directive invalid value in FILE:1"#,
+        ),
+        nginx: "OK",
+        why: "a server without workers answers nothing",
+    },
+    Difference {
+        case: Case(
+            Main,
+            "load_module x.so;",
+            "[warn] the module \"x.so\" is not loaded, and its directives are errors in FILE:1\nOK",
+        ),
+        nginx: "[emerg] dlopen() \"DIR/x.so\" failed (DIR/x.so: cannot open shared object file: \
+                No such file or directory) in FILE:1",
+        why: "no module is loaded, so its file does not matter",
+    },
+    Difference {
+        case: Case(
+            Main,
+            "user nobody-of-that-name;\nfoo;",
+            r#"[emerg] unknown directive "foo" in FILE:2"#,
+        ),
+        nginx: r#"[emerg] getpwnam("nobody-of-that-name") failed in FILE:1"#,
+        why: "users are looked up by the binary, after the text has been read",
+    },
+    Difference {
+        case: Case(
+            Main,
+            "worker_cpu_affinity 01 10; worker_cpu_affinity 01;",
+            "[warn] the \"worker_cpu_affinity\" directive has no effect yet: threads are not bound to \
+             CPUs in FILE:1\n\
+             [emerg] \"worker_cpu_affinity\" directive is duplicate in FILE:1",
+        ),
+        nginx: r#"[emerg] "worker_cpu_affinity" directive is duplicate in FILE:1"#,
+        why: WARNED,
+    },
+    Difference {
+        case: Case(
+            Server,
+            "ssl_dhparam a; ssl_dhparam a;",
+            "[warn] the \"ssl_dhparam\" directive has no effect: DHE is not offered, ECDHE is in FILE:4\n\
+             [emerg] \"ssl_dhparam\" directive is duplicate in FILE:4",
+        ),
+        nginx: r#"[emerg] "ssl_dhparam" directive is duplicate in FILE:4"#,
+        why: WARNED,
+    },
+    Difference {
+        case: Case(
+            Server,
+            "ssl_stapling on; ssl_stapling on;",
+            "[warn] the \"ssl_stapling\" directive has no effect yet: OCSP responses are not stapled in \
+             FILE:4\n\
+             [emerg] \"ssl_stapling\" directive is duplicate in FILE:4",
+        ),
+        nginx: r#"[emerg] "ssl_stapling" directive is duplicate in FILE:4"#,
+        why: WARNED,
+    },
+    Difference {
+        case: Case(
+            Http,
+            "gzip on; gzip on;",
+            "[warn] the \"gzip\" directive has no effect yet: responses are not compressed; gzip_static \
+             serves files that are in FILE:3\n\
+             [emerg] \"gzip\" directive is duplicate in FILE:3",
+        ),
+        nginx: r#"[emerg] "gzip" directive is duplicate in FILE:3"#,
+        why: WARNED,
+    },
+];

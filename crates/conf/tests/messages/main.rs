@@ -1,0 +1,215 @@
+//! What is said about configurations, word for word: the table of expected
+//! messages, and the same table held against a real nginx.
+
+mod differences;
+mod http;
+mod language;
+mod locations;
+mod servers;
+mod tls;
+
+use sealane_conf::{Diagnostic, MemoryLoader, Options, parse};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A text and what is said about it, line by line; `FILE` stands for the
+/// configuration file and `DIR` for its directory.
+struct Case(Where, &'static str, &'static str);
+
+/// A case in which nginx says something else, and why that is right.
+struct Difference {
+    case: Case,
+    nginx: &'static str,
+    why: &'static str,
+}
+
+/// What surrounds the text of a case.
+#[derive(Clone, Copy)]
+enum Where {
+    /// Nothing.
+    Whole,
+    /// It stands in front of `events`, on the first line.
+    Main,
+    /// It stands in `http`, on the third line.
+    Http,
+    /// It stands in `server`, on the fourth line.
+    Server,
+    /// It stands in `location /`, on the fifth line.
+    Location,
+}
+
+impl Case {
+    fn configuration(&self) -> String {
+        let text = self.1;
+        match self.0 {
+            Where::Whole => text.to_owned(),
+            Where::Main => format!("{text}\nevents {{}}\n"),
+            Where::Http => format!("events {{}}\nhttp {{\n{text}\n}}\n"),
+            Where::Server => format!("events {{}}\nhttp {{\nserver {{\n{text}\n}}\n}}\n"),
+            Where::Location => {
+                format!("events {{}}\nhttp {{\nserver {{\nlocation / {{\n{text}\n}}\n}}\n}}\n")
+            }
+        }
+    }
+}
+
+fn all_cases() -> impl Iterator<Item = &'static Case> {
+    [
+        language::CASES,
+        http::CASES,
+        servers::CASES,
+        locations::CASES,
+        tls::CASES,
+    ]
+    .into_iter()
+    .flatten()
+}
+
+const FILE: &str = "/dir/nginx.conf";
+
+/// What Sealane says, one line for each message, `OK` at the end if the
+/// configuration can be used.
+fn sealane_says(configuration: &str) -> String {
+    let mut loader = MemoryLoader::new().with(FILE, configuration);
+    let options = Options::new(FILE, "/dir");
+    let line = |diagnostic: &Diagnostic| {
+        format!("[{}] {}", diagnostic.level.name(), diagnostic.headline())
+    };
+    let mut lines: Vec<String>;
+    match parse(&options, &mut loader) {
+        Ok(config) => {
+            lines = config.warnings.iter().map(line).collect();
+            lines.push("OK".into());
+        }
+        Err(failure) => {
+            lines = failure.warnings.iter().map(line).collect();
+            lines.push(line(&failure.error));
+        }
+    }
+    lines
+        .join("\n")
+        .replace(FILE, "FILE")
+        .replace("\"/dir/", "\"DIR/")
+}
+
+#[test]
+fn sealane_says_what_the_table_says() {
+    let differing = differences::DIFFERENCES
+        .iter()
+        .map(|difference| &difference.case);
+    let mut wrong = Vec::new();
+    for case in all_cases().chain(differing) {
+        let says = sealane_says(&case.configuration());
+        if says != case.2 {
+            wrong.push(format!(
+                "{:?}\n  expected {:?}\n  got      {says:?}",
+                case.1, case.2
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A directory of its own that goes away with the value.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Scratch {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("sealane-conf-{}-{number}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(path.join("logs")).expect("a directory can be made");
+        Scratch(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // A directory left behind does no harm.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// What `nginx -t` says, in the form of [`sealane_says`].
+fn nginx_says(nginx: &Path, configuration: &str) -> String {
+    let scratch = Scratch::new();
+    let directory = scratch
+        .0
+        .to_str()
+        .expect("the temporary directory has a plain name");
+    let file = scratch.0.join("nginx.conf");
+    std::fs::write(&file, configuration).expect("the file can be written");
+    let output = Command::new(nginx)
+        .args(["-t", "-p", directory, "-c"])
+        .arg(&file)
+        .arg("-e")
+        .arg(scratch.0.join("logs/error.log"))
+        .output()
+        .expect("nginx runs");
+    let text = String::from_utf8_lossy(&output.stderr);
+    let mut lines: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("nginx: "))
+        .collect();
+    lines.retain(|line| line.starts_with('['));
+    if output.status.success() {
+        lines.push("OK");
+    }
+    let file = file
+        .to_str()
+        .expect("the temporary directory has a plain name");
+    lines
+        .join("\n")
+        .replace(file, "FILE")
+        .replace(directory, "DIR")
+}
+
+/// Debian's nginx, which is what the table was held against. Without it, or
+/// without root (ports and users are checked differently), there is nothing
+/// to compare with.
+fn nginx_1_22() -> Option<PathBuf> {
+    let candidates = ["/usr/sbin/nginx", "/usr/bin/nginx"].map(PathBuf::from);
+    let Some(path) = candidates.into_iter().find(|path| path.exists()) else {
+        eprintln!("SKIPPED: no nginx is installed, so the messages are not compared with it");
+        return None;
+    };
+    let output = Command::new(&path).arg("-v").output().expect("nginx runs");
+    let version = String::from_utf8_lossy(&output.stderr).into_owned();
+    if !version.contains("nginx/1.22.") {
+        eprintln!(
+            "SKIPPED: the table was made for nginx 1.22, and this is {}",
+            version.trim()
+        );
+        return None;
+    }
+    let own = std::fs::metadata("/proc/self").map(|own| std::os::unix::fs::MetadataExt::uid(&own));
+    if !matches!(own, Ok(0)) {
+        eprintln!("SKIPPED: nginx says other things without root's privileges");
+        return None;
+    }
+    Some(path)
+}
+
+#[test]
+fn nginx_says_the_same() {
+    let Some(nginx) = nginx_1_22() else {
+        return;
+    };
+    let mut wrong = Vec::new();
+    let mut compare = |case: &Case, expected: &str, why: &str| {
+        let says = nginx_says(&nginx, &case.configuration());
+        if says != expected {
+            wrong.push(format!(
+                "{:?} {why}\n  expected {expected:?}\n  nginx    {says:?}",
+                case.1
+            ));
+        }
+    };
+    all_cases().for_each(|case| compare(case, case.2, ""));
+    for Difference { case, nginx, why } in differences::DIFFERENCES {
+        compare(case, nginx, why);
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
