@@ -2,7 +2,7 @@
 
 use std::{cell::RefCell, io, net::SocketAddr};
 
-use tokio::net::TcpStream;
+use tokio::{io::Interest, net::TcpStream};
 
 use crate::{
     Error,
@@ -124,7 +124,18 @@ impl Stream {
             Some(tls) => tls.write(request, &mut self.outgoing)?,
             None => self.outgoing.extend_from_slice(request),
         }
+        self.forget_readiness();
         send_all(&self.socket, &mut self.outgoing).await
+    }
+
+    /// Makes the next wait for data wait. The event loop believes a socket to be
+    /// readable until a read says otherwise, and would try one that cannot
+    /// succeed right after every request. Nothing is missed: the response is a
+    /// new event, and a close is remembered apart.
+    fn forget_readiness(&self) {
+        let _ = self
+            .socket
+            .try_io(Interest::READABLE, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
     }
 
     /// Receives the response.
