@@ -109,10 +109,189 @@ impl ProcessTree {
             let Some(rollup) = read_if_alive(format!("/proc/{pid}/smaps_rollup"))? else {
                 continue;
             };
-            let old = "5000-6000 ---p 0 00:00 0 [rollup]\nRss:   12 kB\nPss:   7 kB\nPss_Dirty: 1 kB\n";
-        assert_eq!(parse_smaps_rollup(old), Memory { rss_bytes: 12 * 1024, pss_bytes: 7 * 1024 });
+            let memory = parse_smaps_rollup(&rollup);
+            sum.rss_bytes += memory.rss_bytes;
+            sum.pss_bytes += memory.pss_bytes;
+        }
+        Ok(sum)
+    }
+
+    /// The root and its descendants.
+    ///
+    /// The kernel's own list of children is a build option, so the parents of
+    /// all processes are read instead.
+    fn pids(&self) -> io::Result<Vec<u32>> {
+        let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
+        for entry in fs::read_dir("/proc")? {
+            let Some(pid) = entry?
+                .file_name()
+                .to_str()
+                .and_then(|name| name.parse().ok())
+            else {
+                continue;
+            };
+            let Some(stat) = read_if_alive(format!("/proc/{pid}/stat"))? else {
+                continue;
+            };
+            if let Some(stat) = parse_stat(&stat) {
+                children.entry(stat.parent_pid).or_default().push(pid);
+            }
+        }
+        if !PathBuf::from(format!("/proc/{}", self.root_pid)).exists() {
+            return Err(io::Error::new(
+                io::ErrorKind::NotFound,
+                format!("process {} does not exist", self.root_pid),
+            ));
+        }
+        let mut tree = vec![self.root_pid];
+        let mut next = 0;
+        while let Some(pid) = tree.get(next) {
+            tree.extend(children.remove(pid).unwrap_or_default());
+            next += 1;
+        }
+        Ok(tree)
+    }
+}
+
+fn account(pids: &[u32]) -> io::Result<CpuAccount> {
+    let tick_ns = 1_000_000_000 / rustix::param::clock_ticks_per_second().max(1);
+    let mut account = CpuAccount::default();
+    for &pid in pids {
+        let Some(stat) = read_if_alive(format!("/proc/{pid}/stat"))? else {
+            continue;
+        };
+        let Some(stat) = parse_stat(&stat) else {
+            continue;
+        };
+        account.user_ns += stat.user_ticks * tick_ns;
+        account.system_ns += stat.system_ticks * tick_ns;
+        add_threads(pid, &mut account.threads_ns)?;
+    }
+    Ok(account)
+}
+
+/// Nanoseconds on a CPU of each living thread of a process.
+fn add_threads(pid: u32, threads_ns: &mut HashMap<u32, u64>) -> io::Result<()> {
+    let tasks = match fs::read_dir(format!("/proc/{pid}/task")) {
+        Ok(tasks) => tasks,
+        Err(error) if is_gone(&error) => return Ok(()),
+        Err(error) => return Err(error),
+    };
+    for task in tasks {
+        let task = match task {
+            Ok(task) => task,
+            Err(error) if is_gone(&error) => continue,
+            Err(error) => return Err(error),
+        };
+        let Some(thread) = task.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        if let Some(ns) =
+            read_if_alive(task.path().join("schedstat"))?.and_then(|text| parse_schedstat(&text))
+        {
+            threads_ns.insert(thread, ns);
+        }
+    }
+    Ok(())
+}
+
+/// A file of `/proc`; `None` if the process ended meanwhile.
+fn read_if_alive(path: impl Into<PathBuf>) -> io::Result<Option<String>> {
+    match fs::read_to_string(path.into()) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if is_gone(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+        || error.raw_os_error() == Some(rustix::io::Errno::SRCH.raw_os_error())
+}
+
+struct Stat {
+    parent_pid: u32,
+    /// With those of children that have ended and were waited for.
+    user_ticks: u64,
+    system_ticks: u64,
+}
+
+/// proc_pid_stat(5). The command name may contain spaces and parentheses, so
+/// fields are counted from the last closing one.
+fn parse_stat(text: &str) -> Option<Stat> {
+    let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace();
+    // After the name: 3 state, 4 ppid, ... 14 utime, 15 stime, 16 cutime, 17 cstime.
+    let parent_pid = fields.nth(1)?.parse().ok()?;
+    let mut ticks = fields.skip(9).map(|field| field.parse::<u64>().ok());
+    let (utime, stime) = (ticks.next()??, ticks.next()??);
+    let (cutime, cstime) = (ticks.next()??, ticks.next()??);
+    let (user_ticks, system_ticks) = (utime + cutime, stime + cstime);
+    Some(Stat {
+        parent_pid,
+        user_ticks,
+        system_ticks,
+    })
+}
+
+/// The first of three numbers is the time on a CPU in nanoseconds.
+fn parse_schedstat(text: &str) -> Option<u64> {
+    text.split_ascii_whitespace().next()?.parse().ok()
+}
+
+fn parse_smaps_rollup(text: &str) -> Memory {
+    let field_bytes = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+        let kib: u64 = line.split_ascii_whitespace().next()?.parse().ok()?;
+        Some(kib * 1024)
+    };
+    // Linux before 5.3 does not tell the kinds apart.
+    let pss_bytes = match (field_bytes("Pss_Anon:"), field_bytes("Pss_Shmem:")) {
+        (Some(anonymous), Some(shared)) => anonymous + shared,
+        _ => field_bytes("Pss:").unwrap_or(0),
+    };
+    Memory {
+        rss_bytes: field_bytes("Rss:").unwrap_or(0),
+        pss_bytes,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{hint::black_box, process::Command};
+
+    use super::*;
+
+    #[test]
+    fn stat_with_a_hostile_command_name() {
+        let text = "42 (a) b (c) S 7 42 42 0 -1 4194560 1 2 3 4 150 25 3 4 20 0 1 0 9 8 7";
+        let stat = parse_stat(text).expect("well-formed");
+        assert_eq!(
+            (stat.parent_pid, stat.user_ticks, stat.system_ticks),
+            (7, 153, 29)
+        );
+        assert!(parse_stat("42 (cut off) S 7").is_none());
+    }
+
+    #[test]
+    fn schedstat_and_smaps() {
+        assert_eq!(parse_schedstat("281390 17 1\n"), Some(281_390));
+        assert_eq!(parse_schedstat(""), None);
+        let old = "5000-6000 ---p 0 00:00 0 [rollup]\nRss:   12 kB\nPss:   7 kB\nPss_Dirty: 1 kB\n";
+        assert_eq!(
+            parse_smaps_rollup(old),
+            Memory {
+                rss_bytes: 12 * 1024,
+                pss_bytes: 7 * 1024
+            }
+        );
         let new = format!("{old}Pss_Anon: 4 kB\nPss_File: 2 kB\nPss_Shmem: 1 kB\n");
-        assert_eq!(parse_smaps_rollup(&new), Memory { rss_bytes: 12 * 1024, pss_bytes: 5 * 1024 });
+        assert_eq!(
+            parse_smaps_rollup(&new),
+            Memory {
+                rss_bytes: 12 * 1024,
+                pss_bytes: 5 * 1024
+            }
+        );
     }
 
     #[test]

@@ -133,9 +133,9 @@ impl Stream {
     /// succeed right after every request. Nothing is missed: the response is a
     /// new event, and a close is remembered apart.
     fn forget_readiness(&self) {
-        let _ = self
-            .socket
-            .try_io(Interest::READABLE, || Err::<(), _>(io::ErrorKind::WouldBlock.into()));
+        let _ = self.socket.try_io(Interest::READABLE, || {
+            Err::<(), _>(io::ErrorKind::WouldBlock.into())
+        });
     }
 
     /// Receives the response.
