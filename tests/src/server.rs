@@ -46,7 +46,7 @@ impl<'a> Server<'a> {
         let configuration = site.fill_in(configuration);
         let (binary, label) = match program {
             Program::Sealane => (sealane_binary(), "sealane"),
-            Program::Nginx => (PathBuf::from("/usr/sbin/nginx"), "nginx"),
+            Program::Nginx => (nginx_binary(), "nginx"),
         };
         let file = site.write(format!("{label}.conf"), &configuration);
         let mut words: Vec<&std::ffi::OsStr> = wrapper.iter().map(std::ffi::OsStr::new).collect();
@@ -285,6 +285,12 @@ fn listening_addresses(configuration: &str) -> Vec<String> {
         addresses.push(address.replace("0.0.0.0", "127.0.0.1"));
     }
     addresses
+}
+
+/// Debian's nginx, or another one that `SEALANE_TEST_NGINX` names.
+fn nginx_binary() -> PathBuf {
+    std::env::var_os("SEALANE_TEST_NGINX")
+        .map_or_else(|| PathBuf::from("/usr/sbin/nginx"), PathBuf::from)
 }
 
 /// The binary under test: `SEALANE_BINARY`, or the one of this build profile,

@@ -4,6 +4,10 @@ use sealane_tests::{Certificate, CertificateKey, Server, Site, handshake};
 
 fn serve<'a>(site: &'a Site, directives: &str) -> Server<'a> {
     site.certificate(&Certificate::localhost("site", CertificateKey::P256));
+    serve_with_existing_certificate(site, directives)
+}
+
+fn serve_with_existing_certificate<'a>(site: &'a Site, directives: &str) -> Server<'a> {
     site.serve(&format!(
         "server {{ listen 127.0.0.1:%tls% ssl;
             ssl_certificate certificates/site.pem; ssl_certificate_key certificates/site.key; {directives}
@@ -65,7 +69,13 @@ fn tickets_from_a_key_file_resume_on_another_server() {
         site.write("ticket.key", [7; 80]);
     }
     let first = serve(&here, "ssl_session_ticket_key ticket.key;");
-    let second = serve(&there, "ssl_session_ticket_key ticket.key;");
+    // Two nodes of one site have the same certificate.
+    for file in ["authority.pem", "authority.key", "site.pem", "site.key"] {
+        let path = format!("certificates/{file}");
+        let content = std::fs::read(here.path(&path)).expect("the first site has it");
+        there.write(&path, content);
+    }
+    let second = serve_with_existing_certificate(&there, "ssl_session_ticket_key ticket.key;");
     for protocol in ["-tls1_2", "-tls1_3"] {
         let file = here.path("session.pem");
         assert!(handshake(&first, &format!("{protocol} -sess_out {}", file.display())).succeeded());

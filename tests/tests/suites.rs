@@ -174,7 +174,10 @@ fn tls13_suites_are_filtered_by_ssl_conf_command() {
 #[test]
 fn groups_follow_ssl_ecdh_curve() {
     let site = site();
-    let server = serve(&site, "ssl_ecdh_curve secp384r1:prime256v1;");
+    let server = serve(
+        &site,
+        "ssl_ecdh_curve secp384r1:prime256v1; ssl_ciphers ECDHE;",
+    );
     for (group, accepted) in [("P-384", true), ("P-256", true), ("X25519", false)] {
         for protocol in ["-tls1_2", "-tls1_3"] {
             let result = handshake(&server, &format!("{protocol} -groups {group}"));

@@ -1,0 +1,463 @@
+//! The same configuration and the same requests to Sealane and to nginx: the
+//! responses are equal, up to the differences that `normalise` names.
+
+use sealane_tests::wire::{Connection, Response};
+use sealane_tests::{Server, Site, random::Random, scale};
+use std::time::{Duration, SystemTime};
+
+const SEED: u64 = 0x5ea1a9e;
+
+const CONFIGURATION: &str = r#"
+    types { text/html html htm; text/plain txt; image/png png; }
+    default_type application/octet-stream;
+    server_tokens off;
+    index index.html;
+    gzip_vary on;
+    client_max_body_size 100;
+
+    server {
+        listen 127.0.0.1:%plain% default_server;
+        server_name one.test *.wild.test;
+        root html;
+        error_page 404 /errors/404.html;
+        error_page 403 = @forbidden;
+        add_header X-Server one;
+
+        location / { }
+        location /list/ { autoindex on; }
+        location /aliased/ { alias html/sub/; }
+        location ~* \.(png|jpg)$ { expires max; add_header X-Kind picture always; }
+        location ^~ /static/ { alias html/; etag off; expires -1; }
+        location = /exact { return 200 "exact $args\n"; }
+        location /moved/ { return 301 /sub/$is_args$args; }
+        location /try/ { try_files $uri $uri.txt /sub/ =404; }
+        location /fallback/ { try_files $uri @echo; }
+        location @echo { default_type text/plain; return 200 "$request_method $uri|$args|$request_uri\n"; }
+        location @forbidden { return 403 "forbidden $uri\n"; }
+        location /pre/ { alias html/; gzip_static on; }
+        location /ranges/ { alias html/; max_ranges 2; }
+        location /noranges/ { alias html/; max_ranges 0; }
+        location /since/ { alias html/; if_modified_since before; }
+        location /internal/ { internal; return 200 seen; }
+        location /errors/ { internal; root html; }
+        location ~ ^/re/(?<first>[^/]+)/(.*)$ { default_type text/plain; return 200 "$first|$2\n"; }
+        location /status/ { return 418; }
+        location /nothing/ { return 204; }
+        location /limited/ { client_max_body_size 2; return 200 ok; }
+    }
+    server {
+        listen 127.0.0.1:%plain%;
+        server_name two.test "" ~^re[0-9]+\.test$;
+        root html/sub;
+        absolute_redirect off;
+        keepalive_timeout 0;
+        location / { add_header X-Server "two $server_name $host"; }
+    }
+    server {
+        listen 127.0.0.1:%plain%;
+        server_name three.test;
+        return 302 http://elsewhere.test$request_uri;
+    }
+"#;
+
+/// Seconds since 1970 of every file, 2021-11-09.
+const MODIFIED_S: u64 = 1_636_416_000;
+
+fn site() -> Site {
+    let site = Site::new();
+    let mut files = vec![
+        ("index.html", b"<h1>start</h1>".to_vec()),
+        ("a.txt", b"0123456789".to_vec()),
+        ("a.txt.gz", b"not really gzip".to_vec()),
+        ("empty.txt", Vec::new()),
+        ("picture.png", Random::new(1).bytes(5000)),
+        ("big.bin", Random::new(2).bytes(200_000)),
+        ("no-extension", b"?".to_vec()),
+        ("with space.txt", b"space".to_vec()),
+        ("with%percent.txt", b"percent".to_vec()),
+        ("plus+and&.txt", b"plus".to_vec()),
+        ("sub/index.html", b"sub index".to_vec()),
+        ("sub/b.txt", b"b in sub".to_vec()),
+        ("sub/deep/c.txt", b"c".to_vec()),
+        ("try/there.txt", b"there".to_vec()),
+        ("list/one.txt", b"1".to_vec()),
+        ("list/two & three.html", b"23".to_vec()),
+        ("list/inner/x", b"".to_vec()),
+        ("noindex/x", b"x".to_vec()),
+        ("errors/404.html", b"our own page\n".to_vec()),
+    ];
+    files.push(("UPPER.TXT", b"upper".to_vec()));
+    let modified = SystemTime::UNIX_EPOCH + Duration::from_secs(MODIFIED_S);
+    for (name, content) in files {
+        let path = site.write(format!("html/{name}"), content);
+        set_modified(&path, modified);
+    }
+    for directory in ["list/inner", "list"] {
+        set_modified(&site.path(format!("html/{directory}")), modified);
+    }
+    site
+}
+
+fn set_modified(path: &std::path::Path, time: SystemTime) {
+    let file = std::fs::File::open(path).expect("just written");
+    file.set_modified(time).expect("the file is ours");
+}
+
+fn target(random: &mut Random) -> String {
+    let fixed = [
+        "/",
+        "/a.txt",
+        "/empty.txt",
+        "/picture.png",
+        "/big.bin",
+        "/no-extension",
+        "/with%20space.txt",
+        "/with%25percent.txt",
+        "/plus+and&.txt",
+        "/sub",
+        "/sub/",
+        "/sub/b.txt",
+        "/sub/deep",
+        "/sub/deep/",
+        "/list",
+        "/list/",
+        "/list/inner/",
+        "/noindex/",
+        "/noindex",
+        "/aliased",
+        "/aliased/",
+        "/aliased/b.txt",
+        "/aliased/deep",
+        "/static/a.txt",
+        "/static/picture.png",
+        "/exact",
+        "/exact/",
+        "/moved/x",
+        "/try/there",
+        "/try/there.txt",
+        "/try/nothing",
+        "/fallback/x",
+        "/pre/a.txt",
+        "/pre/picture.png",
+        "/ranges/a.txt",
+        "/noranges/a.txt",
+        "/since/a.txt",
+        "/internal/x",
+        "/errors/404.html",
+        "/re/one/two/three",
+        "/re/one/",
+        "/status/",
+        "/nothing/",
+        "/limited/",
+        "/missing",
+        "/missing.png",
+        "/UPPER.TXT",
+        "/upper.txt",
+        "/a.TXT",
+    ];
+    let mut target = (*random.choose(&fixed)).to_owned();
+    for _ in 0..random.below(3) {
+        target = match random.below(12) {
+            0 => target.replacen('/', "//", 1),
+            1 => target.replacen('/', "/./", 1),
+            2 => format!("/x/..{target}"),
+            3 => format!("/x/y/../..{target}"),
+            4 => format!("{target}/"),
+            5 => format!("{target}/."),
+            6 => format!("{target}/.."),
+            7 => target.replace('a', "%61"),
+            8 => target
+                .replace('t', "%74")
+                .replace('/', "%2F")
+                .replacen("%2F", "/", 1),
+            9 => format!("{target}%20"),
+            10 => format!("/..{target}"),
+            _ => format!("{target}%"),
+        };
+    }
+    let tails = [
+        "",
+        "",
+        "",
+        "",
+        "?",
+        "?x=1&y=%20",
+        "?a?b",
+        "#part",
+        "?x#y",
+        "%3Fx",
+        ";p=1",
+    ];
+    target.push_str(random.choose::<&str>(&tails));
+    if random.below(15) == 0 {
+        target = format!(
+            "http://{}{target}",
+            random.choose(&["one.test", "two.test", "TWO.test:80", "three.test"])
+        );
+    }
+    target
+}
+
+fn headers(random: &mut Random) -> String {
+    let mut headers = String::new();
+    let mut add = |line: &str| {
+        headers.push_str(line);
+        headers.push_str("\r\n");
+    };
+    if random.below(20) != 0 {
+        let hosts = [
+            "one.test",
+            "one.test",
+            "one.test",
+            "two.test",
+            "three.test",
+            "a.wild.test",
+            "re7.test",
+            "unknown",
+            "ONE.TEST",
+            "one.test:8080",
+            "one.test.",
+            "[::1]",
+            "[::1]:80",
+            "127.0.0.1",
+            "",
+            "a/b",
+            "one test",
+            "one.test:abc",
+            "..",
+            "a..b",
+        ];
+        add(&format!("Host: {}", random.choose(&hosts)));
+    }
+    let choices: [&[&str]; 6] = [
+        &[
+            "Range: bytes=0-3",
+            "Range: bytes=2-",
+            "Range: bytes=-2",
+            "Range: bytes=0-0,-1",
+            "Range: bytes=1-2,4-5,7-8",
+            "Range: bytes=100-",
+            "Range: bytes=5-2",
+            "Range: bytes=",
+            "Range: bytes=a",
+            "Range: lines=1-2",
+            "Range: bytes=0-",
+            "Range: bytes=-0",
+            "Range: bytes=-1000000",
+            "Range: bytes=0-1,2-3",
+            "Range: bytes=0-9,0-9,0-9",
+            "Range: bytes=1-1 , 3-3",
+            "Range: bytes=99999999999999999999-",
+            "Range: bytes= 1-2",
+            "range: BYTES=1-2",
+            "Range: bytes=1-2;q=1",
+            "Range: bytes=0-5,20-",
+        ],
+        &[
+            "If-None-Match: *",
+            "If-None-Match: \"6189b100-a\"",
+            "If-None-Match: W/\"6189b100-a\"",
+            "If-None-Match: \"no\", \"6189b100-a\"",
+            "If-None-Match: \"no\"",
+            "If-None-Match: nonsense",
+            "If-None-Match: \"6189b9\"",
+            "If-None-Match:",
+        ],
+        &[
+            "If-Modified-Since: Tue, 09 Nov 2021 00:00:00 GMT",
+            "If-Modified-Since: Tue, 09 Nov 2021 00:00:01 GMT",
+            "If-Modified-Since: Mon, 08 Nov 2021 23:59:59 GMT",
+            "If-Modified-Since: Tuesday, 09-Nov-21 00:00:00 GMT",
+            "If-Modified-Since: Tue Nov  9 00:00:00 2021",
+            "If-Modified-Since: nonsense",
+            "If-Unmodified-Since: Tue, 09 Nov 2021 00:00:00 GMT",
+            "If-Unmodified-Since: Mon, 08 Nov 2021 23:59:59 GMT",
+            "If-Match: *",
+            "If-Match: \"no\"",
+            "If-Match: \"6189b100-a\"",
+        ],
+        &[
+            "If-Range: \"6189b100-a\"",
+            "If-Range: \"no\"",
+            "If-Range: Tue, 09 Nov 2021 00:00:00 GMT",
+            "If-Range: Mon, 08 Nov 2021 00:00:00 GMT",
+            "If-Range: W/\"6189b100-a\"",
+            "If-Range: \"",
+        ],
+        &[
+            "Accept-Encoding: gzip",
+            "Accept-Encoding: gzip;q=0",
+            "Accept-Encoding: deflate, gzip;q=0.1",
+            "Accept-Encoding: *",
+            "Accept-Encoding: gzip; q=0.0",
+            "Accept-Encoding: gzip;q=1.0000",
+            "Accept-Encoding: xgzip",
+            "Accept-Encoding: GZIP",
+        ],
+        &[
+            "Connection: close",
+            "Connection: keep-alive",
+            "Connection: upgrade, close",
+            "X_Underscore: 1",
+            "Empty:",
+            "Colon:: x",
+            "Content-Length: 0",
+            "Content-Length: 3",
+            "Content-Length: 101",
+            "Content-Length: -1",
+            "Content-Length: 1a",
+            "Transfer-Encoding: chunked",
+            "Transfer-Encoding: identity",
+            "Expect: 100-continue",
+            "Expect: other",
+            " Leading: space",
+            "Bad Name: x",
+            "No-Colon",
+            "X: a\tb",
+            "X-Long: yyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyyy",
+        ],
+    ];
+    for group in choices {
+        if random.below(3) == 0 {
+            add(random.choose::<&str>(group));
+        }
+    }
+    headers
+}
+
+fn request(random: &mut Random) -> String {
+    let methods = [
+        "GET", "GET", "GET", "GET", "GET", "GET", "HEAD", "HEAD", "POST", "PUT", "DELETE",
+        "OPTIONS", "PATCH", "PROPFIND", "TRACE", "CONNECT", "UNKNOWN", "get", "G-T",
+    ];
+    let versions = [
+        "HTTP/1.1", "HTTP/1.1", "HTTP/1.1", "HTTP/1.1", "HTTP/1.1", "HTTP/1.1", "HTTP/1.0",
+        "HTTP/1.2", "HTTP/2.0", "HTTP/1", "http/1.1",
+    ];
+    let (method, version) = (random.choose(&methods), random.choose(&versions));
+    format!(
+        "{method} {} {version}\r\n{}\r\n",
+        target(random),
+        headers(random)
+    )
+}
+
+/// What is compared of one exchange: the responses until the server closes or
+/// nothing more can come.
+fn exchange(server: &Server<'_>, request: &str) -> Vec<Response> {
+    let mut connection = Connection::open(server.port("plain"));
+    connection.send(request);
+    // A body of three bytes for the length that some requests announce, and a
+    // last chunk for others; then nothing, so that an open connection ends.
+    if request.contains("Content-Length: 3\r\n") {
+        connection.send("abc");
+    } else if request.contains("Transfer-Encoding: chunked") {
+        connection.send("0\r\n\r\n");
+    }
+    connection.shut_down_sending();
+    let head_only = request.starts_with("HEAD ");
+    let mut responses = Vec::new();
+    while let Some(response) = connection.try_response(head_only) {
+        responses.push(normalise(server, response, head_only));
+    }
+    responses
+}
+
+/// Makes equal what may differ. Each step says why.
+fn normalise(server: &Server<'_>, mut response: Response, head_only: bool) -> Response {
+    // The name of the server is in error pages, and in their length.
+    let text = String::from_utf8_lossy(&response.body).into_owned();
+    let own_page = ["<center>nginx</center>", "<center>sealane</center>"]
+        .iter()
+        .any(|page| text.contains(page));
+    if own_page {
+        response.body = text
+            .replace("<center>sealane</center>", "<center>nginx</center>")
+            .into_bytes();
+    }
+    // The boundary of a multipart body counts connections.
+    let boundary = response
+        .header("content-type")
+        .and_then(|kind| kind.split_once("boundary="))
+        .map(|(_, boundary)| boundary.to_owned());
+    if let Some(boundary) = &boundary {
+        response.body = text.replace(boundary.as_str(), "BOUNDARY").into_bytes();
+    }
+    let mut lines = response.head.split("\r\n");
+    let status_line = lines.next().unwrap_or_default().to_owned();
+    let mut kept: Vec<String> = Vec::new();
+    for line in lines {
+        let (name, value) = line.split_once(':').unwrap_or((line, ""));
+        let (name, mut value) = (name.to_ascii_lowercase(), value.trim().to_owned());
+        match name.as_str() {
+            // The clock and the name of the server.
+            "date" | "server" => continue,
+            // Follows from the server's name in the page.
+            "content-length" if own_page || (head_only && response.status >= 300) => continue,
+            // The length of the boundary itself.
+            "content-length" if boundary.is_some() => continue,
+            "content-type" if boundary.is_some() => value = "multipart/byteranges".to_owned(),
+            // "expires -1" and "expires max": only the former depends on the clock.
+            "expires" if !value.starts_with("Thu, 31 Dec 2037") => continue,
+            "location" => value = value.replace(&format!(":{}", server.port("plain")), ":PORT"),
+            _ => {}
+        }
+        kept.push(format!("{name}: {value}"));
+    }
+    // The order of header lines means nothing (RFC 9110, 5.3).
+    kept.sort();
+    response.head = format!("{status_line}\n{}", kept.join("\n"));
+    response
+}
+
+#[test]
+fn the_same_answers_as_nginx() {
+    let (ours, theirs) = (site(), site());
+    let sealane = ours.serve(CONFIGURATION);
+    let nginx = theirs.serve_by_nginx(CONFIGURATION);
+    let mut random = Random::new(SEED);
+    let mut differences = Vec::new();
+    let mut statuses = std::collections::BTreeSet::new();
+    let count = scale(3000, 50_000);
+    for number in 0..count {
+        let request = request(&mut random);
+        let (mine, reference) = (exchange(&sealane, &request), exchange(&nginx, &request));
+        statuses.extend(reference.iter().map(|response| response.status));
+        if mine != reference && !explained(&request, &mine, &reference) {
+            differences.push(format!(
+                "#{number} {request:?}\n   nginx: {}\n sealane: {}",
+                show(&reference),
+                show(&mine)
+            ));
+        }
+    }
+    // The generator reaches what it is meant to reach.
+    for status in [
+        200, 204, 206, 301, 302, 304, 400, 403, 404, 405, 412, 413, 416, 418, 501, 505,
+    ] {
+        assert!(
+            statuses.contains(&status),
+            "no request was answered with {status}: {statuses:?}"
+        );
+    }
+    assert!(
+        differences.is_empty(),
+        "{} of {count} differ:\n{}",
+        differences.len(),
+        differences[..differences.len().min(25)].join("\n")
+    );
+}
+
+/// Differences between the nginx that is compared with (1.22) and the current
+/// nginx, whose behaviour counts, or that are deliberate.
+fn explained(_request: &str, _mine: &[Response], _reference: &[Response]) -> bool {
+    false
+}
+
+fn show(responses: &[Response]) -> String {
+    let each = responses.iter().map(|response| {
+        let body: String = response.text().chars().take(80).collect();
+        format!("{:?} {} bytes {body:?}", response.head, response.body.len())
+    });
+    each.collect::<Vec<_>>().join(" + ")
+}
