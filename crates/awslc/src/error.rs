@@ -136,13 +136,13 @@ impl Error {
     }
 
     fn library(&self) -> c_int {
-        // SAFETY: takes a number apart.
-        unsafe { sys::ERR_GET_LIB_RUST(self.code) }
+        // ERR_GET_LIB: the library is in the top eight bits.
+        (self.code >> 24) as c_int
     }
 
     fn reason_number(&self) -> c_int {
-        // SAFETY: takes a number apart.
-        unsafe { sys::ERR_GET_REASON_RUST(self.code) }
+        // ERR_GET_REASON: the reason is in the low twelve bits.
+        (self.code & 0xfff) as c_int
     }
 }
 

@@ -1,6 +1,6 @@
 //! Private keys.
 
-use std::ffi::{c_int, c_long, c_void};
+use std::ffi::{CStr, c_int, c_long, c_void};
 use std::fmt;
 use std::ptr::{self, NonNull};
 
@@ -167,12 +167,50 @@ fn read_pem(pem: &[u8], password: Option<&[u8]>) -> Result<PrivateKey, (Error, b
     let argument: *mut c_void = (&raw mut request).cast();
     // SAFETY: the BIO reads from `pem`, which outlives it; the callback gets the
     // request that it expects.
-    let key = unsafe {
+    let mut key = unsafe {
         sys::PEM_read_bio_PrivateKey(bio.as_ptr(), ptr::null_mut(), Some(pem_password), argument)
     };
+    if key.is_null() && !request.asked {
+        key = read_pem_with_public_key(pem);
+        if !key.is_null() {
+            error::clear_queue();
+        }
+    }
     check_ptr("PEM_read_bio_PrivateKey", key)
         .and_then(|key| PrivateKey::owned(key, "PEM_read_bio_PrivateKey"))
         .map_err(|error| (error, request.asked))
+}
+
+/// The form of RFC 5958 that carries the public key as well, which several ACME
+/// clients write for Ed25519 and the PEM reader above does not know. Null when it
+/// is not that either; the queue then still holds the reader's errors.
+fn read_pem_with_public_key(pem: &[u8]) -> *mut sys::EVP_PKEY {
+    let Ok(bio) = MemoryBio::new(pem) else {
+        return ptr::null_mut();
+    };
+    let (mut name, mut header, mut data) = (ptr::null_mut(), ptr::null_mut(), ptr::null_mut());
+    let mut length: c_long = 0;
+    // SAFETY: the BIO reads from `pem`; on success the three strings are ours
+    // to free (`OPENSSL_free` wipes them). The CBS borrows `data` before that.
+    unsafe {
+        sys::ERR_set_mark();
+        let read = sys::PEM_read_bio(bio.as_ptr(), &mut name, &mut header, &mut data, &mut length);
+        let mut key = ptr::null_mut();
+        if read == 1 {
+            if CStr::from_ptr(name) == c"PRIVATE KEY" {
+                let mut cbs = sys::CBS {
+                    data,
+                    len: usize::try_from(length).unwrap_or(0),
+                };
+                key = sys::EVP_parse_private_key(&mut cbs);
+            }
+            sys::OPENSSL_free(name.cast());
+            sys::OPENSSL_free(header.cast());
+            sys::OPENSSL_free(data.cast());
+        }
+        sys::ERR_pop_to_mark();
+        key
+    }
 }
 
 impl Clone for PrivateKey {

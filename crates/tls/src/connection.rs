@@ -182,13 +182,9 @@ impl Connection {
             let message = *input;
             return self.start(message, input, output);
         }
-        loop {
-            // No byte beyond the hello's last record is taken, so nothing is left
-            // over once libssl has read them.
-            let missing = match client_hello::collect(fragments) {
-                Parsed::Incomplete(missing) => missing,
-                _ => break,
-            };
+        // No byte beyond the hello's last record is taken, so nothing is left over
+        // once libssl has read them.
+        while let Parsed::Incomplete(missing) = client_hello::collect(fragments) {
             if input.is_empty() {
                 return Ok(Some(HandshakeStatus::WantRead));
             }

@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn the_first_file_seals_and_every_file_opens() {
         let [old, new] = [Secret::new(vec![1; 48]), Secret::new(vec![2; 80])];
-        let before = TicketRing::from_files(&[old.clone()]).expect("valid");
+        let before = TicketRing::from_files(std::slice::from_ref(&old)).expect("valid");
         let after = TicketRing::from_files(&[new.clone(), old]).expect("valid");
         let only_new = TicketRing::from_files(&[new]).expect("valid");
         assert!(open(&after, &seal(&before, b"x")).is_some());

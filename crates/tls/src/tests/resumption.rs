@@ -1,0 +1,151 @@
+//! Tickets and session ids.
+
+use super::*;
+use crate::{SessionCache, SessionCacheSetting, TicketRing};
+
+fn resumes(context: &ClientContext, first: &Arc<ServerTls>, second: &Arc<ServerTls>) -> bool {
+    let mut pair = Pair::with(context, first);
+    pair.handshake().expect("a full handshake");
+    assert_eq!(
+        pair.server.info().map(|info| info.session_reused()),
+        Some(".")
+    );
+    let Some(session) = pair.session() else {
+        return false;
+    };
+    let mut pair = Pair::resuming(context, second, &session);
+    pair.handshake().expect("resumed or not, it works");
+    assert_eq!(pair.up(b"hello"), b"hello");
+    let reused = pair.client.is_session_reused();
+    assert_eq!(
+        pair.server.info().map(|info| info.session_reused()),
+        Some(if reused { "r" } else { "." })
+    );
+    reused
+}
+
+#[test]
+fn tickets_resume_under_every_version() {
+    let server = server(&settings(&[p256()]));
+    for version in [
+        ProtocolVersion::Tls10,
+        ProtocolVersion::Tls11,
+        ProtocolVersion::Tls12,
+        ProtocolVersion::Tls13,
+    ] {
+        let context = client(|builder| super::version(builder, version));
+        assert!(resumes(&context, &server, &server), "{version}");
+    }
+}
+
+#[test]
+fn without_tickets_nothing_resumes_unless_a_cache_keeps_it() {
+    let off = server(&ServerSettings {
+        tickets: false,
+        ..settings(&[p256()])
+    });
+    for version in [ProtocolVersion::Tls12, ProtocolVersion::Tls13] {
+        assert!(
+            !resumes(
+                &client(|builder| super::version(builder, version)),
+                &off,
+                &off
+            ),
+            "{version}"
+        );
+    }
+    for session_cache in [
+        SessionCacheSetting::Builtin { sessions: 100 },
+        SessionCacheSetting::Shared(Arc::new(SessionCache::new(1 << 20))),
+    ] {
+        let config = ServerSettings {
+            tickets: false,
+            session_cache,
+            ..settings(&[p256()])
+        };
+        let server = server(&config);
+        let context = client(|builder| super::version(builder, ProtocolVersion::Tls12));
+        assert!(resumes(&context, &server, &server));
+    }
+}
+
+#[test]
+fn a_shared_cache_serves_another_server_with_the_same_identity_only() {
+    let cache = Arc::new(SessionCache::new(1 << 20));
+    let config = ServerSettings {
+        session_cache: SessionCacheSetting::Shared(Arc::clone(&cache)),
+        server_names: vec!["a.test".to_owned(), "b.test".to_owned()],
+        ..settings(&[p256()])
+    };
+    let same = ServerSettings {
+        server_names: vec!["B.test".to_owned(), "a.test".to_owned()],
+        ..config.clone()
+    };
+    let other = ServerSettings {
+        server_names: vec!["other.test".to_owned()],
+        ..config.clone()
+    };
+    let [config, same, other] = [config, same, other].map(|config| server(&config));
+    let context = client(|builder| {
+        super::version(builder, ProtocolVersion::Tls12);
+        builder.set_tickets_enabled(false);
+    });
+    assert!(resumes(&context, &config, &same));
+    assert!(!resumes(&context, &config, &other));
+    assert!(cache.len() >= 2 && cache.bytes() > 0);
+}
+
+#[test]
+fn tickets_resume_on_another_node_with_the_same_key_file() {
+    let keys = vec![Secret::new(vec![5; 80])];
+    let config = ServerSettings {
+        ticket_keys: keys,
+        ..settings(&[p256()])
+    };
+    let [first, second] = [server(&config), server(&config)];
+    let stranger = server(&ServerSettings {
+        ticket_keys: vec![Secret::new(vec![6; 48])],
+        ..config
+    });
+    for version in [ProtocolVersion::Tls12, ProtocolVersion::Tls13] {
+        let context = client(|builder| super::version(builder, version));
+        assert!(resumes(&context, &first, &second), "{version}");
+        assert!(!resumes(&context, &first, &stranger), "{version}");
+    }
+}
+
+#[test]
+fn a_ring_given_from_outside_survives_a_rebuild_and_rotates() {
+    let ring = Arc::new(TicketRing::random(0).expect("memory"));
+    let config = ServerSettings {
+        ticket_ring: Some(Arc::clone(&ring)),
+        ..settings(&[rsa(), p256()])
+    };
+    let [before, after] = [server(&config), server(&config)];
+    let context = client(|_| {});
+    assert!(resumes(&context, &before, &after));
+    assert!(ring.rotate(10, 10).expect("memory"));
+    assert!(resumes(&context, &after, &after));
+}
+
+#[test]
+fn the_number_of_tickets_is_configurable() {
+    let with = |count: &str| {
+        let commands = vec![("NumTickets".to_owned(), count.to_owned())];
+        let server = server(&ServerSettings {
+            conf_commands: commands,
+            ..settings(&[p256()])
+        });
+        let mut pair = Pair::with(
+            &client(|builder| super::version(builder, ProtocolVersion::Tls13)),
+            &server,
+        );
+        pair.handshake().expect("defaults");
+        pair.server
+            .write(b"", 0, &mut pair.to_client)
+            .expect("established");
+        pair.to_client.len()
+    };
+    assert_eq!(with("0"), 0);
+    assert!(with("2") > with("1"));
+}
