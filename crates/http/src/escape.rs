@@ -118,10 +118,10 @@ mod tests {
     fn json_log_escaping() {
         assert_eq!(
             log(
-                "\"\\\n\r\t\u{8}\u{c}\u{1}\u{7f}é".as_bytes(),
+                " \"\\\n\r\t\u{8}\u{c}\u{1}\u{7f}é".as_bytes(),
                 LogEscape::Json
             ),
-            "\\\"\\\\\\n\\r\\t\\b\\f\\u0001\u{7f}é"
+            " \\\"\\\\\\n\\r\\t\\b\\f\\u0001\u{7f}é"
         );
     }
 

@@ -28,6 +28,18 @@ impl ByteRange {
     }
 }
 
+/// `max_ranges` of a location that does not set it.
+///
+/// Since 1.29.5 nginx then disregards several ranges when the answer, boundaries counted, would
+/// come close to the size of the whole: many small ranges cost more work than they save.
+pub const MAX_RANGES_UNSET: usize = usize::MAX;
+
+/// What each of several ranges is taken to cost beside its bytes, when `max_ranges` is unset.
+const PART_COST_BYTES: u64 = 256;
+
+/// What several ranges may cost beyond the whole, when `max_ranges` is unset.
+const PARTS_ALLOWANCE_BYTES: u64 = 4096;
+
 /// What to do about a `Range` header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RangeOutcome {
@@ -45,8 +57,9 @@ pub enum RangeOutcome {
 /// Evaluates the value of a `Range` header for a representation of `total_bytes`.
 ///
 /// nginx's rules, which differ from RFC 9110 in that a malformed range is answered with 416
-/// instead of being ignored. `max_ranges` is the directive; 0 turns ranges off. Files larger
-/// than a file offset can say do not exist; `total_bytes` beyond it yields `Whole`.
+/// instead of being ignored. `max_ranges` is the directive, or [`MAX_RANGES_UNSET`]; 0 turns
+/// ranges off. Files larger than a file offset can say do not exist; `total_bytes` beyond it
+/// yields `Whole`.
 pub fn evaluate(value: &[u8], total_bytes: u64, max_ranges: usize) -> RangeOutcome {
     const UNIT: &[u8] = b"bytes=";
     let Some((unit, specs)) = value.split_at_checked(UNIT.len()) else {
@@ -83,8 +96,20 @@ pub fn evaluate(value: &[u8], total_bytes: u64, max_ranges: usize) -> RangeOutco
         None => RangeOutcome::NotSatisfiable,
         Some(_) if sum_bytes > total_bytes => RangeOutcome::Whole,
         Some(range) if ranges.is_empty() => RangeOutcome::Single(range),
+        Some(_)
+            if max_ranges == MAX_RANGES_UNSET && cost_too_much(count, sum_bytes, total_bytes) =>
+        {
+            RangeOutcome::Whole
+        }
         Some(_) => RangeOutcome::Multiple(ranges),
     }
+}
+
+fn cost_too_much(count: usize, sum_bytes: u64, total_bytes: u64) -> bool {
+    let cost_bytes = (count as u64)
+        .saturating_mul(PART_COST_BYTES)
+        .saturating_add(sum_bytes);
+    cost_bytes > total_bytes.saturating_add(PARTS_ALLOWANCE_BYTES)
 }
 
 /// Whether `If-Range` lets the `Range` header apply (RFC 9110 section 13.1.5).

@@ -115,6 +115,29 @@ fn max_ranges() {
 }
 
 #[test]
+fn many_small_ranges_are_not_worth_it_unless_allowed() {
+    let value = |count: u64| {
+        let ranges: Vec<_> = (0..count).map(|n| format!("{n}-{n}")).collect();
+        format!("bytes={}", ranges.join(","))
+    };
+    let is_multiple = |count, total_bytes, max_ranges| {
+        let outcome = evaluate(value(count).as_bytes(), total_bytes, max_ranges);
+        matches!(outcome, RangeOutcome::Multiple(_))
+    };
+    // 16 * 256 + 16 bytes against 4096 + the size: the 16 bytes decide.
+    assert!(is_multiple(16, 16, MAX_RANGES_UNSET));
+    assert!(!is_multiple(17, 17, MAX_RANGES_UNSET));
+    assert!(is_multiple(17, 17 + 256, MAX_RANGES_UNSET));
+    assert!(!is_multiple(17, 17 + 255, MAX_RANGES_UNSET));
+    assert!(is_multiple(17, 17, 17));
+    assert!(!is_multiple(1000, 100_000, MAX_RANGES_UNSET));
+    assert!(is_multiple(1000, 100_000, 1000));
+    // One range is never too many.
+    let whole = single(0, 10);
+    assert_eq!(evaluate(b"bytes=0-9", 10, MAX_RANGES_UNSET), whole);
+}
+
+#[test]
 fn if_range() {
     let etag = Some(&b"\"abc\""[..]);
     let time = date::parse(b"Sun, 06 Nov 1994 08:49:37 GMT");

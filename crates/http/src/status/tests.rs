@@ -38,7 +38,8 @@ fn pages_of_own_codes_are_shown_as_400_with_a_sentence() {
 
 #[test]
 fn padding_is_for_errors_only() {
-    assert!(page(404, "nginx", true).ends_with(MSIE_PADDING));
+    assert!(page(400, "nginx", true).ends_with(MSIE_PADDING));
+    assert!(!page(400, "nginx", false).contains("padding"));
     assert!(!page(301, "nginx", true).contains("padding"));
     assert_eq!(MSIE_PADDING.lines().count(), 6);
 }

@@ -15,12 +15,12 @@ pub struct Authority {
 
 /// Parses `host[:port]` that fills `text` entirely (RFC 3986 section 3.2.2).
 ///
-/// Stricter than nginx before 1.29.4, which takes any byte but controls and `/` for a host:
-/// whatever accepts a doubtful host disagrees with somebody about which host it is.
+/// As nginx since 1.29.4; before, it took any byte but controls and `/` for a host. Whatever
+/// accepts a doubtful host disagrees with somebody about which host it is.
 ///
 /// # Errors
 /// [`UriError::Host`] for an empty host, user information, a character that no host has,
-/// two dots in a row, an unclosed bracket, a port above 65535 or not a number.
+/// two dots in a row, a bare percent sign, an unclosed bracket, a port above 65535 or not a number.
 pub fn parse_authority(text: &[u8]) -> Result<Authority, UriError> {
     let host_end = if text.first() == Some(&b'[') {
         ip_literal_end(text)?
@@ -52,11 +52,17 @@ fn registered_name_end(text: &[u8]) -> Result<usize, UriError> {
         match byte {
             b':' => return Ok(index),
             b'.' if previous == b'.' => return Err(UriError::Host),
+            b'%' if !is_escape(&text[index..]) => return Err(UriError::Host),
             _ if is_name_byte(byte) => previous = byte,
             _ => return Err(UriError::Host),
         }
     }
     Ok(text.len())
+}
+
+/// Whether the text starts with a percent sign and two hexadecimal digits.
+fn is_escape(text: &[u8]) -> bool {
+    matches!(text, [b'%', high, low, ..] if high.is_ascii_hexdigit() && low.is_ascii_hexdigit())
 }
 
 /// End of `[...]`, after the bracket.

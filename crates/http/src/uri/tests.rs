@@ -99,6 +99,7 @@ fn decoding_comes_first() {
     let was_encoded = |target: &'static [u8]| normalise(target, true).expect("valid").was_encoded;
     assert!(was_encoded(b"/%61"));
     assert!(!was_encoded(b"/a/../b?%61"));
+    assert!(!was_encoded(b"?%61"));
 }
 
 #[test]
@@ -151,6 +152,7 @@ fn authorities() {
     assert_eq!(parts("[::1]"), Ok(("[::1]", None)));
     assert_eq!(parts("[::1]:443"), Ok(("[::1]", Some(443))));
     assert_eq!(parts("a:0"), Ok(("a", Some(0))));
+    assert_eq!(parts("a%2fB:1"), Ok(("a%2fB", Some(1))));
     for bad in [
         "", ":80", ".", "a:b", "a:70000", "[::1", "::1", "a]", "u@h", "a/", "a b",
     ] {
