@@ -36,7 +36,7 @@ enum Command {
     Compare(CompareArgs),
 }
 
-/// What `load` and `idle` have in common: the URL, TLS, and what is expected.
+/// What `load` and `idle` share: the URL, TLS, and what is expected.
 #[derive(clap::Args, Debug)]
 struct TargetArgs {
     /// http:// or https:// URL
@@ -144,6 +144,9 @@ struct CompareArgs {
     /// Core of the servers (default: the last one); the generator gets the others
     #[arg(long)]
     server_cpu: Option<usize>,
+    /// Sample each server with perf in one more measurement per case, into this directory
+    #[arg(long, value_name = "DIRECTORY")]
+    profile: Option<PathBuf>,
     /// Write all figures as JSON to this file, `-` for standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -235,6 +238,7 @@ fn run_compare(args: CompareArgs) -> Result<(), Error> {
         },
         quick: args.quick,
         server_cpu: args.server_cpu,
+        profile: args.profile,
     };
     let report = comparison.run()?;
     // Standard output carries one format; with `-` that is not the table for people.

@@ -120,7 +120,7 @@ impl ProcessTree {
     ///
     /// The kernel's own list of children is a build option, so the parents of
     /// all processes are read instead.
-    fn pids(&self) -> io::Result<Vec<u32>> {
+    pub(crate) fn pids(&self) -> io::Result<Vec<u32>> {
         let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
         for entry in fs::read_dir("/proc")? {
             let Some(pid) = entry?

@@ -8,11 +8,13 @@
 
 mod cases;
 mod config;
+mod profile;
 mod report;
 mod server;
 
 use std::{
-    path::PathBuf,
+    fs,
+    path::{Path, PathBuf},
     thread,
     time::{Duration, Instant},
 };
@@ -23,6 +25,7 @@ pub use server::Server;
 use crate::{Error, load, load::Plan};
 use cases::{Case, Measure};
 use config::Site;
+use profile::Profiler;
 use report::{CaseResult, Measurement};
 use server::Running;
 
@@ -45,6 +48,9 @@ pub struct Comparison {
     pub quick: bool,
     /// Core of the servers; the last one unless given.
     pub server_cpu: Option<usize>,
+    /// Directory for a profile of each server in each case, taken in a
+    /// measurement of its own after the rounds.
+    pub profile: Option<PathBuf>,
 }
 
 /// The cases, one per line, for people.
@@ -82,12 +88,14 @@ impl Comparison {
             for round in 0..self.rounds {
                 for index in self.order(round) {
                     let server = &self.servers[index];
-                    result.add(
-                        index,
-                        self.measure(case, server, &site, &cpus)
-                            .map_err(|error| error.of(case, server))?,
-                    );
+                    let measurement = self
+                        .measure(case, server, &site, &cpus, None)
+                        .map_err(|error| error.of(case, server))?;
+                    result.add(index, measurement);
                 }
+            }
+            if let Some(directory) = &self.profile {
+                self.profile(case, &site, &cpus, directory)?;
             }
             eprintln!(
                 "{:18} {} rounds in {:.0} s",
@@ -110,14 +118,41 @@ impl Comparison {
         }
     }
 
+    /// One more measurement of each server, sampled by perf and not counted.
+    fn profile(
+        &self,
+        case: &Case,
+        site: &Site,
+        cpus: &Cpus,
+        directory: &Path,
+    ) -> Result<(), Error> {
+        if matches!(case.measure, Measure::MemoryPerIdleConnection { .. }) {
+            return Ok(());
+        }
+        fs::create_dir_all(directory)
+            .map_err(|source| Error::io(format!("create {}", directory.display()), source))?;
+        for server in &self.servers {
+            let base = directory.join(format!("{}-{}", case.name, server.name));
+            self.measure(case, server, site, cpus, Some(&base))
+                .map_err(|error| error.of(case, server))?;
+        }
+        Ok(())
+    }
+
+    /// Starts a server, measures one case, and stops it; with `profile`, perf
+    /// samples it into files that begin with that path.
     fn measure(
         &self,
         case: &Case,
         server: &Server,
         site: &Site,
         cpus: &Cpus,
+        profile: Option<&Path>,
     ) -> Result<Measurement, Error> {
         let running = Running::start(server, site, cpus.server)?;
+        let profiler = profile
+            .map(|base| Profiler::attach(running.processes(), base))
+            .transpose()?;
         let mut plan: Plan = case.plan(&running.ports, self.measurement, self.quick);
         plan.cpus.clone_from(&cpus.generator);
         plan.threads = plan.threads.min(cpus.generator.len().max(1));
@@ -148,6 +183,9 @@ impl Comparison {
                 }
             }
         };
+        if let Some(profiler) = profiler {
+            eprintln!("profile: {}", profiler.finish()?.display());
+        }
         running.stop()?;
         Ok(measurement)
     }

@@ -158,6 +158,7 @@ fn every_other_round_runs_backwards() {
         measurement: Duration::ZERO,
         quick: true,
         server_cpu: None,
+        profile: None,
     };
     assert_eq!(
         (comparison.order(0), comparison.order(1)),
