@@ -25,9 +25,11 @@ pub struct Place {
     pub file: Option<PathBuf>,
     /// Line, from 1.
     pub line: u32,
-    /// Column in bytes, from 1.
+    /// Byte of `source_line` to point at, from 1.
     pub column: u32,
-    /// The text of the line, without its end; empty when not known.
+    /// The text of the line that is pointed at, without its end; of a very
+    /// long line the part around. Empty when not known. In a directive of
+    /// several lines it may stand above `line`, which is the directive's end.
     pub source_line: String,
 }
 

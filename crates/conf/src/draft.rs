@@ -3,9 +3,9 @@
 
 use crate::model::{
     AccessLog, AddHeader, AutoindexFormat, EnvVar, ErrorLog, ErrorPage, Expires, GzipStatic,
-    IfModifiedSince, KeepaliveDisable, LingeringClose, ListenAddress, ListenOptions, LogFormat,
-    Matcher, Origin, Return, ServerName, ServerTokens, Template, TlsProtocols, TryFiles, Types,
-    User, WorkerCount,
+    IfModifiedSince, KeepaliveDisable, LingeringClose, List, ListenAddress, ListenOptions,
+    LogFormat, Matcher, Origin, Return, ServerName, ServerTokens, Template, TlsProtocols, TryFiles,
+    Types, User, WorkerCount,
 };
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -150,7 +150,7 @@ pub(crate) enum BuiltinCache {
 #[derive(Debug, Default, Clone)]
 pub(crate) struct LocationDraft {
     pub(crate) files_at: Option<FilesDraft>,
-    pub(crate) index: Option<Vec<Template>>,
+    pub(crate) index: Option<List<Template>>,
     pub(crate) try_files: Option<TryFiles>,
     pub(crate) returns: Option<Return>,
     pub(crate) autoindex: Option<bool>,
@@ -160,7 +160,7 @@ pub(crate) struct LocationDraft {
     pub(crate) stub_status: bool,
     pub(crate) internal: Option<bool>,
     pub(crate) gzip_static: Option<GzipStatic>,
-    pub(crate) error_pages: Option<Vec<ErrorPage>>,
+    pub(crate) error_pages: Option<List<ErrorPage>>,
     pub(crate) recursive_error_pages: Option<bool>,
     pub(crate) types: Option<Arc<Types>>,
     pub(crate) default_type: Option<Box<str>>,
@@ -168,9 +168,9 @@ pub(crate) struct LocationDraft {
     pub(crate) if_modified_since: Option<IfModifiedSince>,
     pub(crate) max_ranges: Option<u64>,
     pub(crate) expires: Option<Expires>,
-    pub(crate) add_headers: Option<Vec<AddHeader>>,
+    pub(crate) add_headers: Option<List<AddHeader>>,
     pub(crate) add_header_inherit: Option<HeaderInherit>,
-    pub(crate) add_trailers: Option<Vec<AddHeader>>,
+    pub(crate) add_trailers: Option<List<AddHeader>>,
     pub(crate) add_trailer_inherit: Option<HeaderInherit>,
     pub(crate) server_tokens: Option<ServerTokens>,
     pub(crate) chunked_transfer_encoding: Option<bool>,
@@ -206,7 +206,7 @@ pub(crate) struct LocationDraft {
     pub(crate) lingering_timeout: Option<Duration>,
     pub(crate) reset_timedout_connection: Option<bool>,
     pub(crate) access_logs: AccessLogDraft,
-    pub(crate) error_logs: Option<Arc<[ErrorLog]>>,
+    pub(crate) error_logs: Option<List<ErrorLog>>,
     pub(crate) log_not_found: Option<bool>,
 }
 
@@ -222,7 +222,7 @@ pub(crate) enum FilesDraft {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct AccessLogDraft {
     pub(crate) off: bool,
-    pub(crate) logs: Vec<AccessLog>,
+    pub(crate) logs: List<AccessLog>,
 }
 
 /// `add_header_inherit` and `add_trailer_inherit`.

@@ -11,8 +11,8 @@ use crate::diagnostic::{Diagnostic, Failure};
 use crate::draft::{EventsDraft, LocationDraft, MainDraft, ServerDraft};
 use crate::input::Options;
 use crate::model::{
-    Config, ErrorLog, Events, Http, ListenAddress, Listener, LogLevel, LogTarget, Main, Origin,
-    Server, Source, WorkerCount,
+    Config, ErrorLog, Events, Http, List, ListenAddress, Listener, LogLevel, LogTarget, Main,
+    Origin, Server, Source, WorkerCount,
 };
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -45,7 +45,7 @@ pub(crate) fn http(b: &mut Build<'_>) -> Result<(), Fault> {
 }
 
 fn build_servers(b: &Build<'_>, level: &HttpLevel) -> Result<Vec<Server>, Fault> {
-    let logs: Arc<[ErrorLog]> = main_error_logs(b.options, &b.main.error_logs).into();
+    let logs: List<ErrorLog> = main_error_logs(b.options, &b.main.error_logs).into();
     let inherited = locations::Inherited {
         options: b.options,
         main_logs: logs,

@@ -15,14 +15,32 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-/// Deepest nesting of blocks.
-const MAX_BLOCK_DEPTH: usize = 64;
-/// Deepest nesting of included files.
-const MAX_INCLUDE_DEPTH: usize = 64;
-/// Most files that one configuration may read, each reading counted.
-const MAX_FILES: usize = 10_000;
-/// Most bytes that one configuration may read.
-const MAX_TOTAL_BYTES: usize = 64 << 20;
+/// How large a configuration may be. The defaults are far above what is
+/// written by hand or by machines; they end mistakes such as an `include` of
+/// everything.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Limits {
+    /// Deepest nesting of blocks.
+    pub(crate) block_depth: usize,
+    /// Blocks in all.
+    pub(crate) blocks: usize,
+    /// Deepest nesting of included files.
+    pub(crate) include_depth: usize,
+    /// Files read, each reading counted.
+    pub(crate) files: usize,
+    /// Bytes read in all.
+    pub(crate) bytes: usize,
+}
+
+impl Limits {
+    const DEFAULT: Limits = Limits {
+        block_depth: 64,
+        blocks: 250_000,
+        include_depth: 64,
+        files: 10_000,
+        bytes: 64 << 20,
+    };
+}
 
 /// Reads a configuration.
 ///
@@ -33,7 +51,18 @@ const MAX_TOTAL_BYTES: usize = 64 << 20;
 ///
 /// The first error, with the warnings that came before it.
 pub fn parse(options: &Options, loader: &mut dyn Loader) -> Result<Config, Failure> {
+    parse_within(options, loader, &Limits::DEFAULT)
+}
+
+/// [`parse`] with limits of one's own.
+pub(crate) fn parse_within(
+    options: &Options,
+    loader: &mut dyn Loader,
+    limits: &Limits,
+) -> Result<Config, Failure> {
     let mut parser = Parser {
+        limits,
+        block_count: 0,
         build: Build::new(options, loader),
         files: Vec::new(),
         sources: Vec::new(),
@@ -56,6 +85,8 @@ pub fn parse(options: &Options, loader: &mut dyn Loader) -> Result<Config, Failu
 type Stop = Box<Diagnostic>;
 
 struct Parser<'a> {
+    limits: &'a Limits,
+    block_count: usize,
     build: Build<'a>,
     /// Files being read, outermost first.
     files: Vec<Rc<Text>>,
@@ -117,15 +148,15 @@ impl Parser<'_> {
             ));
         }
         self.file_count += 1;
-        if self.files.len() >= MAX_INCLUDE_DEPTH {
+        if self.files.len() >= self.limits.include_depth {
             return Err(refuse(
                 format!("too deep nesting of includes at \"{shown_path}\""),
                 None,
             ));
         }
-        if self.file_count > MAX_FILES {
+        if self.file_count > self.limits.files {
             return Err(refuse(
-                format!("more than {MAX_FILES} files are included"),
+                format!("more than {} files are included", self.limits.files),
                 None,
             ));
         }
@@ -136,8 +167,8 @@ impl Parser<'_> {
             )
         })?;
         self.total_bytes = self.total_bytes.saturating_add(bytes.len());
-        if self.total_bytes > MAX_TOTAL_BYTES {
-            let megabytes = MAX_TOTAL_BYTES >> 20;
+        if self.total_bytes > self.limits.bytes {
+            let megabytes = self.limits.bytes >> 20;
             return Err(refuse(
                 format!("the configuration exceeds {megabytes} megabytes"),
                 None,
@@ -232,8 +263,12 @@ impl Parser<'_> {
         let Some(opening) = self.build.opening.take() else {
             return Ok(());
         };
+        self.block_count += 1;
+        if self.block_count > self.limits.blocks {
+            return Err(call_place(Fault::new("too many blocks")));
+        }
         self.block_depth += 1;
-        if self.block_depth > MAX_BLOCK_DEPTH {
+        if self.block_depth > self.limits.block_depth {
             return Err(call_place(Fault::new("too deep nesting of blocks")));
         }
         let is_http = matches!(opening, Opening::Http);
@@ -428,16 +463,19 @@ impl Text {
     }
 
     /// A place in this text: the line that nginx names, and the byte to
-    /// point at.
+    /// point at. Of a very long line, only the part around it is kept.
     fn place(&self, at: usize, line: u32) -> Place {
+        const AROUND_BYTES: usize = 512;
         let at = at.min(self.bytes.len());
-        let start = memchr::memrchr(b'\n', &self.bytes[..at]).map_or(0, |newline| newline + 1);
-        let end = memchr::memchr(b'\n', &self.bytes[at..]).map_or(self.bytes.len(), |n| at + n);
-        let line_bytes = &self.bytes[start..end];
-        // Invalid UTF-8 changes its length when made printable.
-        let before = String::from_utf8_lossy(&line_bytes[..at - start]).len();
-        let source_line = String::from_utf8_lossy(line_bytes).trim_end().to_owned();
-        let column = u32::try_from(before + 1).unwrap_or(u32::MAX);
+        let before = &self.bytes[at.saturating_sub(AROUND_BYTES)..at];
+        let after = &self.bytes[at..self.bytes.len().min(at + AROUND_BYTES)];
+        let start = memchr::memrchr(b'\n', before).map_or(0, |newline| newline + 1);
+        let end = memchr::memchr(b'\n', after).unwrap_or(after.len());
+        // Invalid UTF-8 changes its length when it is made printable.
+        let before = String::from_utf8_lossy(&before[start..]);
+        let column = u32::try_from(before.len() + 1).unwrap_or(u32::MAX);
+        let source_line = format!("{before}{}", String::from_utf8_lossy(&after[..end]));
+        let source_line = source_line.trim_end().to_owned();
         Place {
             file: self.path.clone(),
             line,

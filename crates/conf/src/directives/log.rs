@@ -110,12 +110,7 @@ fn error_log(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
         b.main.error_logs.push(log);
         return Ok(());
     }
-    let slot = &mut b.location().error_logs;
-    let logs = slot
-        .iter()
-        .flat_map(|logs| logs.iter().cloned())
-        .chain([log]);
-    *slot = Some(logs.collect());
+    b.location().error_logs.get_or_insert_default().push(log);
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use crate::draft::{AccessLogDraft, FilesDraft, HeaderInherit, LocationBlock, Loc
 use crate::input::Options;
 use crate::model::{
     AccessLog, AddHeader, Autoindex, AutoindexFormat, ErrorLog, Expires, FilesAt, GzipStatic,
-    IfModifiedSince, KeepaliveDisable, LingeringClose, Location, LocationConf, Locations,
+    IfModifiedSince, KeepaliveDisable, LingeringClose, List, Location, LocationConf, Locations,
     LogTarget, Matcher, OpenFileCache, ServerTokens, Template, Types,
 };
 use std::os::unix::ffi::OsStrExt;
@@ -26,24 +26,21 @@ const SECOND: Duration = Duration::from_secs(1);
 pub(super) struct Inherited<'o> {
     pub(super) options: &'o Options,
     /// Error logs of the main context.
-    pub(super) main_logs: Arc<[ErrorLog]>,
+    pub(super) main_logs: List<ErrorLog>,
 }
 
 /// The `http` level with the access log that holds when none is written.
 pub(super) fn with_log_defaults(mut location: LocationDraft, b: &Build<'_>) -> LocationDraft {
     if location.access_logs.is_unset() {
-        let combined = b.http.log_formats.first().cloned();
-        location
-            .access_logs
-            .logs
-            .extend(combined.map(|format| AccessLog {
-                target: LogTarget::File(b.options.access_log.clone()),
-                format,
-                buffer_bytes: None,
-                flush: None,
-                gzip: None,
-                condition: None,
-            }));
+        let logs = b.http.log_formats.first().map(|combined| AccessLog {
+            target: LogTarget::File(b.options.access_log.clone()),
+            format: Arc::clone(combined),
+            buffer_bytes: None,
+            flush: None,
+            gzip: None,
+            condition: None,
+        });
+        location.access_logs.logs = logs.into_iter().collect();
     }
     location
 }
@@ -88,15 +85,15 @@ impl LocationDraft {
 }
 
 fn inherit_headers(
-    own: &mut Option<Vec<AddHeader>>,
-    outer: &Option<Vec<AddHeader>>,
+    own: &mut Option<List<AddHeader>>,
+    outer: &Option<List<AddHeader>>,
     mode: Option<HeaderInherit>,
 ) {
     match (mode.unwrap_or(HeaderInherit::On), own.as_mut(), outer) {
         (HeaderInherit::Off, ..) | (HeaderInherit::On, Some(_), _) | (_, _, None) => {}
         (_, None, Some(_)) => own.clone_from(outer),
         (HeaderInherit::Merge, Some(own), Some(outer)) => {
-            own.splice(0..0, outer.iter().cloned());
+            *own = outer.iter().chain(own.iter()).cloned().collect();
         }
     }
 }
@@ -152,7 +149,7 @@ impl Inherited<'_> {
             index: draft
                 .index
                 .clone()
-                .unwrap_or_else(|| vec![Template::literal("index.html")]),
+                .unwrap_or_else(|| vec![Template::literal("index.html")].into()),
             try_files: draft.try_files.clone(),
             returns: draft.returns.clone(),
             autoindex: autoindex(draft),
@@ -205,13 +202,13 @@ impl Inherited<'_> {
             lingering_timeout: draft.lingering_timeout.unwrap_or(5 * SECOND),
             reset_timedout_connection: draft.reset_timedout_connection.unwrap_or(false),
             access_logs: match draft.access_logs.off {
-                true => Vec::new(),
+                true => List::default(),
                 false => draft.access_logs.logs.clone(),
             },
             error_logs: draft
                 .error_logs
                 .clone()
-                .unwrap_or_else(|| Arc::clone(&self.main_logs)),
+                .unwrap_or_else(|| self.main_logs.clone()),
             log_not_found: draft.log_not_found.unwrap_or(true),
         }
     }

@@ -1,6 +1,6 @@
 //! The `location` context: the tree of locations and what holds inside one.
 
-use super::{AccessLog, ErrorLog, Template};
+use super::{AccessLog, ErrorLog, List, Template};
 use crate::regex::Regex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ pub struct LocationConf {
     /// inherit. `None` under a regex location, where `alias` is the whole path.
     pub alias_prefix_bytes: Option<usize>,
     /// `index`; default `index.html`.
-    pub index: Vec<Template>,
+    pub index: List<Template>,
     /// `try_files`.
     pub try_files: Option<TryFiles>,
     /// `return`.
@@ -76,7 +76,7 @@ pub struct LocationConf {
     /// `gzip_static`.
     pub gzip_static: GzipStatic,
     /// `error_page` lines.
-    pub error_pages: Vec<ErrorPage>,
+    pub error_pages: List<ErrorPage>,
     /// `recursive_error_pages`.
     pub recursive_error_pages: bool,
 
@@ -94,9 +94,9 @@ pub struct LocationConf {
     /// `expires`.
     pub expires: Expires,
     /// `add_header` lines.
-    pub add_headers: Vec<AddHeader>,
+    pub add_headers: List<AddHeader>,
     /// `add_trailer` lines.
-    pub add_trailers: Vec<AddHeader>,
+    pub add_trailers: List<AddHeader>,
     /// `server_tokens`.
     pub server_tokens: ServerTokens,
     /// `chunked_transfer_encoding`; default on.
@@ -164,9 +164,9 @@ pub struct LocationConf {
 
     // Logs.
     /// `access_log` lines; empty when off.
-    pub access_logs: Vec<AccessLog>,
+    pub access_logs: List<AccessLog>,
     /// `error_log` lines that hold here.
-    pub error_logs: Arc<[ErrorLog]>,
+    pub error_logs: List<ErrorLog>,
     /// `log_not_found`; default on.
     pub log_not_found: bool,
 }

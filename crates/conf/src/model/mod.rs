@@ -5,6 +5,7 @@
 //! resolved. The data plane reads only these types.
 
 mod http;
+mod list;
 mod location;
 mod log;
 mod process;
@@ -12,6 +13,7 @@ mod template;
 mod tls;
 
 pub use http::*;
+pub use list::*;
 pub use location::*;
 pub use log::*;
 pub use process::*;

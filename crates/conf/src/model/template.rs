@@ -1,11 +1,12 @@
 //! Values with variables in them (nginx's "complex values").
 
 use std::fmt;
+use std::sync::Arc;
 
-/// A compiled value: literal text and variables in turn.
+/// A compiled value: literal text and variables in turn. Cloning shares it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Template {
-    parts: Box<[Part]>,
+    parts: Arc<[Part]>,
 }
 
 /// One piece of a [`Template`].
@@ -30,11 +31,11 @@ impl Template {
         let text = text.as_ref();
         if text.is_empty() {
             return Template {
-                parts: Box::new([]),
+                parts: Arc::new([]),
             };
         }
         Template {
-            parts: Box::new([Part::Literal(text.into())]),
+            parts: Arc::new([Part::Literal(text.into())]),
         }
     }
 
