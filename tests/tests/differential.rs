@@ -255,9 +255,9 @@ fn headers(random: &mut Random) -> String {
         ],
         &[
             "If-None-Match: *",
-            "If-None-Match: \"6189b100-a\"",
-            "If-None-Match: W/\"6189b100-a\"",
-            "If-None-Match: \"no\", \"6189b100-a\"",
+            "If-None-Match: \"6189ba00-a\"",
+            "If-None-Match: W/\"6189ba00-a\"",
+            "If-None-Match: \"no\", \"6189ba00-a\"",
             "If-None-Match: \"no\"",
             "If-None-Match: nonsense",
             "If-None-Match: \"6189b9\"",
@@ -274,14 +274,14 @@ fn headers(random: &mut Random) -> String {
             "If-Unmodified-Since: Mon, 08 Nov 2021 23:59:59 GMT",
             "If-Match: *",
             "If-Match: \"no\"",
-            "If-Match: \"6189b100-a\"",
+            "If-Match: \"6189ba00-a\"",
         ],
         &[
-            "If-Range: \"6189b100-a\"",
+            "If-Range: \"6189ba00-a\"",
             "If-Range: \"no\"",
             "If-Range: Tue, 09 Nov 2021 00:00:00 GMT",
             "If-Range: Mon, 08 Nov 2021 00:00:00 GMT",
-            "If-Range: W/\"6189b100-a\"",
+            "If-Range: W/\"6189ba00-a\"",
             "If-Range: \"",
         ],
         &[
@@ -347,18 +347,23 @@ fn request(random: &mut Random) -> String {
 fn exchange(server: &Server<'_>, request: &str) -> Vec<Response> {
     let mut connection = Connection::open(server.port("plain"));
     connection.send(request);
-    // A body of three bytes for the length that some requests announce, and a
-    // last chunk for others; then nothing, so that an open connection ends.
-    if request.contains("Content-Length: 3\r\n") {
-        connection.send("abc");
-    } else if request.contains("Transfer-Encoding: chunked") {
+    // The bodies that the requests announce; then nothing, so that a connection
+    // that is kept alive ends.
+    if request.contains("Transfer-Encoding: chunked") {
         connection.send("0\r\n\r\n");
+    } else if request.contains("Content-Length: 3\r\n") {
+        connection.send("abc");
+    } else if request.contains("Content-Length: 101\r\n") {
+        connection.send("x".repeat(101));
     }
     connection.shut_down_sending();
     let head_only = request.starts_with("HEAD ");
     let mut responses = Vec::new();
     while let Some(response) = connection.try_response(head_only) {
-        responses.push(normalise(server, response, head_only));
+        // A server may leave out 100 when it does not want the body (RFC 9110, 10.1.1).
+        if response.status != 100 {
+            responses.push(normalise(server, response, head_only));
+        }
     }
     responses
 }
@@ -417,6 +422,7 @@ fn the_same_answers_as_nginx() {
     let nginx = theirs.serve_by_nginx(CONFIGURATION);
     let mut random = Random::new(SEED);
     let mut differences = Vec::new();
+    let shown = 1000;
     let mut statuses = std::collections::BTreeSet::new();
     let count = scale(3000, 50_000);
     for number in 0..count {
@@ -444,14 +450,51 @@ fn the_same_answers_as_nginx() {
         differences.is_empty(),
         "{} of {count} differ:\n{}",
         differences.len(),
-        differences[..differences.len().min(25)].join("\n")
+        differences[..differences.len().min(shown)].join("\n")
     );
 }
 
-/// Differences between the nginx that is compared with (1.22) and the current
-/// nginx, whose behaviour counts, or that are deliberate.
-fn explained(_request: &str, _mine: &[Response], _reference: &[Response]) -> bool {
-    false
+/// Differences that are there on purpose, or because the nginx of Debian 12
+/// (1.22) is older than the one whose behaviour counts.
+fn explained(request: &str, mine: &[Response], reference: &[Response]) -> bool {
+    let [mine, reference] = [mine, reference].map(|responses| match responses {
+        [only] => Some(only),
+        _ => None,
+    });
+    let (Some(mine), Some(reference)) = (mine, reference) else {
+        return false;
+    };
+    // Two things are wrong with the request: which one is named does not matter.
+    if mine.status >= 400
+        && reference.status >= 400
+        && is_refused_by_parser(mine)
+        && is_refused_by_parser(reference)
+    {
+        return true;
+    }
+    if mine.status == 400 {
+        // nginx 1.29 looks at the port in a Host header, 1.22 did not.
+        let bad_port = request.contains("Host: one.test:abc\r\n");
+        // A header line without a colon is not a header line (RFC 9112, 5): refused, not skipped.
+        let no_colon = request.contains("\r\nNo-Colon\r\n");
+        // CONNECT takes an authority, not a path (RFC 9112, 3.2.3); 1.22 answered 405.
+        let connect = request.starts_with("CONNECT ");
+        return bad_port || no_colon || connect;
+    }
+    // nginx sends a listing in chunks of unknown total; here its length is known and told.
+    let without_length = |response: &Response| {
+        let lines = response.head.lines().filter(|line| {
+            !line.starts_with("content-length") && !line.starts_with("transfer-encoding")
+        });
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    let is_listing = mine.status == 200 && reference.header("content-length").is_none();
+    is_listing && without_length(mine) == without_length(reference) && mine.body == reference.body
+}
+
+/// Whether a response is one that the parser of requests gives by itself.
+fn is_refused_by_parser(response: &Response) -> bool {
+    matches!(response.status, 400 | 405 | 501 | 505) && response.head.contains("connection: close")
 }
 
 fn show(responses: &[Response]) -> String {

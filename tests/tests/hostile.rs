@@ -463,6 +463,7 @@ fn logs_on_a_full_disk_do_not_stop_the_service() {
     let configuration = "worker_processes 1; error_log /dev/full info; pid logs/pid; events {}
         http { access_log /dev/full; server { listen 127.0.0.1:%plain%; root html; } }";
     let server = site.serve_whole(configuration);
+    server.expect_alert("\"/dev/full\" cannot be written (28: No space left on device)");
     for _ in 0..200 {
         assert_eq!(
             sha256(&get(server.port("plain"), "/b.bin").body),
@@ -470,4 +471,12 @@ fn logs_on_a_full_disk_do_not_stop_the_service() {
         );
         assert_eq!(get(server.port("plain"), "/missing").status, 404);
     }
+    // Standard error still takes the news, once and not for each lost line.
+    server.wait_for_log("cannot be written");
+    let notices = server
+        .error_log()
+        .lines()
+        .filter(|line| line.contains("cannot be written"))
+        .count();
+    assert!(notices < 10, "{notices} notices about the same full disk");
 }
