@@ -30,12 +30,20 @@ use tokio::time::Instant;
 const HEAD_READ_BYTES: usize = buffers::SMALL_BYTES;
 
 /// Serves one accepted connection to its end.
-pub(crate) async fn serve(worker: Arc<Worker>, listener: ListenerId, socket: Socket, peer: PeerAddress) {
+pub(crate) async fn serve(
+    worker: Arc<Worker>,
+    listener: ListenerId,
+    socket: Socket,
+    peer: PeerAddress,
+) {
     let number = worker.process.next_connection();
     let listener = if worker.snapshot.listener(listener).alternatives.is_empty() {
         listener
     } else {
-        worker.snapshot.listener_for(listener, sealane_sys::socket::local_address(&socket).ok().flatten())
+        worker.snapshot.listener_for(
+            listener,
+            sealane_sys::socket::local_address(&socket).ok().flatten(),
+        )
     };
     let facts = Arc::new(ConnectionFacts::new(number, listener, peer, socket));
     let mut connection = Connection::new(worker, facts);
@@ -51,7 +59,7 @@ pub(crate) struct Connection {
     pub(crate) transport: Transport,
     /// Bytes of the next request (decrypted); empty and without memory while idle.
     pub(crate) buffer: Vec<u8>,
-    pub(crate) deadline: Deadline,
+    deadline: Deadline,
     /// Server chosen by address and TLS name, until a request names its own.
     pub(crate) server: ServerId,
     /// `keepalive_timeout` of the location that answered last.
@@ -100,11 +108,11 @@ pub(crate) enum Wait {
 impl Connection {
     fn new(worker: Arc<Worker>, facts: Arc<ConnectionFacts>) -> Connection {
         let server = worker.snapshot.listener(facts.listener).default_server;
-        let entry = Entry::new(worker.clone(), facts.number);
+        let entry = Entry::new(worker.clone());
         Connection {
             transport: Transport::new(facts.clone()),
             buffer: Vec::new(),
-            deadline: Deadline::none(),
+            deadline: Deadline::None,
             server,
             keepalive_timeout: None,
             plain_on_tls_port: false,
@@ -120,22 +128,38 @@ impl Connection {
         self.worker.snapshot.server(self.server)
     }
 
+    /// Sets the time-out of what the connection waits for next.
+    pub(crate) fn set_deadline(&mut self, after: Duration) {
+        self.deadline.set(&self.entry, after);
+    }
+
+    /// Ready when that time has passed.
+    pub(crate) fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        self.deadline.poll_expired(&self.entry, cx)
+    }
+
     /// Whether the connection was asked to close.
     pub(crate) fn asked(&self) -> Asked {
-        self.entry.handle.asked()
+        self.entry.asked()
     }
 
     /// Does what stands before the first request: the TLS handshake. Returns
     /// whether there is a connection to serve.
     async fn open(&mut self) -> bool {
         poll_fn(|cx| {
-            self.entry.handle.set_waker(cx.waker());
+            self.entry.set_waker(cx.waker());
             Poll::Ready(())
         })
         .await;
         let timeout = self.server().conf.client_header_timeout;
-        self.deadline.set(Instant::now(), timeout);
-        if self.worker.snapshot.listener(self.facts.listener).acceptor.is_none() {
+        self.deadline.set(&self.entry, timeout);
+        if self
+            .worker
+            .snapshot
+            .listener(self.facts.listener)
+            .acceptor
+            .is_none()
+        {
             return true;
         }
         match self.receive(HEAD_READ_BYTES, true).await {
@@ -156,19 +180,24 @@ impl Connection {
     /// Completes the TLS handshake, whose first bytes are in the buffer.
     async fn handshake(&mut self) -> bool {
         let worker = self.worker.clone();
-        let acceptor = worker.snapshot.listener(self.facts.listener).acceptor.as_ref();
+        let acceptor = worker
+            .snapshot
+            .listener(self.facts.listener)
+            .acceptor
+            .as_ref();
         let acceptor = acceptor.expect("checked by the caller: the listener has TLS");
         let received = std::mem::take(&mut self.buffer);
         let connection = sealane_tls::Connection::accept(acceptor);
-        self.transport.start_tls(TlsStream::new(connection, received));
+        self.transport
+            .start_tls(TlsStream::new(connection, received));
         let outcome = poll_fn(|cx| {
-            if self.entry.handle.asked() == Asked::Abort {
+            if self.entry.asked() == Asked::Abort {
                 return Poll::Ready(None);
             }
             if let Poll::Ready(done) = self.transport.poll_handshake(cx) {
                 return Poll::Ready(Some(done));
             }
-            self.deadline.poll_expired(cx).map(|()| None)
+            self.deadline.poll_expired(&self.entry, cx).map(|()| None)
         })
         .await;
         match outcome {
@@ -183,7 +212,10 @@ impl Connection {
             }
             None => {
                 self.worker.counters.handshakes_failed.add(1);
-                self.log(LogLevel::Info, "client timed out (110: Connection timed out) while SSL handshaking");
+                self.log(
+                    LogLevel::Info,
+                    "client timed out (110: Connection timed out) while SSL handshaking",
+                );
                 false
             }
         }
@@ -191,11 +223,15 @@ impl Connection {
 
     /// Remembers what the handshake decided.
     fn note_handshake(&mut self) {
-        let Some(tls) = self.transport.tls() else { return };
+        let Some(tls) = self.transport.tls() else {
+            return;
+        };
         let connection = tls.connection();
         self.worker.counters.handshakes.add(1);
         self.server = ServerId(connection.selected_token());
-        let Some(info) = connection.info() else { return };
+        let Some(info) = connection.info() else {
+            return;
+        };
         if info.session_reused() == "r" {
             self.worker.counters.handshakes_resumed.add(1);
         }
@@ -212,8 +248,12 @@ impl Connection {
             // In a box of its own: an idle connection must not carry the room
             // that working on a request takes.
             let after = match next {
-                Next::Request { head, since } => Box::pin(exchange_task::run(self, head, since)).await,
-                Next::Refused { error, since } => Box::pin(exchange_task::refuse(self, error, since)).await,
+                Next::Request { head, since } => {
+                    Box::pin(exchange_task::run(self, head, since)).await
+                }
+                Next::Refused { error, since } => {
+                    Box::pin(exchange_task::refuse(self, error, since)).await
+                }
                 Next::Closed => After::Closed,
             };
             match after {
@@ -235,8 +275,14 @@ impl Connection {
             self.gauge.enter(&self.entry, Phase::Idle);
             buffers::release(&mut self.buffer);
             self.transport.release_buffers();
-            let idle = self.worker.snapshot.location(self.server().default_location).conf.keepalive_timeout;
-            self.deadline.set(Instant::now(), self.keepalive_timeout.unwrap_or(idle));
+            let idle = self
+                .worker
+                .snapshot
+                .location(self.server().default_location)
+                .conf
+                .keepalive_timeout;
+            self.deadline
+                .set(&self.entry, self.keepalive_timeout.unwrap_or(idle));
         }
         loop {
             if !self.buffer.is_empty() {
@@ -245,14 +291,22 @@ impl Connection {
                 match h1::parse_request(&self.buffer, &mut state, limits) {
                     Ok(Parsed::Complete(head)) => return Next::Request { head, since },
                     Ok(Parsed::Incomplete) => {}
-                    Err(error) => return Next::Refused { error: Refusal::Malformed(error), since },
+                    Err(error) => {
+                        return Next::Refused {
+                            error: Refusal::Malformed(error),
+                            since,
+                        };
+                    }
                 }
             }
             match self.receive(HEAD_READ_BYTES, since.is_none()).await {
                 Wait::Bytes => {}
                 Wait::TimedOut => {
                     return match since {
-                        Some(since) => Next::Refused { error: Refusal::TimedOut, since },
+                        Some(since) => Next::Refused {
+                            error: Refusal::TimedOut,
+                            since,
+                        },
                         None => self.close_idle().await,
                     };
                 }
@@ -265,7 +319,11 @@ impl Connection {
                     return self.close_idle().await;
                 }
                 Wait::Broken(error) => {
-                    let what = if since.is_some() { "while reading client request headers" } else { "while keepalive" };
+                    let what = if since.is_some() {
+                        "while reading client request headers"
+                    } else {
+                        "while keepalive"
+                    };
                     self.log_broken(&error, what);
                     return Next::Closed;
                 }
@@ -278,7 +336,7 @@ impl Connection {
         let now = Instant::now();
         if self.facts.requests() > 0 {
             let timeout = self.server().conf.client_header_timeout;
-            self.deadline.set(now, timeout);
+            self.deadline.set(&self.entry, timeout);
         }
         now
     }
@@ -307,12 +365,14 @@ impl Connection {
         if self.buffer.is_empty() {
             buffers::release(&mut self.buffer);
         }
-        match self.entry.handle.asked() {
+        match self.entry.asked() {
             Asked::Abort => return Poll::Ready(Wait::Asked(Asked::Abort)),
             Asked::Finish if idle => return Poll::Ready(Wait::Asked(Asked::Finish)),
             _ => {}
         }
-        self.deadline.poll_expired(cx).map(|()| Wait::TimedOut)
+        self.deadline
+            .poll_expired(&self.entry, cx)
+            .map(|()| Wait::TimedOut)
     }
 
     /// Ends TLS in order, as far as the socket takes it at once: a client that
@@ -330,9 +390,16 @@ impl Connection {
     /// (`lingering_close`, RFC 9112 section 9.6).
     async fn linger(&mut self) {
         self.say_goodbye().await;
-        let _ = sealane_sys::socket::shutdown(std::os::fd::AsFd::as_fd(&self.facts.socket), std::net::Shutdown::Write);
+        let _ = sealane_sys::socket::shutdown(
+            std::os::fd::AsFd::as_fd(&self.facts.socket),
+            std::net::Shutdown::Write,
+        );
         let (time, pause) = {
-            let conf = &self.worker.snapshot.location(self.server().default_location).conf;
+            let conf = &self
+                .worker
+                .snapshot
+                .location(self.server().default_location)
+                .conf;
             (conf.lingering_time, conf.lingering_timeout)
         };
         let end = Instant::now() + time;
@@ -341,7 +408,7 @@ impl Connection {
             if now >= end {
                 return;
             }
-            self.deadline.set(now, pause.min(end - now));
+            self.deadline.set(&self.entry, pause.min(end - now));
             self.buffer.clear();
             match self.receive(buffers::SMALL_BYTES, true).await {
                 Wait::Bytes => {}
@@ -352,15 +419,27 @@ impl Connection {
 
     /// Writes a line about this connection to the error log of its server.
     pub(crate) fn log(&self, level: LogLevel, message: &str) {
-        let logger = &self.worker.snapshot.location(self.server().default_location).logger;
+        let logger = &self
+            .worker
+            .snapshot
+            .location(self.server().default_location)
+            .logger;
         if logger.enabled(level) {
-            logger.log(level, Some(self.facts.number), format_args!("{message}{}", self.log_tail()));
+            logger.log(
+                level,
+                Some(self.facts.number),
+                format_args!("{message}{}", self.log_tail()),
+            );
         }
     }
 
     /// Says why a connection broke: loudly only when it is not the client's doing.
     pub(crate) fn log_broken(&self, error: &TransportError, what: &str) {
-        let level = if error.is_client_gone() { LogLevel::Info } else { LogLevel::Crit };
+        let level = if error.is_client_gone() {
+            LogLevel::Info
+        } else {
+            LogLevel::Crit
+        };
         self.log(level, &format!("{error} {what}"));
     }
 
@@ -383,14 +462,17 @@ struct Gauge {
 
 impl Gauge {
     fn new(worker: Arc<Worker>) -> Gauge {
-        Gauge { worker, phase: None }
+        Gauge {
+            worker,
+            phase: None,
+        }
     }
 
     fn enter(&mut self, entry: &Entry, phase: Phase) {
         self.count(-1);
         self.phase = Some(phase);
         self.count(1);
-        entry.handle.set_phase(phase, self.worker.counters.requests.get());
+        entry.set_phase(phase, self.worker.counters.requests.get());
     }
 
     fn count(&self, by: i64) {

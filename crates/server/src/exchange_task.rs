@@ -3,15 +3,17 @@
 
 use crate::buffers;
 use crate::connection::{Connection, Refusal, Wait};
-use crate::framing;
 use crate::exchange::{Captures, Exchange, Progress, Request, RequestBody, Response};
+use crate::framing;
 use crate::pipeline;
 use crate::rate::RateLimit;
 use crate::registry::Asked;
 use crate::transport::{SendMode, TransportError};
 use sealane_conf::model::{LingeringClose, LogLevel};
 use sealane_http::Span;
-use sealane_http::h1::{BodyDecoder, ConnectionHeader, Framing, RequestError, RequestHead, Version};
+use sealane_http::h1::{
+    BodyDecoder, ConnectionHeader, Framing, RequestError, RequestHead, Version,
+};
 use sealane_http::status::StatusCode;
 use sealane_http::uri;
 use std::future::poll_fn;
@@ -47,7 +49,10 @@ pub(crate) async fn run(connection: &mut Connection, head: RequestHead, since: I
     let mut exchange = begin(connection, buffer, head, since);
     note_ignored_header(connection, &exchange);
     if connection.plain_on_tls_port {
-        connection.log(LogLevel::Info, "client sent plain HTTP request to HTTPS port while reading client request headers");
+        connection.log(
+            LogLevel::Info,
+            "client sent plain HTTP request to HTTPS port while reading client request headers",
+        );
         pipeline::fail(&mut exchange, StatusCode::PLAIN_HTTP_ON_TLS_PORT).await;
     } else {
         match normalise_uri(&mut exchange) {
@@ -56,7 +61,12 @@ pub(crate) async fn run(connection: &mut Connection, head: RequestHead, since: I
                 pipeline::handle(&mut exchange).await;
             }
             Err(error) => {
-                connection.log(LogLevel::Info, &format!("client sent invalid request ({error}) while reading client request line"));
+                connection.log(
+                    LogLevel::Info,
+                    &format!(
+                        "client sent invalid request ({error}) while reading client request line"
+                    ),
+                );
                 pipeline::fail(&mut exchange, StatusCode::BAD_REQUEST).await;
             }
         }
@@ -71,12 +81,19 @@ pub(crate) async fn refuse(connection: &mut Connection, refusal: Refusal, since:
     connection.facts.count_request();
     let status = match refusal {
         Refusal::TimedOut => {
-            connection.log(LogLevel::Info, "client timed out (110: Connection timed out) while reading client request headers");
+            connection.log(
+                LogLevel::Info,
+                "client timed out (110: Connection timed out) while reading client request headers",
+            );
             StatusCode::REQUEST_TIMEOUT
         }
         Refusal::Malformed(error) => {
             log_malformed(connection, &error);
-            if connection.plain_on_tls_port { StatusCode::PLAIN_HTTP_ON_TLS_PORT } else { error.status() }
+            if connection.plain_on_tls_port {
+                StatusCode::PLAIN_HTTP_ON_TLS_PORT
+            } else {
+                error.status()
+            }
         }
     };
     let buffer = std::mem::take(&mut connection.buffer);
@@ -113,7 +130,9 @@ fn begin(connection: &Connection, buffer: Vec<u8>, head: RequestHead, since: Ins
         response: Response::new(),
         progress: Progress::new(since.into_std(), head.head_bytes as u64),
         request: Request {
-            host: head.host.map_or_else(Vec::new, |host| host.of(&buffer).to_ascii_lowercase()),
+            host: head
+                .host
+                .map_or_else(Vec::new, |host| host.of(&buffer).to_ascii_lowercase()),
             buffer,
             head,
             uri: Vec::new(),
@@ -130,7 +149,10 @@ fn normalise_uri(exchange: &mut Exchange) -> Result<(), uri::UriError> {
     let merge_slashes = exchange.server().conf.merge_slashes;
     let request = &mut exchange.request;
     let normal = uri::normalise(request.head.path.of(&request.buffer), merge_slashes)?;
-    let (path, args) = (normal.path.into_owned(), normal.args.unwrap_or_default().to_vec());
+    let (path, args) = (
+        normal.path.into_owned(),
+        normal.args.unwrap_or_default().to_vec(),
+    );
     request.uri = path;
     request.args = args;
     Ok(())
@@ -189,7 +211,13 @@ async fn respond(connection: &mut Connection, mut exchange: Exchange, keep_alive
             note_failure(connection, &exchange, failure);
             After::Closed
         }
-        Ok(()) if !keep_alive => if linger { After::Linger } else { After::Close },
+        Ok(()) if !keep_alive => {
+            if linger {
+                After::Linger
+            } else {
+                After::Close
+            }
+        }
         Ok(()) => discard_body(connection, &mut exchange, &mut body).await,
     };
     // What is left in the buffer is the next request.
@@ -235,7 +263,9 @@ async fn send(
     }
     let before = head.len();
     let header = if keep_alive {
-        ConnectionHeader::KeepAlive { timeout_s: exchange.conf().keepalive_header.map(|t| t.as_secs()) }
+        ConnectionHeader::KeepAlive {
+            timeout_s: exchange.conf().keepalive_header.map(|t| t.as_secs()),
+        }
     } else {
         ConnectionHeader::Close
     };
@@ -247,7 +277,14 @@ async fn send(
     }
     let (timeout, mut mode) = {
         let conf = exchange.conf();
-        (conf.send_timeout, SendMode { sendfile: conf.sendfile, max_bytes: 0, last })
+        (
+            conf.send_timeout,
+            SendMode {
+                sendfile: conf.sendfile,
+                max_bytes: 0,
+                last,
+            },
+        )
     };
     let max_chunk = match exchange.conf().sendfile_max_chunk_bytes {
         0 => u64::MAX,
@@ -268,7 +305,9 @@ async fn send(
             }
             Err(_) => mode.max_bytes = 0, // the head is never held back
         }
-        if let Err(failure) = send_some(connection, &mut head, &mut body, mode, &mut sent, timeout).await {
+        if let Err(failure) =
+            send_some(connection, &mut head, &mut body, mode, &mut sent, timeout).await
+        {
             break Err(failure);
         }
         if head.is_empty() && body.is_empty() {
@@ -302,30 +341,39 @@ async fn send_some(
         // The time-out is for the pause between two successful writes.
         if waiting_since != Some(*sent) {
             waiting_since = Some(*sent);
-            connection.deadline.set(Instant::now(), timeout);
+            connection.set_deadline(timeout);
         }
-        connection.deadline.poll_expired(cx).map(|()| Err(SendFailure::TimedOut))
+        connection
+            .poll_expired(cx)
+            .map(|()| Err(SendFailure::TimedOut))
     })
     .await
 }
 
 /// Waits because of `limit_rate`.
 async fn wait(connection: &mut Connection, pause: Duration) -> Result<(), SendFailure> {
-    connection.deadline.set(Instant::now(), pause);
+    connection.set_deadline(pause);
     poll_fn(|cx| {
         if connection.asked() == Asked::Abort {
             return Poll::Ready(Err(SendFailure::Aborted));
         }
-        connection.deadline.poll_expired(cx).map(Ok)
+        connection.poll_expired(cx).map(Ok)
     })
     .await
 }
 
 /// Reads and drops what is left of the request body after the response. What
 /// follows the body stays in the exchange's buffer.
-async fn discard_body(connection: &mut Connection, exchange: &mut Exchange, body: &mut BodyDecoder) -> After {
+async fn discard_body(
+    connection: &mut Connection,
+    exchange: &mut Exchange,
+    body: &mut BodyDecoder,
+) -> After {
     let mut buffer = std::mem::take(&mut exchange.request.buffer);
-    let (time, pause) = (exchange.conf().lingering_time, exchange.conf().lingering_timeout);
+    let (time, pause) = (
+        exchange.conf().lingering_time,
+        exchange.conf().lingering_timeout,
+    );
     let end = Instant::now() + time;
     let mut at = exchange.progress.body_end;
     loop {
@@ -333,7 +381,10 @@ async fn discard_body(connection: &mut Connection, exchange: &mut Exchange, body
             match body.decode(&buffer[at..]) {
                 Ok(decoded) => at += decoded.consumed,
                 Err(error) => {
-                    connection.log(LogLevel::Info, &format!("{error} while discarding the request body"));
+                    connection.log(
+                        LogLevel::Info,
+                        &format!("{error} while discarding the request body"),
+                    );
                     return After::Close;
                 }
             }
@@ -349,7 +400,7 @@ async fn discard_body(connection: &mut Connection, exchange: &mut Exchange, body
             connection.log(LogLevel::Info, "lingering_time has passed while discarding the request body; closing the connection");
             return After::Close;
         }
-        connection.deadline.set(now, pause.min(end - now));
+        connection.set_deadline(pause.min(end - now));
         match connection.receive(16 * buffers::SMALL_BYTES, false).await {
             Wait::Bytes => buffer = std::mem::take(&mut connection.buffer),
             Wait::Broken(error) => {
@@ -368,7 +419,10 @@ fn note_failure(connection: &Connection, exchange: &Exchange, failure: SendFailu
     match failure {
         SendFailure::Aborted => {}
         SendFailure::TimedOut => {
-            connection.log(LogLevel::Info, "client timed out (110: Connection timed out) while sending response to client");
+            connection.log(
+                LogLevel::Info,
+                "client timed out (110: Connection timed out) while sending response to client",
+            );
             if exchange.conf().reset_timedout_connection {
                 let socket = std::os::fd::AsFd::as_fd(&connection.facts.socket);
                 let _ = sealane_sys::socket::set_linger(socket, Some(Duration::ZERO));
@@ -376,7 +430,13 @@ fn note_failure(connection: &Connection, exchange: &Exchange, failure: SendFailu
         }
         SendFailure::Broken(error) => {
             let path = String::from_utf8_lossy(&exchange.request.uri).into_owned();
-            connection.log_broken(&error, &format!("while sending response to client, uri: \"{}\"", path.escape_default()));
+            connection.log_broken(
+                &error,
+                &format!(
+                    "while sending response to client, uri: \"{}\"",
+                    path.escape_default()
+                ),
+            );
         }
     }
 }
@@ -386,12 +446,23 @@ fn log_malformed(connection: &Connection, error: &RequestError) {
         Some(span) => format!(": \"{}\"", span.of(&connection.buffer).escape_ascii()),
         None => String::new(),
     };
-    connection.log(LogLevel::Info, &format!("{}{quoted} while reading client request headers", error.reason()));
+    connection.log(
+        LogLevel::Info,
+        &format!(
+            "{}{quoted} while reading client request headers",
+            error.reason()
+        ),
+    );
 }
 
 fn note_ignored_header(connection: &Connection, exchange: &Exchange) {
     if let Some(line) = exchange.request.head.ignored_header {
         let text = line.of(&exchange.request.buffer).escape_ascii();
-        connection.log(LogLevel::Info, &format!("client sent invalid header line: \"{text}\" while reading client request headers"));
+        connection.log(
+            LogLevel::Info,
+            &format!(
+                "client sent invalid header line: \"{text}\" while reading client request headers"
+            ),
+        );
     }
 }

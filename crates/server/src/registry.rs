@@ -1,16 +1,35 @@
-//! The connections of one worker thread, so that idle ones can be told to close:
-//! at shutdown, and when `worker_connections` runs short.
+//! The connections of one worker thread: who is idle, who must close, whose time
+//! is up.
+//!
+//! Idle connections are told to close at shutdown and when `worker_connections`
+//! runs short. Time-outs are kept here too, as numbers in one array that a sweep
+//! looks through a few times per second: moving a time-out, which every request
+//! does, is then one store, and an idle connection carries no timer.
 
-use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use crate::worker::Worker;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
+use std::time::Duration;
+
+/// How often time-outs are looked at: they fire at most this much late.
+pub(crate) const SWEEP_INTERVAL: Duration = Duration::from_millis(250);
 
 /// All connections of a worker thread.
 #[derive(Default)]
 pub struct Registry {
-    connections: Mutex<HashMap<u64, Arc<Handle>>>,
+    slots: Mutex<Slots>,
     shutting_down: AtomicBool,
+}
+
+#[derive(Default)]
+struct Slots {
+    /// When each slot's time is up, in milliseconds of the monotonic clock;
+    /// `u64::MAX` is never. Apart from the handles, so that a sweep over many
+    /// thousands reads a few cache lines.
+    deadlines_ms: Vec<u64>,
+    handles: Vec<Option<Arc<Handle>>>,
+    free: Vec<u32>,
 }
 
 /// What others may know of a connection and ask of it.
@@ -18,8 +37,9 @@ pub struct Registry {
 pub struct Handle {
     phase: AtomicU8,
     asked: AtomicU8,
-    /// Serial number of the idle period, so that the longest idle is found.
-    idle_since: std::sync::atomic::AtomicU64,
+    expired: AtomicBool,
+    /// Number of the idle period, so that the longest idle is found.
+    idle_since: AtomicU64,
     waker: Mutex<Option<Waker>>,
 }
 
@@ -48,17 +68,17 @@ pub enum Asked {
 }
 
 /// A connection's entry; leaving scope removes it.
-pub struct Entry {
-    worker: Arc<crate::worker::Worker>,
-    number: u64,
-    /// The shared part.
-    pub handle: Arc<Handle>,
+pub(crate) struct Entry {
+    worker: Arc<Worker>,
+    slot: u32,
+    handle: Arc<Handle>,
 }
 
 impl Registry {
     /// Connections in the table.
     pub fn len(&self) -> usize {
-        self.lock().len()
+        let slots = self.lock();
+        slots.handles.len() - slots.free.len()
     }
 
     /// Whether there are none.
@@ -74,7 +94,7 @@ impl Registry {
     /// Asks every connection to finish; new ones learn it when they register.
     pub fn shut_down(&self, asked: Asked) {
         self.shutting_down.store(true, Ordering::Relaxed);
-        for handle in self.lock().values() {
+        for handle in self.lock().handles.iter().flatten() {
             handle.ask(asked);
         }
     }
@@ -84,9 +104,11 @@ impl Registry {
     pub fn drain_idle(&self, count: usize) -> usize {
         let mut idle: Vec<_> = self
             .lock()
-            .values()
-            .filter(|h| h.phase() == Phase::Idle && h.asked() == Asked::Nothing)
-            .map(|h| (h.idle_since.load(Ordering::Relaxed), h.clone()))
+            .handles
+            .iter()
+            .flatten()
+            .filter(|handle| handle.phase() == Phase::Idle && handle.asked() == Asked::Nothing)
+            .map(|handle| (handle.idle_since.load(Ordering::Relaxed), handle.clone()))
             .collect();
         if idle.len() > count {
             idle.select_nth_unstable_by_key(count, |(since, _)| *since);
@@ -98,39 +120,103 @@ impl Registry {
         idle.len()
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<u64, Arc<Handle>>> {
-        // A panic elsewhere cannot leave the map half changed.
-        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Wakes the connections whose time is up.
+    pub(crate) fn expire(&self, now_ms: u64) {
+        let mut slots = self.lock();
+        let Slots {
+            deadlines_ms,
+            handles,
+            ..
+        } = &mut *slots;
+        for (slot, deadline_ms) in deadlines_ms.iter_mut().enumerate() {
+            if *deadline_ms <= now_ms {
+                *deadline_ms = u64::MAX;
+                if let Some(handle) = &handles[slot] {
+                    handle.expired.store(true, Ordering::Relaxed);
+                    handle.wake();
+                }
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Slots> {
+        // A panic elsewhere cannot leave the slots half changed.
+        self.slots.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Entry {
     /// Enters a connection into its worker's registry.
-    pub fn new(worker: Arc<crate::worker::Worker>, number: u64) -> Entry {
+    pub(crate) fn new(worker: Arc<Worker>) -> Entry {
         let handle = Arc::new(Handle::default());
         if worker.registry.is_shutting_down() {
             handle.ask(Asked::Finish);
         }
-        worker.registry.lock().insert(number, handle.clone());
-        Entry { worker, number, handle }
+        let slot = worker.registry.lock().insert(handle.clone());
+        Entry {
+            worker,
+            slot,
+            handle,
+        }
+    }
+
+    /// What the connection was asked to do.
+    pub(crate) fn asked(&self) -> Asked {
+        self.handle.asked()
+    }
+
+    /// Says what the connection does now. `tick` orders idle periods.
+    pub(crate) fn set_phase(&self, phase: Phase, tick: u64) {
+        if phase == Phase::Idle {
+            self.handle.idle_since.store(tick, Ordering::Relaxed);
+        }
+        self.handle.phase.store(phase as u8, Ordering::Relaxed);
+    }
+
+    /// Remembers the connection's task, so that it can be woken. A task's waker
+    /// never changes: once is enough.
+    pub(crate) fn set_waker(&self, waker: &Waker) {
+        *self.handle.lock_waker() = Some(waker.clone());
+    }
+
+    /// Wakes the connection at `at_ms` or up to [`SWEEP_INTERVAL`] later;
+    /// replaces what was set before.
+    pub(crate) fn set_deadline(&self, at_ms: u64) {
+        self.handle.expired.store(false, Ordering::Relaxed);
+        self.worker.registry.lock().deadlines_ms[self.slot as usize] = at_ms;
+    }
+
+    /// Whether the deadline set last has passed.
+    pub(crate) fn has_expired(&self) -> bool {
+        self.handle.expired.load(Ordering::Relaxed)
     }
 }
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        self.worker.registry.lock().remove(&self.number);
+        self.worker.registry.lock().remove(self.slot);
+    }
+}
+
+impl Slots {
+    fn insert(&mut self, handle: Arc<Handle>) -> u32 {
+        if let Some(slot) = self.free.pop() {
+            self.handles[slot as usize] = Some(handle);
+            return slot;
+        }
+        self.handles.push(Some(handle));
+        self.deadlines_ms.push(u64::MAX);
+        u32::try_from(self.handles.len() - 1).expect("descriptors run out long before")
+    }
+
+    fn remove(&mut self, slot: u32) {
+        self.handles[slot as usize] = None;
+        self.deadlines_ms[slot as usize] = u64::MAX;
+        self.free.push(slot);
     }
 }
 
 impl Handle {
-    /// Says what the connection does now. `tick` orders idle periods.
-    pub fn set_phase(&self, phase: Phase, tick: u64) {
-        if phase == Phase::Idle {
-            self.idle_since.store(tick, Ordering::Relaxed);
-        }
-        self.phase.store(phase as u8, Ordering::Relaxed);
-    }
-
     /// What the connection does now.
     pub fn phase(&self) -> Phase {
         match self.phase.load(Ordering::Relaxed) {
@@ -149,16 +235,92 @@ impl Handle {
         }
     }
 
-    /// Remembers the connection's task, so that [`Handle::ask`] can wake it. A
-    /// task's waker never changes: once is enough.
-    pub fn set_waker(&self, waker: &Waker) {
-        *self.waker.lock().unwrap_or_else(PoisonError::into_inner) = Some(waker.clone());
-    }
-
     fn ask(&self, asked: Asked) {
         self.asked.fetch_max(asked as u8, Ordering::AcqRel);
-        if let Some(waker) = &*self.waker.lock().unwrap_or_else(PoisonError::into_inner) {
+        self.wake();
+    }
+
+    fn wake(&self) {
+        if let Some(waker) = &*self.lock_waker() {
             waker.wake_by_ref();
         }
+    }
+
+    fn lock_waker(&self) -> MutexGuard<'_, Option<Waker>> {
+        self.waker.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicUsize;
+    use std::task::Wake;
+
+    #[derive(Default)]
+    struct CountWakes(AtomicUsize);
+
+    impl Wake for CountWakes {
+        fn wake(self: Arc<Self>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn register(registry: &Registry) -> (u32, Arc<Handle>, Arc<CountWakes>) {
+        let wakes = Arc::new(CountWakes::default());
+        let handle = Arc::new(Handle::default());
+        *handle.lock_waker() = Some(Waker::from(wakes.clone()));
+        let slot = registry.lock().insert(handle.clone());
+        (slot, handle, wakes)
+    }
+
+    #[test]
+    fn longest_idle_goes_first() {
+        let registry = Registry::default();
+        let all: Vec<_> = (0..10).map(|_| register(&registry)).collect();
+        for (tick, (_, handle, _)) in all.iter().enumerate() {
+            let phase = if tick == 0 { Phase::Busy } else { Phase::Idle };
+            handle.phase.store(phase as u8, Ordering::Relaxed);
+            handle.idle_since.store(tick as u64, Ordering::Relaxed);
+        }
+        assert_eq!(registry.drain_idle(3), 3);
+        let asked: Vec<_> = all
+            .iter()
+            .map(|(_, h, _)| h.asked() == Asked::Finish)
+            .collect();
+        assert_eq!(asked[..5], [false, true, true, true, false]);
+        assert!(!asked[5..].contains(&true));
+        assert_eq!(
+            all[1].2.0.load(Ordering::Relaxed),
+            1,
+            "the asked one is woken"
+        );
+    }
+
+    #[test]
+    fn deadlines_fire_once_and_can_be_moved() {
+        let registry = Registry::default();
+        let (early, early_handle, wakes) = register(&registry);
+        let (late, late_handle, _) = register(&registry);
+        registry.lock().deadlines_ms[early as usize] = 100;
+        registry.lock().deadlines_ms[late as usize] = 200;
+        registry.expire(99);
+        assert!(!early_handle.expired.load(Ordering::Relaxed));
+        registry.expire(100);
+        assert!(early_handle.expired.load(Ordering::Relaxed));
+        assert!(!late_handle.expired.load(Ordering::Relaxed));
+        registry.expire(150);
+        assert_eq!(wakes.0.load(Ordering::Relaxed), 1);
+    }
+
+    #[test]
+    fn slots_are_used_again() {
+        let registry = Registry::default();
+        let (first, _, _) = register(&registry);
+        let (_second, _, _) = register(&registry);
+        registry.lock().remove(first);
+        assert_eq!(registry.len(), 1);
+        assert_eq!(register(&registry).0, first);
+        assert_eq!(registry.len(), 2);
     }
 }

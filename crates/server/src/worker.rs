@@ -2,10 +2,9 @@
 
 use crate::acceptor;
 use crate::counters::Counters;
-use crate::disk;
 use crate::log::{self, LogSet, Logger};
 use crate::open_file_cache::OpenFileCache;
-use crate::registry::{Asked, Registry};
+use crate::registry::{Asked, Registry, SWEEP_INTERVAL};
 use crate::snapshot::{ListenerId, Snapshot};
 use sealane_conf::model::LogLevel;
 use std::io;
@@ -89,7 +88,10 @@ pub enum Command {
 ///
 /// # Errors
 /// When a thread or its runtime cannot be created, or a socket not be used.
-pub fn run(args: RunArgs, mut next_command: impl FnMut(Option<Duration>) -> Option<Command>) -> io::Result<()> {
+pub fn run(
+    args: RunArgs,
+    mut next_command: impl FnMut(Option<Duration>) -> Option<Command>,
+) -> io::Result<()> {
     let log = args.snapshot.main_log.clone();
     log::report_panics_to(log.clone());
     args.logs.start_writer(log.clone())?;
@@ -125,13 +127,20 @@ pub fn run(args: RunArgs, mut next_command: impl FnMut(Option<Duration>) -> Opti
         match next_command(wait) {
             Some(Command::Quit) if *tell.borrow() == Asked::Nothing => {
                 let _ = tell.send(Asked::Finish);
-                deadline = args.snapshot.worker_shutdown_timeout.map(|t| std::time::Instant::now() + t);
+                deadline = args
+                    .snapshot
+                    .worker_shutdown_timeout
+                    .map(|t| std::time::Instant::now() + t);
             }
             Some(Command::Terminate) => break,
             Some(Command::Quit) | None => {}
         }
         if deadline.is_some_and(|at| std::time::Instant::now() >= at) {
-            log.log(LogLevel::Notice, None, format_args!("worker_shutdown_timeout has passed, closing what is left"));
+            log.log(
+                LogLevel::Notice,
+                None,
+                format_args!("worker_shutdown_timeout has passed, closing what is left"),
+            );
             break;
         }
         if threads.iter().all(JoinHandle::is_finished) {
@@ -139,7 +148,9 @@ pub fn run(args: RunArgs, mut next_command: impl FnMut(Option<Duration>) -> Opti
         }
         if *tell.borrow() == Asked::Nothing && threads.iter().any(JoinHandle::is_finished) {
             // A thread that ends by itself has panicked outside of any connection.
-            return Err(io::Error::other("a worker thread ended unexpectedly; see the alert before"));
+            return Err(io::Error::other(
+                "a worker thread ended unexpectedly; see the alert before",
+            ));
         }
     }
     let _ = tell.send(Asked::Abort);
@@ -152,6 +163,9 @@ pub fn run(args: RunArgs, mut next_command: impl FnMut(Option<Duration>) -> Opti
 
 /// How often shutdown looks whether everything has finished.
 const SHUTDOWN_POLL: Duration = Duration::from_millis(20);
+/// Threads of one worker's runtime that may wait for the disk at a time; nginx's
+/// default `thread_pool` has 32 for all workers.
+const DISK_THREADS: usize = 16;
 /// How long the process waits for its last log lines to be written.
 const LOG_FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 /// Disk threads end after they had nothing to do for this long.
@@ -166,34 +180,48 @@ fn spawn_thread(
         .iter()
         .map(|listener| {
             let own = listener.sockets.get(worker.index as usize);
-            let socket = own.or(listener.sockets.first()).ok_or(io::ErrorKind::NotFound)?;
+            let socket = own
+                .or(listener.sockets.first())
+                .ok_or(io::ErrorKind::NotFound)?;
             Ok((listener.id, socket.try_clone()?))
         })
         .collect::<io::Result<Vec<_>>>()?;
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
-        .max_blocking_threads(disk::MAX_THREADS)
+        .max_blocking_threads(DISK_THREADS)
         .thread_keep_alive(DISK_THREAD_IDLE)
         // Before the thread waits, the log lines of this turn are on their way.
         .on_thread_park(log::flush_thread_buffers)
         .build()?;
-    std::thread::Builder::new().name(format!("worker-{}", worker.index)).spawn(move || {
-        let _guard = AbortOnPanic { log: worker.snapshot.main_log.clone() };
-        runtime.block_on(serve(worker, sockets, told));
-        // Connections that are still open are dropped with the runtime.
-        runtime.shutdown_background();
-    })
+    std::thread::Builder::new()
+        .name(format!("worker-{}", worker.index))
+        .spawn(move || {
+            let _guard = AbortOnPanic {
+                log: worker.snapshot.main_log.clone(),
+            };
+            runtime.block_on(serve(worker, sockets, told));
+            // Connections that are still open are dropped with the runtime.
+            runtime.shutdown_background();
+        })
 }
 
 /// Accepts until told to stop, then waits for the connections to finish.
-async fn serve(worker: Arc<Worker>, sockets: Vec<(ListenerId, OwnedFd)>, mut told: watch::Receiver<Asked>) {
+async fn serve(
+    worker: Arc<Worker>,
+    sockets: Vec<(ListenerId, OwnedFd)>,
+    mut told: watch::Receiver<Asked>,
+) {
     let mut accepting = tokio::task::JoinSet::new();
     for (id, socket) in sockets {
         accepting.spawn(acceptor::accept_loop(worker.clone(), id, socket));
     }
+    let sweeping = tokio::spawn(sweep(worker.clone()));
     // A closed channel means that the control thread is gone: stop as well.
-    let asked = told.wait_for(|asked| *asked != Asked::Nothing).await.map_or(Asked::Abort, |asked| *asked);
+    let asked = told
+        .wait_for(|asked| *asked != Asked::Nothing)
+        .await
+        .map_or(Asked::Abort, |asked| *asked);
     accepting.shutdown().await;
     if asked == Asked::Abort {
         return;
@@ -208,6 +236,17 @@ async fn serve(worker: Arc<Worker>, sockets: Vec<(ListenerId, OwnedFd)>, mut tol
         () = finished => {}
         _ = told.wait_for(|asked| *asked == Asked::Abort) => {}
     }
+    sweeping.abort();
+}
+
+/// Looks after time-outs for as long as the worker runs.
+async fn sweep(worker: Arc<Worker>) {
+    loop {
+        tokio::time::sleep(SWEEP_INTERVAL).await;
+        worker
+            .registry
+            .expire(sealane_sys::time::monotonic_coarse_ms());
+    }
 }
 
 /// Says so when a worker thread ends by a panic outside of any connection.
@@ -221,7 +260,9 @@ impl Drop for AbortOnPanic {
             self.log.log(
                 LogLevel::Alert,
                 None,
-                format_args!("a worker thread panicked; the worker process stops and is started again"),
+                format_args!(
+                    "a worker thread panicked; the worker process stops and is started again"
+                ),
             );
         }
     }
