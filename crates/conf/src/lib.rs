@@ -9,6 +9,7 @@ mod call;
 pub mod diagnostic;
 pub mod directives;
 mod draft;
+pub mod fuzz;
 pub mod input;
 mod lexer;
 mod listen;

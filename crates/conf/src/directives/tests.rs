@@ -1,1 +1,470 @@
+//! The table itself: it is consistent, its defaults are the real ones, and
+//! every setter changes what it says.
 
+use super::*;
+use crate::input::{MemoryLoader, Options};
+use crate::model::{
+    AutoindexFormat, Config, ErrorPageStatus, ErrorPageTarget, Expires, FilesAt, LocationConf,
+    LogEscape, LogLevel, LogTarget, Matcher, Server, ServerName, TryFallback,
+};
+use crate::parser::parse;
+use std::sync::Arc;
+use std::time::Duration;
+
+fn read(text: &str) -> Config {
+    let mut loader = MemoryLoader::new().with("/etc/nginx.conf", text);
+    let options = Options {
+        hostname: "Box".into(),
+        ..Options::new("/etc/nginx.conf", "/usr")
+    };
+    parse(&options, &mut loader).unwrap_or_else(|failure| panic!("{failure}"))
+}
+
+fn refused(text: &str) -> String {
+    let mut loader = MemoryLoader::new().with("/etc/nginx.conf", text);
+    let failure = parse(&Options::new("/etc/nginx.conf", "/usr"), &mut loader);
+    failure.expect_err("the configuration is wrong").to_string()
+}
+
+/// The server of a configuration whose `http` says `outer` and whose only
+/// server says `inner`.
+fn server(outer: &str, inner: &str) -> Arc<Server> {
+    let config = read(&format!(
+        "events {{}} http {{ {outer}\nserver {{ {inner} }} }}"
+    ));
+    Arc::clone(&config.http.expect("http is there").servers[0])
+}
+
+/// Settings of `location /`.
+fn location(text: &str) -> Arc<LocationConf> {
+    Arc::clone(
+        &server("", &format!("location / {{ {text} }}"))
+            .locations
+            .prefix[0]
+            .conf,
+    )
+}
+
+#[test]
+fn names_are_unique_in_each_context() {
+    for (index, row) in rows().enumerate() {
+        let clash = rows()
+            .skip(index + 1)
+            .find(|other| other.name == row.name && other.contexts & row.contexts != 0);
+        assert!(clash.is_none(), "{} stands twice in the table", row.name);
+        assert!(!row.name.is_empty() && row.contexts != 0);
+    }
+}
+
+#[test]
+fn every_row_is_documented() {
+    for row in rows() {
+        let text = match row.support {
+            Support::Implemented(_) | Support::Block(_) => row.doc,
+            Support::Meaningless(_, why) | Support::Later(_, why) => why,
+            Support::Unsupported(why) | Support::UnsupportedBlock(why) => why,
+        };
+        assert!(text.len() > 10, "{} has no explanation", row.name);
+        assert!(!text.contains("  "), "{} has a gap in its text", row.name);
+    }
+}
+
+#[test]
+fn defaults_in_the_table_are_the_real_ones() {
+    // One media type, as a map of several prints in any order.
+    let model = |line: &str, place: &str| {
+        let at = |here: &str| if place == here { line } else { "" };
+        let (main, events, http, server) = (at("main"), at("events"), at("http"), at("server"));
+        let mut config = read(&format!(
+            "{main} events {{ {events} }} http {{ types {{ a b; }} {http}
+             ssl_certificate c; ssl_certificate_key k; server {{ {server} }}
+             server {{ open_file_cache max=1; autoindex on; ssl_dyn_rec_enable on; }} }}"
+        ));
+        config.sources.clear();
+        format!("{config:?}")
+    };
+    // Lists whose default stands for "none given", and rates, which the model
+    // keeps as written.
+    let skipped = [
+        "env",
+        "listen",
+        "log_format",
+        "limit_rate",
+        "limit_rate_after",
+    ];
+    let mut checked = 0;
+    for row in rows().filter(|row| !row.default.is_empty() && !skipped.contains(&row.name)) {
+        let places = [
+            (MAIN, "main"),
+            (EVENTS, "events"),
+            (HTTP, "http"),
+            (SERVER, "server"),
+        ];
+        let (_, place) = places
+            .into_iter()
+            .find(|(context, _)| row.contexts & context != 0)
+            .unwrap_or_else(|| panic!("{} has a default and no outer context", row.name));
+        let line = format!("{} {};", row.name, row.default);
+        assert!(model(&line, place) == model("", place), "{line}");
+        checked += 1;
+    }
+    assert!(checked > 60, "only {checked} defaults were checked");
+}
+
+#[test]
+fn what_has_no_effect_yet_is_warned_about_once() {
+    let config = read(
+        "events {} http { gzip on; server { gzip on; ssl_stapling on; }
+         server { gzip off; ssl_stapling on; ssl_ktls auto; http2 on; } server { http2 on; } }",
+    );
+    let mut subjects: Vec<_> = config
+        .warnings
+        .iter()
+        .filter_map(|warning| warning.message.split('"').nth(1))
+        .collect();
+    subjects.retain(|subject| !subject.is_empty());
+    assert_eq!(subjects, ["gzip", "ssl_stapling", "ssl_ktls", "http2"]);
+    let quiet = read(
+        "events {} http { gzip off; ssl_ktls off; http2 off; ssl_early_data off; directio off; }",
+    );
+    assert_eq!(quiet.warnings, []);
+}
+
+#[test]
+fn what_restricts_access_is_refused_unless_it_is_off() {
+    for line in [
+        "deny all",
+        "allow 127.0.0.1",
+        "auth_basic x",
+        "satisfy any",
+        "limit_conn a 1",
+    ] {
+        let text = refused(&format!("events {{}} http {{ {line}; }}"));
+        assert!(
+            text.contains("is not supported yet in /etc/nginx.conf:1\n"),
+            "{text}"
+        );
+        assert!(text.contains("restricts access"), "{text}");
+    }
+    let text = refused("events {} http { ssl_verify_client on; }");
+    assert!(
+        text.contains("client certificates are not checked yet"),
+        "{text}"
+    );
+    read("events {} http { ssl_verify_client off; auth_basic off; satisfy all; }");
+}
+
+#[test]
+fn blocks_that_are_refused_cause_one_error_only() {
+    let text =
+        refused("events {} http { map $a $b { default x; ~y z; } upstream u { server x; } }");
+    assert!(
+        text.starts_with("sealane: [emerg] \"map\" directive is not supported yet"),
+        "{text}"
+    );
+    assert_eq!(text.matches("[emerg]").count(), 1);
+}
+
+#[test]
+fn unknown_names_lead_to_the_nearest() {
+    let hint = |name: &str, context| nearest(name.as_bytes(), context);
+    assert_eq!(hint("rot", HTTP), Some("root"));
+    assert_eq!(hint("sendfiel", HTTP), Some("sendfile"));
+    assert_eq!(hint("ssl_certificates", SERVER), Some("ssl_certificate"));
+    assert_eq!(hint("worker_proceses", MAIN), Some("worker_processes"));
+    assert_eq!(hint("server_nam", SERVER), Some("server_name"));
+    assert_eq!(hint("completely_else", HTTP), None);
+    assert_eq!(hint("", HTTP), None);
+}
+
+#[test]
+fn locations_and_names() {
+    let server = server(
+        "",
+        "server_name A.example *.b .c www.d.* ~^(?<sub>x)$ $hostname ''; listen 81;
+         location = /x {} location ^~ /y {} location /z {} location ~ \\.php$ {}
+         location ~* \\.JPG$ {} location @f {} location /y/n { location /y/n/m {} }",
+    );
+    assert_eq!(server.primary_name, "a.example");
+    let forms: Vec<String> = server
+        .names
+        .iter()
+        .map(|name| format!("{name:?}"))
+        .collect();
+    assert_eq!(
+        forms,
+        [
+            "Exact(\"a.example\")",
+            "WildcardPrefix(\".b\")",
+            "Dot(\".c\")",
+            "WildcardSuffix(\"www.d.\")",
+            "Regex(Regex(~\"^(?<sub>x)$\"))",
+            "Exact(\"box\")",
+            "Exact(\"\")"
+        ]
+    );
+    let prefixes: Vec<_> = server
+        .locations
+        .prefix
+        .iter()
+        .map(|l| l.conf.name.as_ref())
+        .collect();
+    assert_eq!(prefixes, ["/y", "/y/n", "/z"], "sorted");
+    assert!(matches!(
+        &server.locations.prefix[0].matcher,
+        Matcher::Prefix { stop: true, .. }
+    ));
+    assert_eq!(server.locations.prefix[1].children.prefix.len(), 1);
+    assert_eq!(server.locations.exact.len(), 1);
+    assert_eq!(server.locations.named.len(), 1);
+    let caseless: Vec<_> = server
+        .locations
+        .regex
+        .iter()
+        .map(|l| match &l.matcher {
+            Matcher::Regex(regex) => regex.caseless(),
+            _ => false,
+        })
+        .collect();
+    assert_eq!(caseless, [false, true]);
+}
+
+#[test]
+fn first_name_of_a_server() {
+    let first = |name: &str| {
+        server("", &format!("server_name {name};"))
+            .primary_name
+            .clone()
+    };
+    assert_eq!(first(".Example.org"), "example.org");
+    assert_eq!(first("~^Www"), "~^Www");
+    assert_eq!(first("*.x"), "*.x");
+    assert_eq!(server("", "").primary_name, "");
+    let caseless = server("", "server_name ~^Www;");
+    assert!(matches!(&caseless.names[0], ServerName::Regex(regex) if regex.caseless()));
+}
+
+#[test]
+fn files() {
+    let at = |text: &str| format!("{:?}", location(text).files_at);
+    assert_eq!(at("root /a/;"), "Root(Template(\"/a\"))");
+    assert_eq!(at("root /;"), "Root(Template(\"\"))");
+    assert_eq!(at("root a;"), "Root(Template(\"/usr/a\"))");
+    assert_eq!(
+        at("root $host/x;"),
+        "Root(Template(\"${Builtin(Host)}/x\"))"
+    );
+    assert_eq!(at("alias /a/;"), "Alias(Template(\"/a/\"))");
+    assert_eq!(at(""), "Root(Template(\"/usr/html\"))");
+    let nested = server(
+        "",
+        "location /a/ { alias /x/; location /a/b/ {} location ~ c {} }",
+    );
+    let outer = &nested.locations.prefix[0];
+    assert_eq!(outer.conf.alias_prefix_bytes, Some(3));
+    let inner = &outer.children.prefix[0].conf;
+    assert!(matches!(inner.files_at, FilesAt::Alias(_)));
+    assert_eq!(
+        inner.alias_prefix_bytes,
+        Some(3),
+        "the prefix of the outer location"
+    );
+    let regex = server("", "location ~ ^/u/(.*)$ { alias /home/$1; }");
+    assert_eq!(regex.locations.regex[0].conf.alias_prefix_bytes, None);
+}
+
+#[test]
+fn try_files_and_error_pages() {
+    let conf = location(
+        "try_files $uri $uri/ @app; error_page 404 495 =200 /e; error_page 500 497 /f;
+                         error_page 403 = @g; error_page 401 https://$host/; error_page 402 $uri;",
+    );
+    let try_files = conf.try_files.as_ref().expect("was written");
+    assert!(!try_files.candidates[0].directory && try_files.candidates[1].directory);
+    assert_eq!(
+        format!("{:?}", try_files.candidates[1].name),
+        "Template(\"${Builtin(Uri)}\")"
+    );
+    assert!(matches!(&try_files.fallback, TryFallback::Named(name) if **name == *"app"));
+    let pages = &conf.error_pages;
+    assert_eq!(pages[0].codes, [404, 495]);
+    assert_eq!(pages[0].status, ErrorPageStatus::Fixed(200));
+    assert_eq!(pages[1].codes, [500]);
+    assert_eq!(pages[1].status, ErrorPageStatus::Original);
+    assert_eq!(pages[2].codes, [497]);
+    assert_eq!(
+        pages[2].status,
+        ErrorPageStatus::Fixed(400),
+        "497 is not for clients"
+    );
+    assert_eq!(pages[3].status, ErrorPageStatus::FromTarget);
+    assert!(matches!(&pages[3].target, ErrorPageTarget::Named(name) if **name == *"g"));
+    assert!(matches!(&pages[4].target, ErrorPageTarget::Url(_)));
+    assert!(matches!(&pages[5].target, ErrorPageTarget::Uri(_)));
+    let fallback = |text: &str| {
+        format!(
+            "{:?}",
+            location(text)
+                .try_files
+                .as_ref()
+                .map(|t| &t.fallback)
+                .cloned()
+        )
+    };
+    assert_eq!(fallback("try_files a =404;"), "Some(Code(404))");
+    assert_eq!(
+        fallback("try_files a /i?x=$args;"),
+        "Some(Uri(Template(\"/i?x=${Builtin(Args)}\")))"
+    );
+}
+
+#[test]
+fn returns() {
+    let returns = |text: &str| {
+        let conf = location(text);
+        conf.returns
+            .as_ref()
+            .map(|r| (r.code, r.text.as_ref().map(|t| format!("{t:?}"))))
+    };
+    assert_eq!(returns("return 204;"), Some((204, None)));
+    assert_eq!(
+        returns("return 200 ok; return 500;"),
+        Some((200, Some("Template(\"ok\")".into())))
+    );
+    assert_eq!(
+        returns("return https://x;"),
+        Some((302, Some("Template(\"https://x\")".into())))
+    );
+    let server = server("", "return 301 https://$host$request_uri; location / {}");
+    assert_eq!(server.returns.as_ref().map(|r| r.code), Some(301));
+    assert!(
+        server.locations.prefix[0].conf.returns.is_none(),
+        "not inherited"
+    );
+}
+
+#[test]
+fn header_lines_replace_merge_or_end() {
+    let names = |conf: &LocationConf| {
+        conf.add_headers
+            .iter()
+            .map(|header| header.name.to_string())
+            .collect::<Vec<_>>()
+    };
+    let server = server(
+        "add_header A 1; add_header B 2 always;",
+        "location /own { add_header C 3; } location /merge { add_header C 3; add_header_inherit merge; }
+         location /off { add_header_inherit off; } location /plain {}",
+    );
+    let conf = |index: usize| &server.locations.prefix[index].conf;
+    assert_eq!(names(conf(0)), ["A", "B", "C"], "/merge");
+    assert_eq!(names(conf(1)), [""; 0], "/off");
+    assert_eq!(names(conf(2)), ["C"], "/own");
+    assert_eq!(names(conf(3)), ["A", "B"], "/plain");
+    assert!(conf(3).add_headers[1].always && !conf(3).add_headers[0].always);
+}
+
+#[test]
+fn expires_forms() {
+    let parsed = |text: &str| format!("{:?}", location(&format!("expires {text};")).expires);
+    assert_eq!(parsed("1h"), "Access(3600)");
+    assert_eq!(parsed("-1"), "Access(-1)");
+    assert_eq!(parsed("modified +24h"), "Modified(86400)");
+    assert_eq!(parsed("@15h30m"), "Daily(55800)");
+    assert_eq!(parsed("epoch"), "Epoch");
+    assert_eq!(parsed("max"), "Max");
+    assert_eq!(
+        parsed("$arg_x"),
+        "Evaluated(Template(\"${Argument(\"x\")}\"), false)"
+    );
+    assert!(matches!(
+        parse_expires(b"30d", false),
+        Ok(Expires::Access(2_592_000))
+    ));
+    assert_eq!(
+        parse_expires(b"@1d1s", false).err(),
+        Some("daily time value must be less than 24 hours")
+    );
+}
+
+#[test]
+fn sizes_times_and_choices_reach_the_model() {
+    let conf = location(
+        "client_max_body_size 2g; send_timeout 1500ms; keepalive_timeout 10 20; sendfile_max_chunk 512k;
+         output_buffers 3 64k; limit_rate 10k; limit_rate_after 1m; max_ranges 5; types { a/b X y; }
+         autoindex on; autoindex_format json; open_file_cache max=100 inactive=5s;
+         open_file_cache_content 1m 8k; keepalive_disable safari; default_type q/r;",
+    );
+    assert_eq!(conf.client_max_body_bytes, 2 << 30);
+    assert_eq!(conf.send_timeout, Duration::from_millis(1500));
+    assert_eq!(conf.keepalive_timeout, Duration::from_secs(10));
+    assert_eq!(conf.keepalive_header, Some(Duration::from_secs(20)));
+    assert_eq!(conf.sendfile_max_chunk_bytes, 512 << 10);
+    assert_eq!(conf.output_buffers, (3, 64 << 10));
+    assert_eq!(
+        conf.limit_rate.as_ref().and_then(|t| t.as_literal()),
+        Some(&b"10k"[..])
+    );
+    assert_eq!(conf.max_ranges, Some(5));
+    assert_eq!(conf.types.by_extension.get("x").map(|t| &**t), Some("a/b"));
+    assert!(
+        !conf.types.by_extension.contains_key("html"),
+        "the list is replaced as a whole"
+    );
+    assert_eq!(
+        conf.autoindex.map(|a| a.format),
+        Some(AutoindexFormat::Json)
+    );
+    let cache = conf.open_file_cache.expect("is on");
+    assert_eq!((cache.max, cache.inactive), (100, Duration::from_secs(5)));
+    assert_eq!(
+        (cache.content_bytes, cache.content_max_file_bytes),
+        (1 << 20, 8 << 10)
+    );
+    assert!(conf.keepalive_disable.safari && !conf.keepalive_disable.msie6);
+    assert_eq!(&*conf.default_type, "q/r");
+}
+
+#[test]
+fn logs() {
+    let config = read(
+        "error_log stderr info; events {} http { log_format j escape=json '{\"h\":' '\"$host\"}';
+         access_log a.log j buffer=32k flush=5s if=$arg_x;
+         server { access_log off; error_log e.log debug; location / { access_log /b.log; } }
+         server {} }",
+    );
+    assert_eq!(config.main.error_logs[0].target, LogTarget::Stderr);
+    assert_eq!(config.main.error_logs[0].level, LogLevel::Info);
+    let http = config.http.expect("http is there");
+    let first = &http.servers[0];
+    assert!(first.conf.access_logs.is_empty());
+    assert_eq!(
+        first.conf.error_logs[0].target,
+        LogTarget::File("/usr/e.log".into())
+    );
+    let own = &first.locations.prefix[0].conf.access_logs[0];
+    assert_eq!(own.target, LogTarget::File("/b.log".into()));
+    assert_eq!(own.format.name, "combined");
+    let inherited = &http.servers[1].conf;
+    let log = &inherited.access_logs[0];
+    assert_eq!(log.format.escape, LogEscape::Json);
+    assert_eq!(
+        format!("{:?}", log.format.line),
+        "Template(\"{\\\"h\\\":\\\"${Builtin(Host)}\\\"}\")"
+    );
+    assert_eq!(
+        (log.buffer_bytes, log.flush),
+        (Some(32 << 10), Some(Duration::from_secs(5)))
+    );
+    assert!(log.condition.is_some());
+    assert_eq!(inherited.error_logs[0].target, LogTarget::Stderr);
+}
+
+#[test]
+fn an_error_log_behind_http_holds_inside_too() {
+    let config = read("events {} http { server {} }\nerror_log /late.log warn;");
+    let http = config.http.expect("http is there");
+    let log = &http.servers[0].conf.error_logs[0];
+    assert_eq!(log.target, LogTarget::File("/late.log".into()));
+    assert_eq!(http.listeners.len(), 1);
+}

@@ -1,0 +1,285 @@
+//! The entry point for fuzzers. It must not panic, and its time and memory
+//! are bounded by the length of the input.
+
+use crate::input::{MemoryLoader, Options};
+use crate::model::{Config, Location, LocationConf, Locations, Part, Template, Variable};
+use crate::parser::{Limits, parse_within};
+
+/// Longest input that is looked at.
+pub const MAX_INPUT_BYTES: usize = 64 << 10;
+
+/// Tighter than for real files, so that a file that includes others many
+/// times stays cheap.
+const LIMITS: Limits = Limits {
+    block_depth: 64,
+    blocks: 4_000,
+    include_depth: 16,
+    files: 200,
+    bytes: 512 << 10,
+};
+
+/// Reads `data` as a configuration and checks what came of it.
+///
+/// Zero bytes split it into files: `nginx.conf`, then `a.conf`, `b.conf` and
+/// so on, which the first may include. A first byte of `-` gives the text up
+/// to the first zero byte to `-g`.
+///
+/// # Panics
+///
+/// When the parser has a fault.
+pub fn fuzz_config(data: &[u8]) {
+    let data = &data[..data.len().min(MAX_INPUT_BYTES)];
+    let mut options = Options::new("/conf/nginx.conf", "/prefix");
+    let mut texts = data.split(|byte| *byte == 0).peekable();
+    if let Some([b'-', globals @ ..]) = texts.peek() {
+        options.globals = Some(String::from_utf8_lossy(globals).into_owned());
+        texts.next();
+    }
+    let mut loader = MemoryLoader::new();
+    let names = ["nginx", "a", "b", "c", "d", "e"];
+    for (name, text) in names.iter().zip(texts) {
+        loader = loader.with(format!("/conf/{name}.conf"), text);
+    }
+    match parse_within(&options, &mut loader, &LIMITS) {
+        Ok(config) => {
+            config
+                .warnings
+                .iter()
+                .for_each(|warning| drop(warning.to_string()));
+            check(&config);
+        }
+        Err(failure) => {
+            failure
+                .warnings
+                .iter()
+                .for_each(|warning| drop(warning.to_string()));
+            assert!(failure.to_string().starts_with("sealane: [emerg] "));
+        }
+    }
+}
+
+/// What the data plane relies on.
+fn check(config: &Config) {
+    assert!(
+        !config.main.error_logs.is_empty(),
+        "there is always an error log"
+    );
+    let Some(http) = &config.http else {
+        return;
+    };
+    for listener in &http.listeners {
+        assert!(listener.servers.contains(&listener.default_server));
+        assert!(
+            listener
+                .servers
+                .iter()
+                .all(|index| *index < http.servers.len())
+        );
+        if listener.options.ssl {
+            assert!(http.servers[listener.default_server].tls.is_some());
+        }
+    }
+    let names = http.named_captures.len();
+    for server in &http.servers {
+        assert!(
+            !server.names.is_empty(),
+            "every server has a name, if an empty one"
+        );
+        check_conf(&server.conf, names);
+        check_locations(&server.locations, names, true);
+    }
+}
+
+fn check_locations(locations: &Locations, names: usize, server_level: bool) {
+    assert!(
+        server_level || locations.named.is_empty(),
+        "named locations do not nest"
+    );
+    let kinds = [
+        &locations.exact,
+        &locations.prefix,
+        &locations.regex,
+        &locations.named,
+    ];
+    for location in kinds.into_iter().flatten() {
+        let location: &Location = location;
+        check_conf(&location.conf, names);
+        check_locations(&location.children, names, false);
+    }
+}
+
+fn check_conf(conf: &LocationConf, names: usize) {
+    let returns = conf
+        .returns
+        .iter()
+        .filter_map(|returns| returns.text.as_ref());
+    let headers = conf.add_headers.iter().map(|header| &header.value);
+    for template in conf.index.iter().chain(returns).chain(headers) {
+        check_template(template, names);
+    }
+}
+
+fn check_template(template: &Template, names: usize) {
+    for part in template.parts() {
+        match part {
+            Part::Literal(text) => assert!(!text.is_empty()),
+            Part::Variable(Variable::NamedCapture(index)) => assert!(usize::from(*index) < names),
+            Part::Variable(_) => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// Words from which random configurations are put together, so that they
+    /// get past the first directive.
+    const WORDS: &[&str] = &[
+        "events",
+        "http",
+        "server",
+        "location",
+        "types",
+        "include",
+        "a.conf",
+        "b.conf",
+        "*.conf",
+        "listen",
+        "80",
+        "443",
+        "ssl",
+        "1.2.3.4:80",
+        "[::]:80",
+        "unix:/s",
+        "80-90",
+        "default_server",
+        "reuseport",
+        "server_name",
+        "~^(?<n>.*)$",
+        "*.a.b",
+        "$hostname",
+        "root",
+        "alias",
+        "/",
+        "=",
+        "~",
+        "^~",
+        "@x",
+        "/a/b",
+        "$n",
+        "$host",
+        "${uri}",
+        "$1",
+        "return",
+        "301",
+        "try_files",
+        "error_page",
+        "404",
+        "=200",
+        "add_header",
+        "x",
+        "always",
+        "index",
+        "log_format",
+        "access_log",
+        "off",
+        "on",
+        "1k",
+        "10s",
+        "ssl_certificate",
+        "ssl_certificate_key",
+        "p.pem",
+        "ssl_reject_handshake",
+        "worker_processes",
+        "auto",
+        "internal",
+        "{",
+        "}",
+        ";",
+        "{",
+        "}",
+        ";",
+        ";",
+        "\n",
+        "'",
+        "\"",
+        "\\",
+        "#",
+    ];
+
+    /// Whole configurations, to be damaged.
+    const SEEDS: &[&str] = &[
+        "user www; worker_processes auto; error_log stderr debug; events { worker_connections 9; }
+         http { include a.conf; log_format m escape=json '{\"a\":\"$host\"}' \"x\"; access_log l m buffer=1k;
+         server { listen 443 ssl default_server; listen [::]:443 ssl; server_name ~^(?<u>.+)\\.x$ *.b;
+         ssl_certificate c.pem; ssl_certificate_key k.pem; ssl_session_cache shared:S:1m;
+         location / { root /$u; try_files $uri $uri/ @f; error_page 404 497 =200 /e?x; }
+         location @f { return 301 https://$host$request_uri; } location ~* \\.(gif|jpg)$ { expires 30d; } } }
+         \0 types { text/html html; image/gif gif; }",
+        "events {} http { server { listen 8000-8003; listen unix:/s backlog=9; location = /s { stub_status; }
+         location ^~ /a/ { alias /b/; autoindex on; location /a/c { limit_rate 10k; } } } server { listen 8001
+         so_keepalive=1m::3; return 444; } open_file_cache max=9 inactive=1s; add_header A \"b c\" always; }",
+    ];
+
+    #[test]
+    fn include_bombs_are_bounded() {
+        let bomb = |name: &str| format!("include {name}.conf; ").repeat(20);
+        let data = [
+            bomb("a"),
+            bomb("b"),
+            bomb("c"),
+            bomb("d"),
+            "error_log x;".into(),
+        ]
+        .join("\0");
+        fuzz_config(data.as_bytes());
+        fuzz_config(b"include nginx.conf;");
+        fuzz_config("http{".repeat(10_000).as_bytes());
+        fuzz_config(
+            "events{}http{server{location /{"
+                .replace("location", &"location /{".repeat(5_000))
+                .as_bytes(),
+        );
+        fuzz_config(b"-daemon off;\0events {}");
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes(data in proptest::collection::vec(any::<u8>(), 0..2_000)) {
+            fuzz_config(&data);
+        }
+
+        #[test]
+        fn damaged_configurations(
+            seed in proptest::sample::select(SEEDS),
+            edits in proptest::collection::vec((any::<prop::sample::Index>(), 0usize..6, any::<u8>()), 0..8),
+        ) {
+            let mut text = seed.as_bytes().to_vec();
+            for (place, cut, byte) in edits {
+                let at = place.index(text.len());
+                let end = text.len().min(at + cut);
+                text.splice(at..end, (cut % 2 == 0).then_some(byte));
+                if text.is_empty() {
+                    break;
+                }
+            }
+            fuzz_config(&text);
+        }
+
+        #[test]
+        fn any_words(words in proptest::collection::vec(proptest::sample::select(WORDS), 0..120)) {
+            fuzz_config(words.join(" ").as_bytes());
+        }
+
+        #[test]
+        fn any_words_inside_a_server(
+            words in proptest::collection::vec(proptest::sample::select(WORDS), 0..40),
+        ) {
+            let inside = words.join(" ");
+            fuzz_config(format!("events {{}} http {{ server {{ {inside} }} }}").as_bytes());
+            fuzz_config(format!("events {{}} http {{ include a.conf; }}\0 {inside}").as_bytes());
+        }
+    }
+}
