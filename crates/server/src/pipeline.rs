@@ -210,4 +210,6 @@ async fn in_location(exchange: &mut Exchange) -> Step {
 }
 
 #[cfg(test)]
+mod differential;
+#[cfg(test)]
 mod tests;

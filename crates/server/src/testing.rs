@@ -14,6 +14,7 @@ use crate::snapshot::{ListenerId, Snapshot};
 use crate::socket::Socket;
 use crate::worker::{Process, Worker};
 use sealane_conf::{Config, MemoryLoader, Options};
+use sealane_http::StatusCode;
 use sealane_http::h1::{self, ConnectionHeader, Framing, ParseState, Parsed};
 use sealane_http::uri;
 use std::fs;
@@ -33,7 +34,8 @@ pub(crate) struct Site {
     runtime: tokio::runtime::Runtime,
     // The client's end; the peer's address is asked of the socket.
     _client: std::net::TcpStream,
-    logs: LogSet,
+    /// Lines are written through it.
+    _logs: LogSet,
 }
 
 /// What came of a request.
@@ -91,7 +93,7 @@ impl Site {
             facts,
             runtime,
             _client: client,
-            logs,
+            _logs: logs,
         }
     }
 
@@ -116,7 +118,6 @@ impl Site {
 
     /// Everything logged so far.
     pub(crate) fn error_log(&self) -> String {
-        let _ = &self.logs;
         fs::read_to_string(self.directory.join("error.log")).expect("the log exists")
     }
 
@@ -138,8 +139,19 @@ impl Site {
     /// A whole request head.
     pub(crate) fn request(&self, text: &str) -> Reply {
         let mut exchange = self.exchange(text);
-        self.runtime.block_on(pipeline::handle(&mut exchange));
+        self.handle(&mut exchange);
         Reply::of(exchange)
+    }
+
+    /// Answers an exchange.
+    pub(crate) fn handle(&self, exchange: &mut Exchange) {
+        self.runtime.block_on(pipeline::handle(exchange));
+    }
+
+    /// Refuses what is not a proper request.
+    pub(crate) fn fail(&self, exchange: &mut Exchange, status: u16) {
+        self.runtime
+            .block_on(pipeline::fail(exchange, StatusCode(status)));
     }
 
     /// The exchange for a request head, server chosen, not yet answered.
@@ -190,7 +202,8 @@ impl Drop for Site {
 }
 
 impl Reply {
-    fn of(exchange: Exchange) -> Reply {
+    /// What would be sent for a finished exchange.
+    pub(crate) fn of(exchange: Exchange) -> Reply {
         let mut head = Vec::new();
         let chunked = crate::framing::is_chunked(&exchange);
         pipeline::encode_head(
@@ -221,6 +234,15 @@ impl Reply {
             let (key, value) = line.split_once(": ")?;
             key.eq_ignore_ascii_case(name).then_some(value)
         })
+    }
+
+    /// The port that the client is connected to.
+    pub(crate) fn local_port(&self) -> u16 {
+        self.exchange
+            .connection
+            .local()
+            .expect("a TCP connection")
+            .port()
     }
 
     /// The body as text.

@@ -95,6 +95,3 @@ fn make_location_absolute(exchange: &mut Exchange) {
 fn has_head(exchange: &Exchange) -> bool {
     exchange.request.head.version >= Version::Http10
 }
-
-#[cfg(test)]
-mod tests;

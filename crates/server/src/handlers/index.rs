@@ -50,9 +50,10 @@ pub(crate) async fn answer(exchange: &mut Exchange) -> Step {
         }
         if !directory_tested {
             path.truncate(directory_bytes);
-            if let Some(step) = test_directory(exchange, &path).await {
+            if let Some(step) = test_directory(exchange, &path, &name).await {
                 return step;
             }
+            path.push(&name);
             directory_tested = true;
         }
         if errno != Errno(libc::ENOENT) {
@@ -64,7 +65,7 @@ pub(crate) async fn answer(exchange: &mut Exchange) -> Step {
 }
 
 /// A missing index file may mean that there is no such directory at all.
-async fn test_directory(exchange: &Exchange, path: &FilePath) -> Option<Step> {
+async fn test_directory(exchange: &Exchange, path: &FilePath, index: &[u8]) -> Option<Step> {
     match open(exchange, path).await {
         Ok(Opened::Directory) => None,
         Ok(_) => {
@@ -72,7 +73,8 @@ async fn test_directory(exchange: &Exchange, path: &FilePath) -> Option<Step> {
             Some(Step::Status(StatusCode::INTERNAL_SERVER_ERROR))
         }
         Err(errno) if errno == Errno(libc::ENOENT) => {
-            Some(refuse(exchange, path.as_bytes(), errno))
+            // As in nginx the message names the index file.
+            Some(refuse(exchange, &[path.as_bytes(), index].concat(), errno))
         }
         // It is there, but may not be read: what is inside may still be served.
         Err(errno) if errno.is_forbidden() => None,

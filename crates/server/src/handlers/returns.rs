@@ -9,9 +9,7 @@ use sealane_http::StatusCode;
 
 /// Answers with a code and a text or, for the redirecting codes, a target.
 ///
-/// A code from 400 on without a text is an error like any other; an
-/// `error_page` that led here may have given it another status (nginx's
-/// `ngx_http_rewrite_handler()`).
+/// A code from 400 on without a text is an error like any other.
 pub(crate) fn answer(exchange: &mut Exchange, returns: Option<&Return>) -> Step {
     let Some(returns) = returns else {
         return Step::Declined;
@@ -19,7 +17,7 @@ pub(crate) fn answer(exchange: &mut Exchange, returns: Option<&Return>) -> Step 
     let status = StatusCode(returns.code);
     let has_text = returns.text.as_ref().is_some_and(|text| !text.is_empty());
     if status >= StatusCode::BAD_REQUEST && !has_text {
-        return Step::Status(exchange.progress.status_override.unwrap_or(status));
+        return Step::Status(status);
     }
     let text = match &returns.text {
         Some(text) => template::evaluate(text, exchange).into_owned(),

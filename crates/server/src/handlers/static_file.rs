@@ -70,7 +70,7 @@ fn redirect_to_directory(exchange: &mut Exchange) -> Step {
 }
 
 /// Logs why a file could not be opened and says which status that is.
-pub(super) fn refuse(exchange: &Exchange, path: &FilePath, errno: Errno) -> StatusCode {
+pub(crate) fn refuse(exchange: &Exchange, path: &FilePath, errno: Errno) -> StatusCode {
     let path = Text(path.as_bytes());
     if errno.is_not_found() {
         if exchange.conf().log_not_found {

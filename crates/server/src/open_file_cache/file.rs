@@ -87,18 +87,6 @@ impl OpenFile {
         const TICK_S: i64 = 2;
         self.stat.mtime_s.abs_diff(unix_s) < TICK_S as u64
     }
-
-    #[cfg(test)]
-    pub(crate) fn for_test(path: &std::path::Path) -> io::Result<Arc<OpenFile>> {
-        use std::os::unix::ffi::OsStrExt;
-        let mut name = path.as_os_str().as_bytes().to_vec();
-        name.push(0);
-        match open_blocking(&name) {
-            Ok(Opened::File(file, _)) => Ok(file),
-            Ok(_) => Err(io::ErrorKind::InvalidInput.into()),
-            Err(Errno(code)) => Err(io::Error::from_raw_os_error(code)),
-        }
-    }
 }
 
 impl AsFd for OpenFile {
@@ -126,9 +114,9 @@ impl Errno {
         matches!(self.0, libc::ENOENT | libc::ENOTDIR | libc::ENAMETOOLONG)
     }
 
-    /// The process may not go there.
+    /// The process may not go there; links that lead in circles count as such, as in nginx.
     pub(crate) fn is_forbidden(self) -> bool {
-        self.0 == libc::EACCES
+        matches!(self.0, libc::EACCES | libc::ELOOP | libc::EMLINK)
     }
 }
 

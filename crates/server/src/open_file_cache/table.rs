@@ -161,6 +161,11 @@ impl Table {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn content_bytes(&self) -> u64 {
+        self.content_bytes
+    }
+
     // Contents.
 
     /// Reads the file into memory if it may be kept and costs no disk access.

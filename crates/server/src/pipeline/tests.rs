@@ -1,4 +1,8 @@
-use crate::testing::Site;
+use crate::handlers::path::FilePath;
+use crate::handlers::static_file;
+use crate::open_file_cache::{Errno, Lookup};
+use crate::testing::{Site, set_mtime};
+use std::fs;
 
 #[test]
 fn a_file_is_served_as_nginx_serves_it() {
@@ -16,4 +20,402 @@ fn a_file_is_served_as_nginx_serves_it() {
          Accept-Ranges: bytes\n"
     );
     assert_eq!(reply.text(), "hello\n");
+}
+
+#[test]
+fn server_tokens_names_the_version_or_not() {
+    let full = concat!("sealane/", env!("CARGO_PKG_VERSION"));
+    for (directive, name) in [("", full), ("server_tokens off;", "sealane")] {
+        let reply = Site::new(directive).get("/missing");
+        assert!(
+            reply
+                .text()
+                .contains(&format!("<hr><center>{name}</center>\r\n")),
+            "{}",
+            reply.text()
+        );
+        let mut head = Vec::new();
+        let close = sealane_http::h1::ConnectionHeader::Close;
+        super::encode_head(&reply.exchange, &mut head, close, false);
+        let head = String::from_utf8(head).expect("text");
+        assert!(
+            head.contains(&format!("\r\nServer: {name}\r\nDate: ")),
+            "{head}"
+        );
+    }
+}
+
+#[test]
+fn return_444_drops_the_connection() {
+    let reply = Site::new("return 444;").get("/");
+    assert!(reply.exchange.response.drop_connection);
+    assert_eq!(reply.status(), 444);
+    // Also when an error page would lead to it.
+    let site = Site::new("error_page 404 /gone; location /gone { return 444; }");
+    assert!(site.get("/x").exchange.response.drop_connection);
+}
+
+#[test]
+fn a_return_of_the_server_answers_everything() {
+    let site =
+        Site::new("location / { return 200 location; } return 301 https://$host$request_uri;");
+    let reply = site.get("/a?b=c");
+    assert_eq!(reply.header("Location"), Some("https://example.org/a?b=c"));
+}
+
+#[test]
+fn trace_and_connect_are_refused_and_end_the_connection() {
+    let site = Site::new("");
+    site.file("a.txt", "x");
+    for request in [
+        "TRACE /a.txt HTTP/1.1\r\nHost: a\r\n\r\n",
+        "CONNECT a:443 HTTP/1.1\r\nHost: a:443\r\n\r\n",
+    ] {
+        let reply = site.request(request);
+        assert_eq!(reply.status(), 405, "{request}");
+        assert!(reply.exchange.response.close);
+    }
+    assert!(
+        site.error_log()
+            .contains("client sent TRACE method while reading client request headers")
+    );
+}
+
+#[test]
+fn statuses_that_end_the_connection() {
+    let site = Site::new(
+        "location /400 { return 400; } location /404 { return 404; } location /500 { return 500; }",
+    );
+    for (target, close) in [("/400", true), ("/404", false), ("/500", true)] {
+        assert_eq!(site.get(target).exchange.response.close, close, "{target}");
+    }
+}
+
+#[test]
+fn internal_redirects_are_limited_to_ten() {
+    // Ten hops lead to the answer, an eleventh does not.
+    let hops = |count: u32| {
+        let hop = |n: u32| format!("location = /{n} {{ try_files /none /{}; }} ", n - 1);
+        let server: String = (1..=count).map(hop).collect();
+        Site::new(&format!("{server} location = /0 {{ return 200 arrived; }}"))
+    };
+    assert_eq!(hops(10).get("/10").text(), "arrived");
+    let site = hops(11);
+    let reply = site.get("/11");
+    assert_eq!(reply.status(), 500);
+    let log = site.error_log();
+    assert!(
+        log.contains(
+            "rewrite or internal redirection cycle while internally redirecting to \"/0\""
+        ),
+        "{log}"
+    );
+}
+
+#[test]
+fn nothing_climbs_out_of_the_root() {
+    let site = Site::new(
+        "root DIR/inside; location /alias/ { alias DIR/inside/; } \
+         location ~ ^/re/(.*)$ { alias DIR/inside/$1; } location /try/ { try_files $uri =404; }",
+    );
+    site.file("secret.txt", "secret").file("inside/a.txt", "a");
+    for target in [
+        "/alias/%2e%2e/secret.txt",
+        "/alias/..%2fsecret.txt",
+        "/re/%2e%2e%2fsecret.txt",
+        "/alias/%252e%252e/secret.txt",
+        "/%5c..%5csecret.txt",
+        "/alias/a.txt%2f..%2f..%2fsecret.txt",
+        "/try/..%2fsecret.txt",
+        "/alias/../secret.txt",
+    ] {
+        assert_eq!(site.get(target).status(), 404, "{target}");
+    }
+    assert_eq!(site.get("/alias/b/..%2fa.txt").text(), "a");
+}
+
+#[test]
+fn a_value_of_the_client_in_a_path_is_the_configuration_s_decision() {
+    // As in nginx: whoever writes $arg_f into a path lets the client choose it.
+    let site = Site::new("location /try/ { root DIR/inside; try_files /$arg_f =404; }");
+    site.file("secret.txt", "secret").file("inside/a.txt", "a");
+    assert_eq!(site.get("/try/?f=a.txt").text(), "a");
+}
+
+#[test]
+fn what_the_errors_of_open_mean() {
+    let site = Site::new("");
+    let exchange = site.exchange("GET /a HTTP/1.1\r\nHost: a\r\n\r\n");
+    let path = FilePath::of(&exchange).expect("a root maps every URI");
+    for (errno, status, logged) in [
+        (libc::ENOENT, 404, "[error]"),
+        (libc::ENOTDIR, 404, "[error]"),
+        (libc::ENAMETOOLONG, 404, "[error]"),
+        (libc::EACCES, 403, "[error]"),
+        (libc::ELOOP, 403, "[error]"),
+        (libc::EMFILE, 500, "[crit]"),
+        (libc::EIO, 500, "[crit]"),
+    ] {
+        let before = site.error_log().len();
+        assert_eq!(
+            static_file::refuse(&exchange, &path, Errno(errno)).0,
+            status
+        );
+        let log = site.error_log().split_off(before);
+        assert!(
+            log.contains(logged) && log.contains(&format!("www/a\" failed ({errno}: ")),
+            "{log}"
+        );
+    }
+}
+
+#[test]
+fn other_kinds_of_files_are_not_served() {
+    let site = Site::new("location /dev { alias /dev/null; }");
+    assert_eq!(site.get("/dev").status(), 404);
+    assert!(site.error_log().contains("[crit]"));
+    assert!(
+        site.error_log()
+            .contains("\"/dev/null\" is not a regular file")
+    );
+}
+
+#[test]
+fn log_not_found_off_is_silent() {
+    let site = Site::new("log_not_found off;");
+    assert_eq!(site.get("/missing").status(), 404);
+    assert_eq!(site.get("/missing/").status(), 404);
+    assert!(
+        !site.error_log().contains("missing"),
+        "{}",
+        site.error_log()
+    );
+}
+
+#[test]
+fn a_nested_location_inherits_alias_with_its_prefix() {
+    let site =
+        Site::new("location /i/ { alias DIR/img/; location ~ \\.gif$ { add_header X-Gif yes; } }");
+    site.file("img/a.gif", "gif").file("img/a.png", "png");
+    let reply = site.get("/i/a.gif");
+    assert_eq!((reply.text(), reply.header("X-Gif")), ("gif", Some("yes")));
+    assert_eq!(site.get("/i/a.png").text(), "png");
+}
+
+#[test]
+fn roots_and_aliases_with_variables() {
+    let site = Site::new(
+        "location /v/ { root DIR/$host; } location ~ ^/u/(?<name>\\w+)/(.+)$ { alias DIR/users/$name/$2; }",
+    );
+    site.file("example.org/v/a.txt", "by host")
+        .file("users/anna/b/c.txt", "by capture");
+    assert_eq!(site.get("/v/a.txt").text(), "by host");
+    assert_eq!(site.get("/u/anna/b/c.txt").text(), "by capture");
+}
+
+#[test]
+fn the_open_file_cache_serves_contents_from_memory() {
+    let site = Site::new("open_file_cache max=100; open_file_cache_content 1m 64k;");
+    site.file("a.txt", "cached");
+    for _ in 0..2 {
+        let reply = site.get("/a.txt");
+        assert_eq!(reply.text(), "cached");
+        let segments: Vec<_> = reply.exchange.response.body.segments().collect();
+        assert!(
+            matches!(segments[..], [crate::chain::Segment::Memory(_)]),
+            "{segments:?}"
+        );
+    }
+    // Valid for a minute: the change is not seen yet, and what is sent is whole.
+    let path = site.root().join("a.txt");
+    fs::write(&path, "changed and longer").expect("writable");
+    let reply = site.get("/a.txt");
+    assert_eq!(
+        (reply.text(), reply.header("Content-Length")),
+        ("cached", Some("6"))
+    );
+    assert_eq!(site.get_with("/a.txt", &["Range: bytes=1-2"]).text(), "ac");
+}
+
+#[test]
+fn open_file_cache_valid_notices_changes() {
+    let site = Site::new(
+        "open_file_cache max=100; open_file_cache_valid 0; open_file_cache_content 1m 64k;",
+    );
+    site.file("a.txt", "one");
+    assert_eq!(site.get("/a.txt").text(), "one");
+    fs::write(site.root().join("a.txt"), "three").expect("writable");
+    set_mtime(&site.root().join("a.txt"), 1_000_000_007);
+    let reply = site.get("/a.txt");
+    assert_eq!(
+        (reply.text(), reply.header("ETag")),
+        ("three", Some("\"3b9aca07-5\""))
+    );
+}
+
+#[test]
+fn a_file_that_changes_size_keeps_the_promised_length() {
+    let site = Site::new("open_file_cache max=100;");
+    site.file("a.txt", "0123456789");
+    assert_eq!(site.get("/a.txt").body.len(), 10);
+    fs::write(site.root().join("a.txt"), "0123456789 and more").expect("writable");
+    let reply = site.get("/a.txt");
+    assert_eq!(reply.header("Content-Length"), Some("10"));
+    assert_eq!(
+        reply.exchange.response.body.len(),
+        10,
+        "never more than promised"
+    );
+}
+
+#[test]
+fn errors_are_cached_when_asked_to() {
+    let site = Site::new("open_file_cache max=100; open_file_cache_errors on;");
+    assert_eq!(site.get("/late.txt").status(), 404);
+    site.file("late.txt", "here");
+    assert_eq!(site.get("/late.txt").status(), 404);
+    let exchange = site.exchange("GET /late.txt HTTP/1.1\r\nHost: a\r\n\r\n");
+    let settings = exchange.conf().open_file_cache.expect("it is on");
+    let path = site.root().join("late.txt");
+    let path = path.to_str().expect("UTF-8").as_bytes();
+    let lookup = site
+        .worker()
+        .open_files
+        .lookup(&settings, path, exchange.progress.started);
+    assert!(matches!(lookup, Lookup::Answer(Err(_))), "{lookup:?}");
+}
+
+#[test]
+fn a_sparse_gigabyte_costs_no_memory() {
+    let site = Site::new("");
+    site.file("sparse", "");
+    let file = fs::File::options()
+        .write(true)
+        .open(site.root().join("sparse"))
+        .expect("it is there");
+    file.set_len(1 << 30).expect("sparse files are free");
+    drop(file);
+    let mut exchange =
+        site.exchange("GET /sparse HTTP/1.1\r\nHost: a\r\nRange: bytes=1073741822-\r\n\r\n");
+    site.handle(&mut exchange);
+    assert_eq!(exchange.response.content_length, Some(2));
+    assert_eq!(exchange.response.body.len(), 2);
+    let mut exchange = site.exchange("GET /sparse HTTP/1.1\r\nHost: a\r\n\r\n");
+    site.handle(&mut exchange);
+    assert_eq!(exchange.response.body.len(), 1 << 30);
+}
+
+#[test]
+fn http_0_9_gets_a_body_and_no_head() {
+    let site = Site::new("");
+    site.file("a.txt", "old");
+    let reply = site.request("GET /a.txt\r\n");
+    assert_eq!((&reply.head[..], reply.text()), ("", "old"));
+}
+
+#[test]
+fn failures_before_a_request_use_the_server_s_error_page() {
+    let site = Site::new("error_page 400 /bad.html;");
+    site.file("bad.html", "<p>bad</p>");
+    let mut exchange = site.exchange("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    site.fail(&mut exchange, 400);
+    assert_eq!(exchange.response.status.0, 400);
+    assert_eq!(exchange.response.content_length, Some(10));
+    assert!(exchange.response.close);
+
+    let mut exchange = site.exchange("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    site.fail(&mut exchange, 497);
+    assert_eq!(exchange.response.status.0, 400);
+    let reply = crate::testing::Reply::of(exchange);
+    assert!(
+        reply
+            .text()
+            .contains("The plain HTTP request was sent to HTTPS port"),
+        "{}",
+        reply.text()
+    );
+}
+
+#[test]
+fn plain_http_on_a_tls_port_can_be_redirected() {
+    let site = Site::new("error_page 497 =301 https://$host$request_uri;");
+    let mut exchange = site.exchange("GET /x?y HTTP/1.1\r\nHost: Example.org:8443\r\n\r\n");
+    site.fail(&mut exchange, 497);
+    assert_eq!(exchange.response.status.0, 301);
+    assert_eq!(
+        exchange.response.location.as_deref(),
+        Some(&b"https://example.org/x?y"[..])
+    );
+}
+
+#[test]
+fn stub_status_counts() {
+    let site = Site::new("location /status { stub_status; }");
+    let counters = &site.worker().counters;
+    counters.accepted.add(3);
+    counters.handled.add(2);
+    counters.requests.add(7);
+    counters.active.add(2);
+    counters.writing.add(1);
+    counters.waiting.add(1);
+    assert_eq!(
+        site.get("/status").text(),
+        "Active connections: 2 \nserver accepts handled requests\n 3 2 7 \nReading: 0 Writing: 1 Waiting: 1 \n"
+    );
+    assert_eq!(
+        site.request("POST /status HTTP/1.1\r\nHost: a\r\n\r\n")
+            .status(),
+        405
+    );
+}
+
+#[test]
+fn a_416_has_its_headers_once() {
+    let site = Site::new("add_header X-Always a always; expires 1h;");
+    site.file("a.txt", "0123456789");
+    let reply = site.get_with("/a.txt", &["Range: bytes=100-"]);
+    assert_eq!(reply.status(), 416);
+    assert_eq!(reply.header("Content-Range"), Some("bytes */10"));
+    assert_eq!(reply.head.matches("X-Always").count(), 1, "{}", reply.head);
+    assert_eq!(reply.header("ETag"), None);
+}
+
+#[test]
+fn a_line_break_in_a_variable_does_not_split_the_response() {
+    let site = Site::new("add_header X-Uri $uri; location /r { return 301 http://x.test$uri; }");
+    site.file("a.txt", "x");
+    let reply = site.get("/a%0d%0aSet-Cookie:%20x.txt");
+    assert_eq!(reply.status(), 404);
+    let reply = site.get("/r%0d%0aSet-Cookie:%20x");
+    assert_eq!(reply.header("X-Uri"), Some("/r  Set-Cookie: x"));
+    assert!(
+        !reply
+            .head
+            .lines()
+            .any(|line| line.starts_with("Set-Cookie")),
+        "{}",
+        reply.head
+    );
+}
+
+#[test]
+fn last_modified_can_be_replaced() {
+    let site = Site::new("add_header Last-Modified \"Mon, 28 Sep 1970 06:00:00 GMT\";");
+    site.file("a.txt", "x");
+    assert_eq!(
+        site.get("/a.txt").header("Last-Modified"),
+        Some("Mon, 28 Sep 1970 06:00:00 GMT")
+    );
+}
+
+#[test]
+fn an_alias_of_a_file_with_a_slash_in_the_uri_is_no_directory() {
+    let site = Site::new("location /file/ { alias DIR/a.txt; }");
+    site.file("a.txt", "x");
+    assert_eq!(site.get("/file/").status(), 500);
+    assert!(
+        site.error_log().contains("www/a.txt\" is not a directory"),
+        "{}",
+        site.error_log()
+    );
 }

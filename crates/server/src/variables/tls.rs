@@ -11,12 +11,12 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
     let some =
         |value: &str, out: &mut Vec<u8>| put(Some(value.as_bytes()).filter(|v| !v.is_empty()), out);
     match builtin {
-        Builtin::SslProtocol => some(&facts.protocol, out),
-        Builtin::SslCipher => some(&facts.cipher, out),
+        Builtin::SslProtocol => some(facts.protocol, out),
+        Builtin::SslCipher => some(facts.cipher, out),
         Builtin::SslCiphers => some(&facts.client_ciphers, out),
-        Builtin::SslCurve => some(&facts.curve, out),
+        Builtin::SslCurve => some(facts.curve, out),
         Builtin::SslCurves => some(&facts.client_curves, out),
-        Builtin::SslSigalg => some(&facts.sigalg, out),
+        Builtin::SslSigalg => some(facts.sigalg, out),
         Builtin::SslSessionId => some(&facts.session_id, out),
         Builtin::SslSessionReused => text(if facts.session_reused { "r" } else { "." }, out),
         Builtin::SslServerName => some(&facts.server_name, out),
