@@ -33,7 +33,7 @@
 //! let mut builder = ClientContext::builder()?;
 //! builder.set_protocol_range(ProtocolVersion::Tls12, ProtocolVersion::Tls13)?;
 //! builder.set_alpn(&[b"http/1.1"])?;
-//! let context = builder.build();
+//! let context = builder.build()?;
 //! let mut tls = ClientConnection::new(&context, Some("example.com"))?;
 //! let (mut received, mut to_send) = (&b""[..], Vec::new());
 //! while tls.handshake(&mut received, &mut to_send)? != HandshakeStatus::Done {
