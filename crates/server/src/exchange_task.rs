@@ -71,8 +71,11 @@ pub(crate) async fn run(connection: &mut Connection, head: RequestHead, since: I
             }
         }
     }
-    let keep_alive = may_keep_alive(connection, &exchange, number);
-    respond(connection, exchange, keep_alive).await
+    let age = since
+        .into_std()
+        .saturating_duration_since(connection.facts.accepted);
+    let keep_alive = may_keep_alive(connection, &exchange, number, age);
+    respond(connection, &mut exchange, keep_alive).await
 }
 
 /// Answers what is no request.
@@ -111,7 +114,7 @@ pub(crate) async fn refuse(connection: &mut Connection, refusal: Refusal, since:
         pipeline::fail(&mut exchange, status).await;
     }
     exchange.response.close = true;
-    respond(connection, exchange, false).await
+    respond(connection, &mut exchange, false).await
 }
 
 fn begin(connection: &Connection, buffer: Vec<u8>, head: RequestHead, since: Instant) -> Exchange {
@@ -173,7 +176,12 @@ fn choose_server(connection: &Connection, exchange: &mut Exchange) {
 }
 
 /// Whether the client and the configuration allow another request.
-fn may_keep_alive(connection: &mut Connection, exchange: &Exchange, number: u64) -> bool {
+fn may_keep_alive(
+    connection: &mut Connection,
+    exchange: &Exchange,
+    number: u64,
+    age: Duration,
+) -> bool {
     let conf = exchange.conf();
     let head = &exchange.request.head;
     connection.keepalive_timeout = Some(conf.keepalive_timeout);
@@ -181,34 +189,34 @@ fn may_keep_alive(connection: &mut Connection, exchange: &Exchange, number: u64)
         && !exchange.response.close
         && !conf.keepalive_timeout.is_zero()
         && number < conf.keepalive_requests
-        && connection.facts.accepted.elapsed() < conf.keepalive_time
+        && age < conf.keepalive_time
         && connection.asked() == Asked::Nothing
         && !framing::keepalive_disabled(exchange)
 }
 
 /// Sends the response, logs the exchange and clears the way for the next one.
-async fn respond(connection: &mut Connection, mut exchange: Exchange, keep_alive: bool) -> After {
+async fn respond(connection: &mut Connection, exchange: &mut Exchange, keep_alive: bool) -> After {
     let mut body = BodyDecoder::new(exchange.request.head.framing);
     if exchange.response.drop_connection {
-        pipeline::log_access(&exchange);
+        pipeline::log_access(exchange);
         return After::Closed;
     }
-    let chunked = framing::is_chunked(&exchange);
+    let chunked = framing::is_chunked(exchange);
     // Without a length and without chunks only closing ends the body.
-    let keep_alive = keep_alive && framing::has_end(&exchange, chunked);
-    let unread = take_buffered_body(&mut exchange, &mut body);
+    let keep_alive = keep_alive && framing::has_end(exchange, chunked);
+    let unread = take_buffered_body(exchange, &mut body);
     let lingering = exchange.conf().lingering_close;
     let linger = match lingering {
         LingeringClose::Off => false,
         LingeringClose::On => !body.is_done() || unread > 0,
         LingeringClose::Always => true,
     };
-    let result = send(connection, &mut exchange, keep_alive, chunked, !keep_alive).await;
+    let result = send(connection, exchange, keep_alive, chunked, !keep_alive).await;
     exchange.progress.completed = result.is_ok();
-    pipeline::log_access(&exchange);
+    pipeline::log_access(exchange);
     let after = match result {
         Err(failure) => {
-            note_failure(connection, &exchange, failure);
+            note_failure(connection, exchange, failure);
             After::Closed
         }
         Ok(()) if !keep_alive => {
@@ -218,10 +226,10 @@ async fn respond(connection: &mut Connection, mut exchange: Exchange, keep_alive
                 After::Close
             }
         }
-        Ok(()) => discard_body(connection, &mut exchange, &mut body).await,
+        Ok(()) => discard_body(connection, exchange, &mut body).await,
     };
     // What is left in the buffer is the next request.
-    connection.buffer = exchange.request.buffer;
+    connection.buffer = std::mem::take(&mut exchange.request.buffer);
     if connection.buffer.is_empty() {
         buffers::release(&mut connection.buffer);
     }
@@ -295,7 +303,7 @@ async fn send(
     let mut sent = 0;
     let result = loop {
         let body_sent = u64::max(sent, exchange.progress.head_bytes) - exchange.progress.head_bytes;
-        match rate.allowed(body_sent, exchange.progress.started.elapsed()) {
+        match rate.allowed(body_sent, exchange.progress.started) {
             Ok(allowed) => mode.max_bytes = allowed.min(max_chunk),
             Err(pause) if head.is_empty() => {
                 if let Err(failure) = wait(connection, pause).await {

@@ -3,7 +3,7 @@
 use crate::exchange::Exchange;
 use crate::template;
 use sealane_conf::model::Template;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// The pace of one response.
 #[derive(Debug, Clone, Copy)]
@@ -20,17 +20,28 @@ impl RateLimit {
     pub(crate) fn of(exchange: &Exchange) -> RateLimit {
         let conf = exchange.conf();
         let size = |value: &Option<Template>| {
-            value.as_ref().and_then(|v| sealane_conf::values::size(&template::evaluate(v, exchange))).unwrap_or(0)
+            value
+                .as_ref()
+                .and_then(|v| sealane_conf::values::size(&template::evaluate(v, exchange)))
+                .unwrap_or(0)
         };
-        RateLimit { rate: size(&conf.limit_rate), after: size(&conf.limit_rate_after) }
+        RateLimit {
+            rate: size(&conf.limit_rate),
+            after: size(&conf.limit_rate_after),
+        }
     }
 
     /// How many bytes may be sent now, or how long to wait for the next ones.
     /// The first second's worth may leave at once, as in nginx.
-    pub(crate) fn allowed(self, sent: u64, elapsed: Duration) -> Result<u64, Duration> {
+    pub(crate) fn allowed(self, sent: u64, started: Instant) -> Result<u64, Duration> {
+        // No limit is the rule; then the clock need not be read.
         if self.rate == 0 {
             return Ok(u64::MAX);
         }
+        self.allowed_after(sent, started.elapsed())
+    }
+
+    fn allowed_after(self, sent: u64, elapsed: Duration) -> Result<u64, Duration> {
         let elapsed_ms = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
         let earned = self.rate.saturating_mul(elapsed_ms.saturating_add(1000)) / 1000;
         let budget = earned.saturating_add(self.after);
@@ -38,7 +49,9 @@ impl RateLimit {
             return Ok(budget - sent);
         }
         let missing = sent - budget;
-        Err(Duration::from_millis(missing.saturating_mul(1000) / self.rate + 1))
+        Err(Duration::from_millis(
+            missing.saturating_mul(1000) / self.rate + 1,
+        ))
     }
 }
 
@@ -49,21 +62,37 @@ mod tests {
     #[test]
     fn no_limit() {
         let limit = RateLimit { rate: 0, after: 0 };
-        assert_eq!(limit.allowed(1 << 40, Duration::ZERO), Ok(u64::MAX));
+        assert_eq!(limit.allowed(1 << 40, Instant::now()), Ok(u64::MAX));
     }
 
     #[test]
     fn paces_after_the_first_second() {
-        let limit = RateLimit { rate: 1000, after: 500 };
-        assert_eq!(limit.allowed(0, Duration::ZERO), Ok(1500));
-        assert_eq!(limit.allowed(1500, Duration::ZERO), Err(Duration::from_millis(1)));
-        assert_eq!(limit.allowed(2000, Duration::ZERO), Err(Duration::from_millis(501)));
-        assert_eq!(limit.allowed(2000, Duration::from_secs(1)), Ok(500));
+        let limit = RateLimit {
+            rate: 1000,
+            after: 500,
+        };
+        assert_eq!(limit.allowed_after(0, Duration::ZERO), Ok(1500));
+        assert_eq!(
+            limit.allowed_after(1500, Duration::ZERO),
+            Err(Duration::from_millis(1))
+        );
+        assert_eq!(
+            limit.allowed_after(2000, Duration::ZERO),
+            Err(Duration::from_millis(501))
+        );
+        assert_eq!(limit.allowed_after(2000, Duration::from_secs(1)), Ok(500));
     }
 
     #[test]
     fn extreme_rates_do_not_overflow() {
-        let limit = RateLimit { rate: u64::MAX, after: u64::MAX };
-        assert!(limit.allowed(u64::MAX - 1, Duration::from_secs(1 << 40)).is_ok());
+        let limit = RateLimit {
+            rate: u64::MAX,
+            after: u64::MAX,
+        };
+        assert!(
+            limit
+                .allowed_after(u64::MAX - 1, Duration::from_secs(1 << 40))
+                .is_ok()
+        );
     }
 }
