@@ -2,6 +2,7 @@
 
 use crate::build::Build;
 use crate::call::{Call, Fault, shown};
+use crate::directives;
 use crate::draft::Address;
 use crate::model::{ListenAddress, ListenOptions, Origin, TcpKeepalive};
 use crate::parser::path_of;
@@ -208,11 +209,11 @@ fn line_option(
         b"default_server" | b"default" => line.default_server = true,
         b"ssl" => line.options.ssl = true,
         b"http2" => {
-            b.warn_once(
-                "listen http2",
+            b.warn(
                 "the \"listen ... http2\" directive is deprecated, use the \"http2\" directive \
-                 instead (and clients are offered HTTP/1.1 only, for now)",
+                 instead",
             );
+            directives::warn_no_http2(b);
             line.options.http2 = true;
         }
         b"quic" | b"proxy_protocol" | b"multipath" => {

@@ -10,11 +10,12 @@ const INTRODUCTION: &str = "\
 This page is generated from the directive table (`crates/conf/src/directives`); do not edit it.
 `UPDATE_DOCS=1 cargo test -p sealane-conf` writes it anew.
 
-Sealane reads `nginx.conf` as nginx does. Every directive of nginx's HTTP server is in one of four states:
+Sealane reads `nginx.conf` as nginx does. Every directive of nginx's HTTP server is in one of five states:
 
 - **works**: it does what nginx's documentation says, except where a note says otherwise;
 - **later**: accepted, and warned about once; it only tunes, and has no effect yet;
 - **no effect**: accepted without a word, because what it sets does not exist here;
+- **obsolete**: accepted, and warned about, as nginx does itself;
 - **refused**: an error, because without it clients would get something else, or somebody would get in
   who should stay out. A value that switches the directive off is accepted where it is named.
 
@@ -51,9 +52,13 @@ fn render_module(page: &mut String, module: &Module) -> std::fmt::Result {
     for row in others {
         let (state, why) = match row.support {
             Support::Implemented(_) | Support::Block(_) => continue,
-            Support::Meaningless(_, why) => ("no effect", why),
-            Support::Later(_, why) => ("later", why),
-            Support::Unsupported(why) | Support::UnsupportedBlock(why) => ("refused", why),
+            Support::Meaningless(_, why) => ("no effect", why.to_owned()),
+            Support::Obsolete(Some(instead)) => ("obsolete", format!("Use `{instead}`")),
+            Support::Obsolete(None) => ("obsolete", "Dropped by nginx without replacement".into()),
+            Support::Later(_, why) => ("later", why.to_owned()),
+            Support::Unsupported(why) | Support::UnsupportedBlock(why) => {
+                ("refused", why.to_owned())
+            }
         };
         let own = if row.own { " (*Sealane*)" } else { "" };
         let inert = if row.inert.is_empty() {

@@ -306,6 +306,16 @@ impl Parser<'_> {
                 set(&mut self.build, call)
             }
             Support::Meaningless(check, _) => self.check_only(call, check),
+            Support::Obsolete(instead) => {
+                let advice = match instead {
+                    Some(instead) => format!("use the \"{instead}\" directive instead"),
+                    None => "ignored".into(),
+                };
+                let name = row.name;
+                self.build
+                    .warn(format!("the \"{name}\" directive is obsolete, {advice}"));
+                Ok(())
+            }
             Support::Later(check, missing) => {
                 self.check_only(call, check)?;
                 // What is switched off is off already.

@@ -3,6 +3,7 @@
 
 use super::Check::{Any, Buffers, Flag, Number, Size, Time};
 use super::{Arity, Check, HS, HSL, HTTP, LOCATION_IF, Module, ONE, Row};
+use crate::build::Build;
 
 const NO_HTTP2: &str = "clients are offered HTTP/1.1 only";
 const NO_HTTP3: &str = "clients are offered HTTP/1.1 only";
@@ -22,10 +23,7 @@ pub(super) const HTTP2: Module = Module {
             |b, c| {
                 c.flag(&mut b.server().http2)?;
                 if b.server().http2 == Some(true) {
-                    b.warn_once(
-                        "http2",
-                        format!("the \"http2\" directive has no effect yet: {NO_HTTP2}"),
-                    );
+                    warn_no_http2(b);
                 }
                 Ok(())
             },
@@ -48,62 +46,22 @@ pub(super) const HTTP2: Module = Module {
             Number,
             "Tables size themselves.",
         ),
-        Row::meaningless(
-            "http2_idle_timeout",
-            HS,
-            ONE,
-            Any,
-            "Obsolete in nginx: use `keepalive_timeout`.",
-        ),
-        Row::meaningless(
+        Row::obsolete("http2_idle_timeout", HS, Some("keepalive_timeout")),
+        Row::obsolete(
             "http2_max_field_size",
             HS,
-            ONE,
-            Any,
-            "Obsolete in nginx: use `large_client_header_buffers`.",
+            Some("large_client_header_buffers"),
         ),
-        Row::meaningless(
+        Row::obsolete(
             "http2_max_header_size",
             HS,
-            ONE,
-            Any,
-            "Obsolete in nginx: use `large_client_header_buffers`.",
+            Some("large_client_header_buffers"),
         ),
-        Row::meaningless(
-            "http2_max_requests",
-            HS,
-            ONE,
-            Any,
-            "Obsolete in nginx: use `keepalive_requests`.",
-        ),
-        Row::meaningless(
-            "http2_recv_timeout",
-            HS,
-            ONE,
-            Any,
-            "Obsolete in nginx: use `client_header_timeout`.",
-        ),
-        Row::meaningless(
-            "http2_max_concurrent_pushes",
-            HS,
-            ONE,
-            Any,
-            "Obsolete in nginx: server push is gone.",
-        ),
-        Row::meaningless(
-            "http2_push",
-            HSL,
-            ONE,
-            Any,
-            "Obsolete in nginx: server push is gone.",
-        ),
-        Row::meaningless(
-            "http2_push_preload",
-            HSL,
-            ONE,
-            Any,
-            "Obsolete in nginx: server push is gone.",
-        ),
+        Row::obsolete("http2_max_requests", HS, Some("keepalive_requests")),
+        Row::obsolete("http2_recv_timeout", HS, Some("client_header_timeout")),
+        Row::obsolete("http2_max_concurrent_pushes", HS, None),
+        Row::obsolete("http2_push", HSL, None),
+        Row::obsolete("http2_push_preload", HSL, None),
     ],
 };
 
@@ -152,3 +110,11 @@ pub(super) const RESOLVER: Module = Module {
         Row::later("resolver_timeout", HSL, ONE, Time, NO_STAPLING),
     ],
 };
+
+/// HTTP/2 is asked for, by `http2` or by `listen`.
+pub(crate) fn warn_no_http2(b: &mut Build<'_>) {
+    b.warn_once(
+        "http2",
+        format!("the \"http2\" directive has no effect yet: {NO_HTTP2}"),
+    );
+}

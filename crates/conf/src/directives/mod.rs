@@ -26,6 +26,7 @@ mod ssl_sessions;
 pub(crate) use self::files::CONTENT_MAX_FILE_BYTES;
 pub use self::headers::parse_expires;
 pub(crate) use self::http_routing::add_media_type;
+pub(crate) use self::later::warn_no_http2;
 pub(crate) use self::log::combined;
 
 use crate::build::Build;
@@ -134,6 +135,9 @@ pub enum Support {
     Block(SetterOf),
     /// Accepted without a word: its effect has no meaning here. Says why.
     Meaningless(Check, &'static str),
+    /// Accepted and warned about: nginx itself has dropped it. Names what
+    /// replaces it.
+    Obsolete(Option<&'static str>),
     /// Accepted and warned about once: it only tunes. Says what is missing.
     Later(Check, &'static str),
     /// An error, because ignoring it would change what clients get or who
@@ -268,6 +272,25 @@ impl Row {
             name,
             contexts,
             arity,
+            default: "",
+            doc: "",
+            support,
+            inert: &[],
+            own: false,
+        }
+    }
+
+    /// A directive that nginx has dropped.
+    pub(crate) const fn obsolete(
+        name: &'static str,
+        contexts: Contexts,
+        instead: Option<&'static str>,
+    ) -> Row {
+        let support = Support::Obsolete(instead);
+        Row {
+            name,
+            contexts,
+            arity: ONE,
             default: "",
             doc: "",
             support,

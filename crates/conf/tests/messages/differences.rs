@@ -68,23 +68,12 @@ pub(super) const DIFFERENCES: &[Difference] = &[
         case: Case(
             Server,
             "listen 80 http2; foo;",
-            "[warn] the \"listen ... http2\" directive is deprecated, use the \"http2\" directive instead \
-             (and clients are offered HTTP/1.1 only, for now) in FILE:4\n\
+            "[warn] the \"listen ... http2\" directive is deprecated, use the \"http2\" directive instead in FILE:4\n\
+             [warn] the \"http2\" directive has no effect yet: clients are offered HTTP/1.1 only in FILE:4\n\
              [emerg] unknown directive \"foo\" in FILE:4",
         ),
         nginx: r#"[emerg] unknown directive "foo" in FILE:4"#,
         why: NEWER,
-    },
-    Difference {
-        case: Case(
-            Http,
-            "http2_max_field_size 1k; foo;",
-            r#"[emerg] unknown directive "foo" in FILE:3"#,
-        ),
-        nginx: "[warn] the \"http2_max_field_size\" directive is obsolete, use the \
-                \"large_client_header_buffers\" directive instead in FILE:3\n\
-                [emerg] unknown directive \"foo\" in FILE:3",
-        why: "obsolete directives are listed in the manual; none of HTTP/2 is there yet",
     },
     Difference {
         case: Case(

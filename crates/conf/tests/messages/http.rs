@@ -8,6 +8,11 @@ use super::Where::*;
 pub(super) const CASES: &[Case] = &[
     Case(
         Http,
+        "http2_max_field_size 1k; foo;",
+        "[warn] the \"http2_max_field_size\" directive is obsolete, use the \"large_client_header_buffers\" directive instead in FILE:3\n[emerg] unknown directive \"foo\" in FILE:3",
+    ),
+    Case(
+        Http,
         r#"log_format x 'a' '$host' "b"; log_format y '$a_b'; "#,
         r#"[emerg] unknown "a_b" variable"#,
     ),
