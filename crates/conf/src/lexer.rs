@@ -60,21 +60,6 @@ pub(crate) struct Lexer<'t> {
     line: u32,
 }
 
-/// What the scanner is in the middle of.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Scan {
-    /// Between words.
-    Blank,
-    /// In a comment.
-    Comment,
-    /// In a bare word.
-    Bare,
-    /// In a word in these quotes.
-    Quoted(u8),
-    /// Right after a closing quote.
-    AfterQuote,
-}
-
 impl<'t> Lexer<'t> {
     pub(crate) fn new(text: &'t [u8], origin: Origin) -> Lexer<'t> {
         // Editors on some systems put a byte order mark in front.
@@ -104,103 +89,107 @@ impl<'t> Lexer<'t> {
     /// The next statement or brace.
     pub(crate) fn next_item(&mut self) -> Result<Item, LexError> {
         let mut words: Vec<Word> = Vec::new();
-        let mut scan = Scan::Blank;
-        let mut start = self.at;
-        let mut start_line = self.line;
-        // The last byte was an unprotected backslash; was an unprotected `$`
-        // or a `{` right after it.
-        let (mut escaped, mut after_dollar) = (false, false);
-
         loop {
-            if matches!(scan, Scan::Bare | Scan::Quoted(_)) {
-                self.check_length(scan, start, start_line)?;
-            }
-            let Some(&byte) = self.text.get(self.at) else {
-                return self.at_end(words, scan);
+            self.skip_blanks();
+            let Some(byte) = self.peek() else {
+                return match words.first() {
+                    None => Ok(Item::End),
+                    Some(word) => Err(self.cut_short(word.at)),
+                };
             };
-            self.at += 1;
-            if byte == b'\n' {
-                self.line = self.line.saturating_add(1);
-            }
-            match scan {
-                Scan::Comment => {
-                    if byte == b'\n' {
-                        scan = Scan::Blank;
-                    }
-                    continue;
-                }
-                Scan::Bare | Scan::Quoted(_) if escaped => {
-                    escaped = false;
-                    continue;
-                }
-                Scan::AfterQuote => match byte {
-                    b' ' | b'\t' | b'\r' | b'\n' => {
-                        scan = Scan::Blank;
-                        continue;
-                    }
-                    b';' => return Ok(Item::Simple(words)),
-                    b'{' => return Ok(Item::BlockStart(words)),
-                    // `if ("$a" = "b")`: the parenthesis is a word of its own.
-                    b')' => scan = Scan::Blank,
-                    other => return Err(self.unexpected(other)),
-                },
-                _ => {}
-            }
-            match scan {
-                Scan::Blank => {
-                    start = self.at - 1;
-                    start_line = self.line;
-                    match byte {
-                        b' ' | b'\t' | b'\r' | b'\n' => {}
-                        b';' | b'{' if words.is_empty() => return Err(self.unexpected(byte)),
-                        b';' => return Ok(Item::Simple(words)),
-                        b'{' => return Ok(Item::BlockStart(words)),
-                        b'}' if words.is_empty() => return Ok(Item::BlockEnd),
-                        b'}' => return Err(self.unexpected(byte)),
-                        b'#' => scan = Scan::Comment,
-                        b'"' | b'\'' => {
-                            start = self.at;
-                            scan = Scan::Quoted(byte);
-                        }
-                        _ => {
-                            escaped = byte == b'\\';
-                            after_dollar = byte == b'$';
-                            scan = Scan::Bare;
-                        }
-                    }
-                }
-                Scan::Bare | Scan::Quoted(_) => {
-                    if byte == b'{' && after_dollar {
-                        continue;
-                    }
-                    after_dollar = byte == b'$';
-                    escaped = byte == b'\\';
-                    let ends = match scan {
-                        Scan::Quoted(quote) => byte == quote,
-                        _ => matches!(byte, b' ' | b'\t' | b'\r' | b'\n' | b';' | b'{'),
+            match byte {
+                b';' | b'{' | b'}' => {
+                    self.bump();
+                    return match (byte, words.is_empty()) {
+                        (b';', false) => Ok(Item::Simple(words)),
+                        (b'{', false) => Ok(Item::BlockStart(words)),
+                        (b'}', true) => Ok(Item::BlockEnd),
+                        _ => Err(self.unexpected(byte)),
                     };
-                    if !ends {
-                        continue;
-                    }
-                    let quoted = matches!(scan, Scan::Quoted(_));
-                    words.push(Word {
-                        bytes: unescape(&self.text[start..self.at - 1]),
-                        at: start - usize::from(quoted),
-                    });
-                    scan = if quoted {
-                        Scan::AfterQuote
-                    } else {
-                        Scan::Blank
-                    };
-                    match byte {
-                        b';' if !quoted => return Ok(Item::Simple(words)),
-                        b'{' if !quoted => return Ok(Item::BlockStart(words)),
-                        _ => {}
-                    }
                 }
-                Scan::Comment | Scan::AfterQuote => {}
+                b'"' | b'\'' => words.push(self.quoted(byte)?),
+                _ => words.push(self.bare()?),
             }
         }
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.text.get(self.at).copied()
+    }
+
+    fn bump(&mut self) -> Option<u8> {
+        let byte = self.peek()?;
+        self.at += 1;
+        if byte == b'\n' {
+            self.line = self.line.saturating_add(1);
+        }
+        Some(byte)
+    }
+
+    /// Skips blanks and comments.
+    fn skip_blanks(&mut self) {
+        while let Some(byte) = self.peek() {
+            match byte {
+                b' ' | b'\t' | b'\r' | b'\n' => {
+                    self.bump();
+                }
+                b'#' => while self.bump().is_some_and(|byte| byte != b'\n') {},
+                _ => return,
+            }
+        }
+    }
+
+    /// A word in quotes, with what must follow it.
+    fn quoted(&mut self, quote: u8) -> Result<Word, LexError> {
+        let opening = self.at;
+        self.bump();
+        let (start, start_line) = (self.at, self.line);
+        loop {
+            self.check_length(Some(quote), start, start_line)?;
+            match self.bump() {
+                None => return Err(self.cut_short(opening)),
+                Some(b'\\') => drop(self.bump()),
+                Some(byte) if byte == quote => break,
+                Some(_) => {}
+            }
+        }
+        let bytes = unescape(&self.text[start..self.at - 1]);
+        match self.peek() {
+            // `if ("$a" = "b")`: the parenthesis is a word of its own.
+            None | Some(b' ' | b'\t' | b'\r' | b'\n' | b';' | b'{' | b')') => {
+                Ok(Word { bytes, at: opening })
+            }
+            Some(other) => {
+                self.bump();
+                Err(self.unexpected(other))
+            }
+        }
+    }
+
+    /// A word without quotes.
+    fn bare(&mut self) -> Result<Word, LexError> {
+        let (start, start_line) = (self.at, self.line);
+        let mut after_dollar = false;
+        loop {
+            self.check_length(None, start, start_line)?;
+            match self.peek() {
+                None => return Err(self.cut_short(start)),
+                Some(b'{') if after_dollar => {
+                    self.bump();
+                    continue;
+                }
+                Some(b' ' | b'\t' | b'\r' | b'\n' | b';' | b'{') => break,
+                Some(byte) => {
+                    self.bump();
+                    if byte == b'\\' {
+                        self.bump();
+                    }
+                    after_dollar = byte == b'$';
+                }
+            }
+        }
+        let bytes = unescape(&self.text[start..self.at]);
+        Ok(Word { bytes, at: start })
     }
 
     fn unexpected(&self, byte: u8) -> LexError {
@@ -212,17 +201,22 @@ impl<'t> Lexer<'t> {
         }
     }
 
-    fn check_length(&self, scan: Scan, start: usize, start_line: u32) -> Result<(), LexError> {
+    fn check_length(
+        &self,
+        quote: Option<u8>,
+        start: usize,
+        start_line: u32,
+    ) -> Result<(), LexError> {
         let more_follows = self.at < self.text.len();
         if self.at - start < MAX_WORD_BYTES || !more_follows || self.origin == Origin::CommandLine {
             return Ok(());
         }
-        let message = match scan {
-            Scan::Quoted(quote) => format!(
+        let message = match quote {
+            Some(quote) => format!(
                 "too long parameter, probably missing terminating \"{}\" character",
                 char::from(quote)
             ),
-            _ => {
+            None => {
                 let begin = String::from_utf8_lossy(&self.text[start..start + 10]);
                 format!("too long parameter \"{begin}...\" started")
             }
@@ -234,22 +228,17 @@ impl<'t> Lexer<'t> {
         })
     }
 
-    fn at_end(&self, words: Vec<Word>, scan: Scan) -> Result<Item, LexError> {
-        let in_statement =
-            !words.is_empty() || matches!(scan, Scan::Bare | Scan::Quoted(_) | Scan::AfterQuote);
-        if !in_statement {
-            return Ok(Item::End);
-        }
+    /// The text ends inside of a statement that begins at `at`.
+    fn cut_short(&self, at: usize) -> LexError {
         let message = match self.origin {
             Origin::File => "unexpected end of file, expecting \";\" or \"}\"",
             Origin::CommandLine => "unexpected end of parameter, expecting \";\"",
         };
-        let at = words.first().map_or_else(|| self.last_at(), |word| word.at);
-        Err(LexError {
+        LexError {
             message: message.into(),
             at,
             line: self.line,
-        })
+        }
     }
 }
 

@@ -40,11 +40,11 @@ const ROWS: &[Row] = &[
     ),
     Row::new(
         "add_header_inherit",
-        HSL,
+        HSL | LOCATION_IF,
         ONE,
         "on",
         "How `add_header` lines of the outer level are inherited: `on` when there are none here, \
-         `merge` in addition to those here, or `off`.",
+         `merge` after those here, or `off`.",
         |b, c| c.choice(&mut b.location().add_header_inherit, INHERIT),
     ),
     Row::new(
@@ -64,7 +64,7 @@ const ROWS: &[Row] = &[
     ),
     Row::new(
         "add_trailer_inherit",
-        HSL,
+        HSL | LOCATION_IF,
         ONE,
         "on",
         "The same as `add_header_inherit`, for trailers.",

@@ -358,7 +358,7 @@ fn header_lines_replace_merge_or_end() {
          location /off { add_header_inherit off; } location /plain {}",
     );
     let conf = |index: usize| &server.locations.prefix[index].conf;
-    assert_eq!(names(conf(0)), ["A", "B", "C"], "/merge");
+    assert_eq!(names(conf(0)), ["C", "A", "B"], "/merge");
     assert_eq!(names(conf(1)), [""; 0], "/off");
     assert_eq!(names(conf(2)), ["C"], "/own");
     assert_eq!(names(conf(3)), ["A", "B"], "/plain");

@@ -93,7 +93,7 @@ fn inherit_headers(
         (HeaderInherit::Off, ..) | (HeaderInherit::On, Some(_), _) | (_, _, None) => {}
         (_, None, Some(_)) => own.clone_from(outer),
         (HeaderInherit::Merge, Some(own), Some(outer)) => {
-            *own = outer.iter().chain(own.iter()).cloned().collect();
+            *own = own.iter().chain(outer).cloned().collect();
         }
     }
 }
