@@ -1,0 +1,56 @@
+#!/usr/bin/env bash
+# Coverage-guided fuzzing with libFuzzer, on the stable toolchain.
+#
+#   fuzz/run.sh [SECONDS [TARGET...]]      default: 60 seconds for each target
+#
+# The corpus that grows is in target/fuzz/corpus/; findings go to fuzz/findings/
+# and end the run with status 1. README.md says what this is and is not.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+seconds=${1:-60}
+shift || true
+cargo=${CARGO:-cargo}
+host=$(rustc -vV | sed -n 's/^host: //p')
+directory=${CARGO_TARGET_DIR:-target}/fuzz
+
+# LLVM's coverage instrumentation through stable codegen options; `cargo fuzz`
+# sets the same, plus a sanitizer, which only a nightly compiler offers.
+flags="-Cpasses=sancov-module -Ccodegen-units=1 -Cdebug-assertions -Coverflow-checks"
+for option in level=4 inline-8bit-counters pc-table trace-compares; do
+  flags+=" -Cllvm-args=-sanitizer-coverage-$option"
+done
+
+# --target keeps the flags away from build scripts. Without link-time
+# optimisation, which would move the code between the counters.
+RUSTFLAGS="$flags" CARGO_PROFILE_RELEASE_LTO=false \
+  "$cargo" build --release --locked -p sealane-fuzz --features libfuzzer --bin fuzz --target "$host" --target-dir "$directory"
+binary="$directory/$host/release/fuzz"
+
+targets=("$@")
+((${#targets[@]})) || mapfile -t targets < <(find fuzz/seeds -mindepth 1 -maxdepth 1 -printf '%f\n' | sort)
+mkdir -p fuzz/findings
+failed=()
+for target in "${targets[@]}"; do
+  corpus="$directory/corpus/$target"
+  mkdir -p "$corpus" "fuzz/regressions/$target"
+  printf '\n== %s, %s s\n' "$target" "$seconds"
+  log="$directory/$target.log"
+  status=0
+  SEALANE_FUZZ_TARGET="$target" "$binary" -max_total_time="$seconds" -timeout=10 -rss_limit_mb=2048 -print_final_stats=1 \
+    -use_value_profile=1 -dict="fuzz/dictionaries/$target.dict" -artifact_prefix="fuzz/findings/$target-" \
+    "$corpus" "fuzz/seeds/$target" "fuzz/regressions/$target" >"$log" 2>&1 || status=$?
+  grep -E '^(Done|stat::number_of_executed_units|stat::slowest_unit_time_sec)|INITED' "$log" || true
+  grep -E 'cov: [0-9]+' "$log" | tail -n 1 || true
+  if ((status)); then
+    failed+=("$target")
+    tail -n 40 "$log" >&2
+  fi
+  # An empty directory is not kept.
+  rmdir --ignore-fail-on-non-empty "fuzz/regressions/$target"
+done
+if ((${#failed[@]})); then
+  printf '\nfindings in: %s (inputs in fuzz/findings/)\n' "${failed[*]}" >&2
+  exit 1
+fi
+printf '\nno findings\n'

@@ -1,0 +1,116 @@
+//! Every parser that reads bytes from outside, as a fuzz target.
+//!
+//! The targets themselves live beside the code they exercise
+//! (`sealane_conf::fuzz`, `sealane_http::fuzz`, `sealane_tls`); here they get
+//! names, seeds and two drivers. `README.md` says how to run them.
+
+pub mod mutation;
+
+use std::path::PathBuf;
+
+/// One parser and what its inputs are made of.
+#[derive(Clone, Copy)]
+pub struct Target {
+    /// The name of the directory with its seeds and of its dictionary.
+    pub name: &'static str,
+    /// Runs the parser and panics when something that must hold does not.
+    pub run: fn(&[u8]),
+    /// Longer inputs find nothing new and cost time.
+    pub max_bytes: usize,
+}
+
+/// Every target.
+pub const TARGETS: [Target; 7] = [
+    Target {
+        name: "config",
+        run: sealane_conf::fuzz::fuzz_config,
+        max_bytes: 8192,
+    },
+    Target {
+        name: "request",
+        run: sealane_http::fuzz::fuzz_request,
+        max_bytes: 2048,
+    },
+    Target {
+        name: "uri",
+        run: sealane_http::fuzz::fuzz_uri,
+        max_bytes: 512,
+    },
+    Target {
+        name: "range",
+        run: sealane_http::fuzz::fuzz_range,
+        max_bytes: 512,
+    },
+    Target {
+        name: "chunked",
+        run: sealane_http::fuzz::fuzz_chunked,
+        max_bytes: 1024,
+    },
+    Target {
+        name: "cipher_string",
+        run: cipher_string,
+        max_bytes: 512,
+    },
+    Target {
+        name: "client_hello",
+        run: sealane_tls::fuzz_client_hello,
+        max_bytes: 2048,
+    },
+];
+
+fn cipher_string(data: &[u8]) {
+    sealane_tls::fuzz_cipher_string(&String::from_utf8_lossy(data));
+}
+
+impl Target {
+    /// The target with this name.
+    pub fn named(name: &str) -> Option<Target> {
+        TARGETS.into_iter().find(|target| target.name == name)
+    }
+
+    /// Inputs to start from.
+    pub fn seeds(&self) -> Vec<Vec<u8>> {
+        self.inputs("seeds")
+            .into_iter()
+            .map(|(_, bytes)| bytes)
+            .collect()
+    }
+
+    /// Inputs that once were findings, each with its file name.
+    pub fn regressions(&self) -> Vec<(String, Vec<u8>)> {
+        self.inputs("regressions")
+    }
+
+    /// Strings that mean something to the parser: the lines of its dictionary,
+    /// which is in libFuzzer's format.
+    pub fn tokens(&self) -> Vec<Vec<u8>> {
+        let path = directory()
+            .join("dictionaries")
+            .join(format!("{}.dict", self.name));
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        text.lines()
+            .filter_map(mutation::dictionary_entry)
+            .collect()
+    }
+
+    fn inputs(&self, kind: &str) -> Vec<(String, Vec<u8>)> {
+        let Ok(entries) = std::fs::read_dir(directory().join(kind).join(self.name)) else {
+            return Vec::new();
+        };
+        let mut inputs: Vec<_> = entries
+            .filter_map(|entry| {
+                let path = entry.ok()?.path();
+                let name = path.file_name()?.to_string_lossy().into_owned();
+                Some((name, std::fs::read(path).ok()?))
+            })
+            .collect();
+        // The order of a directory is not the same everywhere, the run should be.
+        inputs.sort();
+        inputs
+    }
+}
+
+/// The directory `fuzz/` of the repository.
+pub fn directory() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}

@@ -1,0 +1,103 @@
+//! Every target with a bounded number of inputs, the same in every run: the
+//! seeds, what was found before, and mutations of the seeds.
+
+use sealane_fuzz::mutation::{Random, mutate};
+use sealane_fuzz::{Target, directory};
+use std::panic::catch_unwind;
+
+/// What the mutated inputs of one target may add up to, so that a target with
+/// long inputs takes no longer than the others.
+const INPUT_BYTES: usize = 40 << 20;
+
+/// How many times more under `make test-long`.
+const LONG_FACTOR: usize = 50;
+
+#[track_caller]
+fn run(name: &str) {
+    let target = Target::named(name).expect("the name is in TARGETS");
+    let seeds = target.seeds();
+    assert!(
+        seeds.len() >= 3,
+        "fuzz/seeds/{name} has only {} files",
+        seeds.len()
+    );
+    let tokens = target.tokens();
+    assert!(
+        !tokens.is_empty(),
+        "fuzz/dictionaries/{name}.dict is missing"
+    );
+    for input in seeds
+        .iter()
+        .chain(target.regressions().iter().map(|(_, input)| input))
+    {
+        check(&target, input);
+    }
+    let long = std::env::var_os("SEALANE_TEST_LONG").is_some_and(|value| value == "1");
+    let mut random = Random::new(0x5ea1);
+    let inputs = INPUT_BYTES / target.max_bytes * if long { LONG_FACTOR } else { 1 };
+    for _ in 0..inputs {
+        check(
+            &target,
+            &mutate(&mut random, &seeds, &tokens, target.max_bytes),
+        );
+    }
+}
+
+#[track_caller]
+fn check(target: &Target, input: &[u8]) {
+    if catch_unwind(|| (target.run)(input)).is_ok() {
+        return;
+    }
+    let findings = directory().join("findings");
+    let path = findings.join(format!("{}-{:016x}", target.name, fingerprint(input)));
+    let kept = std::fs::create_dir_all(&findings).and_then(|()| std::fs::write(&path, input));
+    panic!(
+        "{}: the panic above comes from {} bytes, kept in {} ({kept:?}); once mended, move the file to fuzz/regressions/{}/",
+        target.name,
+        input.len(),
+        path.display(),
+        target.name
+    );
+}
+
+/// FNV-1a, for a file name.
+fn fingerprint(input: &[u8]) -> u64 {
+    input.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3)
+    })
+}
+
+#[test]
+fn configuration() {
+    run("config");
+}
+
+#[test]
+fn request_heads() {
+    run("request");
+}
+
+#[test]
+fn request_targets_and_hosts() {
+    run("uri");
+}
+
+#[test]
+fn ranges() {
+    run("range");
+}
+
+#[test]
+fn chunked_bodies() {
+    run("chunked");
+}
+
+#[test]
+fn cipher_strings() {
+    run("cipher_string");
+}
+
+#[test]
+fn client_hellos() {
+    run("client_hello");
+}
