@@ -37,7 +37,7 @@ lint: build-deps ## formatting, clippy without warnings, and the rules of CONTRI
 	$(CARGO) test --locked -p sealane-tests --test tidy
 
 bench: build ## Sealane against nginx on one pinned core, in ratios of server CPU
-	scripts/bench.sh $(BENCH_ARGS)
+	bench/run.sh $(BENCH_ARGS)
 
 fuzz: build-deps ## coverage-guided fuzzing of every parser, FUZZ_SECONDS (60) each
 	fuzz/run.sh $(FUZZ_SECONDS)
