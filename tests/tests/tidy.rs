@@ -1,0 +1,377 @@
+//! The rules of CONTRIBUTING.md that a test can check. Each test reads the
+//! repository's own files; its message says what to do.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+/// Longest source file, in lines.
+const FILE_LINES: usize = 800;
+
+/// Longest function outside of tests, in lines. The aim is 70; a table written
+/// as one `match` may take more.
+const FUNCTION_LINES: usize = 120;
+
+/// Which of our packages a package may depend on. `tests`, `fuzz` and the
+/// binary may use everything.
+const DEPENDENCIES: [(&str, &[&str]); 7] = [
+    ("sys", &[]),
+    ("awslc", &[]),
+    ("conf", &[]),
+    ("http", &[]),
+    ("tls", &["awslc", "sys"]),
+    ("server", &["conf", "http", "sys", "tls"]),
+    ("bench", &["awslc", "sys"]),
+];
+
+/// The crates that may contain `unsafe`.
+const UNSAFE_CRATES: [&str; 2] = ["crates/sys/", "crates/awslc/"];
+
+struct File {
+    /// Relative to the repository, with forward slashes.
+    name: String,
+    text: String,
+}
+
+/// Every file that belongs to the repository, as git sees it: generated and
+/// ignored files do not count, new ones do before they are committed.
+fn files() -> Vec<File> {
+    let root = sealane_tests::repository();
+    let output = std::process::Command::new("git")
+        .args([
+            "ls-files",
+            "-z",
+            "--cached",
+            "--others",
+            "--exclude-standard",
+        ])
+        .current_dir(&root)
+        .output()
+        .expect("git is installed");
+    assert!(
+        output.status.success(),
+        "the rules are checked in a git working tree"
+    );
+    let names = String::from_utf8(output.stdout).expect("file names are UTF-8");
+    let read = |name: &str| {
+        // A file may be deleted and not yet committed, or not be text.
+        let text = std::fs::read_to_string(root.join(name)).ok()?;
+        Some(File {
+            name: name.to_owned(),
+            text,
+        })
+    };
+    let files: Vec<File> = names
+        .split('\0')
+        .filter(|name| !name.is_empty())
+        .filter_map(read)
+        .collect();
+    assert!(
+        files.iter().any(|file| file.name == "Cargo.toml"),
+        "the repository was read"
+    );
+    files
+}
+
+fn sources() -> Vec<File> {
+    files()
+        .into_iter()
+        .filter(|file| file.name.ends_with(".rs"))
+        .collect()
+}
+
+#[track_caller]
+fn assert_none(what: &str, found: Vec<String>) {
+    assert!(found.is_empty(), "{what}:\n  {}", found.join("\n  "));
+}
+
+#[test]
+fn files_and_functions_are_short() {
+    let mut long = Vec::new();
+    for file in sources() {
+        let lines: Vec<&str> = file.text.lines().collect();
+        if lines.len() > FILE_LINES {
+            long.push(format!(
+                "{}: {} lines, at most {FILE_LINES}",
+                file.name,
+                lines.len()
+            ));
+        }
+        if file.name.contains("tests") {
+            continue;
+        }
+        for (start, line) in lines.iter().enumerate() {
+            let code = line.trim_start();
+            let indent = &line[..line.len() - code.len()];
+            let is_function =
+                code.split(' ').take(5).any(|word| word == "fn") && !code.starts_with("//");
+            if !is_function || code.ends_with(';') || code.ends_with('}') {
+                continue;
+            }
+            // rustfmt puts the closing brace where the function began.
+            let end = lines[start..]
+                .iter()
+                .position(|line| *line == format!("{indent}}}"));
+            let length = end.map_or(0, |length| length + 1);
+            if length > FUNCTION_LINES {
+                long.push(format!(
+                    "{}:{}: {length} lines, at most {FUNCTION_LINES}",
+                    file.name,
+                    start + 1
+                ));
+            }
+        }
+    }
+    assert_none("one idea for each file and function; split these", long);
+}
+
+#[test]
+fn unsafe_code_is_where_it_belongs_and_says_why_it_is_sound() {
+    let mut wrong = Vec::new();
+    for file in sources()
+        .into_iter()
+        .filter(|file| file.name != "tests/tests/tidy.rs")
+    {
+        let allowed = UNSAFE_CRATES
+            .iter()
+            .any(|directory| file.name.starts_with(directory));
+        let lines: Vec<&str> = file.text.lines().map(str::trim).collect();
+        for (number, line) in lines
+            .iter()
+            .enumerate()
+            .filter(|(_, line)| !line.starts_with("//"))
+        {
+            let code = line.split("//").next().unwrap_or_default();
+            let is_unsafe = code
+                .split(|c: char| !c.is_alphanumeric() && c != '_')
+                .any(|word| word == "unsafe");
+            if !is_unsafe || code.contains("unsafe_") || code.contains('"') {
+                continue;
+            }
+            let place = format!("{}:{}", file.name, number + 1);
+            if !allowed {
+                wrong.push(format!("{place}: unsafe outside of {UNSAFE_CRATES:?}"));
+                continue;
+            }
+            let is_block = code.contains("unsafe {") || code.contains("unsafe impl");
+            // The comment stands right above the statement that the block is part of.
+            let reason = lines[..number]
+                .iter()
+                .rev()
+                .take(12)
+                .any(|above| above.contains("SAFETY:"));
+            if is_block && !reason {
+                wrong.push(format!("{place}: no SAFETY: comment"));
+            }
+        }
+    }
+    assert_none("unsafe code", wrong);
+}
+
+#[test]
+fn dependencies_point_one_way() {
+    let root = sealane_tests::repository();
+    let mut wrong = Vec::new();
+    for (package, allowed) in DEPENDENCIES {
+        let manifest = std::fs::read_to_string(root.join(format!("crates/{package}/Cargo.toml")));
+        let manifest =
+            manifest.unwrap_or_else(|error| panic!("crates/{package}/Cargo.toml: {error}"));
+        let mut section = "";
+        for line in manifest.lines() {
+            if line.starts_with('[') {
+                section = line;
+            }
+            let Some(name) = line.strip_prefix("sealane-") else {
+                continue;
+            };
+            let name = name.split(['.', ' ', '=']).next().unwrap_or_default();
+            if section.starts_with("[dependencies") && !allowed.contains(&name) {
+                wrong.push(format!(
+                    "crates/{package} depends on {name}, allowed are {allowed:?}"
+                ));
+            }
+        }
+        if package != "awslc" && manifest.contains("aws-lc-sys") {
+            wrong.push(format!(
+                "crates/{package} calls the TLS library directly instead of through awslc"
+            ));
+        }
+        if !manifest.contains("[lints]\nworkspace = true") {
+            wrong.push(format!(
+                "crates/{package} does not take the workspace's lints"
+            ));
+        }
+    }
+    assert_none(
+        "dependencies (sys awslc <- tls; tls conf http <- server <- sealane)",
+        wrong,
+    );
+}
+
+#[test]
+fn pure_crates_do_no_input_or_output() {
+    let forbidden = [
+        "std::fs",
+        "TcpStream",
+        "TcpListener",
+        "UdpSocket",
+        "std::process",
+        "std::thread",
+        "Instant::now",
+        "SystemTime::now",
+        "std::env",
+        "println!",
+        "eprintln!",
+    ];
+    let mut wrong = Vec::new();
+    for file in sources() {
+        let pure =
+            file.name.starts_with("crates/conf/src/") || file.name.starts_with("crates/http/src/");
+        let test = file.name.contains("tests") || file.name.ends_with("_test.rs");
+        if !pure || test {
+            continue;
+        }
+        // Tests at the end of a file may do what they like.
+        let code = file.text.split("#[cfg(test)]").next().unwrap_or_default();
+        for (number, line) in code
+            .lines()
+            .enumerate()
+            .filter(|(_, line)| !line.trim_start().starts_with("//"))
+        {
+            for name in forbidden.iter().filter(|name| line.contains(**name)) {
+                wrong.push(format!("{}:{}: {name}", file.name, number + 1));
+            }
+        }
+    }
+    assert_none("conf and http get files and the time handed in", wrong);
+}
+
+#[test]
+fn names_say_what_a_file_is_about() {
+    let vague = [
+        "manager", "context", "util", "utils", "helper", "helpers", "common", "misc",
+    ];
+    // AWS-LC's own word for SSL_CTX.
+    let allowed = ["crates/awslc/src/context.rs"];
+    let is_vague = |file: &File| {
+        let words = file.name.split(['/', '_', '-', '.']);
+        words.into_iter().any(|word| vague.contains(&word))
+            && !allowed.contains(&file.name.as_str())
+    };
+    let found = sources()
+        .into_iter()
+        .filter(is_vague)
+        .map(|file| file.name)
+        .collect();
+    assert_none("name the thing, not that it is a thing", found);
+}
+
+#[test]
+fn nothing_is_left_to_do_or_bound_to_one_machine() {
+    // Put together here, so that this file does not match itself.
+    let unfinished = ["TO", "FIX", "XX"].map(|half| {
+        format!(
+            "{half}{}",
+            match half {
+                "TO" => "DO",
+                "FIX" => "ME",
+                _ => "X",
+            }
+        )
+    });
+    let home = std::env::var("HOME").unwrap_or_default();
+    let root = sealane_tests::repository().display().to_string();
+    let machine: Vec<String> = [home, root]
+        .into_iter()
+        .filter(|path| path.len() > 1)
+        .map(|path| format!("{path}/"))
+        .collect();
+    let mut found = Vec::new();
+    for file in files()
+        .into_iter()
+        .filter(|file| !file.name.starts_with("LICENSE") && file.name != "Cargo.lock")
+    {
+        for (number, line) in file.text.lines().enumerate() {
+            let words = || line.split(|c: char| !c.is_alphanumeric());
+            let left = unfinished
+                .iter()
+                .find(|word| words().any(|found| found == word.as_str()));
+            // A path of this machine: at the start of a word, followed by a name.
+            let path = machine.iter().find(|path| {
+                line.match_indices(path.as_str()).any(|(at, _)| {
+                    !line[..at].ends_with(|c: char| c.is_alphanumeric() || "._-}*".contains(c))
+                })
+            });
+            if let Some(word) = left.or(path) {
+                found.push(format!("{}:{}: {word}", file.name, number + 1));
+            }
+        }
+    }
+    assert_none(
+        "finish it, or open an issue; and no paths of one machine",
+        found,
+    );
+}
+
+#[test]
+fn links_between_documents_lead_somewhere() {
+    let root = sealane_tests::repository();
+    let mut broken = Vec::new();
+    for file in files()
+        .into_iter()
+        .filter(|file| file.name.ends_with(".md"))
+    {
+        let directory = root
+            .join(&file.name)
+            .parent()
+            .map(Path::to_path_buf)
+            .expect("a file has a directory");
+        for link in file.text.split("](").skip(1) {
+            let target = link.split([')', '#', ' ']).next().unwrap_or_default();
+            let is_local =
+                !target.is_empty() && !target.contains("://") && !target.starts_with("mailto:");
+            if is_local && !directory.join(target).exists() {
+                broken.push(format!("{}: {target}", file.name));
+            }
+        }
+    }
+    assert_none("links", broken);
+}
+
+#[test]
+fn scripts_stop_at_the_first_error() {
+    let mut wrong = Vec::new();
+    for file in files()
+        .into_iter()
+        .filter(|file| file.text.starts_with("#!"))
+    {
+        if !file.text.contains("\nset -euo pipefail") {
+            wrong.push(format!("{}: no `set -euo pipefail`", file.name));
+        }
+        let path: PathBuf = sealane_tests::repository().join(&file.name);
+        let check = sealane_tests::command("bash", &["-n".as_ref(), path.as_os_str()], b"");
+        if check.status != 0 {
+            wrong.push(check.stderr);
+        }
+    }
+    assert_none("shell scripts", wrong);
+}
+
+#[test]
+fn every_package_of_the_workspace_is_described() {
+    let mut missing = BTreeMap::new();
+    for file in files()
+        .into_iter()
+        .filter(|file| file.name.ends_with("/Cargo.toml"))
+    {
+        for key in ["description", "license.workspace", "publish.workspace"] {
+            let line = file.text.lines().find(|line| line.starts_with(key));
+            if line.is_none_or(|line| line.ends_with("\"\"")) {
+                missing
+                    .entry(file.name.clone())
+                    .or_insert_with(Vec::new)
+                    .push(key);
+            }
+        }
+    }
+    assert!(missing.is_empty(), "manifests without: {missing:?}");
+}
