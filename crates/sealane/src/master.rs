@@ -126,9 +126,12 @@ impl Master {
 
     fn become_worker(self, link: OwnedFd) -> i32 {
         let Master {
-            server, signals, ..
+            mut server,
+            signals,
+            ..
         } = self;
         drop(signals); // the worker opens its own queue
+        drop(server.daemon.take()); // only the master says that the server runs
         worker_process::run(server, Some(link))
     }
 

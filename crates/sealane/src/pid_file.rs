@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 /// Longest pid file that is read: a number and a line end.
 const MAX_PID_FILE_BYTES: u64 = 32;
 
-/// The pid file of this process; removed when dropped by [`PidFile::remove`].
+/// The pid file of this process. It stays until [`PidFile::remove`], because a
+/// forked worker that ends must not take it away.
 #[derive(Debug)]
 pub(crate) struct PidFile {
     path: PathBuf,

@@ -261,6 +261,9 @@ fn serve_alone(mut server: Server, pid_file: PidFile) -> i32 {
     if let Some(ready) = server.daemon.take() {
         ready.tell();
     }
+    // As in nginx, where this mode is for developers: without its privileges the
+    // process could not remove its pid file or open its logs again.
+    server.identity = None;
     let files = server.sockets.take_files();
     let code = worker_process::run(server, None);
     if let Err(message) = pid_file.remove() {

@@ -11,7 +11,7 @@ use sealane_server::worker::{self, BoundListener, Command, RunArgs};
 use sealane_sys::signal::{Signal, SignalQueue};
 use sealane_sys::{poll, process};
 use std::collections::VecDeque;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -132,31 +132,38 @@ pub(crate) fn run(server: Server, link: Option<OwnedFd>) -> i32 {
     code
 }
 
-/// Keeps of the environment what `env` directives name, and `TZ`, as nginx does.
+/// Keeps of the environment what `env` directives name.
 fn prepare_environment(variables: &[EnvVar]) -> Result<(), String> {
+    let kept = kept_variables(variables, |name| std::env::var_os(name));
+    let borrowed = kept
+        .iter()
+        .map(|(name, value)| (name.as_os_str(), value.as_os_str()));
+    process::replace_environment(borrowed)
+        .map_err(|error| format!("the environment cannot be set ({})", OsError(&error)))
+}
+
+/// The environment that `env` directives leave: what they set, what they name
+/// and `inherited` has, and `TZ` in any case, as in nginx.
+fn kept_variables(
+    variables: &[EnvVar],
+    inherited: impl Fn(&str) -> Option<OsString>,
+) -> Vec<(OsString, OsString)> {
     let time_zone = EnvVar {
         name: "TZ".into(),
         value: None,
     };
     let named = variables.iter().any(|variable| variable.name == "TZ");
-    let implied = (!named).then_some(&time_zone);
-    let kept: Vec<(OsString, OsString)> = variables
+    variables
         .iter()
-        .chain(implied)
+        .chain((!named).then_some(&time_zone))
         .filter_map(|variable| {
             let value = match &variable.value {
                 Some(value) => value.into(),
-                None => std::env::var_os(&variable.name)?,
+                None => inherited(&variable.name)?,
             };
             Some((variable.name.clone().into(), value))
         })
-        .collect();
-    let borrowed = kept
-        .iter()
-        .map(|(name, value)| (name.as_os_str(), value.as_os_str()));
-    let borrowed: Vec<(&OsStr, &OsStr)> = borrowed.collect();
-    process::replace_environment(borrowed)
-        .map_err(|error| format!("the environment cannot be set ({})", OsError(&error)))
+        .collect()
 }
 
 /// Where orders come from: the master and signals.
@@ -267,5 +274,41 @@ impl Orders {
             Command::Terminate => note!(self.journal, Notice, "exiting"),
         }
         self.waiting.push_back(command);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_environment_is_what_env_directives_say_and_the_time_zone() {
+        let inherited = |name: &str| match name {
+            "TZ" => Some("UTC".into()),
+            "KEPT" => Some("from outside".into()),
+            "SECRET" => Some("not named".into()),
+            _ => None,
+        };
+        let variable = |name: &str, value: Option<&str>| EnvVar {
+            name: name.into(),
+            value: value.map(Into::into),
+        };
+        let kept = |variables: &[EnvVar]| {
+            let kept = kept_variables(variables, inherited);
+            kept.into_iter()
+                .map(|(name, value)| format!("{}={}", name.display(), value.display()))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(kept(&[]), ["TZ=UTC"]);
+        let variables = [
+            variable("KEPT", None),
+            variable("SET", Some("here")),
+            variable("MISSING", None),
+        ];
+        assert_eq!(
+            kept(&variables),
+            ["KEPT=from outside", "SET=here", "TZ=UTC"]
+        );
+        assert_eq!(kept(&[variable("TZ", Some("CET"))]), ["TZ=CET"]);
     }
 }
