@@ -488,7 +488,13 @@ impl Gauge {
 
 impl Drop for Gauge {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.worker.counters.panics.add(1);
+        }
         self.count(-1);
         self.worker.counters.active.add(-1);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -29,6 +29,7 @@ use std::time::Instant;
 /// which is the `root`; errors are logged to a file beside it.
 pub(crate) struct Site {
     directory: PathBuf,
+    config: Config,
     worker: Arc<Worker>,
     facts: Arc<ConnectionFacts>,
     runtime: tokio::runtime::Runtime,
@@ -74,14 +75,7 @@ impl Site {
         let snapshot = Snapshot::build(&config, &Materials::new(), &logs)
             .expect("the configuration is valid")
             .0;
-        let worker = Arc::new(Worker {
-            index: 0,
-            snapshot: Arc::new(snapshot),
-            open_files: OpenFileCache::new(),
-            registry: Registry::default(),
-            counters: Counters::default(),
-            process: Arc::new(Process::default()),
-        });
+        let worker = worker_with(snapshot);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
@@ -89,6 +83,7 @@ impl Site {
         let (client, facts) = connect(&runtime);
         Site {
             directory,
+            config,
             worker,
             facts,
             runtime,
@@ -114,6 +109,15 @@ impl Site {
     /// The worker.
     pub(crate) fn worker(&self) -> &Worker {
         &self.worker
+    }
+
+    /// A worker like the site's own, with a changed snapshot, for another thread.
+    pub(crate) fn another_worker(&self, change: impl FnOnce(&mut Snapshot)) -> Arc<Worker> {
+        let mut snapshot = Snapshot::build(&self.config, &Materials::new(), &self._logs)
+            .expect("it was valid before")
+            .0;
+        change(&mut snapshot);
+        worker_with(snapshot)
     }
 
     /// Everything logged so far.
@@ -285,6 +289,17 @@ pub(crate) fn set_mtime(path: &Path, unix_s: u64) {
         .open(path)
         .expect("the file exists");
     file.set_modified(time).expect("our own file");
+}
+
+fn worker_with(snapshot: Snapshot) -> Arc<Worker> {
+    Arc::new(Worker {
+        index: 0,
+        snapshot: Arc::new(snapshot),
+        open_files: OpenFileCache::new(),
+        registry: Registry::default(),
+        counters: Counters::default(),
+        process: Arc::new(Process::default()),
+    })
 }
 
 fn connect(runtime: &tokio::runtime::Runtime) -> (std::net::TcpStream, Arc<ConnectionFacts>) {

@@ -1,0 +1,170 @@
+//! Connections over a real socket: what only the whole task can show.
+
+use super::*;
+use crate::acceptor;
+use crate::snapshot::Snapshot;
+use crate::testing::Site;
+use sealane_tls::{Acceptor, SelectServer, Selected};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+
+/// The first bytes of a ClientHello that is complete in one record: version,
+/// random, no session, one suite, no compression, the extension `server_name`.
+fn client_hello() -> Vec<u8> {
+    let name = b"panic.test";
+    let mut sni = vec![0, 0, 0, 0, 0, 0, 0, 0, 0];
+    let len = name.len() as u8;
+    sni[3] = len + 5; // extension length
+    sni[5] = len + 3; // list length
+    sni[8] = len;
+    sni.extend_from_slice(name);
+    let mut body = vec![3, 3];
+    body.extend_from_slice(&[7; 32]);
+    body.extend_from_slice(&[0, 0, 2, 0x13, 1, 1, 0, 0, sni.len() as u8]);
+    body.extend_from_slice(&sni);
+    let mut message = vec![22, 3, 1, 0, body.len() as u8 + 4, 1, 0, 0, body.len() as u8];
+    message.extend_from_slice(&body);
+    message
+}
+
+struct Panics;
+
+impl SelectServer for Panics {
+    fn select(&self, _name: Option<&str>) -> Selected {
+        panic!("asked for a server");
+    }
+}
+
+/// Accepts connections for a site on a thread of its own.
+fn serve_on_thread(site: &Site, change: impl FnOnce(&mut Snapshot)) -> (SocketAddr, Arc<Worker>) {
+    let worker = site.another_worker(change);
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.set_nonblocking(true).expect("any socket can be");
+    let address = listener.local_addr().expect("bound");
+    let theirs = worker.clone();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        let runtime = runtime.expect("a runtime can be built");
+        // Runs until the test process ends.
+        runtime.block_on(acceptor::accept_loop(
+            theirs,
+            ListenerId(0),
+            listener.into(),
+        ));
+    });
+    (address, worker)
+}
+
+fn exchange(address: SocketAddr, request: &[u8]) -> Vec<u8> {
+    let mut stream = TcpStream::connect(address).expect("it listens");
+    stream
+        .set_read_timeout(Some(Duration::from_secs(20)))
+        .expect("not zero");
+    stream.write_all(request).expect("the server reads");
+    let mut answer = Vec::new();
+    // A reset after the panic is as good as an end.
+    let _ = stream.read_to_end(&mut answer);
+    answer
+}
+
+/// Waits until the worker has forgotten its connections.
+fn settle(worker: &Worker) {
+    for _ in 0..2000 {
+        if worker.registry.is_empty() && worker.counters.active.get() == 0 {
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    panic!("connections were left: {}", worker.registry.len());
+}
+
+#[test]
+fn a_panic_closes_its_connection_alone() {
+    let site = Site::new("return 200 fine;");
+    let (address, worker) = serve_on_thread(&site, |snapshot| {
+        snapshot.listeners[0].acceptor = Some(Acceptor::new(Arc::new(Panics)));
+    });
+    // A connection that is open while the other one panics goes on afterwards.
+    let mut bystander = TcpStream::connect(address).expect("it listens");
+    bystander
+        .write_all(b"GET / HTTP/1.1\r\n")
+        .expect("the server reads");
+    assert_eq!(exchange(address, &client_hello()), b"");
+    bystander
+        .write_all(b"Host: a\r\nConnection: close\r\n\r\n")
+        .expect("the server reads");
+    let mut answer = String::new();
+    bystander.read_to_string(&mut answer).expect("an answer");
+    // It is a plain request on what is configured as a TLS port.
+    assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+    settle(&worker);
+    assert_eq!(worker.counters.panics.get(), 1);
+    assert_eq!(worker.counters.handled.get(), 2);
+    for level in [
+        &worker.counters.reading,
+        &worker.counters.writing,
+        &worker.counters.waiting,
+    ] {
+        assert_eq!(level.get(), 0);
+    }
+}
+
+#[test]
+fn pipelined_requests_with_bodies_in_any_pieces() {
+    let site = Site::new("location / { return 200 \"<$request_uri>\"; }");
+    let (address, worker) = serve_on_thread(&site, |_| {});
+    let requests = b"\r\nGET /a HTTP/1.1\r\nHost: a\r\n\r\n\
+        POST /b HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\n\r\nGET /\
+        POST /c HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nGET\r\n0\r\n\r\n\
+        GET /d HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    for piece in [1, 2, 7, 40, requests.len()] {
+        let mut stream = TcpStream::connect(address).expect("it listens");
+        stream.set_nodelay(true).expect("a TCP socket");
+        for part in requests.chunks(piece) {
+            stream.write_all(part).expect("the server reads");
+        }
+        let mut answer = String::new();
+        stream
+            .read_to_string(&mut answer)
+            .expect("the server closes at the end");
+        let bodies: Vec<_> = answer
+            .split('<')
+            .skip(1)
+            .filter_map(|s| s.split('>').next())
+            .collect();
+        assert_eq!(bodies, ["/a", "/b", "/c", "/d"], "in pieces of {piece}");
+    }
+    settle(&worker);
+}
+
+#[test]
+fn a_file_that_shrinks_ends_the_connection_with_a_reason() {
+    for sendfile in ["on", "off"] {
+        let site = Site::new(&format!("sendfile {sendfile}; sendfile_max_chunk 64k;"));
+        let size = 64 << 20; // more than the buffers of both sockets take
+        site.file("big", vec![b'x'; size]);
+        let (address, worker) = serve_on_thread(&site, |_| {});
+        let mut stream = TcpStream::connect(address).expect("it listens");
+        stream
+            .write_all(b"GET /big HTTP/1.0\r\n\r\n")
+            .expect("the server reads");
+        let mut first = [0; 1000];
+        stream.read_exact(&mut first).expect("the answer begins");
+        let file = std::fs::File::options()
+            .write(true)
+            .open(site.root().join("big"));
+        file.and_then(|f| f.set_len(1 << 20)).expect("our own file");
+        let mut rest = Vec::new();
+        let _ = stream.read_to_end(&mut rest);
+        assert!(first.len() + rest.len() < size, "sendfile {sendfile}");
+        assert!(rest.iter().all(|byte| *byte == b'x'), "sendfile {sendfile}");
+        settle(&worker);
+        let log = site.error_log();
+        assert!(
+            log.contains("was truncated at byte"),
+            "sendfile {sendfile}: {log}"
+        );
+    }
+}
