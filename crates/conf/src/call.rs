@@ -261,6 +261,17 @@ impl<'a> Call<'a> {
             Check::Any | Check::Text => Ok(()),
             Check::Flag => self.on_off().map(drop),
             Check::Number => self.number(&mut None),
+            Check::Between(low, high) => {
+                let mut number = None;
+                self.number(&mut number)?;
+                match number {
+                    Some(number) if (low..=high).contains(&number) => Ok(()),
+                    _ => Err(Fault::at(
+                        1,
+                        format!("value must be between {low} and {high}"),
+                    )),
+                }
+            }
             Check::Size => self.size(&mut None),
             Check::Offset => self.offset(&mut None),
             Check::Buffers => self.buffers(&mut None),

@@ -3,6 +3,27 @@
 //! This crate does no I/O and reads no clock: files come through a [`Loader`]
 //! that the caller hands in, so the same code runs in the binary, in the
 //! tests and in the fuzzer.
+//!
+//! A configuration is read as nginx reads it. The lexer splits text into
+//! statements; the parser follows includes and hands every statement to its
+//! row of the directive table ([`directives`]) at once, so that of several
+//! errors the one that nginx would report comes first. Setters write down
+//! what is said, level by level (the drafts); when the `http` block ends,
+//! merging applies inheritance and defaults and makes the [`model`], which is
+//! all that the data plane sees.
+//!
+//! ```
+//! use sealane_conf::{MemoryLoader, Options, parse};
+//!
+//! let mut files = MemoryLoader::new().with(
+//!     "/etc/nginx.conf",
+//!     "events {} http { server { listen 8080; rot /data; } }",
+//! );
+//! let options = Options::new("/etc/nginx.conf", "/usr/share/nginx");
+//! let failure = parse(&options, &mut files).expect_err("rot is no directive");
+//! assert_eq!(failure.error.headline(), "unknown directive \"rot\" in /etc/nginx.conf:1");
+//! assert_eq!(failure.error.help.as_deref(), Some("did you mean \"root\"?"));
+//! ```
 
 mod build;
 mod call;

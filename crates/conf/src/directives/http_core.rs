@@ -235,12 +235,20 @@ const ROWS: &[Row] = &[
         Check::Number,
         "Tables size themselves.",
     ),
-    Row::meaningless(
+    Row::new(
         "send_lowat",
         HSL,
         ONE,
-        Check::Size,
-        "Linux does not let it be set.",
+        "",
+        "Accepted with a warning, as in nginx on Linux, which does not let it be set.",
+        |b, c| {
+            if !b.first_here("send_lowat") {
+                return Err(c.refuse("is duplicate"));
+            }
+            c.size(&mut None)?;
+            b.warn("\"send_lowat\" is not supported, ignored");
+            Ok(())
+        },
     ),
     Row::unsupported(
         "post_action",

@@ -86,7 +86,7 @@ pub(super) const GZIP: Module = Module {
     rows: &[
         Row::later("gzip", HSL | LOCATION_IF, ONE, Flag, NO_GZIP),
         Row::later("gzip_buffers", HSL, Arity::Between(2, 2), Buffers, NO_GZIP),
-        Row::later("gzip_comp_level", HSL, ONE, Number, NO_GZIP),
+        Row::later("gzip_comp_level", HSL, ONE, Check::Between(1, 9), NO_GZIP),
         Row::later("gzip_disable", HSL, Arity::AtLeast(1), Any, NO_GZIP),
         Row::later(
             "gzip_http_version",

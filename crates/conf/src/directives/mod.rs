@@ -109,6 +109,8 @@ pub enum Check {
     Flag,
     /// A decimal number.
     Number,
+    /// A decimal number from the first to the second, both included.
+    Between(u64, u64),
     /// A size with `k` or `m`.
     Size,
     /// A size with `k`, `m` or `g`.

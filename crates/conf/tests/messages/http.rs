@@ -8,6 +8,16 @@ use super::Where::*;
 pub(super) const CASES: &[Case] = &[
     Case(
         Http,
+        "gzip_comp_level 10;",
+        "[emerg] value must be between 1 and 9 in FILE:3",
+    ),
+    Case(
+        Http,
+        "send_lowat 4; foo;",
+        "[warn] \"send_lowat\" is not supported, ignored in FILE:3\n[emerg] unknown directive \"foo\" in FILE:3",
+    ),
+    Case(
+        Http,
         "http2_max_field_size 1k; foo;",
         "[warn] the \"http2_max_field_size\" directive is obsolete, use the \"large_client_header_buffers\" directive instead in FILE:3\n[emerg] unknown directive \"foo\" in FILE:3",
     ),
