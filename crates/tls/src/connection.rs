@@ -60,7 +60,8 @@ impl Connection {
     }
 
     /// Goes on with the handshake. After [`HandshakeStatus::Done`] `input` may
-    /// hold the first request already.
+    /// hold the first request already. TLS 1.3 tickets are queued then and leave
+    /// with the first [`write`](Self::write), in the same send as the response.
     pub fn handshake(
         &mut self,
         input: &mut &[u8],
