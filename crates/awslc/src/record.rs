@@ -1,9 +1,9 @@
 //! Application records sealed straight into the caller's output.
 //!
 //! `SSL_write` allocates a buffer for every record, seals into it and then
-//! copies it through the BIO. For large bodies that costs a tenth to a fifth of
-//! the throughput (`cargo run --release -p sealane-tls --example figures`, both
-//! ways), so records are sealed by libssl's own record function with the
+//! copies it through the BIO. For large bodies that costs about a tenth to a fifth
+//! of the throughput (measured with the example `figures` of `sealane-tls`, once
+//! with each), so records are sealed by libssl's own record function with the
 //! output `Vec`'s spare capacity as its target. Keys, sequence number and
 //! framing stay libssl's, so there is still exactly one owner of the nonce.
 //!
