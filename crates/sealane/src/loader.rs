@@ -2,7 +2,8 @@
 
 use glob::MatchOptions;
 use sealane_conf::Loader;
-use std::io;
+use std::fs::File;
+use std::io::{self, Read};
 use std::net::{IpAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 
@@ -15,14 +16,19 @@ pub(crate) struct FileSystemLoader;
 
 impl Loader for FileSystemLoader {
     fn read(&mut self, path: &Path) -> io::Result<Vec<u8>> {
-        let size = std::fs::metadata(path)?.len();
-        if size > MAX_CONF_FILE_BYTES {
+        let mut bytes = Vec::new();
+        // One byte more than allowed, to tell a full file from a longer one.
+        // The size that a device or a pipe claims to have means nothing.
+        File::open(path)?
+            .take(MAX_CONF_FILE_BYTES + 1)
+            .read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > MAX_CONF_FILE_BYTES {
             return Err(io::Error::new(
                 io::ErrorKind::FileTooLarge,
-                format!("{size} bytes are too many for a configuration file"),
+                format!("more than {MAX_CONF_FILE_BYTES} bytes are no configuration file"),
             ));
         }
-        std::fs::read(path)
+        Ok(bytes)
     }
 
     fn glob(&mut self, pattern: &str) -> io::Result<Vec<PathBuf>> {
@@ -72,6 +78,18 @@ mod tests {
         let none = FileSystemLoader.glob(directory.join("*.x").to_str().expect("UTF-8"));
         assert!(none.expect("no match is no error").is_empty());
         std::fs::remove_dir_all(directory).expect("clean up");
+    }
+
+    #[test]
+    fn an_endless_file_is_refused() {
+        let error = FileSystemLoader
+            .read(Path::new("/dev/zero"))
+            .expect_err("endless");
+        assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
+        let error = FileSystemLoader
+            .read(Path::new("/nonexistent"))
+            .expect_err("missing");
+        assert_eq!(error.raw_os_error(), Some(2));
     }
 
     #[test]

@@ -76,6 +76,7 @@ fn bench(arguments: &[OsString]) -> ExitCode {
     #[derive(Parser)]
     #[command(
         name = "sealane bench",
+        bin_name = "sealane bench",
         about = "Load generator and comparison, in server CPU per operation"
     )]
     struct Bench {
