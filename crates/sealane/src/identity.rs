@@ -1,6 +1,5 @@
 //! Whom the worker process runs as.
 
-use crate::journal::{Journal, note};
 use sealane_conf::model::Main;
 use sealane_server::log::OsError;
 use sealane_sys::{process, user};
@@ -25,16 +24,8 @@ impl Identity {
     ///
     /// # Errors
     /// nginx's message for a name that does not exist.
-    pub(crate) fn find(main: &Main, journal: &Journal) -> Result<Option<Identity>, String> {
+    pub(crate) fn find(main: &Main) -> Result<Option<Identity>, String> {
         if process::effective_uid() != 0 {
-            if main.user.is_some() {
-                note!(
-                    journal,
-                    Warn,
-                    "the \"user\" directive makes sense only if the master process \
-                     runs with super-user privileges, ignored"
-                );
-            }
             return Ok(None);
         }
         let Some(user) = &main.user else {

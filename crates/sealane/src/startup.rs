@@ -157,7 +157,7 @@ fn prepare(
         note!(first, Emerg, "{message}");
         Refused
     };
-    let identity = Identity::find(&config.main, first).map_err(|message| refuse(&message))?;
+    let identity = Identity::find(&config.main).map_err(|message| refuse(&message))?;
     let materials = materials::read(config.http.as_ref()).map_err(|diagnostic| {
         first.diagnostic(&diagnostic);
         Refused

@@ -42,59 +42,23 @@ const SIGNALS: [Signal; 7] = [
 /// the master; without one this is the only process (`master_process off`).
 /// Returns the exit code.
 pub(crate) fn run(server: Server, link: Option<OwnedFd>) -> i32 {
+    let single = link.is_none();
+    let _ = process::set_thread_name("sealane: worker"); // for ps, if it works
+    let signals = match prepare(&server) {
+        Ok(signals) => signals,
+        Err(message) => {
+            note!(server.journal, Emerg, "{message}");
+            return FATAL;
+        }
+    };
     let Server {
-        config,
         snapshot,
         logs,
         sockets,
         threads,
-        identity,
         journal,
-        daemon: _,
+        ..
     } = server;
-    let single = link.is_none();
-
-    let _ = process::set_thread_name("sealane: worker"); // for ps, if it works
-    let prepared = prepare_environment(&config.main.env).and_then(|()| {
-        limits::apply(&config, threads, &journal);
-        identity.map_or(Ok(()), |identity| identity.assume())
-    });
-    if let Err(message) = prepared {
-        note!(journal, Emerg, "{message}");
-        return FATAL;
-    }
-    if config.main.worker_rlimit_core.is_some() {
-        // Changing the user has switched core dumps off. They hold private
-        // keys, so they come back only for whoever asks for them.
-        if let Err(error) = process::set_dumpable(true) {
-            note!(
-                journal,
-                Alert,
-                "prctl(PR_SET_DUMPABLE) failed ({})",
-                OsError(&error)
-            );
-        }
-    }
-    if let Some(directory) = &config.main.working_directory
-        && let Err(error) = std::env::set_current_dir(directory)
-    {
-        let directory = directory.display();
-        note!(
-            journal,
-            Alert,
-            "chdir(\"{directory}\") failed ({})",
-            OsError(&error)
-        );
-        return FATAL;
-    }
-    // Before any thread starts, so that all of them leave signals to this one.
-    let signals = match SignalQueue::open(&SIGNALS) {
-        Ok(signals) => signals,
-        Err(error) => {
-            note!(journal, Emerg, "signalfd() failed ({})", OsError(&error));
-            return FATAL;
-        }
-    };
     let listeners = sockets.bound.into_iter().map(|bound| BoundListener {
         id: ListenerId(bound.listener as u32),
         sockets: bound.sockets,
@@ -110,26 +74,45 @@ pub(crate) fn run(server: Server, link: Option<OwnedFd>) -> i32 {
         link,
         master: process::parent_pid(),
         waiting: VecDeque::new(),
-        logs: Arc::clone(&logs),
+        logs,
         journal: journal.clone(),
     };
     let result = worker::run(args, |timeout| orders.next(timeout));
-    let code = match result {
-        Ok(()) => 0,
-        Err(error) => {
-            note!(
-                journal,
-                Alert,
-                "worker process failed ({})",
-                OsError(&error)
-            );
-            FAILED
-        }
-    };
+    if let Err(error) = &result {
+        let error = OsError(error);
+        note!(journal, Alert, "worker process failed ({error})");
+    }
     if !single {
         note!(journal, Notice, "exit");
     }
-    code
+    if result.is_ok() { 0 } else { FAILED }
+}
+
+/// Makes of a copy of the master a worker: its own environment, limits, user,
+/// directory and signals. Returns the queue of the signals.
+fn prepare(server: &Server) -> Result<SignalQueue, String> {
+    let (main, journal) = (&server.config.main, &server.journal);
+    prepare_environment(&main.env)?;
+    limits::apply(&server.config, server.threads, journal);
+    if let Some(identity) = &server.identity {
+        identity.assume()?;
+    }
+    if main.worker_rlimit_core.is_some() {
+        // Changing the user has switched core dumps off. They hold private
+        // keys, so they come back only for whoever asks for them.
+        if let Err(error) = process::set_dumpable(true) {
+            let error = OsError(&error);
+            note!(journal, Alert, "prctl(PR_SET_DUMPABLE) failed ({error})");
+        }
+    }
+    if let Some(directory) = &main.working_directory {
+        std::env::set_current_dir(directory).map_err(|error| {
+            let directory = directory.display();
+            format!("chdir(\"{directory}\") failed ({})", OsError(&error))
+        })?;
+    }
+    // Before any thread starts, so that all of them leave signals to this one.
+    SignalQueue::open(&SIGNALS).map_err(|error| format!("signalfd() failed ({})", OsError(&error)))
 }
 
 /// Keeps of the environment what `env` directives name.
