@@ -3,6 +3,7 @@
 use crate::clock;
 use crate::exchange::Exchange;
 use crate::template;
+use sealane_conf::directives::parse_expires;
 use sealane_conf::model::Expires;
 use sealane_http::date;
 use sealane_http::headers::KnownHeader;
@@ -17,10 +18,10 @@ pub(super) fn apply(exchange: &mut Exchange) {
     let last_modified_s = exchange.response.last_modified_s;
     let plan = match configured {
         Expires::Evaluated(value, modified) => {
-            match parse(&template::evaluate(value, exchange), *modified) {
+            match parse_expires(&template::evaluate(value, exchange), *modified) {
                 // A value that means nothing adds nothing.
-                None => return,
-                Some(parsed) => Plan::of(&parsed, now_s, last_modified_s),
+                Err(_) => return,
+                Ok(parsed) => Plan::of(&parsed, now_s, last_modified_s),
             }
         }
         fixed => Plan::of(fixed, now_s, last_modified_s),
@@ -96,36 +97,6 @@ fn next_time_of_day(now_s: i64, after_midnight_s: i64) -> i64 {
     at_s + offset_s - i64::from(time::local(at_s).utc_offset_s)
 }
 
-/// Reads an evaluated value: `off`, `epoch`, `max`, `@time` or `[+-]time`.
-fn parse(value: &[u8], modified: bool) -> Option<Expires> {
-    match value {
-        b"epoch" if !modified => return Some(Expires::Epoch),
-        b"max" if !modified => return Some(Expires::Max),
-        b"off" if !modified => return Some(Expires::Off),
-        _ => {}
-    }
-    if let Some(time_of_day) = value.strip_prefix(b"@") {
-        let seconds = parse_seconds(time_of_day)?;
-        let daily = u32::try_from(seconds).ok().filter(|_| seconds <= DAY_S)?;
-        return (!modified).then_some(Expires::Daily(daily));
-    }
-    let (sign, digits) = match value.split_first() {
-        Some((b'-', digits)) => (-1, digits),
-        Some((b'+', digits)) => (1, digits),
-        _ => (1, value),
-    };
-    let seconds = sign * parse_seconds(digits)?;
-    Some(if modified {
-        Expires::Modified(seconds)
-    } else {
-        Expires::Access(seconds)
-    })
-}
-
-fn parse_seconds(text: &[u8]) -> Option<i64> {
-    i64::try_from(sealane_conf::values::seconds(text)?.as_secs()).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -192,21 +163,5 @@ mod tests {
                 + i64::from(local.second);
             assert_eq!(shown, after_midnight_s);
         }
-    }
-
-    #[test]
-    fn evaluated_values() {
-        let shown = |value: &str, modified| format!("{:?}", parse(value.as_bytes(), modified));
-        assert_eq!(shown("epoch", false), "Some(Epoch)");
-        assert_eq!(shown("off", false), "Some(Off)");
-        assert_eq!(shown("1h", false), "Some(Access(3600))");
-        assert_eq!(shown("-1d", true), "Some(Modified(-86400))");
-        assert_eq!(shown("+30", false), "Some(Access(30))");
-        assert_eq!(shown("@15h30m", false), "Some(Daily(55800))");
-        for nonsense in ["", "x", "@25h", "--1"] {
-            assert_eq!(shown(nonsense, false), "None", "{nonsense}");
-        }
-        assert_eq!(shown("@1h", true), "None");
-        assert_eq!(shown("max", true), "None");
     }
 }

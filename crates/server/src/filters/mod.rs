@@ -24,7 +24,13 @@ pub(crate) fn apply(exchange: &mut Exchange) -> Result<(), StatusCode> {
         return Err(status);
     }
     headers::apply(exchange);
-    ranges::apply(exchange)?;
+    if let Err(status) = ranges::apply(exchange) {
+        // What was added stays, `Content-Range` among it; the file goes.
+        let headers = std::mem::take(&mut exchange.response.headers);
+        discard(&mut exchange.response);
+        exchange.response.headers = headers;
+        return Err(status);
+    }
     make_location_absolute(exchange);
     fit_to_status(&mut exchange.response);
     headers::add_trailers(exchange);

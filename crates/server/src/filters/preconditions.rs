@@ -38,7 +38,11 @@ pub(super) fn apply(exchange: &mut Exchange) -> Result<(), StatusCode> {
         Configured::Exact => IfModifiedSince::Exact,
         Configured::Before => IfModifiedSince::Before,
     };
-    match evaluate(&conditions, &validators, mode) {
+    let verdict = match validators.last_modified {
+        Some(_) => evaluate(&conditions, &validators, mode),
+        None => without_a_time(&conditions),
+    };
+    match verdict {
         Verdict::Proceed => {}
         Verdict::PreconditionFailed => return Err(StatusCode::PRECONDITION_FAILED),
         Verdict::NotModified => {
@@ -52,4 +56,19 @@ pub(super) fn apply(exchange: &mut Exchange) -> Result<(), StatusCode> {
         }
     }
     Ok(())
+}
+
+/// The verdict on an answer that is no file (`return`, `autoindex`, `stub_status`):
+/// it has neither a time nor a tag, so only `*` can be true of it.
+fn without_a_time(conditions: &Preconditions<'_>) -> Verdict {
+    let any = |list: Option<&[u8]>| list == Some(b"*");
+    if conditions.if_unmodified_since.is_some()
+        || (conditions.if_match.is_some() && !any(conditions.if_match))
+    {
+        return Verdict::PreconditionFailed;
+    }
+    if conditions.if_modified_since.is_none() && any(conditions.if_none_match) {
+        return Verdict::NotModified;
+    }
+    Verdict::Proceed
 }

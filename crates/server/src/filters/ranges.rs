@@ -44,6 +44,25 @@ pub(super) fn apply(exchange: &mut Exchange) -> Result<(), StatusCode> {
     }
 }
 
+/// What the head of a part counts for when the size of an answer with several
+/// ranges is limited.
+const PART_HEAD_BYTES: u64 = 256;
+
+/// By how much such an answer may exceed the file.
+const PARTS_ALLOWANCE_BYTES: u64 = 4096;
+
+/// Whether ranges, with the heads of their parts, come to more than the file
+/// itself: then all of it is sent instead, as since nginx 1.29.5. Many tiny ranges
+/// would otherwise make much of little. `max_ranges` overrides the limit.
+fn is_wasteful(ranges: &[ByteRange], total_bytes: u64) -> bool {
+    // Ranges lie within the file and are fewer than a request head has bytes.
+    let sum_bytes: u64 = ranges
+        .iter()
+        .map(|range| range.bytes() + PART_HEAD_BYTES)
+        .sum();
+    sum_bytes > total_bytes + PARTS_ALLOWANCE_BYTES
+}
+
 fn wanted(exchange: &Exchange, total_bytes: u64, max_ranges: usize) -> RangeOutcome {
     let head = &exchange.request.head;
     let value = |name| head.get(name).map(|span| span.of(&exchange.request.buffer));
@@ -57,7 +76,14 @@ fn wanted(exchange: &Exchange, total_bytes: u64, max_ranges: usize) -> RangeOutc
             return RangeOutcome::Whole;
         }
     }
-    range::evaluate(asked, total_bytes, max_ranges)
+    match range::evaluate(asked, total_bytes, max_ranges) {
+        RangeOutcome::Multiple(ranges)
+            if exchange.conf().max_ranges.is_none() && is_wasteful(&ranges, total_bytes) =>
+        {
+            RangeOutcome::Whole
+        }
+        outcome => outcome,
+    }
 }
 
 fn send_one(exchange: &mut Exchange, range: ByteRange, total_bytes: u64) {

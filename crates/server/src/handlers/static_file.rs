@@ -49,6 +49,7 @@ pub(super) fn send(exchange: &mut Exchange, file: &Arc<OpenFile>, content: Optio
     response.content_length = Some(file.size());
     response.last_modified_s = Some(file.mtime_s());
     response.etag = etag;
+    response.body.clear();
     match content {
         Some(bytes) => response.body.push_bytes(bytes),
         None => response.body.push_file(file.clone(), 0, file.size()),

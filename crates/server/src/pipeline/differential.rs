@@ -436,6 +436,28 @@ fn fixed_answers() {
 }
 
 #[test]
+fn preconditions_of_answers_without_a_file() {
+    compare(
+        "location /text { return 200 text; } location /list/ { alias DIR/; index none; autoindex on; } \
+         location /410 { return 410; }",
+        some_files,
+        &[
+            "GET /text|If-None-Match: *",
+            "GET /text|If-None-Match: \"x\"",
+            "GET /text|If-Match: *",
+            "GET /text|If-Match: \"x\"",
+            "GET /text|If-Unmodified-Since: Sun, 09 Sep 2001 01:46:40 GMT",
+            "GET /text|If-Modified-Since: Sun, 09 Sep 2001 01:46:40 GMT",
+            "GET /text|If-Modified-Since: Sun, 09 Sep 2001 01:46:40 GMT|If-None-Match: *",
+            "GET /text|Range: bytes=0-1",
+            "GET /list/|If-None-Match: *",
+            "GET /list/|If-Match: \"x\"",
+            "GET /410|If-None-Match: *",
+        ],
+    );
+}
+
+#[test]
 fn error_pages() {
     compare(
         "error_page 404 /404.html; error_page 403 =200 /a.txt; error_page 405 @named; \

@@ -419,3 +419,46 @@ fn an_alias_of_a_file_with_a_slash_in_the_uri_is_no_directory() {
         site.error_log()
     );
 }
+
+#[test]
+fn many_tiny_ranges_are_answered_with_the_file() {
+    let site = Site::new("location /limited/ { alias DIR/; max_ranges 100; }");
+    site.file("a.txt", vec![b'x'; 10_000]);
+    let ask = |target: &str, count: u32| {
+        let ranges: Vec<_> = (0..count).map(|n| format!("{n}-{n}")).collect();
+        site.get_with(target, &[&format!("Range: bytes={}", ranges.join(","))])
+            .status()
+    };
+    // (10,000 + 4,096) bytes are room for 54 parts of 1 + 256 bytes.
+    assert_eq!(ask("/a.txt", 54), 206);
+    assert_eq!(ask("/a.txt", 55), 200);
+    assert_eq!(ask("/limited/a.txt", 100), 206);
+    assert_eq!(ask("/limited/a.txt", 101), 200);
+}
+
+#[test]
+fn an_error_page_of_416_takes_the_place_of_the_file() {
+    let site = Site::new("gzip_static always; error_page 416 /416.html;");
+    site.file("a.txt", "0123456789")
+        .file("416.html", "<p>no such range</p>");
+    let reply = site.get_with("/a.txt", &["Range: bytes=100-"]);
+    assert_eq!(
+        (reply.status(), reply.text()),
+        (416, "<p>no such range</p>")
+    );
+    assert_eq!(reply.header("Content-Length"), Some("20"));
+    assert_eq!(reply.header("Content-Range"), Some("bytes */10"));
+}
+
+#[test]
+fn a_failed_precondition_leaves_nothing_of_the_file() {
+    let site = Site::new("add_header X-Always a always;");
+    site.file("a.txt", "0123456789");
+    let reply = site.get_with("/a.txt", &["If-Match: \"other\""]);
+    assert_eq!(reply.status(), 412);
+    assert_eq!(
+        (reply.header("ETag"), reply.header("X-Always")),
+        (None, Some("a"))
+    );
+    assert!(!reply.text().contains("0123"));
+}
