@@ -80,13 +80,23 @@ impl OpenFile {
         }
     }
 
-    /// Whether the file was last written so close to `unix_s` that a further
-    /// write might leave its modification time as it is (the kernel's clock for
-    /// them ticks in milliseconds, that of some file systems in seconds).
-    pub(super) fn is_fresh(&self, unix_s: i64) -> bool {
-        const TICK_S: i64 = 2;
-        self.stat.mtime_s.abs_diff(unix_s) < TICK_S as u64
+    /// Whether the file was written so recently that a further write might leave
+    /// its modification time as it is, so that nobody would notice the change.
+    pub(super) fn is_fresh(&self, unix_ms: i64) -> bool {
+        is_fresh(self.stat.mtime_s, self.stat.mtime_ns, unix_ms)
     }
+}
+
+/// Kernels stamp files by a clock that ticks every 1 to 10 ms; file systems that
+/// keep whole seconds only are known by their zeros.
+fn is_fresh(mtime_s: i64, mtime_ns: u32, unix_ms: i64) -> bool {
+    const TICKS_MS: u64 = 50;
+    const SECONDS_MS: u64 = 2000;
+    let written_ms = mtime_s
+        .saturating_mul(1000)
+        .saturating_add(i64::from(mtime_ns / 1_000_000));
+    let window_ms = if mtime_ns == 0 { SECONDS_MS } else { TICKS_MS };
+    written_ms.abs_diff(unix_ms) < window_ms
 }
 
 impl AsFd for OpenFile {
@@ -168,4 +178,27 @@ fn examine(fd: OwnedFd, path: &CStr) -> Result<Opened, Errno> {
         Kind::Dir => Opened::Directory,
         Kind::Other => Opened::Other,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn freshness_depends_on_the_file_system_s_clock() {
+        let at = |ns| move |unix_ms| is_fresh(1_000, ns, unix_ms);
+        let fine = at(500_000_000);
+        assert!(fine(1_000_500) && fine(1_000_549) && fine(1_000_451));
+        assert!(!fine(1_000_550) && !fine(1_000_450) && !fine(0));
+        let coarse = at(0);
+        assert!(coarse(1_000_000) && coarse(1_001_999) && coarse(998_001));
+        assert!(!coarse(1_002_000) && !coarse(998_000));
+        assert!(!is_fresh(i64::MAX, 1, 0), "a time that is nonsense is old");
+    }
+
+    #[test]
+    fn errors_read_as_in_nginx() {
+        assert_eq!(Errno(2).to_string(), "2: No such file or directory");
+        assert_eq!(Errno(13).to_string(), "13: Permission denied");
+    }
 }

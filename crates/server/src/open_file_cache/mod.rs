@@ -18,7 +18,9 @@
 //! Contents (`open_file_cache_content`) live exactly as long as the descriptor of
 //! their entry: whatever replaces or drops the one drops the other. They are copies
 //! in memory, never maps, so a file that is truncated cannot fault the process, and
-//! the length sent is always the length held.
+//! the length sent is always the length held. A file is examined again after it was
+//! read, and one written a moment ago is read anew for each request, so that no mixture
+//! of two states is kept as far as the file system tells them apart.
 
 mod file;
 mod table;

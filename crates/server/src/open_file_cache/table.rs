@@ -176,8 +176,8 @@ impl Table {
         let size = file.size();
         let wanted =
             size > 0 && size <= settings.content_max_file_bytes.min(settings.content_bytes);
-        // A file being written right now would be kept half-written.
-        if !wanted || file.is_fresh(sealane_sys::time::unix_coarse_s()) {
+        // A change that leaves the time as it is would go unnoticed until the next.
+        if !wanted || file.is_fresh(sealane_sys::time::unix_ms()) {
             return;
         }
         let file = file.clone();
