@@ -2,15 +2,20 @@
 
 use crate::connection;
 use crate::facts::PeerAddress;
+use crate::registry::Asked;
 use crate::snapshot::ListenerId;
 use crate::socket::Socket;
 use crate::worker::Worker;
 use sealane_conf::model::{ListenAddress, LogLevel};
+use std::future::{Future, poll_fn};
 use std::io;
 use std::os::fd::OwnedFd;
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 use tokio::net::{TcpListener, UnixListener};
+use tokio::sync::watch;
 
 /// How long accepting rests after the process ran out of descriptors or memory.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(500);
@@ -19,9 +24,39 @@ const DRAIN_BELOW_FRACTION: i64 = 16;
 /// Idle connections closed at a time to make room.
 const DRAIN_AT_ONCE: usize = 32;
 
+/// Turns in which a queue is emptied at shutdown; tokio lets a task accept 128
+/// connections per turn, so that this is more than the usual `backlog`.
+const DRAIN_TURNS: usize = 8;
+
 enum Listening {
     Tcp(TcpListener),
     Unix(UnixListener),
+}
+
+/// Accepts connections of one listener until shutdown, and then what waits in
+/// its queue: closing the socket would reset those clients.
+pub(crate) async fn accept_until(
+    worker: Arc<Worker>,
+    id: ListenerId,
+    socket: OwnedFd,
+    mut told: watch::Receiver<Asked>,
+) {
+    let mut accepting = pin!(accept_loop(worker, id, socket));
+    let stop = told.wait_for(|asked| *asked != Asked::Nothing);
+    tokio::select! {
+        () = &mut accepting => return,
+        _ = stop => {}
+    }
+    // A turn of the loop ends when accept4() has nothing left to give, or when
+    // the runtime wants others to have their turn.
+    for _ in 0..DRAIN_TURNS {
+        tokio::task::yield_now().await;
+        poll_fn(|cx| {
+            let _ = accepting.as_mut().poll(cx);
+            Poll::Ready(())
+        })
+        .await;
+    }
 }
 
 /// Accepts connections of one listener until dropped.
@@ -33,15 +68,24 @@ pub(crate) async fn accept_loop(worker: Arc<Worker>, id: ListenerId, socket: Own
             log.log(
                 LogLevel::Emerg,
                 None,
-                format_args!("cannot wait for connections on a listening socket {}", crate::log::OsError(&error)),
+                format_args!(
+                    "cannot wait for connections on a listening socket {}",
+                    crate::log::OsError(&error)
+                ),
             );
             return;
         }
     };
     loop {
         let accepted = match &listener {
-            Listening::Tcp(l) => l.accept().await.map(|(s, a)| (Socket::Tcp(s), PeerAddress::Inet(a))),
-            Listening::Unix(l) => l.accept().await.map(|(s, _)| (Socket::Unix(s), PeerAddress::Unix)),
+            Listening::Tcp(l) => l
+                .accept()
+                .await
+                .map(|(s, a)| (Socket::Tcp(s), PeerAddress::Inet(a))),
+            Listening::Unix(l) => l
+                .accept()
+                .await
+                .map(|(s, _)| (Socket::Unix(s), PeerAddress::Unix)),
         };
         match accepted {
             Ok((socket, peer)) => admit(&worker, id, socket, peer),
@@ -61,7 +105,11 @@ pub(crate) async fn accept_loop(worker: Arc<Worker>, id: ListenerId, socket: Own
                     tokio::time::sleep(EXHAUSTED_PAUSE).await;
                 } else {
                     // The client gave up while it waited in the queue.
-                    log.log(LogLevel::Info, None, format_args!("accept4() failed {}", crate::log::OsError(&error)));
+                    log.log(
+                        LogLevel::Info,
+                        None,
+                        format_args!("accept4() failed {}", crate::log::OsError(&error)),
+                    );
                 }
             }
         }
@@ -98,5 +146,8 @@ fn admit(worker: &Arc<Worker>, id: ListenerId, socket: Socket, peer: PeerAddress
 
 /// Whether the error means that the whole process has to wait.
 fn rest_after(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM))
+    matches!(
+        error.raw_os_error(),
+        Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM)
+    )
 }

@@ -30,12 +30,23 @@ thread_local! {
 
 /// An empty buffer for heads and small bodies.
 pub(crate) fn small() -> Vec<u8> {
-    POOL.with_borrow_mut(|pool| pool.small.pop()).unwrap_or_else(|| Vec::with_capacity(SMALL_BYTES))
+    POOL.with_borrow_mut(|pool| pool.small.pop())
+        .unwrap_or_else(|| Vec::with_capacity(SMALL_BYTES))
 }
 
 /// An empty buffer for a batch of records.
 pub(crate) fn large() -> Vec<u8> {
-    POOL.with_borrow_mut(|pool| pool.large.pop()).unwrap_or_else(|| Vec::with_capacity(LARGE_BYTES))
+    POOL.with_borrow_mut(|pool| pool.large.pop())
+        .unwrap_or_else(|| Vec::with_capacity(LARGE_BYTES))
+}
+
+/// An empty buffer for so many bytes, or for one batch of them.
+pub(crate) fn for_bytes(count: u64) -> Vec<u8> {
+    if count <= SMALL_BYTES as u64 {
+        small()
+    } else {
+        large()
+    }
 }
 
 /// Gives a buffer back; it is kept or freed by its size.
@@ -50,7 +61,9 @@ pub(crate) fn give_back(mut buffer: Vec<u8>) {
             if pool.small.len() < SMALL_KEPT {
                 pool.small.push(buffer);
             }
-        } else if (LARGE_BYTES..2 * LARGE_BYTES).contains(&capacity) && pool.large.len() < LARGE_KEPT {
+        } else if (LARGE_BYTES..2 * LARGE_BYTES).contains(&capacity)
+            && pool.large.len() < LARGE_KEPT
+        {
             pool.large.push(buffer);
         }
     });

@@ -5,7 +5,8 @@ use crate::materials::Materials;
 use crate::names::ServerNames;
 use crate::router::LocationTree;
 use crate::snapshot::{
-    AccessLogRuntime, ListenerId, ListenerRuntime, LocationId, LocationRuntime, ServerId, ServerRuntime, Snapshot,
+    AccessLogRuntime, ListenerId, ListenerRuntime, LocationId, LocationRuntime, ServerId,
+    ServerRuntime, Snapshot,
 };
 use crate::tls_build::{self, TlsBuilder};
 use sealane_conf::Config;
@@ -15,9 +16,17 @@ use sealane_http::h1::Limits;
 use std::sync::Arc;
 
 /// See [`Snapshot::build`].
-pub(crate) fn build(config: &Config, materials: &Materials, logs: &LogSet) -> Result<(Snapshot, Vec<Diagnostic>), Diagnostic> {
+pub(crate) fn build(
+    config: &Config,
+    materials: &Materials,
+    logs: &LogSet,
+) -> Result<(Snapshot, Vec<Diagnostic>), Diagnostic> {
     let tls = TlsBuilder::new(materials, tls_build::uses_variable(config, "ssl_curves"));
-    let mut parts = Parts { logs, tls, snapshot: empty(config, logs) };
+    let mut parts = Parts {
+        logs,
+        tls,
+        snapshot: empty(config, logs),
+    };
     if let Some(http) = &config.http {
         parts.snapshot.named_captures = http.named_captures.clone();
         for server in &http.servers {
@@ -66,7 +75,11 @@ impl Parts<'_> {
         Ok(())
     }
 
-    fn add_location(&mut self, conf: &Arc<LocationConf>, location: Option<Arc<Location>>) -> LocationId {
+    fn add_location(
+        &mut self,
+        conf: &Arc<LocationConf>,
+        location: Option<Arc<Location>>,
+    ) -> LocationId {
         let access_logs = conf
             .access_logs
             .iter()
@@ -102,7 +115,9 @@ impl Parts<'_> {
             .listeners
             .iter()
             .enumerate()
-            .filter(|(_, other)| !other.bind && listener.bind && accepts_for(&listener.address, &other.address))
+            .filter(|(_, other)| {
+                !other.bind && listener.bind && accepts_for(&listener.address, &other.address)
+            })
             .map(|(at, _)| ListenerId(index(at)))
             .collect();
         self.snapshot.listeners.push(ListenerRuntime {

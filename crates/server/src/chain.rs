@@ -112,7 +112,9 @@ impl OutputChain {
             let front = if let Some(front) = self.first.first_mut() {
                 front
             } else {
-                self.rest.front_mut().expect("never more is sent than the chain holds")
+                self.rest
+                    .front_mut()
+                    .expect("never more is sent than the chain holds")
             };
             let taken = count.min(front.len());
             match front {

@@ -299,7 +299,10 @@ impl Connection {
                     }
                 }
             }
-            match self.receive(HEAD_READ_BYTES, since.is_none()).await {
+            // The first request is awaited even at shutdown: its client knows
+            // nothing of it. Between requests the connection is free to go.
+            let idle = since.is_none() && self.facts.requests() > 0;
+            match self.receive(HEAD_READ_BYTES, idle).await {
                 Wait::Bytes => {}
                 Wait::TimedOut => {
                     return match since {

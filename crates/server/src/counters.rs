@@ -12,7 +12,10 @@ pub struct Count(AtomicU64);
 impl Count {
     /// Adds to the count. Only the owning thread may call this.
     pub fn add(&self, n: u64) {
-        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+        self.0.store(
+            self.0.load(Ordering::Relaxed).wrapping_add(n),
+            Ordering::Relaxed,
+        );
     }
 
     /// The count.
@@ -28,7 +31,10 @@ pub struct Level(AtomicI64);
 impl Level {
     /// Raises or lowers the level. Only the owning thread may call this.
     pub fn add(&self, n: i64) {
-        self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
+        self.0.store(
+            self.0.load(Ordering::Relaxed).wrapping_add(n),
+            Ordering::Relaxed,
+        );
     }
 
     /// The level.

@@ -85,7 +85,8 @@ impl Captures {
     /// Keeps the groups of a match; `subject` is what was matched.
     pub fn store(&mut self, regex: &Regex, found: &sealane_conf::regex::Captures, subject: &[u8]) {
         self.numbered.clear();
-        self.numbered.extend((0..found.len()).map(|group| found.get(subject, group).map(Into::into)));
+        self.numbered
+            .extend((0..found.len()).map(|group| found.get(subject, group).map(Into::into)));
         for (group, name) in regex.named_groups() {
             self.named.retain(|(known, _)| known != name);
             if let Some(value) = found.get(subject, usize::from(*group)) {
@@ -184,7 +185,10 @@ impl Exchange {
 
     /// Whether the connection's listener speaks TLS.
     pub fn is_tls(&self) -> bool {
-        self.snapshot.listener(self.connection.listener).acceptor.is_some()
+        self.snapshot
+            .listener(self.connection.listener)
+            .acceptor
+            .is_some()
     }
 }
 
@@ -258,7 +262,10 @@ impl ETag {
     pub fn new(text: &[u8]) -> Option<ETag> {
         let mut bytes = [0; Self::MAX_BYTES];
         bytes.get_mut(..text.len())?.copy_from_slice(text);
-        Some(ETag { bytes, len: text.len() as u8 })
+        Some(ETag {
+            bytes,
+            len: text.len() as u8,
+        })
     }
 
     /// nginx's tag of a file: modification time and size in hexadecimal.

@@ -10,12 +10,12 @@ use crate::rate::RateLimit;
 use crate::registry::Asked;
 use crate::transport::{SendMode, TransportError};
 use sealane_conf::model::{LingeringClose, LogLevel};
-use sealane_http::Span;
 use sealane_http::h1::{
     BodyDecoder, ConnectionHeader, Framing, RequestError, RequestHead, Version,
 };
 use sealane_http::status::StatusCode;
 use sealane_http::uri;
+use sealane_http::{Method, Span};
 use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
@@ -105,6 +105,10 @@ pub(crate) async fn refuse(connection: &mut Connection, refusal: Refusal, since:
     // For the access log: what came as the request line, if it is there.
     head.request_line = Span::new(0, line_end.unwrap_or(0));
     head.head_bytes = buffer.len();
+    let word_end = memchr::memchr(b' ', &buffer).unwrap_or(0);
+    if &buffer[..word_end] == b"HEAD" {
+        head.method = Method::Head; // its answer has no body either
+    }
     let mut exchange = begin(connection, buffer, head, since);
     if status == StatusCode::REQUEST_TIMEOUT {
         // nginx only logs 408 and closes: the client is not listening.
@@ -165,9 +169,6 @@ fn normalise_uri(exchange: &mut Exchange) -> Result<(), uri::UriError> {
 fn choose_server(connection: &Connection, exchange: &mut Exchange) {
     let snapshot = exchange.snapshot.clone();
     let names = &snapshot.listener(connection.facts.listener).names;
-    if exchange.request.host.is_empty() {
-        return;
-    }
     if !names.is_single() {
         let request = &mut exchange.request;
         exchange.server = names.find(&request.host, Some(&mut request.captures));

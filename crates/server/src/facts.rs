@@ -66,7 +66,12 @@ pub struct TlsFacts {
 }
 
 impl ConnectionFacts {
-    pub(crate) fn new(number: u64, listener: ListenerId, peer: PeerAddress, socket: Socket) -> ConnectionFacts {
+    pub(crate) fn new(
+        number: u64,
+        listener: ListenerId,
+        peer: PeerAddress,
+        socket: Socket,
+    ) -> ConnectionFacts {
         ConnectionFacts {
             number,
             listener,
@@ -81,7 +86,11 @@ impl ConnectionFacts {
 
     /// Our address; `None` for a unix socket, or when the connection is gone.
     pub fn local(&self) -> Option<SocketAddr> {
-        *self.local.get_or_init(|| sealane_sys::socket::local_address(self.socket.as_fd()).ok().flatten())
+        *self.local.get_or_init(|| {
+            sealane_sys::socket::local_address(self.socket.as_fd())
+                .ok()
+                .flatten()
+        })
     }
 
     /// `$connection_requests`.

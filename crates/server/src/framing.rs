@@ -57,7 +57,11 @@ pub(crate) fn keepalive_disabled(exchange: &Exchange) -> bool {
     };
     let agent = agent.of(&exchange.request.buffer);
     let has = |text: &[u8]| memchr::memmem::find(agent, text).is_some();
-    if disable.msie6 && exchange.request.head.method == Method::Post && has(b"MSIE ") && !has(b"Opera") {
+    if disable.msie6
+        && exchange.request.head.method == Method::Post
+        && has(b"MSIE ")
+        && !has(b"Opera")
+    {
         let version = memchr::memmem::find(agent, b"MSIE ").and_then(|at| agent.get(at + 5));
         return version.is_some_and(|digit| (b'4'..=b'6').contains(digit)) && !has(b"SV1");
     }

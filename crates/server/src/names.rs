@@ -25,7 +25,10 @@ pub struct ServerNames {
 impl ServerNames {
     /// No names; everything goes to `default`.
     pub fn new(default: ServerId) -> ServerNames {
-        ServerNames { default: Some(default), ..ServerNames::default() }
+        ServerNames {
+            default: Some(default),
+            ..ServerNames::default()
+        }
     }
 
     /// Adds a server's name. The first server to claim a name keeps it, as in
@@ -59,13 +62,19 @@ impl ServerNames {
     pub fn is_single(&self) -> bool {
         let default = self.default_server();
         self.regexes.is_empty()
-            && self.exact.values().chain(self.suffixes.values()).chain(self.prefixes.values()).all(|s| *s == default)
+            && self
+                .exact
+                .values()
+                .chain(self.suffixes.values())
+                .chain(self.prefixes.values())
+                .all(|s| *s == default)
     }
 
     /// The server for a host name in lower case without a port. Captures of a
     /// regular expression are stored into `captures`.
     pub fn find(&self, host: &[u8], captures: Option<&mut Captures>) -> ServerId {
-        self.find_named(host, captures).unwrap_or_else(|| self.default_server())
+        self.find_named(host, captures)
+            .unwrap_or_else(|| self.default_server())
     }
 
     fn find_named(&self, host: &[u8], captures: Option<&mut Captures>) -> Option<ServerId> {
@@ -125,9 +134,18 @@ mod tests {
         let exact = |s: &str| ServerName::Exact(s.into());
         names.add(&exact("example.org"), ServerId(1));
         names.add(&exact("example.org"), ServerId(9));
-        names.add(&ServerName::WildcardPrefix(".example.org".into()), ServerId(2));
-        names.add(&ServerName::WildcardPrefix(".sub.example.org".into()), ServerId(3));
-        names.add(&ServerName::WildcardSuffix("www.example.".into()), ServerId(4));
+        names.add(
+            &ServerName::WildcardPrefix(".example.org".into()),
+            ServerId(2),
+        );
+        names.add(
+            &ServerName::WildcardPrefix(".sub.example.org".into()),
+            ServerId(3),
+        );
+        names.add(
+            &ServerName::WildcardSuffix("www.example.".into()),
+            ServerId(4),
+        );
         names.add(&ServerName::WildcardSuffix("www.".into()), ServerId(5));
         names.add(&ServerName::Dot(".example.net".into()), ServerId(6));
         let regex = Regex::new(r"^(?<user>\w+)\.users\.test$", false, |_| 3).expect("valid");

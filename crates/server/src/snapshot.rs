@@ -11,7 +11,9 @@ use crate::names::ServerNames;
 use crate::router::LocationTree;
 use sealane_conf::Config;
 use sealane_conf::diagnostic::Diagnostic;
-use sealane_conf::model::{ListenAddress, ListenOptions, Location, LocationConf, LogFormat, Server, Template};
+use sealane_conf::model::{
+    ListenAddress, ListenOptions, Location, LocationConf, LogFormat, Server, Template,
+};
 use sealane_tls::{Acceptor, ServerTls};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -130,7 +132,9 @@ impl Snapshot {
             return accepted_by;
         };
         let mut alternatives = self.listener(accepted_by).alternatives.iter();
-        *alternatives.find(|id| self.listener(**id).address == local).unwrap_or(&accepted_by)
+        *alternatives
+            .find(|id| self.listener(**id).address == local)
+            .unwrap_or(&accepted_by)
     }
 
     /// Builds everything from a configuration and the bytes of the files it

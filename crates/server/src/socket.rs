@@ -22,7 +22,12 @@ impl Socket {
     ///
     /// A short read means that the kernel's buffer is empty, so readiness is
     /// cleared with it: the next call waits without asking the kernel again.
-    pub(crate) fn poll_recv(&self, cx: &mut Context<'_>, buf: &mut Vec<u8>, max: usize) -> Poll<io::Result<usize>> {
+    pub(crate) fn poll_recv(
+        &self,
+        cx: &mut Context<'_>,
+        buf: &mut Vec<u8>,
+        max: usize,
+    ) -> Poll<io::Result<usize>> {
         self.poll_io(cx, Interest::READABLE, |fd| {
             let n = socket::recv(fd, buf, max)?;
             Ok((n, 0 < n && n < max))
@@ -30,11 +35,19 @@ impl Socket {
     }
 
     /// Sends pieces in one call; `more` says that more follows at once.
-    pub(crate) fn poll_send(&self, cx: &mut Context<'_>, pieces: &[IoSlice<'_>], more: bool) -> Poll<io::Result<usize>> {
+    pub(crate) fn poll_send(
+        &self,
+        cx: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+        more: bool,
+    ) -> Poll<io::Result<usize>> {
         self.poll_io(cx, Interest::WRITABLE, |fd| {
             let (n, total) = match pieces {
                 [piece] => (socket::send(fd, piece, more)?, piece.len()),
-                _ => (socket::send_vectored(fd, pieces, more)?, pieces.iter().map(|p| p.len()).sum()),
+                _ => (
+                    socket::send_vectored(fd, pieces, more)?,
+                    pieces.iter().map(|p| p.len()).sum(),
+                ),
             };
             Ok((n, n < total))
         })
@@ -70,13 +83,19 @@ impl Socket {
                 let (count, exhausted) = call(self.as_fd())?;
                 done = Some(count);
                 // WouldBlock is how tokio is told that readiness is used up.
-                if exhausted { Err(io::ErrorKind::WouldBlock.into()) } else { Ok(()) }
+                if exhausted {
+                    Err(io::ErrorKind::WouldBlock.into())
+                } else {
+                    Ok(())
+                }
             });
             if let Some(count) = done {
                 return Poll::Ready(Ok(count));
             }
             match result {
-                Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Poll::Ready(Err(error)),
+                Err(error) if error.kind() != io::ErrorKind::WouldBlock => {
+                    return Poll::Ready(Err(error));
+                }
                 _ => {} // readiness was stale and has been cleared: wait for it
             }
         }

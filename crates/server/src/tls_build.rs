@@ -6,12 +6,12 @@
 use crate::materials::Materials;
 use crate::names::ServerNames;
 use crate::snapshot::{ServerId, Snapshot};
-use sealane_conf::diagnostic::Diagnostic;
 use sealane_conf::Config;
+use sealane_conf::diagnostic::Diagnostic;
 use sealane_conf::model::{self, CertificateSource, Listener, LogLevel, Server, Tls};
 use sealane_tls::{
-    Acceptor, Identity, Protocol, Protocols, SelectServer, Secret, Selected, ServerSettings, ServerTls, SessionCache,
-    SessionCacheSetting, TicketRing,
+    Acceptor, Identity, Protocol, Protocols, Secret, SelectServer, Selected, ServerSettings,
+    ServerTls, SessionCache, SessionCacheSetting, TicketRing,
 };
 use std::collections::HashMap;
 use std::path::Path;
@@ -34,7 +34,13 @@ pub(crate) struct TlsBuilder<'a> {
 
 impl<'a> TlsBuilder<'a> {
     pub(crate) fn new(materials: &'a Materials, remember_client_groups: bool) -> TlsBuilder<'a> {
-        TlsBuilder { materials, caches: HashMap::new(), ring: None, remember_client_groups, warnings: Vec::new() }
+        TlsBuilder {
+            materials,
+            caches: HashMap::new(),
+            ring: None,
+            remember_client_groups,
+            warnings: Vec::new(),
+        }
     }
 
     /// What the operator should know, each text once.
@@ -48,7 +54,8 @@ impl<'a> TlsBuilder<'a> {
             return Ok(None);
         };
         let settings = self.settings(server, tls)?;
-        let (built, warnings) = ServerTls::build(&settings).map_err(|error| emerg(error.to_string()))?;
+        let (built, warnings) =
+            ServerTls::build(&settings).map_err(|error| emerg(error.to_string()))?;
         for warning in warnings {
             self.warn(warning.to_string());
         }
@@ -77,7 +84,11 @@ impl<'a> TlsBuilder<'a> {
                 listener.address
             )));
         }
-        Ok(Acceptor::new(Arc::new(ByName { names: names.clone(), servers, default })))
+        Ok(Acceptor::new(Arc::new(ByName {
+            names: names.clone(),
+            servers,
+            default,
+        })))
     }
 
     fn settings(&mut self, server: &Server, tls: &Tls) -> Result<ServerSettings, Diagnostic> {
@@ -113,7 +124,11 @@ impl<'a> TlsBuilder<'a> {
             session_timeout_s: tls.session_timeout.as_secs(),
             tickets: tls.session_tickets,
             session_cache: self.session_cache(&tls.session_cache)?,
-            ticket_ring: if ticket_keys.is_empty() { Some(self.ticket_ring()?) } else { None },
+            ticket_ring: if ticket_keys.is_empty() {
+                Some(self.ticket_ring()?)
+            } else {
+                None
+            },
             ticket_keys,
             alpn: ALPN.to_vec(),
             reject_handshake: tls.reject_handshake,
@@ -142,16 +157,24 @@ impl<'a> TlsBuilder<'a> {
             .collect())
     }
 
-    fn session_cache(&mut self, setting: &model::SessionCache) -> Result<SessionCacheSetting, Diagnostic> {
+    fn session_cache(
+        &mut self,
+        setting: &model::SessionCache,
+    ) -> Result<SessionCacheSetting, Diagnostic> {
         Ok(match setting {
             model::SessionCache::Off => SessionCacheSetting::Off,
             model::SessionCache::None => SessionCacheSetting::None,
-            model::SessionCache::Builtin(sessions) => {
-                SessionCacheSetting::Builtin { sessions: sessions.map_or(BUILTIN_SESSIONS, |n| n as usize) }
-            }
+            model::SessionCache::Builtin(sessions) => SessionCacheSetting::Builtin {
+                sessions: sessions.map_or(BUILTIN_SESSIONS, |n| n as usize),
+            },
             model::SessionCache::Shared { name, bytes } => {
                 let (size, cache) = self.caches.entry(name.clone()).or_insert_with(|| {
-                    (*bytes, Arc::new(SessionCache::new(usize::try_from(*bytes).unwrap_or(usize::MAX))))
+                    (
+                        *bytes,
+                        Arc::new(SessionCache::new(
+                            usize::try_from(*bytes).unwrap_or(usize::MAX),
+                        )),
+                    )
                 });
                 if size != bytes {
                     return Err(emerg(format!(
@@ -173,7 +196,11 @@ impl<'a> TlsBuilder<'a> {
         Ok(self.ring.insert(Arc::new(ring)).clone())
     }
 
-    fn pem<'s>(&'s self, source: &'s CertificateSource, what: &str) -> Result<&'s [u8], Diagnostic> {
+    fn pem<'s>(
+        &'s self,
+        source: &'s CertificateSource,
+        what: &str,
+    ) -> Result<&'s [u8], Diagnostic> {
         match source {
             CertificateSource::File(path) => self.file(path, what),
             CertificateSource::Inline(pem) => Ok(pem.as_bytes()),
@@ -183,14 +210,22 @@ impl<'a> TlsBuilder<'a> {
     fn file(&self, path: &Path, what: &str) -> Result<&[u8], Diagnostic> {
         // The master has read every file that the configuration names, and
         // refused the configuration if it could not.
-        self.materials
-            .get(path)
-            .ok_or_else(|| emerg(format!("cannot load {what} \"{}\": the file was not read", path.display())))
+        self.materials.get(path).ok_or_else(|| {
+            emerg(format!(
+                "cannot load {what} \"{}\": the file was not read",
+                path.display()
+            ))
+        })
     }
 
     fn warn(&mut self, message: String) {
         if !self.warnings.iter().any(|known| known.message == message) {
-            self.warnings.push(Diagnostic { level: LogLevel::Warn, message, place: None, help: None });
+            self.warnings.push(Diagnostic {
+                level: LogLevel::Warn,
+                message,
+                place: None,
+                help: None,
+            });
         }
     }
 }
@@ -220,7 +255,12 @@ impl SelectServer for ByName {
 }
 
 fn emerg(message: String) -> Diagnostic {
-    Diagnostic { level: LogLevel::Emerg, message, place: None, help: None }
+    Diagnostic {
+        level: LogLevel::Emerg,
+        message,
+        place: None,
+        help: None,
+    }
 }
 
 fn label(source: &CertificateSource) -> String {
@@ -257,8 +297,9 @@ fn name_text(name: &model::ServerName) -> String {
 /// the text may find it in a comment: that costs a few bytes per connection.
 pub(crate) fn uses_variable(config: &Config, name: &str) -> bool {
     let forms = [format!("${name}"), format!("${{{name}")];
-    config
-        .sources
-        .iter()
-        .any(|source| forms.iter().any(|form| memchr::memmem::find(&source.text, form.as_bytes()).is_some()))
+    config.sources.iter().any(|source| {
+        forms
+            .iter()
+            .any(|form| memchr::memmem::find(&source.text, form.as_bytes()).is_some())
+    })
 }

@@ -5,7 +5,7 @@ use crate::buffers;
 use crate::socket::Socket;
 use crate::transport::{Received, TransportError};
 use sealane_tls::{HandshakeStatus, ReadStatus};
-use std::io::{self, IoSlice};
+use std::io::IoSlice;
 use std::task::{Context, Poll, ready};
 
 /// Ciphertext read per call at first; requests rarely need more.
@@ -24,6 +24,9 @@ pub(crate) struct TlsStream {
     output_at: usize,
     /// libssl may hold plaintext or could read more from `input`.
     readable: bool,
+    /// Session tickets wait in libssl: they leave with the first response, or
+    /// alone when the client sends no request with its last flight.
+    tickets_due: bool,
     /// The last read from the socket filled its buffer.
     bulk: bool,
     /// close_notify has been written to `output`.
@@ -40,6 +43,7 @@ impl TlsStream {
             output: Vec::new(),
             output_at: 0,
             readable: false,
+            tickets_due: false,
             bulk: false,
             closed: false,
         }
@@ -53,7 +57,11 @@ impl TlsStream {
     /// Goes on with the handshake. What libssl writes last (session tickets) may
     /// still wait in the output: it leaves with the first response, or when the
     /// connection waits for its first request.
-    pub(crate) fn poll_handshake(&mut self, socket: &Socket, cx: &mut Context<'_>) -> Poll<Result<(), TransportError>> {
+    pub(crate) fn poll_handshake(
+        &mut self,
+        socket: &Socket,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), TransportError>> {
         loop {
             if self.input_at < self.input.len() {
                 let mut input = &self.input[self.input_at..];
@@ -62,6 +70,7 @@ impl TlsStream {
                 match status {
                     Ok(HandshakeStatus::Done) => {
                         self.readable = true;
+                        self.tickets_due = true;
                         return Poll::Ready(Ok(()));
                     }
                     Ok(HandshakeStatus::WantRead | HandshakeStatus::Pending) => {}
@@ -74,8 +83,7 @@ impl TlsStream {
             }
             ready!(self.poll_flush(socket, cx))?;
             if ready!(self.poll_fill(socket, cx))? == 0 {
-                let gone = io::Error::from(io::ErrorKind::UnexpectedEof);
-                return Poll::Ready(Err(TransportError::Socket(gone)));
+                return Poll::Ready(Err(TransportError::ClosedInHandshake));
             }
         }
     }
@@ -90,27 +98,49 @@ impl TlsStream {
     ) -> Poll<Result<Received, TransportError>> {
         loop {
             if (self.readable || self.input_at < self.input.len())
-                && let Some(received) = self.decrypt(buf, max).map_err(TransportError::Tls)?
+                && let Some(received) = self.decrypt(socket, cx, buf, max)?
             {
                 return Poll::Ready(Ok(received));
             }
-            // Whatever waits (tickets, answers of the protocol) must not wait
-            // until the client sends something.
-            if let Poll::Ready(Err(error)) = self.poll_flush(socket, cx) {
-                return Poll::Ready(Err(error));
-            }
-            if ready!(self.poll_fill(socket, cx))? == 0 {
-                return Poll::Ready(Ok(Received::End));
+            match self.poll_fill(socket, cx) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Ok(Received::End)),
+                Poll::Ready(Ok(_)) => {}
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Pending => return self.flush_before_waiting(socket, cx),
             }
         }
     }
 
+    /// Whatever is left to send (tickets, answers of the protocol) must not wait
+    /// until the client sends something.
+    fn flush_before_waiting(
+        &mut self,
+        socket: &Socket,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<Received, TransportError>> {
+        if self.tickets_due {
+            self.seal(&[], false)?;
+        }
+        match self.poll_flush(socket, cx) {
+            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
+            _ => Poll::Pending,
+        }
+    }
+
     /// Opens what has been received. `None` means that more is needed.
-    fn decrypt(&mut self, buf: &mut Vec<u8>, max: usize) -> Result<Option<Received>, sealane_tls::Error> {
+    fn decrypt(
+        &mut self,
+        socket: &Socket,
+        cx: &mut Context<'_>,
+        buf: &mut Vec<u8>,
+        max: usize,
+    ) -> Result<Option<Received>, TransportError> {
         let before = buf.len();
         buf.resize(before + max, 0);
         let mut input = &self.input[self.input_at..];
-        let status = self.connection.read(&mut input, &mut self.output, &mut buf[before..]);
+        let status = self
+            .connection
+            .read(&mut input, &mut self.output, &mut buf[before..]);
         self.input_at = self.input.len() - input.len();
         let got = match &status {
             Ok(ReadStatus::Data(n)) => *n,
@@ -119,21 +149,33 @@ impl TlsStream {
         buf.truncate(before + got);
         // A filled target is the only case in which libssl may hold more.
         self.readable = got == max;
-        Ok(match status? {
-            ReadStatus::Data(n) => Some(Received::Bytes(n)),
-            ReadStatus::CloseNotify => Some(Received::End),
-            ReadStatus::WantRead => None,
-        })
+        match status {
+            Ok(ReadStatus::Data(n)) => Ok(Some(Received::Bytes(n))),
+            Ok(ReadStatus::CloseNotify) => Ok(Some(Received::End)),
+            Ok(ReadStatus::WantRead) => Ok(None),
+            Err(error) => {
+                // The alert is sent as far as the socket takes it.
+                let _ = self.poll_flush(socket, cx);
+                Err(TransportError::Tls(error))
+            }
+        }
     }
 
     /// Seals plaintext into the output; with `last`, says goodbye behind it.
     pub(crate) fn seal(&mut self, plain: &[u8], last: bool) -> Result<(), TransportError> {
+        self.tickets_due = false; // every write takes them along
         if self.output.capacity() == 0 {
             let small = plain.len() + buffers::SMALL_BYTES / 4 <= buffers::SMALL_BYTES;
-            self.output = if small { buffers::small() } else { buffers::large() };
+            self.output = if small {
+                buffers::small()
+            } else {
+                buffers::large()
+            };
         }
         let now_ms = sealane_sys::time::monotonic_coarse_ms();
-        self.connection.write(plain, now_ms, &mut self.output).map_err(TransportError::Tls)?;
+        self.connection
+            .write(plain, now_ms, &mut self.output)
+            .map_err(TransportError::Tls)?;
         if last {
             self.close();
         }
@@ -141,7 +183,11 @@ impl TlsStream {
     }
 
     /// Sends what was sealed. Ready when the kernel has all of it.
-    pub(crate) fn poll_flush(&mut self, socket: &Socket, cx: &mut Context<'_>) -> Poll<Result<(), TransportError>> {
+    pub(crate) fn poll_flush(
+        &mut self,
+        socket: &Socket,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), TransportError>> {
         while self.output_at < self.output.len() {
             let rest = IoSlice::new(&self.output[self.output_at..]);
             let n = ready!(socket.poll_send(cx, &[rest], false)).map_err(TransportError::Socket)?;
@@ -178,14 +224,26 @@ impl TlsStream {
     }
 
     /// Reads more ciphertext behind what libssl has not taken yet.
-    fn poll_fill(&mut self, socket: &Socket, cx: &mut Context<'_>) -> Poll<Result<usize, TransportError>> {
+    fn poll_fill(
+        &mut self,
+        socket: &Socket,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<usize, TransportError>> {
         if self.input_at == self.input.len() {
             self.input.clear();
             self.input_at = 0;
         }
-        let max = if self.bulk { READ_BULK_BYTES } else { READ_BYTES };
+        let max = if self.bulk {
+            READ_BULK_BYTES
+        } else {
+            READ_BYTES
+        };
         if self.input.capacity() == 0 {
-            self.input = if self.bulk { buffers::large() } else { buffers::small() };
+            self.input = if self.bulk {
+                buffers::large()
+            } else {
+                buffers::small()
+            };
         }
         match socket.poll_recv(cx, &mut self.input, max) {
             Poll::Ready(Ok(n)) => {

@@ -31,6 +31,9 @@ pub(crate) struct Transport {
     disk_read: Option<DiskRead>,
     /// Its result, waiting to be sent.
     read_ahead: Option<ReadAhead>,
+    /// Plain bytes read from files that the kernel has not taken all of yet.
+    copied: Vec<u8>,
+    copied_at: usize,
 }
 
 type DiskRead = Pin<Box<dyn Future<Output = (Vec<u8>, io::Result<usize>)> + Send>>;
@@ -66,6 +69,8 @@ pub(crate) enum Received {
 pub(crate) enum TransportError {
     /// The socket failed: most often the client has gone.
     Socket(io::Error),
+    /// The client closed the connection before the TLS handshake was complete.
+    ClosedInHandshake,
     /// TLS failed.
     Tls(sealane_tls::Error),
     /// A file ended before the length that was promised.
@@ -80,7 +85,14 @@ pub(crate) enum TransportError {
 impl Transport {
     /// A plain connection; [`Transport::start_tls`] makes it a TLS one.
     pub(crate) fn new(facts: Arc<ConnectionFacts>) -> Transport {
-        Transport { facts, tls: None, disk_read: None, read_ahead: None }
+        Transport {
+            facts,
+            tls: None,
+            disk_read: None,
+            read_ahead: None,
+            copied: Vec::new(),
+            copied_at: 0,
+        }
     }
 
     /// The TLS side, if there is one.
@@ -94,7 +106,10 @@ impl Transport {
     }
 
     /// Goes on with the TLS handshake. Ready when it is done.
-    pub(crate) fn poll_handshake(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), TransportError>> {
+    pub(crate) fn poll_handshake(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), TransportError>> {
         match &mut self.tls {
             Some(tls) => tls.poll_handshake(&self.facts.socket, cx),
             None => Poll::Ready(Ok(())),
@@ -111,8 +126,13 @@ impl Transport {
         if let Some(tls) = &mut self.tls {
             return tls.poll_receive(&self.facts.socket, cx, buf, max);
         }
-        let n = ready!(self.facts.socket.poll_recv(cx, buf, max)).map_err(TransportError::Socket)?;
-        Poll::Ready(Ok(if n == 0 { Received::End } else { Received::Bytes(n) }))
+        let n =
+            ready!(self.facts.socket.poll_recv(cx, buf, max)).map_err(TransportError::Socket)?;
+        Poll::Ready(Ok(if n == 0 {
+            Received::End
+        } else {
+            Received::Bytes(n)
+        }))
     }
 
     /// Gives buffers back while the connection is idle.
@@ -141,7 +161,10 @@ impl Transport {
     }
 
     /// Says goodbye in TLS (close_notify) without waiting for the client's.
-    pub(crate) fn poll_close_notify(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), TransportError>> {
+    pub(crate) fn poll_close_notify(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), TransportError>> {
         match &mut self.tls {
             Some(tls) => tls.poll_close_notify(&self.facts.socket, cx),
             None => Poll::Ready(Ok(())),
@@ -157,10 +180,16 @@ impl Transport {
         sent: &mut u64,
     ) -> Poll<Result<(), TransportError>> {
         let mut allowed = mode.max_bytes;
-        while !head.is_empty() || (allowed > 0 && !chain.is_empty()) {
-            let in_file = head.is_empty() && matches!(chain.front(), Some(Segment::File(_)));
-            let (from_head, from_chain) = if in_file {
-                (0, ready!(self.poll_send_file(cx, chain, mode.sendfile, allowed))?)
+        loop {
+            ready!(self.poll_flush_copied(cx))?;
+            if head.is_empty() && (allowed == 0 || chain.is_empty()) {
+                return Poll::Ready(Ok(()));
+            }
+            let file_next = allowed > 0 && matches!(chain.front(), Some(Segment::File(_)));
+            let (from_head, from_chain) = if file_next && !mode.sendfile {
+                ready!(self.poll_copy(cx, head, chain, allowed))?
+            } else if file_next && head.is_empty() {
+                (0, ready!(self.poll_sendfile(cx, chain, allowed))?)
             } else {
                 ready!(self.poll_send_memory(cx, head, chain, allowed))?
             };
@@ -169,7 +198,6 @@ impl Transport {
             allowed -= from_chain;
             *sent += from_head as u64 + from_chain;
         }
-        Poll::Ready(Ok(()))
     }
 
     /// Sends the head and the memory segments that follow it in one call.
@@ -205,51 +233,73 @@ impl Transport {
             count += 1;
             left -= take;
         }
-        let n = ready!(self.facts.socket.poll_send(cx, &pieces[..count], more)).map_err(TransportError::Socket)?;
+        let n = ready!(self.facts.socket.poll_send(cx, &pieces[..count], more))
+            .map_err(TransportError::Socket)?;
         let from_head = n.min(head.len());
         Poll::Ready(Ok((from_head, (n - from_head) as u64)))
     }
 
-    /// Sends some of the file range at the front.
-    fn poll_send_file(
+    /// Sends some of the file range at the front without copying it.
+    fn poll_sendfile(
         &mut self,
         cx: &mut Context<'_>,
         chain: &OutputChain,
-        sendfile: bool,
         allowed: u64,
     ) -> Poll<Result<u64, TransportError>> {
         let Some(Segment::File(range)) = chain.front() else {
             return Poll::Ready(Ok(0));
         };
-        let len = range.len.min(allowed);
-        if sendfile {
-            // sendfile(2) never moves more than 2 GiB; a smaller number keeps it a usize everywhere.
-            let count = len.min(1 << 30) as usize;
-            let n = ready!(self.facts.socket.poll_sendfile(cx, range.file.as_fd(), range.offset, count))
-                .map_err(TransportError::Socket)?;
-            return Poll::Ready(if n == 0 {
-                Err(TransportError::FileTruncated { offset: range.offset })
-            } else {
-                Ok(n as u64)
-            });
+        // sendfile(2) never moves more than 2 GiB; a smaller number keeps it a usize everywhere.
+        let count = range.len.min(allowed).min(1 << 30) as usize;
+        let sent = self
+            .facts
+            .socket
+            .poll_sendfile(cx, range.file.as_fd(), range.offset, count);
+        Poll::Ready(match ready!(sent).map_err(TransportError::Socket)? {
+            0 => Err(TransportError::FileTruncated {
+                offset: range.offset,
+            }),
+            n => Ok(n as u64),
+        })
+    }
+
+    /// `sendfile off`: reads a batch behind the head, to leave in one call.
+    /// Returns how much of both that was.
+    fn poll_copy(
+        &mut self,
+        cx: &mut Context<'_>,
+        head: &[u8],
+        chain: &OutputChain,
+        allowed: u64,
+    ) -> Poll<Result<(usize, u64), TransportError>> {
+        let mut plain = buffers::for_bytes(head.len() as u64 + chain.len().min(allowed));
+        plain.extend_from_slice(head);
+        let gathered = self.poll_gather(cx, chain, &mut plain, allowed);
+        match gathered {
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+            Poll::Pending if plain.is_empty() => {
+                buffers::give_back(plain);
+                return Poll::Pending;
+            }
+            // What could not be read without waiting follows later.
+            Poll::Pending | Poll::Ready(Ok(_)) => {}
         }
-        let mut plain = buffers::large();
-        let result = self.poll_read_file(cx, range, &mut plain, len.min(BATCH_BYTES as u64) as usize);
-        let result = match result {
-            Poll::Ready(Ok(())) => self
-                .facts
-                .socket
-                .poll_send(cx, &[IoSlice::new(&plain)], len > plain.len() as u64)
-                .map(|n| n.map(|n| n as u64).map_err(TransportError::Socket)),
-            Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
-            Poll::Pending => Poll::Pending,
-        };
-        if let (Poll::Ready(Ok(n)), Some(ahead)) = (&result, &mut self.read_ahead) {
-            ahead.sent += *n as usize; // never more than was read
+        let taken = (plain.len() - head.len()) as u64;
+        self.copied = plain;
+        self.copied_at = 0;
+        Poll::Ready(Ok((head.len(), taken)))
+    }
+
+    /// Sends what [`Transport::poll_copy`] has read.
+    fn poll_flush_copied(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), TransportError>> {
+        while self.copied_at < self.copied.len() {
+            let rest = [IoSlice::new(&self.copied[self.copied_at..])];
+            let sent = self.facts.socket.poll_send(cx, &rest, false);
+            self.copied_at += ready!(sent).map_err(TransportError::Socket)?;
         }
-        self.drop_used_read_ahead();
-        buffers::give_back(plain);
-        result
+        self.copied_at = 0;
+        buffers::release(&mut self.copied);
+        Poll::Ready(Ok(()))
     }
 
     fn poll_send_tls(
@@ -262,7 +312,10 @@ impl Transport {
     ) -> Poll<Result<(), TransportError>> {
         let mut allowed = mode.max_bytes;
         loop {
-            let tls = self.tls.as_deref_mut().expect("called for TLS connections only");
+            let tls = self
+                .tls
+                .as_deref_mut()
+                .expect("called for TLS connections only");
             ready!(tls.poll_flush(&self.facts.socket, cx))?;
             if head.is_empty() && (allowed == 0 || chain.is_empty()) {
                 return Poll::Ready(Ok(()));
@@ -292,8 +345,7 @@ impl Transport {
             self.seal(&bytes[..take as usize], last)?;
             return Poll::Ready(Ok(take));
         }
-        let small = head.len() as u64 + chain.len() <= buffers::SMALL_BYTES as u64;
-        let mut plain = if small { buffers::small() } else { buffers::large() };
+        let mut plain = buffers::for_bytes(head.len() as u64 + chain.len().min(allowed));
         plain.extend_from_slice(head);
         let gathered = self.poll_gather(cx, chain, &mut plain, allowed);
         let result = match gathered {
@@ -317,7 +369,10 @@ impl Transport {
     }
 
     fn seal(&mut self, plain: &[u8], last: bool) -> Result<(), TransportError> {
-        let tls = self.tls.as_deref_mut().expect("called for TLS connections only");
+        let tls = self
+            .tls
+            .as_deref_mut()
+            .expect("called for TLS connections only");
         tls.seal(plain, last)
     }
 
@@ -371,7 +426,11 @@ impl Transport {
     ) -> Poll<Result<(), TransportError>> {
         if self.read_ahead.is_none() && self.disk_read.is_none() {
             match file::read_cached_at(range.file.as_fd(), plain, max, range.offset) {
-                Ok(0) => return Poll::Ready(Err(TransportError::FileTruncated { offset: range.offset })),
+                Ok(0) => {
+                    return Poll::Ready(Err(TransportError::FileTruncated {
+                        offset: range.offset,
+                    }));
+                }
                 Ok(_) => return Poll::Ready(Ok(())),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.disk_read = Some(spawn_read(range));
@@ -383,7 +442,11 @@ impl Transport {
             let (bytes, result) = ready!(read.as_mut().poll(cx));
             self.disk_read = None;
             match result {
-                Ok(0) => return Poll::Ready(Err(TransportError::FileTruncated { offset: range.offset })),
+                Ok(0) => {
+                    return Poll::Ready(Err(TransportError::FileTruncated {
+                        offset: range.offset,
+                    }));
+                }
                 Ok(_) => self.read_ahead = Some(ReadAhead { bytes, sent: 0 }),
                 Err(error) => return Poll::Ready(Err(TransportError::FileRead(error))),
             }
@@ -396,7 +459,10 @@ impl Transport {
     }
 
     fn drop_used_read_ahead(&mut self) {
-        if self.read_ahead.as_ref().is_some_and(|ahead| ahead.sent >= ahead.bytes.len())
+        if self
+            .read_ahead
+            .as_ref()
+            .is_some_and(|ahead| ahead.sent >= ahead.bytes.len())
             && let Some(ahead) = self.read_ahead.take()
         {
             buffers::give_back(ahead.bytes);
@@ -430,6 +496,7 @@ impl TransportError {
                     | io::ErrorKind::NetworkUnreachable
             ),
             TransportError::Tls(error) => error.fault() == sealane_tls::Fault::Peer,
+            TransportError::ClosedInHandshake => true,
             TransportError::FileTruncated { .. } | TransportError::FileRead(_) => false,
         }
     }
@@ -439,13 +506,20 @@ impl fmt::Display for TransportError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             TransportError::Socket(error) => write!(f, "{}", crate::log::OsError(error)),
+            TransportError::ClosedInHandshake => {
+                f.write_str("peer closed connection in SSL handshake")
+            }
             TransportError::Tls(error) => write!(f, "{error}"),
             TransportError::FileTruncated { offset } => write!(
                 f,
                 "the file being sent was truncated at byte {offset} after its length had been promised; closing the connection"
             ),
             TransportError::FileRead(error) => {
-                write!(f, "reading the file being sent failed {}", crate::log::OsError(error))
+                write!(
+                    f,
+                    "reading the file being sent failed {}",
+                    crate::log::OsError(error)
+                )
             }
         }
     }

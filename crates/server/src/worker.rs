@@ -117,6 +117,9 @@ pub fn run(
         threads.push(spawn_thread(worker, &args.listeners, told.clone())?);
     }
     drop(told);
+    // The threads have descriptors of their own: when they close them, nobody
+    // in this process accepts any more.
+    drop(args.listeners);
 
     let mut deadline = None;
     loop {
@@ -214,7 +217,8 @@ async fn serve(
 ) {
     let mut accepting = tokio::task::JoinSet::new();
     for (id, socket) in sockets {
-        accepting.spawn(acceptor::accept_loop(worker.clone(), id, socket));
+        let until = told.clone();
+        accepting.spawn(acceptor::accept_until(worker.clone(), id, socket, until));
     }
     let sweeping = tokio::spawn(sweep(worker.clone()));
     // A closed channel means that the control thread is gone: stop as well.
@@ -222,10 +226,11 @@ async fn serve(
         .wait_for(|asked| *asked != Asked::Nothing)
         .await
         .map_or(Asked::Abort, |asked| *asked);
-    accepting.shutdown().await;
     if asked == Asked::Abort {
         return;
     }
+    // Each loop ends when its queue is empty.
+    while accepting.join_next().await.is_some() {}
     worker.registry.shut_down(Asked::Finish);
     let finished = async {
         while !worker.registry.is_empty() {

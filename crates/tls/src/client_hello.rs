@@ -18,6 +18,7 @@ const CLIENT_HELLO: u8 = 1;
 const EXTENSION_SERVER_NAME: u16 = 0;
 const EXTENSION_SUPPORTED_GROUPS: u16 = 10;
 const EXTENSION_SIGNATURE_ALGORITHMS: u16 = 13;
+const EXTENSION_PRE_SHARED_KEY: u16 = 41;
 const EXTENSION_SUPPORTED_VERSIONS: u16 = 43;
 
 /// What bytes from a new connection are.
@@ -83,6 +84,7 @@ pub(crate) struct ClientHello<'a> {
     groups: Option<&'a [u8]>,
     signature_algorithms: Option<&'a [u8]>,
     supported_versions: Option<&'a [u8]>,
+    offers_session: bool,
 }
 
 impl<'a> ClientHello<'a> {
@@ -110,6 +112,7 @@ impl<'a> ClientHello<'a> {
                 EXTENSION_SIGNATURE_ALGORITHMS => {
                     hello.signature_algorithms = Some(data.prefixed16()?)
                 }
+                EXTENSION_PRE_SHARED_KEY => hello.offers_session = true,
                 EXTENSION_SUPPORTED_VERSIONS => hello.supported_versions = Some(data.prefixed8()?),
                 _ => {}
             }
@@ -130,6 +133,11 @@ impl<'a> ClientHello<'a> {
     /// The signature schemes accepted; `None` without the extension.
     pub(crate) fn signature_schemes(&self) -> Option<impl Iterator<Item = u16> + use<'a>> {
         self.signature_algorithms.map(numbers)
+    }
+
+    /// Whether a TLS 1.3 session is offered for resumption (RFC 8446 section 4.2.11).
+    pub(crate) fn offers_session(&self) -> bool {
+        self.offers_session
     }
 
     /// Whether a version (its number on the wire) is offered.

@@ -39,10 +39,23 @@ pub struct ServerTls {
 /// A certificate with its contexts.
 #[derive(Debug)]
 struct BuiltIdentity {
-    context: Context,
+    contexts: Contexts,
     /// The same with ChaCha20 first, where `PrioritizeChaCha` asks for it.
-    chacha_first: Option<Context>,
+    chacha_first: Option<Contexts>,
 }
+
+/// Contexts that differ in how many TLS 1.3 tickets they send.
+#[derive(Debug)]
+struct Contexts {
+    /// For new clients: a browser opens several connections next.
+    new: Context,
+    /// For clients that offer a session: one ticket replaces the one they used,
+    /// as OpenSSL does it. Making a ticket is a tenth of a resumed handshake.
+    returning: Context,
+}
+
+/// Tickets that libssl sends unless told otherwise; OpenSSL's default too.
+const DEFAULT_TICKET_COUNT: usize = 2;
 
 impl ServerTls {
     /// Checks and builds `settings`. The warnings name what was accepted without
@@ -60,19 +73,27 @@ impl ServerTls {
         let resumption = Resumption::new(settings)?;
         let mut identities = Vec::with_capacity(loaded.len());
         for identity in &loaded {
-            let build = |suites: &[&'static Suite]| -> Result<Context, SettingsError> {
-                build_context(
-                    settings,
-                    &plan,
-                    &resumption,
-                    &session_identity,
-                    identity,
-                    suites,
-                )
+            let build = |suites: &[&'static Suite]| -> Result<Contexts, SettingsError> {
+                let tickets = plan.policy.ticket_count.unwrap_or(DEFAULT_TICKET_COUNT);
+                let context = |tickets| {
+                    build_context(
+                        settings,
+                        &plan,
+                        &resumption,
+                        &session_identity,
+                        identity,
+                        suites,
+                        tickets,
+                    )
+                };
+                Ok(Contexts {
+                    new: context(tickets)?,
+                    returning: context(tickets.min(1))?,
+                })
             };
             let suites = &plan.rules.suites;
             identities.push(BuiltIdentity {
-                context: build(suites)?,
+                contexts: build(suites)?,
                 chacha_first: plan
                     .chacha_first_order()
                     .map(|order| build(&order))
@@ -130,14 +151,19 @@ impl ServerTls {
             return self
                 .identities
                 .first()
-                .map(|identity| (&identity.context, None));
+                .map(|identity| (&identity.contexts.new, None));
         };
         let identity = self
             .identities
             .get(self.rules.identity(&self.kinds, hello))?;
-        let context = match &identity.chacha_first {
-            Some(context) if self.rules.chacha_first(hello) => context,
-            _ => &identity.context,
+        let contexts = match &identity.chacha_first {
+            Some(contexts) if self.rules.chacha_first(hello) => contexts,
+            _ => &identity.contexts,
+        };
+        let context = if hello.offers_session() {
+            &contexts.returning
+        } else {
+            &contexts.new
         };
         Some((context, self.rules.tls13_suite(hello)))
     }
@@ -410,6 +436,7 @@ fn build_context(
     session_identity: &[u8; 32],
     identity: &LoadedIdentity,
     suites: &[&'static Suite],
+    ticket_count: usize,
 ) -> Result<Context, SettingsError> {
     let rules = &plan.rules;
     let mut builder = ContextBuilder::new().map_err(library_error)?;
@@ -434,9 +461,9 @@ fn build_context(
     }
     builder.set_prefer_server_ciphers(rules.prefer_server);
     builder.set_tickets_enabled(plan.tickets);
-    if let Some(count) = plan.policy.ticket_count {
-        builder.set_ticket_count(count).map_err(library_error)?;
-    }
+    builder
+        .set_ticket_count(ticket_count)
+        .map_err(library_error)?;
     builder.set_ticket_cipher(Arc::clone(&resumption.tickets) as _);
     if let Some(cache) = &resumption.cache {
         builder.set_session_store(Arc::clone(cache) as _);
