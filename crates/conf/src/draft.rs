@@ -160,6 +160,7 @@ pub(crate) struct LocationDraft {
     pub(crate) stub_status: bool,
     pub(crate) internal: Option<bool>,
     pub(crate) gzip_static: Option<GzipStatic>,
+    pub(crate) gzip_vary: Option<bool>,
     pub(crate) error_pages: Option<List<ErrorPage>>,
     pub(crate) recursive_error_pages: Option<bool>,
     pub(crate) types: Option<Arc<Types>>,

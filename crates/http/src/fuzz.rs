@@ -40,10 +40,17 @@ pub fn fuzz_request(data: &[u8]) {
 }
 
 fn limits_from(choice: u8) -> Limits {
-    let small = choice & 1 != 0;
+    // The smallest are shorter than the longest method, and the large buffers can be the smaller.
+    let (header_buffer_bytes, large_buffer_bytes) = match (choice & 1, choice >> 5 & 3) {
+        (0, _) => (1024, 8192),
+        (_, 0) => (96, 160),
+        (_, 1) => (16, 40),
+        (_, 2) => (160, 96),
+        (_, _) => (1, 24),
+    };
     Limits {
-        header_buffer_bytes: if small { 96 } else { 1024 },
-        large_buffer_bytes: if small { 160 } else { 8192 },
+        header_buffer_bytes,
+        large_buffer_bytes,
         large_buffer_count: if choice & 2 != 0 { 1 } else { 4 },
         max_headers: if choice & 4 != 0 { 5 } else { 1000 },
         ignore_invalid_headers: choice & 8 != 0,

@@ -62,6 +62,8 @@ pub(crate) struct Connection {
     deadline: Deadline,
     /// Server chosen by address and TLS name, until a request names its own.
     pub(crate) server: ServerId,
+    /// The request came behind the one before it, without waiting for its answer.
+    pub(crate) pipelined: bool,
     /// `keepalive_timeout` of the location that answered last.
     pub(crate) keepalive_timeout: Option<Duration>,
     /// A plain request came to a TLS port: it gets nginx's 400 and nothing else.
@@ -114,6 +116,7 @@ impl Connection {
             buffer: Vec::new(),
             deadline: Deadline::None,
             server,
+            pipelined: false,
             keepalive_timeout: None,
             plain_on_tls_port: false,
             entry,
@@ -269,6 +272,7 @@ impl Connection {
     async fn next_request(&mut self) -> Next {
         let mut state = ParseState::default();
         let mut since = None;
+        self.pipelined = !self.buffer.is_empty() && self.facts.requests() > 0;
         if self.facts.requests() == 0 {
             self.gauge.enter(&self.entry, Phase::Opening);
         } else if self.buffer.is_empty() {

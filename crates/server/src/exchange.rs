@@ -114,6 +114,8 @@ pub struct Response {
     pub location: Option<Vec<u8>>,
     /// The server made `location` absolute itself: nginx then writes it before `Connection`.
     pub location_made_absolute: bool,
+    /// Another client may get another encoding: `gzip_vary` adds `Vary: Accept-Encoding`.
+    pub varies_by_encoding: bool,
     /// `Content-Encoding`.
     pub content_encoding: Option<&'static str>,
     /// Further headers, in order.
@@ -226,6 +228,7 @@ impl Response {
             allow_ranges: false,
             location: None,
             location_made_absolute: false,
+            varies_by_encoding: false,
             content_encoding: None,
             headers: HeaderList::new(),
             trailers: HeaderList::new(),

@@ -47,6 +47,7 @@ pub(crate) async fn run(connection: &mut Connection, head: RequestHead, since: I
     let number = connection.facts.count_request();
     let buffer = std::mem::take(&mut connection.buffer);
     let mut exchange = begin(connection, buffer, head, since);
+    exchange.progress.pipelined = connection.pipelined;
     note_ignored_header(connection, &exchange);
     if connection.plain_on_tls_port {
         connection.log(

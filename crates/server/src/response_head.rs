@@ -55,6 +55,7 @@ pub(crate) fn encode_head(
         head.location = location;
         head.chunked = chunked;
         head.connection = connection;
+        head.vary_accept_encoding = response.varies_by_encoding && exchange.conf().gzip_vary;
         encode_response_head(out, &head);
     });
 }

@@ -41,6 +41,15 @@ const ROWS: &[Row] = &[
         },
     ),
     Row::new(
+        "gzip_vary",
+        HSL,
+        ONE,
+        "off",
+        "Adds `Vary: Accept-Encoding` to files that `gzip_static on` sends in two forms, so that \
+         caches keep both.",
+        |b, c| c.flag(&mut b.location().gzip_vary),
+    ),
+    Row::new(
         "stub_status",
         SERVER | LOCATION,
         Arity::Between(0, 1),

@@ -98,7 +98,6 @@ pub(super) const GZIP: Module = Module {
         Row::later("gzip_min_length", HSL, ONE, Size, NO_GZIP),
         Row::later("gzip_proxied", HSL, Arity::AtLeast(1), Any, NO_GZIP),
         Row::later("gzip_types", HSL, Arity::AtLeast(1), Any, NO_GZIP),
-        Row::later("gzip_vary", HSL, ONE, Flag, NO_GZIP),
     ],
 };
 

@@ -58,7 +58,7 @@ impl LocationDraft {
     pub(super) fn inherit(&mut self, outer: &LocationDraft) {
         inherit!(self, outer;
             files_at index autoindex autoindex_exact_size autoindex_localtime autoindex_format
-            internal gzip_static error_pages recursive_error_pages types default_type etag
+            internal gzip_static gzip_vary error_pages recursive_error_pages types default_type etag
             if_modified_since max_ranges expires add_header_inherit add_trailer_inherit
             server_tokens chunked_transfer_encoding msie_padding absolute_redirect
             server_name_in_redirect port_in_redirect sendfile sendfile_max_chunk output_buffers
@@ -156,6 +156,7 @@ impl Inherited<'_> {
             stub_status: draft.stub_status,
             internal: draft.internal.unwrap_or(false),
             gzip_static: draft.gzip_static.unwrap_or(GzipStatic::Off),
+            gzip_vary: draft.gzip_vary.unwrap_or(false),
             error_pages: draft.error_pages.clone().unwrap_or_default(),
             recursive_error_pages: draft.recursive_error_pages.unwrap_or(false),
             types: draft.types.clone().unwrap_or_else(default_types),

@@ -75,6 +75,8 @@ pub struct LocationConf {
     pub internal: bool,
     /// `gzip_static`.
     pub gzip_static: GzipStatic,
+    /// `gzip_vary`; default off.
+    pub gzip_vary: bool,
     /// `error_page` lines.
     pub error_pages: List<ErrorPage>,
     /// `recursive_error_pages`.

@@ -46,12 +46,12 @@ pub enum RequestError {
     TooManyEmptyLines,
     /// The request line exceeds one large buffer, or no buffer is left for it.
     UriTooLong,
-    /// A header line exceeds one large buffer.
+    /// A header line exceeds one large buffer, or the last buffer ends within it.
     HeaderLineTooLong {
-        /// Its first bytes.
+        /// What the buffer holds of it.
         line: Span,
     },
-    /// The head exceeds all large buffers.
+    /// The last buffer is full before a header line begins.
     HeadTooLarge,
     /// More header lines than `max_headers`.
     TooManyHeaders,

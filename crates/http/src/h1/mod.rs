@@ -21,6 +21,7 @@ mod body;
 mod connection;
 mod encode;
 mod error;
+mod header_buffers;
 mod header_line;
 mod request;
 mod request_line;

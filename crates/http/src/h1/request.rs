@@ -4,6 +4,7 @@ use memchr::memchr3;
 use smallvec::SmallVec;
 
 use super::error::RequestError;
+use super::header_buffers::{Full, HeaderBuffers};
 use super::{connection, header_line, request_line};
 use crate::headers::KnownHeader;
 use crate::uri::{TargetForm, parse_authority};
@@ -237,7 +238,7 @@ pub struct ParseState {
     scanned: usize,
     /// Everything before this was checked to be part of a method.
     method_scanned: usize,
-    room: BufferRoom,
+    buffers: HeaderBuffers,
     head: RequestHead,
 }
 
@@ -247,14 +248,6 @@ enum Stage {
     EmptyLines,
     RequestLine,
     Headers,
-}
-
-/// The accounting of nginx's header buffers: which part of the head is in which buffer.
-#[derive(Clone, Copy, Debug, Default)]
-struct BufferRoom {
-    /// Position where the current buffer ends.
-    end: usize,
-    large_used: usize,
 }
 
 /// Where a line ends, or why that is not known.
@@ -290,7 +283,11 @@ pub fn parse_request(
         return Ok(Parsed::Incomplete);
     }
     if state.stage == Stage::RequestLine {
-        request_line::check_method_bytes(buf, state.line_start, &mut state.method_scanned)?;
+        // Bytes that no buffer holds are not judged, or the error would depend on how many come
+        // at once.
+        let reach = state.buffers.reach(state.line_start, limits);
+        let held = &buf[..buf.len().min(reach)];
+        request_line::check_method_bytes(held, state.line_start, &mut state.method_scanned)?;
         let Some(text_end) = next_line(buf, state, limits)? else {
             return Ok(Parsed::Incomplete);
         };
@@ -333,7 +330,7 @@ fn skip_empty_lines(
     state.scanned = state.line_start;
     state.method_scanned = state.line_start;
     state.head.request_line = Span::new(state.line_start, state.line_start);
-    state.room.end = limits.header_buffer_bytes;
+    state.buffers = HeaderBuffers::new(limits);
     Ok(true)
 }
 
@@ -350,9 +347,10 @@ fn next_line(
         LineEnd::Found { next, .. } => next,
         LineEnd::Forbidden { at } => at + 1,
     };
-    if needed_end > state.room.end {
-        take_large_buffer(state, needed_end, limits)?;
-    }
+    state
+        .buffers
+        .make_room(state.line_start, needed_end, limits)
+        .map_err(|full| does_not_fit(state, full))?;
     match found {
         LineEnd::Incomplete => {
             // A CR at the end is looked at again, with its LF.
@@ -395,32 +393,18 @@ fn find_line_end(buf: &[u8], from: usize) -> LineEnd {
     }
 }
 
-/// The current line does not fit into the current buffer: it moves into a large one.
-fn take_large_buffer(
-    state: &mut ParseState,
-    needed_end: usize,
-    limits: &Limits,
-) -> Result<(), RequestError> {
-    let in_request_line = state.stage == Stage::RequestLine;
-    // Positions are 32 bits wide, whatever the configuration allows.
-    let too_long = needed_end - state.line_start > limits.large_buffer_bytes
-        || u32::try_from(needed_end).is_err();
-    if too_long || state.room.large_used >= limits.large_buffer_count {
-        return Err(match (in_request_line, too_long) {
-            (true, _) => RequestError::UriTooLong,
-            (false, true) => RequestError::HeaderLineTooLong {
-                // What fits: the same however much of the line has come.
-                line: Span::new(
-                    state.line_start,
-                    state.line_start + limits.large_buffer_bytes,
-                ),
-            },
-            (false, false) => RequestError::HeadTooLarge,
-        });
+/// The error for a line that no buffer holds, in nginx's words: a header line that was begun is
+/// named, whether it was too long by itself or came when no buffer was left.
+fn does_not_fit(state: &ParseState, full: Full) -> RequestError {
+    if state.stage == Stage::RequestLine {
+        return RequestError::UriTooLong;
     }
-    state.room.large_used += 1;
-    state.room.end = state.line_start + limits.large_buffer_bytes;
-    Ok(())
+    let line = Span::new(state.line_start, full.end);
+    if line.is_empty() {
+        RequestError::HeadTooLarge
+    } else {
+        RequestError::HeaderLineTooLong { line }
+    }
 }
 
 /// Takes in one header line.

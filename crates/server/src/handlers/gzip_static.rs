@@ -15,7 +15,9 @@ pub(crate) async fn answer(exchange: &mut Exchange) -> Step {
     if !matches!(exchange.request.head.method, Method::Get | Method::Head) {
         return Step::Declined;
     }
-    if exchange.conf().gzip_static == GzipStatic::On && !accepts_gzip(exchange) {
+    let by_client = exchange.conf().gzip_static == GzipStatic::On;
+    let accepted = !by_client || accepts_gzip(exchange);
+    if !accepted && !exchange.conf().gzip_vary {
         return Step::Declined;
     }
     let mut path = match FilePath::of(exchange) {
@@ -25,6 +27,11 @@ pub(crate) async fn answer(exchange: &mut Exchange) -> Step {
     path.push(b".gz");
     match open(exchange, &path).await {
         Ok(Opened::File(file, content)) => {
+            exchange.response.varies_by_encoding = by_client;
+            if !accepted {
+                // The plain file answers, but caches must know of its twin.
+                return Step::Declined;
+            }
             set_content_type(exchange);
             exchange.response.content_encoding = Some("gzip");
             static_file::send(exchange, &file, content);
