@@ -51,7 +51,8 @@ pub enum RequestError {
         /// What the buffer holds of it.
         line: Span,
     },
-    /// The last buffer is full before a header line begins.
+    /// The last buffer is full before a header line begins. (After the first such line nginx
+    /// blames the line before, which did fit.)
     HeadTooLarge,
     /// More header lines than `max_headers`.
     TooManyHeaders,

@@ -85,8 +85,87 @@ fn lines_do_not_span_buffers() {
     let parse = |third| parse_with(input(third).as_bytes(), &unlimited_lines);
     assert!(parse(48).is_ok());
     let error = parse(150).expect_err("no third buffer");
+    // nginx names the line that meets the end of the last buffer and quotes what fitted.
+    let line = Span::new(325, 375);
+    assert_eq!(error, RequestError::HeaderLineTooLong { line });
+    assert_eq!(error.status().0, 494);
+}
+
+#[test]
+fn the_last_buffer_full_before_a_header_line() {
+    let limits = Limits {
+        large_buffer_count: 1,
+        ..limits()
+    };
+    let refused = |input: String| refused_however_cut(input.as_bytes(), &limits);
+    let error = refused(request_line(200) + "Host: a\r\n\r\n");
     assert_eq!(error, RequestError::HeadTooLarge);
     assert_eq!(error.status().0, 494);
+    let error = refused(request_line(110) + &header_line(90) + "Host: a\r\n\r\n");
+    assert_eq!(error, RequestError::HeadTooLarge);
+}
+
+#[test]
+fn a_line_too_long_for_any_buffer_when_none_is_left() {
+    // At once the whole line is seen, byte by byte only that it does not fit into what is left
+    // of the last buffer. Both must give one reason.
+    let limits = Limits {
+        large_buffer_count: 1,
+        ..limits()
+    };
+    let input = request_line(110) + &header_line(300);
+    let error = refused_however_cut(input.as_bytes(), &limits);
+    let line = Span::new(110, 200);
+    assert_eq!(error, RequestError::HeaderLineTooLong { line });
+}
+
+#[test]
+fn a_small_buffer_larger_than_the_large_ones() {
+    let limits = Limits {
+        header_buffer_bytes: 300,
+        ..limits()
+    };
+    // A line of 200 bytes or more cannot move; a shorter part of one can.
+    let host = "Host: a\r\n\r\n";
+    assert!(parse_with((request_line(300) + host).as_bytes(), &limits).is_ok());
+    let error = refused_however_cut(request_line(301).as_bytes(), &limits);
+    assert_eq!(error, RequestError::UriTooLong);
+    let input = |bytes| request_line(200) + &header_line(bytes) + host;
+    assert!(parse_with(input(200).as_bytes(), &limits).is_ok());
+    let error = refused_however_cut(input(201).as_bytes(), &limits);
+    let line = Span::new(200, 400);
+    assert_eq!(error, RequestError::HeaderLineTooLong { line });
+}
+
+#[test]
+fn a_method_longer_than_the_buffers() {
+    let tiny = Limits {
+        header_buffer_bytes: 10,
+        large_buffer_bytes: 20,
+        ..limits()
+    };
+    // The byte at fault counts when a buffer holds it, and only then.
+    let input = |letters| format!("{}1 / HTTP/1.0\r\n\r\n", "A".repeat(letters));
+    let line = Span::new(0, 20);
+    let error = refused_however_cut(input(19).as_bytes(), &tiny);
+    assert_eq!(error, RequestError::InvalidMethod { line });
+    let error = refused_however_cut(input(20).as_bytes(), &tiny);
+    assert_eq!(error, RequestError::UriTooLong);
+}
+
+/// The error for an input that is refused, checked to be the same in pieces of every size.
+#[track_caller]
+fn refused_however_cut(input: &[u8], limits: &Limits) -> RequestError {
+    let at_once = parse_request(input, &mut ParseState::default(), limits).expect_err("refused");
+    for piece in 1..input.len() {
+        let mut state = ParseState::default();
+        let in_pieces = (0..input.len())
+            .step_by(piece)
+            .map(|start| &input[..(start + piece).min(input.len())])
+            .find_map(|prefix| parse_request(prefix, &mut state, limits).err());
+        assert_eq!(in_pieces, Some(at_once), "pieces of {piece}");
+    }
+    at_once
 }
 
 #[test]
