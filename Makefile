@@ -7,7 +7,7 @@ FUZZ_SECONDS ?= 60
 BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run build build-deps test-deps test test-long bench vm-test lint fuzz docs dist clean
+.PHONY: help run build build-deps test-deps bench-deps test test-long bench vm-test lint fuzz docs dist clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -36,7 +36,10 @@ lint: build-deps ## formatting, clippy without warnings, and the rules of CONTRI
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	$(CARGO) test --locked -p sealane-tests --test tidy
 
-bench: build ## Sealane against nginx on one pinned core, in ratios of server CPU
+bench-deps:
+	@scripts/install-bench-deps.sh
+
+bench: build bench-deps ## Sealane against nginx on one pinned core, in ratios of server CPU
 	bench/run.sh $(BENCH_ARGS)
 
 fuzz: build-deps ## coverage-guided fuzzing of every parser, FUZZ_SECONDS (60) each

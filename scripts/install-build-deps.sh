@@ -13,7 +13,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/packages.sh"
 
 command -v cargo >/dev/null || {
-  echo "build: cargo is not on the PATH; install Rust 1.88 or newer from https://rustup.rs" >&2
+  echo "build: cargo is not on the PATH; install Rust 1.91 or newer from https://rustup.rs" >&2
   exit 1
 }
 require_packages build gcc g++ libc6-dev cmake make libclang-dev ca-certificates openssl curl

@@ -3,7 +3,7 @@
 #
 #   scripts/run-tests.sh [arguments of cargo test]
 #
-# SEALANE_TEST_LONG=1 raises the counts that tests/src/scale.rs names.
+# SEALANE_TEST_LONG=1 raises the counts that sealane_tests::scale gives.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
