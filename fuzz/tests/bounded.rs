@@ -67,6 +67,34 @@ fn fingerprint(input: &[u8]) -> u64 {
     })
 }
 
+/// `run.sh` takes its targets from the directories.
+#[test]
+fn every_target_has_seeds_and_a_dictionary_and_these_have_a_target() {
+    let mut targets = sealane_fuzz::TARGETS.map(|target| target.name.to_owned());
+    targets.sort();
+    assert_eq!(names_in("seeds"), targets);
+    assert_eq!(names_in("dictionaries"), targets);
+    let regressions = names_in("regressions");
+    assert!(
+        regressions.iter().all(|name| targets.contains(name)),
+        "{regressions:?}"
+    );
+}
+
+/// What lies in a directory beside this one, without extensions.
+fn names_in(name: &str) -> Vec<String> {
+    let entries = std::fs::read_dir(directory().join(name)).expect("a directory of the repository");
+    let mut names: Vec<String> = entries
+        .map(|entry| {
+            let path = entry.expect("readable").path();
+            let stem = path.file_stem().expect("a listed file has a name");
+            stem.to_string_lossy().into_owned()
+        })
+        .collect();
+    names.sort();
+    names
+}
+
 #[test]
 fn configuration() {
     run("config");

@@ -5,6 +5,7 @@
 //! tests run them too.
 
 use crate::Span;
+use crate::conditional::{self, IfModifiedSince, Preconditions, Validators, Verdict};
 use crate::h1::{
     BodyDecoder, BodyError, Framing, Limits, ParseState, Parsed, RequestError, RequestHead,
     Version, parse_request,
@@ -12,7 +13,7 @@ use crate::h1::{
 use crate::headers::KnownHeader;
 use crate::range::{self, ByteRange, Multipart, RangeOutcome};
 use crate::uri::{self, EscapeKind, TargetForm};
-use crate::{Method, conditional, date};
+use crate::{Method, date};
 
 /// HTTP/1 request heads: the first byte chooses limits and leniency, the rest is the input.
 ///
@@ -92,7 +93,8 @@ fn check_head(input: &[u8], head: &RequestHead, limits: &Limits) {
     for header in &head.headers {
         let (name, value) = (inside(header.name), inside(header.value));
         assert!(!name.is_empty() && name.iter().all(|b| b.is_ascii_graphic() && *b != b':'));
-        assert!(is_clean(value) && value.trim_ascii_start().len() == value.len());
+        let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
+        assert!(is_clean(value) && !is_blank(value.first()) && !is_blank(value.last()));
         assert_eq!(header.known, KnownHeader::from_name(name));
         seen.extend(header.known);
     }
@@ -160,8 +162,8 @@ fn check_normal_path(path: &[u8], merge_slashes: bool) {
     }
 }
 
-/// Range, `If-Range` and entity-tag headers. The first nine bytes choose the size of the
-/// representation and `max_ranges`; the rest is the header's value.
+/// Range, `If-Range`, date and entity-tag headers. The first nine bytes choose the size of the
+/// representation and `max_ranges`; the rest is the value of every such header.
 pub fn fuzz_range(data: &[u8]) {
     let Some((head, value)) = data.split_at_checked(9) else {
         return;
@@ -169,7 +171,10 @@ pub fn fuzz_range(data: &[u8]) {
     let size: [u8; 8] = head[..8].try_into().expect("eight bytes");
     // Shifted so that small sizes, where ranges meet the end, are as likely as large ones.
     let total_bytes = u64::from_be_bytes(size) >> (head[8] % 64);
-    let max_ranges = usize::from(head[8] % 5);
+    let max_ranges = match head[8] % 5 {
+        4 => range::MAX_RANGES_UNSET,
+        set => usize::from(set),
+    };
     match range::evaluate(value, total_bytes, max_ranges) {
         RangeOutcome::Whole | RangeOutcome::NotSatisfiable => {}
         RangeOutcome::Single(range) => check_ranges(&[range], total_bytes, max_ranges),
@@ -184,15 +189,43 @@ pub fn fuzz_range(data: &[u8]) {
     let etag = Some(&b"\"a,b\""[..]);
     assert!(range::if_range_applies(b"\"a,b\"", etag, None));
     range::if_range_applies(value, etag, Some(0));
-    let conditions = conditional::Preconditions {
+    check_preconditions(value, etag);
+}
+
+/// One value as each of the four preconditions.
+fn check_preconditions(value: &[u8], etag: Option<&[u8]>) {
+    let verdict = |conditions: Preconditions<'_>| {
+        let validators = Validators {
+            etag,
+            last_modified: Some(0),
+        };
+        conditional::evaluate(&conditions, &validators, IfModifiedSince::Exact)
+    };
+    let none = Preconditions::default();
+    let if_match = verdict(Preconditions {
+        if_match: Some(value),
+        ..none
+    });
+    let if_none_match = verdict(Preconditions {
         if_none_match: Some(value),
-        ..Default::default()
-    };
-    let validators = conditional::Validators {
-        etag,
-        last_modified: Some(0),
-    };
-    conditional::evaluate(&conditions, &validators, Default::default());
+        ..none
+    });
+    let if_modified_since = verdict(Preconditions {
+        if_modified_since: Some(value),
+        ..none
+    });
+    let if_unmodified_since = verdict(Preconditions {
+        if_unmodified_since: Some(value),
+        ..none
+    });
+    // The tag is a strong one, but the header may hold its weak form: only the weak comparison
+    // of If-None-Match takes that.
+    let matches = if_match == Verdict::Proceed;
+    assert!(!matches || if_none_match == Verdict::NotModified);
+    let time = date::parse(value);
+    assert_eq!(if_modified_since == Verdict::NotModified, time == Some(0));
+    let in_time = time.is_some_and(|time| time >= 0);
+    assert_eq!(if_unmodified_since == Verdict::Proceed, in_time);
 }
 
 fn check_ranges(ranges: &[ByteRange], total_bytes: u64, max_ranges: usize) {

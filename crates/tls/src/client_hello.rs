@@ -22,6 +22,7 @@ const EXTENSION_PRE_SHARED_KEY: u16 = 41;
 const EXTENSION_SUPPORTED_VERSIONS: u16 = 43;
 
 /// What bytes from a new connection are.
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Parsed<'a> {
     /// At least so many bytes more are needed.
     Incomplete(usize),
@@ -208,21 +209,34 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Reads any bytes without panicking; the entry point for fuzzing.
+/// The entry point for fuzzing: reads any bytes without panicking, and bytes
+/// that come as they are asked for give the same as all at once.
 pub fn fuzz_client_hello(bytes: &[u8]) {
-    match collect(bytes) {
-        Parsed::Incomplete(more) => assert!(more > 0, "progress needs bytes"),
-        Parsed::Unusable => {}
-        Parsed::Complete(message) => {
-            if let Some(hello) = ClientHello::parse(&message) {
-                let _ = (
-                    hello.server_name(),
-                    hello.suites().count(),
-                    hello.offers_version(0x0304),
-                );
-                let _ = hello.groups().map(Iterator::count);
-                let _ = hello.signature_schemes().map(Iterator::count);
+    let at_once = collect(bytes);
+    assert_eq!(collect_as_asked(bytes), at_once, "in pieces");
+    let Parsed::Complete(message) = at_once else {
+        return;
+    };
+    if let Some(hello) = ClientHello::parse(&message) {
+        if let Some(name) = hello.server_name() {
+            assert!(!name.is_empty() && name.len() <= 255 && name.is_ascii());
+        }
+        let _ = (hello.suites().count(), hello.offers_version(0x0304));
+        let _ = hello.groups().map(Iterator::count);
+        let _ = hello.signature_schemes().map(Iterator::count);
+    }
+}
+
+/// Reads on as a connection does: as many bytes more as are said to be missing.
+fn collect_as_asked(bytes: &[u8]) -> Parsed<'_> {
+    let mut available = 0;
+    loop {
+        match collect(&bytes[..available]) {
+            Parsed::Incomplete(missing) if available < bytes.len() => {
+                assert!(missing > 0, "progress needs bytes");
+                available = (available + missing).min(bytes.len());
             }
+            parsed => return parsed,
         }
     }
 }

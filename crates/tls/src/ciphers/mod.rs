@@ -125,5 +125,10 @@ pub fn fuzz_cipher_string(text: &str) {
         ids.sort_unstable();
         ids.dedup();
         assert_eq!(ids.len(), list.suites().len(), "no suite is listed twice");
+        if let Ok(supported) = list.supported() {
+            assert!(!supported.is_empty(), "an empty result is an error");
+            let is_listed = |suite: &&Suite| ids.binary_search(&suite.id).is_ok();
+            assert!(supported.iter().all(is_listed), "nothing is added");
+        }
     }
 }
