@@ -19,7 +19,6 @@ use crate::tls_stream::TlsStream;
 use crate::transport::{Received, Transport, TransportError};
 use crate::worker::Worker;
 use sealane_conf::model::LogLevel;
-use sealane_http::h1::{self, ParseState, Parsed, RequestError, RequestHead};
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -27,7 +26,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Bytes asked for at a time while a request head is being read.
-const HEAD_READ_BYTES: usize = buffers::SMALL_BYTES;
+pub(crate) const HEAD_READ_BYTES: usize = buffers::SMALL_BYTES;
 
 /// Serves one accepted connection to its end.
 pub(crate) async fn serve(
@@ -71,26 +70,6 @@ pub(crate) struct Connection {
     entry: Entry,
     /// Says in the registry and in the counters what goes on; last to be dropped.
     gauge: Gauge,
-}
-
-/// What came of waiting for a request.
-#[allow(clippy::large_enum_variant)] // lives for a moment, on its way into a box
-pub(crate) enum Next {
-    /// A whole head; `since` is when its first byte arrived.
-    Request { head: RequestHead, since: Instant },
-    /// Bytes that are no request, or too slow a one (408): answer and close.
-    Refused { error: Refusal, since: Instant },
-    /// The connection is over.
-    Closed,
-}
-
-/// Why a request is refused before it is one.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Refusal {
-    /// It does not parse.
-    Malformed(RequestError),
-    /// Its head did not arrive within `client_header_timeout`.
-    TimedOut,
 }
 
 /// What ended a wait for bytes.
@@ -245,21 +224,10 @@ impl Connection {
 
     /// Serves requests until one says that it was the last.
     async fn serve_requests(&mut self) {
-        loop {
-            let next = self.next_request().await;
-            self.gauge.enter(&self.entry, Phase::Busy);
+        while self.request_has_begun().await {
             // In a box of its own: an idle connection must not carry the room
             // that working on a request takes.
-            let after = match next {
-                Next::Request { head, since } => {
-                    Box::pin(exchange_task::run(self, head, since)).await
-                }
-                Next::Refused { error, since } => {
-                    Box::pin(exchange_task::refuse(self, error, since)).await
-                }
-                Next::Closed => After::Closed,
-            };
-            match after {
+            match Box::pin(exchange_task::serve(self)).await {
                 After::KeepAlive => {}
                 After::Linger => return Box::pin(self.linger()).await,
                 After::Close => return self.say_goodbye().await,
@@ -268,90 +236,57 @@ impl Connection {
         }
     }
 
-    /// Waits for the head of the next request.
-    async fn next_request(&mut self) -> Next {
-        let mut state = ParseState::default();
-        let mut since = None;
-        self.pipelined = !self.buffer.is_empty() && self.facts.requests() > 0;
-        if self.facts.requests() == 0 {
+    /// Waits for the first bytes of a request. False when the connection was
+    /// closed instead.
+    async fn request_has_begun(&mut self) -> bool {
+        let first = self.facts.requests() == 0;
+        self.pipelined = !first && !self.buffer.is_empty();
+        if !self.buffer.is_empty() {
+            return true;
+        }
+        if first {
             self.gauge.enter(&self.entry, Phase::Opening);
-        } else if self.buffer.is_empty() {
+        } else {
             self.gauge.enter(&self.entry, Phase::Idle);
             buffers::release(&mut self.buffer);
             self.transport.release_buffers();
-            let idle = self
-                .worker
-                .snapshot
-                .location(self.server().default_location)
-                .conf
-                .keepalive_timeout;
-            self.deadline
-                .set(&self.entry, self.keepalive_timeout.unwrap_or(idle));
+            let server = self.server().default_location;
+            let conf = &self.worker.snapshot.location(server).conf;
+            let timeout = self.keepalive_timeout.unwrap_or(conf.keepalive_timeout);
+            self.set_deadline(timeout);
         }
-        loop {
-            if !self.buffer.is_empty() {
-                let since = *since.get_or_insert_with(|| self.begin_head());
-                let limits = &self.worker.snapshot.server(self.server).head_limits;
-                match h1::parse_request(&self.buffer, &mut state, limits) {
-                    Ok(Parsed::Complete(head)) => return Next::Request { head, since },
-                    Ok(Parsed::Incomplete) => {}
-                    Err(error) => {
-                        return Next::Refused {
-                            error: Refusal::Malformed(error),
-                            since,
-                        };
-                    }
-                }
-            }
-            // The first request is awaited even at shutdown: its client knows
-            // nothing of it. Between requests the connection is free to go.
-            let idle = since.is_none() && self.facts.requests() > 0;
-            match self.receive(HEAD_READ_BYTES, idle).await {
-                Wait::Bytes => {}
-                Wait::TimedOut => {
-                    return match since {
-                        Some(since) => Next::Refused {
-                            error: Refusal::TimedOut,
-                            since,
-                        },
-                        None => self.close_idle().await,
-                    };
-                }
-                Wait::Asked(Asked::Abort) => return Next::Closed,
-                Wait::Asked(_) => return self.close_idle().await,
-                Wait::End => {
-                    if since.is_some() {
-                        self.log(LogLevel::Info, "client prematurely closed connection while reading client request headers");
-                    }
-                    return self.close_idle().await;
-                }
-                Wait::Broken(error) => {
-                    let what = if since.is_some() {
-                        "while reading client request headers"
-                    } else {
-                        "while keepalive"
-                    };
-                    self.log_broken(&error, what);
-                    return Next::Closed;
-                }
+        // The first request is awaited even at shutdown: its client knows
+        // nothing of it. Between requests the connection is free to go.
+        match self.receive(HEAD_READ_BYTES, !first).await {
+            Wait::Bytes => return true,
+            Wait::Asked(Asked::Abort) => {}
+            Wait::TimedOut | Wait::Asked(_) | Wait::End => self.say_goodbye().await,
+            Wait::Broken(error) => {
+                let what = if first {
+                    "while waiting for request"
+                } else {
+                    "while keepalive"
+                };
+                self.log_broken(&error, what);
             }
         }
+        false
     }
 
-    /// The first byte of a request is there: from now on `client_header_timeout` holds.
-    fn begin_head(&mut self) -> Instant {
-        let now = Instant::now();
+    /// The first bytes of a request are there: from now on
+    /// `client_header_timeout` holds. Returns the time of their arrival.
+    pub(crate) fn begin_request(&mut self) -> Instant {
+        self.gauge.enter(&self.entry, Phase::Opening);
         if self.facts.requests() > 0 {
             let timeout = self.server().conf.client_header_timeout;
-            self.deadline.set(&self.entry, timeout);
+            self.set_deadline(timeout);
         }
-        now
+        Instant::now()
     }
 
-    /// Closes a connection on which no request is under way.
-    async fn close_idle(&mut self) -> Next {
-        self.say_goodbye().await;
-        Next::Closed
+    /// The request is complete, or refused: it will be answered.
+    pub(crate) fn begin_response(&mut self) {
+        self.gauge.enter(&self.entry, Phase::Busy);
     }
 
     /// Appends received bytes to the buffer; with `idle`, a request to close is obeyed.
@@ -384,7 +319,7 @@ impl Connection {
 
     /// Ends TLS in order, as far as the socket takes it at once: a client that
     /// does not read must not hold a closed connection.
-    async fn say_goodbye(&mut self) {
+    pub(crate) async fn say_goodbye(&mut self) {
         poll_fn(|cx| {
             let _ = self.transport.poll_close_notify(cx);
             Poll::Ready(())

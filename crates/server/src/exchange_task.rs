@@ -2,7 +2,7 @@
 //! body that is out of the way.
 
 use crate::buffers;
-use crate::connection::{Connection, Refusal, Wait};
+use crate::connection::{Connection, HEAD_READ_BYTES, Wait};
 use crate::exchange::{Captures, Exchange, Progress, Request, RequestBody, Response};
 use crate::framing;
 use crate::pipeline;
@@ -11,7 +11,8 @@ use crate::registry::Asked;
 use crate::transport::{SendMode, TransportError};
 use sealane_conf::model::{LingeringClose, LogLevel};
 use sealane_http::h1::{
-    BodyDecoder, ConnectionHeader, Framing, RequestError, RequestHead, Version,
+    self, BodyDecoder, ConnectionHeader, Framing, ParseState, Parsed, RequestError, RequestHead,
+    Version,
 };
 use sealane_http::status::StatusCode;
 use sealane_http::uri;
@@ -41,8 +42,65 @@ enum SendFailure {
     Broken(TransportError),
 }
 
+/// Why a request is refused before it is one.
+enum Refusal {
+    /// It does not parse.
+    Malformed(RequestError),
+    /// Its head did not arrive within `client_header_timeout`.
+    TimedOut,
+}
+
+/// What came of reading a request head.
+#[allow(clippy::large_enum_variant)] // lives for a moment, inside a box already
+enum Head {
+    Complete(RequestHead),
+    Refused(Refusal),
+    /// The connection is over.
+    Closed,
+}
+
+/// Reads the rest of a request whose first bytes are in the buffer, and answers it.
+pub(crate) async fn serve(connection: &mut Connection) -> After {
+    let since = connection.begin_request();
+    let head = read_head(connection).await;
+    connection.begin_response();
+    match head {
+        Head::Complete(head) => run(connection, head, since).await,
+        Head::Refused(refusal) => refuse(connection, refusal, since).await,
+        Head::Closed => After::Closed,
+    }
+}
+
+async fn read_head(connection: &mut Connection) -> Head {
+    const READING: &str = "while reading client request headers";
+    let mut state = ParseState::default();
+    loop {
+        let limits = &connection.server().head_limits;
+        match h1::parse_request(&connection.buffer, &mut state, limits) {
+            Ok(Parsed::Complete(head)) => return Head::Complete(head),
+            Ok(Parsed::Incomplete) => {}
+            Err(error) => return Head::Refused(Refusal::Malformed(error)),
+        }
+        match connection.receive(HEAD_READ_BYTES, false).await {
+            Wait::Bytes => {}
+            Wait::TimedOut => return Head::Refused(Refusal::TimedOut),
+            Wait::Asked(_) => return Head::Closed,
+            Wait::End => {
+                let message = format!("client prematurely closed connection {READING}");
+                connection.log(LogLevel::Info, &message);
+                connection.say_goodbye().await;
+                return Head::Closed;
+            }
+            Wait::Broken(error) => {
+                connection.log_broken(&error, READING);
+                return Head::Closed;
+            }
+        }
+    }
+}
+
 /// Answers a request.
-pub(crate) async fn run(connection: &mut Connection, head: RequestHead, since: Instant) -> After {
+async fn run(connection: &mut Connection, head: RequestHead, since: Instant) -> After {
     connection.worker.counters.requests.add(1);
     let number = connection.facts.count_request();
     let buffer = std::mem::take(&mut connection.buffer);
@@ -80,7 +138,7 @@ pub(crate) async fn run(connection: &mut Connection, head: RequestHead, since: I
 }
 
 /// Answers what is no request.
-pub(crate) async fn refuse(connection: &mut Connection, refusal: Refusal, since: Instant) -> After {
+async fn refuse(connection: &mut Connection, refusal: Refusal, since: Instant) -> After {
     connection.worker.counters.requests.add(1);
     connection.facts.count_request();
     let status = match refusal {

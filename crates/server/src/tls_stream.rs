@@ -136,6 +136,13 @@ impl TlsStream {
         max: usize,
     ) -> Result<Option<Received>, TransportError> {
         let before = buf.len();
+        // Plaintext is never longer than the records it came in, so that a small
+        // request does not have a large target cleared for it.
+        let max = if self.readable {
+            max
+        } else {
+            max.min(self.input.len() - self.input_at)
+        };
         buf.resize(before + max, 0);
         let mut input = &self.input[self.input_at..];
         let status = self

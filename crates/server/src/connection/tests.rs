@@ -168,3 +168,14 @@ fn a_file_that_shrinks_ends_the_connection_with_a_reason() {
         );
     }
 }
+
+#[test]
+fn an_idle_connection_is_small() {
+    fn future_bytes<A, B, C, D, F>(_: fn(A, B, C, D) -> F) -> usize {
+        std::mem::size_of::<F>()
+    }
+    // What every open connection costs besides its socket and TLS. Whoever adds
+    // to it should know: it is paid ten thousand times.
+    let bytes = future_bytes(serve);
+    assert!(bytes <= 640, "{bytes} bytes");
+}
