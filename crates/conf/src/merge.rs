@@ -170,6 +170,7 @@ pub(crate) fn finish(mut b: Build<'_>, sources: Vec<Source>) -> Result<Config, F
                 ..
             } = b;
             Ok(Config {
+                prefix: options.prefix.clone(),
                 main: main_of(options, main),
                 events,
                 http,

@@ -210,8 +210,10 @@ pub fn lookup(name: &str) -> Option<Variable> {
 /// The known name nearest to an unknown one, if it is near enough to be meant.
 pub(crate) fn nearest(name: &str) -> Option<&'static str> {
     let allowed = 1 + name.len() / 5;
+    // No distance is less than the difference in length: a long name costs nothing.
     let distances = BUILTINS
         .iter()
+        .filter(|row| row.0.len().abs_diff(name.len()) <= allowed)
         .map(|row| (crate::directives::distance(name, row.0), row.0));
     let near = distances.filter(|(distance, _)| *distance <= allowed && *distance < name.len());
     near.min().map(|(_, name)| name)

@@ -13,6 +13,7 @@ use sealane_conf::Config;
 use sealane_conf::diagnostic::Diagnostic;
 use sealane_conf::model::{Http, ListenAddress, Listener, Location, LocationConf, Server};
 use sealane_http::h1::Limits;
+use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 /// See [`Snapshot::build`].
@@ -51,6 +52,7 @@ fn empty(config: &Config, logs: &LogSet) -> Snapshot {
         locations: Vec::new(),
         listeners: Vec::new(),
         named_captures: Vec::new(),
+        prefix: prefix(config),
         worker_connections: config.events.worker_connections,
         worker_shutdown_timeout: config.main.worker_shutdown_timeout,
         uses_tls_facts: tls_build::uses_variable(config, "ssl_"),
@@ -143,6 +145,11 @@ fn accepts_for(wildcard: &ListenAddress, address: &ListenAddress) -> bool {
         }
         _ => false,
     }
+}
+
+fn prefix(config: &Config) -> Vec<u8> {
+    let bytes = config.prefix.as_os_str().as_bytes();
+    bytes.strip_suffix(b"/").unwrap_or(bytes).to_vec()
 }
 
 fn head_limits(server: &Server) -> Limits {

@@ -209,6 +209,7 @@ impl Connection {
             return;
         };
         let connection = tls.connection();
+        self.facts.set_secure();
         self.worker.counters.handshakes.add(1);
         self.server = ServerId(connection.selected_token());
         let Some(info) = connection.info() else {

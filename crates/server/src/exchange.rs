@@ -187,10 +187,7 @@ impl Exchange {
 
     /// Whether the connection's listener speaks TLS.
     pub fn is_tls(&self) -> bool {
-        self.snapshot
-            .listener(self.connection.listener)
-            .acceptor
-            .is_some()
+        self.connection.is_secure()
     }
 }
 

@@ -5,7 +5,7 @@ use crate::socket::Socket;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
 /// What is known about a connection: who, where, since when, which TLS.
@@ -26,6 +26,8 @@ pub struct ConnectionFacts {
     local: OnceLock<Option<SocketAddr>>,
     /// Requests begun on it so far.
     requests: AtomicU64,
+    /// Set once the TLS handshake is done; a plain request on a TLS port leaves it unset.
+    secure: AtomicBool,
     /// TLS facts, collected after the handshake when some variable needs them.
     tls: OnceLock<Box<TlsFacts>>,
 }
@@ -80,6 +82,7 @@ impl ConnectionFacts {
             socket,
             local: OnceLock::new(),
             requests: AtomicU64::new(0),
+            secure: AtomicBool::new(false),
             tls: OnceLock::new(),
         }
     }
@@ -98,6 +101,11 @@ impl ConnectionFacts {
         self.requests.load(Ordering::Relaxed)
     }
 
+    /// Whether what is received came through TLS.
+    pub fn is_secure(&self) -> bool {
+        self.secure.load(Ordering::Relaxed)
+    }
+
     /// The socket's `TCP_INFO`, for the `$tcpinfo_*` variables.
     pub fn tcp_info(&self) -> Option<sealane_sys::socket::TcpInfo> {
         sealane_sys::socket::tcp_info(self.socket.as_fd()).ok()
@@ -114,6 +122,10 @@ impl ConnectionFacts {
         let number = self.requests.load(Ordering::Relaxed) + 1;
         self.requests.store(number, Ordering::Relaxed);
         number
+    }
+
+    pub(crate) fn set_secure(&self) {
+        self.secure.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn set_tls(&self, facts: TlsFacts) {

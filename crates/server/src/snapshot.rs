@@ -37,6 +37,9 @@ pub struct Snapshot {
     pub(crate) listeners: Vec<ListenerRuntime>,
     /// Names of named captures, for variables.
     pub named_captures: Vec<String>,
+    /// Where relative paths that are known only at run time start from; no
+    /// slash at the end.
+    pub prefix: Vec<u8>,
     /// `worker_connections`.
     pub worker_connections: u32,
     /// `worker_shutdown_timeout`.

@@ -402,6 +402,8 @@ pub fn nearest(name: &[u8], context: Contexts) -> Option<&'static str> {
     }
     let allowed = 1 + name.len() / 5;
     rows()
+        // No distance is less than the difference in length; most names end here.
+        .filter(|row| row.name.len().abs_diff(name.len()) <= allowed)
         .map(|row| {
             let elsewhere = row.contexts & context == 0;
             (distance(name, row.name), elsewhere, row.name)
@@ -417,7 +419,8 @@ pub(crate) fn distance(a: &str, b: &str) -> usize {
     let mut before: Vec<usize> = Vec::new();
     let mut above: Vec<usize> = (0..=b.len()).collect();
     for (i, x) in a.iter().enumerate() {
-        let mut row = vec![i + 1];
+        let mut row = Vec::with_capacity(b.len() + 1);
+        row.push(i + 1);
         for (j, y) in b.iter().enumerate() {
             let mut best = (above[j] + usize::from(x != y))
                 .min(above[j + 1] + 1)

@@ -32,6 +32,9 @@ pub struct Config {
     pub events: Events,
     /// The `http` block, if there is one.
     pub http: Option<Http>,
+    /// The prefix (`-p`), absolute: where relative paths that are known only at
+    /// run time (a `root` that begins with a variable) start from.
+    pub prefix: PathBuf,
     /// Warnings and notices, in the order they were met; never fatal.
     pub warnings: Vec<Diagnostic>,
     /// Every file read, in the order of reading, for `-T`.

@@ -54,9 +54,14 @@ impl FilePath {
         };
         match root.as_literal() {
             Some(text) => path.bytes.extend_from_slice(text),
-            None => path
-                .bytes
-                .extend_from_slice(&template::evaluate(root, exchange)),
+            None => {
+                let text = template::evaluate(root, exchange);
+                if text.first().is_some_and(|byte| *byte != b'/') {
+                    path.bytes.extend_from_slice(&exchange.snapshot.prefix);
+                    path.bytes.push(b'/');
+                }
+                path.bytes.extend_from_slice(&text);
+            }
         }
         path.root_bytes = path.bytes.len();
         path.bytes.push(0);

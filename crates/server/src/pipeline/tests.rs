@@ -203,6 +203,18 @@ fn a_nested_location_inherits_alias_with_its_prefix() {
 }
 
 #[test]
+fn a_relative_root_from_a_variable_starts_at_the_prefix() {
+    let site = Site::new("root $arg_r; log_not_found on;");
+    let reply = site.get("/x?r=some/where");
+    assert_eq!(reply.status(), 404);
+    let log = site.error_log();
+    assert!(
+        log.contains("\"/etc/sealane/some/where/x\" failed"),
+        "{log}"
+    );
+}
+
+#[test]
 fn roots_and_aliases_with_variables() {
     let site = Site::new(
         "location /v/ { root DIR/$host; } location ~ ^/u/(?<name>\\w+)/(.+)$ { alias DIR/users/$name/$2; }",
