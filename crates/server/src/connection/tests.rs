@@ -159,7 +159,11 @@ fn a_file_that_shrinks_ends_the_connection_with_a_reason() {
         let mut rest = Vec::new();
         let _ = stream.read_to_end(&mut rest);
         assert!(first.len() + rest.len() < size, "sendfile {sendfile}");
-        assert!(rest.iter().all(|byte| *byte == b'x'), "sendfile {sendfile}");
+        // Pages that sendfile has handed to the socket are the file's own: what
+        // was cut off while it waited there may arrive as zeros.
+        let zeros = sendfile == "on";
+        let plausible = |byte: &u8| *byte == b'x' || (zeros && *byte == 0);
+        assert!(rest.iter().all(plausible), "sendfile {sendfile}");
         settle(&worker);
         let log = site.error_log();
         assert!(
