@@ -187,7 +187,6 @@ pub(crate) struct LocationDraft {
     pub(crate) open_file_cache_min_uses: Option<u64>,
     pub(crate) open_file_cache_errors: Option<bool>,
     pub(crate) open_file_cache_content: Option<(u64, u64)>,
-    pub(crate) tcp_nopush: Option<bool>,
     pub(crate) tcp_nodelay: Option<bool>,
     pub(crate) limit_rate: Option<Template>,
     pub(crate) limit_rate_after: Option<Template>,

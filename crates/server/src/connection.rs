@@ -20,6 +20,7 @@ use crate::transport::{Received, Transport, TransportError};
 use crate::worker::Worker;
 use sealane_conf::model::LogLevel;
 use std::future::poll_fn;
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -61,6 +62,8 @@ pub(crate) struct Connection {
     deadline: Deadline,
     /// Server chosen by address and TLS name, until a request names its own.
     pub(crate) server: ServerId,
+    /// `TCP_NODELAY` as the socket has it; listening sockets pass it on.
+    nodelay: bool,
     /// The request came behind the one before it, without waiting for its answer.
     pub(crate) pipelined: bool,
     /// `keepalive_timeout` of the location that answered last.
@@ -95,6 +98,7 @@ impl Connection {
             buffer: Vec::new(),
             deadline: Deadline::None,
             server,
+            nodelay: true,
             pipelined: false,
             keepalive_timeout: None,
             plain_on_tls_port: false,
@@ -118,6 +122,21 @@ impl Connection {
     /// Ready when that time has passed.
     pub(crate) fn poll_expired(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         self.deadline.poll_expired(&self.entry, cx)
+    }
+
+    /// `tcp_nodelay` of the location that answers; a call only when it differs
+    /// from what the socket has.
+    pub(crate) fn set_nodelay(&mut self, on: bool) {
+        if self.nodelay != on && matches!(self.facts.peer, PeerAddress::Inet(_)) {
+            self.nodelay = on;
+            if let Err(error) = sealane_sys::socket::set_nodelay(self.facts.socket.as_fd(), on) {
+                let text = crate::log::OsError(&error);
+                self.log(
+                    LogLevel::Info,
+                    &format!("setsockopt(TCP_NODELAY) failed {text}"),
+                );
+            }
+        }
     }
 
     /// Whether the connection was asked to close.
@@ -333,10 +352,7 @@ impl Connection {
     /// (`lingering_close`, RFC 9112 section 9.6).
     async fn linger(&mut self) {
         self.say_goodbye().await;
-        let _ = sealane_sys::socket::shutdown(
-            std::os::fd::AsFd::as_fd(&self.facts.socket),
-            std::net::Shutdown::Write,
-        );
+        let _ = sealane_sys::socket::shutdown(self.facts.socket.as_fd(), std::net::Shutdown::Write);
         let (time, pause) = {
             let conf = &self
                 .worker

@@ -261,6 +261,7 @@ async fn respond(connection: &mut Connection, exchange: &mut Exchange, keep_aliv
         pipeline::log_access(exchange);
         return After::Closed;
     }
+    connection.set_nodelay(exchange.conf().tcp_nodelay);
     let chunked = framing::is_chunked(exchange);
     // Without a length and without chunks only closing ends the body.
     let keep_alive = keep_alive && framing::has_end(exchange, chunked);

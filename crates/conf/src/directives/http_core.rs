@@ -149,13 +149,12 @@ const ROWS: &[Row] = &[
         "Sends the last bytes of a response at once (TCP_NODELAY).",
         |b, c| c.flag(&mut b.location().tcp_nodelay),
     ),
-    Row::new(
+    Row::meaningless(
         "tcp_nopush",
         HSL,
         ONE,
-        "off",
-        "With `sendfile`, sends the header and the beginning of the file in one packet (TCP_CORK).",
-        |b, c| c.flag(&mut b.location().tcp_nopush),
+        Check::Flag,
+        "The head of a response and the beginning of a file always leave in one packet.",
     ),
     Row::later(
         "client_body_temp_path",

@@ -63,7 +63,7 @@ impl LocationDraft {
             server_tokens chunked_transfer_encoding msie_padding absolute_redirect
             server_name_in_redirect port_in_redirect sendfile sendfile_max_chunk output_buffers
             open_file_cache open_file_cache_valid open_file_cache_min_uses open_file_cache_errors
-            open_file_cache_content tcp_nopush tcp_nodelay limit_rate limit_rate_after
+            open_file_cache_content tcp_nodelay limit_rate limit_rate_after
             postpone_output client_max_body client_body_buffer client_body_timeout send_timeout
             keepalive_timeout keepalive_header keepalive_requests keepalive_time
             keepalive_min_timeout keepalive_disable lingering_close lingering_time
@@ -180,7 +180,6 @@ impl Inherited<'_> {
             sendfile_max_chunk_bytes: draft.sendfile_max_chunk.unwrap_or(2 << 20),
             output_buffers: draft.output_buffers.unwrap_or((2, 32 << 10)),
             open_file_cache: open_file_cache(draft),
-            tcp_nopush: draft.tcp_nopush.unwrap_or(false),
             tcp_nodelay: draft.tcp_nodelay.unwrap_or(true),
             limit_rate: draft.limit_rate.clone(),
             limit_rate_after: draft.limit_rate_after.clone(),

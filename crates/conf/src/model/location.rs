@@ -123,8 +123,6 @@ pub struct LocationConf {
     pub output_buffers: (u32, u64),
     /// `open_file_cache`; `None` is off.
     pub open_file_cache: Option<OpenFileCache>,
-    /// `tcp_nopush`; default off.
-    pub tcp_nopush: bool,
     /// `tcp_nodelay`; default on.
     pub tcp_nodelay: bool,
     /// `limit_rate` in bytes per second; `None` when never set, else evaluated per request.

@@ -174,6 +174,56 @@ fn a_file_that_shrinks_ends_the_connection_with_a_reason() {
 }
 
 #[test]
+fn tcp_nodelay_follows_the_location() {
+    let site =
+        Site::new("location /off { tcp_nodelay off; return 200; } location /on { return 200; }");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    runtime.expect("a runtime can be built").block_on(async {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+            .await
+            .expect("a free port");
+        socket2::SockRef::from(&listener)
+            .set_tcp_nodelay(true)
+            .expect("a TCP socket");
+        let address = listener.local_addr().expect("bound");
+        let client = tokio::net::TcpStream::connect(address)
+            .await
+            .expect("it listens");
+        let (stream, peer) = listener.accept().await.expect("a client is waiting");
+        let has_nodelay = |connection: &Connection| {
+            let socket = socket2::SockRef::from(&connection.facts.socket);
+            socket.tcp_nodelay().expect("a TCP socket")
+        };
+        let worker = site.another_worker(|_| {});
+        worker.counters.active.add(1); // as the acceptor does
+        let peer = PeerAddress::Inet(peer);
+        let facts = ConnectionFacts::new(1, ListenerId(0), peer, Socket::Tcp(stream));
+        let mut connection = Connection::new(worker, Arc::new(facts));
+        assert!(
+            has_nodelay(&connection),
+            "inherited from the listening socket"
+        );
+        for (path, wanted) in [
+            ("/on", true),
+            ("/off", false),
+            ("/off", false),
+            ("/on", true),
+        ] {
+            let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\n\r\n");
+            connection.buffer.extend_from_slice(request.as_bytes());
+            assert_eq!(
+                exchange_task::serve(&mut connection).await,
+                After::KeepAlive
+            );
+            assert_eq!(has_nodelay(&connection), wanted, "{path}");
+        }
+        drop(client);
+    });
+}
+
+#[test]
 fn an_idle_connection_is_small() {
     fn future_bytes<A, B, C, D, F>(_: fn(A, B, C, D) -> F) -> usize {
         std::mem::size_of::<F>()

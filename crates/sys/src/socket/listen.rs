@@ -143,6 +143,9 @@ pub fn start_listening(
         }
     }
     if inet {
+        // Accepted sockets inherit it: no call per connection. The data plane
+        // sends whole responses, so nothing is gained by waiting for more.
+        note("TCP_NODELAY", sock.set_tcp_nodelay(true));
         if let Some(queue) = options.fastopen {
             note(
                 "TCP_FASTOPEN",

@@ -190,6 +190,7 @@ fn listening_sockets_take_every_option() {
     let failed = start_listening(socket.as_fd(), &address, &options).unwrap();
     assert!(failed.is_empty(), "{failed:?}");
     let sock = socket2::SockRef::from(&socket);
+    assert!(sock.tcp_nodelay().unwrap());
     assert!(sock.keepalive().unwrap() && sock.only_v6().unwrap());
     assert_eq!(sock.tcp_keepalive_time().unwrap(), Duration::from_secs(30));
     assert_eq!(sock.tcp_keepalive_retries().unwrap(), 3);
