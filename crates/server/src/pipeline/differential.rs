@@ -21,17 +21,23 @@ struct Nginx {
     directory: PathBuf,
 }
 
+/// A port on which nothing listened a moment ago, below the range that the
+/// kernel gives to outgoing connections: nobody else gets it by chance.
+fn free_port() -> u16 {
+    let start = std::process::id() as u16 % 4000;
+    (0..1000)
+        .map(|step| 5000 + start + step)
+        .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
+        .expect("one port in a thousand is free")
+}
+
 impl Nginx {
     fn start(root: &Path, server: &str) -> Nginx {
         assert!(
             Path::new(NGINX).exists(),
             "{NGINX} is missing: apt-get install nginx-light"
         );
-        // Nobody else takes a port that was just given back by the kernel soon.
-        let port = TcpListener::bind("127.0.0.1:0")
-            .and_then(|listener| listener.local_addr())
-            .expect("a free port")
-            .port();
+        let port = free_port();
         let directory = root.with_file_name("nginx");
         std::fs::create_dir_all(&directory).expect("writable");
         let dir = directory.display();

@@ -33,9 +33,12 @@ fn any_port() -> BindAddress {
     BindAddress::Inet("127.0.0.1:0".parse().unwrap())
 }
 
-/// An address on which nothing listens just now.
+/// An address on which nothing listens, and nobody will: a loopback address of
+/// this process's own, while everybody else takes free ports of 127.0.0.1.
 fn free_address() -> BindAddress {
-    let probe = TcpListener::bind("127.0.0.1:0").unwrap();
+    let [_, high, middle, low] = std::process::id().to_be_bytes();
+    let ip = std::net::Ipv4Addr::new(127, 64 | high, middle, low.max(1));
+    let probe = TcpListener::bind((ip, 0)).unwrap();
     BindAddress::Inet(probe.local_addr().unwrap())
 }
 
