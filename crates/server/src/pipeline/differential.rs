@@ -24,11 +24,16 @@ struct Nginx {
 /// A port on which nothing listened a moment ago, below the range that the
 /// kernel gives to outgoing connections: nobody else gets it by chance.
 fn free_port() -> u16 {
-    let start = std::process::id() as u16 % 4000;
-    (0..1000)
-        .map(|step| 5000 + start + step)
-        .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
-        .expect("one port in a thousand is free")
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let start = std::process::id() % 40 * 100;
+    loop {
+        let step = NEXT.fetch_add(1, Ordering::Relaxed);
+        let port = 5000 + (start + step) % 4000;
+        let port = u16::try_from(port).expect("below 9000");
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 impl Nginx {
