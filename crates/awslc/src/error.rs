@@ -58,6 +58,17 @@ impl Error {
         }
     }
 
+    /// The peer ended the connection by a close_notify where it must not; libssl
+    /// leaves no error for that.
+    pub(crate) fn closed_by_peer(call: &'static str) -> Self {
+        Self {
+            call,
+            // ERR_PACK: the library in the top eight bits, the reason below.
+            code: (sys::ERR_LIB_SSL as u32) << 24 | sys::SSL_R_SSLV3_ALERT_CLOSE_NOTIFY as u32,
+            queue: "peer sent close_notify in the handshake".into(),
+        }
+    }
+
     /// An error of this layer, with no queue behind it.
     pub(crate) fn local(call: &'static str, text: &str) -> Self {
         Self {

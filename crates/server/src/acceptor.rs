@@ -2,6 +2,7 @@
 
 use crate::connection;
 use crate::facts::PeerAddress;
+use crate::handlers::SHED_ENTRIES;
 use crate::registry::Asked;
 use crate::snapshot::ListenerId;
 use crate::socket::Socket;
@@ -100,7 +101,8 @@ pub(crate) async fn accept_loop(worker: Arc<Worker>, id: ListenerId, socket: Own
                             EXHAUSTED_PAUSE.as_millis()
                         ),
                     );
-                    // Idle connections hold descriptors: let some go.
+                    // Cached files and idle connections hold descriptors: let some go.
+                    worker.open_files.shed(SHED_ENTRIES);
                     worker.registry.drain_idle(DRAIN_AT_ONCE);
                     tokio::time::sleep(EXHAUSTED_PAUSE).await;
                 } else {

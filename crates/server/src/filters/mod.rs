@@ -40,11 +40,13 @@ pub(crate) fn apply(exchange: &mut Exchange) -> Result<(), StatusCode> {
     Ok(())
 }
 
-/// Forgets what a handler has said, but not how the connection is to end.
+/// Forgets what a handler has said, but not how the connection is to end, nor
+/// that caches must tell clients apart.
 fn discard(response: &mut Response) {
-    let close = response.close;
+    let (close, varies_by_encoding) = (response.close, response.varies_by_encoding);
     *response = Response::new();
     response.close = close;
+    response.varies_by_encoding = varies_by_encoding;
 }
 
 /// Leaves out what a status must not carry.

@@ -94,13 +94,28 @@ pub(crate) async fn open(exchange: &Exchange, path: &FilePath) -> Result<Opened,
     {
         return answer;
     }
-    let result = match open_now(path.nul_terminated()) {
-        Some(result) => result,
-        None => Box::pin(open_from_disk(path)).await,
-    };
+    let mut result = open_at_once_or_from_disk(path).await;
+    if result
+        .as_ref()
+        .is_err_and(|errno| errno.is_out_of_descriptors())
+        && cache.shed(SHED_ENTRIES) > 0
+    {
+        result = open_at_once_or_from_disk(path).await;
+    }
     match &settings {
         Some(settings) => cache.store(settings, path.as_bytes(), now, result),
         None => result,
+    }
+}
+
+/// Entries that each open-file cache of the thread gives up when descriptors run
+/// out: enough for the requests of a moment, few enough to leave a warm cache.
+pub(crate) const SHED_ENTRIES: usize = 32;
+
+async fn open_at_once_or_from_disk(path: &FilePath) -> Result<Opened, Errno> {
+    match open_now(path.nul_terminated()) {
+        Some(result) => result,
+        None => Box::pin(open_from_disk(path)).await,
     }
 }
 

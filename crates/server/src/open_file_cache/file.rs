@@ -119,6 +119,11 @@ impl Errno {
         Errno(error.raw_os_error().unwrap_or(libc::EIO))
     }
 
+    /// The process, or the system, has no descriptor left.
+    pub(crate) fn is_out_of_descriptors(self) -> bool {
+        matches!(self.0, libc::EMFILE | libc::ENFILE)
+    }
+
     /// The path does not lead to anything.
     pub(crate) fn is_not_found(self) -> bool {
         matches!(self.0, libc::ENOENT | libc::ENOTDIR | libc::ENAMETOOLONG)

@@ -94,6 +94,14 @@ impl OpenFileCache {
         self.with_table(settings, |table| table.store(settings, path, now, result))
     }
 
+    /// Closes up to `count` descriptors of each cache, least recently used first:
+    /// the process has run out of them, and a cache must not be why a request
+    /// fails. Returns how many entries went.
+    pub(crate) fn shed(&self, count: usize) -> usize {
+        let mut tables = self.tables.lock().unwrap_or_else(PoisonError::into_inner);
+        tables.iter_mut().map(|(_, table)| table.shed(count)).sum()
+    }
+
     fn with_table<R>(&self, settings: &Settings, work: impl FnOnce(&mut Table) -> R) -> R {
         let shape = Shape::of(settings);
         // A panic while the lock was held ended one connection; the table is

@@ -132,6 +132,17 @@ impl Table {
         }
     }
 
+    /// Removes up to `count` entries, least recently used first; returns how many.
+    pub(super) fn shed(&mut self, count: usize) -> usize {
+        for removed in 0..count {
+            if self.oldest == NIL {
+                return removed;
+            }
+            self.remove(self.oldest);
+        }
+        count
+    }
+
     /// Makes the entry say what the file system said.
     fn update(&mut self, settings: &Settings, at: u32, result: &Result<Opened, Errno>) {
         let entry = &mut self.entries[at as usize];

@@ -359,3 +359,20 @@ fn the_list_and_the_index_agree_under_random_use() {
         model.push(name);
     }
 }
+
+#[test]
+fn descriptors_are_given_up_oldest_first() {
+    let mut fixture = Fixture::new("shed");
+    for name in ["a", "b", "c"] {
+        fixture.write(name, b"x");
+        assert!(fixture.open(name).is_ok());
+    }
+    assert!(fixture.open("a").is_ok(), "used again: the newest now");
+    assert_eq!((fixture.asked, fixture.cache.shed(2)), (3, 2));
+    assert!(fixture.open("a").is_ok());
+    assert_eq!(fixture.asked, 3, "it was kept");
+    assert!(fixture.open("b").is_ok());
+    assert_eq!(fixture.asked, 4, "it was closed");
+    assert_eq!(fixture.cache.shed(100), 2);
+    assert_eq!(fixture.cache.shed(100), 0);
+}

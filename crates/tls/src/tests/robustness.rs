@@ -44,6 +44,14 @@ fn what_is_not_tls_is_answered_by_an_alert() {
 }
 
 #[test]
+fn a_close_notify_instead_of_a_handshake_is_the_peers_doing() {
+    let (end, _) = feed(b"\x15\x03\x01\x00\x02\x01\x00");
+    let error = end.expect_err("not a handshake");
+    assert_eq!(error.fault(), Fault::Peer, "{error}");
+    assert!(error.to_string().contains("close_notify"), "{error}");
+}
+
+#[test]
 fn no_common_suite_and_no_common_version_are_the_clients_fault() {
     let config = ServerSettings {
         protocols: [Protocol::TlsV1_2].into_iter().collect(),
