@@ -122,8 +122,7 @@ impl Connection {
             | sys::SSL_ERROR_PENDING_CERTIFICATE
             | sys::SSL_ERROR_WANT_PRIVATE_KEY_OPERATION
             | sys::SSL_ERROR_WANT_CERTIFICATE_VERIFY => Ok(HandshakeStatus::Pending),
-            sys::SSL_ERROR_ZERO_RETURN => Err(Error::closed_by_peer("SSL_do_handshake")),
-            _ => Err(Error::drain("SSL_do_handshake")),
+            reason => Err(Error::drain_handshake("SSL_do_handshake", reason)),
         }
     }
 

@@ -58,15 +58,21 @@ impl Error {
         }
     }
 
-    /// The peer ended the connection by a close_notify where it must not; libssl
-    /// leaves no error for that.
-    pub(crate) fn closed_by_peer(call: &'static str) -> Self {
-        Self {
-            call,
+    /// What libssl says of a handshake that ended. Failures on this side always
+    /// leave an error in the queue; without one it was the peer that ended it,
+    /// by close_notify for example. `reason` is SSL_get_error()'s.
+    pub(crate) fn drain_handshake(call: &'static str, reason: c_int) -> Self {
+        let mut error = Self::drain(call);
+        if error.queue.is_empty() {
             // ERR_PACK: the library in the top eight bits, the reason below.
-            code: (sys::ERR_LIB_SSL as u32) << 24 | sys::SSL_R_SSLV3_ALERT_CLOSE_NOTIFY as u32,
-            queue: "peer sent close_notify in the handshake".into(),
+            error.code =
+                (sys::ERR_LIB_SSL as u32) << 24 | sys::SSL_R_SSLV3_ALERT_CLOSE_NOTIFY as u32;
+            error.queue = match reason {
+                sys::SSL_ERROR_ZERO_RETURN => "peer sent close_notify in the handshake".into(),
+                _ => format!("peer ended the handshake, SSL_get_error() {reason}").into(),
+            };
         }
+        error
     }
 
     /// An error of this layer, with no queue behind it.

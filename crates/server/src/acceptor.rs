@@ -14,7 +14,7 @@ use std::os::fd::OwnedFd;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::watch;
 
@@ -25,6 +25,8 @@ const DRAIN_BELOW_FRACTION: i64 = 16;
 /// Idle connections closed at a time to make room.
 const DRAIN_AT_ONCE: usize = 32;
 
+/// How often a condition that lasts is said again.
+const TELL_EVERY: Duration = Duration::from_secs(60);
 /// Turns in which a queue is emptied at shutdown; tokio lets a task accept 128
 /// connections per turn, so that this is more than the usual `backlog`.
 const DRAIN_TURNS: usize = 8;
@@ -70,13 +72,14 @@ pub(crate) async fn accept_loop(worker: Arc<Worker>, id: ListenerId, socket: Own
                 LogLevel::Emerg,
                 None,
                 format_args!(
-                    "cannot wait for connections on a listening socket {}",
+                    "cannot wait for connections on a listening socket ({})",
                     crate::log::OsError(&error)
                 ),
             );
             return;
         }
     };
+    let mut told_at = None;
     loop {
         let accepted = match &listener {
             Listening::Tcp(l) => l
@@ -91,18 +94,20 @@ pub(crate) async fn accept_loop(worker: Arc<Worker>, id: ListenerId, socket: Own
         match accepted {
             Ok((socket, peer)) => admit(&worker, id, socket, peer),
             Err(error) => {
-                if rest_after(&error) {
+                if is_exhausted(&error) && worker.open_files.shed(SHED_ENTRIES) > 0 {
+                    // A descriptor is free again; the queue is asked at once.
+                    tell_of_shedding(&worker, &error, &mut told_at);
+                } else if rest_after(&error) {
                     log.log(
                         LogLevel::Crit,
                         None,
                         format_args!(
-                            "accept4() failed {}; accepting again in {} ms. Raise worker_rlimit_nofile or lower worker_connections",
+                            "accept4() failed ({}); accepting again in {} ms. Raise worker_rlimit_nofile or lower worker_connections",
                             crate::log::OsError(&error),
                             EXHAUSTED_PAUSE.as_millis()
                         ),
                     );
-                    // Cached files and idle connections hold descriptors: let some go.
-                    worker.open_files.shed(SHED_ENTRIES);
+                    // Idle connections hold descriptors: let some go.
                     worker.registry.drain_idle(DRAIN_AT_ONCE);
                     tokio::time::sleep(EXHAUSTED_PAUSE).await;
                 } else {
@@ -110,7 +115,7 @@ pub(crate) async fn accept_loop(worker: Arc<Worker>, id: ListenerId, socket: Own
                     log.log(
                         LogLevel::Info,
                         None,
-                        format_args!("accept4() failed {}", crate::log::OsError(&error)),
+                        format_args!("accept4() failed ({})", crate::log::OsError(&error)),
                     );
                 }
             }
@@ -144,6 +149,27 @@ fn admit(worker: &Arc<Worker>, id: ListenerId, socket: Socket, peer: PeerAddress
     worker.counters.handled.add(1);
     worker.counters.active.add(1);
     tokio::spawn(connection::serve(worker.clone(), id, socket, peer));
+}
+
+/// Says that cached files were closed to make room, at most every [`TELL_EVERY`].
+fn tell_of_shedding(worker: &Worker, error: &io::Error, told_at: &mut Option<Instant>) {
+    if told_at.is_some_and(|at| at.elapsed() < TELL_EVERY) {
+        return;
+    }
+    *told_at = Some(Instant::now());
+    worker.snapshot.main_log.log(
+        LogLevel::Warn,
+        None,
+        format_args!(
+            "accept4() failed ({}); files of open_file_cache are closed to go on. Raise worker_rlimit_nofile or lower max= of open_file_cache",
+            crate::log::OsError(error)
+        ),
+    );
+}
+
+/// Whether descriptors have run out, in the process or in the system.
+fn is_exhausted(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EMFILE | libc::ENFILE))
 }
 
 /// Whether the error means that the whole process has to wait.

@@ -133,7 +133,7 @@ impl Connection {
                 let text = crate::log::OsError(&error);
                 self.log(
                     LogLevel::Info,
-                    &format!("setsockopt(TCP_NODELAY) failed {text}"),
+                    &format!("setsockopt(TCP_NODELAY) failed ({text})"),
                 );
             }
         }

@@ -505,7 +505,13 @@ impl TransportError {
 impl fmt::Display for TransportError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            TransportError::Socket(error) => write!(f, "{}", crate::log::OsError(error)),
+            TransportError::Socket(error) => {
+                write!(
+                    f,
+                    "recv() or send() failed ({})",
+                    crate::log::OsError(error)
+                )
+            }
             TransportError::ClosedInHandshake => {
                 f.write_str("peer closed connection in SSL handshake")
             }
@@ -517,7 +523,7 @@ impl fmt::Display for TransportError {
             TransportError::FileRead(error) => {
                 write!(
                     f,
-                    "reading the file being sent failed {}",
+                    "pread() of the file being sent failed ({})",
                     crate::log::OsError(error)
                 )
             }
