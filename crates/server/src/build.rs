@@ -128,7 +128,6 @@ impl Parts<'_> {
             options: listener.options.clone(),
             alternatives,
             names,
-            default_server,
             acceptor,
         });
         Ok(())

@@ -91,7 +91,11 @@ pub(crate) enum Wait {
 
 impl Connection {
     fn new(worker: Arc<Worker>, facts: Arc<ConnectionFacts>) -> Connection {
-        let server = worker.snapshot.listener(facts.listener).default_server;
+        let server = worker
+            .snapshot
+            .listener(facts.listener)
+            .names
+            .default_server();
         let entry = Entry::new(worker.clone());
         Connection {
             transport: Transport::new(facts.clone()),

@@ -57,7 +57,7 @@ pub struct Request {
     pub body: RequestBody,
     /// Set by an internal redirect: `internal` locations may answer.
     pub internal: bool,
-    /// Captures of the last regular expression that matched, as ranges into `capture_subject`.
+    /// Captures of the last regular expression that matched.
     pub captures: Captures,
 }
 
@@ -68,8 +68,6 @@ pub enum RequestBody {
     None,
     /// Not read yet; the connection discards it after the response.
     Unread,
-    /// Read (or discarded) to its end.
-    Consumed,
 }
 
 /// Captures of a regular expression: the text is copied, since the URI may change.

@@ -64,6 +64,10 @@ pub(crate) async fn serve(connection: &mut Connection) -> After {
     let since = connection.begin_request();
     let head = read_head(connection).await;
     connection.begin_response();
+    if !matches!(head, Head::Closed) {
+        connection.worker.counters.requests.add(1);
+        connection.facts.count_request();
+    }
     match head {
         Head::Complete(head) => run(connection, head, since).await,
         Head::Refused(refusal) => refuse(connection, refusal, since).await,
@@ -101,8 +105,6 @@ async fn read_head(connection: &mut Connection) -> Head {
 
 /// Answers a request.
 async fn run(connection: &mut Connection, head: RequestHead, since: Instant) -> After {
-    connection.worker.counters.requests.add(1);
-    let number = connection.facts.count_request();
     let buffer = std::mem::take(&mut connection.buffer);
     let mut exchange = begin(connection, buffer, head, since);
     exchange.progress.pipelined = connection.pipelined;
@@ -133,14 +135,12 @@ async fn run(connection: &mut Connection, head: RequestHead, since: Instant) -> 
     let age = since
         .into_std()
         .saturating_duration_since(connection.facts.accepted);
-    let keep_alive = may_keep_alive(connection, &exchange, number, age);
+    let keep_alive = may_keep_alive(connection, &exchange, age);
     respond(connection, &mut exchange, keep_alive).await
 }
 
 /// Answers what is no request.
 async fn refuse(connection: &mut Connection, refusal: Refusal, since: Instant) -> After {
-    connection.worker.counters.requests.add(1);
-    connection.facts.count_request();
     let status = match refusal {
         Refusal::TimedOut => {
             connection.log(
@@ -236,19 +236,14 @@ fn choose_server(connection: &Connection, exchange: &mut Exchange) {
 }
 
 /// Whether the client and the configuration allow another request.
-fn may_keep_alive(
-    connection: &mut Connection,
-    exchange: &Exchange,
-    number: u64,
-    age: Duration,
-) -> bool {
+fn may_keep_alive(connection: &mut Connection, exchange: &Exchange, age: Duration) -> bool {
     let conf = exchange.conf();
     let head = &exchange.request.head;
     connection.keepalive_timeout = Some(conf.keepalive_timeout);
     head.keep_alive
         && !exchange.response.close
         && !conf.keepalive_timeout.is_zero()
-        && number < conf.keepalive_requests
+        && connection.facts.requests() < conf.keepalive_requests
         && age < conf.keepalive_time
         && connection.asked() == Asked::Nothing
         && !framing::keepalive_disabled(exchange)

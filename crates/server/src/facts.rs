@@ -116,12 +116,11 @@ impl ConnectionFacts {
         self.tls.get().map(|facts| &**facts)
     }
 
-    /// Counts a request and returns its number on this connection. Only the
-    /// connection's own task calls this, so that load and store suffice.
-    pub(crate) fn count_request(&self) -> u64 {
-        let number = self.requests.load(Ordering::Relaxed) + 1;
+    /// Counts a request. Only the connection's own task calls this, so that
+    /// load and store suffice.
+    pub(crate) fn count_request(&self) {
+        let number = self.requests() + 1;
         self.requests.store(number, Ordering::Relaxed);
-        number
     }
 
     pub(crate) fn set_secure(&self) {

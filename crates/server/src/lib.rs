@@ -9,7 +9,7 @@
 //! |---|---|
 //! | [`worker`] | the worker process from inside: threads, shutdown |
 //! | `acceptor`, `connection`, `exchange_task` | the life of a connection and of one exchange on it |
-//! | `transport`, `tls_stream`, `socket` | bytes to and from the client; the only place that knows how a file travels |
+//! | `transport`, `tls_stream`, `outgoing`, `socket` | bytes to and from the client; the only place that knows how a file travels |
 //! | [`chain`] | response bodies: memory and file ranges |
 //! | [`snapshot`], `build`, `tls_build` | all configured state, and how it comes about |
 //! | [`exchange`], [`facts`] | one request with its response; one connection |
@@ -45,6 +45,7 @@ mod exchange_task;
 mod filters;
 mod framing;
 mod handlers;
+mod outgoing;
 mod pipeline;
 mod rate;
 mod request_log;

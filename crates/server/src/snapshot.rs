@@ -101,8 +101,6 @@ pub struct ListenerRuntime {
     pub options: ListenOptions,
     /// Servers by name.
     pub names: ServerNames,
-    /// Server that answers when no name matches.
-    pub default_server: ServerId,
     /// TLS, when the listener has `ssl`.
     pub acceptor: Option<Acceptor>,
 }

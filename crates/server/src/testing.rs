@@ -163,7 +163,7 @@ impl Site {
         let buffer = text.as_bytes().to_vec();
         let snapshot = self.worker.snapshot.clone();
         let listener = snapshot.listener(ListenerId(0));
-        let limits = &snapshot.server(listener.default_server).head_limits;
+        let limits = &snapshot.server(listener.names.default_server()).head_limits;
         let parsed = h1::parse_request(&buffer, &mut ParseState::default(), limits);
         let Ok(Parsed::Complete(head)) = parsed else {
             panic!("not a request: {parsed:?}")

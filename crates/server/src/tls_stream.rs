@@ -2,10 +2,10 @@
 //! connection of `sealane_tls`, and owns what is on its way.
 
 use crate::buffers;
+use crate::outgoing::Outgoing;
 use crate::socket::Socket;
 use crate::transport::{Received, TransportError};
 use sealane_tls::{HandshakeStatus, ReadStatus};
-use std::io::IoSlice;
 use std::task::{Context, Poll, ready};
 
 /// Ciphertext read per call at first; requests rarely need more.
@@ -19,9 +19,8 @@ pub(crate) struct TlsStream {
     /// Received ciphertext; libssl has taken everything before `input_at`.
     input: Vec<u8>,
     input_at: usize,
-    /// Ciphertext to send; the kernel has taken everything before `output_at`.
-    output: Vec<u8>,
-    output_at: usize,
+    /// Ciphertext to send.
+    output: Outgoing,
     /// libssl may hold plaintext or could read more from `input`.
     readable: bool,
     /// Session tickets wait in libssl: they leave with the first response, or
@@ -40,8 +39,7 @@ impl TlsStream {
             connection,
             input: received,
             input_at: 0,
-            output: Vec::new(),
-            output_at: 0,
+            output: Outgoing::default(),
             readable: false,
             tickets_due: false,
             bulk: false,
@@ -65,7 +63,9 @@ impl TlsStream {
         loop {
             if self.input_at < self.input.len() {
                 let mut input = &self.input[self.input_at..];
-                let status = self.connection.handshake(&mut input, &mut self.output);
+                let status = self
+                    .connection
+                    .handshake(&mut input, &mut self.output.bytes);
                 self.input_at = self.input.len() - input.len();
                 match status {
                     Ok(HandshakeStatus::Done) => {
@@ -147,7 +147,7 @@ impl TlsStream {
         let mut input = &self.input[self.input_at..];
         let status = self
             .connection
-            .read(&mut input, &mut self.output, &mut buf[before..]);
+            .read(&mut input, &mut self.output.bytes, &mut buf[before..]);
         self.input_at = self.input.len() - input.len();
         let got = match &status {
             Ok(ReadStatus::Data(n)) => *n,
@@ -171,9 +171,9 @@ impl TlsStream {
     /// Seals plaintext into the output; with `last`, says goodbye behind it.
     pub(crate) fn seal(&mut self, plain: &[u8], last: bool) -> Result<(), TransportError> {
         self.tickets_due = false; // every write takes them along
-        if self.output.capacity() == 0 {
+        if self.output.bytes.capacity() == 0 {
             let small = plain.len() + buffers::SMALL_BYTES / 4 <= buffers::SMALL_BYTES;
-            self.output = if small {
+            self.output.bytes = if small {
                 buffers::small()
             } else {
                 buffers::large()
@@ -181,7 +181,7 @@ impl TlsStream {
         }
         let now_ms = sealane_sys::time::monotonic_coarse_ms();
         self.connection
-            .write(plain, now_ms, &mut self.output)
+            .write(plain, now_ms, &mut self.output.bytes)
             .map_err(TransportError::Tls)?;
         if last {
             self.close();
@@ -195,14 +195,7 @@ impl TlsStream {
         socket: &Socket,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), TransportError>> {
-        while self.output_at < self.output.len() {
-            let rest = IoSlice::new(&self.output[self.output_at..]);
-            let n = ready!(socket.poll_send(cx, &[rest], false)).map_err(TransportError::Socket)?;
-            self.output_at += n;
-        }
-        self.output_at = 0;
-        buffers::release(&mut self.output);
-        Poll::Ready(Ok(()))
+        self.output.poll_flush(socket, cx)
     }
 
     /// Sends close_notify, once.
@@ -226,7 +219,7 @@ impl TlsStream {
     fn close(&mut self) {
         if !self.closed {
             self.closed = true;
-            self.connection.shutdown(&mut self.output);
+            self.connection.shutdown(&mut self.output.bytes);
         }
     }
 

@@ -11,6 +11,7 @@ use crate::buffers::{self, BATCH_BYTES};
 use crate::chain::{FileRange, OutputChain, Segment};
 use crate::disk;
 use crate::facts::ConnectionFacts;
+use crate::outgoing::Outgoing;
 use crate::tls_stream::TlsStream;
 use sealane_sys::file;
 use std::fmt;
@@ -32,8 +33,7 @@ pub(crate) struct Transport {
     /// Its result, waiting to be sent.
     read_ahead: Option<ReadAhead>,
     /// Plain bytes read from files that the kernel has not taken all of yet.
-    copied: Vec<u8>,
-    copied_at: usize,
+    copied: Outgoing,
 }
 
 type DiskRead = Pin<Box<dyn Future<Output = (Vec<u8>, io::Result<usize>)> + Send>>;
@@ -90,8 +90,7 @@ impl Transport {
             tls: None,
             disk_read: None,
             read_ahead: None,
-            copied: Vec::new(),
-            copied_at: 0,
+            copied: Outgoing::default(),
         }
     }
 
@@ -181,7 +180,7 @@ impl Transport {
     ) -> Poll<Result<(), TransportError>> {
         let mut allowed = mode.max_bytes;
         loop {
-            ready!(self.poll_flush_copied(cx))?;
+            ready!(self.copied.poll_flush(&self.facts.socket, cx))?;
             if head.is_empty() && (allowed == 0 || chain.is_empty()) {
                 return Poll::Ready(Ok(()));
             }
@@ -285,21 +284,8 @@ impl Transport {
             Poll::Pending | Poll::Ready(Ok(_)) => {}
         }
         let taken = (plain.len() - head.len()) as u64;
-        self.copied = plain;
-        self.copied_at = 0;
+        self.copied.bytes = plain;
         Poll::Ready(Ok((head.len(), taken)))
-    }
-
-    /// Sends what [`Transport::poll_copy`] has read.
-    fn poll_flush_copied(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), TransportError>> {
-        while self.copied_at < self.copied.len() {
-            let rest = [IoSlice::new(&self.copied[self.copied_at..])];
-            let sent = self.facts.socket.poll_send(cx, &rest, false);
-            self.copied_at += ready!(sent).map_err(TransportError::Socket)?;
-        }
-        self.copied_at = 0;
-        buffers::release(&mut self.copied);
-        Poll::Ready(Ok(()))
     }
 
     fn poll_send_tls(
