@@ -390,13 +390,16 @@ async fn send_some(
     connection: &mut Connection,
     head: &mut Vec<u8>,
     body: &mut crate::chain::OutputChain,
-    mode: SendMode,
+    mut mode: SendMode,
     sent: &mut u64,
     timeout: Duration,
 ) -> Result<(), SendFailure> {
     let mut waiting_since = None;
     poll_fn(|cx| {
-        if let Poll::Ready(done) = connection.transport.poll_send(cx, head, body, mode, sent) {
+        if let Poll::Ready(done) = connection
+            .transport
+            .poll_send(cx, head, body, &mut mode, sent)
+        {
             return Poll::Ready(done.map_err(SendFailure::Broken));
         }
         if connection.asked() == Asked::Abort {

@@ -49,7 +49,8 @@ struct ReadAhead {
 pub(crate) struct SendMode {
     /// `sendfile on`.
     pub(crate) sendfile: bool,
-    /// No more than this many body bytes in this call (`sendfile_max_chunk`, `limit_rate`).
+    /// No more than this many body bytes until the call is ready (`sendfile_max_chunk`,
+    /// `limit_rate`); counts down, so that waiting in between does not renew it.
     pub(crate) max_bytes: u64,
     /// Nothing follows on this connection: TLS says goodbye in the same packet.
     pub(crate) last: bool,
@@ -149,7 +150,7 @@ impl Transport {
         cx: &mut Context<'_>,
         head: &mut Vec<u8>,
         chain: &mut OutputChain,
-        mode: SendMode,
+        mode: &mut SendMode,
         sent: &mut u64,
     ) -> Poll<Result<(), TransportError>> {
         if self.tls.is_some() {
@@ -175,15 +176,15 @@ impl Transport {
         cx: &mut Context<'_>,
         head: &mut Vec<u8>,
         chain: &mut OutputChain,
-        mode: SendMode,
+        mode: &mut SendMode,
         sent: &mut u64,
     ) -> Poll<Result<(), TransportError>> {
-        let mut allowed = mode.max_bytes;
         loop {
             ready!(self.copied.poll_flush(&self.facts.socket, cx))?;
-            if head.is_empty() && (allowed == 0 || chain.is_empty()) {
+            if head.is_empty() && (mode.max_bytes == 0 || chain.is_empty()) {
                 return Poll::Ready(Ok(()));
             }
+            let allowed = mode.max_bytes;
             let file_next = allowed > 0 && matches!(chain.front(), Some(Segment::File(_)));
             let (from_head, from_chain) = if file_next && !mode.sendfile {
                 ready!(self.poll_copy(cx, head, chain, allowed))?
@@ -194,7 +195,7 @@ impl Transport {
             };
             head.drain(..from_head);
             chain.advance(from_chain);
-            allowed -= from_chain;
+            mode.max_bytes -= from_chain;
             *sent += from_head as u64 + from_chain;
         }
     }
@@ -293,24 +294,23 @@ impl Transport {
         cx: &mut Context<'_>,
         head: &mut Vec<u8>,
         chain: &mut OutputChain,
-        mode: SendMode,
+        mode: &mut SendMode,
         sent: &mut u64,
     ) -> Poll<Result<(), TransportError>> {
-        let mut allowed = mode.max_bytes;
         loop {
             let tls = self
                 .tls
                 .as_deref_mut()
                 .expect("called for TLS connections only");
             ready!(tls.poll_flush(&self.facts.socket, cx))?;
-            if head.is_empty() && (allowed == 0 || chain.is_empty()) {
+            if head.is_empty() && (mode.max_bytes == 0 || chain.is_empty()) {
                 return Poll::Ready(Ok(()));
             }
-            let taken = ready!(self.poll_seal(cx, head, chain, mode, allowed))?;
+            let taken = ready!(self.poll_seal(cx, head, chain, *mode))?;
             *sent += head.len() as u64 + taken;
             head.clear();
             chain.advance(taken);
-            allowed -= taken;
+            mode.max_bytes -= taken;
         }
     }
 
@@ -322,8 +322,8 @@ impl Transport {
         head: &[u8],
         chain: &OutputChain,
         mode: SendMode,
-        allowed: u64,
     ) -> Poll<Result<u64, TransportError>> {
+        let allowed = mode.max_bytes;
         if let (true, Some(Segment::Memory(bytes))) = (head.is_empty(), chain.front()) {
             // Memory alone is sealed from where it lies.
             let take = allowed.min(bytes.len() as u64).min(BATCH_BYTES as u64);
