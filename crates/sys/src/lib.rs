@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`file`] | reading, opening and measuring files with and without blocking; `sendfile` |
 //! | [`socket`] | accepting, sending, receiving, listening, `TCP_INFO`, descriptor passing |
+//! | [`ktls`] | kernel TLS: keys into a socket, records of other types |
 //! | [`poll`] | waiting for a few descriptors |
 //! | [`process`] | fork, wait, identity, daemon, scheduling |
 //! | [`limits`] | `rlimit` |
@@ -21,6 +22,7 @@
 #![allow(unsafe_code)] // The one reason for this crate; every block says why it is sound.
 
 pub mod file;
+pub mod ktls;
 pub mod limits;
 pub mod poll;
 pub mod process;
