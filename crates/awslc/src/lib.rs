@@ -19,10 +19,11 @@
 //! | `bio.rs` | the `BIO` that lends the caller's buffers to libssl for one call |
 //! | `callbacks.rs` | every `extern "C"` function, each stopping panics at the border |
 //! | `record.rs` | application records sealed straight into the caller's output |
+//! | `transmit.rs` | taking the write direction away from libssl: keys, guard |
 //! | `key.rs`, `certificate.rs` | private keys and certificate chains |
 //! | `cipher.rs`, `group.rs` | the suites and groups that the library has |
 //! | `session.rs` | resumable sessions, and the traits a ticket cipher and a session store implement |
-//! | `aead.rs`, `random.rs`, `digest.rs` | the few primitives that tickets and identities need |
+//! | `aead.rs`, `random.rs`, `digest.rs` | the few primitives that tickets, identities and the kernel TLS self-test need |
 //! | `error.rs` | the error queue as one [`Error`], in the words nginx logs |
 //!
 //! # Example: a client
@@ -64,8 +65,9 @@ mod secret;
 mod session;
 #[cfg(test)]
 mod tests;
+mod transmit;
 
-pub use aead::Aead;
+pub use aead::{Aead, RecordAead};
 pub use certificate::{Certificate, CertificateChain, CertificateError};
 pub use cipher::{Cipher, all_ciphers};
 pub use client::{ClientConnection, ClientContext, ClientContextBuilder};
@@ -78,6 +80,7 @@ pub use key::{KeyError, KeyKind, PrivateKey};
 pub use random::fill_random;
 pub use secret::Secret;
 pub use session::{Session, SessionStore, TicketCipher, TicketOpened};
+pub use transmit::{RecordCipher, TransmitKeys};
 
 /// The TLS library's name and version, for `-V`.
 pub fn library_version() -> &'static str {

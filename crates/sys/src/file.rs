@@ -147,6 +147,15 @@ pub fn open_read(path: &CStr) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
+/// A file in memory without a name in any directory (memfd_create(2)); `name`
+/// shows in `/proc/PID/fd` only.
+pub fn memory_file(name: &CStr) -> io::Result<std::fs::File> {
+    // SAFETY: `name` is NUL-terminated and outlives the call.
+    let fd = retry(|| unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) })?;
+    // SAFETY: the kernel just returned this descriptor; nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) }.into())
+}
+
 const OPEN_READ_FLAGS: i32 = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK;
 
 /// What a directory entry is.

@@ -208,3 +208,17 @@ fn will_need_accepts_any_range() {
     let mut buf = Vec::new();
     assert_eq!(read_at(file.as_fd(), &mut buf, 5_000, 0).unwrap(), 5_000);
 }
+
+#[test]
+fn a_file_in_memory_is_read_and_sent_like_any_other() {
+    use std::io::{Read, Write};
+    let mut file = memory_file(c"sealane-test").unwrap();
+    file.write_all(b"0123456789").unwrap();
+    assert_eq!(stat_fd(file.as_fd()).unwrap().kind, Kind::File);
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    assert_eq!(sendfile(writer.as_fd(), file.as_fd(), 3, 5).unwrap(), 5);
+    drop(writer);
+    let mut sent = String::new();
+    reader.read_to_string(&mut sent).unwrap();
+    assert_eq!(sent, "34567");
+}

@@ -179,6 +179,15 @@ pub fn set_linger(socket: BorrowedFd<'_>, time: Option<Duration>) -> io::Result<
     socket2::SockRef::from(&socket).set_linger(time)
 }
 
+/// `SO_SNDBUF` and `SO_RCVBUF` in bytes. The receive buffer of a listener is
+/// inherited by what it accepts, which is the only time at which it still bounds
+/// the window.
+pub fn set_buffers(socket: BorrowedFd<'_>, send_bytes: usize, recv_bytes: usize) -> io::Result<()> {
+    let socket = socket2::SockRef::from(&socket);
+    socket.set_send_buffer_size(send_bytes)?;
+    socket.set_recv_buffer_size(recv_bytes)
+}
+
 /// What `TCP_INFO` tells, as far as nginx's `$tcpinfo_*` variables show it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TcpInfo {

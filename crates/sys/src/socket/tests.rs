@@ -284,3 +284,32 @@ fn a_message_longer_than_the_buffer_is_an_error_and_leaks_nothing() {
         "the passed descriptor was closed"
     );
 }
+
+#[test]
+fn small_buffers_fill_up_and_become_writable_again() {
+    use crate::poll::{self, Interest};
+    let (client, server) = tcp_pair();
+    set_buffers(client.as_fd(), 8192, 8192).unwrap();
+    client.set_nonblocking(true).unwrap();
+    let mut sent = 0;
+    let full = loop {
+        match send(client.as_fd(), &[7; 65536], false) {
+            Ok(n) => sent += n,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(full.kind(), io::ErrorKind::WouldBlock);
+    let wanted = [
+        (client.as_fd(), Interest::Writable),
+        (server.as_fd(), Interest::Readable),
+    ];
+    let ready = poll::wait(&wanted, Some(Duration::from_secs(10))).unwrap();
+    assert!(ready[1], "the other end has bytes to read");
+    let mut received = Vec::new();
+    while received.len() < sent {
+        wait(&server);
+        recv(server.as_fd(), &mut received, 65536).unwrap();
+    }
+    let ready = poll::wait(&wanted[..1], Some(Duration::from_secs(10))).unwrap();
+    assert_eq!(ready, [true], "room again");
+}
