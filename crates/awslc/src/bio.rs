@@ -16,6 +16,7 @@ use crate::callbacks;
 use crate::error::Error;
 use crate::ffi::{check, check_ptr};
 use crate::session::Session;
+use crate::transmit::Guard;
 
 /// The caller's buffers and what callbacks learned during one call.
 pub(crate) struct Transfer<'a> {
@@ -23,6 +24,8 @@ pub(crate) struct Transfer<'a> {
     pub(crate) input: &'a [u8],
     /// Ciphertext for the peer.
     pub(crate) output: &'a mut Vec<u8>,
+    /// With it, nothing reaches `output`: someone else seals our records.
+    pub(crate) guard: Option<&'a mut Guard>,
     /// The signature scheme this side used in its handshake signature.
     pub(crate) signature_scheme: u16,
     /// A session that the client side was given.
@@ -36,6 +39,7 @@ impl<'a> Transfer<'a> {
         Self {
             input,
             output,
+            guard: None,
             signature_scheme: 0,
             new_session: None,
             panic: None,

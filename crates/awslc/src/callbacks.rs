@@ -14,6 +14,7 @@ use aws_lc_sys as sys;
 use crate::bio::Transfer;
 use crate::context::Hooks;
 use crate::session::{Session, TicketOpened};
+use crate::transmit;
 
 /// The table for `SSL_CTX_set_ticket_aead_method`.
 pub(crate) static TICKET_METHOD: sys::SSL_TICKET_AEAD_METHOD = sys::SSL_TICKET_AEAD_METHOD {
@@ -47,7 +48,7 @@ pub(crate) unsafe extern "C" fn bio_read(
     }
 }
 
-/// Appends what libssl sends to the caller's output.
+/// Appends what libssl sends to the caller's output, or drops it behind the guard.
 pub(crate) unsafe extern "C" fn bio_write(
     bio: *mut sys::BIO,
     data: *const c_char,
@@ -59,6 +60,9 @@ pub(crate) unsafe extern "C" fn bio_write(
         let (Some(transfer), Ok(count)) = (transfer_of(bio), usize::try_from(size)) else {
             return -1;
         };
+        if transfer.guard.is_some() {
+            return size; // sealed with keys that are no longer libssl's to use
+        }
         let bytes = slice::from_raw_parts(data.cast::<u8>(), count);
         let output = &mut *transfer.output;
         match catch_unwind(AssertUnwindSafe(|| output.extend_from_slice(bytes))) {
@@ -105,6 +109,27 @@ pub(crate) unsafe extern "C" fn message(
             && let Some(transfer) = transfer_of(sys::SSL_get_wbio(ssl))
         {
             transfer.signature_scheme = scheme;
+        }
+    }
+}
+
+/// Notes alerts that libssl writes behind the guard, for whoever seals now.
+pub(crate) unsafe extern "C" fn alert(
+    is_write: c_int,
+    _version: c_int,
+    content_type: c_int,
+    data: *const c_void,
+    length: usize,
+    ssl: *mut sys::SSL,
+    _argument: *mut c_void,
+) {
+    // SAFETY: libssl passes `length` readable bytes, and the SSL's BIO is ours.
+    unsafe {
+        if let Some(alert) = transmit::alert_in(is_write, content_type, data, length)
+            && let Some(transfer) = transfer_of(sys::SSL_get_wbio(ssl))
+            && let Some(guard) = &mut transfer.guard
+        {
+            guard.note_alert(alert);
         }
     }
 }

@@ -20,6 +20,7 @@ use crate::ffi::{check, check_ptr, int_length, static_str};
 use crate::group::{Group, group_by_id};
 use crate::record;
 use crate::session::Session;
+use crate::transmit::Guard;
 
 /// How far a handshake came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,6 +52,9 @@ pub struct Connection {
     bio: NonNull<sys::BIO>,
     new_session: Option<Session>,
     signature_scheme: u16,
+    /// In place once someone else seals our records: nothing that libssl writes
+    /// reaches an output then.
+    pub(crate) guard: Option<Guard>,
 }
 
 // SAFETY: an SSL may be used by any one thread at a time; the error queue, which
@@ -98,6 +102,7 @@ impl Connection {
             bio,
             new_session: None,
             signature_scheme: 0,
+            guard: None,
         })
     }
 
@@ -192,7 +197,8 @@ impl Connection {
     ///
     /// # Errors
     ///
-    /// When the handshake is not finished, or an alert was sent already.
+    /// When the handshake is not finished, an alert was sent already, or the write
+    /// direction was released ([`release_transmit`](Self::release_transmit)).
     pub fn write_records(
         &mut self,
         plain: &[u8],
@@ -201,6 +207,12 @@ impl Connection {
     ) -> Result<(), Error> {
         if self.is_handshaking() {
             return Err(Error::local("SSL_write", "the handshake is not finished"));
+        }
+        if self.is_transmit_released() {
+            return Err(Error::local(
+                "SSL_write",
+                "the kernel seals this connection",
+            ));
         }
         // SAFETY: the SSL is valid and its BIO attached.
         let code = self.call(&mut &[][..], output, |ssl| unsafe { record::flush(ssl) });
@@ -360,13 +372,14 @@ impl Connection {
     }
 
     /// Runs one call of libssl with the caller's buffers attached.
-    fn call(
+    pub(crate) fn call(
         &mut self,
         input: &mut &[u8],
         output: &mut Vec<u8>,
         run: impl FnOnce(*mut sys::SSL) -> c_int,
     ) -> c_int {
         let mut transfer = Transfer::new(input, output);
+        transfer.guard = self.guard.as_mut();
         let pointer = &raw mut transfer;
         // SAFETY: the BIO is valid. The transfer outlives the call, during which
         // only callbacks touch it, and is detached before it goes.

@@ -67,7 +67,7 @@ mod session;
 mod tests;
 mod transmit;
 
-pub use aead::{Aead, RecordAead};
+pub use aead::Aead;
 pub use certificate::{Certificate, CertificateChain, CertificateError};
 pub use cipher::{Cipher, all_ciphers};
 pub use client::{ClientConnection, ClientContext, ClientContextBuilder};
