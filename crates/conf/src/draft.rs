@@ -3,9 +3,9 @@
 
 use crate::model::{
     AccessLog, AddHeader, AutoindexFormat, EnvVar, ErrorLog, ErrorPage, Expires, GzipStatic,
-    IfModifiedSince, KeepaliveDisable, LingeringClose, List, ListenAddress, ListenOptions,
-    LogFormat, Matcher, Origin, Return, ServerName, ServerTokens, Template, TlsProtocols, TryFiles,
-    Types, User, WorkerCount,
+    IfModifiedSince, KeepaliveDisable, KtlsMode, LingeringClose, List, ListenAddress,
+    ListenOptions, LogFormat, Matcher, Origin, Return, ServerName, ServerTokens, Template,
+    TlsProtocols, TryFiles, Types, User, WorkerCount,
 };
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -130,6 +130,10 @@ pub(crate) struct TlsDraft {
     pub(crate) dyn_rec_size_lo: Option<u64>,
     pub(crate) dyn_rec_size_hi: Option<u64>,
     pub(crate) dyn_rec_threshold: Option<u64>,
+    pub(crate) ktls: Option<KtlsMode>,
+    pub(crate) ktls_min_size: Option<u64>,
+    pub(crate) ktls_key_records: Option<u64>,
+    pub(crate) ktls_key_updates: Option<u64>,
     pub(crate) session_timeout: Option<Duration>,
     pub(crate) session_tickets: Option<bool>,
     pub(crate) session_ticket_keys: Option<Vec<PathBuf>>,

@@ -111,6 +111,8 @@ builtins! {
     SslServerName "ssl_server_name" "server name that the client asked for (SNI)"
     SslAlpnProtocol "ssl_alpn_protocol" "protocol chosen by ALPN"
     SslEarlyData "ssl_early_data" "`1` while the request may still be a replay (0-RTT), else empty"
+    SslKtls "ssl_ktls" "`on` when the kernel seals the connection's records, `off` when it never will, `pending` until it has taken over"
+    SslKtlsReason "ssl_ktls_reason" "why `$ssl_ktls` is not `on`, in one word"
     SslEchStatus "ssl_ech_status" "outcome of Encrypted Client Hello"
     SslEchOuterServerName "ssl_ech_outer_server_name" "outer server name of Encrypted Client Hello"
     SslClientCert "ssl_client_cert" "the client's certificate in PEM, continued lines indented"

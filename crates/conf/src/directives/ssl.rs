@@ -3,6 +3,7 @@
 use super::{Arity, Check, HS, Module, ONE, Row};
 use crate::build::Build;
 use crate::call::{Call, Fault};
+use crate::model::KtlsMode;
 
 pub(super) const MODULE: Module = Module {
     title: "TLS: certificates, protocols and records",
@@ -194,14 +195,55 @@ const ROWS: &[Row] = &[
         |b, c| c.number(&mut b.server().tls.dyn_rec_threshold),
     )
     .own(),
-    Row::later(
+    Row::new(
         "ssl_ktls",
         HS,
         ONE,
-        Check::OneOf(&["on", "auto", "off"]),
-        "records are sealed by the process, not by the kernel",
+        "",
+        "Whether the kernel seals records (kernel TLS), so that files go from the page cache to the \
+         socket without passing through the process. `on`: from the end of the handshake; `auto`: \
+         once a file of `ssl_ktls_min_size` is to be sent with `sendfile on`; `off`: never. Without \
+         it, `ssl_conf_command Options KTLS` means `on`, `Options -KTLS` means `off`, and neither \
+         means `auto`. Where the kernel cannot, the process seals: `$ssl_ktls_reason` and `sealane \
+         doctor` say why.",
+        |b, c| {
+            let modes = [
+                ("on", KtlsMode::On),
+                ("auto", KtlsMode::Auto),
+                ("off", KtlsMode::Off),
+            ];
+            c.choice(&mut b.server().tls.ktls, &modes)
+        },
     )
-    .inert(&["off"])
+    .own(),
+    Row::new(
+        "ssl_ktls_min_size",
+        HS,
+        ONE,
+        "64k",
+        "With `ssl_ktls auto`, the smallest file body for which the kernel takes a connection over.",
+        |b, c| c.offset(&mut b.server().tls.ktls_min_size),
+    )
+    .own(),
+    Row::new(
+        "ssl_ktls_key_records",
+        HS,
+        ONE,
+        "16777216",
+        "Most records that the kernel seals under one key. Then the key is changed (TLS 1.3 on Linux \
+         6.14 or later), or the connection ends after the response at hand.",
+        |b, c| c.number(&mut b.server().tls.ktls_key_records),
+    )
+    .own(),
+    Row::new(
+        "ssl_ktls_key_updates",
+        HS,
+        ONE,
+        "64",
+        "Most TLS 1.3 KeyUpdates that a client may ask for on a connection that the kernel seals; \
+         one more closes it.",
+        |b, c| c.number(&mut b.server().tls.ktls_key_updates),
+    )
     .own(),
     Row::later(
         "ssl_trusted_certificate",
@@ -308,21 +350,6 @@ fn protocols(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
 
 fn conf_command(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     let (name, value) = (c.text(1)?.to_owned(), c.text(2)?.to_owned());
-    let asks_for_ktls = name.eq_ignore_ascii_case("options")
-        && value.split(',').any(|option| {
-            let option = option.trim();
-            option
-                .strip_prefix('+')
-                .unwrap_or(option)
-                .eq_ignore_ascii_case("ktls")
-        });
-    if asks_for_ktls {
-        b.warn_once(
-            "KTLS",
-            "the \"ssl_conf_command Options KTLS\" directive has no effect yet: records are sealed \
-             by the process, not by the kernel",
-        );
-    }
     b.server()
         .tls
         .conf_commands

@@ -7,7 +7,7 @@ use crate::call::Fault;
 use crate::draft::{BuiltinCache, LocationDraft, ServerBlock, ServerDraft, TlsDraft};
 use crate::input::Options;
 use crate::model::{
-    CertificateFiles, CertificateSource, DynamicRecords, ListenAddress, Locations, Server,
+    CertificateFiles, CertificateSource, DynamicRecords, Ktls, ListenAddress, Locations, Server,
     ServerName, SessionCache, Tls, TlsProtocols,
 };
 use std::collections::HashSet;
@@ -85,7 +85,8 @@ impl TlsDraft {
         inherit!(self, outer;
             certificates certificate_keys password_file protocols ciphers conf_commands
             prefer_server_ciphers ecdh_curve dhparam buffer_bytes dyn_rec_enable dyn_rec_timeout
-            dyn_rec_size_lo dyn_rec_size_hi dyn_rec_threshold session_timeout session_tickets
+            dyn_rec_size_lo dyn_rec_size_hi dyn_rec_threshold ktls ktls_min_size ktls_key_records
+            ktls_key_updates session_timeout session_tickets
             session_ticket_keys session_builtin session_shared reject_handshake);
     }
 }
@@ -128,6 +129,12 @@ fn tls(options: &Options, draft: &TlsDraft) -> Result<Option<Tls>, Fault> {
         dhparam: draft.dhparam.clone(),
         buffer_bytes: number(draft.buffer_bytes, 16 << 10),
         dynamic_records,
+        ktls: Ktls {
+            mode: draft.ktls,
+            min_size_bytes: draft.ktls_min_size.unwrap_or(64 << 10),
+            key_records: draft.ktls_key_records.unwrap_or(1 << 24),
+            key_updates: number(draft.ktls_key_updates, 64),
+        },
         session_timeout: draft.session_timeout.unwrap_or(Duration::from_secs(300)),
         session_tickets: draft.session_tickets.unwrap_or(true),
         session_ticket_keys: draft.session_ticket_keys.clone().unwrap_or_default(),

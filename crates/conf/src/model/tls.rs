@@ -26,6 +26,8 @@ pub struct Tls {
     pub buffer_bytes: u32,
     /// `ssl_dyn_rec_*`: records grow with the amount sent; `None` when off.
     pub dynamic_records: Option<DynamicRecords>,
+    /// `ssl_ktls` and its limits.
+    pub ktls: Ktls,
     /// `ssl_session_timeout`; default 5 minutes.
     pub session_timeout: Duration,
     /// `ssl_session_tickets`; default on.
@@ -83,6 +85,31 @@ pub struct DynamicRecords {
     pub threshold: u32,
     /// `ssl_dyn_rec_timeout`: idle time after which it starts over. Default 1 s.
     pub timeout: Duration,
+}
+
+/// Kernel TLS.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ktls {
+    /// `ssl_ktls`; without it `ssl_conf_command Options` decides.
+    pub mode: Option<KtlsMode>,
+    /// `ssl_ktls_min_size`: smallest file body that `auto` gives to the kernel.
+    /// Default 64 KiB.
+    pub min_size_bytes: u64,
+    /// `ssl_ktls_key_records`: most records under one key. Default 2^24.
+    pub key_records: u64,
+    /// `ssl_ktls_key_updates`: most KeyUpdates of one connection. Default 64.
+    pub key_updates: u32,
+}
+
+/// `ssl_ktls`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KtlsMode {
+    /// Never.
+    Off,
+    /// From the end of the handshake.
+    On,
+    /// When a file body pays for it.
+    Auto,
 }
 
 /// `ssl_session_cache`.
