@@ -8,27 +8,7 @@ use aws_lc_sys as sys;
 
 use crate::error::Error;
 use crate::ffi::check_ptr;
-
-/// A cipher that TLS 1.2 and 1.3 protect records with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum RecordAead {
-    /// AES-128-GCM.
-    Aes128Gcm,
-    /// AES-256-GCM.
-    Aes256Gcm,
-    /// ChaCha20-Poly1305.
-    ChaCha20Poly1305,
-}
-
-impl RecordAead {
-    /// Length of the key in bytes.
-    pub const fn key_bytes(self) -> usize {
-        match self {
-            Self::Aes128Gcm => 16,
-            Self::Aes256Gcm | Self::ChaCha20Poly1305 => 32,
-        }
-    }
-}
+use crate::transmit::RecordCipher;
 
 /// An authenticated cipher under one key.
 pub struct Aead(NonNull<sys::EVP_AEAD_CTX>);
@@ -62,14 +42,14 @@ impl Aead {
     ///
     /// # Errors
     ///
-    /// When the key does not have [`RecordAead::key_bytes`].
-    pub fn for_records(cipher: RecordAead, key: &[u8]) -> Result<Self, Error> {
+    /// When the key does not have [`RecordCipher::key_bytes`].
+    pub fn for_records(cipher: RecordCipher, key: &[u8]) -> Result<Self, Error> {
         // SAFETY: each returns a pointer to a static.
         let algorithm = unsafe {
             match cipher {
-                RecordAead::Aes128Gcm => sys::EVP_aead_aes_128_gcm(),
-                RecordAead::Aes256Gcm => sys::EVP_aead_aes_256_gcm(),
-                RecordAead::ChaCha20Poly1305 => sys::EVP_aead_chacha20_poly1305(),
+                RecordCipher::Aes128Gcm => sys::EVP_aead_aes_128_gcm(),
+                RecordCipher::Aes256Gcm => sys::EVP_aead_aes_256_gcm(),
+                RecordCipher::ChaCha20Poly1305 => sys::EVP_aead_chacha20_poly1305(),
             }
         };
         Self::prepare(algorithm, key)
@@ -178,7 +158,7 @@ mod tests {
 
     /// (cipher, key, nonce, associated data, plaintext, ciphertext and tag)
     type Vector = (
-        RecordAead,
+        RecordCipher,
         &'static str,
         &'static str,
         &'static str,
@@ -189,7 +169,7 @@ mod tests {
     /// The GCM specification's test cases 4 and 16, and RFC 8439 section 2.8.2.
     const VECTORS: [Vector; 3] = [
         (
-            RecordAead::Aes128Gcm,
+            RecordCipher::Aes128Gcm,
             "feffe9928665731c6d6a8f9467308308",
             "cafebabefacedbaddecaf888",
             "feedfacedeadbeeffeedfacedeadbeefabaddad2",
@@ -197,7 +177,7 @@ mod tests {
             "42831ec2217774244b7221b784d0d49ce3aa212f2c02a4e035c17e2329aca12e21d514b25466931c7d8f6a5aac84aa051ba30b396a0aac973d58e0915bc94fbc3221a5db94fae95ae7121a47",
         ),
         (
-            RecordAead::Aes256Gcm,
+            RecordCipher::Aes256Gcm,
             "feffe9928665731c6d6a8f9467308308feffe9928665731c6d6a8f9467308308",
             "cafebabefacedbaddecaf888",
             "feedfacedeadbeeffeedfacedeadbeefabaddad2",
@@ -205,7 +185,7 @@ mod tests {
             "522dc1f099567d07f47f37a32a84427d643a8cdcbfe5c0c97598a2bd2555d1aa8cb08e48590dbb3da7b08b1056828838c5f61e6393ba7a0abcc9f66276fc6ece0f4e1768cddf8853bb2d551b",
         ),
         (
-            RecordAead::ChaCha20Poly1305,
+            RecordCipher::ChaCha20Poly1305,
             "808182838485868788898a8b8c8d8e8f909192939495969798999a9b9c9d9e9f",
             "070000004041424344454647",
             "50515253c0c1c2c3c4c5c6c7",
@@ -253,9 +233,9 @@ mod tests {
     #[test]
     fn keys_of_another_length_are_refused() {
         for cipher in [
-            RecordAead::Aes128Gcm,
-            RecordAead::Aes256Gcm,
-            RecordAead::ChaCha20Poly1305,
+            RecordCipher::Aes128Gcm,
+            RecordCipher::Aes256Gcm,
+            RecordCipher::ChaCha20Poly1305,
         ] {
             assert!(Aead::for_records(cipher, &[7; 32][..cipher.key_bytes()]).is_ok());
             assert!(Aead::for_records(cipher, &[7; 24]).is_err(), "{cipher:?}");
