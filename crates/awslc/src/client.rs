@@ -174,6 +174,11 @@ impl ClientConnection {
         Ok(Self(connection))
     }
 
+    #[cfg(test)]
+    pub(crate) fn as_ptr(&self) -> *mut sys::SSL {
+        self.0.as_ptr()
+    }
+
     /// Offers an earlier session. Call it before the handshake.
     ///
     /// # Panics

@@ -8,13 +8,13 @@ use std::sync::Arc;
 
 use super::*;
 
-struct Made {
+pub(crate) struct Made {
     chain: CertificateChain,
     key: PrivateKey,
     key_pem: String,
 }
 
-fn make(algorithm: &'static rcgen::SignatureAlgorithm) -> Made {
+pub(crate) fn make(algorithm: &'static rcgen::SignatureAlgorithm) -> Made {
     let key = rcgen::KeyPair::generate_for(algorithm).expect("supported");
     let names = vec!["a.test".to_owned(), "*.B.test".to_owned()];
     let mut params = rcgen::CertificateParams::new(names).expect("valid names");
@@ -32,7 +32,7 @@ fn make(algorithm: &'static rcgen::SignatureAlgorithm) -> Made {
     }
 }
 
-fn server_builder(made: &Made) -> ContextBuilder {
+pub(crate) fn server_builder(made: &Made) -> ContextBuilder {
     let mut builder = ContextBuilder::new().expect("memory");
     builder
         .set_identity(&made.chain, &made.key)
@@ -47,7 +47,10 @@ fn client() -> ClientContext {
 }
 
 /// Runs a handshake to its end; the client's last flight is consumed as well.
-fn handshake(client: &mut ClientConnection, server: &mut Connection) -> Result<(), Error> {
+pub(crate) fn handshake(
+    client: &mut ClientConnection,
+    server: &mut Connection,
+) -> Result<(), Error> {
     let (mut to_server, mut to_client) = (Vec::new(), Vec::new());
     let (mut client_done, mut server_done) = (false, false);
     while !(client_done && server_done) {

@@ -344,3 +344,6 @@ pub(crate) unsafe fn alert_in(
     // SAFETY: two readable bytes, by the caller's promise.
     Some(unsafe { *data.cast::<[u8; 2]>() })
 }
+
+#[cfg(test)]
+mod tests;
