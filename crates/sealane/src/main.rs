@@ -8,6 +8,7 @@
 //! |---|---|
 //! | `arguments.rs`, `version.rs` | the command line, nginx's letters and words |
 //! | `paths.rs`, `loader.rs`, `materials.rs` | finding and reading files |
+//! | `kernel_tls.rs` | trying at start what the kernel can do for TLS |
 //! | `startup.rs` | from arguments to a validated, bound, ready-to-run server |
 //! | `sockets.rs`, `pid_file.rs`, `identity.rs`, `limits.rs` | what needs privileges |
 //! | `daemon.rs`, `master.rs`, `restarts.rs` | the master process |
@@ -20,6 +21,7 @@ mod control;
 mod daemon;
 mod identity;
 mod journal;
+mod kernel_tls;
 mod limits;
 mod loader;
 mod master;

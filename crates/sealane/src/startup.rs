@@ -9,7 +9,7 @@ use crate::master::Master;
 use crate::paths::{ConfChoice, FirstLog, Places};
 use crate::pid_file::PidFile;
 use crate::sockets::{Purpose, Sockets};
-use crate::{materials, say, signaller, version, worker_process};
+use crate::{kernel_tls, materials, say, signaller, version, worker_process};
 use sealane_conf::model::{ErrorLog, LogLevel, LogTarget, WorkerCount};
 use sealane_conf::{Config, Options};
 use sealane_server::Snapshot;
@@ -158,7 +158,7 @@ fn prepare(
         Refused
     };
     let identity = Identity::find(&config.main).map_err(|message| refuse(&message))?;
-    let materials = materials::read(config.http.as_ref()).map_err(|diagnostic| {
+    let mut materials = materials::read(config.http.as_ref()).map_err(|diagnostic| {
         first.diagnostic(&diagnostic);
         Refused
     })?;
@@ -167,6 +167,11 @@ fn prepare(
         say(&format!(
             "sealane: the configuration file {conf_file} syntax is ok\n"
         ));
+    }
+    if !arguments.test
+        && let Some(capabilities) = kernel_tls::probe(config.http.as_ref())
+    {
+        materials.set_kernel_tls(capabilities);
     }
     let logs = LogSet::open(&config).map_err(|error| refuse(&error))?;
     let journal = Journal::starting(logs.logger(&config.main.error_logs));
@@ -178,8 +183,8 @@ fn prepare(
     for warning in &warnings {
         journal.diagnostic(warning);
     }
-    for warning in &warnings {
-        journal.diagnostic(warning);
+    if let Some(capabilities) = materials.kernel_tls() {
+        kernel_tls::report(capabilities, &snapshot, &journal);
     }
     let threads = threads(config.main.worker_processes);
     let purpose = if arguments.test {

@@ -98,6 +98,14 @@ impl OutputChain {
         self.segments().map(Segment::len).sum()
     }
 
+    /// Bytes left in file ranges.
+    pub fn file_bytes(&self) -> u64 {
+        self.segments()
+            .filter(|segment| matches!(segment, Segment::File(_)))
+            .map(Segment::len)
+            .sum()
+    }
+
     /// Whether nothing is left to send.
     pub fn is_empty(&self) -> bool {
         self.first.is_empty() && self.rest.is_empty()

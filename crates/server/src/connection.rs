@@ -50,6 +50,7 @@ pub(crate) async fn serve(
     if connection.open().await {
         connection.serve_requests().await;
     }
+    connection.count_ktls();
 }
 
 /// A client's connection.
@@ -208,7 +209,7 @@ impl Connection {
         match outcome {
             Some(Ok(())) => {
                 self.note_handshake();
-                true
+                self.settle_ktls().await
             }
             Some(Err(error)) => {
                 self.worker.counters.handshakes_failed.add(1);
@@ -223,6 +224,35 @@ impl Connection {
                 );
                 false
             }
+        }
+    }
+
+    /// Decides about kernel TLS; with `ssl_ktls on` the kernel takes over before
+    /// the first request. Returns whether the connection still stands.
+    async fn settle_ktls(&mut self) -> bool {
+        let logger = &self
+            .worker
+            .snapshot
+            .location(self.server().default_location)
+            .logger;
+        self.transport.set_debug_log(logger);
+        let settled = poll_fn(|cx| {
+            if let Poll::Ready(done) = self.transport.poll_settle_ktls(cx) {
+                return Poll::Ready(Some(done));
+            }
+            if self.entry.asked() == Asked::Abort {
+                return Poll::Ready(None);
+            }
+            self.deadline.poll_expired(&self.entry, cx).map(|()| None)
+        })
+        .await;
+        match settled {
+            Some(Ok(())) => true,
+            Some(Err(error)) => {
+                self.log_broken(&error, "while handing the connection to kernel TLS");
+                false
+            }
+            None => false,
         }
     }
 
@@ -243,6 +273,16 @@ impl Connection {
         }
         if self.worker.snapshot.uses_tls_facts {
             self.facts.set_tls(crate::tls_facts::collect(&info));
+        }
+    }
+
+    /// Counts, at the end of the connection, who sealed its records last.
+    fn count_ktls(&self) {
+        let counters = &self.worker.counters;
+        match self.facts.ktls() {
+            "on" => counters.ktls_on.add(1),
+            "off" => counters.ktls_off.add(1),
+            _ => {}
         }
     }
 

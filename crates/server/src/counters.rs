@@ -67,6 +67,10 @@ pub struct Counters {
     pub handshakes_resumed: Count,
     /// TLS handshakes failed.
     pub handshakes_failed: Count,
+    /// Closed TLS connections whose records the kernel sealed in the end.
+    pub ktls_on: Count,
+    /// Closed TLS connections that could not have kernel TLS, or were not to.
+    pub ktls_off: Count,
     /// Panics caught.
     pub panics: Count,
 }

@@ -246,6 +246,7 @@ fn may_keep_alive(connection: &mut Connection, exchange: &Exchange, age: Duratio
         && connection.facts.requests() < conf.keepalive_requests
         && age < conf.keepalive_time
         && connection.asked() == Asked::Nothing
+        && !connection.transport.should_end()
         && !framing::keepalive_disabled(exchange)
 }
 

@@ -2,10 +2,11 @@
 
 use crate::snapshot::ListenerId;
 use crate::socket::Socket;
+use sealane_tls::Ktls;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::Instant;
 
 /// What is known about a connection: who, where, since when, which TLS.
@@ -28,9 +29,18 @@ pub struct ConnectionFacts {
     requests: AtomicU64,
     /// Set once the TLS handshake is done; a plain request on a TLS port leaves it unset.
     secure: AtomicBool,
+    /// Who seals the records, as `$ssl_ktls` shows it; empty before the handshake.
+    ktls: AtomicU8,
+    /// Why it is not the kernel.
+    ktls_refusal: OnceLock<&'static str>,
     /// TLS facts, collected after the handshake when some variable needs them.
     tls: OnceLock<Box<TlsFacts>>,
 }
+
+const KTLS_UNKNOWN: u8 = 0;
+const KTLS_PENDING: u8 = 1;
+const KTLS_ON: u8 = 2;
+const KTLS_OFF: u8 = 3;
 
 /// The other side's address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,6 +93,8 @@ impl ConnectionFacts {
             local: OnceLock::new(),
             requests: AtomicU64::new(0),
             secure: AtomicBool::new(false),
+            ktls: AtomicU8::new(KTLS_UNKNOWN),
+            ktls_refusal: OnceLock::new(),
             tls: OnceLock::new(),
         }
     }
@@ -111,6 +123,26 @@ impl ConnectionFacts {
         sealane_sys::socket::tcp_info(self.socket.as_fd()).ok()
     }
 
+    /// `$ssl_ktls`: `on`, `off`, `pending`; empty without TLS.
+    pub fn ktls(&self) -> &'static str {
+        match self.ktls.load(Ordering::Relaxed) {
+            KTLS_PENDING => "pending",
+            KTLS_ON => "on",
+            KTLS_OFF => "off",
+            _ => "",
+        }
+    }
+
+    /// `$ssl_ktls_reason`: why the kernel does not seal, in a word; empty when it
+    /// does.
+    pub fn ktls_reason(&self) -> &'static str {
+        match self.ktls.load(Ordering::Relaxed) {
+            KTLS_PENDING => "small_response",
+            KTLS_OFF => self.ktls_refusal.get().copied().unwrap_or(""),
+            _ => "",
+        }
+    }
+
     /// TLS facts; `None` on plain connections, and when no variable asks for them.
     pub fn tls(&self) -> Option<&TlsFacts> {
         self.tls.get().map(|facts| &**facts)
@@ -125,6 +157,18 @@ impl ConnectionFacts {
 
     pub(crate) fn set_secure(&self) {
         self.secure.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_ktls(&self, state: Ktls<'_>) {
+        let value = match state {
+            Ktls::Pending => KTLS_PENDING,
+            Ktls::On => KTLS_ON,
+            Ktls::Off(refusal) => {
+                let _ = self.ktls_refusal.set(refusal.name());
+                KTLS_OFF
+            }
+        };
+        self.ktls.store(value, Ordering::Relaxed);
     }
 
     pub(crate) fn set_tls(&self, facts: TlsFacts) {

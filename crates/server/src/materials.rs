@@ -1,18 +1,21 @@
-//! The bytes of every file a configuration names: certificates, keys,
-//! passwords, ticket keys.
+//! The bytes of every file a configuration names (certificates, keys,
+//! passwords, ticket keys), and what only the master can find out.
 //!
 //! The privileged master reads them; whoever builds a [`crate::Snapshot`] needs
 //! no right to open them. A later reload hands the same type over a socket.
 
+use sealane_tls::Capabilities;
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use zeroize::Zeroizing;
 
 /// Contents of the files named by a configuration, by absolute path.
 #[derive(Default, Clone)]
 pub struct Materials {
     files: HashMap<PathBuf, Zeroizing<Vec<u8>>>,
+    kernel_tls: Option<Arc<Capabilities>>,
 }
 
 impl Materials {
@@ -24,6 +27,17 @@ impl Materials {
     /// Remembers the bytes of a file. They are wiped when dropped.
     pub fn insert(&mut self, path: PathBuf, bytes: Vec<u8>) {
         self.files.insert(path, Zeroizing::new(bytes));
+    }
+
+    /// Remembers what this kernel can do for TLS. Trying it may load a module, for
+    /// which a worker has no privilege.
+    pub fn set_kernel_tls(&mut self, capabilities: Arc<Capabilities>) {
+        self.kernel_tls = Some(capabilities);
+    }
+
+    /// What this kernel can do for TLS, if it was tried.
+    pub fn kernel_tls(&self) -> Option<&Arc<Capabilities>> {
+        self.kernel_tls.as_ref()
     }
 
     /// The bytes of a file, if it was read.

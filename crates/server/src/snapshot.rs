@@ -138,6 +138,14 @@ impl Snapshot {
             .unwrap_or(&accepted_by)
     }
 
+    /// Whether the kernel may seal records for some server (`ssl_ktls`).
+    pub fn wants_kernel_tls(&self) -> bool {
+        self.servers
+            .iter()
+            .filter_map(|server| server.tls.as_ref())
+            .any(|tls| tls.ktls_mode() != sealane_tls::KtlsMode::Off)
+    }
+
     /// Builds everything from a configuration and the bytes of the files it
     /// names. The second part of the result is what the operator should know.
     ///

@@ -18,6 +18,11 @@ pub(crate) enum Socket {
 }
 
 impl Socket {
+    /// Whether it is a TCP socket.
+    pub(crate) fn is_tcp(&self) -> bool {
+        matches!(self, Socket::Tcp(_))
+    }
+
     /// Appends up to `max` received bytes; 0 is the end of the stream.
     ///
     /// A short read means that the kernel's buffer is empty, so readiness is
@@ -70,7 +75,7 @@ impl Socket {
 
     /// Runs a call when the socket is ready for it. The call returns its count
     /// and whether it has used up the readiness.
-    fn poll_io(
+    pub(crate) fn poll_io(
         &self,
         cx: &mut Context<'_>,
         interest: Interest,

@@ -10,8 +10,8 @@ use sealane_conf::Config;
 use sealane_conf::diagnostic::Diagnostic;
 use sealane_conf::model::{self, CertificateSource, Listener, LogLevel, Server, Tls};
 use sealane_tls::{
-    Acceptor, Identity, Protocol, Protocols, Secret, SelectServer, Selected, ServerSettings,
-    ServerTls, SessionCache, SessionCacheSetting, TicketRing,
+    Acceptor, Identity, KtlsMode, KtlsSettings, Protocol, Protocols, Secret, SelectServer,
+    Selected, ServerSettings, ServerTls, SessionCache, SessionCacheSetting, TicketRing,
 };
 use std::collections::HashMap;
 use std::path::Path;
@@ -140,7 +140,27 @@ impl<'a> TlsBuilder<'a> {
                 timeout_ms: u64::try_from(d.timeout.as_millis()).unwrap_or(u64::MAX),
             }),
             remember_client_groups: self.remember_client_groups,
+            ktls: self.ktls(tls.ktls),
         })
+    }
+
+    fn ktls(&self, ktls: model::Ktls) -> KtlsSettings {
+        let defaults = KtlsSettings::default();
+        KtlsSettings {
+            mode: ktls.mode.map(|mode| match mode {
+                model::KtlsMode::Off => KtlsMode::Off,
+                model::KtlsMode::On => KtlsMode::On,
+                model::KtlsMode::Auto => KtlsMode::Auto,
+            }),
+            min_body_bytes: ktls.min_size_bytes,
+            max_key_records: ktls.key_records,
+            max_key_updates: ktls.key_updates,
+            capabilities: self
+                .materials
+                .kernel_tls()
+                .cloned()
+                .unwrap_or(defaults.capabilities),
+        }
     }
 
     /// The lines of `ssl_password_file`.

@@ -6,7 +6,9 @@ use crate::outgoing::Outgoing;
 use crate::socket::Socket;
 use crate::transport::{Received, TransportError};
 use sealane_tls::{HandshakeStatus, ReadStatus};
+use std::os::fd::AsFd;
 use std::task::{Context, Poll, ready};
+use tokio::io::Interest;
 
 /// Ciphertext read per call at first; requests rarely need more.
 const READ_BYTES: usize = buffers::SMALL_BYTES;
@@ -50,6 +52,59 @@ impl TlsStream {
     /// The TLS connection itself, for what was negotiated.
     pub(crate) fn connection(&self) -> &sealane_tls::Connection {
         &self.connection
+    }
+
+    /// The checks for kernel TLS at the end of the handshake. Returns whether the
+    /// kernel should take over at once.
+    pub(crate) fn settle_ktls(&mut self, is_tcp: bool) -> bool {
+        self.connection.settle_ktls(is_tcp)
+    }
+
+    /// Hands the write direction to the kernel once everything that libssl sealed
+    /// has been sent. Whether the kernel took it is the connection's `ktls()`.
+    pub(crate) fn poll_take_over(
+        &mut self,
+        socket: &Socket,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), TransportError>> {
+        // What libssl has queued (tickets) is sealed by libssl and leaves first.
+        self.seal(&[], false)?;
+        ready!(self.poll_flush(socket, cx))?;
+        self.connection.take_over(socket.as_fd());
+        Poll::Ready(Ok(()))
+    }
+
+    /// Whether what is sent through the socket is sealed by the kernel.
+    pub(crate) fn is_sealed_by_kernel(&self) -> bool {
+        self.connection.is_sealed_by_kernel()
+    }
+
+    /// Counts what the kernel has taken.
+    pub(crate) fn sent_by_kernel(&mut self, bytes: u64) {
+        self.connection.sent_by_kernel(bytes);
+    }
+
+    /// While the kernel seals: sends alerts, and what must come before data.
+    pub(crate) fn poll_control(
+        &mut self,
+        socket: &Socket,
+        cx: &mut Context<'_>,
+        data_follows: bool,
+    ) -> Poll<Result<(), TransportError>> {
+        if !self.is_sealed_by_kernel() {
+            return Poll::Ready(Ok(()));
+        }
+        let mut ended = None;
+        let connection = &mut self.connection;
+        let done = ready!(socket.poll_io(cx, Interest::WRITABLE, |fd| {
+            ended = connection.send_control(fd, data_follows)?;
+            Ok((0, false))
+        }));
+        Poll::Ready(match (done, ended) {
+            (Err(error), _) => Err(TransportError::Socket(error)),
+            (Ok(_), Some(ended)) => Err(TransportError::KeysEnded(ended)),
+            (Ok(_), None) => Ok(()),
+        })
     }
 
     /// Goes on with the handshake. What libssl writes last (session tickets) may
@@ -122,6 +177,11 @@ impl TlsStream {
             self.seal(&[], false)?;
         }
         match self.poll_flush(socket, cx) {
+            Poll::Ready(Ok(())) => {}
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+            Poll::Pending => return Poll::Pending,
+        }
+        match self.poll_control(socket, cx, false) {
             Poll::Ready(Err(error)) => Poll::Ready(Err(error)),
             _ => Poll::Pending,
         }
@@ -163,6 +223,7 @@ impl TlsStream {
             Err(error) => {
                 // The alert is sent as far as the socket takes it.
                 let _ = self.poll_flush(socket, cx);
+                let _ = self.poll_control(socket, cx, false);
                 Err(TransportError::Tls(error))
             }
         }
@@ -205,7 +266,8 @@ impl TlsStream {
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), TransportError>> {
         self.close();
-        self.poll_flush(socket, cx)
+        ready!(self.poll_flush(socket, cx))?;
+        self.poll_control(socket, cx, false)
     }
 
     /// Gives buffers back while nothing is on its way.

@@ -1,8 +1,9 @@
 //! Bytes to and from a client: plain or TLS, memory or file.
 //!
 //! This is the only place that knows how a file range travels. On plain TCP it
-//! is sendfile; over TLS the file is read in large batches, many records are
-//! sealed at once and leave in one system call.
+//! is sendfile; over TLS it is sendfile too where the kernel seals
+//! (`transport/kernel_tls.rs`), otherwise the file is read in large batches,
+//! many records are sealed at once and leave in one system call.
 //!
 //! Handlers build an [`OutputChain`]; nothing above this file can tell TLS from
 //! plain.
@@ -11,6 +12,7 @@ use crate::buffers::{self, BATCH_BYTES};
 use crate::chain::{FileRange, OutputChain, Segment};
 use crate::disk;
 use crate::facts::ConnectionFacts;
+use crate::log::Logger;
 use crate::outgoing::Outgoing;
 use crate::tls_stream::TlsStream;
 use sealane_sys::file;
@@ -20,6 +22,8 @@ use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
+
+mod kernel_tls;
 
 /// Pieces of memory that leave in one call on plain connections.
 const MAX_PIECES: usize = 16;
@@ -34,6 +38,8 @@ pub(crate) struct Transport {
     read_ahead: Option<ReadAhead>,
     /// Plain bytes read from files that the kernel has not taken all of yet.
     copied: Outgoing,
+    /// Where to write debug lines about kernel TLS, if anyone wants them.
+    debug_log: Option<Logger>,
 }
 
 type DiskRead = Pin<Box<dyn Future<Output = (Vec<u8>, io::Result<usize>)> + Send>>;
@@ -74,6 +80,8 @@ pub(crate) enum TransportError {
     ClosedInHandshake,
     /// TLS failed.
     Tls(sealane_tls::Error),
+    /// The kernel seals, and the connection could not go on under its key.
+    KeysEnded(sealane_tls::KeysEnded),
     /// A file ended before the length that was promised.
     FileTruncated {
         /// Where it ended.
@@ -92,6 +100,7 @@ impl Transport {
             disk_read: None,
             read_ahead: None,
             copied: Outgoing::default(),
+            debug_log: None,
         }
     }
 
@@ -153,10 +162,14 @@ impl Transport {
         mode: &mut SendMode,
         sent: &mut u64,
     ) -> Poll<Result<(), TransportError>> {
-        if self.tls.is_some() {
-            self.poll_send_tls(cx, head, chain, mode, sent)
+        if self.tls.is_none() {
+            return self.poll_send_plain(cx, head, chain, mode, sent);
+        }
+        ready!(self.poll_consider_kernel(cx, chain, *mode))?;
+        if self.is_sealed_by_kernel() {
+            self.poll_send_kernel(cx, head, chain, mode, sent)
         } else {
-            self.poll_send_plain(cx, head, chain, mode, sent)
+            self.poll_send_tls(cx, head, chain, mode, sent)
         }
     }
 
@@ -186,13 +199,15 @@ impl Transport {
             }
             let allowed = mode.max_bytes;
             let file_next = allowed > 0 && matches!(chain.front(), Some(Segment::File(_)));
-            let (from_head, from_chain) = if file_next && !mode.sendfile {
-                ready!(self.poll_copy(cx, head, chain, allowed))?
-            } else if file_next && head.is_empty() {
+            let by_sendfile = file_next && mode.sendfile && head.is_empty();
+            let (from_head, from_chain) = if by_sendfile {
                 (0, ready!(self.poll_sendfile(cx, chain, allowed))?)
+            } else if file_next && !mode.sendfile {
+                ready!(self.poll_copy(cx, head, chain, allowed))?
             } else {
                 ready!(self.poll_send_memory(cx, head, chain, allowed))?
             };
+            self.note_sent(from_head as u64 + from_chain, by_sendfile);
             head.drain(..from_head);
             chain.advance(from_chain);
             mode.max_bytes -= from_chain;
@@ -483,6 +498,7 @@ impl TransportError {
             ),
             TransportError::Tls(error) => error.fault() == sealane_tls::Fault::Peer,
             TransportError::ClosedInHandshake => true,
+            TransportError::KeysEnded(ended) => *ended != sealane_tls::KeysEnded::Exhausted,
             TransportError::FileTruncated { .. } | TransportError::FileRead(_) => false,
         }
     }
@@ -502,6 +518,7 @@ impl fmt::Display for TransportError {
                 f.write_str("peer closed connection in SSL handshake")
             }
             TransportError::Tls(error) => write!(f, "{error}"),
+            TransportError::KeysEnded(ended) => write!(f, "{ended}"),
             TransportError::FileTruncated { offset } => write!(
                 f,
                 "the file being sent was truncated at byte {offset} after its length had been promised; closing the connection"

@@ -10,6 +10,8 @@
 //! libssl's memory is taken when the server is known.
 
 use std::fmt;
+use std::io;
+use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use sealane_awslc as awslc;
@@ -19,6 +21,7 @@ use crate::acceptor::{Acceptor, Selected};
 use crate::client_hello::{self, ClientHello, Parsed};
 use crate::error::Error;
 use crate::info::Info;
+use crate::ktls::{self, KeysEnded, Ktls, KtlsMode};
 use crate::record_size::RecordSizer;
 use crate::server::ServerTls;
 
@@ -33,6 +36,7 @@ pub struct Connection {
     token: u32,
     sizer: RecordSizer,
     client_groups: Option<Box<[u16]>>,
+    ktls: ktls::State,
 }
 
 enum State {
@@ -56,6 +60,7 @@ impl Connection {
             token: 0,
             sizer: RecordSizer::default(),
             client_groups: None,
+            ktls: ktls::State::Pending,
         }
     }
 
@@ -155,6 +160,89 @@ impl Connection {
     /// The server chosen; `None` before.
     pub fn server(&self) -> Option<&Arc<ServerTls>> {
         self.server.as_ref()
+    }
+
+    /// Who seals the records.
+    pub fn ktls(&self) -> Ktls<'_> {
+        match &self.ktls {
+            ktls::State::Pending => Ktls::Pending,
+            ktls::State::On(_) => Ktls::On,
+            ktls::State::Off(refusal) => Ktls::Off(refusal),
+        }
+    }
+
+    /// Makes the checks that the end of the handshake allows. Returns whether the
+    /// kernel should take over at once (`ssl_ktls on`).
+    pub fn settle_ktls(&mut self, is_tcp: bool) -> bool {
+        let (State::Running(tls), Some(server)) = (&self.state, &self.server) else {
+            return false;
+        };
+        match ktls::check(server.ktls_policy(), tls, is_tcp) {
+            Ok(()) => server.ktls_policy().mode == KtlsMode::On,
+            Err(refusal) => {
+                self.ktls = ktls::State::Off(refusal);
+                false
+            }
+        }
+    }
+
+    /// Whether the kernel should take over now that `file_bytes` of a file are to
+    /// be sent.
+    pub fn wants_kernel(&self, file_bytes: u64) -> bool {
+        let (ktls::State::Pending, Some(server)) = (&self.ktls, &self.server) else {
+            return false;
+        };
+        file_bytes >= server.ktls_policy().settings.min_body_bytes
+    }
+
+    /// Hands the write direction to the kernel. An empty [`write`](Self::write)
+    /// came just before and all output has been sent. If it fails, libssl goes on
+    /// and [`ktls`](Self::ktls) says why.
+    pub fn take_over(&mut self, socket: BorrowedFd<'_>) {
+        let (ktls::State::Pending, State::Running(tls), Some(server)) =
+            (&self.ktls, &mut self.state, &self.server)
+        else {
+            return;
+        };
+        self.ktls = ktls::take_over(server.ktls_policy(), tls, socket);
+    }
+
+    /// Whether the kernel seals the records. What is sent through the socket then
+    /// is plaintext; [`write`](Self::write) is refused.
+    pub fn is_sealed_by_kernel(&self) -> bool {
+        matches!(self.ktls, ktls::State::On(_))
+    }
+
+    /// Sends alerts and, with `data_follows`, what must precede data: a KeyUpdate.
+    /// Does nothing while libssl seals. `Some` says why the connection had to end.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock`: call again when the socket is writable.
+    pub fn send_control(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        data_follows: bool,
+    ) -> io::Result<Option<KeysEnded>> {
+        match (&mut self.ktls, &mut self.state) {
+            (ktls::State::On(kernel), State::Running(tls)) => {
+                kernel.control(tls, socket, data_follows)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Counts plaintext that the kernel has taken in one call, for the limit per key.
+    pub fn sent_by_kernel(&mut self, bytes: u64) {
+        if let ktls::State::On(kernel) = &mut self.ktls {
+            kernel.sent(bytes);
+        }
+    }
+
+    /// Whether the response that begins should be the last of this connection:
+    /// its key has sealed half of what it may, and cannot be changed.
+    pub fn should_end(&self) -> bool {
+        matches!(&self.ktls, ktls::State::On(kernel) if kernel.should_end())
     }
 
     fn running(&mut self) -> Result<&mut awslc::Connection, Error> {

@@ -31,6 +31,7 @@
 //! | `acceptor.rs`, `connection.rs` | one listener, one connection |
 //! | `info.rs` | what `$ssl_*` variables show |
 //! | `tickets.rs`, `session_cache.rs` | resumption |
+//! | `ktls/` | who seals the records: libssl or the kernel |
 //! | `record_size.rs` | `ssl_buffer_size` and dynamic records |
 
 mod acceptor;
@@ -42,6 +43,7 @@ mod connection;
 mod error;
 mod groups;
 mod info;
+mod ktls;
 mod protocols;
 mod record_size;
 mod server;
@@ -58,6 +60,10 @@ pub use connection::Connection;
 pub use error::{Error, SettingsError, Warning};
 pub use groups::{DEFAULT_GROUPS, GroupList};
 pub use info::Info;
+pub use ktls::{
+    Capabilities, DEFAULT_MAX_KEY_RECORDS, DEFAULT_MAX_KEY_UPDATES, DEFAULT_MIN_BODY_BYTES, Flaw,
+    KeysEnded, Ktls, KtlsMode, KtlsSettings, Refusal, Unavailable,
+};
 pub use protocols::{Protocol, Protocols};
 pub use record_size::DynamicRecords;
 pub use sealane_awslc::{Fault, HandshakeStatus, ReadStatus, Secret, library_version};

@@ -12,6 +12,7 @@ use crate::client_hello::ClientHello;
 use crate::conf_command::Policy;
 use crate::error::{SettingsError, Warning};
 use crate::groups::GroupList;
+use crate::ktls::{KtlsMode, KtlsPolicy};
 use crate::record_size::{DynamicRecords, MAX_RECORD_BYTES};
 use crate::session_cache::SessionCache;
 use crate::settings::{Identity, ServerSettings, SessionCacheSetting};
@@ -33,7 +34,7 @@ pub struct ServerTls {
     record_bytes: usize,
     dynamic_records: Option<DynamicRecords>,
     remember_client_groups: bool,
-    ktls: Option<bool>,
+    ktls: KtlsPolicy,
 }
 
 /// A certificate with its contexts.
@@ -108,15 +109,22 @@ impl ServerTls {
             record_bytes: settings.buffer_bytes.clamp(1, MAX_RECORD_BYTES),
             dynamic_records: settings.dynamic_records,
             remember_client_groups: settings.remember_client_groups,
-            ktls: plan.policy.ktls,
+            ktls: KtlsPolicy {
+                mode: settings.ktls.mode(plan.policy.ktls),
+                settings: settings.ktls.clone(),
+            },
         };
         Ok((server, warnings))
     }
 
-    /// `ssl_conf_command Options KTLS` (`Some(true)`), `-KTLS` (`Some(false)`),
-    /// or neither.
-    pub fn ktls(&self) -> Option<bool> {
-        self.ktls
+    /// Whether the kernel may seal records: `ssl_ktls`, or what `ssl_conf_command
+    /// Options` says about it.
+    pub fn ktls_mode(&self) -> KtlsMode {
+        self.ktls.mode
+    }
+
+    pub(crate) fn ktls_policy(&self) -> &KtlsPolicy {
+        &self.ktls
     }
 
     /// The suites of TLS 1.2 and below that are offered, in the server's order,

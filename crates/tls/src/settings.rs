@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use sealane_awslc::Secret;
 
+use crate::ktls::KtlsSettings;
 use crate::protocols::Protocols;
 use crate::record_size::DynamicRecords;
 use crate::session_cache::SessionCache;
@@ -62,6 +63,8 @@ pub struct ServerSettings {
     /// Keep the client's list of groups for `$ssl_curves`: some 20 bytes per
     /// connection, so only when that variable is used.
     pub remember_client_groups: bool,
+    /// Kernel TLS.
+    pub ktls: KtlsSettings,
 }
 
 impl Default for ServerSettings {
@@ -86,6 +89,7 @@ impl Default for ServerSettings {
             buffer_bytes: DEFAULT_BUFFER_BYTES,
             dynamic_records: None,
             remember_client_groups: false,
+            ktls: KtlsSettings::default(),
         }
     }
 }

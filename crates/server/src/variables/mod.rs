@@ -132,6 +132,8 @@ fn append_builtin(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> b
         | B::SslServerName
         | B::SslAlpnProtocol
         | B::SslEarlyData
+        | Builtin::SslKtls
+        | Builtin::SslKtlsReason
         | B::SslEchStatus
         | B::SslEchOuterServerName
         | B::SslClientCert

@@ -5,11 +5,15 @@ use crate::exchange::Exchange;
 use sealane_conf::variables::Builtin;
 
 pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> bool {
+    match builtin {
+        Builtin::SslKtls => return put(non_empty(exchange.connection.ktls()), out),
+        Builtin::SslKtlsReason => return put(non_empty(exchange.connection.ktls_reason()), out),
+        _ => {}
+    }
     let Some(facts) = exchange.connection.tls() else {
         return false;
     };
-    let some =
-        |value: &str, out: &mut Vec<u8>| put(Some(value.as_bytes()).filter(|v| !v.is_empty()), out);
+    let some = |value: &str, out: &mut Vec<u8>| put(non_empty(value), out);
     match builtin {
         Builtin::SslProtocol => some(facts.protocol, out),
         Builtin::SslCipher => some(facts.cipher, out),
@@ -27,4 +31,8 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
         Builtin::SslClientVerify => text("NONE", out),
         _ => false,
     }
+}
+
+fn non_empty(value: &str) -> Option<&[u8]> {
+    Some(value.as_bytes()).filter(|value| !value.is_empty())
 }

@@ -1,5 +1,7 @@
 //! Settings that are refused, in the words an operator of nginx knows.
 
+use crate::ktls::KtlsMode;
+
 use super::*;
 
 fn refused(config: &ServerSettings) -> String {
@@ -114,9 +116,15 @@ fn conf_commands_are_applied() {
             .collect(),
         ..settings(&[rsa()])
     };
-    assert_eq!(server(&with(&[("Options", "KTLS")])).ktls(), Some(true));
-    assert_eq!(server(&with(&[("Options", "-KTLS")])).ktls(), Some(false));
-    assert_eq!(server(&with(&[])).ktls(), None);
+    assert_eq!(
+        server(&with(&[("Options", "KTLS")])).ktls_mode(),
+        KtlsMode::On
+    );
+    assert_eq!(
+        server(&with(&[("Options", "-KTLS")])).ktls_mode(),
+        KtlsMode::Off
+    );
+    assert_eq!(server(&with(&[])).ktls_mode(), KtlsMode::Auto);
     let limited = server(&with(&[
         ("MaxProtocol", "TLSv1.2"),
         ("CipherString", "AES128-SHA:AES256-SHA"),

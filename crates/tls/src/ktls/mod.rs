@@ -1,0 +1,231 @@
+//! Kernel TLS: who seals the records of a connection, libssl or the kernel.
+//!
+//! Only this module decides. A connection begins [`Ktls::Pending`]; it ends
+//! [`Ktls::On`] when the kernel has taken the write direction over, or
+//! [`Ktls::Off`] with the first [`Refusal`] that holds, in the order of its
+//! variants. Neither is left again.
+//!
+//! ```text
+//! Pending --(configuration, protocol, cipher, kernel: all fit)--> Pending
+//!    |                                                              |
+//!    +--(a check fails)--> Off(refusal) <--(a system call fails)----+
+//!                                                                   |
+//!                                             On <--(take_over)-----+
+//! ```
+//!
+//! With `on` the kernel takes over at the end of the handshake, with `auto` when
+//! a file body is large enough to pay. Receiving stays with libssl.
+//!
+//! | file | what |
+//! |---|---|
+//! | `mod.rs` | settings, state, the checks |
+//! | `take_over.rs` | the kernel's side of one connection: keys, alerts, KeyUpdate, the limit per key |
+//! | `probe.rs` | what this kernel can do, found out by trying |
+
+mod probe;
+mod take_over;
+
+use std::fmt;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use sealane_awslc as awslc;
+use sealane_awslc::RecordCipher;
+use sealane_sys::ktls::{Cipher, Version};
+
+pub use probe::{Capabilities, Flaw, Unavailable};
+pub(crate) use take_over::KernelTransmit;
+pub use take_over::KeysEnded;
+
+/// `ssl_ktls`: whether the kernel seals records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KtlsMode {
+    /// Never.
+    Off,
+    /// From the end of the handshake, wherever it can (S1's `Options KTLS`).
+    On,
+    /// When a file body pays for it. The default.
+    Auto,
+}
+
+/// What is configured about kernel TLS for one server.
+#[derive(Clone, Debug)]
+pub struct KtlsSettings {
+    /// `ssl_ktls`; `None` leaves it to `ssl_conf_command Options [-]KTLS`, and
+    /// without that to [`KtlsMode::Auto`].
+    pub mode: Option<KtlsMode>,
+    /// `ssl_ktls_min_size`: with `auto`, the smallest file body in bytes for which
+    /// the kernel takes over.
+    pub min_body_bytes: u64,
+    /// `ssl_ktls_key_records`: the most records sealed under one key.
+    pub max_key_records: u64,
+    /// `ssl_ktls_key_updates`: the most KeyUpdates on one connection.
+    pub max_key_updates: u32,
+    /// What this kernel can do.
+    pub capabilities: Arc<Capabilities>,
+}
+
+/// Default of `ssl_ktls_min_size`, in bytes. Taking over costs four system calls
+/// and two key set-ups, which is about what sealing this much costs.
+pub const DEFAULT_MIN_BODY_BYTES: u64 = 64 << 10;
+
+/// Default of `ssl_ktls_key_records`: AES-GCM keeps its safety margin up to
+/// 2^24.5 full records (RFC 8446 section 5.5). 256 GiB.
+pub const DEFAULT_MAX_KEY_RECORDS: u64 = 1 << 24;
+
+/// Default of `ssl_ktls_key_updates`. Every one costs the server a system call,
+/// a key set-up and a message; no client has reason for many.
+pub const DEFAULT_MAX_KEY_UPDATES: u32 = 64;
+
+impl Default for KtlsSettings {
+    fn default() -> Self {
+        Self {
+            mode: None,
+            min_body_bytes: DEFAULT_MIN_BODY_BYTES,
+            max_key_records: DEFAULT_MAX_KEY_RECORDS,
+            max_key_updates: DEFAULT_MAX_KEY_UPDATES,
+            capabilities: Arc::new(Capabilities::unavailable(Unavailable::NotProbed)),
+        }
+    }
+}
+
+impl KtlsSettings {
+    /// The mode in force, given what `ssl_conf_command Options` says.
+    pub(crate) fn mode(&self, options: Option<bool>) -> KtlsMode {
+        self.mode.unwrap_or(match options {
+            Some(true) => KtlsMode::On,
+            Some(false) => KtlsMode::Off,
+            None => KtlsMode::Auto,
+        })
+    }
+}
+
+/// Who seals the records of a connection.
+#[derive(Clone, Copy, Debug)]
+pub enum Ktls<'a> {
+    /// libssl, until the kernel takes over.
+    Pending,
+    /// The kernel.
+    On,
+    /// libssl, for the connection's whole life.
+    Off(&'a Refusal),
+}
+
+/// Why the kernel does not seal a connection's records: the first that holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// `ssl_ktls off`, or `ssl_conf_command Options -KTLS`.
+    Disabled,
+    /// Not TCP: the kernel does this for TCP only.
+    NotTcp,
+    /// A protocol before TLS 1.2.
+    Protocol(&'static str),
+    /// A suite whose records the kernel cannot make: CBC, 3DES.
+    Suite(&'static str),
+    /// This kernel cannot do it, or failed the self-test.
+    Kernel(Unavailable),
+    /// A call failed on this very connection.
+    Call {
+        /// Which: `TCP_ULP`, `TLS_TX`, or the library's.
+        call: &'static str,
+        /// What it said.
+        error: String,
+    },
+}
+
+impl Refusal {
+    /// `$ssl_ktls_reason`: one word.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Refusal::Disabled => "disabled",
+            Refusal::NotTcp => "not_tcp",
+            Refusal::Protocol(_) => "protocol",
+            Refusal::Suite(_) => "suite",
+            Refusal::Kernel(unavailable) => unavailable.name(),
+            Refusal::Call { .. } => "call_failed",
+        }
+    }
+
+    fn call(call: &'static str, error: &io::Error) -> Refusal {
+        Refusal::Call {
+            call,
+            error: error.to_string(),
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::Disabled => f.write_str("it is switched off"),
+            Refusal::NotTcp => f.write_str("the connection is not TCP"),
+            Refusal::Protocol(name) => write!(f, "the kernel does not know {name}"),
+            Refusal::Suite(name) => write!(f, "the kernel cannot seal records of {name}"),
+            Refusal::Kernel(unavailable) => unavailable.fmt(f),
+            Refusal::Call { call, error } => write!(f, "{call} failed: {error}"),
+        }
+    }
+}
+
+/// The state of one connection.
+pub(crate) enum State {
+    Pending,
+    On(Box<KernelTransmit>),
+    Off(Refusal),
+}
+
+/// The checks that need no socket, in order.
+pub(crate) fn check(
+    settings: &KtlsPolicy,
+    tls: &awslc::Connection,
+    is_tcp: bool,
+) -> Result<(), Refusal> {
+    if settings.mode == KtlsMode::Off {
+        return Err(Refusal::Disabled);
+    }
+    if !is_tcp {
+        return Err(Refusal::NotTcp);
+    }
+    let version = match tls.protocol() {
+        "TLSv1.2" => Version::Tls12,
+        "TLSv1.3" => Version::Tls13,
+        other => return Err(Refusal::Protocol(other)),
+    };
+    let Some(cipher) = tls.record_cipher().map(kernel_cipher) else {
+        return Err(Refusal::Suite(
+            tls.cipher().map_or("(NONE)", awslc::Cipher::name),
+        ));
+    };
+    match settings.settings.capabilities.transmit(version, cipher) {
+        Ok(()) => Ok(()),
+        Err(unavailable) => Err(Refusal::Kernel(unavailable.clone())),
+    }
+}
+
+/// See [`crate::Connection::take_over`].
+pub(crate) fn take_over(
+    policy: &KtlsPolicy,
+    tls: &mut awslc::Connection,
+    socket: BorrowedFd<'_>,
+) -> State {
+    match take_over::take_over(policy, tls, socket) {
+        Ok(kernel) => State::On(Box::new(kernel)),
+        Err(refusal) => State::Off(refusal),
+    }
+}
+
+/// A server's settings with the mode in force.
+#[derive(Clone, Debug)]
+pub(crate) struct KtlsPolicy {
+    pub(crate) mode: KtlsMode,
+    pub(crate) settings: KtlsSettings,
+}
+
+fn kernel_cipher(cipher: RecordCipher) -> Cipher {
+    match cipher {
+        RecordCipher::Aes128Gcm => Cipher::Aes128Gcm,
+        RecordCipher::Aes256Gcm => Cipher::Aes256Gcm,
+        RecordCipher::ChaCha20Poly1305 => Cipher::ChaCha20Poly1305,
+    }
+}

@@ -1,0 +1,217 @@
+//! A connection whose records the kernel seals.
+//!
+//! libssl still reads, and still believes that it writes; what it means to say
+//! comes out of its guard in plain and leaves as a record of its own type here:
+//! alerts (21), and the answer to a KeyUpdate (handshake, 22), after which the
+//! kernel gets the turned key.
+
+use std::fmt;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use sealane_awslc as awslc;
+use sealane_awslc::TransmitKeys;
+use sealane_sys::ktls::{self, Keys, Version};
+
+use super::{KtlsPolicy, Refusal, kernel_cipher};
+
+/// Record types (RFC 8446 section 5.1).
+const ALERT: u8 = 21;
+const HANDSHAKE: u8 = 22;
+
+/// KeyUpdate, `update_not_requested` (RFC 8446 section 4.6.3).
+const KEY_UPDATE: [u8; 5] = [24, 0, 0, 1, 0];
+
+/// warning, close_notify (RFC 8446 section 6.1).
+const CLOSE_NOTIFY: [u8; 2] = [1, 0];
+
+/// The most plaintext in one record.
+const RECORD_BYTES: u64 = 16_384;
+
+/// The kernel's side of a connection.
+pub(crate) struct KernelTransmit {
+    /// An upper bound of the records sealed under the present key.
+    records: u64,
+    max_records: u64,
+    key_updates: u32,
+    max_key_updates: u32,
+    /// TLS 1.3 on a kernel that can change the key of a connection.
+    can_rekey: bool,
+    /// An alert on its way.
+    alert: Option<[u8; 2]>,
+    /// The KeyUpdate has left and the kernel must get this key next.
+    next_keys: Option<TransmitKeys>,
+    /// close_notify or a fatal alert has left: nothing may follow.
+    ended: bool,
+    /// Why the connection has to end, once that is so.
+    keys_ended: Option<KeysEnded>,
+}
+
+/// Why a connection that the kernel seals had to end: it could not go on under
+/// its key. close_notify was sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeysEnded {
+    /// The client asked for a KeyUpdate, which this kernel cannot do
+    /// (Linux before 6.14).
+    UpdateUnsupported,
+    /// The client asked for more KeyUpdates than `ssl_ktls_key_updates`.
+    TooManyUpdates,
+    /// `ssl_ktls_key_records` are sealed, and this kernel or protocol cannot
+    /// change the key.
+    Exhausted,
+}
+
+impl fmt::Display for KeysEnded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            KeysEnded::UpdateUnsupported => {
+                "client asked for a TLS KeyUpdate, which the kernel cannot do for a connection that it seals (Linux 6.14 can); closing the connection"
+            }
+            KeysEnded::TooManyUpdates => {
+                "client asked for more TLS KeyUpdates than \"ssl_ktls_key_updates\" allows; closing the connection"
+            }
+            KeysEnded::Exhausted => {
+                "the key of a connection that the kernel seals has reached \"ssl_ktls_key_records\" and cannot be changed; closing the connection"
+            }
+        })
+    }
+}
+
+/// Hands the write direction of `tls` to the kernel. Everything libssl had
+/// queued has been sent.
+pub(super) fn take_over(
+    policy: &KtlsPolicy,
+    tls: &mut awslc::Connection,
+    socket: BorrowedFd<'_>,
+) -> Result<KernelTransmit, Refusal> {
+    let keys = tls.transmit_keys().map_err(|error| Refusal::Call {
+        call: "SSL_get_traffic_secrets",
+        error: error.to_string(),
+    })?;
+    ktls::attach(socket).map_err(|error| Refusal::call("setsockopt(TCP_ULP)", &error))?;
+    set(socket, &keys).map_err(|error| Refusal::call("setsockopt(TLS_TX)", &error))?;
+    // The kernel has the key: libssl must not use it again.
+    tls.release_transmit();
+    let settings = &policy.settings;
+    Ok(KernelTransmit {
+        records: 0,
+        max_records: settings.max_key_records,
+        key_updates: 0,
+        max_key_updates: settings.max_key_updates,
+        can_rekey: keys.tls13 && settings.capabilities.rekey().is_ok(),
+        alert: None,
+        next_keys: None,
+        ended: false,
+        keys_ended: None,
+    })
+}
+
+fn set(socket: BorrowedFd<'_>, keys: &TransmitKeys) -> io::Result<()> {
+    let version = if keys.tls13 {
+        Version::Tls13
+    } else {
+        Version::Tls12
+    };
+    let keys = Keys {
+        version,
+        cipher: kernel_cipher(keys.cipher),
+        key: keys.key(),
+        iv: keys.iv(),
+        sequence: keys.sequence,
+    };
+    ktls::set_transmit(socket, &keys)
+}
+
+impl KernelTransmit {
+    /// Counts what was sent in one call.
+    pub(crate) fn sent(&mut self, bytes: u64) {
+        // A call may leave a partly filled record at each end.
+        self.records += bytes.div_ceil(RECORD_BYTES) + 1;
+    }
+
+    /// Whether the present response should be the connection's last: half of
+    /// what the key may seal is used up, and there will be no other key.
+    pub(crate) fn should_end(&self) -> bool {
+        !self.can_rekey && self.records >= self.max_records / 2
+    }
+
+    /// Sends what libssl wants to say. With `data_follows`, also what must come
+    /// before more data: the answer to a KeyUpdate, or a fresh key.
+    ///
+    /// `Ok(Some(..))` says that the connection must end; close_notify has been
+    /// sent.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock`: call again when the socket is writable. Others end the
+    /// connection.
+    pub(crate) fn control(
+        &mut self,
+        tls: &mut awslc::Connection,
+        socket: BorrowedFd<'_>,
+        data_follows: bool,
+    ) -> io::Result<Option<KeysEnded>> {
+        if let Some(alert) = tls.take_alert() {
+            self.alert = Some(alert);
+        }
+        self.send_alert(socket)?;
+        if !data_follows {
+            return Ok(None);
+        }
+        if self.ended {
+            return match self.keys_ended {
+                Some(ended) => Ok(Some(ended)),
+                // Data behind an alert that ends the connection would be a mistake above.
+                None => Err(io::ErrorKind::BrokenPipe.into()),
+            };
+        }
+        if self.next_keys.is_none() {
+            let due = tls.is_key_update_due();
+            if !due && self.records < self.max_records {
+                return Ok(None);
+            }
+            if let Some(ended) = self.cannot_turn(due) {
+                self.keys_ended = Some(ended);
+                self.alert = Some(CLOSE_NOTIFY);
+                self.send_alert(socket)?;
+                return Ok(Some(ended));
+            }
+            // Under the old key: the message says that the next record has the new one.
+            ktls::send_record(socket, HANDSHAKE, &KEY_UPDATE)?;
+            let keys = tls.next_transmit_keys();
+            self.next_keys = Some(keys.map_err(|error| io::Error::other(error.to_string()))?);
+        }
+        if let Some(keys) = &self.next_keys {
+            set(socket, keys)?;
+            self.next_keys = None;
+            self.key_updates += 1;
+            self.records = 0;
+        }
+        Ok(None)
+    }
+
+    fn cannot_turn(&self, asked_by_peer: bool) -> Option<KeysEnded> {
+        match (self.can_rekey, asked_by_peer) {
+            (false, true) => Some(KeysEnded::UpdateUnsupported),
+            (false, false) => Some(KeysEnded::Exhausted),
+            (true, true) if self.key_updates >= self.max_key_updates => {
+                Some(KeysEnded::TooManyUpdates)
+            }
+            (true, _) => None,
+        }
+    }
+
+    fn send_alert(&mut self, socket: BorrowedFd<'_>) -> io::Result<()> {
+        if let Some(alert) = self.alert
+            && !self.ended
+        {
+            ktls::send_record(socket, ALERT, &alert)?;
+            self.alert = None;
+            // Warnings other than close_notify are not the end (TLS 1.2).
+            self.ended = alert[0] == FATAL || alert == CLOSE_NOTIFY;
+        }
+        Ok(())
+    }
+}
+
+const FATAL: u8 = 2;
