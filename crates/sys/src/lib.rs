@@ -6,6 +6,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | [`ethtool`] | features of network interfaces |
 //! | [`file`] | reading, opening and measuring files with and without blocking; `sendfile` |
 //! | [`socket`] | accepting, sending, receiving, listening, `TCP_INFO`, descriptor passing |
 //! | [`ktls`] | kernel TLS: keys into a socket, records of other types |
@@ -21,6 +22,7 @@
 //! as a failure that an operator would see.
 #![allow(unsafe_code)] // The one reason for this crate; every block says why it is sound.
 
+pub mod ethtool;
 pub mod file;
 pub mod ktls;
 pub mod limits;
