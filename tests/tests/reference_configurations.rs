@@ -80,7 +80,16 @@ fn kernel_tls_with_sendfile() {
         !sealane_tests::handshake(&server, "-tls1_2").succeeded(),
         "only TLS 1.3 is configured"
     );
-    assert_eq!(warnings_about(&site, "KTLS"), 1, "{}", server.error_log());
+    let log = server.error_log();
+    assert_eq!(warnings_about(&site, "KTLS"), 0, "{log}");
+    // Whatever this machine's kernel can: either it seals, or the start has said
+    // once why not. (`tests/vm` proves it on kernels that can.)
+    let refused = log.matches("kernel TLS is not used, ").count();
+    let sealed = log.matches("BIO_get_ktls_send(): 1").count();
+    assert!(
+        (refused == 1 && sealed == 0) || (refused == 0 && sealed > 0),
+        "{log}"
+    );
 }
 
 #[test]
