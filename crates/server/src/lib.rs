@@ -62,3 +62,4 @@ mod variables;
 
 pub use materials::Materials;
 pub use snapshot::Snapshot;
+pub use tls_build::TlsOfServers;

@@ -20,6 +20,32 @@ use std::sync::Arc;
 /// Application protocols offered over TLS, as nginx without HTTP/2.
 const ALPN: [&[u8]; 3] = [b"http/1.1", b"http/1.0", b"http/0.9"];
 
+/// The TLS side of a configuration, for who wants to look at it without serving.
+#[derive(Debug)]
+pub struct TlsOfServers {
+    /// The settings of each server, in the order of the configuration; `None`
+    /// without TLS.
+    pub servers: Vec<Option<Arc<ServerTls>>>,
+    /// What the operator should know.
+    pub warnings: Vec<Diagnostic>,
+}
+
+impl TlsOfServers {
+    /// Builds the settings as a snapshot would.
+    ///
+    /// # Errors
+    /// As [`Snapshot::build`].
+    pub fn build(config: &Config, materials: &Materials) -> Result<TlsOfServers, Diagnostic> {
+        let mut builder = TlsBuilder::new(materials, false);
+        let servers = config.http.iter().flat_map(|http| &http.servers);
+        let built = servers.map(|server| builder.server(server));
+        Ok(TlsOfServers {
+            servers: built.collect::<Result<_, _>>()?,
+            warnings: builder.into_warnings(),
+        })
+    }
+}
+
 /// Builds the TLS side of a snapshot: remembers what servers share.
 pub(crate) struct TlsBuilder<'a> {
     materials: &'a Materials,

@@ -62,7 +62,7 @@ pub use groups::{DEFAULT_GROUPS, GroupList};
 pub use info::Info;
 pub use ktls::{
     Capabilities, DEFAULT_MAX_KEY_RECORDS, DEFAULT_MAX_KEY_UPDATES, DEFAULT_MIN_BODY_BYTES, Flaw,
-    KeysEnded, Ktls, KtlsMode, KtlsSettings, Refusal, Unavailable,
+    KeysEnded, Ktls, KtlsMode, KtlsSettings, OfferedSuite, Refusal, Unavailable,
 };
 pub use protocols::{Protocol, Protocols};
 pub use record_size::DynamicRecords;

@@ -133,6 +133,15 @@ impl ServerTls {
         self.rules.suites.iter().map(|suite| suite.name).collect()
     }
 
+    pub(crate) fn rules(&self) -> &ChoiceRules {
+        &self.rules
+    }
+
+    /// The kinds of the certificates' keys.
+    pub(crate) fn kinds(&self) -> &[KeyKind] {
+        &self.kinds
+    }
+
     pub(crate) fn rejects(&self) -> bool {
         self.rejects || self.identities.is_empty()
     }

@@ -1,6 +1,8 @@
 //! One suite and the attributes that cipher strings select by, as bit masks in
 //! the way of OpenSSL's own table.
 
+use sealane_sys::ktls::Cipher;
+
 /// The lowest protocol a suite is made for; `TLSv1.2` in a cipher string means
 /// the suites that need it, not those that work with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,6 +128,16 @@ impl Suite {
     /// Whether the server shows an ECDSA (or Ed25519) certificate.
     pub fn uses_ecdsa_certificate(&self) -> bool {
         self.auth == auth::A_ECDSA
+    }
+
+    /// The cipher of its records, if it is one that a kernel knows.
+    pub fn record_cipher(&self) -> Option<Cipher> {
+        match self.encryption {
+            encryption::E_AES128GCM => Some(Cipher::Aes128Gcm),
+            encryption::E_AES256GCM => Some(Cipher::Aes256Gcm),
+            encryption::E_CHACHA20 => Some(Cipher::ChaCha20Poly1305),
+            _ => None,
+        }
     }
 
     /// Whether it encrypts with ChaCha20-Poly1305.

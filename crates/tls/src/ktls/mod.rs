@@ -20,8 +20,10 @@
 //! |---|---|
 //! | `mod.rs` | settings, state, the checks |
 //! | `take_over.rs` | the kernel's side of one connection: keys, alerts, KeyUpdate, the limit per key |
+//! | `offer.rs` | what a server offers, and which of it a kernel could seal |
 //! | `probe.rs` | what this kernel can do, found out by trying |
 
+mod offer;
 mod probe;
 mod take_over;
 
@@ -34,6 +36,7 @@ use sealane_awslc as awslc;
 use sealane_awslc::RecordCipher;
 use sealane_sys::ktls::{Cipher, Version};
 
+pub use offer::OfferedSuite;
 pub use probe::{Capabilities, Flaw, Unavailable};
 pub(crate) use take_over::KernelTransmit;
 pub use take_over::KeysEnded;
