@@ -33,6 +33,7 @@ pub(crate) struct KernelTransmit {
     /// An upper bound of the records sealed under the present key.
     records: u64,
     max_records: u64,
+    /// KeyUpdates that the peer has asked for.
     key_updates: u32,
     max_key_updates: u32,
     /// TLS 1.3 on a kernel that can change the key of a connection.
@@ -178,13 +179,13 @@ impl KernelTransmit {
             }
             // Under the old key: the message says that the next record has the new one.
             ktls::send_record(socket, HANDSHAKE, &KEY_UPDATE)?;
+            self.key_updates += u32::from(due);
             let keys = tls.next_transmit_keys();
             self.next_keys = Some(keys.map_err(|error| io::Error::other(error.to_string()))?);
         }
         if let Some(keys) = &self.next_keys {
             set(socket, keys)?;
             self.next_keys = None;
-            self.key_updates += 1;
             self.records = 0;
         }
         Ok(None)
