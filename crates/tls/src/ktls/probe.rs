@@ -72,6 +72,16 @@ impl Capabilities {
         }
     }
 
+    /// A kernel that can do everything, for tests of what follows from that.
+    #[cfg(test)]
+    pub(crate) fn everything() -> Capabilities {
+        Capabilities {
+            transmit: [const { Ok(()) }; SUITES],
+            receive: [const { Ok(()) }; SUITES],
+            rekey: Ok(()),
+        }
+    }
+
     /// Whether the kernel may seal what is sent with this suite.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! Whole connections in memory: a client of `awslc` against this crate's server.
 
 mod handshakes;
+mod ktls;
 mod offer;
 mod resumption;
 mod robustness;
