@@ -15,6 +15,7 @@
 //! | [`exchange`], [`facts`] | one request with its response; one connection |
 //! | `pipeline`, `router`, `handlers`, `filters` | what answers a request |
 //! | `variables`, `template`, `access_log` | what is known about an exchange, as text |
+//! | [`counters`], [`metrics`] | what is counted, and under which names |
 //! | [`open_file_cache`] | open files, their facts and small contents |
 //! | [`log`] | error and access logs that never block a worker |
 
@@ -26,6 +27,7 @@ pub mod exchange;
 pub mod facts;
 pub mod log;
 pub mod materials;
+pub mod metrics;
 pub mod names;
 pub mod open_file_cache;
 pub mod registry;

@@ -45,6 +45,11 @@ impl Process {
         self.workers.get().map_or(&[], Vec::as_slice)
     }
 
+    /// Tells, once, which threads there are.
+    pub(crate) fn set_workers(&self, workers: Vec<Arc<Worker>>) {
+        let _ = self.workers.set(workers);
+    }
+
     /// The next connection's serial number. One shared increment per connection
     /// keeps the numbers in the log unique.
     pub(crate) fn next_connection(&self) -> u64 {
@@ -109,7 +114,7 @@ pub fn run(
         })
         .collect();
     // The cycle of references lives as long as the process.
-    let _ = process.workers.set(workers.clone());
+    process.set_workers(workers.clone());
 
     let (tell, told) = watch::channel(Asked::Nothing);
     let mut threads = Vec::new();

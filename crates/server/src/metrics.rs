@@ -1,0 +1,147 @@
+//! The metrics registry: everything that is counted, under the name by which a
+//! scraper knows it.
+//!
+//! Counters belong to whoever counts (a worker thread, the TLS sessions) and are
+//! summed here when somebody reads; counting itself costs one addition. Names
+//! follow Prometheus' conventions and do not change once released.
+
+use crate::counters::Counters;
+use crate::worker::Process;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+use std::fmt;
+use std::sync::Arc;
+
+/// Prefix of every name.
+const PREFIX: &str = "sealane";
+
+/// All metrics of a worker process.
+pub fn registry(process: Arc<Process>) -> Registry {
+    let mut registry = Registry::with_prefix(PREFIX);
+    registry.register_collector(Box::new(Workers(process)));
+    registry
+}
+
+/// The metrics in OpenMetrics' text format.
+pub fn text(registry: &Registry) -> String {
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, registry)
+        .expect("writing to a string does not fail");
+    text
+}
+
+/// What worker threads count, summed over all of them.
+struct Workers(Arc<Process>);
+
+/// A number that only grows: name, what it says, where it is counted.
+type CountRow = (&'static str, &'static str, fn(&Counters) -> u64);
+/// A level.
+type LevelRow = (&'static str, &'static str, fn(&Counters) -> i64);
+
+const COUNTS: &[CountRow] = &[
+    ("connections_accepted", "Connections accepted", |c| {
+        c.accepted.get()
+    }),
+    (
+        "connections_handled",
+        "Connections handled, not dropped for want of a slot",
+        |c| c.handled.get(),
+    ),
+    ("requests", "Requests", |c| c.requests.get()),
+    ("tls_handshakes", "TLS handshakes completed", |c| {
+        c.handshakes.get()
+    }),
+    (
+        "tls_handshakes_resumed",
+        "TLS handshakes that resumed a session",
+        |c| c.handshakes_resumed.get(),
+    ),
+    ("tls_handshakes_failed", "TLS handshakes that failed", |c| {
+        c.handshakes_failed.get()
+    }),
+    (
+        "kernel_tls_connections",
+        "Closed connections whose records the kernel sealed",
+        |c| c.ktls_on.get(),
+    ),
+    (
+        "kernel_tls_refused_connections",
+        "Closed TLS connections that could not have kernel TLS, or were not to",
+        |c| c.ktls_off.get(),
+    ),
+    ("panics", "Connections ended by a panic", |c| c.panics.get()),
+];
+
+const LEVELS: &[LevelRow] = &[
+    ("connections_active", "Open connections", |c| c.active.get()),
+    (
+        "connections_reading",
+        "Connections whose request head is being read",
+        |c| c.reading.get(),
+    ),
+    (
+        "connections_writing",
+        "Connections whose response is being made or sent",
+        |c| c.writing.get(),
+    ),
+    ("connections_waiting", "Idle keep-alive connections", |c| {
+        c.waiting.get()
+    }),
+];
+
+impl Collector for Workers {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let workers = self.0.workers();
+        for (name, help, read) in COUNTS {
+            let sum = workers.iter().map(|worker| read(&worker.counters)).sum();
+            let metric = ConstCounter::<u64>::new(sum);
+            metric.encode(encoder.encode_descriptor(name, help, None, MetricType::Counter)?)?;
+        }
+        for (name, help, read) in LEVELS {
+            let sum = workers.iter().map(|worker| read(&worker.counters)).sum();
+            let metric = ConstGauge::<i64>::new(sum);
+            metric.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Workers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Workers({})", self.0.workers().len())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Site;
+
+    #[test]
+    fn sums_over_threads_under_stable_names() {
+        let site = Site::new("");
+        let workers = vec![site.another_worker(|_| {}), site.another_worker(|_| {})];
+        workers[0].counters.requests.add(40);
+        workers[1].counters.requests.add(2);
+        workers[1].counters.active.add(3);
+        workers[1].counters.ktls_on.add(1);
+        let process = Arc::new(Process::default());
+        process.set_workers(workers);
+        let text = text(&registry(process));
+        for line in [
+            "# TYPE sealane_requests counter",
+            "sealane_requests_total 42",
+            "# TYPE sealane_connections_active gauge",
+            "sealane_connections_active 3",
+            "sealane_kernel_tls_connections_total 1",
+            "sealane_tls_handshakes_failed_total 0",
+        ] {
+            assert!(text.lines().any(|known| known == line), "{line}\n{text}");
+        }
+        assert!(text.ends_with("# EOF\n"));
+    }
+}
