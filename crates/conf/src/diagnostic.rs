@@ -1,6 +1,7 @@
 //! What the parser has to say about a configuration.
 
 use crate::model::{LogLevel, Origin, Source};
+use crate::store_url::masked;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -48,18 +49,19 @@ const SHOWN_LINE_CHARS: usize = 160;
 impl Diagnostic {
     /// The message with its place, without the program's name and the level:
     /// `unknown directive "foo" in /etc/nginx/nginx.conf:3`. This is what the
-    /// error log gets.
+    /// error log gets. Users and passwords in URLs of stores are masked.
     pub fn headline(&self) -> String {
+        let message = masked(&self.message);
         match &self.place {
-            None => self.message.clone(),
+            None => message,
             Some(Place {
                 file: Some(file),
                 line,
                 ..
             }) => {
-                format!("{} in {}:{line}", self.message, file.display())
+                format!("{message} in {}:{line}", file.display())
             }
-            Some(Place { file: None, .. }) => format!("{} in command line", self.message),
+            Some(Place { file: None, .. }) => format!("{message} in command line"),
         }
     }
 }
@@ -105,13 +107,14 @@ impl Place {
     /// that put a caret under the column.
     fn excerpt(&self) -> (String, String) {
         let before_bytes = (self.column as usize).saturating_sub(1);
+        // Before anything is cut, so that no end of a password is left.
+        let source_line = masked(&self.source_line);
         let mut column_chars = self
             .source_line
             .char_indices()
             .take_while(|(at, _)| *at < before_bytes)
             .count();
-        let mut chars: Vec<char> = self
-            .source_line
+        let mut chars: Vec<char> = source_line
             .chars()
             .map(|c| if c.is_control() { ' ' } else { c })
             .collect();

@@ -4,8 +4,8 @@
 use crate::model::{
     AccessLog, AddHeader, AutoindexFormat, EnvVar, ErrorLog, ErrorPage, Expires, GzipStatic,
     IfModifiedSince, KeepaliveDisable, KtlsMode, LingeringClose, List, ListenAddress,
-    ListenOptions, LogFormat, Matcher, Origin, Return, ServerName, ServerTokens, Template,
-    TlsProtocols, TryFiles, Types, User, WorkerCount,
+    ListenOptions, LogFormat, Matcher, Origin, Return, ServerName, ServerTokens, SessionStore,
+    Template, TlsProtocols, TryFiles, Types, User, WorkerCount,
 };
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -139,6 +139,13 @@ pub(crate) struct TlsDraft {
     pub(crate) session_ticket_keys: Option<Vec<PathBuf>>,
     pub(crate) session_builtin: Option<BuiltinCache>,
     pub(crate) session_shared: Option<(String, u64)>,
+    pub(crate) session_ticket_rotation: Option<Duration>,
+    pub(crate) session_ticket_state: Option<PathBuf>,
+    /// `Some(None)`: `off`.
+    pub(crate) session_store: Option<Option<Arc<SessionStore>>>,
+    pub(crate) early_data: Option<bool>,
+    pub(crate) early_data_methods: Option<Arc<[String]>>,
+    pub(crate) early_data_register_bytes: Option<u64>,
     pub(crate) reject_handshake: Option<bool>,
 }
 

@@ -39,6 +39,7 @@ mod merge;
 pub mod model;
 mod parser;
 pub mod regex;
+mod store_url;
 mod template;
 pub mod values;
 pub mod variables;

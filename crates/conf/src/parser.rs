@@ -479,7 +479,12 @@ impl Text {
         let at = at.min(self.bytes.len());
         let before = &self.bytes[at.saturating_sub(AROUND_BYTES)..at];
         let after = &self.bytes[at..self.bytes.len().min(at + AROUND_BYTES)];
-        let start = memchr::memrchr(b'\n', before).map_or(0, |newline| newline + 1);
+        let start = match memchr::memrchr(b'\n', before) {
+            Some(newline) => newline + 1,
+            // Not from within a word: its beginning tells what is secret in it.
+            None if at > AROUND_BYTES => memchr::memchr(b' ', before).unwrap_or(before.len()),
+            None => 0,
+        };
         let end = memchr::memchr(b'\n', after).unwrap_or(after.len());
         // Invalid UTF-8 changes its length when it is made printable.
         let before = String::from_utf8_lossy(&before[start..]);

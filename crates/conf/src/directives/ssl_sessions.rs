@@ -1,10 +1,17 @@
 //! ngx_http_ssl_module, second part: resumption.
 
-use super::{Arity, Check, HS, Module, ONE, Row};
+use super::{Arity, HS, HTTP, Module, ONE, Row};
 use crate::build::Build;
 use crate::call::{Call, Fault, shown};
 use crate::draft::BuiltinCache;
+use crate::model::{MIN_TICKET_ROTATION, SessionStore};
+use crate::store_url;
 use crate::values;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
 
 pub(super) const MODULE: Module = Module {
     title: "TLS: sessions",
@@ -14,6 +21,20 @@ pub(super) const MODULE: Module = Module {
 
 /// Smallest shared zone, as in nginx: eight memory pages.
 const MIN_ZONE_BYTES: u64 = 8 * 4096;
+
+/// Smallest `ssl_early_data_register_size`, in bytes.
+const MIN_REGISTER_BYTES: u64 = 64 << 10;
+
+/// Default of `timeout=` of `ssl_session_store`.
+const STORE_TIMEOUT: Duration = Duration::from_millis(20);
+/// Longest `timeout=`: a handshake that waits longer is better done in full.
+const MAX_STORE_TIMEOUT: Duration = Duration::from_secs(5);
+/// Default of `prefix=`.
+const STORE_PREFIX: &str = "sealane:";
+/// Longest `prefix=`, in bytes.
+const MAX_PREFIX_BYTES: usize = 64;
+/// Methods that `ssl_early_data_methods` may name.
+const MAX_EARLY_DATA_METHODS: usize = 32;
 
 const ROWS: &[Row] = &[
     Row::new(
@@ -58,13 +79,98 @@ const ROWS: &[Row] = &[
          worker threads; servers with the same zone name share one.",
         session_cache,
     ),
-    Row::later(
+    Row::new(
+        "ssl_session_ticket_rotation",
+        HS,
+        ONE,
+        "",
+        "How long a ticket key that Sealane made seals before the next one does; at least `2s`. A \
+         key opens for as long as a ticket can live. By default a third of `ssl_session_timeout`. \
+         Keys of `ssl_session_ticket_key` do not rotate.",
+        |b, c| {
+            c.seconds(&mut b.server().tls.session_ticket_rotation)?;
+            let rotation = b.server().tls.session_ticket_rotation;
+            if rotation.is_some_and(|rotation| rotation < MIN_TICKET_ROTATION) {
+                return Err(c.refuse_arg(1, "value must be at least 2s"));
+            }
+            Ok(())
+        },
+    )
+    .own(),
+    Row::new(
+        "ssl_session_ticket_state",
+        HTTP,
+        ONE,
+        "",
+        "File in which the ticket keys that Sealane made survive a restart, so that clients resume \
+         afterwards. The master writes it (mode 0600) whenever a key is made; relative paths start \
+         from the prefix. It holds secrets: keep it out of backups and on memory-backed storage \
+         where possible.",
+        |b, c| {
+            let path = b.options.under_prefix(c.path(1));
+            c.once(&b.server().tls.session_ticket_state)?;
+            b.server().tls.session_ticket_state = Some(path);
+            Ok(())
+        },
+    )
+    .own(),
+    Row::new(
+        "ssl_session_store",
+        HS,
+        Arity::AtLeast(1),
+        "",
+        "Redis or Valkey that the nodes of a site share: ticket keys that Sealane made, sessions \
+         where there is an `ssl_session_cache`, and what is known of early data. \
+         `redis://[[user]:password@]host[:port][/database]`, `rediss://` with TLS, \
+         `redis+sentinel://host[:port],.../service[/database]`, `redis+cluster://host[:port],...` \
+         (both also as `rediss+...`), `unix:/path`; `off` where one is inherited. Parameters: \
+         `timeout=20ms`, how long a handshake waits for an answer before it goes on without; \
+         `key=FILE`, 32 bytes or more that seal all that is stored, equal on all nodes (without it \
+         the certificate's key seals, which then must be the same on all nodes); `ca=FILE`, CA \
+         certificates to check the store's with, else the system's; `prefix=sealane:`, what \
+         names in the store begin with. A store that is slow or gone costs resumption, never a \
+         handshake.",
+        session_store,
+    )
+    .own(),
+    Row::new(
         "ssl_early_data",
         HS,
         ONE,
-        Check::Flag,
-        "early data is refused, so that clients send it again after the handshake (1-RTT)",
+        "off",
+        "Whether requests are answered that come before the handshake is done (0-RTT, RFC 8446), \
+         which saves a returning client a round trip. Each such flight is accepted once, on one \
+         node if they share an `ssl_session_store`.",
+        |b, c| c.flag(&mut b.server().tls.early_data),
     ),
+    Row::new(
+        "ssl_early_data_methods",
+        HS,
+        Arity::AtLeast(1),
+        "GET HEAD OPTIONS",
+        "Methods answered in early data; requests with others get 425 (RFC 8470), upon which \
+         clients send them again after the handshake. Add only methods that may safely be \
+         repeated.",
+        early_data_methods,
+    )
+    .own(),
+    Row::new(
+        "ssl_early_data_register_size",
+        HTTP,
+        ONE,
+        "4m",
+        "Memory for the register that knows early data again, at least `64k`. When it is full, \
+         clients go on without early data until old entries leave (after about three minutes).",
+        |b, c| {
+            c.size(&mut b.server().tls.early_data_register_bytes)?;
+            let bytes = b.server().tls.early_data_register_bytes;
+            if bytes.is_some_and(|bytes| bytes < MIN_REGISTER_BYTES) {
+                return Err(c.refuse_arg(1, "value must be at least 64k"));
+            }
+            Ok(())
+        },
+    )
+    .own(),
 ];
 
 fn session_cache(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
@@ -117,5 +223,97 @@ fn shared_zone(b: &mut Build<'_>, word: usize, name: &str, bytes: u64) -> Result
         ));
     }
     b.server().tls.session_shared = Some((name.to_owned(), bytes));
+    Ok(())
+}
+
+fn session_store(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    c.once(&b.server().tls.session_store)?;
+    if c.arg(1) == b"off" {
+        if c.count() > 1 {
+            return Err(c.invalid_parameter(2));
+        }
+        b.server().tls.session_store = Some(None);
+        return Ok(());
+    }
+    let url = store_url::parse(c.text(1)?)
+        .map_err(|why| Fault::at(1, "invalid URL of the session store").help(why))?;
+    let mut store = SessionStore {
+        topology: url.topology,
+        tls: url.tls,
+        user: url.user,
+        password: url.password,
+        database: url.database,
+        timeout: STORE_TIMEOUT,
+        key_file: None,
+        prefix: STORE_PREFIX.to_owned(),
+    };
+    for (index, written) in c.args().skip(1) {
+        let (name, value) = match memchr::memchr(b'=', written) {
+            Some(at) => (&written[..at], &written[at + 1..]),
+            None => (written, &[][..]),
+        };
+        let path = || {
+            b.options
+                .beside_conf(&PathBuf::from(OsStr::from_bytes(value)))
+        };
+        match name {
+            _ if value.is_empty() => return Err(unknown_parameter(c, index)),
+            b"timeout" => {
+                let timeout = values::time(value)
+                    .filter(|time| (Duration::from_millis(1)..=MAX_STORE_TIMEOUT).contains(time));
+                store.timeout = timeout.ok_or_else(|| {
+                    c.invalid_parameter(index)
+                        .help("the time must be between 1ms and 5s")
+                })?;
+            }
+            b"key" => store.key_file = Some(path()),
+            b"ca" => match &mut store.tls {
+                Some(tls) => tls.ca_file = Some(path()),
+                None => {
+                    return Err(c
+                        .invalid_parameter(index)
+                        .help("only a store with TLS (\"rediss://\") has a certificate to check"));
+                }
+            },
+            b"prefix" => {
+                let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:/".contains(byte);
+                if value.len() > MAX_PREFIX_BYTES || !value.iter().all(plain) {
+                    return Err(c.invalid_parameter(index).help(
+                        "a prefix has at most 64 letters, digits and characters of \"-_.:/\"",
+                    ));
+                }
+                store.prefix = shown(value);
+            }
+            _ => return Err(unknown_parameter(c, index)),
+        }
+    }
+    b.server().tls.session_store = Some(Some(Arc::new(store)));
+    Ok(())
+}
+
+fn unknown_parameter(c: &Call<'_>, index: usize) -> Fault {
+    c.invalid_parameter(index)
+        .help("it can be \"timeout=\", \"key=\", \"ca=\" or \"prefix=\" with a value")
+}
+
+fn early_data_methods(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    c.once(&b.server().tls.early_data_methods)?;
+    if c.count() > MAX_EARLY_DATA_METHODS {
+        return Err(c.refuse("names too many methods"));
+    }
+    let mut methods: Vec<String> = Vec::new();
+    for (index, written) in c.args() {
+        // RFC 9110 section 9.1: methods are case-sensitive tokens; none in use has
+        // small letters, which are a slip here.
+        let plain = |byte: &u8| byte.is_ascii_uppercase() || b"-_".contains(byte);
+        if !written.iter().all(plain) || written.is_empty() {
+            return Err(c.invalid(index).help("methods are written in capitals"));
+        }
+        let method = shown(written);
+        if !methods.contains(&method) {
+            methods.push(method);
+        }
+    }
+    b.server().tls.early_data_methods = Some(methods.into());
     Ok(())
 }

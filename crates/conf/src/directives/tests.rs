@@ -8,6 +8,7 @@ use crate::model::{
     LogEscape, LogLevel, LogTarget, Matcher, Server, ServerName, TryFallback,
 };
 use crate::parser::parse;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -466,4 +467,88 @@ fn an_error_log_behind_http_holds_inside_too() {
     let log = &http.servers[0].conf.error_logs[0];
     assert_eq!(log.target, LogTarget::File("/late.log".into()));
     assert_eq!(http.listeners.len(), 1);
+}
+
+#[test]
+fn session_stores_are_read_whole() {
+    let config = read(
+        "events {} http {
+            ssl_certificate a; ssl_certificate_key b; ssl_session_timeout 1h;
+            ssl_session_ticket_state run/tickets; ssl_early_data on;
+            ssl_session_store rediss://u:p%40@h:1/2 timeout=1500ms key=k ca=/c prefix=x/;
+            server { listen 1; }
+            server { listen 2; ssl_session_store off; ssl_session_ticket_rotation 1m;
+                     ssl_early_data_methods POST GET POST; } }",
+    );
+    let http = config.http.expect("there is one");
+    let [first, second] = &http.servers[..] else {
+        panic!("two servers");
+    };
+    let (first, second) = (first.tls.as_ref().expect("TLS"), second.tls.as_ref());
+    let store = first.session_store.as_ref().expect("a store");
+    assert_eq!(store.to_string(), "rediss://h:1/2");
+    assert_eq!(store.timeout, std::time::Duration::from_millis(1500));
+    assert_eq!(store.key_file.as_deref(), Some(Path::new("/etc/k")));
+    let ca_file = store.tls.as_ref().and_then(|tls| tls.ca_file.as_deref());
+    assert_eq!(ca_file, Some(Path::new("/c")));
+    assert_eq!(store.prefix, "x/");
+    assert_eq!(store.password.as_ref().map(|p| p.expose()), Some("p@"));
+    assert!(!format!("{store:?}").contains("p@"));
+    assert_eq!(first.session_ticket_rotation.as_secs(), 1200);
+    assert_eq!(*first.early_data.methods, ["GET", "HEAD", "OPTIONS"]);
+    let second = second.expect("TLS");
+    assert_eq!(second.session_store, None);
+    assert_eq!(second.session_ticket_rotation.as_secs(), 60);
+    assert_eq!(*second.early_data.methods, ["POST", "GET"]);
+    assert!(second.early_data.enabled, "inherited");
+    for tls in [first, second] {
+        let state = tls.session_ticket_state.as_deref();
+        assert!(state.is_some_and(|path| path.ends_with("run/tickets")));
+    }
+}
+
+#[test]
+fn what_is_wrong_with_sessions_is_said_without_secrets() {
+    for (line, said) in [
+        ("ssl_session_store http://x", "it must begin with"),
+        (
+            "ssl_session_store redis://u:secret@@h",
+            "write \"@\" as %40",
+        ),
+        (
+            "ssl_session_store redis://u:secret@h nonsense",
+            "invalid parameter \"nonsense\"",
+        ),
+        (
+            "ssl_session_store redis://h redis://u:secret@i",
+            "invalid parameter \"redis://********@i\"",
+        ),
+        (
+            "ssl_session_store redis://h timeout=6s",
+            "between 1ms and 5s",
+        ),
+        (
+            "ssl_session_store redis://h timeout=0",
+            "between 1ms and 5s",
+        ),
+        ("ssl_session_store redis://h key=", "with a value"),
+        (
+            "ssl_session_store redis://h ca=x.pem",
+            "only a store with TLS",
+        ),
+        ("ssl_session_store redis://h prefix=a*", "a prefix has"),
+        ("ssl_session_store off timeout=1s", "invalid parameter"),
+        (
+            "ssl_session_store redis://h; ssl_session_store off",
+            "is duplicate",
+        ),
+        ("ssl_session_ticket_rotation 1s", "at least 2s"),
+        ("ssl_early_data_methods GET post", "in capitals"),
+        ("ssl_early_data_register_size 4k", "at least 64k"),
+        ("ssl_sesion_store redis://u:secret@h", "did you mean"),
+    ] {
+        let text = refused(&format!("events {{}} http {{ {line}; }}"));
+        assert!(text.contains(said), "{line}: {text}");
+        assert!(!text.contains("secret"), "{line}: {text}");
+    }
 }

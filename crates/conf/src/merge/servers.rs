@@ -7,8 +7,9 @@ use crate::call::Fault;
 use crate::draft::{BuiltinCache, LocationDraft, ServerBlock, ServerDraft, TlsDraft};
 use crate::input::Options;
 use crate::model::{
-    CertificateFiles, CertificateSource, DynamicRecords, Ktls, ListenAddress, Locations, Server,
-    ServerName, SessionCache, Tls, TlsProtocols,
+    CertificateFiles, CertificateSource, DynamicRecords, EARLY_DATA_METHODS,
+    EARLY_DATA_REGISTER_BYTES, EarlyData, Ktls, ListenAddress, Locations, MIN_TICKET_ROTATION,
+    Server, ServerName, SessionCache, Tls, TlsProtocols,
 };
 use std::collections::HashSet;
 use std::path::Path;
@@ -87,7 +88,9 @@ impl TlsDraft {
             prefer_server_ciphers ecdh_curve dhparam buffer_bytes dyn_rec_enable dyn_rec_timeout
             dyn_rec_size_lo dyn_rec_size_hi dyn_rec_threshold ktls ktls_min_size ktls_key_records
             ktls_key_updates session_timeout session_tickets
-            session_ticket_keys session_builtin session_shared reject_handshake);
+            session_ticket_keys session_builtin session_shared session_ticket_rotation
+            session_ticket_state session_store early_data early_data_methods
+            early_data_register_bytes reject_handshake);
     }
 }
 
@@ -111,6 +114,7 @@ fn tls(options: &Options, draft: &TlsDraft) -> Result<Option<Tls>, Fault> {
             threshold: number(draft.dyn_rec_threshold, 40),
             timeout: draft.dyn_rec_timeout.unwrap_or(Duration::from_secs(1)),
         });
+    let session_timeout = draft.session_timeout.unwrap_or(Duration::from_secs(300));
     Ok(Some(Tls {
         certificates,
         password_file: draft.password_file.clone(),
@@ -135,10 +139,26 @@ fn tls(options: &Options, draft: &TlsDraft) -> Result<Option<Tls>, Fault> {
             key_records: draft.ktls_key_records.unwrap_or(1 << 24),
             key_updates: number(draft.ktls_key_updates, 64),
         },
-        session_timeout: draft.session_timeout.unwrap_or(Duration::from_secs(300)),
+        session_timeout,
         session_tickets: draft.session_tickets.unwrap_or(true),
         session_ticket_keys: draft.session_ticket_keys.clone().unwrap_or_default(),
+        session_ticket_rotation: draft
+            .session_ticket_rotation
+            .unwrap_or(session_timeout / 3)
+            .max(MIN_TICKET_ROTATION),
+        session_ticket_state: draft.session_ticket_state.clone(),
         session_cache: session_cache(draft),
+        session_store: draft.session_store.clone().flatten(),
+        early_data: EarlyData {
+            enabled: draft.early_data.unwrap_or(false),
+            methods: draft
+                .early_data_methods
+                .clone()
+                .unwrap_or_else(|| EARLY_DATA_METHODS.map(str::to_owned).into()),
+            register_bytes: draft
+                .early_data_register_bytes
+                .unwrap_or(EARLY_DATA_REGISTER_BYTES),
+        },
         reject_handshake,
     }))
 }

@@ -9,6 +9,7 @@ mod list;
 mod location;
 mod log;
 mod process;
+mod session_store;
 mod template;
 mod tls;
 
@@ -17,6 +18,7 @@ pub use list::*;
 pub use location::*;
 pub use log::*;
 pub use process::*;
+pub use session_store::*;
 pub use template::*;
 pub use tls::*;
 

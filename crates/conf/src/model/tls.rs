@@ -1,7 +1,13 @@
 //! The `ssl_*` directives of one server.
 
+use super::SessionStore;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
+
+/// The least `ssl_session_ticket_rotation`. Nodes that share keys need a moment
+/// to hear of a new one before it seals.
+pub const MIN_TICKET_ROTATION: Duration = Duration::from_secs(2);
 
 /// TLS settings of a server, inherited from `http` where not set.
 #[derive(Debug, Clone)]
@@ -34,8 +40,18 @@ pub struct Tls {
     pub session_tickets: bool,
     /// `ssl_session_ticket_key` files; the first seals.
     pub session_ticket_keys: Vec<PathBuf>,
+    /// `ssl_session_ticket_rotation`: how long a ticket key that Sealane made
+    /// seals before the next one does. Default a third of `session_timeout`, and
+    /// never less than [`MIN_TICKET_ROTATION`].
+    pub session_ticket_rotation: Duration,
+    /// `ssl_session_ticket_state`: where such keys survive a restart.
+    pub session_ticket_state: Option<PathBuf>,
     /// `ssl_session_cache`; default `none`.
     pub session_cache: SessionCache,
+    /// `ssl_session_store`: what nodes share.
+    pub session_store: Option<Arc<SessionStore>>,
+    /// `ssl_early_data` and what belongs to it.
+    pub early_data: EarlyData,
     /// `ssl_reject_handshake`; default off.
     pub reject_handshake: bool,
 }
@@ -129,3 +145,23 @@ pub enum SessionCache {
         bytes: u64,
     },
 }
+
+/// 0-RTT (RFC 8446 section 2.3).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EarlyData {
+    /// `ssl_early_data`; default off.
+    pub enabled: bool,
+    /// `ssl_early_data_methods`: requests answered before the handshake is
+    /// done; others get 425. Default GET, HEAD and OPTIONS.
+    pub methods: Arc<[String]>,
+    /// `ssl_early_data_register_size` in bytes: how much memory may be spent on
+    /// knowing early data again. Default 4 MiB. One register serves the process.
+    pub register_bytes: u64,
+}
+
+/// Methods of `ssl_early_data_methods` by default: those without effect on the
+/// server (RFC 9110 section 9.2.1), so that a replay does no harm.
+pub const EARLY_DATA_METHODS: [&str; 3] = ["GET", "HEAD", "OPTIONS"];
+
+/// Default of `ssl_early_data_register_size`, in bytes.
+pub const EARLY_DATA_REGISTER_BYTES: u64 = 4 << 20;

@@ -156,4 +156,9 @@ pub(super) const CASES: &[Case] = &[
         "server { listen 8443 ssl; ssl_reject_handshake on; } server { listen 8443; }",
         r#"[emerg] no "ssl_certificate" is defined for the "listen ... ssl" directive in FILE:3"#,
     ),
+    Case(
+        Server,
+        "ssl_early_data x;",
+        r#"[emerg] invalid value "x" in "ssl_early_data" directive, it must be "on" or "off" in FILE:4"#,
+    ),
 ];
