@@ -23,6 +23,7 @@ use crate::error::Error;
 use crate::info::Info;
 use crate::ktls::{self, KeysEnded, Ktls, KtlsMode};
 use crate::record_size::RecordSizer;
+use crate::record_writer::RecordWriter;
 use crate::server::ServerTls;
 
 /// A TLS connection accepted by a listener. It moves between threads by value.
@@ -37,6 +38,8 @@ pub struct Connection {
     sizer: RecordSizer,
     client_groups: Option<Box<[u16]>>,
     ktls: ktls::State,
+    /// In place once our own code seals the records instead of libssl.
+    writer: Option<Box<RecordWriter>>,
 }
 
 enum State {
@@ -61,6 +64,7 @@ impl Connection {
             sizer: RecordSizer::default(),
             client_groups: None,
             ktls: ktls::State::Pending,
+            writer: None,
         }
     }
 
@@ -93,7 +97,11 @@ impl Connection {
         output: &mut Vec<u8>,
         plain: &mut [u8],
     ) -> Result<ReadStatus, Error> {
-        Ok(self.running()?.read(input, output, plain)?)
+        let status = self.running()?.read(input, output, plain);
+        if let (Some(writer), State::Running(tls)) = (&mut self.writer, &mut self.state) {
+            writer.control(tls, false, output)?;
+        }
+        Ok(status?)
     }
 
     /// Whether decrypted bytes wait: read again without new input.
@@ -113,8 +121,23 @@ impl Connection {
             return Err(Error::NotEstablished);
         };
         let full = server.record_bytes();
+        if self.writer.is_none() && RecordWriter::pays(tls, plain.len()) {
+            // What libssl has queued is sealed by libssl and comes first.
+            tls.write_records(&[], full, output)?;
+            self.writer = RecordWriter::take(tls).map(Box::new);
+        }
+        if let Some(writer) = &mut self.writer {
+            writer.control(tls, true, output)?;
+        }
+        let mut seal = |plain: &[u8], record_bytes: usize| match &mut self.writer {
+            Some(writer) => {
+                writer.write(plain, record_bytes, output);
+                Ok(())
+            }
+            None => tls.write_records(plain, record_bytes, output),
+        };
         let Some(dynamic) = server.dynamic_records() else {
-            return Ok(tls.write_records(plain, full, output)?);
+            return Ok(seal(plain, full)?);
         };
         self.sizer.begin_write(dynamic, now_ms);
         let mut rest = plain;
@@ -122,7 +145,7 @@ impl Connection {
             let run = self.sizer.next_run(dynamic, full);
             let count = run.record_bytes.saturating_mul(run.records).min(rest.len());
             let (now, later) = rest.split_at(count);
-            tls.write_records(now, run.record_bytes, output)?;
+            seal(now, run.record_bytes)?;
             self.sizer.sent(now.len().div_ceil(run.record_bytes));
             rest = later;
             if rest.is_empty() {
@@ -136,6 +159,10 @@ impl Connection {
     pub fn shutdown(&mut self, output: &mut Vec<u8>) {
         if let State::Running(tls) = &mut self.state {
             tls.shutdown(output);
+            if let Some(writer) = &mut self.writer {
+                // Alerts do not turn the key, which is all that can fail.
+                let _ = writer.control(tls, false, output);
+            }
         }
     }
 
@@ -204,7 +231,11 @@ impl Connection {
         else {
             return;
         };
-        self.ktls = ktls::take_over(server.ktls_policy(), tls, socket);
+        let writer = self.writer.as_deref();
+        self.ktls = ktls::take_over(server.ktls_policy(), tls, writer, socket);
+        if self.is_sealed_by_kernel() {
+            self.writer = None;
+        }
     }
 
     /// Whether the kernel seals the records. What is sent through the socket then

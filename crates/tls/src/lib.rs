@@ -32,6 +32,7 @@
 //! | `info.rs` | what `$ssl_*` variables show |
 //! | `tickets.rs`, `session_cache.rs` | resumption |
 //! | `ktls/` | who seals the records: libssl or the kernel |
+//! | `record_writer.rs` | records sealed by our own code where it is faster |
 //! | `record_size.rs` | `ssl_buffer_size` and dynamic records |
 
 mod acceptor;
@@ -46,6 +47,7 @@ mod info;
 mod ktls;
 mod protocols;
 mod record_size;
+mod record_writer;
 mod server;
 mod session_cache;
 mod settings;

@@ -36,10 +36,12 @@ use sealane_awslc as awslc;
 use sealane_awslc::RecordCipher;
 use sealane_sys::ktls::{Cipher, Version};
 
+use crate::record_writer::RecordWriter;
 pub use offer::OfferedSuite;
+
 pub use probe::{Capabilities, Flaw, Unavailable};
-pub(crate) use take_over::KernelTransmit;
 pub use take_over::KeysEnded;
+pub(crate) use take_over::{ALERT, HANDSHAKE, KEY_UPDATE, KernelTransmit};
 
 /// `ssl_ktls`: whether the kernel seals records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -210,9 +212,10 @@ pub(crate) fn check(
 pub(crate) fn take_over(
     policy: &KtlsPolicy,
     tls: &mut awslc::Connection,
+    writer: Option<&RecordWriter>,
     socket: BorrowedFd<'_>,
 ) -> State {
-    match take_over::take_over(policy, tls, socket) {
+    match take_over::take_over(policy, tls, writer, socket) {
         Ok(kernel) => State::On(Box::new(kernel)),
         Err(refusal) => State::Off(refusal),
     }

@@ -14,13 +14,14 @@ use sealane_awslc::TransmitKeys;
 use sealane_sys::ktls::{self, Keys, Version};
 
 use super::{KtlsPolicy, Refusal, kernel_cipher};
+use crate::record_writer::RecordWriter;
 
 /// Record types (RFC 8446 section 5.1).
-const ALERT: u8 = 21;
-const HANDSHAKE: u8 = 22;
+pub(crate) const ALERT: u8 = 21;
+pub(crate) const HANDSHAKE: u8 = 22;
 
 /// KeyUpdate, `update_not_requested` (RFC 8446 section 4.6.3).
-const KEY_UPDATE: [u8; 5] = [24, 0, 0, 1, 0];
+pub(crate) const KEY_UPDATE: [u8; 5] = [24, 0, 0, 1, 0];
 
 /// warning, close_notify (RFC 8446 section 6.1).
 const CLOSE_NOTIFY: [u8; 2] = [1, 0];
@@ -78,21 +79,31 @@ impl fmt::Display for KeysEnded {
     }
 }
 
-/// Hands the write direction of `tls` to the kernel. Everything libssl had
-/// queued has been sent.
+/// Hands the write direction of `tls` to the kernel, from libssl or from our own
+/// writer. Everything that was sealed has been sent.
 pub(super) fn take_over(
     policy: &KtlsPolicy,
     tls: &mut awslc::Connection,
+    writer: Option<&RecordWriter>,
     socket: BorrowedFd<'_>,
 ) -> Result<KernelTransmit, Refusal> {
-    let keys = tls.transmit_keys().map_err(|error| Refusal::Call {
-        call: "SSL_get_traffic_secrets",
-        error: error.to_string(),
-    })?;
+    let exported;
+    let keys = match writer {
+        Some(writer) => writer.keys(),
+        None => {
+            exported = tls.transmit_keys().map_err(|error| Refusal::Call {
+                call: "SSL_get_traffic_secrets",
+                error: error.to_string(),
+            })?;
+            &exported
+        }
+    };
     ktls::attach(socket).map_err(|error| Refusal::call("setsockopt(TCP_ULP)", &error))?;
-    set(socket, &keys).map_err(|error| Refusal::call("setsockopt(TLS_TX)", &error))?;
+    set(socket, keys).map_err(|error| Refusal::call("setsockopt(TLS_TX)", &error))?;
     // The kernel has the key: libssl must not use it again.
-    tls.release_transmit();
+    if writer.is_none() {
+        tls.release_transmit();
+    }
     let settings = &policy.settings;
     Ok(KernelTransmit {
         records: 0,

@@ -3,6 +3,7 @@
 mod handshakes;
 mod ktls;
 mod offer;
+mod record_writer;
 mod resumption;
 mod robustness;
 mod selection;
