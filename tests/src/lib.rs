@@ -33,7 +33,7 @@ pub use browser::browse;
 pub use certificates::{Certificate, CertificateKey};
 pub use command::{Outcome, command, sha256, sha256_of_file};
 pub use go::{go_client, go_client_path};
-pub use server::{Program, Server};
+pub use server::{Program, Server, sealane_binary};
 pub use site::Site;
 pub use tls_client::{Handshake, handshake};
 

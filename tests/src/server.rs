@@ -295,7 +295,7 @@ fn nginx_binary() -> PathBuf {
 
 /// The binary under test: `SEALANE_BINARY`, or the one of this build profile,
 /// which cargo brings up to date first.
-pub(crate) fn sealane_binary() -> PathBuf {
+pub fn sealane_binary() -> PathBuf {
     static BINARY: OnceLock<PathBuf> = OnceLock::new();
     BINARY
         .get_or_init(|| {

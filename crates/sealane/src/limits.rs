@@ -6,7 +6,7 @@ use sealane_server::log::OsError;
 use sealane_sys::limits::{self, Limit, Resource};
 
 /// Descriptors besides one per connection: logs, listeners, epoll, wake-ups.
-const SPARE_DESCRIPTORS: u64 = 64;
+pub(crate) const SPARE_DESCRIPTORS: u64 = 64;
 
 /// Sets the limits of the worker process for this many threads.
 ///
@@ -63,7 +63,7 @@ pub(crate) fn apply(config: &Config, threads: u32, journal: &Journal) {
 
 /// The soft limit to have: what each of nginx's processes would have had, times
 /// the threads, and at least what the connections need.
-fn raised(current: Limit, needed: u64, threads: u32) -> u64 {
+pub(crate) fn raised(current: Limit, needed: u64, threads: u32) -> u64 {
     let shared = current.soft.saturating_mul(threads.into());
     shared
         .max(needed)

@@ -14,11 +14,13 @@
 //! | `daemon.rs`, `master.rs`, `restarts.rs` | the master process |
 //! | `control.rs`, `worker_process.rs` | the worker process and its line to the master |
 //! | `signaller.rs` | `-s` |
+//! | `doctor.rs` | `sealane doctor` |
 //! | `journal.rs` | messages, on stderr and in the error log |
 
 mod arguments;
 mod control;
 mod daemon;
+mod doctor;
 mod identity;
 mod journal;
 mod kernel_tls;
@@ -44,6 +46,9 @@ fn main() -> ExitCode {
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
     if arguments.first().is_some_and(|first| first == "bench") {
         return bench(&arguments);
+    }
+    if arguments.first().is_some_and(|first| first == "doctor") {
+        return doctor::run(&arguments);
     }
     match Arguments::parse(&arguments) {
         Ok(arguments) => run(&arguments),

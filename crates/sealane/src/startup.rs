@@ -37,7 +37,7 @@ pub(crate) struct Server {
 }
 
 /// Startup has failed; why is in the journal.
-struct Refused;
+pub(crate) struct Refused;
 
 /// Does what the command line asks for.
 pub(crate) fn run(arguments: &Arguments, places: &Places) -> ExitCode {
@@ -116,7 +116,8 @@ fn first_journal(log: &FirstLog) -> Journal {
     }
 }
 
-fn read_configuration(
+/// Reads and parses the configuration; what it has to say goes to the journal.
+pub(crate) fn read_configuration(
     arguments: &Arguments,
     places: &Places,
     journal: &Journal,
@@ -213,7 +214,8 @@ fn prepare(
     })
 }
 
-fn threads(count: WorkerCount) -> u32 {
+/// The worker threads that `worker_processes` means on this machine.
+pub(crate) fn threads(count: WorkerCount) -> u32 {
     match count {
         WorkerCount::Auto => u32::try_from(process::available_cpus()).unwrap_or(u32::MAX),
         WorkerCount::Count(count) => count,

@@ -24,6 +24,7 @@ pub(crate) fn help() -> String {
     format!(
         "Usage: sealane [-?hvVtTq] [-s signal] [-p prefix]
                [-e filename] [-c filename] [-g directives]
+       sealane doctor [-c filename] [-p prefix] [-g directives] [--json]
        sealane bench ...
 
 Options:
@@ -40,6 +41,8 @@ Options:
   -g directives : set global directives out of configuration file
 
 Commands:
+  doctor        : what this machine can do for TLS, and what to do about
+                  the rest (sealane doctor --help)
   bench         : load generator and comparison (sealane bench --help)
 
 "

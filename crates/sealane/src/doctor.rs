@@ -1,0 +1,220 @@
+//! `sealane doctor`: what this machine can do for TLS, what a configuration
+//! makes of it, and what to do about the rest. `docs/doctor.md` is its manual.
+//!
+//! | file | what |
+//! |---|---|
+//! | `report.rs` | the findings as data, which is also the JSON schema |
+//! | `kernel.rs`, `kernel_tls.rs` | the module, the self-test's matrix, what follows from them |
+//! | `interfaces.rs`, `cpu.rs`, `limits.rs` | the rest of the machine |
+//! | `servers.rs` | which servers of a configuration use kernel TLS |
+//! | `render.rs` | the report as text |
+
+mod cpu;
+mod interfaces;
+mod kernel;
+mod kernel_tls;
+mod limits;
+mod render;
+mod report;
+mod servers;
+
+use crate::arguments::Arguments;
+use crate::journal::Journal;
+use crate::paths::Places;
+use crate::{materials, say, startup, version};
+use clap::Parser;
+use report::{Report, Use};
+use sealane_conf::Config;
+use sealane_server::TlsOfServers;
+use sealane_server::log::Logger;
+use sealane_tls::Capabilities;
+use std::ffi::OsString;
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// There is something to improve.
+const IMPROVE: u8 = 1;
+/// The doctor could not do its work: arguments, or the configuration, are wrong.
+const FAILED: u8 = 2;
+
+#[derive(Parser)]
+#[command(
+    name = "sealane doctor",
+    bin_name = "sealane doctor",
+    about = "What this machine can do for TLS, and what to do about the rest",
+    after_help = "Exit status: 0 nothing to improve, 1 something to improve, 2 the doctor could not do its work.\n\
+                  Everything is tried over the loopback; nothing is changed, except that the kernel loads its \n\
+                  module \"tls\" when this runs as root."
+)]
+struct Request {
+    /// Configuration file: also say for each server whether kernel TLS will be used
+    #[arg(short = 'c', value_name = "filename")]
+    conf_file: Option<PathBuf>,
+    /// Prefix path, as the server has it; without -c, the configuration below it is read
+    #[arg(short = 'p', value_name = "prefix")]
+    prefix: Option<PathBuf>,
+    /// Global directives out of the configuration file, as the server has them
+    #[arg(short = 'g', value_name = "directives")]
+    globals: Option<OsString>,
+    /// Print JSON (docs/doctor.md has the schema)
+    #[arg(long)]
+    json: bool,
+}
+
+/// Does what the command line asks for; `arguments` begin with `doctor`.
+pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
+    // clap prints help and mistakes (exit status 2) and ends the process by itself.
+    let request = Request::parse_from(arguments);
+    let subject = match Subject::read(&request) {
+        Ok(subject) => subject,
+        Err(Unreadable) => return ExitCode::from(FAILED),
+    };
+    let report = examine(subject.as_ref());
+    let text = if request.json {
+        match serde_json::to_string_pretty(&report) {
+            Ok(json) => format!("{json}\n"),
+            Err(error) => {
+                say(&format!("sealane doctor: cannot write JSON: {error}\n"));
+                return ExitCode::from(FAILED);
+            }
+        }
+    } else {
+        render::text(&report, wants_colours())
+    };
+    // A reader that went away (`| head`) has what it wanted.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    if report.good {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(IMPROVE)
+    }
+}
+
+/// Colours are for terminals, and for people who have not said no
+/// (https://no-color.org).
+fn wants_colours() -> bool {
+    let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+    std::io::stdout().is_terminal() && !set("NO_COLOR") && !dumb
+}
+
+/// A configuration, read as the server reads it.
+struct Subject {
+    file: PathBuf,
+    config: Config,
+    tls: TlsOfServers,
+    workers: u32,
+}
+
+/// The configuration cannot be used; why is on stderr.
+struct Unreadable;
+
+impl Subject {
+    fn read(request: &Request) -> Result<Option<Subject>, Unreadable> {
+        if request.conf_file.is_none() && request.prefix.is_none() {
+            if request.globals.is_some() {
+                say("sealane doctor: -g belongs to a configuration: give -c or -p too\n");
+                return Err(Unreadable);
+            }
+            return Ok(None);
+        }
+        let arguments = Arguments {
+            prefix: request.prefix.clone(),
+            conf_file: request.conf_file.clone(),
+            globals: request.globals.clone(),
+            ..Arguments::default()
+        };
+        let places = Places::new(&arguments);
+        let journal = Journal::starting(Logger::discard());
+        let refuse = |diagnostic: &sealane_conf::Diagnostic| {
+            journal.diagnostic(diagnostic);
+            Unreadable
+        };
+        let config = startup::read_configuration(&arguments, &places, &journal)
+            .map_err(|_refused| Unreadable)?;
+        let materials = materials::read(config.http.as_ref()).map_err(|error| refuse(&error))?;
+        let tls = TlsOfServers::build(&config, &materials).map_err(|error| refuse(&error))?;
+        for warning in &tls.warnings {
+            journal.diagnostic(warning);
+        }
+        Ok(Some(Subject {
+            file: places.conf_file,
+            workers: startup::threads(config.main.worker_processes),
+            config,
+            tls,
+        }))
+    }
+}
+
+fn examine(subject: Option<&Subject>) -> Report {
+    // Before the self-test, which may load the module.
+    let loaded_before = kernel::is_module_loaded();
+    let capabilities = Capabilities::probe_with_receive();
+    let kernel = kernel::examine(loaded_before, kernel_tls::may_load(&capabilities));
+    let interfaces = interfaces::examine();
+    let (cpu, cpu_problem) = cpu::examine();
+    let (limits, limits_problem) =
+        limits::examine(subject.map(|subject| (&subject.config, subject.workers)));
+    let mut problems = kernel_tls::problems(&capabilities, &kernel, cpu::has_aes(&cpu));
+    let notes = kernel_tls::notes(&capabilities, &kernel, &interfaces);
+    problems.extend(cpu_problem);
+    problems.extend(limits_problem);
+    let configuration = subject.map(|subject| {
+        let (configuration, found) = servers::examine(
+            &subject.file,
+            &subject.config,
+            subject.workers,
+            &subject.tls,
+            &capabilities,
+        );
+        problems.extend(found);
+        configuration
+    });
+    let kernel_tls = kernel_tls::matrix(&capabilities);
+    Report {
+        schema: report::SCHEMA,
+        version: version::NAME_AND_VERSION,
+        good: problems.is_empty(),
+        verdict: verdict(&kernel_tls, configuration.as_ref(), problems.len()),
+        problems,
+        notes,
+        kernel,
+        kernel_tls,
+        interfaces,
+        tls_library: sealane_tls::library_version(),
+        cpu,
+        limits,
+        configuration,
+    }
+}
+
+/// The report in one sentence.
+fn verdict(
+    kernel_tls: &report::KernelTls,
+    configuration: Option<&report::Configuration>,
+    problems: usize,
+) -> String {
+    let suites = kernel_tls.suites.len();
+    let working = kernel_tls
+        .suites
+        .iter()
+        .filter(|suite| suite.transmit.works);
+    let kernel = match working.count() {
+        0 => "Kernel TLS cannot be used".to_owned(),
+        all if all == suites => "Kernel TLS works with every suite".to_owned(),
+        some => format!("Kernel TLS works with {some} of {suites} suites"),
+    };
+    let servers = configuration.map_or(String::new(), |configuration| {
+        let servers = &configuration.servers;
+        let using = |server: &&report::Server| matches!(server.kernel_tls, Use::Yes | Use::Partly);
+        let count = servers.iter().filter(using).count();
+        format!("; {count} of {} TLS servers use it", servers.len())
+    });
+    let problems = match problems {
+        0 => "nothing to improve".to_owned(),
+        1 => "1 thing to improve".to_owned(),
+        count => format!("{count} things to improve"),
+    };
+    format!("{kernel}{servers}; {problems}.")
+}

@@ -1,0 +1,455 @@
+//! Which servers of a configuration will use kernel TLS, and why not.
+
+use super::report::{Configuration, Finding, Sendfile, Server, Use};
+use sealane_conf::Config;
+use sealane_conf::model::{self, Http, ListenAddress, Listener, Locations};
+use sealane_server::TlsOfServers;
+use sealane_tls::{Capabilities, KtlsMode, OfferedSuite, ServerTls, Unavailable};
+use std::path::Path;
+
+/// Judges every server with TLS.
+pub(super) fn examine(
+    file: &Path,
+    config: &Config,
+    workers: u32,
+    tls: &TlsOfServers,
+    capabilities: &Capabilities,
+) -> (Configuration, Vec<Finding>) {
+    let mut configuration = Configuration {
+        file: file.to_owned(),
+        workers,
+        worker_connections: config.events.worker_connections,
+        servers: Vec::new(),
+    };
+    let mut problems = Vec::new();
+    let Some(http) = &config.http else {
+        return (configuration, Vec::new());
+    };
+    for (at, (server, tls)) in http.servers.iter().zip(&tls.servers).enumerate() {
+        let addresses: Vec<&ListenAddress> = tls_listeners(http, at)
+            .map(|listener| &listener.address)
+            .collect();
+        let Some(tls) = tls.as_ref().filter(|_| !addresses.is_empty()) else {
+            continue;
+        };
+        let facts = Facts {
+            mode: tls.ktls_mode(),
+            min_body_bytes: server.tls.as_ref().map_or(0, |tls| tls.ktls.min_size_bytes),
+            switched_off_by: switched_off_by(server),
+            certificates: !is_rejecting(server),
+            only_unix: addresses
+                .iter()
+                .all(|address| matches!(address, ListenAddress::Unix(_))),
+            sendfile: sendfile(server),
+            offered: offered(tls, capabilities),
+        };
+        let judgement = facts.judge();
+        let place = format!("{}:{}", server.origin.file.display(), server.origin.line);
+        if let Some(problem) = judgement.problem {
+            let who = match server.primary_name.as_str() {
+                "" => place.clone(),
+                name => format!("{name} ({place})"),
+            };
+            add(&mut problems, problem, who);
+        }
+        let (in_kernel, in_user_space) = facts.split();
+        configuration.servers.push(Server {
+            name: server.primary_name.clone(),
+            listen: addresses.iter().map(ToString::to_string).collect(),
+            place,
+            ssl_ktls: match facts.mode {
+                KtlsMode::On => "on",
+                KtlsMode::Auto => "auto",
+                KtlsMode::Off => "off",
+            },
+            kernel_tls: judgement.kernel_tls,
+            detail: judgement.detail,
+            sendfile: facts.sendfile,
+            in_kernel,
+            in_user_space,
+        });
+    }
+    (configuration, findings(problems))
+}
+
+/// Remembers that `who` has a problem, which others may have too.
+fn add(problems: &mut Vec<(Problem, Vec<String>)>, problem: Problem, who: String) {
+    match problems.iter_mut().find(|(known, _)| *known == problem) {
+        Some((_, servers)) => servers.push(who),
+        None => problems.push((problem, vec![who])),
+    }
+}
+
+/// One finding for each problem, with the servers that have it.
+fn findings(problems: Vec<(Problem, Vec<String>)>) -> Vec<Finding> {
+    let finding = |(problem, servers): (Problem, Vec<String>)| {
+        let who = match servers.as_slice() {
+            [one] => format!("server {one}"),
+            [first, second] => format!("servers {first} and {second}"),
+            [first, rest @ ..] => format!("servers {first} and {} more", rest.len()),
+            [] => String::new(),
+        };
+        let what = format!("{who}: {}", problem.what);
+        Finding::new(problem.id, what, problem.remedy.to_owned())
+    };
+    problems.into_iter().map(finding).collect()
+}
+
+/// The listeners with `ssl` through which a server is reached.
+fn tls_listeners(http: &Http, server: usize) -> impl Iterator<Item = &Listener> {
+    http.listeners
+        .iter()
+        .filter(move |listener| listener.options.ssl && listener.servers.contains(&server))
+}
+
+fn is_rejecting(server: &model::Server) -> bool {
+    let tls = server.tls.as_ref();
+    tls.is_some_and(|tls| tls.reject_handshake || tls.certificates.is_empty())
+}
+
+/// The directive that switches kernel TLS off, if one does.
+fn switched_off_by(server: &model::Server) -> &'static str {
+    let mode = server.tls.as_ref().and_then(|tls| tls.ktls.mode);
+    match mode {
+        Some(model::KtlsMode::Off) => "ssl_ktls off",
+        _ => "ssl_conf_command Options -KTLS",
+    }
+}
+
+/// Where a server and its locations have `sendfile on`.
+fn sendfile(server: &model::Server) -> Sendfile {
+    let mut seen = (false, false);
+    note(server.conf.sendfile, &mut seen);
+    walk(&server.locations, &mut seen);
+    match seen {
+        (true, true) => Sendfile::Partly,
+        (true, false) => Sendfile::On,
+        (false, _) => Sendfile::Off,
+    }
+}
+
+fn walk(locations: &Locations, seen: &mut (bool, bool)) {
+    let Locations {
+        exact,
+        prefix,
+        regex,
+        named,
+    } = locations;
+    for location in [exact, prefix, regex, named].into_iter().flatten() {
+        note(location.conf.sendfile, seen);
+        walk(&location.children, seen);
+    }
+}
+
+/// Remembers that `sendfile` is on, or off, somewhere.
+fn note(on: bool, (seen_on, seen_off): &mut (bool, bool)) {
+    *seen_on |= on;
+    *seen_off |= !on;
+}
+
+/// Each suite that the server offers, and what this kernel says to it.
+fn offered(
+    tls: &ServerTls,
+    capabilities: &Capabilities,
+) -> Vec<(&'static str, Result<(), Option<Unavailable>>)> {
+    let verdict = |suite: &OfferedSuite| match suite.kernel {
+        None => Err(None),
+        Some((version, cipher)) => capabilities
+            .transmit(version, cipher)
+            .map_err(|reason| Some(reason.clone())),
+    };
+    let suites = tls.offered_suites();
+    suites
+        .iter()
+        .map(|suite| (suite.name, verdict(suite)))
+        .collect()
+}
+
+/// What the judgement depends on.
+struct Facts {
+    mode: KtlsMode,
+    min_body_bytes: u64,
+    switched_off_by: &'static str,
+    /// Whether it completes handshakes at all.
+    certificates: bool,
+    only_unix: bool,
+    sendfile: Sendfile,
+    /// By name: works, or the reason of this kernel; `None` for a suite that no
+    /// kernel knows.
+    offered: Vec<(&'static str, Result<(), Option<Unavailable>>)>,
+}
+
+/// What becomes of a server.
+struct Judgement {
+    kernel_tls: Use,
+    detail: String,
+    /// When the configuration is the cause.
+    problem: Option<Problem>,
+}
+
+/// What a configuration can do better.
+#[derive(Debug, PartialEq, Eq)]
+struct Problem {
+    id: &'static str,
+    what: String,
+    remedy: &'static str,
+}
+
+impl Facts {
+    /// The checks in the order in which the server makes them.
+    fn judge(&self) -> Judgement {
+        let plain = |kernel_tls, detail: String| Judgement {
+            kernel_tls,
+            detail,
+            problem: None,
+        };
+        let problem = |id, detail: &str, remedy| Judgement {
+            kernel_tls: Use::No,
+            detail: detail.to_owned(),
+            problem: Some(Problem {
+                id,
+                what: format!("no kernel TLS: {detail}"),
+                remedy,
+            }),
+        };
+        if !self.certificates {
+            return plain(Use::Off, "it rejects handshakes".to_owned());
+        }
+        if self.mode == KtlsMode::Off {
+            return plain(Use::Off, self.switched_off_by.to_owned());
+        }
+        if self.only_unix {
+            return plain(
+                Use::No,
+                "a Unix socket: the kernel does this for TCP only".to_owned(),
+            );
+        }
+        let knowable = || {
+            self.offered
+                .iter()
+                .filter(|(_, verdict)| *verdict != Err(None))
+        };
+        if knowable().next().is_none() {
+            return problem(
+                "no_kernel_suite",
+                "ssl_protocols and ssl_ciphers leave no suite that a kernel knows",
+                "offer TLSv1.3, or an AES-GCM or ChaCha20-Poly1305 suite of TLSv1.2 (ssl_protocols TLSv1.2 TLSv1.3)",
+            );
+        }
+        if self.mode == KtlsMode::Auto && self.sendfile == Sendfile::Off {
+            return problem("sendfile_off", "sendfile is off", "sendfile on;");
+        }
+        let refused: Vec<&(&str, _)> = knowable().filter(|(_, verdict)| verdict.is_err()).collect();
+        let works = knowable().any(|(_, verdict)| verdict.is_ok());
+        match refused.first() {
+            Some((_, Err(Some(reason)))) if !works => plain(Use::No, reason.to_string()),
+            Some((name, Err(Some(reason)))) => {
+                let others = match refused.len() {
+                    1 => String::new(),
+                    count => format!(" and {} more", count - 1),
+                };
+                let detail = format!("{}; not for {name}{others}: {reason}", self.how());
+                plain(Use::Partly, detail)
+            }
+            _ => self.full(),
+        }
+    }
+
+    /// Every suite works.
+    fn full(&self) -> Judgement {
+        let copies = self.sendfile == Sendfile::Off;
+        Judgement {
+            kernel_tls: Use::Yes,
+            detail: self.how(),
+            problem: copies.then(|| Problem {
+                id: "sendfile_off",
+                what: "the kernel seals, but with sendfile off every byte is copied through the \
+                       process first"
+                    .to_owned(),
+                remedy: "sendfile on;",
+            }),
+        }
+    }
+
+    fn how(&self) -> String {
+        let when = match self.mode {
+            KtlsMode::Auto => format!("for files from {}", size(self.min_body_bytes)),
+            KtlsMode::On | KtlsMode::Off => "from the end of the handshake".to_owned(),
+        };
+        match self.sendfile {
+            Sendfile::On => when,
+            Sendfile::Partly => format!("{when}, where sendfile is on"),
+            Sendfile::Off => format!("{when}, without sendfile"),
+        }
+    }
+
+    /// The suites that the kernel seals, and those that stay in user space.
+    fn split(&self) -> (Vec<&'static str>, Vec<&'static str>) {
+        let never = self.mode == KtlsMode::Off || self.only_unix || !self.certificates;
+        let (kernel, user): (Vec<_>, Vec<_>) = self
+            .offered
+            .iter()
+            .partition(|(_, verdict)| verdict.is_ok() && !never);
+        let names = |list: Vec<&(&'static str, _)>| list.iter().map(|(name, _)| *name).collect();
+        (names(kernel), names(user))
+    }
+}
+
+/// A size as the configuration writes it.
+fn size(bytes: u64) -> String {
+    match bytes {
+        _ if bytes >= 1 << 20 && bytes.is_multiple_of(1 << 20) => format!("{} MiB", bytes >> 20),
+        _ if bytes >= 1 << 10 && bytes.is_multiple_of(1 << 10) => format!("{} KiB", bytes >> 10),
+        _ => format!("{bytes} bytes"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NO_MODULE: Unavailable = Unavailable::NoModule { may_load: false };
+
+    fn good() -> Facts {
+        Facts {
+            mode: KtlsMode::On,
+            min_body_bytes: 64 << 10,
+            switched_off_by: "ssl_ktls off",
+            certificates: true,
+            only_unix: false,
+            sendfile: Sendfile::On,
+            offered: vec![
+                ("TLS_AES_128_GCM_SHA256", Ok(())),
+                ("AES128-GCM-SHA256", Ok(())),
+                ("AES128-SHA", Err(None)),
+            ],
+        }
+    }
+
+    fn judged(change: impl FnOnce(&mut Facts)) -> (Use, String, Option<&'static str>) {
+        let mut facts = good();
+        change(&mut facts);
+        let Judgement {
+            kernel_tls,
+            detail,
+            problem,
+        } = facts.judge();
+        (kernel_tls, detail, problem.map(|problem| problem.id))
+    }
+
+    #[test]
+    fn a_good_server_says_when_the_kernel_takes_over() {
+        let (kernel_tls, detail, problem) = judged(|_| {});
+        assert_eq!((kernel_tls, problem), (Use::Yes, None));
+        assert_eq!(detail, "from the end of the handshake");
+        let (kernel_tls, detail, problem) = judged(|facts| facts.mode = KtlsMode::Auto);
+        assert_eq!((kernel_tls, problem), (Use::Yes, None));
+        assert_eq!(detail, "for files from 64 KiB");
+    }
+
+    #[test]
+    fn every_reason_is_named() {
+        for (change, kernel_tls, words, problem) in [
+            (
+                Box::new(|facts: &mut Facts| facts.mode = KtlsMode::Off) as Box<dyn Fn(&mut Facts)>,
+                Use::Off,
+                "ssl_ktls off",
+                None,
+            ),
+            (
+                Box::new(|facts| facts.certificates = false),
+                Use::Off,
+                "rejects",
+                None,
+            ),
+            (
+                Box::new(|facts| facts.only_unix = true),
+                Use::No,
+                "TCP only",
+                None,
+            ),
+            (
+                Box::new(|facts| facts.offered = vec![("AES128-SHA", Err(None))]),
+                Use::No,
+                "no suite",
+                Some("no_kernel_suite"),
+            ),
+            (
+                Box::new(|facts| {
+                    facts.mode = KtlsMode::Auto;
+                    facts.sendfile = Sendfile::Off;
+                }),
+                Use::No,
+                "sendfile is off",
+                Some("sendfile_off"),
+            ),
+            (
+                Box::new(|facts| facts.sendfile = Sendfile::Off),
+                Use::Yes,
+                "without sendfile",
+                Some("sendfile_off"),
+            ),
+            (
+                Box::new(|facts| facts.sendfile = Sendfile::Partly),
+                Use::Yes,
+                "where sendfile is on",
+                None,
+            ),
+            (
+                Box::new(|facts| facts.offered[1].1 = Err(Some(NO_MODULE))),
+                Use::Partly,
+                "not for AES128-GCM-SHA256: ",
+                None,
+            ),
+            (
+                Box::new(|facts| {
+                    facts.offered[0].1 = Err(Some(NO_MODULE));
+                    facts.offered[1].1 = Err(Some(NO_MODULE));
+                }),
+                Use::No,
+                "not loaded",
+                None,
+            ),
+        ] {
+            let (got, detail, id) = judged(change);
+            assert_eq!((got, id), (kernel_tls, problem), "{detail}");
+            assert!(detail.contains(words), "{detail}");
+        }
+    }
+
+    #[test]
+    fn suites_are_listed_where_they_are_sealed() {
+        let (kernel, user) = good().split();
+        assert_eq!(kernel, ["TLS_AES_128_GCM_SHA256", "AES128-GCM-SHA256"]);
+        assert_eq!(user, ["AES128-SHA"]);
+        let off = Facts {
+            mode: KtlsMode::Off,
+            ..good()
+        };
+        assert!(off.split().0.is_empty());
+    }
+
+    #[test]
+    fn one_problem_of_many_servers_is_said_once() {
+        let problem = |what: &str| Problem {
+            id: "x",
+            what: what.to_owned(),
+            remedy: "y",
+        };
+        let mut problems = Vec::new();
+        for who in ["a", "b", "c"] {
+            add(&mut problems, problem("same"), who.to_owned());
+        }
+        add(&mut problems, problem("other"), "d".to_owned());
+        let texts: Vec<String> = findings(problems).into_iter().map(|f| f.what).collect();
+        assert_eq!(texts, ["servers a and 2 more: same", "server d: other"]);
+    }
+
+    #[test]
+    fn sizes_are_readable() {
+        assert_eq!(size(65_536), "64 KiB");
+        assert_eq!(size(2 << 20), "2 MiB");
+        assert_eq!(size(0), "0 bytes");
+        assert_eq!(size(1500), "1500 bytes");
+    }
+}
