@@ -151,7 +151,7 @@ fn examine(subject: Option<&Subject>) -> Report {
     // Before the self-test, which may load the module.
     let loaded_before = kernel::is_module_loaded();
     let capabilities = Capabilities::probe_with_receive();
-    let kernel = kernel::examine(loaded_before, kernel_tls::may_load(&capabilities));
+    let kernel = kernel::examine(loaded_before, kernel_tls::loadable(&capabilities));
     let interfaces = interfaces::examine();
     let (cpu, cpu_problem) = cpu::examine();
     let (limits, limits_problem) =

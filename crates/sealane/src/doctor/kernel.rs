@@ -15,9 +15,9 @@ pub(super) fn is_module_loaded() -> bool {
         || read("/proc/modules").is_some_and(|modules| lists_module(&modules))
 }
 
-/// Looks at the kernel, after everything was tried. `may_load` is whether this
-/// process may have modules loaded.
-pub(super) fn examine(loaded_before: bool, may_load: bool) -> Kernel {
+/// Looks at the kernel, after everything was tried. `refused` is what became of
+/// the attempt to have the module loaded, where that was needed.
+pub(super) fn examine(loaded_before: bool, refused: Loadable) -> Kernel {
     let (system, release) = process::machine().map_or_else(
         |_| ("Linux".to_owned(), String::new()),
         |machine| (machine.system, machine.release),
@@ -31,11 +31,7 @@ pub(super) fn examine(loaded_before: bool, may_load: bool) -> Kernel {
             installed,
             loaded_before: here(loaded_before),
             loaded,
-            loadable: match (loaded, may_load) {
-                (true, _) => Loadable::Yes,
-                (false, false) => Loadable::NeedsRoot,
-                (false, true) => Loadable::No,
-            },
+            loadable: if loaded { Loadable::Yes } else { refused },
         },
         crypto: read("/proc/crypto").map_or_else(BTreeMap::new, |text| drivers(&text)),
         system,
@@ -56,15 +52,14 @@ fn installed(release: &str) -> Installed {
     if release.is_empty() || !directory.is_dir() {
         return Installed::Unknown;
     }
-    let lists = |name: &str, parse: fn(&str) -> bool| {
-        read(directory.join(name)).is_some_and(|text| parse(&text))
-    };
-    if lists("modules.builtin", names_tls) {
-        Installed::Builtin
-    } else if lists("modules.dep", names_tls) {
-        Installed::File
-    } else {
-        Installed::Missing
+    let listed = |name: &str| path_of_tls(&read(directory.join(name))?).map(str::to_owned);
+    if listed("modules.builtin").is_some() {
+        return Installed::Builtin;
+    }
+    // The list may be older than the files.
+    match listed("modules.dep") {
+        Some(path) if directory.join(&path).exists() => Installed::File,
+        _ => Installed::Missing,
     }
 }
 
@@ -75,11 +70,11 @@ fn lists_module(modules: &str) -> bool {
         .any(|line| line.split(' ').next() == Some("tls"))
 }
 
-/// Whether `modules.dep` or `modules.builtin` has `tls`: the path before the
-/// colon, compressed or not.
-fn names_tls(list: &str) -> bool {
-    list.lines().any(|line| {
-        let path = line.split(':').next().unwrap_or_default().trim();
+/// The path of `tls` in `modules.dep` or `modules.builtin`: what stands before
+/// the colon, compressed or not.
+fn path_of_tls(list: &str) -> Option<&str> {
+    let paths = list.lines().filter_map(|line| line.split(':').next());
+    paths.map(str::trim).find(|path| {
         let name = path.rsplit('/').next().unwrap_or_default();
         name == "tls.ko" || name.starts_with("tls.ko.")
     })
@@ -138,13 +133,16 @@ mod tests {
 
     #[test]
     fn the_module_is_found_in_the_lists_of_modules() {
-        for list in [
-            "kernel/net/tls/tls.ko:\n",
-            "kernel/a.ko: kernel/b.ko\nkernel/net/tls/tls.ko.xz: kernel/c.ko\n",
-            "kernel/net/tls/tls.ko.zst:",
-            "kernel/net/tls/tls.ko\n",
+        for (list, path) in [
+            ("kernel/net/tls/tls.ko:\n", "kernel/net/tls/tls.ko"),
+            (
+                "kernel/a.ko: kernel/b.ko\nkernel/net/tls/tls.ko.xz: kernel/c.ko\n",
+                "kernel/net/tls/tls.ko.xz",
+            ),
+            ("kernel/net/tls/tls.ko.zst:", "kernel/net/tls/tls.ko.zst"),
+            ("kernel/net/tls/tls.ko\n", "kernel/net/tls/tls.ko"),
         ] {
-            assert!(names_tls(list), "{list}");
+            assert_eq!(path_of_tls(list), Some(path));
         }
         for list in [
             "kernel/drivers/x.ko: kernel/net/tls/tls.ko\n",
@@ -152,7 +150,7 @@ mod tests {
             "kernel/net/tls/mytls.ko:\n",
             "",
         ] {
-            assert!(!names_tls(list), "{list}");
+            assert_eq!(path_of_tls(list), None, "{list}");
         }
     }
 
@@ -182,8 +180,9 @@ mod tests {
 
     #[test]
     fn this_kernel_has_a_name() {
-        let kernel = examine(false, true);
-        assert_ne!(kernel.module.loadable, Loadable::NeedsRoot);
+        let kernel = examine(false, Loadable::No);
+        let loadable = kernel.module.loadable;
+        assert_eq!(loadable == Loadable::Yes, kernel.module.loaded);
         assert_eq!(kernel.system, "Linux");
         assert!(!kernel.release.is_empty());
         // Counters are the module's.

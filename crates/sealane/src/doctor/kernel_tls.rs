@@ -1,6 +1,8 @@
 //! Kernel TLS as the self-test found it, and what to say about it.
 
-use super::report::{Answer, Finding, Installed, Interface, Kernel, KernelTls, Suite, Switch};
+use super::report::{
+    Answer, Finding, Installed, Interface, Kernel, KernelTls, Loadable, Suite, Switch,
+};
 use sealane_sys::ktls::{Cipher, Version};
 use sealane_tls::{Capabilities, Unavailable};
 
@@ -41,10 +43,14 @@ fn answer(outcome: Result<(), &Unavailable>) -> Answer {
     }
 }
 
-/// Whether this process may have the module loaded, as far as it was needed.
-pub(super) fn may_load(capabilities: &Capabilities) -> bool {
-    let first = capabilities.transmit(Version::Tls13, Cipher::Aes128Gcm);
-    first != Err(&Unavailable::NoModule { may_load: false })
+/// Whether the module could be loaded, given that it is not.
+pub(super) fn loadable(capabilities: &Capabilities) -> Loadable {
+    match capabilities.transmit(Version::Tls13, Cipher::Aes128Gcm) {
+        Ok(()) => Loadable::Yes,
+        Err(Unavailable::NoModule { may_load: false }) => Loadable::NeedsRoot,
+        Err(Unavailable::Loopback(_) | Unavailable::NotProbed) => Loadable::Unknown,
+        Err(_) => Loadable::No,
+    }
 }
 
 /// What to improve, each cause once.
@@ -99,8 +105,8 @@ fn remedy(cause: &Unavailable, kernel: &Kernel) -> Option<String> {
              or run a kernel built with CONFIG_TLS; then: modprobe tls"
         }
         (Unavailable::NoModule { may_load: false }, Installed::File) => {
-            "as root: modprobe tls; echo tls >/etc/modules-load.d/tls.conf (a server that root starts has it \
-             loaded by itself)"
+            "as root: modprobe tls; echo tls >/etc/modules-load.d/tls.conf; a server that root starts has \
+             it loaded by itself"
         }
         (Unavailable::NoModule { may_load: true }, Installed::File) => {
             "modprobe tls says why it cannot be loaded (a line in /etc/modprobe.d, or an unsigned module)"
@@ -128,7 +134,7 @@ pub(super) fn notes(
         notes.push(Finding::new(
             "module_loaded_now",
             "the module tls was not loaded; it is now, until the next boot",
-            "none if the server is started as root, which loads it; else: echo tls >/etc/modules-load.d/tls.conf"
+            "to have it at boot: echo tls >/etc/modules-load.d/tls.conf; a server that root starts has it loaded by itself"
                 .to_owned(),
         ));
     }
@@ -147,7 +153,7 @@ pub(super) fn notes(
 
 #[cfg(test)]
 mod tests {
-    use super::super::report::{Loadable, Module};
+    use super::super::report::Module;
     use super::*;
     use std::collections::BTreeMap;
 
@@ -173,7 +179,7 @@ mod tests {
     #[test]
     fn one_cause_is_one_problem_with_the_remedy_for_this_machine() {
         for (may_load, installed, remedy) in [
-            (false, Installed::File, "as root: modprobe tls"),
+            (false, Installed::File, "as root: modprobe tls; echo tls"),
             (true, Installed::File, "/etc/modprobe.d"),
             (true, Installed::Missing, "linux-modules-extra"),
             (false, Installed::Missing, "linux-modules-extra"),
@@ -186,6 +192,18 @@ mod tests {
             assert_eq!(problem.id, "no_module");
             let advice = problem.remedy.as_deref().unwrap();
             assert!(advice.contains(remedy), "{advice}");
+        }
+    }
+
+    #[test]
+    fn who_may_load_the_module_is_told_from_whether_it_can_be() {
+        let loopback = Unavailable::Loopback("99: gone".to_owned());
+        for (capabilities, expected) in [
+            (without_module(false), Loadable::NeedsRoot),
+            (without_module(true), Loadable::No),
+            (Capabilities::unavailable(loopback), Loadable::Unknown),
+        ] {
+            assert_eq!(loadable(&capabilities), expected);
         }
     }
 

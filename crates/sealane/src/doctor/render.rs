@@ -71,7 +71,7 @@ impl Page {
             for (at, line) in finding
                 .remedy
                 .iter()
-                .flat_map(|text| wrap(text))
+                .flat_map(|text| wrap_commands(text))
                 .enumerate()
             {
                 let lead = if at == 0 { "=>" } else { "  " };
@@ -96,6 +96,7 @@ impl Page {
             Loadable::Yes => ", loaded just now",
             Loadable::NeedsRoot => ", not loaded; only root may try to load it",
             Loadable::No => ", not loaded; loading it was tried",
+            Loadable::Unknown => ", not loaded",
         };
         self.row("module tls", format!("{installed}{loaded}"));
         for (algorithm, driver) in &kernel.crypto {
@@ -314,14 +315,31 @@ fn harmless(text: &str) -> String {
 
 /// Lines of at most [`TEXT_COLUMNS`], broken at blanks.
 fn wrap(text: &str) -> Vec<String> {
+    fill(text.split_whitespace())
+}
+
+/// The same, broken at semicolons where possible, so that a command can be
+/// copied as a whole.
+fn wrap_commands(text: &str) -> Vec<String> {
+    fill(text.split_inclusive("; ").flat_map(|part| {
+        let part = part.trim();
+        let whole = part.chars().count() <= TEXT_COLUMNS;
+        let words = (!whole).then(|| part.split_whitespace());
+        let whole = whole.then_some(part);
+        whole.into_iter().chain(words.into_iter().flatten())
+    }))
+}
+
+/// Puts pieces into lines, a blank between them.
+fn fill<'a>(pieces: impl Iterator<Item = &'a str>) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace().map(harmless) {
+    for piece in pieces.map(harmless) {
         match lines.last_mut() {
-            Some(line) if line.chars().count() + word.chars().count() < TEXT_COLUMNS => {
+            Some(line) if line.chars().count() + piece.chars().count() < TEXT_COLUMNS => {
                 line.push(' ');
-                line.push_str(&word);
+                line.push_str(&piece);
             }
-            _ => lines.push(word),
+            _ => lines.push(piece),
         }
     }
     lines

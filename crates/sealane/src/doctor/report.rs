@@ -93,6 +93,8 @@ pub(super) enum Loadable {
     NeedsRoot,
     /// It was tried in vain.
     No,
+    /// It could not be tried: there is no loopback.
+    Unknown,
 }
 
 /// Whether a kernel has the module.
@@ -103,7 +105,7 @@ pub(super) enum Installed {
     Builtin,
     /// A file below `/lib/modules`.
     File,
-    /// `/lib/modules` of this kernel is there, and has none.
+    /// `/lib/modules` of this kernel is there, and the module is not.
     Missing,
     /// There is no `/lib/modules` of this kernel, as in a container.
     Unknown,

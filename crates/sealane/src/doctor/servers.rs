@@ -233,7 +233,7 @@ impl Facts {
             return problem(
                 "no_kernel_suite",
                 "ssl_protocols and ssl_ciphers leave no suite that a kernel knows",
-                "offer TLSv1.3, or an AES-GCM or ChaCha20-Poly1305 suite of TLSv1.2 (ssl_protocols TLSv1.2 TLSv1.3)",
+                "offer TLSv1.3, or a suite of TLSv1.2 with AES-GCM or ChaCha20-Poly1305; for example: ssl_protocols TLSv1.2 TLSv1.3;",
             );
         }
         if self.mode == KtlsMode::Auto && self.sendfile == Sendfile::Off {

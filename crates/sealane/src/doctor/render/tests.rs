@@ -175,6 +175,20 @@ fn a_reason_that_all_share_is_not_repeated() {
 }
 
 #[test]
+fn commands_are_not_broken() {
+    let text = "as root, on the machine that the container runs on, or in the image: modprobe tls; \
+                echo tls >/etc/modules-load.d/tls.conf";
+    let lines = wrap_commands(text);
+    assert_eq!(lines.len(), 2);
+    assert_eq!(lines[1], "echo tls >/etc/modules-load.d/tls.conf");
+    assert_eq!(lines.join(" "), text);
+    let prose = "word ".repeat(100);
+    let lines = wrap_commands(&prose);
+    assert!(lines.iter().all(|line| line.len() <= TEXT_COLUMNS));
+    assert_eq!(lines.join(" "), prose.trim());
+}
+
+#[test]
 fn colours_add_nothing_but_colours() {
     let (plain, coloured) = (text(&report(), false), text(&report(), true));
     assert!(!plain.contains('\x1b'), "not even from the configuration");
