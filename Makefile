@@ -7,7 +7,7 @@ FUZZ_SECONDS ?= 60
 BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run build build-deps test-deps bench-deps test test-long bench vm-test lint fuzz docs dist clean
+.PHONY: help run build build-deps test-deps vm-deps bench-deps test test-long bench vm-test lint fuzz docs dist clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -18,16 +18,20 @@ build-deps:
 test-deps:
 	@scripts/install-test-deps.sh
 
+vm-deps:
+	@scripts/install-vm-deps.sh
+
 build: build-deps ## the release binary, target/release/sealane
 	$(CARGO) build --release --locked -p sealane
 
 run: build ## build, make certificates if there are none, serve https://localhost:8443
 	@scripts/quickstart.sh
 
-test: test-deps ## every test, in bounded counts
+test: test-deps vm-deps ## every test, in bounded counts
 	scripts/run-tests.sh
 
-test-long: test-deps ## the same with the counts of a soak: more connections, minutes of fuzzing
+test-long: test-deps vm-deps ## the same with the counts of a soak: more connections, minutes of fuzzing
+	scripts/peers/build-nginx.sh
 	SEALANE_TEST_LONG=1 scripts/run-tests.sh
 	$(MAKE) fuzz
 
@@ -45,9 +49,9 @@ bench: build bench-deps ## Sealane against nginx on one pinned core, in ratios o
 fuzz: build-deps ## coverage-guided fuzzing of every parser, FUZZ_SECONDS (60) each
 	fuzz/run.sh $(FUZZ_SECONDS)
 
-vm-test:
-	@echo 'make vm-test: the kernel-TLS guest comes with kernel TLS itself, which this version does not have yet.' >&2
-	@exit 2
+vm-test: build-deps vm-deps ## kernel TLS in Debian's kernels under QEMU, all but the counts of a soak
+	scripts/peers/build-nginx.sh
+	SEALANE_VM_EVERYTHING=1 $(CARGO) test --locked -p sealane-vm
 
 docs: build-deps ## the generated manual (docs/directives.md) and the API documentation
 	scripts/generate-docs.sh

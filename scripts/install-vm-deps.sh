@@ -14,8 +14,8 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 source ./packages.sh
 
 if [[ $(uname -m) != x86_64 ]]; then
-  echo "tests/vm: the guests are made for x86_64, this machine is $(uname -m)" >&2
-  exit 1
+  echo "tests/vm: the guests are made for x86_64 and are left out on $(uname -m)" >&2
+  exit 0
 fi
 require_packages tests/vm qemu-system-x86 busybox-static kmod xz-utils zstd e2fsprogs tcpdump debian-archive-keyring
 vm/fetch-kernels.sh

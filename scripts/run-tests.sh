@@ -3,7 +3,8 @@
 #
 #   scripts/run-tests.sh [arguments of cargo test]
 #
-# SEALANE_TEST_LONG=1 raises the counts that sealane_tests::scale gives.
+# SEALANE_TEST_LONG=1 raises the counts that sealane_tests::scale gives, and adds
+# what is not in the core part of the guests (tests/vm).
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -15,13 +16,19 @@ started=$SECONDS
 # Everything is built first. The end-to-end tests then take the binary that the
 # tests of package sealane were built with, instead of asking cargo for it again.
 "$cargo" test --workspace --locked --no-run
+# What the guests of tests/vm boot with is the release build.
+"$cargo" build --release --locked -p sealane -p sealane-vm
 target=$("$cargo" metadata --format-version 1 --no-deps --offline | grep -o '"target_directory":"[^"]*"' | cut -d'"' -f4)
 export SEALANE_BINARY="$target/debug/sealane"
-[[ -x $SEALANE_BINARY ]] || { echo "run-tests: $SEALANE_BINARY was not built" >&2; exit 1; }
+for binary in "$SEALANE_BINARY" "$target/release/sealane"; do
+  [[ -x $binary ]] || { echo "run-tests: $binary was not built" >&2; exit 1; }
+done
 built=$((SECONDS - started))
 
 status=0
-"$cargo" test --workspace --locked --no-fail-fast "$@" 2>&1 | tee "$output" || status=$?
+"$cargo" test --workspace --exclude sealane-vm --locked --no-fail-fast "$@" 2>&1 | tee "$output" || status=$?
+SEALANE_BINARY="$target/release/sealane" "$cargo" test -p sealane-vm --locked --no-fail-fast "$@" 2>&1 |
+  tee -a "$output" || status=$?
 
 awk -v built="$built" -v total="$((SECONDS - started))" '
   /^test result: / { passed += $4; failed += $6; ignored += $8 }

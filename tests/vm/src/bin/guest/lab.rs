@@ -18,6 +18,11 @@ pub(crate) const OFF: u16 = 2443;
 /// `ssl_ktls auto`.
 pub(crate) const AUTO: u16 = 3443;
 
+/// `ssl_ktls_key_records` at [`KEY_RECORDS`].
+pub(crate) const LIMITED: u16 = 4443;
+/// A limit that 16 MiB reach.
+pub(crate) const KEY_RECORDS: usize = 1000;
+
 /// The size of `/data/4m`.
 pub(crate) const FOUR_MIB: usize = 4 << 20;
 
@@ -177,7 +182,7 @@ impl Lab {
             Kind::Sealane,
             "standard",
             &standard_configuration(),
-            &[S1, BOTH, OFF, AUTO],
+            &[S1, BOTH, OFF, AUTO, LIMITED],
         );
         let started = std::rc::Rc::new(started);
         self.settle_counters();
@@ -360,5 +365,9 @@ fn standard_configuration() -> String {
         block(BOTH, "ssl_conf_command Options KTLS;"),
         block(OFF, "ssl_ktls off;"),
         block(AUTO, "ssl_ktls auto;"),
+        block(
+            LIMITED,
+            &format!("ssl_ktls on; ssl_ktls_key_records {KEY_RECORDS};"),
+        ),
     ])
 }

@@ -2,9 +2,10 @@
 
 use crate::client::{KEY_LOG, SClient, curl, get};
 use crate::kernel::{TlsCounters, small_buffers};
-use crate::lab::{BOTH, Lab, S1, assert_same};
+use crate::lab::{BOTH, Lab, S1, SUITES, assert_same};
 use crate::program::wait_for;
 use crate::relay::Relay;
+use crate::sniffer::Sniffer;
 use std::time::Duration;
 
 #[track_caller]
@@ -26,6 +27,56 @@ pub(crate) fn slow_reader(lab: &Lab) {
         &std::fs::read("/data/4m").expect("the site has the file"),
     );
     assert_eq!(lab.sealed_connections(), 1);
+}
+
+/// Responses with `Connection: close` that fill the socket's buffers more or less, to a client
+/// that is slower than the server. The kernel says that it has taken bytes when it has sealed
+/// them; a last record that TCP has no room for yet must not be lost when the server closes.
+pub(crate) fn slow_reader_to_the_last_byte(lab: &Lab) {
+    lab.server();
+    lab.settle_counters();
+    let file = std::fs::read("/data/4m").expect("the site has the file");
+    let sizes: Vec<usize> = (20_000..120_000).step_by(lab.scale(5000, 500)).collect();
+    let sniffer = Sniffer::start(BOTH);
+    let buffers = small_buffers();
+    let mut lost = Vec::new();
+    for (round, size) in sizes.iter().enumerate() {
+        let suite = SUITES[[2, 5, 6, 7][round % 4]];
+        let relay = Relay::start(BOTH, 4096, Duration::from_millis(10));
+        let url = format!("https://127.0.0.1:{}/4m", relay.port);
+        let range = format!("0-{}", size - 1);
+        let options = ["-H", "Connection: close", "-r", &range, &url];
+        let outcome = curl(&[&suite.curl()[..], &[suite.name], &options].concat());
+        if outcome.status != 0 || outcome.stdout != file[..*size] {
+            lost.push(format!(
+                "{size} bytes, {}: {}",
+                suite.name,
+                outcome.stderr.trim()
+            ));
+        }
+    }
+    drop(buffers);
+    let seen = sniffer.finish();
+    let cut: Vec<String> = seen
+        .iter()
+        .filter(|seen| seen.server.incomplete_bytes > 0 || seen.server.alerts() != [(1, 0)])
+        .map(|seen| {
+            format!(
+                "{} bytes of data, {} bytes of a record that is not whole, alerts {:?}",
+                seen.server.application_data().len(),
+                seen.server.incomplete_bytes,
+                seen.server.alerts()
+            )
+        })
+        .collect();
+    assert!(
+        lost.is_empty() && cut.is_empty(),
+        "of {} responses, clients did not get:\n{}\nand the wire had:\n{}",
+        sizes.len(),
+        lost.join("\n"),
+        cut.join("\n")
+    );
+    assert_eq!(lab.sealed_connections(), sizes.len() as u64);
 }
 
 /// Starts a download through a relay and cuts it in the middle.

@@ -14,7 +14,7 @@ use std::io::Read;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-const PORT: u16 = 4443;
+const PORT: u16 = 5443;
 
 /// One server to compare: S1's configuration, debug log off, as the article measures.
 struct Contender {

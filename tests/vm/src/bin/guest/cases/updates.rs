@@ -1,10 +1,11 @@
 //! KeyUpdate: the client may change its own key, and may ask the server to change its.
 
-use crate::client::{SClient, get};
+use crate::client::{SClient, curl, get};
 use crate::kernel::{can_rekey, small_buffers};
-use crate::lab::{BOTH, Lab, S1, SUITES, assert_same};
+use crate::lab::{BOTH, KEY_RECORDS, LIMITED, Lab, S1, SUITES, assert_same};
 use crate::relay::Relay;
 use crate::sniffer::Sniffer;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 fn four_mebibytes() -> Vec<u8> {
@@ -109,6 +110,52 @@ pub(crate) fn key_update_while_sending(lab: &Lab) {
         assert_eq!(seen.server.alerts(), [(1, 0)], "close_notify");
     }
     assert_eq!(lab.sealed_connections(), 1);
+}
+
+/// A key seals so many records and no more. Where the kernel can change it, the connection goes
+/// on; elsewhere the connection ends between two responses, before the limit.
+pub(crate) fn limit_per_key(lab: &Lab) {
+    const REQUESTS: usize = 6;
+    for suite in [SUITES[2], SUITES[6]] {
+        lab.server();
+        lab.settle_counters();
+        let sniffer = Sniffer::start(LIMITED);
+        let url = format!("https://127.0.0.1:{LIMITED}/4m?[1-{REQUESTS}]");
+        let options = [suite.name, "-w", "%{stderr}%{num_connects}", &url];
+        let outcome = curl(&[&suite.curl()[..], &options].concat()).success();
+        assert_same(&outcome.stdout, &four_mebibytes().repeat(REQUESTS));
+        let connections = outcome.stderr.bytes().filter(|&byte| byte == b'1').count();
+        let seen = sniffer.finish();
+        assert_eq!(seen.len(), connections);
+        let mut keys = 0;
+        for seen in &seen {
+            let mut records = BTreeMap::<u32, usize>::new();
+            for record in &seen.server.records {
+                *records.entry(record.generation).or_default() += 1;
+            }
+            let most = records.values().max().copied().unwrap_or(0);
+            assert!(
+                most <= KEY_RECORDS,
+                "{}: {most} records under one key",
+                suite.name
+            );
+            keys += records.len();
+        }
+        assert!(
+            keys >= 2,
+            "{}: {REQUESTS} times 4 MiB need more than one key",
+            suite.name
+        );
+        let changes = suite.is_tls13 && can_rekey();
+        assert_eq!(
+            connections == 1,
+            changes,
+            "{}: {connections} connections",
+            suite.name
+        );
+        assert_eq!(lab.changed_keys() > 0, changes);
+        assert_eq!(lab.sealed_connections(), connections as u64);
+    }
 }
 
 /// A client may not keep the server busy with it.
