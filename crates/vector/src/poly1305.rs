@@ -12,6 +12,7 @@
 //! added up.
 
 use std::arch::x86_64::*;
+use std::hint::black_box;
 
 use crate::{KEY_BYTES, TAG_BYTES};
 
@@ -112,7 +113,8 @@ impl Poly1305 {
         let over_a = a + 5;
         let over_b = b + (over_a >> 44);
         let over_c = c + (over_b >> 44);
-        let keep = (over_c >> 42).wrapping_sub(1);
+        // The compiler must not see that there are two cases, lest it branches.
+        let keep = black_box((over_c >> 42).wrapping_sub(1));
         let choose = |kept: u64, over: u64, mask: u64| (kept & keep) | (over & mask & !keep);
         let a = u128::from(choose(a, over_a, MASK_44));
         let b = u128::from(choose(b, over_b, MASK_44));

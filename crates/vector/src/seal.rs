@@ -72,28 +72,25 @@ impl ChaCha20Poly1305 {
             last_bytes,
         );
 
-        // Two groups at a time while there are two, then one.
-        let (groups, plain) = plain.as_chunks::<GROUP_BYTES>();
-        let (groups_text, mut text) = text.split_at_mut(groups.len() * GROUP_BYTES);
-        let (groups_text, _) = groups_text.as_chunks_mut::<GROUP_BYTES>();
-        let (pairs, single) = groups.as_chunks::<2>();
-        let (pairs_text, single_text) = groups_text.as_chunks_mut::<2>();
-        for (plain, text) in pairs.iter().zip(pairs_text) {
+        // Two groups at a time while there are two in `plain`.
+        let (groups, _) = plain.as_chunks::<GROUP_BYTES>();
+        let (pairs, _) = groups.as_chunks::<2>();
+        let pairs_bytes = pairs.as_flattened().as_flattened().len();
+        let (pairs_text, mut text) = text.split_at_mut(pairs_bytes);
+        let (groups_text, _) = pairs_text.as_chunks_mut::<GROUP_BYTES>();
+        for (plain, text) in pairs.iter().zip(groups_text.as_chunks_mut::<2>().0) {
             sealing.encrypt(plain, text, 2 * GROUP_BYTES);
-        }
-        let (single, _) = single.as_chunks::<1>();
-        let (single_text, _) = single_text.as_chunks_mut::<1>();
-        for (plain, text) in single.iter().zip(single_text) {
-            sealing.encrypt(plain, text, GROUP_BYTES);
         }
 
         // What is left, and the tail, through a buffer.
-        let mut rest = [plain, tail];
+        let mut rest = [&plain[pairs_bytes..], tail];
         while text.len() > last_bytes {
-            let mut buffer = [[0; GROUP_BYTES]];
-            let mut sealed = [[MaybeUninit::uninit(); GROUP_BYTES]];
-            let taken = take(&mut rest, buffer.as_flattened_mut());
-            text = write(text, sealing.encrypt(&buffer, &mut sealed, taken));
+            let groups_bytes = text.len() - last_bytes;
+            text = if groups_bytes > GROUP_BYTES {
+                sealing.encrypt_parts::<2>(&mut rest, groups_bytes.min(2 * GROUP_BYTES), text)
+            } else {
+                sealing.encrypt_parts::<1>(&mut rest, groups_bytes, text)
+            };
         }
 
         // A few bytes with the key stream that came with the one-time key.
@@ -199,6 +196,21 @@ impl<'a> Sealing<'a> {
         let text = &text[..used];
         mac.absorb(text);
         text
+    }
+
+    /// The same for the first `used` bytes of `rest`, in front of `text`; returns what is
+    /// behind them.
+    #[target_feature(enable = "avx512f,avx512ifma")]
+    fn encrypt_parts<'t, const GROUPS: usize>(
+        &mut self,
+        rest: &mut [&[u8]; 2],
+        used: usize,
+        text: &'t mut [MaybeUninit<u8>],
+    ) -> &'t mut [MaybeUninit<u8>] {
+        let mut plain = [[0; GROUP_BYTES]; GROUPS];
+        take(rest, &mut plain.as_flattened_mut()[..used]);
+        let mut sealed = [[MaybeUninit::uninit(); GROUP_BYTES]; GROUPS];
+        write(text, self.encrypt(&plain, &mut sealed, used))
     }
 
     /// Encrypts the last bytes in place; returns the tag.
