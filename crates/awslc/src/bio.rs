@@ -15,7 +15,7 @@ use aws_lc_sys as sys;
 use crate::callbacks;
 use crate::error::Error;
 use crate::ffi::{check, check_ptr};
-use crate::session::Session;
+use crate::session::{Offered, Prefetched, Session};
 use crate::transmit::Guard;
 
 /// The caller's buffers and what callbacks learned during one call.
@@ -30,6 +30,10 @@ pub(crate) struct Transfer<'a> {
     pub(crate) signature_scheme: u16,
     /// A session that the client side was given.
     pub(crate) new_session: Option<Session>,
+    /// A session that was looked up before this call.
+    pub(crate) prefetched: Option<&'a Prefetched>,
+    /// What became of the session that the client offered.
+    pub(crate) offered: Offered,
     /// A panic caught in a callback, to be continued outside of C.
     pub(crate) panic: Option<Box<dyn Any + Send>>,
 }
@@ -42,6 +46,8 @@ impl<'a> Transfer<'a> {
             guard: None,
             signature_scheme: 0,
             new_session: None,
+            prefetched: None,
+            offered: Offered::Nothing,
             panic: None,
         }
     }

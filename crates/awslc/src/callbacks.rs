@@ -13,7 +13,10 @@ use aws_lc_sys as sys;
 
 use crate::bio::Transfer;
 use crate::context::Hooks;
-use crate::session::{Session, TicketOpened};
+use crate::secret::Secret;
+use crate::session::{Miss, Offered, Session, TicketOpened};
+use crate::session_facts::SessionFacts;
+use crate::time::unix_time_s;
 use crate::transmit;
 
 /// The table for `SSL_CTX_set_ticket_aead_method`.
@@ -215,7 +218,8 @@ pub(crate) unsafe extern "C" fn new_session(
                 && !session.has_ticket()
                 && let Ok(bytes) = session.to_bytes()
             {
-                store.insert(session.id(), bytes);
+                let expires_s = session.made_s() + u64::from(session.timeout_s());
+                store.insert(session.id(), Secret::new(bytes), expires_s, unix_time_s());
             }
         });
         std::mem::forget(session);
@@ -238,13 +242,61 @@ pub(crate) unsafe extern "C" fn get_session(
             return ptr::null_mut();
         };
         let id = slice::from_raw_parts(id, id_length);
-        let session = guarded(ssl, None, || {
-            let mut bytes = zeroize::Zeroizing::new(Vec::new());
-            let store = hooks.sessions.as_ref()?;
-            store.get(id, &mut bytes).then_some(())?;
-            Session::from_bytes_raw(&bytes, sys::SSL_get_SSL_CTX(ssl)).ok()
+        let (found, offered) = guarded(ssl, (None, Offered::Nothing), || {
+            match find_session(ssl, hooks, id) {
+                Ok(session) => (Some(session), Offered::SessionId),
+                Err(miss) => (None, Offered::Missed(miss)),
+            }
         });
-        session.map_or(ptr::null_mut(), Session::into_ptr)
+        note_offered(ssl, offered);
+        found.map_or(ptr::null_mut(), Session::into_ptr)
+    }
+}
+
+/// The session with this id, if it fits this server.
+///
+/// # Safety
+///
+/// `ssl` is valid and its BIO is ours.
+unsafe fn find_session(ssl: *mut sys::SSL, hooks: &Hooks, id: &[u8]) -> Result<Session, Miss> {
+    let now_s = unix_time_s();
+    let mut bytes = zeroize::Zeroizing::new(Vec::new());
+    // SAFETY: by the caller's promise.
+    match unsafe { transfer_of(sys::SSL_get_wbio(ssl)) }.and_then(|transfer| transfer.prefetched) {
+        Some(prefetched) => bytes.extend_from_slice(prefetched.find(id)?.expose()),
+        None => {
+            let store = hooks.sessions.as_ref().ok_or(Miss::NotFound)?;
+            store.get(id, &mut bytes, now_s)?;
+        }
+    }
+    admit(&mut bytes, hooks, now_s)?;
+    // SAFETY: the SSL is valid, and so is its context.
+    unsafe { Session::from_bytes_raw(&bytes, sys::SSL_get_SSL_CTX(ssl)) }.map_err(|_| Miss::Damaged)
+}
+
+/// Checks what libssl would refuse without saying why, and dates a session of a
+/// node whose clock is ahead of ours.
+fn admit(session: &mut [u8], hooks: &Hooks, now_s: u64) -> Result<(), Miss> {
+    let mut facts = SessionFacts::parse(session).ok_or(Miss::Damaged)?;
+    if facts.context_id(session) != &*hooks.context_id {
+        return Err(Miss::OtherContext);
+    }
+    if facts.is_expired(now_s) {
+        return Err(Miss::Expired);
+    }
+    facts.clamp(session, now_s);
+    Ok(())
+}
+
+/// Remembers what became of the offered session.
+///
+/// # Safety
+///
+/// `ssl` is valid and its BIO is ours.
+unsafe fn note_offered(ssl: *mut sys::SSL, offered: Offered) {
+    // SAFETY: by the caller's promise.
+    if let Some(transfer) = unsafe { transfer_of(sys::SSL_get_wbio(ssl)) } {
+        transfer.offered = offered;
     }
 }
 
@@ -272,7 +324,7 @@ unsafe extern "C" fn ticket_seal(
         ptr::write_bytes(out, 0, out_capacity);
         let plain = slice::from_raw_parts(plain, plain_length);
         let target = slice::from_raw_parts_mut(out, out_capacity);
-        match guarded(ssl, None, || tickets.seal(plain, target)) {
+        match guarded(ssl, None, || tickets.seal(plain, target, unix_time_s())) {
             Some(length) => {
                 *out_length = length.min(out_capacity);
                 1
@@ -292,19 +344,66 @@ unsafe extern "C" fn ticket_open(
 ) -> sys::ssl_ticket_aead_result_t {
     // SAFETY: as in `ticket_seal`.
     unsafe {
-        let Some(tickets) = hooks_of(ssl).and_then(|hooks| hooks.tickets.as_ref()) else {
+        let Some(hooks) = hooks_of(ssl) else {
             return sys::ssl_ticket_aead_result_t_ssl_ticket_aead_ignore_ticket;
         };
         ptr::write_bytes(out, 0, out_capacity);
         let ticket = slice::from_raw_parts(ticket, ticket_length);
         let target = slice::from_raw_parts_mut(out, out_capacity);
-        match guarded(ssl, TicketOpened::Ignore, || tickets.open(ticket, target)) {
+        let opened = guarded(ssl, TicketOpened::Miss(Miss::Damaged), || {
+            open_ticket(ssl, hooks, ticket, target)
+        });
+        match opened {
             TicketOpened::Plain(length) => {
-                *out_length = length.min(out_capacity);
+                note_offered(ssl, Offered::Ticket);
+                *out_length = length;
                 sys::ssl_ticket_aead_result_t_ssl_ticket_aead_success
             }
-            TicketOpened::Ignore => sys::ssl_ticket_aead_result_t_ssl_ticket_aead_ignore_ticket,
+            TicketOpened::Miss(miss) => {
+                note_offered(ssl, Offered::Missed(miss));
+                sys::ssl_ticket_aead_result_t_ssl_ticket_aead_ignore_ticket
+            }
         }
+    }
+}
+
+/// Opens a ticket into `target`, or copies what was found for it before.
+///
+/// # Safety
+///
+/// `ssl` is valid and its BIO is ours.
+unsafe fn open_ticket(
+    ssl: *mut sys::SSL,
+    hooks: &Hooks,
+    ticket: &[u8],
+    target: &mut [u8],
+) -> TicketOpened {
+    let now_s = unix_time_s();
+    // SAFETY: by the caller's promise.
+    let prefetched =
+        unsafe { transfer_of(sys::SSL_get_wbio(ssl)) }.and_then(|transfer| transfer.prefetched);
+    let opened = match (prefetched, &hooks.tickets) {
+        (Some(prefetched), _) => match prefetched.find(ticket) {
+            Ok(session) => match target.get_mut(..session.expose().len()) {
+                Some(room) => {
+                    room.copy_from_slice(session.expose());
+                    TicketOpened::Plain(room.len())
+                }
+                // libssl's buffer is as long as the ticket; ours are padded.
+                None => TicketOpened::Miss(Miss::Damaged),
+            },
+            Err(miss) => TicketOpened::Miss(miss),
+        },
+        (None, Some(tickets)) => tickets.open(ticket, target, now_s),
+        (None, None) => TicketOpened::Miss(Miss::UnknownKey),
+    };
+    let TicketOpened::Plain(length) = opened else {
+        return opened;
+    };
+    let length = length.min(target.len());
+    match admit(&mut target[..length], hooks, now_s) {
+        Ok(()) => TicketOpened::Plain(length),
+        Err(miss) => TicketOpened::Miss(miss),
     }
 }
 

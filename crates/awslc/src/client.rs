@@ -174,6 +174,14 @@ impl ClientConnection {
         Ok(Self(connection))
     }
 
+    pub(crate) fn connection(&self) -> &Connection {
+        &self.0
+    }
+
+    pub(crate) fn connection_mut(&mut self) -> &mut Connection {
+        &mut self.0
+    }
+
     #[cfg(test)]
     pub(crate) fn as_ptr(&self) -> *mut sys::SSL {
         self.0.as_ptr()

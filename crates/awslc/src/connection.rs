@@ -19,7 +19,7 @@ use crate::error::{self, Error};
 use crate::ffi::{check, check_ptr, int_length, static_str};
 use crate::group::{Group, group_by_id};
 use crate::record;
-use crate::session::Session;
+use crate::session::{Offered, Prefetched, Session};
 use crate::transmit::Guard;
 
 /// How far a handshake came.
@@ -52,6 +52,9 @@ pub struct Connection {
     bio: NonNull<sys::BIO>,
     new_session: Option<Session>,
     signature_scheme: u16,
+    /// A session looked up for this handshake; gone once libssl has used it.
+    pub(crate) prefetched: Option<Box<Prefetched>>,
+    pub(crate) offered: Offered,
     /// In place once someone else seals our records: nothing that libssl writes
     /// reaches an output then.
     pub(crate) guard: Option<Guard>,
@@ -102,6 +105,8 @@ impl Connection {
             bio,
             new_session: None,
             signature_scheme: 0,
+            prefetched: None,
+            offered: Offered::Nothing,
             guard: None,
         })
     }
@@ -127,6 +132,10 @@ impl Connection {
             | sys::SSL_ERROR_PENDING_CERTIFICATE
             | sys::SSL_ERROR_WANT_PRIVATE_KEY_OPERATION
             | sys::SSL_ERROR_WANT_CERTIFICATE_VERIFY => Ok(HandshakeStatus::Pending),
+            sys::SSL_ERROR_EARLY_DATA_REJECTED => {
+                self.forget_early_data();
+                self.do_handshake(input, output)
+            }
             reason => Err(Error::drain_handshake("SSL_do_handshake", reason)),
         }
     }
@@ -155,6 +164,10 @@ impl Connection {
                 sys::SSL_read(ssl, target.as_mut_ptr().cast(), size)
             });
             let Ok(count @ 1..) = usize::try_from(code) else {
+                if self.reason(code) == sys::SSL_ERROR_EARLY_DATA_REJECTED {
+                    self.forget_early_data();
+                    continue;
+                }
                 return self.read_stopped(code, total);
             };
             total += count;
@@ -205,6 +218,9 @@ impl Connection {
         record_bytes: usize,
         output: &mut Vec<u8>,
     ) -> Result<(), Error> {
+        if self.is_early_data() {
+            return self.write_early(plain, record_bytes, output);
+        }
         if self.is_handshaking() {
             return Err(Error::local("SSL_write", "the handshake is not finished"));
         }
@@ -246,6 +262,24 @@ impl Connection {
             sys::SSL_send_fatal_alert(ssl, description)
         });
         error::clear_queue();
+    }
+
+    /// Neither gives nor takes tickets on this connection. Call it before the
+    /// handshake.
+    pub fn disable_tickets(&mut self) {
+        // SAFETY: the SSL is valid.
+        unsafe { sys::SSL_set_options(self.ssl.as_ptr(), sys::SSL_OP_NO_TICKET as u32) };
+    }
+
+    /// Hands over what was found for the session that the client offers, so that
+    /// no callback searches for it again. Call it before the handshake.
+    pub fn set_prefetched(&mut self, prefetched: Prefetched) {
+        self.prefetched = Some(Box::new(prefetched));
+    }
+
+    /// What became of the session that the client offered.
+    pub fn offered_session(&self) -> Offered {
+        self.offered
     }
 
     /// Allows only `names` (joined by `:`) in TLS 1.3 on this connection. Call
@@ -380,6 +414,7 @@ impl Connection {
     ) -> c_int {
         let mut transfer = Transfer::new(input, output);
         transfer.guard = self.guard.as_mut();
+        transfer.prefetched = self.prefetched.as_deref();
         let pointer = &raw mut transfer;
         // SAFETY: the BIO is valid. The transfer outlives the call, during which
         // only callbacks touch it, and is detached before it goes.
@@ -393,6 +428,7 @@ impl Connection {
             input: rest,
             signature_scheme,
             new_session,
+            offered,
             panic,
             ..
         } = transfer;
@@ -402,6 +438,10 @@ impl Connection {
         }
         if new_session.is_some() {
             self.new_session = new_session;
+        }
+        if offered != Offered::Nothing {
+            self.offered = offered;
+            self.prefetched = None;
         }
         if let Some(panic) = panic {
             error::clear_queue();

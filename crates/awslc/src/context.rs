@@ -82,6 +82,8 @@ pub(crate) struct Hooks {
     pub(crate) alpn: Vec<Box<[u8]>>,
     pub(crate) tickets: Option<Arc<dyn TicketCipher>>,
     pub(crate) sessions: Option<Arc<dyn SessionStore>>,
+    /// The server's identity, which sessions are bound to.
+    pub(crate) context_id: Box<[u8]>,
 }
 
 impl Hooks {
@@ -166,6 +168,7 @@ impl ContextBuilder {
                 alpn: Vec::new(),
                 tickets: None,
                 sessions: None,
+                context_id: Box::default(),
             },
         };
         builder.set_protocol_range(ProtocolVersion::Tls12, ProtocolVersion::Tls13)?;
@@ -287,6 +290,7 @@ impl ContextBuilder {
 
     /// Binds sessions to a server's identity; at most 32 bytes.
     pub fn set_session_id_context(&mut self, identity: &[u8]) -> Result<(), Error> {
+        self.hooks.context_id = identity.into();
         // SAFETY: the context is valid, pointer and length describe `identity`.
         check("SSL_CTX_set_session_id_context", unsafe {
             sys::SSL_CTX_set_session_id_context(self.as_ptr(), identity.as_ptr(), identity.len())

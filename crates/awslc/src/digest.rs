@@ -1,4 +1,4 @@
-//! SHA-256 and HKDF-SHA-256 (RFC 5869).
+//! SHA-256, HMAC-SHA-256 (RFC 2104) and HKDF-SHA-256 (RFC 5869).
 
 use aws_lc_sys as sys;
 
@@ -7,6 +7,27 @@ pub fn sha256(data: &[u8]) -> [u8; 32] {
     let mut digest = [0; 32];
     // SAFETY: the input slice is valid for its length, the output for 32 bytes.
     unsafe { sys::SHA256(data.as_ptr(), data.len(), digest.as_mut_ptr()) };
+    digest
+}
+
+/// The HMAC-SHA-256 of `data` under `key`.
+pub fn hmac_sha256(key: &[u8], data: &[u8]) -> [u8; 32] {
+    let mut digest = [0; 32];
+    let mut length = 0;
+    // SAFETY: every pointer comes with the length of its slice, the output has
+    // the digest's 32 bytes.
+    let result = unsafe {
+        sys::HMAC(
+            sys::EVP_sha256(),
+            key.as_ptr().cast(),
+            key.len(),
+            data.as_ptr(),
+            data.len(),
+            digest.as_mut_ptr(),
+            &mut length,
+        )
+    };
+    assert!(!result.is_null(), "HMAC fails only without memory");
     digest
 }
 

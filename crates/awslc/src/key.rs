@@ -133,6 +133,24 @@ impl PrivateKey {
         Self::owned(key, "d2i_AutoPrivateKey").map_err(KeyError::Unreadable)
     }
 
+    /// Its DER form, the traditional one of its kind: the same bytes whatever
+    /// form the key was read from.
+    pub fn to_der(&self) -> Result<Secret, Error> {
+        let mut bytes: *mut u8 = ptr::null_mut();
+        // SAFETY: the key is valid; the library allocates when it is given null.
+        let length = unsafe { sys::i2d_PrivateKey(self.as_ptr(), &mut bytes) };
+        let Ok(length @ 1..) = usize::try_from(length) else {
+            return Err(Error::drain("i2d_PrivateKey"));
+        };
+        // SAFETY: on success there are `length` readable bytes, which are copied
+        // and given back (the library wipes what it frees).
+        unsafe {
+            let copy = std::slice::from_raw_parts(bytes, length).to_vec();
+            sys::OPENSSL_free(bytes.cast());
+            Ok(Secret::new(copy))
+        }
+    }
+
     /// Its kind.
     pub fn kind(&self) -> KeyKind {
         // SAFETY: the key is valid.

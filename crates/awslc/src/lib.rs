@@ -22,7 +22,8 @@
 //! | `transmit.rs` | taking the write direction away from libssl: keys, guard |
 //! | `key.rs`, `certificate.rs` | private keys and certificate chains |
 //! | `cipher.rs`, `group.rs` | the suites and groups that the library has |
-//! | `session.rs` | resumable sessions, and the traits a ticket cipher and a session store implement |
+//! | `session.rs`, `session_facts.rs` | resumable sessions, what they say of themselves, and the traits a ticket cipher and a session store implement |
+//! | `early_data.rs`, `psk.rs` | 0-RTT: allowing it, what became of it, and the binder that proves it genuine |
 //! | `aead.rs`, `random.rs`, `digest.rs` | the few primitives that tickets, identities and the kernel TLS self-test need |
 //! | `error.rs` | the error queue as one [`Error`], in the words nginx logs |
 //!
@@ -55,16 +56,20 @@ mod client;
 mod connection;
 mod context;
 mod digest;
+mod early_data;
 mod error;
 mod ffi;
 mod group;
 mod key;
+mod psk;
 mod random;
 mod record;
 mod secret;
 mod session;
+mod session_facts;
 #[cfg(test)]
 mod tests;
+mod time;
 mod transmit;
 
 pub use aead::Aead;
@@ -73,13 +78,17 @@ pub use cipher::{Cipher, all_ciphers};
 pub use client::{ClientConnection, ClientContext, ClientContextBuilder};
 pub use connection::{Connection, HandshakeStatus, ReadStatus};
 pub use context::{Context, ContextBuilder, ProtocolVersion, Verify};
-pub use digest::{hkdf_sha256, sha256};
+pub use digest::{hkdf_sha256, hmac_sha256, sha256};
+pub use early_data::{EarlyDataOutcome, MAX_EARLY_DATA_BYTES};
 pub use error::{Error, Fault};
 pub use group::{Group, group_by_id, group_by_name};
 pub use key::{KeyError, KeyKind, PrivateKey};
+pub use psk::is_psk_binder_valid;
 pub use random::fill_random;
 pub use secret::Secret;
-pub use session::{Session, SessionStore, TicketCipher, TicketOpened};
+pub use session::{Miss, Offered, Prefetched, Session, SessionStore, TicketCipher, TicketOpened};
+pub use session_facts::{CLOCK_TOLERANCE_S, SessionFacts};
+pub use time::unix_time_s;
 pub use transmit::{RecordCipher, TransmitKeys};
 
 /// The TLS library's name and version, for `-V`.

@@ -9,6 +9,7 @@ use aws_lc_sys as sys;
 use crate::context::Context;
 use crate::error::Error;
 use crate::ffi::{check, check_ptr};
+use crate::secret::Secret;
 
 /// A resumable TLS session: immutable, reference counted.
 pub struct Session(NonNull<sys::SSL_SESSION>);
@@ -97,6 +98,18 @@ impl Session {
         unsafe { sys::SSL_SESSION_has_ticket(self.as_ptr()) != 0 }
     }
 
+    /// When it was made, in seconds since the epoch.
+    pub fn made_s(&self) -> u64 {
+        // SAFETY: the session is valid.
+        unsafe { sys::SSL_SESSION_get_time(self.as_ptr()) }
+    }
+
+    /// Whether the server that gave it takes early data with it.
+    pub fn takes_early_data(&self) -> bool {
+        // SAFETY: the session is valid.
+        unsafe { sys::SSL_SESSION_early_data_capable(self.as_ptr()) != 0 }
+    }
+
     /// Lifetime in seconds, counted from when it was made.
     pub fn timeout_s(&self) -> u32 {
         // SAFETY: the session is valid.
@@ -126,33 +139,93 @@ impl fmt::Debug for Session {
     }
 }
 
+/// Why a session that a client offered could not be resumed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Miss {
+    /// No key of ours has the ticket's name: it is foreign, or its key is gone.
+    UnknownKey,
+    /// The key is ours and what it sealed is not: altered, or cut.
+    Damaged,
+    /// Nothing is kept under this id: never was, or no longer.
+    NotFound,
+    /// It has ended.
+    Expired,
+    /// It belongs to another server, another set of client CAs or another policy.
+    OtherContext,
+}
+
 /// What opening a ticket gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TicketOpened {
     /// So many bytes of plaintext were written.
     Plain(usize),
-    /// Not one of ours, damaged, or sealed under a key that is gone: the
-    /// handshake goes on as a full one.
-    Ignore,
+    /// It cannot be used: the handshake goes on as a full one.
+    Miss(Miss),
 }
 
 /// Seals and opens session tickets. Called on whichever thread runs the
-/// handshake, so it must not depend on thread-local state.
+/// handshake, so it must not depend on thread-local state. `now_s` is the time
+/// in seconds since the epoch.
 pub trait TicketCipher: Send + Sync {
     /// Bytes that sealing adds at most.
     fn overhead_bytes(&self) -> usize;
     /// Seals `plain` into `target`; `None` leaves the client without a ticket
     /// in TLS 1.2 and fails the handshake in TLS 1.3.
-    fn seal(&self, plain: &[u8], target: &mut [u8]) -> Option<usize>;
+    fn seal(&self, plain: &[u8], target: &mut [u8], now_s: u64) -> Option<usize>;
     /// Opens `ticket` into `target`, which is as long as the ticket.
-    fn open(&self, ticket: &[u8], target: &mut [u8]) -> TicketOpened;
+    fn open(&self, ticket: &[u8], target: &mut [u8], now_s: u64) -> TicketOpened;
 }
 
 /// Keeps sessions of TLS 1.2 and below by their id. Called on whichever thread
-/// runs the handshake; must not block for long.
+/// runs the handshake; must not block for long. Times are in seconds since the
+/// epoch.
 pub trait SessionStore: Send + Sync {
-    /// Stores a serialised session.
-    fn insert(&self, id: &[u8], session: Vec<u8>);
-    /// Appends the serialised session to `target`, or returns `false`.
-    fn get(&self, id: &[u8], target: &mut Vec<u8>) -> bool;
+    /// Stores a serialised session, which is of no use after `expires_s`.
+    fn insert(&self, id: &[u8], session: Secret, expires_s: u64, now_s: u64);
+    /// Appends the serialised session to `target`.
+    fn get(&self, id: &[u8], target: &mut Vec<u8>, now_s: u64) -> Result<(), Miss>;
+}
+
+/// The outcome of a search that was made before libssl asks: for the ticket or
+/// the session id in `key`, the serialised session or the reason for none.
+pub struct Prefetched {
+    key: Vec<u8>,
+    found: Result<Secret, Miss>,
+}
+
+impl Prefetched {
+    /// What was found for exactly this ticket or id; libssl gets nothing for any other.
+    pub fn new(key: Vec<u8>, found: Result<Secret, Miss>) -> Self {
+        Self { key, found }
+    }
+
+    pub(crate) fn find(&self, key: &[u8]) -> Result<&Secret, Miss> {
+        if self.key != key {
+            return Err(Miss::NotFound);
+        }
+        self.found.as_ref().map_err(|miss| *miss)
+    }
+}
+
+impl fmt::Debug for Prefetched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.found {
+            Ok(_) => "Prefetched(found)",
+            Err(_) => "Prefetched(none)",
+        })
+    }
+}
+
+/// What became of the session that a client offered, as far as callbacks know.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Offered {
+    /// None was looked at.
+    #[default]
+    Nothing,
+    /// A ticket, which opened to a session that fits.
+    Ticket,
+    /// A session id of TLS 1.2 or below, found and fitting.
+    SessionId,
+    /// A ticket or an id that gave nothing.
+    Missed(Miss),
 }

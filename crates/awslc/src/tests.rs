@@ -224,11 +224,11 @@ fn a_panic_in_a_callback_is_continued_after_the_call_and_ends_one_connection_onl
         fn overhead_bytes(&self) -> usize {
             0
         }
-        fn seal(&self, _: &[u8], _: &mut [u8]) -> Option<usize> {
+        fn seal(&self, _: &[u8], _: &mut [u8], _: u64) -> Option<usize> {
             panic!("sealing panics")
         }
-        fn open(&self, _: &[u8], _: &mut [u8]) -> TicketOpened {
-            TicketOpened::Ignore
+        fn open(&self, _: &[u8], _: &mut [u8], _: u64) -> TicketOpened {
+            TicketOpened::Miss(Miss::UnknownKey)
         }
     }
     let made = make(&rcgen::PKCS_ECDSA_P256_SHA256);

@@ -18,7 +18,9 @@ const CLIENT_HELLO: u8 = 1;
 const EXTENSION_SERVER_NAME: u16 = 0;
 const EXTENSION_SUPPORTED_GROUPS: u16 = 10;
 const EXTENSION_SIGNATURE_ALGORITHMS: u16 = 13;
+const EXTENSION_SESSION_TICKET: u16 = 35;
 const EXTENSION_PRE_SHARED_KEY: u16 = 41;
+const EXTENSION_EARLY_DATA: u16 = 42;
 const EXTENSION_SUPPORTED_VERSIONS: u16 = 43;
 
 /// What bytes from a new connection are.
@@ -69,6 +71,23 @@ pub(crate) fn collect(bytes: &[u8]) -> Parsed<'_> {
     }
 }
 
+/// How many bytes the records of a whole hello take at the start of `bytes`.
+pub(crate) fn records_length(bytes: &[u8]) -> usize {
+    let (mut at, mut collected, mut expected) = (0, Vec::new(), None);
+    while expected.is_none_or(|expected| collected.len() < expected) {
+        let Some(header) = bytes.get(at..at + RECORD_HEADER_BYTES) else {
+            break;
+        };
+        let length = usize::from(u16::from_be_bytes([header[3], header[4]]));
+        at += RECORD_HEADER_BYTES;
+        let fragment = bytes.get(at..at + length).unwrap_or(&[]);
+        collected.extend_from_slice(fragment);
+        expected = message_length(&collected);
+        at += length;
+    }
+    at
+}
+
 fn message_length(message: &[u8]) -> Option<usize> {
     let header = message.get(..MESSAGE_HEADER_BYTES)?;
     let length = u32::from_be_bytes([0, header[1], header[2], header[3]]);
@@ -85,19 +104,52 @@ pub(crate) struct ClientHello<'a> {
     groups: Option<&'a [u8]>,
     signature_algorithms: Option<&'a [u8]>,
     supported_versions: Option<&'a [u8]>,
+    session_id: &'a [u8],
+    session_ticket: Option<&'a [u8]>,
     offers_session: bool,
+    offers_early_data: bool,
+    psk: Option<Psk<'a>>,
+}
+
+/// The first pre-shared key offered (RFC 8446 section 4.2.11), which is the only
+/// one that libssl looks at.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Psk<'a> {
+    pub(crate) ticket: &'a [u8],
+    pub(crate) binder: &'a [u8],
+    /// Where in the message the list of binders begins: what the binder covers.
+    pub(crate) binders_at: usize,
+}
+
+impl<'a> Psk<'a> {
+    /// Reads the extension, which must be the last of the message.
+    fn parse(data: &'a [u8], message: &'a [u8]) -> Option<Self> {
+        let mut reader = Reader(data);
+        let mut identities = Reader(reader.prefixed16()?);
+        let ticket = identities.prefixed16()?;
+        identities.take(4)?; // obfuscated age
+        let binders_at = message.len().checked_sub(reader.0.len())?;
+        let mut binders = Reader(reader.prefixed16()?);
+        let binder = binders.prefixed8()?;
+        reader.0.is_empty().then_some(Self {
+            ticket,
+            binder,
+            binders_at,
+        })
+    }
 }
 
 impl<'a> ClientHello<'a> {
     /// Reads a whole message; `None` when it is not well formed.
     pub(crate) fn parse(message: &'a [u8]) -> Option<Self> {
-        let mut body = Reader(message.get(MESSAGE_HEADER_BYTES..message_length(message)?)?);
+        let message = message.get(..message_length(message)?)?;
+        let mut body = Reader(&message[MESSAGE_HEADER_BYTES..]);
         let mut hello = Self {
             legacy_version: body.u16()?,
             ..Self::default()
         };
         body.take(32)?; // random
-        body.prefixed8()?; // session id
+        hello.session_id = body.prefixed8()?;
         hello.cipher_suites = body.prefixed16()?;
         body.prefixed8()?; // compression methods
         if body.0.is_empty() {
@@ -113,7 +165,13 @@ impl<'a> ClientHello<'a> {
                 EXTENSION_SIGNATURE_ALGORITHMS => {
                     hello.signature_algorithms = Some(data.prefixed16()?)
                 }
-                EXTENSION_PRE_SHARED_KEY => hello.offers_session = true,
+                EXTENSION_SESSION_TICKET => hello.session_ticket = Some(data.0),
+                EXTENSION_PRE_SHARED_KEY => {
+                    hello.offers_session = true;
+                    let is_last = extensions.0.is_empty();
+                    hello.psk = Psk::parse(data.0, message).filter(|_| is_last);
+                }
+                EXTENSION_EARLY_DATA => hello.offers_early_data = true,
                 EXTENSION_SUPPORTED_VERSIONS => hello.supported_versions = Some(data.prefixed8()?),
                 _ => {}
             }
@@ -139,6 +197,27 @@ impl<'a> ClientHello<'a> {
     /// Whether a TLS 1.3 session is offered for resumption (RFC 8446 section 4.2.11).
     pub(crate) fn offers_session(&self) -> bool {
         self.offers_session
+    }
+
+    /// That session, where it is well formed.
+    pub(crate) fn psk(&self) -> Option<Psk<'a>> {
+        self.psk
+    }
+
+    /// Whether early data follows (RFC 8446 section 4.2.10).
+    pub(crate) fn offers_early_data(&self) -> bool {
+        self.offers_early_data
+    }
+
+    /// The session id of TLS 1.2 and below; in TLS 1.3 it means nothing.
+    pub(crate) fn session_id(&self) -> &'a [u8] {
+        self.session_id
+    }
+
+    /// The ticket of TLS 1.2 and below (RFC 5077), empty to ask for one; `None`
+    /// without the extension.
+    pub(crate) fn session_ticket(&self) -> Option<&'a [u8]> {
+        self.session_ticket
     }
 
     /// Whether a version (its number on the wire) is offered.
@@ -222,6 +301,10 @@ pub fn fuzz_client_hello(bytes: &[u8]) {
             assert!(!name.is_empty() && name.len() <= 255 && name.is_ascii());
         }
         let _ = (hello.suites().count(), hello.offers_version(0x0304));
+        if let Some(psk) = hello.psk() {
+            assert!(psk.binders_at < message.len());
+            assert!(hello.offers_session());
+        }
         let _ = hello.groups().map(Iterator::count);
         let _ = hello.signature_schemes().map(Iterator::count);
     }

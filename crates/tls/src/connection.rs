@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! Hello --(ClientHello complete, server chosen)--> Running --> Running ...
-//!   |                                                |
-//!   +--(rejected)--> Closed <-----(shutdown)---------+
+//!   |  \                                             ^  |
+//!   |   +--(store asked)--> Waiting --(answered)-----+  |
+//!   +--(rejected)--> Closed <-----(shutdown)------------+
 //! ```
 //!
 //! While in `Hello` the connection holds at most the fragments of a ClientHello;
@@ -13,9 +14,11 @@ use std::fmt;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
 
 use sealane_awslc as awslc;
-use sealane_awslc::{HandshakeStatus, ReadStatus};
+use sealane_awslc::{HandshakeStatus, ReadStatus, unix_time_s};
 
 use crate::acceptor::{Acceptor, Selected};
 use crate::client_hello::{self, ClientHello, Parsed};
@@ -25,6 +28,9 @@ use crate::ktls::{self, KeysEnded, Ktls, KtlsMode};
 use crate::record_size::RecordSizer;
 use crate::record_writer::RecordWriter;
 use crate::server::ServerTls;
+use crate::sessions::lookup::{Lookup, Prepared, Step};
+use crate::sessions::outcome::SessionOutcome;
+use crate::sessions::stats::{EarlyVerdict, Missed, Resumed};
 
 /// A TLS connection accepted by a listener. It moves between threads by value.
 ///
@@ -37,6 +43,7 @@ pub struct Connection {
     token: u32,
     sizer: RecordSizer,
     client_groups: Option<Box<[u16]>>,
+    session: SessionOutcome,
     ktls: ktls::State,
     /// In place once our own code seals the records instead of libssl.
     writer: Option<Box<RecordWriter>>,
@@ -47,8 +54,18 @@ enum State {
         acceptor: Acceptor,
         fragments: Vec<u8>,
     },
+    /// The store of all nodes was asked about the session or the early data.
+    Waiting(Box<Waiting>),
     Running(awslc::Connection),
     Closed,
+}
+
+/// A ClientHello that libssl will read once the store has answered.
+struct Waiting {
+    /// Its records.
+    hello: Vec<u8>,
+    server: Arc<ServerTls>,
+    lookup: Lookup,
 }
 
 impl Connection {
@@ -63,6 +80,7 @@ impl Connection {
             token: 0,
             sizer: RecordSizer::default(),
             client_groups: None,
+            session: SessionOutcome::default(),
             ktls: ktls::State::Pending,
             writer: None,
         }
@@ -71,6 +89,14 @@ impl Connection {
     /// Goes on with the handshake. After [`HandshakeStatus::Done`] `input` may
     /// hold the first request already. TLS 1.3 tickets are queued then and leave
     /// with the first [`write`](Self::write), in the same send as the response.
+    ///
+    /// [`HandshakeStatus::Pending`]: the store of all nodes was asked. Wait with
+    /// [`poll_lookup`](Self::poll_lookup), for no longer than
+    /// [`lookup_timeout`](Self::lookup_timeout) in all, then call again, with what input
+    /// there is or none.
+    ///
+    /// Also done is a handshake that reads early data: see
+    /// [`is_early_data`](Self::is_early_data).
     pub fn handshake(
         &mut self,
         input: &mut &[u8],
@@ -78,8 +104,23 @@ impl Connection {
     ) -> Result<HandshakeStatus, Error> {
         loop {
             match &mut self.state {
-                State::Running(tls) => return Ok(tls.do_handshake(input, output)?),
+                State::Running(tls) => {
+                    let status = tls.do_handshake(input, output)?;
+                    if let Some(server) = &self.server {
+                        let is_done = status == HandshakeStatus::Done;
+                        self.session.follow(tls, server.resumption(), is_done);
+                    }
+                    return Ok(status);
+                }
                 State::Closed => return Err(Error::NotEstablished),
+                State::Waiting(waiting) => {
+                    if !waiting.lookup.is_answered() {
+                        return Ok(HandshakeStatus::Pending);
+                    }
+                    if self.go_on(output)? == HandshakeStatus::Pending {
+                        return Ok(HandshakeStatus::Pending);
+                    }
+                }
                 State::Hello { .. } => {
                     if let Some(status) = self.hello(input, output)? {
                         return Ok(status);
@@ -87,6 +128,56 @@ impl Connection {
                 }
             }
         }
+    }
+
+    /// Waits for the answer of the store, after [`HandshakeStatus::Pending`]. Ready
+    /// at once when nothing was asked.
+    pub fn poll_lookup(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        match &mut self.state {
+            State::Waiting(waiting) => waiting.lookup.poll(cx),
+            _ => Poll::Ready(()),
+        }
+    }
+
+    /// The longest that this handshake may wait for the store, in all: one timer
+    /// from the first [`HandshakeStatus::Pending`] on.
+    pub fn lookup_timeout(&self) -> Duration {
+        match &self.state {
+            State::Waiting(waiting) => waiting.lookup.timeout(),
+            _ => Duration::ZERO,
+        }
+    }
+
+    /// Waits no longer: the handshake goes on as if nothing had been found, and
+    /// without early data.
+    pub fn lookup_timed_out(&mut self) {
+        if let State::Waiting(waiting) = &mut self.state {
+            waiting.lookup.time_out();
+        }
+    }
+
+    /// Whether what [`read`](Self::read) gives is early data (0-RTT), which someone
+    /// may have recorded and sent again elsewhere: until the client's Finished has been
+    /// read. What is written meanwhile goes out at once (0.5-RTT).
+    pub fn is_early_data(&self) -> bool {
+        matches!(&self.state, State::Running(tls) if tls.is_early_data())
+    }
+
+    /// How the session was resumed, once the handshake is done.
+    pub fn resumed(&self) -> Option<Resumed> {
+        self.session.resumed()
+    }
+
+    /// Why the session that the client offered was not resumed, once the handshake
+    /// is done; `None` also when it offered none.
+    pub fn missed(&self) -> Option<Missed> {
+        self.session.missed()
+    }
+
+    /// What became of early data; `None` when none was offered, or the server
+    /// takes none.
+    pub fn early_verdict(&self) -> Option<EarlyVerdict> {
+        self.session.early_verdict()
     }
 
     /// Opens records until `plain` is full or the input used up. When `plain` was
@@ -166,7 +257,7 @@ impl Connection {
         }
     }
 
-    /// Whether application data can flow.
+    /// Whether the handshake is over. Early data flows before.
     pub fn is_established(&self) -> bool {
         matches!(&self.state, State::Running(tls) if !tls.is_handshaking())
     }
@@ -174,7 +265,11 @@ impl Connection {
     /// What was negotiated; `None` before a server was chosen.
     pub fn info(&self) -> Option<Info<'_>> {
         match &self.state {
-            State::Running(tls) => Some(Info::new(tls, self.client_groups.as_deref())),
+            State::Running(tls) => Some(Info::new(
+                tls,
+                self.client_groups.as_deref(),
+                self.session,
+            )),
             _ => None,
         }
     }
@@ -199,11 +294,15 @@ impl Connection {
     }
 
     /// Makes the checks that the end of the handshake allows. Returns whether the
-    /// kernel should take over at once (`ssl_ktls on`).
+    /// kernel should take over at once (`ssl_ktls on`). While early data is read it
+    /// decides nothing: ask again when [`is_established`](Self::is_established).
     pub fn settle_ktls(&mut self, is_tcp: bool) -> bool {
         let (State::Running(tls), Some(server)) = (&self.state, &self.server) else {
             return false;
         };
+        if tls.is_handshaking() {
+            return false;
+        }
         match ktls::check(server.ktls_policy(), tls, is_tcp) {
             Ok(()) => server.ktls_policy().mode == KtlsMode::On,
             Err(refusal) => {
@@ -219,7 +318,7 @@ impl Connection {
         let (ktls::State::Pending, Some(server)) = (&self.ktls, &self.server) else {
             return false;
         };
-        file_bytes >= server.ktls_policy().settings.min_body_bytes
+        self.is_established() && file_bytes >= server.ktls_policy().settings.min_body_bytes
     }
 
     /// Hands the write direction to the kernel. An empty [`write`](Self::write)
@@ -314,13 +413,17 @@ impl Connection {
         }
         let fragments = std::mem::take(fragments);
         let mut collected = &fragments[..];
-        self.start(&fragments, &mut collected, output)?;
-        debug_assert!(
-            collected.is_empty() || !self.is_established(),
-            "only the hello was collected"
-        );
-        // There may be input behind the hello.
-        Ok(None)
+        match self.start(&fragments, &mut collected, output)? {
+            Some(HandshakeStatus::Pending) => Ok(Some(HandshakeStatus::Pending)),
+            _ => {
+                debug_assert!(
+                    collected.is_empty() || !self.is_established(),
+                    "only the hello was collected"
+                );
+                // There may be input behind the hello.
+                Ok(None)
+            }
+        }
     }
 
     /// Chooses the server for the hello in `bytes`, and starts libssl on `input`.
@@ -345,22 +448,101 @@ impl Connection {
         if server.rejects() {
             return Err(self.reject(output));
         }
-        let Some((context, tls13_suite)) = server.choose(hello.as_ref()) else {
+        if server.remembers_client_groups() {
+            let groups = hello.as_ref().and_then(ClientHello::groups);
+            self.client_groups = groups.map(Iterator::collect);
+        }
+        self.token = token;
+        self.server = Some(Arc::clone(&server));
+        let mut prepared = Prepared::default();
+        if let (Some(hello), Some(message)) = (&hello, &message)
+            && server.resumption().is_involved()
+        {
+            let version = server.rules().version(hello);
+            let now_s = unix_time_s();
+            match server.resumption().begin(version, hello, message, now_s) {
+                Step::Ready(ready) => prepared = ready,
+                Step::Wait(lookup) => {
+                    self.wait(bytes, input, server, lookup);
+                    return Ok(Some(HandshakeStatus::Pending));
+                }
+            }
+        }
+        let status = self.run(&server, hello.as_ref(), prepared, input, output)?;
+        Ok(Some(status))
+    }
+
+    /// Keeps the hello at the start of `bytes` until the store has answered.
+    fn wait(&mut self, bytes: &[u8], input: &mut &[u8], server: Arc<ServerTls>, lookup: Lookup) {
+        // What follows the hello stays with the caller.
+        let hello_bytes = client_hello::records_length(bytes).min(bytes.len());
+        *input = &input[hello_bytes.min(input.len())..];
+        self.state = State::Waiting(Box::new(Waiting {
+            hello: bytes[..hello_bytes].to_vec(),
+            server,
+            lookup,
+        }));
+    }
+
+    /// The store has answered, or will not.
+    fn go_on(&mut self, output: &mut Vec<u8>) -> Result<HandshakeStatus, Error> {
+        let State::Waiting(waiting) = std::mem::replace(&mut self.state, State::Closed) else {
+            return Err(Error::NotEstablished);
+        };
+        let Waiting {
+            hello: records,
+            server,
+            lookup,
+        } = *waiting;
+        let Parsed::Complete(message) = client_hello::collect(&records) else {
+            return Err(Error::NotEstablished);
+        };
+        let hello = ClientHello::parse(&message);
+        let mut input = &records[..];
+        let prepared = match &hello {
+            None => Prepared::default(),
+            Some(hello) => {
+                let version = server.rules().version(hello);
+                let now_s = unix_time_s();
+                match server
+                    .resumption()
+                    .go_on(lookup, version, hello, &message, now_s)
+                {
+                    Step::Ready(prepared) => prepared,
+                    Step::Wait(lookup) => {
+                        self.wait(&records, &mut input, server, lookup);
+                        return Ok(HandshakeStatus::Pending);
+                    }
+                }
+            }
+        };
+        self.run(&server, hello.as_ref(), prepared, &mut input, output)
+    }
+
+    /// Starts libssl on `input`, which begins with the hello.
+    fn run(
+        &mut self,
+        server: &ServerTls,
+        hello: Option<&ClientHello<'_>>,
+        prepared: Prepared,
+        input: &mut &[u8],
+        output: &mut Vec<u8>,
+    ) -> Result<HandshakeStatus, Error> {
+        let Some((context, tls13_suite)) = server.choose(hello) else {
             return Err(self.reject(output));
         };
         let mut tls = awslc::Connection::server(context)?;
         if let Some(suite) = tls13_suite {
             tls.restrict_tls13(suite)?;
         }
-        if server.remembers_client_groups() {
-            let groups = hello.as_ref().and_then(ClientHello::groups);
-            self.client_groups = groups.map(Iterator::collect);
-        }
-        self.token = token;
-        self.server = Some(server);
+        self.session = SessionOutcome::begin(&mut tls, server.resumption(), prepared);
         let status = tls.do_handshake(input, output);
+        if let Ok(status) = status {
+            let is_done = status == HandshakeStatus::Done;
+            self.session.follow(&mut tls, server.resumption(), is_done);
+        }
         self.state = State::Running(tls);
-        Ok(Some(status?))
+        Ok(status?)
     }
 
     fn reject(&mut self, output: &mut Vec<u8>) -> Error {
@@ -380,6 +562,7 @@ impl fmt::Debug for Connection {
             State::Hello { fragments, .. } => {
                 write!(f, "Connection(hello, {} bytes)", fragments.len())
             }
+            State::Waiting(waiting) => write!(f, "Connection({:?})", waiting.lookup),
             State::Running(tls) => tls.fmt(f),
             State::Closed => f.write_str("Connection(closed)"),
         }

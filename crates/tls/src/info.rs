@@ -6,17 +6,28 @@ use sealane_awslc as awslc;
 
 use crate::ciphers::suite_name;
 use crate::groups::openssl_name;
+use crate::sessions::outcome::SessionOutcome;
+use crate::sessions::stats::{EarlyVerdict, Missed, Resumed};
 
 /// A view of what was negotiated, in nginx's notation.
 #[derive(Clone, Copy, Debug)]
 pub struct Info<'a> {
     tls: &'a awslc::Connection,
     client_groups: Option<&'a [u16]>,
+    session: SessionOutcome,
 }
 
 impl<'a> Info<'a> {
-    pub(crate) fn new(tls: &'a awslc::Connection, client_groups: Option<&'a [u16]>) -> Self {
-        Self { tls, client_groups }
+    pub(crate) fn new(
+        tls: &'a awslc::Connection,
+        client_groups: Option<&'a [u16]>,
+        session: SessionOutcome,
+    ) -> Self {
+        Self {
+            tls,
+            client_groups,
+            session,
+        }
     }
 
     /// `$ssl_protocol`: `TLSv1.3`.
@@ -96,10 +107,26 @@ impl<'a> Info<'a> {
         self.tls.alpn()
     }
 
-    /// `$ssl_early_data`: `1` while 0-RTT data is being read. Always empty: early
-    /// data is not accepted.
+    /// `$ssl_early_data`: `1` while what is read is early data, empty otherwise.
     pub fn early_data(&self) -> &'static str {
-        ""
+        if self.tls.is_early_data() { "1" } else { "" }
+    }
+
+    /// How the session was resumed: `ticket`, `id`, `opaque` or `store`; empty
+    /// after a full handshake.
+    pub fn session_source(&self) -> &'static str {
+        self.session.resumed().map_or("", Resumed::name)
+    }
+
+    /// Why the session that the client offered was not resumed; empty when it was, or
+    /// none was offered.
+    pub fn session_miss(&self) -> &'static str {
+        self.session.missed().map_or("", Missed::name)
+    }
+
+    /// What became of early data; empty when none was offered or none is taken.
+    pub fn early_data_verdict(&self) -> &'static str {
+        self.session.early_verdict().map_or("", EarlyVerdict::name)
     }
 }
 

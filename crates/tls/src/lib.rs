@@ -30,7 +30,7 @@
 //! | `choice.rs` | which certificate and suite order a client gets |
 //! | `acceptor.rs`, `connection.rs` | one listener, one connection |
 //! | `info.rs` | what `$ssl_*` variables show |
-//! | `tickets.rs`, `session_cache.rs` | resumption |
+//! | `sessions/` | resumption and early data: tickets, caches, the store of all nodes |
 //! | `ktls/` | who seals the records: libssl or the kernel |
 //! | `record_writer.rs` | records sealed by our own code where it is faster |
 //! | `record_size.rs` | `ssl_buffer_size` and dynamic records |
@@ -49,11 +49,10 @@ mod protocols;
 mod record_size;
 mod record_writer;
 mod server;
-mod session_cache;
+mod sessions;
 mod settings;
 #[cfg(test)]
 mod tests;
-mod tickets;
 
 pub use acceptor::{Acceptor, SelectServer, Selected, looks_like_tls};
 pub use ciphers::fuzz_cipher_string;
@@ -70,8 +69,17 @@ pub use protocols::{Protocol, Protocols};
 pub use record_size::DynamicRecords;
 pub use sealane_awslc::{Fault, HandshakeStatus, ReadStatus, Secret, library_version};
 pub use server::ServerTls;
-pub use session_cache::SessionCache;
+pub use sessions::cache::{CacheCounts, SessionCache};
+pub use sessions::early_data::EarlyData;
+pub use sessions::identity::{ClientVerification, VerifyClient};
+pub use sessions::replay::{
+    Claim, DEFAULT_REGISTER_FLIGHTS, Flight, MAX_FLIGHTS_PER_TICKET, ReplayRegister, WINDOW_S,
+};
+pub use sessions::ring::{MAX_RING_KEYS, RingError, RingSettings, TicketRing};
+pub use sessions::seal::{MIN_SEAL_KEY_BYTES, StoreSeal};
+pub use sessions::state::SessionState;
+pub use sessions::stats::{EarlyVerdict, Missed, Resumed, SessionStats};
+pub use sessions::store::{Reply, SharedSessions, SharedStore, StoreKey};
 pub use settings::{
     DEFAULT_BUFFER_BYTES, DEFAULT_CIPHERS, Identity, ServerSettings, SessionCacheSetting,
 };
-pub use tickets::TicketRing;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sealane_awslc::{
-    CertificateChain, Context, ContextBuilder, KeyError, KeyKind, PrivateKey, sha256,
+    CertificateChain, Context, ContextBuilder, KeyError, KeyKind, PrivateKey, unix_time_s,
 };
 
 use crate::choice::ChoiceRules;
@@ -14,12 +14,15 @@ use crate::error::{SettingsError, Warning};
 use crate::groups::GroupList;
 use crate::ktls::{KtlsMode, KtlsPolicy};
 use crate::record_size::{DynamicRecords, MAX_RECORD_BYTES};
-use crate::session_cache::SessionCache;
+use crate::sessions::cache::SessionCache;
+use crate::sessions::identity::{self, VerifyClient};
+use crate::sessions::lookup::Resumption;
+use crate::sessions::opaque::{KeptSessions, OpaqueTickets};
+use crate::sessions::ring::{RingSettings, TicketRing};
 use crate::settings::{Identity, ServerSettings, SessionCacheSetting};
-use crate::tickets::TicketRing;
 
-/// Bytes of a `builtin` cache per session.
-const BUILTIN_SESSION_BYTES: usize = 512;
+/// Bytes of a `builtin` cache per session: most sessions have 150 to 250.
+const BUILTIN_SESSION_BYTES: usize = 384;
 /// Sessions libssl resumes are at most this old (RFC 8446 section 4.6.1: seven
 /// days), in seconds.
 const MAX_SESSION_TIMEOUT_S: u64 = 7 * 24 * 3600;
@@ -34,6 +37,7 @@ pub struct ServerTls {
     record_bytes: usize,
     dynamic_records: Option<DynamicRecords>,
     remember_client_groups: bool,
+    resumption: Resumption,
     ktls: KtlsPolicy,
 }
 
@@ -70,8 +74,7 @@ impl ServerTls {
         let mut warnings = Vec::new();
         let plan = Plan::new(settings, &mut warnings)?;
         let loaded = load_identities(settings, &plan, &mut warnings)?;
-        let session_identity = session_identity(settings, &loaded);
-        let resumption = Resumption::new(settings)?;
+        let resumption = resumption(settings, &plan, &loaded, &mut warnings)?;
         let mut identities = Vec::with_capacity(loaded.len());
         for identity in &loaded {
             let build = |suites: &[&'static Suite]| -> Result<Contexts, SettingsError> {
@@ -81,7 +84,6 @@ impl ServerTls {
                         settings,
                         &plan,
                         &resumption,
-                        &session_identity,
                         identity,
                         suites,
                         tickets,
@@ -109,6 +111,7 @@ impl ServerTls {
             record_bytes: settings.buffer_bytes.clamp(1, MAX_RECORD_BYTES),
             dynamic_records: settings.dynamic_records,
             remember_client_groups: settings.remember_client_groups,
+            resumption,
             ktls: KtlsPolicy {
                 mode: settings.ktls.mode(plan.policy.ktls),
                 settings: settings.ktls.clone(),
@@ -121,6 +124,11 @@ impl ServerTls {
     /// Options` says about it.
     pub fn ktls_mode(&self) -> KtlsMode {
         self.ktls.mode
+    }
+
+    /// Where this server counts what becomes of sessions and early data.
+    pub fn session_stats(&self) -> &crate::SessionStats {
+        &self.resumption.stats
     }
 
     pub(crate) fn ktls_policy(&self) -> &KtlsPolicy {
@@ -156,6 +164,10 @@ impl ServerTls {
 
     pub(crate) fn remembers_client_groups(&self) -> bool {
         self.remember_client_groups
+    }
+
+    pub(crate) fn resumption(&self) -> &Resumption {
+        &self.resumption
     }
 
     /// The context for a client and, for TLS 1.3, the suite to insist on.
@@ -389,68 +401,76 @@ fn load_identity(
     })
 }
 
-/// What a session is bound to: the server's names and those of its certificates,
-/// so that it resumes on every node that serves them and nowhere else.
-fn session_identity(settings: &ServerSettings, loaded: &[LoadedIdentity]) -> [u8; 32] {
-    let mut names: Vec<String> = settings
-        .server_names
-        .iter()
-        .map(|name| name.to_ascii_lowercase())
-        .collect();
-    names.sort_unstable();
-    let mut certificate_names: Vec<String> = loaded
-        .iter()
-        .flat_map(|identity| identity.chain.leaf().dns_names())
-        .collect();
-    certificate_names.extend(
-        loaded
-            .iter()
-            .filter_map(|identity| identity.chain.leaf().subject()),
-    );
-    certificate_names.sort_unstable();
-    certificate_names.dedup();
-    let mut text = Vec::new();
-    for (kind, list) in [(b'n', &names), (b'c', &certificate_names)] {
-        for name in list {
-            text.push(kind);
-            text.extend_from_slice(&(name.len() as u64).to_be_bytes());
-            text.extend_from_slice(name.as_bytes());
+/// How sessions are resumed: keys, cache, store, register.
+fn resumption(
+    settings: &ServerSettings,
+    plan: &Plan,
+    loaded: &[LoadedIdentity],
+    warnings: &mut Vec<Warning>,
+) -> Result<Resumption, SettingsError> {
+    if settings.client_verification.mode != VerifyClient::Off {
+        return Err(SettingsError::new(
+            "\"ssl_verify_client\" is not supported yet",
+        ));
+    }
+    let ring = match &settings.ticket_ring {
+        _ if !settings.ticket_keys.is_empty() => {
+            Arc::new(TicketRing::from_files(&settings.ticket_keys)?)
         }
+        Some(ring) => Arc::clone(ring),
+        None => {
+            let lasting = RingSettings {
+                rotation_s: u64::MAX,
+                lifetime_s: settings.session_timeout_s,
+                overlap_s: 0,
+            };
+            Arc::new(TicketRing::rotating(lasting, unix_time_s()).map_err(library_error)?)
+        }
+    };
+    let cache = match &settings.session_cache {
+        SessionCacheSetting::Off | SessionCacheSetting::None => None,
+        SessionCacheSetting::Builtin { sessions } => Some(Arc::new(SessionCache::new(
+            sessions.saturating_mul(BUILTIN_SESSION_BYTES),
+        ))),
+        SessionCacheSetting::Shared(cache) => Some(Arc::clone(cache)),
+    };
+    let shared = settings.shared_sessions.clone();
+    let kept = cache.map(|cache| {
+        Arc::new(KeptSessions {
+            cache,
+            shared: shared.clone(),
+        })
+    });
+    let early = settings.early_data.clone();
+    if early.is_some() && shared.is_none() && !settings.ticket_keys.is_empty() {
+        warnings.push(Warning::new(
+            "\"ssl_early_data\" with \"ssl_session_ticket_key\" and without \"ssl_session_store\": another server with the same key file may accept the same early data again",
+        ));
     }
-    sha256(&text)
-}
-
-/// What sessions are kept in and sealed with.
-struct Resumption {
-    tickets: Arc<TicketRing>,
-    cache: Option<Arc<SessionCache>>,
-}
-
-impl Resumption {
-    fn new(settings: &ServerSettings) -> Result<Self, SettingsError> {
-        let tickets = match &settings.ticket_ring {
-            _ if !settings.ticket_keys.is_empty() => {
-                Arc::new(TicketRing::from_files(&settings.ticket_keys)?)
-            }
-            Some(ring) => Arc::clone(ring),
-            None => Arc::new(TicketRing::random(0).map_err(library_error)?),
-        };
-        let cache = match &settings.session_cache {
-            SessionCacheSetting::Off | SessionCacheSetting::None => None,
-            SessionCacheSetting::Builtin { sessions } => Some(Arc::new(SessionCache::new(
-                sessions.saturating_mul(BUILTIN_SESSION_BYTES),
-            ))),
-            SessionCacheSetting::Shared(cache) => Some(Arc::clone(cache)),
-        };
-        Ok(Self { tickets, cache })
-    }
+    let certificate_names = loaded.iter().flat_map(|identity| {
+        let leaf = identity.chain.leaf();
+        leaf.dns_names().into_iter().chain(leaf.subject())
+    });
+    let context_id = identity::context_id(&identity::Parts {
+        server_names: &settings.server_names,
+        certificate_names: certificate_names.collect(),
+        client: &settings.client_verification,
+    });
+    Ok(Resumption {
+        tickets: plan.tickets,
+        ring,
+        kept,
+        shared,
+        early,
+        stats: settings.session_stats.clone().unwrap_or_default(),
+        context_id,
+    })
 }
 
 fn build_context(
     settings: &ServerSettings,
     plan: &Plan,
     resumption: &Resumption,
-    session_identity: &[u8; 32],
     identity: &LoadedIdentity,
     suites: &[&'static Suite],
     ticket_count: usize,
@@ -477,18 +497,24 @@ fn build_context(
             .map_err(library_error)?;
     }
     builder.set_prefer_server_ciphers(rules.prefer_server);
-    builder.set_tickets_enabled(plan.tickets);
+    // Opaque tickets are for TLS 1.3 alone; a connection below does without.
+    builder.set_tickets_enabled(resumption.tickets || resumption.kept.is_some());
     builder
         .set_ticket_count(ticket_count)
         .map_err(library_error)?;
-    builder.set_ticket_cipher(Arc::clone(&resumption.tickets) as _);
-    if let Some(cache) = &resumption.cache {
-        builder.set_session_store(Arc::clone(cache) as _);
+    match &resumption.kept {
+        Some(kept) if !resumption.tickets => {
+            builder.set_ticket_cipher(Arc::new(OpaqueTickets(Arc::clone(kept))));
+        }
+        _ => builder.set_ticket_cipher(Arc::clone(&resumption.ring) as _),
+    }
+    if let Some(kept) = &resumption.kept {
+        builder.set_session_store(Arc::clone(kept) as _);
     }
     let timeout_s = settings.session_timeout_s.clamp(1, MAX_SESSION_TIMEOUT_S);
     builder.set_session_timeout(u32::try_from(timeout_s).unwrap_or(u32::MAX));
     builder
-        .set_session_id_context(session_identity)
+        .set_session_id_context(&resumption.context_id)
         .map_err(library_error)?;
     if !settings.alpn.is_empty() {
         builder.set_alpn_select(&settings.alpn);

@@ -7,8 +7,12 @@ use sealane_awslc::Secret;
 use crate::ktls::KtlsSettings;
 use crate::protocols::Protocols;
 use crate::record_size::DynamicRecords;
-use crate::session_cache::SessionCache;
-use crate::tickets::TicketRing;
+use crate::sessions::cache::SessionCache;
+use crate::sessions::early_data::EarlyData;
+use crate::sessions::identity::ClientVerification;
+use crate::sessions::ring::TicketRing;
+use crate::sessions::stats::SessionStats;
+use crate::sessions::store::SharedSessions;
 
 /// nginx's default for `ssl_ciphers`.
 pub const DEFAULT_CIPHERS: &str = "HIGH:!aNULL:!MD5";
@@ -49,9 +53,21 @@ pub struct ServerSettings {
     pub session_cache: SessionCacheSetting,
     /// Contents of the `ssl_session_ticket_key` files, in order.
     pub ticket_keys: Vec<Secret>,
-    /// Random keys to use without `ticket_keys`; shared between servers and kept
-    /// across reloads by whoever rotates them. `None` makes one for this server.
+    /// Random keys to use without `ticket_keys`, from a
+    /// [`SessionState`](crate::SessionState); shared between servers and kept across
+    /// reloads by whoever rotates them. `None` makes one for this server, which does not
+    /// rotate.
     pub ticket_ring: Option<Arc<TicketRing>>,
+    /// `ssl_session_store`: sessions go there where there is a `session_cache`, and
+    /// claims on early data in any case.
+    pub shared_sessions: Option<SharedSessions>,
+    /// `ssl_early_data`.
+    pub early_data: Option<EarlyData>,
+    /// How client certificates are judged: part of the identity that sessions are
+    /// bound to.
+    pub client_verification: ClientVerification,
+    /// The counters of all servers; `None` counts for this one alone.
+    pub session_stats: Option<Arc<SessionStats>>,
     /// Application protocols in the server's order; empty for none.
     pub alpn: Vec<&'static [u8]>,
     /// `ssl_reject_handshake`: no certificate is needed.
@@ -84,6 +100,10 @@ impl Default for ServerSettings {
             session_cache: SessionCacheSetting::None,
             ticket_keys: Vec::new(),
             ticket_ring: None,
+            shared_sessions: None,
+            early_data: None,
+            client_verification: ClientVerification::default(),
+            session_stats: None,
             alpn: Vec::new(),
             reject_handshake: false,
             buffer_bytes: DEFAULT_BUFFER_BYTES,

@@ -1,0 +1,188 @@
+//! What outlives a snapshot: keys, caches, the register, the counters.
+//!
+//! A process owns one [`SessionState`] and hands it to whoever builds settings.
+//! A second snapshot that asks for the same names gets the same objects, so a
+//! reload disturbs no session.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use sealane_awslc::Error;
+
+use super::cache::SessionCache;
+use super::replay::ReplayRegister;
+use super::ring::{RingSettings, TicketRing};
+use super::stats::SessionStats;
+
+/// The session state of a process. Locked only while settings are built.
+#[derive(Default)]
+pub struct SessionState {
+    named: Mutex<Named>,
+    stats: Arc<SessionStats>,
+}
+
+#[derive(Default)]
+struct Named {
+    rings: HashMap<String, Arc<TicketRing>>,
+    caches: HashMap<String, (usize, Arc<SessionCache>)>,
+    register: Option<(usize, Arc<ReplayRegister>)>,
+}
+
+impl SessionState {
+    /// Nothing yet.
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// The rotating keys with this name, made at `now_s` if they are new. With
+    /// other settings than before they keep their keys and rotate differently.
+    ///
+    /// # Errors
+    ///
+    /// Without memory.
+    pub fn ring(
+        &self,
+        name: &str,
+        settings: RingSettings,
+        now_s: u64,
+    ) -> Result<Arc<TicketRing>, Error> {
+        let mut named = self.named();
+        if let Some(ring) = named.rings.get(name) {
+            ring.configure(settings);
+            return Ok(Arc::clone(ring));
+        }
+        let ring = Arc::new(TicketRing::rotating(settings, now_s)?);
+        named.rings.insert(name.to_owned(), Arc::clone(&ring));
+        Ok(ring)
+    }
+
+    /// All rotating keys by name, for whoever rotates, saves and shares them.
+    pub fn rings(&self) -> Vec<(String, Arc<TicketRing>)> {
+        let named = self.named();
+        let mut rings: Vec<_> = named
+            .rings
+            .iter()
+            .map(|(name, ring)| (name.clone(), Arc::clone(ring)))
+            .collect();
+        rings.sort_by(|a, b| a.0.cmp(&b.0));
+        rings
+    }
+
+    /// The cache of this zone. A zone whose size has changed begins anew, as in
+    /// nginx.
+    pub fn cache(&self, zone: &str, bytes: usize) -> Arc<SessionCache> {
+        let mut named = self.named();
+        match named.caches.get(zone) {
+            Some((size, cache)) if *size == bytes => Arc::clone(cache),
+            _ => {
+                let cache = Arc::new(SessionCache::new(bytes));
+                named
+                    .caches
+                    .insert(zone.to_owned(), (bytes, Arc::clone(&cache)));
+                cache
+            }
+        }
+    }
+
+    /// All caches by zone.
+    pub fn caches(&self) -> Vec<(String, Arc<SessionCache>)> {
+        let named = self.named();
+        let mut caches: Vec<_> = named
+            .caches
+            .iter()
+            .map(|(zone, (_, cache))| (zone.clone(), Arc::clone(cache)))
+            .collect();
+        caches.sort_by(|a, b| a.0.cmp(&b.0));
+        caches
+    }
+
+    /// The register of early data. One of another size begins anew: it then takes no
+    /// early data with older tickets for the length of its window.
+    pub fn register(&self, flights: usize, now_s: u64) -> Arc<ReplayRegister> {
+        let mut named = self.named();
+        match &named.register {
+            Some((size, register)) if *size == flights => Arc::clone(register),
+            _ => {
+                let register = Arc::new(ReplayRegister::new(flights, now_s));
+                named.register = Some((flights, Arc::clone(&register)));
+                register
+            }
+        }
+    }
+
+    /// The counters.
+    pub fn stats(&self) -> &Arc<SessionStats> {
+        &self.stats
+    }
+
+    /// Forgets rings and caches that no settings use any longer.
+    pub fn prune(&self) {
+        let mut named = self.named();
+        named.rings.retain(|_, ring| Arc::strong_count(ring) > 1);
+        named
+            .caches
+            .retain(|_, (_, cache)| Arc::strong_count(cache) > 1);
+    }
+
+    fn named(&self) -> MutexGuard<'_, Named> {
+        // Every step leaves the maps whole.
+        self.named.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for SessionState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = self.named();
+        write!(
+            f,
+            "SessionState({} rings, {} caches)",
+            named.rings.len(),
+            named.caches.len()
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SETTINGS: RingSettings = RingSettings {
+        rotation_s: 100,
+        lifetime_s: 300,
+        overlap_s: 0,
+    };
+
+    #[test]
+    fn the_same_names_give_the_same_objects() {
+        let state = SessionState::new();
+        let ring = state.ring("default", SETTINGS, 0).expect("memory");
+        let cache = state.cache("SSL", 1 << 20);
+        let register = state.register(1000, 0);
+        let faster = RingSettings {
+            rotation_s: 10,
+            ..SETTINGS
+        };
+        let again = state.ring("default", faster, 5).expect("memory");
+        assert!(Arc::ptr_eq(&ring, &again));
+        assert_eq!(ring.settings(), Some(faster), "it rotates as last configured");
+        assert!(Arc::ptr_eq(&cache, &state.cache("SSL", 1 << 20)));
+        assert!(Arc::ptr_eq(&register, &state.register(1000, 5)));
+        let other = state.ring("other", SETTINGS, 0).expect("memory");
+        assert!(!Arc::ptr_eq(&ring, &other));
+        assert!(!Arc::ptr_eq(&cache, &state.cache("SSL", 2 << 20)), "another size");
+        assert_eq!(state.rings().len(), 2);
+    }
+
+    #[test]
+    fn what_nobody_uses_is_forgotten_when_asked() {
+        let state = SessionState::new();
+        let kept = state.cache("kept", 1 << 20);
+        drop(state.cache("gone", 1 << 20));
+        drop(state.ring("gone", SETTINGS, 0).expect("memory"));
+        state.prune();
+        assert_eq!(state.caches().len(), 1);
+        assert!(Arc::ptr_eq(&state.cache("kept", 1 << 20), &kept));
+        assert!(state.rings().is_empty());
+    }
+}
