@@ -108,13 +108,16 @@ impl Page {
         }
         if let Some(counters) = &kernel.tls_stat {
             let count = |name: &str| counters.get(name).copied().unwrap_or(0);
+            let sending = count("TlsCurrTxSw") + count("TlsCurrTxDevice");
+            let receiving = count("TlsCurrRxSw") + count("TlsCurrRxDevice");
             self.row(
                 "sessions",
+                format!("{sending} sending, {receiving} receiving"),
+            );
+            self.row(
+                "since loading",
                 format!(
-                    "{} sending, {} receiving; since the module was loaded {} and {}, on devices {} \
-                     and {}; {} decryption errors",
-                    count("TlsCurrTxSw") + count("TlsCurrTxDevice"),
-                    count("TlsCurrRxSw") + count("TlsCurrRxDevice"),
+                    "{} and {}, on devices {} and {}; {} decryption errors",
                     count("TlsTxSw"),
                     count("TlsRxSw"),
                     count("TlsTxDevice"),

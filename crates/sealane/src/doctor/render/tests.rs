@@ -160,7 +160,8 @@ fn everything_found_is_shown_aligned() {
             "{line:?} in:\n{text}"
         );
     }
-    assert!(text.contains("7 sending, 0 receiving; since the module was loaded 12 and 0"));
+    assert!(text.contains("  sessions          7 sending, 0 receiving\n"));
+    assert!(text.contains("  since loading     12 and 0, on devices 0 and 0;"));
     let trailing = text.lines().find(|line| line.ends_with(' '));
     assert_eq!(trailing, None, "no blanks at the end of a line");
 }
