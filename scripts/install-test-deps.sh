@@ -9,11 +9,13 @@
 #   nginx-light         the server that differential tests compare with
 #   procps util-linux   prlimit, kill, ps
 #   strace              counts system calls per request
+#   redis-server        the session store of all nodes (with redis-cli)
+#   faketime            nodes whose clocks differ
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 ./install-build-deps.sh
 source ./packages.sh
 
-packages=(curl wget openssl chromium nginx-light procps util-linux strace)
+packages=(curl wget openssl chromium nginx-light procps util-linux strace redis-server faketime)
 command -v go >/dev/null || packages+=(golang-go)
 require_packages tests "${packages[@]}"

@@ -1,9 +1,11 @@
-//! What the master tells the worker process: one message per datagram over a
-//! `SOCK_SEQPACKET` pair.
+//! What the master tells the worker process, and the worker the master: one message per
+//! datagram over a `SOCK_SEQPACKET` pair.
 
+use crate::session_store::MAX_STATE_BYTES;
 use sealane_sys::socket;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use zeroize::Zeroizing;
 
 /// Log files that one message carries at most, by the kernel's limit on
 /// descriptors. More take several messages.
@@ -69,6 +71,47 @@ pub(crate) fn receive(link: &impl AsFd) -> io::Result<Option<Message>> {
     }
 }
 
+/// A report of the worker.
+pub(crate) enum Report {
+    /// Ticket keys, for the file and for the next worker. The master does not look
+    /// into them.
+    TicketState(Zeroizing<Vec<u8>>),
+}
+
+const TICKET_STATE: u8 = b'S';
+
+/// Gives the master ticket keys to keep.
+///
+/// # Errors
+/// `WouldBlock` when the master has not read its messages yet; others when it is
+/// gone.
+pub(crate) fn send_ticket_state(link: BorrowedFd<'_>, state: &[u8]) -> io::Result<()> {
+    let mut data = Zeroizing::new(Vec::with_capacity(1 + state.len()));
+    data.push(TICKET_STATE);
+    data.extend_from_slice(state);
+    socket::send_fds(link, &data, &[])
+}
+
+/// The worker's next report; `None` when the worker is gone.
+///
+/// # Errors
+/// `WouldBlock` when there is none; `InvalidData` for what no worker sends.
+pub(crate) fn receive_report(link: &impl AsFd) -> io::Result<Option<Report>> {
+    let mut data = Zeroizing::new(vec![0; 1 + MAX_STATE_BYTES]);
+    let received = socket::receive_fds(link.as_fd(), &mut data)?;
+    data.truncate(received.len);
+    match data.split_first() {
+        None => Ok(None),
+        Some((&TICKET_STATE, state)) if received.fds.is_empty() => {
+            Ok(Some(Report::TicketState(Zeroizing::new(state.to_vec()))))
+        }
+        Some(_) => Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            "unknown message from the worker process",
+        )),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -107,5 +150,23 @@ mod tests {
             receive(&worker).expect_err("empty").kind(),
             io::ErrorKind::WouldBlock
         );
+    }
+
+    #[test]
+    fn ticket_keys_arrive_whole_at_their_largest() {
+        let (master, worker) = socket::seqpacket_pair().expect("a pair");
+        for size in [0, 1, MAX_STATE_BYTES] {
+            let state = vec![7; size];
+            send_ticket_state(worker.as_fd(), &state).expect("sent");
+            let report = receive_report(&master).expect("received");
+            let Some(Report::TicketState(received)) = report else {
+                panic!("no report");
+            };
+            assert!(*received == state, "{size} bytes");
+        }
+        socket::send_fds(worker.as_fd(), b"X", &[]).expect("sent");
+        assert!(receive_report(&master).is_err());
+        drop(worker);
+        assert!(receive_report(&master).expect("the end").is_none());
     }
 }

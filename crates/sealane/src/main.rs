@@ -31,6 +31,7 @@ mod materials;
 mod paths;
 mod pid_file;
 mod restarts;
+mod session_store;
 mod signaller;
 mod sockets;
 mod startup;

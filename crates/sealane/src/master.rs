@@ -1,7 +1,7 @@
 //! The master process: starts the worker, watches it, answers signals.
 //!
 //! It has one thread, keeps root's privileges and all listening sockets, and
-//! reads nothing but signals.
+//! reads nothing but signals and the worker's reports, which it does not look into.
 //!
 //! ```text
 //! Serving --QUIT--> Quitting --(worker ended)--> exit
@@ -9,10 +9,11 @@
 //!    +----TERM, INT----+--> Terminating --(worker ended, or killed)--> exit
 //! ```
 
-use crate::control::{self, LOGS_PER_MESSAGE};
+use crate::control::{self, LOGS_PER_MESSAGE, Report};
 use crate::journal::note;
 use crate::pid_file::PidFile;
 use crate::restarts::Restarts;
+use crate::session_store::{StateFile, write_state_file};
 use crate::startup::Server;
 use crate::worker_process::{self, FATAL};
 use sealane_server::log::OsError;
@@ -49,12 +50,16 @@ pub(crate) struct Master {
     restarts: Restarts,
     /// When a worker that died is started again.
     start_at: Option<Instant>,
+    /// When ticket keys are to be written to their file.
+    state: StateFile,
 }
 
 /// The worker process as the master knows it.
 struct Worker {
     pid: Pid,
     link: OwnedFd,
+    /// It has said all that it will.
+    silent: bool,
     started: Instant,
 }
 
@@ -88,6 +93,7 @@ impl Master {
             phase: Phase::Serving,
             restarts: Restarts::default(),
             start_at: None,
+            state: StateFile::default(),
         })
     }
 
@@ -116,6 +122,7 @@ impl Master {
                 return self.become_worker(link);
             }
         }
+        self.write_state(true);
         if let Err(message) = pid_file.remove() {
             note!(self.server.journal, Alert, "{message}");
         }
@@ -150,6 +157,7 @@ impl Master {
                 self.worker = Some(Worker {
                     pid,
                     link,
+                    silent: false,
                     started: Instant::now(),
                 });
                 Role::Master
@@ -175,16 +183,80 @@ impl Master {
             Phase::Terminating { kill_at } => Some(kill_at),
             _ => self.start_at,
         };
+        let due = due.into_iter().chain(self.state.due).min();
         let timeout = due.map(|at| at.saturating_duration_since(Instant::now()));
-        poll::wait_readable(&[self.signals.as_fd()], timeout)?;
+        let mut fds = vec![self.signals.as_fd()];
+        let talking = self.worker.as_ref().filter(|worker| !worker.silent);
+        fds.extend(talking.map(|worker| worker.link.as_fd()));
+        let readable = poll::wait_readable(&fds, timeout)?;
+        if readable.get(1) == Some(&true) {
+            self.on_report();
+        }
         while let Some(received) = self.signals.next()? {
             self.on_signal(received);
         }
         Ok(())
     }
 
+    /// Takes what the worker reports. One report at a time, so that signals come
+    /// between.
+    fn on_report(&mut self) {
+        let Some(worker) = &mut self.worker else {
+            return;
+        };
+        match control::receive_report(&worker.link) {
+            Ok(Some(Report::TicketState(state))) => {
+                self.server.ticket_state = Some(state);
+                if self.server.ticket_state_file.is_some() {
+                    self.state.changed(Instant::now());
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+            // Why it is gone its exit status tells.
+            Ok(None) => worker.silent = true,
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => worker.silent = true,
+            Err(error) => {
+                worker.silent = true;
+                let pid = worker.pid;
+                note!(
+                    self.server.journal,
+                    Alert,
+                    "worker process {pid} cannot be understood ({}); its session ticket keys are \
+                     no longer saved",
+                    OsError(&error)
+                );
+            }
+        }
+    }
+
+    /// Writes the ticket keys if they have changed and it is time (or the end).
+    fn write_state(&mut self, at_end: bool) {
+        let now = Instant::now();
+        let due = self.state.due.is_some_and(|at| at_end || now >= at);
+        let (Some(path), Some(state)) = (&self.server.ticket_state_file, &self.server.ticket_state)
+        else {
+            return;
+        };
+        if !due {
+            return;
+        }
+        let written = write_state_file(path, state);
+        if self.state.written(now, written.is_ok())
+            && let Err((call, error)) = written
+        {
+            let (path, error) = (path.display(), OsError(&error));
+            note!(
+                self.server.journal,
+                Alert,
+                "session ticket keys cannot be saved: {call}() \"{path}\" failed ({error}); the \
+                 file is as it was, after a restart clients may have to shake hands in full"
+            );
+        }
+    }
+
     /// Does what is due.
     fn on_time(&mut self) -> Role {
+        self.write_state(false);
         let now = Instant::now();
         match (self.phase, &self.worker) {
             (Phase::Terminating { kill_at }, Some(worker)) if now >= kill_at => {

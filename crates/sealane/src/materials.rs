@@ -54,12 +54,39 @@ fn read_server(tls: &Tls, materials: &mut Materials) -> Result<(), Diagnostic> {
             return Err(refusal(message));
         }
     }
-    for path in tls.password_file.iter().chain(&tls.session_ticket_keys) {
+    let store = tls.session_store.as_deref();
+    let store_files = store.into_iter().flat_map(|store| {
+        let ca_file = store.tls.as_ref().and_then(|tls| tls.ca_file.as_ref());
+        store.key_file.iter().chain(ca_file)
+    });
+    let files = tls.password_file.iter().chain(&tls.session_ticket_keys);
+    for path in files.chain(store_files) {
         add(materials, path, |error| {
             format!("cannot read \"{}\": {error}", path.display())
         })?;
     }
     Ok(())
+}
+
+/// Reads the file of `ssl_session_ticket_state`; `None` when there is none yet.
+///
+/// # Errors
+/// What to tell the operator. The server starts with new keys.
+pub(crate) fn read_ticket_state(path: &Path) -> Result<Option<Vec<u8>>, String> {
+    let why = match read_file(path) {
+        Ok(bytes) => return Ok(Some(bytes)),
+        Err(Unreadable::System(_, error)) if error.kind() == io::ErrorKind::NotFound => {
+            return Ok(None);
+        }
+        Err(Unreadable::System(call, error)) => format!("{call}() failed ({})", OsError(&error)),
+        Err(Unreadable::NotAFile) => "it is not a regular file".to_owned(),
+        Err(Unreadable::TooLarge) => format!("it is larger than {MAX_MATERIAL_BYTES} bytes"),
+    };
+    Err(format!(
+        "cannot read session ticket keys \"{}\": {why}; new ones are made, clients shake hands in \
+         full once",
+        path.display()
+    ))
 }
 
 fn add(

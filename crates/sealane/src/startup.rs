@@ -8,6 +8,7 @@ use crate::loader::FileSystemLoader;
 use crate::master::Master;
 use crate::paths::{ConfChoice, FirstLog, Places};
 use crate::pid_file::PidFile;
+use crate::session_store::{self, RemoteStore};
 use crate::sockets::{Purpose, Sockets};
 use crate::{kernel_tls, materials, say, signaller, version, worker_process};
 use sealane_conf::model::{ErrorLog, LogLevel, LogTarget, WorkerCount};
@@ -17,9 +18,12 @@ use sealane_server::log::{LogSet, Logger, OsError};
 use sealane_sys::file::{self, Standard};
 use sealane_sys::limits::{self, Resource};
 use sealane_sys::process;
+use sealane_tls::SessionState;
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use zeroize::Zeroizing;
 
 /// A validated configuration with everything that it needs, opened.
 pub(crate) struct Server {
@@ -32,6 +36,14 @@ pub(crate) struct Server {
     /// Whom the worker becomes.
     pub(crate) identity: Option<Identity>,
     pub(crate) journal: Journal,
+    /// What outlives snapshots of ticket keys and session caches.
+    pub(crate) sessions: Arc<SessionState>,
+    /// `ssl_session_store`s.
+    pub(crate) session_stores: Vec<Arc<RemoteStore>>,
+    /// `ssl_session_ticket_state`.
+    pub(crate) ticket_state_file: Option<PathBuf>,
+    /// The ticket keys that the last worker, or the last run, has left.
+    pub(crate) ticket_state: Option<Zeroizing<Vec<u8>>>,
     /// Whom to tell that the server runs.
     pub(crate) daemon: Option<Ready>,
 }
@@ -174,6 +186,8 @@ fn prepare(
     {
         materials.set_kernel_tls(capabilities);
     }
+    let session_stores = session_store::prepare(config.http.as_ref(), &mut materials)
+        .map_err(|message| refuse(&message))?;
     let logs = LogSet::open(&config).map_err(|error| refuse(&error))?;
     let journal = Journal::starting(logs.logger(&config.main.error_logs));
     let built = Snapshot::build(&config, &materials, &logs);
@@ -202,7 +216,17 @@ fn prepare(
             Refused
         })?;
     }
+    let ticket_state_file = session_store::state_file(config.http.as_ref());
+    let ticket_state = if arguments.test {
+        None
+    } else {
+        read_ticket_state(ticket_state_file.as_deref(), &journal)
+    };
     Ok(Server {
+        sessions: Arc::clone(materials.sessions()),
+        session_stores,
+        ticket_state_file,
+        ticket_state,
         config,
         snapshot: Arc::new(snapshot),
         logs: Arc::new(logs),
@@ -212,6 +236,17 @@ fn prepare(
         journal,
         daemon: None,
     })
+}
+
+/// The ticket keys of the last run. Without them the server starts all the same.
+fn read_ticket_state(path: Option<&Path>, journal: &Journal) -> Option<Zeroizing<Vec<u8>>> {
+    match materials::read_ticket_state(path?) {
+        Ok(state) => state.map(Zeroizing::new),
+        Err(message) => {
+            note!(journal, Warn, "{message}");
+            None
+        }
+    }
 }
 
 /// The worker threads that `worker_processes` means on this machine.

@@ -3,6 +3,7 @@
 use crate::control::{self, Message};
 use crate::journal::{Journal, note};
 use crate::limits;
+use crate::session_store::{self, StateSink};
 use crate::startup::Server;
 use sealane_conf::model::EnvVar;
 use sealane_server::log::{LogSet, OsError};
@@ -51,6 +52,15 @@ pub(crate) fn run(server: Server, link: Option<OwnedFd>) -> i32 {
             return FATAL;
         }
     };
+    if let Err(error) = start_session_store(&server, link.as_ref()) {
+        let error = OsError(&error);
+        note!(
+            server.journal,
+            Emerg,
+            "the session store's thread cannot be started ({error})"
+        );
+        return FATAL;
+    }
     let Server {
         snapshot,
         logs,
@@ -86,6 +96,20 @@ pub(crate) fn run(server: Server, link: Option<OwnedFd>) -> i32 {
         note!(journal, Notice, "exit");
     }
     if result.is_ok() { 0 } else { FAILED }
+}
+
+/// Starts the thread for ticket keys and session stores, which needs the rights of a
+/// worker only.
+fn start_session_store(server: &Server, link: Option<&OwnedFd>) -> io::Result<()> {
+    let file = server.ticket_state_file.as_ref();
+    session_store::start(
+        &server.session_stores,
+        &server.snapshot,
+        &server.sessions,
+        server.ticket_state.as_ref().map(|state| state.as_slice()),
+        StateSink::of_worker(link, file, &server.journal),
+        &server.journal,
+    )
 }
 
 /// Makes of a copy of the master a worker: its own environment, limits, user,

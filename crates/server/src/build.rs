@@ -37,7 +37,9 @@ pub(crate) fn build(
             parts.add_listener(http, listener)?;
         }
     }
-    Ok((parts.snapshot, parts.tls.into_warnings()))
+    let (shared_rings, warnings) = parts.tls.finish();
+    parts.snapshot.shared_rings = shared_rings;
+    Ok((parts.snapshot, warnings))
 }
 
 struct Parts<'a> {
@@ -51,6 +53,7 @@ fn empty(config: &Config, logs: &LogSet) -> Snapshot {
         servers: Vec::new(),
         locations: Vec::new(),
         listeners: Vec::new(),
+        shared_rings: Vec::new(),
         named_captures: Vec::new(),
         prefix: prefix(config),
         worker_connections: config.events.worker_connections,

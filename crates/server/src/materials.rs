@@ -4,7 +4,8 @@
 //! The privileged master reads them; whoever builds a [`crate::Snapshot`] needs
 //! no right to open them. A later reload hands the same type over a socket.
 
-use sealane_tls::Capabilities;
+use sealane_conf::model::SessionStore;
+use sealane_tls::{Capabilities, SessionState, SharedStore};
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,8 @@ use zeroize::Zeroizing;
 pub struct Materials {
     files: HashMap<PathBuf, Zeroizing<Vec<u8>>>,
     kernel_tls: Option<Arc<Capabilities>>,
+    sessions: Arc<SessionState>,
+    session_stores: Vec<(Arc<SessionStore>, Arc<dyn SharedStore>)>,
 }
 
 impl Materials {
@@ -38,6 +41,30 @@ impl Materials {
     /// What this kernel can do for TLS, if it was tried.
     pub fn kernel_tls(&self) -> Option<&Arc<Capabilities>> {
         self.kernel_tls.as_ref()
+    }
+
+    /// What outlives snapshots of ticket keys, session caches and counters. Whoever
+    /// builds another snapshot sets the one of the first.
+    pub fn set_sessions(&mut self, sessions: Arc<SessionState>) {
+        self.sessions = sessions;
+    }
+
+    /// What outlives snapshots.
+    pub fn sessions(&self) -> &Arc<SessionState> {
+        &self.sessions
+    }
+
+    /// Remembers the store of an `ssl_session_store`. Without one the directive
+    /// has no effect.
+    pub fn add_session_store(&mut self, conf: Arc<SessionStore>, store: Arc<dyn SharedStore>) {
+        self.session_stores.push((conf, store));
+    }
+
+    /// The store of an `ssl_session_store`.
+    pub fn session_store(&self, conf: &SessionStore) -> Option<&Arc<dyn SharedStore>> {
+        let mut stores = self.session_stores.iter();
+        let found = stores.find(|(known, _)| **known == *conf);
+        found.map(|(_, store)| store)
     }
 
     /// The bytes of a file, if it was read.

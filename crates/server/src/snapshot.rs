@@ -9,6 +9,7 @@ use crate::log::{AccessLogger, LogSet, Logger};
 use crate::materials::Materials;
 use crate::names::ServerNames;
 use crate::router::LocationTree;
+use crate::tls_build::SharedRing;
 use sealane_conf::Config;
 use sealane_conf::diagnostic::Diagnostic;
 use sealane_conf::model::{
@@ -35,6 +36,7 @@ pub struct Snapshot {
     pub(crate) servers: Vec<ServerRuntime>,
     pub(crate) locations: Vec<LocationRuntime>,
     pub(crate) listeners: Vec<ListenerRuntime>,
+    pub(crate) shared_rings: Vec<SharedRing>,
     /// Names of named captures, for variables.
     pub named_captures: Vec<String>,
     /// Where relative paths that are known only at run time start from; no
@@ -124,6 +126,11 @@ impl Snapshot {
     /// All listeners, in the order of the configuration.
     pub fn listeners(&self) -> &[ListenerRuntime] {
         &self.listeners
+    }
+
+    /// Ticket keys that are to be shared with other nodes.
+    pub fn shared_rings(&self) -> &[SharedRing] {
+        &self.shared_rings
     }
 
     /// Which listener a connection belongs to: the one that accepted it, or one

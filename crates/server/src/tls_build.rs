@@ -3,6 +3,10 @@
 //! `sealane_tls` knows nothing of the configuration; this file maps one to the
 //! other and hands it the bytes of the files named.
 
+mod sessions;
+
+use self::sessions::SessionsBuilder;
+pub use self::sessions::SharedRing;
 use crate::materials::Materials;
 use crate::names::ServerNames;
 use crate::snapshot::{ServerId, Snapshot};
@@ -10,8 +14,8 @@ use sealane_conf::Config;
 use sealane_conf::diagnostic::Diagnostic;
 use sealane_conf::model::{self, CertificateSource, Listener, LogLevel, Server, Tls};
 use sealane_tls::{
-    Acceptor, Identity, KtlsMode, KtlsSettings, Protocol, Protocols, Secret, SelectServer,
-    Selected, ServerSettings, ServerTls, SessionCache, SessionCacheSetting, TicketRing,
+    Acceptor, ClientVerification, Identity, KtlsMode, KtlsSettings, Protocol, Protocols, Secret,
+    SelectServer, Selected, ServerSettings, ServerTls,
 };
 use std::collections::HashMap;
 use std::path::Path;
@@ -41,7 +45,7 @@ impl TlsOfServers {
         let built = servers.map(|server| builder.server(server));
         Ok(TlsOfServers {
             servers: built.collect::<Result<_, _>>()?,
-            warnings: builder.into_warnings(),
+            warnings: builder.finish().1,
         })
     }
 }
@@ -49,10 +53,7 @@ impl TlsOfServers {
 /// Builds the TLS side of a snapshot: remembers what servers share.
 pub(crate) struct TlsBuilder<'a> {
     materials: &'a Materials,
-    /// `shared:NAME` caches by name.
-    caches: HashMap<String, (u64, Arc<SessionCache>)>,
-    /// Ticket keys of all servers without `ssl_session_ticket_key`.
-    ring: Option<Arc<TicketRing>>,
+    sessions: SessionsBuilder<'a>,
     /// Whether `$ssl_curves` is used somewhere.
     remember_client_groups: bool,
     warnings: Vec<Diagnostic>,
@@ -62,16 +63,18 @@ impl<'a> TlsBuilder<'a> {
     pub(crate) fn new(materials: &'a Materials, remember_client_groups: bool) -> TlsBuilder<'a> {
         TlsBuilder {
             materials,
-            caches: HashMap::new(),
-            ring: None,
+            sessions: SessionsBuilder::new(materials),
             remember_client_groups,
             warnings: Vec::new(),
         }
     }
 
-    /// What the operator should know, each text once.
-    pub(crate) fn into_warnings(self) -> Vec<Diagnostic> {
-        self.warnings
+    /// Ticket keys that stand in a store, and what the operator should know, each
+    /// text once.
+    pub(crate) fn finish(mut self) -> (Vec<SharedRing>, Vec<Diagnostic>) {
+        let (shared_rings, notices) = self.sessions.finish();
+        self.warnings.extend(notices);
+        (shared_rings, self.warnings)
     }
 
     /// The TLS settings of a server, if it has any.
@@ -131,12 +134,8 @@ impl<'a> TlsBuilder<'a> {
                     key_label: label(&files.key),
                 })
             })
-            .collect::<Result<_, Diagnostic>>()?;
-        let ticket_keys = tls
-            .session_ticket_keys
-            .iter()
-            .map(|path| Ok(Secret::new(self.file(path, "session ticket key")?.to_vec())))
             .collect::<Result<Vec<_>, Diagnostic>>()?;
+        let sessions = self.sessions.server(tls, &identities)?;
         Ok(ServerSettings {
             server_names: server.names.iter().map(name_text).collect(),
             identities,
@@ -149,13 +148,13 @@ impl<'a> TlsBuilder<'a> {
             prioritize_chacha: false,
             session_timeout_s: tls.session_timeout.as_secs(),
             tickets: tls.session_tickets,
-            session_cache: self.session_cache(&tls.session_cache)?,
-            ticket_ring: if ticket_keys.is_empty() {
-                Some(self.ticket_ring()?)
-            } else {
-                None
-            },
-            ticket_keys,
+            session_cache: sessions.cache,
+            ticket_ring: sessions.ring,
+            ticket_keys: sessions.ticket_keys,
+            shared_sessions: sessions.shared,
+            early_data: sessions.early_data,
+            client_verification: ClientVerification::default(),
+            session_stats: Some(self.sessions.stats()),
             alpn: ALPN.to_vec(),
             reject_handshake: tls.reject_handshake,
             buffer_bytes: tls.buffer_bytes as usize,
@@ -203,45 +202,6 @@ impl<'a> TlsBuilder<'a> {
             .collect())
     }
 
-    fn session_cache(
-        &mut self,
-        setting: &model::SessionCache,
-    ) -> Result<SessionCacheSetting, Diagnostic> {
-        Ok(match setting {
-            model::SessionCache::Off => SessionCacheSetting::Off,
-            model::SessionCache::None => SessionCacheSetting::None,
-            model::SessionCache::Builtin(sessions) => SessionCacheSetting::Builtin {
-                sessions: sessions.map_or(BUILTIN_SESSIONS, |n| n as usize),
-            },
-            model::SessionCache::Shared { name, bytes } => {
-                let (size, cache) = self.caches.entry(name.clone()).or_insert_with(|| {
-                    (
-                        *bytes,
-                        Arc::new(SessionCache::new(
-                            usize::try_from(*bytes).unwrap_or(usize::MAX),
-                        )),
-                    )
-                });
-                if size != bytes {
-                    return Err(emerg(format!(
-                        "the size {bytes} of shared memory zone \"{name}\" conflicts with already declared size {size}"
-                    )));
-                }
-                SessionCacheSetting::Shared(cache.clone())
-            }
-        })
-    }
-
-    fn ticket_ring(&mut self) -> Result<Arc<TicketRing>, Diagnostic> {
-        if let Some(ring) = &self.ring {
-            return Ok(ring.clone());
-        }
-        let now_s = u64::try_from(sealane_sys::time::unix_coarse_s()).unwrap_or(0);
-        let ring = TicketRing::random(now_s)
-            .map_err(|error| emerg(format!("cannot make session ticket keys: {error}")))?;
-        Ok(self.ring.insert(Arc::new(ring)).clone())
-    }
-
     fn pem<'s>(
         &'s self,
         source: &'s CertificateSource,
@@ -254,14 +214,7 @@ impl<'a> TlsBuilder<'a> {
     }
 
     fn file(&self, path: &Path, what: &str) -> Result<&[u8], Diagnostic> {
-        // The master has read every file that the configuration names, and
-        // refused the configuration if it could not.
-        self.materials.get(path).ok_or_else(|| {
-            emerg(format!(
-                "cannot load {what} \"{}\": the file was not read",
-                path.display()
-            ))
-        })
+        file(self.materials, path, what)
     }
 
     fn warn(&mut self, message: String) {
@@ -276,8 +229,17 @@ impl<'a> TlsBuilder<'a> {
     }
 }
 
-/// nginx's default for `ssl_session_cache builtin`.
-const BUILTIN_SESSIONS: usize = 20_480;
+/// The bytes of a file that the configuration names.
+fn file<'m>(materials: &'m Materials, path: &Path, what: &str) -> Result<&'m [u8], Diagnostic> {
+    // The master has read every such file, and refused the configuration if it
+    // could not.
+    materials.get(path).ok_or_else(|| {
+        emerg(format!(
+            "cannot load {what} \"{}\": the file was not read",
+            path.display()
+        ))
+    })
+}
 
 /// Chooses TLS settings by nginx's rules for server names.
 struct ByName {

@@ -3,6 +3,7 @@
 //
 //	client get  -address HOST:PORT -ca FILE [-range R] [-parallel N] PATH...
 //	client idle -address HOST:PORT -ca FILE -count N PATH
+//	client resume -address HOST:PORT -ca FILE [-tls 1.2] [-parallel N] [-for TIME] [-pause TIME] PATH
 //
 // get prints one line for each path: status, length, SHA-256, path. A single
 // "-" reads the paths from standard input.
@@ -32,13 +33,16 @@ const limit = 150 * time.Second
 
 func main() {
 	if len(os.Args) < 2 {
-		fail("usage: client get|idle ...")
+		fail("usage: client get|idle|resume ...")
 	}
 	flags := flag.NewFlagSet(os.Args[1], flag.ExitOnError)
 	address := flags.String("address", "", "host:port to connect to")
 	authority := flags.String("ca", "", "PEM file with the authority to trust; plain HTTP without")
 	ranges := flags.String("range", "", "value of a Range header")
-	parallel := flags.Int("parallel", 1, "connections for get")
+	parallel := flags.Int("parallel", 1, "connections for get and resume")
+	version := flags.String("tls", "", "1.2 or 1.3 only")
+	duration := flags.Duration("for", time.Second, "how long to resume")
+	pause := flags.Duration("pause", 0, "time between the connections of resume")
 	count := flags.Int("count", 1, "connections for idle")
 	_ = flags.Parse(os.Args[2:])
 
@@ -46,12 +50,20 @@ func main() {
 	var configuration *tls.Config
 	if *authority != "" {
 		configuration = &tls.Config{RootCAs: pool(*authority), ServerName: "localhost"}
+		switch *version {
+		case "1.2":
+			configuration.MaxVersion = tls.VersionTLS12
+		case "1.3":
+			configuration.MinVersion = tls.VersionTLS13
+		}
 	}
 	switch os.Args[1] {
 	case "get":
 		get(*address, configuration, *ranges, *parallel, flags.Args())
 	case "idle":
 		idle(*address, configuration, *count, flags.Arg(0))
+	case "resume":
+		resume(*address, configuration, *parallel, *duration, *pause, flags.Arg(0))
 	default:
 		fail("unknown command %q", os.Args[1])
 	}

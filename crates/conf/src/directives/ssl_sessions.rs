@@ -158,9 +158,10 @@ const ROWS: &[Row] = &[
         "ssl_early_data_register_size",
         HTTP,
         ONE,
-        "4m",
-        "Memory for the register that knows early data again, at least `64k`. When it is full, \
-         clients go on without early data until old entries leave (after about three minutes).",
+        "10m",
+        "Memory for the register that knows early data again, at least `64k`; a connection with early \
+         data takes about 100 bytes for five to ten minutes. When it is full, clients go on without \
+         early data until old entries leave.",
         |b, c| {
             c.size(&mut b.server().tls.early_data_register_bytes)?;
             let bytes = b.server().tls.early_data_register_bytes;

@@ -155,7 +155,7 @@ pub struct EarlyData {
     /// done; others get 425. Default GET, HEAD and OPTIONS.
     pub methods: Arc<[String]>,
     /// `ssl_early_data_register_size` in bytes: how much memory may be spent on
-    /// knowing early data again. Default 4 MiB. One register serves the process.
+    /// knowing early data again. Default 10 MiB. One register serves the process.
     pub register_bytes: u64,
 }
 
@@ -164,4 +164,4 @@ pub struct EarlyData {
 pub const EARLY_DATA_METHODS: [&str; 3] = ["GET", "HEAD", "OPTIONS"];
 
 /// Default of `ssl_early_data_register_size`, in bytes.
-pub const EARLY_DATA_REGISTER_BYTES: u64 = 4 << 20;
+pub const EARLY_DATA_REGISTER_BYTES: u64 = 10 << 20;

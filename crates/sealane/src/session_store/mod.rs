@@ -1,0 +1,222 @@
+//! `ssl_session_store`: what nodes share, on Redis or Valkey.
+//!
+//! Workers ask through [`RemoteStore`]: a request goes into a bounded queue, or is
+//! dropped, which is a miss. One thread of the worker process, "session store", empties
+//! the queues, keeps the connections ([`client`]) and looks after ticket keys
+//! ([`ring_keeper`]). Nothing here makes a worker wait: whoever waits for a
+//! [`Reply`] does so with a deadline.
+
+mod claims;
+mod client;
+mod health;
+mod link;
+mod ring_keeper;
+mod state;
+mod thread;
+
+pub(crate) use self::state::{MAX_STATE_BYTES, StateFile, write_state_file};
+pub(crate) use self::thread::{StateSink, start};
+
+use self::client::Client;
+use self::link::{Dialer, MAX_IN_FLIGHT};
+use sealane_conf::model::{Http, SessionStore, Tls};
+use sealane_server::Materials;
+use sealane_tls::{Reply, SharedStore, StoreKey};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::{Semaphore, mpsc};
+
+/// Requests of workers that may wait to be sent. When the store takes 20 ms for
+/// an answer and [`MAX_IN_FLIGHT`] are under way, this is the work of 80 ms: more
+/// could not be answered before handshakes have stopped to wait.
+const MAX_QUEUED: usize = 4 * MAX_IN_FLIGHT;
+
+/// Longest sealed session that is fetched, in bytes. Sessions are kept up to 4 KiB.
+const MAX_SESSION_BYTES: usize = 8 << 10;
+
+/// A store as workers see it.
+pub(crate) struct RemoteStore {
+    conf: Arc<SessionStore>,
+    /// Whether early data is claimed here.
+    claims: bool,
+    requests: mpsc::Sender<Request>,
+    /// Requests that found the queue full.
+    dropped: AtomicU64,
+    /// What the thread takes when it starts.
+    rest: Mutex<Option<Rest>>,
+}
+
+/// The thread's side of a store.
+struct Rest {
+    queue: mpsc::Receiver<Request>,
+    dialer: Dialer,
+}
+
+/// What a worker asks.
+struct Request {
+    asked: Instant,
+    key: StoreKey,
+    question: Question,
+}
+
+enum Question {
+    Fetch(Reply<Option<Vec<u8>>>),
+    Put { value: Vec<u8>, lifetime_s: u32 },
+    Claim { lifetime_s: u32, reply: Reply<bool> },
+}
+
+/// Prepares the stores of a configuration and adds them to the materials. Nobody is
+/// connected to yet.
+///
+/// # Errors
+/// When CA certificates cannot be used.
+pub(crate) fn prepare(
+    http: Option<&Http>,
+    materials: &mut Materials,
+) -> Result<Vec<Arc<RemoteStore>>, String> {
+    let mut stores: Vec<Arc<RemoteStore>> = Vec::new();
+    for conf in servers(http).filter_map(|tls| tls.session_store.as_ref()) {
+        if stores.iter().any(|known| known.conf == *conf) {
+            continue;
+        }
+        let claims = servers(http)
+            .any(|tls| tls.early_data.enabled && tls.session_store.as_ref() == Some(conf));
+        let ca_file = conf.tls.as_ref().and_then(|tls| tls.ca_file.as_ref());
+        let ca_pem = ca_file.and_then(|path| materials.get(path));
+        let store = RemoteStore::new(Arc::clone(conf), claims, ca_pem)
+            .map_err(|error| format!("cannot use session store {conf}: {error}"))?;
+        let store = Arc::new(store);
+        materials.add_session_store(Arc::clone(conf), store.clone());
+        stores.push(store);
+    }
+    Ok(stores)
+}
+
+/// The file of `ssl_session_ticket_state`.
+pub(crate) fn state_file(http: Option<&Http>) -> Option<PathBuf> {
+    servers(http).find_map(|tls| tls.session_ticket_state.clone())
+}
+
+fn servers(http: Option<&Http>) -> impl Iterator<Item = &Tls> {
+    let servers = http.into_iter().flat_map(|http| &http.servers);
+    servers.filter_map(|server| server.tls.as_deref())
+}
+
+impl RemoteStore {
+    /// Prepares a store; nothing is asked and nobody is connected to before
+    /// [`start`]. `claims` says whether servers that use it take early data, `ca_pem`
+    /// are the contents of `ca=`.
+    ///
+    /// # Errors
+    /// When the CA certificates of `ca=` cannot be used.
+    pub(crate) fn new(
+        conf: Arc<SessionStore>,
+        claims: bool,
+        ca_pem: Option<&[u8]>,
+    ) -> Result<RemoteStore, String> {
+        let dialer = Dialer::new(&conf, ca_pem).map_err(|error| error.to_string())?;
+        let (requests, queue) = mpsc::channel(MAX_QUEUED);
+        Ok(RemoteStore {
+            conf,
+            claims,
+            requests,
+            dropped: AtomicU64::new(0),
+            rest: Mutex::new(Some(Rest { queue, dialer })),
+        })
+    }
+
+    /// Its directive.
+    pub(crate) fn conf(&self) -> &Arc<SessionStore> {
+        &self.conf
+    }
+
+    fn take_rest(&self) -> Option<Rest> {
+        let mut rest = self.rest.lock().unwrap_or_else(PoisonError::into_inner);
+        rest.take()
+    }
+
+    fn request(&self, key: StoreKey, question: Question) {
+        let request = Request {
+            asked: Instant::now(),
+            key,
+            question,
+        };
+        // The request, and with it the reply, is dropped: nobody waits for it.
+        if self.requests.try_send(request).is_err() {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl SharedStore for RemoteStore {
+    fn fetch(&self, key: StoreKey, reply: Reply<Option<Vec<u8>>>) {
+        self.request(key, Question::Fetch(reply));
+    }
+
+    fn put(&self, key: StoreKey, value: Vec<u8>, lifetime_s: u32) {
+        self.request(key, Question::Put { value, lifetime_s });
+    }
+
+    fn claim(&self, key: StoreKey, lifetime_s: u32, reply: Reply<bool>) {
+        self.request(key, Question::Claim { lifetime_s, reply });
+    }
+}
+
+/// Answers the requests of workers for as long as the process runs.
+async fn answer_requests(mut queue: mpsc::Receiver<Request>, client: Arc<Client>) {
+    let in_flight = Arc::new(Semaphore::new(MAX_IN_FLIGHT));
+    while let Some(request) = queue.recv().await {
+        if !client.is_up() || request.is_abandoned() {
+            continue; // and with the request its reply is dropped
+        }
+        // The semaphore is never closed.
+        let Ok(permit) = Arc::clone(&in_flight).acquire_owned().await else {
+            return;
+        };
+        let client = Arc::clone(&client);
+        tokio::spawn(async move {
+            request.answer(&client).await;
+            drop(permit);
+        });
+    }
+}
+
+impl Request {
+    fn is_abandoned(&self) -> bool {
+        match &self.question {
+            Question::Fetch(reply) => reply.is_abandoned(),
+            Question::Claim { reply, .. } => reply.is_abandoned(),
+            Question::Put { .. } => false,
+        }
+    }
+
+    /// Asks the store. A reply that is dropped says that there is no answer.
+    async fn answer(self, client: &Client) {
+        let key = client.full_name(&self.key);
+        match self.question {
+            Question::Fetch(reply) => {
+                if let Ok(found) = client.get(&key, MAX_SESSION_BYTES, self.asked).await {
+                    reply.send(found);
+                }
+            }
+            Question::Put { value, lifetime_s } => {
+                // Nobody waits: what is lost is resumed on this node only.
+                let _ = client.set(&key, &value, lifetime_s, self.asked).await;
+            }
+            Question::Claim { lifetime_s, reply } => {
+                let lifetime = Duration::from_secs(lifetime_s.into());
+                if !client.remembers_claims(lifetime) {
+                    return;
+                }
+                if let Ok(first) = client.claim(&key, lifetime, self.asked).await {
+                    reply.send(first);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

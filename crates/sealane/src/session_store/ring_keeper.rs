@@ -1,0 +1,307 @@
+//! Looks after ticket keys: rotates them, shares them with other nodes, has them
+//! saved.
+//!
+//! A ring that nodes share stands in the store as one sealed value. Every node
+//! fetches it each [`POLL_INTERVAL`] and takes over what it does not have. When a key is
+//! due, the node that gets the lock makes it, on top of what it has just fetched, and
+//! writes the ring back; the lock ends by itself. Should two write at the same
+//! moment nothing is lost: whoever finds that the value lacks its newest key writes
+//! again. Without the store each node rotates by itself, and all come together
+//! when it is back.
+
+use super::client::{Client, NoAnswer};
+use super::state;
+use super::thread::StateSink;
+use crate::journal::{Journal, note};
+use sealane_server::log::OsError;
+use sealane_tls::{RingSettings, StoreKey, StoreSeal, TicketRing};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Time between two looks at a ring. A new key of a shared ring waits for two
+/// seconds until it seals (`server::tls_build`), so that every node has seen it.
+pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(500);
+
+/// How long the lock of a node that makes a key lasts.
+const LOCK_LIFETIME: Duration = Duration::from_millis(1000);
+
+/// Largest sealed ring that is fetched, in bytes: a thousand keys.
+const MAX_RING_BYTES: usize = 128 << 10;
+
+/// A ring and where it is shared.
+pub(crate) struct KeptRing {
+    /// Its name in the state file.
+    pub(super) name: String,
+    pub(super) ring: Arc<TicketRing>,
+    pub(super) shared: Option<SharedRing>,
+}
+
+/// A ring in a store.
+pub(super) struct SharedRing {
+    client: Arc<Client>,
+    seal: Arc<StoreSeal>,
+    value_key: StoreKey,
+    lock_key: StoreKey,
+    /// The value as it was seen or written last.
+    seen: Option<Vec<u8>>,
+    /// A value that does not open was mentioned.
+    warned: bool,
+}
+
+impl SharedRing {
+    pub(super) fn new(client: Arc<Client>, seal: Arc<StoreSeal>, name: &str) -> SharedRing {
+        SharedRing {
+            client,
+            value_key: seal.ring_key(name),
+            lock_key: seal.ring_key(&format!("{name} lock")),
+            seal,
+            seen: None,
+            warned: false,
+        }
+    }
+}
+
+/// Keeps rings for as long as the process runs.
+pub(super) struct Keeper {
+    rings: Vec<KeptRing>,
+    sink: StateSink,
+    /// The state as it was handed over last.
+    saved: Option<zeroize::Zeroizing<Vec<u8>>>,
+    /// What kept it from being saved was mentioned.
+    warned: bool,
+    journal: Journal,
+}
+
+impl Keeper {
+    pub(super) fn new(rings: Vec<KeptRing>, sink: StateSink, journal: Journal) -> Keeper {
+        Keeper {
+            rings,
+            sink,
+            saved: None,
+            warned: false,
+            journal,
+        }
+    }
+
+    /// Never returns.
+    pub(super) async fn keep(mut self) {
+        let mut ticks = tokio::time::interval(POLL_INTERVAL);
+        ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            for kept in &mut self.rings {
+                if let Err(error) = kept.look(&self.journal).await {
+                    note!(
+                        self.journal,
+                        Alert,
+                        "no new session ticket key could be made ({error}); the last one goes on"
+                    );
+                }
+            }
+            self.save();
+        }
+    }
+
+    /// Hands the keys over if they have changed.
+    fn save(&mut self) {
+        let keys: Vec<_> = self.rings.iter().map(|kept| kept.ring.to_bytes()).collect();
+        let rings = self.rings.iter().zip(&keys);
+        let rings = rings.map(|(kept, keys)| (kept.name.as_str(), keys.expose()));
+        let Some(state) = state::pack(&rings.collect()) else {
+            self.warn("there are too many keys; rotate less often");
+            return;
+        };
+        if self.saved.as_ref() == Some(&state) {
+            return;
+        }
+        match self.sink.take(&state) {
+            Ok(()) => {
+                self.saved = Some(state);
+                self.warned = false;
+            }
+            // The master is busy: at the next look.
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            Err(error) => self.warn(&OsError(&error).to_string()),
+        }
+    }
+
+    fn warn(&mut self, why: &str) {
+        if !std::mem::replace(&mut self.warned, true) {
+            note!(
+                self.journal,
+                Alert,
+                "session ticket keys are not saved ({why}): after a restart clients cannot resume"
+            );
+        }
+    }
+}
+
+impl KeptRing {
+    /// Does what is due.
+    async fn look(&mut self, journal: &Journal) -> Result<(), String> {
+        let Some(shared) = &mut self.shared else {
+            return rotate(&self.ring).map(drop);
+        };
+        match shared.look(&self.ring, journal).await {
+            Ok(()) => Ok(()),
+            // Alone, until the store is back. What is due is done anyhow.
+            Err(LookError::NoAnswer(NoAnswer::Down)) => rotate(&self.ring).map(drop),
+            // Somebody else may be at it. The next look will tell.
+            Err(LookError::NoAnswer(_)) => Ok(()),
+            Err(LookError::Library(error)) => Err(error),
+        }
+    }
+}
+
+enum LookError {
+    NoAnswer(NoAnswer),
+    Library(String),
+}
+
+impl From<NoAnswer> for LookError {
+    fn from(no_answer: NoAnswer) -> LookError {
+        LookError::NoAnswer(no_answer)
+    }
+}
+
+impl SharedRing {
+    async fn look(&mut self, ring: &TicketRing, journal: &Journal) -> Result<(), LookError> {
+        let stored = self.fetch(ring, journal).await?;
+        let Some(settings) = ring.settings() else {
+            return Ok(());
+        };
+        let now_s = now_s();
+        let due = copy(settings, ring, now_s)?
+            .rotate(now_s)
+            .map_err(|error| LookError::Library(error.to_string()))?;
+        let lacks_ours = match &stored {
+            None => true,
+            Some(stored) => stored.active_key(u64::MAX) != ring.active_key(u64::MAX),
+        };
+        if !due && !lacks_ours {
+            return Ok(());
+        }
+        let lock = self.client.full_name(&self.lock_key);
+        if !self
+            .client
+            .claim(&lock, LOCK_LIFETIME, Instant::now())
+            .await?
+        {
+            return Ok(());
+        }
+        // Again, now that nobody else writes: another node may have made the key.
+        self.fetch(ring, journal).await?;
+        rotate(ring).map_err(LookError::Library)?;
+        self.publish(ring, settings).await
+    }
+
+    /// Takes over what is in the store. Returns a ring of just that.
+    async fn fetch(
+        &mut self,
+        ring: &TicketRing,
+        journal: &Journal,
+    ) -> Result<Option<TicketRing>, LookError> {
+        let name = self.client.full_name(&self.value_key);
+        let found = self
+            .client
+            .get(&name, MAX_RING_BYTES, Instant::now())
+            .await?;
+        let Some(value) = found else {
+            return Ok(None);
+        };
+        let Some(keys) = self.seal.open(&self.value_key, &value) else {
+            if !std::mem::replace(&mut self.warned, true) {
+                let store = self.client.name();
+                note!(
+                    journal,
+                    Warn,
+                    "session store {store} holds ticket keys that nobody with our key has sealed; \
+                     they are replaced"
+                );
+            }
+            return Ok(None);
+        };
+        let now_s = now_s();
+        if self.seen.as_ref() != Some(&value) {
+            ring.merge(keys.expose(), now_s)
+                .map_err(|error| LookError::Library(error.to_string()))?;
+            self.seen = Some(value);
+        }
+        let Some(settings) = ring.settings() else {
+            return Ok(None);
+        };
+        of_bytes(settings, keys.expose(), now_s).map(Some)
+    }
+
+    async fn publish(
+        &mut self,
+        ring: &TicketRing,
+        settings: RingSettings,
+    ) -> Result<(), LookError> {
+        let keys = ring.to_bytes();
+        let value = self.seal.seal(&self.value_key, keys.expose());
+        let name = self.client.full_name(&self.value_key);
+        // It is written again with every rotation; a ring that no node has
+        // written for so long has nothing left to open.
+        let lifetime_s = settings
+            .rotation_s
+            .saturating_mul(2)
+            .saturating_add(settings.lifetime_s)
+            .saturating_add(MIN_VALUE_LIFETIME_S);
+        let lifetime_s = u32::try_from(lifetime_s).unwrap_or(u32::MAX);
+        self.client
+            .set(&name, &value, lifetime_s, Instant::now())
+            .await?;
+        self.seen = Some(value);
+        Ok(())
+    }
+}
+
+/// What a shared ring lives in the store at least, in seconds.
+const MIN_VALUE_LIFETIME_S: u64 = 600;
+
+fn rotate(ring: &TicketRing) -> Result<bool, String> {
+    ring.rotate(now_s()).map_err(|error| error.to_string())
+}
+
+/// A ring of its own with the same keys, to try what would happen to it.
+fn copy(settings: RingSettings, ring: &TicketRing, now_s: u64) -> Result<TicketRing, LookError> {
+    of_bytes(settings, ring.to_bytes().expose(), now_s)
+}
+
+fn of_bytes(settings: RingSettings, keys: &[u8], now_s: u64) -> Result<TicketRing, LookError> {
+    let library = |error: &dyn std::fmt::Display| LookError::Library(error.to_string());
+    let copy = TicketRing::rotating(settings, now_s).map_err(|error| library(&error))?;
+    copy.merge(keys, now_s).map_err(|error| library(&error))?;
+    Ok(copy)
+}
+
+/// Seconds since the epoch.
+fn now_s() -> u64 {
+    u64::try_from(sealane_sys::time::unix_coarse_s()).unwrap_or(0)
+}
+
+/// Gives rings the keys of the state that another process has left.
+pub(super) fn restore(rings: &[KeptRing], state: &[u8], journal: &Journal) {
+    let restored = state::unpack(state)
+        .map_err(str::to_owned)
+        .and_then(|found| {
+            for (name, keys) in found {
+                // A ring that the configuration no longer has is left out.
+                let kept = rings.iter().find(|kept| kept.name == name);
+                if let Some(kept) = kept.filter(|_| !keys.is_empty()) {
+                    let merged = kept.ring.merge(keys, now_s());
+                    merged.map_err(|error| error.to_string())?;
+                }
+            }
+            Ok(())
+        });
+    if let Err(why) = restored {
+        note!(
+            journal,
+            Warn,
+            "the session ticket keys of \"ssl_session_ticket_state\" cannot be used ({why}): new \
+             ones are made, clients shake hands in full once; remove the file if this comes again"
+        );
+    }
+}

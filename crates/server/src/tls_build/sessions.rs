@@ -1,0 +1,214 @@
+//! What the servers of a configuration do about resumption: keys, caches, the
+//! store of all nodes, early data.
+//!
+//! All of it is [`SessionState`], which outlives the snapshot: the same directives
+//! find the same objects again.
+
+use super::{emerg, file};
+use crate::materials::Materials;
+use sealane_conf::diagnostic::Diagnostic;
+use sealane_conf::model::{self, LogLevel, Tls};
+use sealane_tls::{
+    EarlyData, Identity, RingSettings, Secret, SessionCacheSetting, SessionState, SessionStats,
+    SharedSessions, SharedStore, StoreSeal, TicketRing,
+};
+use std::sync::Arc;
+
+/// nginx's default for `ssl_session_cache builtin`.
+const BUILTIN_SESSIONS: usize = 20_480;
+
+/// What early data costs in the register, in bytes per connection.
+const REGISTER_ENTRY_BYTES: u64 = 100;
+
+/// How long a new ticket key waits until it seals, in seconds, when other nodes must
+/// have fetched it before.
+const SHARE_OVERLAP_S: u64 = 2;
+
+/// Ticket keys that all nodes find in a store.
+#[derive(Clone)]
+pub struct SharedRing {
+    /// The name of the ring in [`SessionState`].
+    pub name: String,
+    /// Where it is shared.
+    pub store: Arc<dyn SharedStore>,
+    /// Seals it there.
+    pub seal: Arc<StoreSeal>,
+}
+
+/// The part of a server's settings that is about sessions.
+pub(super) struct ServerSessions {
+    pub(super) cache: SessionCacheSetting,
+    pub(super) ring: Option<Arc<TicketRing>>,
+    pub(super) ticket_keys: Vec<Secret>,
+    pub(super) shared: Option<SharedSessions>,
+    pub(super) early_data: Option<EarlyData>,
+}
+
+/// Builds them server by server.
+pub(super) struct SessionsBuilder<'a> {
+    materials: &'a Materials,
+    state: Arc<SessionState>,
+    shared_rings: Vec<SharedRing>,
+    notices: Vec<Diagnostic>,
+}
+
+impl<'a> SessionsBuilder<'a> {
+    pub(super) fn new(materials: &'a Materials) -> SessionsBuilder<'a> {
+        SessionsBuilder {
+            materials,
+            state: Arc::clone(materials.sessions()),
+            shared_rings: Vec::new(),
+            notices: Vec::new(),
+        }
+    }
+
+    pub(super) fn stats(&self) -> Arc<SessionStats> {
+        Arc::clone(self.state.stats())
+    }
+
+    pub(super) fn finish(self) -> (Vec<SharedRing>, Vec<Diagnostic>) {
+        (self.shared_rings, self.notices)
+    }
+
+    pub(super) fn server(
+        &mut self,
+        tls: &Tls,
+        identities: &[Identity],
+    ) -> Result<ServerSessions, Diagnostic> {
+        let ticket_keys = tls
+            .session_ticket_keys
+            .iter()
+            .map(|path| {
+                let bytes = file(self.materials, path, "session ticket key")?;
+                Ok(Secret::new(bytes.to_vec()))
+            })
+            .collect::<Result<Vec<_>, Diagnostic>>()?;
+        let shared = self.shared(tls, identities)?;
+        let ring = match (&shared, ticket_keys.is_empty()) {
+            (_, false) => None,
+            (None, true) => Some(self.ring(tls, "local", 0)?),
+            (Some(shared), true) => Some(self.shared_ring(tls, shared)?),
+        };
+        let early_data = tls.early_data.enabled.then(|| {
+            let flights = tls.early_data.register_bytes / REGISTER_ENTRY_BYTES;
+            let flights = usize::try_from(flights).unwrap_or(usize::MAX);
+            EarlyData {
+                register: self.state.register(flights, now_s()),
+            }
+        });
+        Ok(ServerSessions {
+            cache: self.cache(&tls.session_cache),
+            ring,
+            ticket_keys,
+            shared,
+            early_data,
+        })
+    }
+
+    fn cache(&self, setting: &model::SessionCache) -> SessionCacheSetting {
+        match setting {
+            model::SessionCache::Off => SessionCacheSetting::Off,
+            model::SessionCache::None => SessionCacheSetting::None,
+            model::SessionCache::Builtin(sessions) => SessionCacheSetting::Builtin {
+                sessions: sessions.map_or(BUILTIN_SESSIONS, |n| n as usize),
+            },
+            model::SessionCache::Shared { name, bytes } => {
+                let bytes = usize::try_from(*bytes).unwrap_or(usize::MAX);
+                SessionCacheSetting::Shared(self.state.cache(name, bytes))
+            }
+        }
+    }
+
+    /// The store of a server and what seals its values.
+    fn shared(
+        &mut self,
+        tls: &Tls,
+        identities: &[Identity],
+    ) -> Result<Option<SharedSessions>, Diagnostic> {
+        // Without a certificate there are no handshakes to resume.
+        let (Some(conf), Some(identity)) = (&tls.session_store, identities.first()) else {
+            return Ok(None);
+        };
+        let Some(store) = self.materials.session_store(conf) else {
+            return Ok(None); // nobody is going to serve
+        };
+        let seal = match &conf.key_file {
+            Some(path) => {
+                let key = Secret::new(file(self.materials, path, "session store key")?.to_vec());
+                let seal = StoreSeal::from_key_file(&key);
+                seal.map_err(|error| emerg(format!("\"{}\": {error}", path.display())))?
+            }
+            None => StoreSeal::from_identity(identity).map_err(|error| emerg(error.to_string()))?,
+        };
+        self.notice(match &conf.key_file {
+            Some(path) => format!(
+                "session store {conf}: what is stored is sealed with the key of \"{}\"",
+                path.display()
+            ),
+            None => format!(
+                "session store {conf}: what is stored is sealed with the key of each server's \
+                 first certificate; nodes with other certificate keys share nothing unless \
+                 \"key=\" names a file that is equal on all of them"
+            ),
+        });
+        Ok(Some(SharedSessions {
+            store: Arc::clone(store),
+            seal: Arc::new(seal),
+            timeout: conf.timeout,
+        }))
+    }
+
+    /// Ticket keys that rotate in step on all nodes. Servers whose values are
+    /// sealed alike share them.
+    fn shared_ring(
+        &mut self,
+        tls: &Tls,
+        shared: &SharedSessions,
+    ) -> Result<Arc<TicketRing>, Diagnostic> {
+        // Equal on all nodes, wherever they reach the store, and telling nothing.
+        let sealed_by = shared.seal.ring_key("name of the seal");
+        let sealed_by = sealed_by.as_str().get(2..18).unwrap_or_default().to_owned();
+        let ring = self.ring(tls, &format!("shared {sealed_by}"), SHARE_OVERLAP_S)?;
+        let name = ring_name(tls, &format!("shared {sealed_by}"));
+        if !self.shared_rings.iter().any(|known| known.name == name) {
+            self.shared_rings.push(SharedRing {
+                name,
+                store: Arc::clone(&shared.store),
+                seal: Arc::clone(&shared.seal),
+            });
+        }
+        Ok(ring)
+    }
+
+    fn ring(&self, tls: &Tls, kind: &str, overlap_s: u64) -> Result<Arc<TicketRing>, Diagnostic> {
+        let settings = RingSettings {
+            rotation_s: tls.session_ticket_rotation.as_secs(),
+            lifetime_s: tls.session_timeout.as_secs(),
+            overlap_s,
+        };
+        let ring = self.state.ring(&ring_name(tls, kind), settings, now_s());
+        ring.map_err(|error| emerg(format!("cannot make session ticket keys: {error}")))
+    }
+
+    fn notice(&mut self, message: String) {
+        if !self.notices.iter().any(|known| known.message == message) {
+            self.notices.push(Diagnostic {
+                level: LogLevel::Notice,
+                message,
+                place: None,
+                help: None,
+            });
+        }
+    }
+}
+
+/// Servers with equal times share keys.
+fn ring_name(tls: &Tls, kind: &str) -> String {
+    let rotation_s = tls.session_ticket_rotation.as_secs();
+    let timeout_s = tls.session_timeout.as_secs();
+    format!("{kind} rotation {rotation_s} timeout {timeout_s}")
+}
+
+fn now_s() -> u64 {
+    u64::try_from(sealane_sys::time::unix_coarse_s()).unwrap_or(0)
+}
