@@ -272,7 +272,24 @@ impl Connection {
             self.worker.counters.handshakes_resumed.add(1);
         }
         if self.worker.snapshot.uses_tls_facts {
-            self.facts.set_tls(crate::tls_facts::collect(&info));
+            self.facts
+                .set_tls(crate::tls_facts::collect(connection, &info));
+        }
+    }
+
+    /// Whether what was received last may be a replay (0-RTT).
+    pub(crate) fn is_early_data(&self) -> bool {
+        let tls = self.transport.tls();
+        tls.is_some_and(|tls| tls.connection().is_early_data())
+    }
+
+    /// Counts a request in early data that was answered with 425.
+    pub(crate) fn count_early_data_refused(&self) {
+        let tls = self.transport.tls();
+        if let Some(server) = tls.and_then(|tls| tls.connection().server()) {
+            server
+                .session_stats()
+                .count_early_data(sealane_tls::EarlyVerdict::MethodRefused);
         }
     }
 

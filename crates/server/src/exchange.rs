@@ -57,6 +57,9 @@ pub struct Request {
     pub body: RequestBody,
     /// Set by an internal redirect: `internal` locations may answer.
     pub internal: bool,
+    /// It came as early data (0-RTT) and the client's Finished had not arrived when it
+    /// was complete: someone may have recorded it and sent it again (RFC 8470).
+    pub early_data: bool,
     /// Captures of the last regular expression that matched.
     pub captures: Captures,
 }

@@ -119,7 +119,13 @@ async fn run(connection: &mut Connection, head: RequestHead, since: Instant) -> 
         match normalise_uri(&mut exchange) {
             Ok(()) => {
                 choose_server(connection, &mut exchange);
-                pipeline::handle(&mut exchange).await;
+                if is_too_early(&exchange) {
+                    // The client sends it again after the handshake (RFC 8470 section 5.2).
+                    connection.count_early_data_refused();
+                    pipeline::fail(&mut exchange, StatusCode::TOO_EARLY).await;
+                } else {
+                    pipeline::handle(&mut exchange).await;
+                }
             }
             Err(error) => {
                 connection.log(
@@ -205,6 +211,7 @@ fn begin(connection: &Connection, buffer: Vec<u8>, head: RequestHead, since: Ins
             args: Vec::new(),
             body,
             internal: false,
+            early_data: connection.is_early_data(),
             captures: Captures::default(),
         },
     }
@@ -233,6 +240,25 @@ fn choose_server(connection: &Connection, exchange: &mut Exchange) {
         exchange.server = names.find(&request.host, Some(&mut request.captures));
         exchange.location = snapshot.server(exchange.server).default_location;
     }
+}
+
+/// Whether the request came as early data and its method is not one that may be
+/// answered before it is sure that this is no replay (`ssl_early_data_methods`).
+fn is_too_early(exchange: &Exchange) -> bool {
+    if !exchange.request.early_data {
+        return false;
+    }
+    let Some(tls) = &exchange.server().conf.tls else {
+        return true; // the name led to a server that takes no early data
+    };
+    let request = &exchange.request;
+    let method = request.head.method_name.of(&request.buffer);
+    let allowed = &tls.early_data;
+    !(allowed.enabled
+        && allowed
+            .methods
+            .iter()
+            .any(|known| known.as_bytes() == method))
 }
 
 /// Whether the client and the configuration allow another request.

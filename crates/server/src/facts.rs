@@ -65,6 +65,12 @@ pub struct TlsFacts {
     pub sigalg: &'static str,
     /// `$ssl_session_reused`.
     pub session_reused: bool,
+    /// `$ssl_resumption`: how the session was resumed.
+    pub resumption: &'static str,
+    /// `$ssl_resumption_miss`: why the session that was offered was not.
+    pub resumption_miss: &'static str,
+    /// `$ssl_early_data_verdict`: what became of early data.
+    pub early_data_verdict: &'static str,
     /// `$ssl_server_name`.
     pub server_name: Box<str>,
     /// `$ssl_alpn_protocol`.

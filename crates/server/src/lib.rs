@@ -64,4 +64,4 @@ mod variables;
 
 pub use materials::Materials;
 pub use snapshot::Snapshot;
-pub use tls_build::TlsOfServers;
+pub use tls_build::{SharedRing, TlsOfServers};

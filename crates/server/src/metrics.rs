@@ -13,16 +13,18 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
+use sealane_tls::{EarlyVerdict, Missed, Resumed, SessionState};
 use std::fmt;
 use std::sync::Arc;
 
 /// Prefix of every name.
 const PREFIX: &str = "sealane";
 
-/// All metrics of a worker process.
-pub fn registry(process: Arc<Process>) -> Registry {
+/// All metrics of a worker process; `sessions` counts for all of its servers.
+pub fn registry(process: Arc<Process>, sessions: Arc<SessionState>) -> Registry {
     let mut registry = Registry::with_prefix(PREFIX);
     registry.register_collector(Box::new(Workers(process)));
+    registry.register_collector(Box::new(Sessions(sessions)));
     registry
 }
 
@@ -110,6 +112,61 @@ impl Collector for Workers {
     }
 }
 
+/// TLS sessions: how they were resumed, why not, and what became of early data.
+#[derive(Debug)]
+struct Sessions(Arc<SessionState>);
+
+impl Collector for Sessions {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let stats = self.0.stats();
+        let full = ConstCounter::<u64>::new(stats.full());
+        full.encode(encoder.encode_descriptor(
+            "tls_sessions_full",
+            "TLS handshakes that made a new session",
+            None,
+            MetricType::Counter,
+        )?)?;
+        labelled(
+            &mut encoder,
+            ("tls_sessions_resumed", "TLS sessions resumed", "by"),
+            Resumed::ALL.map(|kind| (kind.name(), stats.resumed(kind))),
+        )?;
+        labelled(
+            &mut encoder,
+            (
+                "tls_sessions_missed",
+                "TLS sessions that were offered and not resumed",
+                "reason",
+            ),
+            Missed::ALL.map(|reason| (reason.name(), stats.missed(reason))),
+        )?;
+        labelled(
+            &mut encoder,
+            (
+                "tls_early_data",
+                "Early data offered to servers that take it",
+                "verdict",
+            ),
+            EarlyVerdict::ALL.map(|verdict| (verdict.name(), stats.early_data(verdict))),
+        )
+    }
+}
+
+/// One counter for each value of a label: (name, what it says, label).
+fn labelled(
+    encoder: &mut DescriptorEncoder<'_>,
+    (name, help, label): (&str, &str, &str),
+    values: impl IntoIterator<Item = (&'static str, u64)>,
+) -> Result<(), fmt::Error> {
+    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    for (value, count) in values {
+        let labels = [(label, value)];
+        let metric = ConstCounter::<u64>::new(count);
+        metric.encode(family.encode_family(&labels)?)?;
+    }
+    Ok(())
+}
+
 impl fmt::Debug for Workers {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Workers({})", self.0.workers().len())
@@ -131,7 +188,11 @@ mod tests {
         workers[1].counters.ktls_on.add(1);
         let process = Arc::new(Process::default());
         process.set_workers(workers);
-        let text = text(&registry(process));
+        let sessions = SessionState::new();
+        sessions
+            .stats()
+            .count_early_data(EarlyVerdict::MethodRefused);
+        let text = text(&registry(process, sessions));
         for line in [
             "# TYPE sealane_requests counter",
             "sealane_requests_total 42",
@@ -139,6 +200,8 @@ mod tests {
             "sealane_connections_active 3",
             "sealane_kernel_tls_connections_total 1",
             "sealane_tls_handshakes_failed_total 0",
+            "sealane_tls_sessions_resumed_total{by=\"store\"} 0",
+            "sealane_tls_early_data_total{verdict=\"method_refused\"} 1",
         ] {
             assert!(text.lines().any(|known| known == line), "{line}\n{text}");
         }

@@ -190,6 +190,7 @@ impl Site {
                     _ => RequestBody::Unread,
                 },
                 internal: false,
+                early_data: false,
                 captures,
                 head,
                 buffer,

@@ -7,8 +7,10 @@ use crate::socket::Socket;
 use crate::transport::{Received, TransportError};
 use sealane_tls::{HandshakeStatus, ReadStatus};
 use std::os::fd::AsFd;
+use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 use tokio::io::Interest;
+use tokio::time::Sleep;
 
 /// Ciphertext read per call at first; requests rarely need more.
 const READ_BYTES: usize = buffers::SMALL_BYTES;
@@ -32,6 +34,15 @@ pub(crate) struct TlsStream {
     bulk: bool,
     /// close_notify has been written to `output`.
     closed: bool,
+    /// The handshake waits for the session store.
+    lookup: LookupWait,
+}
+
+/// How far a wait for the session store is.
+enum LookupWait {
+    None,
+    /// Asked, or about to be answered: the handshake goes on without new input.
+    Asked(Option<Pin<Box<Sleep>>>),
 }
 
 impl TlsStream {
@@ -46,6 +57,7 @@ impl TlsStream {
             tickets_due: false,
             bulk: false,
             closed: false,
+            lookup: LookupWait::None,
         }
     }
 
@@ -116,7 +128,11 @@ impl TlsStream {
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), TransportError>> {
         loop {
-            if self.input_at < self.input.len() {
+            let looked_up = matches!(self.lookup, LookupWait::Asked(_));
+            if looked_up {
+                ready!(self.poll_lookup(cx));
+            }
+            if looked_up || self.input_at < self.input.len() {
                 let mut input = &self.input[self.input_at..];
                 let status = self
                     .connection
@@ -124,11 +140,18 @@ impl TlsStream {
                 self.input_at = self.input.len() - input.len();
                 match status {
                     Ok(HandshakeStatus::Done) => {
+                        self.lookup = LookupWait::None;
                         self.readable = true;
                         self.tickets_due = true;
                         return Poll::Ready(Ok(()));
                     }
-                    Ok(HandshakeStatus::WantRead | HandshakeStatus::Pending) => {}
+                    Ok(HandshakeStatus::WantRead) => self.lookup = LookupWait::None,
+                    Ok(HandshakeStatus::Pending) => {
+                        if !looked_up {
+                            self.lookup = LookupWait::Asked(None);
+                        }
+                        continue;
+                    }
                     Err(error) => {
                         // The alert is sent as far as the socket takes it.
                         let _ = self.poll_flush(socket, cx);
@@ -141,6 +164,21 @@ impl TlsStream {
                 return Poll::Ready(Err(TransportError::ClosedInHandshake));
             }
         }
+    }
+
+    /// Waits for the session store, for no longer than it may take in all.
+    fn poll_lookup(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if self.connection.poll_lookup(cx).is_ready() {
+            return Poll::Ready(());
+        }
+        let LookupWait::Asked(timer) = &mut self.lookup else {
+            return Poll::Ready(());
+        };
+        let timeout = self.connection.lookup_timeout();
+        let timer = timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
+        ready!(timer.as_mut().poll(cx));
+        self.connection.lookup_timed_out();
+        Poll::Ready(())
     }
 
     /// Appends up to `max` bytes of plaintext.

@@ -38,6 +38,8 @@ pub(crate) struct Transport {
     read_ahead: Option<ReadAhead>,
     /// Plain bytes read from files that the kernel has not taken all of yet.
     copied: Outgoing,
+    /// The end of the handshake has been seen by the checks for kernel TLS.
+    ktls_settled: bool,
     /// Where to write debug lines about kernel TLS, if anyone wants them.
     debug_log: Option<Logger>,
 }
@@ -100,6 +102,7 @@ impl Transport {
             disk_read: None,
             read_ahead: None,
             copied: Outgoing::default(),
+            ktls_settled: false,
             debug_log: None,
         }
     }

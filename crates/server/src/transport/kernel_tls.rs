@@ -20,6 +20,9 @@ impl Transport {
         let Some(tls) = &mut self.tls else {
             return Poll::Ready(Ok(()));
         };
+        // While early data is read nothing is decided: it is asked again before
+        // responses.
+        self.ktls_settled = tls.connection().is_established();
         let at_once = tls.settle_ktls(self.facts.socket.is_tcp());
         if at_once {
             ready!(tls.poll_take_over(&self.facts.socket, cx))?;
@@ -55,6 +58,9 @@ impl Transport {
         chain: &OutputChain,
         mode: SendMode,
     ) -> Poll<Result<(), TransportError>> {
+        if !self.ktls_settled {
+            ready!(self.poll_settle_ktls(cx))?;
+        }
         let Some(tls) = &mut self.tls else {
             return Poll::Ready(Ok(()));
         };

@@ -132,8 +132,11 @@ fn append_builtin(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> b
         | B::SslServerName
         | B::SslAlpnProtocol
         | B::SslEarlyData
-        | Builtin::SslKtls
-        | Builtin::SslKtlsReason
+        | B::SslEarlyDataVerdict
+        | B::SslResumption
+        | B::SslResumptionMiss
+        | B::SslKtls
+        | B::SslKtlsReason
         | B::SslEchStatus
         | B::SslEchOuterServerName
         | B::SslClientCert

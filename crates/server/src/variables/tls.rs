@@ -25,8 +25,10 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
         Builtin::SslSessionReused => text(if facts.session_reused { "r" } else { "." }, out),
         Builtin::SslServerName => some(&facts.server_name, out),
         Builtin::SslAlpnProtocol => some(&facts.alpn, out),
-        // Early data is not accepted, so that no request is a possible replay.
-        Builtin::SslEarlyData => text("", out),
+        Builtin::SslResumption => some(facts.resumption, out),
+        Builtin::SslResumptionMiss => some(facts.resumption_miss, out),
+        Builtin::SslEarlyDataVerdict => some(facts.early_data_verdict, out),
+        Builtin::SslEarlyData => some(if exchange.request.early_data { "1" } else { "" }, out),
         // Client certificates cannot be asked for (`ssl_verify_client` is an error).
         Builtin::SslClientVerify => text("NONE", out),
         _ => false,
