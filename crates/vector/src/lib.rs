@@ -5,6 +5,9 @@
 //! records can be sealed in a third of the time, which `docs/performance.md`
 //! measures. Everything that AWS-LC does as well or better stays there.
 //!
+//! [`RecordWriter`] is what a connection uses: it frames, numbers and seals the records of
+//! one direction, with keys that were taken over from the library.
+//!
 //! The code is made of the processor's own vector instructions, checked for at
 //! run time: a [`ChaCha20Poly1305`] exists only where they do. None of them takes
 //! a time that depends on its operands, and nothing branches on, or is
@@ -20,6 +23,7 @@ mod absent;
 mod chacha20;
 #[cfg(target_arch = "x86_64")]
 mod poly1305;
+mod records;
 #[cfg(target_arch = "x86_64")]
 mod seal;
 
@@ -28,6 +32,7 @@ mod tests;
 
 #[cfg(not(target_arch = "x86_64"))]
 pub use absent::ChaCha20Poly1305;
+pub use records::{Exhausted, MAX_RECORD_BYTES, RecordWriter, Version};
 #[cfg(target_arch = "x86_64")]
 pub use seal::ChaCha20Poly1305;
 
