@@ -23,6 +23,9 @@ pub(crate) const LIMITED: u16 = 4443;
 /// A limit that 16 MiB reach.
 pub(crate) const KEY_RECORDS: usize = 1000;
 
+/// The suite of the blocks with TLS 1.2 that no kernel can seal for.
+pub(crate) const CBC_SUITE: &str = "ECDHE-RSA-AES128-SHA";
+
 /// The size of `/data/4m`.
 pub(crate) const FOUR_MIB: usize = 4 << 20;
 
@@ -337,7 +340,7 @@ pub(crate) fn block(port: u16, directives: &str) -> String {
             ssl_certificate /tmp/servers/rsa.pem;
             ssl_certificate_key /tmp/servers/rsa.key;
             ssl_protocols TLSv1.2 TLSv1.3;
-            ssl_ciphers {}:ECDHE-RSA-AES128-SHA;
+            ssl_ciphers {}:{CBC_SUITE};
             {directives}
             location / {{ root /data; }}
         }}",
@@ -359,7 +362,10 @@ pub(crate) fn http(blocks: &[String]) -> String {
     )
 }
 
-fn standard_configuration() -> String {
+/// `ssl_ktls` of the standard server's blocks, in order, as it comes out.
+pub(crate) const MODES: [&str; 5] = ["on", "on", "off", "auto", "on"];
+
+pub(crate) fn standard_configuration() -> String {
     http(&[
         s1_block(S1),
         block(BOTH, "ssl_conf_command Options KTLS;"),

@@ -3,7 +3,9 @@
 
 use crate::client::{SClient, curl, get};
 use crate::kernel::TlsCounters;
-use crate::lab::{AUTO, BOTH, FOUR_MIB, Lab, OFF, S1, SUITES, Suite, assert_same, sendfile_bytes};
+use crate::lab::{
+    AUTO, BOTH, CBC_SUITE, FOUR_MIB, Lab, OFF, S1, SUITES, Suite, assert_same, sendfile_bytes,
+};
 use crate::program::wait_for;
 
 /// Downloads 4 MiB and looks at everything that shows who sealed them.
@@ -82,11 +84,7 @@ pub(crate) fn switched_off(lab: &Lab) {
 pub(crate) fn cbc_stays_in_user_space(lab: &Lab) {
     let server = lab.server();
     lab.settle_counters();
-    lab.download(
-        BOTH,
-        "4m",
-        &["--tls-max", "1.2", "--ciphers", "ECDHE-RSA-AES128-SHA"],
-    );
+    lab.download(BOTH, "4m", &["--tls-max", "1.2", "--ciphers", CBC_SUITE]);
     let logged = lab.logged(&server, "/4m");
     assert!(logged.contains("ktls=off reason=suite"), "{logged}");
     assert_eq!(lab.sealed_connections(), 0);

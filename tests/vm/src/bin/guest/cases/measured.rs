@@ -48,6 +48,8 @@ const CONTENDERS: [Contender; 4] = [
 
 fn start(lab: &Lab, contender: &Contender) -> Server {
     lab.stop_server();
+    // Sealane's master sees to it; nginx's workers lack the privilege.
+    program::run("modprobe", &["tls"], b"").success();
     let block = match (contender.kernel_tls, contender.kind) {
         (true, _) => s1_block(PORT),
         (false, Kind::Nginx) => s1_block(PORT).replace("ssl_conf_command Options KTLS;", ""),
@@ -153,6 +155,13 @@ fn system_calls(lab: &Lab, contender: &Contender) -> Vec<(String, u64)> {
         "strace ends after INT"
     );
     server.stop();
+    let sealed = if contender.kernel_tls { 2 } else { 0 };
+    assert_eq!(
+        lab.sealed_connections(),
+        sealed,
+        "{}: TlsTxSw",
+        contender.label
+    );
     let summary = std::fs::read_to_string(SUMMARY).expect("strace wrote it");
     let row = |line: &str| {
         let mut words = line.split_whitespace();
@@ -166,28 +175,37 @@ fn system_calls(lab: &Lab, contender: &Contender) -> Vec<(String, u64)> {
         .collect()
 }
 
+/// Calls in which a thread waits, or goes on waiting. How many there are depends on how long
+/// everything takes: both servers wake up now and then to look at their clocks.
+const WAITING: [&str; 3] = ["epoll_wait", "poll", "restart_syscall"];
+
 pub(crate) fn system_calls_per_mebibyte(lab: &Lab) {
     const MEBIBYTES: f64 = 16.0;
     needs_nginx(lab);
-    let mut per_mebibyte = Vec::new();
+    let mut working = Vec::new();
     for contender in &CONTENDERS {
         let calls = system_calls(lab, contender);
-        let total: u64 = calls.iter().map(|(_, count)| count).sum();
-        assert!(total > 0, "strace counted nothing");
+        let sum = |waiting: bool| {
+            let counted = calls
+                .iter()
+                .filter(|(name, _)| waiting || !WAITING.contains(&name.as_str()));
+            counted.map(|(_, count)| count).sum::<u64>() as f64 / MEBIBYTES
+        };
+        let (all, work) = (sum(true), sum(false));
+        assert!(work > 0.0, "strace counted nothing");
         let names: Vec<String> = calls
             .iter()
             .map(|(name, count)| format!("{name} {count}"))
             .collect();
-        let rate = total as f64 / MEBIBYTES;
         lab.note(&format!(
-            "{:20} {rate:>7.2} system calls per MiB ({})",
+            "{:20} {work:>7.2} system calls per MiB, {all:.2} with those that wait ({})",
             contender.label,
             names.join(", ")
         ));
-        per_mebibyte.push(rate);
+        working.push(work);
     }
     assert!(
-        per_mebibyte[1] <= per_mebibyte[0],
+        working[1] <= working[0],
         "more system calls than nginx with kernel TLS:\n{}",
         lab.take_notes()
     );

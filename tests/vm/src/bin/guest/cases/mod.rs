@@ -7,6 +7,7 @@ use crate::lab::Lab;
 mod absent;
 mod changing;
 mod clients;
+mod doctor;
 mod downloads;
 mod measured;
 mod records;
@@ -41,7 +42,9 @@ const fn is_core(part: &str) -> bool {
 /// without them come first.
 const CASES: &[Case] = cases! {
     core absent::module_tls,
+    core doctor::without_the_module,
     core absent::chacha20_poly1305,
+    core doctor::what_the_kernel_can_do,
     core downloads::tls12_aes128_gcm_sha256,
     core downloads::tls12_aes256_gcm_sha384,
     core downloads::tls12_ecdhe_rsa_aes128_gcm_sha256,
