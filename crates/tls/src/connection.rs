@@ -221,14 +221,11 @@ impl Connection {
             writer.control(tls, true, output)?;
         }
         let mut seal = |plain: &[u8], record_bytes: usize| match &mut self.writer {
-            Some(writer) => {
-                writer.write(plain, record_bytes, output);
-                Ok(())
-            }
-            None => tls.write_records(plain, record_bytes, output),
+            Some(writer) => writer.write(plain, record_bytes, output),
+            None => Ok(tls.write_records(plain, record_bytes, output)?),
         };
         let Some(dynamic) = server.dynamic_records() else {
-            return Ok(seal(plain, full)?);
+            return seal(plain, full);
         };
         self.sizer.begin_write(dynamic, now_ms);
         let mut rest = plain;
@@ -265,11 +262,9 @@ impl Connection {
     /// What was negotiated; `None` before a server was chosen.
     pub fn info(&self) -> Option<Info<'_>> {
         match &self.state {
-            State::Running(tls) => Some(Info::new(
-                tls,
-                self.client_groups.as_deref(),
-                self.session,
-            )),
+            State::Running(tls) => {
+                Some(Info::new(tls, self.client_groups.as_deref(), self.session))
+            }
             _ => None,
         }
     }
@@ -330,7 +325,7 @@ impl Connection {
         else {
             return;
         };
-        let writer = self.writer.as_deref();
+        let writer = self.writer.as_deref_mut();
         self.ktls = ktls::take_over(server.ktls_policy(), tls, writer, socket);
         if self.is_sealed_by_kernel() {
             self.writer = None;

@@ -20,14 +20,14 @@ use crate::ktls::{ALERT, HANDSHAKE, KEY_UPDATE};
 /// libssl. Exporting the keys costs about as much as sealing some KiB.
 const MIN_WRITE_BYTES: usize = 16 << 10;
 
+/// `application_data` (RFC 8446 section 5.1).
 const APPLICATION_DATA: u8 = 23;
-const RECORD_HEADER_BYTES: usize = 5;
 
 /// The write direction of a connection in user space, without libssl.
 pub(crate) struct RecordWriter {
-    /// Where the next record stands: its sequence number is counted on here.
+    /// As taken from libssl; `records` counts on from their sequence number.
     keys: TransmitKeys,
-    aead: ChaCha20Poly1305,
+    records: sealane_vector::RecordWriter,
 }
 
 impl RecordWriter {
@@ -43,7 +43,7 @@ impl RecordWriter {
     pub(crate) fn take(tls: &mut awslc::Connection) -> Option<RecordWriter> {
         let keys = tls.transmit_keys().ok()?;
         let writer = RecordWriter {
-            aead: aead(&keys)?,
+            records: records(&keys)?,
             keys,
         };
         // The writer has the key: libssl must not use it again.
@@ -52,8 +52,13 @@ impl RecordWriter {
     }
 
     /// Keys and position of the next record, for whoever seals from now on.
-    pub(crate) fn keys(&self) -> &TransmitKeys {
-        &self.keys
+    ///
+    /// # Errors
+    ///
+    /// When there is no next record under these keys.
+    pub(crate) fn keys(&mut self) -> Result<&TransmitKeys, Error> {
+        self.keys.sequence = self.records.sequence().ok_or(Error::NotEstablished)?;
+        Ok(&self.keys)
     }
 
     /// Seals what libssl wants to say: alerts, and with `data_follows` the answer
@@ -69,53 +74,40 @@ impl RecordWriter {
         output: &mut Vec<u8>,
     ) -> Result<(), Error> {
         if let Some(alert) = tls.take_alert() {
-            self.seal(ALERT, &alert, output);
+            self.seal(ALERT, &alert, alert.len(), output)?;
         }
         if data_follows && tls.is_key_update_due() {
-            self.seal(HANDSHAKE, &KEY_UPDATE, output);
+            self.seal(HANDSHAKE, &KEY_UPDATE, KEY_UPDATE.len(), output)?;
             self.keys = tls.next_transmit_keys()?;
-            self.aead = aead(&self.keys).ok_or(Error::NotEstablished)?;
+            self.records = records(&self.keys).ok_or(Error::NotEstablished)?;
         }
         Ok(())
     }
 
     /// Seals `plain` in records of at most `record_bytes`.
-    pub(crate) fn write(&mut self, plain: &[u8], record_bytes: usize, output: &mut Vec<u8>) {
-        for record in plain.chunks(record_bytes.max(1)) {
-            self.seal(APPLICATION_DATA, record, output);
-        }
+    ///
+    /// # Errors
+    ///
+    /// When the key has no record numbers left, which no connection lives to see.
+    pub(crate) fn write(
+        &mut self,
+        plain: &[u8],
+        record_bytes: usize,
+        output: &mut Vec<u8>,
+    ) -> Result<(), Error> {
+        self.seal(APPLICATION_DATA, plain, record_bytes, output)
     }
 
-    /// One record (RFC 8446 section 5.2; RFC 5246 section 6.2.3.3 with RFC 7905).
-    fn seal(&mut self, record_type: u8, plain: &[u8], output: &mut Vec<u8>) {
-        let number = self.keys.sequence.to_be_bytes();
-        let mut nonce = [0; sealane_vector::NONCE_BYTES];
-        nonce.copy_from_slice(self.keys.iv());
-        for (byte, digit) in nonce[4..].iter_mut().zip(number) {
-            *byte ^= digit;
-        }
-        // Not more than 16 KiB by TLS' own limit, so lengths fit 16 bits.
-        let (outer_type, tail): (u8, &[u8]) = if self.keys.tls13 {
-            (APPLICATION_DATA, &[record_type])
-        } else {
-            (record_type, &[])
-        };
-        let body_bytes = plain.len() + tail.len() + sealane_vector::TAG_BYTES;
-        let [high, low] = (body_bytes as u16).to_be_bytes();
-        let header: [u8; RECORD_HEADER_BYTES] = [outer_type, 3, 3, high, low];
-        output.extend_from_slice(&header);
-        let sealed = if self.keys.tls13 {
-            self.aead.seal(&nonce, &header, plain, tail, output)
-        } else {
-            let [high, low] = (plain.len() as u16).to_be_bytes();
-            let mut associated = [0; 13];
-            associated[..8].copy_from_slice(&number);
-            associated[8..].copy_from_slice(&[record_type, 3, 3, high, low]);
-            self.aead.seal(&nonce, &associated, plain, tail, output)
-        };
-        sealed.expect("a record is far shorter than what may be sealed under one nonce");
-        // 2^64 records cannot be sent in the life of a machine.
-        self.keys.sequence += 1;
+    fn seal(
+        &mut self,
+        record_type: u8,
+        plain: &[u8],
+        record_bytes: usize,
+        output: &mut Vec<u8>,
+    ) -> Result<(), Error> {
+        self.records
+            .write(record_type, plain, record_bytes, output)
+            .map_err(|_exhausted| Error::NotEstablished)
     }
 }
 
@@ -125,8 +117,14 @@ fn is_available() -> bool {
     *AVAILABLE.get_or_init(|| ChaCha20Poly1305::new(&[0; sealane_vector::KEY_BYTES]).is_some())
 }
 
-fn aead(keys: &TransmitKeys) -> Option<ChaCha20Poly1305> {
-    ChaCha20Poly1305::new(keys.key().try_into().ok()?)
+fn records(keys: &TransmitKeys) -> Option<sealane_vector::RecordWriter> {
+    let version = if keys.tls13 {
+        sealane_vector::Version::Tls13
+    } else {
+        sealane_vector::Version::Tls12
+    };
+    let (key, iv) = (keys.key().try_into().ok()?, keys.iv().try_into().ok()?);
+    sealane_vector::RecordWriter::new(version, key, iv, keys.sequence)
 }
 
 impl fmt::Debug for RecordWriter {

@@ -152,6 +152,13 @@ impl Refusal {
         }
     }
 
+    fn keys(error: &dyn fmt::Display) -> Refusal {
+        Refusal::Call {
+            call: "exporting the keys",
+            error: error.to_string(),
+        }
+    }
+
     fn call(call: &'static str, error: &io::Error) -> Refusal {
         Refusal::Call {
             call,
@@ -212,7 +219,7 @@ pub(crate) fn check(
 pub(crate) fn take_over(
     policy: &KtlsPolicy,
     tls: &mut awslc::Connection,
-    writer: Option<&RecordWriter>,
+    writer: Option<&mut RecordWriter>,
     socket: BorrowedFd<'_>,
 ) -> State {
     match take_over::take_over(policy, tls, writer, socket) {

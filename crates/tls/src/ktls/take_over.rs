@@ -84,24 +84,22 @@ impl fmt::Display for KeysEnded {
 pub(super) fn take_over(
     policy: &KtlsPolicy,
     tls: &mut awslc::Connection,
-    writer: Option<&RecordWriter>,
+    writer: Option<&mut RecordWriter>,
     socket: BorrowedFd<'_>,
 ) -> Result<KernelTransmit, Refusal> {
+    let libssl_writes = writer.is_none();
     let exported;
     let keys = match writer {
-        Some(writer) => writer.keys(),
+        Some(writer) => writer.keys().map_err(|error| Refusal::keys(&error))?,
         None => {
-            exported = tls.transmit_keys().map_err(|error| Refusal::Call {
-                call: "SSL_get_traffic_secrets",
-                error: error.to_string(),
-            })?;
+            exported = tls.transmit_keys().map_err(|error| Refusal::keys(&error))?;
             &exported
         }
     };
     ktls::attach(socket).map_err(|error| Refusal::call("setsockopt(TCP_ULP)", &error))?;
     set(socket, keys).map_err(|error| Refusal::call("setsockopt(TLS_TX)", &error))?;
     // The kernel has the key: libssl must not use it again.
-    if writer.is_none() {
+    if libssl_writes {
         tls.release_transmit();
     }
     let settings = &policy.settings;
