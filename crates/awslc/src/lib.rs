@@ -1,6 +1,6 @@
 //! AWS-LC's libssl behind safe types.
 //!
-//! This is one of the two crates in which `unsafe` is allowed, and the only one
+//! This is one of the three crates in which `unsafe` is allowed, and the only one
 //! that calls the TLS library. Raw pointers and return codes come in, owned
 //! types, `Result`s and status enums go out; nothing above this crate sees a
 //! pointer of libssl.
