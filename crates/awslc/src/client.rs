@@ -23,6 +23,10 @@ pub struct ClientContextBuilder(ContextBuilder);
 pub struct ClientContext(Context);
 
 impl ClientContext {
+    pub(crate) fn context(&self) -> &Context {
+        &self.0
+    }
+
     /// TLS 1.2 and 1.3, any certificate accepted, no ALPN, sessions handed out.
     pub fn builder() -> Result<ClientContextBuilder, Error> {
         let mut builder = ContextBuilder::new()?;

@@ -110,6 +110,19 @@ impl Session {
         unsafe { sys::SSL_SESSION_early_data_capable(self.as_ptr()) != 0 }
     }
 
+    /// A copy with another lifetime, counted from when it was made: for a client
+    /// that offers what a server may no longer take.
+    pub fn copy_with_timeout_s(
+        &self,
+        timeout_s: u32,
+        context: &crate::ClientContext,
+    ) -> Result<Self, Error> {
+        let copy = Self::from_bytes(&self.to_bytes()?, context.context())?;
+        // SAFETY: the session is valid, and nobody else has it yet.
+        unsafe { sys::SSL_SESSION_set_timeout(copy.as_ptr(), timeout_s) };
+        Ok(copy)
+    }
+
     /// Lifetime in seconds, counted from when it was made.
     pub fn timeout_s(&self) -> u32 {
         // SAFETY: the session is valid.

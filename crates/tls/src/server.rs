@@ -80,14 +80,7 @@ impl ServerTls {
             let build = |suites: &[&'static Suite]| -> Result<Contexts, SettingsError> {
                 let tickets = plan.policy.ticket_count.unwrap_or(DEFAULT_TICKET_COUNT);
                 let context = |tickets| {
-                    build_context(
-                        settings,
-                        &plan,
-                        &resumption,
-                        identity,
-                        suites,
-                        tickets,
-                    )
+                    build_context(settings, &plan, &resumption, identity, suites, tickets)
                 };
                 Ok(Contexts {
                     new: context(tickets)?,

@@ -435,13 +435,12 @@ mod tests {
         for old in 1..n {
             let _ = found(&cache, old, 1);
         }
-        for new in n..2 * n {
+        let more = n..n + n / 4; // few enough for every shard
+        for new in more.clone() {
             cache.keep(&id(new), &[1; 200], 1000, 100);
         }
-        let counts = cache.counts();
-        assert_eq!(counts.evicted, 1, "there was enough that had ended");
-        let kept = (n..2 * n).filter(|new| found(&cache, *new, 100).is_ok());
-        assert_eq!(kept.count(), n as usize);
+        assert_eq!(cache.counts().evicted, 1, "there was enough that had ended");
+        assert!(more.clone().all(|new| found(&cache, new, 100).is_ok()));
     }
 
     #[test]
@@ -449,10 +448,7 @@ mod tests {
         let cache = SessionCache::new(0);
         cache.keep(b"id", &[1; 10], 9, 0);
         cache.keep(b"id", &[2; 20], 9, 0);
-        assert_eq!(
-            (cache.len(), cache.bytes()),
-            (1, 20 + ENTRY_OVERHEAD_BYTES)
-        );
+        assert_eq!((cache.len(), cache.bytes()), (1, 20 + ENTRY_OVERHEAD_BYTES));
         cache.keep(b"large", &[0; MAX_SESSION_BYTES + 1], 9, 0);
         cache.keep(b"ended", &[0; 10], 9, 9);
         cache.keep(&[1; MAX_ID_BYTES + 1], &[0; 10], 9, 0);
@@ -466,7 +462,7 @@ mod tests {
     fn threads_share_it() {
         let cache = SessionCache::new(1 << 20);
         std::thread::scope(|scope| {
-            for thread in 0..4 {
+            for thread in 0..4_u32 {
                 let cache = &cache;
                 scope.spawn(move || {
                     for n in 0..5000 {

@@ -116,8 +116,17 @@ fn append(text: &mut Vec<u8>, kind: u8, value: &[u8]) {
 mod tests {
     use super::*;
 
-    fn of(server_names: &[&str], certificate_names: &[&str], client: &ClientVerification) -> [u8; 32] {
-        let text = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+    fn of(
+        server_names: &[&str],
+        certificate_names: &[&str],
+        client: &ClientVerification,
+    ) -> [u8; 32] {
+        let text = |names: &[&str]| {
+            names
+                .iter()
+                .map(|name| (*name).to_owned())
+                .collect::<Vec<_>>()
+        };
         context_id(&Parts {
             server_names: &text(server_names),
             certificate_names: text(certificate_names),
@@ -140,13 +149,34 @@ mod tests {
         let mut seen = vec![base];
         seen.extend(others);
         for client in [
-            ClientVerification { mode: VerifyClient::On, ..off.clone() },
-            ClientVerification { mode: VerifyClient::Optional, ..off.clone() },
-            ClientVerification { mode: VerifyClient::OptionalNoCa, ..off.clone() },
-            ClientVerification { depth: 2, ..off.clone() },
-            ClientVerification { trusted_pem: b"CA 1".to_vec(), ..off.clone() },
-            ClientVerification { trusted_pem: b"CA 2".to_vec(), ..off.clone() },
-            ClientVerification { revoked_pem: b"CA 1".to_vec(), ..off.clone() },
+            ClientVerification {
+                mode: VerifyClient::On,
+                ..off.clone()
+            },
+            ClientVerification {
+                mode: VerifyClient::Optional,
+                ..off.clone()
+            },
+            ClientVerification {
+                mode: VerifyClient::OptionalNoCa,
+                ..off.clone()
+            },
+            ClientVerification {
+                depth: 2,
+                ..off.clone()
+            },
+            ClientVerification {
+                trusted_pem: b"CA 1".to_vec(),
+                ..off.clone()
+            },
+            ClientVerification {
+                trusted_pem: b"CA 2".to_vec(),
+                ..off.clone()
+            },
+            ClientVerification {
+                revoked_pem: b"CA 1".to_vec(),
+                ..off.clone()
+            },
         ] {
             seen.push(of(&["a.test", "b.test"], &["a.test"], &client));
         }

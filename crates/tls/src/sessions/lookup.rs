@@ -27,10 +27,10 @@ use zeroize::Zeroizing;
 use super::cache::SessionCache;
 use super::early_data::{self, EarlyData};
 use super::opaque::{self, KeptSessions};
+use super::replay::WINDOW_S;
 use super::ring::TicketRing;
 use super::stats::{EarlyVerdict, Missed, SessionStats};
 use super::store::{Reply, SharedSessions};
-use super::replay::WINDOW_S;
 use crate::client_hello::{ClientHello, Psk};
 
 /// How one server resumes sessions.

@@ -144,7 +144,11 @@ impl Shard {
         };
         let quiet = now_s >= self.young.began_s.saturating_add(2 * WINDOW_S);
         let previous = std::mem::replace(&mut self.young, next);
-        self.old = if quiet { Generation::default() } else { previous };
+        self.old = if quiet {
+            Generation::default()
+        } else {
+            previous
+        };
     }
 
     fn claim(&mut self, flight: &Flight, limit: usize) -> Claim {
@@ -161,9 +165,7 @@ impl Shard {
             {
                 Claim::TicketExhausted
             }
-            Entry::Vacant(_) if earlier_flights >= MAX_FLIGHTS_PER_TICKET => {
-                Claim::TicketExhausted
-            }
+            Entry::Vacant(_) if earlier_flights >= MAX_FLIGHTS_PER_TICKET => Claim::TicketExhausted,
             _ if is_full => Claim::Full,
             entry => {
                 entry.or_default().push(flight.binder);
@@ -199,8 +201,16 @@ mod tests {
     fn a_flight_is_new_once_in_its_window() {
         let register = ReplayRegister::new(1000, 0);
         for now_s in [1000, 1001, 1000 + WINDOW_S - 1] {
-            let expected = if now_s == 1000 { Claim::First } else { Claim::Replayed };
-            assert_eq!(register.claim(&flight(1, 1), 900, now_s), expected, "{now_s}");
+            let expected = if now_s == 1000 {
+                Claim::First
+            } else {
+                Claim::Replayed
+            };
+            assert_eq!(
+                register.claim(&flight(1, 1), 900, now_s),
+                expected,
+                "{now_s}"
+            );
         }
         assert_eq!(register.claim(&flight(1, 2), 900, 1001), Claim::First);
         assert_eq!(register.claim(&flight(2, 1), 900, 1001), Claim::First);
@@ -215,7 +225,11 @@ mod tests {
             register.claim(&flight(0, 0), 900, 1000);
             assert_eq!(register.claim(&flight(1, 1), 900, start_s), Claim::First);
             for later_s in (start_s..start_s + WINDOW_S).step_by(11) {
-                register.claim(&flight(9, u32::try_from(later_s).expect("small")), 900, later_s);
+                register.claim(
+                    &flight(9, u32::try_from(later_s).expect("small")),
+                    900,
+                    later_s,
+                );
                 assert_eq!(register.claim(&flight(1, 1), 900, later_s), Claim::Replayed);
             }
         }
@@ -250,7 +264,11 @@ mod tests {
     fn one_ticket_cannot_fill_it_and_when_it_is_full_nothing_is_forgotten() {
         let register = ReplayRegister::new(16 * 64, 0);
         for n in 0..200 {
-            let expected = if n < MAX_FLIGHTS_PER_TICKET as u32 { Claim::First } else { Claim::TicketExhausted };
+            let expected = if n < MAX_FLIGHTS_PER_TICKET as u32 {
+                Claim::First
+            } else {
+                Claim::TicketExhausted
+            };
             assert_eq!(register.claim(&flight(1, n), 900, 1000), expected);
         }
         assert_eq!(register.len(), MAX_FLIGHTS_PER_TICKET);
@@ -268,8 +286,16 @@ mod tests {
         let register = ReplayRegister::new(1000, 1000);
         let claim = |n, made_s, now_s| register.claim(&flight(n, n), made_s, now_s);
         assert_eq!(claim(1, 999, 1010), Claim::BeforeRegister);
-        assert_eq!(claim(1, 1000, 1010), Claim::BeforeRegister, "the same second");
-        assert_eq!(claim(1, 1011, 1010), Claim::BeforeRegister, "from the future");
+        assert_eq!(
+            claim(1, 1000, 1010),
+            Claim::BeforeRegister,
+            "the same second"
+        );
+        assert_eq!(
+            claim(1, 1011, 1010),
+            Claim::BeforeRegister,
+            "from the future"
+        );
         assert_eq!(claim(1, 1001, 1010), Claim::First);
         assert_eq!(claim(2, 999, 1000 + WINDOW_S), Claim::BeforeRegister);
         assert_eq!(claim(2, 999, 1001 + WINDOW_S), Claim::First);

@@ -148,8 +148,8 @@ impl TicketRing {
         let changed = self.change(|keys| {
             let settings = keys.settings?;
             let newest = keys.list.iter().rfind(|key| !key.is_retired());
-            let due = newest
-                .is_none_or(|key| now_s.saturating_sub(key.created_s) >= settings.rotation_s);
+            let due =
+                newest.is_none_or(|key| now_s.saturating_sub(key.created_s) >= settings.rotation_s);
             if !due {
                 return None;
             }
@@ -182,7 +182,10 @@ impl TicketRing {
     pub fn active_key(&self, now_s: u64) -> String {
         let keys = self.keys();
         let name = keys.active(now_s).map_or([0; NAME_BYTES], |key| key.name);
-        format!("{:08x}", u32::from_be_bytes([name[0], name[1], name[2], name[3]]))
+        format!(
+            "{:08x}",
+            u32::from_be_bytes([name[0], name[1], name[2], name[3]])
+        )
     }
 
     /// The keys for the state file or the other nodes; empty for keys from files.

@@ -66,7 +66,12 @@ impl StoreSeal {
 
     fn derive(secret: &Secret, origin: &[u8]) -> Result<Self, SettingsError> {
         let mut keys = Zeroizing::new([0; 64]);
-        hkdf_sha256(&mut *keys, secret.expose(), origin, b"sealane session store v1");
+        hkdf_sha256(
+            &mut *keys,
+            secret.expose(),
+            origin,
+            b"sealane session store v1",
+        );
         let (seal, names) = keys.split_at(Aead::KEY_BYTES);
         let seal = Zeroizing::new(<[u8; 32]>::try_from(seal).expect("split at 32 of 64 bytes"));
         let aead = Aead::new(&seal).map_err(|error| SettingsError::new(error.to_string()))?;

@@ -165,12 +165,19 @@ mod tests {
         };
         let again = state.ring("default", faster, 5).expect("memory");
         assert!(Arc::ptr_eq(&ring, &again));
-        assert_eq!(ring.settings(), Some(faster), "it rotates as last configured");
+        assert_eq!(
+            ring.settings(),
+            Some(faster),
+            "it rotates as last configured"
+        );
         assert!(Arc::ptr_eq(&cache, &state.cache("SSL", 1 << 20)));
         assert!(Arc::ptr_eq(&register, &state.register(1000, 5)));
         let other = state.ring("other", SETTINGS, 0).expect("memory");
         assert!(!Arc::ptr_eq(&ring, &other));
-        assert!(!Arc::ptr_eq(&cache, &state.cache("SSL", 2 << 20)), "another size");
+        assert!(
+            !Arc::ptr_eq(&cache, &state.cache("SSL", 2 << 20)),
+            "another size"
+        );
         assert_eq!(state.rings().len(), 2);
     }
 

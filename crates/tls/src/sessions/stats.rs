@@ -21,7 +21,12 @@ pub enum Resumed {
 
 impl Resumed {
     /// Every kind.
-    pub const ALL: [Self; 4] = [Self::Ticket, Self::SessionId, Self::OpaqueTicket, Self::Store];
+    pub const ALL: [Self; 4] = [
+        Self::Ticket,
+        Self::SessionId,
+        Self::OpaqueTicket,
+        Self::Store,
+    ];
 
     /// A word for logs and labels.
     pub fn name(self) -> &'static str {

@@ -74,6 +74,11 @@ impl StoreKey {
         Self(text)
     }
 
+    #[cfg(test)]
+    pub(crate) fn for_tests(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+
     /// The name as text.
     pub fn as_str(&self) -> &str {
         &self.0

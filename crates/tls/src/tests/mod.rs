@@ -1,5 +1,6 @@
 //! Whole connections in memory: a client of `awslc` against this crate's server.
 
+mod early_data;
 mod handshakes;
 mod ktls;
 mod offer;
@@ -8,8 +9,10 @@ mod resumption;
 mod robustness;
 mod selection;
 mod settings;
+mod shared;
 
 use std::sync::{Arc, OnceLock};
+use std::task::{Context, Waker};
 
 use sealane_awslc::{
     ClientConnection, ClientContext, ClientContextBuilder, ProtocolVersion, Session,
@@ -112,6 +115,8 @@ struct Pair {
     to_client: Vec<u8>,
     /// Bytes delivered per call.
     chunk_bytes: usize,
+    /// How often the server asked the store.
+    pending: usize,
 }
 
 impl Pair {
@@ -122,6 +127,7 @@ impl Pair {
             to_server: Vec::new(),
             to_client: Vec::new(),
             chunk_bytes: usize::MAX,
+            pending: 0,
         }
     }
 
@@ -163,7 +169,15 @@ impl Pair {
                 let mut input = &now[..];
                 let status = self.server.handshake(&mut input, &mut self.to_client);
                 self.to_server = [input, &later].concat();
-                server_done = status.map_err(Failure::Server)? == HandshakeStatus::Done;
+                let status = status.map_err(Failure::Server)?;
+                server_done = status == HandshakeStatus::Done;
+                if status == HandshakeStatus::Pending {
+                    self.pending += 1;
+                    let mut cx = Context::from_waker(Waker::noop());
+                    if self.server.poll_lookup(&mut cx).is_pending() {
+                        self.server.lookup_timed_out();
+                    }
+                }
             }
         }
         panic!("the handshake makes no progress");

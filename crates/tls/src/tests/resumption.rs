@@ -1,7 +1,7 @@
 //! Tickets and session ids.
 
 use super::*;
-use crate::{SessionCache, SessionCacheSetting, TicketRing};
+use crate::{RingSettings, SessionCache, SessionCacheSetting, TicketRing};
 
 fn resumes(context: &ClientContext, first: &Arc<ServerTls>, second: &Arc<ServerTls>) -> bool {
     let mut pair = Pair::with(context, first);
@@ -116,7 +116,12 @@ fn tickets_resume_on_another_node_with_the_same_key_file() {
 
 #[test]
 fn a_ring_given_from_outside_survives_a_rebuild_and_rotates() {
-    let ring = Arc::new(TicketRing::random(0).expect("memory"));
+    let rotation = RingSettings {
+        rotation_s: 10,
+        lifetime_s: 300,
+        overlap_s: 0,
+    };
+    let ring = Arc::new(TicketRing::rotating(rotation, 0).expect("memory"));
     let config = ServerSettings {
         ticket_ring: Some(Arc::clone(&ring)),
         ..settings(&[rsa(), p256()])
@@ -124,7 +129,7 @@ fn a_ring_given_from_outside_survives_a_rebuild_and_rotates() {
     let [before, after] = [server(&config), server(&config)];
     let context = client(|_| {});
     assert!(resumes(&context, &before, &after));
-    assert!(ring.rotate(10, 10).expect("memory"));
+    assert!(ring.rotate(10).expect("memory"));
     assert!(resumes(&context, &after, &after));
 }
 

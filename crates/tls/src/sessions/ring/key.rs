@@ -49,7 +49,12 @@ impl TicketKey {
 
     pub(super) fn from_parts(parts: &KeyParts, active_s: u64) -> Result<Self, Error> {
         let mut key = [0; Aead::KEY_BYTES];
-        hkdf_sha256(&mut key, parts.secret.expose(), &parts.name, b"sealane session ticket v1");
+        hkdf_sha256(
+            &mut key,
+            parts.secret.expose(),
+            &parts.name,
+            b"sealane session ticket v1",
+        );
         let aead = Aead::new(&key);
         key.fill(0);
         Ok(Self {
