@@ -12,7 +12,7 @@ pub(crate) struct TlsCounters {
     pub(crate) open: u64,
     /// Keys that were changed.
     pub(crate) rekeyed: u64,
-    /// Received records that the kernel opened: never ours.
+    /// Connections that ever gave the kernel a key to receive with.
     pub(crate) received: u64,
 }
 

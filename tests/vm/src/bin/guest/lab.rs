@@ -254,6 +254,11 @@ impl Lab {
         TlsCounters::read().sent - self.counters.get().sent
     }
 
+    /// How many connections have given the kernel a key to receive with, in this case.
+    pub(crate) fn received_connections(&self) -> u64 {
+        TlsCounters::read().received - self.counters.get().received
+    }
+
     /// How many keys the kernel changed in this case.
     pub(crate) fn changed_keys(&self) -> u64 {
         TlsCounters::read().rekeyed - self.counters.get().rekeyed

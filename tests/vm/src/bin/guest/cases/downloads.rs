@@ -32,7 +32,7 @@ fn kernel_download(lab: &Lab, name: &str) {
         (TlsCounters::read().open == 0).then_some(())
     });
     assert_eq!(
-        TlsCounters::read().received,
+        lab.received_connections(),
         0,
         "receiving stays with the library"
     );
