@@ -22,6 +22,7 @@ mod browser;
 mod certificates;
 mod command;
 mod go;
+pub mod nodes;
 mod ports;
 pub mod random;
 mod redis;

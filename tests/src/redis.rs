@@ -3,6 +3,7 @@
 use crate::{Site, command, wait_for};
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -11,6 +12,8 @@ use std::time::Duration;
 pub struct Redis<'a> {
     site: &'a Site,
     name: String,
+    /// A configuration file, for sentinels.
+    file: Option<PathBuf>,
     options: Vec<String>,
     child: Option<Child>,
 }
@@ -20,9 +23,21 @@ impl<'a> Redis<'a> {
     /// for its command line.
     #[track_caller]
     pub fn start(site: &'a Site, name: &str, options: &[&str]) -> Redis<'a> {
+        Redis::start_any(site, name, None, options)
+    }
+
+    /// The same with a configuration file, as sentinels need.
+    #[track_caller]
+    pub fn start_with_file(site: &'a Site, name: &str, file: &Path, options: &[&str]) -> Redis<'a> {
+        Redis::start_any(site, name, Some(file.to_owned()), options)
+    }
+
+    #[track_caller]
+    fn start_any(site: &'a Site, name: &str, file: Option<PathBuf>, options: &[&str]) -> Redis<'a> {
         let mut redis = Redis {
             site,
             name: name.to_owned(),
+            file,
             options: options.iter().map(|&word| word.to_owned()).collect(),
             child: None,
         };
@@ -38,6 +53,7 @@ impl<'a> Redis<'a> {
         let log = std::fs::File::create(self.site.path(format!("logs/{}.log", self.name)))
             .expect("the site is writable");
         let child = Command::new("redis-server")
+            .args(&self.file)
             .args(["--bind", "127.0.0.1", "--port", &port])
             .args(["--save", "", "--appendonly", "no"])
             .args(&self.options)

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Time between two looks at a ring. A new key of a shared ring waits for two
-/// seconds until it seals (`server::tls_build`), so that every node has seen it.
+/// seconds or more until it seals (`server::tls_build`), so that every node has seen it.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
 /// How long the lock of a node that makes a key lasts.

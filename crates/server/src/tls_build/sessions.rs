@@ -21,8 +21,9 @@ const BUILTIN_SESSIONS: usize = 20_480;
 const REGISTER_ENTRY_BYTES: u64 = 100;
 
 /// How long a new ticket key waits until it seals, in seconds, when other nodes must
-/// have fetched it before.
-const SHARE_OVERLAP_S: u64 = 2;
+/// have fetched it before: a quarter of its time, within these bounds. Nodes look twice
+/// a second.
+const SHARE_OVERLAP_S: std::ops::RangeInclusive<u64> = 2..=10;
 
 /// Ticket keys that all nodes find in a store.
 #[derive(Clone)]
@@ -168,8 +169,11 @@ impl<'a> SessionsBuilder<'a> {
         // Equal on all nodes, wherever they reach the store, and telling nothing.
         let sealed_by = shared.seal.ring_key("name of the seal");
         let sealed_by = sealed_by.as_str().get(2..18).unwrap_or_default().to_owned();
-        let ring = self.ring(tls, &format!("shared {sealed_by}"), SHARE_OVERLAP_S)?;
-        let name = ring_name(tls, &format!("shared {sealed_by}"));
+        let kind = format!("shared {sealed_by}");
+        let overlap_s = (tls.session_ticket_rotation.as_secs() / 4)
+            .clamp(*SHARE_OVERLAP_S.start(), *SHARE_OVERLAP_S.end());
+        let ring = self.ring(tls, &kind, overlap_s)?;
+        let name = ring_name(tls, &kind);
         if !self.shared_rings.iter().any(|known| known.name == name) {
             self.shared_rings.push(SharedRing {
                 name,
