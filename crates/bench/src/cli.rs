@@ -11,7 +11,7 @@ use clap::Subcommand;
 use serde_json::json;
 
 use crate::{
-    Error, Expected, Memory, ProcessTree, Url,
+    Error, Expected, Histogram, Memory, ProcessTree, Url,
     compare::{self, Comparison},
     load::{
         self, ConnectionUse, IdleOutcome, KeyType, Limit, Outcome, Plan, Protocol, Resumption,
@@ -101,6 +101,10 @@ struct LoadArgs {
     /// Resume a session on every connection (implies --close)
     #[arg(long)]
     resume: bool,
+    /// Resume on every connection and send the request as early data (0-RTT); fails
+    /// when the server accepts none
+    #[arg(long, conflicts_with_all = ["close", "resume"])]
+    early_data: bool,
 }
 
 #[derive(clap::Args, Debug)]
@@ -184,12 +188,15 @@ fn run_load(args: &LoadArgs) -> Result<(), Error> {
     plan.limit = args
         .operations
         .map_or(Limit::Duration(args.seconds), Limit::Operations);
-    if args.resume {
+    if args.resume || args.early_data {
         let tls = plan
             .tls
             .as_mut()
-            .ok_or_else(|| Error::Usage("--resume needs an https:// URL".into()))?;
-        tls.resumption = Resumption::Resumed;
+            .ok_or_else(|| Error::Usage("--resume and --early-data need an https:// URL".into()))?;
+        tls.resumption = match args.early_data {
+            true => Resumption::EarlyData,
+            false => Resumption::Resumed,
+        };
     }
     let outcome = load::run(&plan, args.target.server())?;
     if args.target.json {
@@ -352,16 +359,14 @@ fn print_outcome(outcome: &Outcome) {
         outcome.rate_per_s(),
         outcome.body_bytes as f64 / 1e6 / outcome.elapsed.as_secs_f64()
     );
-    let latencies: Vec<_> = PERCENTILES
-        .iter()
-        .map(|(name, percent)| {
-            format!(
-                "{name} {:.3}",
-                outcome.latency.percentile(*percent).as_secs_f64() * 1e3
-            )
-        })
-        .collect();
-    println!("latency ms   {}", latencies.join("  "));
+    if let Some(early_data) = outcome.early_data {
+        println!(
+            "early data   {} accepted, {} rejected",
+            early_data.accepted, early_data.rejected
+        );
+    }
+    println!("latency ms   {}", milliseconds(&outcome.latency));
+    println!("first byte   {}", milliseconds(&outcome.first_byte));
     if let (Some(cpu), Some(ns)) = (outcome.server_cpu, outcome.server_ns_per_operation()) {
         println!(
             "server CPU   {:.2} us per operation ({:.0} % of it in the kernel, {:.0} % of one core)",
@@ -376,16 +381,23 @@ fn print_outcome(outcome: &Outcome) {
     );
 }
 
+fn milliseconds(latency: &Histogram) -> String {
+    let each = PERCENTILES.iter().map(|(name, percent)| {
+        let latency = latency.percentile(*percent);
+        format!("{name} {:.3}", latency.as_secs_f64() * 1e3)
+    });
+    each.collect::<Vec<_>>().join("  ")
+}
+
+fn microseconds(latency: &Histogram) -> serde_json::Map<String, serde_json::Value> {
+    let each = PERCENTILES.iter().map(|(name, percent)| {
+        let latency = latency.percentile(*percent);
+        ((*name).to_owned(), json!(latency.as_secs_f64() * 1e6))
+    });
+    each.collect()
+}
+
 fn outcome_json(outcome: &Outcome) -> serde_json::Value {
-    let latency_us: serde_json::Map<_, _> = PERCENTILES
-        .iter()
-        .map(|(name, percent)| {
-            (
-                (*name).to_owned(),
-                json!(outcome.latency.percentile(*percent).as_secs_f64() * 1e6),
-            )
-        })
-        .collect();
     json!({
         "negotiated": outcome.negotiated,
         "operations": outcome.operations,
@@ -393,7 +405,9 @@ fn outcome_json(outcome: &Outcome) -> serde_json::Value {
         "body_bytes": outcome.body_bytes,
         "elapsed_s": outcome.elapsed.as_secs_f64(),
         "rate_per_s": outcome.rate_per_s(),
-        "latency_us": latency_us,
+        "latency_us": microseconds(&outcome.latency),
+        "first_byte_us": microseconds(&outcome.first_byte),
+        "early_data": outcome.early_data,
         "server_cpu": outcome.server_cpu,
         "server_us_per_operation": outcome.server_ns_per_operation().map(|ns| ns / 1e3),
         "generator_cpu": outcome.generator_cpu,

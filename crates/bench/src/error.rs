@@ -26,7 +26,8 @@ pub enum Error {
     },
     /// A handshake succeeded but is not the one that was pinned.
     Negotiated {
-        /// What differs: "protocol", "suite", "group", "key type", "resumption".
+        /// What differs: "protocol", "suite", "group", "key type", "resumption",
+        /// "early data".
         what: &'static str,
         /// What the plan pins.
         wanted: String,

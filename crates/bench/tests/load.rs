@@ -5,7 +5,7 @@ mod origin;
 
 use std::time::Duration;
 
-use origin::{BODY, Behaviour, Origin};
+use origin::{BODY, Behaviour, Early, Origin};
 use sealane_awslc::ProtocolVersion;
 use sealane_bench::{
     Error, Expected, ProcessTree, ResponseError, Url,
@@ -199,6 +199,61 @@ fn both_versions_resume_by_ticket() {
         assert!(negotiated.resumed, "{negotiated}");
         assert_eq!(negotiated.protocol, protocol.name());
     }
+}
+
+/// Clients that send their requests as early data.
+fn early_plan(origin: &Origin) -> Plan {
+    let tls = TlsPlan {
+        resumption: Resumption::EarlyData,
+        ..TlsPlan::default()
+    };
+    Plan {
+        tls: Some(tls),
+        ..plan(origin, "https", ConnectionUse::KeepAlive)
+    }
+}
+
+#[test]
+fn early_data_is_sent_and_counted() {
+    let origin = Origin::early(Early::Accepted);
+    let outcome = run(&early_plan(&origin));
+    let early_data = outcome.early_data.expect("early data was sent");
+    assert_eq!((early_data.accepted, early_data.rejected), (100, 0));
+    assert_eq!((outcome.operations, outcome.connections), (100, 100));
+    assert_eq!(outcome.first_byte.count(), 100);
+    assert_eq!(origin.connections(), 100 + 2 * CLIENTS);
+    assert_eq!(origin.requests(), 100 + 2 * CLIENTS);
+    assert!(outcome.negotiated.expect("TLS").resumed);
+}
+
+#[test]
+fn early_data_that_is_refused_is_sent_again() {
+    let origin = Origin::early(Early::EveryOtherRefused);
+    let outcome = run(&early_plan(&origin));
+    let early_data = outcome.early_data.expect("early data was sent");
+    assert!(
+        early_data.accepted > 0 && early_data.rejected > 0,
+        "{early_data:?}"
+    );
+    assert_eq!(early_data.accepted + early_data.rejected, 100);
+    // Each request was read once, on whichever way it came.
+    assert_eq!(origin.requests(), origin.connections());
+}
+
+#[test]
+fn a_server_that_accepts_no_early_data_fails_the_run() {
+    let origin = Origin::early(Early::Off);
+    let mut plan = early_plan(&origin);
+    plan.stall_limit = Duration::from_secs(1);
+    let error = load::run(&plan, None).expect_err("nothing is accepted");
+    let is_refusal = matches!(
+        error,
+        Error::Negotiated {
+            what: "early data",
+            ..
+        }
+    );
+    assert!(is_refusal, "{error}");
 }
 
 #[test]

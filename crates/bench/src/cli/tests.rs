@@ -78,6 +78,7 @@ fn what_contradicts_itself_is_refused() {
         "bench load http://h/ -s -1",
         "bench load http://h/ -n 5 -s 5",
         "bench load http://h/ --protocol 1.4",
+        "bench load https://h/ --early-data --resume",
         "bench compare --certificates c --work w",
         "bench compare --certificates c --work w --server no-path",
     ] {
@@ -88,8 +89,12 @@ fn what_contradicts_itself_is_refused() {
         args.target.plan(ConnectionUse::KeepAlive),
         Err(Error::Usage(_))
     ));
-    let args = load_args("bench load http://127.0.0.1:9/ --resume");
-    assert!(matches!(run_load(&args), Err(Error::Usage(_))));
+    for line in [
+        "bench load http://127.0.0.1:9/ --resume",
+        "bench load http://127.0.0.1:9/ --early-data",
+    ] {
+        assert!(matches!(run_load(&load_args(line)), Err(Error::Usage(_))));
+    }
 }
 
 #[test]

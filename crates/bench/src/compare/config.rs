@@ -44,16 +44,20 @@ pub(super) struct Ports {
     pub(super) plain: u16,
     pub(super) p256: u16,
     pub(super) rsa: u16,
+    /// RSA without anything tuned.
+    pub(super) untuned: u16,
+    /// P-256 with early data.
+    pub(super) early: u16,
 }
 
 impl Ports {
-    /// Three free ports. They are free when looked for; a server that finds one
+    /// Free ports. They are free when looked for; a server that finds one
     /// taken meanwhile does not start, which is an error and not a wrong figure.
     pub(super) fn free() -> Result<Self, Error> {
         let bind = || {
             TcpListener::bind("127.0.0.1:0").map_err(|source| Error::io("find a free port", source))
         };
-        let listeners = [bind()?, bind()?, bind()?];
+        let listeners = [bind()?, bind()?, bind()?, bind()?, bind()?];
         let port = |index: usize| {
             listeners[index]
                 .local_addr()
@@ -64,7 +68,14 @@ impl Ports {
             plain: port(0)?,
             p256: port(1)?,
             rsa: port(2)?,
+            untuned: port(3)?,
+            early: port(4)?,
         })
+    }
+
+    /// Every port.
+    pub(super) fn all(&self) -> [u16; 5] {
+        [self.plain, self.p256, self.rsa, self.untuned, self.early]
     }
 }
 
@@ -137,6 +148,8 @@ impl Site {
             ("@PLAIN_PORT@", &ports.plain.to_string()),
             ("@P256_PORT@", &ports.p256.to_string()),
             ("@RSA_PORT@", &ports.rsa.to_string()),
+            ("@UNTUNED_PORT@", &ports.untuned.to_string()),
+            ("@EARLY_PORT@", &ports.early.to_string()),
             ("@FILES@", &self.files.display().to_string()),
             ("@CERTIFICATES@", &self.certificates.display().to_string()),
         ] {

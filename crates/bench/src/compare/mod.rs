@@ -55,10 +55,10 @@ pub struct Comparison {
 
 /// The cases, one per line, for people.
 pub fn list_cases() -> String {
-    cases::ALL
-        .iter()
-        .map(|case| format!("{:18} {}\n", case.name, case.title))
-        .collect()
+    let case = |case: &Case| format!("{:24} {}\n", case.name, case.title);
+    let mut text: String = cases::ALL.iter().map(case).collect();
+    text += &format!("{:24} {}\n", cases::S3_NAME, cases::S3.join(" "));
+    text
 }
 
 impl Comparison {
@@ -98,7 +98,7 @@ impl Comparison {
                 self.profile(case, &site, &cpus, directory)?;
             }
             eprintln!(
-                "{:18} {} rounds in {:.0} s",
+                "{:24} {} rounds in {:.0} s",
                 case.name,
                 self.rounds,
                 started.elapsed().as_secs_f64()
@@ -159,6 +159,16 @@ impl Comparison {
         let measurement = match case.measure {
             Measure::CpuPerOperation { .. } => {
                 let outcome = load::run(&plan, Some(running.processes()))?;
+                // What was refused costs another round trip: another case.
+                if let Some(count) = outcome.early_data
+                    && count.rejected > 0
+                {
+                    return Err(Error::Negotiated {
+                        what: "early data",
+                        wanted: "acceptance".into(),
+                        got: format!("{} of {} refused", count.rejected, outcome.operations),
+                    });
+                }
                 Measurement {
                     value: outcome.server_ns_per_operation().unwrap_or(f64::NAN)
                         / case.unit.nanoseconds(),

@@ -160,7 +160,7 @@ impl Running {
         let listening = wait_until(START_LIMIT, || {
             ended = child.try_wait().ok().flatten();
             ended.is_some()
-                || [ports.plain, ports.p256, ports.rsa].iter().all(|&port| {
+                || ports.all().iter().all(|&port| {
                     TcpStream::connect(SocketAddr::from(([127, 0, 0, 1], port))).is_ok()
                 })
         });

@@ -91,6 +91,8 @@ fn cases_are_found_by_name_and_named_once() {
         two.iter().map(|case| case.name).collect::<Vec<_>>(),
         ["tls13-1k", "plain-1k"]
     );
+    let group = cases::select(&["s3".into(), "tls12-ticket".into()]).expect("a known group");
+    assert_eq!(group.len(), cases::S3.len(), "each once");
     assert!(cases::select(&["tls14".into()]).is_err());
     for case in cases::ALL {
         assert_eq!(
@@ -122,6 +124,8 @@ fn the_template_is_filled_completely() {
         plain: 1001,
         p256: 1002,
         rsa: 1003,
+        untuned: 1004,
+        early: 1005,
     };
     let text = site.configuration(&ports, "some_directive 1;");
     let code: String = text
@@ -133,6 +137,8 @@ fn the_template_is_filled_completely() {
         "127.0.0.1:1001",
         "127.0.0.1:1002 ssl",
         "127.0.0.1:1003 ssl",
+        "127.0.0.1:1004 ssl",
+        "127.0.0.1:1005 ssl",
         "some_directive 1;",
     ] {
         assert!(code.contains(expected), "{expected} is missing in {text}");

@@ -1,17 +1,18 @@
 //! One client: an operation after the other, each checked.
 
-use std::{cell::RefCell, rc::Rc, sync::Arc};
+use std::{cell::RefCell, rc::Rc, sync::Arc, time::Instant};
 
 use crate::{
     Error,
     load::{
         ConnectionUse, Negotiated, Plan, Resumption,
         stream::{Scratch, Stream},
-        tls::TlsSettings,
+        tls::{EarlyData, TlsSettings},
     },
     response::ResponseReader,
 };
 use sealane_awslc::Session;
+use serde::Serialize;
 
 pub(super) struct Client {
     plan: Arc<Plan>,
@@ -26,6 +27,31 @@ pub(super) struct Client {
     pub(super) connections: u64,
     /// Body bytes received so far.
     pub(super) body_bytes: u64,
+    /// What became of early data so far.
+    pub(super) early_data: EarlyDataCount,
+}
+
+/// Connections with early data, by what became of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct EarlyDataCount {
+    /// The server read it.
+    pub accepted: u64,
+    /// The server refused it, and the request was sent again.
+    pub rejected: u64,
+}
+
+impl EarlyDataCount {
+    pub(super) fn since(self, before: Self) -> Self {
+        Self {
+            accepted: self.accepted - before.accepted,
+            rejected: self.rejected - before.rejected,
+        }
+    }
+
+    pub(super) fn add(&mut self, other: Self) {
+        self.accepted += other.accepted;
+        self.rejected += other.rejected;
+    }
 }
 
 impl Client {
@@ -45,18 +71,27 @@ impl Client {
             negotiated: None,
             connections: 0,
             body_bytes: 0,
+            early_data: EarlyDataCount::default(),
         }
     }
 
     /// One operation: a request, with the connection around it if the plan says so.
-    pub(super) async fn operate(&mut self) -> Result<(), Error> {
+    /// Returns when the response began to arrive.
+    pub(super) async fn operate(&mut self) -> Result<Option<Instant>, Error> {
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
             None => self.connect().await?,
         };
         stream.send(&self.plan.request).await?;
-        let completed = stream.receive(&mut self.reader, &self.scratch).await?;
+        let completed = stream
+            .receive(&self.plan.request, &mut self.reader, &self.scratch)
+            .await?;
         self.body_bytes += completed.body_bytes;
+        let first_byte = stream.first_byte();
+        if self.resumption() == Resumption::EarlyData {
+            self.end_early(stream).await?;
+            return Ok(first_byte);
+        }
         if let Some(session) = stream.take_session() {
             self.session = Some(session);
         }
@@ -65,14 +100,33 @@ impl Client {
         } else {
             stream.closed_by_server(&self.scratch).await?;
         }
+        Ok(first_byte)
+    }
+
+    fn resumption(&self) -> Resumption {
+        let tls = self.tls.as_ref();
+        tls.map_or(Resumption::Full, |tls| tls.resumption())
+    }
+
+    /// The end of an operation with early data. The server keeps the connection, as
+    /// it may only give the next session once the handshake is over; the client
+    /// closes when it has that.
+    async fn end_early(&mut self, stream: Stream) -> Result<(), Error> {
+        let early_data = stream.early_data();
+        match early_data {
+            EarlyData::None => {}
+            EarlyData::Accepted => self.early_data.accepted += 1,
+            EarlyData::Sent | EarlyData::Rejected => self.early_data.rejected += 1,
+        }
+        if early_data != EarlyData::None {
+            self.check(&stream, true)?;
+        }
+        self.session = Some(stream.last_session(&self.scratch).await?);
         Ok(())
     }
 
     async fn connect(&mut self) -> Result<Stream, Error> {
-        let resume = self
-            .tls
-            .as_ref()
-            .is_some_and(|tls| tls.resumption() == Resumption::Resumed);
+        let resume = self.resumption() != Resumption::Full;
         if resume && self.connections > 0 && self.session.is_none() {
             return Err(Error::Negotiated {
                 what: "resumption",
@@ -83,9 +137,19 @@ impl Client {
         let session = self.session.as_ref().filter(|_| resume);
         let tls = self.tls.as_deref().map(|settings| (settings, session));
         let stream = Stream::connect(self.plan.address, tls, &self.scratch).await?;
+        let offered = session.is_some();
         self.connections += 1;
+        // Behind early data the server has not said anything yet.
+        if stream.early_data() == EarlyData::None {
+            self.check(&stream, offered)?;
+        }
+        Ok(stream)
+    }
+
+    /// Compares what was negotiated with what is pinned.
+    fn check(&mut self, stream: &Stream, offered: bool) -> Result<(), Error> {
         if let (Some(settings), Some(negotiated)) = (&self.tls, stream.negotiated()?) {
-            settings.check(&negotiated, session.is_some())?;
+            settings.check(&negotiated, offered)?;
             // The report shows the kind of connection that is measured.
             if self
                 .negotiated
@@ -95,7 +159,7 @@ impl Client {
                 self.negotiated = Some(negotiated);
             }
         }
-        Ok(stream)
+        Ok(())
     }
 
     /// Whether the client holds a connection that the server has not closed.

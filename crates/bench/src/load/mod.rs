@@ -17,6 +17,7 @@ mod run;
 mod stream;
 mod tls;
 
+pub use client::EarlyDataCount;
 pub use idle::{IdleOutcome, hold_idle};
 pub use plan::{ConnectionUse, Limit, Plan};
 pub(crate) use run::pin_this_thread;

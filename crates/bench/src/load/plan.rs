@@ -5,6 +5,9 @@ use std::{net::SocketAddr, time::Duration};
 use crate::{load::TlsPlan, response::Expected, url::Url};
 
 /// How many requests a connection serves.
+///
+/// With [`Resumption::EarlyData`](crate::load::Resumption::EarlyData) it is one in
+/// either case; then the request asks for keep-alive and the client closes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionUse {
     /// Requests follow each other on one connection; an operation is a request.

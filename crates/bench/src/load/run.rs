@@ -17,7 +17,8 @@ use tokio::{sync::watch, task::LocalSet};
 use crate::{
     CpuAccount, CpuTime, Error, Histogram, ProcessTree,
     load::{
-        Limit, Negotiated, Plan, Resumption, client::Client, stream::Scratch, tls::TlsSettings,
+        EarlyDataCount, Limit, Negotiated, Plan, Resumption, client::Client, stream::Scratch,
+        tls::TlsSettings,
     },
 };
 
@@ -27,6 +28,10 @@ const SETTLE: Duration = Duration::from_millis(30);
 
 /// End of a run by count, so that nothing waits for ever.
 const LONGEST_RUN: Duration = Duration::from_secs(24 * 3600);
+
+/// How long clients warm up at most until their early data is accepted: longer than
+/// a server may hesitate after its start.
+const EARLY_DATA_WARM_UP: Duration = Duration::from_secs(10);
 
 /// What a run measured.
 #[derive(Clone, Debug)]
@@ -41,6 +46,11 @@ pub struct Outcome {
     pub elapsed: Duration,
     /// How long each operation took.
     pub latency: Histogram,
+    /// How long it took until the response began to arrive, connecting included
+    /// where the operation does.
+    pub first_byte: Histogram,
+    /// What became of early data; `None` when none was sent.
+    pub early_data: Option<EarlyDataCount>,
     /// CPU that the server used, if its process was named.
     pub server_cpu: Option<CpuTime>,
     /// CPU that the generator itself used.
@@ -88,6 +98,8 @@ struct Share {
     connections: u64,
     body_bytes: u64,
     latency: Histogram,
+    first_byte: Histogram,
+    early_data: EarlyDataCount,
     negotiated: Option<Negotiated>,
 }
 
@@ -147,7 +159,8 @@ fn measure(
     collect(
         plan,
         reported,
-        plan.stall_limit.saturating_add(plan.warm_up),
+        plan.stall_limit
+            .saturating_add(plan.warm_up.max(early_data_warm_up(plan))),
     )?;
     thread::sleep(SETTLE);
     let before = Reading::take(server)?;
@@ -166,12 +179,22 @@ fn measure(
     let elapsed = started.elapsed();
     thread::sleep(SETTLE);
     let after = Reading::take(server)?;
+    let early_data = resumption(plan) == Resumption::EarlyData;
+    if early_data && share.early_data.accepted == 0 {
+        return Err(Error::Negotiated {
+            what: "early data",
+            wanted: "acceptance".into(),
+            got: format!("none of {} accepted", share.operations),
+        });
+    }
     Ok(Outcome {
         operations: share.operations,
         connections: share.connections,
         body_bytes: share.body_bytes,
         elapsed,
         latency: share.latency,
+        first_byte: share.first_byte,
+        early_data: early_data.then_some(share.early_data),
         server_cpu: after
             .server
             .zip(before.server)
@@ -324,20 +347,10 @@ async fn measured_client(
         reports,
         left,
     } = crew;
-    let resumes = plan
-        .tls
-        .as_ref()
-        .is_some_and(|tls| tls.resumption == Resumption::Resumed);
     let mut client = Client::new(Arc::clone(&plan), tls, scratch);
-
-    let warm = Instant::now() + plan.warm_up;
-    // A resuming client needs one connection to get a session and one to use it.
-    let mut least: u32 = if resumes { 2 } else { 1 };
-    while least > 0 || Instant::now() < warm {
-        bounded(&plan, client.operate()).await?;
-        least = least.saturating_sub(1);
-    }
+    warm_up(&plan, &mut client).await?;
     let (connections, body_bytes) = (client.connections, client.body_bytes);
+    let early_data = client.early_data;
     let _ = reports.send(Report::Ready);
 
     let mut share = Share::default();
@@ -351,19 +364,56 @@ async fn measured_client(
     drop(told);
     let mut now = Instant::now();
     while deadline.is_none_or(|deadline| now < deadline) && claim(&left) {
-        bounded(&plan, client.operate()).await?;
+        let first_byte = bounded(&plan, client.operate()).await?;
         let done = Instant::now();
         share.latency.record(done - now);
+        share.first_byte.record(first_byte.unwrap_or(done) - now);
         share.operations += 1;
         now = done;
     }
     share.connections = client.connections - connections;
     share.body_bytes = client.body_bytes - body_bytes;
+    share.early_data = client.early_data.since(early_data);
     share.negotiated = client.negotiated.take();
     let _ = reports.send(Report::Done(Box::new(share)));
     // The connection stays open until the second reading.
     let _ = phase.wait_for(|phase| matches!(phase, Phase::Finish)).await;
     Ok(())
+}
+
+/// Works until the client is warm: connected, with a session if it needs one.
+async fn warm_up(plan: &Plan, client: &mut Client) -> Result<(), Error> {
+    let started = Instant::now();
+    let resumption = resumption(plan);
+    let longest = early_data_warm_up(plan);
+    // A resuming client needs one connection to get a session and one to use it.
+    let mut least: u32 = match resumption {
+        Resumption::Full => 1,
+        Resumption::Resumed | Resumption::EarlyData => 2,
+    };
+    while least > 0 || started.elapsed() < plan.warm_up {
+        bounded(plan, client.operate()).await?;
+        least = least.saturating_sub(1);
+    }
+    // A server that remembers early data refuses what may be older than its memory.
+    while client.early_data.accepted == 0 && started.elapsed() < longest {
+        bounded(plan, client.operate()).await?;
+        tokio::time::sleep(SETTLE).await;
+    }
+    Ok(())
+}
+
+/// How long the warm-up lasts at most for early data to be accepted.
+fn early_data_warm_up(plan: &Plan) -> Duration {
+    match resumption(plan) {
+        Resumption::Full | Resumption::Resumed => Duration::ZERO,
+        Resumption::EarlyData => EARLY_DATA_WARM_UP.min(plan.stall_limit),
+    }
+}
+
+fn resumption(plan: &Plan) -> Resumption {
+    let tls = plan.tls.as_ref();
+    tls.map_or(Resumption::Full, |tls| tls.resumption)
 }
 
 /// Takes one of the operations that are left.
@@ -377,10 +427,10 @@ fn claim(left: &AtomicU64) -> bool {
 }
 
 /// Gives up an operation that takes longer than the plan allows.
-async fn bounded(
+async fn bounded<T>(
     plan: &Plan,
-    operation: impl Future<Output = Result<(), Error>>,
-) -> Result<(), Error> {
+    operation: impl Future<Output = Result<T, Error>>,
+) -> Result<T, Error> {
     match tokio::time::timeout(plan.stall_limit, operation).await {
         Ok(result) => result,
         Err(_) => Err(Error::Stalled(format!(
@@ -396,6 +446,8 @@ impl Share {
         self.connections += other.connections;
         self.body_bytes += other.body_bytes;
         self.latency.merge(&other.latency);
+        self.first_byte.merge(&other.first_byte);
+        self.early_data.add(other.early_data);
         self.negotiated = self.negotiated.take().or(other.negotiated);
     }
 }

@@ -1,12 +1,12 @@
 //! One connection of a client: TCP, with TLS on top or not.
 
-use std::{cell::RefCell, io, net::SocketAddr};
+use std::{cell::RefCell, io, net::SocketAddr, time::Instant};
 
 use tokio::{io::Interest, net::TcpStream};
 
 use crate::{
     Error,
-    load::tls::{Negotiated, Tls, TlsSettings},
+    load::tls::{EarlyData, Negotiated, Tls, TlsSettings},
     response::{Completed, ResponseError, ResponseReader},
 };
 use sealane_awslc::Session;
@@ -46,12 +46,15 @@ pub(super) struct Stream {
     tls: Option<Tls>,
     /// Ciphertext on its way out; empty between operations.
     outgoing: Vec<u8>,
+    /// When the response that is being received began to arrive.
+    first_byte: Option<Instant>,
 }
 
 impl Stream {
     /// Connects and, with TLS settings, completes the client's part of the
     /// handshake. The last flight stays in `outgoing`: like a browser's, it
-    /// leaves together with the first request.
+    /// leaves together with the first request. Where that is to be early data,
+    /// this is so with the first flight already.
     pub(super) async fn connect(
         address: SocketAddr,
         tls: Option<(&TlsSettings, Option<&Session>)>,
@@ -70,6 +73,7 @@ impl Stream {
             socket,
             tls,
             outgoing: Vec::new(),
+            first_byte: None,
         };
         stream.handshake(scratch).await?;
         Ok(stream)
@@ -138,15 +142,36 @@ impl Stream {
         });
     }
 
-    /// Receives the response.
+    /// What became of early data.
+    pub(super) fn early_data(&self) -> EarlyData {
+        self.tls.as_ref().map_or(EarlyData::None, Tls::early_data)
+    }
+
+    /// When the response that was received last began to arrive.
+    pub(super) fn first_byte(&mut self) -> Option<Instant> {
+        self.first_byte.take()
+    }
+
+    /// Receives the response to `request`, which is sent again if it was early
+    /// data that the server refuses.
     pub(super) async fn receive(
         &mut self,
+        request: &[u8],
         reader: &mut ResponseReader,
         scratch: &RefCell<Scratch>,
     ) -> Result<Completed, Error> {
+        let mut undecided = self.early_data() == EarlyData::Sent;
         loop {
             readable(&self.socket).await?;
-            match self.read_once(reader, scratch)? {
+            let received = self.read_once(reader, scratch)?;
+            if undecided && self.early_data() != EarlyData::Sent {
+                undecided = false;
+                if self.early_data() == EarlyData::Rejected {
+                    self.send(request).await?;
+                    continue;
+                }
+            }
+            match received {
                 Received::Complete(completed) => return Ok(completed),
                 Received::More => {}
                 Received::End => {
@@ -156,8 +181,35 @@ impl Stream {
                 }
             }
             if !self.outgoing.is_empty() {
-                // The answer to a KeyUpdate.
+                // The end of the handshake, the answer to a KeyUpdate.
                 send_all(&self.socket, &mut self.outgoing).await?;
+            }
+        }
+    }
+
+    /// Sends what the end of a handshake has left, waits for a session unless one
+    /// came, and leaves the rest to the server, which sees the connection end.
+    pub(super) async fn last_session(
+        mut self,
+        scratch: &RefCell<Scratch>,
+    ) -> Result<Session, Error> {
+        send_all(&self.socket, &mut self.outgoing).await?;
+        loop {
+            if let Some(session) = self.take_session() {
+                return Ok(session);
+            }
+            readable(&self.socket).await?;
+            let mut scratch = scratch.borrow_mut();
+            let Scratch { received, plain } = &mut *scratch;
+            let count = match self.socket.try_read(received) {
+                Ok(0) => return Err(Error::Closed("before it gave a session")),
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
+                Err(source) => return Err(Error::io("wait for a session", source)),
+            };
+            let surplus = |plain: &[u8]| Err(ResponseError::Surplus(plain.len()).into());
+            if let Some(tls) = self.tls.as_mut() {
+                tls.read(&mut &received[..count], plain, &mut self.outgoing, surplus)?;
             }
         }
     }
@@ -176,7 +228,9 @@ impl Stream {
             Err(source) => return Err(Error::io("receive a response", source)),
         };
         let mut complete = None;
+        let first_byte = &mut self.first_byte;
         let mut feed = |bytes: &[u8]| -> Result<(), Error> {
+            first_byte.get_or_insert_with(Instant::now);
             if complete.is_some() {
                 return Err(ResponseError::Surplus(bytes.len()).into());
             }

@@ -103,6 +103,9 @@ pub enum Resumption {
     Full,
     /// Every connection but a client's first resumes the newest session.
     Resumed,
+    /// The same, and the request leaves with the ClientHello (0-RTT). What the
+    /// server refuses is sent again after the handshake, and counted.
+    EarlyData,
 }
 
 /// What a run pins. What is `None` is left to the server and only reported.
@@ -196,8 +199,14 @@ impl TlsSettings {
             let mut connection = ClientConnection::new(&self.context, self.server_name.as_deref())?;
             if let Some(session) = session {
                 connection.set_session(session)?;
+                if self.plan.resumption == Resumption::EarlyData {
+                    connection.offer_early_data();
+                }
             }
-            Ok(Tls { connection })
+            Ok(Tls {
+                connection,
+                early_data: EarlyData::None,
+            })
         };
         start().map_err(|error| library_error("prepare a TLS connection", &error))
     }
@@ -299,22 +308,62 @@ fn library_error(what: &str, error: &LibraryError) -> Error {
     }
 }
 
+/// What became of the early data of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum EarlyData {
+    /// None was sent.
+    None,
+    /// The server has not said yet.
+    Sent,
+    /// The server reads it.
+    Accepted,
+    /// It must be sent again.
+    Rejected,
+}
+
 /// One connection's TLS, without its socket.
 pub(super) struct Tls {
     connection: ClientConnection,
+    early_data: EarlyData,
 }
 
 impl Tls {
-    /// Goes on with the handshake; true when it is complete.
+    /// Goes on with the handshake; true when data can be written. That may be
+    /// early data.
     pub(super) fn handshake(
         &mut self,
         input: &mut &[u8],
         output: &mut Vec<u8>,
     ) -> Result<bool, Error> {
-        self.connection
+        let status = self
+            .connection
             .handshake(input, output)
-            .map(|status| status == HandshakeStatus::Done)
-            .map_err(|error| library_error("TLS handshake", &error))
+            .map_err(|error| library_error("TLS handshake", &error))?;
+        if self.connection.is_early_data() {
+            self.early_data = EarlyData::Sent;
+        }
+        Ok(status == HandshakeStatus::Done)
+    }
+
+    pub(super) fn early_data(&self) -> EarlyData {
+        self.early_data
+    }
+
+    /// Goes on with the handshake behind early data; true once it is over and the
+    /// server's word on the data is known.
+    fn finish_handshake(&mut self, input: &mut &[u8], output: &mut Vec<u8>) -> Result<bool, Error> {
+        let status = self
+            .connection
+            .handshake(input, output)
+            .map_err(|error| library_error("TLS handshake behind early data", &error))?;
+        if status != HandshakeStatus::Done || self.connection.is_early_data() {
+            return Ok(false);
+        }
+        self.early_data = match self.connection.was_early_data_accepted() {
+            true => EarlyData::Accepted,
+            false => EarlyData::Rejected,
+        };
+        Ok(true)
     }
 
     /// Opens all records in `input` and hands their plaintext to `consume`;
@@ -326,6 +375,9 @@ impl Tls {
         output: &mut Vec<u8>,
         mut consume: impl FnMut(&[u8]) -> Result<(), Error>,
     ) -> Result<bool, Error> {
+        if self.early_data == EarlyData::Sent && !self.finish_handshake(input, output)? {
+            return Ok(false);
+        }
         loop {
             match self.connection.read(input, output, plain) {
                 Ok(ReadStatus::Data(count)) => consume(&plain[..count])?,

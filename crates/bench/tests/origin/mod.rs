@@ -34,6 +34,17 @@ pub(crate) enum Behaviour {
     Silent,
 }
 
+/// How the server treats early data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Early {
+    /// Its tickets allow none.
+    Off,
+    /// It is accepted.
+    Accepted,
+    /// It is refused on every other connection.
+    EveryOtherRefused,
+}
+
 pub(crate) struct Origin {
     pub(crate) address: SocketAddr,
     counters: Arc<Counters>,
@@ -49,11 +60,20 @@ struct Counters {
 
 impl Origin {
     pub(crate) fn plain(behaviour: Behaviour) -> Self {
-        Self::start(behaviour, None)
+        Self::start(behaviour, None, Early::Off)
     }
 
     /// With a P-256 certificate; `adjust` sets what the test is about.
     pub(crate) fn tls(adjust: impl FnOnce(&mut ContextBuilder)) -> Self {
+        Self::tls_with(adjust, Early::Off)
+    }
+
+    /// The same, taking early data.
+    pub(crate) fn early(early: Early) -> Self {
+        Self::tls_with(|_| {}, early)
+    }
+
+    fn tls_with(adjust: impl FnOnce(&mut ContextBuilder), early: Early) -> Self {
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).expect("a key can be generated");
         let certificate = CertificateParams::new(vec!["localhost".into()])
             .and_then(|params| params.self_signed(&key))
@@ -68,7 +88,8 @@ impl Origin {
             .expect("they belong together");
         builder.set_tickets_enabled(true);
         adjust(&mut builder);
-        Self::start(Behaviour::Good, Some(builder.build().expect("a context")))
+        let context = builder.build().expect("a context");
+        Self::start(Behaviour::Good, Some(context), early)
     }
 
     pub(crate) fn requests(&self) -> u64 {
@@ -79,7 +100,7 @@ impl Origin {
         self.counters.connections.load(Ordering::SeqCst)
     }
 
-    fn start(behaviour: Behaviour, tls: Option<Context>) -> Self {
+    fn start(behaviour: Behaviour, tls: Option<Context>, early: Early) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let address = listener.local_addr().expect("it is bound");
         let counters = Arc::new(Counters::default());
@@ -90,11 +111,17 @@ impl Origin {
                     return;
                 }
                 let Ok(socket) = socket else { return };
-                shared.connections.fetch_add(1, Ordering::SeqCst);
+                let number = shared.connections.fetch_add(1, Ordering::SeqCst);
+                let early = match early {
+                    Early::EveryOtherRefused if number.is_multiple_of(2) => early,
+                    Early::EveryOtherRefused | Early::Accepted => Early::Accepted,
+                    Early::Off => Early::Off,
+                };
                 let (shared, tls) = (Arc::clone(&shared), tls.clone());
                 // Ends when the client closes; what it meets then is the client's affair.
                 thread::spawn(move || {
-                    Peer::new(socket, tls.as_ref()).and_then(|peer| peer.serve(behaviour, &shared))
+                    Peer::new(socket, tls.as_ref(), early)
+                        .and_then(|peer| peer.serve(behaviour, &shared))
                 });
             }
         });
@@ -125,7 +152,7 @@ struct Peer {
 }
 
 impl Peer {
-    fn new(socket: TcpStream, context: Option<&Context>) -> Option<Self> {
+    fn new(socket: TcpStream, context: Option<&Context>, early: Early) -> Option<Self> {
         let mut peer = Self {
             socket,
             tls: None,
@@ -135,12 +162,15 @@ impl Peer {
             return Some(peer);
         };
         let mut tls = Connection::server(context).ok()?;
+        tls.set_early_data_enabled(early == Early::Accepted);
         let mut output = Vec::new();
         loop {
             let bytes = peer.receive_raw()?;
             let mut input = &bytes[..];
             let status = tls.do_handshake(&mut input, &mut output);
             let rest = input.to_vec();
+            // The hello is read; this is about the tickets.
+            tls.set_early_data_enabled(early != Early::Off);
             // After a failure this is the alert.
             peer.socket.write_all(&output).ok()?;
             output.clear();
