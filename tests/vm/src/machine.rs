@@ -8,7 +8,7 @@ use crate::kernels::{Kernel, cache};
 use crate::protocol::{Message, Request, Verdict};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -66,11 +66,12 @@ fn boots_and_ends(kernel: &Kernel) -> Result<(), String> {
     let mut command = qemu(Accelerator::Hardware, kernel);
     command.args(["-append", "panic=-1 quiet", "-serial", "none"]);
     let mut child = command.spawn().map_err(|error| format!("qemu: {error}"))?;
-    let ended = wait(&mut child, PROBE_LIMIT);
+    let status = wait(&mut child, PROBE_LIMIT);
     end(&mut child);
-    match ended {
-        true => Ok(()),
-        false => Err(format!(
+    match status {
+        Some(status) if status.success() => Ok(()),
+        Some(status) => Err(format!("a probe boot failed: qemu, {status}")),
+        None => Err(format!(
             "a probe boot did not end within {} s",
             PROBE_LIMIT.as_secs()
         )),
@@ -99,16 +100,15 @@ fn qemu(accelerator: Accelerator, kernel: &Kernel) -> Command {
     command
 }
 
-fn wait(child: &mut Child, limit: Duration) -> bool {
+fn wait(child: &mut Child, limit: Duration) -> Option<ExitStatus> {
     let deadline = Instant::now() + limit;
     while Instant::now() < deadline {
-        // An error means that there is no such child any more.
-        if child.try_wait().map_or(true, |status| status.is_some()) {
-            return true;
+        if let Ok(Some(status)) = child.try_wait() {
+            return Some(status);
         }
         std::thread::sleep(Duration::from_millis(50));
     }
-    false
+    None
 }
 
 fn end(child: &mut Child) {
