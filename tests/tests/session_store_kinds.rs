@@ -145,6 +145,52 @@ fn a_server_that_sentinels_know() {
 }
 
 #[test]
+fn sentinels_and_their_server_with_tls() {
+    let sites = sites();
+    let path = |name: &str| {
+        let path = sites[0].path(format!("certificates/{name}"));
+        path.display().to_string()
+    };
+    let (authority, certificate, key) = (path("authority.pem"), path("site.pem"), path("site.key"));
+    let with_tls = |port: u16| {
+        let words = [
+            "--port",
+            "0",
+            "--tls-port",
+            &port.to_string(),
+            "--tls-cert-file",
+            &certificate,
+            "--tls-key-file",
+            &key,
+            "--tls-ca-cert-file",
+            &authority,
+            "--tls-auth-clients",
+            "no",
+            "--tls-replication",
+            "yes",
+        ];
+        words.map(str::to_owned).to_vec()
+    };
+    let ports = [sites[0].port("redis"), sites[0].port("sentinel")];
+    let options = with_tls(ports[0]);
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let _redis = Redis::start(&sites[0], "redis", &options);
+    let watched = format!("sentinel monitor main 127.0.0.1 {} 1\n", ports[0]);
+    let file = sites[0].write("temporary/sentinel.conf", watched);
+    let mut options = with_tls(ports[1]);
+    options.push("--sentinel".to_owned());
+    let options: Vec<&str> = options.iter().map(String::as_str).collect();
+    let _sentinel = Redis::start_with_file(&sites[0], "sentinel", &file, &options);
+    shares(
+        &sites,
+        &format!(
+            "rediss+sentinel://127.0.0.1:{}/main ca={authority}",
+            ports[1]
+        ),
+    );
+}
+
+#[test]
 fn a_cluster() {
     let sites = sites();
     let bus = sites[0].port("bus").to_string();

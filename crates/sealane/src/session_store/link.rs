@@ -44,16 +44,14 @@ impl Dialer {
             client_tls: None,
             root_cert: ca_pem.map(<[u8]>::to_vec),
         };
-        let info = |address| connection_info(store, address);
+        let info = |server| connection_info(store, server);
         Ok(match &store.topology {
-            StoreTopology::Single(address) if store.tls.is_some() => Dialer::One(Box::new(
-                Client::build_with_tls(info(address)?, certificates)?,
+            StoreTopology::Single(server) if store.tls.is_some() => Dialer::One(Box::new(
+                Client::build_with_tls(info(server)?, certificates)?,
             )),
-            StoreTopology::Single(address) => Dialer::One(Box::new(Client::open(info(address)?)?)),
+            StoreTopology::Single(server) => Dialer::One(Box::new(Client::open(info(server)?)?)),
             StoreTopology::Sentinel { sentinels, service } => {
-                let addresses = sentinels
-                    .iter()
-                    .map(|address| plain_address(store, address));
+                let addresses = sentinels.iter().map(|server| address(store, server));
                 let mut builder = SentinelClientBuilder::new(
                     addresses.collect::<Vec<_>>(),
                     service,
@@ -127,16 +125,7 @@ impl Link {
     }
 }
 
-fn connection_info(store: &SessionStore, address: &StoreAddress) -> RedisResult<ConnectionInfo> {
-    let address = match (plain_address(store, address), &store.tls) {
-        (ConnectionAddr::Tcp(host, port), Some(_)) => ConnectionAddr::TcpTls {
-            host,
-            port,
-            insecure: false,
-            tls_params: None,
-        },
-        (address, _) => address,
-    };
+fn connection_info(store: &SessionStore, server: &StoreAddress) -> RedisResult<ConnectionInfo> {
     let mut settings = RedisConnectionInfo::default().set_db(store.database.into());
     if let Some(user) = &store.user {
         settings = settings.set_username(user);
@@ -144,11 +133,18 @@ fn connection_info(store: &SessionStore, address: &StoreAddress) -> RedisResult<
     if let Some(password) = &store.password {
         settings = settings.set_password(password.expose());
     }
-    Ok(address.into_connection_info()?.set_redis_settings(settings))
+    let info = address(store, server).into_connection_info()?;
+    Ok(info.set_redis_settings(settings))
 }
 
-fn plain_address(_: &SessionStore, address: &StoreAddress) -> ConnectionAddr {
-    match address {
+fn address(store: &SessionStore, server: &StoreAddress) -> ConnectionAddr {
+    match server {
+        StoreAddress::Tcp { host, port } if store.tls.is_some() => ConnectionAddr::TcpTls {
+            host: host.clone(),
+            port: *port,
+            insecure: false,
+            tls_params: None,
+        },
         StoreAddress::Tcp { host, port } => ConnectionAddr::Tcp(host.clone(), *port),
         StoreAddress::Unix(path) => ConnectionAddr::Unix(path.clone()),
     }
