@@ -1,10 +1,11 @@
 //! Every parser that reads bytes from outside, as a fuzz target.
 //!
-//! The targets themselves live beside the code they exercise
-//! (`sealane_conf::fuzz`, `sealane_http::fuzz`, `sealane_tls`); here they get
-//! names, seeds and two drivers. `README.md` says how to run them.
+//! Most targets live beside the code they exercise (`sealane_conf::fuzz`,
+//! `sealane_http::fuzz`, `sealane_tls`), those of sessions in `sessions.rs`, as
+//! they run whole connections; here they get names, seeds and two drivers. `README.md` says how to run them.
 
 pub mod mutation;
+mod sessions;
 
 use std::path::PathBuf;
 
@@ -20,7 +21,7 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 10] = [
     Target {
         name: "config",
         run: sealane_conf::fuzz::fuzz_config,
@@ -55,6 +56,21 @@ pub const TARGETS: [Target; 7] = [
         name: "client_hello",
         run: sealane_tls::fuzz_client_hello,
         max_bytes: 2048,
+    },
+    Target {
+        name: "session_ticket",
+        run: sessions::ticket,
+        max_bytes: 4096,
+    },
+    Target {
+        name: "session_value",
+        run: sessions::value,
+        max_bytes: 4096,
+    },
+    Target {
+        name: "early_flight",
+        run: sessions::early_flight,
+        max_bytes: 4096,
     },
 ];
 

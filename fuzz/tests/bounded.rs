@@ -129,3 +129,18 @@ fn cipher_strings() {
 fn client_hellos() {
     run("client_hello");
 }
+
+#[test]
+fn session_tickets() {
+    run("session_ticket");
+}
+
+#[test]
+fn session_values() {
+    run("session_value");
+}
+
+#[test]
+fn early_flights() {
+    run("early_flight");
+}

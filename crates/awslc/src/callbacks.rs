@@ -347,6 +347,11 @@ unsafe extern "C" fn ticket_open(
         let Some(hooks) = hooks_of(ssl) else {
             return sys::ssl_ticket_aead_result_t_ssl_ticket_aead_ignore_ticket;
         };
+        if ticket_length == 0 {
+            // A client may send an empty one; there is no buffer for it then.
+            note_offered(ssl, Offered::Missed(Miss::UnknownKey));
+            return sys::ssl_ticket_aead_result_t_ssl_ticket_aead_ignore_ticket;
+        }
         ptr::write_bytes(out, 0, out_capacity);
         let ticket = slice::from_raw_parts(ticket, ticket_length);
         let target = slice::from_raw_parts_mut(out, out_capacity);

@@ -12,6 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use hashbrown::HashTable;
 use sealane_awslc::{Miss, Secret, SessionStore};
+use smallvec::SmallVec;
 
 /// Locks; a power of two.
 const SHARDS: usize = 64;
@@ -103,7 +104,11 @@ impl SessionCache {
             used: Links::default(),
             made: Links::default(),
         };
-        self.shard(&entry.id).insert(entry, self.shard_bytes, now_s);
+        let mut removed = Removed::new();
+        self.shard(&entry.id)
+            .insert(entry, self.shard_bytes, now_s, &mut removed);
+        // The lock is free again before they are wiped and given back.
+        drop(removed);
     }
 
     /// Appends the session with this id to `target`.
@@ -172,6 +177,9 @@ impl Drop for Session {
         zeroize::Zeroize::zeroize(&mut *self.0);
     }
 }
+
+/// Sessions that made room for another.
+type Removed = SmallVec<[Session; 4]>;
 
 /// A place in the list of slots.
 type Slot = u32;
@@ -242,7 +250,7 @@ impl Shard {
         };
         if now_s >= u64::from(self.entry(slot).expires_s) {
             self.counts.expired += 1;
-            self.remove(slot);
+            drop(self.remove(slot));
             return Err(Miss::Expired);
         }
         self.counts.hits += 1;
@@ -254,19 +262,20 @@ impl Shard {
         Ok(())
     }
 
-    fn insert(&mut self, entry: Entry, limit_bytes: usize, now_s: u64) {
+    fn insert(&mut self, entry: Entry, limit_bytes: usize, now_s: u64, removed: &mut Removed) {
         if let Some(slot) = self.slot(&entry.id) {
-            self.remove(slot);
+            removed.push(self.remove(slot));
         }
         for _ in 0..EXPIRED_PER_INSERT {
-            self.remove_expired(now_s);
+            removed.extend(self.remove_expired(now_s));
         }
         let cost = cost_bytes(&entry.session.0);
         while self.counts.bytes + cost > limit_bytes && self.used.oldest != NONE {
-            if !self.remove_expired(now_s) {
+            let ended = self.remove_expired(now_s);
+            removed.push(ended.unwrap_or_else(|| {
                 self.counts.evicted += 1;
-                self.remove(self.used.oldest);
-            }
+                self.remove(self.used.oldest)
+            }));
         }
         if cost > limit_bytes {
             return;
@@ -303,17 +312,16 @@ impl Shard {
         Slot::try_from(self.slots.len() - 1).expect("a shard of fewer than 2^32 entries")
     }
 
-    /// Drops the oldest entry if it has ended.
-    fn remove_expired(&mut self, now_s: u64) -> bool {
+    /// Takes the oldest entry out if it has ended.
+    fn remove_expired(&mut self, now_s: u64) -> Option<Session> {
         let oldest = self.made.oldest;
         if oldest == NONE || now_s < u64::from(self.entry(oldest).expires_s) {
-            return false;
+            return None;
         }
-        self.remove(oldest);
-        true
+        Some(self.remove(oldest))
     }
 
-    fn remove(&mut self, slot: Slot) {
+    fn remove(&mut self, slot: Slot) -> Session {
         self.unlink(BY_USE, slot);
         self.unlink(BY_AGE, slot);
         let entry = self.slots[slot as usize]
@@ -327,6 +335,7 @@ impl Shard {
         }
         self.counts.bytes -= cost_bytes(&entry.session.0);
         self.free.push(slot);
+        entry.session
     }
 
     /// Makes `slot` the newest of a list.

@@ -1,7 +1,12 @@
 //! Tickets and session ids.
 
+use sealane_awslc::{CLOCK_TOLERANCE_S, unix_time_s};
+
 use super::*;
-use crate::{RingSettings, SessionCache, SessionCacheSetting, TicketRing};
+use crate::{
+    ClientVerification, EarlyData, RingSettings, SessionCache, SessionCacheSetting, SessionState,
+    TicketRing, VerifyClient,
+};
 
 fn resumes(context: &ClientContext, first: &Arc<ServerTls>, second: &Arc<ServerTls>) -> bool {
     let mut pair = Pair::with(context, first);
@@ -153,4 +158,88 @@ fn the_number_of_tickets_is_configurable() {
     };
     assert_eq!(with("0"), 0);
     assert!(with("2") > with("1"));
+}
+
+#[test]
+fn an_old_ticket_resumes_and_brings_a_new_one_in_tls13() {
+    let rotation = RingSettings {
+        rotation_s: 100,
+        lifetime_s: 300,
+        overlap_s: 0,
+    };
+    for version in [ProtocolVersion::Tls12, ProtocolVersion::Tls13] {
+        // Keys seal from when they were made on; libssl has a clock of its own.
+        let start_s = unix_time_s() - 1000;
+        let ring = Arc::new(TicketRing::rotating(rotation, start_s).expect("memory"));
+        let server = server(&ServerSettings {
+            ticket_ring: Some(Arc::clone(&ring)),
+            ..settings(&[p256()])
+        });
+        let context = client(|builder| super::version(builder, version));
+        let mut pair = Pair::with(&context, &server);
+        pair.handshake().expect("full");
+        let old = pair.session().expect("a ticket");
+        assert!(ring.rotate(start_s + 100).expect("memory"));
+        let mut pair = Pair::resuming(&context, &server, &old);
+        pair.handshake().expect("resumed");
+        assert!(pair.client.is_session_reused(), "{version}");
+        let new = pair.session();
+        assert_eq!(new.is_some(), version == ProtocolVersion::Tls13);
+        // Until every ticket of the first key has ended, and none of the second.
+        let mut at_s = start_s + 100;
+        while at_s <= start_s + 100 + rotation.lifetime_s + CLOCK_TOLERANCE_S {
+            at_s += 100;
+            assert!(ring.rotate(at_s).expect("memory"));
+        }
+        for (session, expected) in [(Some(old), false), (new, true)] {
+            let Some(session) = session else { continue };
+            let mut pair = Pair::resuming(&context, &server, &session);
+            pair.handshake().expect("resumed or full");
+            assert_eq!(pair.client.is_session_reused(), expected, "{version}");
+        }
+    }
+}
+
+#[test]
+fn a_second_snapshot_resumes_what_the_first_began() {
+    let state = SessionState::new();
+    let rotation = RingSettings {
+        rotation_s: 100,
+        lifetime_s: 300,
+        overlap_s: 0,
+    };
+    let snapshot = |tickets| {
+        let now_s = unix_time_s();
+        server(&ServerSettings {
+            tickets,
+            ticket_ring: Some(state.ring("", rotation, now_s).expect("memory")),
+            session_cache: SessionCacheSetting::Shared(state.cache("SSL", 1 << 20)),
+            early_data: Some(EarlyData {
+                register: state.register(100, now_s),
+            }),
+            session_stats: Some(Arc::clone(state.stats())),
+            ..settings(&[p256()])
+        })
+    };
+    for version in [ProtocolVersion::Tls12, ProtocolVersion::Tls13] {
+        for tickets in [true, false] {
+            let context = client(|builder| super::version(builder, version));
+            let [before, after] = [(); 2].map(|()| snapshot(tickets));
+            assert!(resumes(&context, &before, &after), "{version}, {tickets}");
+        }
+    }
+    assert_eq!(state.stats().full(), 4, "counted together");
+}
+
+#[test]
+fn client_certificates_are_an_error_until_they_are_checked() {
+    let result = ServerTls::build(&ServerSettings {
+        client_verification: ClientVerification {
+            mode: VerifyClient::On,
+            ..ClientVerification::OFF
+        },
+        ..settings(&[p256()])
+    });
+    let error = result.expect_err("nobody would check them");
+    assert!(error.to_string().contains("ssl_verify_client"), "{error}");
 }
