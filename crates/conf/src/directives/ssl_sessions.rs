@@ -140,7 +140,9 @@ const ROWS: &[Row] = &[
         "off",
         "Whether requests are answered that come before the handshake is done (0-RTT, RFC 8446), \
          which saves a returning client a round trip. Each such flight is accepted once, on one \
-         node if they share an `ssl_session_store`.",
+         node if they share an `ssl_session_store`. For five minutes after the server, or that \
+         store, has started, early data is refused where it could be a replay from before. The \
+         store must not evict (`maxmemory-policy noeviction`).",
         |b, c| c.flag(&mut b.server().tls.early_data),
     ),
     Row::new(

@@ -16,6 +16,9 @@ use tokio::sync::Notify;
 /// passwords, the first answer.
 const READY_WITHIN: Duration = Duration::from_secs(5);
 
+/// How often a store is asked whether it has begun anew.
+const MEMORY_INTERVAL: Duration = Duration::from_secs(1);
+
 /// A store.
 pub(super) struct Client {
     /// Its URL without secrets.
@@ -210,9 +213,9 @@ impl Client {
             match self.connect(&mut dialer).await {
                 Ok((link, memory)) => {
                     let start = Instant::now();
-                    self.connected(link, memory);
+                    self.connected(link.clone(), memory);
                     self.announce(|announcer| announcer.connected());
-                    self.given_up.notified().await;
+                    self.watch_memory(&link).await;
                     back_off.after_connection(start.elapsed());
                     let why = std::mem::take(&mut self.state().why);
                     self.announce(|announcer| announcer.lost(&why));
@@ -220,6 +223,21 @@ impl Client {
                 Err(why) => self.announce(|announcer| announcer.lost(&why)),
             }
             tokio::time::sleep(back_off.next_wait()).await;
+        }
+    }
+
+    /// Until the connection is given up, asks again whether the store has forgotten
+    /// claims: a cluster changes servers, and somebody may empty a store, behind a
+    /// connection that stays.
+    async fn watch_memory(&self, link: &Link) {
+        loop {
+            tokio::select! {
+                () = self.given_up.notified() => return,
+                () = tokio::time::sleep(MEMORY_INTERVAL), if self.claims => {}
+            }
+            // Without an answer claims are refused until there is one.
+            let memory = self.examine_memory(link).await.unwrap_or_default();
+            self.state().memory = memory;
         }
     }
 
