@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use sealane_awslc::{ClientConnection, ClientContext, ProtocolVersion, Session, group_by_name};
 use sealane_tls::{
-    Acceptor, Connection, HandshakeStatus, Identity, ReadStatus, Secret, ServerSettings, ServerTls,
+    Acceptor, Connection, EarlyData, HandshakeStatus, Identity, ReadStatus, ReplayRegister, Secret,
+    ServerSettings, ServerTls, SessionCacheSetting,
 };
 
 const IDLE_CONNECTIONS: usize = 20_000;
@@ -42,6 +43,25 @@ fn main() -> Outcome<()> {
         ("TLS 1.2 ticket", &p256, tls12, true),
     ] {
         println!("{label:<28}{:>10.0}", handshakes(server, version, resume)?);
+    }
+    let cached = server_with(&rcgen::PKCS_ECDSA_P256_SHA256, |settings| {
+        settings.tickets = false;
+        settings.session_cache = SessionCacheSetting::Builtin { sessions: 100_000 };
+    })?;
+    let early = server_with(&rcgen::PKCS_ECDSA_P256_SHA256, |settings| {
+        let register = Arc::new(ReplayRegister::new(1_000_000, 0));
+        settings.early_data = Some(EarlyData { register });
+    })?;
+    for (label, version) in [
+        ("TLS 1.3 opaque ticket", tls13),
+        ("TLS 1.2 session id", tls12),
+    ] {
+        println!("{label:<28}{:>10.0}", handshakes(&cached, version, true)?);
+    }
+    println!("\nwith a 64-byte request and its 1 KiB response, per second");
+    for (label, with_early_data) in [("TLS 1.3 ticket", false), ("TLS 1.3 early data", true)] {
+        let rate = first_requests(&early, tls13, with_early_data)?;
+        println!("{label:<28}{rate:>10.0}");
     }
     println!("\nsealing, {} KiB per call, GB/s", WRITE_BYTES >> 10);
     for suite in [
@@ -80,10 +100,17 @@ fn memory(case: &str) -> Outcome<f64> {
 type Version = (ProtocolVersion, &'static str);
 
 fn server(algorithm: &'static rcgen::SignatureAlgorithm) -> Outcome<Acceptor> {
+    server_with(algorithm, |_| {})
+}
+
+fn server_with(
+    algorithm: &'static rcgen::SignatureAlgorithm,
+    configure: impl FnOnce(&mut ServerSettings),
+) -> Outcome<Acceptor> {
     let key = rcgen::KeyPair::generate_for(algorithm)?;
     let certificate =
         rcgen::CertificateParams::new(vec!["name.test".to_owned()])?.self_signed(&key)?;
-    let (server, _) = ServerTls::build(&ServerSettings {
+    let mut settings = ServerSettings {
         identities: vec![Identity {
             chain_pem: certificate.pem().into_bytes(),
             key_pem: Secret::new(key.serialize_pem().into_bytes()),
@@ -92,7 +119,9 @@ fn server(algorithm: &'static rcgen::SignatureAlgorithm) -> Outcome<Acceptor> {
             key_label: "generated".to_owned(),
         }],
         ..ServerSettings::default()
-    })?;
+    };
+    configure(&mut settings);
+    let (server, _) = ServerTls::build(&settings)?;
     Ok(Acceptor::single(Arc::new(server)))
 }
 
@@ -168,6 +197,66 @@ fn handshakes(acceptor: &Acceptor, version: Version, resume: bool) -> Outcome<f6
         let started = Instant::now();
         drop(pair.server);
         total += pair.server_time + started.elapsed();
+        count += 1;
+    }
+    Ok(f64::from(count) / total.as_secs_f64())
+}
+
+/// Connections that resume, send one request and get its response: the server's
+/// part, with the request in the first flight or after the handshake.
+fn first_requests(acceptor: &Acceptor, version: Version, early: bool) -> Outcome<f64> {
+    let context = client(version)?;
+    let (request, response) = ([b'r'; 64], [b's'; 1024]);
+    let mut plain = [0; 4096];
+    let mut first = pair(acceptor, &context, None)?;
+    first
+        .client
+        .read(&mut &first.to_client[..], &mut Vec::new(), &mut plain)?;
+    let mut session = first.client.take_session().ok_or("no ticket")?;
+    let (mut count, mut total) = (0, Duration::ZERO);
+    while total < TIMED {
+        let mut client = ClientConnection::new(&context, Some("name.test"))?;
+        client.set_session(&session)?;
+        if early {
+            client.offer_early_data();
+        }
+        let (mut to_server, mut to_client) = (Vec::new(), Vec::with_capacity(8192));
+        let mut server = Connection::accept(acceptor);
+        let (mut sent, mut answered) = (false, false);
+        while !(answered && server.is_established()) {
+            let mut input = &to_client[..];
+            let done = client.handshake(&mut input, &mut to_server)?;
+            if !sent && done == HandshakeStatus::Done {
+                client.write(&request, &mut to_server)?;
+                sent = true;
+            }
+            // Early data: tickets and response came with the handshake.
+            while !input.is_empty() {
+                client.read(&mut input, &mut to_server, &mut plain)?;
+            }
+            to_client.clear();
+            let started = Instant::now();
+            let mut input = &to_server[..];
+            let done = server.handshake(&mut input, &mut to_client)?;
+            if done == HandshakeStatus::Done {
+                let status = server.read(&mut input, &mut to_client, &mut plain)?;
+                if !answered && status == ReadStatus::Data(request.len()) {
+                    server.write(&response, 0, &mut to_client)?;
+                    answered = true;
+                }
+            }
+            total += started.elapsed();
+            to_server.clear();
+        }
+        let mut input = &to_client[..];
+        while !input.is_empty() {
+            client.read(&mut input, &mut to_server, &mut plain)?;
+        }
+        assert_eq!(client.was_early_data_accepted(), early);
+        session = client.take_session().ok_or("no ticket")?;
+        let started = Instant::now();
+        drop(server);
+        total += started.elapsed();
         count += 1;
     }
     Ok(f64::from(count) / total.as_secs_f64())

@@ -296,6 +296,12 @@ pub fn fuzz_client_hello(bytes: &[u8]) {
     let Parsed::Complete(message) = at_once else {
         return;
     };
+    let length = records_length(bytes);
+    assert_eq!(collect(&bytes[..length]), Parsed::Complete(message.clone()));
+    assert!(
+        matches!(collect(&bytes[..length - 1]), Parsed::Incomplete(_)),
+        "the hello takes no byte less"
+    );
     if let Some(hello) = ClientHello::parse(&message) {
         if let Some(name) = hello.server_name() {
             assert!(!name.is_empty() && name.len() <= 255 && name.is_ascii());

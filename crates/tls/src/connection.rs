@@ -364,6 +364,15 @@ impl Connection {
         }
     }
 
+    /// How many bytes the kernel may be given before [`send_control`](Self::send_control)
+    /// is called again.
+    pub fn kernel_allowance_bytes(&self) -> u64 {
+        match &self.ktls {
+            ktls::State::On(kernel) => kernel.allowance_bytes(),
+            _ => u64::MAX,
+        }
+    }
+
     /// Whether the response that begins should be the last of this connection:
     /// its key has sealed half of what it may, and cannot be changed.
     pub fn should_end(&self) -> bool {

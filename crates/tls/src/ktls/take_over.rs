@@ -29,6 +29,10 @@ const CLOSE_NOTIFY: [u8; 2] = [1, 0];
 /// The most plaintext in one record.
 const RECORD_BYTES: u64 = 16_384;
 
+/// Records that a call may make beyond its full ones: it may leave a partly
+/// filled one.
+const CALL_RECORDS: u64 = 1;
+
 /// The kernel's side of a connection.
 pub(crate) struct KernelTransmit {
     /// An upper bound of the records sealed under the present key.
@@ -135,8 +139,15 @@ fn set(socket: BorrowedFd<'_>, keys: &TransmitKeys) -> io::Result<()> {
 impl KernelTransmit {
     /// Counts what was sent in one call.
     pub(crate) fn sent(&mut self, bytes: u64) {
-        // A call may leave a partly filled record at each end.
-        self.records += bytes.div_ceil(RECORD_BYTES) + 1;
+        self.records += bytes.div_ceil(RECORD_BYTES) + CALL_RECORDS;
+    }
+
+    /// How many bytes may be sent before [`control`](Self::control) has to be asked
+    /// again, because the key may need to be changed.
+    pub(crate) fn allowance_bytes(&self) -> u64 {
+        self.max_records
+            .saturating_sub(self.records + CALL_RECORDS)
+            .saturating_mul(RECORD_BYTES)
     }
 
     /// Whether the present response should be the connection's last: half of
@@ -177,7 +188,7 @@ impl KernelTransmit {
         }
         if self.next_keys.is_none() {
             let due = tls.is_key_update_due();
-            if !due && self.records < self.max_records {
+            if !due && self.allowance_bytes() > 0 {
                 return Ok(None);
             }
             if let Some(ended) = self.cannot_turn(due) {
