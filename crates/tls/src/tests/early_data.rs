@@ -178,6 +178,55 @@ fn a_refusal_costs_a_round_trip_and_the_next_ticket_allows_early_data_again() {
 }
 
 #[test]
+fn the_binder_is_checked_with_every_suite() {
+    let server = build(&early_settings());
+    for suite in [
+        "TLS_AES_128_GCM_SHA256",
+        "TLS_AES_256_GCM_SHA384",
+        "TLS_CHACHA20_POLY1305_SHA256",
+    ] {
+        let context = client(|builder| {
+            super::version(builder, ProtocolVersion::Tls13);
+            builder.set_ciphersuites(suite).expect("known");
+        });
+        let session = ticket(&context, &server);
+        let flight = flight(&context, &server, &session);
+        let hello_bytes = 5 + usize::from(u16::from_be_bytes([flight[3], flight[4]]));
+        let mut forged = flight.clone();
+        forged[hello_bytes - 1] ^= 1;
+        assert_eq!(
+            verdict(&server, &forged),
+            Some(EarlyVerdict::BadBinder),
+            "{suite}"
+        );
+        assert_eq!(
+            verdict(&server, &flight),
+            Some(EarlyVerdict::Accepted),
+            "{suite}"
+        );
+    }
+}
+
+#[test]
+fn a_ticket_has_its_share_of_flights_and_a_new_one_another() {
+    let server = build(&early_settings());
+    let context = tls13();
+    let session = ticket(&context, &server);
+    for n in 0..crate::MAX_FLIGHTS_PER_TICKET + 3 {
+        let expected = if n < crate::MAX_FLIGHTS_PER_TICKET {
+            EarlyVerdict::Accepted
+        } else {
+            EarlyVerdict::TicketExhausted
+        };
+        let flight = flight(&context, &server, &session);
+        assert_eq!(verdict(&server, &flight), Some(expected), "flight {n}");
+    }
+    let fresh = ticket(&context, &server);
+    let flight = flight(&context, &server, &fresh);
+    assert_eq!(verdict(&server, &flight), Some(EarlyVerdict::Accepted));
+}
+
+#[test]
 fn nodes_that_share_a_store_accept_a_flight_once() {
     let store = MemoryStore::new();
     let settings = || ServerSettings {

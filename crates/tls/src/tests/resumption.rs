@@ -201,6 +201,30 @@ fn an_old_ticket_resumes_and_brings_a_new_one_in_tls13() {
 }
 
 #[test]
+fn a_session_is_not_bound_to_files_nor_to_the_key_of_a_renewed_certificate() {
+    let keys = vec![Secret::new(vec![5; 80])];
+    let config = |made: Made, label: &str| {
+        let mut identity = made.identity();
+        identity.chain_label = format!("{label}/cert.pem");
+        identity.key_label = format!("{label}/key.pem");
+        server(&ServerSettings {
+            identities: vec![identity],
+            ticket_keys: keys.clone(),
+            ..settings(&[])
+        })
+    };
+    let made = |name| make(&rcgen::PKCS_ECDSA_P256_SHA256, name);
+    let ours = config(made("name.test"), "/etc/ssl");
+    let renewed = config(made("name.test"), "/srv/tls");
+    let other = config(made("other.test"), "/etc/ssl");
+    for version in [ProtocolVersion::Tls12, ProtocolVersion::Tls13] {
+        let context = client(|builder| super::version(builder, version));
+        assert!(resumes(&context, &ours, &renewed), "{version}");
+        assert!(!resumes(&context, &ours, &other), "{version}");
+    }
+}
+
+#[test]
 fn a_second_snapshot_resumes_what_the_first_began() {
     let state = SessionState::new();
     let rotation = RingSettings {
