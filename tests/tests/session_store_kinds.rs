@@ -55,27 +55,49 @@ fn a_wrong_password_is_said_and_not_shown() {
     assert!(!servers[0].error_log().contains("guessed"));
 }
 
-#[test]
-fn a_configuration_error_shows_no_password() {
-    let site = &sites()[0];
-    let text = configuration("ssl_session_store redis://:guessed@127.0.0.1:1 nonsense;");
+/// What `-t` says about a store that cannot be used.
+#[track_caller]
+fn refused(site: &Site, store: &str) -> String {
+    let text = configuration(&format!("ssl_session_store {store};"));
     let file = site.write("wrong.conf", site.fill_in(&text));
-    let arguments = [
-        "-t",
-        "-p",
-        &site.path("").display().to_string(),
-        "-c",
-        &file.display().to_string(),
-    ]
-    .map(str::to_owned);
-    let outcome = command(&sealane_binary().display().to_string(), &arguments, b"");
-    assert_ne!(outcome.status, 0);
-    assert!(
-        outcome.stderr.contains("invalid parameter \"nonsense\""),
-        "{}",
-        outcome.stderr
+    let (prefix, file) = (
+        site.path("").display().to_string(),
+        file.display().to_string(),
     );
-    assert!(!outcome.stderr.contains("guessed"), "{}", outcome.stderr);
+    let arguments = ["-t", "-p", &prefix, "-c", &file];
+    let outcome = command(&sealane_binary().display().to_string(), &arguments, b"");
+    assert_ne!(outcome.status, 0, "{}", outcome.stderr);
+    outcome.stderr
+}
+
+#[test]
+fn what_is_wrong_is_said_before_the_start_and_without_the_password() {
+    let site = &sites()[0];
+    site.write("short.key", [1; 31]);
+    site.write("rubbish.pem", "no certificate");
+    let url = "redis://:guessed@127.0.0.1:1";
+    for (store, expected) in [
+        (format!("{url} nonsense"), "invalid parameter \"nonsense\""),
+        (
+            format!("{url} key=missing.key"),
+            "missing.key\": open() failed (2",
+        ),
+        (
+            format!("{url} key=short.key"),
+            "must hold at least 32 bytes, not 31",
+        ),
+        (
+            "rediss://127.0.0.1:1 ca=rubbish.pem".into(),
+            "rubbish.pem\" holds no PEM block \"CERTIFICATE\"",
+        ),
+    ] {
+        let said = refused(site, &store);
+        assert!(
+            said.contains("[emerg]") && said.contains(expected),
+            "{store}: {said}"
+        );
+        assert!(!said.contains("guessed"), "{said}");
+    }
 }
 
 #[test]
@@ -207,10 +229,16 @@ fn a_cluster() {
             .contains("cluster_state:ok")
             .then_some(())
     });
-    shares(
-        &sites,
-        &format!("redis+cluster://127.0.0.1:{}", redis.port()),
+    let store = format!("redis+cluster://127.0.0.1:{}", redis.port());
+    shares(&sites, &store);
+    let _server = start(
+        &sites[..1],
+        &format!("ssl_early_data on; ssl_session_store {store};"),
     );
+    wait_for("the run to be written down", || {
+        let run = redis.ask(&["GET", "sealane:claims:run"]);
+        (!run.is_empty()).then_some(())
+    });
 }
 
 /// Early data is accepted on the word of the store, so it must not forget: which run of

@@ -45,27 +45,31 @@ fn read_server(tls: &Tls, materials: &mut Materials) -> Result<(), Diagnostic> {
         add(materials, path, |error| {
             format!("cannot load DH parameters \"{}\": {error}", path.display())
         })?;
-        let text = materials.get(path).unwrap_or_default();
-        if !is_pem(text, "DH PARAMETERS") {
-            let message = format!(
-                "\"{}\" holds no PEM block \"DH PARAMETERS\"",
-                path.display()
-            );
-            return Err(refusal(message));
-        }
+        require_pem(materials, path, "DH PARAMETERS")?;
     }
     let store = tls.session_store.as_deref();
-    let store_files = store.into_iter().flat_map(|store| {
-        let ca_file = store.tls.as_ref().and_then(|tls| tls.ca_file.as_ref());
-        store.key_file.iter().chain(ca_file)
-    });
+    let key_file = store.and_then(|store| store.key_file.as_ref());
+    let ca_file = store.and_then(|store| store.tls.as_ref()?.ca_file.as_ref());
     let files = tls.password_file.iter().chain(&tls.session_ticket_keys);
-    for path in files.chain(store_files) {
+    for path in files.chain(key_file).chain(ca_file) {
         add(materials, path, |error| {
             format!("cannot read \"{}\": {error}", path.display())
         })?;
     }
-    Ok(())
+    match ca_file {
+        Some(path) => require_pem(materials, path, "CERTIFICATE"),
+        None => Ok(()),
+    }
+}
+
+fn require_pem(materials: &Materials, path: &Path, label: &str) -> Result<(), Diagnostic> {
+    if is_pem(materials.get(path).unwrap_or_default(), label) {
+        return Ok(());
+    }
+    let path = path.display();
+    Err(refusal(format!(
+        "\"{path}\" holds no PEM block \"{label}\""
+    )))
 }
 
 /// Reads the file of `ssl_session_ticket_state`; `None` when there is none yet.
