@@ -17,7 +17,8 @@ use std::time::Duration;
 /// decide it.
 const PATIENT: &str = "timeout=1s";
 
-/// `openssl s_client -reconnect`: five more connections with the first session.
+/// `openssl s_client -reconnect`: five more connections with the first session, at
+/// once: the first of them may come before the store has heard of the session.
 #[track_caller]
 fn openssl_reconnect(port: u16, options: &str) -> Count {
     let address = format!("127.0.0.1:{port}");
@@ -47,6 +48,9 @@ fn curl(site: &Site, port: u16, options: &str, connections: usize) -> Count {
         &authority,
         "--resolve",
         &resolve,
+        // A client that is back within a millisecond may be faster than the store.
+        "--rate",
+        "50/s",
     ];
     arguments.extend(options.split_whitespace());
     arguments.extend(std::iter::repeat_n(url.as_str(), connections + 1));
@@ -128,7 +132,7 @@ fn all_clients(site: &Site, relay: &Relay, versions: &[&str]) {
             curl(site, port, "", scale(40, 200)).at_least(99, "curl 1.3");
         }
         let time = Duration::from_secs(scale(2, 10) as u64);
-        let lanes = go(site, port, version, 4, time, "0");
+        let lanes = go(site, port, version, 4, time, "5ms");
         assert_eq!(lanes.failed, 0);
         lanes.count.at_least(99, &format!("Go {version}"));
     }
@@ -186,7 +190,7 @@ fn session_ids_resume_on_every_node() {
     wait_until_shared(&sites[0], port, "-tls1_2");
     for options in ["-tls1_2", "-tls1_2 -no_ticket"] {
         openssl(&sites[0], port, options, scale(40, 200)).at_least(99, options);
-        openssl_reconnect(port, options).at_least(99, "-reconnect");
+        openssl_reconnect(port, options).at_least(80, "-reconnect");
     }
     curl(&sites[0], port, "--tls-max 1.2", scale(40, 200)).at_least(99, "curl");
     let keys = redis.keys();
@@ -233,7 +237,7 @@ fn a_store_that_is_paused_killed_or_full_fails_no_handshake() {
         println!("---- {what}");
         std::thread::scope(|scope| {
             let time = Duration::from_secs(scale(4, 20) as u64);
-            let lanes = scope.spawn(move || go(site, port, "1.3", 4, time, "1ms"));
+            let lanes = scope.spawn(move || go(site, port, "1.3", 4, time, "5ms"));
             meanwhile();
             let lanes = lanes.join().expect("the client runs");
             assert_eq!(lanes.failed, 0, "{what}");
