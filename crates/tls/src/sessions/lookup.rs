@@ -7,11 +7,11 @@
 //! open the ticket or look into the cache themselves.
 //!
 //! ```text
-//! begin --> Ready
-//!   |         ^
-//!   +--> Wait(session) --> Wait(claim) --+
-//!   |         |                ^         |
-//!   +---------+----------------+-> Ready <
+//! begin --+--------------------------------------> Ready
+//!         |                                          ^
+//!         +--> Wait(session) --+--> Wait(claim) -----+
+//!         |                    +---------------------+
+//!         +--------------------> Wait(claim) --------+
 //! ```
 
 use std::fmt;
@@ -257,7 +257,9 @@ impl Resumption {
                 .filter(|_| self.is_opaque() || (self.tickets && early))
                 .map(Offer::Psk);
         }
-        // A ticket, where tickets count, goes before an id.
+        // A ticket, where tickets count, goes before an id. A client that could do
+        // TLS 1.3 sends a random id here too, which nothing tells from a real one: on a
+        // server without TLS 1.3 it costs the store a question.
         let by_ticket = self.tickets && hello.session_ticket().is_some_and(|it| !it.is_empty());
         let id = hello.session_id();
         let wanted = self.session_store().is_some() && !by_ticket && !id.is_empty();
