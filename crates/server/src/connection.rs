@@ -399,11 +399,27 @@ impl Connection {
     }
 
     /// Ends TLS in order, as far as the socket takes it at once: a client that
-    /// does not read must not hold a closed connection.
+    /// does not read must not hold a closed connection. Only what the kernel has
+    /// taken and would lose is waited for (`lingering_timeout`).
     pub(crate) async fn say_goodbye(&mut self) {
+        let limit = {
+            let location = self.server().default_location;
+            let conf = &self.worker.snapshot.location(location).conf;
+            conf.lingering_timeout
+        };
+        let mut waits = false;
         poll_fn(|cx| {
-            let _ = self.transport.poll_close_notify(cx);
-            Poll::Ready(())
+            if self.transport.poll_goodbye(cx).is_ready()
+                || !self.transport.waits_for_kernel()
+                || self.entry.asked() == Asked::Abort
+            {
+                return Poll::Ready(());
+            }
+            if !waits {
+                waits = true;
+                self.set_deadline(limit);
+            }
+            self.poll_expired(cx)
         })
         .await;
     }

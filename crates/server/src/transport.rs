@@ -38,6 +38,8 @@ pub(crate) struct Transport {
     read_ahead: Option<ReadAhead>,
     /// Plain bytes read from files that the kernel has not taken all of yet.
     copied: Outgoing,
+    /// How far the end of a connection is that the kernel seals.
+    kernel_end: kernel_tls::End,
     /// The end of the handshake has been seen by the checks for kernel TLS.
     ktls_settled: bool,
     /// Where to write debug lines about kernel TLS, if anyone wants them.
@@ -102,6 +104,7 @@ impl Transport {
             disk_read: None,
             read_ahead: None,
             copied: Outgoing::default(),
+            kernel_end: kernel_tls::End::default(),
             ktls_settled: false,
             debug_log: None,
         }
@@ -176,11 +179,15 @@ impl Transport {
         }
     }
 
-    /// Says goodbye in TLS (close_notify) without waiting for the client's.
-    pub(crate) fn poll_close_notify(
+    /// Says goodbye in TLS (close_notify) without waiting for the client's. Ready
+    /// when closing the socket loses nothing.
+    pub(crate) fn poll_goodbye(
         &mut self,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), TransportError>> {
+        if self.is_sealed_by_kernel() {
+            return self.poll_end_kernel(cx);
+        }
         match &mut self.tls {
             Some(tls) => tls.poll_close_notify(&self.facts.socket, cx),
             None => Poll::Ready(Ok(())),

@@ -11,6 +11,9 @@ pub(super) const MODULE: Module = Module {
     rows: ROWS,
 };
 
+/// Smallest `ssl_ktls_key_records`: changing keys must not be most of the work.
+const MIN_KEY_RECORDS: u64 = 16;
+
 const ROWS: &[Row] = &[
     Row::new(
         "ssl_certificate",
@@ -232,7 +235,13 @@ const ROWS: &[Row] = &[
         "16777216",
         "Most records that the kernel seals under one key. Then the key is changed (TLS 1.3 on Linux \
          6.14 or later), or the connection ends after the response at hand.",
-        |b, c| c.number(&mut b.server().tls.ktls_key_records),
+        |b, c| {
+            c.number(&mut b.server().tls.ktls_key_records)?;
+            match b.server().tls.ktls_key_records {
+                Some(MIN_KEY_RECORDS..) => Ok(()),
+                _ => Err(Fault::at(1, "value must be at least 16")),
+            }
+        },
     )
     .own(),
     Row::new(

@@ -7,8 +7,41 @@ use super::{SendMode, Transport, TransportError};
 use crate::chain::OutputChain;
 use crate::log::Logger;
 use sealane_conf::model::LogLevel;
+use sealane_sys::socket;
 use sealane_tls::Ktls;
+use std::os::fd::AsFd;
+use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::Duration;
+use tokio::time::Sleep;
+
+/// More than what the kernel's TLS can hold back: two records with the kernel's
+/// bookkeeping, in bytes.
+const KERNEL_QUEUE_BYTES: u32 = 64 << 10;
+
+/// How often it is looked whether a full send buffer has drained.
+const DRAIN_PAUSE: Duration = Duration::from_millis(10);
+
+/// How far the end of a connection is that the kernel seals.
+#[derive(Default)]
+pub(super) struct End {
+    phase: Phase,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+#[derive(Debug, Default, Clone, Copy)]
+enum Phase {
+    /// close_notify has not been sent.
+    #[default]
+    Open,
+    /// It has been sent; what was before it may still be on its way to TCP.
+    Told {
+        /// The last look found everything acknowledged.
+        empty_before: bool,
+    },
+    /// Closing loses nothing.
+    Gone,
+}
 
 impl Transport {
     /// At the end of the handshake: makes the checks, and with `ssl_ktls on` has
@@ -41,6 +74,11 @@ impl Transport {
         self.tls
             .as_deref()
             .is_some_and(|tls| tls.connection().should_end())
+    }
+
+    /// Whether a goodbye that is not ready has to be waited for.
+    pub(crate) fn waits_for_kernel(&self) -> bool {
+        self.is_sealed_by_kernel()
     }
 
     /// Whether what is sent through the socket is sealed by the kernel.
@@ -82,10 +120,89 @@ impl Transport {
         mode: &mut SendMode,
         sent: &mut u64,
     ) -> Poll<Result<(), TransportError>> {
-        if let Some(tls) = &mut self.tls {
+        loop {
+            let Some(tls) = &mut self.tls else {
+                return self.poll_send_plain(cx, head, chain, mode, sent);
+            };
             ready!(tls.poll_control(&self.facts.socket, cx, true))?;
+            let allowance = tls.connection().kernel_allowance_bytes();
+            let mut part = SendMode {
+                max_bytes: mode
+                    .max_bytes
+                    .min(allowance.saturating_sub(head.len() as u64)),
+                ..*mode
+            };
+            let allowed = part.max_bytes;
+            let sending = self.poll_send_plain(cx, head, chain, &mut part, sent);
+            mode.max_bytes -= allowed - part.max_bytes;
+            ready!(sending)?;
+            if chain.is_empty() || mode.max_bytes == 0 {
+                break;
+            }
+            // The key may seal no more: another one, or the end.
         }
-        self.poll_send_plain(cx, head, chain, mode, sent)
+        if mode.last && chain.is_empty() {
+            return self.poll_end_kernel(cx);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Sends close_notify and waits until the kernel has handed everything to TCP.
+    ///
+    /// What sendfile has taken is sealed, but a record for which TCP had no room
+    /// waits in a queue of the kernel's TLS, and closing the socket drops what one
+    /// more attempt cannot place. That queue holds a record or two. So the alert is
+    /// sent when TCP has room for them: the kernel puts them in front of it. Where the
+    /// send buffer is too small for that, everything must have been acknowledged,
+    /// twice, with time in between for the kernel to fill TCP's buffer again.
+    pub(super) fn poll_end_kernel(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), TransportError>> {
+        loop {
+            if matches!(self.kernel_end.phase, Phase::Gone) {
+                return Poll::Ready(Ok(()));
+            }
+            if let Some(timer) = &mut self.kernel_end.timer {
+                ready!(timer.as_mut().poll(cx));
+                self.kernel_end.timer = None;
+            }
+            let memory =
+                socket::send_memory(self.facts.socket.as_fd()).map_err(TransportError::Socket)?;
+            match self.kernel_end.phase {
+                Phase::Open => {
+                    let room = memory.limit.saturating_sub(memory.queued);
+                    if room >= KERNEL_QUEUE_BYTES || memory.queued == 0 {
+                        if let Some(tls) = &mut self.tls {
+                            ready!(tls.poll_close_notify(&self.facts.socket, cx))?;
+                        }
+                        self.kernel_end.phase = if room >= KERNEL_QUEUE_BYTES {
+                            Phase::Gone
+                        } else {
+                            Phase::Told {
+                                empty_before: false,
+                            }
+                        };
+                        continue;
+                    }
+                }
+                Phase::Told { empty_before } => {
+                    let empty = memory.queued == 0;
+                    self.kernel_end.phase = if empty && empty_before {
+                        Phase::Gone
+                    } else {
+                        Phase::Told {
+                            empty_before: empty,
+                        }
+                    };
+                    if matches!(self.kernel_end.phase, Phase::Gone) {
+                        continue;
+                    }
+                }
+                Phase::Gone => {}
+            }
+            self.kernel_end.timer = Some(Box::pin(tokio::time::sleep(DRAIN_PAUSE)));
+        }
     }
 
     /// Counts what one call has moved; `by_sendfile` is logged as nginx does it.

@@ -188,6 +188,42 @@ pub fn set_buffers(socket: BorrowedFd<'_>, send_bytes: usize, recv_bytes: usize)
     socket.set_recv_buffer_size(recv_bytes)
 }
 
+/// How full a socket's send buffer is, in bytes as the kernel accounts for them
+/// (overhead included).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SendMemory {
+    /// Taken by what was sent and is not acknowledged yet.
+    pub queued: u32,
+    /// The most that may be taken (`SO_SNDBUF`, as tuned by the kernel).
+    pub limit: u32,
+}
+
+/// Asks the kernel for a socket's memory (`SO_MEMINFO`, Linux 4.12 and later).
+pub fn send_memory(socket: BorrowedFd<'_>) -> io::Result<SendMemory> {
+    // The order of the numbers is that of `SK_MEMINFO_*` in linux/sock_diag.h.
+    const SNDBUF: usize = 3;
+    const WMEM_QUEUED: usize = 5;
+    const NUMBERS: usize = 9;
+    let mut numbers = [0_u32; NUMBERS];
+    let mut len = size_of_val(&numbers) as libc::socklen_t;
+    // SAFETY: `numbers` has `len` bytes; a shorter answer of an older kernel leaves
+    // the rest zero.
+    unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            numbers.as_mut_ptr().cast(),
+            &raw mut len,
+        )
+    }
+    .check()?;
+    Ok(SendMemory {
+        queued: numbers[WMEM_QUEUED],
+        limit: numbers[SNDBUF],
+    })
+}
+
 /// What `TCP_INFO` tells, as far as nginx's `$tcpinfo_*` variables show it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TcpInfo {

@@ -313,3 +313,25 @@ fn small_buffers_fill_up_and_become_writable_again() {
     let ready = poll::wait(&wanted[..1], Some(Duration::from_secs(10))).unwrap();
     assert_eq!(ready, [true], "room again");
 }
+
+#[test]
+fn unsent_bytes_take_memory_until_they_are_read() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback");
+    let sender = TcpStream::connect(listener.local_addr().expect("bound")).expect("listening");
+    let (mut receiver, _) = listener.accept().expect("a connection");
+    sender.set_nonblocking(true).expect("a socket");
+    assert_eq!(send_memory(sender.as_fd()).expect("a socket").queued, 0);
+    let mut sent = 0;
+    while let Ok(count) = send(sender.as_fd(), &[7; 65_536], false) {
+        sent += count;
+    }
+    let full = send_memory(sender.as_fd()).expect("a socket");
+    assert!(full.queued > 0 && full.limit > 0, "{full:?}");
+    let mut buffer = vec![0; sent];
+    std::io::Read::read_exact(&mut receiver, &mut buffer).expect("all of it");
+    let deadline = std::time::Instant::now() + Duration::from_secs(10);
+    while send_memory(sender.as_fd()).expect("a socket").queued > 0 {
+        assert!(std::time::Instant::now() < deadline, "never acknowledged");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
