@@ -76,11 +76,12 @@ impl Relay {
         server.write_all(bytes).expect("the server listens");
     }
 
-    /// Ends both connections at once. With unread bytes in the relay's socket, the server
-    /// sees a reset.
+    /// Ends both connections at once; the server sees a reset. (Without one it might
+    /// wait for a window that a closed socket never opens again.)
     pub(crate) fn cut(&self) {
         for stream in [&self.shared.server, &self.shared.client] {
             if let Some(stream) = stream.lock().expect("nothing panics here").take() {
+                let _ = socket2::SockRef::from(&stream).set_linger(Some(Duration::ZERO));
                 let _ = stream.shutdown(Shutdown::Both);
             }
         }
