@@ -10,6 +10,7 @@ mod replays;
 
 use client::{Client, Exchange, get, request};
 use sealane_tests::{Certificate, CertificateKey, Server, Site, command, random::Random, wait_for};
+use std::io::{Read, Write};
 use std::time::Duration;
 
 /// Every request as `[early data|verdict|session reused|status|URI]`.
@@ -84,6 +85,23 @@ fn a_request_in_early_data_is_answered() {
         assert_eq!(logged(&site, &uri), "1|accepted|r|200");
         session = early.session.expect("the next session");
     }
+}
+
+/// The round trip that early data is there to save.
+#[test]
+fn the_answer_does_not_wait_for_the_clients_last_flight() {
+    let site = site();
+    let body = "0123456789abcdef".repeat(20_000);
+    site.write("html/large", &body);
+    let server = serve(&site, "");
+    let client = Client::new();
+    let session = client.session(server.port("tls"));
+    let flight = client.flight(&session, &get("/files/large"));
+    let mut socket = client::connect(server.port("tls"));
+    socket.write_all(&flight.bytes()).expect("it listens");
+    // More than this are handshake and records around the file.
+    let mut received = vec![0; body.len()];
+    socket.read_exact(&mut received).expect("the whole file");
 }
 
 #[test]
