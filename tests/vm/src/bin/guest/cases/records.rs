@@ -213,12 +213,9 @@ pub(crate) fn close_notify_at_the_end(lab: &Lab) {
             "{}",
             suite.name
         );
-        let (finished, reset) = (seen.raw.server_finished, seen.raw.server_reset);
-        assert!(
-            finished && !reset,
-            "{}: FIN {finished}, RST {reset}",
-            suite.name
-        );
+        // s_client answers with a close_notify of its own, for which a server that has
+        // closed has only a reset; by then the client has everything.
+        assert!(seen.raw.server_finished, "{}: no FIN", suite.name);
         assert_eq!(lab.sealed_connections(), number);
     }
 }
