@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
+use tokio::sync::Notify;
 
 /// How often time-outs are looked at: they fire at most this much late.
 pub(crate) const SWEEP_INTERVAL: Duration = Duration::from_millis(250);
@@ -20,6 +21,8 @@ pub(crate) const SWEEP_INTERVAL: Duration = Duration::from_millis(250);
 pub struct Registry {
     slots: Mutex<Slots>,
     shutting_down: AtomicBool,
+    /// Told when a connection enters an empty table.
+    occupied: Notify,
 }
 
 #[derive(Default)]
@@ -120,6 +123,14 @@ impl Registry {
         idle.len()
     }
 
+    /// Ready when there is a connection: without one there are no time-outs to look
+    /// at, and the thread need not wake up for them.
+    pub(crate) async fn occupied(&self) {
+        while self.is_empty() {
+            self.occupied.notified().await;
+        }
+    }
+
     /// Wakes the connections whose time is up.
     pub(crate) fn expire(&self, now_ms: u64) {
         let mut slots = self.lock();
@@ -152,7 +163,14 @@ impl Entry {
         if worker.registry.is_shutting_down() {
             handle.ask(Asked::Finish);
         }
-        let slot = worker.registry.lock().insert(handle.clone());
+        let (slot, first) = {
+            let mut slots = worker.registry.lock();
+            let slot = slots.insert(handle.clone());
+            (slot, slots.handles.len() - slots.free.len() == 1)
+        };
+        if first {
+            worker.registry.occupied.notify_one();
+        }
         Entry {
             worker,
             slot,

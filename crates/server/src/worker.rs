@@ -252,6 +252,7 @@ async fn serve(
 /// Looks after time-outs for as long as the worker runs.
 async fn sweep(worker: Arc<Worker>) {
     loop {
+        worker.registry.occupied().await;
         tokio::time::sleep(SWEEP_INTERVAL).await;
         worker
             .registry
