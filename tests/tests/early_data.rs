@@ -9,7 +9,9 @@ mod der;
 mod replays;
 
 use client::{Client, Exchange, get, request};
-use sealane_tests::{Certificate, CertificateKey, Server, Site, command, random::Random, wait_for};
+use sealane_tests::{
+    Certificate, CertificateKey, Server, Site, command, random::Random, scale, wait_for,
+};
 use std::io::{Read, Write};
 use std::time::Duration;
 
@@ -339,6 +341,40 @@ fn files_go_out_early_with_kernel_tls_configured() {
     assert_eq!(logged(&site, "/files/large?late"), "-|accepted|r|200");
 }
 
+/// The server must not close before the client's Finished is there: a reset would
+/// take what the client has not read yet.
+#[test]
+fn a_response_that_ends_the_connection_arrives_whole() {
+    let site = site();
+    let body = "0123456789abcdef".repeat(200_000);
+    site.write("html/large", &body);
+    let server = serve(&site, "");
+    let port = server.port("tls");
+    let client = Client::new();
+    for _ in 0..scale(5, 100) {
+        let session = client.session(port);
+        let early = client.slowly(
+            port,
+            &session,
+            &get("/files/large"),
+            Duration::from_millis(50),
+        );
+        let early = early.expect("the connection ends in order");
+        assert!(early.accepted && early.ended_in_order, "no close_notify");
+        let (_, received) = early.response.split_once("\r\n\r\n").expect("a head");
+        assert!(
+            received == body,
+            "{} of {} bytes",
+            received.len(),
+            body.len()
+        );
+    }
+    // A client that is gone before it has said that it is done keeps nobody.
+    let flight = client.flight(&client.session(port), &get("/gone"));
+    replays::send(port, &flight.bytes(), 1);
+    assert_eq!(logged(&site, "/gone"), "1|accepted|r|200");
+}
+
 #[test]
 fn early_data_ends_at_its_limit() {
     let site = site();
@@ -392,7 +428,7 @@ fn tickets_that_are_cut_altered_or_oversized_cost_a_full_handshake() {
     for (port, resumes) in [("tickets", false), ("opaque", true)] {
         let port = server.port(port);
         let mut session = client.session(port);
-        for round in 0..sealane_tests::scale(120, 3000) {
+        for round in 0..scale(120, 3000) {
             let damaged = client.changed(&session, |bytes| {
                 der::with_ticket(&bytes, |ticket| damage(ticket, round, &mut random))
             });

@@ -311,7 +311,12 @@ impl Connection {
             match Box::pin(exchange_task::serve(self)).await {
                 After::KeepAlive => {}
                 After::Linger => return Box::pin(self.linger()).await,
-                After::Close => return self.say_goodbye().await,
+                After::Close => {
+                    if self.is_early_data() {
+                        Box::pin(self.finish_early_data()).await;
+                    }
+                    return self.say_goodbye().await;
+                }
                 After::Closed => return,
             }
         }
@@ -424,10 +429,43 @@ impl Connection {
         .await;
     }
 
+    /// Waits for the client's Finished after an answer to early data, for as long as a
+    /// lingering close lasts at most. Before it there is no close_notify, and if it
+    /// arrived at a closed socket the kernel would answer with a reset, which may
+    /// cost the client the end of the response (RFC 9112 section 9.6).
+    async fn finish_early_data(&mut self) {
+        let (time, pause) = {
+            let location = self.server().default_location;
+            let conf = &self.worker.snapshot.location(location).conf;
+            (conf.lingering_time, conf.lingering_timeout)
+        };
+        let end = Instant::now() + time;
+        while self.is_early_data() {
+            let now = Instant::now();
+            if now >= end {
+                return;
+            }
+            self.set_deadline(pause.min(end - now));
+            self.buffer.clear();
+            let wait = poll_fn(|cx| {
+                let wait = self.poll_receive_wait(cx, buffers::SMALL_BYTES, false);
+                // The Finished alone brings no bytes.
+                if wait.is_pending() && !self.is_early_data() {
+                    return Poll::Ready(Wait::Bytes);
+                }
+                wait
+            });
+            if !matches!(wait.await, Wait::Bytes) {
+                return;
+            }
+        }
+    }
+
     /// Closes our side and reads what the client still sends, so that the kernel
     /// does not reset the connection before the client has read the response
     /// (`lingering_close`, RFC 9112 section 9.6).
     async fn linger(&mut self) {
+        self.finish_early_data().await;
         self.say_goodbye().await;
         let _ = sealane_sys::socket::shutdown(self.facts.socket.as_fd(), std::net::Shutdown::Write);
         let (time, pause) = {

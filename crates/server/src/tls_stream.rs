@@ -316,8 +316,9 @@ impl TlsStream {
         }
     }
 
+    /// While early data is read there can be no alert yet: it is written by a later call.
     fn close(&mut self) {
-        if !self.closed {
+        if !self.closed && !self.connection.is_early_data() {
             self.closed = true;
             self.connection.shutdown(&mut self.output.bytes);
         }

@@ -8,6 +8,7 @@ use sealane_awslc::{
 use sealane_tests::PATIENCE;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
+use std::time::Duration;
 
 /// TLS 1.3 alone, without a look at certificates.
 pub(crate) struct Client {
@@ -26,6 +27,8 @@ pub(crate) struct Exchange {
     pub(crate) resumed: bool,
     /// Everything that the server sent, in plain.
     pub(crate) response: String,
+    /// The server said that it closes (close_notify).
+    pub(crate) ended_in_order: bool,
     /// The last session that the server gave.
     pub(crate) session: Option<Session>,
 }
@@ -111,11 +114,7 @@ impl Client {
         first: &[u8],
         second: &[u8],
     ) -> Result<Exchange, String> {
-        let mut conversation = Conversation {
-            tls: self.start(session),
-            socket: connect(port),
-            exchange: Exchange::default(),
-        };
+        let mut conversation = self.conversation(port, session);
         conversation.open(first)?;
         conversation.finish_handshake(first)?;
         if !second.is_empty() {
@@ -123,6 +122,31 @@ impl Client {
         }
         conversation.rest()?;
         Ok(conversation.exchange)
+    }
+
+    /// Like `try_converse`, by a client that takes its time before it reads.
+    pub(crate) fn slowly(
+        &self,
+        port: u16,
+        session: &Session,
+        request: &[u8],
+        pause: Duration,
+    ) -> Result<Exchange, String> {
+        let mut conversation = self.conversation(port, Some(session));
+        conversation.open(request)?;
+        std::thread::sleep(pause);
+        conversation.finish_handshake(request)?;
+        std::thread::sleep(pause);
+        conversation.rest()?;
+        Ok(conversation.exchange)
+    }
+
+    fn conversation(&self, port: u16, session: Option<&Session>) -> Conversation {
+        Conversation {
+            tls: self.start(session),
+            socket: connect(port),
+            exchange: Exchange::default(),
+        }
     }
 
     /// The flight of a client that is never heard of again.
@@ -255,7 +279,10 @@ impl Conversation {
                     self.exchange.response.push_str(&text);
                 }
                 ReadStatus::WantRead => return Ok(false),
-                ReadStatus::CloseNotify => return Ok(true),
+                ReadStatus::CloseNotify => {
+                    self.exchange.ended_in_order = true;
+                    return Ok(true);
+                }
             }
         }
     }
