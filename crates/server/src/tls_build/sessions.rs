@@ -216,3 +216,56 @@ fn ring_name(tls: &Tls, kind: &str) -> String {
 fn now_s() -> u64 {
     u64::try_from(sealane_sys::time::unix_coarse_s()).unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::parse;
+
+    /// What a server of this configuration uses, as one snapshot builds it.
+    fn build(config: &sealane_conf::Config, materials: &Materials) -> ServerSessions {
+        let http = config.http.as_ref().expect("there is an http block");
+        let tls = http.servers[0].tls.as_ref().expect("it can refuse");
+        let mut builder = SessionsBuilder::new(materials);
+        let built = builder.server(tls, &[]).map_err(|error| error.message);
+        built.expect("nothing to load")
+    }
+
+    fn config(rotation: &str, zone: &str) -> sealane_conf::Config {
+        parse(&format!(
+            "events {{}} http {{ ssl_session_ticket_rotation {rotation}; ssl_session_cache {zone}; \
+             ssl_early_data on; server {{ listen 443 ssl; ssl_reject_handshake on; }} }}"
+        ))
+    }
+
+    fn cache(sessions: &ServerSessions) -> &Arc<sealane_tls::SessionCache> {
+        match &sessions.cache {
+            SessionCacheSetting::Shared(cache) => cache,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_second_snapshot_finds_keys_cache_and_register_of_the_first() {
+        let materials = Materials::new();
+        let first = build(&config("1m", "shared:A:1m"), &materials);
+        let second = build(&config("1m", "shared:A:1m"), &materials);
+        let (ours, theirs) = (first.ring.as_ref(), second.ring.as_ref());
+        assert!(Arc::ptr_eq(
+            ours.expect("rotating keys"),
+            theirs.expect("rotating keys")
+        ));
+        assert!(Arc::ptr_eq(cache(&first), cache(&second)));
+        let register = |sessions: &ServerSessions| {
+            let early_data = sessions.early_data.as_ref().expect("it is on");
+            Arc::clone(&early_data.register)
+        };
+        assert!(Arc::ptr_eq(&register(&first), &register(&second)));
+
+        // Another zone is another cache; another process shares nothing.
+        let third = build(&config("1m", "shared:B:1m"), &materials);
+        assert!(!Arc::ptr_eq(cache(&first), cache(&third)));
+        let stranger = build(&config("1m", "shared:A:1m"), &Materials::new());
+        assert!(!Arc::ptr_eq(cache(&first), cache(&stranger)));
+    }
+}
