@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::time::{Instant, Sleep};
 
 /// Time-outs from here on may fire [`SWEEP_INTERVAL`] late.
-const COARSE_FROM: Duration = Duration::from_secs(1);
+const COARSE_FROM: Duration = Duration::from_secs(2);
 
 const _: () = assert!(COARSE_FROM.as_millis() >= 4 * SWEEP_INTERVAL.as_millis());
 

@@ -3,7 +3,7 @@
 //!
 //! Idle connections are told to close at shutdown and when `worker_connections`
 //! runs short. Time-outs are kept here too, as numbers in one array that a sweep
-//! looks through a few times per second: moving a time-out, which every request
+//! looks through twice a second: moving a time-out, which every request
 //! does, is then one store, and an idle connection carries no timer.
 
 use crate::worker::Worker;
@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 /// How often time-outs are looked at: they fire at most this much late.
-pub(crate) const SWEEP_INTERVAL: Duration = Duration::from_millis(250);
+pub(crate) const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
 
 /// All connections of a worker thread.
 #[derive(Default)]
