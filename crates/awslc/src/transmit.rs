@@ -20,6 +20,7 @@ use crate::callbacks;
 use crate::connection::Connection;
 use crate::error::Error;
 use crate::ffi::check;
+use crate::psk;
 use crate::record;
 
 /// How records are sealed, where the cipher is one that others can take over.
@@ -243,8 +244,12 @@ impl Connection {
             sys::SSL_CIPHER_get_handshake_digest(sys::SSL_get_current_cipher(self.as_ptr()))
         };
         let key_bytes = keys.cipher.key_bytes();
-        expand_label(digest, secret, b"tls13 key", &mut keys.key[..key_bytes])?;
-        expand_label(digest, secret, b"tls13 iv", &mut keys.iv[..keys.iv_bytes])
+        let iv_bytes = keys.iv_bytes;
+        let expand =
+            |label, target: &mut [u8]| psk::expand_label(digest, secret, label, b"", target);
+        expand(b"tls13 key", &mut keys.key[..key_bytes])
+            .and_then(|()| expand(b"tls13 iv", &mut keys.iv[..iv_bytes]))
+            .ok_or_else(|| Error::drain("HKDF_expand"))
     }
 
     /// TLS 1.2: our part of the key block (RFC 5246 section 6.3). AEADs
@@ -273,33 +278,6 @@ impl Connection {
         // SAFETY: the SSL is valid.
         unsafe { sys::SSL_is_server(self.as_ptr()) != 0 }
     }
-}
-
-/// HKDF-Expand-Label with an empty hash (RFC 8446 section 7.1); `label` comes
-/// with its prefix.
-fn expand_label(
-    digest: *const sys::EVP_MD,
-    secret: &[u8],
-    label: &[u8],
-    target: &mut [u8],
-) -> Result<(), Error> {
-    // Keys, IVs and labels are all shorter than 256 bytes.
-    let mut info = vec![0, target.len() as u8, label.len() as u8];
-    info.extend_from_slice(label);
-    info.push(0);
-    // SAFETY: every pointer comes with the length of its slice; the digest is a
-    // constant of the library.
-    check("HKDF_expand", unsafe {
-        sys::HKDF_expand(
-            target.as_mut_ptr(),
-            target.len(),
-            digest,
-            secret.as_ptr(),
-            secret.len(),
-            info.as_ptr(),
-            info.len(),
-        )
-    })
 }
 
 /// libssl's `bssl::Span<const uint8_t>`: a pointer and a length.
