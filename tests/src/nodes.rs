@@ -1,7 +1,9 @@
 //! Several servers of one service, and clients that carry sessions from one to
 //! the other.
 
-use crate::{Certificate, CertificateKey, Program, Relay, Server, Site, command, wait_for};
+use crate::{
+    Certificate, CertificateKey, Outcome, Program, Relay, Server, Site, command, wait_for,
+};
 use std::path::Path;
 
 /// How many nodes a service of the tests has.
@@ -76,23 +78,11 @@ impl Count {
 pub fn openssl(site: &Site, port: u16, options: &str, connections: usize) -> Count {
     let file = site.path("temporary/session.pem");
     let _ = std::fs::remove_file(&file);
-    let (file, address) = (file.display().to_string(), format!("127.0.0.1:{port}"));
+    let file = file.display().to_string();
     let mut resumed = 0;
     for number in 0..=connections {
-        let mut arguments = vec![
-            "s_client",
-            "-connect",
-            &address,
-            "-ign_eof",
-            "-sess_out",
-            &file,
-        ];
-        arguments.extend(options.split_whitespace());
-        if number > 0 && Path::new(&file).exists() {
-            arguments.extend(["-sess_in", &file]);
-        }
-        let request = b"GET /tls HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-        let outcome = command("openssl", &arguments, request);
+        let resume = number > 0 && Path::new(&file).exists();
+        let outcome = s_client(port, options, &file, resume);
         let output = outcome.text();
         assert_eq!(outcome.status, 0, "{options}: {output}{}", outcome.stderr);
         let reused = output.contains("\nReused, ");
@@ -106,6 +96,20 @@ pub fn openssl(site: &Site, port: u16, options: &str, connections: usize) -> Cou
         connections,
         resumed,
     }
+}
+
+/// One connection of `openssl s_client`, which asks for `/tls` and leaves its session in
+/// `file`; with `resume` it offers the one that is there.
+pub fn s_client(port: u16, options: &str, file: &str, resume: bool) -> Outcome {
+    let address = format!("127.0.0.1:{port}");
+    let mut arguments = vec!["s_client", "-connect", &address, "-ign_eof"];
+    arguments.extend(["-sess_out", file]);
+    arguments.extend(options.split_whitespace());
+    if resume {
+        arguments.extend(["-sess_in", file]);
+    }
+    let request = b"GET /tls HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    command("openssl", &arguments, request)
 }
 
 /// Waits until sessions of each node are resumed on each other.

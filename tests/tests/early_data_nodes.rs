@@ -1,7 +1,7 @@
 //! 0-RTT on several nodes: what a client sends first is accepted once, wherever and
 //! however often it is sent again.
 
-use sealane_tests::nodes::{configuration, sites, wait_until_shared};
+use sealane_tests::nodes::{configuration, s_client, sites, wait_until_shared};
 use sealane_tests::{Program, Redis, Relay, Server, Site, command, scale, wait_for};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
@@ -14,18 +14,7 @@ use std::time::Duration;
 fn new_session(site: &Site, port: u16) -> String {
     let file = site.path("temporary/early.pem").display().to_string();
     let _ = std::fs::remove_file(&file);
-    let address = format!("127.0.0.1:{port}");
-    let arguments = [
-        "s_client",
-        "-connect",
-        &address,
-        "-tls1_3",
-        "-ign_eof",
-        "-sess_out",
-        &file,
-    ];
-    let request = b"GET /tls HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-    command("openssl", &arguments, request).success();
+    s_client(port, "-tls1_3", &file, false).success();
     assert!(Path::new(&file).exists(), "the server sent a ticket");
     file
 }

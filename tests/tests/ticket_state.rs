@@ -1,6 +1,6 @@
 //! Ticket keys that Sealane makes: they rotate, survive a worker and a restart.
 
-use sealane_tests::nodes::{configuration, openssl};
+use sealane_tests::nodes::{configuration, openssl, s_client};
 use sealane_tests::{Certificate, CertificateKey, Program, Server, Site, command, wait_for};
 use std::os::unix::fs::PermissionsExt;
 
@@ -26,20 +26,7 @@ fn start<'a>(site: &'a Site, directives: &str) -> Server<'a> {
 #[track_caller]
 fn connect(server: &Server<'_>, site: &Site, resume: bool) -> bool {
     let file = site.path("temporary/kept.pem").display().to_string();
-    let address = format!("127.0.0.1:{}", server.port("tls"));
-    let mut arguments = vec![
-        "s_client",
-        "-connect",
-        &address,
-        "-ign_eof",
-        "-sess_out",
-        &file,
-    ];
-    if resume {
-        arguments.extend(["-sess_in", &file]);
-    }
-    let request = b"GET /tls HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-    let outcome = command("openssl", &arguments, request).success();
+    let outcome = s_client(server.port("tls"), "", &file, resume).success();
     outcome.text().contains("<r>")
 }
 

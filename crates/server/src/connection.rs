@@ -272,8 +272,7 @@ impl Connection {
             self.worker.counters.handshakes_resumed.add(1);
         }
         if self.worker.snapshot.uses_tls_facts {
-            self.facts
-                .set_tls(crate::tls_facts::collect(connection, &info));
+            self.facts.set_tls(crate::tls_facts::collect(&info));
         }
     }
 
@@ -415,7 +414,7 @@ impl Connection {
         let mut waits = false;
         poll_fn(|cx| {
             if self.transport.poll_goodbye(cx).is_ready()
-                || !self.transport.waits_for_kernel()
+                || !self.transport.is_sealed_by_kernel()
                 || self.entry.asked() == Asked::Abort
             {
                 return Poll::Ready(());

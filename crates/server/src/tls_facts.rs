@@ -1,20 +1,20 @@
 //! Collects what a handshake agreed on, for the `$ssl_*` variables.
 
 use crate::facts::TlsFacts;
-use sealane_tls::{Connection, EarlyVerdict, Info, Missed, Resumed};
+use sealane_tls::Info;
 
 /// What the variables need. Called once per connection, and only when the
 /// configuration uses such a variable.
-pub(crate) fn collect(connection: &Connection, info: &Info<'_>) -> TlsFacts {
+pub(crate) fn collect(info: &Info<'_>) -> TlsFacts {
     TlsFacts {
         protocol: info.protocol(),
         cipher: info.cipher(),
         curve: info.curve(),
         sigalg: info.sigalg(),
         session_reused: info.session_reused() == "r",
-        resumption: connection.resumed().map_or("", Resumed::name),
-        resumption_miss: connection.missed().map_or("", Missed::name),
-        early_data_verdict: connection.early_verdict().map_or("", EarlyVerdict::name),
+        resumption: info.session_source(),
+        resumption_miss: info.session_miss(),
+        early_data_verdict: info.early_data_verdict(),
         server_name: info.server_name().into(),
         alpn: String::from_utf8_lossy(info.alpn()).into(),
         session_id: info.session_id().into(),

@@ -47,6 +47,14 @@ impl Version {
     /// Both.
     pub const ALL: [Version; 2] = [Version::Tls12, Version::Tls13];
 
+    /// As operators know it: `TLSv1.3`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Version::Tls12 => "TLSv1.2",
+            Version::Tls13 => "TLSv1.3",
+        }
+    }
+
     /// The number in a record header.
     fn wire(self) -> u16 {
         match self {
@@ -63,6 +71,15 @@ impl Cipher {
         Cipher::Aes256Gcm,
         Cipher::ChaCha20Poly1305,
     ];
+
+    /// As operators know it: `AES-128-GCM`.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Cipher::Aes128Gcm => "AES-128-GCM",
+            Cipher::Aes256Gcm => "AES-256-GCM",
+            Cipher::ChaCha20Poly1305 => "ChaCha20-Poly1305",
+        }
+    }
 
     /// Length of the key in bytes.
     pub const fn key_bytes(self) -> usize {

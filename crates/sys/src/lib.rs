@@ -10,6 +10,7 @@
 //! | [`file`] | reading, opening and measuring files with and without blocking; `sendfile` |
 //! | [`socket`] | accepting, sending, receiving, listening, `TCP_INFO`, descriptor passing |
 //! | [`ktls`] | kernel TLS: keys into a socket, records of other types |
+//! | [`OsError`] | errors in nginx's notation |
 //! | [`poll`] | waiting for a few descriptors |
 //! | [`process`] | fork, wait, identity, daemon, scheduling |
 //! | [`limits`] | `rlimit` |
@@ -26,6 +27,7 @@ pub mod ethtool;
 pub mod file;
 pub mod ktls;
 pub mod limits;
+mod os_error;
 pub mod poll;
 pub mod process;
 pub mod signal;
@@ -33,6 +35,7 @@ pub mod socket;
 pub mod time;
 pub mod user;
 
+pub use os_error::OsError;
 use std::io;
 
 /// Turns the result of a system call (-1 on error) into `io::Result`.

@@ -79,14 +79,18 @@ fn model(cpuinfo: &str) -> Option<String> {
     })
 }
 
-#[cfg(target_arch = "x86_64")]
-fn features() -> Vec<CpuFeature> {
-    use std::arch::is_x86_feature_detected as has;
-    let feature = |name, present, used_for| CpuFeature {
+#[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+fn feature(name: &'static str, present: bool, used_for: &'static str) -> CpuFeature {
+    CpuFeature {
         name,
         present,
         used_for,
-    };
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn features() -> Vec<CpuFeature> {
+    use std::arch::is_x86_feature_detected as has;
     vec![
         feature("AES-NI", has!("aes"), "AES-GCM, AES-CBC, tickets"),
         feature("PCLMULQDQ", has!("pclmulqdq"), "authentication in AES-GCM"),
@@ -112,11 +116,6 @@ fn features() -> Vec<CpuFeature> {
 #[cfg(target_arch = "aarch64")]
 fn features() -> Vec<CpuFeature> {
     use std::arch::is_aarch64_feature_detected as has;
-    let feature = |name, present, used_for| CpuFeature {
-        name,
-        present,
-        used_for,
-    };
     vec![
         feature("AES", has!("aes"), "AES-GCM, AES-CBC, tickets"),
         feature("PMULL", has!("pmull"), "authentication in AES-GCM"),

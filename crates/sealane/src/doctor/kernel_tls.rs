@@ -10,15 +10,8 @@ use sealane_tls::{Capabilities, Unavailable};
 pub(super) fn matrix(capabilities: &Capabilities) -> KernelTls {
     let suites: Vec<Suite> = suites()
         .map(|(version, cipher)| Suite {
-            protocol: match version {
-                Version::Tls12 => "TLSv1.2",
-                Version::Tls13 => "TLSv1.3",
-            },
-            cipher: match cipher {
-                Cipher::Aes128Gcm => "AES-128-GCM",
-                Cipher::Aes256Gcm => "AES-256-GCM",
-                Cipher::ChaCha20Poly1305 => "ChaCha20-Poly1305",
-            },
+            protocol: version.name(),
+            cipher: cipher.name(),
             transmit: answer(capabilities.transmit(version, cipher)),
             receive: answer(capabilities.receive(version, cipher)),
         })

@@ -20,7 +20,6 @@
 mod access;
 mod destination;
 mod error;
-mod os_error;
 mod panics;
 mod queue;
 mod set;
@@ -29,10 +28,10 @@ mod writer;
 
 pub use access::{AccessLogger, THREAD_BUFFER_BYTES, flush_thread_buffers};
 pub use error::{Logger, MAX_ERROR_LINE_BYTES};
-pub use os_error::OsError;
 pub use panics::report_panics_to;
 pub use queue::QUEUE_BYTES_PER_FILE;
 pub use sealane_conf::model::LogLevel;
+pub use sealane_sys::OsError;
 pub use set::{LogFile, LogOpenError, LogSet};
 pub use stamp::{TimeStamps, with_time_stamps};
 

@@ -76,13 +76,9 @@ impl Transport {
             .is_some_and(|tls| tls.connection().should_end())
     }
 
-    /// Whether a goodbye that is not ready has to be waited for.
-    pub(crate) fn waits_for_kernel(&self) -> bool {
-        self.is_sealed_by_kernel()
-    }
-
-    /// Whether what is sent through the socket is sealed by the kernel.
-    pub(super) fn is_sealed_by_kernel(&self) -> bool {
+    /// Whether what is sent through the socket is sealed by the kernel. A goodbye
+    /// that is not ready has to be waited for then.
+    pub(crate) fn is_sealed_by_kernel(&self) -> bool {
         self.tls
             .as_deref()
             .is_some_and(|tls| tls.is_sealed_by_kernel())

@@ -5,10 +5,11 @@ use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
+use sealane_sys::OsError;
 use sealane_sys::poll::{self, Interest};
 use sealane_sys::socket::{self, PeerAddress};
 
-use super::unavailable::{Unavailable, describe};
+use super::unavailable::Unavailable;
 
 /// Bytes of each socket's buffer: small enough that a sample does not fit, so
 /// that calls are cut short as they are on a slow connection; large enough that
@@ -41,7 +42,7 @@ impl Pair {
         let v6 = SocketAddr::from((Ipv6Addr::LOCALHOST, 0));
         Pair::open_at(v4, deadline)
             .or_else(|error| Pair::open_at(v6, deadline).map_err(|_| error))
-            .map_err(|error| Unavailable::Loopback(describe(&error)))
+            .map_err(|error| Unavailable::Loopback(OsError(&error).to_string()))
     }
 
     fn open_at(address: SocketAddr, deadline: Instant) -> io::Result<Pair> {

@@ -4,6 +4,7 @@
 use std::fmt;
 use std::io;
 
+use sealane_sys::OsError;
 use sealane_sys::ktls::{Cipher, Version};
 
 /// Why the kernel does not do TLS, or not this part of it.
@@ -182,7 +183,7 @@ impl Unavailable {
 
     /// The test itself failed.
     pub(super) fn failed(what: &str, error: &io::Error) -> Unavailable {
-        Unavailable::SelfTest(format!("{what} failed ({})", describe(error)))
+        Unavailable::SelfTest(format!("{what} failed ({})", OsError(error)))
     }
 }
 
@@ -255,16 +256,7 @@ const EACCES: i32 = 13;
 
 /// A suite as operators know it.
 fn suite_name(version: Version, cipher: Cipher) -> String {
-    let version = match version {
-        Version::Tls12 => "TLSv1.2",
-        Version::Tls13 => "TLSv1.3",
-    };
-    let cipher = match cipher {
-        Cipher::Aes128Gcm => "AES-128-GCM",
-        Cipher::Aes256Gcm => "AES-256-GCM",
-        Cipher::ChaCha20Poly1305 => "ChaCha20-Poly1305",
-    };
-    format!("{version} with {cipher}")
+    format!("{} with {}", version.name(), cipher.name())
 }
 
 /// The kernel that brought a suite.
@@ -278,21 +270,7 @@ fn first_kernel(version: Version, cipher: Cipher) -> &'static str {
 
 /// An error number with its text, as nginx writes it.
 fn numbered(errno: i32) -> String {
-    describe(&io::Error::from_raw_os_error(errno))
-}
-
-/// An error as nginx writes it: the number in front.
-pub(super) fn describe(error: &io::Error) -> String {
-    let text = error.to_string();
-    match error.raw_os_error() {
-        Some(errno) => {
-            let text = text
-                .strip_suffix(&format!(" (os error {errno})"))
-                .unwrap_or(&text);
-            format!("{errno}: {text}")
-        }
-        None => text,
-    }
+    OsError(&io::Error::from_raw_os_error(errno)).to_string()
 }
 
 /// Whether this process has `CAP_NET_ADMIN`, without which the kernel does not
