@@ -88,6 +88,30 @@ pub fn sha256_of_file(path: &Path) -> String {
     first_word(&command("sha256sum", &[path], b"").success().text())
 }
 
+/// Runs `program`, and gives the SHA-256 of its standard output, in hexadecimal.
+/// The bytes go from one program to the other: however many they are, they
+/// take neither memory nor room on the disk.
+#[track_caller]
+pub fn sha256_of_output<S: AsRef<std::ffi::OsStr>>(program: &str, arguments: &[S]) -> String {
+    let mut child = Command::new("timeout")
+        .args(["--kill-after=5", LIMIT_S, program])
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("coreutils' timeout is installed");
+    let bytes = child.stdout.take().expect("standard output is a pipe");
+    let digest = Command::new("sha256sum")
+        .stdin(bytes)
+        .output()
+        .expect("coreutils' sha256sum is installed");
+    let output = child.wait_with_output().expect("the program was started");
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{program}: {stderr}");
+    first_word(&String::from_utf8_lossy(&digest.stdout))
+}
+
 fn first_word(line: &str) -> String {
     line.split_whitespace()
         .next()

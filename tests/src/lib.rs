@@ -34,7 +34,7 @@ pub mod wire;
 
 pub use browser::browse;
 pub use certificates::{Certificate, CertificateKey};
-pub use command::{Outcome, command, sha256, sha256_of_file};
+pub use command::{Outcome, command, sha256, sha256_of_file, sha256_of_output};
 pub use go::{go_client, go_client_path};
 pub use redis::Redis;
 pub use relay::Relay;
