@@ -167,7 +167,7 @@ impl PrivateKey {
         self.0.as_ptr()
     }
 
-    fn owned(key: *mut sys::EVP_PKEY, call: &'static str) -> Result<Self, Error> {
+    pub(crate) fn owned(key: *mut sys::EVP_PKEY, call: &'static str) -> Result<Self, Error> {
         NonNull::new(key)
             .map(Self)
             .ok_or_else(|| Error::local(call, "no key"))

@@ -20,7 +20,7 @@
 //! | `callbacks.rs` | every `extern "C"` function, each stopping panics at the border |
 //! | `record.rs` | application records sealed straight into the caller's output |
 //! | `transmit.rs` | taking the write direction away from libssl: keys, guard |
-//! | `key.rs`, `certificate.rs` | private keys and certificate chains |
+//! | `key.rs`, `rsa.rs`, `certificate.rs` | private keys, an RSA key's numbers, and certificate chains |
 //! | `cipher.rs`, `group.rs` | the suites and groups that the library has |
 //! | `session.rs`, `session_facts.rs` | resumable sessions, what they say of themselves, and the traits a ticket cipher and a session store implement |
 //! | `early_data.rs`, `psk.rs` | 0-RTT: allowing it, what became of it, and the binder that proves it genuine |
@@ -64,6 +64,7 @@ mod key;
 mod psk;
 mod random;
 mod record;
+mod rsa;
 mod secret;
 mod session;
 mod session_facts;
@@ -85,6 +86,7 @@ pub use group::{Group, group_by_id, group_by_name};
 pub use key::{KeyError, KeyKind, PrivateKey};
 pub use psk::is_psk_binder_valid;
 pub use random::fill_random;
+pub use rsa::RsaNumbers;
 pub use secret::Secret;
 pub use session::{Miss, Offered, Prefetched, Session, SessionStore, TicketCipher, TicketOpened};
 pub use session_facts::{CLOCK_TOLERANCE_S, SessionFacts};

@@ -24,6 +24,7 @@ mod chacha20;
 #[cfg(target_arch = "x86_64")]
 mod poly1305;
 mod records;
+mod rsa;
 #[cfg(target_arch = "x86_64")]
 mod seal;
 
@@ -33,6 +34,7 @@ mod tests;
 #[cfg(not(target_arch = "x86_64"))]
 pub use absent::ChaCha20Poly1305;
 pub use records::{Exhausted, MAX_RECORD_BYTES, RecordWriter, Version};
+pub use rsa::{RSA_LANES, RsaKey, RsaRefused};
 #[cfg(target_arch = "x86_64")]
 pub use seal::ChaCha20Poly1305;
 

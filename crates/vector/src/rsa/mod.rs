@@ -1,0 +1,81 @@
+//! RSA's private operation, eight at a time with one key.
+//!
+//! [`RsaKey::private`] computes c^d modulo n for up to eight numbers c, one in each lane of
+//! AVX-512 vectors, in hardly more time than for one. Padding is the caller's.
+//!
+//! As usual (RFC 8017 section 5.1.2) it computes modulo p and q with exponents of half the
+//! length and recombines (Garner). Powers are taken with a fixed window of five bits
+//! ([`power`]), from products after Montgomery with digits of 52 bits, the size of IFMA's
+//! multipliers ([`montgomery`]); see Gueron and Krasnov, "Software implementation of modular
+//! exponentiation, using advanced vector instructions architectures", and Drucker and Gueron,
+//! "Fast modular squaring with AVX512IFMA".
+//!
+//! # What leaks, and what does not
+//!
+//! The sequence of instructions and of addresses is the same for all keys of one size, and for
+//! all inputs: windows are of fixed size, every table entry is read for every look-up, and
+//! differences decide through masks only. Whether an input is refused, and whether
+//! a result was wrong, are branches on what is not secret.
+//!
+//! **Blinding** guards implementations whose time depends on the numbers an attacker sends. Here no
+//! time does, so that there is nothing for a blinding factor to hide, and [`RsaKey`] adds none.
+//! It is no defence against faults either; those are what [`RsaKey::checked`] is for. A
+//! caller who wants it, against power analysis for instance, multiplies the input by r^e
+//! and the output by 1/r, as this module works on plain numbers.
+//!
+//! **Faults**: one wrong bit in one of the two halves gives a result whose difference from the right
+//! one has p or q for a divisor (Boneh, DeMillo and Lipton). [`RsaKey::checked`] raises every
+//! result to the public exponent, modulo n itself and without p or q, compares with
+//! the input, and hands out zeros where they differ.
+//!
+//! Keys are wiped when they are dropped, tables and intermediate numbers after each
+//! call; copies in registers and spilled to the stack are not.
+
+#[cfg(target_arch = "x86_64")]
+mod digits;
+#[cfg(target_arch = "x86_64")]
+mod key;
+#[cfg(target_arch = "x86_64")]
+mod montgomery;
+#[cfg(target_arch = "x86_64")]
+mod power;
+
+use std::fmt;
+
+/// Operations of one call at most.
+pub const RSA_LANES: usize = 8;
+
+/// Why a call was refused; nothing was computed then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RsaRefused {
+    /// No input, more than [`RSA_LANES`], or not as many outputs.
+    Count,
+    /// An input or output that is not as long as the modulus.
+    Length,
+    /// An input that is not below the modulus (RFC 8017: "representative out of range").
+    Range,
+}
+
+impl fmt::Display for RsaRefused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Count => "not one to eight inputs with an output each",
+            Self::Length => "an input or output is not as long as the modulus",
+            Self::Range => "an input is not below the modulus",
+        })
+    }
+}
+
+impl std::error::Error for RsaRefused {}
+
+#[cfg(target_arch = "x86_64")]
+pub use present::RsaKey;
+
+#[cfg(not(target_arch = "x86_64"))]
+pub use absent::RsaKey;
+
+#[cfg(target_arch = "x86_64")]
+mod present;
+
+#[cfg(not(target_arch = "x86_64"))]
+mod absent;

@@ -1,0 +1,466 @@
+//! Products modulo an odd number, of eight pairs of numbers side by side.
+//!
+//! A number is K digits of 52 bits, each digit a vector of eight lanes. The
+//! product is Montgomery's (x y / R modulo n, R = 2^(52 K)), rows of x interleaved with the
+//! rows of the reduction. Five rows are one block: first the [`Product::head`] finds the
+//! block's five quotient digits, one after the other, then the [`Product::body`] adds
+//! the five rows of x y and of the quotients times n column by column. A column's
+//! twenty products are independent, so the multipliers are busy; the head is a chain of latencies, so two
+//! products, modulo p and modulo q, take turns, and the processor does the head of one
+//! beside the body of the other.
+//!
+//! No subtraction follows. R is at least 2^16 n here, and of factors below 4 n
+//! the product is below n (1 + 16 n / R), thus below 2 n: "almost" Montgomery multiplication (Gueron),
+//! with so much room that not even a correction for it is needed.
+
+use std::arch::x86_64::*;
+
+use super::power::wipe;
+
+/// One digit of eight numbers.
+pub(super) type Vector = __m512i;
+
+/// Eight numbers of K digits, the least significant first.
+pub(super) type Number<const K: usize> = [Vector; K];
+
+pub(super) const DIGIT_BITS: usize = 52;
+pub(super) const DIGIT_MASK: u64 = (1 << DIGIT_BITS) - 1;
+
+/// Rows of a block. The numbers of digits, 20, 30 and 40, and twice as many, are multiples.
+const ROWS: usize = 5;
+
+type Rows = [Vector; ROWS];
+
+/// What products are taken modulo: the same number in all lanes.
+pub(super) struct Modulus<const K: usize> {
+    pub(super) digits: [u64; K],
+    /// -1 / n modulo 2^52.
+    pub(super) inverse: u64,
+}
+
+/// A product being made.
+pub(super) struct Product<const K: usize> {
+    /// Sums of the columns from the current block's first one on, without carries.
+    sums: Number<K>,
+    /// Sums of five columns above those; other than zero for the last block of a square only.
+    top: Rows,
+    /// The current block's quotient digits, and the carry out of its first five columns.
+    quotients: Rows,
+    carry: Vector,
+    /// Twice the number that is squared.
+    doubled: Number<K>,
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn zero() -> Vector {
+    _mm512_setzero_si512()
+}
+
+/// `digit` in all lanes.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) fn all(digit: u64) -> Vector {
+    _mm512_set1_epi64(digit as i64)
+}
+
+/// `digits` in all lanes.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) fn all_digits<const K: usize>(digits: &[u64; K]) -> Number<K> {
+    let mut number = [zero(); K];
+    for (vector, digit) in number.iter_mut().zip(digits) {
+        *vector = all(*digit);
+    }
+    number
+}
+
+/// Adds what products contribute to a column: low halves from this column's digit pairs, high
+/// halves from the pairs one column below.
+#[inline]
+#[target_feature(enable = "avx512f,avx512ifma")]
+fn add<const ROW: usize>(sums: [Vector; 2], x: &Rows, low: Vector, high: Vector) -> [Vector; 2] {
+    [
+        _mm512_madd52lo_epu64(sums[0], x[ROW], low),
+        _mm512_madd52hi_epu64(sums[1], x[ROW], high),
+    ]
+}
+
+/// A column all of whose rows have digits: `y` is digits c - 5 to c.
+#[inline]
+#[target_feature(enable = "avx512f,avx512ifma")]
+fn full_column(mut sums: [Vector; 2], x: &Rows, y: &[Vector; ROWS + 1]) -> [Vector; 2] {
+    sums = add::<0>(sums, x, y[5], y[4]);
+    sums = add::<1>(sums, x, y[4], y[3]);
+    sums = add::<2>(sums, x, y[3], y[2]);
+    sums = add::<3>(sums, x, y[2], y[1]);
+    add::<4>(sums, x, y[1], y[0])
+}
+
+/// Column C, below 5, of the first `COUNT` rows: `y` is digits 0 to 4.
+#[inline]
+#[target_feature(enable = "avx512f,avx512ifma")]
+fn low_column<const C: usize, const COUNT: usize>(
+    mut sums: [Vector; 2],
+    x: &Rows,
+    y: &Rows,
+) -> [Vector; 2] {
+    for row in 0..ROWS {
+        if row < COUNT && row <= C {
+            sums[0] = _mm512_madd52lo_epu64(sums[0], x[row], y[C - row]);
+        }
+        if row < COUNT && row < C {
+            sums[1] = _mm512_madd52hi_epu64(sums[1], x[row], y[C - row - 1]);
+        }
+    }
+    sums
+}
+
+/// Column C above the last digit: `y` is the five last digits.
+#[inline]
+#[target_feature(enable = "avx512f,avx512ifma")]
+fn high_column<const C: usize>(mut sums: [Vector; 2], x: &Rows, y: &Rows) -> [Vector; 2] {
+    for row in 0..ROWS {
+        if row > C {
+            sums[0] = _mm512_madd52lo_epu64(sums[0], x[row], y[ROWS + C - row]);
+        }
+        if row >= C {
+            sums[1] = _mm512_madd52hi_epu64(sums[1], x[row], y[ROWS - 1 + C - row]);
+        }
+    }
+    sums
+}
+
+/// Five digits of `number`.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn five(number: &[Vector], first: usize) -> Rows {
+    let digits = &number[first..first + ROWS];
+    [digits[0], digits[1], digits[2], digits[3], digits[4]]
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn five_of_all(digits: &[u64], first: usize) -> Rows {
+    let digits = &digits[first..first + ROWS];
+    [
+        all(digits[0]),
+        all(digits[1]),
+        all(digits[2]),
+        all(digits[3]),
+        all(digits[4]),
+    ]
+}
+
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn total(first: [Vector; 2], second: [Vector; 2]) -> Vector {
+    _mm512_add_epi64(
+        _mm512_add_epi64(first[0], first[1]),
+        _mm512_add_epi64(second[0], second[1]),
+    )
+}
+
+/// Twice `number`, but for the carry into the first digit.
+#[inline]
+#[target_feature(enable = "avx512f")]
+fn double<const K: usize>(number: &Number<K>, doubled: &mut Number<K>) {
+    let mask = all(DIGIT_MASK);
+    let mut below = zero();
+    for (digit, doubled) in number.iter().zip(doubled) {
+        let carry = _mm512_srli_epi64::<{ DIGIT_BITS as u32 - 1 }>(below);
+        let shifted = _mm512_and_si512(_mm512_slli_epi64::<1>(*digit), mask);
+        *doubled = _mm512_or_si512(shifted, carry);
+        below = *digit;
+    }
+}
+
+/// Propagates the carries of `sums` into digits.
+#[inline]
+#[target_feature(enable = "avx512f")]
+pub(super) fn carry<const K: usize>(sums: &Number<K>, number: &mut Number<K>) {
+    let mask = all(DIGIT_MASK);
+    let mut carry = zero();
+    for (sum, digit) in sums.iter().zip(number) {
+        let sum = _mm512_add_epi64(*sum, carry);
+        *digit = _mm512_and_si512(sum, mask);
+        carry = _mm512_srli_epi64::<{ DIGIT_BITS as u32 }>(sum);
+    }
+}
+
+impl<const K: usize> Product<K> {
+    /// Nothing yet.
+    #[target_feature(enable = "avx512f")]
+    pub(super) fn new() -> Self {
+        Self {
+            sums: [zero(); K],
+            top: [zero(); ROWS],
+            quotients: [zero(); ROWS],
+            carry: zero(),
+            doubled: [zero(); K],
+        }
+    }
+
+    /// Overwrites everything.
+    pub(super) fn wipe(&mut self) {
+        wipe(&mut self.sums);
+        wipe(&mut self.top);
+        wipe(&mut self.quotients);
+        wipe(std::slice::from_mut(&mut self.carry));
+        wipe(&mut self.doubled);
+    }
+
+    /// Begins the product, or the square, of `x`.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn start<const SQUARE: bool>(&mut self, x: &Number<K>) {
+        self.sums = [zero(); K];
+        self.top = [zero(); ROWS];
+        if SQUARE {
+            double(x, &mut self.doubled);
+        }
+    }
+
+    /// Adds the products of a block's five digits among themselves, and cuts them off from
+    /// the doubled number: the digits above are multiplied with them in the body.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512ifma")]
+    fn diagonal(&mut self, first: usize, x: &Rows) {
+        let mut sums = [zero(); 2 * ROWS];
+        for row in 0..ROWS {
+            for other in 0..ROWS {
+                if other > row {
+                    let low = &mut sums[row + other];
+                    *low = _mm512_madd52lo_epu64(*low, x[row], x[other]);
+                    let high = &mut sums[row + other + 1];
+                    *high = _mm512_madd52hi_epu64(*high, x[row], x[other]);
+                }
+            }
+        }
+        for row in 0..ROWS {
+            let doubled = _mm512_slli_epi64::<1>(sums[2 * row]);
+            sums[2 * row] = _mm512_madd52lo_epu64(doubled, x[row], x[row]);
+            let doubled = _mm512_slli_epi64::<1>(sums[2 * row + 1]);
+            sums[2 * row + 1] = _mm512_madd52hi_epu64(doubled, x[row], x[row]);
+        }
+        let behind = first + ROWS;
+        for (target, sum) in self.sums[first..behind].iter_mut().zip(&sums[..ROWS]) {
+            *target = _mm512_add_epi64(*target, *sum);
+        }
+        if behind < K {
+            let targets = &mut self.sums[behind..behind + ROWS];
+            for (target, sum) in targets.iter_mut().zip(&sums[ROWS..]) {
+                *target = _mm512_add_epi64(*target, *sum);
+            }
+            // The carry from this block's last digit is in `sums` already.
+            let even = all(DIGIT_MASK - 1);
+            self.doubled[behind] = _mm512_and_si512(self.doubled[behind], even);
+        } else {
+            self.top.copy_from_slice(&sums[ROWS..]);
+        }
+    }
+
+    /// The first five columns of a block, and its quotient digits.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512ifma")]
+    fn head<const SQUARE: bool>(
+        &mut self,
+        block: usize,
+        x: &Number<K>,
+        y: &Number<K>,
+        modulus: &Modulus<K>,
+    ) {
+        let first = block * ROWS;
+        let rows = five(x, first);
+        if SQUARE {
+            self.diagonal(first, &rows);
+        }
+        let y = five(y, 0);
+        let n = five_of_all(&modulus.digits, 0);
+        let inverse = all(modulus.inverse);
+        let mut quotients = [zero(); ROWS];
+        let mut carry = zero();
+        macro_rules! column {
+            ($column:literal) => {
+                let mut product = [self.sums[$column], zero()];
+                if !SQUARE {
+                    product = low_column::<$column, ROWS>(product, &rows, &y);
+                }
+                let reduction =
+                    low_column::<$column, $column>([zero(), zero()], &quotients, &n);
+                let sum = _mm512_add_epi64(total(product, reduction), carry);
+                // Makes the column's low 52 bits zero.
+                quotients[$column] = _mm512_madd52lo_epu64(zero(), sum, inverse);
+                let sum = _mm512_madd52lo_epu64(sum, quotients[$column], n[0]);
+                carry = _mm512_srli_epi64::<{ DIGIT_BITS as u32 }>(sum);
+            };
+        }
+        column!(0);
+        column!(1);
+        column!(2);
+        column!(3);
+        column!(4);
+        self.quotients = quotients;
+        self.carry = carry;
+    }
+
+    /// The other columns of a block.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512ifma")]
+    fn body<const SQUARE: bool>(
+        &mut self,
+        block: usize,
+        x: &Number<K>,
+        y: &Number<K>,
+        modulus: &Modulus<K>,
+    ) {
+        let rows = five(x, block * ROWS);
+        let quotients = self.quotients;
+        let y = if SQUARE { &self.doubled } else { y };
+        let n = &modulus.digits;
+        self.sums[ROWS] = _mm512_add_epi64(self.sums[ROWS], self.carry);
+        macro_rules! reduction {
+            ($column:expr) => {{
+                let digits = &n[$column - ROWS..=$column];
+                let digits = [
+                    all(digits[0]),
+                    all(digits[1]),
+                    all(digits[2]),
+                    all(digits[3]),
+                    all(digits[4]),
+                    all(digits[5]),
+                ];
+                full_column([zero(), zero()], &quotients, &digits)
+            }};
+        }
+        // A square's first columns were summed up on the diagonal, of the next five some rows.
+        let mut column = ROWS;
+        if SQUARE {
+            let behind = (block + 1) * ROWS;
+            while column < behind && column < K {
+                let sums = [self.sums[column], zero()];
+                self.sums[column - ROWS] = total(sums, reduction!(column));
+                column += 1;
+            }
+            if behind < K {
+                let digits = five(y, behind);
+                macro_rules! partial {
+                    ($column:literal) => {
+                        let sums = [self.sums[behind + $column], zero()];
+                        let product = low_column::<$column, ROWS>(sums, &rows, &digits);
+                        self.sums[behind + $column - ROWS] =
+                            total(product, reduction!(behind + $column));
+                    };
+                }
+                partial!(0);
+                partial!(1);
+                partial!(2);
+                partial!(3);
+                partial!(4);
+                column += ROWS;
+            }
+        }
+        while column < K {
+            let sums = [self.sums[column], zero()];
+            let digits = &y[column - ROWS..=column];
+            let digits = [
+                digits[0], digits[1], digits[2], digits[3], digits[4], digits[5],
+            ];
+            let product = full_column(sums, &rows, &digits);
+            self.sums[column - ROWS] = total(product, reduction!(column));
+            column += 1;
+        }
+        let last = five(y, K - ROWS);
+        let last_n = five_of_all(n, K - ROWS);
+        let has_product = !SQUARE || (block + 1) * ROWS < K;
+        macro_rules! above {
+            ($column:literal) => {
+                let mut product = [self.top[$column], zero()];
+                if has_product {
+                    product = high_column::<$column>(product, &rows, &last);
+                }
+                let reduction =
+                    high_column::<$column>([zero(), zero()], &quotients, &last_n);
+                self.sums[K - ROWS + $column] = total(product, reduction);
+            };
+        }
+        above!(0);
+        above!(1);
+        above!(2);
+        above!(3);
+        above!(4);
+    }
+
+    /// Replaces `x` by x y / R modulo the modulus.
+    #[target_feature(enable = "avx512f,avx512ifma")]
+    pub(super) fn multiply(&mut self, x: &mut Number<K>, y: &Number<K>, modulus: &Modulus<K>) {
+        self.start::<false>(x);
+        for block in 0..K / ROWS {
+            self.head::<false>(block, x, y, modulus);
+            self.body::<false>(block, x, y, modulus);
+        }
+        carry(&self.sums, x);
+    }
+
+    /// Replaces `x` by x x / R modulo the modulus.
+    #[target_feature(enable = "avx512f,avx512ifma")]
+    pub(super) fn square(&mut self, x: &mut Number<K>, modulus: &Modulus<K>) {
+        self.start::<true>(x);
+        for block in 0..K / ROWS {
+            self.head::<true>(block, x, x, modulus);
+            self.body::<true>(block, x, x, modulus);
+        }
+        carry(&self.sums, x);
+    }
+}
+
+/// Two products with different moduli, block by block in turns.
+#[inline]
+#[target_feature(enable = "avx512f,avx512ifma")]
+fn in_turns<const K: usize, const SQUARE: bool>(
+    products: &mut [Product<K>; 2],
+    x: &mut [Number<K>; 2],
+    y: Option<&[Number<K>; 2]>,
+    [p, q]: [&Modulus<K>; 2],
+) {
+    let [product_p, product_q] = products;
+    {
+        // A square's other factor is not looked at.
+        let [x_p, x_q] = &*x;
+        let [y_p, y_q] = y.unwrap_or(&*x);
+        product_p.start::<SQUARE>(x_p);
+        product_q.start::<SQUARE>(x_q);
+        product_p.head::<SQUARE>(0, x_p, y_p, p);
+        for block in 0..K / ROWS {
+            product_q.head::<SQUARE>(block, x_q, y_q, q);
+            product_p.body::<SQUARE>(block, x_p, y_p, p);
+            if block + 1 < K / ROWS {
+                product_p.head::<SQUARE>(block + 1, x_p, y_p, p);
+            }
+            product_q.body::<SQUARE>(block, x_q, y_q, q);
+        }
+    }
+    carry(&product_p.sums, &mut x[0]);
+    carry(&product_q.sums, &mut x[1]);
+}
+
+/// Replaces both of `x` by their products with `y`, divided by R.
+#[target_feature(enable = "avx512f,avx512ifma")]
+pub(super) fn multiply_both<const K: usize>(
+    products: &mut [Product<K>; 2],
+    x: &mut [Number<K>; 2],
+    y: &[Number<K>; 2],
+    moduli: [&Modulus<K>; 2],
+) {
+    in_turns::<K, false>(products, x, Some(y), moduli);
+}
+
+/// Replaces both of `x` by their squares, divided by R.
+#[target_feature(enable = "avx512f,avx512ifma")]
+pub(super) fn square_both<const K: usize>(
+    products: &mut [Product<K>; 2],
+    x: &mut [Number<K>; 2],
+    moduli: [&Modulus<K>; 2],
+) {
+    in_turns::<K, true>(products, x, None, moduli);
+}

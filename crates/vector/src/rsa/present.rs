@@ -1,0 +1,172 @@
+//! [`RsaKey`]: bytes in and out, for the three sizes of key.
+
+use std::arch::is_x86_feature_detected;
+use std::fmt;
+
+use zeroize::{Zeroize, Zeroizing};
+
+use super::digits::{from_bytes, is_below, to_bytes};
+use super::key::{Key, Parts};
+use super::{RSA_LANES, RsaRefused};
+
+/// An RSA key of 2048, 3072 or 4096 bits, on a processor that can compute with it.
+pub struct RsaKey(Size);
+
+enum Size {
+    Rsa2048(Box<Key<20, 40>>),
+    Rsa3072(Box<Key<30, 60>>),
+    Rsa4096(Box<Key<40, 80>>),
+}
+
+/// Calls a generic method on the key of whichever size.
+macro_rules! each {
+    ($size:expr, $key:ident => $call:expr) => {
+        match $size {
+            Size::Rsa2048($key) => $call,
+            Size::Rsa3072($key) => $call,
+            Size::Rsa4096($key) => $call,
+        }
+    };
+}
+
+impl RsaKey {
+    /// Takes a key's numbers, big-endian: modulus, public exponent, primes p and q, d modulo
+    /// p - 1 and q - 1, and 1 / q modulo p.
+    ///
+    /// `None` if the processor lacks AVX-512 (F) or its IFMA instructions; if the modulus has
+    /// another size than 2048, 3072 or 4096 bits, the primes are not two of half its
+    /// length, or the public exponent is longer than 64 bits; or if the numbers do not belong together:
+    /// one operation is tried and checked.
+    pub fn new(
+        n: &[u8],
+        e: &[u8],
+        primes: [&[u8]; 2],
+        exponents: [&[u8]; 2],
+        coefficient: &[u8],
+    ) -> Option<Self> {
+        if !is_x86_feature_detected!("avx512f") || !is_x86_feature_detected!("avx512ifma") {
+            return None;
+        }
+        let leading = n.iter().position(|byte| *byte != 0)?;
+        let n = &n[leading..];
+        let key = match n.len() * 8 {
+            2048 => Size::Rsa2048(boxed(n, e, primes, exponents, coefficient)?),
+            3072 => Size::Rsa3072(boxed(n, e, primes, exponents, coefficient)?),
+            4096 => Size::Rsa4096(boxed(n, e, primes, exponents, coefficient)?),
+            _ => return None,
+        };
+        let key = Self(key);
+        // A number without structure, that all of the key's numbers have a part in.
+        let input = Zeroizing::new(vec![0x5a; n.len()]);
+        let mut output = Zeroizing::new(vec![0; n.len()]);
+        let wrong = key.checked(&[&input], &mut [&mut output]);
+        (wrong == Ok(0)).then_some(key)
+    }
+
+    /// Bytes of the modulus, of every input and of every output.
+    pub fn modulus_bytes(&self) -> usize {
+        match self.0 {
+            Size::Rsa2048(_) => 256,
+            Size::Rsa3072(_) => 384,
+            Size::Rsa4096(_) => 512,
+        }
+    }
+
+    /// The private operation of up to eight numbers, big-endian and as long as the modulus. The
+    /// time is that of eight.
+    ///
+    /// A result must not leave the process before it was found right with the public key, as one
+    /// that a fault has spoiled gives the key away: [`RsaKey::checked`] does both.
+    pub fn private(
+        &self,
+        inputs: &[&[u8]],
+        outputs: &mut [&mut [u8]],
+    ) -> Result<(), RsaRefused> {
+        each!(&self.0, key => run(key, inputs, outputs, false).map(|_| ()))
+    }
+
+    /// The private operation, and every result raised to the public exponent again. Returns
+    /// one bit for each output, the lowest for the first: 1 if the result was wrong and is
+    /// zeros now. Wrong results are a fault of the processor or the memory.
+    pub fn checked(
+        &self,
+        inputs: &[&[u8]],
+        outputs: &mut [&mut [u8]],
+    ) -> Result<u8, RsaRefused> {
+        each!(&self.0, key => run(key, inputs, outputs, true))
+    }
+}
+
+impl fmt::Debug for RsaKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RsaKey({} bits, redacted)", self.modulus_bytes() * 8)
+    }
+}
+
+fn boxed<const K: usize, const K2: usize>(
+    n: &[u8],
+    e: &[u8],
+    primes: [&[u8]; 2],
+    exponents: [&[u8]; 2],
+    coefficient: &[u8],
+) -> Option<Box<Key<K, K2>>> {
+    let leading = e.iter().position(|byte| *byte != 0)?;
+    let e = &e[leading..];
+    if e.len() > 8 {
+        return None;
+    }
+    let parts = Parts {
+        n: from_bytes(n)?,
+        e: e.iter().fold(0, |e, byte| e << 8 | u64::from(*byte)),
+        primes: [from_bytes(primes[0])?, from_bytes(primes[1])?],
+        exponents: [from_bytes(exponents[0])?, from_bytes(exponents[1])?],
+        coefficient: from_bytes(coefficient)?,
+    };
+    Key::new(&parts, n.len() * 4).map(Box::new)
+}
+
+fn run<const K: usize, const K2: usize>(
+    key: &Key<K, K2>,
+    inputs: &[&[u8]],
+    outputs: &mut [&mut [u8]],
+    is_checked: bool,
+) -> Result<u8, RsaRefused> {
+    if inputs.is_empty() || inputs.len() > RSA_LANES || inputs.len() != outputs.len() {
+        return Err(RsaRefused::Count);
+    }
+    let modulus_bytes = (K2 * 52) / 512 * 64;
+    let is_long = |length: usize| length != modulus_bytes;
+    if inputs.iter().any(|input| is_long(input.len()))
+        || outputs.iter().any(|output| is_long(output.len()))
+    {
+        return Err(RsaRefused::Length);
+    }
+    // Lanes without an input compute with zero.
+    let mut numbers = [[0; K2]; RSA_LANES];
+    for (number, input) in numbers.iter_mut().zip(inputs) {
+        *number = from_bytes(input).ok_or(RsaRefused::Range)?;
+        if !is_below(number, key.modulus()) {
+            return Err(RsaRefused::Range);
+        }
+    }
+    // SAFETY: a key exists only where `RsaKey::new` has found the features that the method
+    // is compiled for.
+    let mut results = unsafe { key.private(&numbers) };
+    let mut wrong = 0;
+    if is_checked {
+        // SAFETY: as above.
+        let again = unsafe { key.public(&results) };
+        for lane in 0..inputs.len() {
+            if again[lane] != numbers[lane] {
+                wrong |= 1 << lane;
+                results[lane] = [0; K2];
+            }
+        }
+    }
+    for (result, output) in results.iter().zip(outputs) {
+        to_bytes(result, output);
+    }
+    results.zeroize();
+    numbers.zeroize();
+    Ok(wrong)
+}

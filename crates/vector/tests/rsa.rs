@@ -1,0 +1,214 @@
+//! RSA operations computed here are what AWS-LC makes of them.
+
+use sealane_awslc::{PrivateKey, fill_random};
+use sealane_vector::{RSA_LANES, RsaKey, RsaRefused};
+
+/// Random calls of each size of key; [`LONG_CALLS`] with `SEALANE_TEST_LONG=1`.
+const CALLS: usize = 150;
+const LONG_CALLS: usize = 45_000;
+
+/// Calls before another key is made.
+const CALLS_PER_KEY: usize = 50;
+
+fn calls() -> usize {
+    let is_long = std::env::var_os("SEALANE_TEST_LONG").is_some_and(|value| value == "1");
+    if is_long { LONG_CALLS } else { CALLS }
+}
+
+/// The same key for both; `None` if this processor cannot run the code.
+fn keys(bits: u32) -> Option<(RsaKey, PrivateKey, Vec<u8>)> {
+    let reference = PrivateKey::generate_rsa(bits).expect("the library makes keys");
+    let numbers = reference.rsa_numbers().expect("it is an RSA key");
+    let ours = RsaKey::new(
+        &numbers.modulus,
+        &numbers.exponent,
+        [&numbers.primes[0], &numbers.primes[1]],
+        [&numbers.exponents[0], &numbers.exponents[1]],
+        &numbers.coefficient,
+    );
+    if ours.is_none() {
+        let can = std::arch::is_x86_feature_detected!("avx512ifma");
+        assert!(!can, "a key of {bits} bits was refused");
+        eprintln!("skipped: this processor has no AVX-512 IFMA");
+    }
+    Some((ours?, reference, numbers.modulus))
+}
+
+/// A random number below the modulus.
+fn below(modulus: &[u8]) -> Vec<u8> {
+    let mut number = vec![0; modulus.len()];
+    loop {
+        fill_random(&mut number);
+        if number.as_slice() < modulus {
+            return number;
+        }
+    }
+}
+
+/// `number` minus a little.
+fn minus(number: &[u8], less: u8) -> Vec<u8> {
+    let mut number = number.to_vec();
+    let mut borrow = less;
+    for byte in number.iter_mut().rev() {
+        let (difference, is_below) = byte.overflowing_sub(borrow);
+        *byte = difference;
+        borrow = u8::from(is_below);
+    }
+    number
+}
+
+fn small(number: u8, bytes: usize) -> Vec<u8> {
+    let mut small = vec![0; bytes];
+    small[bytes - 1] = number;
+    small
+}
+
+#[track_caller]
+fn compare(ours: &RsaKey, reference: &PrivateKey, inputs: &[Vec<u8>]) {
+    let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+    let mut outputs = vec![vec![0xee; ours.modulus_bytes()]; inputs.len()];
+    let mut targets: Vec<&mut [u8]> = outputs.iter_mut().map(Vec::as_mut_slice).collect();
+    assert_eq!(ours.checked(&inputs, &mut targets), Ok(0));
+    let mut unchecked = vec![vec![0xee; ours.modulus_bytes()]; inputs.len()];
+    let mut targets: Vec<&mut [u8]> = unchecked.iter_mut().map(Vec::as_mut_slice).collect();
+    assert_eq!(ours.private(&inputs, &mut targets), Ok(()));
+    assert_eq!(outputs, unchecked);
+    for (lane, (input, output)) in inputs.iter().zip(&outputs).enumerate() {
+        let expected = reference.rsa_raw(input).expect("the input is below n");
+        assert!(*output == expected, "lane {lane} of {}: {input:02x?}", inputs.len());
+    }
+}
+
+fn differential(bits: u32) {
+    let mut pair = None;
+    for call in 0..calls() {
+        if call % CALLS_PER_KEY == 0 {
+            let Some(new) = keys(bits) else { return };
+            pair = Some(new);
+        }
+        let (ours, reference, modulus) = pair.as_ref().expect("the first call made one");
+        let lanes = call % RSA_LANES + 1;
+        let inputs: Vec<_> = (0..lanes).map(|_| below(modulus)).collect();
+        compare(ours, reference, &inputs);
+    }
+}
+
+#[test]
+fn random_numbers_2048() {
+    differential(2048);
+}
+
+#[test]
+fn random_numbers_3072() {
+    differential(3072);
+}
+
+#[test]
+fn random_numbers_4096() {
+    differential(4096);
+}
+
+/// Numbers at the edges, and multiples of the primes, in every lane.
+#[test]
+fn special_numbers() {
+    for bits in [2048, 3072, 4096] {
+        let Some((ours, reference, modulus)) = keys(bits) else {
+            return;
+        };
+        let numbers = reference.rsa_numbers().expect("it is an RSA key");
+        let bytes = modulus.len();
+        let padded = |prime: &[u8]| [vec![0; bytes - prime.len()], prime.to_vec()].concat();
+        let mut top = vec![0; bytes];
+        top[0] = 0x40;
+        let special = [
+            small(0, bytes),
+            small(1, bytes),
+            small(2, bytes),
+            minus(&modulus, 1),
+            minus(&modulus, 2),
+            padded(&numbers.primes[0]),
+            padded(&numbers.primes[1]),
+            top,
+        ];
+        for lanes in 1..=RSA_LANES {
+            for first in 0..special.len() {
+                let inputs = special.iter().cycle().skip(first).take(lanes);
+                compare(&ours, &reference, &inputs.cloned().collect::<Vec<_>>());
+            }
+        }
+    }
+}
+
+#[test]
+fn what_is_refused() {
+    let Some((ours, _, modulus)) = keys(2048) else {
+        return;
+    };
+    let number = small(3, 256);
+    let good = number.as_slice();
+    let call = |inputs: &[&[u8]], lengths: &[usize]| {
+        let mut outputs: Vec<_> = lengths.iter().map(|length| vec![7; *length]).collect();
+        let mut targets: Vec<&mut [u8]> = outputs.iter_mut().map(Vec::as_mut_slice).collect();
+        let result = ours.checked(inputs, &mut targets);
+        let untouched = outputs.concat().iter().all(|byte| *byte == 7);
+        assert!(result.is_ok() || untouched);
+        result
+    };
+    assert_eq!(call(&[], &[]), Err(RsaRefused::Count));
+    assert_eq!(call(&[good; 9], &[256; 9]), Err(RsaRefused::Count));
+    assert_eq!(call(&[good; 2], &[256; 1]), Err(RsaRefused::Count));
+    assert_eq!(call(&[&good[1..]], &[256]), Err(RsaRefused::Length));
+    assert_eq!(call(&[good], &[257]), Err(RsaRefused::Length));
+    assert_eq!(call(&[good, &modulus], &[256; 2]), Err(RsaRefused::Range));
+    assert_eq!(call(&[&[0xff; 256]], &[256]), Err(RsaRefused::Range));
+    assert_eq!(call(&[good], &[256]), Ok(0));
+    assert_eq!(format!("{ours:?}"), "RsaKey(2048 bits, redacted)");
+}
+
+/// A key whose numbers do not belong together computes wrong results, which give it away: it
+/// is not taken, whichever of its numbers is wrong.
+#[test]
+fn spoiled_keys_are_refused() {
+    let Some((_, reference, _)) = keys(2048) else {
+        return;
+    };
+    let numbers = reference.rsa_numbers().expect("it is an RSA key");
+    let parts: [&[u8]; 7] = [
+        &numbers.modulus,
+        &numbers.exponent,
+        &numbers.primes[0],
+        &numbers.primes[1],
+        &numbers.exponents[0],
+        &numbers.exponents[1],
+        &numbers.coefficient,
+    ];
+    let make = |parts: &[Vec<u8>]| {
+        RsaKey::new(
+            &parts[0],
+            &parts[1],
+            [&parts[2], &parts[3]],
+            [&parts[4], &parts[5]],
+            &parts[6],
+        )
+    };
+    let good = parts.map(|part| part.to_vec());
+    assert!(make(&good).is_some());
+    for which in 0..good.len() {
+        let mut spoiled = good.clone();
+        let middle = spoiled[which].len() / 2;
+        spoiled[which][middle] ^= 0x10;
+        assert!(make(&spoiled).is_none(), "number {which} was changed");
+    }
+    let Ok(short) = PrivateKey::generate_rsa(1024) else {
+        return;
+    };
+    let numbers = short.rsa_numbers().expect("it is an RSA key");
+    let key = RsaKey::new(
+        &numbers.modulus,
+        &numbers.exponent,
+        [&numbers.primes[0], &numbers.primes[1]],
+        [&numbers.exponents[0], &numbers.exponents[1]],
+        &numbers.coefficient,
+    );
+    assert!(key.is_none());
+}
