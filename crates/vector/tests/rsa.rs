@@ -64,7 +64,7 @@ fn small(number: u8, bytes: usize) -> Vec<u8> {
 }
 
 #[track_caller]
-fn compare(ours: &RsaKey, reference: &PrivateKey, inputs: &[Vec<u8>]) {
+fn compare((ours, reference, modulus): &(RsaKey, PrivateKey, Vec<u8>), inputs: &[Vec<u8>]) {
     let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
     let mut outputs = vec![vec![0xee; ours.modulus_bytes()]; inputs.len()];
     let mut targets: Vec<&mut [u8]> = outputs.iter_mut().map(Vec::as_mut_slice).collect();
@@ -74,7 +74,15 @@ fn compare(ours: &RsaKey, reference: &PrivateKey, inputs: &[Vec<u8>]) {
     assert_eq!(ours.private(&inputs, &mut targets), Ok(()));
     assert_eq!(outputs, unchecked);
     for (lane, (input, output)) in inputs.iter().zip(&outputs).enumerate() {
-        let expected = reference.rsa_raw(input).expect("the input is below n");
+        // The library refuses those whose result is the number itself, d being odd.
+        let is_itself = *input == small(0, input.len())
+            || *input == small(1, input.len())
+            || *input == minus(modulus, 1);
+        let expected = if is_itself {
+            input.to_vec()
+        } else {
+            reference.rsa_raw(input).expect("the input is below n")
+        };
         assert!(*output == expected, "lane {lane} of {}: {input:02x?}", inputs.len());
     }
 }
@@ -86,10 +94,10 @@ fn differential(bits: u32) {
             let Some(new) = keys(bits) else { return };
             pair = Some(new);
         }
-        let (ours, reference, modulus) = pair.as_ref().expect("the first call made one");
+        let pair = pair.as_ref().expect("the first call made one");
         let lanes = call % RSA_LANES + 1;
-        let inputs: Vec<_> = (0..lanes).map(|_| below(modulus)).collect();
-        compare(ours, reference, &inputs);
+        let inputs: Vec<_> = (0..lanes).map(|_| below(&pair.2)).collect();
+        compare(pair, &inputs);
     }
 }
 
@@ -112,9 +120,10 @@ fn random_numbers_4096() {
 #[test]
 fn special_numbers() {
     for bits in [2048, 3072, 4096] {
-        let Some((ours, reference, modulus)) = keys(bits) else {
+        let Some(pair) = keys(bits) else {
             return;
         };
+        let (_, reference, modulus) = &pair;
         let numbers = reference.rsa_numbers().expect("it is an RSA key");
         let bytes = modulus.len();
         let padded = |prime: &[u8]| [vec![0; bytes - prime.len()], prime.to_vec()].concat();
@@ -124,8 +133,8 @@ fn special_numbers() {
             small(0, bytes),
             small(1, bytes),
             small(2, bytes),
-            minus(&modulus, 1),
-            minus(&modulus, 2),
+            minus(modulus, 1),
+            minus(modulus, 2),
             padded(&numbers.primes[0]),
             padded(&numbers.primes[1]),
             top,
@@ -133,7 +142,7 @@ fn special_numbers() {
         for lanes in 1..=RSA_LANES {
             for first in 0..special.len() {
                 let inputs = special.iter().cycle().skip(first).take(lanes);
-                compare(&ours, &reference, &inputs.cloned().collect::<Vec<_>>());
+                compare(&pair, &inputs.cloned().collect::<Vec<_>>());
             }
         }
     }
