@@ -29,7 +29,12 @@ pub(super) const DIGIT_MASK: u64 = (1 << DIGIT_BITS) - 1;
 /// Rows of a block. The numbers of digits, 20, 30 and 40, and twice as many, are multiples.
 const ROWS: usize = 5;
 
+const IN_RANGE: &str = "numbers have a multiple of five digits";
+
 type Rows = [Vector; ROWS];
+
+/// The digits that five columns of a block are made of.
+type Digits = [Vector; 2 * ROWS];
 
 /// What products are taken modulo: the same number in all lanes.
 pub(super) struct Modulus<const K: usize> {
@@ -75,26 +80,29 @@ pub(super) fn all_digits<const K: usize>(digits: &[u64; K]) -> Number<K> {
     number
 }
 
-/// Adds what products contribute to a column: low halves from this column's digit pairs, high
-/// halves from the pairs one column below.
+/// Column C of five all of whose rows have digits: `y` is those from the fifth below the
+/// first column on. Low halves come from this column's pairs of digits, high halves from the pairs
+/// one column below.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma")]
-fn add<const ROW: usize>(sums: [Vector; 2], x: &Rows, low: Vector, high: Vector) -> [Vector; 2] {
-    [
-        _mm512_madd52lo_epu64(sums[0], x[ROW], low),
-        _mm512_madd52hi_epu64(sums[1], x[ROW], high),
-    ]
+fn full_column<const C: usize>(mut sums: [Vector; 2], x: &Rows, y: &Digits) -> [Vector; 2] {
+    for row in 0..ROWS {
+        sums[0] = _mm512_madd52lo_epu64(sums[0], x[row], y[ROWS + C - row]);
+        sums[1] = _mm512_madd52hi_epu64(sums[1], x[row], y[ROWS + C - row - 1]);
+    }
+    sums
 }
 
-/// A column all of whose rows have digits: `y` is digits c - 5 to c.
+/// The same with digits that are the same in all lanes.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma")]
-fn full_column(mut sums: [Vector; 2], x: &Rows, y: &[Vector; ROWS + 1]) -> [Vector; 2] {
-    sums = add::<0>(sums, x, y[5], y[4]);
-    sums = add::<1>(sums, x, y[4], y[3]);
-    sums = add::<2>(sums, x, y[3], y[2]);
-    sums = add::<3>(sums, x, y[2], y[1]);
-    add::<4>(sums, x, y[1], y[0])
+fn full_column_of_all<const C: usize>(x: &Rows, y: &[u64; 2 * ROWS]) -> [Vector; 2] {
+    let mut sums = [zero(); 2];
+    for row in 0..ROWS {
+        sums[0] = _mm512_madd52lo_epu64(sums[0], x[row], all(y[ROWS + C - row]));
+        sums[1] = _mm512_madd52hi_epu64(sums[1], x[row], all(y[ROWS + C - row - 1]));
+    }
+    sums
 }
 
 /// Column C, below 5, of the first `COUNT` rows: `y` is digits 0 to 4.
@@ -186,6 +194,41 @@ pub(super) fn carry<const K: usize>(sums: &Number<K>, number: &mut Number<K>) {
         *digit = _mm512_and_si512(sum, mask);
         carry = _mm512_srli_epi64::<{ DIGIT_BITS as u32 }>(sum);
     }
+}
+
+/// What [`five_columns`] adds of the product: nothing, the digits from the first column on
+/// only, or all.
+const NOTHING: u8 = 0;
+const LOW: u8 = 1;
+const FULL: u8 = 2;
+
+/// Five columns, `source`, of the five rows of a block, which are stored one block lower.
+#[inline]
+#[target_feature(enable = "avx512f,avx512ifma")]
+fn five_columns<const PRODUCT: u8>(
+    target: &mut Rows,
+    source: &Rows,
+    [x, quotients]: [&Rows; 2],
+    y: &Digits,
+    n: &[u64; 2 * ROWS],
+) {
+    let low = y.last_chunk().expect("ten are more than five");
+    macro_rules! column {
+        ($column:literal) => {
+            let mut product = [source[$column], zero()];
+            if PRODUCT == FULL {
+                product = full_column::<$column>(product, x, y);
+            } else if PRODUCT == LOW {
+                product = low_column::<$column, ROWS>(product, x, low);
+            }
+            target[$column] = total(product, full_column_of_all::<$column>(quotients, n));
+        };
+    }
+    column!(0);
+    column!(1);
+    column!(2);
+    column!(3);
+    column!(4);
 }
 
 impl<const K: usize> Product<K> {
@@ -319,56 +362,23 @@ impl<const K: usize> Product<K> {
         let y = if SQUARE { &self.doubled } else { y };
         let n = &modulus.digits;
         self.sums[ROWS] = _mm512_add_epi64(self.sums[ROWS], self.carry);
-        macro_rules! reduction {
-            ($column:expr) => {{
-                let digits = &n[$column - ROWS..=$column];
-                let digits = [
-                    all(digits[0]),
-                    all(digits[1]),
-                    all(digits[2]),
-                    all(digits[3]),
-                    all(digits[4]),
-                    all(digits[5]),
-                ];
-                full_column([zero(), zero()], &quotients, &digits)
-            }};
-        }
-        // A square's first columns were summed up on the diagonal, of the next five some rows.
-        let mut column = ROWS;
-        if SQUARE {
+        let (targets, _) = self.sums.as_chunks_mut::<ROWS>();
+        for column in (ROWS..K).step_by(ROWS) {
+            let pair = &mut targets[column / ROWS - 1..=column / ROWS];
+            let [target, source] = pair else {
+                unreachable!("two chunks were asked for")
+            };
+            let digits = y[column - ROWS..].first_chunk().expect(IN_RANGE);
+            let n = n[column - ROWS..].first_chunk().expect(IN_RANGE);
             let behind = (block + 1) * ROWS;
-            while column < behind && column < K {
-                let sums = [self.sums[column], zero()];
-                self.sums[column - ROWS] = total(sums, reduction!(column));
-                column += 1;
+            if SQUARE && column < behind {
+                // Summed up on the diagonal.
+                five_columns::<NOTHING>(target, source, [&rows, &quotients], digits, n);
+            } else if SQUARE && column == behind {
+                five_columns::<LOW>(target, source, [&rows, &quotients], digits, n);
+            } else {
+                five_columns::<FULL>(target, source, [&rows, &quotients], digits, n);
             }
-            if behind < K {
-                let digits = five(y, behind);
-                macro_rules! partial {
-                    ($column:literal) => {
-                        let sums = [self.sums[behind + $column], zero()];
-                        let product = low_column::<$column, ROWS>(sums, &rows, &digits);
-                        self.sums[behind + $column - ROWS] =
-                            total(product, reduction!(behind + $column));
-                    };
-                }
-                partial!(0);
-                partial!(1);
-                partial!(2);
-                partial!(3);
-                partial!(4);
-                column += ROWS;
-            }
-        }
-        while column < K {
-            let sums = [self.sums[column], zero()];
-            let digits = &y[column - ROWS..=column];
-            let digits = [
-                digits[0], digits[1], digits[2], digits[3], digits[4], digits[5],
-            ];
-            let product = full_column(sums, &rows, &digits);
-            self.sums[column - ROWS] = total(product, reduction!(column));
-            column += 1;
         }
         let last = five(y, K - ROWS);
         let last_n = five_of_all(n, K - ROWS);
