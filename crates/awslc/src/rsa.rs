@@ -41,8 +41,7 @@ impl PrivateKey {
             let mut made = check_ptr("BN_new", exponent).map(|_| ());
             if made.is_ok() {
                 made = check("BN_set_word", sys::BN_set_word(exponent, 65537)).and_then(|()| {
-                    let code =
-                        sys::RSA_generate_key_ex(rsa, bits, exponent, std::ptr::null_mut());
+                    let code = sys::RSA_generate_key_ex(rsa, bits, exponent, std::ptr::null_mut());
                     check("RSA_generate_key_ex", code)
                 });
             }
@@ -72,10 +71,7 @@ impl PrivateKey {
             Some(RsaNumbers {
                 modulus: number(sys::RSA_get0_n(rsa))?.to_vec(),
                 exponent: number(sys::RSA_get0_e(rsa))?.to_vec(),
-                primes: [
-                    number(sys::RSA_get0_p(rsa))?,
-                    number(sys::RSA_get0_q(rsa))?,
-                ],
+                primes: [number(sys::RSA_get0_p(rsa))?, number(sys::RSA_get0_q(rsa))?],
                 exponents: [
                     number(sys::RSA_get0_dmp1(rsa))?,
                     number(sys::RSA_get0_dmq1(rsa))?,
@@ -91,10 +87,7 @@ impl PrivateKey {
         // SAFETY: the key is valid and a key of another kind gives null, which is checked; the
         // output has the size that the library asks for.
         unsafe {
-            let rsa = check_ptr(
-                "EVP_PKEY_get0_RSA",
-                sys::EVP_PKEY_get0_RSA(self.as_ptr()),
-            )?;
+            let rsa = check_ptr("EVP_PKEY_get0_RSA", sys::EVP_PKEY_get0_RSA(self.as_ptr()))?;
             let mut output = vec![0; sys::RSA_size(rsa) as usize];
             let mut output_bytes = 0;
             let code = sys::RSA_sign_raw(

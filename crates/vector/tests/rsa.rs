@@ -83,7 +83,11 @@ fn compare((ours, reference, modulus): &(RsaKey, PrivateKey, Vec<u8>), inputs: &
         } else {
             reference.rsa_raw(input).expect("the input is below n")
         };
-        assert!(*output == expected, "lane {lane} of {}: {input:02x?}", inputs.len());
+        assert!(
+            *output == expected,
+            "lane {lane} of {}: {input:02x?}",
+            inputs.len()
+        );
     }
 }
 

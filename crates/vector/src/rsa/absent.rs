@@ -24,20 +24,12 @@ impl RsaKey {
     }
 
     /// Cannot be called here.
-    pub fn private(
-        &self,
-        _inputs: &[&[u8]],
-        _outputs: &mut [&mut [u8]],
-    ) -> Result<(), RsaRefused> {
+    pub fn private(&self, _inputs: &[&[u8]], _outputs: &mut [&mut [u8]]) -> Result<(), RsaRefused> {
         match *self {}
     }
 
     /// Cannot be called here.
-    pub fn checked(
-        &self,
-        _inputs: &[&[u8]],
-        _outputs: &mut [&mut [u8]],
-    ) -> Result<u8, RsaRefused> {
+    pub fn checked(&self, _inputs: &[&[u8]], _outputs: &mut [&mut [u8]]) -> Result<u8, RsaRefused> {
         match *self {}
     }
 }

@@ -5,9 +5,7 @@ use std::arch::x86_64::*;
 use zeroize::Zeroize;
 
 use super::digits::{bits, gather, is_below, product, scatter};
-use super::montgomery::{
-    DIGIT_BITS, DIGIT_MASK, Modulus, Number, Product, all, all_digits, carry,
-};
+use super::montgomery::{DIGIT_BITS, DIGIT_MASK, Modulus, Number, Product, all, all_digits, carry};
 use super::power::{Work, wipe};
 
 /// A prime, and what is known modulo it.
@@ -125,7 +123,12 @@ impl<const K: usize, const K2: usize> Key<K, K2> {
         let primes = [&self.p, &self.q];
         let mut bases = [[_mm512_setzero_si512(); K]; 2];
         for which in 0..2 {
-            reduce(&inputs, primes[which], &mut work.products[0], &mut bases[which]);
+            reduce(
+                &inputs,
+                primes[which],
+                &mut work.products[0],
+                &mut bases[which],
+            );
         }
         let ones = [
             all_digits(&self.p.powers_of_r[0]),
@@ -151,12 +154,7 @@ impl<const K: usize, const K2: usize> Key<K, K2> {
     /// Garner's formula: the number that is x modulo p and y modulo q is y + q h, where h is
     /// (x - y) / q modulo p.
     #[target_feature(enable = "avx512f,avx512ifma")]
-    fn recombine(
-        &self,
-        x: &mut Number<K>,
-        y: &Number<K>,
-        product: &mut Product<K>,
-    ) -> Number<K2> {
+    fn recombine(&self, x: &mut Number<K>, y: &Number<K>, product: &mut Product<K>) -> Number<K2> {
         // Both primes have their highest bit set: adding p twice makes it positive.
         let mask = all(DIGIT_MASK);
         let mut above = _mm512_setzero_si512();

@@ -4,7 +4,7 @@
 //! AVX-512 vectors, in hardly more time than for one. Padding is the caller's.
 //!
 //! As usual (RFC 8017 section 5.1.2) it computes modulo p and q with exponents of half the
-//! length and recombines (Garner). Powers are taken with a fixed window of five bits
+//! length and recombines (Garner). Powers are taken with a fixed window of four bits
 //! ([`power`]), from products after Montgomery with digits of 52 bits, the size of IFMA's
 //! multipliers ([`montgomery`]); see Gueron and Krasnov, "Software implementation of modular
 //! exponentiation, using advanced vector instructions architectures", and Drucker and Gueron,

@@ -329,8 +329,7 @@ impl<const K: usize> Product<K> {
                 if !SQUARE {
                     product = low_column::<$column, ROWS>(product, &rows, &y);
                 }
-                let reduction =
-                    low_column::<$column, $column>([zero(), zero()], &quotients, &n);
+                let reduction = low_column::<$column, $column>([zero(), zero()], &quotients, &n);
                 let sum = _mm512_add_epi64(total(product, reduction), carry);
                 // Makes the column's low 52 bits zero.
                 quotients[$column] = _mm512_madd52lo_epu64(zero(), sum, inverse);
@@ -389,8 +388,7 @@ impl<const K: usize> Product<K> {
                 if has_product {
                     product = high_column::<$column>(product, &rows, &last);
                 }
-                let reduction =
-                    high_column::<$column>([zero(), zero()], &quotients, &last_n);
+                let reduction = high_column::<$column>([zero(), zero()], &quotients, &last_n);
                 self.sums[K - ROWS + $column] = total(product, reduction);
             };
         }

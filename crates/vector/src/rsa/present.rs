@@ -77,22 +77,14 @@ impl RsaKey {
     ///
     /// A result must not leave the process before it was found right with the public key, as one
     /// that a fault has spoiled gives the key away: [`RsaKey::checked`] does both.
-    pub fn private(
-        &self,
-        inputs: &[&[u8]],
-        outputs: &mut [&mut [u8]],
-    ) -> Result<(), RsaRefused> {
+    pub fn private(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), RsaRefused> {
         each!(&self.0, key => run(key, inputs, outputs, false).map(|_| ()))
     }
 
     /// The private operation, and every result raised to the public exponent again. Returns
     /// one bit for each output, the lowest for the first: 1 if the result was wrong and is
     /// zeros now. Wrong results are a fault of the processor or the memory.
-    pub fn checked(
-        &self,
-        inputs: &[&[u8]],
-        outputs: &mut [&mut [u8]],
-    ) -> Result<u8, RsaRefused> {
+    pub fn checked(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<u8, RsaRefused> {
         each!(&self.0, key => run(key, inputs, outputs, true))
     }
 }
