@@ -5,14 +5,20 @@ use sealane_vector::{RSA_LANES, RsaKey, RsaRefused};
 
 /// Random calls of each size of key; [`LONG_CALLS`] with `SEALANE_TEST_LONG=1`.
 const CALLS: usize = 150;
-const LONG_CALLS: usize = 45_000;
+const LONG_CALLS: usize = 75_000;
 
-/// Calls before another key is made.
-const CALLS_PER_KEY: usize = 50;
+/// Keys of each size.
+const KEYS: usize = 3;
+const LONG_KEYS: usize = 150;
 
-fn calls() -> usize {
+/// Calls and keys of each size: a million operations in the long test.
+fn extent() -> (usize, usize) {
     let is_long = std::env::var_os("SEALANE_TEST_LONG").is_some_and(|value| value == "1");
-    if is_long { LONG_CALLS } else { CALLS }
+    if is_long {
+        (LONG_CALLS, LONG_KEYS)
+    } else {
+        (CALLS, KEYS)
+    }
 }
 
 /// The same key for both; `None` if this processor cannot run the code.
@@ -93,8 +99,9 @@ fn compare((ours, reference, modulus): &(RsaKey, PrivateKey, Vec<u8>), inputs: &
 
 fn differential(bits: u32) {
     let mut pair = None;
-    for call in 0..calls() {
-        if call % CALLS_PER_KEY == 0 {
+    let (calls, keys_made) = extent();
+    for call in 0..calls {
+        if call % (calls / keys_made) == 0 {
             let Some(new) = keys(bits) else { return };
             pair = Some(new);
         }

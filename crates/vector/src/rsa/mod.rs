@@ -79,3 +79,6 @@ mod present;
 
 #[cfg(not(target_arch = "x86_64"))]
 mod absent;
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests;

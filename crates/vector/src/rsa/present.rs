@@ -117,7 +117,7 @@ fn boxed<const K: usize, const K2: usize>(
     Key::new(&parts, n.len() * 4).map(Box::new)
 }
 
-fn run<const K: usize, const K2: usize>(
+pub(super) fn run<const K: usize, const K2: usize>(
     key: &Key<K, K2>,
     inputs: &[&[u8]],
     outputs: &mut [&mut [u8]],
