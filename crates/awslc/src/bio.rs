@@ -15,6 +15,7 @@ use aws_lc_sys as sys;
 use crate::callbacks;
 use crate::error::Error;
 use crate::ffi::{check, check_ptr};
+use crate::key_operation::KeyProgress;
 use crate::session::{Offered, Prefetched, Session};
 use crate::transmit::Guard;
 
@@ -34,12 +35,18 @@ pub(crate) struct Transfer<'a> {
     pub(crate) prefetched: Option<&'a Prefetched>,
     /// What became of the session that the client offered.
     pub(crate) offered: Offered,
+    /// What the handshake wants from the private key, and what it gets.
+    pub(crate) key: &'a mut Option<Box<KeyProgress>>,
     /// A panic caught in a callback, to be continued outside of C.
     pub(crate) panic: Option<Box<dyn Any + Send>>,
 }
 
 impl<'a> Transfer<'a> {
-    pub(crate) fn new(input: &'a [u8], output: &'a mut Vec<u8>) -> Self {
+    pub(crate) fn new(
+        input: &'a [u8],
+        output: &'a mut Vec<u8>,
+        key: &'a mut Option<Box<KeyProgress>>,
+    ) -> Self {
         Self {
             input,
             output,
@@ -48,6 +55,7 @@ impl<'a> Transfer<'a> {
             new_session: None,
             prefetched: None,
             offered: Offered::Nothing,
+            key,
             panic: None,
         }
     }

@@ -13,6 +13,7 @@ use aws_lc_sys as sys;
 
 use crate::bio::Transfer;
 use crate::context::Hooks;
+use crate::key_operation::{KeyOperation, KeyProgress};
 use crate::secret::Secret;
 use crate::session::{Miss, Offered, Session, TicketOpened};
 use crate::session_facts::SessionFacts;
@@ -24,6 +25,13 @@ pub(crate) static TICKET_METHOD: sys::SSL_TICKET_AEAD_METHOD = sys::SSL_TICKET_A
     max_overhead: Some(ticket_overhead),
     seal: Some(ticket_seal),
     open: Some(ticket_open),
+};
+
+/// The table for contexts whose private key is elsewhere.
+pub(crate) static KEY_METHOD: sys::SSL_PRIVATE_KEY_METHOD = sys::SSL_PRIVATE_KEY_METHOD {
+    sign: Some(key_sign),
+    decrypt: Some(key_decrypt),
+    complete: Some(key_complete),
 };
 
 // ---- the BIO -------------------------------------------------------------
@@ -471,6 +479,94 @@ pub(crate) unsafe extern "C" fn verify_nothing(
     _out_alert: *mut u8,
 ) -> sys::ssl_verify_result_t {
     sys::ssl_verify_result_t_ssl_verify_ok
+}
+
+/// Notes the signature that the handshake needs, and has it wait.
+unsafe extern "C" fn key_sign(
+    ssl: *mut sys::SSL,
+    _out: *mut u8,
+    _out_length: *mut usize,
+    _out_capacity: usize,
+    scheme: u16,
+    input: *const u8,
+    input_length: usize,
+) -> sys::ssl_private_key_result_t {
+    // SAFETY: libssl passes a valid SSL and `input_length` readable bytes.
+    unsafe {
+        ask_key(ssl, || KeyOperation::Sign {
+            scheme,
+            input: slice::from_raw_parts(input, input_length).to_vec(),
+        })
+    }
+}
+
+/// Notes the decryption that the handshake needs, and has it wait.
+unsafe extern "C" fn key_decrypt(
+    ssl: *mut sys::SSL,
+    _out: *mut u8,
+    _out_length: *mut usize,
+    _out_capacity: usize,
+    input: *const u8,
+    input_length: usize,
+) -> sys::ssl_private_key_result_t {
+    // SAFETY: as in `key_sign`.
+    unsafe {
+        ask_key(ssl, || KeyOperation::Decrypt {
+            input: slice::from_raw_parts(input, input_length).to_vec(),
+        })
+    }
+}
+
+/// # Safety
+///
+/// `ssl` is valid and its BIO is ours.
+unsafe fn ask_key(
+    ssl: *mut sys::SSL,
+    operation: impl FnOnce() -> KeyOperation,
+) -> sys::ssl_private_key_result_t {
+    // SAFETY: by the caller's promise.
+    unsafe {
+        let asked = guarded(ssl, None, || {
+            Some(Box::new(KeyProgress::Asked(operation())))
+        });
+        match (asked, transfer_of(sys::SSL_get_wbio(ssl))) {
+            (Some(asked), Some(transfer)) => {
+                *transfer.key = Some(asked);
+                sys::ssl_private_key_result_t_ssl_private_key_retry
+            }
+            _ => sys::ssl_private_key_result_t_ssl_private_key_failure,
+        }
+    }
+}
+
+/// Hands libssl the result, or has it wait on.
+unsafe extern "C" fn key_complete(
+    ssl: *mut sys::SSL,
+    out: *mut u8,
+    out_length: *mut usize,
+    out_capacity: usize,
+) -> sys::ssl_private_key_result_t {
+    // SAFETY: libssl passes a valid SSL and a target of `out_capacity` bytes.
+    unsafe {
+        let Some(transfer) = transfer_of(sys::SSL_get_wbio(ssl)) else {
+            return sys::ssl_private_key_result_t_ssl_private_key_failure;
+        };
+        match transfer.key.take().map(|progress| *progress) {
+            Some(KeyProgress::Answered(Some(result))) if result.expose().len() <= out_capacity => {
+                let result = result.expose();
+                ptr::copy_nonoverlapping(result.as_ptr(), out, result.len());
+                *out_length = result.len();
+                sys::ssl_private_key_result_t_ssl_private_key_success
+            }
+            None | Some(KeyProgress::Answered(_)) => {
+                sys::ssl_private_key_result_t_ssl_private_key_failure
+            }
+            Some(waiting) => {
+                *transfer.key = Some(Box::new(waiting));
+                sys::ssl_private_key_result_t_ssl_private_key_retry
+            }
+        }
+    }
 }
 
 // ---- what callbacks stand on -------------------------------------------------

@@ -18,6 +18,7 @@ use crate::context::{Context, c_string};
 use crate::error::{self, Error};
 use crate::ffi::{check, check_ptr, int_length, static_str};
 use crate::group::{Group, group_by_id};
+use crate::key_operation::KeyProgress;
 use crate::record;
 use crate::session::{Offered, Prefetched, Session};
 use crate::transmit::Guard;
@@ -29,7 +30,8 @@ pub enum HandshakeStatus {
     Done,
     /// Send the output, then call again with more input.
     WantRead,
-    /// A callback has not decided yet; call again when it can.
+    /// The handshake waits for its private-key operation
+    /// ([`Connection::take_key_operation`]); call again with the result.
     Pending,
 }
 
@@ -55,6 +57,8 @@ pub struct Connection {
     /// A session looked up for this handshake; gone once libssl has used it.
     pub(crate) prefetched: Option<Box<Prefetched>>,
     pub(crate) offered: Offered,
+    /// The private-key operation of the handshake; gone once libssl has its result.
+    pub(crate) key: Option<Box<KeyProgress>>,
     /// In place once someone else seals our records: nothing that libssl writes
     /// reaches an output then.
     pub(crate) guard: Option<Guard>,
@@ -107,6 +111,7 @@ impl Connection {
             signature_scheme: 0,
             prefetched: None,
             offered: Offered::Nothing,
+            key: None,
             guard: None,
         })
     }
@@ -412,7 +417,7 @@ impl Connection {
         output: &mut Vec<u8>,
         run: impl FnOnce(*mut sys::SSL) -> c_int,
     ) -> c_int {
-        let mut transfer = Transfer::new(input, output);
+        let mut transfer = Transfer::new(input, output, &mut self.key);
         transfer.guard = self.guard.as_mut();
         transfer.prefetched = self.prefetched.as_deref();
         let pointer = &raw mut transfer;

@@ -304,20 +304,37 @@ impl ContextBuilder {
         chain: &CertificateChain,
         key: &PrivateKey,
     ) -> Result<(), Error> {
+        self.set_chain_and_key(chain, key.as_ptr(), ptr::null())
+    }
+
+    /// The certificate chain to show. What is to be done with its key comes out of the
+    /// handshake: [`crate::Connection::take_key_operation`].
+    pub fn set_chain(&mut self, chain: &CertificateChain) -> Result<(), Error> {
+        self.set_chain_and_key(chain, ptr::null_mut(), &callbacks::KEY_METHOD)
+    }
+
+    /// One of key and method is null.
+    fn set_chain_and_key(
+        &mut self,
+        chain: &CertificateChain,
+        key: *mut sys::EVP_PKEY,
+        method: *const sys::SSL_PRIVATE_KEY_METHOD,
+    ) -> Result<(), Error> {
         let mut buffers = Vec::with_capacity(chain.certificates().len());
         for certificate in chain.certificates() {
             buffers.push(Buffer::new(&certificate.to_der()?)?);
         }
         let pointers: Vec<*mut sys::CRYPTO_BUFFER> =
             buffers.iter().map(|buffer| buffer.0.as_ptr()).collect();
-        // SAFETY: everything is valid; libssl takes its own references.
+        // SAFETY: everything is valid; libssl takes its own references, and the method is
+        // a static.
         check("SSL_CTX_use_PrivateKey", unsafe {
             sys::SSL_CTX_set_chain_and_key(
                 self.as_ptr(),
                 pointers.as_ptr(),
                 pointers.len(),
-                key.as_ptr(),
-                ptr::null(),
+                key,
+                method,
             )
         })
     }

@@ -21,6 +21,7 @@
 //! | `record.rs` | application records sealed straight into the caller's output |
 //! | `transmit.rs` | taking the write direction away from libssl: keys, guard |
 //! | `key.rs`, `rsa.rs`, `certificate.rs` | private keys, an RSA key's numbers, and certificate chains |
+//! | `key_operation.rs` | what a handshake wants from the private key, computed wherever that is best |
 //! | `cipher.rs`, `group.rs` | the suites and groups that the library has |
 //! | `session.rs`, `session_facts.rs` | resumable sessions, what they say of themselves, and the traits a ticket cipher and a session store implement |
 //! | `early_data.rs`, `psk.rs` | 0-RTT: allowing it, what became of it, and the binder that proves it genuine |
@@ -61,6 +62,7 @@ mod error;
 mod ffi;
 mod group;
 mod key;
+mod key_operation;
 mod psk;
 mod random;
 mod record;
@@ -84,6 +86,7 @@ pub use early_data::{EarlyDataOutcome, MAX_EARLY_DATA_BYTES};
 pub use error::{Error, Fault};
 pub use group::{Group, group_by_id, group_by_name};
 pub use key::{KeyError, KeyKind, PrivateKey};
+pub use key_operation::KeyOperation;
 pub use psk::is_psk_binder_valid;
 pub use random::fill_random;
 pub use rsa::RsaNumbers;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use super::*;
 
 pub(crate) struct Made {
-    chain: CertificateChain,
-    key: PrivateKey,
+    pub(crate) chain: CertificateChain,
+    pub(crate) key: PrivateKey,
     key_pem: String,
 }
 
