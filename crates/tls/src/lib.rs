@@ -29,12 +29,14 @@
 //! | `client_hello.rs` | the first message, zero-copy |
 //! | `choice.rs` | which certificate and suite order a client gets |
 //! | `acceptor.rs`, `connection.rs` | one listener, one connection |
+//! | `accelerator/` | who computes with the private key: AWS-LC, or vectors |
 //! | `info.rs` | what `$ssl_*` variables show |
 //! | `sessions/` | resumption and early data: tickets, caches, the store of all nodes |
 //! | `ktls/` | who seals the records: libssl or the kernel |
 //! | `record_writer.rs` | records sealed by our own code where it is faster |
 //! | `record_size.rs` | `ssl_buffer_size` and dynamic records |
 
+pub mod accelerator;
 mod acceptor;
 mod choice;
 pub mod ciphers;
@@ -54,6 +56,7 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
+pub use accelerator::{AcceleratorChoice, AcceleratorKind, HandshakeStats, KeyType, NotSuited};
 pub use acceptor::{Acceptor, SelectServer, Selected, looks_like_tls};
 pub use ciphers::fuzz_cipher_string;
 pub use client_hello::fuzz_client_hello;
@@ -67,7 +70,9 @@ pub use ktls::{
 };
 pub use protocols::{Protocol, Protocols};
 pub use record_size::DynamicRecords;
-pub use sealane_awslc::{Fault, HandshakeStatus, ReadStatus, Secret, library_version};
+pub use sealane_awslc::{
+    Fault, HandshakeStatus, KeyOperation, ReadStatus, Secret, library_version,
+};
 pub use server::ServerTls;
 pub use sessions::cache::{CacheCounts, SessionCache};
 pub use sessions::early_data::EarlyData;

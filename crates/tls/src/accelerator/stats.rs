@@ -1,0 +1,332 @@
+//! What handshakes cost and how long they waited, counted.
+//!
+//! One [`HandshakeStats`] serves all servers and threads of a process. Everything is a relaxed
+//! atomic addition: a few for a handshake that costs a hundred thousand instructions.
+
+use std::array;
+use std::fmt;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+use sealane_awslc::{KeyKind, PrivateKey};
+use sealane_vector::RSA_LANES;
+
+const fn us(microseconds: u64) -> Duration {
+    Duration::from_micros(microseconds)
+}
+
+/// Upper bounds, inclusive, of a histogram's buckets; one without a bound follows. 1, 2, 5 in each decade, from
+/// an ECDSA signature on an idle core to a queue that has long been too long.
+pub const BUCKET_BOUNDS: [Duration; 19] = [
+    us(10),
+    us(20),
+    us(50),
+    us(100),
+    us(200),
+    us(500),
+    us(1_000),
+    us(2_000),
+    us(5_000),
+    us(10_000),
+    us(20_000),
+    us(50_000),
+    us(100_000),
+    us(200_000),
+    us(500_000),
+    us(1_000_000),
+    us(2_000_000),
+    us(5_000_000),
+    us(10_000_000),
+];
+
+/// A key as far as its cost goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum KeyType {
+    /// RSA, 2048 bits.
+    Rsa2048,
+    /// RSA, 3072 bits.
+    Rsa3072,
+    /// RSA, 4096 bits.
+    Rsa4096,
+    /// RSA of another size.
+    RsaOther,
+    /// ECDSA on P-256.
+    EcP256,
+    /// ECDSA on P-384.
+    EcP384,
+    /// ECDSA on P-521.
+    EcP521,
+    /// Ed25519.
+    Ed25519,
+    /// Something else.
+    Other,
+}
+
+impl KeyType {
+    /// Every type.
+    pub const ALL: [Self; 9] = [
+        Self::Rsa2048,
+        Self::Rsa3072,
+        Self::Rsa4096,
+        Self::RsaOther,
+        Self::EcP256,
+        Self::EcP384,
+        Self::EcP521,
+        Self::Ed25519,
+        Self::Other,
+    ];
+
+    /// The type of a key.
+    pub fn of(key: &PrivateKey) -> Self {
+        match (key.kind(), key.bits()) {
+            (KeyKind::Rsa, 2048) => Self::Rsa2048,
+            (KeyKind::Rsa, 3072) => Self::Rsa3072,
+            (KeyKind::Rsa, 4096) => Self::Rsa4096,
+            (KeyKind::Rsa, _) => Self::RsaOther,
+            (KeyKind::EcP256, _) => Self::EcP256,
+            (KeyKind::EcP384, _) => Self::EcP384,
+            (KeyKind::EcP521, _) => Self::EcP521,
+            (KeyKind::Ed25519, _) => Self::Ed25519,
+            (KeyKind::Other, _) => Self::Other,
+        }
+    }
+
+    /// Whether it is an RSA key of whichever size.
+    pub fn is_rsa(self) -> bool {
+        matches!(
+            self,
+            Self::Rsa2048 | Self::Rsa3072 | Self::Rsa4096 | Self::RsaOther
+        )
+    }
+
+    /// A word for labels.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Rsa2048 => "rsa2048",
+            Self::Rsa3072 => "rsa3072",
+            Self::Rsa4096 => "rsa4096",
+            Self::RsaOther => "rsa_other",
+            Self::EcP256 => "p256",
+            Self::EcP384 => "p384",
+            Self::EcP521 => "p521",
+            Self::Ed25519 => "ed25519",
+            Self::Other => "other",
+        }
+    }
+}
+
+impl fmt::Display for KeyType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Rsa2048 => "RSA with 2048 bits",
+            Self::Rsa3072 => "RSA with 3072 bits",
+            Self::Rsa4096 => "RSA with 4096 bits",
+            Self::RsaOther => "RSA of an unusual size",
+            Self::EcP256 => "ECDSA on P-256",
+            Self::EcP384 => "ECDSA on P-384",
+            Self::EcP521 => "ECDSA on P-521",
+            Self::Ed25519 => "Ed25519",
+            Self::Other => "of a kind that TLS servers do not use",
+        })
+    }
+}
+
+/// An accelerator, as a label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum AcceleratorKind {
+    /// AWS-LC on the calling thread.
+    Cpu,
+    /// Eight at a time in vectors.
+    Batch,
+}
+
+impl AcceleratorKind {
+    /// Every accelerator.
+    pub const ALL: [Self; 2] = [Self::Cpu, Self::Batch];
+
+    /// A word for logs and labels.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Batch => "batch",
+        }
+    }
+}
+
+/// Counters, levels and histograms of handshakes. Counters and histograms only grow.
+#[derive(Default)]
+pub struct HandshakeStats {
+    operation_time: [[Histogram; AcceleratorKind::ALL.len()]; KeyType::ALL.len()],
+    busy_ns: [AtomicU64; AcceleratorKind::ALL.len()],
+    batches: [AtomicU64; RSA_LANES],
+    /// How long jobs waited in an accelerator for their turn.
+    pub job_queue_time: Histogram,
+    /// How long flights waited in the pool until a thread took them.
+    pub flight_queue_time: Histogram,
+    /// How long flights were away from their worker, waiting included.
+    pub flight_time: Histogram,
+    /// Operations that failed; their handshakes ended with an alert.
+    pub failed_jobs: Counter,
+    /// Operations that nobody computed, as their connections were gone.
+    pub cancelled_jobs: Counter,
+    /// Results of the vectors that were wrong, and were computed again.
+    pub wrong_results: Counter,
+    /// Flights that a worker gave to the pool.
+    pub flights_handed_over: Counter,
+    /// Handshakes refused as too many waited.
+    pub shed_handshakes: Counter,
+    /// Jobs that wait in accelerators.
+    pub queued_jobs: Gauge,
+    /// Flights that wait in the pool for a thread.
+    pub queued_flights: Gauge,
+}
+
+impl HandshakeStats {
+    /// How long operations took from their turn to their end. All of one batch took as long as the
+    /// batch did; [`busy_time`](Self::busy_time) is what they cost.
+    pub fn operation_time(&self, key: KeyType, accelerator: AcceleratorKind) -> HistogramValues {
+        self.operation_time[key as usize][accelerator as usize].values()
+    }
+
+    /// Time that threads have spent computing in an accelerator.
+    pub fn busy_time(&self, accelerator: AcceleratorKind) -> Duration {
+        Duration::from_nanos(self.busy_ns[accelerator as usize].load(Ordering::Relaxed))
+    }
+
+    /// Calls of `batch` by the number of operations that each computed, from one to
+    /// [`RSA_LANES`].
+    pub fn batches(&self) -> [u64; RSA_LANES] {
+        array::from_fn(|index| self.batches[index].load(Ordering::Relaxed))
+    }
+
+    /// Operations that ended, failed ones included.
+    pub fn jobs_done(&self) -> u64 {
+        let cells = self.operation_time.iter().flatten();
+        cells.map(|histogram| histogram.values().count()).sum()
+    }
+
+    /// Counts an operation that has ended.
+    pub fn record_operation(
+        &self,
+        key: KeyType,
+        accelerator: AcceleratorKind,
+        time: Duration,
+        is_ok: bool,
+    ) {
+        self.operation_time[key as usize][accelerator as usize].record(time);
+        if !is_ok {
+            self.failed_jobs.add(1);
+        }
+    }
+
+    /// Counts time that a thread has spent computing.
+    pub fn record_busy(&self, accelerator: AcceleratorKind, time: Duration) {
+        self.busy_ns[accelerator as usize].fetch_add(nanoseconds(time), Ordering::Relaxed);
+    }
+
+    /// Counts a call of `batch` that computed `operations`.
+    pub fn record_batch(&self, operations: usize) {
+        if let Some(calls) = operations.checked_sub(1).and_then(|n| self.batches.get(n)) {
+            calls.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl fmt::Debug for HandshakeStats {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HandshakeStats")
+            .field("jobs_done", &self.jobs_done())
+            .field("batches", &self.batches())
+            .field("failed_jobs", &self.failed_jobs)
+            .field("cancelled_jobs", &self.cancelled_jobs)
+            .field("wrong_results", &self.wrong_results)
+            .field("flights_handed_over", &self.flights_handed_over)
+            .field("shed_handshakes", &self.shed_handshakes)
+            .field("queued_jobs", &self.queued_jobs)
+            .field("queued_flights", &self.queued_flights)
+            .finish_non_exhaustive()
+    }
+}
+
+/// A number that only grows.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds to it and returns the sum.
+    pub fn add(&self, n: u64) -> u64 {
+        self.0.fetch_add(n, Ordering::Relaxed).wrapping_add(n)
+    }
+
+    /// The number.
+    pub fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// A level that any thread raises and lowers.
+#[derive(Debug, Default)]
+pub struct Gauge(AtomicI64);
+
+impl Gauge {
+    /// Raises it by `n`.
+    pub fn raise(&self, n: usize) {
+        self.0.fetch_add(n as i64, Ordering::Relaxed);
+    }
+
+    /// Lowers it by `n`.
+    pub fn lower(&self, n: usize) {
+        self.0.fetch_sub(n as i64, Ordering::Relaxed);
+    }
+
+    /// The level.
+    pub fn get(&self) -> u64 {
+        u64::try_from(self.0.load(Ordering::Relaxed)).unwrap_or(0)
+    }
+}
+
+/// Durations, counted by size in the buckets of [`BUCKET_BOUNDS`].
+#[derive(Debug, Default)]
+pub struct Histogram {
+    buckets: [AtomicU64; BUCKET_BOUNDS.len() + 1],
+    sum_ns: AtomicU64,
+}
+
+impl Histogram {
+    /// Counts one duration.
+    pub fn record(&self, time: Duration) {
+        let bucket = BUCKET_BOUNDS.partition_point(|bound| *bound < time);
+        self.buckets[bucket].fetch_add(1, Ordering::Relaxed);
+        self.sum_ns.fetch_add(nanoseconds(time), Ordering::Relaxed);
+    }
+
+    /// What was counted so far. Durations that are counted meanwhile may be in the sum and not
+    /// yet in the buckets, or the other way round.
+    pub fn values(&self) -> HistogramValues {
+        HistogramValues {
+            buckets: array::from_fn(|index| self.buckets[index].load(Ordering::Relaxed)),
+            sum: Duration::from_nanos(self.sum_ns.load(Ordering::Relaxed)),
+        }
+    }
+}
+
+/// What a [`Histogram`] had counted at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HistogramValues {
+    /// Durations in each bucket of [`BUCKET_BOUNDS`] alone (not cumulative), and at the end
+    /// those above all bounds.
+    pub buckets: [u64; BUCKET_BOUNDS.len() + 1],
+    /// Their sum.
+    pub sum: Duration,
+}
+
+impl HistogramValues {
+    /// How many there were.
+    pub fn count(&self) -> u64 {
+        self.buckets.iter().sum()
+    }
+}
+
+fn nanoseconds(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
