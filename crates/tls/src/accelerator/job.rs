@@ -89,7 +89,6 @@ impl Job {
     /// Completes the job with the signature or the decrypted bytes, or with `None` if it
     /// failed, and wakes the waiter. If nobody waits any more the result is wiped.
     pub fn complete(mut self, result: Option<Secret>) {
-        self.shared.begin(Instant::now());
         self.shared.finish(result);
         self.is_complete = true;
     }
@@ -169,6 +168,9 @@ impl Shared {
 
     /// Stores the result, unless there is one or nobody wants it, and wakes the waiter.
     fn finish(&self, result: Option<Secret>) {
+        if self.queue_time_ns.load(Ordering::Relaxed) == NOT_BEGUN {
+            self.begin(Instant::now());
+        }
         let mut state = self.lock();
         if !matches!(*state, State::Waiting(_)) {
             drop(state);

@@ -49,11 +49,14 @@
 //! | `job.rs` | [`Job`] and [`PendingJob`], the two halves of an operation |
 //! | `cpu.rs` | `cpu`: AWS-LC, at once, on the calling thread |
 //! | `batch.rs` | `batch`: eight RSA operations of one key at a time in vectors |
+//! | `wrong_results.rs` | [`WrongResults`]: when a processor errs |
 //! | `stats.rs` | [`HandshakeStats`]: what was done and how long it took |
 
+mod batch;
 mod cpu;
 mod job;
 mod stats;
+mod wrong_results;
 
 use std::fmt;
 use std::sync::Arc;
@@ -62,12 +65,15 @@ use std::sync::Arc;
 use sealane_awslc::KeyOperation;
 use sealane_awslc::PrivateKey;
 
+use batch::Batch;
+pub use batch::is_batch_possible;
 use cpu::Cpu;
 pub use job::{Job, PendingJob, job};
 pub use stats::{
     AcceleratorKind, BUCKET_BOUNDS, Counter, Gauge, HandshakeStats, Histogram, HistogramValues,
     KeyType,
 };
+pub use wrong_results::{MAX_WRONG_RESULTS, WrongResults};
 
 /// Computes with one private key. The module's documentation has the contract.
 pub trait Accelerator: Send + Sync + fmt::Debug {
@@ -120,7 +126,7 @@ pub enum NotSuited {
     KeyType(KeyType),
     /// An RSA key of this many bits.
     KeyBits(u32),
-    /// An RSA key whose numbers cannot be had, or are not those of two primes of equal length.
+    /// An RSA key whose numbers cannot be had, or that vectors cannot compute with.
     KeyNumbers,
 }
 
@@ -156,6 +162,13 @@ pub fn build(
     stats: &Arc<HandshakeStats>,
     report: &Report,
 ) -> Result<Arc<dyn Accelerator>, NotSuited> {
-    let _ = (choice, report);
-    Ok(Arc::new(Cpu::new(key, stats)))
+    let cpu = || Ok(Arc::new(Cpu::new(key, stats)) as Arc<dyn Accelerator>);
+    if choice == AcceleratorChoice::Cpu {
+        return cpu();
+    }
+    match Batch::new(key, stats, report) {
+        Ok(batch) => Ok(Arc::new(batch)),
+        Err(_) if choice == AcceleratorChoice::Auto => cpu(),
+        Err(why) => Err(why),
+    }
 }

@@ -11,6 +11,8 @@ use std::time::Duration;
 use sealane_awslc::{KeyKind, PrivateKey};
 use sealane_vector::RSA_LANES;
 
+use super::WrongResults;
+
 const fn us(microseconds: u64) -> Duration {
     Duration::from_micros(microseconds)
 }
@@ -170,7 +172,7 @@ pub struct HandshakeStats {
     /// Operations that nobody computed, as their connections were gone.
     pub cancelled_jobs: Counter,
     /// Results of the vectors that were wrong, and were computed again.
-    pub wrong_results: Counter,
+    pub wrong_results: WrongResults,
     /// Flights that a worker gave to the pool.
     pub flights_handed_over: Counter,
     /// Handshakes refused as too many waited.
@@ -253,9 +255,9 @@ impl fmt::Debug for HandshakeStats {
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds to it and returns the sum.
-    pub fn add(&self, n: u64) -> u64 {
-        self.0.fetch_add(n, Ordering::Relaxed).wrapping_add(n)
+    /// Adds to it.
+    pub fn add(&self, n: u64) {
+        self.0.fetch_add(n, Ordering::Relaxed);
     }
 
     /// The number.

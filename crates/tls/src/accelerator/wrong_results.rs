@@ -1,0 +1,79 @@
+//! Results of the vectors that were wrong: counted, told to the operator, and not put up with
+//! for ever.
+//!
+//! The processor computed something else than it should have. As that is a matter of the
+//! machine and not of one key, the count is the process's.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Wrong results after which no vectors are used until the process starts anew. Each costs nine
+/// operations instead of one, and a machine that errs so often errs elsewhere too.
+pub const MAX_WRONG_RESULTS: u64 = 16;
+
+/// The operator is told once in this time; the number says what happened since.
+const REPORT_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Counts wrong results.
+#[derive(Debug, Default)]
+pub struct WrongResults {
+    count: AtomicU64,
+    reported_at: Mutex<Option<Instant>>,
+}
+
+impl WrongResults {
+    /// How many there were.
+    pub fn get(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// Whether there were [`MAX_WRONG_RESULTS`], so that vectors are not to be used any more.
+    pub fn are_too_many(&self) -> bool {
+        self.get() >= MAX_WRONG_RESULTS
+    }
+
+    /// Counts `n` more, found at `now`. Returns what the operator is to be told, if it is time.
+    #[must_use]
+    pub fn add(&self, n: u64, now: Instant) -> Option<String> {
+        let before = self.count.fetch_add(n, Ordering::Relaxed);
+        let count = before + n;
+        if count < MAX_WRONG_RESULTS {
+            return self.is_report_due(now).then(|| told(count));
+        }
+        // One thread alone is the one that reaches the limit. Those that were computing meanwhile
+        // have nothing to add.
+        (before < MAX_WRONG_RESULTS).then(|| told_at_last(count))
+    }
+
+    fn is_report_due(&self, now: Instant) -> bool {
+        let mut reported_at = self
+            .reported_at
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let is_due =
+            reported_at.is_none_or(|at| now.saturating_duration_since(at) >= REPORT_INTERVAL);
+        if is_due {
+            *reported_at = Some(now);
+        }
+        is_due
+    }
+}
+
+fn told(count: u64) -> String {
+    format!(
+        "ssl_accelerator batch: wrong results of the processor's vector instructions, {count} so far; \
+         each was found before it was used and computed again without them, no client noticed. \
+         The processor or the memory of this machine is probably faulty: look for machine check \
+         errors in the kernel log, test the machine, and set \"ssl_accelerator cpu;\" until then"
+    )
+}
+
+fn told_at_last(count: u64) -> String {
+    format!(
+        "ssl_accelerator batch: {count} wrong results of the processor's vector instructions, which \
+         are not used any more until the next start; private-key operations go on one at a time, as \
+         with \"ssl_accelerator cpu;\", and no wrong result was used. The processor or \
+         the memory of this machine is probably faulty: take it out of service and test it"
+    )
+}
