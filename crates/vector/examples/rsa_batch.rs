@@ -13,7 +13,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use sealane_awslc::PrivateKey;
-use sealane_vector::{RSA_LANES, RsaKey};
+use sealane_vector::{RSA_LANES, RsaKey, unsupported};
 
 const ROUNDS: usize = 9;
 const TIMED: Duration = Duration::from_millis(40);
@@ -34,7 +34,7 @@ fn main() {
             &numbers.coefficient,
         );
         let Some(ours) = ours else {
-            return println!("this processor has no AVX-512 IFMA");
+            return println!("{}", unsupported().unwrap_or("the key was refused"));
         };
         let input = vec![0x5a; ours.modulus_bytes()];
         // AWS-LC, batches of 1 to 8, and one of 8 that is not checked.

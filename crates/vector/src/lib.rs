@@ -26,6 +26,7 @@ mod absent;
 mod chacha20;
 #[cfg(target_arch = "x86_64")]
 mod poly1305;
+mod processor;
 mod records;
 mod rsa;
 #[cfg(target_arch = "x86_64")]
@@ -36,6 +37,7 @@ mod tests;
 
 #[cfg(not(target_arch = "x86_64"))]
 pub use absent::ChaCha20Poly1305;
+pub use processor::unsupported;
 pub use records::{Exhausted, MAX_RECORD_BYTES, RecordWriter, Version};
 pub use rsa::{RSA_LANES, RsaKey, RsaRefused};
 #[cfg(target_arch = "x86_64")]

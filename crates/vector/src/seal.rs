@@ -1,12 +1,11 @@
 //! AEAD_CHACHA20_POLY1305 (RFC 8439 section 2.8), sealing only.
 
-use std::arch::is_x86_feature_detected;
 use std::fmt;
 use std::mem::MaybeUninit;
 
 use crate::chacha20::{BLOCK_BYTES, ChaCha20, FourBlocks, GROUP_BLOCKS, GROUP_BYTES};
 use crate::poly1305::{Poly1305, Wide};
-use crate::{KEY_BYTES, MAX_PLAIN_BYTES, NONCE_BYTES, TAG_BYTES};
+use crate::{KEY_BYTES, MAX_PLAIN_BYTES, NONCE_BYTES, TAG_BYTES, unsupported};
 
 /// A key that seals, on a processor that can.
 pub struct ChaCha20Poly1305 {
@@ -17,9 +16,7 @@ impl ChaCha20Poly1305 {
     /// Takes a key; `None` if the processor lacks AVX-512 (F) or its IFMA
     /// instructions.
     pub fn new(key: &[u8; KEY_BYTES]) -> Option<Self> {
-        let is_supported =
-            is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512ifma");
-        is_supported.then(|| Self {
+        unsupported().is_none().then(|| Self {
             cipher: ChaCha20::new(key),
         })
     }

@@ -1,6 +1,5 @@
 //! [`RsaKey`]: bytes in and out, for the three sizes of key.
 
-use std::arch::is_x86_feature_detected;
 use std::fmt;
 
 use zeroize::{Zeroize, Zeroizing};
@@ -8,6 +7,7 @@ use zeroize::{Zeroize, Zeroizing};
 use super::digits::{from_bytes, is_below, to_bytes};
 use super::key::{Key, Parts};
 use super::{RSA_LANES, RsaRefused};
+use crate::unsupported;
 
 /// An RSA key of 2048, 3072 or 4096 bits, on a processor that can compute with it.
 pub struct RsaKey(Size);
@@ -33,7 +33,7 @@ impl RsaKey {
     /// Takes a key's numbers, big-endian: modulus, public exponent, primes p and q, d modulo
     /// p - 1 and q - 1, and 1 / q modulo p.
     ///
-    /// `None` if the processor lacks AVX-512 (F) or its IFMA instructions; if the modulus has
+    /// `None` if the processor cannot run it ([`unsupported`] says why); if the modulus has
     /// another size than 2048, 3072 or 4096 bits, the primes are not two of half its
     /// length, or the public exponent is longer than 64 bits; or if the numbers do not belong together:
     /// one operation is tried and checked.
@@ -44,7 +44,7 @@ impl RsaKey {
         exponents: [&[u8]; 2],
         coefficient: &[u8],
     ) -> Option<Self> {
-        if !is_x86_feature_detected!("avx512f") || !is_x86_feature_detected!("avx512ifma") {
+        if unsupported().is_some() {
             return None;
         }
         let leading = n.iter().position(|byte| *byte != 0)?;

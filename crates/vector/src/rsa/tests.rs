@@ -1,7 +1,5 @@
 //! Products of numbers at the edges of their range, and results that are wrong.
 
-use std::arch::is_x86_feature_detected;
-
 use super::digits::{from_bytes, gather, is_below, scatter};
 use super::key::{Key, Parts};
 use super::montgomery::{DIGIT_MASK, Modulus, Product, multiply_both, square_both};
@@ -9,12 +7,11 @@ use super::present::run;
 
 /// Whether this processor can run the code; says so if not.
 fn is_supported() -> bool {
-    let is_supported =
-        is_x86_feature_detected!("avx512f") && is_x86_feature_detected!("avx512ifma");
-    if !is_supported {
-        eprintln!("skipped: this processor has no AVX-512 IFMA");
+    let reason = crate::unsupported();
+    if let Some(reason) = reason {
+        eprintln!("skipped: {reason}");
     }
-    is_supported
+    reason.is_none()
 }
 
 /// x + y modulo n, bit by bit carried, for numbers below n.
