@@ -2,10 +2,10 @@
 //! and nothing is inherited yet. [`crate::merge`] turns it into the model.
 
 use crate::model::{
-    AccessLog, AddHeader, AutoindexFormat, EnvVar, ErrorLog, ErrorPage, Expires, GzipStatic,
-    IfModifiedSince, KeepaliveDisable, KtlsMode, LingeringClose, List, ListenAddress,
-    ListenOptions, LogFormat, Matcher, Origin, Return, ServerName, ServerTokens, SessionStore,
-    Template, TlsProtocols, TryFiles, Types, User, WorkerCount,
+    Accelerator, AccessLog, AddHeader, AsyncMode, AutoindexFormat, EnvVar, ErrorLog, ErrorPage,
+    Expires, GzipStatic, IfModifiedSince, KeepaliveDisable, KtlsMode, LingeringClose, List,
+    ListenAddress, ListenOptions, LogFormat, Matcher, Origin, Return, ServerName, ServerTokens,
+    SessionStore, Template, TlsProtocols, TryFiles, Types, User, WorkerCount,
 };
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -147,6 +147,13 @@ pub(crate) struct TlsDraft {
     pub(crate) early_data_methods: Option<Arc<[String]>>,
     pub(crate) early_data_register_bytes: Option<u64>,
     pub(crate) reject_handshake: Option<bool>,
+    pub(crate) async_mode: Option<AsyncMode>,
+    /// `Some(None)`: `auto`.
+    pub(crate) async_threads: Option<Option<u32>>,
+    pub(crate) accelerator: Option<Accelerator>,
+    /// `Some(None)`: `auto`.
+    pub(crate) handshake_queue: Option<Option<u32>>,
+    pub(crate) handshake_timeout: Option<Duration>,
 }
 
 /// The part of `ssl_session_cache` that is not a shared zone.

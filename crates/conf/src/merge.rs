@@ -8,11 +8,11 @@ mod servers;
 use crate::build::Build;
 use crate::call::Fault;
 use crate::diagnostic::{Diagnostic, Failure};
-use crate::draft::{EventsDraft, LocationDraft, MainDraft, ServerDraft};
+use crate::draft::{EventsDraft, LocationDraft, MainDraft, ServerDraft, TlsDraft};
 use crate::input::Options;
 use crate::model::{
-    Config, ErrorLog, Events, Http, List, ListenAddress, Listener, LogLevel, LogTarget, Main,
-    Origin, Server, Source, WorkerCount,
+    Config, ErrorLog, Events, HandshakeLimits, Http, List, ListenAddress, Listener, LogLevel,
+    LogTarget, Main, Origin, Server, Source, WorkerCount,
 };
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -194,6 +194,10 @@ pub(crate) fn finish(mut b: Build<'_>, sources: Vec<Source>) -> Result<Config, F
 }
 
 fn whole(b: &mut Build<'_>) -> Result<(Events, Option<Http>), String> {
+    let connections = match &b.events {
+        Some(events) => events_of(events)?.worker_connections,
+        None => 0, // an error, below
+    };
     let http = match b.http_level.take() {
         None => None,
         Some(level) => {
@@ -206,6 +210,7 @@ fn whole(b: &mut Build<'_>) -> Result<(Events, Option<Http>), String> {
                 servers: servers.into_iter().map(Arc::new).collect(),
                 listeners: listeners(b, &level),
                 named_captures: std::mem::take(&mut b.names).into_list(),
+                handshakes: handshake_limits(&level.server.tls, connections),
             })
         }
     };
@@ -223,6 +228,16 @@ fn whole(b: &mut Build<'_>) -> Result<(Events, Option<Http>), String> {
         ));
     }
     Ok((events, http))
+}
+
+fn handshake_limits(draft: &TlsDraft, worker_connections: u32) -> HandshakeLimits {
+    HandshakeLimits {
+        threads: draft.async_threads.flatten(),
+        queue: draft
+            .handshake_queue
+            .flatten()
+            .unwrap_or((worker_connections - worker_connections / 8).max(1)),
+    }
 }
 
 fn events_of(draft: &EventsDraft) -> Result<Events, String> {

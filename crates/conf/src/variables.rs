@@ -114,6 +114,8 @@ builtins! {
     SslEarlyDataVerdict "ssl_early_data_verdict" "what became of early data that the client offered: `accepted`, or the reason why not"
     SslResumption "ssl_resumption" "how the session was resumed: `ticket`, `id`, `opaque` or `store`"
     SslResumptionMiss "ssl_resumption_miss" "why the session that the client offered was not resumed"
+    SslHandshakeTime "ssl_handshake_time" "seconds from the client's first byte to the end of the handshake, with microseconds"
+    SslHandshakeQueueTime "ssl_handshake_queue_time" "of that, seconds spent waiting for a turn, a handshake thread or an accelerator"
     SslKtls "ssl_ktls" "`on` when the kernel seals the connection's records, `off` when it never will, `pending` until it has taken over"
     SslKtlsReason "ssl_ktls_reason" "why `$ssl_ktls` is not `on`, in one word"
     SslEchStatus "ssl_ech_status" "outcome of Encrypted Client Hello"

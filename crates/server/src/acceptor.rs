@@ -27,8 +27,8 @@ const DRAIN_AT_ONCE: usize = 32;
 
 /// How often a condition that lasts is said again.
 const TELL_EVERY: Duration = Duration::from_secs(60);
-/// Turns in which a queue is emptied at shutdown; tokio lets a task accept 128
-/// connections per turn, so that this is more than the usual `backlog`.
+/// Turns in which a queue is emptied at shutdown; without pacing tokio lets a task accept
+/// 128 connections per turn, so that this is more than the usual `backlog`.
 const DRAIN_TURNS: usize = 8;
 
 enum Listening {
@@ -44,12 +44,14 @@ pub(crate) async fn accept_until(
     socket: OwnedFd,
     mut told: watch::Receiver<Asked>,
 ) {
+    let turns = worker.turns.clone();
     let mut accepting = pin!(accept_loop(worker, id, socket));
     let stop = told.wait_for(|asked| *asked != Asked::Nothing);
     tokio::select! {
         () = &mut accepting => return,
         _ = stop => {}
     }
+    turns.accept_all();
     // A turn of the loop ends when accept4() has nothing left to give, or when
     // the runtime wants others to have their turn.
     for _ in 0..DRAIN_TURNS {
@@ -81,6 +83,7 @@ pub(crate) async fn accept_loop(worker: Arc<Worker>, id: ListenerId, socket: Own
     };
     let mut told_at = None;
     loop {
+        poll_fn(|cx| worker.turns.poll_accept(cx)).await;
         let accepted = match &listener {
             Listening::Tcp(l) => l
                 .accept()
@@ -92,7 +95,10 @@ pub(crate) async fn accept_loop(worker: Arc<Worker>, id: ListenerId, socket: Own
                 .map(|(s, _)| (Socket::Unix(s), PeerAddress::Unix)),
         };
         match accepted {
-            Ok((socket, peer)) => admit(&worker, id, socket, peer),
+            Ok((socket, peer)) => {
+                worker.turns.count_accept();
+                admit(&worker, id, socket, peer);
+            }
             Err(error) => {
                 if is_exhausted(&error) && worker.open_files.shed(SHED_ENTRIES) > 0 {
                     // A descriptor is free again; the queue is asked at once.

@@ -57,6 +57,7 @@ fn empty(config: &Config, logs: &LogSet) -> Snapshot {
         named_captures: Vec::new(),
         prefix: prefix(config),
         worker_connections: config.events.worker_connections,
+        multi_accept: config.events.multi_accept,
         worker_shutdown_timeout: config.main.worker_shutdown_timeout,
         uses_tls_facts: tls_build::uses_variable(config, "ssl_"),
         main_log: logs.logger(&config.main.error_logs),

@@ -15,7 +15,7 @@ use crate::facts::{ConnectionFacts, PeerAddress};
 use crate::registry::{Asked, Entry, Phase};
 use crate::snapshot::{ListenerId, ServerId, ServerRuntime};
 use crate::socket::Socket;
-use crate::tls_stream::TlsStream;
+use crate::tls_stream::{HandshakeTimes, TlsStream};
 use crate::transport::{Received, Transport, TransportError};
 use crate::worker::Worker;
 use sealane_conf::model::LogLevel;
@@ -195,7 +195,7 @@ impl Connection {
         let received = std::mem::take(&mut self.buffer);
         let connection = sealane_tls::Connection::accept(acceptor);
         self.transport
-            .start_tls(TlsStream::new(connection, received));
+            .start_tls(TlsStream::new(connection, received, worker.turns.place()));
         let outcome = poll_fn(|cx| {
             if self.entry.asked() == Asked::Abort {
                 return Poll::Ready(None);
@@ -207,8 +207,8 @@ impl Connection {
         })
         .await;
         match outcome {
-            Some(Ok(())) => {
-                self.note_handshake();
+            Some(Ok(times)) => {
+                self.note_handshake(times);
                 self.settle_ktls().await
             }
             Some(Err(error)) => {
@@ -257,7 +257,7 @@ impl Connection {
     }
 
     /// Remembers what the handshake decided.
-    fn note_handshake(&mut self) {
+    fn note_handshake(&mut self, times: HandshakeTimes) {
         let Some(tls) = self.transport.tls() else {
             return;
         };
@@ -272,7 +272,7 @@ impl Connection {
             self.worker.counters.handshakes_resumed.add(1);
         }
         if self.worker.snapshot.uses_tls_facts {
-            self.facts.set_tls(crate::tls_facts::collect(&info));
+            self.facts.set_tls(crate::tls_facts::collect(&info, times));
         }
     }
 

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What is known about a connection: who, where, since when, which TLS.
 ///
@@ -71,6 +71,10 @@ pub struct TlsFacts {
     pub resumption_miss: &'static str,
     /// `$ssl_early_data_verdict`: what became of early data.
     pub early_data_verdict: &'static str,
+    /// `$ssl_handshake_time`: from the client's first byte to the end.
+    pub handshake_time: Duration,
+    /// `$ssl_handshake_queue_time`: of that, waiting for others.
+    pub handshake_queue_time: Duration,
     /// `$ssl_server_name`.
     pub server_name: Box<str>,
     /// `$ssl_alpn_protocol`.

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | [`worker`] | the worker process from inside: threads, shutdown |
 //! | `acceptor`, `connection`, `exchange_task` | the life of a connection and of one exchange on it |
+//! | [`turns`] | who goes next: handshakes between established connections |
 //! | `transport`, `tls_stream`, `outgoing`, `socket` | bytes to and from the client; the only place that knows how a file travels |
 //! | [`chain`] | response bodies: memory and file ranges |
 //! | [`snapshot`], `build`, `tls_build` | all configured state, and how it comes about |
@@ -33,6 +34,7 @@ pub mod open_file_cache;
 pub mod registry;
 pub mod router;
 pub mod snapshot;
+pub mod turns;
 pub mod worker;
 
 mod acceptor;

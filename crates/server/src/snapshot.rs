@@ -44,6 +44,8 @@ pub struct Snapshot {
     pub prefix: Vec<u8>,
     /// `worker_connections`.
     pub worker_connections: u32,
+    /// `multi_accept`.
+    pub multi_accept: bool,
     /// `worker_shutdown_timeout`.
     pub worker_shutdown_timeout: Option<std::time::Duration>,
     /// Whether any log format or header uses a `$ssl_*` variable, so that TLS

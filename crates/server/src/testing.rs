@@ -12,6 +12,7 @@ use crate::pipeline;
 use crate::registry::Registry;
 use crate::snapshot::{ListenerId, Snapshot};
 use crate::socket::Socket;
+use crate::turns::Turns;
 use crate::worker::{Process, Worker};
 use sealane_conf::{Config, MemoryLoader, Options};
 use sealane_http::StatusCode;
@@ -293,11 +294,13 @@ pub(crate) fn set_mtime(path: &Path, unix_s: u64) {
 }
 
 fn worker_with(snapshot: Snapshot) -> Arc<Worker> {
+    let multi_accept = snapshot.multi_accept;
     Arc::new(Worker {
         index: 0,
         snapshot: Arc::new(snapshot),
         open_files: OpenFileCache::new(),
         registry: Registry::default(),
+        turns: Turns::new(multi_accept),
         counters: Counters::default(),
         process: Arc::new(Process::default()),
     })

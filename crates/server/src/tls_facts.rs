@@ -1,11 +1,12 @@
 //! Collects what a handshake agreed on, for the `$ssl_*` variables.
 
 use crate::facts::TlsFacts;
+use crate::tls_stream::HandshakeTimes;
 use sealane_tls::Info;
 
 /// What the variables need. Called once per connection, and only when the
 /// configuration uses such a variable.
-pub(crate) fn collect(info: &Info<'_>) -> TlsFacts {
+pub(crate) fn collect(info: &Info<'_>, times: HandshakeTimes) -> TlsFacts {
     TlsFacts {
         protocol: info.protocol(),
         cipher: info.cipher(),
@@ -15,6 +16,8 @@ pub(crate) fn collect(info: &Info<'_>) -> TlsFacts {
         resumption: info.session_source(),
         resumption_miss: info.session_miss(),
         early_data_verdict: info.early_data_verdict(),
+        handshake_time: times.total,
+        handshake_queue_time: times.queued,
         server_name: info.server_name().into(),
         alpn: String::from_utf8_lossy(info.alpn()).into(),
         session_id: info.session_id().into(),

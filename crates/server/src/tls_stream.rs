@@ -5,10 +5,12 @@ use crate::buffers;
 use crate::outgoing::Outgoing;
 use crate::socket::Socket;
 use crate::transport::{Received, TransportError};
+use crate::turns::Place;
 use sealane_tls::{HandshakeStatus, ReadStatus};
 use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
+use std::time::{Duration, Instant};
 use tokio::io::Interest;
 use tokio::time::Sleep;
 
@@ -34,20 +36,53 @@ pub(crate) struct TlsStream {
     bulk: bool,
     /// close_notify has been written to `output`.
     closed: bool,
-    /// The handshake waits for the session store.
-    lookup: LookupWait,
+    /// The handshake, until it is done. In a box, as few connections are in one.
+    opening: Option<Box<Opening>>,
 }
 
-/// How far a wait for the session store is.
-enum LookupWait {
-    None,
-    /// Asked, or about to be answered: the handshake goes on without new input.
-    Asked(Option<Pin<Box<Sleep>>>),
+/// What only a handshake needs.
+struct Opening {
+    /// Its place among the handshakes of the thread.
+    place: Place,
+    began: Instant,
+    step: Step,
+    /// Runs while the session store is asked.
+    lookup_timer: Option<Pin<Box<Sleep>>>,
+}
+
+/// What a handshake waits for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// Bytes from the client.
+    Input,
+    /// Somebody else: the session store.
+    Asked,
+    /// Nobody any more: it goes on without new input.
+    Answered,
+}
+
+/// Where the time of a handshake went.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct HandshakeTimes {
+    /// From the first byte of the client to the end.
+    pub(crate) total: Duration,
+    /// Of that, waiting for others.
+    pub(crate) queued: Duration,
 }
 
 impl TlsStream {
     /// A connection whose first bytes, if some were read already, are `received`.
-    pub(crate) fn new(connection: sealane_tls::Connection, received: Vec<u8>) -> TlsStream {
+    pub(crate) fn new(
+        connection: sealane_tls::Connection,
+        received: Vec<u8>,
+        place: Place,
+    ) -> TlsStream {
+        let opening = Opening {
+            place,
+            began: Instant::now(),
+            step: Step::Input,
+            lookup_timer: None,
+        };
         TlsStream {
             connection,
             input: received,
@@ -57,7 +92,7 @@ impl TlsStream {
             tickets_due: false,
             bulk: false,
             closed: false,
-            lookup: LookupWait::None,
+            opening: Some(Box::new(opening)),
         }
     }
 
@@ -119,40 +154,43 @@ impl TlsStream {
         })
     }
 
-    /// Goes on with the handshake. What libssl writes last (session tickets) may
-    /// still wait in the output: it leaves with the first response, or when the
-    /// connection waits for its first request.
+    /// Goes on with the handshake, in turn with the others of the thread. What libssl
+    /// writes last (session tickets) may still wait in the output: it leaves with the first
+    /// response, or when the connection waits for its first request.
+    ///
+    /// Not to be called again once it was ready.
     pub(crate) fn poll_handshake(
         &mut self,
         socket: &Socket,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<(), TransportError>> {
+    ) -> Poll<Result<HandshakeTimes, TransportError>> {
         loop {
-            let looked_up = matches!(self.lookup, LookupWait::Asked(_));
-            if looked_up {
-                ready!(self.poll_lookup(cx));
-            }
-            if looked_up || self.input_at < self.input.len() {
+            ready!(self.poll_answer(cx));
+            let opening = self.opening.as_deref_mut();
+            let opening = opening.expect("there is one until the handshake is done");
+            if opening.step == Step::Answered || self.input_at < self.input.len() {
+                let turn = ready!(opening.place.poll_turn(cx));
                 let mut input = &self.input[self.input_at..];
                 let status = self
                     .connection
                     .handshake(&mut input, &mut self.output.bytes);
+                drop(turn);
                 self.input_at = self.input.len() - input.len();
                 match status {
                     Ok(HandshakeStatus::Done) => {
-                        self.lookup = LookupWait::None;
+                        let times = opening.times();
+                        self.opening = None;
                         self.readable = true;
                         self.tickets_due = true;
-                        return Poll::Ready(Ok(()));
+                        return Poll::Ready(Ok(times));
                     }
-                    Ok(HandshakeStatus::WantRead) => self.lookup = LookupWait::None,
+                    Ok(HandshakeStatus::WantRead) => opening.step = Step::Input,
                     Ok(HandshakeStatus::Pending) => {
-                        if !looked_up {
-                            self.lookup = LookupWait::Asked(None);
-                        }
+                        opening.step = Step::Asked;
                         continue;
                     }
                     Err(error) => {
+                        self.opening = None;
                         // The alert is sent as far as the socket takes it.
                         let _ = self.poll_flush(socket, cx);
                         return Poll::Ready(Err(TransportError::Tls(error)));
@@ -166,18 +204,23 @@ impl TlsStream {
         }
     }
 
-    /// Waits for the session store, for no longer than it may take in all.
-    fn poll_lookup(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if self.connection.poll_lookup(cx).is_ready() {
-            return Poll::Ready(());
-        }
-        let LookupWait::Asked(timer) = &mut self.lookup else {
+    /// Waits for whoever was asked: for the session store no longer than it may take
+    /// in all.
+    fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(opening) = self.opening.as_deref_mut() else {
             return Poll::Ready(());
         };
-        let timeout = self.connection.lookup_timeout();
-        let timer = timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
-        ready!(timer.as_mut().poll(cx));
-        self.connection.lookup_timed_out();
+        if opening.step != Step::Asked {
+            return Poll::Ready(());
+        }
+        if self.connection.poll_lookup(cx).is_pending() {
+            let timeout = self.connection.lookup_timeout();
+            let timer = &mut opening.lookup_timer;
+            let timer = timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
+            ready!(timer.as_mut().poll(cx));
+            self.connection.lookup_timed_out();
+        }
+        opening.step = Step::Answered;
         Poll::Ready(())
     }
 
@@ -356,6 +399,15 @@ impl TlsStream {
                 self.release_buffers();
                 Poll::Pending
             }
+        }
+    }
+}
+
+impl Opening {
+    fn times(&self) -> HandshakeTimes {
+        HandshakeTimes {
+            total: self.began.elapsed(),
+            queued: self.place.waited(),
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::disk;
 use crate::facts::ConnectionFacts;
 use crate::log::Logger;
 use crate::outgoing::Outgoing;
-use crate::tls_stream::TlsStream;
+use crate::tls_stream::{HandshakeTimes, TlsStream};
 use sealane_sys::file;
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -120,14 +120,14 @@ impl Transport {
         self.tls = Some(Box::new(tls));
     }
 
-    /// Goes on with the TLS handshake. Ready when it is done.
+    /// Goes on with the TLS handshake. Ready, once, when it is done.
     pub(crate) fn poll_handshake(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<(), TransportError>> {
+    ) -> Poll<Result<HandshakeTimes, TransportError>> {
         match &mut self.tls {
             Some(tls) => tls.poll_handshake(&self.facts.socket, cx),
-            None => Poll::Ready(Ok(())),
+            None => Poll::Ready(Ok(HandshakeTimes::default())),
         }
     }
 

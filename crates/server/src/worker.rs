@@ -6,6 +6,7 @@ use crate::log::{self, LogSet, Logger};
 use crate::open_file_cache::OpenFileCache;
 use crate::registry::{Asked, Registry, SWEEP_INTERVAL};
 use crate::snapshot::{ListenerId, Snapshot};
+use crate::turns::Turns;
 use sealane_conf::model::LogLevel;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -26,6 +27,8 @@ pub struct Worker {
     pub open_files: OpenFileCache,
     /// Connections of this thread.
     pub registry: Registry,
+    /// Who goes next with a handshake.
+    pub turns: Arc<Turns>,
     /// Counters of this thread; [`Process::workers`] leads to the others.
     pub counters: Counters,
     /// What all threads of the process know of each other.
@@ -108,6 +111,7 @@ pub fn run(
                 snapshot: args.snapshot.clone(),
                 open_files: OpenFileCache::new(),
                 registry: Registry::default(),
+                turns: Turns::new(args.snapshot.multi_accept),
                 counters: Counters::default(),
                 process: process.clone(),
             })
@@ -194,13 +198,17 @@ fn spawn_thread(
             Ok((listener.id, socket.try_clone()?))
         })
         .collect::<io::Result<Vec<_>>>()?;
+    let turns = worker.turns.clone();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
         .max_blocking_threads(DISK_THREADS)
         .thread_keep_alive(DISK_THREAD_IDLE)
-        // Before the thread waits, the log lines of this turn are on their way.
-        .on_thread_park(log::flush_thread_buffers)
+        .on_thread_park(move || {
+            turns.rest();
+            // Before the thread waits, the log lines of this turn are on their way.
+            log::flush_thread_buffers();
+        })
         .build()?;
     std::thread::Builder::new()
         .name(format!("worker-{}", worker.index))

@@ -44,7 +44,8 @@ const ROWS: &[Row] = &[
         EVENTS,
         ONE,
         "off",
-        "Whether a worker takes all waiting connections at once instead of one.",
+        "Whether a worker takes all waiting connections at once instead of a few in each round of its \
+         loop, so that established connections wait for the others no longer than necessary.",
         |b, c| c.flag(&mut b.events().multi_accept),
     ),
     Row::new(

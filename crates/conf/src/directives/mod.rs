@@ -21,6 +21,7 @@ mod proxying;
 mod restricting;
 mod rewrite;
 mod ssl;
+mod ssl_handshakes;
 mod ssl_sessions;
 
 pub(crate) use self::files::CONTENT_MAX_FILE_BYTES;
@@ -207,6 +208,7 @@ pub const MODULES: &[&Module] = &[
     &log::MODULE,
     &ssl::MODULE,
     &ssl_sessions::MODULE,
+    &ssl_handshakes::MODULE,
     &later::HTTP2,
     &later::HTTP3,
     &later::GZIP,

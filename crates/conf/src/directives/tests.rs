@@ -552,3 +552,56 @@ fn what_is_wrong_with_sessions_is_said_without_secrets() {
         assert!(!text.contains("secret"), "{line}: {text}");
     }
 }
+
+#[test]
+fn handshakes_are_placed_and_limited() {
+    use crate::model::{Accelerator, AsyncMode, HandshakeLimits};
+    let http = |text: &str| read(text).http.expect("there is one");
+    let defaults = http("events {} http { server {} }").handshakes;
+    let (threads, queue) = (None, 448);
+    assert_eq!(defaults, HandshakeLimits { threads, queue });
+    let few = http("events { worker_connections 2; } http {}").handshakes;
+    assert_eq!(few.queue, 2, "never none");
+    let http = http(
+        "events { worker_connections 1000; } http {
+            ssl_certificate a; ssl_certificate_key b;
+            ssl_async on; ssl_async_threads 3; ssl_accelerator batch; ssl_handshake_queue 64;
+            server { listen 1; ssl_handshake_timeout 1500ms; }
+            server { listen 2; ssl_async off; ssl_accelerator cpu; } }",
+    );
+    let (threads, queue) = (Some(3), 64);
+    assert_eq!(http.handshakes, HandshakeLimits { threads, queue });
+    let tls = |at: usize| http.servers[at].tls.as_ref().expect("TLS");
+    assert_eq!(tls(0).async_mode, AsyncMode::On, "inherited");
+    assert_eq!(tls(0).accelerator, Accelerator::Batch);
+    assert_eq!(tls(0).handshake_timeout, Duration::from_millis(1500));
+    assert_eq!(tls(1).async_mode, AsyncMode::Off);
+    assert_eq!(tls(1).accelerator, Accelerator::Cpu);
+    assert_eq!(tls(1).handshake_timeout, Duration::from_secs(60));
+}
+
+#[test]
+fn wrong_values_for_handshakes_are_refused() {
+    for (line, said) in [
+        ("ssl_async maybe", "it can be \"on\", \"off\", \"auto\""),
+        ("ssl_async_threads 1025", "between 0 and 1024"),
+        ("ssl_async_threads many", "it can be a number or \"auto\""),
+        ("ssl_async_threads 1; ssl_async_threads 2", "is duplicate"),
+        (
+            "ssl_accelerator qat",
+            "it can be \"auto\", \"cpu\", \"batch\"",
+        ),
+        ("ssl_handshake_queue 0", "between 1 and"),
+        ("ssl_handshake_queue -1", "invalid number"),
+        ("ssl_handshake_timeout 0", "greater than 0"),
+        ("ssl_handshake_timeout soon", "invalid value"),
+        ("server { ssl_async_threads 1; }", "is not allowed here"),
+        ("server { ssl_handshake_queue 1; }", "is not allowed here"),
+    ] {
+        let line = line
+            .strip_suffix('}')
+            .map_or(format!("{line};"), |l| format!("{l}}}"));
+        let text = refused(&format!("events {{}} http {{ {line} }}"));
+        assert!(text.contains(said), "{line}: {text}");
+    }
+}

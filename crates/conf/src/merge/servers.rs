@@ -7,9 +7,9 @@ use crate::call::Fault;
 use crate::draft::{BuiltinCache, LocationDraft, ServerBlock, ServerDraft, TlsDraft};
 use crate::input::Options;
 use crate::model::{
-    CertificateFiles, CertificateSource, DynamicRecords, EARLY_DATA_METHODS,
-    EARLY_DATA_REGISTER_BYTES, EarlyData, Ktls, ListenAddress, Locations, MIN_TICKET_ROTATION,
-    Server, ServerName, SessionCache, Tls, TlsProtocols,
+    Accelerator, AsyncMode, CertificateFiles, CertificateSource, DynamicRecords,
+    EARLY_DATA_METHODS, EARLY_DATA_REGISTER_BYTES, EarlyData, Ktls, ListenAddress, Locations,
+    MIN_TICKET_ROTATION, Server, ServerName, SessionCache, Tls, TlsProtocols,
 };
 use std::collections::HashSet;
 use std::path::Path;
@@ -90,7 +90,7 @@ impl TlsDraft {
             ktls_key_updates session_timeout session_tickets
             session_ticket_keys session_builtin session_shared session_ticket_rotation
             session_ticket_state session_store early_data early_data_methods
-            early_data_register_bytes reject_handshake);
+            early_data_register_bytes reject_handshake async_mode accelerator handshake_timeout);
     }
 }
 
@@ -160,6 +160,9 @@ fn tls(options: &Options, draft: &TlsDraft) -> Result<Option<Tls>, Fault> {
                 .unwrap_or(EARLY_DATA_REGISTER_BYTES),
         },
         reject_handshake,
+        async_mode: draft.async_mode.unwrap_or(AsyncMode::Auto),
+        accelerator: draft.accelerator.unwrap_or(Accelerator::Auto),
+        handshake_timeout: draft.handshake_timeout.unwrap_or(Duration::from_secs(60)),
     }))
 }
 

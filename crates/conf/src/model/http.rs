@@ -1,6 +1,6 @@
 //! The `http` and `server` contexts.
 
-use super::{LocationConf, Locations, Return, Tls};
+use super::{HandshakeLimits, LocationConf, Locations, Return, Tls};
 use crate::regex::Regex;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -17,6 +17,8 @@ pub struct Http {
     /// Names of named captures in any regular expression, for
     /// [`super::Variable::NamedCapture`].
     pub named_captures: Vec<String>,
+    /// `ssl_async_threads` and `ssl_handshake_queue`.
+    pub handshakes: HandshakeLimits,
 }
 
 impl Http {

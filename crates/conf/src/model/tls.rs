@@ -54,6 +54,12 @@ pub struct Tls {
     pub early_data: EarlyData,
     /// `ssl_reject_handshake`; default off.
     pub reject_handshake: bool,
+    /// `ssl_async`: where handshakes are worked on. Default auto.
+    pub async_mode: AsyncMode,
+    /// `ssl_accelerator`: what computes with the private keys. Default auto.
+    pub accelerator: Accelerator,
+    /// `ssl_handshake_timeout`: from accept to the end of the handshake. Default 60 s.
+    pub handshake_timeout: Duration,
 }
 
 /// One certificate chain and its private key.
@@ -126,6 +132,38 @@ pub enum KtlsMode {
     On,
     /// When a file body pays for it.
     Auto,
+}
+
+/// `ssl_async`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AsyncMode {
+    /// Handshakes stay on the worker threads.
+    Off,
+    /// What needs a private key is done by the handshake threads.
+    On,
+    /// As the kind of key and the load make better.
+    Auto,
+}
+
+/// `ssl_accelerator`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Accelerator {
+    /// `batch` where processor and key allow it, else `cpu`.
+    Auto,
+    /// AWS-LC, one operation at a time.
+    Cpu,
+    /// Eight operations at a time in vector registers.
+    Batch,
+}
+
+/// Limits on handshakes that hold for the whole process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HandshakeLimits {
+    /// `ssl_async_threads`; `None`, the default, is `auto`.
+    pub threads: Option<u32>,
+    /// `ssl_handshake_queue`: handshakes that may wait, per worker thread. `auto`, the
+    /// default, is seven eighths of `worker_connections`.
+    pub queue: u32,
 }
 
 /// `ssl_session_cache`.

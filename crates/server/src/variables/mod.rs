@@ -15,6 +15,7 @@ pub(crate) use request::argument;
 use crate::exchange::Exchange;
 use sealane_conf::model::Variable;
 use sealane_conf::variables::Builtin;
+use std::time::Duration;
 
 /// Appends the value of a variable. Returns whether there is one.
 pub(crate) fn append(exchange: &Exchange, variable: &Variable, out: &mut Vec<u8>) -> bool {
@@ -135,6 +136,8 @@ fn append_builtin(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> b
         | B::SslEarlyDataVerdict
         | B::SslResumption
         | B::SslResumptionMiss
+        | B::SslHandshakeTime
+        | B::SslHandshakeQueueTime
         | B::SslKtls
         | B::SslKtlsReason
         | B::SslEchStatus
@@ -203,6 +206,14 @@ fn seconds(milliseconds: u128, out: &mut Vec<u8>) -> bool {
     let digit = |value: u16| b'0' + (value % 10) as u8;
     text(
         [b'.', digit(rest / 100), digit(rest / 10), digit(rest)],
+        out,
+    )
+}
+
+/// Appends a time as seconds with six decimals.
+fn microseconds(time: Duration, out: &mut Vec<u8>) -> bool {
+    text(
+        format!("{}.{:06}", time.as_secs(), time.subsec_micros()),
         out,
     )
 }

@@ -1,6 +1,6 @@
 //! The `$ssl_*` variables; absent on connections without TLS.
 
-use super::{put, text};
+use super::{microseconds, put, text};
 use crate::exchange::Exchange;
 use sealane_conf::variables::Builtin;
 
@@ -28,6 +28,8 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
         Builtin::SslResumption => some(facts.resumption, out),
         Builtin::SslResumptionMiss => some(facts.resumption_miss, out),
         Builtin::SslEarlyDataVerdict => some(facts.early_data_verdict, out),
+        Builtin::SslHandshakeTime => microseconds(facts.handshake_time, out),
+        Builtin::SslHandshakeQueueTime => microseconds(facts.handshake_queue_time, out),
         Builtin::SslEarlyData => some(if exchange.request.early_data { "1" } else { "" }, out),
         // Client certificates cannot be asked for (`ssl_verify_client` is an error).
         Builtin::SslClientVerify => text("NONE", out),
