@@ -4,8 +4,8 @@
 //! not send.
 
 use sealane_tls::{
-    Acceptor, Connection, EarlyData, HandshakeStatus, Identity, ReplayRegister, Reply,
-    RingSettings, Secret, ServerSettings, ServerTls, SessionCache, SessionCacheSetting,
+    Acceptor, Connection, EarlyData, HandshakeStatus, Identity, Load, ReplayRegister,
+    Reply, RingSettings, Secret, ServerSettings, ServerTls, SessionCache, SessionCacheSetting,
     SharedSessions, SharedStore, StoreKey, StoreSeal, TicketRing,
 };
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
@@ -74,11 +74,11 @@ fn first_answer(acceptor: &Acceptor, flight: &[u8]) -> (Connection, Option<Hands
     let mut connection = Connection::accept(acceptor);
     let (mut input, mut output) = (flight, Vec::new());
     loop {
-        match connection.handshake(&mut input, &mut output) {
+        match connection.handshake(&mut input, &mut output, Load::default()) {
             Ok(HandshakeStatus::Pending) => {
                 let mut cx = Context::from_waker(Waker::noop());
                 assert!(
-                    connection.poll_lookup(&mut cx).is_ready(),
+                    connection.poll_pending(&mut cx).is_ready(),
                     "it answers at once"
                 );
             }

@@ -122,6 +122,7 @@ impl Connection {
         input: &mut &[u8],
         output: &mut Vec<u8>,
     ) -> Result<HandshakeStatus, Error> {
+        let has_failed_operation = self.has_failed_key_operation();
         // SAFETY: the SSL is valid and its BIO attached.
         let code = self.call(input, output, |ssl| unsafe { sys::SSL_do_handshake(ssl) });
         if code == 1 {
@@ -141,7 +142,14 @@ impl Connection {
                 self.forget_early_data();
                 self.do_handshake(input, output)
             }
-            reason => Err(Error::drain_handshake("SSL_do_handshake", reason)),
+            reason => {
+                let error = Error::drain_handshake("SSL_do_handshake", reason);
+                if has_failed_operation {
+                    // libssl says nothing to the client then.
+                    self.send_alert(sys::SSL_AD_INTERNAL_ERROR as u8, output);
+                }
+                Err(error)
+            }
         }
     }
 

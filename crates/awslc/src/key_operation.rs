@@ -70,6 +70,11 @@ impl Connection {
         }
     }
 
+    /// Whether the result that libssl collects next is a failure.
+    pub(crate) fn has_failed_key_operation(&self) -> bool {
+        matches!(self.key.as_deref(), Some(KeyProgress::Answered(None)))
+    }
+
     /// Gives the result of the operation taken; call
     /// [`do_handshake`](Self::do_handshake) next. `None` means that it failed: the
     /// handshake then ends with an alert (`internal_error`).

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use sealane_awslc::{ClientConnection, ClientContext, ProtocolVersion, Session, group_by_name};
 use sealane_tls::{
-    Acceptor, Connection, EarlyData, HandshakeStatus, Identity, ReadStatus, ReplayRegister, Secret,
-    ServerSettings, ServerTls, SessionCacheSetting,
+    Acceptor, Connection, EarlyData, HandshakeStatus, Identity, Load, ReadStatus, ReplayRegister,
+    Secret, ServerSettings, ServerTls, SessionCacheSetting,
 };
 
 const IDLE_CONNECTIONS: usize = 20_000;
@@ -160,8 +160,8 @@ fn pair(acceptor: &Acceptor, context: &ClientContext, session: Option<&Session>)
             client.handshake(&mut &to_client[..], &mut to_server)? == HandshakeStatus::Done;
         to_client.clear();
         let started = Instant::now();
-        server_done =
-            server.handshake(&mut &to_server[..], &mut to_client)? == HandshakeStatus::Done;
+        server_done = server.handshake(&mut &to_server[..], &mut to_client, Load::default())?
+            == HandshakeStatus::Done;
         if server_done {
             server.write(b"", 0, &mut to_client)?;
         }
@@ -237,7 +237,7 @@ fn first_requests(acceptor: &Acceptor, version: Version, early: bool) -> Outcome
             to_client.clear();
             let started = Instant::now();
             let mut input = &to_server[..];
-            let done = server.handshake(&mut input, &mut to_client)?;
+            let done = server.handshake(&mut input, &mut to_client, Load::default())?;
             if done == HandshakeStatus::Done {
                 let status = server.read(&mut input, &mut to_client, &mut plain)?;
                 if !answered && status == ReadStatus::Data(request.len()) {

@@ -110,16 +110,39 @@ impl ChoiceRules {
         hello: &ClientHello<'_>,
         version: ProtocolVersion,
     ) -> Option<usize> {
-        let usable = |suite: &Suite| -> Option<usize> {
+        self.by_suite(kinds, hello, version)
+            .map(|(identity, _)| identity)
+    }
+
+    /// Whether the first flight of a full handshake is signed: always in TLS 1.3, and below it
+    /// where a key is agreed upon. The RSA key exchange wants the key later.
+    pub(crate) fn signs_first_flight(&self, kinds: &[KeyKind], hello: &ClientHello<'_>) -> bool {
+        match self.version(hello) {
+            Some(ProtocolVersion::Tls13) => true,
+            Some(version) => self
+                .by_suite(kinds, hello, version)
+                .is_some_and(|(_, suite)| suite.is_ecdhe()),
+            None => false,
+        }
+    }
+
+    /// The identity and the suite that a client below TLS 1.3 gets.
+    fn by_suite(
+        &self,
+        kinds: &[KeyKind],
+        hello: &ClientHello<'_>,
+        version: ProtocolVersion,
+    ) -> Option<(usize, &'static Suite)> {
+        let usable = |suite: &'static Suite| {
             if suite.needs_tls12() && version < ProtocolVersion::Tls12 {
                 return None;
             }
             if suite.is_ecdhe() && !self.shares_group(hello) {
                 return None;
             }
-            kinds
-                .iter()
-                .position(|kind| serves(*kind, suite, hello, version))
+            let mut kinds = kinds.iter();
+            let identity = kinds.position(|kind| serves(*kind, suite, hello, version));
+            identity.map(|identity| (identity, suite))
         };
         if self.prefer_server {
             let offered = |suite: &&Suite| hello.suites().any(|id| id == suite.id);

@@ -2,9 +2,13 @@
 //!
 //! ```text
 //! Hello --(ClientHello complete, server chosen)--> Running --> Running ...
-//!   |  \                                             ^  |
-//!   |   +--(store asked)--> Waiting --(answered)-----+  |
-//!   +--(rejected)--> Closed <-----(shutdown)------------+
+//!   |  \                                           ^ ^ |  ^ |
+//!   |   +--(store asked)--> Waiting --(answered)---+ | |  | |
+//!   |                        Away <--(to the pool)---|-+  | |
+//!   |                          +-----(landed)--------+    | |
+//!   |                      Signing <--(job queued)--------|-+
+//!   |                          +-----(job done)-----------+
+//!   +--(rejected)--> Closed
 //! ```
 //!
 //! While in `Hello` the connection holds at most the fragments of a ClientHello;
@@ -18,19 +22,23 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use sealane_awslc as awslc;
-use sealane_awslc::{HandshakeStatus, ReadStatus, unix_time_s};
+use sealane_awslc::{HandshakeStatus, ReadStatus, Secret};
 
-use crate::acceptor::{Acceptor, Selected};
-use crate::client_hello::{self, ClientHello, Parsed};
+use crate::accelerator::PendingJob;
+use crate::acceptor::Acceptor;
 use crate::error::Error;
 use crate::info::Info;
 use crate::ktls::{self, KeysEnded, Ktls, KtlsMode};
+use crate::offload::Load;
+use crate::offload::flight::FlightHandle;
 use crate::record_size::RecordSizer;
 use crate::record_writer::RecordWriter;
 use crate::server::ServerTls;
-use crate::sessions::lookup::{Lookup, Prepared, Step};
+use crate::sessions::lookup::Lookup;
 use crate::sessions::outcome::SessionOutcome;
 use crate::sessions::stats::{EarlyVerdict, Missed, Resumed};
+
+mod handshake;
 
 /// A TLS connection accepted by a listener. It moves between threads by value.
 ///
@@ -41,6 +49,10 @@ pub struct Connection {
     state: State,
     server: Option<Arc<ServerTls>>,
     token: u32,
+    /// Which of the server's identities the client gets.
+    identity: u8,
+    /// See [`queue_time`](Self::queue_time).
+    queue_time_us: u32,
     sizer: RecordSizer,
     client_groups: Option<Box<[u16]>>,
     session: SessionOutcome,
@@ -57,7 +69,19 @@ enum State {
     /// The store of all nodes was asked about the session or the early data.
     Waiting(Box<Waiting>),
     Running(awslc::Connection),
+    /// The handshake goes on in the pool.
+    Away(FlightHandle),
+    /// An accelerator has the private-key operation.
+    Signing(Box<Signing>),
     Closed,
+}
+
+/// A handshake that waits on the worker for its private-key operation.
+struct Signing {
+    tls: awslc::Connection,
+    job: PendingJob,
+    /// Whether the operation succeeded, once it is known.
+    result: Option<Option<Secret>>,
 }
 
 /// A ClientHello that libssl will read once the store has answered.
@@ -78,6 +102,8 @@ impl Connection {
             },
             server: None,
             token: 0,
+            identity: 0,
+            queue_time_us: 0,
             sizer: RecordSizer::default(),
             client_groups: None,
             session: SessionOutcome::default(),
@@ -90,10 +116,11 @@ impl Connection {
     /// hold the first request already. TLS 1.3 tickets are queued then and leave
     /// with the first [`write`](Self::write), in the same send as the response.
     ///
-    /// [`HandshakeStatus::Pending`]: the store of all nodes was asked. Wait with
-    /// [`poll_lookup`](Self::poll_lookup), for no longer than
-    /// [`lookup_timeout`](Self::lookup_timeout) in all, then call again, with what input
-    /// there is or none.
+    /// [`HandshakeStatus::Pending`]: the store of all nodes was asked, the handshake has
+    /// left for the pool, or an accelerator has its private-key operation. Wait with
+    /// [`poll_pending`](Self::poll_pending), for the store no longer than
+    /// [`lookup_timeout`](Self::lookup_timeout), then call again, with what input
+    /// there is or none. `load` is what decides, with `ssl_async`, whether it leaves.
     ///
     /// Also done is a handshake that reads early data: see
     /// [`is_early_data`](Self::is_early_data).
@@ -101,28 +128,37 @@ impl Connection {
         &mut self,
         input: &mut &[u8],
         output: &mut Vec<u8>,
+        load: Load,
     ) -> Result<HandshakeStatus, Error> {
         loop {
             match &mut self.state {
-                State::Running(tls) => {
-                    let status = tls.do_handshake(input, output)?;
-                    if let Some(server) = &self.server {
-                        let is_done = status == HandshakeStatus::Done;
-                        self.session.follow(tls, server.resumption(), is_done);
+                State::Running(_) => return self.advance(input, output, load),
+                State::Away(flight) => {
+                    return match flight.take() {
+                        None => Ok(HandshakeStatus::Pending),
+                        Some(landed) => self.land(landed, output),
+                    };
+                }
+                State::Signing(signing) => {
+                    if signing.result.is_none() {
+                        signing.result = signing.job.try_take();
                     }
-                    return Ok(status);
+                    if signing.result.is_none() {
+                        return Ok(HandshakeStatus::Pending);
+                    }
+                    self.signed();
                 }
                 State::Closed => return Err(Error::NotEstablished),
                 State::Waiting(waiting) => {
                     if !waiting.lookup.is_answered() {
                         return Ok(HandshakeStatus::Pending);
                     }
-                    if self.go_on(output)? == HandshakeStatus::Pending {
+                    if self.go_on(output, load)? == HandshakeStatus::Pending {
                         return Ok(HandshakeStatus::Pending);
                     }
                 }
                 State::Hello { .. } => {
-                    if let Some(status) = self.hello(input, output)? {
+                    if let Some(status) = self.hello(input, output, load)? {
                         return Ok(status);
                     }
                 }
@@ -130,22 +166,42 @@ impl Connection {
         }
     }
 
-    /// Waits for the answer of the store, after [`HandshakeStatus::Pending`]. Ready
-    /// at once when nothing was asked.
-    pub fn poll_lookup(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    /// Waits for whatever made the handshake [`HandshakeStatus::Pending`]. Ready at once
+    /// when nothing did.
+    pub fn poll_pending(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match &mut self.state {
             State::Waiting(waiting) => waiting.lookup.poll(cx),
+            State::Away(flight) => flight.poll_landed(cx),
+            State::Signing(signing) if signing.result.is_none() => signing
+                .job
+                .poll(cx)
+                .map(|result| signing.result = Some(result)),
             _ => Poll::Ready(()),
         }
     }
 
     /// The longest that this handshake may wait for the store, in all: one timer
-    /// from the first [`HandshakeStatus::Pending`] on.
-    pub fn lookup_timeout(&self) -> Duration {
+    /// from the first [`HandshakeStatus::Pending`] on. `None` when it does not wait for
+    /// the store.
+    pub fn lookup_timeout(&self) -> Option<Duration> {
         match &self.state {
-            State::Waiting(waiting) => waiting.lookup.timeout(),
-            _ => Duration::ZERO,
+            State::Waiting(waiting) => Some(waiting.lookup.timeout()),
+            _ => None,
         }
+    }
+
+    /// How long the handshake has waited for a thread of the pool and for its turn in an
+    /// accelerator.
+    pub fn queue_time(&self) -> Duration {
+        Duration::from_micros(self.queue_time_us.into())
+    }
+
+    /// Refuses the handshake as there is too much to do: a fatal alert (`internal_error`) is
+    /// appended to `output`, and nothing else is done for it.
+    pub fn refuse(&mut self, output: &mut Vec<u8>) -> Error {
+        output.extend_from_slice(&fatal_alert(ALERT_INTERNAL_ERROR));
+        self.state = State::Closed;
+        Error::Overloaded
     }
 
     /// Waits no longer: the handshake goes on as if nothing had been found, and
@@ -385,180 +441,16 @@ impl Connection {
             _ => Err(Error::NotEstablished),
         }
     }
-
-    /// Collects the ClientHello. `None` when libssl has it and goes on.
-    fn hello(
-        &mut self,
-        input: &mut &[u8],
-        output: &mut Vec<u8>,
-    ) -> Result<Option<HandshakeStatus>, Error> {
-        let State::Hello { fragments, .. } = &mut self.state else {
-            return Ok(None);
-        };
-        if fragments.is_empty() {
-            // As a rule it is here in one piece, and libssl reads it in place.
-            if let Parsed::Incomplete(_) = client_hello::collect(input) {
-                fragments.extend_from_slice(input);
-                *input = &[];
-                return Ok(Some(HandshakeStatus::WantRead));
-            }
-            let message = *input;
-            return self.start(message, input, output);
-        }
-        // No byte beyond the hello's last record is taken, so nothing is left over
-        // once libssl has read them.
-        while let Parsed::Incomplete(missing) = client_hello::collect(fragments) {
-            if input.is_empty() {
-                return Ok(Some(HandshakeStatus::WantRead));
-            }
-            let (taken, rest) = input.split_at(missing.min(input.len()));
-            fragments.extend_from_slice(taken);
-            *input = rest;
-        }
-        let fragments = std::mem::take(fragments);
-        let mut collected = &fragments[..];
-        match self.start(&fragments, &mut collected, output)? {
-            Some(HandshakeStatus::Pending) => Ok(Some(HandshakeStatus::Pending)),
-            _ => {
-                debug_assert!(
-                    collected.is_empty() || !self.is_established(),
-                    "only the hello was collected"
-                );
-                // There may be input behind the hello.
-                Ok(None)
-            }
-        }
-    }
-
-    /// Chooses the server for the hello in `bytes`, and starts libssl on `input`.
-    fn start(
-        &mut self,
-        bytes: &[u8],
-        input: &mut &[u8],
-        output: &mut Vec<u8>,
-    ) -> Result<Option<HandshakeStatus>, Error> {
-        let State::Hello { acceptor, .. } = &self.state else {
-            return Ok(None);
-        };
-        let message = match client_hello::collect(bytes) {
-            Parsed::Complete(message) => Some(message),
-            _ => None,
-        };
-        let hello = message.as_deref().and_then(ClientHello::parse);
-        let name = hello.as_ref().and_then(ClientHello::server_name);
-        let Selected::Server(server, token) = acceptor.select(name.as_deref()) else {
-            return Err(self.reject(output));
-        };
-        if server.rejects() {
-            return Err(self.reject(output));
-        }
-        if server.remembers_client_groups() {
-            let groups = hello.as_ref().and_then(ClientHello::groups);
-            self.client_groups = groups.map(Iterator::collect);
-        }
-        self.token = token;
-        self.server = Some(Arc::clone(&server));
-        let mut prepared = Prepared::default();
-        if let (Some(hello), Some(message)) = (&hello, &message)
-            && server.resumption().is_involved()
-        {
-            let version = server.rules().version(hello);
-            let now_s = unix_time_s();
-            match server.resumption().begin(version, hello, message, now_s) {
-                Step::Ready(ready) => prepared = ready,
-                Step::Wait(lookup) => {
-                    self.wait(bytes, input, server, lookup);
-                    return Ok(Some(HandshakeStatus::Pending));
-                }
-            }
-        }
-        let status = self.run(&server, hello.as_ref(), prepared, input, output)?;
-        Ok(Some(status))
-    }
-
-    /// Keeps the hello at the start of `bytes` until the store has answered.
-    fn wait(&mut self, bytes: &[u8], input: &mut &[u8], server: Arc<ServerTls>, lookup: Lookup) {
-        // What follows the hello stays with the caller.
-        let hello_bytes = client_hello::records_length(bytes).min(bytes.len());
-        *input = &input[hello_bytes.min(input.len())..];
-        self.state = State::Waiting(Box::new(Waiting {
-            hello: bytes[..hello_bytes].to_vec(),
-            server,
-            lookup,
-        }));
-    }
-
-    /// The store has answered, or will not.
-    fn go_on(&mut self, output: &mut Vec<u8>) -> Result<HandshakeStatus, Error> {
-        let State::Waiting(waiting) = std::mem::replace(&mut self.state, State::Closed) else {
-            return Err(Error::NotEstablished);
-        };
-        let Waiting {
-            hello: records,
-            server,
-            lookup,
-        } = *waiting;
-        let Parsed::Complete(message) = client_hello::collect(&records) else {
-            return Err(Error::NotEstablished);
-        };
-        let hello = ClientHello::parse(&message);
-        let mut input = &records[..];
-        let prepared = match &hello {
-            None => Prepared::default(),
-            Some(hello) => {
-                let version = server.rules().version(hello);
-                let now_s = unix_time_s();
-                match server
-                    .resumption()
-                    .go_on(lookup, version, hello, &message, now_s)
-                {
-                    Step::Ready(prepared) => prepared,
-                    Step::Wait(lookup) => {
-                        self.wait(&records, &mut input, server, lookup);
-                        return Ok(HandshakeStatus::Pending);
-                    }
-                }
-            }
-        };
-        self.run(&server, hello.as_ref(), prepared, &mut input, output)
-    }
-
-    /// Starts libssl on `input`, which begins with the hello.
-    fn run(
-        &mut self,
-        server: &ServerTls,
-        hello: Option<&ClientHello<'_>>,
-        prepared: Prepared,
-        input: &mut &[u8],
-        output: &mut Vec<u8>,
-    ) -> Result<HandshakeStatus, Error> {
-        let Some((context, tls13_suite)) = server.choose(hello) else {
-            return Err(self.reject(output));
-        };
-        let mut tls = awslc::Connection::server(context)?;
-        if let Some(suite) = tls13_suite {
-            tls.restrict_tls13(suite)?;
-        }
-        self.session = SessionOutcome::begin(&mut tls, server.resumption(), prepared);
-        let status = tls.do_handshake(input, output);
-        if let Ok(status) = status {
-            let is_done = status == HandshakeStatus::Done;
-            self.session.follow(&mut tls, server.resumption(), is_done);
-        }
-        self.state = State::Running(tls);
-        Ok(status?)
-    }
-
-    fn reject(&mut self, output: &mut Vec<u8>) -> Error {
-        output.extend_from_slice(&UNRECOGNIZED_NAME);
-        self.state = State::Closed;
-        Error::Rejected
-    }
 }
+
+const ALERT_INTERNAL_ERROR: u8 = 80;
+const ALERT_UNRECOGNIZED_NAME: u8 = 112;
 
 /// A fatal alert in a plaintext record (RFC 8446 section 6.2): there is no libssl
 /// connection yet that could write it.
-const UNRECOGNIZED_NAME: [u8; 7] = [21, 3, 3, 0, 2, 2, 112];
+const fn fatal_alert(description: u8) -> [u8; 7] {
+    [21, 3, 3, 0, 2, 2, description]
+}
 
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -568,6 +460,8 @@ impl fmt::Debug for Connection {
             }
             State::Waiting(waiting) => write!(f, "Connection({:?})", waiting.lookup),
             State::Running(tls) => tls.fmt(f),
+            State::Away(flight) => write!(f, "Connection({flight:?})"),
+            State::Signing(signing) => write!(f, "Connection({:?})", signing.job),
             State::Closed => f.write_str("Connection(closed)"),
         }
     }

@@ -47,6 +47,11 @@ pub enum Error {
     /// `ssl_reject_handshake`, or no server for the name: `unrecognized_name`
     /// was sent.
     Rejected,
+    /// More handshakes waited than may (`ssl_handshake_queue`, `ssl_handshake_timeout`): an
+    /// alert was sent.
+    Overloaded,
+    /// The process stops, and the handshake with it.
+    Stopping,
     /// The connection had failed or was not established; a mistake of the caller.
     NotEstablished,
 }
@@ -56,7 +61,8 @@ impl Error {
     pub fn fault(&self) -> Fault {
         match self {
             Self::Library(error) => error.fault(),
-            Self::Rejected => Fault::Peer,
+            // Nobody's fault, and told in a line of its own; the connection's is for `info`.
+            Self::Rejected | Self::Overloaded | Self::Stopping => Fault::Peer,
             Self::NotEstablished => Fault::Local,
         }
     }
@@ -69,6 +75,8 @@ impl fmt::Display for Error {
             Self::Rejected => {
                 f.write_str("SSL_do_handshake() failed (SSL: rejected by ssl_reject_handshake, alert unrecognized_name sent)")
             }
+            Self::Overloaded => f.write_str("SSL_do_handshake() not begun: too many handshakes wait"),
+            Self::Stopping => f.write_str("SSL_do_handshake() given up: the process stops"),
             Self::NotEstablished => f.write_str("the TLS connection is not established"),
         }
     }

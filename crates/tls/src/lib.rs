@@ -33,6 +33,8 @@
 //! | `info.rs` | what `$ssl_*` variables show |
 //! | `sessions/` | resumption and early data: tickets, caches, the store of all nodes |
 //! | `ktls/` | who seals the records: libssl or the kernel |
+//! | `accelerator/` | who computes with the private key |
+//! | `offload/` | handshakes away from the worker |
 //! | `record_writer.rs` | records sealed by our own code where it is faster |
 //! | `record_size.rs` | `ssl_buffer_size` and dynamic records |
 
@@ -47,6 +49,7 @@ mod error;
 mod groups;
 mod info;
 mod ktls;
+mod offload;
 mod protocols;
 mod record_size;
 mod record_writer;
@@ -68,6 +71,7 @@ pub use ktls::{
     Capabilities, DEFAULT_MAX_KEY_RECORDS, DEFAULT_MAX_KEY_UPDATES, DEFAULT_MIN_BODY_BYTES, Flaw,
     KeysEnded, Ktls, KtlsMode, KtlsSettings, OfferedSuite, Refusal, Unavailable,
 };
+pub use offload::{AsyncMode, HandshakeSettings, HandshakeState, Load};
 pub use protocols::{Protocol, Protocols};
 pub use record_size::DynamicRecords;
 pub use sealane_awslc::{

@@ -3,9 +3,11 @@
 use std::sync::Arc;
 
 use sealane_awslc::{
-    CertificateChain, Context, ContextBuilder, KeyError, KeyKind, PrivateKey, unix_time_s,
+    CertificateChain, Context, ContextBuilder, KeyError, KeyKind, PrivateKey, ProtocolVersion,
+    unix_time_s,
 };
 
+use crate::accelerator::{self, Accelerator, KeyType, Report};
 use crate::choice::ChoiceRules;
 use crate::ciphers::{CipherList, SecurityLevel, Suite, TLS13_SUITES};
 use crate::client_hello::ClientHello;
@@ -13,6 +15,8 @@ use crate::conf_command::Policy;
 use crate::error::{SettingsError, Warning};
 use crate::groups::GroupList;
 use crate::ktls::{KtlsMode, KtlsPolicy};
+use crate::offload::pool::Pool;
+use crate::offload::{HandshakeSettings, Load, policy};
 use crate::record_size::{DynamicRecords, MAX_RECORD_BYTES};
 use crate::sessions::cache::SessionCache;
 use crate::sessions::identity::{self, VerifyClient};
@@ -39,14 +43,26 @@ pub struct ServerTls {
     remember_client_groups: bool,
     resumption: Resumption,
     ktls: KtlsPolicy,
+    handshakes: HandshakeSettings,
 }
 
 /// A certificate with its contexts.
 #[derive(Debug)]
 struct BuiltIdentity {
+    key_type: KeyType,
+    accelerator: Arc<dyn Accelerator>,
     contexts: Contexts,
     /// The same with ChaCha20 first, where `PrioritizeChaCha` asks for it.
     chacha_first: Option<Contexts>,
+}
+
+/// What a client gets.
+pub(crate) struct Chosen<'a> {
+    pub(crate) context: &'a Context,
+    /// The suite to insist on in TLS 1.3.
+    pub(crate) tls13_suite: Option<&'static str>,
+    /// Whose certificate it is; for [`ServerTls::accelerator`].
+    pub(crate) identity: u8,
 }
 
 /// Contexts that differ in how many TLS 1.3 tickets they send.
@@ -89,6 +105,8 @@ impl ServerTls {
             };
             let suites = &plan.rules.suites;
             identities.push(BuiltIdentity {
+                key_type: KeyType::of(&identity.key),
+                accelerator: accelerator_of(&settings.handshakes, identity)?,
                 contexts: build(suites)?,
                 chacha_first: plan
                     .chacha_first_order()
@@ -109,6 +127,7 @@ impl ServerTls {
                 mode: settings.ktls.mode(plan.policy.ktls),
                 settings: settings.ktls.clone(),
             },
+            handshakes: settings.handshakes.clone(),
         };
         Ok((server, warnings))
     }
@@ -122,6 +141,52 @@ impl ServerTls {
     /// Where this server counts what becomes of sessions and early data.
     pub fn session_stats(&self) -> &crate::SessionStats {
         &self.resumption.stats
+    }
+
+    /// What computes with the private keys: (type of key, name of the accelerator).
+    pub fn accelerators(&self) -> Vec<(KeyType, &'static str)> {
+        let identities = self.identities.iter();
+        identities
+            .map(|identity| (identity.key_type, identity.accelerator.name()))
+            .collect()
+    }
+
+    /// The accelerator of the identity that was [`choose`](Self::choose)n.
+    pub(crate) fn accelerator(&self, identity: u8) -> &Arc<dyn Accelerator> {
+        &self.identities[usize::from(identity)].accelerator
+    }
+
+    /// Has another accelerator compute with all keys.
+    #[cfg(test)]
+    pub(crate) fn set_accelerator(&mut self, accelerator: &Arc<dyn Accelerator>) {
+        for identity in &mut self.identities {
+            identity.accelerator = Arc::clone(accelerator);
+        }
+    }
+
+    /// The pool, where there is one.
+    pub(crate) fn pool(&self) -> Option<&Pool> {
+        self.handshakes.state.as_ref()?.pool()
+    }
+
+    /// Whether flights with an operation of this identity's key leave the worker.
+    pub(crate) fn flights_leave(&self, identity: u8, load: Load) -> bool {
+        self.pool().is_some_and(|pool| {
+            let key = self.identities[usize::from(identity)].key_type;
+            policy::leaves(self.handshakes.mode, key, load, pool.idle_threads())
+        })
+    }
+
+    /// Whether the first flight for this client has a private-key operation, as far as the hello
+    /// tells: whether an offered session is resumed shows only later.
+    pub(crate) fn signs_first_flight(&self, hello: &ClientHello<'_>) -> bool {
+        let is_returning = hello.offers_session()
+            || hello
+                .session_ticket()
+                .is_some_and(|ticket| !ticket.is_empty())
+            || (self.rules.version(hello) < Some(ProtocolVersion::Tls13)
+                && !hello.session_id().is_empty());
+        !is_returning && self.rules.signs_first_flight(&self.kinds, hello)
     }
 
     pub(crate) fn ktls_policy(&self) -> &KtlsPolicy {
@@ -163,21 +228,18 @@ impl ServerTls {
         &self.resumption
     }
 
-    /// The context for a client and, for TLS 1.3, the suite to insist on.
-    /// Without a readable ClientHello libssl gets the first certificate.
-    pub(crate) fn choose(
-        &self,
-        hello: Option<&ClientHello<'_>>,
-    ) -> Option<(&Context, Option<&'static str>)> {
+    /// The context for a client and what goes with it. Without a readable ClientHello
+    /// libssl gets the first certificate.
+    pub(crate) fn choose(&self, hello: Option<&ClientHello<'_>>) -> Option<Chosen<'_>> {
         let Some(hello) = hello else {
-            return self
-                .identities
-                .first()
-                .map(|identity| (&identity.contexts.new, None));
+            return self.identities.first().map(|identity| Chosen {
+                context: &identity.contexts.new,
+                tls13_suite: None,
+                identity: 0,
+            });
         };
-        let identity = self
-            .identities
-            .get(self.rules.identity(&self.kinds, hello))?;
+        let index = self.rules.identity(&self.kinds, hello);
+        let identity = self.identities.get(index)?;
         let contexts = match &identity.chacha_first {
             Some(contexts) if self.rules.chacha_first(hello) => contexts,
             _ => &identity.contexts,
@@ -187,7 +249,12 @@ impl ServerTls {
         } else {
             &contexts.new
         };
-        Some((context, self.rules.tls13_suite(hello)))
+        Some(Chosen {
+            context,
+            tls13_suite: self.rules.tls13_suite(hello),
+            // One for each kind of key.
+            identity: u8::try_from(index).ok()?,
+        })
     }
 }
 
@@ -394,6 +461,23 @@ fn load_identity(
     })
 }
 
+/// What computes with the identity's key.
+fn accelerator_of(
+    settings: &HandshakeSettings,
+    identity: &LoadedIdentity,
+) -> Result<Arc<dyn Accelerator>, SettingsError> {
+    let (stats, report): (_, Report) = match &settings.state {
+        Some(state) => (Arc::clone(state.stats()), state.report()),
+        None => (Arc::default(), Arc::new(|_| {})),
+    };
+    accelerator::build(settings.accelerator, &identity.key, &stats, &report).map_err(|error| {
+        SettingsError::new(format!(
+            "\"ssl_accelerator batch\" cannot be used with certificate \"{}\": {error}",
+            identity.label
+        ))
+    })
+}
+
 /// How sessions are resumed: keys, cache, store, register.
 fn resumption(
     settings: &ServerSettings,
@@ -513,9 +597,7 @@ fn build_context(
         builder.set_alpn_select(&settings.alpn);
     }
     builder.note_signature_scheme();
-    builder
-        .set_identity(&identity.chain, &identity.key)
-        .map_err(library_error)?;
+    builder.set_chain(&identity.chain).map_err(library_error)?;
     builder.build().map_err(library_error)
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use sealane_awslc::Secret;
 
 use crate::ktls::KtlsSettings;
+use crate::offload::HandshakeSettings;
 use crate::protocols::Protocols;
 use crate::record_size::DynamicRecords;
 use crate::sessions::cache::SessionCache;
@@ -81,6 +82,8 @@ pub struct ServerSettings {
     pub remember_client_groups: bool,
     /// Kernel TLS.
     pub ktls: KtlsSettings,
+    /// Where handshakes are computed, and by what.
+    pub handshakes: HandshakeSettings,
 }
 
 impl Default for ServerSettings {
@@ -110,6 +113,7 @@ impl Default for ServerSettings {
             dynamic_records: None,
             remember_client_groups: false,
             ktls: KtlsSettings::default(),
+            handshakes: HandshakeSettings::default(),
         }
     }
 }

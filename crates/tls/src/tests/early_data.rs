@@ -71,10 +71,10 @@ fn replay(server: &Arc<ServerTls>, flight: &[u8]) -> (Option<Vec<u8>>, Connectio
     let mut connection = Connection::accept(&Acceptor::single(Arc::clone(server)));
     let (mut input, mut output) = (flight, Vec::new());
     loop {
-        match connection.handshake(&mut input, &mut output) {
+        match connection.handshake(&mut input, &mut output, Load::default()) {
             Ok(HandshakeStatus::Pending) => {
                 let mut cx = Context::from_waker(Waker::noop());
-                if connection.poll_lookup(&mut cx).is_pending() {
+                if connection.poll_pending(&mut cx).is_pending() {
                     connection.lookup_timed_out();
                 }
             }
@@ -109,7 +109,9 @@ fn a_request_is_read_and_answered_before_the_handshake_is_over() {
     let session = ticket(&context, &server);
     let mut pair = early_client(&context, &server, &session);
     let mut input = &pair.to_server[..];
-    let status = pair.server.handshake(&mut input, &mut pair.to_client);
+    let status = pair
+        .server
+        .handshake(&mut input, &mut pair.to_client, pair.load);
     assert_eq!(status, Ok(HandshakeStatus::Done));
     assert!(pair.server.is_early_data() && !pair.server.is_established());
     assert_eq!(pair.server.early_verdict(), Some(EarlyVerdict::Accepted));

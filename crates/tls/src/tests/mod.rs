@@ -4,6 +4,7 @@ mod early_data;
 mod handshakes;
 mod ktls;
 mod offer;
+mod offload;
 mod record_writer;
 mod resumption;
 mod robustness;
@@ -18,6 +19,7 @@ use sealane_awslc::{
     ClientConnection, ClientContext, ClientContextBuilder, ProtocolVersion, Session,
 };
 
+use crate::offload::Load;
 use crate::{
     Acceptor, Connection, Error, HandshakeStatus, Identity, Protocol, ReadStatus, Secret,
     ServerSettings, ServerTls,
@@ -117,6 +119,8 @@ struct Pair {
     chunk_bytes: usize,
     /// How often the server asked the store.
     pending: usize,
+    /// What the server's worker has to do besides.
+    load: Load,
 }
 
 impl Pair {
@@ -128,6 +132,7 @@ impl Pair {
             to_client: Vec::new(),
             chunk_bytes: usize::MAX,
             pending: 0,
+            load: Load::default(),
         }
     }
 
@@ -167,14 +172,16 @@ impl Pair {
             if !server_done {
                 let (now, later) = split(&mut self.to_server, self.chunk_bytes);
                 let mut input = &now[..];
-                let status = self.server.handshake(&mut input, &mut self.to_client);
+                let status = self
+                    .server
+                    .handshake(&mut input, &mut self.to_client, self.load);
                 self.to_server = [input, &later].concat();
                 let status = status.map_err(Failure::Server)?;
                 server_done = status == HandshakeStatus::Done;
                 if status == HandshakeStatus::Pending {
                     self.pending += 1;
                     let mut cx = Context::from_waker(Waker::noop());
-                    if self.server.poll_lookup(&mut cx).is_pending() {
+                    if self.server.poll_pending(&mut cx).is_pending() {
                         self.server.lookup_timed_out();
                     }
                 }

@@ -16,7 +16,10 @@ fn p256_server() -> Acceptor {
 fn feed(bytes: &[u8]) -> (Result<HandshakeStatus, Error>, Vec<u8>) {
     let (mut connection, mut output, mut input) =
         (Connection::accept(&p256_server()), Vec::new(), bytes);
-    (connection.handshake(&mut input, &mut output), output)
+    (
+        connection.handshake(&mut input, &mut output, Load::default()),
+        output,
+    )
 }
 
 #[test]

@@ -79,7 +79,7 @@ fn a_rejected_name_gets_the_alert() {
     assert_eq!(error.received_alert(), Some(112), "unrecognized_name");
     let error = pair
         .server
-        .handshake(&mut &b"more"[..], &mut Vec::new())
+        .handshake(&mut &b"more"[..], &mut Vec::new(), Load::default())
         .expect_err("closed");
     assert_eq!(error, Error::NotEstablished);
 }

@@ -1,0 +1,338 @@
+//! How a handshake goes on: the hello collected, the server chosen, the store asked, libssl
+//! driven here or in the pool, the private key's operation done.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sealane_awslc as awslc;
+use sealane_awslc::{HandshakeStatus, KeyOperation, unix_time_s};
+
+use super::{ALERT_UNRECOGNIZED_NAME, Connection, Signing, State, Waiting, fatal_alert};
+use crate::accelerator::job;
+use crate::acceptor::Selected;
+use crate::client_hello::{self, ClientHello, Parsed};
+use crate::error::Error;
+use crate::offload::Load;
+use crate::offload::flight::Landed;
+use crate::offload::pool::NotTaken;
+use crate::server::ServerTls;
+use crate::sessions::lookup::{Lookup, Prepared, Step};
+use crate::sessions::outcome::SessionOutcome;
+
+impl Connection {
+    /// Collects the ClientHello. `None` when libssl has it and goes on.
+    pub(super) fn hello(
+        &mut self,
+        input: &mut &[u8],
+        output: &mut Vec<u8>,
+        load: Load,
+    ) -> Result<Option<HandshakeStatus>, Error> {
+        let State::Hello { fragments, .. } = &mut self.state else {
+            return Ok(None);
+        };
+        if fragments.is_empty() {
+            // As a rule it is here in one piece, and libssl reads it in place.
+            if let Parsed::Incomplete(_) = client_hello::collect(input) {
+                fragments.extend_from_slice(input);
+                *input = &[];
+                return Ok(Some(HandshakeStatus::WantRead));
+            }
+            let message = *input;
+            return self.start(message, input, output, load);
+        }
+        // No byte beyond the hello's last record is taken, so nothing is left over
+        // once libssl has read them.
+        while let Parsed::Incomplete(missing) = client_hello::collect(fragments) {
+            if input.is_empty() {
+                return Ok(Some(HandshakeStatus::WantRead));
+            }
+            let (taken, rest) = input.split_at(missing.min(input.len()));
+            fragments.extend_from_slice(taken);
+            *input = rest;
+        }
+        let fragments = std::mem::take(fragments);
+        let mut collected = &fragments[..];
+        match self.start(&fragments, &mut collected, output, load)? {
+            Some(HandshakeStatus::Pending) => Ok(Some(HandshakeStatus::Pending)),
+            _ => {
+                debug_assert!(
+                    collected.is_empty() || !self.is_established(),
+                    "only the hello was collected"
+                );
+                // There may be input behind the hello.
+                Ok(None)
+            }
+        }
+    }
+
+    /// Chooses the server for the hello in `bytes`, and starts libssl on `input`.
+    fn start(
+        &mut self,
+        bytes: &[u8],
+        input: &mut &[u8],
+        output: &mut Vec<u8>,
+        load: Load,
+    ) -> Result<Option<HandshakeStatus>, Error> {
+        let State::Hello { acceptor, .. } = &self.state else {
+            return Ok(None);
+        };
+        let message = match client_hello::collect(bytes) {
+            Parsed::Complete(message) => Some(message),
+            _ => None,
+        };
+        let hello = message.as_deref().and_then(ClientHello::parse);
+        let name = hello.as_ref().and_then(ClientHello::server_name);
+        let Selected::Server(server, token) = acceptor.select(name.as_deref()) else {
+            return Err(self.reject(output));
+        };
+        if server.rejects() {
+            return Err(self.reject(output));
+        }
+        if server.remembers_client_groups() {
+            let groups = hello.as_ref().and_then(ClientHello::groups);
+            self.client_groups = groups.map(Iterator::collect);
+        }
+        self.token = token;
+        self.server = Some(Arc::clone(&server));
+        let mut prepared = Prepared::default();
+        if let (Some(hello), Some(message)) = (&hello, &message)
+            && server.resumption().is_involved()
+        {
+            let version = server.rules().version(hello);
+            let now_s = unix_time_s();
+            match server.resumption().begin(version, hello, message, now_s) {
+                Step::Ready(ready) => prepared = ready,
+                Step::Wait(lookup) => {
+                    self.wait(bytes, input, server, lookup);
+                    return Ok(Some(HandshakeStatus::Pending));
+                }
+            }
+        }
+        let status = self.run(&server, hello.as_ref(), prepared, input, output, load)?;
+        Ok(Some(status))
+    }
+
+    /// Keeps the hello at the start of `bytes` until the store has answered.
+    fn wait(&mut self, bytes: &[u8], input: &mut &[u8], server: Arc<ServerTls>, lookup: Lookup) {
+        // What follows the hello stays with the caller.
+        let hello_bytes = client_hello::records_length(bytes).min(bytes.len());
+        *input = &input[hello_bytes.min(input.len())..];
+        self.state = State::Waiting(Box::new(Waiting {
+            hello: bytes[..hello_bytes].to_vec(),
+            server,
+            lookup,
+        }));
+    }
+
+    /// The store has answered, or will not.
+    pub(super) fn go_on(
+        &mut self,
+        output: &mut Vec<u8>,
+        load: Load,
+    ) -> Result<HandshakeStatus, Error> {
+        let State::Waiting(waiting) = std::mem::replace(&mut self.state, State::Closed) else {
+            return Err(Error::NotEstablished);
+        };
+        let Waiting {
+            hello: records,
+            server,
+            lookup,
+        } = *waiting;
+        let Parsed::Complete(message) = client_hello::collect(&records) else {
+            return Err(Error::NotEstablished);
+        };
+        let hello = ClientHello::parse(&message);
+        let mut input = &records[..];
+        let prepared = match &hello {
+            None => Prepared::default(),
+            Some(hello) => {
+                let version = server.rules().version(hello);
+                let now_s = unix_time_s();
+                match server
+                    .resumption()
+                    .go_on(lookup, version, hello, &message, now_s)
+                {
+                    Step::Ready(prepared) => prepared,
+                    Step::Wait(lookup) => {
+                        self.wait(&records, &mut input, server, lookup);
+                        return Ok(HandshakeStatus::Pending);
+                    }
+                }
+            }
+        };
+        self.run(&server, hello.as_ref(), prepared, &mut input, output, load)
+    }
+
+    /// Starts libssl on `input`, which begins with the hello.
+    fn run(
+        &mut self,
+        server: &ServerTls,
+        hello: Option<&ClientHello<'_>>,
+        prepared: Prepared,
+        input: &mut &[u8],
+        output: &mut Vec<u8>,
+        load: Load,
+    ) -> Result<HandshakeStatus, Error> {
+        let Some(chosen) = server.choose(hello) else {
+            return Err(self.reject(output));
+        };
+        self.identity = chosen.identity;
+        let mut tls = awslc::Connection::server(chosen.context)?;
+        if let Some(suite) = chosen.tls13_suite {
+            tls.restrict_tls13(suite)?;
+        }
+        self.session = SessionOutcome::begin(&mut tls, server.resumption(), prepared);
+        // Where that is not certain, whether the key is needed shows on the way.
+        if hello.is_some_and(|hello| server.signs_first_flight(hello)) && self.leaves(load) {
+            let (records, rest) =
+                input.split_at(client_hello::records_length(input).min(input.len()));
+            match self.hand_over(tls, records, None) {
+                Ok(()) => {
+                    *input = rest;
+                    return Ok(HandshakeStatus::Pending);
+                }
+                Err(back) => tls = back.0,
+            }
+        }
+        self.state = State::Running(tls);
+        self.advance(input, output, load)
+    }
+
+    /// Goes on with libssl for as long as nothing has to be waited for.
+    pub(super) fn advance(
+        &mut self,
+        input: &mut &[u8],
+        output: &mut Vec<u8>,
+        load: Load,
+    ) -> Result<HandshakeStatus, Error> {
+        loop {
+            let leaves = self.leaves(load);
+            let State::Running(tls) = &mut self.state else {
+                return Err(Error::NotEstablished);
+            };
+            let status = tls.do_handshake(input, output)?;
+            let wanted = match status {
+                HandshakeStatus::Pending => tls.take_key_operation(),
+                _ => None,
+            };
+            let Some(mut wanted) = wanted else {
+                self.follow(status);
+                return Ok(status);
+            };
+            let State::Running(mut tls) = std::mem::replace(&mut self.state, State::Closed) else {
+                return Err(Error::NotEstablished);
+            };
+            if leaves {
+                match self.hand_over(tls, &[], Some(wanted)) {
+                    Ok(()) => return Ok(HandshakeStatus::Pending),
+                    Err(back) => match *back {
+                        (connection, Some(operation)) => (tls, wanted) = (connection, operation),
+                        _ => return Err(Error::NotEstablished),
+                    },
+                }
+            }
+            if !self.sign(tls, wanted) {
+                return Ok(HandshakeStatus::Pending);
+            }
+        }
+    }
+
+    /// Has the key's accelerator compute. Returns whether it has done so by now.
+    fn sign(&mut self, tls: awslc::Connection, wanted: KeyOperation) -> bool {
+        let Some(server) = &self.server else {
+            return false;
+        };
+        let accelerator = server.accelerator(self.identity);
+        let (job, mut pending) = job(wanted);
+        accelerator.submit(job);
+        let result = loop {
+            match pending.try_take() {
+                Some(result) => break Some(result),
+                // Somebody else may have the job, and is computing it.
+                None if !accelerator.work() => break None,
+                None => {}
+            }
+        };
+        let is_done = result.is_some();
+        self.state = State::Signing(Box::new(Signing {
+            tls,
+            job: pending,
+            result,
+        }));
+        if is_done {
+            self.signed();
+        }
+        is_done
+    }
+
+    /// Gives libssl the result that the accelerator gave.
+    pub(super) fn signed(&mut self) {
+        if let State::Signing(signing) = std::mem::replace(&mut self.state, State::Closed) {
+            let mut signing = *signing;
+            self.count_queue_time(signing.job.queue_time());
+            signing.tls.complete_key_operation(signing.result.flatten());
+            self.state = State::Running(signing.tls);
+        }
+    }
+
+    /// Whether a flight with a private-key operation leaves the worker now.
+    fn leaves(&self, load: Load) -> bool {
+        self.server
+            .as_ref()
+            .is_some_and(|server| server.flights_leave(self.identity, load))
+    }
+
+    /// Gives the handshake to the pool, or gives it back if there is none any more.
+    fn hand_over(
+        &mut self,
+        tls: awslc::Connection,
+        input: &[u8],
+        wanted: Option<KeyOperation>,
+    ) -> Result<(), NotTaken> {
+        let server = self.server.as_ref();
+        let Some((server, pool)) = server.and_then(|server| Some((server, server.pool()?))) else {
+            return Err(Box::new((tls, wanted)));
+        };
+        let flight = pool.hand_over(tls, server.accelerator(self.identity), input, wanted)?;
+        self.state = State::Away(flight);
+        Ok(())
+    }
+
+    /// Takes a flight back that has landed; `None` when the pool has stopped.
+    pub(super) fn land(
+        &mut self,
+        landed: Option<Box<Landed>>,
+        output: &mut Vec<u8>,
+    ) -> Result<HandshakeStatus, Error> {
+        self.state = State::Closed;
+        let Some(landed) = landed else {
+            return Err(Error::Stopping);
+        };
+        let landed = *landed;
+        output.extend_from_slice(&landed.output);
+        self.count_queue_time(landed.queue_time);
+        self.state = State::Running(landed.tls);
+        let status = landed.status?;
+        self.follow(status);
+        Ok(status)
+    }
+
+    /// Takes notice of how far the handshake came.
+    fn follow(&mut self, status: HandshakeStatus) {
+        if let (State::Running(tls), Some(server)) = (&mut self.state, &self.server) {
+            let is_done = status == HandshakeStatus::Done;
+            self.session.follow(tls, server.resumption(), is_done);
+        }
+    }
+
+    fn count_queue_time(&mut self, time: Duration) {
+        let time_us = u32::try_from(time.as_micros()).unwrap_or(u32::MAX);
+        self.queue_time_us = self.queue_time_us.saturating_add(time_us);
+    }
+
+    fn reject(&mut self, output: &mut Vec<u8>) -> Error {
+        output.extend_from_slice(&fatal_alert(ALERT_UNRECOGNIZED_NAME));
+        self.state = State::Closed;
+        Error::Rejected
+    }
+}

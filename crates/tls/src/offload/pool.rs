@@ -1,0 +1,305 @@
+//! The threads that handshakes are handed to.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use sealane_awslc as awslc;
+use sealane_awslc::KeyOperation;
+
+use super::flight::{Flight, FlightHandle, Lost, Progress};
+use crate::accelerator::{Accelerator, HandshakeStats};
+
+/// Threads for handshakes (`ssl_async_threads`), shared by all workers.
+pub(crate) struct Pool {
+    shared: Arc<Shared>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// What the threads share.
+pub(crate) struct Shared {
+    queue: Mutex<Queue>,
+    wake: Condvar,
+    /// Threads that wait for something to do, less what waits for them. A hint.
+    idle: AtomicUsize,
+    stats: Arc<HandshakeStats>,
+}
+
+#[derive(Default)]
+struct Queue {
+    /// Flights whose job is done: they are nearly home.
+    resumed: VecDeque<Box<Flight>>,
+    /// Flights that nothing was done for yet.
+    fresh: VecDeque<Box<Flight>>,
+    /// Accelerators that have jobs and no threads of their own.
+    working: VecDeque<Arc<dyn Accelerator>>,
+    /// Threads that wait.
+    waiting: usize,
+    is_stopped: bool,
+}
+
+/// A handshake that the pool did not take.
+pub(crate) type NotTaken = Box<(awslc::Connection, Option<KeyOperation>)>;
+
+/// What a thread does next.
+enum Task {
+    GoOn(Box<Flight>),
+    Work(Arc<dyn Accelerator>),
+}
+
+impl Pool {
+    /// Starts `threads` threads.
+    pub(crate) fn start(threads: usize, stats: Arc<HandshakeStats>) -> io::Result<Self> {
+        let pool = Self {
+            shared: Arc::new(Shared {
+                queue: Mutex::default(),
+                wake: Condvar::new(),
+                idle: AtomicUsize::new(0),
+                stats,
+            }),
+            threads: Mutex::default(),
+        };
+        for index in 0..threads {
+            let shared = Arc::clone(&pool.shared);
+            let started = std::thread::Builder::new()
+                .name(format!("handshake-{index}"))
+                .spawn(move || shared.run());
+            match started {
+                Ok(thread) => lock(&pool.threads).push(thread),
+                Err(error) => {
+                    pool.stop();
+                    return Err(error);
+                }
+            }
+        }
+        Ok(pool)
+    }
+
+    /// Takes a handshake over, which begins with `input` or waits for `wanted`.
+    ///
+    /// # Errors
+    ///
+    /// Gives the connection back when the pool has stopped.
+    pub(crate) fn hand_over(
+        &self,
+        tls: awslc::Connection,
+        accelerator: &Arc<dyn Accelerator>,
+        input: &[u8],
+        wanted: Option<KeyOperation>,
+    ) -> Result<FlightHandle, NotTaken> {
+        let mut queue = self.shared.lock();
+        if queue.is_stopped {
+            return Err(Box::new((tls, wanted)));
+        }
+        let (flight, handle) = Flight::new(
+            tls,
+            Arc::clone(accelerator),
+            input.to_vec(),
+            wanted,
+            Arc::downgrade(&self.shared),
+        );
+        queue.fresh.push_back(flight);
+        self.shared.stats.flights_handed_over.add(1);
+        self.shared.stats.queued_flights.raise(1);
+        self.shared.notify(queue);
+        Ok(handle)
+    }
+
+    /// Threads that have nothing to do. A hint: it may have changed by now.
+    pub(crate) fn idle_threads(&self) -> usize {
+        self.shared.idle.load(Ordering::Relaxed)
+    }
+
+    /// Cancels what waits, lets what is being computed finish, and waits for the threads. Flights
+    /// whose job nobody will compute any more stay parked until their connections go.
+    pub(crate) fn stop(&self) {
+        let mut queue = self.shared.lock();
+        queue.is_stopped = true;
+        let left = std::mem::take(&mut queue.fresh);
+        let resumed = std::mem::take(&mut queue.resumed);
+        queue.working.clear();
+        drop(queue);
+        self.shared.stats.queued_flights.lower(left.len());
+        self.shared.wake.notify_all();
+        for flight in left.into_iter().chain(resumed) {
+            flight.slot().clone().land(Err(Lost::Stopped));
+        }
+        let threads = std::mem::take(&mut *lock(&self.threads));
+        for thread in threads {
+            // Panics of flights are caught; one of the thread itself has been reported.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Drop for Pool {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+impl Shared {
+    /// Takes a flight back whose job is done.
+    pub(crate) fn resume(&self, flight: Box<Flight>) {
+        let mut queue = self.lock();
+        if queue.is_stopped {
+            drop(queue);
+            flight.slot().clone().land(Err(Lost::Stopped));
+            return;
+        }
+        queue.resumed.push_back(flight);
+        self.notify(queue);
+    }
+
+    fn run(&self) {
+        while let Some(task) = self.next() {
+            match task {
+                Task::Work(accelerator) => {
+                    // Jobs that a panic leaves behind fail by being dropped.
+                    let _ = catch_unwind(AssertUnwindSafe(|| accelerator.work()));
+                }
+                Task::GoOn(flight) => self.go_on(flight),
+            }
+        }
+    }
+
+    fn go_on(&self, mut flight: Box<Flight>) {
+        loop {
+            if flight.is_abandoned() {
+                return;
+            }
+            let slot = Arc::clone(flight.slot());
+            let accelerator = Arc::clone(flight.accelerator());
+            let handed_over_at = flight.handed_over_at();
+            let progress = catch_unwind(AssertUnwindSafe(|| flight.go_on()));
+            match progress {
+                Ok(Progress::Over(landed)) => {
+                    self.stats.flight_time.record(handed_over_at.elapsed());
+                    slot.land(Ok(landed));
+                    return;
+                }
+                Ok(Progress::Waits(waiting)) => match slot.park(waiting) {
+                    Some(done) => flight = done,
+                    None => {
+                        self.note_work(&accelerator);
+                        return;
+                    }
+                },
+                Err(panic) => {
+                    slot.land(Err(Lost::Panic(panic)));
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Remembers that an accelerator may have jobs that nobody computes.
+    fn note_work(&self, accelerator: &Arc<dyn Accelerator>) {
+        if accelerator.queued() == 0 {
+            return;
+        }
+        let mut queue = self.lock();
+        let is_known = queue
+            .working
+            .iter()
+            .any(|known| Arc::ptr_eq(known, accelerator));
+        if !is_known && !queue.is_stopped {
+            queue.working.push_back(Arc::clone(accelerator));
+        }
+        // This thread looks next; another is needed for what it does not take.
+    }
+
+    /// Waits for something to do; `None` when the pool stops.
+    fn next(&self) -> Option<Task> {
+        let mut queue = self.lock();
+        loop {
+            if queue.is_stopped {
+                return None;
+            }
+            if let Some(task) = queue.take(&self.stats) {
+                // More to do than one thread can take: the next one wakes the one after it.
+                if queue.has_more() && queue.waiting > 0 {
+                    self.wake.notify_one();
+                }
+                return Some(task);
+            }
+            queue.waiting += 1;
+            self.idle.store(queue.waiting, Ordering::Relaxed);
+            queue = self
+                .wake
+                .wait(queue)
+                .unwrap_or_else(PoisonError::into_inner);
+            queue.waiting -= 1;
+            self.idle.store(queue.waiting, Ordering::Relaxed);
+        }
+    }
+
+    /// Wakes a thread for what was just queued, if one waits.
+    fn notify(&self, queue: MutexGuard<'_, Queue>) {
+        let is_awaited = queue.waiting > 0;
+        drop(queue);
+        if is_awaited {
+            self.wake.notify_one();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        lock(&self.queue)
+    }
+}
+
+impl Queue {
+    fn take(&mut self, stats: &HandshakeStats) -> Option<Task> {
+        if let Some(flight) = self.resumed.pop_front() {
+            return Some(Task::GoOn(flight));
+        }
+        self.working.retain(|accelerator| accelerator.queued() > 0);
+        let is_full =
+            |accelerator: &Arc<dyn Accelerator>| accelerator.queued() >= accelerator.batch_size();
+        if let Some(full) = self.working.iter().position(is_full) {
+            return self.work_at(full);
+        }
+        if let Some(mut flight) = self.fresh.pop_front() {
+            let waited = flight.handed_over_at().elapsed();
+            flight.waited(waited);
+            stats.queued_flights.lower(1);
+            stats.flight_queue_time.record(waited);
+            return Some(Task::GoOn(flight));
+        }
+        self.work_at(0)
+    }
+
+    /// Takes turns among accelerators.
+    fn work_at(&mut self, index: usize) -> Option<Task> {
+        let accelerator = self.working.remove(index)?;
+        self.working.push_back(Arc::clone(&accelerator));
+        Some(Task::Work(accelerator))
+    }
+
+    fn has_more(&self) -> bool {
+        let has_batch =
+            |accelerator: &Arc<dyn Accelerator>| accelerator.queued() > accelerator.batch_size();
+        !self.resumed.is_empty() || !self.fresh.is_empty() || self.working.iter().any(has_batch)
+    }
+}
+
+/// No change under these locks is made in steps that a panic could come between.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for Pool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let queue = self.shared.lock();
+        f.debug_struct("Pool")
+            .field("fresh", &queue.fresh.len())
+            .field("resumed", &queue.resumed.len())
+            .field("waiting_threads", &queue.waiting)
+            .field("is_stopped", &queue.is_stopped)
+            .finish_non_exhaustive()
+    }
+}

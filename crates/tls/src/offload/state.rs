@@ -1,0 +1,93 @@
+//! What a process has of handshakes, whatever its snapshot.
+
+use std::fmt;
+use std::io;
+use std::sync::{Arc, OnceLock};
+
+use crate::accelerator::{AcceleratorChoice, HandshakeStats, Report};
+
+use super::policy::AsyncMode;
+use super::pool::Pool;
+
+/// How handshakes of one server are done.
+#[derive(Clone, Debug, Default)]
+pub struct HandshakeSettings {
+    /// `ssl_async`.
+    pub mode: AsyncMode,
+    /// `ssl_accelerator`.
+    pub accelerator: AcceleratorChoice,
+    /// The pool and the counters of the process; `None` is for tests and tools: no pool.
+    pub state: Option<Arc<HandshakeState>>,
+}
+
+/// Pool, counters and reports of a process. It outlives snapshots, as
+/// [`SessionState`](crate::SessionState) does.
+#[derive(Default)]
+pub struct HandshakeState {
+    pool: OnceLock<Pool>,
+    stats: Arc<HandshakeStats>,
+    report: Arc<OnceLock<Report>>,
+}
+
+impl HandshakeState {
+    /// Without threads yet: all handshakes stay on their workers.
+    pub fn new() -> Arc<Self> {
+        Arc::default()
+    }
+
+    /// Says, once, where alerts for the operator go. Until then they are dropped.
+    pub fn set_report(&self, report: Report) {
+        let _ = self.report.set(report);
+    }
+
+    /// Starts the pool, once, in the process that will use it: threads do not survive a
+    /// fork. With `threads` 0 there is none.
+    ///
+    /// # Errors
+    ///
+    /// When a thread cannot be started; those that could are stopped.
+    pub fn start(&self, threads: usize) -> io::Result<()> {
+        if threads == 0 || self.pool.get().is_some() {
+            return Ok(());
+        }
+        let pool = Pool::start(threads, Arc::clone(&self.stats))?;
+        let _ = self.pool.set(pool);
+        Ok(())
+    }
+
+    /// Stops the pool: what waits is cancelled, what is being computed finished. From then on
+    /// handshakes stay on their workers.
+    pub fn stop(&self) {
+        if let Some(pool) = self.pool.get() {
+            pool.stop();
+        }
+    }
+
+    /// What is counted.
+    pub fn stats(&self) -> &Arc<HandshakeStats> {
+        &self.stats
+    }
+
+    /// Reports to whoever [`set_report`](Self::set_report) names, then or later.
+    pub(crate) fn report(&self) -> Report {
+        let report = Arc::clone(&self.report);
+        Arc::new(move |text| {
+            if let Some(report) = report.get() {
+                report(text);
+            }
+        })
+    }
+
+    pub(crate) fn pool(&self) -> Option<&Pool> {
+        self.pool.get()
+    }
+}
+
+impl fmt::Debug for HandshakeState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HandshakeState")
+            .field("pool", &self.pool)
+            .field("stats", &self.stats)
+            .finish_non_exhaustive()
+    }
+}
