@@ -44,6 +44,19 @@
 //! **Queues are not bounded here.** One connection has one job at most, and connections are admitted
 //! by `worker_connections`, `ssl_handshake_queue` and `ssl_handshake_timeout`.
 //!
+//! # What else fits
+//!
+//! | | `submit` | completes | `work` |
+//! |---|---|---|---|
+//! | an HSM (PKCS #11) | into a bounded channel; threads of its own, one session each, call `C_Sign` or `C_Decrypt`, which block | those threads | nothing |
+//! | a process that holds the keys | numbers the job and writes one frame to a socket | the thread that reads the answers | nothing |
+//! | Intel QAT | puts a request into a ring; a full ring keeps the job in a queue here | whoever polls the ring | polls it |
+//!
+//! None of them has the key in this process, so that they are built from a key's name and its
+//! certificate instead of a [`PrivateKey`]. What a [`KeyOperation`] holds is enough for each:
+//! a device that hashes and pads gets the message and the scheme, one that only raises
+//! numbers to powers gets [`PrivateKey::rsa_encoded`]'s, which needs the modulus alone.
+//!
 //! | file | what |
 //! |---|---|
 //! | `job.rs` | [`Job`] and [`PendingJob`], the two halves of an operation |
@@ -56,6 +69,8 @@ mod batch;
 mod cpu;
 mod job;
 mod stats;
+#[cfg(test)]
+mod tests;
 mod wrong_results;
 
 use std::fmt;
