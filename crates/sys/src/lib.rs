@@ -12,7 +12,8 @@
 //! | [`ktls`] | kernel TLS: keys into a socket, records of other types |
 //! | [`OsError`] | errors in nginx's notation |
 //! | [`poll`] | waiting for a few descriptors |
-//! | [`process`] | fork, wait, identity, daemon, scheduling |
+//! | [`process`] | fork, wait, identity, daemon |
+//! | [`schedule`] | processors and turns of threads |
 //! | [`limits`] | `rlimit` |
 //! | [`signal`] | blocking signals and reading them from a descriptor |
 //! | [`time`] | clocks and the local time zone |
@@ -30,6 +31,7 @@ pub mod limits;
 mod os_error;
 pub mod poll;
 pub mod process;
+pub mod schedule;
 pub mod signal;
 pub mod socket;
 pub mod time;
