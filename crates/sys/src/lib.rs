@@ -12,8 +12,7 @@
 //! | [`ktls`] | kernel TLS: keys into a socket, records of other types |
 //! | [`OsError`] | errors in nginx's notation |
 //! | [`poll`] | waiting for a few descriptors |
-//! | [`process`] | fork, wait, identity, daemon |
-//! | [`schedule`] | processors and turns of threads |
+//! | [`process`] | fork, wait, identity, daemon, scheduling |
 //! | [`limits`] | `rlimit` |
 //! | [`signal`] | blocking signals and reading them from a descriptor |
 //! | [`time`] | clocks and the local time zone |
@@ -31,7 +30,6 @@ pub mod limits;
 mod os_error;
 pub mod poll;
 pub mod process;
-pub mod schedule;
 pub mod signal;
 pub mod socket;
 pub mod time;

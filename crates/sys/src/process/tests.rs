@@ -97,3 +97,21 @@ fn limits_can_be_lowered() {
     set(Resource::CoreBytes, before).unwrap();
     assert!(get(Resource::OpenFiles).unwrap().soft > 0);
 }
+
+#[test]
+fn a_slice_is_accepted_and_changes_nothing_else() {
+    // In a thread of its own, which ends with the setting.
+    std::thread::spawn(|| {
+        // SAFETY: no memory is involved.
+        let nice = || unsafe { libc::getpriority(libc::PRIO_PROCESS, 0) };
+        let before = nice();
+        match set_time_slice(Duration::from_micros(100)) {
+            // A sandbox may forbid the call; it is a hint.
+            Err(error) if error.raw_os_error() == Some(libc::EPERM) => return,
+            result => result.unwrap(),
+        }
+        assert_eq!(nice(), before);
+    })
+    .join()
+    .unwrap();
+}
