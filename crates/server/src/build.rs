@@ -26,7 +26,7 @@ pub(crate) fn build(
     let mut parts = Parts {
         logs,
         tls,
-        snapshot: empty(config, logs),
+        snapshot: empty(config, materials, logs),
     };
     if let Some(http) = &config.http {
         parts.snapshot.named_captures = http.named_captures.clone();
@@ -48,7 +48,8 @@ struct Parts<'a> {
     snapshot: Snapshot,
 }
 
-fn empty(config: &Config, logs: &LogSet) -> Snapshot {
+fn empty(config: &Config, materials: &Materials, logs: &LogSet) -> Snapshot {
+    let limits = config.http.as_ref().map(|http| http.handshakes);
     Snapshot {
         servers: Vec::new(),
         locations: Vec::new(),
@@ -58,6 +59,9 @@ fn empty(config: &Config, logs: &LogSet) -> Snapshot {
         prefix: prefix(config),
         worker_connections: config.events.worker_connections,
         multi_accept: config.events.multi_accept,
+        handshake_queue: limits.map_or(u32::MAX, |limits| limits.queue),
+        async_threads: limits.and_then(|limits| limits.threads),
+        handshakes: Arc::clone(materials.handshakes()),
         worker_shutdown_timeout: config.main.worker_shutdown_timeout,
         uses_tls_facts: tls_build::uses_variable(config, "ssl_"),
         main_log: logs.logger(&config.main.error_logs),

@@ -8,6 +8,7 @@
 //! state of an exchange lives in a box of its own that is gone with the response,
 //! so that thousands of idle connections stay cheap.
 
+use crate::admission::{self, Refused};
 use crate::buffers;
 use crate::deadline::Deadline;
 use crate::exchange_task::{self, After};
@@ -157,15 +158,14 @@ impl Connection {
             Poll::Ready(())
         })
         .await;
-        let timeout = self.server().conf.client_header_timeout;
+        let listener = self.worker.snapshot.listener(self.facts.listener);
+        let is_plain = listener.acceptor.is_none();
+        let timeout = match is_plain {
+            true => self.server().conf.client_header_timeout,
+            false => self.handshake_timeout(),
+        };
         self.deadline.set(&self.entry, timeout);
-        if self
-            .worker
-            .snapshot
-            .listener(self.facts.listener)
-            .acceptor
-            .is_none()
-        {
+        if is_plain {
             return true;
         }
         match self.receive(HEAD_READ_BYTES, true).await {
@@ -183,6 +183,15 @@ impl Connection {
         self.handshake().await
     }
 
+    /// The longest from accept to the end of the handshake: `ssl_handshake_timeout`, and
+    /// `client_header_timeout` as in nginx.
+    fn handshake_timeout(&self) -> Duration {
+        let conf = &self.server().conf;
+        let tls = conf.tls.as_ref();
+        let timeout = tls.map_or(Duration::MAX, |tls| tls.handshake_timeout);
+        timeout.min(conf.client_header_timeout)
+    }
+
     /// Completes the TLS handshake, whose first bytes are in the buffer.
     async fn handshake(&mut self) -> bool {
         let worker = self.worker.clone();
@@ -196,19 +205,25 @@ impl Connection {
         let connection = sealane_tls::Connection::accept(acceptor);
         self.transport
             .start_tls(TlsStream::new(connection, received, worker.turns.place()));
+        if !admission::has_room(&worker.turns, worker.snapshot.handshake_queue) {
+            self.refuse_handshake(Refused::QueueFull).await;
+            return false;
+        }
         let outcome = poll_fn(|cx| {
             if self.entry.asked() == Asked::Abort {
                 return Poll::Ready(None);
             }
-            if let Poll::Ready(done) = self.transport.poll_handshake(cx) {
-                return Poll::Ready(Some(done));
+            // First, so that nothing is done for whoever has waited too long.
+            if self.deadline.poll_expired(&self.entry, cx).is_ready() {
+                return Poll::Ready(None);
             }
-            self.deadline.poll_expired(&self.entry, cx).map(|()| None)
+            self.transport.poll_handshake(&worker, cx).map(Some)
         })
         .await;
         match outcome {
             Some(Ok(times)) => {
                 self.note_handshake(times);
+                self.restore_header_timeout();
                 self.settle_ktls().await
             }
             Some(Err(error)) => {
@@ -216,6 +231,7 @@ impl Connection {
                 self.log_broken(&error, "while SSL handshaking");
                 false
             }
+            None if self.refuse_handshake(Refused::WaitedTooLong).await => false,
             None => {
                 self.worker.counters.handshakes_failed.add(1);
                 self.log(
@@ -224,6 +240,28 @@ impl Connection {
                 );
                 false
             }
+        }
+    }
+
+    /// Refuses the handshake with an alert, counts it and says so. False when it is under way,
+    /// so that it cannot be refused any more.
+    async fn refuse_handshake(&mut self, why: Refused) -> bool {
+        let refused = poll_fn(|cx| Poll::Ready(self.transport.refuse_handshake(cx)));
+        let Some(error) = refused.await else {
+            return false;
+        };
+        self.worker.refused.count(why);
+        let stats = self.worker.snapshot.handshakes.stats();
+        stats.shed_handshakes.add(1);
+        self.log_broken(&error, "while SSL handshaking");
+        true
+    }
+
+    /// After the handshake `client_header_timeout` alone holds, from accept on as in nginx.
+    fn restore_header_timeout(&mut self) {
+        let timeout = self.server().conf.client_header_timeout;
+        if self.handshake_timeout() < timeout {
+            self.set_deadline(timeout.saturating_sub(self.facts.accepted.elapsed()));
         }
     }
 

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | [`worker`] | the worker process from inside: threads, shutdown |
 //! | `acceptor`, `connection`, `exchange_task` | the life of a connection and of one exchange on it |
-//! | [`turns`] | who goes next: handshakes between established connections |
+//! | [`turns`], [`admission`] | who goes next: handshakes between established connections; who is refused |
 //! | `transport`, `tls_stream`, `outgoing`, `socket` | bytes to and from the client; the only place that knows how a file travels |
 //! | [`chain`] | response bodies: memory and file ranges |
 //! | [`snapshot`], `build`, `tls_build` | all configured state, and how it comes about |
@@ -22,6 +22,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod admission;
 pub mod chain;
 pub mod counters;
 pub mod exchange;

@@ -5,7 +5,7 @@
 //! no right to open them. A later reload hands the same type over a socket.
 
 use sealane_conf::model::SessionStore;
-use sealane_tls::{Capabilities, SessionState, SharedStore};
+use sealane_tls::{Capabilities, HandshakeState, SessionState, SharedStore};
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -18,6 +18,7 @@ pub struct Materials {
     files: HashMap<PathBuf, Zeroizing<Vec<u8>>>,
     kernel_tls: Option<Arc<Capabilities>>,
     sessions: Arc<SessionState>,
+    handshakes: Arc<HandshakeState>,
     session_stores: Vec<(Arc<SessionStore>, Arc<dyn SharedStore>)>,
 }
 
@@ -52,6 +53,17 @@ impl Materials {
     /// What outlives snapshots.
     pub fn sessions(&self) -> &Arc<SessionState> {
         &self.sessions
+    }
+
+    /// The pool and the counters of handshakes. Whoever builds another snapshot sets those
+    /// of the first.
+    pub fn set_handshakes(&mut self, handshakes: Arc<HandshakeState>) {
+        self.handshakes = handshakes;
+    }
+
+    /// The pool and the counters of handshakes.
+    pub fn handshakes(&self) -> &Arc<HandshakeState> {
+        &self.handshakes
     }
 
     /// Remembers the store of an `ssl_session_store`. Without one the directive

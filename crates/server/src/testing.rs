@@ -1,6 +1,7 @@
 //! A configured site in a temporary directory, and requests to it without a
 //! network in between.
 
+use crate::admission::RefusedHandshakes;
 use crate::chain::Segment;
 use crate::counters::Counters;
 use crate::exchange::{Captures, Exchange, Progress, Request, RequestBody, Response};
@@ -301,6 +302,7 @@ fn worker_with(snapshot: Snapshot) -> Arc<Worker> {
         open_files: OpenFileCache::new(),
         registry: Registry::default(),
         turns: Turns::new(multi_accept),
+        refused: RefusedHandshakes::default(),
         counters: Counters::default(),
         process: Arc::new(Process::default()),
     })

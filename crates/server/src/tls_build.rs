@@ -14,8 +14,9 @@ use sealane_conf::Config;
 use sealane_conf::diagnostic::Diagnostic;
 use sealane_conf::model::{self, CertificateSource, Listener, LogLevel, Server, Tls};
 use sealane_tls::{
-    Acceptor, ClientVerification, Identity, KtlsMode, KtlsSettings, Protocol, Protocols, Secret,
-    SelectServer, Selected, ServerSettings, ServerTls,
+    AcceleratorChoice, Acceptor, AsyncMode, ClientVerification, HandshakeSettings, Identity,
+    KtlsMode, KtlsSettings, Protocol, Protocols, Secret, SelectServer, Selected, ServerSettings,
+    ServerTls,
 };
 use std::collections::HashMap;
 use std::path::Path;
@@ -166,6 +167,7 @@ impl<'a> TlsBuilder<'a> {
             }),
             remember_client_groups: self.remember_client_groups,
             ktls: self.ktls(tls.ktls),
+            handshakes: self.handshakes(tls),
         })
     }
 
@@ -185,6 +187,22 @@ impl<'a> TlsBuilder<'a> {
                 .kernel_tls()
                 .cloned()
                 .unwrap_or(defaults.capabilities),
+        }
+    }
+
+    fn handshakes(&self, tls: &Tls) -> HandshakeSettings {
+        HandshakeSettings {
+            mode: match tls.async_mode {
+                model::AsyncMode::On => AsyncMode::On,
+                model::AsyncMode::Off => AsyncMode::Off,
+                model::AsyncMode::Auto => AsyncMode::Auto,
+            },
+            accelerator: match tls.accelerator {
+                model::Accelerator::Auto => AcceleratorChoice::Auto,
+                model::Accelerator::Cpu => AcceleratorChoice::Cpu,
+                model::Accelerator::Batch => AcceleratorChoice::Batch,
+            },
+            state: Some(Arc::clone(self.materials.handshakes())),
         }
     }
 

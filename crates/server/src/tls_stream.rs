@@ -6,7 +6,8 @@ use crate::outgoing::Outgoing;
 use crate::socket::Socket;
 use crate::transport::{Received, TransportError};
 use crate::turns::Place;
-use sealane_tls::{HandshakeStatus, ReadStatus};
+use crate::worker::Worker;
+use sealane_tls::{HandshakeStatus, Load, ReadStatus};
 use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -46,6 +47,8 @@ struct Opening {
     place: Place,
     began: Instant,
     step: Step,
+    /// The first flight was begun.
+    begun: bool,
     /// Runs while the session store is asked.
     lookup_timer: Option<Pin<Box<Sleep>>>,
 }
@@ -55,7 +58,7 @@ struct Opening {
 enum Step {
     /// Bytes from the client.
     Input,
-    /// Somebody else: the session store.
+    /// Somebody else: the session store, a handshake thread, an accelerator.
     Asked,
     /// Nobody any more: it goes on without new input.
     Answered,
@@ -81,6 +84,7 @@ impl TlsStream {
             place,
             began: Instant::now(),
             step: Step::Input,
+            begun: false,
             lookup_timer: None,
         };
         TlsStream {
@@ -162,6 +166,7 @@ impl TlsStream {
     pub(crate) fn poll_handshake(
         &mut self,
         socket: &Socket,
+        worker: &Worker,
         cx: &mut Context<'_>,
     ) -> Poll<Result<HandshakeTimes, TransportError>> {
         loop {
@@ -170,15 +175,20 @@ impl TlsStream {
             let opening = opening.expect("there is one until the handshake is done");
             if opening.step == Step::Answered || self.input_at < self.input.len() {
                 let turn = ready!(opening.place.poll_turn(cx));
+                opening.begun = true;
+                let load = Load {
+                    has_others: worker.counters.active.get() > 1,
+                    waiting: worker.turns.waiting(),
+                };
                 let mut input = &self.input[self.input_at..];
                 let status = self
                     .connection
-                    .handshake(&mut input, &mut self.output.bytes);
+                    .handshake(&mut input, &mut self.output.bytes, load);
                 drop(turn);
                 self.input_at = self.input.len() - input.len();
                 match status {
                     Ok(HandshakeStatus::Done) => {
-                        let times = opening.times();
+                        let times = opening.times(&self.connection);
                         self.opening = None;
                         self.readable = true;
                         self.tickets_due = true;
@@ -187,6 +197,8 @@ impl TlsStream {
                     Ok(HandshakeStatus::WantRead) => opening.step = Step::Input,
                     Ok(HandshakeStatus::Pending) => {
                         opening.step = Step::Asked;
+                        let is_lookup = self.connection.lookup_timeout().is_some();
+                        opening.place.set_in_flight(!is_lookup);
                         continue;
                     }
                     Err(error) => {
@@ -204,6 +216,22 @@ impl TlsStream {
         }
     }
 
+    /// Refuses the handshake, of which nothing has been done yet: an alert is sent, as far as
+    /// the socket takes it at once. Returns why the connection ends.
+    pub(crate) fn refuse(&mut self, socket: &Socket, cx: &mut Context<'_>) -> TransportError {
+        self.opening = None;
+        let error = self.connection.refuse(&mut self.output.bytes);
+        let _ = self.poll_flush(socket, cx);
+        TransportError::Tls(error)
+    }
+
+    /// Whether nothing has been done for the handshake yet.
+    pub(crate) fn awaits_first_turn(&self) -> bool {
+        self.opening
+            .as_deref()
+            .is_some_and(|opening| !opening.begun)
+    }
+
     /// Waits for whoever was asked: for the session store no longer than it may take
     /// in all.
     fn poll_answer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
@@ -213,13 +241,16 @@ impl TlsStream {
         if opening.step != Step::Asked {
             return Poll::Ready(());
         }
-        if self.connection.poll_lookup(cx).is_pending() {
-            let timeout = self.connection.lookup_timeout();
+        if self.connection.poll_pending(cx).is_pending() {
+            let Some(timeout) = self.connection.lookup_timeout() else {
+                return Poll::Pending;
+            };
             let timer = &mut opening.lookup_timer;
             let timer = timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
             ready!(timer.as_mut().poll(cx));
             self.connection.lookup_timed_out();
         }
+        opening.place.set_in_flight(false);
         opening.step = Step::Answered;
         Poll::Ready(())
     }
@@ -404,10 +435,10 @@ impl TlsStream {
 }
 
 impl Opening {
-    fn times(&self) -> HandshakeTimes {
+    fn times(&self, connection: &sealane_tls::Connection) -> HandshakeTimes {
         HandshakeTimes {
             total: self.began.elapsed(),
-            queued: self.place.waited(),
+            queued: self.place.waited() + connection.queue_time(),
         }
     }
 }

@@ -15,6 +15,7 @@ use crate::facts::ConnectionFacts;
 use crate::log::Logger;
 use crate::outgoing::Outgoing;
 use crate::tls_stream::{HandshakeTimes, TlsStream};
+use crate::worker::Worker;
 use sealane_sys::file;
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -123,12 +124,21 @@ impl Transport {
     /// Goes on with the TLS handshake. Ready, once, when it is done.
     pub(crate) fn poll_handshake(
         &mut self,
+        worker: &Worker,
         cx: &mut Context<'_>,
     ) -> Poll<Result<HandshakeTimes, TransportError>> {
         match &mut self.tls {
-            Some(tls) => tls.poll_handshake(&self.facts.socket, cx),
+            Some(tls) => tls.poll_handshake(&self.facts.socket, worker, cx),
             None => Poll::Ready(Ok(HandshakeTimes::default())),
         }
+    }
+
+    /// Refuses a TLS handshake if nothing was done for it yet. Returns why the connection
+    /// ends then.
+    pub(crate) fn refuse_handshake(&mut self, cx: &mut Context<'_>) -> Option<TransportError> {
+        let tls = self.tls.as_deref_mut()?;
+        let can = tls.awaits_first_turn();
+        can.then(|| tls.refuse(&self.facts.socket, cx))
     }
 
     /// Appends up to `max` bytes of what the client sent.

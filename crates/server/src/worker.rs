@@ -1,6 +1,7 @@
 //! The worker process from inside: its threads, their listeners, shutdown.
 
 use crate::acceptor;
+use crate::admission::RefusedHandshakes;
 use crate::counters::Counters;
 use crate::log::{self, LogSet, Logger};
 use crate::open_file_cache::OpenFileCache;
@@ -8,6 +9,7 @@ use crate::registry::{Asked, Registry, SWEEP_INTERVAL};
 use crate::snapshot::{ListenerId, Snapshot};
 use crate::turns::Turns;
 use sealane_conf::model::LogLevel;
+use sealane_tls::HandshakeState;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -29,6 +31,8 @@ pub struct Worker {
     pub registry: Registry,
     /// Who goes next with a handshake.
     pub turns: Arc<Turns>,
+    /// Handshakes refused, until the operator hears of them.
+    pub refused: RefusedHandshakes,
     /// Counters of this thread; [`Process::workers`] leads to the others.
     pub counters: Counters,
     /// What all threads of the process know of each other.
@@ -103,6 +107,7 @@ pub fn run(
     let log = args.snapshot.main_log.clone();
     log::report_panics_to(log.clone());
     args.logs.start_writer(log.clone())?;
+    let _pool = HandshakePool::start(&args.snapshot)?;
     let process = Arc::new(Process::default());
     let workers: Vec<_> = (0..args.threads)
         .map(|index| {
@@ -112,6 +117,7 @@ pub fn run(
                 open_files: OpenFileCache::new(),
                 registry: Registry::default(),
                 turns: Turns::new(args.snapshot.multi_accept),
+                refused: RefusedHandshakes::default(),
                 counters: Counters::default(),
                 process: process.clone(),
             })
@@ -171,6 +177,31 @@ pub fn run(
     }
     args.logs.finish(LOG_FLUSH_TIMEOUT);
     Ok(())
+}
+
+/// The threads for handshakes, for as long as the worker threads live.
+struct HandshakePool(Arc<HandshakeState>);
+
+impl HandshakePool {
+    /// Starts as many as `ssl_async_threads` says. What they have to report goes to the main
+    /// error log.
+    fn start(snapshot: &Snapshot) -> io::Result<HandshakePool> {
+        let state = snapshot.handshakes.clone();
+        let log = snapshot.main_log.clone();
+        state.set_report(Arc::new(move |text| {
+            log.log(LogLevel::Alert, None, format_args!("{text}"));
+        }));
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        state.start(snapshot.handshake_threads(cpus))?;
+        Ok(HandshakePool(state))
+    }
+}
+
+impl Drop for HandshakePool {
+    /// What waits is cancelled; what is being computed takes a few milliseconds.
+    fn drop(&mut self) {
+        self.0.stop();
+    }
 }
 
 /// How often shutdown looks whether everything has finished.
@@ -265,6 +296,10 @@ async fn sweep(worker: Arc<Worker>) {
         worker
             .registry
             .expire(sealane_sys::time::monotonic_coarse_ms());
+        let snapshot = &worker.snapshot;
+        worker
+            .refused
+            .tell(&snapshot.main_log, snapshot.handshake_queue);
     }
 }
 
