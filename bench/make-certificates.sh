@@ -3,7 +3,7 @@
 #
 #   bench/make-certificates.sh DIRECTORY
 #
-# P-256 and RSA-2048, valid for ten years, for localhost and the loopback addresses.
+# P-256, P-384, RSA-2048 and RSA-4096, valid for ten years, for localhost and the loopback addresses.
 set -euo pipefail
 
 directory=${1:?usage: make-certificates.sh DIRECTORY}
@@ -21,4 +21,6 @@ make_certificate() {
 }
 
 make_certificate p256 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1
+make_certificate p384 -newkey ec -pkeyopt ec_paramgen_curve:secp384r1
 make_certificate rsa2048 -newkey rsa:2048
+make_certificate rsa4096 -newkey rsa:4096

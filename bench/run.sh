@@ -1,11 +1,20 @@
 #!/usr/bin/env bash
-# Sealane against nginx, by turns on one pinned core; see bench/README.md.
+# Sealane against nginx, by turns on pinned cores; see bench/README.md.
 #
 #   bench/run.sh [--peer reference|debian]... [arguments of `sealane bench compare`]
+#   bench/run.sh s2 [arguments of `sealane bench compare`]
+#   bench/run.sh storm [arguments of `sealane bench storm`]
 #
-# Without --peer both: the newest nginx with OpenSSL 4.0 (built on first use,
-# which takes minutes) and Debian's nginx. Further arguments go through, such as
-# --quick, --case tls13-1k, --rounds 9, --json FILE, --markdown FILE.
+# Without --peer: the newest nginx with OpenSSL 4.0 (built on first use, which takes
+# minutes) and, in comparisons other than s2, Debian's nginx. Further arguments go
+# through, such as --quick, --case tls13-1k, --rounds 9, --json FILE, --markdown FILE.
+#
+#   s2        the table of a study of asynchronous TLS: full handshakes by suite on one
+#             core and on two; Sealane as it comes, with ssl_async off, on, and in batches
+#   storm     how an established connection fares while others do handshakes; nginx
+#             with multi_accept off and on
+#   --variant NAME=DIRECTIVES
+#             Sealane once more, as sealane-NAME, with these directives in http {}
 #
 # Environment:
 #   SEALANE          the binary to measure (default: target/release/sealane)
@@ -20,31 +29,63 @@ read -r -a bench <<<"${SEALANE_BENCH:-$sealane bench}"
 
 die() { printf 'bench: %s\n' "$*" >&2; exit 1; }
 
+command=compare
 peers=()
+default_peers=(reference debian)
+variants=()
 arguments=()
+case ${1:-} in
+  compare) shift ;;
+  storm)
+    command=storm
+    default_peers=(reference reference-multi-accept)
+    shift
+    ;;
+  s2)
+    default_peers=(reference)
+    variants=(
+      'off=ssl_async off; ssl_accelerator cpu;'
+      'on=ssl_async on; ssl_accelerator cpu;'
+      'batch=ssl_async on; ssl_accelerator batch;'
+    )
+    arguments=(--case s2)
+    # Two cores for the servers where that leaves one for the clients.
+    if [[ " $* " != *" --server-c"* ]]; then
+      if (($(nproc) > 2)); then arguments+=(--server-cores 1,2); else arguments+=(--server-cores 1); fi
+    fi
+    shift
+    ;;
+esac
 while (($#)); do
   case $1 in
-    --peer) peers+=("${2:?--peer needs a name: reference or debian}"); shift ;;
+    --peer) peers+=("${2:?--peer needs a name: reference, reference-multi-accept or debian}"); shift ;;
     --peer=*) peers+=("${1#--peer=}") ;;
+    --variant) variants+=("${2:?--variant needs NAME=DIRECTIVES}"); shift ;;
+    --variant=*) variants+=("${1#--variant=}") ;;
     *) arguments+=("$1") ;;
   esac
   shift
 done
-((${#peers[@]})) || peers=(reference debian)
+((${#peers[@]})) || peers=("${default_peers[@]}")
 
 [[ -x $sealane ]] || die "$sealane is missing; run: make build"
 servers=(--server "sealane=$sealane")
+for variant in "${variants[@]}"; do
+  [[ $variant == ?*=?* ]] || die "--variant needs NAME=DIRECTIVES, not '$variant'"
+  servers+=(--server "sealane-${variant%%=*}=$sealane" --directives "sealane-$variant")
+done
 for peer in "${peers[@]}"; do
   case $peer in
-    reference) binary=$("$repository/scripts/peers/build-nginx.sh") ;;
+    reference | reference-multi-accept) binary=$("$repository/scripts/peers/build-nginx.sh") ;;
     debian)
       binary=$(PATH=$PATH:/usr/sbin command -v nginx) || die "Debian's nginx is missing; run: apt-get install -y --no-install-recommends nginx-light"
       ;;
-    *) die "unknown peer '$peer': reference or debian" ;;
+    *) die "unknown peer '$peer': reference, reference-multi-accept or debian" ;;
   esac
   servers+=(--server "$peer=$binary")
+  [[ $peer != *-multi-accept ]] || servers+=(--events "$peer=multi_accept on;")
 done
 
 "$repository/bench/make-certificates.sh" "$SEALANE_CACHE/bench/certificates"
-exec "${bench[@]}" compare "${servers[@]}" \
+exec "${bench[@]}" "$command" "${servers[@]}" \
   --certificates "$SEALANE_CACHE/bench/certificates" --work "$SEALANE_CACHE/bench/run" "${arguments[@]}"

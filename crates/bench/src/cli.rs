@@ -11,12 +11,13 @@ use clap::Subcommand;
 use serde_json::json;
 
 use crate::{
-    Error, Expected, Histogram, Memory, ProcessTree, Url,
+    Error, Expected, Histogram, Memory, ProcessTree, Server, Url,
     compare::{self, Comparison},
     load::{
         self, ConnectionUse, IdleOutcome, KeyType, Limit, Outcome, Plan, Protocol, Resumption,
         TlsPlan,
     },
+    storm::{Storm, StormKey},
 };
 
 /// Measures servers: load, memory of idle connections, comparisons.
@@ -34,6 +35,8 @@ enum Command {
     Idle(IdleArgs),
     /// Run servers by turns on one core with the same nginx.conf and report ratios of CPU per operation
     Compare(CompareArgs),
+    /// Run servers by turns and report how an established connection fares while others do handshakes
+    Storm(StormArgs),
 }
 
 /// What `load` and `idle` share: the URL, TLS, and what is expected.
@@ -119,17 +122,18 @@ struct IdleArgs {
     hold_seconds: Duration,
 }
 
+/// What `compare` and `storm` share: the servers, rounds, and where the figures go.
 #[derive(clap::Args, Debug)]
-struct CompareArgs {
-    /// A server: name=path of an nginx or of a sealane binary; the first is compared with each of the others
+struct TurnsArgs {
+    /// A server: name=path of an nginx or of a sealane binary
     #[arg(long = "server", value_name = "NAME=PATH", required = true)]
-    servers: Vec<compare::Server>,
+    servers: Vec<Server>,
     /// Directives for the http block of one server alone: name='directive value;'
     #[arg(long = "directives", value_name = "NAME=TEXT")]
     directives: Vec<String>,
-    /// Cases to run, all by default; `help` lists them
-    #[arg(long = "case", value_name = "NAME")]
-    cases: Vec<String>,
+    /// Directives for the events block of one server alone: name='directive value;'
+    #[arg(long = "events", value_name = "NAME=TEXT")]
+    events: Vec<String>,
     /// Directory of the test certificates
     #[arg(long, value_name = "DIRECTORY")]
     certificates: PathBuf,
@@ -139,24 +143,57 @@ struct CompareArgs {
     /// Interleaved rounds
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// Length of each measurement
-    #[arg(long, default_value = "2", value_parser = seconds)]
-    seconds: Duration,
     /// Fewer and shorter rounds: to see that everything works, not to quote
     #[arg(long)]
     quick: bool,
-    /// Core of the servers (default: the last one); the generator gets the others
-    #[arg(long)]
-    server_cpu: Option<usize>,
-    /// Sample each server with perf in one more measurement per case, into this directory
-    #[arg(long, value_name = "DIRECTORY")]
-    profile: Option<PathBuf>,
     /// Write all figures as JSON to this file, `-` for standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Write the tables as Markdown to this file, `-` for standard output
     #[arg(long, value_name = "FILE")]
     markdown: Option<PathBuf>,
+}
+
+#[derive(clap::Args, Debug)]
+struct CompareArgs {
+    #[command(flatten)]
+    turns: TurnsArgs,
+    /// Cases to run, all but those of s2 by default; `help` lists them
+    #[arg(long = "case", value_name = "NAME")]
+    cases: Vec<String>,
+    /// Length of each measurement
+    #[arg(long, default_value = "2", value_parser = seconds)]
+    seconds: Duration,
+    /// The one core of the servers (default: the last one); the generator gets the others
+    #[arg(long, conflicts_with = "server_cores")]
+    server_cpu: Option<usize>,
+    /// How many cores the servers get (the last ones), with a worker on each; such as 1,2 for both in turn [default: 1]
+    #[arg(long, value_name = "COUNT", value_delimiter = ',')]
+    server_cores: Vec<usize>,
+    /// Sample each server with perf in one more measurement per case, into this directory
+    #[arg(long, value_name = "DIRECTORY")]
+    profile: Option<PathBuf>,
+}
+
+#[derive(clap::Args, Debug)]
+struct StormArgs {
+    #[command(flatten)]
+    turns: TurnsArgs,
+    /// Keys of the handshakes, such as rsa2048,p256 (default: all)
+    #[arg(long = "key", value_name = "KIND", value_delimiter = ',')]
+    keys: Vec<StormKey>,
+    /// Clients that make handshakes
+    #[arg(short, long, default_value_t = 64)]
+    clients: usize,
+    /// Milliseconds between the requests of the established connection
+    #[arg(long, value_name = "MILLISECONDS", default_value = "2", value_parser = milliseconds_of)]
+    interval: Duration,
+    /// Length of each storm
+    #[arg(long, default_value = "3", value_parser = seconds)]
+    seconds: Duration,
+    /// How many cores the servers get (the last ones), with a worker on each; such as 2,1 for both in turn [default: 2 where there are 4, otherwise 1]
+    #[arg(long, value_name = "COUNT", value_delimiter = ',')]
+    server_cores: Vec<usize>,
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
@@ -166,11 +203,20 @@ fn seconds(text: &str) -> Result<Duration, String> {
         .ok_or_else(|| format!("\"{text}\" is not a number of seconds"))
 }
 
+fn milliseconds_of(text: &str) -> Result<Duration, String> {
+    text.parse::<f64>()
+        .ok()
+        .and_then(|ms| Duration::try_from_secs_f64(ms / 1e3).ok())
+        .filter(|duration| !duration.is_zero())
+        .ok_or_else(|| format!("\"{text}\" is not a number of milliseconds above 0"))
+}
+
 pub(crate) fn run(args: Args) -> Result<ExitCode, Error> {
     match args.command {
         Command::Load(args) => run_load(&args)?,
         Command::Idle(args) => run_idle(&args)?,
         Command::Compare(args) => run_compare(args)?,
+        Command::Storm(args) => run_storm(args)?,
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -223,69 +269,115 @@ fn run_idle(args: &IdleArgs) -> Result<(), Error> {
     Ok(())
 }
 
+/// Rounds, and length of a measurement, of a run with `--quick`.
+const QUICK_ROUNDS: usize = 2;
+const QUICK_MEASUREMENT: Duration = Duration::from_millis(500);
+
 fn run_compare(args: CompareArgs) -> Result<(), Error> {
     if args.cases.iter().any(|case| case == "help") {
         print!("{}", compare::list_cases());
         return Ok(());
     }
+    let turns = args.turns;
     let comparison = Comparison {
-        servers: with_directives(args.servers, &args.directives)?,
+        servers: turns.servers()?,
         cases: args.cases,
-        certificates: args.certificates,
-        work: args.work,
-        rounds: if args.quick {
-            args.rounds.min(2)
-        } else {
-            args.rounds
-        },
-        measurement: if args.quick {
-            args.seconds.min(Duration::from_millis(500))
-        } else {
-            args.seconds
-        },
-        quick: args.quick,
+        rounds: turns.rounds(),
+        measurement: turns.measurement(args.seconds),
+        certificates: turns.certificates.clone(),
+        work: turns.work.clone(),
+        quick: turns.quick,
         server_cpu: args.server_cpu,
+        server_cores: args.server_cores,
         profile: args.profile,
     };
     let report = comparison.run()?;
-    // Standard output carries one format; with `-` that is not the table for people.
-    let is_stdout = |path: &Option<PathBuf>| path.as_deref() == Some(std::path::Path::new("-"));
-    if !is_stdout(&args.json) && !is_stdout(&args.markdown) {
-        print!("{}", report.table());
-    }
-    for (path, text) in [
-        (&args.json, report.json()),
-        (&args.markdown, report.markdown()),
-    ] {
-        match path {
-            Some(_) if is_stdout(path) => print!("{text}"),
-            Some(path) => std::fs::write(path, text)
-                .map_err(|source| Error::io(format!("write {}", path.display()), source))?,
-            None => {}
-        }
-    }
-    Ok(())
+    turns.publish(&report.table(), &report.json(), &report.markdown())
 }
 
-fn with_directives(
-    mut servers: Vec<compare::Server>,
-    directives: &[String],
-) -> Result<Vec<compare::Server>, Error> {
-    for text in directives {
-        let (name, directives) = text.split_once('=').ok_or_else(|| {
-            Error::Usage(format!("\"{text}\" is not of the form name=directives"))
-        })?;
-        let server = servers
-            .iter_mut()
-            .find(|server| server.name == name)
-            .ok_or_else(|| {
-                Error::Usage(format!(
-                    "there is no server \"{name}\" to give directives to"
-                ))
-            })?;
-        server.directives = directives.to_owned();
+fn run_storm(args: StormArgs) -> Result<(), Error> {
+    let turns = args.turns;
+    let storm = Storm {
+        servers: turns.servers()?,
+        keys: args.keys,
+        clients: args.clients,
+        interval: args.interval,
+        rounds: turns.rounds(),
+        measurement: turns.measurement(args.seconds),
+        certificates: turns.certificates.clone(),
+        work: turns.work.clone(),
+        quick: turns.quick,
+        server_cores: args.server_cores,
+    };
+    let report = storm.run()?;
+    turns.publish(&report.table(), &report.json(), &report.markdown())
+}
+
+impl TurnsArgs {
+    /// The servers with the directives that are meant for each.
+    fn servers(&self) -> Result<Vec<Server>, Error> {
+        let mut servers = self.servers.clone();
+        for text in &self.directives {
+            let (server, directives) = addressee(&mut servers, text)?;
+            server.directives = directives.to_owned();
+        }
+        for text in &self.events {
+            let (server, directives) = addressee(&mut servers, text)?;
+            server.events = directives.to_owned();
+        }
+        Ok(servers)
     }
-    Ok(servers)
+
+    fn rounds(&self) -> usize {
+        match self.quick {
+            true => self.rounds.min(QUICK_ROUNDS),
+            false => self.rounds,
+        }
+    }
+
+    fn measurement(&self, wanted: Duration) -> Duration {
+        match self.quick {
+            true => wanted.min(QUICK_MEASUREMENT),
+            false => wanted,
+        }
+    }
+
+    /// Writes the figures where the arguments say.
+    fn publish(&self, table: &str, json: &str, markdown: &str) -> Result<(), Error> {
+        // Standard output carries one format; with `-` that is not the table for people.
+        let is_stdout = |path: &Option<PathBuf>| path.as_deref() == Some(std::path::Path::new("-"));
+        if !is_stdout(&self.json) && !is_stdout(&self.markdown) {
+            print!("{table}");
+        }
+        for (path, text) in [(&self.json, json), (&self.markdown, markdown)] {
+            match path {
+                Some(_) if is_stdout(path) => print!("{text}"),
+                Some(path) => std::fs::write(path, text)
+                    .map_err(|source| Error::io(format!("write {}", path.display()), source))?,
+                None => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The server that `name=directives` is for, and the directives.
+fn addressee<'a, 't>(
+    servers: &'a mut [Server],
+    text: &'t str,
+) -> Result<(&'a mut Server, &'t str), Error> {
+    let (name, directives) = text
+        .split_once('=')
+        .ok_or_else(|| Error::Usage(format!("\"{text}\" is not of the form name=directives")))?;
+    let server = servers
+        .iter_mut()
+        .find(|server| server.name == name)
+        .ok_or_else(|| {
+            Error::Usage(format!(
+                "there is no server \"{name}\" to give directives to"
+            ))
+        })?;
+    Ok((server, directives))
 }
 
 impl TargetArgs {

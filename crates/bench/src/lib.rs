@@ -12,15 +12,18 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | `cli.rs` | the arguments of `sealane bench load`, `idle` and `compare` |
-//! | `load/` | the generator: [`load::Plan`] in, [`load::Outcome`] out |
+//! | `cli.rs`, `cli/` | the arguments of `sealane bench load`, `idle`, `compare` and `storm` |
+//! | `load/` | the generator: [`load::Plan`] in, [`load::Outcome`] out; [`load::Probe`] |
+//! | `testbed/` | what comparisons stand on: cores, site and configuration, started servers |
 //! | `compare/` | cases, servers by turns, ratios, verdicts, tables |
+//! | `storm/` | an established connection while others do handshakes |
 //! | `response.rs` | HTTP/1 responses, sans-IO, checked against what is expected |
 //! | `process.rs` | CPU and memory of a server's process tree |
 //! | `histogram.rs`, `statistics.rs` | latencies; medians and spread |
 
 pub mod compare;
 pub mod load;
+pub mod storm;
 
 mod cli;
 mod error;
@@ -28,6 +31,7 @@ mod histogram;
 mod process;
 mod response;
 mod statistics;
+mod testbed;
 mod url;
 
 use std::process::ExitCode;
@@ -38,6 +42,7 @@ pub use histogram::Histogram;
 pub use process::{CpuAccount, CpuTime, Memory, ProcessTree};
 pub use response::{Expected, ResponseError, ResponseReader};
 pub use statistics::Summary;
+pub use testbed::Server;
 pub use url::{Url, UrlError};
 
 /// Runs what the arguments ask for and prints the result to standard output.

@@ -195,6 +195,12 @@ fn add_threads(pid: u32, threads_ns: &mut HashMap<u32, u64>) -> io::Result<()> {
     Ok(())
 }
 
+/// Nanoseconds that the calling thread was on a CPU; 0 if the kernel does not keep them.
+pub(crate) fn this_thread_cpu_ns() -> u64 {
+    let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    parse_schedstat(&text).unwrap_or(0)
+}
+
 /// A file of `/proc`; `None` if the process ended meanwhile.
 fn read_if_alive(path: impl Into<PathBuf>) -> io::Result<Option<String>> {
     match fs::read_to_string(path.into()) {

@@ -93,29 +93,39 @@ impl ResponseReader {
     ///
     /// See [`ResponseError`]. The reader must not be used afterwards.
     pub fn feed(&mut self, mut bytes: &[u8]) -> Result<Option<Completed>, ResponseError> {
+        match self.take(&mut bytes)? {
+            Some(_) if !bytes.is_empty() => Err(ResponseError::Surplus(bytes.len())),
+            completed => Ok(completed),
+        }
+    }
+
+    /// Takes the bytes up to the end of a response, and leaves those of the next
+    /// one, which is there already when requests were sent ahead; `Some` at that end.
+    ///
+    /// # Errors
+    ///
+    /// See [`ResponseError`]. The reader must not be used afterwards.
+    pub fn take(&mut self, bytes: &mut &[u8]) -> Result<Option<Completed>, ResponseError> {
         while !bytes.is_empty() {
             let completed = match self.state {
-                State::Head => self.head(&mut bytes)?,
+                State::Head => self.head(bytes)?,
                 State::Length { remaining } => {
-                    let left = remaining - self.body(&mut bytes, remaining);
+                    let left = remaining - self.body(bytes, remaining);
                     self.state = State::Length { remaining: left };
                     left == 0
                 }
                 State::UntilClose => {
-                    self.body(&mut bytes, u64::MAX);
+                    self.body(bytes, u64::MAX);
                     false
                 }
-                State::ChunkSize => self.chunk_size(&mut bytes)?,
+                State::ChunkSize => self.chunk_size(bytes)?,
                 State::ChunkData { remaining } => {
-                    self.chunk_data(&mut bytes, remaining)?;
+                    self.chunk_data(bytes, remaining)?;
                     false
                 }
-                State::Trailer => self.line(&mut bytes)?.is_some_and(|line| line == b"\r\n"),
+                State::Trailer => self.line(bytes)?.is_some_and(|line| line == b"\r\n"),
             };
             if completed {
-                if !bytes.is_empty() {
-                    return Err(ResponseError::Surplus(bytes.len()));
-                }
                 return self.complete().map(Some);
             }
         }

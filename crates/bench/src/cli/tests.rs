@@ -102,9 +102,9 @@ fn quick_comparison_of_two_servers() {
     let line = "bench compare --quick --server a=/bin/a --server b=/bin/b=c --certificates c --work w --case plain-1k";
     match parse(line) {
         Ok(Command::Compare(args)) => {
-            assert_eq!(args.servers.len(), 2);
-            assert_eq!(args.servers[1].path, PathBuf::from("/bin/b=c"));
-            assert!(args.quick);
+            assert_eq!(args.turns.servers.len(), 2);
+            assert_eq!(args.turns.servers[1].path, PathBuf::from("/bin/b=c"));
+            assert!(args.turns.quick);
         }
         other => panic!("{other:?}"),
     }

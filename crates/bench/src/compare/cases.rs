@@ -2,10 +2,12 @@
 
 use std::{net::SocketAddr, time::Duration};
 
+use serde::Serialize;
+
 use crate::{
     Error, Expected, Url,
-    compare::config::{File, Ports},
     load::{ConnectionUse, KeyType, Limit, Plan, Protocol, Resumption, TlsPlan},
+    testbed::{File, Listener, Ports},
 };
 
 /// One row of the comparison.
@@ -21,8 +23,28 @@ pub(super) struct Case {
     pub(super) file: File,
     pub(super) measure: Measure,
     pub(super) unit: Unit,
-    /// The ratio to the peer `reference` that Sealane wants to stay below.
-    pub(super) target: Option<f64>,
+    pub(super) target: Option<Target>,
+}
+
+/// What Sealane sets itself against the peer `reference`.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct Target {
+    /// The ratio to stay below.
+    pub(super) ratio: f64,
+    /// Directives that a server must have been given to be judged by it.
+    pub(super) needs: Option<&'static str>,
+}
+
+const fn below(ratio: f64) -> Option<Target> {
+    Some(Target { ratio, needs: None })
+}
+
+/// As `below`, for servers that compute private-key operations in batches.
+const fn below_in_batches(ratio: f64) -> Option<Target> {
+    Some(Target {
+        ratio,
+        needs: Some("ssl_accelerator batch;"),
+    })
 }
 
 /// The listener, with what the client pins.
@@ -36,8 +58,23 @@ pub(super) enum CaseSite {
     Tls12,
     /// The same with RSA key exchange: AES256-GCM-SHA384.
     Tls12StaticRsa,
+    /// TLS 1.2 with one of the suites of [`S2`].
+    Offload(OffloadSuite),
     /// As `Tls12`, where nothing but certificate and key is configured.
     Tls12Untuned,
+}
+
+/// Key exchange and certificate of the suites with AES128-GCM-SHA256 in [`S2`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum OffloadSuite {
+    /// RSA key exchange, RSA-2048.
+    Rsa,
+    /// ECDHE on X25519, RSA-2048.
+    EcdheRsa,
+    /// ECDHE and ECDSA on P-384.
+    EcdsaP384,
+    /// ECDHE and ECDSA on P-256.
+    EcdsaP256,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -104,6 +141,11 @@ const FULL: Measure = Measure::CpuPerOperation {
     connection: Connection::Full,
     clients: 16,
 };
+/// As many as a study of offloaded handshakes needs to keep an accelerator busy.
+const FULL_CONCURRENT: Measure = Measure::CpuPerOperation {
+    connection: Connection::Full,
+    clients: 64,
+};
 const TICKET: Measure = Measure::CpuPerOperation {
     connection: Connection::Ticket,
     clients: 16,
@@ -125,23 +167,41 @@ const US: Unit = Unit::MicrosecondsPerOperation;
 /// All cases, in the order in which they run.
 #[rustfmt::skip]
 pub(super) const ALL: &[Case] = &[
-    Case { name: "tls13-1k", title: "1 KiB keep-alive, TLS 1.3", site: TLS13_P256, file: File::Small, measure: KEEP_ALIVE, unit: US, target: Some(0.80) },
+    Case { name: "tls13-1k", title: "1 KiB keep-alive, TLS 1.3", site: TLS13_P256, file: File::Small, measure: KEEP_ALIVE, unit: US, target: below(0.80) },
     Case { name: "tls13-100k", title: "100 KiB keep-alive, TLS 1.3", site: TLS13_P256, file: File::Medium, measure: KEEP_ALIVE_LARGE, unit: US, target: None },
-    Case { name: "tls13-1g", title: "1 GiB AES-256-GCM, TLS 1.3", site: TLS13_P256, file: File::Large, measure: DOWNLOAD, unit: Unit::SecondsPerOperation, target: Some(0.90) },
-    Case { name: "tls13-full-p256", title: "connection, TLS 1.3 full, P-256", site: TLS13_P256, file: File::Small, measure: FULL, unit: US, target: Some(0.55) },
-    Case { name: "tls13-full-rsa", title: "connection, TLS 1.3 full, RSA-2048", site: TLS13_RSA, file: File::Small, measure: FULL, unit: US, target: Some(0.72) },
+    Case { name: "tls13-1g", title: "1 GiB AES-256-GCM, TLS 1.3", site: TLS13_P256, file: File::Large, measure: DOWNLOAD, unit: Unit::SecondsPerOperation, target: below(0.90) },
+    Case { name: "tls13-full-p256", title: "connection, TLS 1.3 full, P-256", site: TLS13_P256, file: File::Small, measure: FULL, unit: US, target: below(0.55) },
+    Case { name: "tls13-full-rsa", title: "connection, TLS 1.3 full, RSA-2048", site: TLS13_RSA, file: File::Small, measure: FULL, unit: US, target: below(0.72) },
     Case { name: "tls12-full-rsa", title: "connection, TLS 1.2 full, ECDHE-RSA", site: CaseSite::Tls12, file: File::Small, measure: FULL, unit: US, target: None },
-    Case { name: "tls13-ticket", title: "connection, TLS 1.3 resumed by ticket", site: TLS13_P256, file: File::Small, measure: TICKET, unit: US, target: Some(0.50) },
-    Case { name: "tls12-ticket", title: "connection, TLS 1.2 resumed by ticket", site: CaseSite::Tls12, file: File::Small, measure: TICKET, unit: US, target: Some(0.70) },
-    Case { name: "tls12-session-id", title: "connection, TLS 1.2 resumed by session id", site: CaseSite::Tls12, file: File::Small, measure: SESSION_ID, unit: US, target: Some(0.70) },
+    Case { name: "tls13-ticket", title: "connection, TLS 1.3 resumed by ticket", site: TLS13_P256, file: File::Small, measure: TICKET, unit: US, target: below(0.50) },
+    Case { name: "tls12-ticket", title: "connection, TLS 1.2 resumed by ticket", site: CaseSite::Tls12, file: File::Small, measure: TICKET, unit: US, target: below(0.70) },
+    Case { name: "tls12-session-id", title: "connection, TLS 1.2 resumed by session id", site: CaseSite::Tls12, file: File::Small, measure: SESSION_ID, unit: US, target: below(0.70) },
     Case { name: "tls13-early-data", title: "connection, TLS 1.3 resumed, request in early data", site: CaseSite::EarlyData, file: File::Small, measure: EARLY_DATA, unit: US, target: None },
     Case { name: "tls12-1k-untuned", title: "1 KiB keep-alive, TLS 1.2, nothing tuned", site: CaseSite::Tls12Untuned, file: File::Small, measure: KEEP_ALIVE, unit: US, target: None },
     Case { name: "tls12-full-untuned", title: "connection, TLS 1.2 full, nothing tuned", site: CaseSite::Tls12Untuned, file: File::Small, measure: FULL, unit: US, target: None },
     Case { name: "tls12-1k-static-rsa", title: "1 KiB keep-alive, TLS 1.2, RSA key exchange", site: CaseSite::Tls12StaticRsa, file: File::Small, measure: KEEP_ALIVE, unit: US, target: None },
-    Case { name: "tls12-ticket-static-rsa", title: "connection, TLS 1.2 resumed by ticket, RSA key exchange", site: CaseSite::Tls12StaticRsa, file: File::Small, measure: TICKET, unit: US, target: Some(0.70) },
+    Case { name: "tls12-ticket-static-rsa", title: "connection, TLS 1.2 resumed by ticket, RSA key exchange", site: CaseSite::Tls12StaticRsa, file: File::Small, measure: TICKET, unit: US, target: below(0.70) },
     Case { name: "tls12-1k", title: "1 KiB keep-alive, TLS 1.2, ECDHE", site: CaseSite::Tls12, file: File::Small, measure: KEEP_ALIVE, unit: US, target: None },
     Case { name: "plain-1k", title: "1 KiB keep-alive, plain HTTP", site: CaseSite::Plain, file: File::Small, measure: KEEP_ALIVE, unit: US, target: None },
-    Case { name: "tls13-idle", title: "memory per idle connection, TLS 1.3", site: TLS13_P256, file: File::Small, measure: IDLE, unit: Unit::KibibytesPerConnection, target: Some(0.35) },
+    Case { name: "tls13-idle", title: "memory per idle connection, TLS 1.3", site: TLS13_P256, file: File::Small, measure: IDLE, unit: Unit::KibibytesPerConnection, target: below(0.35) },
+    Case { name: "s2-rsa", title: "full handshake of 64 clients, 10 bytes, TLS 1.2, RSA key exchange", site: CaseSite::Offload(OffloadSuite::Rsa), file: File::Tiny, measure: FULL_CONCURRENT, unit: US, target: below_in_batches(0.45) },
+    Case { name: "s2-ecdhe-rsa", title: "full handshake of 64 clients, 10 bytes, TLS 1.2, ECDHE-RSA", site: CaseSite::Offload(OffloadSuite::EcdheRsa), file: File::Tiny, measure: FULL_CONCURRENT, unit: US, target: below_in_batches(0.45) },
+    Case { name: "s2-ecdsa-p384", title: "full handshake of 64 clients, 10 bytes, TLS 1.2, ECDHE-ECDSA, secp384r1", site: CaseSite::Offload(OffloadSuite::EcdsaP384), file: File::Tiny, measure: FULL_CONCURRENT, unit: US, target: None },
+    Case { name: "s2-ecdsa-p256", title: "full handshake of 64 clients, 10 bytes, TLS 1.2, ECDHE-ECDSA, prime256v1", site: CaseSite::Offload(OffloadSuite::EcdsaP256), file: File::Tiny, measure: FULL_CONCURRENT, unit: US, target: None },
+    Case { name: "s2-tls13-rsa", title: "full handshake of 64 clients, 10 bytes, TLS 1.3, RSA-2048", site: TLS13_RSA, file: File::Tiny, measure: FULL_CONCURRENT, unit: US, target: below_in_batches(0.45) },
+];
+
+/// The name of [`S2`] on the command line.
+pub(super) const S2_NAME: &str = "s2";
+
+/// What a study of asynchronous TLS with an accelerator compared: full handshakes
+/// and a response of 10 bytes, by suite; and what came after it: TLS 1.3.
+pub(super) const S2: &[&str] = &[
+    "s2-rsa",
+    "s2-ecdhe-rsa",
+    "s2-ecdsa-p384",
+    "s2-ecdsa-p256",
+    "s2-tls13-rsa",
 ];
 
 /// The name of [`S3`] on the command line.
@@ -163,25 +223,34 @@ pub(super) const S3: &[&str] = &[
     "tls13-early-data",
 ];
 
-/// The named cases in the order of the table; all if none is named.
+/// Names that stand for several cases.
+pub(super) const GROUPS: &[(&str, &[&str])] = &[(S2_NAME, S2), (S3_NAME, S3)];
+
+/// The named cases in the order of the table. Without names all but those of
+/// [`S2`], which say something only about servers with and without offload.
 pub(super) fn select(names: &[String]) -> Result<Vec<&'static Case>, Error> {
-    let is_known = |name: &str| name == S3_NAME || ALL.iter().any(|case| case.name == name);
+    let members = |name: &str| GROUPS.iter().find(|(group, _)| *group == name);
+    let is_known = |name: &str| members(name).is_some() || ALL.iter().any(|case| case.name == name);
     if let Some(unknown) = names.iter().find(|name| !is_known(name)) {
         let known: Vec<_> = ALL.iter().map(|case| case.name).collect();
+        let groups = GROUPS
+            .iter()
+            .map(|(group, cases)| format!("{group} for {}", cases.join(", ")));
         return Err(Error::Usage(format!(
-            "there is no case \"{unknown}\"; there are {}, and {S3_NAME} for {}",
+            "there is no case \"{unknown}\"; there are {}, and {}",
             known.join(", "),
-            S3.join(", ")
+            groups.collect::<Vec<_>>().join(", and ")
         )));
     }
     let is_named = |case: &Case| {
-        names
-            .iter()
-            .any(|name| name == case.name || (name == S3_NAME && S3.contains(&case.name)))
+        names.iter().any(|name| {
+            name == case.name || members(name).is_some_and(|(_, cases)| cases.contains(&case.name))
+        })
     };
+    let is_default = |case: &Case| names.is_empty() && !S2.contains(&case.name);
     Ok(ALL
         .iter()
-        .filter(|case| names.is_empty() || is_named(case))
+        .filter(|case| is_default(case) || is_named(case))
         .collect())
 }
 
@@ -256,27 +325,67 @@ impl CaseSite {
     fn choose(self, ports: &Ports) -> (Option<TlsPlan>, u16) {
         const TLS13: &str = "TLS_AES_256_GCM_SHA384";
         const TLS12: &str = "ECDHE-RSA-AES256-GCM-SHA384";
-        let (protocol, suite, key_type, port) = match self {
-            Self::Plain => return (None, ports.plain),
-            Self::Tls13(KeyType::Rsa) => (Protocol::Tls13, TLS13, KeyType::Rsa, ports.rsa),
-            Self::Tls13(key_type) => (Protocol::Tls13, TLS13, key_type, ports.p256),
-            Self::EarlyData => (Protocol::Tls13, TLS13, KeyType::P256, ports.early),
-            Self::Tls12 => (Protocol::Tls12, TLS12, KeyType::Rsa, ports.rsa),
-            Self::Tls12Untuned => (Protocol::Tls12, TLS12, KeyType::Rsa, ports.untuned),
+        let (protocol, suite, key_type, listener) = match self {
+            Self::Plain => return (None, ports.of(Listener::Plain)),
+            Self::Offload(suite) => {
+                let (plan, listener) = suite.choose();
+                return (Some(plan), ports.of(listener));
+            }
+            Self::Tls13(KeyType::Rsa) => (Protocol::Tls13, TLS13, KeyType::Rsa, Listener::Rsa2048),
+            Self::Tls13(key_type) => (Protocol::Tls13, TLS13, key_type, Listener::P256),
+            Self::EarlyData => (Protocol::Tls13, TLS13, KeyType::P256, Listener::Early),
+            Self::Tls12 => (Protocol::Tls12, TLS12, KeyType::Rsa, Listener::Rsa2048),
+            Self::Tls12Untuned => (Protocol::Tls12, TLS12, KeyType::Rsa, Listener::Untuned),
             Self::Tls12StaticRsa => {
                 let suite = "AES256-GCM-SHA384";
-                (Protocol::Tls12, suite, KeyType::Rsa, ports.rsa)
+                (Protocol::Tls12, suite, KeyType::Rsa, Listener::Rsa2048)
             }
         };
-        (Some(tls_plan(protocol, suite, key_type)), port)
+        (
+            Some(tls_plan(protocol, suite, key_type)),
+            ports.of(listener),
+        )
     }
 }
+
+impl OffloadSuite {
+    fn choose(self) -> (TlsPlan, Listener) {
+        let (suite, group, key_type, listener) = match self {
+            Self::Rsa => ("AES128-GCM-SHA256", X25519, KeyType::Rsa, Listener::Rsa2048),
+            Self::EcdheRsa => (
+                "ECDHE-RSA-AES128-GCM-SHA256",
+                X25519,
+                KeyType::Rsa,
+                Listener::Rsa2048,
+            ),
+            Self::EcdsaP384 => (
+                "ECDHE-ECDSA-AES128-GCM-SHA256",
+                "P-384",
+                KeyType::P384,
+                Listener::P384,
+            ),
+            Self::EcdsaP256 => (
+                "ECDHE-ECDSA-AES128-GCM-SHA256",
+                "P-256",
+                KeyType::P256,
+                Listener::P256,
+            ),
+        };
+        let plan = TlsPlan {
+            group: Some(group.into()),
+            ..tls_plan(Protocol::Tls12, suite, key_type)
+        };
+        (plan, listener)
+    }
+}
+
+const X25519: &str = "X25519";
 
 fn tls_plan(protocol: Protocol, suite: &str, key_type: KeyType) -> TlsPlan {
     TlsPlan {
         protocol: Some(protocol),
         suite: Some(suite.into()),
-        group: Some("X25519".into()),
+        group: Some(X25519.into()),
         key_type: Some(key_type),
         ..TlsPlan::default()
     }

@@ -1,4 +1,4 @@
-//! Servers by turns on one core, with one configuration, compared by CPU per operation.
+//! Servers by turns on the same cores, with one configuration, compared by CPU per operation.
 //!
 //! Every measurement starts its server anew, so that neither memory layout nor
 //! heap history of one start colours all rounds, and each round measures all
@@ -7,27 +7,25 @@
 //! is the median of the rounds' ratios and their range.
 
 mod cases;
-mod config;
 mod profile;
 mod report;
-mod server;
 
 use std::{
     fs,
     path::{Path, PathBuf},
-    thread,
     time::{Duration, Instant},
 };
 
 pub use report::Report;
-pub use server::Server;
 
-use crate::{Error, load, load::Plan};
+use crate::{
+    Error,
+    load::{self, Plan},
+    testbed::{Cpus, Running, Server, ServerCores, Site, order},
+};
 use cases::{Case, Measure};
-use config::Site;
 use profile::Profiler;
 use report::{CaseResult, Measurement};
-use server::Running;
 
 /// A comparison to be run.
 #[derive(Clone, Debug)]
@@ -46,8 +44,11 @@ pub struct Comparison {
     pub measurement: Duration,
     /// Fewer idle connections as well.
     pub quick: bool,
-    /// Core of the servers; the last one unless given.
+    /// The one core of the servers, by its number; otherwise `server_cores` counts.
     pub server_cpu: Option<usize>,
+    /// Numbers of cores to give to the servers, each in rows of its own; one core
+    /// if empty.
+    pub server_cores: Vec<usize>,
     /// Directory for a profile of each server in each case, taken in a
     /// measurement of its own after the rounds.
     pub profile: Option<PathBuf>,
@@ -57,7 +58,9 @@ pub struct Comparison {
 pub fn list_cases() -> String {
     let case = |case: &Case| format!("{:24} {}\n", case.name, case.title);
     let mut text: String = cases::ALL.iter().map(case).collect();
-    text += &format!("{:24} {}\n", cases::S3_NAME, cases::S3.join(" "));
+    for (group, cases) in cases::GROUPS {
+        text += &format!("{group:24} {}\n", cases.join(" "));
+    }
     text
 }
 
@@ -75,47 +78,59 @@ impl Comparison {
                 "a comparison needs a server and a round".into(),
             ));
         }
-        let cpus = Cpus::choose(self.server_cpu)?;
+        let divisions = self.divisions()?;
         let site = Site::prepare(
             &self.work,
             &self.certificates,
             cases.iter().any(|case| case.needs_large_file()),
         )?;
-        let mut report = Report::new(&self.servers, cpus.server, self.rounds, self.quick)?;
+        let mut report = Report::new(&self.servers, self.rounds, self.quick)?;
         for case in cases {
-            let started = Instant::now();
-            let mut result = CaseResult::new(case, self.servers.len());
-            for round in 0..self.rounds {
-                for index in self.order(round) {
-                    let server = &self.servers[index];
-                    let measurement = self
-                        .measure(case, server, &site, &cpus, None)
-                        .map_err(|error| error.of(case, server))?;
-                    result.add(index, measurement);
-                }
+            for cpus in &divisions {
+                report.cases.push(self.rounds_of(case, &site, cpus)?);
             }
-            if let Some(directory) = &self.profile {
-                self.profile(case, &site, &cpus, directory)?;
-            }
-            eprintln!(
-                "{:24} {} rounds in {:.0} s",
-                case.name,
-                self.rounds,
-                started.elapsed().as_secs_f64()
-            );
-            report.cases.push(result);
         }
         Ok(report)
     }
 
-    /// Every other round runs backwards, so that a drift of the machine hurts all alike.
-    fn order(&self, round: usize) -> Vec<usize> {
-        let forward = 0..self.servers.len();
-        if round.is_multiple_of(2) {
-            forward.collect()
-        } else {
-            forward.rev().collect()
+    /// Who gets which cores, for each number of server cores.
+    fn divisions(&self) -> Result<Vec<Cpus>, Error> {
+        if let Some(cpu) = self.server_cpu {
+            return Ok(vec![Cpus::choose(ServerCores::Numbered(cpu))?]);
         }
+        let counts: &[usize] = match self.server_cores.as_slice() {
+            [] => &[1],
+            counts => counts,
+        };
+        counts
+            .iter()
+            .map(|&count| Cpus::choose(ServerCores::Count(count)))
+            .collect()
+    }
+
+    /// All rounds of one case on one division of the cores.
+    fn rounds_of(&self, case: &Case, site: &Site, cpus: &Cpus) -> Result<CaseResult, Error> {
+        let started = Instant::now();
+        let mut result = CaseResult::new(case, &cpus.server, self.servers.len());
+        for round in 0..self.rounds {
+            for index in order(round, self.servers.len()) {
+                let server = &self.servers[index];
+                let measurement = self
+                    .measure(case, server, site, cpus, None)
+                    .map_err(|error| error.of(case, server))?;
+                result.add(index, measurement);
+            }
+        }
+        if let Some(directory) = &self.profile {
+            self.profile(case, site, cpus, directory)?;
+        }
+        eprintln!(
+            "{:24} {} rounds in {:.0} s",
+            case.name,
+            self.rounds,
+            started.elapsed().as_secs_f64()
+        );
+        Ok(result)
     }
 
     /// One more measurement of each server, sampled by perf and not counted.
@@ -132,7 +147,11 @@ impl Comparison {
         fs::create_dir_all(directory)
             .map_err(|source| Error::io(format!("create {}", directory.display()), source))?;
         for server in &self.servers {
-            let base = directory.join(format!("{}-{}", case.name, server.name));
+            let cores = cpus.server.len();
+            let base = directory.join(match cores {
+                1 => format!("{}-{}", case.name, server.name),
+                _ => format!("{}-{cores}-{}", case.name, server.name),
+            });
             self.measure(case, server, site, cpus, Some(&base))
                 .map_err(|error| error.of(case, server))?;
         }
@@ -149,7 +168,7 @@ impl Comparison {
         cpus: &Cpus,
         profile: Option<&Path>,
     ) -> Result<Measurement, Error> {
-        let running = Running::start(server, site, cpus.server)?;
+        let running = Running::start(server, site, &cpus.server)?;
         let profiler = profile
             .map(|base| Profiler::attach(running.processes(), base))
             .transpose()?;
@@ -172,9 +191,12 @@ impl Comparison {
                 Measurement {
                     value: outcome.server_ns_per_operation().unwrap_or(f64::NAN)
                         / case.unit.nanoseconds(),
-                    busy: outcome
-                        .server_cpu
-                        .map(|cpu| cpu.total_ns as f64 / outcome.elapsed.as_nanos() as f64),
+                    busy: outcome.server_cpu.map(|cpu| {
+                        let available_ns =
+                            outcome.elapsed.as_nanos() as f64 * cpus.server.len() as f64;
+                        cpu.total_ns as f64 / available_ns
+                    }),
+                    rate_per_s: Some(outcome.rate_per_s()),
                     system_share: outcome.server_cpu.map(|cpu| {
                         cpu.system_ns as f64 / (cpu.user_ns + cpu.system_ns).max(1) as f64
                     }),
@@ -187,6 +209,7 @@ impl Comparison {
                 Measurement {
                     value: outcome.pss_bytes_per_connection() / 1024.0,
                     busy: None,
+                    rate_per_s: None,
                     system_share: None,
                     operations: outcome.connections as u64,
                     negotiated: outcome.negotiated,
@@ -201,40 +224,6 @@ impl Comparison {
     }
 }
 
-/// Which core the servers get and which ones the generator.
-struct Cpus {
-    server: usize,
-    generator: Vec<usize>,
-}
-
-impl Cpus {
-    /// The server gets a core of its own if there are two; the rest is the generator's.
-    fn choose(server: Option<usize>) -> Result<Self, Error> {
-        let allowed = rustix::thread::sched_getaffinity(None)
-            .map_err(|errno| Error::io("read the CPU affinity", errno.into()))?;
-        let all: Vec<usize> = (0..rustix::thread::CpuSet::MAX_CPU)
-            .filter(|&cpu| allowed.is_set(cpu))
-            .collect();
-        let server = match server {
-            Some(cpu) if !all.contains(&cpu) => {
-                return Err(Error::Usage(format!(
-                    "core {cpu} is not available; there are {all:?}"
-                )));
-            }
-            Some(cpu) => cpu,
-            None => all.last().copied().unwrap_or(0),
-        };
-        let mut generator: Vec<usize> = all.iter().copied().filter(|&cpu| cpu != server).collect();
-        if generator.is_empty() {
-            eprintln!(
-                "only one core: server and generator share it, so latencies and rates mean nothing"
-            );
-            generator = all;
-        }
-        Ok(Self { server, generator })
-    }
-}
-
 impl Error {
     /// Says which measurement failed.
     fn of(self, case: &Case, server: &Server) -> Self {
@@ -243,18 +232,6 @@ impl Error {
             reason: format!("case {}: {self}", case.name),
         }
     }
-}
-
-/// Waits for `condition`, looking every few milliseconds; false after `limit`.
-fn wait_until(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
-    let deadline = Instant::now() + limit;
-    while !condition() {
-        if Instant::now() >= deadline {
-            return false;
-        }
-        thread::sleep(Duration::from_millis(5));
-    }
-    true
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::{
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use crate::{Error, ProcessTree, compare::wait_until};
+use crate::{Error, ProcessTree, testbed::wait_until};
 
 /// Samples per second; a prime near 2000, so as not to run in step with timers.
 const SAMPLES_PER_S: &str = "1999";

@@ -1,17 +1,15 @@
 //! Figures of a comparison, for people, programs and the manual.
 
-use std::{fmt::Write, fs};
+use std::fmt::Write;
 
 use serde::Serialize;
 
 use crate::{
     Error, Summary,
-    compare::{Server, cases::Case},
+    compare::cases::{Case, Target},
     load::Negotiated,
+    testbed::{Machine, Server, ServerLabel, number, ratio_text, spread, verdict},
 };
-
-/// The peer whose ratios the targets are about.
-const REFERENCE: &str = "reference";
 
 /// Everything a comparison measured.
 #[derive(Debug, Serialize)]
@@ -23,30 +21,17 @@ pub struct Report {
     pub(super) cases: Vec<CaseResult>,
 }
 
-#[derive(Debug, Serialize)]
-struct Machine {
-    cpu: String,
-    cores: usize,
-    kernel: String,
-    server_cpu: usize,
-}
-
-#[derive(Debug, Serialize)]
-struct ServerLabel {
-    name: String,
-    version: String,
-    directives: String,
-}
-
 /// One measurement of one server in one round.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Measurement {
     /// In the case's unit.
     pub(super) value: f64,
-    /// Share of the elapsed time that the server was on a CPU.
+    /// Share of its cores' time that the server was on a CPU.
     pub(super) busy: Option<f64>,
     /// Share of its CPU time that was system time.
     pub(super) system_share: Option<f64>,
+    /// Operations per second.
+    pub(super) rate_per_s: Option<f64>,
     pub(super) operations: u64,
     pub(super) negotiated: Option<Negotiated>,
 }
@@ -57,7 +42,9 @@ pub(super) struct CaseResult {
     name: &'static str,
     title: &'static str,
     unit: &'static str,
-    target: Option<f64>,
+    target: Option<Target>,
+    /// The servers' cores.
+    server_cpus: Vec<usize>,
     measurements: Vec<Vec<Measurement>>,
 }
 
@@ -71,12 +58,13 @@ pub(super) struct Ratio {
 }
 
 impl CaseResult {
-    pub(super) fn new(case: &Case, servers: usize) -> Self {
+    pub(super) fn new(case: &Case, server_cpus: &[usize], servers: usize) -> Self {
         Self {
             name: case.name,
             title: case.title,
             unit: case.unit.name(),
             target: case.target,
+            server_cpus: server_cpus.to_vec(),
             measurements: vec![Vec::new(); servers],
         }
     }
@@ -94,56 +82,42 @@ impl CaseResult {
     }
 
     /// Ratios are taken within each round, so that both sides saw the same machine.
-    pub(super) fn ratio(&self, peer: usize, peer_name: &str) -> Option<Ratio> {
-        let ratios: Vec<_> = self.measurements[0]
+    pub(super) fn ratio(
+        &self,
+        (ours, our_label): (usize, &ServerLabel),
+        (theirs, their_label): (usize, &ServerLabel),
+    ) -> Option<Ratio> {
+        let ratios: Vec<_> = self.measurements[ours]
             .iter()
-            .zip(&self.measurements[peer])
+            .zip(&self.measurements[theirs])
             .map(|(ours, theirs)| ours.value / theirs.value)
             .collect();
         let summary = Summary::of(&ratios)?;
-        let target = self.target.filter(|_| peer_name == REFERENCE);
+        let is_judged = |target: &Target| {
+            let needs = target.needs.unwrap_or_default();
+            their_label.is_reference() && our_label.directives.contains(needs)
+        };
+        let target = self.target.filter(is_judged);
         Some(Ratio {
             summary,
-            verdict: target.map(|target| (target, summary.median <= target)),
+            verdict: target.map(|target| (target.ratio, summary.median <= target.ratio)),
         })
     }
 
-    fn busy_percent(&self, server: usize) -> Option<f64> {
-        let shares: Vec<_> = self.measurements[server]
-            .iter()
-            .filter_map(|measurement| measurement.busy)
-            .collect();
-        Summary::of(&shares).map(|summary| summary.median * 100.0)
-    }
-
-    fn system_percent(&self, server: usize) -> Option<f64> {
-        let shares: Vec<_> = self.measurements[server]
-            .iter()
-            .filter_map(|measurement| measurement.system_share)
-            .collect();
-        Summary::of(&shares).map(|summary| summary.median * 100.0)
+    fn median_of(&self, server: usize, field: impl Fn(&Measurement) -> Option<f64>) -> Option<f64> {
+        let values: Vec<_> = self.measurements[server].iter().filter_map(field).collect();
+        Summary::of(&values).map(|summary| summary.median)
     }
 }
 
 impl Report {
-    pub(super) fn new(
-        servers: &[Server],
-        server_cpu: usize,
-        rounds: usize,
-        quick: bool,
-    ) -> Result<Self, Error> {
+    pub(super) fn new(servers: &[Server], rounds: usize, quick: bool) -> Result<Self, Error> {
         let servers = servers
             .iter()
-            .map(|server| {
-                Ok(ServerLabel {
-                    name: server.name.clone(),
-                    version: server.version()?,
-                    directives: server.directives.clone(),
-                })
-            })
+            .map(ServerLabel::of)
             .collect::<Result<_, Error>>()?;
         Ok(Self {
-            machine: Machine::here(server_cpu),
+            machine: Machine::here(),
             servers,
             rounds,
             quick,
@@ -160,19 +134,24 @@ impl Report {
                 .and_then(|measurement| measurement.negotiated.as_ref());
             let negotiated =
                 negotiated.map_or_else(String::new, |negotiated| format!(" [{negotiated}]"));
+            let cores = match case.server_cpus.len() {
+                1 => String::new(),
+                count => format!(", {count} cores"),
+            };
             let _ = writeln!(
                 text,
-                "\n{}: {}, {}{negotiated}",
+                "\n{}: {}{cores}, {}{negotiated}",
                 case.name, case.title, case.unit
             );
-            for (index, server) in self.servers.iter().enumerate() {
-                text += &self.table_line(case, index, server);
+            for index in 0..self.servers.len() {
+                text += &self.table_line(case, index);
             }
         }
         text
     }
 
-    fn table_line(&self, case: &CaseResult, index: usize, server: &ServerLabel) -> String {
+    fn table_line(&self, case: &CaseResult, index: usize) -> String {
+        let server = &self.servers[index];
         let Some(summary) = case.summary(index) else {
             return String::new();
         };
@@ -184,17 +163,24 @@ impl Report {
             number(summary.max),
             number(summary.interquartile_range()),
         );
-        if let (Some(busy), Some(system)) = (case.busy_percent(index), case.system_percent(index)) {
+        let percent = |share: Option<f64>| share.map(|share| share * 100.0);
+        let busy = case.median_of(index, |measurement| percent(measurement.busy));
+        let system = case.median_of(index, |measurement| percent(measurement.system_share));
+        if let (Some(busy), Some(system)) = (busy, system) {
             let _ = write!(line, "  core {busy:.0} % busy, {system:.0} % system");
         }
-        if let Some(ratio) = (index > 0)
-            .then(|| case.ratio(index, &server.name))
-            .flatten()
-        {
+        if let Some(rate) = case.median_of(index, |measurement| measurement.rate_per_s) {
+            let _ = write!(line, ", {rate:.0} /s");
+        }
+        for subject in self.subjects_against(index) {
+            let ours = (subject, &self.servers[subject]);
+            let Some(ratio) = case.ratio(ours, (index, server)) else {
+                continue;
+            };
             let _ = write!(
                 line,
                 "  | {} / {}: {}",
-                self.servers[0].name,
+                ours.1.name,
                 server.version,
                 ratio_text(&ratio.summary)
             );
@@ -206,14 +192,31 @@ impl Report {
         line
     }
 
+    /// The servers that are compared with `peer`: the first, and all of Sealane
+    /// where the peer is something else.
+    fn subjects_against(&self, peer: usize) -> Vec<usize> {
+        let is_subject = |&index: &usize| {
+            let others = self.servers[index].is_sealane() && !self.servers[peer].is_sealane();
+            index != peer && peer > 0 && (index == 0 || others)
+        };
+        (0..self.servers.len()).filter(is_subject).collect()
+    }
+
     fn preamble(&self) -> String {
         let machine = &self.machine;
+        let mut divisions: Vec<_> = self.cases.iter().map(|case| &case.server_cpus).collect();
+        divisions.sort_by_key(|cpus| cpus.len());
+        divisions.dedup();
+        let cores = divisions.iter().map(|cpus| match cpus.as_slice() {
+            [cpu] => format!("one worker on core {cpu}"),
+            cpus => format!("{} workers on cores {cpus:?}", cpus.len()),
+        });
         let mut text = format!(
-            "{}, {} cores, Linux {}; servers one worker on core {}; {} rounds by turns{}\n",
+            "{}, {} cores, Linux {}; servers {}; {} rounds by turns{}\n",
             machine.cpu,
             machine.cores,
             machine.kernel,
-            machine.server_cpu,
+            cores.collect::<Vec<_>>().join(", and "),
             self.rounds,
             if self.quick {
                 " (quick: not for quoting)"
@@ -222,12 +225,7 @@ impl Report {
             },
         );
         for server in &self.servers {
-            let directives = if server.directives.is_empty() {
-                String::new()
-            } else {
-                format!(", with {}", server.directives)
-            };
-            let _ = writeln!(text, "{}: {}{directives}", server.name, server.version);
+            let _ = writeln!(text, "{server}");
         }
         text += "server CPU per operation, median (min..max, interquartile range)\n";
         text
@@ -260,13 +258,17 @@ impl Report {
             }
         }
         for (index, peer) in self.servers.iter().enumerate().skip(1) {
-            let _ = writeln!(
-                text,
-                "\n| case | unit | {} | spread | {} | spread | ratio (range) | target |\n|---|---|---|---|---|---|---|---|",
-                self.servers[0].version, peer.version
-            );
-            for case in &self.cases {
-                text += &markdown_line(case, index, &peer.name);
+            for subject in self.subjects_against(index) {
+                let ours = &self.servers[subject];
+                let _ = writeln!(
+                    text,
+                    "\n| case | cores | unit | {} | spread | {} | spread | ratio (range) | target |\n|---|---|---|---|---|---|---|---|---|",
+                    heading(ours),
+                    heading(peer)
+                );
+                for case in &self.cases {
+                    text += &markdown_line(case, (subject, ours), (index, peer));
+                }
             }
         }
         text
@@ -281,11 +283,23 @@ impl Report {
     }
 }
 
-fn markdown_line(case: &CaseResult, index: usize, peer_name: &str) -> String {
-    let (Some(ours), Some(theirs), Some(ratio)) = (
-        case.summary(0),
-        case.summary(index),
-        case.ratio(index, peer_name),
+/// A server at the head of a column.
+fn heading(server: &ServerLabel) -> String {
+    match server.directives.is_empty() && server.events.is_empty() {
+        true => server.version.clone(),
+        false => format!("{} ({})", server.version, server.name),
+    }
+}
+
+fn markdown_line(
+    case: &CaseResult,
+    ours: (usize, &ServerLabel),
+    theirs: (usize, &ServerLabel),
+) -> String {
+    let (Some(our_summary), Some(their_summary), Some(ratio)) = (
+        case.summary(ours.0),
+        case.summary(theirs.0),
+        case.ratio(ours, theirs),
     ) else {
         return String::new();
     };
@@ -293,64 +307,14 @@ fn markdown_line(case: &CaseResult, index: usize, peer_name: &str) -> String {
         format!("{target:.2}: {}", verdict(met))
     });
     format!(
-        "| {} | {} | {} | {} | {} | {} | {} | {target} |\n",
+        "| {} | {} | {} | {} | {} | {} | {} | {} | {target} |\n",
         case.title,
+        case.server_cpus.len(),
         case.unit,
-        number(ours.median),
-        spread(&ours),
-        number(theirs.median),
-        spread(&theirs),
+        number(our_summary.median),
+        spread(&our_summary),
+        number(their_summary.median),
+        spread(&their_summary),
         ratio_text(&ratio.summary),
     )
-}
-
-fn spread(summary: &Summary) -> String {
-    format!("{}..{}", number(summary.min), number(summary.max))
-}
-
-fn ratio_text(summary: &Summary) -> String {
-    format!(
-        "{:.2} ({:.2}..{:.2})",
-        summary.median, summary.min, summary.max
-    )
-}
-
-fn verdict(met: bool) -> &'static str {
-    if met { "met" } else { "missed" }
-}
-
-/// Three significant digits.
-fn number(value: f64) -> String {
-    match value.abs() {
-        magnitude if magnitude >= 100.0 => format!("{value:.0}"),
-        magnitude if magnitude >= 10.0 => format!("{value:.1}"),
-        magnitude if magnitude >= 1.0 => format!("{value:.2}"),
-        _ => format!("{value:.3}"),
-    }
-}
-
-impl Machine {
-    fn here(server_cpu: usize) -> Self {
-        let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-        let field = |name: &str| {
-            cpuinfo
-                .lines()
-                .find(|line| line.starts_with(name))
-                .and_then(|line| line.split_once(':'))
-                .map(|(_, value)| value.trim().to_owned())
-        };
-        let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-        Self {
-            cpu: field("model name").unwrap_or_else(|| "unknown CPU".into()),
-            cores: std::thread::available_parallelism().map_or(1, usize::from),
-            // Only the version: what a provider appends names its machines.
-            kernel: kernel
-                .trim()
-                .split('-')
-                .next()
-                .unwrap_or_default()
-                .to_owned(),
-            server_cpu,
-        }
-    }
 }

@@ -13,6 +13,7 @@
 mod client;
 mod idle;
 mod plan;
+mod probe;
 mod run;
 mod stream;
 mod tls;
@@ -20,6 +21,7 @@ mod tls;
 pub use client::EarlyDataCount;
 pub use idle::{IdleOutcome, hold_idle};
 pub use plan::{ConnectionUse, Limit, Plan};
+pub use probe::{Probe, ProbeRecord, ProbeSettings, Sample};
 pub(crate) use run::pin_this_thread;
 pub use run::{Outcome, run};
 pub use tls::{KeyType, Negotiated, Protocol, Resumption, TlsPlan};

@@ -42,6 +42,8 @@ pub struct Outcome {
     pub connections: u64,
     /// Body bytes received between the two readings.
     pub body_bytes: u64,
+    /// When the clients began to be measured.
+    pub started: Instant,
     /// Time between the two readings, without the pauses.
     pub elapsed: Duration,
     /// How long each operation took.
@@ -191,6 +193,7 @@ fn measure(
         operations: share.operations,
         connections: share.connections,
         body_bytes: share.body_bytes,
+        started,
         elapsed,
         latency: share.latency,
         first_byte: share.first_byte,

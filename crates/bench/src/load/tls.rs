@@ -140,7 +140,7 @@ impl Default for TlsPlan {
 }
 
 /// What a handshake agreed on.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Negotiated {
     /// `TLSv1.3`.
     pub protocol: &'static str,

@@ -14,23 +14,27 @@ const TEMPLATE: &str = include_str!("../../../../bench/nginx.conf");
 
 /// A file that the servers serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum File {
+pub(crate) enum File {
+    /// A response as small as in measurements of handshakes.
+    Tiny,
     Small,
     Medium,
     Large,
 }
 
 impl File {
-    pub(super) fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
+            Self::Tiny => "10",
             Self::Small => "1k",
             Self::Medium => "100k",
             Self::Large => "1g",
         }
     }
 
-    pub(super) fn bytes(self) -> u64 {
+    pub(crate) fn bytes(self) -> u64 {
         match self {
+            Self::Tiny => 10,
             Self::Small => 1 << 10,
             Self::Medium => 100 << 10,
             Self::Large => 1 << 30,
@@ -38,50 +42,93 @@ impl File {
     }
 }
 
+/// A listener of the configuration, by its purpose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Listener {
+    Plain,
+    P256,
+    P384,
+    Rsa2048,
+    Rsa4096,
+    /// RSA-2048 without anything tuned.
+    Untuned,
+    /// P-256 with early data.
+    Early,
+}
+
+impl Listener {
+    const ALL: [Self; 7] = [
+        Self::Plain,
+        Self::P256,
+        Self::P384,
+        Self::Rsa2048,
+        Self::Rsa4096,
+        Self::Untuned,
+        Self::Early,
+    ];
+
+    /// What stands in the configuration in place of its port.
+    fn placeholder(self) -> &'static str {
+        match self {
+            Self::Plain => "@PLAIN_PORT@",
+            Self::P256 => "@P256_PORT@",
+            Self::P384 => "@P384_PORT@",
+            Self::Rsa2048 => "@RSA_PORT@",
+            Self::Rsa4096 => "@RSA4096_PORT@",
+            Self::Untuned => "@UNTUNED_PORT@",
+            Self::Early => "@EARLY_PORT@",
+        }
+    }
+}
+
 /// The ports of one started server.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ports {
-    pub(super) plain: u16,
-    pub(super) p256: u16,
-    pub(super) rsa: u16,
-    /// RSA without anything tuned.
-    pub(super) untuned: u16,
-    /// P-256 with early data.
-    pub(super) early: u16,
-}
+pub(crate) struct Ports([u16; Listener::ALL.len()]);
 
 impl Ports {
     /// Free ports. They are free when looked for; a server that finds one
     /// taken meanwhile does not start, which is an error and not a wrong figure.
-    pub(super) fn free() -> Result<Self, Error> {
-        let bind = || {
-            TcpListener::bind("127.0.0.1:0").map_err(|source| Error::io("find a free port", source))
-        };
-        let listeners = [bind()?, bind()?, bind()?, bind()?, bind()?];
-        let port = |index: usize| {
-            listeners[index]
-                .local_addr()
-                .map(|address| address.port())
-                .map_err(|source| Error::io("find a free port", source))
-        };
-        Ok(Self {
-            plain: port(0)?,
-            p256: port(1)?,
-            rsa: port(2)?,
-            untuned: port(3)?,
-            early: port(4)?,
-        })
+    pub(crate) fn free() -> Result<Self, Error> {
+        let failed = |source| Error::io("find a free port", source);
+        // All are held until the last is found, so that none comes twice.
+        let mut listeners = Vec::new();
+        let mut ports = [0; Listener::ALL.len()];
+        for port in &mut ports {
+            let listener = TcpListener::bind("127.0.0.1:0").map_err(failed)?;
+            *port = listener.local_addr().map_err(failed)?.port();
+            listeners.push(listener);
+        }
+        Ok(Self(ports))
+    }
+
+    /// The port of `listener`.
+    pub(crate) fn of(&self, listener: Listener) -> u16 {
+        self.0[listener as usize]
     }
 
     /// Every port.
-    pub(super) fn all(&self) -> [u16; 5] {
-        [self.plain, self.p256, self.rsa, self.untuned, self.early]
+    pub(crate) fn all(&self) -> &[u16] {
+        &self.0
     }
 }
 
+/// What differs between the configurations of two started servers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Variant<'a> {
+    /// `worker_processes`.
+    pub(crate) workers: usize,
+    /// Directives in the `events` block.
+    pub(crate) events: &'a str,
+    /// Directives in the `http` block.
+    pub(crate) directives: &'a str,
+}
+
+/// The files of the test certificates, each with `.crt` and `.key`.
+const CERTIFICATES: [&str; 4] = ["p256", "p384", "rsa2048", "rsa4096"];
+
 /// What is the same for all servers and rounds.
 #[derive(Debug)]
-pub(super) struct Site {
+pub(crate) struct Site {
     work: PathBuf,
     files: PathBuf,
     certificates: PathBuf,
@@ -89,7 +136,7 @@ pub(super) struct Site {
 
 impl Site {
     /// Creates the files (kept for the next comparison) and checks the certificates.
-    pub(super) fn prepare(
+    pub(crate) fn prepare(
         work: &Path,
         certificates: &Path,
         large_file: bool,
@@ -101,7 +148,8 @@ impl Site {
         let files = work.join("files");
         fs::create_dir_all(&files)
             .map_err(|source| Error::io(format!("create {}", files.display()), source))?;
-        for name in ["p256.crt", "p256.key", "rsa2048.crt", "rsa2048.key"] {
+        let wanted = |name: &&str| [format!("{name}.crt"), format!("{name}.key")];
+        for name in CERTIFICATES.iter().flat_map(wanted) {
             let path = certificates.join(name);
             if !path.is_file() {
                 return Err(Error::Usage(format!(
@@ -111,7 +159,7 @@ impl Site {
                 )));
             }
         }
-        let mut wanted = vec![File::Small, File::Medium];
+        let mut wanted = vec![File::Tiny, File::Small, File::Medium];
         wanted.extend(large_file.then_some(File::Large));
         for file in wanted {
             let path = files.join(file.name());
@@ -126,7 +174,7 @@ impl Site {
     }
 
     /// Directory for one server's configuration, pid file and log.
-    pub(super) fn prefix(&self, server: &str) -> Result<PathBuf, Error> {
+    pub(crate) fn prefix(&self, server: &str) -> Result<PathBuf, Error> {
         let prefix = self.work.join(server);
         fs::create_dir_all(&prefix)
             .map_err(|source| Error::io(format!("create {}", prefix.display()), source))?;
@@ -134,7 +182,7 @@ impl Site {
     }
 
     /// The configuration of one server.
-    pub(super) fn configuration(&self, ports: &Ports, directives: &str) -> String {
+    pub(crate) fn configuration(&self, ports: &Ports, variant: Variant<'_>) -> String {
         // As root a server would switch to a user who cannot read the cache.
         let user = if rustix::process::geteuid().is_root() {
             "user root;"
@@ -144,16 +192,16 @@ impl Site {
         let mut text = TEMPLATE.to_owned();
         for (name, value) in [
             ("@USER@", user),
-            ("@DIRECTIVES@", directives),
-            ("@PLAIN_PORT@", &ports.plain.to_string()),
-            ("@P256_PORT@", &ports.p256.to_string()),
-            ("@RSA_PORT@", &ports.rsa.to_string()),
-            ("@UNTUNED_PORT@", &ports.untuned.to_string()),
-            ("@EARLY_PORT@", &ports.early.to_string()),
+            ("@WORKERS@", &variant.workers.to_string()),
+            ("@EVENTS@", variant.events),
+            ("@DIRECTIVES@", variant.directives),
             ("@FILES@", &self.files.display().to_string()),
             ("@CERTIFICATES@", &self.certificates.display().to_string()),
         ] {
             text = text.replace(name, value);
+        }
+        for listener in Listener::ALL {
+            text = text.replace(listener.placeholder(), &ports.of(listener).to_string());
         }
         text
     }
@@ -165,12 +213,16 @@ fn provide(path: &Path, bytes: u64) -> io::Result<()> {
     if !fs::metadata(path).is_ok_and(|metadata| metadata.len() == bytes) {
         let mut file = io::BufWriter::with_capacity(1 << 20, fs::File::create(path)?);
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
-        for _ in 0..bytes / 8 {
+        let mut left = bytes;
+        while left > 0 {
             // xorshift64: any content will do as long as it is not all zeroes.
             state ^= state << 13;
             state ^= state >> 7;
             state ^= state << 17;
-            file.write_all(&state.to_le_bytes())?;
+            let word = state.to_le_bytes();
+            let count = left.min(word.len() as u64);
+            file.write_all(&word[..count as usize])?;
+            left -= count;
         }
         file.flush()?;
     }

@@ -1,7 +1,7 @@
 //! A server under comparison: what it is, how it starts and stops.
 
 use std::{
-    fs,
+    fmt, fs,
     net::{SocketAddr, TcpStream},
     path::{Path, PathBuf},
     process::{Child, Command, Stdio},
@@ -11,14 +11,15 @@ use std::{
 };
 
 use rustix::process::{Pid, Signal, kill_process};
+use serde::Serialize;
 
 use crate::{
     Error, ProcessTree,
-    compare::{
-        config::{Ports, Site},
+    load::pin_this_thread,
+    testbed::{
+        site::{Ports, Site, Variant},
         wait_until,
     },
-    load::pin_this_thread,
 };
 
 /// How long a server may take to listen, and to end after TERM.
@@ -36,6 +37,8 @@ pub struct Server {
     pub path: PathBuf,
     /// Directives for the `http` block of this server alone, shown in the report.
     pub directives: String,
+    /// Directives for its `events` block, shown in the report.
+    pub events: String,
 }
 
 impl FromStr for Server {
@@ -56,13 +59,14 @@ impl FromStr for Server {
             name: name.into(),
             path: path.into(),
             directives: String::new(),
+            events: String::new(),
         })
     }
 }
 
 impl Server {
     /// Product and TLS library with their versions, from `-V`: "nginx 1.30.0, OpenSSL 4.0.1".
-    pub(super) fn version(&self) -> Result<String, Error> {
+    pub(crate) fn version(&self) -> Result<String, Error> {
         let output = Command::new(&self.path)
             .arg("-V")
             .stdin(Stdio::null())
@@ -81,9 +85,59 @@ impl Server {
     }
 }
 
+/// What a report says about a server.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct ServerLabel {
+    pub(crate) name: String,
+    /// Product and TLS library with their versions.
+    pub(crate) version: String,
+    pub(crate) directives: String,
+    pub(crate) events: String,
+}
+
+/// The peer whose ratios the targets are about. Variants of it have a name that
+/// goes on after a dash.
+const REFERENCE: &str = "reference";
+
+impl ServerLabel {
+    pub(crate) fn of(server: &Server) -> Result<Self, Error> {
+        Ok(Self {
+            name: server.name.clone(),
+            version: server.version()?,
+            directives: server.directives.clone(),
+            events: server.events.clone(),
+        })
+    }
+
+    /// Whether it is one of those that are compared with the others.
+    pub(crate) fn is_sealane(&self) -> bool {
+        self.version.starts_with("sealane ")
+    }
+
+    /// Whether targets are about the ratios to this server.
+    pub(crate) fn is_reference(&self) -> bool {
+        let rest = self.name.strip_prefix(REFERENCE);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
+    }
+}
+
+impl fmt::Display for ServerLabel {
+    /// Name, version, and what it was given beyond the common configuration.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.name, self.version)?;
+        if !self.directives.is_empty() {
+            write!(f, ", with {}", self.directives)?;
+        }
+        if !self.events.is_empty() {
+            write!(f, ", with events {{ {} }}", self.events)?;
+        }
+        Ok(())
+    }
+}
+
 /// Reads what nginx prints at `-V`. A library that was updated after the build
 /// is shown in the version that runs.
-pub(super) fn parse_version(text: &str) -> Option<String> {
+pub(crate) fn parse_version(text: &str) -> Option<String> {
     let product = text
         .lines()
         .find_map(|line| line.split_once(" version: "))?
@@ -105,22 +159,29 @@ pub(super) fn parse_version(text: &str) -> Option<String> {
 }
 
 /// A started server; stops when dropped.
-pub(super) struct Running {
+pub(crate) struct Running {
     server: Server,
     child: Child,
     log: PathBuf,
-    pub(super) ports: Ports,
+    pub(crate) ports: Ports,
 }
 
 impl Running {
-    /// Starts `server` on core `cpu` and waits until it listens.
-    pub(super) fn start(server: &Server, site: &Site, cpu: usize) -> Result<Self, Error> {
+    /// Starts `server` on the cores `cpus`, with a worker for each, and waits until it listens.
+    pub(crate) fn start(server: &Server, site: &Site, cpus: &[usize]) -> Result<Self, Error> {
         let prefix = site.prefix(&server.name)?;
         let ports = Ports::free()?;
         let configuration = prefix.join("nginx.conf");
         fs::write(
             &configuration,
-            site.configuration(&ports, &server.directives),
+            site.configuration(
+                &ports,
+                Variant {
+                    workers: cpus.len(),
+                    events: &server.events,
+                    directives: &server.directives,
+                },
+            ),
         )
         .map_err(|source| Error::io(format!("write {}", configuration.display()), source))?;
         let log = prefix.join("error.log");
@@ -135,7 +196,7 @@ impl Running {
         let child = thread::scope(|scope| {
             scope
                 .spawn(|| {
-                    pin_this_thread(&[cpu])?;
+                    pin_this_thread(cpus)?;
                     command.spawn().map_err(|source| {
                         Error::io(format!("start {}", server.path.display()), source)
                     })
@@ -190,12 +251,12 @@ impl Running {
         all[all.len().saturating_sub(LOG_LINES)..].join(" | ")
     }
 
-    pub(super) fn processes(&self) -> ProcessTree {
+    pub(crate) fn processes(&self) -> ProcessTree {
         ProcessTree::of(self.child.id())
     }
 
     /// Stops the server; an error if it had died or does not end.
-    pub(super) fn stop(mut self) -> Result<(), Error> {
+    pub(crate) fn stop(mut self) -> Result<(), Error> {
         if let Ok(Some(status)) = self.child.try_wait() {
             return Err(self.server.failed(format!(
                 "ended with {status} while it was measured; see {}",

@@ -1,0 +1,426 @@
+//! Figures of storms, for people, programs and the manual.
+
+use std::fmt::Write;
+
+use serde::Serialize;
+
+use crate::{
+    Error, Histogram, Summary,
+    load::Negotiated,
+    storm::{Storm, StormKey, targets::Targets},
+    testbed::{Cpus, Machine, ServerLabel, number, ratio_text, spread, verdict},
+};
+
+/// Everything that storms measured.
+#[derive(Debug, Serialize)]
+pub struct Report {
+    machine: Machine,
+    servers: Vec<ServerLabel>,
+    clients: usize,
+    interval_ms: f64,
+    seconds: f64,
+    rounds: usize,
+    quick: bool,
+    storms: Vec<StormResult>,
+}
+
+/// Milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct Latency {
+    pub(super) p50_ms: f64,
+    pub(super) p99_ms: f64,
+    pub(super) max_ms: f64,
+    pub(super) count: u64,
+}
+
+impl Latency {
+    pub(super) fn of(histogram: &Histogram) -> Self {
+        let ms = |percent| histogram.percentile(percent).as_secs_f64() * 1e3;
+        Self {
+            p50_ms: ms(50.0),
+            p99_ms: ms(99.0),
+            max_ms: ms(100.0),
+            count: histogram.count(),
+        }
+    }
+}
+
+/// One storm against one server in one round.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Measurement {
+    /// The probe before the storm: what machine and probe add by themselves.
+    pub(super) alone: Latency,
+    /// The probe in the storm.
+    pub(super) probe: Latency,
+    /// The part of it that is the probe's own lateness.
+    pub(super) probe_delay: Latency,
+    /// Whether the probe had real-time priority.
+    pub(super) is_real_time: bool,
+    /// New connections, all of them answered.
+    pub(super) connections: u64,
+    pub(super) connections_per_s: f64,
+    /// From connecting to the first byte of the response.
+    pub(super) new_connection: Latency,
+    pub(super) server_us_per_connection: Option<f64>,
+    /// Cores that the server kept busy.
+    pub(super) server_busy_cores: Option<f64>,
+    /// Share of the clients' cores that they kept busy. Near 1 they are what limits
+    /// the rate, and their latencies are their own.
+    pub(super) client_busy_share: f64,
+    pub(super) negotiated: Option<Negotiated>,
+}
+
+/// All rounds of one kind of key; the outer vector by server.
+#[derive(Debug, Serialize)]
+pub(super) struct StormResult {
+    key: StormKey,
+    targets: Targets,
+    server_cpus: Vec<usize>,
+    generator_cpus: Vec<usize>,
+    measurements: Vec<Vec<Measurement>>,
+}
+
+/// A figure with its bound; both are in the unit that `text` says.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Verdict {
+    pub(super) what: &'static str,
+    pub(super) summary: Summary,
+    /// `None`: no target.
+    pub(super) met: Option<bool>,
+    pub(super) target: String,
+}
+
+impl Verdict {
+    fn at_most(what: &'static str, summary: Option<Summary>, bound: Option<f64>) -> Option<Self> {
+        let summary = summary?;
+        Some(Self {
+            what,
+            summary,
+            met: bound.map(|bound| summary.median <= bound),
+            target: bound.map_or_else(String::new, |bound| format!("<= {}", number(bound))),
+        })
+    }
+
+    fn at_least(what: &'static str, summary: Option<Summary>, bound: f64) -> Option<Self> {
+        let summary = summary?;
+        Some(Self {
+            what,
+            summary,
+            met: Some(summary.median >= bound),
+            target: format!(">= {}", number(bound)),
+        })
+    }
+
+    /// Without the target.
+    fn unjudged(mut self) -> Self {
+        self.met = None;
+        self.target.clear();
+        self
+    }
+
+    fn text(&self) -> String {
+        let mut text = format!("{} {}", self.what, ratio_text(&self.summary));
+        if let Some(met) = self.met {
+            let _ = write!(text, " target {}: {}", self.target, verdict(met));
+        }
+        text
+    }
+}
+
+type Field = fn(&Measurement) -> f64;
+
+impl StormResult {
+    pub(super) fn new(key: StormKey, cpus: &Cpus, servers: usize) -> Self {
+        Self {
+            key,
+            targets: Targets::of(key, cpus.server.len()),
+            server_cpus: cpus.server.clone(),
+            generator_cpus: cpus.generator.clone(),
+            measurements: vec![Vec::new(); servers],
+        }
+    }
+
+    pub(super) fn add(&mut self, server: usize, measurement: Measurement) {
+        self.measurements[server].push(measurement);
+    }
+
+    fn summary(&self, server: usize, field: Field) -> Option<Summary> {
+        let values: Vec<_> = self.measurements[server].iter().map(field).collect();
+        Summary::of(&values)
+    }
+
+    /// Ratios within each round, so that both sides saw the same machine.
+    fn ratio(&self, ours: usize, theirs: usize, field: Field) -> Option<Summary> {
+        let ratios: Vec<_> = self.measurements[ours]
+            .iter()
+            .zip(&self.measurements[theirs])
+            .map(|(ours, theirs)| field(ours) / field(theirs))
+            .collect();
+        Summary::of(&ratios)
+    }
+
+    /// The established connection of one server against the bounds in milliseconds.
+    pub(super) fn bounds(&self, server: usize) -> Vec<Verdict> {
+        let targets = &self.targets;
+        let each = [
+            Verdict::at_most(
+                "p99 ms",
+                self.summary(server, |storm| storm.probe.p99_ms),
+                Some(targets.p99_ms),
+            ),
+            Verdict::at_most(
+                "max ms",
+                self.summary(server, |storm| storm.probe.max_ms),
+                targets.max_ms,
+            ),
+        ];
+        each.into_iter().flatten().collect()
+    }
+
+    /// One server against another.
+    pub(super) fn ratios(&self, ours: usize, theirs: usize) -> Vec<Verdict> {
+        let targets = &self.targets;
+        let ratio = |field: Field| self.ratio(ours, theirs, field);
+        let each = [
+            Verdict::at_most(
+                "p99",
+                ratio(|storm| storm.probe.p99_ms),
+                Some(targets.p99_ratio),
+            ),
+            Verdict::at_most("max", ratio(|storm| storm.probe.max_ms), targets.max_ratio),
+            Verdict::at_most(
+                "new p99",
+                ratio(|storm| storm.new_connection.p99_ms),
+                Some(targets.new_connection_p99_ratio),
+            ),
+            Verdict::at_least(
+                "rate",
+                ratio(|storm| storm.connections_per_s),
+                targets.rate_ratio,
+            ),
+            Verdict::at_most(
+                "CPU",
+                ratio(|storm| storm.server_us_per_connection.unwrap_or(f64::NAN)),
+                None,
+            ),
+        ];
+        each.into_iter().flatten().collect()
+    }
+}
+
+/// Columns of the tables: heading, figure, and whether its range is shown.
+const COLUMNS: [(&str, Field, bool); 13] = [
+    ("alone p50", |storm| storm.alone.p50_ms, false),
+    ("p99", |storm| storm.alone.p99_ms, false),
+    ("max", |storm| storm.alone.max_ms, false),
+    ("storm p50", |storm| storm.probe.p50_ms, false),
+    ("p99", |storm| storm.probe.p99_ms, true),
+    ("max", |storm| storm.probe.max_ms, true),
+    ("own delay max", |storm| storm.probe_delay.max_ms, false),
+    ("new p50", |storm| storm.new_connection.p50_ms, false),
+    ("p99", |storm| storm.new_connection.p99_ms, true),
+    ("connections/s", |storm| storm.connections_per_s, true),
+    (
+        "CPU us",
+        |storm| storm.server_us_per_connection.unwrap_or(f64::NAN),
+        true,
+    ),
+    (
+        "server cores busy",
+        |storm| storm.server_busy_cores.unwrap_or(f64::NAN),
+        false,
+    ),
+    (
+        "clients busy %",
+        |storm| storm.client_busy_share * 100.0,
+        false,
+    ),
+];
+
+impl Report {
+    pub(super) fn new(storm: &Storm) -> Result<Self, Error> {
+        let servers = storm
+            .servers
+            .iter()
+            .map(ServerLabel::of)
+            .collect::<Result<_, Error>>()?;
+        Ok(Self {
+            machine: Machine::here(),
+            servers,
+            clients: storm.clients,
+            interval_ms: storm.interval.as_secs_f64() * 1e3,
+            seconds: storm.measurement.as_secs_f64(),
+            rounds: storm.rounds,
+            quick: storm.quick,
+            storms: Vec::new(),
+        })
+    }
+
+    pub(super) fn add(&mut self, result: StormResult) {
+        self.storms.push(result);
+    }
+
+    /// The table for people.
+    pub fn table(&self) -> String {
+        let mut text = self.preamble();
+        for storm in &self.storms {
+            let _ = writeln!(text, "\n{}", self.title(storm));
+            let mut rows = vec![
+                std::iter::once(String::new())
+                    .chain(COLUMNS.iter().map(|(heading, ..)| (*heading).to_owned()))
+                    .collect(),
+            ];
+            rows.extend((0..self.servers.len()).map(|index| self.row(storm, index)));
+            text += &aligned(&rows);
+            for line in self.verdicts(storm) {
+                let _ = writeln!(text, "  {line}");
+            }
+        }
+        text
+    }
+
+    /// The same as Markdown, for docs/performance.md.
+    pub fn markdown(&self) -> String {
+        let mut text = String::new();
+        for line in self.preamble().lines() {
+            let _ = writeln!(text, "- {line}");
+        }
+        for storm in &self.storms {
+            let headings: Vec<_> = COLUMNS.iter().map(|(heading, ..)| *heading).collect();
+            let _ = writeln!(
+                text,
+                "\n{}\n\n| | {} |\n|---|{}",
+                self.title(storm),
+                headings.join(" | "),
+                "---|".repeat(COLUMNS.len())
+            );
+            for index in 0..self.servers.len() {
+                let _ = writeln!(text, "| {} |", self.row(storm, index).join(" | "));
+            }
+            text.push('\n');
+            for line in self.verdicts(storm) {
+                let _ = writeln!(text, "- {line}");
+            }
+        }
+        text
+    }
+
+    /// All measurements as JSON.
+    pub fn json(&self) -> String {
+        // Only maps with keys that are no strings could fail, and there are none.
+        let mut text = serde_json::to_string_pretty(self).unwrap_or_default();
+        text.push('\n');
+        text
+    }
+
+    fn preamble(&self) -> String {
+        let machine = &self.machine;
+        let mut text = format!(
+            "{}, {} cores, Linux {}; {} clients, {} s, probe every {} ms; {} rounds by turns{}\n",
+            machine.cpu,
+            machine.cores,
+            machine.kernel,
+            self.clients,
+            self.seconds,
+            self.interval_ms,
+            self.rounds,
+            if self.quick {
+                " (quick: not for quoting)"
+            } else {
+                ""
+            },
+        );
+        for server in &self.servers {
+            let _ = writeln!(text, "{server}");
+        }
+        let all = || {
+            self.storms
+                .iter()
+                .flat_map(|storm| storm.measurements.iter().flatten())
+        };
+        if !all().all(|measurement| measurement.is_real_time) {
+            text += "the probe had no real-time priority (that takes root): clients on its core delay it\n";
+        }
+        text += "latencies of the established connection alone and in the storm, and of new connections, in ms; medians of the rounds (range)\n";
+        text
+    }
+
+    fn title(&self, storm: &StormResult) -> String {
+        let negotiated = storm
+            .measurements
+            .iter()
+            .flatten()
+            .find_map(|measurement| measurement.negotiated.as_ref());
+        let negotiated =
+            negotiated.map_or_else(String::new, |negotiated| format!(" [{negotiated}]"));
+        format!(
+            "{}, servers on cores {:?}, clients and probe on {:?}{negotiated}",
+            storm.key.name(),
+            storm.server_cpus,
+            storm.generator_cpus
+        )
+    }
+
+    fn row(&self, storm: &StormResult, index: usize) -> Vec<String> {
+        let figure =
+            |&(_, field, with_range): &(&str, Field, bool)| match storm.summary(index, field) {
+                Some(summary) if with_range => {
+                    format!("{} ({})", number(summary.median), spread(&summary))
+                }
+                Some(summary) => number(summary.median),
+                None => "-".into(),
+            };
+        std::iter::once(self.servers[index].name.clone())
+            .chain(COLUMNS.iter().map(figure))
+            .collect()
+    }
+
+    /// What Sealane's servers make of the targets, one line per server and peer.
+    fn verdicts(&self, storm: &StormResult) -> Vec<String> {
+        let sentence = |verdicts: &[Verdict]| {
+            let each = verdicts.iter().map(Verdict::text);
+            each.collect::<Vec<_>>().join("; ")
+        };
+        let servers = || self.servers.iter().enumerate();
+        let mut lines = Vec::new();
+        for (ours, our_label) in servers().filter(|(_, label)| label.is_sealane()) {
+            lines.push(format!(
+                "{}: {}",
+                our_label.name,
+                sentence(&storm.bounds(ours))
+            ));
+            for (theirs, their_label) in servers().filter(|(_, label)| !label.is_sealane()) {
+                let mut ratios = storm.ratios(ours, theirs);
+                if !their_label.is_reference() {
+                    ratios = ratios.into_iter().map(Verdict::unjudged).collect();
+                }
+                lines.push(format!(
+                    "{} / {}, {}: {}",
+                    our_label.name,
+                    their_label.name,
+                    their_label.version,
+                    sentence(&ratios)
+                ));
+            }
+        }
+        lines
+    }
+}
+
+/// Rows in columns as wide as their widest cell, figures to the right.
+fn aligned(rows: &[Vec<String>]) -> String {
+    let columns = rows.first().map_or(0, Vec::len);
+    let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);
+    let widths: Vec<_> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            let _ = match column {
+                0 => write!(text, "  {cell:width$}"),
+                _ => write!(text, "  {cell:>width$}"),
+            };
+        }
+        text.push('\n');
+    }
+    text
+}

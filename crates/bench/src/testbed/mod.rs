@@ -1,0 +1,45 @@
+//! What every comparison of servers stands on: cores for each side, the site with
+//! its one configuration, started servers, and the machine's description.
+
+mod cpus;
+mod figures;
+mod machine;
+mod server;
+mod site;
+
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
+
+pub(crate) use cpus::{Cpus, ServerCores, available as available_cpus};
+pub(crate) use figures::{number, ratio_text, spread, verdict};
+pub(crate) use machine::Machine;
+pub use server::Server;
+pub(crate) use server::{Running, ServerLabel};
+pub(crate) use site::{File, Listener, Ports, Site};
+
+/// The order of `count` servers in a round. Every other round runs backwards, so
+/// that a drift of the machine hurts all alike.
+pub(crate) fn order(round: usize, count: usize) -> Vec<usize> {
+    if round.is_multiple_of(2) {
+        (0..count).collect()
+    } else {
+        (0..count).rev().collect()
+    }
+}
+
+/// Waits for `condition`, looking every few milliseconds; false after `limit`.
+pub(crate) fn wait_until(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
+    let deadline = Instant::now() + limit;
+    while !condition() {
+        if Instant::now() >= deadline {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    true
+}
+
+#[cfg(test)]
+mod tests;
