@@ -5,6 +5,9 @@
 //! summed here when somebody reads; counting itself costs one addition. Names
 //! follow Prometheus' conventions and do not change once released.
 
+mod handshakes;
+
+use self::handshakes::Handshakes;
 use crate::counters::Counters;
 use crate::worker::Process;
 use prometheus_client::collector::Collector;
@@ -13,18 +16,27 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
-use sealane_tls::{EarlyVerdict, Missed, Resumed, SessionState};
+use sealane_tls::{EarlyVerdict, HandshakeState, Missed, Resumed, SessionState};
 use std::fmt;
 use std::sync::Arc;
 
 /// Prefix of every name.
 const PREFIX: &str = "sealane";
 
-/// All metrics of a worker process; `sessions` counts for all of its servers.
-pub fn registry(process: Arc<Process>, sessions: Arc<SessionState>) -> Registry {
+/// All metrics of a worker process; `sessions` and `handshakes` count for all of its
+/// servers.
+pub fn registry(
+    process: Arc<Process>,
+    sessions: Arc<SessionState>,
+    handshakes: Arc<HandshakeState>,
+) -> Registry {
     let mut registry = Registry::with_prefix(PREFIX);
-    registry.register_collector(Box::new(Workers(process)));
+    registry.register_collector(Box::new(Workers(process.clone())));
     registry.register_collector(Box::new(Sessions(sessions)));
+    registry.register_collector(Box::new(Handshakes {
+        state: handshakes,
+        process,
+    }));
     registry
 }
 
@@ -192,7 +204,7 @@ mod tests {
         sessions
             .stats()
             .count_early_data(EarlyVerdict::MethodRefused);
-        let text = text(&registry(process, sessions));
+        let text = text(&registry(process, sessions, HandshakeState::new()));
         for line in [
             "# TYPE sealane_requests counter",
             "sealane_requests_total 42",

@@ -191,7 +191,7 @@ impl HandshakePool {
         state.set_report(Arc::new(move |text| {
             log.log(LogLevel::Alert, None, format_args!("{text}"));
         }));
-        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        let cpus = sealane_sys::process::available_cpus();
         state.start(snapshot.handshake_threads(cpus))?;
         Ok(HandshakePool(state))
     }
