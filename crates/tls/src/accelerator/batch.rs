@@ -23,7 +23,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use sealane_awslc::{PrivateKey, Secret};
-use sealane_vector::{RSA_LANES, RsaKey, RsaRefused};
+use sealane_vector::{RSA_LANES, RsaKey, RsaRefused, unsupported};
 use zeroize::Zeroizing;
 
 use super::{Accelerator, AcceleratorKind, HandshakeStats, Job, KeyType, NotSuited, Report};
@@ -115,18 +115,7 @@ impl Batch {
 
 /// Whether this processor can compute in batches at all; the error says why not.
 pub fn is_batch_possible() -> Result<(), NotSuited> {
-    #[cfg(target_arch = "x86_64")]
-    {
-        if !std::arch::is_x86_feature_detected!("avx512f") {
-            return Err(NotSuited::Processor("AVX-512"));
-        }
-        if !std::arch::is_x86_feature_detected!("avx512ifma") {
-            return Err(NotSuited::Processor("AVX-512 IFMA"));
-        }
-        Ok(())
-    }
-    #[cfg(not(target_arch = "x86_64"))]
-    Err(NotSuited::Processor("AVX-512 IFMA"))
+    unsupported().map_or(Ok(()), |why| Err(NotSuited::Processor(why)))
 }
 
 impl Accelerator for Batch {

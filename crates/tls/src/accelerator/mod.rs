@@ -135,7 +135,7 @@ pub enum AcceleratorChoice {
 /// Why `batch` cannot serve. The text continues "`batch` cannot be used: ".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotSuited {
-    /// The processor lacks the instructions of this name.
+    /// This processor cannot: the clause says what it lacks.
     Processor(&'static str),
     /// The key is not an RSA key.
     KeyType(KeyType),
@@ -148,10 +148,10 @@ pub enum NotSuited {
 impl fmt::Display for NotSuited {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Processor(missing) => write!(
+            Self::Processor(why) => write!(
                 f,
-                "it needs {missing}, which this processor or its virtual machine does not have \
-                 (Intel has it since Ice Lake, AMD since Zen 4)"
+                "{why} (AVX-512 IFMA is in Intel's server processors since Ice Lake and in AMD's \
+                 since Zen 4; a virtual machine has it if its host shows it)"
             ),
             Self::KeyType(key) => {
                 write!(f, "it computes with RSA keys only, and this key is {key}")

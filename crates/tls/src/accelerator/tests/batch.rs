@@ -141,6 +141,18 @@ fn few_are_computed_alone_and_many_together() {
 }
 
 #[test]
+fn those_that_are_left_for_later_keep_their_order() {
+    let bench = Bench::new();
+    let mut pending = bench.submit(3);
+    for expected in 1..=3 {
+        assert!(bench.batch.work());
+        let done = pending.iter_mut().map(|pending| pending.try_take());
+        let done: Vec<_> = done.map(|result| result.is_some()).collect();
+        assert_eq!(done, [true, expected > 1, expected > 2]);
+    }
+}
+
+#[test]
 fn batches_are_full_before_they_are_small() {
     let bench = Bench::new();
     bench.assert_right(21);

@@ -148,22 +148,66 @@ pub(super) fn wait(pending: &mut PendingJob) -> Option<Secret> {
     }
 }
 
+/// Two threads that meet over and over, with a little less or more time between them.
+#[derive(Default)]
+struct Meeting {
+    arrived: AtomicUsize,
+    begun: AtomicUsize,
+}
+
+impl Meeting {
+    /// The one side is there for round `n`, counted from 1.
+    fn arrive(&self, n: usize) {
+        self.arrived.store(n, Ordering::SeqCst);
+        until(|| self.begun.load(Ordering::SeqCst) >= n);
+        dawdle(n * 7 % 211);
+    }
+
+    /// The other side begins the round.
+    fn begin(&self, n: usize) {
+        until(|| self.arrived.load(Ordering::SeqCst) >= n);
+        self.begun.store(n, Ordering::SeqCst);
+        dawdle(n * 5 % 223);
+    }
+}
+
+fn until(is_true: impl Fn() -> bool) {
+    for turn in 0_u32.. {
+        if is_true() {
+            return;
+        }
+        // The other thread may need this core.
+        if turn % 256 == 255 {
+            thread::yield_now();
+        }
+    }
+}
+
+/// Passes some nanoseconds.
+fn dawdle(turns: usize) {
+    for turn in 0..turns {
+        std::hint::black_box(turn);
+    }
+}
+
 #[test]
 fn no_wake_up_is_lost_in_a_race() {
-    let (jobs, received) = mpsc::channel::<(usize, Job)>();
+    let meeting = Arc::<Meeting>::default();
+    let (jobs, received) = mpsc::channel::<Job>();
+    let other = meeting.clone();
     let completing = thread::spawn(move || {
-        for (n, job) in received {
-            spin(n % 61);
+        for (n, job) in (1..).zip(received) {
+            other.arrive(n);
             match n % 3 {
                 0 => drop(job),
                 _ => job.complete(Some(secret("result"))),
             }
         }
     });
-    for n in 0..RACES {
+    for n in 1..=RACES {
         let (job, mut pending) = any_job();
-        jobs.send((n, job)).expect("the other side runs");
-        spin(n % 67);
+        jobs.send(job).expect("the other side runs");
+        meeting.begin(n);
         let expected = (n % 3 != 0).then(|| secret("result"));
         assert_eq!(wait(&mut pending), expected, "round {n}");
     }
@@ -173,31 +217,26 @@ fn no_wake_up_is_lost_in_a_race() {
 
 #[test]
 fn completing_and_cancelling_may_race() {
+    let meeting = Arc::<Meeting>::default();
     let (jobs, received) = mpsc::channel::<Job>();
+    let other = meeting.clone();
     let completing = thread::spawn(move || {
-        for (n, job) in received.into_iter().enumerate() {
-            spin(n % 61);
+        for (n, job) in (1..).zip(received) {
+            other.arrive(n);
             job.complete(Some(secret("result")));
         }
     });
     let woken: Arc<Woken> = Arc::default();
-    for n in 0..RACES {
+    for n in 1..=RACES {
         let (job, mut pending) = any_job();
         jobs.send(job).expect("the other side runs");
-        spin(n % 67);
         let _ = poll(&mut pending, &woken);
-        spin(n % 71);
+        meeting.begin(n);
         drop(pending);
     }
     drop(jobs);
     completing.join().expect("it does not panic");
     assert_eq!(Arc::strong_count(&woken), 1, "no waker is left behind");
-    assert!(woken.count() <= RACES, "woken once at most");
-}
-
-/// Passes a little time, so that the two sides meet in different places.
-fn spin(turns: usize) {
-    for _ in 0..turns {
-        std::hint::spin_loop();
-    }
+    let count = woken.count();
+    assert!(count <= RACES, "woken {count} times, once at most for each");
 }
