@@ -33,12 +33,12 @@
 //!
 //! **A failure costs one handshake.** It ends with an alert, `internal_error`, and nothing else
 //! happens: no other accelerator is tried by the caller. One that has another way to
-//! compute the same, as [`batch`] has, takes it itself. How long to wait is the caller's
+//! compute the same, as `batch` has, takes it itself. How long to wait is the caller's
 //! business too (`ssl_handshake_timeout`).
 //!
 //! **The accelerator verifies.** A result that is wrong by a fault of memory or processor can give
 //! an RSA key away (Boneh, DeMillo and Lipton), so that whoever computes answers for the result:
-//! AWS-LC raises its own to the public exponent, [`batch`] does the same with what the vectors
+//! AWS-LC raises its own to the public exponent, `batch` does the same with what the vectors
 //! return, and an implementation that talks to a device, a bus or another process has to.
 //!
 //! **Queues are not bounded here.** One connection has one job at most, and connections are admitted
