@@ -1,7 +1,7 @@
 //! `ssl_accelerator batch`: what is queued of one RSA key, up to eight operations at a time in
 //! AVX-512 vectors.
 //!
-//! Eight together cost about what three cost one by one. So [`Batch::work`] takes what waits, and never
+//! Eight together cost less than three one by one. So [`Batch::work`] takes what waits, and never
 //! waits for more: on an idle machine every operation is alone and goes to AWS-LC at once;
 //! the longer the queue, the less each costs, which is what ends a storm.
 //!
@@ -28,9 +28,9 @@ use zeroize::Zeroizing;
 
 use super::{Accelerator, AcceleratorKind, HandshakeStats, Job, KeyType, NotSuited, Report};
 
-/// From this many on vectors are used. Their time is always that of eight, 2.7 times that of one
-/// by AWS-LC for RSA-2048 and 3.1 times for RSA-4096: three would be no cheaper together, and
-/// would all be as late as the last.
+/// From this many on vectors are used. Their time is always that of eight, 2.5 times that of one
+/// by AWS-LC for RSA-2048 and 2.9 times for RSA-4096: three would hardly be cheaper together,
+/// and all of them as late as the last.
 const MIN_VECTOR_JOBS: usize = 4;
 
 /// Eight operations in one call; a test can put a faulty one in its place.
