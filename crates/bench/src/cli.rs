@@ -146,6 +146,9 @@ struct TurnsArgs {
     /// Fewer and shorter rounds: to see that everything works, not to quote
     #[arg(long)]
     quick: bool,
+    /// Niceness of servers and clients, such as -20 where others use the machine at the same time (takes root)
+    #[arg(long, allow_negative_numbers = true)]
+    nice: Option<i32>,
     /// Write all figures as JSON to this file, `-` for standard output
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
@@ -170,6 +173,9 @@ struct CompareArgs {
     /// How many cores the servers get (the last ones), with a worker on each; such as 1,2 for both in turn [default: 1]
     #[arg(long, value_name = "COUNT", value_delimiter = ',')]
     server_cores: Vec<usize>,
+    /// Count each server's instructions in user space with perf, in one more measurement per case
+    #[arg(long)]
+    instructions: bool,
     /// Sample each server with perf in one more measurement per case, into this directory
     #[arg(long, value_name = "DIRECTORY")]
     profile: Option<PathBuf>,
@@ -279,6 +285,7 @@ fn run_compare(args: CompareArgs) -> Result<(), Error> {
         return Ok(());
     }
     let turns = args.turns;
+    turns.apply_nice()?;
     let comparison = Comparison {
         servers: turns.servers()?,
         cases: args.cases,
@@ -289,6 +296,7 @@ fn run_compare(args: CompareArgs) -> Result<(), Error> {
         quick: turns.quick,
         server_cpu: args.server_cpu,
         server_cores: args.server_cores,
+        instructions: args.instructions,
         profile: args.profile,
     };
     let report = comparison.run()?;
@@ -297,6 +305,7 @@ fn run_compare(args: CompareArgs) -> Result<(), Error> {
 
 fn run_storm(args: StormArgs) -> Result<(), Error> {
     let turns = args.turns;
+    turns.apply_nice()?;
     let storm = Storm {
         servers: turns.servers()?,
         keys: args.keys,
@@ -326,6 +335,16 @@ impl TurnsArgs {
             server.events = directives.to_owned();
         }
         Ok(servers)
+    }
+
+    /// Gives this thread the niceness that was asked for. All threads and servers
+    /// that are started from now on inherit it.
+    fn apply_nice(&self) -> Result<(), Error> {
+        let Some(nice) = self.nice else {
+            return Ok(());
+        };
+        rustix::process::setpriority_process(None, nice)
+            .map_err(|errno| Error::io(format!("set the niceness {nice}"), errno.into()))
     }
 
     fn rounds(&self) -> usize {

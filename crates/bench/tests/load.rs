@@ -3,13 +3,16 @@
 
 mod origin;
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use origin::{BODY, Behaviour, Early, Origin};
+use origin::{BODY, Behaviour, Early, Origin, STALL};
 use sealane_awslc::ProtocolVersion;
 use sealane_bench::{
     Error, Expected, ProcessTree, ResponseError, Url,
-    load::{self, ConnectionUse, KeyType, Limit, Outcome, Plan, Protocol, Resumption, TlsPlan},
+    load::{
+        self, ConnectionUse, KeyType, Limit, Outcome, Plan, Probe, ProbeSettings, Protocol,
+        Resumption, TlsPlan,
+    },
 };
 
 const GOOD: Expected = Expected {
@@ -332,4 +335,120 @@ fn a_server_that_closes_idle_connections_is_noticed() {
         load::hold_idle(&plan, server, Duration::ZERO),
         Err(Error::Closed(_))
     ));
+}
+
+/// A probe that asks every five milliseconds.
+const INTERVAL: Duration = Duration::from_millis(5);
+
+fn probe(origin: &Origin) -> Result<Probe, Error> {
+    let settings = ProbeSettings {
+        interval: INTERVAL,
+        cpu: None,
+        has_own_core: false,
+    };
+    Probe::start(&plan(origin, "https", ConnectionUse::KeepAlive), settings)
+}
+
+/// Waits until the origin has seen `count` requests.
+fn wait_for_requests(origin: &Origin, count: u64) {
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while origin.requests() < count {
+        assert!(Instant::now() < deadline, "only {}", origin.requests());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn a_probe_asks_at_fixed_times_on_one_connection() {
+    let origin = Origin::tls_behaving(Behaviour::Good);
+    let probe = probe(&origin).unwrap_or_else(|error| panic!("{error}"));
+    wait_for_requests(&origin, 20);
+    let record = probe.finish().unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(origin.connections(), 1);
+    // The first request, which shows that all is well, is not a sample.
+    assert_eq!(record.samples.len() as u64 + 1, origin.requests());
+    for pair in record.samples.windows(2) {
+        assert_eq!(pair[1].due - pair[0].due, INTERVAL);
+    }
+    for sample in &record.samples {
+        assert!(sample.latency >= sample.delay, "{sample:?}");
+    }
+    assert_eq!(record.negotiated.key_type, Some("P-256"));
+}
+
+#[test]
+fn requests_that_are_due_while_a_server_stalls_count_their_waiting() {
+    let origin = Origin::tls_behaving(Behaviour::StallsOnce);
+    let probe = probe(&origin).unwrap_or_else(|error| panic!("{error}"));
+    wait_for_requests(&origin, 30);
+    let record = probe.finish().unwrap_or_else(|error| panic!("{error}"));
+    let longest = record.samples.iter().map(|sample| sample.latency).max();
+    assert!(longest >= Some(STALL), "{longest:?}");
+    // Those of the first half of the stall waited for the second.
+    let waited = record.samples.iter();
+    let waited = waited.filter(|sample| sample.latency >= STALL / 2).count();
+    let due_meanwhile = (STALL / 2).as_millis() / INTERVAL.as_millis();
+    assert!(waited as u128 >= due_meanwhile, "{waited}");
+}
+
+#[test]
+fn a_probe_fails_with_its_connection() {
+    let origin = Origin::tls_behaving(Behaviour::EveryThirdCloses);
+    let started = probe(&origin).unwrap_or_else(|error| panic!("{error}"));
+    wait_for_requests(&origin, 3);
+    // A request that is under way already may make the close a reset.
+    assert!(matches!(
+        started.finish(),
+        Err(Error::Closed(_) | Error::Io { .. })
+    ));
+
+    let origin = Origin::tls_behaving(Behaviour::LaterNotFound);
+    let started = probe(&origin).unwrap_or_else(|error| panic!("{error}"));
+    wait_for_requests(&origin, 10);
+    assert!(matches!(
+        started.finish(),
+        Err(Error::Response(ResponseError::Status { got: 404, .. }))
+    ));
+
+    let origin = Origin::plain(Behaviour::Good);
+    let cleartext = plan(&origin, "http", ConnectionUse::KeepAlive);
+    let settings = ProbeSettings {
+        interval: INTERVAL,
+        cpu: None,
+        has_own_core: false,
+    };
+    assert!(matches!(
+        Probe::start(&cleartext, settings),
+        Err(Error::Usage(_))
+    ));
+}
+
+/// A meter that looks at what the origin has counted.
+struct Witness<'a> {
+    origin: &'a Origin,
+    seen: Vec<u64>,
+}
+
+impl load::Meter for Witness<'_> {
+    fn begin(&mut self) -> Result<(), Error> {
+        self.seen.push(self.origin.requests());
+        Ok(())
+    }
+
+    fn end(&mut self) -> Result<(), Error> {
+        self.seen.push(self.origin.requests());
+        Ok(())
+    }
+}
+
+#[test]
+fn a_meter_sees_the_measurement_and_nothing_else() {
+    let origin = Origin::plain(Behaviour::Good);
+    let mut witness = Witness {
+        origin: &origin,
+        seen: Vec::new(),
+    };
+    let plan = plan(&origin, "http", ConnectionUse::KeepAlive);
+    load::run_metered(&plan, None, Some(&mut witness)).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(witness.seen, [CLIENTS, CLIENTS + 100]);
 }

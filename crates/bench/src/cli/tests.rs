@@ -109,3 +109,64 @@ fn quick_comparison_of_two_servers() {
         other => panic!("{other:?}"),
     }
 }
+
+fn storm_args(line: &str) -> StormArgs {
+    match parse(line) {
+        Ok(Command::Storm(args)) => args,
+        Ok(other) => panic!("{other:?}"),
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn storm_with_variants_of_a_server() {
+    let line = "bench storm --certificates c --work w --server a=/bin/a --server b=/bin/b \
+                --events b=multi_accept=on; --directives a=ssl_async=off; --key rsa4096,p256 \
+                --clients 32 --interval 0.5 --server-cores 2,1 --rounds 7 --nice -20";
+    let args = storm_args(line);
+    assert_eq!(args.keys, [StormKey::Rsa4096, StormKey::P256]);
+    assert_eq!(
+        (args.clients, args.interval),
+        (32, Duration::from_micros(500))
+    );
+    assert_eq!(args.server_cores, [2, 1]);
+    assert_eq!((args.turns.rounds(), args.turns.nice), (7, Some(-20)));
+    let servers = args.turns.servers().expect("both exist");
+    let extras: Vec<_> = servers
+        .iter()
+        .map(|server| (server.directives.as_str(), server.events.as_str()))
+        .collect();
+    assert_eq!(extras, [("ssl_async=off;", ""), ("", "multi_accept=on;")]);
+}
+
+#[test]
+fn storms_without_arguments_of_their_own() {
+    let args = storm_args("bench storm --certificates c --work w --server a=/bin/a");
+    assert!(args.keys.is_empty() && args.server_cores.is_empty());
+    assert_eq!((args.clients, args.turns.rounds()), (64, 5));
+    assert_eq!(args.interval, Duration::from_millis(2));
+    assert_eq!(args.turns.measurement(args.seconds), Duration::from_secs(3));
+    let quick = storm_args("bench storm --quick --certificates c --work w --server a=/bin/a");
+    assert!(quick.turns.rounds() < 5 && quick.turns.measurement(quick.seconds) < args.seconds);
+}
+
+#[test]
+fn storms_that_make_no_sense_are_refused() {
+    let line = "bench storm --certificates c --work w --server a=/bin/a";
+    for more in [
+        "--key rsa1024",
+        "--interval 0",
+        "--interval -1",
+        "--server-cores x",
+        "--seconds x",
+    ] {
+        assert!(parse(&format!("{line} {more}")).is_err(), "{more}");
+    }
+    for more in ["--events b=x;", "--directives b=x;", "--events x"] {
+        let turns = storm_args(&format!("{line} {more}")).turns;
+        assert!(matches!(turns.servers(), Err(Error::Usage(_))), "{more}");
+    }
+    let contradiction =
+        "bench compare --server-cpu 1 --server-cores 2 --certificates c --work w --server a=/bin/a";
+    assert!(parse(contradiction).is_err());
+}

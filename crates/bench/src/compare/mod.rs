@@ -7,6 +7,7 @@
 //! is the median of the rounds' ratios and their range.
 
 mod cases;
+mod instructions;
 mod profile;
 mod report;
 
@@ -20,10 +21,11 @@ pub use report::Report;
 
 use crate::{
     Error,
-    load::{self, Plan},
+    load::{self, Meter, Plan},
     testbed::{Cpus, Running, Server, ServerCores, Site, order},
 };
 use cases::{Case, Measure};
+use instructions::InstructionCounter;
 use profile::Profiler;
 use report::{CaseResult, Measurement};
 
@@ -49,6 +51,8 @@ pub struct Comparison {
     /// Numbers of cores to give to the servers, each in rows of its own; one core
     /// if empty.
     pub server_cores: Vec<usize>,
+    /// Count instructions as well, in a measurement of its own after the rounds.
+    pub instructions: bool,
     /// Directory for a profile of each server in each case, taken in a
     /// measurement of its own after the rounds.
     pub profile: Option<PathBuf>,
@@ -116,9 +120,18 @@ impl Comparison {
             for index in order(round, self.servers.len()) {
                 let server = &self.servers[index];
                 let measurement = self
-                    .measure(case, server, site, cpus, None)
+                    .measure(case, server, site, cpus, Extra::Nothing)
                     .map_err(|error| error.of(case, server))?;
                 result.add(index, measurement);
+            }
+        }
+        let is_cpu = matches!(case.measure, Measure::CpuPerOperation { .. });
+        if self.instructions && is_cpu {
+            for (index, server) in self.servers.iter().enumerate() {
+                let measurement = self
+                    .measure(case, server, site, cpus, Extra::Instructions)
+                    .map_err(|error| error.of(case, server))?;
+                result.set_instructions(index, measurement.instructions);
             }
         }
         if let Some(directory) = &self.profile {
@@ -152,32 +165,42 @@ impl Comparison {
                 1 => format!("{}-{}", case.name, server.name),
                 _ => format!("{}-{cores}-{}", case.name, server.name),
             });
-            self.measure(case, server, site, cpus, Some(&base))
+            self.measure(case, server, site, cpus, Extra::Profile(&base))
                 .map_err(|error| error.of(case, server))?;
         }
         Ok(())
     }
 
-    /// Starts a server, measures one case, and stops it; with `profile`, perf
-    /// samples it into files that begin with that path.
+    /// Starts a server, measures one case, and stops it.
     fn measure(
         &self,
         case: &Case,
         server: &Server,
         site: &Site,
         cpus: &Cpus,
-        profile: Option<&Path>,
+        extra: Extra<'_>,
     ) -> Result<Measurement, Error> {
         let running = Running::start(server, site, &cpus.server)?;
-        let profiler = profile
-            .map(|base| Profiler::attach(running.processes(), base))
-            .transpose()?;
+        let mut profiler = None;
+        let mut counter = None;
+        match extra {
+            Extra::Nothing => {}
+            Extra::Profile(base) => {
+                profiler = Some(Profiler::attach(running.processes(), base)?);
+            }
+            Extra::Instructions => {
+                let directory = site.prefix(&server.name)?;
+                counter = Some(InstructionCounter::attach(running.processes(), &directory)?);
+            }
+        }
         let mut plan: Plan = case.plan(&running.ports, self.measurement, self.quick);
         plan.cpus.clone_from(&cpus.generator);
         plan.threads = plan.threads.min(cpus.generator.len().max(1));
         let measurement = match case.measure {
             Measure::CpuPerOperation { .. } => {
-                let outcome = load::run(&plan, Some(running.processes()))?;
+                let meter = counter.as_mut().map(|counter| counter as &mut dyn Meter);
+                let outcome = load::run_metered(&plan, Some(running.processes()), meter)?;
+                let instructions = counter.map(InstructionCounter::finish).transpose()?;
                 // What was refused costs another round trip: another case.
                 if let Some(count) = outcome.early_data
                     && count.rejected > 0
@@ -197,6 +220,8 @@ impl Comparison {
                         cpu.total_ns as f64 / available_ns
                     }),
                     rate_per_s: Some(outcome.rate_per_s()),
+                    instructions: instructions
+                        .map(|count| count as f64 / outcome.operations.max(1) as f64),
                     system_share: outcome.server_cpu.map(|cpu| {
                         cpu.system_ns as f64 / (cpu.user_ns + cpu.system_ns).max(1) as f64
                     }),
@@ -210,6 +235,7 @@ impl Comparison {
                     value: outcome.pss_bytes_per_connection() / 1024.0,
                     busy: None,
                     rate_per_s: None,
+                    instructions: None,
                     system_share: None,
                     operations: outcome.connections as u64,
                     negotiated: outcome.negotiated,
@@ -222,6 +248,16 @@ impl Comparison {
         running.stop()?;
         Ok(measurement)
     }
+}
+
+/// What is watched during a measurement beyond what every one reads.
+#[derive(Clone, Copy)]
+enum Extra<'a> {
+    Nothing,
+    /// perf samples the server into files that begin with this path.
+    Profile(&'a Path),
+    /// perf counts its instructions.
+    Instructions,
 }
 
 impl Error {

@@ -32,6 +32,8 @@ pub(super) struct Measurement {
     pub(super) system_share: Option<f64>,
     /// Operations per second.
     pub(super) rate_per_s: Option<f64>,
+    /// In user space per operation, where they were counted.
+    pub(super) instructions: Option<f64>,
     pub(super) operations: u64,
     pub(super) negotiated: Option<Negotiated>,
 }
@@ -46,6 +48,8 @@ pub(super) struct CaseResult {
     /// The servers' cores.
     server_cpus: Vec<usize>,
     measurements: Vec<Vec<Measurement>>,
+    /// Instructions in user space per operation by server, if they were counted.
+    instructions: Vec<Option<f64>>,
 }
 
 /// The first server against one of the others.
@@ -66,11 +70,16 @@ impl CaseResult {
             target: case.target,
             server_cpus: server_cpus.to_vec(),
             measurements: vec![Vec::new(); servers],
+            instructions: vec![None; servers],
         }
     }
 
     pub(super) fn add(&mut self, server: usize, measurement: Measurement) {
         self.measurements[server].push(measurement);
+    }
+
+    pub(super) fn set_instructions(&mut self, server: usize, per_operation: Option<f64>) {
+        self.instructions[server] = per_operation;
     }
 
     fn summary(&self, server: usize) -> Option<Summary> {
@@ -172,6 +181,9 @@ impl Report {
         if let Some(rate) = case.median_of(index, |measurement| measurement.rate_per_s) {
             let _ = write!(line, ", {rate:.0} /s");
         }
+        if let Some(count) = case.instructions[index] {
+            let _ = write!(line, ", {} k instructions", number(count / 1e3));
+        }
         for subject in self.subjects_against(index) {
             let ours = (subject, &self.servers[subject]);
             let Some(ratio) = case.ratio(ours, (index, server)) else {
@@ -186,6 +198,11 @@ impl Report {
             );
             if let Some((target, met)) = ratio.verdict {
                 let _ = write!(line, ", target {target:.2}: {}", verdict(met));
+            }
+            if let (Some(ours), Some(theirs)) =
+                (case.instructions[subject], case.instructions[index])
+            {
+                let _ = write!(line, ", instructions {:.2}", ours / theirs);
             }
         }
         line.push('\n');

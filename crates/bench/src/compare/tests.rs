@@ -6,6 +6,7 @@ fn measurement(value: f64) -> Measurement {
         value,
         busy: Some(0.9),
         rate_per_s: Some(1000.0),
+        instructions: None,
         system_share: Some(0.5),
         operations: 1,
         negotiated: None,

@@ -23,5 +23,5 @@ pub use idle::{IdleOutcome, hold_idle};
 pub use plan::{ConnectionUse, Limit, Plan};
 pub use probe::{Probe, ProbeRecord, ProbeSettings, Sample};
 pub(crate) use run::pin_this_thread;
-pub use run::{Outcome, run};
+pub use run::{Meter, Outcome, run, run_metered};
 pub use tls::{KeyType, Negotiated, Protocol, Resumption, TlsPlan};

@@ -115,12 +115,43 @@ struct Crew {
     left: Arc<AtomicU64>,
 }
 
+/// Something that is to count during the measurement only, while all clients pause
+/// at its ends.
+pub trait Meter {
+    /// The clients are warm and about to be measured.
+    ///
+    /// # Errors
+    ///
+    /// Whatever keeps it from counting; the run fails with it.
+    fn begin(&mut self) -> Result<(), Error>;
+
+    /// The clients have finished.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Meter::begin`].
+    fn end(&mut self) -> Result<(), Error>;
+}
+
 /// Carries out `plan`; with `server`, reads that process tree's CPU time before and after.
 ///
 /// # Errors
 ///
 /// The first deviation of any client: see [`Error`].
 pub fn run(plan: &Plan, server: Option<ProcessTree>) -> Result<Outcome, Error> {
+    run_metered(plan, server, None)
+}
+
+/// As [`run`], with a meter that counts meanwhile.
+///
+/// # Errors
+///
+/// As for [`run`], and what the meter fails with.
+pub fn run_metered(
+    plan: &Plan,
+    server: Option<ProcessTree>,
+    meter: Option<&mut dyn Meter>,
+) -> Result<Outcome, Error> {
     if plan.clients == 0 || plan.threads == 0 {
         return Err(Error::Usage(
             "a run needs at least one client and one thread".into(),
@@ -141,7 +172,7 @@ pub fn run(plan: &Plan, server: Option<ProcessTree>) -> Result<Outcome, Error> {
     let threads = start_threads(&crew)?;
     drop(crew);
 
-    let outcome = measure(plan, server, &phase, &reported);
+    let outcome = measure(plan, server, meter, &phase, &reported);
     // Clients leave on `Finish`, after an error as well.
     phase.send_replace(Phase::Finish);
     for thread in threads {
@@ -155,6 +186,7 @@ pub fn run(plan: &Plan, server: Option<ProcessTree>) -> Result<Outcome, Error> {
 fn measure(
     plan: &Plan,
     server: Option<ProcessTree>,
+    mut meter: Option<&mut dyn Meter>,
     phase: &watch::Sender<Phase>,
     reported: &mpsc::Receiver<Report>,
 ) -> Result<Outcome, Error> {
@@ -165,6 +197,9 @@ fn measure(
             .saturating_add(plan.warm_up.max(early_data_warm_up(plan))),
     )?;
     thread::sleep(SETTLE);
+    if let Some(meter) = meter.as_deref_mut() {
+        meter.begin()?;
+    }
     let before = Reading::take(server)?;
     let started = Instant::now();
     let (deadline, longest) = match plan.limit {
@@ -181,6 +216,9 @@ fn measure(
     let elapsed = started.elapsed();
     thread::sleep(SETTLE);
     let after = Reading::take(server)?;
+    if let Some(meter) = meter {
+        meter.end()?;
+    }
     let early_data = resumption(plan) == Resumption::EarlyData;
     if early_data && share.early_data.accepted == 0 {
         return Err(Error::Negotiated {

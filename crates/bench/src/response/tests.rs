@@ -199,3 +199,24 @@ fn garbage_and_endless_heads_are_refused() {
         Err(ResponseError::Malformed(_))
     ));
 }
+
+#[test]
+fn responses_to_requests_sent_ahead_are_taken_one_by_one() {
+    let expected = Expected {
+        status: 200,
+        body_bytes: Some(2),
+    };
+    let one = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nab";
+    let bytes = [&one[..], &one[..], &one[..20]].concat();
+    let mut reader = ResponseReader::new(expected);
+    let mut left = bytes.as_slice();
+    for rest in [one.len() + 20, 20] {
+        let completed = reader.take(&mut left).expect("well-formed");
+        assert_eq!(completed.map(|completed| completed.body_bytes), Some(2));
+        assert_eq!(left.len(), rest);
+    }
+    assert_eq!(reader.take(&mut left).expect("well-formed so far"), None);
+    assert!(left.is_empty());
+    let completed = reader.take(&mut &one[20..]).expect("well-formed");
+    assert!(completed.is_some());
+}

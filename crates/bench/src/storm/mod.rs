@@ -29,7 +29,8 @@ use crate::{
         Protocol, Sample, TlsPlan,
     },
     testbed::{
-        Cpus, File, Listener, Ports, Running, Server, ServerCores, Site, available_cpus, order,
+        Cpus, File, Listener, Neighbours, Ports, Running, Server, ServerCores, Site,
+        available_cpus, order,
     },
 };
 use report::{Latency, Measurement, StormResult};
@@ -202,7 +203,8 @@ impl Storm {
         storm.cpus.clone_from(&crew.clients);
         storm.warm_up = self.measurement / 6;
         storm.limit = Limit::Duration(self.measurement);
-        let outcome = load::run(&storm, Some(running.processes()));
+        let mut neighbours = Neighbours::on(&cpus.server);
+        let outcome = load::run_metered(&storm, Some(running.processes()), Some(&mut neighbours));
         // Whoever fails first has the reason, and usually that is the storm.
         let record = probe.finish();
         let outcome = outcome?;
@@ -214,6 +216,7 @@ impl Storm {
             &outcome,
             &record,
             &crew,
+            &neighbours,
             between(&record.samples, quiet_from, quiet_until),
             between(&record.samples, outcome.started, stormy_until),
         ))
@@ -282,6 +285,7 @@ fn measurement<'a>(
     outcome: &Outcome,
     record: &ProbeRecord,
     crew: &Crew,
+    neighbours: &Neighbours,
     quiet: impl Iterator<Item = &'a Sample>,
     stormy: impl Iterator<Item = &'a Sample>,
 ) -> Measurement {
@@ -301,7 +305,7 @@ fn measurement<'a>(
         whole_ns => record.cpu_ns as f64 * elapsed_ns / whole_ns as f64,
     };
     let clients_ns = (outcome.generator_cpu.total_ns as f64 - probe_ns).max(0.0);
-    let server_ns = outcome.server_cpu.map(|cpu| cpu.total_ns as f64);
+    let server_ns = outcome.server_cpu.map(|cpu| cpu.total_ns);
     Measurement {
         alone: Latency::of(&alone),
         probe: Latency::of(&probe),
@@ -311,7 +315,8 @@ fn measurement<'a>(
         connections_per_s: outcome.rate_per_s(),
         new_connection: Latency::of(&outcome.first_byte),
         server_us_per_connection: outcome.server_ns_per_operation().map(|ns| ns / 1e3),
-        server_busy_cores: server_ns.map(|ns| ns / elapsed_ns),
+        server_busy_cores: server_ns.map(|ns| ns as f64 / elapsed_ns),
+        neighbours_share: server_ns.map_or(0.0, |ns| neighbours.share(outcome.elapsed, ns)),
         client_busy_share: clients_ns / elapsed_ns / crew.clients.len() as f64,
         negotiated: outcome.negotiated.clone(),
     }

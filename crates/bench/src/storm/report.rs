@@ -64,6 +64,8 @@ pub(super) struct Measurement {
     pub(super) server_us_per_connection: Option<f64>,
     /// Cores that the server kept busy.
     pub(super) server_busy_cores: Option<f64>,
+    /// Share of the servers' cores that went to somebody else.
+    pub(super) neighbours_share: f64,
     /// Share of the clients' cores that they kept busy. Near 1 they are what limits
     /// the rate, and their latencies are their own.
     pub(super) client_busy_share: f64,
@@ -208,8 +210,11 @@ impl StormResult {
     }
 }
 
+/// Share of the servers' cores that others may have before the report warns.
+const QUIET_SHARE: f64 = 0.05;
+
 /// Columns of the tables: heading, figure, and whether its range is shown.
-const COLUMNS: [(&str, Field, bool); 13] = [
+const COLUMNS: [(&str, Field, bool); 14] = [
     ("alone p50", |storm| storm.alone.p50_ms, false),
     ("p99", |storm| storm.alone.p99_ms, false),
     ("max", |storm| storm.alone.max_ms, false),
@@ -228,6 +233,11 @@ const COLUMNS: [(&str, Field, bool); 13] = [
     (
         "server cores busy",
         |storm| storm.server_busy_cores.unwrap_or(f64::NAN),
+        false,
+    ),
+    (
+        "others there %",
+        |storm| storm.neighbours_share * 100.0,
         false,
     ),
     (
@@ -340,6 +350,9 @@ impl Report {
         };
         if !all().all(|measurement| measurement.is_real_time) {
             text += "the probe had no real-time priority (that takes root): clients on its core delay it\n";
+        }
+        if all().any(|measurement| measurement.neighbours_share > QUIET_SHARE) {
+            text += "others used the servers' cores during the run: latencies and rates are theirs too, and not for quoting\n";
         }
         text += "latencies of the established connection alone and in the storm, and of new connections, in ms; medians of the rounds (range)\n";
         text

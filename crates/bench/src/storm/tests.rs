@@ -26,6 +26,7 @@ fn storm(p99_ms: f64, max_ms: f64, new_p99_ms: f64, connections_per_s: f64) -> M
         new_connection: latency(new_p99_ms, new_p99_ms),
         server_us_per_connection: Some(500.0),
         server_busy_cores: Some(1.9),
+        neighbours_share: 0.0,
         client_busy_share: 0.3,
         negotiated: None,
     }

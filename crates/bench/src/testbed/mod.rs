@@ -4,6 +4,7 @@
 mod cpus;
 mod figures;
 mod machine;
+mod neighbours;
 mod server;
 mod site;
 
@@ -15,6 +16,7 @@ use std::{
 pub(crate) use cpus::{Cpus, ServerCores, available as available_cpus};
 pub(crate) use figures::{number, ratio_text, spread, verdict};
 pub(crate) use machine::Machine;
+pub(crate) use neighbours::Neighbours;
 pub use server::Server;
 pub(crate) use server::{Running, ServerLabel};
 pub(crate) use site::{File, Listener, Ports, Site};

@@ -9,6 +9,7 @@ use std::{
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread::{self, JoinHandle},
+    time::Duration,
 };
 
 use rcgen::{CertificateParams, KeyPair, PKCS_ECDSA_P256_SHA256};
@@ -32,7 +33,12 @@ pub(crate) enum Behaviour {
     Truncates,
     /// Never answers.
     Silent,
+    /// As `Good`, but thinks about the third request for [`STALL`].
+    StallsOnce,
 }
+
+/// How long an origin that stalls does so.
+pub(crate) const STALL: Duration = Duration::from_millis(100);
 
 /// How the server treats early data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,15 +71,24 @@ impl Origin {
 
     /// With a P-256 certificate; `adjust` sets what the test is about.
     pub(crate) fn tls(adjust: impl FnOnce(&mut ContextBuilder)) -> Self {
-        Self::tls_with(adjust, Early::Off)
+        Self::tls_with(Behaviour::Good, adjust, Early::Off)
+    }
+
+    /// The same, with another behaviour.
+    pub(crate) fn tls_behaving(behaviour: Behaviour) -> Self {
+        Self::tls_with(behaviour, |_| {}, Early::Off)
     }
 
     /// The same, taking early data.
     pub(crate) fn early(early: Early) -> Self {
-        Self::tls_with(|_| {}, early)
+        Self::tls_with(Behaviour::Good, |_| {}, early)
     }
 
-    fn tls_with(adjust: impl FnOnce(&mut ContextBuilder), early: Early) -> Self {
+    fn tls_with(
+        behaviour: Behaviour,
+        adjust: impl FnOnce(&mut ContextBuilder),
+        early: Early,
+    ) -> Self {
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256).expect("a key can be generated");
         let certificate = CertificateParams::new(vec!["localhost".into()])
             .and_then(|params| params.self_signed(&key))
@@ -89,7 +104,7 @@ impl Origin {
         builder.set_tickets_enabled(true);
         adjust(&mut builder);
         let context = builder.build().expect("a context");
-        Self::start(Behaviour::Good, Some(context), early)
+        Self::start(behaviour, Some(context), early)
     }
 
     pub(crate) fn requests(&self) -> u64 {
@@ -239,6 +254,9 @@ impl Peer {
             let total = counters.requests.fetch_add(1, Ordering::SeqCst) + 1;
             let close = request.contains("Connection: close")
                 || (behaviour == Behaviour::EveryThirdCloses && served == 3);
+            if behaviour == Behaviour::StallsOnce && total == 3 {
+                thread::sleep(STALL);
+            }
             let status = if behaviour == Behaviour::LaterNotFound && total >= 10 {
                 "404 Not Found"
             } else {
