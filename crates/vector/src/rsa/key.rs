@@ -1,6 +1,7 @@
 //! One size of key: the private operation by Chinese remainders, and the public one.
 
 use std::arch::x86_64::*;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use zeroize::Zeroize;
 
@@ -28,7 +29,12 @@ pub(super) struct Key<const K: usize, const K2: usize> {
     /// R squared modulo n.
     n_r_squared: [u64; K2],
     e: u64,
+    /// Memory of earlier operations, wiped: as many pieces as there were callers at once.
+    spares: Mutex<Vec<Box<Work<K, K2>>>>,
 }
+
+/// Pieces of memory that a key keeps at most, of 52, 79 and 106 KiB each.
+const MAX_SPARES: usize = 16;
 
 /// A key's numbers as they came.
 pub(super) struct Parts<const K: usize, const K2: usize> {
@@ -107,6 +113,7 @@ impl<const K: usize, const K2: usize> Key<K, K2> {
             n_r_squared: n.times_r(&n.times_r(&one)),
             n,
             e: parts.e,
+            spares: Mutex::default(),
         })
     }
 
@@ -114,41 +121,63 @@ impl<const K: usize, const K2: usize> Key<K, K2> {
         &self.n.digits
     }
 
+    /// Memory for one caller of [`Key::private`] and [`Key::public`], wiped, to be given back
+    /// with [`Key::put_back`].
+    #[target_feature(enable = "avx512f")]
+    pub(super) fn work(&self) -> Box<Work<K, K2>> {
+        self.spares().pop().unwrap_or_else(|| Work::new())
+    }
+
+    pub(super) fn put_back(&self, mut work: Box<Work<K, K2>>) {
+        work.wipe();
+        let mut spares = self.spares();
+        if spares.len() < MAX_SPARES {
+            spares.push(work);
+        }
+    }
+
+    fn spares(&self) -> MutexGuard<'_, Vec<Box<Work<K, K2>>>> {
+        // Whoever panics meanwhile leaves a whole vector behind.
+        self.spares.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// c^d modulo n of eight numbers below n.
     #[target_feature(enable = "avx512f,avx512ifma")]
-    pub(super) fn private(&self, inputs: &[[u64; K2]; 8]) -> [[u64; K2]; 8] {
-        let inputs: Number<K2> = gather(inputs);
-        let mut work = Work::new();
+    pub(super) fn private(
+        &self,
+        inputs: &[[u64; K2]; 8],
+        work: &mut Work<K, K2>,
+    ) -> [[u64; K2]; 8] {
+        let mut inputs: Number<K2> = gather(inputs);
         let moduli = [&self.p.modulus, &self.q.modulus];
         let primes = [&self.p, &self.q];
         let mut bases = [[_mm512_setzero_si512(); K]; 2];
         for which in 0..2 {
-            reduce(
-                &inputs,
-                primes[which],
-                &mut work.products[0],
-                &mut bases[which],
-            );
+            reduce(&inputs, primes[which], &mut work.product, &mut bases[which]);
         }
         let ones = [
             all_digits(&self.p.powers_of_r[0]),
             all_digits(&self.q.powers_of_r[0]),
         ];
         let exponents = [&self.p.exponent, &self.q.exponent];
-        let mut powers = work.raise(&bases, ones, exponents, self.prime_bits, moduli);
+        let mut powers = work.raise(&bases, &ones, exponents, self.prime_bits, moduli);
 
         // Out of Montgomery's form, and then below the primes.
         let mut one = [_mm512_setzero_si512(); K];
         one[0] = all(1);
         for which in 0..2 {
-            work.products[which].multiply(&mut powers[which], &one, moduli[which]);
+            work.product
+                .multiply(&mut powers[which], &one, moduli[which]);
             subtract_once(&mut powers[which], &moduli[which].digits);
         }
         let [power_p, power_q] = &mut powers;
-        let output = self.recombine(power_p, power_q, &mut work.products[0]);
+        let mut output = self.recombine(power_p, power_q, &mut work.product);
+        let outputs = scatter(&output);
         wipe(bases.as_flattened_mut());
         wipe(powers.as_flattened_mut());
-        scatter(&output)
+        wipe(&mut inputs);
+        wipe(&mut output);
+        outputs
     }
 
     /// Garner's formula: the number that is x modulo p and y modulo q is y + q h, where h is
@@ -179,16 +208,16 @@ impl<const K: usize, const K2: usize> Key<K, K2> {
             }
         }
         let mut output = [_mm512_setzero_si512(); K2];
-        carry(&sums, &mut output);
+        carry(&mut sums, &mut output);
         wipe(&mut sums);
         output
     }
 
     /// m^e modulo n of eight numbers below n. The time depends on e, which is public.
     #[target_feature(enable = "avx512f,avx512ifma")]
-    pub(super) fn public(&self, inputs: &[[u64; K2]; 8]) -> [[u64; K2]; 8] {
-        let input: Number<K2> = gather(inputs);
-        let mut product = Box::new(Product::new());
+    pub(super) fn public(&self, inputs: &[[u64; K2]; 8], work: &mut Work<K, K2>) -> [[u64; K2]; 8] {
+        let mut input: Number<K2> = gather(inputs);
+        let product = &mut work.check;
         let mut base = input;
         product.multiply(&mut base, &all_digits(&self.n_r_squared), &self.n);
         let mut power = base;
@@ -203,7 +232,8 @@ impl<const K: usize, const K2: usize> Key<K, K2> {
         product.square(&mut power, &self.n);
         product.multiply(&mut power, &input, &self.n);
         subtract_once(&mut power, &self.n.digits);
-        product.wipe();
+        wipe(&mut base);
+        wipe(&mut input);
         scatter(&power)
     }
 }
@@ -227,7 +257,7 @@ fn reduce<const K: usize, const K2: usize>(
         }
     }
     // Below 4 p, which is small enough a factor.
-    carry(&sums, target);
+    carry(&mut sums, target);
     wipe(&mut sums);
 }
 
@@ -243,8 +273,9 @@ fn subtract_once<const K: usize>(number: &mut Number<K>, modulus: &[u64; K]) {
         borrow = _mm512_srai_epi64::<{ DIGIT_BITS as u32 }>(difference);
     }
     // All ones where the number was below the modulus.
-    for (digit, less) in number.iter_mut().zip(less) {
+    for (digit, less) in number.iter_mut().zip(&less) {
         let kept = _mm512_and_si512(borrow, *digit);
-        *digit = _mm512_or_si512(kept, _mm512_andnot_si512(borrow, less));
+        *digit = _mm512_or_si512(kept, _mm512_andnot_si512(borrow, *less));
     }
+    wipe(&mut less);
 }

@@ -39,6 +39,8 @@ mod key;
 mod montgomery;
 #[cfg(target_arch = "x86_64")]
 mod power;
+#[cfg(target_arch = "x86_64")]
+mod turns;
 
 use std::fmt;
 

@@ -27,11 +27,11 @@ pub(super) const DIGIT_BITS: usize = 52;
 pub(super) const DIGIT_MASK: u64 = (1 << DIGIT_BITS) - 1;
 
 /// Rows of a block. The numbers of digits, 20, 30 and 40, and twice as many, are multiples.
-const ROWS: usize = 5;
+pub(super) const ROWS: usize = 5;
 
 const IN_RANGE: &str = "numbers have a multiple of five digits";
 
-type Rows = [Vector; ROWS];
+pub(super) type Rows = [Vector; ROWS];
 
 /// The digits that five columns of a block are made of.
 type Digits = [Vector; 2 * ROWS];
@@ -45,15 +45,14 @@ pub(super) struct Modulus<const K: usize> {
 
 /// A product being made.
 pub(super) struct Product<const K: usize> {
-    /// Sums of the columns from the current block's first one on, without carries.
-    sums: Number<K>,
-    /// Sums of five columns above those; other than zero for the last block of a square only.
+    /// Sums of the columns from the current block's first one on, without carries; zeros
+    /// between products.
+    pub(super) sums: Number<K>,
+    /// Sums of five columns above those, for the last block of a square only.
     top: Rows,
     /// The current block's quotient digits, and the carry out of its first five columns.
     quotients: Rows,
     carry: Vector,
-    /// Twice the number that is squared.
-    doubled: Number<K>,
 }
 
 #[inline]
@@ -96,8 +95,11 @@ fn full_column<const C: usize>(mut sums: [Vector; 2], x: &Rows, y: &Digits) -> [
 /// The same with digits that are the same in all lanes.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma")]
-fn full_column_of_all<const C: usize>(x: &Rows, y: &[u64; 2 * ROWS]) -> [Vector; 2] {
-    let mut sums = [zero(); 2];
+fn full_column_of_all<const C: usize>(
+    mut sums: [Vector; 2],
+    x: &Rows,
+    y: &[u64; 2 * ROWS],
+) -> [Vector; 2] {
     for row in 0..ROWS {
         sums[0] = _mm512_madd52lo_epu64(sums[0], x[row], all(y[ROWS + C - row]));
         sums[1] = _mm512_madd52hi_epu64(sums[1], x[row], all(y[ROWS + C - row - 1]));
@@ -169,38 +171,35 @@ fn total(first: [Vector; 2], second: [Vector; 2]) -> Vector {
     )
 }
 
-/// Twice `number`, but for the carry into the first digit.
+/// The same with `first` counted twice.
 #[inline]
 #[target_feature(enable = "avx512f")]
-fn double<const K: usize>(number: &Number<K>, doubled: &mut Number<K>) {
-    let mask = all(DIGIT_MASK);
-    let mut below = zero();
-    for (digit, doubled) in number.iter().zip(doubled) {
-        let carry = _mm512_srli_epi64::<{ DIGIT_BITS as u32 - 1 }>(below);
-        let shifted = _mm512_and_si512(_mm512_slli_epi64::<1>(*digit), mask);
-        *doubled = _mm512_or_si512(shifted, carry);
-        below = *digit;
-    }
+fn total_twice(first: [Vector; 2], second: [Vector; 2]) -> Vector {
+    let once = _mm512_add_epi64(first[0], first[1]);
+    let twice = _mm512_add_epi64(once, once);
+    _mm512_add_epi64(twice, _mm512_add_epi64(second[0], second[1]))
 }
 
-/// Propagates the carries of `sums` into digits.
+/// Propagates the carries of `sums` into digits, and leaves zeros.
 #[inline]
 #[target_feature(enable = "avx512f")]
-pub(super) fn carry<const K: usize>(sums: &Number<K>, number: &mut Number<K>) {
+pub(super) fn carry<const K: usize>(sums: &mut Number<K>, number: &mut Number<K>) {
     let mask = all(DIGIT_MASK);
     let mut carry = zero();
-    for (sum, digit) in sums.iter().zip(number) {
-        let sum = _mm512_add_epi64(*sum, carry);
+    for (source, digit) in sums.iter_mut().zip(number) {
+        let sum = _mm512_add_epi64(*source, carry);
+        *source = zero();
         *digit = _mm512_and_si512(sum, mask);
         carry = _mm512_srli_epi64::<{ DIGIT_BITS as u32 }>(sum);
     }
 }
 
-/// What [`five_columns`] adds of the product: nothing, the digits from the first column on
-/// only, or all.
+/// What [`five_columns`] adds of the product: nothing, twice the digits from the first column on,
+/// twice all digits, or all of them once.
 const NOTHING: u8 = 0;
-const LOW: u8 = 1;
-const FULL: u8 = 2;
+const LOW_TWICE: u8 = 1;
+const TWICE: u8 = 2;
+const ONCE: u8 = 3;
 
 /// Five columns, `source`, of the five rows of a block, which are stored one block lower.
 #[inline]
@@ -215,13 +214,13 @@ fn five_columns<const PRODUCT: u8>(
     let low = y.last_chunk().expect("ten are more than five");
     macro_rules! column {
         ($column:literal) => {
-            let mut product = [source[$column], zero()];
-            if PRODUCT == FULL {
-                product = full_column::<$column>(product, x, y);
-            } else if PRODUCT == LOW {
-                product = low_column::<$column, ROWS>(product, x, low);
-            }
-            target[$column] = total(product, full_column_of_all::<$column>(quotients, n));
+            let sums = full_column_of_all::<$column>([source[$column], zero()], quotients, n);
+            target[$column] = match PRODUCT {
+                NOTHING => _mm512_add_epi64(sums[0], sums[1]),
+                ONCE => total(full_column::<$column>([zero(); 2], x, y), sums),
+                TWICE => total_twice(full_column::<$column>([zero(); 2], x, y), sums),
+                _ => total_twice(low_column::<$column, ROWS>([zero(); 2], x, low), sums),
+            };
         };
     }
     column!(0);
@@ -240,7 +239,6 @@ impl<const K: usize> Product<K> {
             top: [zero(); ROWS],
             quotients: [zero(); ROWS],
             carry: zero(),
-            doubled: [zero(); K],
         }
     }
 
@@ -250,22 +248,10 @@ impl<const K: usize> Product<K> {
         wipe(&mut self.top);
         wipe(&mut self.quotients);
         wipe(std::slice::from_mut(&mut self.carry));
-        wipe(&mut self.doubled);
     }
 
-    /// Begins the product, or the square, of `x`.
-    #[inline]
-    #[target_feature(enable = "avx512f")]
-    fn start<const SQUARE: bool>(&mut self, x: &Number<K>) {
-        self.sums = [zero(); K];
-        self.top = [zero(); ROWS];
-        if SQUARE {
-            double(x, &mut self.doubled);
-        }
-    }
-
-    /// Adds the products of a block's five digits among themselves, and cuts them off from
-    /// the doubled number: the digits above are multiplied with them in the body.
+    /// Adds the products of a block's five digits among themselves. The digits above are
+    /// multiplied with them in the body.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma")]
     fn diagonal(&mut self, first: usize, x: &Rows) {
@@ -295,9 +281,6 @@ impl<const K: usize> Product<K> {
             for (target, sum) in targets.iter_mut().zip(&sums[ROWS..]) {
                 *target = _mm512_add_epi64(*target, *sum);
             }
-            // The carry from this block's last digit is in `sums` already.
-            let even = all(DIGIT_MASK - 1);
-            self.doubled[behind] = _mm512_and_si512(self.doubled[behind], even);
         } else {
             self.top.copy_from_slice(&sums[ROWS..]);
         }
@@ -306,7 +289,7 @@ impl<const K: usize> Product<K> {
     /// The first five columns of a block, and its quotient digits.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma")]
-    fn head<const SQUARE: bool>(
+    pub(super) fn head<const SQUARE: bool>(
         &mut self,
         block: usize,
         x: &Number<K>,
@@ -349,7 +332,7 @@ impl<const K: usize> Product<K> {
     /// The other columns of a block.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma")]
-    fn body<const SQUARE: bool>(
+    pub(super) fn body<const SQUARE: bool>(
         &mut self,
         block: usize,
         x: &Number<K>,
@@ -358,7 +341,6 @@ impl<const K: usize> Product<K> {
     ) {
         let rows = five(x, block * ROWS);
         let quotients = self.quotients;
-        let y = if SQUARE { &self.doubled } else { y };
         let n = &modulus.digits;
         self.sums[ROWS] = _mm512_add_epi64(self.sums[ROWS], self.carry);
         let (targets, _) = self.sums.as_chunks_mut::<ROWS>();
@@ -374,22 +356,26 @@ impl<const K: usize> Product<K> {
                 // Summed up on the diagonal.
                 five_columns::<NOTHING>(target, source, [&rows, &quotients], digits, n);
             } else if SQUARE && column == behind {
-                five_columns::<LOW>(target, source, [&rows, &quotients], digits, n);
+                five_columns::<LOW_TWICE>(target, source, [&rows, &quotients], digits, n);
+            } else if SQUARE {
+                five_columns::<TWICE>(target, source, [&rows, &quotients], digits, n);
             } else {
-                five_columns::<FULL>(target, source, [&rows, &quotients], digits, n);
+                five_columns::<ONCE>(target, source, [&rows, &quotients], digits, n);
             }
         }
         let last = five(y, K - ROWS);
         let last_n = five_of_all(n, K - ROWS);
-        let has_product = !SQUARE || (block + 1) * ROWS < K;
+        let is_diagonal = SQUARE && (block + 1) * ROWS == K;
         macro_rules! above {
             ($column:literal) => {
-                let mut product = [self.top[$column], zero()];
-                if has_product {
-                    product = high_column::<$column>(product, &rows, &last);
-                }
-                let reduction = high_column::<$column>([zero(), zero()], &quotients, &last_n);
-                self.sums[K - ROWS + $column] = total(product, reduction);
+                let sums = high_column::<$column>([zero(); 2], &quotients, &last_n);
+                self.sums[K - ROWS + $column] = if is_diagonal {
+                    total([self.top[$column], zero()], sums)
+                } else if SQUARE {
+                    total_twice(high_column::<$column>([zero(); 2], &rows, &last), sums)
+                } else {
+                    total(high_column::<$column>([zero(); 2], &rows, &last), sums)
+                };
             };
         }
         above!(0);
@@ -402,73 +388,20 @@ impl<const K: usize> Product<K> {
     /// Replaces `x` by x y / R modulo the modulus.
     #[target_feature(enable = "avx512f,avx512ifma")]
     pub(super) fn multiply(&mut self, x: &mut Number<K>, y: &Number<K>, modulus: &Modulus<K>) {
-        self.start::<false>(x);
         for block in 0..K / ROWS {
             self.head::<false>(block, x, y, modulus);
             self.body::<false>(block, x, y, modulus);
         }
-        carry(&self.sums, x);
+        carry(&mut self.sums, x);
     }
 
     /// Replaces `x` by x x / R modulo the modulus.
     #[target_feature(enable = "avx512f,avx512ifma")]
     pub(super) fn square(&mut self, x: &mut Number<K>, modulus: &Modulus<K>) {
-        self.start::<true>(x);
         for block in 0..K / ROWS {
             self.head::<true>(block, x, x, modulus);
             self.body::<true>(block, x, x, modulus);
         }
-        carry(&self.sums, x);
+        carry(&mut self.sums, x);
     }
-}
-
-/// Two products with different moduli, block by block in turns.
-#[inline]
-#[target_feature(enable = "avx512f,avx512ifma")]
-fn in_turns<const K: usize, const SQUARE: bool>(
-    products: &mut [Product<K>; 2],
-    x: &mut [Number<K>; 2],
-    y: Option<&[Number<K>; 2]>,
-    [p, q]: [&Modulus<K>; 2],
-) {
-    let [product_p, product_q] = products;
-    {
-        // A square's other factor is not looked at.
-        let [x_p, x_q] = &*x;
-        let [y_p, y_q] = y.unwrap_or(&*x);
-        product_p.start::<SQUARE>(x_p);
-        product_q.start::<SQUARE>(x_q);
-        product_p.head::<SQUARE>(0, x_p, y_p, p);
-        for block in 0..K / ROWS {
-            product_q.head::<SQUARE>(block, x_q, y_q, q);
-            product_p.body::<SQUARE>(block, x_p, y_p, p);
-            if block + 1 < K / ROWS {
-                product_p.head::<SQUARE>(block + 1, x_p, y_p, p);
-            }
-            product_q.body::<SQUARE>(block, x_q, y_q, q);
-        }
-    }
-    carry(&product_p.sums, &mut x[0]);
-    carry(&product_q.sums, &mut x[1]);
-}
-
-/// Replaces both of `x` by their products with `y`, divided by R.
-#[target_feature(enable = "avx512f,avx512ifma")]
-pub(super) fn multiply_both<const K: usize>(
-    products: &mut [Product<K>; 2],
-    x: &mut [Number<K>; 2],
-    y: &[Number<K>; 2],
-    moduli: [&Modulus<K>; 2],
-) {
-    in_turns::<K, false>(products, x, Some(y), moduli);
-}
-
-/// Replaces both of `x` by their squares, divided by R.
-#[target_feature(enable = "avx512f,avx512ifma")]
-pub(super) fn square_both<const K: usize>(
-    products: &mut [Product<K>; 2],
-    x: &mut [Number<K>; 2],
-    moduli: [&Modulus<K>; 2],
-) {
-    in_turns::<K, true>(products, x, None, moduli);
 }

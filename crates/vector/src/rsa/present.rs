@@ -141,13 +141,17 @@ pub(super) fn run<const K: usize, const K2: usize>(
             return Err(RsaRefused::Range);
         }
     }
-    // SAFETY: a key exists only where `RsaKey::new` has found the features that the method
-    // is compiled for.
-    let mut results = unsafe { key.private(&numbers) };
+    // SAFETY: a key exists only where `RsaKey::new` has found the features that the methods
+    // are compiled for.
+    let (mut work, mut results) = unsafe {
+        let mut work = key.work();
+        let results = key.private(&numbers, &mut work);
+        (work, results)
+    };
     let mut wrong = 0;
     if is_checked {
         // SAFETY: as above.
-        let again = unsafe { key.public(&results) };
+        let again = unsafe { key.public(&results, &mut work) };
         for lane in 0..inputs.len() {
             if again[lane] != numbers[lane] {
                 wrong |= 1 << lane;
@@ -155,6 +159,7 @@ pub(super) fn run<const K: usize, const K2: usize>(
             }
         }
     }
+    key.put_back(work);
     for (result, output) in results.iter().zip(outputs) {
         to_bytes(result, output);
     }

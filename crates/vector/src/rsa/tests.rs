@@ -2,8 +2,9 @@
 
 use super::digits::{from_bytes, gather, is_below, scatter};
 use super::key::{Key, Parts};
-use super::montgomery::{DIGIT_MASK, Modulus, Product, multiply_both, square_both};
+use super::montgomery::{DIGIT_MASK, Modulus};
 use super::present::run;
+use super::turns::Turns;
 
 /// Whether this processor can run the code; says so if not.
 fn is_supported() -> bool {
@@ -90,13 +91,16 @@ fn edges<const K: usize>(bits: usize) {
             others.rotate_left(turn);
             // SAFETY: the callers have found the features.
             let (products, squares) = unsafe {
-                let mut work = [Product::new(), Product::new()];
+                let mut turns = Turns::new();
                 let moduli = [&modulus; 2];
                 let (x, y) = (gather(&factors), gather(&others));
-                let mut products = [x, y];
-                multiply_both(&mut work, &mut products, &[y, x], moduli);
-                let mut squares = [x, y];
-                square_both(&mut work, &mut squares, moduli);
+                turns.factors = [y, x];
+                turns.set([x, y]);
+                turns.multiply(moduli);
+                let products = turns.finish(moduli);
+                turns.set([x, y]);
+                turns.square(moduli, |_, _| {});
+                let squares = turns.finish(moduli);
                 (products.map(|x| scatter(&x)), squares.map(|x| scatter(&x)))
             };
             for lane in 0..factors.len() {
