@@ -7,7 +7,7 @@ use sealane_awslc::{
     unix_time_s,
 };
 
-use crate::accelerator::{self, Accelerator, KeyType, Report};
+use crate::accelerator::{self, Accelerator, AcceleratorChoice, KeyType, NotSuited, Report};
 use crate::choice::ChoiceRules;
 use crate::ciphers::{CipherList, SecurityLevel, Suite, TLS13_SUITES};
 use crate::client_hello::ClientHello;
@@ -106,7 +106,7 @@ impl ServerTls {
             let suites = &plan.rules.suites;
             identities.push(BuiltIdentity {
                 key_type: KeyType::of(&identity.key),
-                accelerator: accelerator_of(&settings.handshakes, identity)?,
+                accelerator: accelerator_of(&settings.handshakes, identity, &mut warnings)?,
                 contexts: build(suites)?,
                 chacha_first: plan
                     .chacha_first_order()
@@ -465,17 +465,30 @@ fn load_identity(
 fn accelerator_of(
     settings: &HandshakeSettings,
     identity: &LoadedIdentity,
+    warnings: &mut Vec<Warning>,
 ) -> Result<Arc<dyn Accelerator>, SettingsError> {
     let (stats, report): (_, Report) = match &settings.state {
         Some(state) => (Arc::clone(state.stats()), state.report()),
         None => (Arc::default(), Arc::new(|_| {})),
     };
-    accelerator::build(settings.accelerator, &identity.key, &stats, &report).map_err(|error| {
-        SettingsError::new(format!(
-            "\"ssl_accelerator batch\" cannot be used with certificate \"{}\": {error}",
-            identity.label
-        ))
-    })
+    let build = |choice| accelerator::build(choice, &identity.key, &stats, &report);
+    let error = match build(settings.accelerator) {
+        Ok(accelerator) => return Ok(accelerator),
+        Err(error) => error,
+    };
+    let label = &identity.label;
+    // A server with certificates of two kinds asks for `batch` for the sake of one of them.
+    if let NotSuited::KeyType(_) = error
+        && let Ok(accelerator) = build(AcceleratorChoice::Cpu)
+    {
+        warnings.push(Warning::new(format!(
+            "\"ssl_accelerator batch\" is not for certificate \"{label}\", \"cpu\" is used: {error}"
+        )));
+        return Ok(accelerator);
+    }
+    Err(SettingsError::new(format!(
+        "\"ssl_accelerator batch\" cannot be used with certificate \"{label}\": {error}; use \"auto\" or \"cpu\""
+    )))
 }
 
 /// How sessions are resumed: keys, cache, store, register.

@@ -14,7 +14,7 @@
 //! ```
 //!
 //! One thread has the flight at any time: the slot says which state it is in. A
-//! connection that dies drops its [`FlightHandle`], and whoever has the flight next drops it; one
+//! connection that dies drops its `FlightHandle`, and whoever has the flight next drops it; one
 //! that is parked goes at once, which cancels its job.
 //!
 //! Flights never wait for each other on purpose: a thread first goes on with flights whose job is

@@ -5,7 +5,8 @@ use crate::accelerator::KeyType;
 /// `ssl_async`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum AsyncMode {
-    /// Flights leave when that helps: see [`leaves`].
+    /// Flights leave when that helps: expensive ones if the worker has another connection,
+    /// cheap ones if handshakes pile up while a core is idle.
     #[default]
     Auto,
     /// All flights with a private-key operation leave.

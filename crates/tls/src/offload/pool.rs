@@ -37,10 +37,16 @@ struct Queue {
     fresh: VecDeque<Box<Flight>>,
     /// Accelerators that have jobs and no threads of their own.
     working: VecDeque<Arc<dyn Accelerator>>,
+    /// Fresh flights taken since an accelerator last worked.
+    taken_since_work: usize,
     /// Threads that wait.
     waiting: usize,
     is_stopped: bool,
 }
+
+/// Fresh flights that are begun at most while an accelerator has jobs but no full batch: under a
+/// flood of flights with one key, those with a rarer one must get their turn.
+const MAX_FLIGHTS_BEFORE_WORK: usize = 16;
 
 /// A handshake that the pool did not take.
 pub(crate) type NotTaken = Box<(awslc::Connection, Option<KeyOperation>)>;
@@ -263,7 +269,13 @@ impl Queue {
         if let Some(full) = self.working.iter().position(is_full) {
             return self.work_at(full);
         }
+        if self.taken_since_work >= MAX_FLIGHTS_BEFORE_WORK
+            && let Some(task) = self.work_at(0)
+        {
+            return Some(task);
+        }
         if let Some(mut flight) = self.fresh.pop_front() {
+            self.taken_since_work += 1;
             let waited = flight.handed_over_at().elapsed();
             flight.waited(waited);
             stats.queued_flights.lower(1);
@@ -276,6 +288,7 @@ impl Queue {
     /// Takes turns among accelerators.
     fn work_at(&mut self, index: usize) -> Option<Task> {
         let accelerator = self.working.remove(index)?;
+        self.taken_since_work = 0;
         self.working.push_back(Arc::clone(&accelerator));
         Some(Task::Work(accelerator))
     }
