@@ -184,6 +184,7 @@ fn examine(subject: Option<&Subject>) -> Report {
         interfaces,
         tls_library: sealane_tls::library_version(),
         cpu,
+        accelerators: cpu::accelerators(),
         limits,
         configuration,
     }

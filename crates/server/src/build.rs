@@ -8,7 +8,7 @@ use crate::snapshot::{
     AccessLogRuntime, ListenerId, ListenerRuntime, LocationId, LocationRuntime, ServerId,
     ServerRuntime, Snapshot,
 };
-use crate::tls_build::{self, TlsBuilder};
+use crate::tls_build::{self, HandshakeThreads, TlsBuilder};
 use sealane_conf::Config;
 use sealane_conf::diagnostic::Diagnostic;
 use sealane_conf::model::{Http, ListenAddress, Listener, Location, LocationConf, Server};
@@ -60,7 +60,7 @@ fn empty(config: &Config, materials: &Materials, logs: &LogSet) -> Snapshot {
         worker_connections: config.events.worker_connections,
         multi_accept: config.events.multi_accept,
         handshake_queue: limits.map_or(u32::MAX, |limits| limits.queue),
-        async_threads: limits.and_then(|limits| limits.threads),
+        handshake_threads: HandshakeThreads::of(config),
         handshakes: Arc::clone(materials.handshakes()),
         worker_shutdown_timeout: config.main.worker_shutdown_timeout,
         uses_tls_facts: tls_build::uses_variable(config, "ssl_"),

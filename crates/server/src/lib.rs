@@ -67,4 +67,4 @@ mod variables;
 
 pub use materials::Materials;
 pub use snapshot::Snapshot;
-pub use tls_build::{SharedRing, TlsOfServers};
+pub use tls_build::{HandshakeThreads, SharedRing, TlsOfServers};

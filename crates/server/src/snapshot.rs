@@ -9,11 +9,11 @@ use crate::log::{AccessLogger, LogSet, Logger};
 use crate::materials::Materials;
 use crate::names::ServerNames;
 use crate::router::LocationTree;
-use crate::tls_build::SharedRing;
+use crate::tls_build::{HandshakeThreads, SharedRing};
 use sealane_conf::Config;
 use sealane_conf::diagnostic::Diagnostic;
 use sealane_conf::model::{
-    AsyncMode, ListenAddress, ListenOptions, Location, LocationConf, LogFormat, Server, Template,
+    ListenAddress, ListenOptions, Location, LocationConf, LogFormat, Server, Template,
 };
 use sealane_tls::{Acceptor, HandshakeState, ServerTls};
 use std::net::SocketAddr;
@@ -48,8 +48,8 @@ pub struct Snapshot {
     pub multi_accept: bool,
     /// `ssl_handshake_queue`, per worker thread.
     pub handshake_queue: u32,
-    /// `ssl_async_threads`; `None` is `auto`.
-    pub async_threads: Option<u32>,
+    /// `ssl_async_threads` and who wants them.
+    pub(crate) handshake_threads: HandshakeThreads,
     /// Pool and counters of handshakes, which outlive the snapshot.
     pub handshakes: Arc<HandshakeState>,
     /// `worker_shutdown_timeout`.
@@ -159,22 +159,6 @@ impl Snapshot {
             .iter()
             .filter_map(|server| server.tls.as_ref())
             .any(|tls| tls.ktls_mode() != sealane_tls::KtlsMode::Off)
-    }
-
-    /// How many handshake threads a process on so many CPUs gets: `ssl_async_threads`. With
-    /// `auto` there are as many as CPUs. On a single one they would only take turns with the
-    /// workers, so that there is one only if a server insists (`ssl_async on`).
-    pub(crate) fn handshake_threads(&self, cpus: usize) -> usize {
-        let mut modes = self
-            .servers
-            .iter()
-            .filter_map(|server| Some(server.conf.tls.as_ref()?.async_mode));
-        match self.async_threads {
-            Some(threads) => threads as usize,
-            None if modes.clone().all(|mode| mode == AsyncMode::Off) => 0,
-            None if cpus >= 2 => cpus,
-            None => usize::from(modes.any(|mode| mode == AsyncMode::On)),
-        }
     }
 
     /// Builds everything from a configuration and the bytes of the files it

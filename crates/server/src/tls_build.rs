@@ -4,9 +4,11 @@
 //! other and hands it the bytes of the files named.
 
 mod sessions;
+mod threads;
 
 use self::sessions::SessionsBuilder;
 pub use self::sessions::SharedRing;
+pub use self::threads::HandshakeThreads;
 use crate::materials::Materials;
 use crate::names::ServerNames;
 use crate::snapshot::{ServerId, Snapshot};

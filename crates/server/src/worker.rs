@@ -192,7 +192,7 @@ impl HandshakePool {
             log.log(LogLevel::Alert, None, format_args!("{text}"));
         }));
         let cpus = sealane_sys::process::available_cpus();
-        state.start(snapshot.handshake_threads(cpus))?;
+        state.start(snapshot.handshake_threads.on(cpus))?;
         Ok(HandshakePool(state))
     }
 }

@@ -1,7 +1,8 @@
 //! What the processor has for TLS.
 
-use super::report::{Cpu, CpuFeature, Finding};
+use super::report::{Accelerators, Answer, Cpu, CpuFeature, Finding};
 use sealane_sys::process;
+use sealane_tls::accelerator::is_batch_possible;
 
 /// Looks at the processor; the problem is one that costs a multiple.
 pub(super) fn examine() -> (Cpu, Option<Finding>) {
@@ -25,6 +26,18 @@ pub(super) fn examine() -> (Cpu, Option<Finding>) {
         verdict: verdict.text(),
     };
     (cpu, problem)
+}
+
+/// What can compute with private keys besides AWS-LC.
+pub(super) fn accelerators() -> Accelerators {
+    let refused = is_batch_possible().err();
+    Accelerators {
+        batch: Answer {
+            works: refused.is_none(),
+            reason: refused.as_ref().map(|_| "processor"),
+            detail: refused.map(|why| why.to_string()),
+        },
+    }
 }
 
 /// Whether the processor has instructions for AES-GCM.
@@ -104,9 +117,13 @@ fn features() -> Vec<CpuFeature> {
         feature(
             "AVX512F",
             has!("avx512f"),
-            "AES-GCM in the widest registers",
+            "AES-GCM and ChaCha20-Poly1305 in the widest registers",
         ),
-        feature("IFMA", has!("avx512ifma"), "RSA signatures"),
+        feature(
+            "IFMA",
+            has!("avx512ifma"),
+            "RSA, also eight at a time (ssl_accelerator batch); ChaCha20-Poly1305",
+        ),
         feature("SHA", has!("sha"), "SHA-256: handshakes, key derivation"),
         feature("ADX", has!("adx"), "RSA, P-256, P-384, X25519"),
         feature("BMI2", has!("bmi2"), "the same"),

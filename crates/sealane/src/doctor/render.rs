@@ -2,8 +2,8 @@
 //! then the facts.
 
 use super::report::{
-    Answer, Configuration, Cpu, Finding, Installed, Interface, Kernel, KernelTls, Limits, Loadable,
-    Report, Switch, Use,
+    Accelerators, Answer, Configuration, Cpu, Finding, Installed, Interface, Kernel, KernelTls,
+    Limits, Loadable, Report, Server, Switch, Use,
 };
 use std::fmt::Display;
 
@@ -25,6 +25,7 @@ pub(super) fn text(report: &Report, colours: bool) -> String {
     page.kernel_tls(&report.kernel_tls);
     page.interfaces(&report.interfaces);
     page.cpu(&report.cpu, report.tls_library);
+    page.accelerators(&report.accelerators);
     page.limits(&report.limits);
     if let Some(configuration) = &report.configuration {
         page.configuration(configuration);
@@ -204,6 +205,25 @@ impl Page {
         }
     }
 
+    fn accelerators(&mut self, accelerators: &Accelerators) {
+        self.heading("Private keys (ssl_accelerator)");
+        self.row("cpu", self.cell(Colour::Green, "yes", 5) + "always");
+        let batch = &accelerators.batch;
+        let (answer, why) = match &batch.detail {
+            None => (
+                self.cell(Colour::Green, "yes", 5),
+                "for RSA keys of 2048, 3072 and 4096 bits",
+            ),
+            Some(why) => (self.cell(Colour::Yellow, "no", 5), why.as_str()),
+        };
+        for (at, line) in wrap(why).iter().enumerate() {
+            match at {
+                0 => self.row("batch", format!("{answer}{line}")),
+                _ => self.row("", format!("     {line}")),
+            }
+        }
+    }
+
     fn limits(&mut self, limits: &Limits) {
         self.heading("Descriptors");
         let show = |limit: Option<u64>| limit.map_or("unlimited".to_owned(), |n| n.to_string());
@@ -260,7 +280,25 @@ impl Page {
             for line in rest {
                 self.line(format!("    {line}"));
             }
+            self.private_keys(server, configuration.handshake_threads);
         }
+    }
+
+    /// What computes with the keys of a server, and where.
+    fn private_keys(&mut self, server: &Server, threads: usize) {
+        if server.accelerators.is_empty() {
+            return;
+        }
+        let keys = server.accelerators.iter();
+        let keys: Vec<String> = keys
+            .map(|key| format!("{} by {}", key.key, key.accelerator))
+            .collect();
+        let threads = match (server.ssl_async, threads) {
+            ("off", _) | (_, 0) => "on the workers".to_owned(),
+            (mode, 1) => format!("ssl_async {mode} with 1 handshake thread"),
+            (mode, threads) => format!("ssl_async {mode} with {threads} handshake threads"),
+        };
+        self.line(format!("    private keys: {}, {threads}", keys.join(", ")));
     }
 
     /// A blank line and a heading.

@@ -30,6 +30,7 @@ pub(super) struct Report {
     /// Name and version.
     pub(super) tls_library: &'static str,
     pub(super) cpu: Cpu,
+    pub(super) accelerators: Accelerators,
     pub(super) limits: Limits,
     /// Of `-c`.
     pub(super) configuration: Option<Configuration>,
@@ -184,6 +185,13 @@ pub(super) struct CpuFeature {
     pub(super) used_for: &'static str,
 }
 
+/// What can compute with private keys here besides `cpu`.
+#[derive(Debug, Serialize)]
+pub(super) struct Accelerators {
+    /// `ssl_accelerator batch`.
+    pub(super) batch: Answer,
+}
+
 /// Descriptor limits. `null` is unlimited or unknown.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Limits {
@@ -209,6 +217,8 @@ pub(super) struct Configuration {
     pub(super) workers: u32,
     /// `worker_connections`, of each.
     pub(super) worker_connections: u32,
+    /// Handshake threads (`ssl_async_threads`).
+    pub(super) handshake_threads: usize,
     /// Servers with TLS.
     pub(super) servers: Vec<Server>,
 }
@@ -232,6 +242,19 @@ pub(super) struct Server {
     pub(super) in_kernel: Vec<&'static str>,
     /// Suites that stay in user space.
     pub(super) in_user_space: Vec<&'static str>,
+    /// `ssl_async` in force: `on`, `off`, `auto`.
+    pub(super) ssl_async: &'static str,
+    /// What computes with the private key of each certificate.
+    pub(super) accelerators: Vec<KeyAccelerator>,
+}
+
+/// A private key and what computes with it.
+#[derive(Debug, Serialize)]
+pub(super) struct KeyAccelerator {
+    /// `rsa2048`, `p256` and so on, as in the metrics.
+    pub(super) key: &'static str,
+    /// `cpu` or `batch`.
+    pub(super) accelerator: &'static str,
 }
 
 /// Whether a server will use kernel TLS.

@@ -1,9 +1,10 @@
 //! Which servers of a configuration will use kernel TLS, and why not.
 
-use super::report::{Configuration, Finding, Sendfile, Server, Use};
+use super::report::{Configuration, Finding, KeyAccelerator, Sendfile, Server, Use};
 use sealane_conf::Config;
-use sealane_conf::model::{self, Http, ListenAddress, Listener, Locations};
-use sealane_server::TlsOfServers;
+use sealane_conf::model::{self, AsyncMode, Http, ListenAddress, Listener, Locations};
+use sealane_server::{HandshakeThreads, TlsOfServers};
+use sealane_sys::process;
 use sealane_tls::{Capabilities, KtlsMode, OfferedSuite, ServerTls, Unavailable};
 use std::path::Path;
 
@@ -19,6 +20,7 @@ pub(super) fn examine(
         file: file.to_owned(),
         workers,
         worker_connections: config.events.worker_connections,
+        handshake_threads: HandshakeThreads::of(config).on(process::available_cpus()),
         servers: Vec::new(),
     };
     let mut problems = Vec::new();
@@ -67,9 +69,29 @@ pub(super) fn examine(
             sendfile: facts.sendfile,
             in_kernel,
             in_user_space,
+            ssl_async: ssl_async(server),
+            accelerators: accelerators(tls),
         });
     }
     (configuration, findings(problems))
+}
+
+fn ssl_async(server: &model::Server) -> &'static str {
+    match server.tls.as_ref().map(|tls| tls.async_mode) {
+        Some(AsyncMode::On) => "on",
+        Some(AsyncMode::Off) => "off",
+        Some(AsyncMode::Auto) | None => "auto",
+    }
+}
+
+fn accelerators(tls: &ServerTls) -> Vec<KeyAccelerator> {
+    tls.accelerators()
+        .into_iter()
+        .map(|(key, accelerator)| KeyAccelerator {
+            key: key.name(),
+            accelerator,
+        })
+        .collect()
 }
 
 /// Remembers that `who` has a problem, which others may have too.

@@ -1,4 +1,4 @@
-use super::super::report::{CpuFeature, Module, SCHEMA, Sendfile, Server, Suite};
+use super::super::report::{CpuFeature, KeyAccelerator, Module, SCHEMA, Sendfile, Server, Suite};
 use super::*;
 use std::collections::BTreeMap;
 
@@ -30,6 +30,17 @@ fn server(name: &str, kernel_tls: Use, detail: &str) -> Server {
         sendfile: Sendfile::On,
         in_kernel: vec!["TLS_AES_128_GCM_SHA256"],
         in_user_space: Vec::new(),
+        ssl_async: "auto",
+        accelerators: vec![
+            KeyAccelerator {
+                key: "rsa2048",
+                accelerator: "batch",
+            },
+            KeyAccelerator {
+                key: "p256",
+                accelerator: "cpu",
+            },
+        ],
     }
 }
 
@@ -92,6 +103,9 @@ fn report() -> Report {
             }],
             verdict: "AES-GCM in hardware",
         },
+        accelerators: Accelerators {
+            batch: answer(Some("processor")),
+        },
         limits: Limits {
             soft: Some(1024),
             hard: None,
@@ -104,6 +118,7 @@ fn report() -> Report {
             file: "/etc/nginx/nginx.conf".into(),
             workers: 4,
             worker_connections: 512,
+            handshake_threads: 4,
             servers: vec![
                 server("a.example", Use::Yes, "from the end of the handshake"),
                 server("", Use::No, "sendfile is off"),
@@ -152,6 +167,8 @@ fn everything_found_is_shown_aligned() {
         "Servers of /etc/nginx/nginx.conf",
         "  a.example on 0.0.0.0:443, [::]:443",
         "    kernel TLS from the end of the handshake",
+        "    private keys: rsa2048 by batch, p256 by cpu, ssl_async auto with 4 handshake threads",
+        "  batch             no   because of processor",
         "  (no name) on 0.0.0.0:443, [::]:443",
         "    no kernel TLS: sendfile is off",
     ] {
@@ -223,9 +240,14 @@ fn the_schema_is_what_the_manual_says() {
         (&json["interfaces"][0], "interface"),
         (&json["cpu"], "CPU"),
         (&json["cpu"]["features"][0], "CPU feature"),
+        (&json["accelerators"], "accelerators"),
         (&json["limits"], "limits"),
         (&json["configuration"], "configuration"),
         (&json["configuration"]["servers"][0], "server"),
+        (
+            &json["configuration"]["servers"][0]["accelerators"][0],
+            "accelerator of a certificate",
+        ),
     ] {
         for key in keys(object) {
             assert!(manual.contains(&format!("`{key}`")), "{key} of the {name}");

@@ -1,0 +1,71 @@
+//! How many handshake threads a process gets (`ssl_async_threads`).
+
+use sealane_conf::Config;
+use sealane_conf::model::AsyncMode;
+
+/// What the configuration says about handshake threads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HandshakeThreads {
+    /// `ssl_async_threads`; `None` is `auto`.
+    count: Option<u32>,
+    /// Some server may use them (`ssl_async on` or `auto`).
+    wanted: bool,
+    /// Some server insists (`ssl_async on`).
+    insisted: bool,
+}
+
+impl HandshakeThreads {
+    /// Reads it from a configuration.
+    pub fn of(config: &Config) -> HandshakeThreads {
+        let servers = config.http.iter().flat_map(|http| &http.servers);
+        let mut modes = servers.filter_map(|server| Some(server.tls.as_ref()?.async_mode));
+        HandshakeThreads {
+            count: config
+                .http
+                .as_ref()
+                .and_then(|http| http.handshakes.threads),
+            wanted: modes.clone().any(|mode| mode != AsyncMode::Off),
+            insisted: modes.any(|mode| mode == AsyncMode::On),
+        }
+    }
+
+    /// The number on a machine with so many usable CPUs. With `auto` there are as many threads as
+    /// CPUs. On a single one they would only take turns with the workers, so that there is one
+    /// only if a server insists.
+    pub fn on(self, cpus: usize) -> usize {
+        match self.count {
+            _ if !self.wanted => 0,
+            Some(threads) => threads as usize,
+            None if cpus >= 2 => cpus,
+            None => usize::from(self.insisted),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_follow_the_cpus_and_who_wants_them() {
+        let threads = |count, wanted, insisted, cpus| {
+            let threads = HandshakeThreads {
+                count,
+                wanted,
+                insisted,
+            };
+            threads.on(cpus)
+        };
+        assert_eq!(threads(None, true, false, 4), 4);
+        assert_eq!(threads(None, true, false, 1), 0);
+        assert_eq!(threads(None, true, true, 1), 1);
+        assert_eq!(threads(None, false, false, 8), 0);
+        assert_eq!(threads(Some(3), true, false, 1), 3);
+        assert_eq!(
+            threads(Some(3), false, false, 4),
+            0,
+            "nobody would use them"
+        );
+        assert_eq!(threads(Some(0), true, true, 4), 0);
+    }
+}
