@@ -131,6 +131,9 @@ struct TurnsArgs {
     /// Directives for the http block of one server alone: name='directive value;'
     #[arg(long = "directives", value_name = "NAME=TEXT")]
     directives: Vec<String>,
+    /// Directives for the server blocks with an RSA key of one server alone: name='directive value;'
+    #[arg(long = "rsa-directives", value_name = "NAME=TEXT")]
+    rsa_directives: Vec<String>,
     /// Directives for the events block of one server alone: name='directive value;'
     #[arg(long = "events", value_name = "NAME=TEXT")]
     events: Vec<String>,
@@ -329,6 +332,10 @@ impl TurnsArgs {
         for text in &self.directives {
             let (server, directives) = addressee(&mut servers, text)?;
             server.directives = directives.to_owned();
+        }
+        for text in &self.rsa_directives {
+            let (server, directives) = addressee(&mut servers, text)?;
+            server.rsa_directives = directives.to_owned();
         }
         for text in &self.events {
             let (server, directives) = addressee(&mut servers, text)?;

@@ -104,7 +104,7 @@ impl CaseResult {
         let summary = Summary::of(&ratios)?;
         let is_judged = |target: &Target| {
             let needs = target.needs.unwrap_or_default();
-            their_label.is_reference() && our_label.directives.contains(needs)
+            their_label.is_reference() && our_label.was_given(needs)
         };
         let target = self.target.filter(is_judged);
         Some(Ratio {
@@ -302,7 +302,7 @@ impl Report {
 
 /// A server at the head of a column.
 fn heading(server: &ServerLabel) -> String {
-    match server.directives.is_empty() && server.events.is_empty() {
+    match server.is_as_it_comes() {
         true => server.version.clone(),
         false => format!("{} ({})", server.version, server.name),
     }

@@ -29,6 +29,7 @@ fn label(name: &str, version: &str, directives: &str) -> ServerLabel {
         name: name.into(),
         version: version.into(),
         directives: directives.into(),
+        rsa_directives: String::new(),
         events: String::new(),
     }
 }

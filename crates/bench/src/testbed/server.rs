@@ -37,6 +37,8 @@ pub struct Server {
     pub path: PathBuf,
     /// Directives for the `http` block of this server alone, shown in the report.
     pub directives: String,
+    /// Directives for those of its `server` blocks that have an RSA key, shown in the report.
+    pub rsa_directives: String,
     /// Directives for its `events` block, shown in the report.
     pub events: String,
 }
@@ -59,6 +61,7 @@ impl FromStr for Server {
             name: name.into(),
             path: path.into(),
             directives: String::new(),
+            rsa_directives: String::new(),
             events: String::new(),
         })
     }
@@ -92,6 +95,7 @@ pub(crate) struct ServerLabel {
     /// Product and TLS library with their versions.
     pub(crate) version: String,
     pub(crate) directives: String,
+    pub(crate) rsa_directives: String,
     pub(crate) events: String,
 }
 
@@ -105,6 +109,7 @@ impl ServerLabel {
             name: server.name.clone(),
             version: server.version()?,
             directives: server.directives.clone(),
+            rsa_directives: server.rsa_directives.clone(),
             events: server.events.clone(),
         })
     }
@@ -112,6 +117,18 @@ impl ServerLabel {
     /// Whether it is one of those that are compared with the others.
     pub(crate) fn is_sealane(&self) -> bool {
         self.version.starts_with("sealane ")
+    }
+
+    /// Whether it was given `directives`, as they stand.
+    pub(crate) fn was_given(&self, directives: &str) -> bool {
+        self.directives.contains(directives) || self.rsa_directives.contains(directives)
+    }
+
+    /// Whether it is measured with the common configuration alone.
+    pub(crate) fn is_as_it_comes(&self) -> bool {
+        [&self.directives, &self.rsa_directives, &self.events]
+            .iter()
+            .all(|directives| directives.is_empty())
     }
 
     /// Whether targets are about the ratios to this server.
@@ -127,6 +144,9 @@ impl fmt::Display for ServerLabel {
         write!(f, "{}: {}", self.name, self.version)?;
         if !self.directives.is_empty() {
             write!(f, ", with {}", self.directives)?;
+        }
+        if !self.rsa_directives.is_empty() {
+            write!(f, ", with {} for RSA", self.rsa_directives)?;
         }
         if !self.events.is_empty() {
             write!(f, ", with events {{ {} }}", self.events)?;
@@ -180,6 +200,7 @@ impl Running {
                     workers: cpus.len(),
                     events: &server.events,
                     directives: &server.directives,
+                    rsa_directives: &server.rsa_directives,
                 },
             ),
         )

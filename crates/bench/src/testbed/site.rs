@@ -121,6 +121,8 @@ pub(crate) struct Variant<'a> {
     pub(crate) events: &'a str,
     /// Directives in the `http` block.
     pub(crate) directives: &'a str,
+    /// Directives in the `server` blocks with an RSA key.
+    pub(crate) rsa_directives: &'a str,
 }
 
 /// The files of the test certificates, each with `.crt` and `.key`.
@@ -195,6 +197,7 @@ impl Site {
             ("@WORKERS@", &variant.workers.to_string()),
             ("@EVENTS@", variant.events),
             ("@DIRECTIVES@", variant.directives),
+            ("@RSA_DIRECTIVES@", variant.rsa_directives),
             ("@FILES@", &self.files.display().to_string()),
             ("@CERTIFICATES@", &self.certificates.display().to_string()),
         ] {

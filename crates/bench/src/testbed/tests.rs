@@ -53,6 +53,7 @@ fn the_template_is_filled_completely() {
         workers: 3,
         events: "some_event_directive on;",
         directives: "some_directive 1;",
+        rsa_directives: "some_rsa_directive 2;",
     };
     let text = site.configuration(&ports, variant);
     let code: String = text
@@ -73,6 +74,8 @@ fn the_template_is_filled_completely() {
     ] {
         assert!(code.contains(expected), "{expected} is missing in {text}");
     }
+    // RSA-2048, RSA-4096, and what is not tuned.
+    assert_eq!(code.matches("some_rsa_directive 2;").count(), 3);
     for (name, bytes) in [("10", 10), ("1k", 1 << 10), ("100k", 100 << 10)] {
         let path = scratch.join("files").join(name);
         let metadata = std::fs::metadata(path).expect("created");
