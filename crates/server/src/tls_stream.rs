@@ -194,7 +194,14 @@ impl TlsStream {
                         self.tickets_due = true;
                         return Poll::Ready(Ok(times));
                     }
-                    Ok(HandshakeStatus::WantRead) => opening.step = Step::Input,
+                    Ok(HandshakeStatus::WantRead) => {
+                        let was_answered = opening.step == Step::Answered;
+                        opening.step = Step::Input;
+                        if was_answered && self.input_at < self.input.len() {
+                            // What came behind the flight that was away was not looked at yet.
+                            continue;
+                        }
+                    }
                     Ok(HandshakeStatus::Pending) => {
                         opening.step = Step::Asked;
                         let is_lookup = self.connection.lookup_timeout().is_some();

@@ -60,9 +60,9 @@ const ROWS: &[Row] = &[
         "auto",
         "What computes with the private key. `cpu`: AWS-LC, one operation at a time. `batch`: \
          operations of one RSA key that wait at the same time are computed eight at a time with \
-         AVX-512 IFMA, which costs a quarter each; an error where the processor or the key does not \
-         allow it. `auto`: `batch` where that is possible, else `cpu`. `sealane doctor` says what \
-         each certificate gets.",
+         AVX-512 IFMA, which costs a quarter each; an error where the processor does not have it, and a \
+         warning for certificates with other keys, which get `cpu`. `auto`: `batch` where that is \
+         possible, else `cpu`. `sealane doctor` says what each certificate gets.",
         |b, c| {
             let choices = [
                 ("auto", Accelerator::Auto),
