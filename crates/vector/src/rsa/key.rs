@@ -1,7 +1,6 @@
 //! One size of key: the private operation by Chinese remainders, and the public one.
 
 use std::arch::x86_64::*;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use zeroize::Zeroize;
 
@@ -29,12 +28,7 @@ pub(super) struct Key<const K: usize, const K2: usize> {
     /// R squared modulo n.
     n_r_squared: [u64; K2],
     e: u64,
-    /// Memory of earlier operations, wiped: as many pieces as there were callers at once.
-    spares: Mutex<Vec<Box<Work<K, K2>>>>,
 }
-
-/// Pieces of memory that a key keeps at most, of 52, 79 and 106 KiB each.
-const MAX_SPARES: usize = 16;
 
 /// A key's numbers as they came.
 pub(super) struct Parts<const K: usize, const K2: usize> {
@@ -113,32 +107,11 @@ impl<const K: usize, const K2: usize> Key<K, K2> {
             n_r_squared: n.times_r(&n.times_r(&one)),
             n,
             e: parts.e,
-            spares: Mutex::default(),
         })
     }
 
     pub(super) fn modulus(&self) -> &[u64; K2] {
         &self.n.digits
-    }
-
-    /// Memory for one caller of [`Key::private`] and [`Key::public`], wiped, to be given back
-    /// with [`Key::put_back`].
-    #[target_feature(enable = "avx512f")]
-    pub(super) fn work(&self) -> Box<Work<K, K2>> {
-        self.spares().pop().unwrap_or_else(|| Work::new())
-    }
-
-    pub(super) fn put_back(&self, mut work: Box<Work<K, K2>>) {
-        work.wipe();
-        let mut spares = self.spares();
-        if spares.len() < MAX_SPARES {
-            spares.push(work);
-        }
-    }
-
-    fn spares(&self) -> MutexGuard<'_, Vec<Box<Work<K, K2>>>> {
-        // Whoever panics meanwhile leaves a whole vector behind.
-        self.spares.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// c^d modulo n of eight numbers below n.

@@ -2,6 +2,7 @@
 
 use std::arch::x86_64::*;
 use std::hint::black_box;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::montgomery::{DIGIT_BITS, Modulus, Number, Product, ROWS, Rows, Vector};
 use super::turns::Turns;
@@ -123,9 +124,56 @@ impl<const K: usize, const K2: usize> Work<K, K2> {
     }
 }
 
+#[cfg(test)]
+impl<const K: usize, const K2: usize> Work<K, K2> {
+    /// Whether the tables and the numbers are zeros.
+    pub(super) fn is_blank(&self) -> bool {
+        let entries = self.tables.as_flattened().as_flattened().as_flattened();
+        let numbers = self.turns.factors.as_flattened();
+        entries.iter().chain(numbers).all(|vector| {
+            // SAFETY: both are 64 bytes without invalid values.
+            let digits: [u64; 8] = unsafe { std::mem::transmute(*vector) };
+            digits == [0; 8]
+        })
+    }
+}
+
 impl<const K: usize, const K2: usize> Drop for Work<K, K2> {
     fn drop(&mut self) {
         self.wipe();
+    }
+}
+
+/// Memory of earlier operations, wiped: as many pieces as there were callers at once. It belongs
+/// to no key, so that a thousand keys need no more than one.
+pub(super) struct Spares<const K: usize, const K2: usize>(Mutex<Vec<Box<Work<K, K2>>>>);
+
+/// Pieces of memory that are kept at most, of 54, 80 and 105 KiB by size of key.
+const MAX_SPARES: usize = 64;
+
+impl<const K: usize, const K2: usize> Spares<K, K2> {
+    pub(super) const fn new() -> Self {
+        Self(Mutex::new(Vec::new()))
+    }
+
+    /// Memory for one caller.
+    #[target_feature(enable = "avx512f")]
+    pub(super) fn take(&self) -> Box<Work<K, K2>> {
+        let spare = self.list().pop();
+        spare.unwrap_or_else(|| Work::new())
+    }
+
+    pub(super) fn put_back(&self, mut work: Box<Work<K, K2>>) {
+        work.wipe();
+        let mut spares = self.list();
+        if spares.len() < MAX_SPARES {
+            spares.push(work);
+        }
+    }
+
+    fn list(&self) -> MutexGuard<'_, Vec<Box<Work<K, K2>>>> {
+        // Whoever panicked has left a whole vector behind.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -6,6 +6,7 @@ use zeroize::{Zeroize, Zeroizing};
 
 use super::digits::{from_bytes, is_below, to_bytes};
 use super::key::{Key, Parts};
+use super::power::Spares;
 use super::{RSA_LANES, RsaRefused};
 use crate::unsupported;
 
@@ -18,16 +19,10 @@ enum Size {
     Rsa4096(Box<Key<40, 80>>),
 }
 
-/// Calls a generic method on the key of whichever size.
-macro_rules! each {
-    ($size:expr, $key:ident => $call:expr) => {
-        match $size {
-            Size::Rsa2048($key) => $call,
-            Size::Rsa3072($key) => $call,
-            Size::Rsa4096($key) => $call,
-        }
-    };
-}
+/// Memory for operations with keys of each size.
+static SPARES_2048: Spares<20, 40> = Spares::new();
+static SPARES_3072: Spares<30, 60> = Spares::new();
+static SPARES_4096: Spares<40, 80> = Spares::new();
 
 impl RsaKey {
     /// Takes a key's numbers, big-endian: modulus, public exponent, primes p and q, d modulo
@@ -78,14 +73,27 @@ impl RsaKey {
     /// A result must not leave the process before it was found right with the public key, as one
     /// that a fault has spoiled gives the key away: [`RsaKey::checked`] does both.
     pub fn private(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), RsaRefused> {
-        each!(&self.0, key => run(key, inputs, outputs, false).map(|_| ()))
+        self.run(inputs, outputs, false).map(|_| ())
     }
 
     /// The private operation, and every result raised to the public exponent again. Returns
     /// one bit for each output, the lowest for the first: 1 if the result was wrong and is
     /// zeros now. Wrong results are a fault of the processor or the memory.
     pub fn checked(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<u8, RsaRefused> {
-        each!(&self.0, key => run(key, inputs, outputs, true))
+        self.run(inputs, outputs, true)
+    }
+
+    fn run(
+        &self,
+        inputs: &[&[u8]],
+        outputs: &mut [&mut [u8]],
+        is_checked: bool,
+    ) -> Result<u8, RsaRefused> {
+        match &self.0 {
+            Size::Rsa2048(key) => run(key, &SPARES_2048, inputs, outputs, is_checked),
+            Size::Rsa3072(key) => run(key, &SPARES_3072, inputs, outputs, is_checked),
+            Size::Rsa4096(key) => run(key, &SPARES_4096, inputs, outputs, is_checked),
+        }
     }
 }
 
@@ -119,6 +127,7 @@ fn boxed<const K: usize, const K2: usize>(
 
 pub(super) fn run<const K: usize, const K2: usize>(
     key: &Key<K, K2>,
+    spares: &Spares<K, K2>,
     inputs: &[&[u8]],
     outputs: &mut [&mut [u8]],
     is_checked: bool,
@@ -144,7 +153,7 @@ pub(super) fn run<const K: usize, const K2: usize>(
     // SAFETY: a key exists only where `RsaKey::new` has found the features that the methods
     // are compiled for.
     let (mut work, mut results) = unsafe {
-        let mut work = key.work();
+        let mut work = spares.take();
         let results = key.private(&numbers, &mut work);
         (work, results)
     };
@@ -159,7 +168,7 @@ pub(super) fn run<const K: usize, const K2: usize>(
             }
         }
     }
-    key.put_back(work);
+    spares.put_back(work);
     for (result, output) in results.iter().zip(outputs) {
         to_bytes(result, output);
     }

@@ -3,6 +3,7 @@
 use super::digits::{from_bytes, gather, is_below, scatter};
 use super::key::{Key, Parts};
 use super::montgomery::{DIGIT_MASK, Modulus};
+use super::power::Spares;
 use super::present::run;
 use super::turns::Turns;
 
@@ -158,9 +159,33 @@ fn wrong_results_are_kept_back() {
     let wrong = {
         let inputs = inputs.each_ref().map(|input| input.as_slice());
         let mut outputs = outputs.each_mut().map(|output| output.as_mut_slice());
-        run(&key, &inputs, &mut outputs, true)
+        run(&key, &Spares::new(), &inputs, &mut outputs, true)
     };
     assert_eq!(wrong, Ok(0b1100));
     assert_eq!(outputs[..2], inputs[..2]);
     assert_eq!(outputs[2..], [[0; 256]; 2]);
+}
+
+/// Memory that is used again holds nothing of what it was used for.
+#[test]
+fn memory_is_wiped_before_it_is_used_again() {
+    if !is_supported() {
+        return;
+    }
+    let spares = Spares::<20, 40>::new();
+    let modulus = Modulus::new(from_bytes(&[0xc1; 128]).expect("1024 bits fit"));
+    // SAFETY: the features were found.
+    unsafe {
+        let mut work = spares.take();
+        let address = std::ptr::from_ref(&*work);
+        let number = gather(&[[5; 20]; 8]);
+        let numbers = [number; 2];
+        work.raise(&numbers, &numbers, [&[9; 20]; 2], 1024, [&modulus; 2]);
+        assert!(!work.is_blank());
+        spares.put_back(work);
+        let work = spares.take();
+        assert_eq!(std::ptr::from_ref(&*work), address);
+        assert!(work.is_blank());
+        assert_ne!(std::ptr::from_ref(&*spares.take()), address);
+    }
 }
