@@ -18,6 +18,7 @@ use crate::{
         TlsPlan,
     },
     storm::{Storm, StormKey},
+    testbed::Precedence,
 };
 
 /// Measures servers: load, memory of idle connections, comparisons.
@@ -288,7 +289,7 @@ fn run_compare(args: CompareArgs) -> Result<(), Error> {
         return Ok(());
     }
     let turns = args.turns;
-    turns.apply_nice()?;
+    let _precedence = turns.precedence()?;
     let comparison = Comparison {
         servers: turns.servers()?,
         cases: args.cases,
@@ -308,7 +309,7 @@ fn run_compare(args: CompareArgs) -> Result<(), Error> {
 
 fn run_storm(args: StormArgs) -> Result<(), Error> {
     let turns = args.turns;
-    turns.apply_nice()?;
+    let _precedence = turns.precedence()?;
     let storm = Storm {
         servers: turns.servers()?,
         keys: args.keys,
@@ -344,14 +345,9 @@ impl TurnsArgs {
         Ok(servers)
     }
 
-    /// Gives this thread the niceness that was asked for. All threads and servers
-    /// that are started from now on inherit it.
-    fn apply_nice(&self) -> Result<(), Error> {
-        let Some(nice) = self.nice else {
-            return Ok(());
-        };
-        rustix::process::setpriority_process(None, nice)
-            .map_err(|errno| Error::io(format!("set the niceness {nice}"), errno.into()))
+    /// The precedence that was asked for, for as long as the value lives.
+    fn precedence(&self) -> Result<Option<Precedence>, Error> {
+        self.nice.map(Precedence::take).transpose()
     }
 
     fn rounds(&self) -> usize {

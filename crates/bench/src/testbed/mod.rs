@@ -5,6 +5,7 @@ mod cpus;
 mod figures;
 mod machine;
 mod neighbours;
+mod precedence;
 mod server;
 mod site;
 
@@ -17,6 +18,7 @@ pub(crate) use cpus::{Cpus, ServerCores, available as available_cpus};
 pub(crate) use figures::{number, ratio_text, spread, verdict};
 pub(crate) use machine::Machine;
 pub(crate) use neighbours::Neighbours;
+pub(crate) use precedence::Precedence;
 pub use server::Server;
 pub(crate) use server::{Running, ServerLabel};
 pub(crate) use site::{File, Listener, Ports, Site};
