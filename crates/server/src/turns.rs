@@ -126,7 +126,9 @@ impl Turns {
 
     /// The thread has nothing to do and will poll its sockets: whatever comes is a new turn.
     pub(crate) fn rest(&self) {
-        if self.used.swap(false, Ordering::Relaxed) {
+        // This is called before every wait: mostly there is nothing to do.
+        if self.used.load(Ordering::Relaxed) {
+            self.used.store(false, Ordering::Relaxed);
             let mut state = self.lock();
             state.spent = Duration::ZERO;
             state.accepted = 0;

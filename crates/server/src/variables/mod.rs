@@ -88,7 +88,6 @@ fn append_builtin(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> b
         | B::RequestCompletion
         | B::RemoteUser
         | B::Pipe => request::append(exchange, builtin, out),
-
         B::Scheme
         | B::Https
         | B::RemoteAddr
@@ -106,11 +105,9 @@ fn append_builtin(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> b
         | B::TcpinfoRcvSpace
         | B::RealipRemoteAddr
         | B::RealipRemotePort => connection::append(exchange, builtin, out),
-
         B::Status | B::BodyBytesSent | B::BytesSent | B::LimitRate | B::GzipRatio => {
             response::append(exchange, builtin, out)
         }
-
         B::Msec
         | B::TimeIso8601
         | B::TimeLocal
@@ -121,7 +118,6 @@ fn append_builtin(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> b
         | B::ConnectionsReading
         | B::ConnectionsWriting
         | B::ConnectionsWaiting => process::append(exchange, builtin, out),
-
         B::SslProtocol
         | B::SslCipher
         | B::SslCiphers
@@ -156,7 +152,6 @@ fn append_builtin(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> b
         | B::SslClientVEnd
         | B::SslClientVRemain
         | B::SslClientVerify => tls::append(exchange, builtin, out),
-
         // The PROXY protocol is an error in `listen`, and there are no upstreams.
         B::ProxyProtocolAddr
         | B::ProxyProtocolPort
