@@ -7,12 +7,16 @@
 //!
 //! RSA's private operation is the other case: AWS-LC computes one at a time, and eight lanes of
 //! AVX-512 compute eight with one key in less than three times the time of one. That is [`RsaKey`].
+//! Signatures with elliptic curves are not: AWS-LC makes one with P-256 in 11 us where RSA-2048 takes it
+//! 196 us and a batch 60, and at a tenth of what a connection costs there is little left to win.
+//! With P-384 it takes 59 us.
 //!
 //! [`RecordWriter`] is what a connection uses: it frames, numbers and seals the records of
 //! one direction, with keys that were taken over from the library.
 //!
 //! The code is made of the processor's own vector instructions, checked for at
-//! run time: a [`ChaCha20Poly1305`] or an [`RsaKey`] exists only where they do. None of them takes
+//! run time: a [`ChaCha20Poly1305`] or an [`RsaKey`] exists only where they do, and
+//! [`unsupported`] says what is missing elsewhere. None of them takes
 //! a time that depends on its operands, and nothing branches on, or is
 //! indexed by, a secret. The pointers are those of fixed-size arrays.
 //!
