@@ -213,6 +213,10 @@ const DISK_THREADS: usize = 16;
 const LOG_FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
 /// Disk threads end after they had nothing to do for this long.
 const DISK_THREAD_IDLE: Duration = Duration::from_secs(60);
+/// How long a worker thread computes at a time when others want its processor: so short that it
+/// takes the place of a handshake thread as soon as a request arrives. It gets no more of the
+/// processor by that. Only Linux 6.12 and later heed it.
+const WORKER_TIME_SLICE: Duration = Duration::from_micros(100);
 
 fn spawn_thread(
     worker: Arc<Worker>,
@@ -247,6 +251,8 @@ fn spawn_thread(
             let _guard = AbortOnPanic {
                 log: worker.snapshot.main_log.clone(),
             };
+            // A wish, which a sandbox may deny.
+            let _ = sealane_sys::process::set_time_slice(WORKER_TIME_SLICE);
             runtime.block_on(serve(worker, sockets, told));
             // Connections that are still open are dropped with the runtime.
             runtime.shutdown_background();
