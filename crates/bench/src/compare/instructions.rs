@@ -35,6 +35,8 @@ pub(super) struct InstructionCounter {
     /// Where perf writes.
     output: PathBuf,
     log: PathBuf,
+    /// The named pipes, removed at the end: whoever read them would wait for ever.
+    pipes: [PathBuf; 2],
 }
 
 impl InstructionCounter {
@@ -74,6 +76,7 @@ impl InstructionCounter {
             answers,
             output,
             log,
+            pipes: [orders_path, answers_path],
         })
     }
 
@@ -141,6 +144,10 @@ impl Drop for InstructionCounter {
         if matches!(self.perf.try_wait(), Ok(None)) {
             self.interrupt();
             let _ = self.perf.wait();
+        }
+        for pipe in &self.pipes {
+            // If it stays, the next run replaces it.
+            let _ = fs::remove_file(pipe);
         }
     }
 }
