@@ -268,3 +268,25 @@ fn spoiled_keys_are_refused() {
     );
     assert!(key.is_none());
 }
+
+#[test]
+fn others_get_their_turn_while_a_batch_is_computed() {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    static PAUSES: AtomicUsize = AtomicUsize::new(0);
+    let Some((key, _, modulus)) = keys(2048) else {
+        return;
+    };
+    let key = key.pausing(|| {
+        PAUSES.fetch_add(1, Ordering::Relaxed);
+    });
+    let mut counts = Vec::new();
+    for _ in 0..3 {
+        let before = PAUSES.load(Ordering::Relaxed);
+        let mut output = vec![0; modulus.len()];
+        let wrong = key.checked(&[&below(&modulus)], &mut [&mut output]);
+        assert_eq!(wrong, Ok(0));
+        counts.push(PAUSES.load(Ordering::Relaxed) - before);
+    }
+    assert_eq!(counts, [counts[0]; 3], "whatever the number");
+    assert!(counts[0] >= 4, "{} pauses in half a millisecond", counts[0]);
+}

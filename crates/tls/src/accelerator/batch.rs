@@ -84,7 +84,8 @@ impl Batch {
         Ok(Self::with_kernel(
             key,
             numbers.modulus,
-            Box::new(kernel),
+            // A batch takes up to some milliseconds: requests come first.
+            Box::new(kernel.pausing(std::thread::yield_now)),
             stats,
             report,
         ))

@@ -170,6 +170,8 @@ impl Shared {
                 }
                 Task::GoOn(flight) => self.go_on(flight),
             }
+            // Where workers and this thread share a processor, requests come first.
+            std::thread::yield_now();
         }
     }
 

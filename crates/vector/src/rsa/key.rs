@@ -120,6 +120,7 @@ impl<const K: usize, const K2: usize> Key<K, K2> {
         &self,
         inputs: &[[u64; K2]; 8],
         work: &mut Work<K, K2>,
+        pause: fn(),
     ) -> [[u64; K2]; 8] {
         let mut inputs: Number<K2> = gather(inputs);
         let moduli = [&self.p.modulus, &self.q.modulus];
@@ -133,7 +134,7 @@ impl<const K: usize, const K2: usize> Key<K, K2> {
             all_digits(&self.q.powers_of_r[0]),
         ];
         let exponents = [&self.p.exponent, &self.q.exponent];
-        let mut powers = work.raise(&bases, &ones, exponents, self.prime_bits, moduli);
+        let mut powers = work.raise(&bases, &ones, exponents, self.prime_bits, moduli, pause);
 
         // Out of Montgomery's form, and then below the primes.
         let mut one = [_mm512_setzero_si512(); K];

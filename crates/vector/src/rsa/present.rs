@@ -11,7 +11,11 @@ use super::{RSA_LANES, RsaRefused};
 use crate::unsupported;
 
 /// An RSA key of 2048, 3072 or 4096 bits, on a processor that can compute with it.
-pub struct RsaKey(Size);
+pub struct RsaKey {
+    size: Size,
+    /// See [`RsaKey::pausing`].
+    pause: fn(),
+}
 
 enum Size {
     Rsa2048(Box<Key<20, 40>>),
@@ -50,7 +54,10 @@ impl RsaKey {
             4096 => Size::Rsa4096(boxed(n, e, primes, exponents, coefficient)?),
             _ => return None,
         };
-        let key = Self(key);
+        let key = Self {
+            size: key,
+            pause: || {},
+        };
         // A number without structure, that all of the key's numbers have a part in.
         let input = Zeroizing::new(vec![0x5a; n.len()]);
         let mut output = Zeroizing::new(vec![0; n.len()]);
@@ -58,9 +65,15 @@ impl RsaKey {
         (wrong == Ok(0)).then_some(key)
     }
 
+    /// Has `pause` called every quarter of a millisecond or so while operations are computed, for
+    /// instance to let other threads run: a batch of RSA-4096 takes milliseconds.
+    pub fn pausing(self, pause: fn()) -> Self {
+        Self { pause, ..self }
+    }
+
     /// Bytes of the modulus, of every input and of every output.
     pub fn modulus_bytes(&self) -> usize {
-        match self.0 {
+        match self.size {
             Size::Rsa2048(_) => 256,
             Size::Rsa3072(_) => 384,
             Size::Rsa4096(_) => 512,
@@ -89,10 +102,11 @@ impl RsaKey {
         outputs: &mut [&mut [u8]],
         is_checked: bool,
     ) -> Result<u8, RsaRefused> {
-        match &self.0 {
-            Size::Rsa2048(key) => run(key, &SPARES_2048, inputs, outputs, is_checked),
-            Size::Rsa3072(key) => run(key, &SPARES_3072, inputs, outputs, is_checked),
-            Size::Rsa4096(key) => run(key, &SPARES_4096, inputs, outputs, is_checked),
+        let pause = self.pause;
+        match &self.size {
+            Size::Rsa2048(key) => run(key, &SPARES_2048, pause, inputs, outputs, is_checked),
+            Size::Rsa3072(key) => run(key, &SPARES_3072, pause, inputs, outputs, is_checked),
+            Size::Rsa4096(key) => run(key, &SPARES_4096, pause, inputs, outputs, is_checked),
         }
     }
 }
@@ -128,6 +142,7 @@ fn boxed<const K: usize, const K2: usize>(
 pub(super) fn run<const K: usize, const K2: usize>(
     key: &Key<K, K2>,
     spares: &Spares<K, K2>,
+    pause: fn(),
     inputs: &[&[u8]],
     outputs: &mut [&mut [u8]],
     is_checked: bool,
@@ -154,7 +169,7 @@ pub(super) fn run<const K: usize, const K2: usize>(
     // are compiled for.
     let (mut work, mut results) = unsafe {
         let mut work = spares.take();
-        let results = key.private(&numbers, &mut work);
+        let results = key.private(&numbers, &mut work, pause);
         (work, results)
     };
     let mut wrong = 0;

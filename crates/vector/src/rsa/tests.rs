@@ -159,7 +159,7 @@ fn wrong_results_are_kept_back() {
     let wrong = {
         let inputs = inputs.each_ref().map(|input| input.as_slice());
         let mut outputs = outputs.each_mut().map(|output| output.as_mut_slice());
-        run(&key, &Spares::new(), &inputs, &mut outputs, true)
+        run(&key, &Spares::new(), || {}, &inputs, &mut outputs, true)
     };
     assert_eq!(wrong, Ok(0b1100));
     assert_eq!(outputs[..2], inputs[..2]);
@@ -180,7 +180,14 @@ fn memory_is_wiped_before_it_is_used_again() {
         let address = std::ptr::from_ref(&*work);
         let number = gather(&[[5; 20]; 8]);
         let numbers = [number; 2];
-        work.raise(&numbers, &numbers, [&[9; 20]; 2], 1024, [&modulus; 2]);
+        work.raise(
+            &numbers,
+            &numbers,
+            [&[9; 20]; 2],
+            1024,
+            [&modulus; 2],
+            || {},
+        );
         assert!(!work.is_blank());
         spares.put_back(work);
         let work = spares.take();
