@@ -41,8 +41,8 @@ const ROWS: &[Row] = &[
         ONE,
         "auto",
         "Number of handshake threads of the process; with `0` there are none, whatever `ssl_async` \
-         says. `auto`: one for each CPU that the process may use; none where that is only one, \
-         unless some server has `ssl_async on`.",
+         says. `auto`: one for each CPU that the process may use. They let workers go first, also \
+         where there is only one CPU.",
         |b, c| {
             c.once(&b.server().tls.async_threads)?;
             b.server().tls.async_threads = Some(match c.arg(1) {

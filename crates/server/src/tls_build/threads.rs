@@ -10,8 +10,6 @@ pub struct HandshakeThreads {
     count: Option<u32>,
     /// Some server may use them (`ssl_async on` or `auto`).
     wanted: bool,
-    /// Some server insists (`ssl_async on`).
-    insisted: bool,
 }
 
 impl HandshakeThreads {
@@ -24,20 +22,18 @@ impl HandshakeThreads {
                 .http
                 .as_ref()
                 .and_then(|http| http.handshakes.threads),
-            wanted: modes.clone().any(|mode| mode != AsyncMode::Off),
-            insisted: modes.any(|mode| mode == AsyncMode::On),
+            wanted: modes.any(|mode| mode != AsyncMode::Off),
         }
     }
 
     /// The number on a machine with so many usable CPUs. With `auto` there are as many threads as
-    /// CPUs. On a single one they would only take turns with the workers, so that there is one
-    /// only if a server insists.
+    /// CPUs. One pays on a single CPU as well: it computes in batches, and unlike the
+    /// worker it can be interrupted.
     pub fn on(self, cpus: usize) -> usize {
         match self.count {
             _ if !self.wanted => 0,
             Some(threads) => threads as usize,
-            None if cpus >= 2 => cpus,
-            None => usize::from(self.insisted),
+            None => cpus.max(1),
         }
     }
 }
@@ -48,24 +44,12 @@ mod tests {
 
     #[test]
     fn threads_follow_the_cpus_and_who_wants_them() {
-        let threads = |count, wanted, insisted, cpus| {
-            let threads = HandshakeThreads {
-                count,
-                wanted,
-                insisted,
-            };
-            threads.on(cpus)
-        };
-        assert_eq!(threads(None, true, false, 4), 4);
-        assert_eq!(threads(None, true, false, 1), 0);
-        assert_eq!(threads(None, true, true, 1), 1);
-        assert_eq!(threads(None, false, false, 8), 0);
-        assert_eq!(threads(Some(3), true, false, 1), 3);
-        assert_eq!(
-            threads(Some(3), false, false, 4),
-            0,
-            "nobody would use them"
-        );
-        assert_eq!(threads(Some(0), true, true, 4), 0);
+        let threads = |count, wanted, cpus| HandshakeThreads { count, wanted }.on(cpus);
+        assert_eq!(threads(None, true, 4), 4);
+        assert_eq!(threads(None, true, 1), 1);
+        assert_eq!(threads(None, false, 8), 0);
+        assert_eq!(threads(Some(3), true, 1), 3);
+        assert_eq!(threads(Some(3), false, 4), 0, "nobody would use them");
+        assert_eq!(threads(Some(0), true, 4), 0);
     }
 }
