@@ -21,6 +21,7 @@
 //! | `record.rs` | application records sealed straight into the caller's output |
 //! | `transmit.rs` | taking the write direction away from libssl: keys, guard |
 //! | `key.rs`, `rsa.rs`, `certificate.rs` | private keys, an RSA key's numbers, and certificate chains |
+//! | `blinding.rs` | random factors for RSA private operations that are computed elsewhere |
 //! | `key_operation.rs` | what a handshake wants from the private key, computed wherever that is best |
 //! | `cipher.rs`, `group.rs` | the suites and groups that the library has |
 //! | `session.rs`, `session_facts.rs` | resumable sessions, what they say of themselves, and the traits a ticket cipher and a session store implement |
@@ -50,6 +51,7 @@
 
 mod aead;
 mod bio;
+mod blinding;
 mod callbacks;
 mod certificate;
 mod cipher;
@@ -76,6 +78,7 @@ mod time;
 mod transmit;
 
 pub use aead::Aead;
+pub use blinding::{RsaBlinding, RsaUnblinding};
 pub use certificate::{Certificate, CertificateChain, CertificateError};
 pub use cipher::{Cipher, all_ciphers};
 pub use client::{ClientConnection, ClientContext, ClientContextBuilder};
