@@ -15,6 +15,13 @@
 //! Every result was raised to the public exponent before it comes here ([`RsaKey::checked`]).
 //! One that was wrong is computed again by AWS-LC, which verifies its own, and counted
 //! ([`WrongResults`](super::WrongResults)).
+//!
+//! The vectors take the same time for all numbers, but not the same power, which those who choose
+//! the numbers could make use of. Ciphertexts are the client's choice, and **blinded**
+//! ([`RsaBlinding`]); it is the power of the blinded number that is verified. A fault in the blinding
+//! itself fails a handshake and gives nothing away, since it computes modulo n, without p and q. What is
+//! signed is a hash in a padding, which nobody can choose, and goes to the vectors as it is. AWS-LC
+//! gets the operation itself, and blinds on its own.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -22,7 +29,7 @@ use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use sealane_awslc::{PrivateKey, Secret};
+use sealane_awslc::{KeyOperation, PrivateKey, RsaBlinding, RsaUnblinding, Secret};
 use sealane_vector::{RSA_LANES, RsaKey, RsaRefused, unsupported};
 use zeroize::Zeroizing;
 
@@ -45,6 +52,14 @@ impl Kernel for RsaKey {
     }
 }
 
+/// A job in one lane of the vectors.
+struct Lane<'a> {
+    job: Job,
+    /// What the kernel gets.
+    number: Zeroizing<Vec<u8>>,
+    unblinding: Option<RsaUnblinding<'a>>,
+}
+
 /// The queue of one key.
 pub(super) struct Batch {
     key: PrivateKey,
@@ -52,6 +67,7 @@ pub(super) struct Batch {
     /// The modulus less one, big-endian, without leading zeros.
     largest: Vec<u8>,
     kernel: Box<dyn Kernel>,
+    blinding: RsaBlinding,
     /// Not bounded here: every job belongs to a connection, and those were admitted.
     queue: Mutex<VecDeque<Job>>,
     stats: Arc<HandshakeStats>,
@@ -81,11 +97,13 @@ impl Batch {
             &numbers.coefficient,
         )
         .ok_or(NotSuited::KeyNumbers)?;
+        let blinding = RsaBlinding::new(key).map_err(|_| NotSuited::KeyNumbers)?;
         Ok(Self::with_kernel(
             key,
             numbers.modulus,
             // A batch takes up to some milliseconds: requests come first.
             Box::new(kernel.pausing(std::thread::yield_now)),
+            blinding,
             stats,
             report,
         ))
@@ -95,6 +113,7 @@ impl Batch {
         key: &PrivateKey,
         modulus: Vec<u8>,
         kernel: Box<dyn Kernel>,
+        blinding: RsaBlinding,
         stats: &Arc<HandshakeStats>,
         report: &Report,
     ) -> Self {
@@ -107,6 +126,7 @@ impl Batch {
             key_type: KeyType::of(key),
             largest,
             kernel,
+            blinding,
             queue: Mutex::default(),
             stats: stats.clone(),
             report: report.clone(),
@@ -210,18 +230,18 @@ impl Batch {
         let mut alone = Vec::new();
         let mut lanes = Vec::with_capacity(jobs.len());
         for job in jobs {
-            match self.number_of(&job) {
-                Some(number) => lanes.push((job, number)),
-                None => alone.push(job),
+            match self.lane(job) {
+                Ok(lane) => lanes.push(lane),
+                Err(job) => alone.push(job),
             }
         }
         if lanes.len() < MIN_VECTOR_JOBS {
-            alone.extend(lanes.into_iter().map(|(job, _)| job));
+            alone.extend(lanes.into_iter().map(|lane| lane.job));
             return self.compute_alone(alone);
         }
         let bytes = self.largest.len();
         let mut results = vec![Zeroizing::new(vec![0; bytes]); lanes.len()];
-        let inputs: Vec<&[u8]> = lanes.iter().map(|(_, number)| &number[..]).collect();
+        let inputs: Vec<&[u8]> = lanes.iter().map(|lane| &lane.number[..]).collect();
         let mut outputs: Vec<&mut [u8]> =
             results.iter_mut().map(|result| &mut result[..]).collect();
         // Every number was found to be in range, so that nothing is refused; if it were, all
@@ -231,14 +251,17 @@ impl Batch {
             Err(_) => (0, u8::MAX),
         };
         let time = start.elapsed();
-        for (lane, ((job, _), mut result)) in lanes.into_iter().zip(results).enumerate() {
-            if (wrong | refused) >> lane & 1 == 1 {
-                alone.push(job);
+        for (n, (lane, mut result)) in lanes.into_iter().zip(results).enumerate() {
+            let is_right = (wrong | refused) >> n & 1 == 0;
+            // What fails for want of memory is no wrong result, and goes the other way as well.
+            if !is_right || !is_unblinded(lane.unblinding, &mut result) {
+                alone.push(lane.job);
                 continue;
             }
             self.stats
                 .record_operation(self.key_type, AcceleratorKind::Batch, time, true);
-            job.complete(Some(Secret::new(mem::take(&mut *result))));
+            lane.job
+                .complete(Some(Secret::new(mem::take(&mut *result))));
         }
         if wrong != 0 {
             let told = self
@@ -250,6 +273,26 @@ impl Batch {
             }
         }
         self.compute_alone(alone);
+    }
+
+    /// Makes a lane of a job, if vectors can compute it. Ciphertexts that cannot be blinded do not
+    /// get there.
+    fn lane(&self, job: Job) -> Result<Lane<'_>, Job> {
+        let Some(mut number) = self.number_of(&job).map(Zeroizing::new) else {
+            return Err(job);
+        };
+        let unblinding = match job.operation() {
+            KeyOperation::Sign { .. } => None,
+            KeyOperation::Decrypt { .. } => match self.blinding.blind(&mut number) {
+                Ok(unblinding) => Some(unblinding),
+                Err(_) => return Err(job),
+            },
+        };
+        Ok(Lane {
+            job,
+            number,
+            unblinding,
+        })
     }
 
     /// The number to raise to the private exponent, if AWS-LC would: it refuses 0, 1, n - 1 and what is
@@ -284,6 +327,11 @@ impl Batch {
         // A queue is whole between any two of its methods.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Unblinds a result that was blinded. `false`: it could not, and is of no use.
+fn is_unblinded(unblinding: Option<RsaUnblinding<'_>>, result: &mut [u8]) -> bool {
+    unblinding.is_none_or(|unblinding| unblinding.unblind(result).is_ok())
 }
 
 impl Drop for Batch {

@@ -41,6 +41,10 @@
 //! AWS-LC raises its own to the public exponent, `batch` does the same with what the vectors
 //! return, and an implementation that talks to a device, a bus or another process has to.
 //!
+//! **The accelerator blinds.** The ciphertexts of TLS 1.2's RSA key exchange are the client's choice. Who
+//! computes with them shall not let him see, by time or by power, what the key makes of
+//! them: AWS-LC blinds all that it computes, `batch` all ciphertexts, and devices answer for themselves.
+//!
 //! **Queues are not bounded here.** One connection has one job at most, and connections are admitted
 //! by `worker_connections`, `ssl_handshake_queue` and `ssl_handshake_timeout`.
 //!

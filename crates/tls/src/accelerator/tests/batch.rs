@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::thread;
 
+use sealane_awslc::{RsaBlinding, fill_random};
 use sealane_vector::{RSA_LANES, RsaRefused};
 
 use super::super::batch::{Batch, Kernel};
@@ -24,12 +25,16 @@ struct Orders {
     is_refusing: AtomicBool,
     calls: AtomicUsize,
     lanes: AtomicUsize,
+    /// What it was given.
+    numbers: Mutex<Vec<Vec<u8>>>,
 }
 
 impl Kernel for Disguised {
     fn checked(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<u8, RsaRefused> {
         self.told.calls.fetch_add(1, Ordering::Relaxed);
         self.told.lanes.fetch_add(inputs.len(), Ordering::Relaxed);
+        let numbers = inputs.iter().map(|input| input.to_vec());
+        self.told.numbers.lock().unwrap().extend(numbers);
         assert!(inputs.len() <= RSA_LANES && inputs.len() == outputs.len());
         if self.told.is_refusing.load(Ordering::Relaxed) {
             return Err(RsaRefused::Range);
@@ -59,6 +64,11 @@ impl Bench {
     }
 
     fn counting(stats: &Arc<HandshakeStats>) -> Self {
+        let blinding = RsaBlinding::new(&rsa(2048)).expect("an RSA key");
+        Self::blinding(blinding, stats)
+    }
+
+    fn blinding(blinding: RsaBlinding, stats: &Arc<HandshakeStats>) -> Self {
         let key = rsa(2048);
         let (orders, told) = (Arc::<Orders>::default(), Told::default());
         let kernel = Disguised {
@@ -66,8 +76,9 @@ impl Bench {
             told: orders.clone(),
         };
         let modulus = key.rsa_numbers().expect("an RSA key").modulus;
+        let (kernel, report) = (Box::new(kernel), told.report());
         Self {
-            batch: Batch::with_kernel(&key, modulus, Box::new(kernel), stats, &told.report()),
+            batch: Batch::with_kernel(&key, modulus, kernel, blinding, stats, &report),
             orders,
             stats: stats.clone(),
             told,
@@ -101,6 +112,10 @@ impl Bench {
 
     fn lanes(&self) -> usize {
         self.orders.lanes.load(Ordering::Relaxed)
+    }
+
+    fn numbers(&self) -> Vec<Vec<u8>> {
+        self.orders.numbers.lock().unwrap().clone()
     }
 }
 
@@ -219,6 +234,107 @@ fn a_hostile_number_does_not_keep_others_from_the_vectors() {
 }
 
 #[test]
+fn the_kernel_never_sees_a_ciphertext() {
+    let bench = Bench::new();
+    let key = rsa(2048);
+    let mut operations = Vec::new();
+    for n in 0..16 {
+        operations.push(decrypt(&number(&key, n)));
+        // Whoever sends the same again does not make the processor do the same again.
+        operations.push(decrypt(&number(&key, 0x11)));
+    }
+    let results = run(&bench.batch, &operations);
+    let mut seen = bench.numbers();
+    assert_eq!(seen.len(), operations.len(), "all of them, in vectors");
+    for (operation, result) in operations.iter().zip(results) {
+        let KeyOperation::Decrypt { input } = operation else {
+            unreachable!("nothing is signed");
+        };
+        assert!(!seen.contains(input), "{:02x?}...", &input[..4]);
+        let expected = key.rsa_raw(input).expect("in range");
+        assert_eq!(result.as_ref().map(Secret::expose), Some(&expected[..]));
+    }
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen.len(), operations.len(), "a number came twice");
+}
+
+#[test]
+fn signatures_are_not_blinded() {
+    let bench = Bench::new();
+    let key = rsa(2048);
+    // PKCS #1 v1.5, which makes the same number of a message each time.
+    let operations: Vec<_> = (0..8).map(|n| sign(0x0401, &[n])).collect();
+    run(&bench.batch, &operations);
+    let encoded = operations
+        .iter()
+        .map(|operation| key.rsa_encoded(operation));
+    let encoded: Vec<_> = encoded.map(|number| number.expect("it fits")).collect();
+    assert_eq!(bench.numbers(), encoded);
+}
+
+#[test]
+fn what_cannot_be_blinded_goes_to_the_library() {
+    // The blinding of a longer key refuses the numbers of this one.
+    let blinding = RsaBlinding::new(&rsa(3072)).expect("an RSA key");
+    let bench = Bench::blinding(blinding, &Arc::default());
+    bench.assert_right(8);
+    assert_eq!((bench.calls(), bench.stats.jobs_done()), (0, 8));
+    assert_eq!(bench.stats.failed_jobs.get(), 0);
+    // Signatures do not suffer for it.
+    let key = rsa(2048);
+    let mut operations: Vec<_> = (0..4).map(|n| sign(0x0401, &[n])).collect();
+    operations.extend((0..4).map(|n| decrypt(&number(&key, n))));
+    let results = run(&bench.batch, &operations);
+    assert!(results.iter().all(Option::is_some));
+    assert_eq!((bench.calls(), bench.lanes()), (1, 4));
+    assert_eq!(bench.stats.wrong_results.get(), 0);
+}
+
+/// Numbers that AWS-LC computes with, near the bounds and anywhere.
+fn ciphertexts(key: &PrivateKey, randoms: usize) -> Vec<Vec<u8>> {
+    let numbers = key.rsa_numbers().expect("an RSA key");
+    let bytes = numbers.modulus.len();
+    let padded = |value: &[u8]| [&vec![0; bytes - value.len()][..], value].concat();
+    // Less two, with the borrow that an odd modulus needs if it ends in one.
+    let (mut large, mut borrow) = (numbers.modulus.clone(), 2);
+    for byte in large.iter_mut().rev() {
+        let is_below;
+        (*byte, is_below) = byte.overflowing_sub(borrow);
+        borrow = u8::from(is_below);
+    }
+    let mut all = vec![
+        padded(&[2]),
+        padded(&[3]),
+        large,
+        padded(&numbers.primes[0]),
+        padded(&numbers.primes[1]),
+    ];
+    all.extend((0..randoms).map(|_| {
+        let mut number = vec![0; bytes];
+        fill_random(&mut number);
+        number[0] &= 0x3f;
+        number
+    }));
+    all
+}
+
+#[test]
+fn ciphertexts_of_all_kinds_come_out_right() {
+    for (bits, randoms) in [(2048, 400), (3072, 30), (4096, 30)] {
+        let key = rsa(bits);
+        // Where vectors can compute, they do; else it is still true.
+        let accelerator = made(AcceleratorChoice::Auto, &key).expect("any key");
+        let numbers = ciphertexts(&key, randoms);
+        let operations: Vec<_> = numbers.iter().map(|number| decrypt(number)).collect();
+        for (number, result) in numbers.iter().zip(run(&*accelerator, &operations)) {
+            let expected = key.rsa_raw(number).expect("in range");
+            assert_eq!(result.as_ref().map(Secret::expose), Some(&expected[..]));
+        }
+    }
+}
+
+#[test]
 fn cancelled_jobs_are_dropped_uncomputed() {
     let bench = Bench::new();
     let mut pending = bench.submit(12);
@@ -290,14 +406,24 @@ fn many_threads_submit_cancel_and_work() {
                 let key = rsa(2048);
                 for round in 0..ROUNDS {
                     let message = [thread as u8, round as u8];
-                    let (job, mut pending) = job(sign(0x0804, &message));
+                    let number = number(&key, (thread * ROUNDS + round) as u8);
+                    let is_signed = round.is_multiple_of(2);
+                    let (job, mut pending) = job(match is_signed {
+                        true => sign(0x0804, &message),
+                        false => decrypt(&number),
+                    });
                     bench.batch.submit(job);
                     if (thread + round).is_multiple_of(5) {
                         cancelled.fetch_add(1, Ordering::Relaxed);
                         continue;
                     }
                     let result = super::job::wait(&mut pending);
-                    assert_signature(&key, 0x0804, &message, result.as_ref());
+                    if is_signed {
+                        assert_signature(&key, 0x0804, &message, result.as_ref());
+                        continue;
+                    }
+                    let expected = key.rsa_raw(&number).expect("in range");
+                    assert_eq!(result.as_ref().map(Secret::expose), Some(&expected[..]));
                 }
             }
         };
