@@ -7,6 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use sealane_awslc as awslc;
 use sealane_awslc::KeyOperation;
@@ -48,6 +49,11 @@ struct Queue {
 /// flood of flights with one key, those with a rarer one must get their turn.
 const MAX_FLIGHTS_BEFORE_WORK: usize = 16;
 
+/// How long a thread computes at a time when others want its processor. Letting them go first
+/// costs it about as much again, so that the kernel's usual 3 ms would make new connections wait
+/// for long beside busy workers; those have a shorter one still.
+const TIME_SLICE: Duration = Duration::from_micros(300);
+
 /// A handshake that the pool did not take.
 pub(crate) type NotTaken = Box<(awslc::Connection, Option<KeyOperation>)>;
 
@@ -73,7 +79,11 @@ impl Pool {
             let shared = Arc::clone(&pool.shared);
             let started = std::thread::Builder::new()
                 .name(format!("handshake-{index}"))
-                .spawn(move || shared.run());
+                .spawn(move || {
+                    // A wish, which a sandbox may deny.
+                    let _ = sealane_sys::process::set_time_slice(TIME_SLICE);
+                    shared.run();
+                });
             match started {
                 Ok(thread) => lock(&pool.threads).push(thread),
                 Err(error) => {
