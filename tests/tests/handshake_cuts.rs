@@ -25,10 +25,10 @@ use std::time::{Duration, Instant};
 const CLIENTS: usize = 96;
 const MAX_SILENT: usize = 3;
 
-/// What the memory of the worker may grow by, however many connections are cut. libssl's part of
-/// a handshake takes 20 to 50 KB: one lost in a hundred of 100,000 is more than
-/// this, and so is one in ten of 5,000.
-const MAX_GROWTH_KB: u64 = 10 << 10;
+/// What the memory of the worker may grow by, however many connections are cut. The heap alone
+/// comes and goes by 1 to 2 MB. libssl keeps some 5 KB for a handshake: if every cut connection
+/// lost that, 5,000 would lose 17 MB; of 100,000 one in fifty is too much.
+const MAX_GROWTH_KB: u64 = 6 << 10;
 
 /// Where flights are computed, by the name of the listener's port. The last gives
 /// everybody up after a moment, wherever the handshake is.
@@ -36,7 +36,7 @@ const LISTENERS: [(&str, &str); 4] = [
     ("pool", "ssl_async on; ssl_accelerator auto;"),
     ("auto", "ssl_async auto; ssl_accelerator auto;"),
     ("worker", "ssl_async off; ssl_accelerator auto;"),
-    ("hurried", "ssl_async on; ssl_handshake_timeout 20ms;"),
+    ("hurried", "ssl_async on; ssl_handshake_timeout 5ms;"),
 ];
 
 /// Server names, with their keys in openssl's words.
@@ -117,7 +117,7 @@ enum Reached {
     LaterFlight,
     LaterAnswer,
     Done,
-    /// The server ended it first.
+    /// The server ended it first, as the hurried one does if it is not fast enough.
     Ended,
 }
 
@@ -488,7 +488,11 @@ fn connections_cut_anywhere_in_the_handshake_leave_nothing_behind() {
 
     assert_eq!(reached.iter().sum::<usize>(), count);
     for (point, number) in REACHED.iter().zip(&reached) {
-        assert!(*number > 0, "no client was cut at {point:?}: {reached:?}");
+        let is_certain = *point != Reached::Ended;
+        assert!(
+            *number > 0 || !is_certain,
+            "no client was cut at {point:?}: {reached:?}"
+        );
     }
     assert!(
         after_kb < before_kb + MAX_GROWTH_KB,
