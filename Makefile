@@ -7,7 +7,7 @@ FUZZ_SECONDS ?= 60
 BENCH_ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help run build build-deps test-deps vm-deps bench-deps test test-long bench vm-test lint fuzz docs dist clean
+.PHONY: help run build build-deps test-deps vm-deps bench-deps test test-long bench vm-test lint fuzz asan docs dist clean
 
 help: ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +48,9 @@ bench: build bench-deps ## Sealane against nginx on one pinned core, in ratios o
 
 fuzz: build-deps ## coverage-guided fuzzing of every parser, FUZZ_SECONDS (60) each
 	fuzz/run.sh $(FUZZ_SECONDS)
+
+asan: test-deps ## the tests of handshakes with AddressSanitizer, in the server, AWS-LC and the tests
+	scripts/asan.sh
 
 vm-test: build-deps vm-deps ## kernel TLS in Debian's kernels under QEMU, all but the counts of a soak
 	scripts/peers/build-nginx.sh
