@@ -35,7 +35,7 @@ use crate::error::{self, Error};
 use crate::ffi::{check, check_ptr};
 
 /// How often a random number is used, itself and its squares, before another is drawn. AWS-LC
-/// draws after 32 uses, which is 4 % of its own operation of RSA-2048, and would be 8 % of one in a
+/// draws after 32 uses, which is 3 % of its own operation of RSA-2048, and would be 8 % of one in a
 /// batch of eight; this is one percent.
 const USES_PER_DRAW: u32 = 256;
 
