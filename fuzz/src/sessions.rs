@@ -4,8 +4,8 @@
 //! not send.
 
 use sealane_tls::{
-    Acceptor, Connection, EarlyData, HandshakeStatus, Identity, Load, ReplayRegister,
-    Reply, RingSettings, Secret, ServerSettings, ServerTls, SessionCache, SessionCacheSetting,
+    Acceptor, Connection, EarlyData, HandshakeStatus, Identity, Load, ReplayRegister, Reply,
+    RingSettings, Secret, ServerSettings, ServerTls, SessionCache, SessionCacheSetting,
     SharedSessions, SharedStore, StoreKey, StoreSeal, TicketRing,
 };
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};

@@ -1,7 +1,6 @@
 //! Where handshakes are worked on, with which accelerator, how many may wait: as clients,
 //! logs and the operator see it.
 
-use sealane_tests::random::Random;
 use sealane_tests::{
     Certificate, CertificateKey, Server, Site, command, handshake, scale, sealane_binary, wait_for,
 };
@@ -372,104 +371,4 @@ fn wrong_values_are_told_before_anything_starts() {
     assert!(said.contains(why), "{said}");
     let said = check(&site, "rsa2048", "ssl_accelerator auto; ssl_async auto;");
     assert!(said.contains("test is successful"), "{said}");
-}
-
-/// The worker's memory in bytes, and its open descriptors.
-fn usage(worker: u32) -> (u64, usize) {
-    let status = std::fs::read_to_string(format!("/proc/{worker}/status")).expect("it runs");
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("RssAnon:"));
-    let kib = line.and_then(|line| line.trim().strip_suffix(" kB")?.parse::<u64>().ok());
-    let descriptors = std::fs::read_dir(format!("/proc/{worker}/fd")).expect("it runs");
-    (kib.expect("a number") << 10, descriptors.count())
-}
-
-/// A ClientKeyExchange for an RSA key of 2048 bits (RFC 5246 section 7.4.7.1) that decrypts to
-/// nonsense: the server computes all the same, and learns from the Finished behind it.
-fn client_key_exchange(random: &mut Random) -> Vec<u8> {
-    let mut flight = vec![22, 3, 3, 1, 6, 16, 0, 1, 2, 1, 0, 0];
-    flight.extend(random.bytes(255));
-    flight.extend([20, 3, 3, 0, 1, 1]); // ChangeCipherSpec
-    flight.extend([22, 3, 3, 0, 40]);
-    flight.extend(random.bytes(40));
-    flight
-}
-
-/// Plays a client that goes away at some point of the handshake.
-fn cut_off(server: &Server<'_>, hellos: &[Vec<u8>], random: &mut Random) {
-    let mut stream = TcpStream::connect(("127.0.0.1", server.port("tls"))).expect("it listens");
-    let patience = Some(sealane_tests::PATIENCE);
-    let _ = stream.set_read_timeout(patience);
-    let hello = random.choose(hellos);
-    match random.below(5) {
-        0 => {
-            let _ = stream.write_all(&hello[..random.below(hello.len())]);
-        }
-        1 => {
-            let _ = stream.write_all(hello);
-        }
-        // What was not read makes the kernel reset the connection.
-        2 => {
-            let _ = stream.write_all(hello);
-            answer(&stream);
-        }
-        point => {
-            let _ = stream.write_all(hello);
-            answer(&stream);
-            let flight = client_key_exchange(random);
-            let end = match point {
-                3 => random.below(flight.len()),
-                _ => flight.len(),
-            };
-            let _ = stream.write_all(&flight[..end]);
-        }
-    }
-}
-
-#[test]
-fn connections_cut_off_in_the_handshake_leave_nothing_behind() {
-    /// More than this for each connection is a leak; libssl's part alone is ten times as much.
-    const LEAK_BYTES: u64 = 1024;
-    const CLIENTS: usize = 8;
-    let site = site();
-    let server = site.serve(&format!(
-        "ssl_async_threads 2; {}",
-        servers("ssl_async on;", "ssl_async on;")
-    ));
-    let worker = server.worker_pids()[0];
-    let hellos = [
-        client_hello("rsa2048", "-tls1_2 -cipher AES128-GCM-SHA256"),
-        client_hello("rsa2048", "-tls1_2 -cipher ECDHE-RSA-AES128-GCM-SHA256"),
-        client_hello("rsa2048", "-tls1_3"),
-        client_hello("p256", "-tls1_3"),
-    ];
-    let cut = |connections: usize, seed: u64| {
-        std::thread::scope(|scope| {
-            for client in 0..CLIENTS {
-                let (server, hellos) = (&server, &hellos);
-                scope.spawn(move || {
-                    let mut random = Random::new(seed + client as u64);
-                    for _ in 0..connections / CLIENTS {
-                        cut_off(server, hellos, &mut random);
-                    }
-                });
-            }
-        });
-        // All are gone once a connection that came later is through.
-        assert!(handshake(&server, "-servername rsa2048").succeeded());
-    };
-    // Pools and buffers take their size.
-    cut(1000, 1);
-    let (memory, descriptors) = usage(worker);
-    let connections = scale(4000, 99_000);
-    cut(connections, 1000);
-    wait_for("all descriptors to be closed", || {
-        (usage(worker).1 <= descriptors).then_some(())
-    });
-    let grown = usage(worker).0.saturating_sub(memory);
-    assert!(
-        grown < connections as u64 * LEAK_BYTES,
-        "{grown} bytes more after {connections} connections"
-    );
 }

@@ -170,7 +170,9 @@ impl TlsStream {
         cx: &mut Context<'_>,
     ) -> Poll<Result<HandshakeTimes, TransportError>> {
         loop {
-            ready!(self.poll_answer(cx));
+            if self.poll_answer(cx).is_pending() {
+                return self.poll_gone(socket, cx);
+            }
             let opening = self.opening.as_deref_mut();
             let opening = opening.expect("there is one until the handshake is done");
             if opening.step == Step::Answered || self.input_at < self.input.len() {
@@ -178,7 +180,7 @@ impl TlsStream {
                 opening.begun = true;
                 let load = Load {
                     has_others: worker.counters.active.get() > 1,
-                    waiting: worker.turns.waiting(),
+                    is_crowded: turn.is_crowded(),
                 };
                 let mut input = &self.input[self.input_at..];
                 let status = self
@@ -221,6 +223,23 @@ impl TlsStream {
                 return Poll::Ready(Err(TransportError::ClosedInHandshake));
             }
         }
+    }
+
+    /// While somebody else has the handshake: ready when the client has gone away. What it wanted is
+    /// cancelled then. A client whose bytes wait has only ended its side, and may get an answer.
+    fn poll_gone<T>(
+        &mut self,
+        socket: &Socket,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<T, TransportError>> {
+        if self.input_at == self.input.len() {
+            match self.poll_fill(socket, cx) {
+                Poll::Ready(Ok(0)) => return Poll::Ready(Err(TransportError::ClosedInHandshake)),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+                Poll::Ready(Ok(_)) | Poll::Pending => {}
+            }
+        }
+        Poll::Pending
     }
 
     /// Refuses the handshake, of which nothing has been done yet: an alert is sent, as far as

@@ -45,6 +45,13 @@ const BUDGET: Duration = Duration::from_micros(BUDGET_US);
 /// against a flight, and a round of the loop is shared by four.
 const ACCEPTS_PER_TURN: u32 = 4;
 
+/// So many flights within [`CROWD_TIME`] are a crowd: a thousand full handshakes per second, a tenth of
+/// the thread's time.
+const CROWD: usize = 8;
+const CROWD_TIME: Duration = Duration::from_millis(4);
+/// So many handshakes that wait for their turns are one, too.
+const CROWD_WAITING: usize = 2;
+
 /// The turns of one worker thread. Other threads may only read its numbers; the lock
 /// is never contended.
 pub struct Turns {
@@ -69,6 +76,9 @@ struct State {
     /// When this turn began; `None` when the thread had nothing to do before.
     began: Option<Instant>,
     accepted: u32,
+    /// When the latest flights began, in a ring.
+    recent: [Option<Instant>; CROWD],
+    latest: usize,
     /// Accept loops that wait for the next turn.
     accepting: Vec<Waker>,
     /// The next turn is going to begin.
@@ -88,6 +98,7 @@ pub(crate) struct Place {
 pub(crate) struct Turn {
     turns: Arc<Turns>,
     started: Instant,
+    is_crowded: bool,
 }
 
 impl Turns {
@@ -198,6 +209,16 @@ impl Turns {
         drop(state);
         self.arm(arm);
         Poll::Pending
+    }
+
+    /// Notes a flight that begins, and says whether flights crowd.
+    fn note_flight(&self, now: Instant) -> bool {
+        let mut state = self.lock();
+        let latest = (state.latest + 1) % CROWD;
+        state.latest = latest;
+        let oldest = state.recent[latest].replace(now);
+        state.waiting.len() >= CROWD_WAITING
+            || oldest.is_some_and(|oldest| now.saturating_duration_since(oldest) < CROWD_TIME)
     }
 
     /// A flight took so long.
@@ -323,6 +344,7 @@ impl Place {
             self.waited += started - since;
         }
         Poll::Ready(Turn {
+            is_crowded: self.turns.note_flight(started),
             turns: Arc::clone(&self.turns),
             started,
         })
@@ -353,6 +375,13 @@ impl Drop for Place {
         if let Some(number) = self.number {
             self.turns.leave(number);
         }
+    }
+}
+
+impl Turn {
+    /// Whether flights come so thick that even cheap ones had better be done elsewhere.
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.is_crowded
     }
 }
 

@@ -171,10 +171,8 @@ impl ServerTls {
 
     /// Whether flights with an operation of this identity's key leave the worker.
     pub(crate) fn flights_leave(&self, identity: u8, load: Load) -> bool {
-        self.pool().is_some_and(|pool| {
-            let key = self.identities[usize::from(identity)].key_type;
-            policy::leaves(self.handshakes.mode, key, load, pool.idle_threads())
-        })
+        let key = self.identities[usize::from(identity)].key_type;
+        self.pool().is_some() && policy::leaves(self.handshakes.mode, key, load)
     }
 
     /// Whether the first flight for this client has a private-key operation, as far as the hello

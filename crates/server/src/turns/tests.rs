@@ -286,3 +286,21 @@ fn handshakes_elsewhere_are_counted_once_each() {
     drop(other);
     assert_eq!(turns.in_flight(), 0);
 }
+
+#[test]
+fn flights_that_come_thick_are_a_crowd() {
+    let turns = Turns::new(false);
+    let mut now = Instant::now();
+    // Steadily, and never thick: one a millisecond.
+    for _ in 0..50 {
+        now += Duration::from_millis(1);
+        assert!(!turns.note_flight(now));
+    }
+    // As many again in an instant: the whole ring has to be of these.
+    for number in 1..=CROWD {
+        let expected = number > CROWD - 4;
+        assert_eq!(turns.note_flight(now), expected, "flight {number}");
+    }
+    now += CROWD_TIME;
+    assert!(!turns.note_flight(now), "it is over");
+}

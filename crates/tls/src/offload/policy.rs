@@ -6,7 +6,7 @@ use crate::accelerator::KeyType;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum AsyncMode {
     /// Flights leave when that helps: expensive ones if the worker has another connection,
-    /// cheap ones if handshakes pile up while a core is idle.
+    /// cheap ones if they crowd.
     #[default]
     Auto,
     /// All flights with a private-key operation leave.
@@ -20,27 +20,23 @@ pub enum AsyncMode {
 pub struct Load {
     /// Other connections are open on this worker: they wait while it computes.
     pub has_others: bool,
-    /// Other handshakes that wait for their turn on this worker.
-    pub waiting: usize,
+    /// Handshakes come thick on this worker.
+    pub is_crowded: bool,
 }
 
-/// With that many handshakes waiting on the worker, cheap ones leave as well if a thread of
-/// the pool has nothing to do.
-const WAITING_FOR_CHEAP: usize = 2;
-
-/// Whether a flight with an operation of such a key leaves the worker. `idle_threads`: threads
-/// of the pool that have nothing to do.
+/// Whether a flight with an operation of such a key leaves the worker.
 ///
 /// With `auto`, an expensive operation (RSA, the larger curves: 0.1 ms to more than 1 ms) leaves
 /// as soon as the worker has another connection, which it would keep waiting. A cheap one
-/// (P-256, Ed25519: some 10 us in a flight of 100 us) is not worth the two hand-overs, unless
-/// handshakes pile up on this worker while a core has nothing to do.
-pub(crate) fn leaves(mode: AsyncMode, key: KeyType, load: Load, idle_threads: usize) -> bool {
+/// (P-256, Ed25519: some 10 us in a flight of 70 us) is not worth the two hand-overs, a sixth of
+/// it, unless there is a crowd of them: then an established connection would wait for several,
+/// one after the other, whereas threads of the pool let its worker go first.
+pub(crate) fn leaves(mode: AsyncMode, key: KeyType, load: Load) -> bool {
     match mode {
         AsyncMode::On => true,
         AsyncMode::Off => false,
         AsyncMode::Auto if is_expensive(key) => load.has_others,
-        AsyncMode::Auto => load.waiting >= WAITING_FOR_CHEAP && idle_threads > 0,
+        AsyncMode::Auto => load.has_others && load.is_crowded,
     }
 }
 
@@ -54,36 +50,32 @@ mod tests {
 
     const ALONE: Load = Load {
         has_others: false,
-        waiting: 0,
+        is_crowded: false,
     };
     const BESIDE_OTHERS: Load = Load {
         has_others: true,
-        waiting: 0,
+        is_crowded: false,
+    };
+    const IN_A_CROWD: Load = Load {
+        has_others: true,
+        is_crowded: true,
     };
 
     #[test]
     fn on_and_off_mean_what_they_say() {
         for key in KeyType::ALL {
-            assert!(leaves(AsyncMode::On, key, ALONE, 0));
-            assert!(!leaves(AsyncMode::Off, key, BESIDE_OTHERS, 4));
+            assert!(leaves(AsyncMode::On, key, ALONE));
+            assert!(!leaves(AsyncMode::Off, key, IN_A_CROWD));
         }
     }
 
     #[test]
     fn auto_spares_whoever_is_alone_and_cheap() {
-        let auto = |key, load, idle| leaves(AsyncMode::Auto, key, load, idle);
-        assert!(!auto(KeyType::Rsa2048, ALONE, 4), "nobody would notice");
-        assert!(auto(KeyType::Rsa2048, BESIDE_OTHERS, 0));
-        assert!(auto(KeyType::EcP384, BESIDE_OTHERS, 0));
-        assert!(!auto(KeyType::EcP256, BESIDE_OTHERS, 4));
-        let crowded = Load {
-            has_others: true,
-            waiting: 2,
-        };
-        assert!(auto(KeyType::EcP256, crowded, 1));
-        assert!(
-            !auto(KeyType::EcP256, crowded, 0),
-            "all cores are busy anyway"
-        );
+        let auto = |key, load| leaves(AsyncMode::Auto, key, load);
+        assert!(!auto(KeyType::Rsa2048, ALONE), "nobody would notice");
+        assert!(auto(KeyType::Rsa2048, BESIDE_OTHERS));
+        assert!(auto(KeyType::EcP384, BESIDE_OTHERS));
+        assert!(!auto(KeyType::EcP256, BESIDE_OTHERS));
+        assert!(auto(KeyType::EcP256, IN_A_CROWD));
     }
 }

@@ -4,7 +4,6 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -25,8 +24,6 @@ pub(crate) struct Pool {
 pub(crate) struct Shared {
     queue: Mutex<Queue>,
     wake: Condvar,
-    /// Threads that wait for something to do, less what waits for them. A hint.
-    idle: AtomicUsize,
     stats: Arc<HandshakeStats>,
 }
 
@@ -70,7 +67,6 @@ impl Pool {
             shared: Arc::new(Shared {
                 queue: Mutex::default(),
                 wake: Condvar::new(),
-                idle: AtomicUsize::new(0),
                 stats,
             }),
             threads: Mutex::default(),
@@ -125,19 +121,12 @@ impl Pool {
         Ok(handle)
     }
 
-    /// Threads that have nothing to do. A hint: it may have changed by now.
-    pub(crate) fn idle_threads(&self) -> usize {
-        self.shared.idle.load(Ordering::Relaxed)
-    }
-
-    /// Cancels what waits, lets what is being computed finish, and waits for the threads. Flights
-    /// whose job nobody will compute any more stay parked until their connections go.
+    /// Cancels what waits, lets what is being computed finish, and waits for the threads.
     pub(crate) fn stop(&self) {
         let mut queue = self.shared.lock();
         queue.is_stopped = true;
         let left = std::mem::take(&mut queue.fresh);
         let resumed = std::mem::take(&mut queue.resumed);
-        queue.working.clear();
         drop(queue);
         self.shared.stats.queued_flights.lower(left.len());
         self.shared.wake.notify_all();
@@ -148,6 +137,11 @@ impl Pool {
         for thread in threads {
             // Panics of flights are caught; one of the thread itself has been reported.
             let _ = thread.join();
+        }
+        // What is parked lands when its job ends. Jobs of connections that are gone cost nothing.
+        let working = std::mem::take(&mut self.shared.lock().working);
+        for accelerator in working {
+            while self.shared.work(&*accelerator) {}
         }
     }
 }
@@ -175,14 +169,19 @@ impl Shared {
         while let Some(task) = self.next() {
             match task {
                 Task::Work(accelerator) => {
-                    // Jobs that a panic leaves behind fail by being dropped.
-                    let _ = catch_unwind(AssertUnwindSafe(|| accelerator.work()));
+                    self.work(&*accelerator);
                 }
                 Task::GoOn(flight) => self.go_on(flight),
             }
             // Where workers and this thread share a processor, requests come first.
             std::thread::yield_now();
         }
+    }
+
+    /// Has an accelerator compute; `false` when nothing was queued.
+    fn work(&self, accelerator: &dyn Accelerator) -> bool {
+        // Jobs that a panic leaves behind fail by being dropped.
+        catch_unwind(AssertUnwindSafe(|| accelerator.work())).unwrap_or(false)
     }
 
     fn go_on(&self, mut flight: Box<Flight>) {
@@ -225,7 +224,7 @@ impl Shared {
             .working
             .iter()
             .any(|known| Arc::ptr_eq(known, accelerator));
-        if !is_known && !queue.is_stopped {
+        if !is_known {
             queue.working.push_back(Arc::clone(accelerator));
         }
         // This thread looks next; another is needed for what it does not take.
@@ -246,13 +245,11 @@ impl Shared {
                 return Some(task);
             }
             queue.waiting += 1;
-            self.idle.store(queue.waiting, Ordering::Relaxed);
             queue = self
                 .wake
                 .wait(queue)
                 .unwrap_or_else(PoisonError::into_inner);
             queue.waiting -= 1;
-            self.idle.store(queue.waiting, Ordering::Relaxed);
         }
     }
 

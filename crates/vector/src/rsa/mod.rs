@@ -36,8 +36,9 @@
 //! can be seen from afar (Hertzbleed). Such attacks choose the numbers. For signatures nobody
 //! can, since they are hashes in a padding, with PSS even a random one. The ciphertexts
 //! of TLS 1.2's RSA key exchange, however, are the client's choice: a caller
-//! leaves those to a library that blinds, or multiplies the input by r^e and the output by
-//! 1/r, as this module works on plain numbers. Nor is blinding a defence against faults.
+//! blinds those, that is multiplies the input by r^e before and the result by 1/r after, as
+//! `ssl_accelerator batch` does, or leaves them to a library that does; [`RsaKey::checked`]
+//! then verifies the power of the blinded number. Nor is blinding a defence against faults.
 //!
 //! **Faults**: one wrong bit in one of the two halves gives a result whose difference from the right
 //! one has p or q for a divisor (Boneh, DeMillo and Lipton). [`RsaKey::checked`] raises every
