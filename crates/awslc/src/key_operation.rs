@@ -95,7 +95,7 @@ impl PrivateKey {
         error::clear_queue();
         match operation {
             KeyOperation::Sign { scheme, input } => self.sign(*scheme, input),
-            KeyOperation::Decrypt { input } => self.decrypt_raw(input),
+            KeyOperation::Decrypt { input } => self.rsa_raw(input).map(Secret::new),
         }
     }
 
@@ -187,29 +187,6 @@ impl PrivateKey {
             )?;
             signature.truncate(length);
             Ok(Secret::new(signature))
-        }
-    }
-
-    fn decrypt_raw(&self, input: &[u8]) -> Result<Secret, Error> {
-        // SAFETY: the key is valid and null is checked; the target has the size that the
-        // library asks for.
-        unsafe {
-            let rsa = check_ptr("EVP_PKEY_get0_RSA", sys::EVP_PKEY_get0_RSA(self.as_ptr()))?;
-            let mut output = vec![0; sys::RSA_size(rsa) as usize];
-            let mut length = 0;
-            let code = sys::RSA_decrypt(
-                rsa,
-                &mut length,
-                output.as_mut_ptr(),
-                output.len(),
-                input.as_ptr(),
-                input.len(),
-                sys::RSA_NO_PADDING,
-            );
-            let output = Secret::new(output);
-            check("RSA_decrypt", code)?;
-            debug_assert_eq!(length, output.expose().len(), "nothing is removed");
-            Ok(output)
         }
     }
 }
