@@ -30,9 +30,10 @@ run: build ## build, make certificates if there are none, serve https://localhos
 test: test-deps vm-deps ## every test, in bounded counts
 	scripts/run-tests.sh
 
-test-long: test-deps vm-deps ## the same with the counts of a soak: more connections, minutes of fuzzing
+test-long: test-deps vm-deps ## the same with the counts of a soak: more connections, whether RSA's time depends on the key, minutes of fuzzing
 	scripts/peers/build-nginx.sh
 	SEALANE_TEST_LONG=1 scripts/run-tests.sh
+	$(CARGO) run --release --locked -p sealane-vector --example rsa_timing
 	$(MAKE) fuzz
 
 lint: build-deps ## formatting, clippy without warnings, and the rules of CONTRIBUTING.md
