@@ -459,17 +459,21 @@ fn load_identity(
     })
 }
 
+/// For tools and tests that have nobody to tell.
+fn silent() -> Report {
+    Arc::new(|_| {})
+}
+
 /// What computes with the identity's key.
 fn accelerator_of(
     settings: &HandshakeSettings,
     identity: &LoadedIdentity,
     warnings: &mut Vec<Warning>,
 ) -> Result<Arc<dyn Accelerator>, SettingsError> {
-    let (stats, report): (_, Report) = match &settings.state {
-        Some(state) => (Arc::clone(state.stats()), state.report()),
-        None => (Arc::default(), Arc::new(|_| {})),
+    let build = |choice| match &settings.state {
+        Some(state) => state.accelerator(choice, &identity.key),
+        None => accelerator::build(choice, &identity.key, &Arc::default(), &silent()),
     };
-    let build = |choice| accelerator::build(choice, &identity.key, &stats, &report);
     let error = match build(settings.accelerator) {
         Ok(accelerator) => return Ok(accelerator),
         Err(error) => error,

@@ -1,10 +1,13 @@
 //! What a process has of handshakes, whatever its snapshot.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::io;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
 
-use crate::accelerator::{AcceleratorChoice, HandshakeStats, Report};
+use sealane_awslc::{PrivateKey, sha256};
+
+use crate::accelerator::{self, Accelerator, AcceleratorChoice, HandshakeStats, NotSuited, Report};
 
 use super::policy::AsyncMode;
 use super::pool::Pool;
@@ -27,7 +30,11 @@ pub struct HandshakeState {
     pool: OnceLock<Pool>,
     stats: Arc<HandshakeStats>,
     report: Arc<OnceLock<Report>>,
+    accelerators: Mutex<Accelerators>,
 }
+
+/// Accelerators in use, by what was chosen and the hash of the key.
+type Accelerators = HashMap<(AcceleratorChoice, [u8; 32]), Weak<dyn Accelerator>>;
 
 impl HandshakeState {
     /// Without threads yet: all handshakes stay on their workers.
@@ -76,6 +83,32 @@ impl HandshakeState {
                 report(text);
             }
         })
+    }
+
+    /// The accelerator of this key: the one that another server, or the snapshot before, has already,
+    /// so that operations of one key are computed together whoever wants them.
+    pub(crate) fn accelerator(
+        &self,
+        choice: AcceleratorChoice,
+        key: &PrivateKey,
+    ) -> Result<Arc<dyn Accelerator>, NotSuited> {
+        let build = || accelerator::build(choice, key, &self.stats, &self.report());
+        let Ok(der) = key.to_der() else {
+            return build();
+        };
+        let id = (choice, sha256(der.expose()));
+        // No change of the map is made in steps that a panic could come between.
+        let mut known = self
+            .accelerators
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        if let Some(accelerator) = known.get(&id).and_then(Weak::upgrade) {
+            return Ok(accelerator);
+        }
+        let accelerator = build()?;
+        known.retain(|_, accelerator| accelerator.strong_count() > 0);
+        known.insert(id, Arc::downgrade(&accelerator));
+        Ok(accelerator)
     }
 
     pub(crate) fn pool(&self) -> Option<&Pool> {

@@ -405,3 +405,20 @@ impl Accelerator for Blocking {
         drop(job);
     }
 }
+
+#[test]
+fn servers_with_one_key_share_its_accelerator() {
+    let state = pool(1);
+    let build = |made: &[Made]| server(&asynchronous(settings(made), &state));
+    let (one, same, other) = (
+        build(&[rsa()]),
+        build(&[rsa(), p256()]),
+        build(&[ed25519()]),
+    );
+    assert!(Arc::ptr_eq(one.accelerator(0), same.accelerator(0)));
+    assert!(!Arc::ptr_eq(same.accelerator(0), same.accelerator(1)));
+    assert!(!Arc::ptr_eq(one.accelerator(0), other.accelerator(0)));
+    let weak = Arc::downgrade(one.accelerator(0));
+    drop((one, same));
+    assert!(weak.upgrade().is_none(), "it goes with the last server");
+}
