@@ -33,6 +33,8 @@ use sealane_awslc::{KeyOperation, PrivateKey, RsaBlinding, RsaUnblinding, Secret
 use sealane_vector::{RSA_LANES, RsaKey, RsaRefused, unsupported};
 use zeroize::Zeroizing;
 
+use crate::offload::courtesy;
+
 use super::{Accelerator, AcceleratorKind, HandshakeStats, Job, KeyType, NotSuited, Report};
 
 /// From this many on vectors are used. Their time is always that of eight, 2.5 times that of one
@@ -102,7 +104,7 @@ impl Batch {
             key,
             numbers.modulus,
             // A batch takes up to some milliseconds: requests come first.
-            Box::new(kernel.pausing(std::thread::yield_now)),
+            Box::new(kernel.pausing(courtesy::within_batch)),
             blinding,
             stats,
             report,

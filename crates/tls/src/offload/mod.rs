@@ -27,10 +27,12 @@
 //! | `policy.rs` | [`AsyncMode`], [`Load`]: which flights leave |
 //! | `state.rs` | [`HandshakeState`]: pool, counters and reports of a process |
 //! | `pool.rs` | the threads and what they do next |
+//! | `courtesy.rs` | letting workers go first |
 //! | `flight.rs` | a handshake on its way, and the slot through which it comes back |
 //!
 //! Tests: `crate::tests::offload`.
 
+pub(crate) mod courtesy;
 pub(crate) mod flight;
 pub(crate) mod policy;
 pub(crate) mod pool;

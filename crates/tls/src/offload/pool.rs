@@ -11,6 +11,7 @@ use std::time::Duration;
 use sealane_awslc as awslc;
 use sealane_awslc::KeyOperation;
 
+use super::courtesy;
 use super::flight::{Flight, FlightHandle, Lost, Progress};
 use crate::accelerator::{Accelerator, HandshakeStats};
 
@@ -173,8 +174,7 @@ impl Shared {
                 }
                 Task::GoOn(flight) => self.go_on(flight),
             }
-            // Where workers and this thread share a processor, requests come first.
-            std::thread::yield_now();
+            courtesy::between_flights();
         }
     }
 
