@@ -206,7 +206,6 @@ impl Connection {
         load: Load,
     ) -> Result<HandshakeStatus, Error> {
         loop {
-            let leaves = self.leaves(load);
             let State::Running(tls) = &mut self.state else {
                 return Err(Error::NotEstablished);
             };
@@ -222,7 +221,7 @@ impl Connection {
             let State::Running(mut tls) = std::mem::replace(&mut self.state, State::Closed) else {
                 return Err(Error::NotEstablished);
             };
-            if leaves {
+            if self.leaves(load) {
                 match self.hand_over(tls, &[], Some(wanted)) {
                     Ok(()) => return Ok(HandshakeStatus::Pending),
                     Err(back) => match *back {

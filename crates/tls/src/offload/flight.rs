@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
 use sealane_awslc as awslc;
-use sealane_awslc::{HandshakeStatus, KeyOperation};
+use sealane_awslc::{HandshakeStatus, KeyOperation, Secret};
 
 use super::pool::Shared;
 use crate::accelerator::{Accelerator, PendingJob, job};
@@ -99,6 +99,19 @@ impl Flight {
         self.queue_time += time;
     }
 
+    /// Back to where it came from, before anything was done for it.
+    pub(crate) fn into_parts(self) -> (awslc::Connection, Option<KeyOperation>) {
+        (self.tls, self.wanted)
+    }
+
+    /// Gives libssl what became of its operation.
+    fn job_done(&mut self, result: Option<Secret>) {
+        if let Some(job) = self.job.take() {
+            self.queue_time += job.queue_time();
+        }
+        self.tls.complete_key_operation(result);
+    }
+
     /// Goes on until the handshake wants a result that is not there, or something of the
     /// worker.
     pub(crate) fn go_on(mut self: Box<Self>) -> Progress {
@@ -112,9 +125,7 @@ impl Flight {
                 let Some(result) = job.try_take() else {
                     return Progress::Waits(self);
                 };
-                self.queue_time += job.queue_time();
-                self.job = None;
-                self.tls.complete_key_operation(result);
+                self.job_done(result);
             }
             let mut input = &self.input[..];
             let status = self.tls.do_handshake(&mut input, &mut self.output);
@@ -183,9 +194,7 @@ impl Slot {
                 None
             }
             Poll::Ready(result) => {
-                flight.queue_time += job.queue_time();
-                flight.job = None;
-                flight.tls.complete_key_operation(result);
+                flight.job_done(result);
                 Some(flight)
             }
         }

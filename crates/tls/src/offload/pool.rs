@@ -104,10 +104,7 @@ impl Pool {
         input: &[u8],
         wanted: Option<KeyOperation>,
     ) -> Result<FlightHandle, NotTaken> {
-        let mut queue = self.shared.lock();
-        if queue.is_stopped {
-            return Err(Box::new((tls, wanted)));
-        }
+        // Made before the lock is taken, which all workers and threads share.
         let (flight, handle) = Flight::new(
             tls,
             Arc::clone(accelerator),
@@ -115,6 +112,11 @@ impl Pool {
             wanted,
             Arc::downgrade(&self.shared),
         );
+        let mut queue = self.shared.lock();
+        if queue.is_stopped {
+            drop(queue);
+            return Err(Box::new(flight.into_parts()));
+        }
         queue.fresh.push_back(flight);
         self.shared.stats.flights_handed_over.add(1);
         self.shared.stats.queued_flights.raise(1);
