@@ -1,6 +1,7 @@
 //! A temporary prefix: configuration, files, certificates, logs and ports.
 
-use crate::certificates::{self, Certificate};
+use crate::certificates::{self, Certificate, CertificateKey};
+use crate::command::command;
 use crate::ports::Port;
 use crate::server::{Program, Server};
 use std::collections::BTreeMap;
@@ -56,6 +57,33 @@ impl Site {
     #[track_caller]
     pub fn certificate(&self, certificate: &Certificate<'_>) -> PathBuf {
         certificates::create(&self.path("certificates"), certificate)
+    }
+
+    /// A site with a certificate for each of `keys`: the name of a server, and the options by
+    /// which openssl makes its key (`rsa:4096`).
+    #[track_caller]
+    pub fn with_keys(keys: &[(&str, &str)]) -> Site {
+        let site = Site::new();
+        // Makes the authority too.
+        site.certificate(&Certificate::localhost("default", CertificateKey::P256));
+        for (name, key) in keys {
+            let path = |file: &str| {
+                site.path(format!("certificates/{file}"))
+                    .display()
+                    .to_string()
+            };
+            let line = format!(
+                "req -x509 -newkey {key} -nodes -days 30 -subj /CN={name} -addext subjectAltName=DNS:{name} \
+                 -CA {} -CAkey {} -keyout {} -out {}",
+                path("authority.pem"),
+                path("authority.key"),
+                path(&format!("{name}.key")),
+                path(&format!("{name}.pem")),
+            );
+            let arguments: Vec<&str> = line.split_whitespace().collect();
+            command("openssl", &arguments, b"").success();
+        }
+        site
     }
 
     /// The path of the authority that signed every certificate of this site.

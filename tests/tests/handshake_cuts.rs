@@ -11,9 +11,7 @@ use sealane_awslc::{
     ReadStatus, Session, group_by_name,
 };
 use sealane_tests::random::Random;
-use sealane_tests::{
-    Certificate, CertificateKey, PATIENCE, Server, Site, command, scale, wait_for,
-};
+use sealane_tests::{PATIENCE, Server, Site, scale, wait_for};
 use std::collections::VecDeque;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpStream};
@@ -50,27 +48,7 @@ const KEYS: [(&str, &str); 3] = [
 const NAMES: [&str; 5] = ["rsa2048", "p256", "rsa2048", "p256", "rsa4096"];
 
 fn site() -> Site {
-    let site = Site::new();
-    // Makes the authority too.
-    site.certificate(&Certificate::localhost("default", CertificateKey::P256));
-    for (name, key) in KEYS {
-        let path = |file: String| {
-            site.path(format!("certificates/{file}"))
-                .display()
-                .to_string()
-        };
-        let line = format!(
-            "req -x509 -newkey {key} -nodes -days 30 -subj /CN={name} -addext subjectAltName=DNS:{name} \
-             -CA {} -CAkey {} -keyout {} -out {}",
-            path("authority.pem".to_owned()),
-            path("authority.key".to_owned()),
-            path(format!("{name}.key")),
-            path(format!("{name}.pem")),
-        );
-        let arguments: Vec<&str> = line.split_whitespace().collect();
-        command("openssl", &arguments, b"").success();
-    }
-    site
+    Site::with_keys(&KEYS)
 }
 
 fn serve(site: &Site) -> Server<'_> {

@@ -1,9 +1,7 @@
 //! Where handshakes are worked on, with which accelerator, how many may wait: as clients,
 //! logs and the operator see it.
 
-use sealane_tests::{
-    Certificate, CertificateKey, Server, Site, command, handshake, scale, sealane_binary, wait_for,
-};
+use sealane_tests::{Server, Site, command, handshake, scale, sealane_binary, wait_for};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
@@ -18,27 +16,7 @@ const KEYS: [(&str, &str); 5] = [
 
 /// A site with one certificate of each kind.
 fn site() -> Site {
-    let site = Site::new();
-    // Makes the authority too.
-    site.certificate(&Certificate::localhost("default", CertificateKey::P256));
-    for (name, key) in KEYS {
-        let path = |file: &str| {
-            site.path(format!("certificates/{file}"))
-                .display()
-                .to_string()
-        };
-        let line = format!(
-            "req -x509 -newkey {key} -nodes -days 30 -subj /CN={name} -addext subjectAltName=DNS:{name} \
-             -CA {} -CAkey {} -keyout {} -out {}",
-            path("authority.pem"),
-            path("authority.key"),
-            path(&format!("{name}.key")),
-            path(&format!("{name}.pem")),
-        );
-        let arguments: Vec<&str> = line.split_whitespace().collect();
-        command("openssl", &arguments, b"").success();
-    }
-    site
+    Site::with_keys(&KEYS)
 }
 
 /// One server for each key, chosen by name. `%key%` directives may differ by kind.
