@@ -1,6 +1,7 @@
 //! The configuration as written, level by level: every setting is an option,
 //! and nothing is inherited yet. [`crate::merge`] turns it into the model.
 
+use crate::groups::Groups;
 use crate::model::{
     Accelerator, AccessLog, AddHeader, AsyncMode, AutoindexFormat, EnvVar, ErrorLog, ErrorPage,
     Expires, GzipStatic, IfModifiedSince, KeepaliveDisable, KtlsMode, LingeringClose, List,
@@ -48,6 +49,8 @@ pub(crate) struct HttpDraft {
     pub(crate) log_formats: Vec<Arc<LogFormat>>,
     /// Buffer of each buffered access log, by path.
     pub(crate) log_buffers: HashMap<PathBuf, (u64, Option<Duration>)>,
+    /// Groups of servers that requests are handed to.
+    pub(crate) groups: Groups,
     /// `shared:` zones and their sizes.
     pub(crate) zones: HashMap<String, u64>,
 }

@@ -31,6 +31,7 @@ pub mod diagnostic;
 pub mod directives;
 mod draft;
 pub mod fuzz;
+mod groups;
 pub mod input;
 mod lexer;
 mod listen;
@@ -41,6 +42,7 @@ mod parser;
 pub mod regex;
 mod store_url;
 mod template;
+pub mod upstream_url;
 pub mod values;
 pub mod variables;
 
