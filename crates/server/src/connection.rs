@@ -10,6 +10,7 @@
 
 use crate::admission::{self, Refused};
 use crate::buffers;
+use crate::client_link::ClientLink;
 use crate::deadline::Deadline;
 use crate::exchange_task::{self, After};
 use crate::facts::{ConnectionFacts, PeerAddress};
@@ -59,6 +60,8 @@ pub(crate) struct Connection {
     pub(crate) worker: Arc<Worker>,
     pub(crate) facts: Arc<ConnectionFacts>,
     pub(crate) transport: Transport,
+    /// What the exchange under way and this connection tell each other.
+    pub(crate) link: ClientLink,
     /// Bytes of the next request (decrypted); empty and without memory while idle.
     pub(crate) buffer: Vec<u8>,
     deadline: Deadline,
@@ -101,6 +104,7 @@ impl Connection {
         let entry = Entry::new(worker.clone());
         Connection {
             transport: Transport::new(facts.clone()),
+            link: ClientLink::default(),
             buffer: Vec::new(),
             deadline: Deadline::None,
             server,
@@ -417,7 +421,13 @@ impl Connection {
         poll_fn(|cx| self.poll_receive_wait(cx, max, idle)).await
     }
 
-    fn poll_receive_wait(&mut self, cx: &mut Context<'_>, max: usize, idle: bool) -> Poll<Wait> {
+    /// [`Connection::receive`], to be polled.
+    pub(crate) fn poll_receive_wait(
+        &mut self,
+        cx: &mut Context<'_>,
+        max: usize,
+        idle: bool,
+    ) -> Poll<Wait> {
         if self.buffer.capacity() == 0 {
             self.buffer = buffers::small();
         }

@@ -6,7 +6,9 @@
 //! that a reload never changes a request under way and no reference count shared
 //! between threads is touched on the way.
 
+use crate::body_source::PendingBody;
 use crate::chain::OutputChain;
+use crate::client_link::ClientLink;
 use crate::facts::ConnectionFacts;
 use crate::snapshot::{LocationId, ServerId, ServerRuntime, Snapshot};
 use crate::worker::Worker;
@@ -28,6 +30,8 @@ pub struct Exchange {
     pub snapshot: Arc<Snapshot>,
     /// Who is connected, and how.
     pub connection: Arc<ConnectionFacts>,
+    /// Its end of the connection: the request body, interim responses.
+    pub client: ClientLink,
     /// What was asked.
     pub request: Request,
     /// The server chosen by address and name.
@@ -42,8 +46,7 @@ pub struct Exchange {
 
 /// The request as received, and where internal redirects have led it.
 pub struct Request {
-    /// Bytes of the head as they came; positions in `head` point into it. Bytes
-    /// after the head belong to the body or to the next request.
+    /// Bytes of the head as they came; positions in `head` point into it.
     pub buffer: Vec<u8>,
     /// The parsed head.
     pub head: RequestHead,
@@ -69,7 +72,8 @@ pub struct Request {
 pub enum RequestBody {
     /// There is none.
     None,
-    /// Not read yet; the connection discards it after the response.
+    /// Not read yet; unless somebody reads it through [`Exchange::client`], the
+    /// connection discards it after the response.
     Unread,
 }
 
@@ -123,12 +127,30 @@ pub struct Response {
     pub headers: HeaderList,
     /// Trailers, to follow the last chunk; `content_length` is `None` when there are any.
     pub trailers: HeaderList,
-    /// The body; empty for HEAD.
+    /// What a server behind us said about itself and the time, to be passed on.
+    pub passed: Option<Box<PassedHead>>,
+    /// The body, or its beginning; empty for HEAD.
     pub body: OutputChain,
+    /// Where the rest of the body comes from while it arrives.
+    pub source: Option<PendingBody>,
     /// Close the connection without answering (`return 444`).
     pub drop_connection: bool,
     /// Set by a handler or by the protocol: no further request on this connection.
     pub close: bool,
+}
+
+/// Headers of a server behind us that replace what we would write ourselves, each
+/// where nginx writes it, byte for byte.
+#[derive(Debug, Clone, Default)]
+pub struct PassedHead {
+    /// `Server`.
+    pub server: Option<Box<[u8]>>,
+    /// `Date`.
+    pub date: Option<Box<[u8]>>,
+    /// `Last-Modified`.
+    pub last_modified: Option<Box<[u8]>>,
+    /// The reason phrase of the status line.
+    pub reason: Option<Box<[u8]>>,
 }
 
 /// A media type. Kept inline: configured types are shared by all threads, and a
@@ -153,8 +175,6 @@ pub struct Progress {
     pub head_bytes: u64,
     /// Bytes of the request received: line, head and body.
     pub request_bytes: u64,
-    /// Where in the request's buffer what has arrived of the body ends.
-    pub(crate) body_end: usize,
     /// The response was sent to its end.
     pub completed: bool,
     /// Internal redirects so far; nginx allows 10.
@@ -165,6 +185,8 @@ pub struct Progress {
     pub status_override: Option<StatusCode>,
     /// `try_files` under an `alias` in a regex location: the URI is appended to the alias.
     pub uri_under_alias: bool,
+    /// It came as early data, which its method or server does not allow (425).
+    pub refused_early: bool,
     /// The body was found too large (413); an error page is not refused for it again.
     pub body_refused: bool,
     /// `expires` and `add_header` have been applied.
@@ -200,12 +222,12 @@ impl Progress {
             sent_bytes: 0,
             head_bytes: 0,
             request_bytes,
-            body_end: 0,
             completed: false,
             redirects: 0,
             in_error_page: false,
             status_override: None,
             uri_under_alias: false,
+            refused_early: false,
             body_refused: false,
             headers_added: false,
             pipelined: false,
@@ -230,7 +252,9 @@ impl Response {
             content_encoding: None,
             headers: HeaderList::new(),
             trailers: HeaderList::new(),
+            passed: None,
             body: OutputChain::new(),
+            source: None,
             drop_connection: false,
             close: false,
         }

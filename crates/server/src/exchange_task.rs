@@ -3,24 +3,24 @@
 
 use crate::buffers;
 use crate::connection::{Connection, HEAD_READ_BYTES, Wait};
-use crate::exchange::{Captures, Exchange, Progress, Request, RequestBody, Response};
+use crate::exchange::Exchange;
 use crate::framing;
 use crate::pipeline;
-use crate::rate::RateLimit;
+use crate::prologue::{self, Arrival};
 use crate::registry::Asked;
-use crate::transport::{SendMode, TransportError};
+use intake::Intake;
 use sealane_conf::model::{LingeringClose, LogLevel};
-use sealane_http::h1::{
-    self, BodyDecoder, ConnectionHeader, Framing, ParseState, Parsed, RequestError, RequestHead,
-    Version,
-};
+use sealane_http::h1::{self, ParseState, Parsed, RequestError, RequestHead, Version};
 use sealane_http::status::StatusCode;
-use sealane_http::uri;
 use sealane_http::{Method, Span};
 use std::future::poll_fn;
+use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 use tokio::time::Instant;
+
+mod intake;
+mod sending;
 
 /// What the connection does after an exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -33,13 +33,6 @@ pub(crate) enum After {
     Linger,
     /// Is closed already, or broken.
     Closed,
-}
-
-/// Why a response could not be sent to its end.
-enum SendFailure {
-    TimedOut,
-    Aborted,
-    Broken(TransportError),
 }
 
 /// Why a request is refused before it is one.
@@ -105,7 +98,9 @@ async fn read_head(connection: &mut Connection) -> Head {
 
 /// Answers a request.
 async fn run(connection: &mut Connection, head: RequestHead, since: Instant) -> After {
-    let buffer = std::mem::take(&mut connection.buffer);
+    let buffer = take_head(connection, head.head_bytes);
+    let awaits_continue = head.expect_continue && head.version == Version::Http11;
+    let mut intake = Intake::new(connection.link.feed(), head.framing, awaits_continue);
     let mut exchange = begin(connection, buffer, head, since);
     exchange.progress.pipelined = connection.pipelined;
     note_ignored_header(connection, &exchange);
@@ -116,33 +111,45 @@ async fn run(connection: &mut Connection, head: RequestHead, since: Instant) -> 
         );
         pipeline::fail(&mut exchange, StatusCode::PLAIN_HTTP_ON_TLS_PORT).await;
     } else {
-        match normalise_uri(&mut exchange) {
-            Ok(()) => {
-                choose_server(connection, &mut exchange);
-                if is_too_early(&exchange) {
-                    // The client sends it again after the handshake (RFC 8470 section 5.2).
-                    connection.count_early_data_refused();
-                    pipeline::fail(&mut exchange, StatusCode::TOO_EARLY).await;
-                } else {
-                    pipeline::handle(&mut exchange).await;
-                }
-            }
-            Err(error) => {
-                connection.log(
-                    LogLevel::Info,
-                    &format!(
-                        "client sent invalid request ({error}) while reading client request line"
-                    ),
-                );
-                pipeline::fail(&mut exchange, StatusCode::BAD_REQUEST).await;
-            }
-        }
+        answer(connection, &mut exchange, &mut intake).await;
+    }
+    if exchange.progress.refused_early {
+        connection.count_early_data_refused();
     }
     let age = since
         .into_std()
         .saturating_duration_since(connection.facts.accepted);
-    let keep_alive = may_keep_alive(connection, &exchange, age);
-    respond(connection, &mut exchange, keep_alive).await
+    let keep_alive = may_keep_alive(connection, &exchange, age) && !intake.is_tunnel();
+    respond(connection, &mut exchange, &mut intake, keep_alive).await
+}
+
+/// Takes the head out of the connection's buffer; what came behind it stays there.
+fn take_head(connection: &mut Connection, head_bytes: usize) -> Vec<u8> {
+    let mut head = std::mem::take(&mut connection.buffer);
+    if head.len() > head_bytes {
+        let rest = &head[head_bytes..];
+        connection.buffer = buffers::small();
+        connection.buffer.extend_from_slice(rest);
+        head.truncate(head_bytes);
+    }
+    head
+}
+
+/// Goes through the pipeline, and brings from the client what a handler asks for.
+async fn answer(connection: &mut Connection, exchange: &mut Exchange, intake: &mut Intake) {
+    intake.set_body_timeout(exchange.conf().client_body_timeout);
+    let mut work = pin!(prologue::answer(exchange));
+    poll_fn(|cx| {
+        loop {
+            if work.as_mut().poll(cx).is_ready() {
+                return Poll::Ready(());
+            }
+            if !intake.poll_progress(connection, cx, true) {
+                return Poll::Pending;
+            }
+        }
+    })
+    .await;
 }
 
 /// Answers what is no request.
@@ -174,6 +181,7 @@ async fn refuse(connection: &mut Connection, refusal: Refusal, since: Instant) -
     if &buffer[..word_end] == b"HEAD" {
         head.method = Method::Head; // its answer has no body either
     }
+    let mut intake = Intake::new(connection.link.feed(), head.framing, false);
     let mut exchange = begin(connection, buffer, head, since);
     if status == StatusCode::REQUEST_TIMEOUT {
         // nginx only logs 408 and closes: the client is not listening.
@@ -183,82 +191,7 @@ async fn refuse(connection: &mut Connection, refusal: Refusal, since: Instant) -
         pipeline::fail(&mut exchange, status).await;
     }
     exchange.response.close = true;
-    respond(connection, &mut exchange, false).await
-}
-
-fn begin(connection: &Connection, buffer: Vec<u8>, head: RequestHead, since: Instant) -> Exchange {
-    let body = match head.framing {
-        Framing::None | Framing::Length(0) => RequestBody::None,
-        _ => RequestBody::Unread,
-    };
-    let snapshot = connection.worker.snapshot.clone();
-    let location = snapshot.server(connection.server).default_location;
-    Exchange {
-        worker: connection.worker.clone(),
-        snapshot,
-        connection: connection.facts.clone(),
-        server: connection.server,
-        location,
-        response: Response::new(),
-        progress: Progress::new(since.into_std(), head.head_bytes as u64),
-        request: Request {
-            host: head
-                .host
-                .map_or_else(Vec::new, |host| host.of(&buffer).to_ascii_lowercase()),
-            buffer,
-            head,
-            uri: Vec::new(),
-            args: Vec::new(),
-            body,
-            internal: false,
-            early_data: connection.is_early_data(),
-            captures: Captures::default(),
-        },
-    }
-}
-
-/// Fills in path and arguments.
-fn normalise_uri(exchange: &mut Exchange) -> Result<(), uri::UriError> {
-    let merge_slashes = exchange.server().conf.merge_slashes;
-    let request = &mut exchange.request;
-    let normal = uri::normalise(request.head.path.of(&request.buffer), merge_slashes)?;
-    let (path, args) = (
-        normal.path.into_owned(),
-        normal.args.unwrap_or_default().to_vec(),
-    );
-    request.uri = path;
-    request.args = args;
-    Ok(())
-}
-
-/// Chooses the server by the request's host name.
-fn choose_server(connection: &Connection, exchange: &mut Exchange) {
-    let snapshot = exchange.snapshot.clone();
-    let names = &snapshot.listener(connection.facts.listener).names;
-    if !names.is_single() {
-        let request = &mut exchange.request;
-        exchange.server = names.find(&request.host, Some(&mut request.captures));
-        exchange.location = snapshot.server(exchange.server).default_location;
-    }
-}
-
-/// Whether the request came as early data and its method is not one that may be
-/// answered before it is sure that this is no replay (`ssl_early_data_methods`).
-fn is_too_early(exchange: &Exchange) -> bool {
-    if !exchange.request.early_data {
-        return false;
-    }
-    let Some(tls) = &exchange.server().conf.tls else {
-        return true; // the name led to a server that takes no early data
-    };
-    let request = &exchange.request;
-    let method = request.head.method_name.of(&request.buffer);
-    let allowed = &tls.early_data;
-    !(allowed.enabled
-        && allowed
-            .methods
-            .iter()
-            .any(|known| known.as_bytes() == method))
+    respond(connection, &mut exchange, &mut intake, false).await
 }
 
 /// Whether the client and the configuration allow another request.
@@ -276,9 +209,27 @@ fn may_keep_alive(connection: &mut Connection, exchange: &Exchange, age: Duratio
         && !framing::keepalive_disabled(exchange)
 }
 
+fn begin(connection: &Connection, buffer: Vec<u8>, head: RequestHead, since: Instant) -> Exchange {
+    let arrival = Arrival {
+        worker: connection.worker.clone(),
+        facts: connection.facts.clone(),
+        server: connection.server,
+        client: connection.link.clone(),
+        buffer,
+        head,
+        since: since.into_std(),
+        early_data: connection.is_early_data(),
+    };
+    arrival.begin()
+}
+
 /// Sends the response, logs the exchange and clears the way for the next one.
-async fn respond(connection: &mut Connection, exchange: &mut Exchange, keep_alive: bool) -> After {
-    let mut body = BodyDecoder::new(exchange.request.head.framing);
+async fn respond(
+    connection: &mut Connection,
+    exchange: &mut Exchange,
+    intake: &mut Intake,
+    keep_alive: bool,
+) -> After {
     if exchange.response.drop_connection {
         pipeline::log_access(exchange);
         return After::Closed;
@@ -287,274 +238,78 @@ async fn respond(connection: &mut Connection, exchange: &mut Exchange, keep_aliv
     let chunked = framing::is_chunked(exchange);
     // Without a length and without chunks only closing ends the body.
     let keep_alive = keep_alive && framing::has_end(exchange, chunked);
-    let unread = take_buffered_body(exchange, &mut body);
-    let lingering = exchange.conf().lingering_close;
-    let linger = match lingering {
-        LingeringClose::Off => false,
-        LingeringClose::On => !body.is_done() || unread > 0,
-        LingeringClose::Always => true,
-    };
-    let result = send(connection, exchange, keep_alive, chunked, !keep_alive).await;
+    if exchange.response.source.is_none() && !intake.is_tunnel() {
+        // What is malformed is said when the rest is discarded.
+        let _ = intake.drop_received(&mut connection.buffer);
+    }
+    let result = sending::send(connection, exchange, intake, keep_alive, chunked).await;
+    exchange.progress.request_bytes += intake.received;
     exchange.progress.completed = result.is_ok();
     pipeline::log_access(exchange);
     let after = match result {
         Err(failure) => {
-            note_failure(connection, exchange, failure);
+            sending::note_failure(connection, exchange, failure);
             After::Closed
         }
-        Ok(()) if !keep_alive => {
-            if linger {
-                After::Linger
-            } else {
-                After::Close
-            }
-        }
-        Ok(()) => discard_body(connection, exchange, &mut body).await,
+        Ok(()) if intake.is_tunnel() => After::Close,
+        Ok(()) if keep_alive => discard_body(connection, exchange, intake).await,
+        Ok(()) if lingers(connection, exchange, intake) => After::Linger,
+        Ok(()) => After::Close,
     };
-    // What is left in the buffer is the next request.
-    connection.buffer = std::mem::take(&mut exchange.request.buffer);
+    connection.link.reset();
+    buffers::give_back(std::mem::take(&mut exchange.request.buffer));
     if connection.buffer.is_empty() {
         buffers::release(&mut connection.buffer);
     }
     after
 }
 
-/// Removes the head and what has arrived of the body from the buffer. Returns
-/// how many bytes follow the body.
-fn take_buffered_body(exchange: &mut Exchange, body: &mut BodyDecoder) -> usize {
-    let request = &mut exchange.request;
-    let mut at = request.head.head_bytes;
-    while !body.is_done() && at < request.buffer.len() {
-        match body.decode(&request.buffer[at..]) {
-            Ok(decoded) => at += decoded.consumed,
-            Err(_) => break, // said when the rest is discarded
-        }
+/// `lingering_close`: whether the client may be sending still.
+fn lingers(connection: &Connection, exchange: &Exchange, intake: &Intake) -> bool {
+    match exchange.conf().lingering_close {
+        LingeringClose::Off => false,
+        LingeringClose::On => !intake.is_done() || !connection.buffer.is_empty(),
+        LingeringClose::Always => true,
     }
-    exchange.progress.request_bytes += (at - request.head.head_bytes) as u64;
-    exchange.progress.body_end = at;
-    request.buffer.len() - at
-}
-
-async fn send(
-    connection: &mut Connection,
-    exchange: &mut Exchange,
-    keep_alive: bool,
-    chunked: bool,
-    last: bool,
-) -> Result<(), SendFailure> {
-    let mut head = buffers::small();
-    let wants_continue = exchange.request.head.expect_continue
-        && exchange.request.head.version == Version::Http11
-        && exchange.request.body == RequestBody::Unread
-        && exchange.response.status != StatusCode::CONTENT_TOO_LARGE
-        && exchange.progress.body_end == exchange.request.head.head_bytes;
-    if wants_continue {
-        // The body will be discarded; a client that waits must not wait in vain.
-        head.extend_from_slice(b"HTTP/1.1 100 Continue\r\n\r\n");
-    }
-    let before = head.len();
-    let header = if keep_alive {
-        ConnectionHeader::KeepAlive {
-            timeout_s: exchange.conf().keepalive_header.map(|t| t.as_secs()),
-        }
-    } else {
-        ConnectionHeader::Close
-    };
-    pipeline::encode_head(exchange, &mut head, header, chunked);
-    exchange.progress.head_bytes = (head.len() - before) as u64;
-    if chunked {
-        let trailers = pipeline::encode_trailers(exchange);
-        framing::frame_as_chunks(exchange, &trailers);
-    }
-    let (timeout, mut mode) = {
-        let conf = exchange.conf();
-        (
-            conf.send_timeout,
-            SendMode {
-                sendfile: conf.sendfile,
-                max_bytes: 0,
-                last,
-            },
-        )
-    };
-    let max_chunk = match exchange.conf().sendfile_max_chunk_bytes {
-        0 => u64::MAX,
-        bytes => bytes,
-    };
-    let rate = RateLimit::of(exchange);
-    let mut body = std::mem::take(&mut exchange.response.body);
-    let mut sent = 0;
-    let mut turns = 0_u32;
-    let result = loop {
-        let body_sent = u64::max(sent, exchange.progress.head_bytes) - exchange.progress.head_bytes;
-        match rate.allowed(body_sent, exchange.progress.started) {
-            Ok(allowed) => mode.max_bytes = allowed.min(max_chunk),
-            Err(pause) if head.is_empty() => {
-                if let Err(failure) = wait(connection, pause).await {
-                    break Err(failure);
-                }
-                continue;
-            }
-            Err(_) => mode.max_bytes = 0, // the head is never held back
-        }
-        if let Err(failure) =
-            send_some(connection, &mut head, &mut body, mode, &mut sent, timeout).await
-        {
-            break Err(failure);
-        }
-        if head.is_empty() && body.is_empty() {
-            break Ok(());
-        }
-        // A fast client with a large file must not keep the others waiting.
-        turns += 1;
-        if turns.is_multiple_of(TURNS_PER_LOOK) {
-            tokio::task::yield_now().await;
-        } else {
-            let_others_run().await;
-        }
-    };
-    exchange.progress.sent_bytes = sent;
-    buffers::give_back(head);
-    result
-}
-
-/// Turns of sending (`sendfile_max_chunk` each) between two in which the runtime
-/// asks the kernel what else there is to do. That takes two or three system calls,
-/// which would be half of all when each turn had them.
-const TURNS_PER_LOOK: u32 = 4;
-
-/// Lets the tasks run that are ready now.
-async fn let_others_run() {
-    let mut waited = false;
-    poll_fn(|cx| {
-        if std::mem::replace(&mut waited, true) {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
-}
-
-/// Sends as much as `mode` allows.
-async fn send_some(
-    connection: &mut Connection,
-    head: &mut Vec<u8>,
-    body: &mut crate::chain::OutputChain,
-    mut mode: SendMode,
-    sent: &mut u64,
-    timeout: Duration,
-) -> Result<(), SendFailure> {
-    let mut waiting_since = None;
-    poll_fn(|cx| {
-        if let Poll::Ready(done) = connection
-            .transport
-            .poll_send(cx, head, body, &mut mode, sent)
-        {
-            return Poll::Ready(done.map_err(SendFailure::Broken));
-        }
-        if connection.asked() == Asked::Abort {
-            return Poll::Ready(Err(SendFailure::Aborted));
-        }
-        // The time-out is for the pause between two successful writes.
-        if waiting_since != Some(*sent) {
-            waiting_since = Some(*sent);
-            connection.set_deadline(timeout);
-        }
-        connection
-            .poll_expired(cx)
-            .map(|()| Err(SendFailure::TimedOut))
-    })
-    .await
-}
-
-/// Waits because of `limit_rate`.
-async fn wait(connection: &mut Connection, pause: Duration) -> Result<(), SendFailure> {
-    connection.set_deadline(pause);
-    poll_fn(|cx| {
-        if connection.asked() == Asked::Abort {
-            return Poll::Ready(Err(SendFailure::Aborted));
-        }
-        connection.poll_expired(cx).map(Ok)
-    })
-    .await
 }
 
 /// Reads and drops what is left of the request body after the response. What
-/// follows the body stays in the exchange's buffer.
+/// follows the body stays in the connection's buffer.
 async fn discard_body(
     connection: &mut Connection,
     exchange: &mut Exchange,
-    body: &mut BodyDecoder,
+    intake: &mut Intake,
 ) -> After {
-    let mut buffer = std::mem::take(&mut exchange.request.buffer);
     let (time, pause) = (
         exchange.conf().lingering_time,
         exchange.conf().lingering_timeout,
     );
-    let end = Instant::now() + time;
-    let mut at = exchange.progress.body_end;
+    let mut end = None;
     loop {
-        while !body.is_done() && at < buffer.len() {
-            match body.decode(&buffer[at..]) {
-                Ok(decoded) => at += decoded.consumed,
-                Err(error) => {
-                    connection.log(
-                        LogLevel::Info,
-                        &format!("{error} while discarding the request body"),
-                    );
-                    return After::Close;
-                }
-            }
+        if let Err(error) = intake.drop_received(&mut connection.buffer) {
+            connection.log(
+                LogLevel::Info,
+                &format!("{error} while discarding the request body"),
+            );
+            return After::Close;
         }
-        if body.is_done() {
-            break;
+        if intake.is_done() {
+            return After::KeepAlive;
         }
-        buffer.clear();
-        at = 0;
-        connection.buffer = buffer;
         let now = Instant::now();
+        let end = *end.get_or_insert(now + time);
         if now >= end {
             connection.log(LogLevel::Info, "lingering_time has passed while discarding the request body; closing the connection");
             return After::Close;
         }
         connection.set_deadline(pause.min(end - now));
         match connection.receive(16 * buffers::SMALL_BYTES, false).await {
-            Wait::Bytes => buffer = std::mem::take(&mut connection.buffer),
+            Wait::Bytes => {}
             Wait::Broken(error) => {
                 connection.log_broken(&error, "while discarding the request body");
                 return After::Closed;
             }
             _ => return After::Close,
-        }
-    }
-    buffer.drain(..at);
-    exchange.request.buffer = buffer;
-    After::KeepAlive
-}
-
-fn note_failure(connection: &Connection, exchange: &Exchange, failure: SendFailure) {
-    match failure {
-        SendFailure::Aborted => {}
-        SendFailure::TimedOut => {
-            connection.log(
-                LogLevel::Info,
-                "client timed out (110: Connection timed out) while sending response to client",
-            );
-            if exchange.conf().reset_timedout_connection {
-                let socket = std::os::fd::AsFd::as_fd(&connection.facts.socket);
-                let _ = sealane_sys::socket::set_linger(socket, Some(Duration::ZERO));
-            }
-        }
-        SendFailure::Broken(error) => {
-            let path = String::from_utf8_lossy(&exchange.request.uri).into_owned();
-            connection.log_broken(
-                &error,
-                &format!(
-                    "while sending response to client, uri: \"{}\"",
-                    path.escape_default()
-                ),
-            );
         }
     }
 }

@@ -1,6 +1,7 @@
 //! How the end of a response body is marked (RFC 9112 section 6), and whether
 //! the connection can live on after it.
 
+use crate::chain::OutputChain;
 use crate::exchange::Exchange;
 use bytes::Bytes;
 use sealane_http::Method;
@@ -30,19 +31,34 @@ pub(crate) fn frame_as_chunks(exchange: &mut Exchange, trailers: &[u8]) {
     if exchange.request.head.method == Method::Head {
         return;
     }
-    let body = std::mem::take(&mut exchange.response.body);
-    let mut end = Vec::with_capacity(trailers.len() + 8);
-    if !body.is_empty() {
-        let mut start = Vec::with_capacity(18);
-        h1::encode_chunk_header(&mut start, body.len());
-        exchange.response.body.push_bytes(Bytes::from(start));
-        exchange.response.body.append(body);
-        end.extend_from_slice(b"\r\n");
+    let mut body = chunk_of(std::mem::take(&mut exchange.response.body));
+    body.append(last_chunk(trailers));
+    exchange.response.body = body;
+}
+
+/// A piece of a body as one chunk; nothing for an empty one, which would end the body.
+pub(crate) fn chunk_of(piece: OutputChain) -> OutputChain {
+    if piece.is_empty() {
+        return piece;
     }
+    let mut chunk = OutputChain::new();
+    let mut start = Vec::with_capacity(18);
+    h1::encode_chunk_header(&mut start, piece.len());
+    chunk.push_bytes(Bytes::from(start));
+    chunk.append(piece);
+    chunk.push_bytes(Bytes::from_static(b"\r\n"));
+    chunk
+}
+
+/// The end of a chunked body, with complete trailer lines.
+pub(crate) fn last_chunk(trailers: &[u8]) -> OutputChain {
+    let mut end = Vec::with_capacity(trailers.len() + 5);
     end.extend_from_slice(b"0\r\n");
     end.extend_from_slice(trailers);
     end.extend_from_slice(b"\r\n");
-    exchange.response.body.push_bytes(Bytes::from(end));
+    let mut chain = OutputChain::new();
+    chain.push_bytes(Bytes::from(end));
+    chain
 }
 
 /// `keepalive_disable`: old browsers that mishandle kept-alive connections. MSIE 6

@@ -11,7 +11,8 @@
 //! | `acceptor`, `connection`, `exchange_task` | the life of a connection and of one exchange on it |
 //! | [`turns`], [`admission`] | who goes next: handshakes between established connections; who is refused |
 //! | `transport`, `tls_stream`, `outgoing`, `socket` | bytes to and from the client; the only place that knows how a file travels |
-//! | [`chain`] | response bodies: memory and file ranges |
+//! | [`chain`], [`body_source`] | response bodies: memory and file ranges; bodies that are still arriving |
+//! | [`client_link`], `prologue` | what an exchange and its connection tell each other; what stands before the pipeline |
 //! | [`snapshot`], `build`, `tls_build` | all configured state, and how it comes about |
 //! | [`exchange`], [`facts`] | one request with its response; one connection |
 //! | `pipeline`, `router`, `handlers`, `filters` | what answers a request |
@@ -23,7 +24,9 @@
 #![forbid(unsafe_code)]
 
 pub mod admission;
+pub mod body_source;
 pub mod chain;
+pub mod client_link;
 pub mod counters;
 pub mod exchange;
 pub mod facts;
@@ -52,6 +55,7 @@ mod framing;
 mod handlers;
 mod outgoing;
 mod pipeline;
+mod prologue;
 mod rate;
 mod request_log;
 mod response_head;

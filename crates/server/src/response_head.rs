@@ -47,11 +47,17 @@ pub(crate) fn encode_head(
             .as_deref()
             .filter(|_| response.location_made_absolute);
         let mut head = ResponseHead::new(exchange.request.head.version, response.status, ordered);
-        head.server = Some(server_name(exchange));
+        head.server = Some(server_name(exchange).as_bytes());
         head.date = Some(&date);
         head.content_type = response.content_type.as_ref().map(|text| text.as_bytes());
         head.content_length = response.content_length;
         head.last_modified = last_modified.as_ref().map(|text| &text[..]);
+        if let Some(passed) = &response.passed {
+            head.server = passed.server.as_deref().or(head.server);
+            head.date = passed.date.as_deref().or(head.date);
+            head.last_modified = passed.last_modified.as_deref().or(head.last_modified);
+            head.reason = passed.reason.as_deref();
+        }
         head.location = location;
         head.chunked = chunked;
         head.connection = connection;

@@ -3,6 +3,7 @@
 
 use crate::admission::RefusedHandshakes;
 use crate::chain::Segment;
+use crate::client_link::ClientLink;
 use crate::counters::Counters;
 use crate::exchange::{Captures, Exchange, Progress, Request, RequestBody, Response};
 use crate::facts::{ConnectionFacts, PeerAddress};
@@ -179,6 +180,7 @@ impl Site {
         Exchange {
             worker: self.worker.clone(),
             connection: self.facts.clone(),
+            client: ClientLink::default(),
             server,
             location: snapshot.server(server).default_location,
             response: Response::new(),

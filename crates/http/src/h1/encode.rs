@@ -38,8 +38,10 @@ pub struct ResponseHead<'a> {
     pub version: Version,
     /// The status; nginx's own codes go out as 400.
     pub status: StatusCode,
+    /// The reason phrase, instead of the usual one of the status.
+    pub reason: Option<&'a [u8]>,
     /// `Server`.
-    pub server: Option<&'a str>,
+    pub server: Option<&'a [u8]>,
     /// `Date`, formatted once per second by its owner.
     pub date: Option<&'a [u8]>,
     /// `Content-Type`.
@@ -69,6 +71,7 @@ impl<'a> ResponseHead<'a> {
         ResponseHead {
             version,
             status,
+            reason: None,
             server: None,
             date: None,
             content_type: None,
@@ -93,9 +96,9 @@ pub fn encode_response_head(out: &mut Vec<u8>, head: &ResponseHead<'_>) {
         return;
     }
     out.reserve(TYPICAL_HEAD_BYTES + head.headers.wire_bytes());
-    push_status_line(out, head.status.on_wire());
+    push_status_line(out, head.status.on_wire(), head.reason);
     if let Some(server) = head.server {
-        push_field(out, b"Server: ", server.as_bytes());
+        push_field(out, b"Server: ", server);
     }
     if let Some(date) = head.date {
         push_field(out, b"Date: ", date);
@@ -134,6 +137,16 @@ pub fn encode_response_head(out: &mut Vec<u8>, head: &ResponseHead<'_>) {
     out.extend_from_slice(b"\r\n");
 }
 
+/// Appends an interim response (1xx) with its headers; the final response follows it.
+pub fn encode_interim_head(out: &mut Vec<u8>, status: StatusCode, headers: &HeaderList) {
+    push_status_line(out, status, None);
+    for (name, value) in headers.iter() {
+        out.extend_from_slice(name);
+        push_field(out, b": ", value);
+    }
+    out.extend_from_slice(b"\r\n");
+}
+
 /// Appends the line before a chunk of `data_bytes`, which must not be zero: that would end the
 /// body. The data and CR LF follow it.
 pub fn encode_chunk_header(out: &mut Vec<u8>, data_bytes: u64) {
@@ -152,8 +165,8 @@ pub fn encode_last_chunk(out: &mut Vec<u8>) {
     out.extend_from_slice(LAST_CHUNK);
 }
 
-fn push_status_line(out: &mut Vec<u8>, status: StatusCode) {
-    if status == StatusCode::OK {
+fn push_status_line(out: &mut Vec<u8>, status: StatusCode, reason: Option<&[u8]>) {
+    if status == StatusCode::OK && reason.is_none() {
         out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
         return;
     }
@@ -161,7 +174,7 @@ fn push_status_line(out: &mut Vec<u8>, status: StatusCode) {
     let code = status.0;
     out.extend_from_slice(b"HTTP/1.1 ");
     out.extend_from_slice(&[digit(code / 100), digit(code / 10), digit(code), b' ']);
-    out.extend_from_slice(status.reason().as_bytes());
+    out.extend_from_slice(reason.unwrap_or(status.reason().as_bytes()));
     out.extend_from_slice(b"\r\n");
 }
 

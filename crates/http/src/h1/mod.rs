@@ -28,8 +28,8 @@ mod request_line;
 
 pub use body::{BodyDecoder, BodyError, Decoded, MAX_EXTENSION_BYTES, MAX_TRAILER_BYTES};
 pub use encode::{
-    CONTINUE, ConnectionHeader, LAST_CHUNK, ResponseHead, encode_chunk_header, encode_last_chunk,
-    encode_response_head,
+    CONTINUE, ConnectionHeader, LAST_CHUNK, ResponseHead, encode_chunk_header, encode_interim_head,
+    encode_last_chunk, encode_response_head,
 };
 pub use error::RequestError;
 pub use request::{

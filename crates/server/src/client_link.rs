@@ -1,0 +1,332 @@
+//! What an exchange and its client's connection tell each other while the request
+//! is being handled: the request body, interim responses, and that the client went.
+//!
+//! ```text
+//! handler   --- wants the body, sends 103 --->   connection
+//!           <-- pieces of the body, "gone" ---
+//! ```
+//!
+//! Handlers know neither HTTP/1 nor HTTP/2: they hold a [`ClientLink`] and read. The
+//! connection holds the [`ClientFeed`] of the same link, sees what is wanted and
+//! brings it. Nothing is read from the client that nobody asked for, so a slow
+//! handler slows its client down and fills no memory.
+
+use bytes::Bytes;
+use sealane_http::StatusCode;
+use std::collections::VecDeque;
+use std::fmt;
+use std::future::poll_fn;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+/// The handler's end. Clones lead to the same client.
+#[derive(Clone, Default)]
+pub struct ClientLink(Arc<Mutex<Option<Box<Flow>>>>);
+
+/// The connection's end.
+#[derive(Clone)]
+pub(crate) struct ClientFeed(ClientLink);
+
+/// State of one exchange; made when the handler first asks for something.
+#[derive(Default)]
+struct Flow {
+    /// Pieces of the body that were not read yet.
+    pieces: VecDeque<Bytes>,
+    /// Somebody waits for more.
+    wanted: bool,
+    /// Somebody wants to know when the client goes.
+    watched: bool,
+    /// The body was asked for at least once.
+    begun: bool,
+    /// No more pieces will come.
+    ended: bool,
+    error: Option<BodyError>,
+    gone: bool,
+    /// What comes is no body any more but whatever the client sends (a tunnel).
+    tunnel: bool,
+    /// `client_max_body_size` for bodies of unknown length; `None` is no limit.
+    max_bytes: Option<u64>,
+    /// Bytes of the body that arrived.
+    received: u64,
+    /// Bytes that were read since the connection last asked (flow control of HTTP/2).
+    consumed: u64,
+    interim: VecDeque<Interim>,
+    trailers: Vec<(Bytes, Bytes)>,
+    reader: Option<Waker>,
+    feeder: Option<Waker>,
+}
+
+/// Why the request body cannot be read on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyError {
+    /// The client closed the connection, or reset the stream, before the end.
+    ClientClosed,
+    /// Its framing is malformed, or it does not have the length it was said to have.
+    Malformed,
+    /// Nothing arrived for `client_body_timeout`.
+    TimedOut,
+    /// It is longer than `client_max_body_size`.
+    TooLarge,
+}
+
+/// An interim response (RFC 9110 section 15.2): 103 with its header lines.
+#[derive(Debug, Clone)]
+pub(crate) struct Interim {
+    /// Status, 1xx but not 101.
+    pub(crate) status: StatusCode,
+    /// Names and values.
+    pub(crate) headers: sealane_http::headers::HeaderList,
+}
+
+/// What the handler waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Demand {
+    /// Nothing of the client.
+    Nothing,
+    /// To be told when the client goes.
+    Watch,
+    /// Bytes of the body.
+    Bytes,
+}
+
+impl BodyError {
+    /// The status of a request whose body ended so.
+    pub fn status(self) -> StatusCode {
+        match self {
+            BodyError::ClientClosed | BodyError::Malformed => StatusCode::BAD_REQUEST,
+            BodyError::TimedOut => StatusCode::REQUEST_TIMEOUT,
+            BodyError::TooLarge => StatusCode::CONTENT_TOO_LARGE,
+        }
+    }
+}
+
+impl fmt::Display for BodyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            BodyError::ClientClosed => "client prematurely closed connection",
+            BodyError::Malformed => "client sent invalid body",
+            BodyError::TimedOut => "client timed out (110: Connection timed out)",
+            BodyError::TooLarge => "client intended to send too large body",
+        })
+    }
+}
+
+impl std::error::Error for BodyError {}
+
+impl ClientLink {
+    /// The connection's end of this link.
+    pub(crate) fn feed(&self) -> ClientFeed {
+        ClientFeed(self.clone())
+    }
+
+    /// The next piece of the request body; `None` at its end, and for requests
+    /// without a body.
+    pub fn poll_body(&self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, BodyError>> {
+        let mut flow = self.flow();
+        let flow = flow.get_or_insert_default();
+        flow.begun = true;
+        if let Some(piece) = flow.pieces.pop_front() {
+            flow.consumed += piece.len() as u64;
+            flow.wanted = false;
+            flow.tell_feeder();
+            return Poll::Ready(Ok(Some(piece)));
+        }
+        if let Some(error) = flow.error {
+            return Poll::Ready(Err(error));
+        }
+        if flow.ended {
+            return Poll::Ready(Ok(None));
+        }
+        flow.wanted = true;
+        flow.await_feeder(cx);
+        Poll::Pending
+    }
+
+    /// [`ClientLink::poll_body`] as a future.
+    ///
+    /// # Errors
+    /// See [`BodyError`].
+    pub async fn read_body(&self) -> Result<Option<Bytes>, BodyError> {
+        poll_fn(|cx| self.poll_body(cx)).await
+    }
+
+    /// Ready when the client has gone: it closed the connection or reset the stream.
+    pub fn poll_gone(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut flow = self.flow();
+        let flow = flow.get_or_insert_default();
+        if flow.gone || flow.error == Some(BodyError::ClientClosed) {
+            return Poll::Ready(());
+        }
+        flow.watched = true;
+        flow.await_feeder(cx);
+        Poll::Pending
+    }
+
+    /// No longer wakes anybody when the client goes.
+    pub fn ignore_gone(&self) {
+        if let Some(flow) = &mut *self.flow() {
+            flow.watched = false;
+        }
+    }
+
+    /// Bodies longer than this end in [`BodyError::TooLarge`].
+    pub fn limit_body(&self, max_bytes: u64) {
+        let mut flow = self.flow();
+        let flow = flow.get_or_insert_default();
+        flow.max_bytes = Some(max_bytes);
+        flow.check_size();
+    }
+
+    /// Sends an interim response before the final one.
+    pub(crate) fn send_interim(&self, interim: Interim) {
+        let mut flow = self.flow();
+        let flow = flow.get_or_insert_default();
+        flow.interim.push_back(interim);
+        flow.tell_feeder();
+    }
+
+    /// From now on [`ClientLink::poll_body`] gives whatever the client sends.
+    pub(crate) fn open_tunnel(&self) {
+        let mut flow = self.flow();
+        let flow = flow.get_or_insert_default();
+        flow.tunnel = true;
+        flow.ended = false;
+        flow.max_bytes = None;
+        flow.tell_feeder();
+    }
+
+    /// Trailers of the request; complete once the body has ended.
+    pub fn trailers(&self) -> Vec<(Bytes, Bytes)> {
+        self.flow()
+            .as_ref()
+            .map_or_else(Vec::new, |flow| flow.trailers.clone())
+    }
+
+    /// Forgets the exchange that is over; the link serves the next one.
+    pub(crate) fn reset(&self) {
+        *self.flow() = None;
+    }
+
+    fn flow(&self) -> MutexGuard<'_, Option<Box<Flow>>> {
+        // What is inside is consistent between any two statements.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ClientFeed {
+    /// What is wanted now.
+    pub(crate) fn demand(&self) -> Demand {
+        match &*self.0.flow() {
+            Some(flow) if flow.wanted && !flow.has_ended() => Demand::Bytes,
+            Some(flow) if flow.watched && !flow.gone => Demand::Watch,
+            _ => Demand::Nothing,
+        }
+    }
+
+    /// Whether the body was asked for: a client that waits for 100 may send it.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.0.flow().as_ref().is_some_and(|flow| flow.begun)
+    }
+
+    /// Whether the body has become a tunnel.
+    pub(crate) fn is_tunnel(&self) -> bool {
+        self.0.flow().as_ref().is_some_and(|flow| flow.tunnel)
+    }
+
+    /// A piece of the body.
+    pub(crate) fn push(&self, piece: Bytes) {
+        if piece.is_empty() {
+            return;
+        }
+        let mut flow = self.0.flow();
+        let flow = flow.get_or_insert_default();
+        flow.received += piece.len() as u64;
+        flow.pieces.push_back(piece);
+        flow.check_size();
+        flow.tell_reader();
+    }
+
+    /// The body is complete; `trailers` came behind it.
+    pub(crate) fn finish(&self, trailers: Vec<(Bytes, Bytes)>) {
+        let mut flow = self.0.flow();
+        let flow = flow.get_or_insert_default();
+        flow.ended = true;
+        flow.trailers = trailers;
+        flow.tell_reader();
+    }
+
+    /// The body will not be complete.
+    pub(crate) fn fail(&self, error: BodyError) {
+        let mut flow = self.0.flow();
+        let flow = flow.get_or_insert_default();
+        flow.error.get_or_insert(error);
+        flow.tell_reader();
+    }
+
+    /// The client has gone.
+    pub(crate) fn set_gone(&self) {
+        let mut flow = self.0.flow();
+        let flow = flow.get_or_insert_default();
+        flow.gone = true;
+        if !flow.ended {
+            flow.error.get_or_insert(BodyError::ClientClosed);
+        }
+        flow.tell_reader();
+    }
+
+    /// The next interim response to send.
+    pub(crate) fn take_interim(&self) -> Option<Interim> {
+        self.0.flow().as_mut()?.interim.pop_front()
+    }
+
+    /// Bytes read since this was last asked: the client may send as many more.
+    pub(crate) fn take_consumed(&self) -> u64 {
+        let mut flow = self.0.flow();
+        flow.as_mut()
+            .map_or(0, |flow| std::mem::take(&mut flow.consumed))
+    }
+
+    /// Wakes this task when the handler, which runs in another one, wants something.
+    pub(crate) fn await_demand(&self, cx: &mut Context<'_>) {
+        let mut flow = self.0.flow();
+        let flow = flow.get_or_insert_default();
+        set_waker(&mut flow.feeder, cx);
+    }
+}
+
+impl Flow {
+    fn has_ended(&self) -> bool {
+        self.ended || self.error.is_some()
+    }
+
+    fn check_size(&mut self) {
+        if self.max_bytes.is_some_and(|max| self.received > max) {
+            self.pieces.clear();
+            self.error.get_or_insert(BodyError::TooLarge);
+        }
+    }
+
+    fn await_feeder(&mut self, cx: &mut Context<'_>) {
+        set_waker(&mut self.reader, cx);
+        self.tell_feeder();
+    }
+
+    fn tell_feeder(&mut self) {
+        if let Some(waker) = self.feeder.take() {
+            waker.wake();
+        }
+    }
+
+    fn tell_reader(&mut self) {
+        if let Some(waker) = self.reader.take() {
+            waker.wake();
+        }
+    }
+}
+
+fn set_waker(slot: &mut Option<Waker>, cx: &Context<'_>) {
+    match slot {
+        Some(known) if known.will_wake(cx.waker()) => {}
+        _ => *slot = Some(cx.waker().clone()),
+    }
+}

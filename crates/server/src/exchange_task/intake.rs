@@ -1,0 +1,282 @@
+//! The client's side of an HTTP/1 exchange while it is being handled: the request
+//! body for whoever asks for it, interim responses, and the client's end.
+
+use crate::chain::OutputChain;
+use crate::client_link::{BodyError, ClientFeed, Demand, Interim};
+use crate::connection::{Connection, HEAD_READ_BYTES, Wait};
+use crate::registry::Asked;
+use crate::transport::{Received, SendMode};
+use bytes::Bytes;
+use sealane_conf::model::LogLevel;
+use sealane_http::h1::{BodyDecoder, CONTINUE, Framing};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// Bytes of a body asked for at a time: two full TLS records.
+const BODY_READ_BYTES: usize = 32 << 10;
+
+/// What comes from the client during an exchange. Bytes that were received and not
+/// decoded yet are in the connection's buffer.
+pub(super) struct Intake {
+    feed: ClientFeed,
+    decoder: BodyDecoder,
+    /// The client waits for 100 before it sends its body.
+    awaits_continue: bool,
+    /// Interim responses that have not left yet.
+    early: Vec<u8>,
+    /// Bytes of the body as it was framed.
+    pub(super) received: u64,
+    /// The reader was told of the end.
+    told_end: bool,
+    /// The deadline is that of the body.
+    waits: bool,
+    body_timeout: Duration,
+}
+
+impl Intake {
+    pub(super) fn new(feed: ClientFeed, framing: Framing, awaits_continue: bool) -> Intake {
+        Intake {
+            feed,
+            decoder: BodyDecoder::new(framing),
+            awaits_continue,
+            early: Vec::new(),
+            received: 0,
+            told_end: false,
+            waits: false,
+            body_timeout: Duration::MAX,
+        }
+    }
+
+    /// Whether all of the body has been decoded.
+    pub(super) fn is_done(&self) -> bool {
+        self.decoder.is_done()
+    }
+
+    /// Whether the connection has become a tunnel.
+    pub(super) fn is_tunnel(&self) -> bool {
+        self.feed.is_tunnel()
+    }
+
+    /// `client_body_timeout` of the location that answers.
+    pub(super) fn set_body_timeout(&mut self, timeout: Duration) {
+        self.body_timeout = timeout;
+    }
+
+    /// Interim responses that are to leave before the final one. With `discards`
+    /// the body will be read whoever wants it, so a client that waits is told to
+    /// go on.
+    pub(super) fn take_early(&mut self, discards: bool) -> Vec<u8> {
+        self.gather_interim();
+        let mut early = std::mem::take(&mut self.early);
+        if discards && self.awaits_continue && self.received == 0 {
+            early.extend_from_slice(CONTINUE);
+        }
+        self.awaits_continue = false;
+        early
+    }
+
+    /// Brings what the handler waits for. True when there was something, so that
+    /// the handler is worth another look. With `may_expire` the connection's
+    /// deadline is the body's; otherwise somebody else has it.
+    pub(super) fn poll_progress(
+        &mut self,
+        connection: &mut Connection,
+        cx: &mut Context<'_>,
+        may_expire: bool,
+    ) -> bool {
+        self.gather_interim();
+        let demand = self.feed.demand();
+        if demand == Demand::Bytes && self.awaits_continue {
+            self.awaits_continue = false;
+            if self.received == 0 && connection.buffer.is_empty() {
+                self.early.extend_from_slice(CONTINUE);
+            }
+        }
+        self.send_early(connection, cx);
+        match demand {
+            Demand::Nothing => false,
+            Demand::Watch => self.poll_watch(connection, cx),
+            Demand::Bytes if self.feed.is_tunnel() => self.poll_tunnel(connection, cx),
+            Demand::Bytes => self.poll_body(connection, cx, may_expire),
+        }
+    }
+
+    /// Decodes and drops what has arrived of a body that nobody reads. Returns how
+    /// many bytes in the buffer follow the body.
+    pub(super) fn drop_received(&mut self, buffer: &mut Vec<u8>) -> Result<usize, String> {
+        let mut at = 0;
+        while !self.decoder.is_done() && at < buffer.len() {
+            let decoded = self.decoder.decode(&buffer[at..]);
+            at += decoded.map_err(|error| error.to_string())?.consumed;
+        }
+        self.received += at as u64;
+        buffer.drain(..at);
+        Ok(buffer.len())
+    }
+
+    fn poll_body(
+        &mut self,
+        connection: &mut Connection,
+        cx: &mut Context<'_>,
+        may_expire: bool,
+    ) -> bool {
+        loop {
+            if self.decoder.is_done() {
+                let news = !std::mem::replace(&mut self.told_end, true);
+                if news {
+                    self.feed.finish(Vec::new());
+                }
+                return news;
+            }
+            if !connection.buffer.is_empty() {
+                if self.decode(connection) {
+                    return true;
+                }
+                continue;
+            }
+            let wait = match may_expire {
+                true => {
+                    if !std::mem::replace(&mut self.waits, true) {
+                        connection.set_deadline(self.body_timeout);
+                    }
+                    connection.poll_receive_wait(cx, BODY_READ_BYTES, false)
+                }
+                false => receive(connection, cx, BODY_READ_BYTES),
+            };
+            let Poll::Ready(wait) = wait else {
+                return false;
+            };
+            self.waits = false;
+            match wait {
+                Wait::Bytes => {}
+                Wait::TimedOut => {
+                    self.feed.fail(BodyError::TimedOut);
+                    return true;
+                }
+                other => return self.lost(connection, &other),
+            }
+        }
+    }
+
+    /// Decodes some of the buffer. True when the reader got something.
+    fn decode(&mut self, connection: &mut Connection) -> bool {
+        let decoded = match self.decoder.decode(&connection.buffer) {
+            Ok(decoded) => decoded,
+            Err(error) => {
+                connection.log(
+                    LogLevel::Info,
+                    &format!("{error} while reading client request body"),
+                );
+                self.feed.fail(BodyError::Malformed);
+                return true;
+            }
+        };
+        self.received += decoded.consumed as u64;
+        let all = decoded.data == (0..connection.buffer.len());
+        let piece = if all {
+            Bytes::from(std::mem::take(&mut connection.buffer))
+        } else {
+            let piece = Bytes::copy_from_slice(&connection.buffer[decoded.data]);
+            connection.buffer.drain(..decoded.consumed);
+            piece
+        };
+        let has_data = !piece.is_empty();
+        self.feed.push(piece);
+        has_data
+    }
+
+    /// Whatever the client sends, as it comes.
+    fn poll_tunnel(&mut self, connection: &mut Connection, cx: &mut Context<'_>) -> bool {
+        if connection.buffer.is_empty() {
+            match receive(connection, cx, BODY_READ_BYTES) {
+                Poll::Pending => return false,
+                Poll::Ready(Wait::Bytes) => {}
+                Poll::Ready(Wait::End) => {
+                    self.feed.finish(Vec::new());
+                    return true;
+                }
+                Poll::Ready(other) => return self.lost(connection, &other),
+            }
+        }
+        let piece = Bytes::from(std::mem::take(&mut connection.buffer));
+        self.received += piece.len() as u64;
+        self.feed.push(piece);
+        true
+    }
+
+    /// Finds out whether the client has gone. What it sends meanwhile (the next
+    /// request) is kept, up to a limit, past which nobody looks any more.
+    fn poll_watch(&mut self, connection: &mut Connection, cx: &mut Context<'_>) -> bool {
+        while connection.buffer.len() < HEAD_READ_BYTES {
+            match receive(connection, cx, HEAD_READ_BYTES) {
+                Poll::Pending => return false,
+                Poll::Ready(Wait::Bytes) => {}
+                Poll::Ready(other) => return self.lost(connection, &other),
+            }
+        }
+        false
+    }
+
+    fn lost(&mut self, connection: &Connection, wait: &Wait) -> bool {
+        if let Wait::Broken(error) = wait {
+            connection.log_broken(error, "while reading from client");
+        }
+        self.feed.set_gone();
+        true
+    }
+
+    fn gather_interim(&mut self) {
+        while let Some(Interim { status, headers }) = self.feed.take_interim() {
+            sealane_http::h1::encode_interim_head(&mut self.early, status, &headers);
+        }
+    }
+
+    /// Sends interim responses as far as the socket takes them; what is left goes
+    /// with the final response.
+    fn send_early(&mut self, connection: &mut Connection, cx: &mut Context<'_>) {
+        if self.early.is_empty() {
+            return;
+        }
+        let mut mode = SendMode {
+            sendfile: false,
+            max_bytes: 0,
+            last: false,
+        };
+        let mut sent = 0;
+        let sending = connection.transport.poll_send(
+            cx,
+            &mut self.early,
+            &mut OutputChain::new(),
+            &mut mode,
+            &mut sent,
+        );
+        if let Poll::Ready(Err(error)) = sending {
+            self.early.clear();
+            connection.log_broken(&error, "while sending response to client");
+            self.feed.set_gone();
+        }
+    }
+}
+
+/// Receives without a deadline.
+fn receive(connection: &mut Connection, cx: &mut Context<'_>, max: usize) -> Poll<Wait> {
+    if connection.buffer.capacity() == 0 {
+        connection.buffer = crate::buffers::small();
+    }
+    let received = connection
+        .transport
+        .poll_receive(cx, &mut connection.buffer, max);
+    let wait = match received {
+        Poll::Ready(Ok(Received::Bytes(_))) => Wait::Bytes,
+        Poll::Ready(Ok(Received::End)) => Wait::End,
+        Poll::Ready(Err(error)) => Wait::Broken(error),
+        Poll::Pending if connection.asked() == Asked::Abort => Wait::Asked(Asked::Abort),
+        Poll::Pending => {
+            if connection.buffer.is_empty() {
+                crate::buffers::release(&mut connection.buffer);
+            }
+            return Poll::Pending;
+        }
+    };
+    Poll::Ready(wait)
+}

@@ -1,0 +1,353 @@
+//! Sending a response on HTTP/1: its head, what there is of its body, and what is
+//! still arriving.
+
+use super::intake::Intake;
+use crate::body_source::{BodySource, Filled, PendingBody};
+use crate::buffers::{self, BATCH_BYTES};
+use crate::chain::OutputChain;
+use crate::connection::Connection;
+use crate::exchange::Exchange;
+use crate::framing;
+use crate::pipeline;
+use crate::rate::RateLimit;
+use crate::registry::Asked;
+use crate::transport::{SendMode, TransportError};
+use sealane_conf::model::LogLevel;
+use sealane_http::h1::ConnectionHeader;
+use sealane_http::{Method, StatusCode};
+use std::future::poll_fn;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// Why a response could not be sent to its end.
+pub(super) enum SendFailure {
+    /// Nothing could be sent for `send_timeout`.
+    TimedOut,
+    /// The worker stops.
+    Aborted,
+    /// The connection broke.
+    Broken(TransportError),
+    /// The body ended before its time.
+    Source,
+}
+
+/// A response under way.
+struct Sending {
+    /// What is left of the head, interim responses before it.
+    head: Vec<u8>,
+    body: OutputChain,
+    source: Option<Box<dyn BodySource>>,
+    /// The body of a source is framed as chunks.
+    chunked: bool,
+    mode: SendMode,
+    sent: u64,
+    timeout: Duration,
+    /// Bytes sent when the pause began that `timeout` limits.
+    waiting_since: Option<u64>,
+}
+
+/// Sends the response of an exchange.
+pub(super) async fn send(
+    connection: &mut Connection,
+    exchange: &mut Exchange,
+    intake: &mut Intake,
+    keep_alive: bool,
+    chunked: bool,
+) -> Result<(), SendFailure> {
+    leave_out_unwanted_source(exchange);
+    let discards = exchange.response.status != StatusCode::CONTENT_TOO_LARGE;
+    let mut head = intake.take_early(discards);
+    if head.capacity() == 0 {
+        head = buffers::small();
+    }
+    let before = head.len();
+    let header = connection_header(exchange, keep_alive);
+    pipeline::encode_head(exchange, &mut head, header, chunked);
+    exchange.progress.head_bytes = (head.len() - before) as u64;
+    let source = exchange
+        .response
+        .source
+        .take()
+        .map(PendingBody::into_source);
+    if chunked && source.is_none() {
+        let trailers = pipeline::encode_trailers(exchange);
+        framing::frame_as_chunks(exchange, &trailers);
+    }
+    let mut body = std::mem::take(&mut exchange.response.body);
+    if chunked && source.is_some() {
+        body = framing::chunk_of(body);
+    }
+    let conf = exchange.conf();
+    let mut sending = Sending {
+        head,
+        body,
+        source,
+        chunked,
+        mode: SendMode {
+            sendfile: conf.sendfile,
+            max_bytes: 0,
+            last: !keep_alive,
+        },
+        sent: 0,
+        timeout: conf.send_timeout,
+        waiting_since: None,
+    };
+    intake.set_body_timeout(conf.client_body_timeout);
+    let result = sending.run(connection, exchange, intake).await;
+    exchange.progress.sent_bytes = sending.sent;
+    buffers::give_back(sending.head);
+    if let Some(source) = sending.source {
+        source.conclude(exchange, result.is_ok());
+    }
+    result
+}
+
+/// HEAD, and statuses without a body: whatever would come is not waited for.
+fn leave_out_unwanted_source(exchange: &mut Exchange) {
+    let bodiless = exchange.request.head.method == Method::Head
+        || (exchange.response.status.is_bodiless()
+            && exchange.response.status != StatusCode::SWITCHING_PROTOCOLS);
+    if bodiless && let Some(source) = exchange.response.source.take() {
+        source.into_source().conclude(exchange, true);
+    }
+}
+
+fn connection_header(exchange: &Exchange, keep_alive: bool) -> ConnectionHeader {
+    if exchange.response.status == StatusCode::SWITCHING_PROTOCOLS {
+        return ConnectionHeader::Upgrade;
+    }
+    if !keep_alive {
+        return ConnectionHeader::Close;
+    }
+    ConnectionHeader::KeepAlive {
+        timeout_s: exchange.conf().keepalive_header.map(|t| t.as_secs()),
+    }
+}
+
+/// What came of one turn of sending.
+enum Turn {
+    /// As much as may leave in a turn has left; there is more.
+    More,
+    /// So has everything there is; the source has to bring more.
+    Drained,
+    Done,
+}
+
+impl Sending {
+    async fn run(
+        &mut self,
+        connection: &mut Connection,
+        exchange: &mut Exchange,
+        intake: &mut Intake,
+    ) -> Result<(), SendFailure> {
+        let max_chunk = match exchange.conf().sendfile_max_chunk_bytes {
+            0 => u64::MAX,
+            bytes => bytes,
+        };
+        let rate = RateLimit::of(exchange);
+        let mut turns = 0_u32;
+        loop {
+            let body_sent =
+                u64::max(self.sent, exchange.progress.head_bytes) - exchange.progress.head_bytes;
+            match rate.allowed(body_sent, exchange.progress.started) {
+                Ok(allowed) => self.mode.max_bytes = allowed.min(max_chunk),
+                Err(pause) if self.head.is_empty() && !self.body.is_empty() => {
+                    wait(connection, pause).await?;
+                    continue;
+                }
+                Err(_) => self.mode.max_bytes = 0, // the head is never held back
+            }
+            let turn = poll_fn(|cx| self.poll_turn(cx, connection, exchange, intake)).await?;
+            match turn {
+                Turn::Done => return Ok(()),
+                Turn::Drained => continue,
+                Turn::More => {}
+            }
+            // A fast client with a large file must not keep the others waiting.
+            turns += 1;
+            if turns.is_multiple_of(TURNS_PER_LOOK) {
+                tokio::task::yield_now().await;
+            } else {
+                let_others_run().await;
+            }
+        }
+    }
+
+    /// Sends as much as the mode allows, and looks after both directions meanwhile.
+    fn poll_turn(
+        &mut self,
+        cx: &mut Context<'_>,
+        connection: &mut Connection,
+        exchange: &mut Exchange,
+        intake: &mut Intake,
+    ) -> Poll<Result<Turn, SendFailure>> {
+        loop {
+            let has_output = |sending: &Sending| {
+                !sending.head.is_empty()
+                    || (sending.mode.max_bytes > 0 && !sending.body.is_empty())
+            };
+            let mut news = false;
+            if self.source.is_some() {
+                news |= intake.poll_progress(connection, cx, !has_output(self));
+                news |= self.poll_source(cx, exchange)?;
+            }
+            if has_output(self) {
+                match self.poll_output(cx, connection) {
+                    Poll::Ready(done) => return Poll::Ready(done.map(|()| self.turn())),
+                    Poll::Pending if news => continue,
+                    Poll::Pending => return self.poll_patience(cx, connection),
+                }
+            }
+            if self.source.is_none() || !self.body.is_empty() {
+                return Poll::Ready(Ok(self.turn()));
+            }
+            if !news {
+                if connection.asked() == Asked::Abort {
+                    return Poll::Ready(Err(SendFailure::Aborted));
+                }
+                return Poll::Pending;
+            }
+        }
+    }
+
+    fn turn(&self) -> Turn {
+        let empty = self.head.is_empty() && self.body.is_empty();
+        match (empty, self.source.is_some()) {
+            (true, false) => Turn::Done,
+            (true, true) => Turn::Drained,
+            (false, _) => Turn::More,
+        }
+    }
+
+    /// Asks the source for more. True when something came of it.
+    fn poll_source(
+        &mut self,
+        cx: &mut Context<'_>,
+        exchange: &mut Exchange,
+    ) -> Result<bool, SendFailure> {
+        let Some(source) = &mut self.source else {
+            return Ok(false);
+        };
+        let room = (BATCH_BYTES as u64).saturating_sub(self.body.len());
+        let mut piece = OutputChain::new();
+        let filled = match source.poll_fill(cx, exchange, &mut piece, room) {
+            Poll::Pending => return Ok(false),
+            Poll::Ready(Ok(filled)) => filled,
+            Poll::Ready(Err(_)) => return Err(SendFailure::Source),
+        };
+        if self.chunked {
+            piece = framing::chunk_of(piece);
+        }
+        self.body.append(piece);
+        if filled == Filled::End {
+            let trailers = source.take_trailers();
+            if let Some(source) = self.source.take() {
+                source.conclude(exchange, true);
+            }
+            if self.chunked {
+                for (name, value) in trailers.iter() {
+                    // Checked when they were received.
+                    let _ = exchange.response.trailers.push(name, value);
+                }
+                let trailers = pipeline::encode_trailers(exchange);
+                self.body.append(framing::last_chunk(&trailers));
+            }
+        }
+        Ok(true)
+    }
+
+    fn poll_output(
+        &mut self,
+        cx: &mut Context<'_>,
+        connection: &mut Connection,
+    ) -> Poll<Result<(), SendFailure>> {
+        let mut mode = self.mode;
+        mode.last &= self.source.is_none();
+        let sending = connection.transport.poll_send(
+            cx,
+            &mut self.head,
+            &mut self.body,
+            &mut mode,
+            &mut self.sent,
+        );
+        self.mode.max_bytes = mode.max_bytes;
+        sending.map(|done| done.map_err(SendFailure::Broken))
+    }
+
+    /// The client takes nothing: how long that may last.
+    fn poll_patience(
+        &mut self,
+        cx: &mut Context<'_>,
+        connection: &mut Connection,
+    ) -> Poll<Result<Turn, SendFailure>> {
+        if connection.asked() == Asked::Abort {
+            return Poll::Ready(Err(SendFailure::Aborted));
+        }
+        // The time-out is for the pause between two successful writes.
+        if self.waiting_since != Some(self.sent) {
+            self.waiting_since = Some(self.sent);
+            connection.set_deadline(self.timeout);
+        }
+        connection
+            .poll_expired(cx)
+            .map(|()| Err(SendFailure::TimedOut))
+    }
+}
+
+/// Turns of sending (`sendfile_max_chunk` each) between two in which the runtime
+/// asks the kernel what else there is to do. That takes two or three system calls,
+/// which would be half of all when each turn had them.
+const TURNS_PER_LOOK: u32 = 4;
+
+/// Lets the tasks run that are ready now.
+async fn let_others_run() {
+    let mut waited = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut waited, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
+/// Waits because of `limit_rate`.
+async fn wait(connection: &mut Connection, pause: Duration) -> Result<(), SendFailure> {
+    connection.set_deadline(pause);
+    poll_fn(|cx| {
+        if connection.asked() == Asked::Abort {
+            return Poll::Ready(Err(SendFailure::Aborted));
+        }
+        connection.poll_expired(cx).map(Ok)
+    })
+    .await
+}
+
+/// Says why the client did not get all of its response.
+pub(super) fn note_failure(connection: &Connection, exchange: &Exchange, failure: SendFailure) {
+    match failure {
+        // Said already by whoever knows why.
+        SendFailure::Aborted | SendFailure::Source => {}
+        SendFailure::TimedOut => {
+            connection.log(
+                LogLevel::Info,
+                "client timed out (110: Connection timed out) while sending response to client",
+            );
+            if exchange.conf().reset_timedout_connection {
+                let socket = std::os::fd::AsFd::as_fd(&connection.facts.socket);
+                let _ = sealane_sys::socket::set_linger(socket, Some(Duration::ZERO));
+            }
+        }
+        SendFailure::Broken(error) => {
+            let path = String::from_utf8_lossy(&exchange.request.uri).into_owned();
+            connection.log_broken(
+                &error,
+                &format!(
+                    "while sending response to client, uri: \"{}\"",
+                    path.escape_default()
+                ),
+            );
+        }
+    }
+}

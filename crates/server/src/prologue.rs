@@ -1,0 +1,131 @@
+//! What stands before the pipeline, for a request of HTTP/1 and for a stream of
+//! HTTP/2 alike: the exchange, its server by name, its normalised URI, early data.
+
+use crate::client_link::ClientLink;
+use crate::exchange::{Captures, Exchange, Progress, Request, RequestBody, Response};
+use crate::facts::ConnectionFacts;
+use crate::pipeline;
+use crate::request_log::log_request;
+use crate::snapshot::ServerId;
+use crate::worker::Worker;
+use sealane_http::StatusCode;
+use sealane_http::h1::{Framing, RequestHead};
+use sealane_http::uri;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A request head that has arrived, and where.
+pub(crate) struct Arrival {
+    pub(crate) worker: Arc<Worker>,
+    pub(crate) facts: Arc<ConnectionFacts>,
+    /// The server chosen by address and TLS name; the request's host may lead elsewhere.
+    pub(crate) server: ServerId,
+    /// How the exchange and its connection speak to each other.
+    pub(crate) client: ClientLink,
+    /// The head's bytes, and nothing behind them.
+    pub(crate) buffer: Vec<u8>,
+    pub(crate) head: RequestHead,
+    /// When its first byte arrived.
+    pub(crate) since: Instant,
+    /// It may be a replay (0-RTT).
+    pub(crate) early_data: bool,
+}
+
+impl Arrival {
+    /// The exchange that begins with it.
+    pub(crate) fn begin(self) -> Exchange {
+        let Arrival { buffer, head, .. } = self;
+        let body = match head.framing {
+            Framing::None | Framing::Length(0) => RequestBody::None,
+            _ => RequestBody::Unread,
+        };
+        let snapshot = self.worker.snapshot.clone();
+        let location = snapshot.server(self.server).default_location;
+        Exchange {
+            worker: self.worker,
+            snapshot,
+            connection: self.facts,
+            client: self.client,
+            server: self.server,
+            location,
+            response: Response::new(),
+            progress: Progress::new(self.since, head.head_bytes as u64),
+            request: Request {
+                host: head
+                    .host
+                    .map_or_else(Vec::new, |host| host.of(&buffer).to_ascii_lowercase()),
+                buffer,
+                head,
+                uri: Vec::new(),
+                args: Vec::new(),
+                body,
+                internal: false,
+                early_data: self.early_data,
+                captures: Captures::default(),
+            },
+        }
+    }
+}
+
+/// Answers a proper request: chooses its server and goes through the pipeline.
+pub(crate) async fn answer(exchange: &mut Exchange) {
+    if let Err(error) = normalise_uri(exchange) {
+        log_request!(
+            exchange,
+            Info,
+            "client sent invalid request ({error}) while reading client request line"
+        );
+        return pipeline::fail(exchange, StatusCode::BAD_REQUEST).await;
+    }
+    choose_server(exchange);
+    if is_too_early(exchange) {
+        // The client sends it again after the handshake (RFC 8470 section 5.2).
+        exchange.progress.refused_early = true;
+        return pipeline::fail(exchange, StatusCode::TOO_EARLY).await;
+    }
+    pipeline::handle(exchange).await;
+}
+
+/// Fills in path and arguments.
+fn normalise_uri(exchange: &mut Exchange) -> Result<(), uri::UriError> {
+    let merge_slashes = exchange.server().conf.merge_slashes;
+    let request = &mut exchange.request;
+    let normal = uri::normalise(request.head.path.of(&request.buffer), merge_slashes)?;
+    let (path, args) = (
+        normal.path.into_owned(),
+        normal.args.unwrap_or_default().to_vec(),
+    );
+    request.uri = path;
+    request.args = args;
+    Ok(())
+}
+
+/// Chooses the server by the request's host name.
+fn choose_server(exchange: &mut Exchange) {
+    let snapshot = exchange.snapshot.clone();
+    let names = &snapshot.listener(exchange.connection.listener).names;
+    if !names.is_single() {
+        let request = &mut exchange.request;
+        exchange.server = names.find(&request.host, Some(&mut request.captures));
+        exchange.location = snapshot.server(exchange.server).default_location;
+    }
+}
+
+/// Whether the request came as early data and its method is not one that may be
+/// answered before it is sure that this is no replay (`ssl_early_data_methods`).
+fn is_too_early(exchange: &Exchange) -> bool {
+    if !exchange.request.early_data {
+        return false;
+    }
+    let Some(tls) = &exchange.server().conf.tls else {
+        return true; // the name led to a server that takes no early data
+    };
+    let request = &exchange.request;
+    let method = request.head.method_name.of(&request.buffer);
+    let allowed = &tls.early_data;
+    !(allowed.enabled
+        && allowed
+            .methods
+            .iter()
+            .any(|known| known.as_bytes() == method))
+}
