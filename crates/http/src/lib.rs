@@ -8,6 +8,7 @@
 //! | module | what it knows |
 //! |---|---|
 //! | [`h1`] | HTTP/1 request heads, body framing, response heads, chunks |
+//! | [`h2`] | HTTP/2: header compression |
 //! | [`uri`] | request targets, hosts, nginx's path normalisation, percent-encoding |
 //! | [`escape`] | HTML and log escaping |
 //! | [`headers`] | well-known names, the response header list |
@@ -26,6 +27,7 @@ pub mod date;
 pub mod escape;
 pub mod fuzz;
 pub mod h1;
+pub mod h2;
 pub mod headers;
 pub mod media_type;
 pub mod method;

@@ -1,0 +1,362 @@
+//! Header blocks in (RFC 7541 sections 3 and 6).
+
+use super::dynamic_table::{DynamicTable, LINE_END, SEPARATOR};
+use super::{DEFAULT_TABLE_BYTES, HpackError, MAX_TABLE_BYTES, STATIC_ENTRIES};
+use super::{huffman, integer, static_table};
+
+/// What a [`FieldSink`] found out about a field, kept with the field's entry in the dynamic table and handed back
+/// when the peer refers to it again: a name that was looked up and a value that was checked once need not be again.
+/// Zero if the sink has nothing to say.
+pub type Note = u16;
+
+/// Takes decoded fields.
+pub trait FieldSink {
+    /// The line of `field` has just been appended to `head`. The sink may truncate it away or write behind it; what
+    /// stands before it is its own. Returns what it wants to be told when this field comes again.
+    fn field(&mut self, head: &mut Vec<u8>, field: &Field) -> Note;
+}
+
+/// One decoded field: a line `name: value\r\n` at the end of the buffer. Neither name nor value is checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// Where in the buffer the line begins.
+    pub line_start: usize,
+    /// Length of the name, with which the line begins.
+    pub name_bytes: usize,
+    /// Length of the value, which follows the name and `: `.
+    pub value_bytes: usize,
+    /// Where name and value come from.
+    pub origin: Origin,
+    /// The peer forbids to index the field on any hop (RFC 7541 section 7.1.3).
+    pub never_indexed: bool,
+}
+
+/// Where a field comes from, and so what is known of it without a look at its bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Name and value are the static entry with this index.
+    Static(u8),
+    /// The name is that of the static entry with this index.
+    StaticName(u8),
+    /// Name and value are a dynamic entry; this was noted when it came first.
+    Dynamic(Note),
+    /// The name is that of a dynamic entry; this was noted of its name and value.
+    DynamicName(Note),
+    /// Name and value came as text.
+    Literal,
+}
+
+impl Field {
+    /// The name within the buffer.
+    pub fn name<'a>(&self, head: &'a [u8]) -> &'a [u8] {
+        &head[self.line_start..self.line_start + self.name_bytes]
+    }
+
+    /// Where in the buffer the value begins.
+    pub const fn value_start(&self) -> usize {
+        self.line_start + self.name_bytes + SEPARATOR.len()
+    }
+
+    /// The value within the buffer.
+    pub fn value<'a>(&self, head: &'a [u8]) -> &'a [u8] {
+        &head[self.value_start()..self.value_start() + self.value_bytes]
+    }
+}
+
+/// How much one header block may say. A block of a few KiB can refer to one entry of the table thousands of times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FieldLimits {
+    /// Bytes of a field's name and value together; nginx's size of one of `large_client_header_buffers`.
+    pub max_field_bytes: usize,
+    /// Bytes of all names and values; nginx's size times number of `large_client_header_buffers`.
+    pub max_block_bytes: usize,
+    /// Number of fields.
+    pub max_fields: usize,
+}
+
+impl Default for FieldLimits {
+    /// As nginx's `large_client_header_buffers 4 8k` and `max_headers 1000`.
+    fn default() -> FieldLimits {
+        FieldLimits {
+            max_field_bytes: 8 * 1024,
+            max_block_bytes: 32 * 1024,
+            max_fields: 1000,
+        }
+    }
+}
+
+/// What became of a valid header block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Decoded {
+    /// The sink has seen all fields.
+    Complete,
+    /// Some limit of [`FieldLimits`] was passed; the sink has seen the fields before. The dynamic table is what the
+    /// peer thinks it is, so the connection can go on after an answer 431. nginx ends the connection with
+    /// ENHANCE_YOUR_CALM; which it is to be is the caller's to say.
+    LimitExceeded,
+}
+
+/// Decodes the header blocks of one connection, all of them and in the order they arrived.
+pub struct Decoder {
+    table: DynamicTable<Note>,
+    /// SETTINGS_HEADER_TABLE_SIZE as acknowledged by the peer.
+    limit: u32,
+    /// The limit sank below the table's size, and the peer has not said yet that it knows.
+    must_update: bool,
+}
+
+impl Default for Decoder {
+    fn default() -> Decoder {
+        Decoder::new()
+    }
+}
+
+impl Decoder {
+    /// A decoder with the table size every connection begins with; allocates nothing.
+    pub fn new() -> Decoder {
+        Decoder {
+            table: DynamicTable::new(DEFAULT_TABLE_BYTES),
+            limit: DEFAULT_TABLE_BYTES,
+            must_update: false,
+        }
+    }
+
+    /// The peer has acknowledged our SETTINGS_HEADER_TABLE_SIZE, at most [`MAX_TABLE_BYTES`]. If that is less than
+    /// the table's size, the next block must begin with a table size update (RFC 7541 section 4.2).
+    pub fn set_limit(&mut self, bytes: u32) {
+        self.limit = bytes.min(MAX_TABLE_BYTES);
+        self.must_update = self.limit < self.table.max_size();
+    }
+
+    /// Heap memory that the connection holds, in bytes.
+    pub fn heap_bytes(&self) -> usize {
+        self.table.heap_bytes()
+    }
+
+    /// Decodes a header block: appends a line to `head` for each field and shows it to `sink`.
+    ///
+    /// `head` grows by at most `limits.max_block_bytes`, four bytes of punctuation per field and 8/5 of the block,
+    /// whatever the block says. Any number of table size updates is taken at its beginning: they cost nothing.
+    ///
+    /// # Errors
+    /// [`HpackError`] if the block is malformed; the connection must end then, as the table is out of step.
+    pub fn decode(
+        &mut self,
+        block: &[u8],
+        limits: &FieldLimits,
+        head: &mut Vec<u8>,
+        sink: &mut impl FieldSink,
+    ) -> Result<Decoded, HpackError> {
+        let mut rest = block;
+        self.table_size_updates(&mut rest)?;
+        let mut budget = Budget::new(limits);
+        while let Some(&first) = rest.first() {
+            let line_start = head.len();
+            if first & 0x80 != 0 {
+                let index = integer::decode(&mut rest, 7)?;
+                self.indexed(index, &mut budget, head, sink)?;
+                continue;
+            }
+            let kind = match first {
+                0x40.. => Kind::Indexing,
+                0x20.. => return Err(HpackError::TableSizeUpdateLate),
+                0x10.. => Kind::Never,
+                _ => Kind::Without,
+            };
+            let literal = self.literal(&mut rest, kind, head)?;
+            if kind == Kind::Indexing {
+                let line = &head[line_start..];
+                let (name, value) = literal.split(line);
+                let inserted = self.table.insert(name, value, 0);
+                debug_assert!(inserted || self.table.len() == 0);
+                if budget.take(literal.name_bytes, literal.value_bytes) {
+                    let note = sink.field(head, &literal);
+                    if inserted {
+                        self.table.set_newest_note(note);
+                    }
+                    continue;
+                }
+            } else if budget.take(literal.name_bytes, literal.value_bytes) {
+                sink.field(head, &literal);
+                continue;
+            }
+            head.truncate(line_start);
+        }
+        Ok(budget.outcome())
+    }
+
+    /// Section 6.3: at the beginning of a block only.
+    fn table_size_updates(&mut self, rest: &mut &[u8]) -> Result<(), HpackError> {
+        while let Some(0x20..=0x3f) = rest.first() {
+            let size = integer::decode(rest, 5)?;
+            if size > self.limit {
+                return Err(HpackError::TableSizeTooLarge);
+            }
+            self.table.set_max_size(size);
+            self.must_update = false;
+        }
+        match self.must_update {
+            true => Err(HpackError::TableSizeUpdateMissing),
+            false => Ok(()),
+        }
+    }
+
+    /// Section 6.1.
+    #[inline]
+    fn indexed(
+        &self,
+        index: u32,
+        budget: &mut Budget,
+        head: &mut Vec<u8>,
+        sink: &mut impl FieldSink,
+    ) -> Result<(), HpackError> {
+        let (line, name_bytes, origin) = self.line(index)?;
+        let name_bytes = name_bytes as usize;
+        let value_bytes = line.len() - name_bytes - SEPARATOR.len() - LINE_END.len();
+        if !budget.take(name_bytes, value_bytes) {
+            return Ok(());
+        }
+        let field = Field {
+            line_start: head.len(),
+            name_bytes,
+            value_bytes,
+            origin,
+            never_indexed: false,
+        };
+        head.extend_from_slice(line);
+        sink.field(head, &field);
+        Ok(())
+    }
+
+    /// The line of an entry, the length of its name, and its origin as a whole field.
+    #[inline]
+    fn line(&self, index: u32) -> Result<(&[u8], u32, Origin), HpackError> {
+        if let Some(entry) = static_table::line(index) {
+            return Ok((entry.line, entry.name_bytes, Origin::Static(index as u8)));
+        }
+        // Index 0 becomes an age that no entry has.
+        let age = index.wrapping_sub(STATIC_ENTRIES + 1);
+        let (entry, line) = self.table.get(age).ok_or(HpackError::InvalidIndex)?;
+        Ok((line, entry.name_bytes, Origin::Dynamic(entry.note)))
+    }
+
+    /// Section 6.2: appends the line of a literal field.
+    fn literal(
+        &self,
+        rest: &mut &[u8],
+        kind: Kind,
+        head: &mut Vec<u8>,
+    ) -> Result<Field, HpackError> {
+        let line_start = head.len();
+        let index = integer::decode(rest, kind.prefix_bits())?;
+        let origin = match index {
+            0 => {
+                string(rest, head)?;
+                head.extend_from_slice(SEPARATOR);
+                Origin::Literal
+            }
+            _ => {
+                let (line, name_bytes, origin) = self.line(index)?;
+                head.extend_from_slice(&line[..name_bytes as usize + SEPARATOR.len()]);
+                match origin {
+                    Origin::Static(index) => Origin::StaticName(index),
+                    Origin::Dynamic(note) => Origin::DynamicName(note),
+                    other => other,
+                }
+            }
+        };
+        let value_start = head.len();
+        string(rest, head)?;
+        let value_bytes = head.len() - value_start;
+        head.extend_from_slice(LINE_END);
+        Ok(Field {
+            line_start,
+            name_bytes: value_start - SEPARATOR.len() - line_start,
+            value_bytes,
+            origin,
+            never_indexed: kind == Kind::Never,
+        })
+    }
+}
+
+/// Section 5.2: appends a string.
+#[inline]
+fn string(rest: &mut &[u8], head: &mut Vec<u8>) -> Result<(), HpackError> {
+    let is_huffman = rest.first().is_some_and(|first| first & 0x80 != 0);
+    let length = integer::decode(rest, 7)? as usize;
+    let (text, after) = rest.split_at_checked(length).ok_or(HpackError::Truncated)?;
+    *rest = after;
+    if is_huffman {
+        return huffman::decode(text, head);
+    }
+    head.extend_from_slice(text);
+    Ok(())
+}
+
+/// The three literal representations (sections 6.2.1 to 6.2.3).
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Indexing,
+    Without,
+    Never,
+}
+
+impl Kind {
+    const fn prefix_bits(self) -> u32 {
+        match self {
+            Kind::Indexing => 6,
+            Kind::Without | Kind::Never => 4,
+        }
+    }
+}
+
+/// What is left of the limits.
+struct Budget {
+    max_field_bytes: usize,
+    block_bytes: usize,
+    fields: usize,
+    exceeded: bool,
+}
+
+impl Budget {
+    fn new(limits: &FieldLimits) -> Budget {
+        Budget {
+            max_field_bytes: limits.max_field_bytes,
+            block_bytes: limits.max_block_bytes,
+            fields: limits.max_fields,
+            exceeded: false,
+        }
+    }
+
+    /// Whether a field is within the limits. Once one is not, none is.
+    #[inline]
+    fn take(&mut self, name_bytes: usize, value_bytes: usize) -> bool {
+        let bytes = name_bytes + value_bytes;
+        if self.exceeded
+            || bytes > self.max_field_bytes
+            || bytes > self.block_bytes
+            || self.fields == 0
+        {
+            self.exceeded = true;
+            return false;
+        }
+        self.block_bytes -= bytes;
+        self.fields -= 1;
+        true
+    }
+
+    fn outcome(&self) -> Decoded {
+        match self.exceeded {
+            true => Decoded::LimitExceeded,
+            false => Decoded::Complete,
+        }
+    }
+}
+
+impl Field {
+    /// Name and value within the field's line alone.
+    fn split<'a>(&self, line: &'a [u8]) -> (&'a [u8], &'a [u8]) {
+        let (name, rest) = line.split_at(self.name_bytes);
+        (name, &rest[SEPARATOR.len()..][..self.value_bytes])
+    }
+}

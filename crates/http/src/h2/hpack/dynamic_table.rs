@@ -1,0 +1,188 @@
+//! The dynamic table of one direction (RFC 7541 sections 2.3.2 and 4).
+
+use std::collections::VecDeque;
+
+use super::{ENTRY_OVERHEAD_BYTES, MAX_TABLE_BYTES};
+
+/// Entries as lines `name: value\r\n`, one behind the other in one buffer, so that each is one slice to copy.
+///
+/// Evicted lines stay at the buffer's front until room is needed; then those that live move down. The buffer is at
+/// most twice as large as what lives, so a line moves once for every time it is written. `N` is what the table's
+/// owner keeps beside each entry.
+pub(super) struct DynamicTable<N> {
+    lines: Vec<u8>,
+    /// Position of the first byte of `lines` among all bytes ever appended, modulo 2^32.
+    base: u32,
+    /// The newest entry first, as indexes count.
+    entries: VecDeque<Entry<N>>,
+    /// Sum of the entries' sizes as RFC 7541 section 4.1 counts them.
+    size: u32,
+    max_size: u32,
+}
+
+#[derive(Clone, Copy)]
+pub(super) struct Entry<N> {
+    /// Position of the line, counted as `base` is.
+    start: u32,
+    pub(super) name_bytes: u32,
+    pub(super) value_bytes: u32,
+    pub(super) note: N,
+}
+
+/// `: ` and the line end.
+pub(super) const SEPARATOR: &[u8; 2] = b": ";
+pub(super) const LINE_END: &[u8; 2] = b"\r\n";
+const PUNCTUATION_BYTES: u32 = 4;
+
+/// Below this the buffer is not worth shrinking.
+const SMALL_BYTES: usize = 256;
+
+/// What a field takes of a table (RFC 7541 section 4.1).
+pub(super) const fn size_of_field(name_bytes: usize, value_bytes: usize) -> u64 {
+    name_bytes as u64 + value_bytes as u64 + ENTRY_OVERHEAD_BYTES as u64
+}
+
+impl<N: Copy> DynamicTable<N> {
+    /// An empty table; allocates nothing.
+    pub(super) fn new(max_size: u32) -> DynamicTable<N> {
+        DynamicTable {
+            lines: Vec::new(),
+            base: 0,
+            entries: VecDeque::new(),
+            size: 0,
+            max_size: max_size.min(MAX_TABLE_BYTES),
+        }
+    }
+
+    pub(super) fn max_size(&self) -> u32 {
+        self.max_size
+    }
+
+    #[cfg(test)]
+    pub(super) fn size(&self) -> u32 {
+        self.size
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Heap memory in bytes.
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.lines.capacity() + self.entries.capacity() * size_of::<Entry<N>>()
+    }
+
+    /// The entry of that age, the newest being 0, and its line.
+    #[inline]
+    pub(super) fn get(&self, age: u32) -> Option<(&Entry<N>, &[u8])> {
+        let entry = self.entries.get(age as usize)?;
+        let start = entry.start.wrapping_sub(self.base) as usize;
+        let line = self.lines.get(start..start + entry.line_bytes())?;
+        Some((entry, line))
+    }
+
+    /// Sets what is kept beside the newest entry.
+    pub(super) fn set_newest_note(&mut self, note: N) {
+        if let Some(newest) = self.entries.front_mut() {
+            newest.note = note;
+        }
+    }
+
+    /// Makes room and adds a field in front of the others. A field larger than the table empties it and is not
+    /// added, which is no error (RFC 7541 section 4.4); then the result is false.
+    pub(super) fn insert(&mut self, name: &[u8], value: &[u8], note: N) -> bool {
+        let size = size_of_field(name.len(), value.len());
+        if size > u64::from(self.max_size) {
+            self.evict_to(0);
+            return false;
+        }
+        // Not larger than `max_size`, which is a u32.
+        let size = size as u32;
+        self.evict_to(self.max_size - size);
+        let line_bytes = name.len() + value.len() + PUNCTUATION_BYTES as usize;
+        self.make_room(line_bytes);
+        let start = self.base.wrapping_add(self.lines.len() as u32);
+        self.lines.extend_from_slice(name);
+        self.lines.extend_from_slice(SEPARATOR);
+        self.lines.extend_from_slice(value);
+        self.lines.extend_from_slice(LINE_END);
+        self.size += size;
+        self.entries.push_front(Entry {
+            start,
+            name_bytes: name.len() as u32,
+            value_bytes: value.len() as u32,
+            note,
+        });
+        true
+    }
+
+    /// Changes the maximum size (RFC 7541 section 4.3). Memory that the new size cannot use is given back.
+    pub(super) fn set_max_size(&mut self, max_size: u32) {
+        self.max_size = max_size.min(MAX_TABLE_BYTES);
+        self.evict_to(self.max_size);
+        if self.entries.is_empty() {
+            self.lines = Vec::new();
+            self.entries = VecDeque::new();
+        } else if self.lines.capacity() > self.max_size as usize * 2 + SMALL_BYTES {
+            self.drop_dead_lines();
+            self.lines.shrink_to(self.max_size as usize);
+            self.entries.shrink_to_fit();
+        }
+    }
+
+    /// Drops the oldest entries until the others' size is at most `size`.
+    fn evict_to(&mut self, size: u32) {
+        while self.size > size {
+            let oldest = self.entries.pop_back().expect("a size is that of entries");
+            self.size -= oldest.size();
+        }
+    }
+
+    /// Bytes of `lines` before the oldest entry that lives.
+    fn dead_bytes(&self) -> usize {
+        match self.entries.back() {
+            Some(oldest) => oldest.start.wrapping_sub(self.base) as usize,
+            None => self.lines.len(),
+        }
+    }
+
+    fn make_room(&mut self, line_bytes: usize) {
+        if self.lines.capacity() - self.lines.len() >= line_bytes {
+            return;
+        }
+        let live_bytes = self.lines.len() - self.dead_bytes();
+        self.drop_dead_lines();
+        // Moving what lives must pay: for each byte moved, one can be written before the next move.
+        let wanted = live_bytes * 2 + line_bytes;
+        if self.lines.capacity() < wanted {
+            self.lines.reserve_exact(wanted - live_bytes);
+        }
+    }
+
+    fn drop_dead_lines(&mut self) {
+        let dead_bytes = self.dead_bytes();
+        self.lines.drain(..dead_bytes);
+        self.base = self.base.wrapping_add(dead_bytes as u32);
+    }
+}
+
+impl<N> Entry<N> {
+    fn size(&self) -> u32 {
+        self.name_bytes + self.value_bytes + ENTRY_OVERHEAD_BYTES
+    }
+
+    fn line_bytes(&self) -> usize {
+        (self.name_bytes + self.value_bytes + PUNCTUATION_BYTES) as usize
+    }
+
+    /// The name within the entry's line.
+    pub(super) fn name<'a>(&self, line: &'a [u8]) -> &'a [u8] {
+        &line[..self.name_bytes as usize]
+    }
+
+    /// The value within the entry's line.
+    pub(super) fn value<'a>(&self, line: &'a [u8]) -> &'a [u8] {
+        let start = self.name_bytes as usize + SEPARATOR.len();
+        &line[start..start + self.value_bytes as usize]
+    }
+}

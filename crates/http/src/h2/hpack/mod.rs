@@ -1,0 +1,84 @@
+//! HPACK, the header compression of HTTP/2 (RFC 7541).
+//!
+//! A [`Decoder`] turns a whole header block (the frame layer has joined HEADERS and CONTINUATION) into lines
+//! `name: value\r\n` at the end of a buffer, which is how the rest of the server reads a request head, and tells a
+//! [`FieldSink`] where each of them stands. An [`Encoder`] appends header blocks to a buffer. There is one of each
+//! per connection; both own no heap before the peer or the policy puts a first entry into their table.
+//!
+//! | module | what it knows | RFC 7541 |
+//! |---|---|---|
+//! | `integer` | integers with a prefix | section 5.1 |
+//! | `huffman` | the code of strings | section 5.2, appendix B |
+//! | `static_table` | the 61 fields that both ends know | section 2.3.1, appendix A |
+//! | `dynamic_table` | the fields that one end has told the other | sections 2.3.2, 4 |
+//! | `decoder` | header blocks in | sections 3, 6 |
+//! | `encoder` | header blocks out; which fields are worth an entry | sections 6, 7.1 |
+
+mod decoder;
+mod dynamic_table;
+mod encoder;
+mod field_hash;
+mod huffman;
+mod integer;
+mod static_table;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+pub use decoder::{Decoded, Decoder, Field, FieldLimits, FieldSink, Note, Origin};
+pub use encoder::{BlockEncoder, Encoder, Indexing};
+pub use static_table::{STATIC_ENTRIES, static_field};
+
+/// Size of a dynamic table before anybody has said anything, in bytes as RFC 7541 section 4.1 counts them: the
+/// initial value of SETTINGS_HEADER_TABLE_SIZE (RFC 9113 section 6.5.2).
+pub const DEFAULT_TABLE_BYTES: u32 = 4096;
+
+/// The largest dynamic table that either end of ours keeps, whatever it is asked for.
+pub const MAX_TABLE_BYTES: u32 = 64 * 1024;
+
+/// What an entry of a dynamic table costs beside its name and value (RFC 7541 section 4.1).
+pub const ENTRY_OVERHEAD_BYTES: u32 = 32;
+
+/// A header block that cannot be decoded. After it the two ends disagree about the dynamic table, so the connection
+/// ends with COMPRESSION_ERROR (RFC 9113 section 4.3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HpackError {
+    /// The block ends within a field.
+    Truncated,
+    /// An integer above 2^32 - 1, or one written with more bytes than that takes (section 5.1).
+    IntegerOverflow,
+    /// Index 0, or one beyond both tables (sections 2.3.3 and 6.1).
+    InvalidIndex,
+    /// The bits after the last Huffman symbol are more than seven or not all ones (section 5.2).
+    HuffmanPadding,
+    /// The Huffman symbol EOS within a string (section 5.2).
+    HuffmanEos,
+    /// A table size above the limit that was acknowledged (section 6.3).
+    TableSizeTooLarge,
+    /// A table size update after a field (section 4.2).
+    TableSizeUpdateLate,
+    /// No table size update although the limit sank below the table's size (section 4.2).
+    TableSizeUpdateMissing,
+}
+
+impl fmt::Display for HpackError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            HpackError::Truncated => "header block ends within a field",
+            HpackError::IntegerOverflow => "header block with too large an integer",
+            HpackError::InvalidIndex => "header block with an index outside of both tables",
+            HpackError::HuffmanPadding => "header block with wrong padding of a Huffman string",
+            HpackError::HuffmanEos => "header block with the end-of-string symbol in a string",
+            HpackError::TableSizeTooLarge => {
+                "header block with a table size above SETTINGS_HEADER_TABLE_SIZE"
+            }
+            HpackError::TableSizeUpdateLate => "header block with a table size after a field",
+            HpackError::TableSizeUpdateMissing => {
+                "header block without the table size that a lower SETTINGS_HEADER_TABLE_SIZE asks for"
+            }
+        })
+    }
+}
+
+impl std::error::Error for HpackError {}

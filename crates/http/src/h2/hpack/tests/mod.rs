@@ -1,0 +1,1 @@
+//! RFC 7541 by section, and round trips.
