@@ -7,8 +7,13 @@
 //!
 //! | module | what it knows |
 //! |---|---|
-//! | [`h1`] | HTTP/1 request heads, body framing, response heads, chunks |
+//! | [`h1`] | HTTP/1 from both ends: heads of requests and responses, body framing, chunks |
 //! | [`h2`] | HTTP/2: header compression |
+//! | [`cgi`] | responses of gateway programs, headers as meta-variables |
+//! | [`fastcgi`] | FastCGI records |
+//! | [`scgi`], [`uwsgi`] | requests in these protocols |
+//! | [`proxy_protocol`] | PROXY protocol headers, both versions |
+//! | [`rewrite`] | what a proxy changes in redirects, cookies and forwarding headers |
 //! | [`uri`] | request targets, hosts, nginx's path normalisation, percent-encoding |
 //! | [`escape`] | HTML and log escaping |
 //! | [`headers`] | well-known names, the response header list |
@@ -22,18 +27,24 @@
 
 #![forbid(unsafe_code)]
 
+pub mod cgi;
 pub mod conditional;
 pub mod date;
 pub mod escape;
+pub mod fastcgi;
 pub mod fuzz;
 pub mod h1;
 pub mod h2;
 pub mod headers;
 pub mod media_type;
 pub mod method;
+pub mod proxy_protocol;
 pub mod range;
+pub mod rewrite;
+pub mod scgi;
 pub mod status;
 pub mod uri;
+pub mod uwsgi;
 
 mod decimal;
 mod span;

@@ -1,4 +1,4 @@
-//! Request bodies: finds the data in what follows a head.
+//! Message bodies: finds the data in what follows a head.
 
 use std::fmt;
 use std::ops::Range;
@@ -15,17 +15,20 @@ pub const MAX_TRAILER_BYTES: usize = 8 * 1024;
 /// The most digits in a chunk size: what 64 bits need.
 const MAX_SIZE_DIGITS: u8 = 16;
 
-/// Finds the body's data in the bytes after a request head.
+/// Finds the body's data in the bytes after a head.
 ///
 /// It copies nothing: each call says which part of its input is data and how much of the input
 /// is dealt with. Chunked framing is read strictly (RFC 9112 section 7.1): every line ends with
-/// CR LF, sizes fit into a file offset, extensions and trailers are bounded and dropped.
+/// CR LF, sizes fit into a file offset, extensions and trailers are bounded, and trailers are dropped
+/// unless they are to be kept.
 #[derive(Clone, Debug)]
 pub struct BodyDecoder {
     state: State,
     /// Extension bytes so far, over all chunks.
     extension_bytes: usize,
     trailer_bytes: usize,
+    /// The trailer lines so far, each with CR LF, where they are kept.
+    trailers: Option<Vec<u8>>,
 }
 
 /// ```text
@@ -101,16 +104,23 @@ pub enum BodyError {
     TrailersTooLong,
 }
 
-impl fmt::Display for BodyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let detail = match self {
+impl BodyError {
+    /// What is wrong, without saying who sent it.
+    pub fn detail(self) -> &'static str {
+        match self {
             BodyError::InvalidSize => "malformed chunk size",
             BodyError::SizeOverflow => "chunk size too large",
             BodyError::InvalidLine => "malformed line end or control character",
             BodyError::MissingCrlf => "chunk longer than its size",
             BodyError::ExtensionsTooLong => "chunk extensions too long",
             BodyError::TrailersTooLong => "trailers too long",
-        };
+        }
+    }
+}
+
+impl fmt::Display for BodyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let detail = self.detail();
         write!(f, "client sent invalid chunked body ({detail})")
     }
 }
@@ -132,7 +142,20 @@ impl BodyDecoder {
             state,
             extension_bytes: 0,
             trailer_bytes: 0,
+            trailers: None,
         }
+    }
+
+    /// Keeps the trailer section, for [`take_trailers`](Self::take_trailers).
+    pub fn keep_trailers(mut self) -> BodyDecoder {
+        self.trailers = Some(Vec::new());
+        self
+    }
+
+    /// The lines of the trailer section, each with CR LF; empty without trailers, or when they
+    /// were not to be kept. Meaningful once the body has ended.
+    pub fn take_trailers(&mut self) -> Vec<u8> {
+        self.trailers.take().unwrap_or_default()
     }
 
     /// Whether the body has ended.
@@ -235,18 +258,28 @@ impl BodyDecoder {
                 if self.trailer_bytes > MAX_TRAILER_BYTES {
                     return Err(BodyError::TrailersTooLong);
                 }
+                self.keep_trailer(byte);
                 match byte {
                     b'\r' => State::TrailerLf,
                     _ if is_line_byte(byte) => State::TrailerLine,
                     _ => return Err(BodyError::InvalidLine),
                 }
             }
-            State::TrailerLf if byte == b'\n' => State::TrailerStart,
+            State::TrailerLf if byte == b'\n' => {
+                self.keep_trailer(byte);
+                State::TrailerStart
+            }
             State::EndLf if byte == b'\n' => State::Done,
             State::TrailerLf | State::EndLf => return Err(BodyError::InvalidLine),
             // `decode` handles these before it looks at a byte.
             state @ (State::Length { .. } | State::Data { .. } | State::Done) => state,
         })
+    }
+
+    fn keep_trailer(&mut self, byte: u8) {
+        if let Some(trailers) = &mut self.trailers {
+            trailers.push(byte);
+        }
     }
 
     fn count_extension(&mut self) -> Result<(), BodyError> {

@@ -71,6 +71,26 @@ pub(super) fn parse(buf: &[u8], line: Span, underscores: bool) -> Option<HeaderL
     })
 }
 
+/// Takes a response's line apart as nginx does: any visible characters make a name, and without a
+/// colon the whole line is one. `None` when a name holds white space, a control character or
+/// nothing.
+pub(super) fn parse_lenient(buf: &[u8], line: Span) -> Option<HeaderLine> {
+    if let Some(parsed) = parse(buf, line, true) {
+        return Some(parsed);
+    }
+    let text = line.of(buf);
+    let is_name = |&byte: &u8| !matches!(byte, 0..=b' ' | 0x7f | b':');
+    let is_name = !text.is_empty() && text.iter().all(is_name);
+    is_name.then_some(HeaderLine {
+        name: line,
+        value: Span {
+            start: line.end,
+            end: line.end,
+        },
+        usual_name: false,
+    })
+}
+
 fn is_blank(byte: u8) -> bool {
     byte == b' ' || byte == b'\t'
 }

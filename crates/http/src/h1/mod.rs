@@ -1,4 +1,5 @@
-//! HTTP/1: request heads in, body bytes in, response heads and chunks out.
+//! HTTP/1: request heads in, body bytes in, response heads and chunks out; and the other end of
+//! it, towards origins.
 //!
 //! # Why this tokenizer and not `httparse`
 //!
@@ -20,22 +21,34 @@
 mod body;
 mod connection;
 mod encode;
+mod encode_request;
 mod error;
 mod header_buffers;
 mod header_line;
 mod request;
 mod request_line;
+pub(crate) mod response;
+mod response_body;
+mod response_error;
+mod response_head;
 
 pub use body::{BodyDecoder, BodyError, Decoded, MAX_EXTENSION_BYTES, MAX_TRAILER_BYTES};
 pub use encode::{
     CONTINUE, ConnectionHeader, LAST_CHUNK, ResponseHead, encode_chunk_header, encode_interim_head,
     encode_last_chunk, encode_response_head,
 };
+pub use encode_request::{RequestEncodeError, RequestEncoder};
 pub use error::RequestError;
 pub use request::{
     DEFAULT_MAX_HEADERS, Framing, Limits, ParseState, Parsed, RawHeader, RequestHead, Version,
     parse_request,
 };
+pub use response::{
+    DEFAULT_MAX_INTERIM, ParsedResponse, ResponseLimits, ResponseState, parse_response,
+};
+pub use response_body::{ResponseBodyDecoder, parse_trailers};
+pub use response_error::{ResponseBodyError, ResponseError};
+pub use response_head::{ReceivedResponse, ResponseFraming, ResponseKind};
 
 #[cfg(test)]
 mod tests;

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use super::error::RequestError;
 use super::header_buffers::{Full, HeaderBuffers};
 use super::{connection, header_line, request_line};
-use crate::headers::KnownHeader;
+use crate::headers::{KnownHeader, KnownSet};
 use crate::uri::{TargetForm, parse_authority};
 use crate::{Method, Span, decimal};
 
@@ -158,7 +158,7 @@ pub struct RequestHead {
     /// `Connection` lists `close`.
     connection_close: bool,
     /// The well-known headers that were sent, as a set.
-    known: u64,
+    known: KnownSet,
 }
 
 impl Default for RequestHead {
@@ -181,7 +181,7 @@ impl Default for RequestHead {
             port: None,
             ignored_header: None,
             connection_close: false,
-            known: 0,
+            known: KnownSet::default(),
         }
     }
 }
@@ -198,7 +198,7 @@ impl RequestHead {
 
     /// Whether a well-known header was sent.
     pub fn has(&self, name: KnownHeader) -> bool {
-        self.known & name.bit() != 0
+        self.known.contains(name)
     }
 
     /// All values of a well-known header.
@@ -251,7 +251,7 @@ enum Stage {
 }
 
 /// Where a line ends, or why that is not known.
-enum LineEnd {
+pub(super) enum LineEnd {
     Incomplete,
     /// The line's text ends here and the next line starts there.
     Found {
@@ -373,7 +373,7 @@ fn next_line(
     }
 }
 
-fn find_line_end(buf: &[u8], from: usize) -> LineEnd {
+pub(super) fn find_line_end(buf: &[u8], from: usize) -> LineEnd {
     let Some(offset) = memchr3(b'\n', b'\r', 0, &buf[from..]) else {
         return LineEnd::Incomplete;
     };
@@ -434,7 +434,7 @@ fn add_header(
     head.headers.push(header);
     if let Some(known) = header.known {
         let seen = head.has(known);
-        head.known |= known.bit();
+        head.known.insert(known);
         if seen && is_sent_once(known) {
             return Err(RequestError::DuplicateHeader { name: known, line });
         }

@@ -8,7 +8,8 @@ macro_rules! known_headers {
     ($($variant:ident $name:literal),* $(,)?) => {
         /// A header name the server or a proxied protocol gives meaning to.
         ///
-        /// At most 64 of them, so that "which of these were sent" is one machine word.
+        /// At most 128 of them, so that "which of these were sent" is a small set of bits
+        /// ([`KnownSet`]).
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         #[repr(u8)]
         #[allow(missing_docs)] // each variant is its header's name
@@ -94,6 +95,14 @@ known_headers! {
     Refresh "Refresh",
     AltSvc "Alt-Svc",
     StrictTransportSecurity "Strict-Transport-Security",
+    ProxyAuthenticate "Proxy-Authenticate",
+    // What an origin tells the server in front of it.
+    Status "Status",
+    XAccelRedirect "X-Accel-Redirect",
+    XAccelExpires "X-Accel-Expires",
+    XAccelLimitRate "X-Accel-Limit-Rate",
+    XAccelBuffering "X-Accel-Buffering",
+    XAccelCharset "X-Accel-Charset",
 }
 
 impl KnownHeader {
@@ -107,14 +116,25 @@ impl KnownHeader {
         let lower = LOWER_NAMES[index as usize].get(..name.len())?;
         (known.name().len() == name.len() && is_in_any_case(name, lower)).then_some(known)
     }
-
-    /// Its bit in a set of headers.
-    pub(crate) const fn bit(self) -> u64 {
-        1 << self as u8
-    }
 }
 
-const _: () = assert!(KnownHeader::ALL.len() <= 64);
+const _: () = assert!(KnownHeader::ALL.len() <= 128);
+
+/// Which well-known headers a message carries.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KnownSet(u128);
+
+impl KnownSet {
+    /// Whether the header is among them.
+    pub const fn contains(self, name: KnownHeader) -> bool {
+        self.0 >> name as u8 & 1 != 0
+    }
+
+    /// Adds a header.
+    pub const fn insert(&mut self, name: KnownHeader) {
+        self.0 |= 1 << name as u8;
+    }
+}
 
 /// Whether `name` is `lower` in any case. `lower` consists of lower-case letters, digits and
 /// hyphens; among these bit 6 marks the letters, and only they may differ, in bit 5.
@@ -171,11 +191,11 @@ const fn slot(len: usize, first: u8, last: u8, middle: u8) -> usize {
     (len * LEN_FACTOR + first * FIRST_FACTOR + last * LAST_FACTOR + middle) % SLOT_COUNT
 }
 
-// Found by trying small odd numbers until no two names collided; a new name that
+// Found by trying small numbers until no two names collided; a new name that
 // collides fails the build and asks for another search.
 const LEN_FACTOR: usize = 1;
-const FIRST_FACTOR: usize = 55;
-const LAST_FACTOR: usize = 37;
+const FIRST_FACTOR: usize = 92;
+const LAST_FACTOR: usize = 113;
 
 const fn build_slots() -> [u8; SLOT_COUNT] {
     let mut slots = [EMPTY; SLOT_COUNT];

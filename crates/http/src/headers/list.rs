@@ -77,7 +77,7 @@ impl HeaderList {
     /// # Errors
     /// [`InvalidHeader`] when the field could not be sent safely; the list is unchanged.
     pub fn push(&mut self, name: &[u8], value: &[u8]) -> Result<(), InvalidHeader> {
-        if name.is_empty() || !name.iter().all(|&byte| is_token_byte(byte)) {
+        if !is_token(name) {
             return Err(InvalidHeader::Name);
         }
         self.append(KnownHeader::from_name(name), name, value)
@@ -205,6 +205,11 @@ impl fmt::Debug for HeaderList {
             .entries(self.iter().map(|(name, value)| (text(name), text(value))))
             .finish()
     }
+}
+
+/// Whether these bytes make a token (RFC 9110 section 5.6.2), such as a header name or a method.
+pub fn is_token(name: &[u8]) -> bool {
+    !name.is_empty() && name.iter().all(|&byte| is_token_byte(byte))
 }
 
 /// `tchar` of RFC 9110 section 5.6.2.

@@ -3,5 +3,5 @@
 mod known;
 mod list;
 
-pub use known::KnownHeader;
-pub use list::{HeaderList, InvalidHeader};
+pub use known::{KnownHeader, KnownSet};
+pub use list::{HeaderList, InvalidHeader, is_token};

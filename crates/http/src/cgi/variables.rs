@@ -1,0 +1,48 @@
+//! Request headers as meta-variables (RFC 3875 section 4.1.18).
+
+/// Appends the meta-variable's name of a header: `HTTP_`, then the name in upper case with
+/// underscores for hyphens.
+pub fn push_name(out: &mut Vec<u8>, header: &[u8]) {
+    out.extend_from_slice(b"HTTP_");
+    out.extend(header.iter().map(|&byte| match byte {
+        b'-' => b'_',
+        _ => byte.to_ascii_uppercase(),
+    }));
+}
+
+/// Whether a header becomes this meta-variable, and so is overridden by a configured parameter of
+/// that name (`fastcgi_param HTTP_HOST ...`).
+pub fn is_name_of(variable: &[u8], header: &[u8]) -> bool {
+    let Some(name) = variable.strip_prefix(b"HTTP_") else {
+        return false;
+    };
+    let fold = |byte: u8| match byte {
+        b'-' => b'_',
+        _ => byte.to_ascii_lowercase(),
+    };
+    name.len() == header.len()
+        && name
+            .iter()
+            .zip(header)
+            .all(|(&one, &other)| fold(one) == fold(other))
+}
+
+/// Whether two headers become the same meta-variable (`X-A` and `X_A`), which lets a client
+/// override what a proxy set, unless their values are joined.
+pub fn is_same_variable(one: &[u8], other: &[u8]) -> bool {
+    let fold = |&byte: &u8| match byte {
+        b'-' => b'_',
+        _ => byte.to_ascii_lowercase(),
+    };
+    one.iter().map(fold).eq(other.iter().map(fold))
+}
+
+/// What stands between the values of a header that was sent more than once, when they become one
+/// meta-variable: as nginx joins them.
+pub fn separator(header: &[u8]) -> &'static [u8] {
+    if header.eq_ignore_ascii_case(b"Cookie") {
+        b"; "
+    } else {
+        b", "
+    }
+}

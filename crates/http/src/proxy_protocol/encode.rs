@@ -1,0 +1,102 @@
+//! Headers for the next server (`proxy_protocol on` towards an upstream).
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use super::version2::{FIXED_BYTES, LOCAL, PROXY, SIGNATURE, TCP4, TCP6, VERSION_2};
+use super::{Addresses, Tlv};
+
+/// Extensions that exceed the 16 bits of a header's length.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TlvTooLong {
+    /// What the header would take after its fixed part, or at least that.
+    pub bytes: usize,
+}
+
+impl fmt::Display for TlvTooLong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bytes = self.bytes;
+        write!(f, "PROXY protocol TLVs are too long: {bytes} bytes")
+    }
+}
+
+impl std::error::Error for TlvTooLong {}
+
+/// Appends a header of version 1. `None`, for a connection that is not TCP (a unix socket),
+/// makes it `PROXY UNKNOWN`.
+pub fn encode_v1(out: &mut Vec<u8>, addresses: Option<&Addresses>) {
+    let line = match addresses.map(one_family) {
+        None => "PROXY UNKNOWN\r\n".to_owned(),
+        Some((source, destination)) => {
+            let family = if source.is_ipv4() { "TCP4" } else { "TCP6" };
+            let (from, to) = (source.ip(), destination.ip());
+            let (from_port, to_port) = (source.port(), destination.port());
+            format!("PROXY {family} {from} {to} {from_port} {to_port}\r\n")
+        }
+    };
+    out.extend_from_slice(line.as_bytes());
+}
+
+/// Appends a header of version 2 with these extensions. Without addresses it is the LOCAL
+/// command: the next server uses the connection's own.
+///
+/// # Errors
+/// [`TlvTooLong`]; `out` is as it was.
+pub fn encode_v2<'a>(
+    out: &mut Vec<u8>,
+    addresses: Option<&Addresses>,
+    tlvs: impl IntoIterator<Item = Tlv<'a>>,
+) -> Result<(), TlvTooLong> {
+    let start = out.len();
+    let addresses = addresses.map(one_family);
+    let (command, family) = match addresses {
+        None => (LOCAL, 0),
+        Some((SocketAddr::V4(_), _)) => (PROXY, TCP4),
+        Some((SocketAddr::V6(_), _)) => (PROXY, TCP6),
+    };
+    out.extend_from_slice(SIGNATURE);
+    out.extend_from_slice(&[VERSION_2 | command, family, 0, 0]);
+    if let Some((source, destination)) = addresses {
+        push_ip(out, source.ip());
+        push_ip(out, destination.ip());
+        out.extend_from_slice(&source.port().to_be_bytes());
+        out.extend_from_slice(&destination.port().to_be_bytes());
+    }
+    let content = start + FIXED_BYTES;
+    for tlv in tlvs {
+        let bytes = out.len() - content + 3 + tlv.value.len();
+        if bytes > usize::from(u16::MAX) {
+            out.truncate(start);
+            return Err(TlvTooLong { bytes });
+        }
+        out.push(tlv.kind);
+        out.extend_from_slice(&(tlv.value.len() as u16).to_be_bytes());
+        out.extend_from_slice(tlv.value);
+    }
+    let length = (out.len() - content) as u16;
+    out[content - 2..content].copy_from_slice(&length.to_be_bytes());
+    Ok(())
+}
+
+/// Both addresses in one family: where they differ, the IPv4 one becomes IPv4-mapped.
+fn one_family(addresses: &Addresses) -> (SocketAddr, SocketAddr) {
+    let Addresses {
+        source,
+        destination,
+    } = *addresses;
+    if source.is_ipv4() == destination.is_ipv4() {
+        return (source, destination);
+    }
+    let mapped = |address: SocketAddr| match address.ip() {
+        IpAddr::V4(ip) => SocketAddr::new(ip.to_ipv6_mapped().into(), address.port()),
+        IpAddr::V6(_) => address,
+    };
+    (mapped(source), mapped(destination))
+}
+
+fn push_ip(out: &mut Vec<u8>, ip: IpAddr) {
+    match ip {
+        IpAddr::V4(ip) => out.extend_from_slice(&ip.octets()),
+        IpAddr::V6(ip) => out.extend_from_slice(&ip.octets()),
+    }
+}

@@ -1,0 +1,127 @@
+//! The PROXY protocol, versions 1 and 2: who really connected, told before the first byte of the
+//! connection (HAProxy's specification, 2020).
+
+mod encode;
+mod tlv;
+mod version1;
+mod version2;
+
+use std::fmt;
+use std::net::SocketAddr;
+
+pub use encode::{TlvTooLong, encode_v1, encode_v2};
+pub use tlv::{BrokenTlv, SslTlv, Tlv, TlvName, Tlvs, UnknownTlvName, tlv_type};
+
+use crate::Span;
+
+/// The longest header of version 1, line end included (specification, section 2.1).
+pub const MAX_V1_BYTES: usize = 107;
+
+/// The longest header of version 2 that is taken: nginx's buffer for it.
+pub const MAX_V2_BYTES: usize = 4096;
+
+/// What [`parse`] found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Parsed {
+    /// The header has not ended; call again from its start when more bytes follow.
+    Incomplete,
+    /// A whole header.
+    Complete(Header),
+}
+
+/// A PROXY header.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Who connected to the proxy, and where to. `None` when the proxy does not say: `UNKNOWN`,
+    /// the LOCAL command (health checks), or an address that is no TCP address. The connection's
+    /// own addresses stand then.
+    pub addresses: Option<Addresses>,
+    /// Where in the buffer the extensions are; to be read with [`Tlvs`]. Only with addresses, as
+    /// in nginx.
+    pub tlvs: Span,
+    /// Bytes that the header takes; the connection's own bytes start there.
+    pub header_bytes: usize,
+}
+
+/// Both ends of the original connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Addresses {
+    /// `$proxy_protocol_addr`, `$proxy_protocol_port`.
+    pub source: SocketAddr,
+    /// `$proxy_protocol_server_addr`, `$proxy_protocol_server_port`.
+    pub destination: SocketAddr,
+}
+
+/// Bytes that are no PROXY header. The connection must be closed without an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProxyProtocolError {
+    /// Not a header of either version, or a malformed one of version 1: a client that connected
+    /// without the proxy, or a proxy that was not told to send one.
+    Broken {
+        /// The line, or as much of it as shows the error.
+        line: Span,
+    },
+    /// A binary header of another version than 2.
+    UnknownVersion(u8),
+    /// A command other than LOCAL and PROXY.
+    UnknownCommand(u8),
+    /// The header exceeds [`MAX_V2_BYTES`].
+    TooLarge {
+        /// What it takes.
+        bytes: usize,
+    },
+    /// The header is shorter than the addresses of its family.
+    ShortAddresses,
+}
+
+impl ProxyProtocolError {
+    /// The bytes at fault in the buffer, for the log; to be escaped there.
+    pub fn excerpt(&self) -> Option<Span> {
+        match *self {
+            ProxyProtocolError::Broken { line } => Some(line),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for ProxyProtocolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ProxyProtocolError::Broken { .. } => {
+                f.write_str("broken header while reading PROXY protocol")
+            }
+            ProxyProtocolError::UnknownVersion(version) => {
+                write!(f, "unknown PROXY protocol version: {version}")
+            }
+            ProxyProtocolError::UnknownCommand(command) => {
+                write!(f, "unknown PROXY protocol command: {command}")
+            }
+            ProxyProtocolError::TooLarge { bytes } => write!(
+                f,
+                "PROXY protocol header is too large: {bytes} bytes, {MAX_V2_BYTES} at most"
+            ),
+            ProxyProtocolError::ShortAddresses => {
+                f.write_str("PROXY protocol header is shorter than its addresses")
+            }
+        }
+    }
+}
+
+impl std::error::Error for ProxyProtocolError {}
+
+/// Reads a PROXY header of either version from the start of `buf`.
+///
+/// Unlike nginx, which wants the header in one piece, it waits for the rest of one that comes in
+/// several. The connection's time-out for it is the caller's.
+///
+/// # Errors
+/// [`ProxyProtocolError`].
+pub fn parse(buf: &[u8]) -> Result<Parsed, ProxyProtocolError> {
+    if version2::may_begin(buf) {
+        return version2::parse(buf);
+    }
+    version1::parse(buf)
+}
+
+#[cfg(test)]
+mod tests;

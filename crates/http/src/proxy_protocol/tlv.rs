@@ -1,0 +1,203 @@
+//! Extensions of version 2: type, length, value; and nginx's names for them
+//! (`$proxy_protocol_tlv_NAME`).
+
+use std::borrow::Cow;
+use std::fmt;
+
+/// Types of extensions (specification, section 2.2).
+#[allow(missing_docs)] // the names are the specification's
+pub mod tlv_type {
+    pub const ALPN: u8 = 0x01;
+    pub const AUTHORITY: u8 = 0x02;
+    pub const CRC32C: u8 = 0x03;
+    pub const NOOP: u8 = 0x04;
+    pub const UNIQUE_ID: u8 = 0x05;
+    pub const SSL: u8 = 0x20;
+    pub const SSL_VERSION: u8 = 0x21;
+    pub const SSL_CN: u8 = 0x22;
+    pub const SSL_CIPHER: u8 = 0x23;
+    pub const SSL_SIG_ALG: u8 = 0x24;
+    pub const SSL_KEY_ALG: u8 = 0x25;
+    pub const NETNS: u8 = 0x30;
+}
+
+/// One extension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tlv<'a> {
+    /// Its type, see [`tlv_type`].
+    pub kind: u8,
+    /// Its value.
+    pub value: &'a [u8],
+}
+
+/// An extension is longer than the header (nginx: `broken PROXY protocol TLV`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BrokenTlv;
+
+impl fmt::Display for BrokenTlv {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("broken PROXY protocol TLV")
+    }
+}
+
+impl std::error::Error for BrokenTlv {}
+
+/// The extensions of a header, or those inside its `SSL` extension, in order. Ends after the first
+/// broken one.
+#[derive(Clone, Copy, Debug)]
+pub struct Tlvs<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Tlvs<'a> {
+    /// Extensions in these bytes.
+    pub fn new(bytes: &'a [u8]) -> Tlvs<'a> {
+        Tlvs { rest: bytes }
+    }
+
+    /// The value of the first extension of a type. Those after it are not looked at.
+    ///
+    /// # Errors
+    /// [`BrokenTlv`] when one before it is broken.
+    pub fn find(self, kind: u8) -> Result<Option<&'a [u8]>, BrokenTlv> {
+        for tlv in self {
+            let tlv = tlv?;
+            if tlv.kind == kind {
+                return Ok(Some(tlv.value));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The value of `$proxy_protocol_tlv_NAME`; `None` where it was not sent.
+    ///
+    /// # Errors
+    /// [`BrokenTlv`].
+    pub fn value(self, name: TlvName) -> Result<Option<Cow<'a, [u8]>>, BrokenTlv> {
+        let kind = match name {
+            TlvName::Plain(kind) => return Ok(self.find(kind)?.map(Cow::Borrowed)),
+            TlvName::Ssl(kind) => Some(kind),
+            TlvName::SslVerify => None,
+        };
+        let Some(ssl) = self.find(tlv_type::SSL)? else {
+            return Ok(None);
+        };
+        let ssl = SslTlv::parse(ssl)?;
+        match kind {
+            Some(kind) => Ok(ssl.tlvs.find(kind)?.map(Cow::Borrowed)),
+            None => Ok(Some(Cow::Owned(ssl.verify.to_string().into_bytes()))),
+        }
+    }
+}
+
+impl<'a> Iterator for Tlvs<'a> {
+    type Item = Result<Tlv<'a>, BrokenTlv>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let whole = std::mem::take(&mut self.rest);
+        let Some((&[kind, high, low], rest)) = whole.split_first_chunk::<3>() else {
+            return Some(Err(BrokenTlv));
+        };
+        let length = usize::from(u16::from_be_bytes([high, low]));
+        let Some((value, rest)) = rest.split_at_checked(length) else {
+            return Some(Err(BrokenTlv));
+        };
+        self.rest = rest;
+        Some(Ok(Tlv { kind, value }))
+    }
+}
+
+/// What the `SSL` extension says.
+#[derive(Clone, Copy, Debug)]
+pub struct SslTlv<'a> {
+    /// How the client connected: TLS at all, a certificate on this connection, in this session.
+    pub client: u8,
+    /// 0 when the client's certificate was verified.
+    pub verify: u32,
+    /// Extensions inside.
+    pub tlvs: Tlvs<'a>,
+}
+
+impl<'a> SslTlv<'a> {
+    /// Takes the extension's value apart.
+    ///
+    /// # Errors
+    /// [`BrokenTlv`] when it is too short.
+    pub fn parse(value: &'a [u8]) -> Result<SslTlv<'a>, BrokenTlv> {
+        let (&[client, verify @ ..], rest) = value.split_first_chunk::<5>().ok_or(BrokenTlv)?;
+        Ok(SslTlv {
+            client,
+            verify: u32::from_be_bytes(verify),
+            tlvs: Tlvs::new(rest),
+        })
+    }
+}
+
+/// Which extension a variable `$proxy_protocol_tlv_NAME` means. Made once, from the configuration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlvName {
+    /// One of the header's own.
+    Plain(u8),
+    /// One inside `SSL`.
+    Ssl(u8),
+    /// `ssl_verify`: the result of the verification, in decimal.
+    SslVerify,
+}
+
+/// Not a name of an extension.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownTlvName {
+    /// The name.
+    pub name: String,
+}
+
+impl fmt::Display for UnknownTlvName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "unknown PROXY protocol TLV \"{}\"", self.name)
+    }
+}
+
+impl std::error::Error for UnknownTlvName {}
+
+impl TlvName {
+    /// What a name means: `alpn`, `authority`, `unique_id`, `ssl`, `netns`, `ssl_verify`,
+    /// `ssl_version`, `ssl_cn`, `ssl_cipher`, `ssl_sig_alg`, `ssl_key_alg`, or a type by number:
+    /// `0x20`, `ssl_0x21`.
+    ///
+    /// # Errors
+    /// [`UnknownTlvName`], which nginx finds out only when the variable is used.
+    pub fn parse(name: &str) -> Result<TlvName, UnknownTlvName> {
+        let unknown = || UnknownTlvName {
+            name: name.to_owned(),
+        };
+        if let Some(inner) = name.strip_prefix("ssl_") {
+            return Ok(match inner {
+                "verify" => TlvName::SslVerify,
+                "version" => TlvName::Ssl(tlv_type::SSL_VERSION),
+                "cn" => TlvName::Ssl(tlv_type::SSL_CN),
+                "cipher" => TlvName::Ssl(tlv_type::SSL_CIPHER),
+                "sig_alg" => TlvName::Ssl(tlv_type::SSL_SIG_ALG),
+                "key_alg" => TlvName::Ssl(tlv_type::SSL_KEY_ALG),
+                _ => TlvName::Ssl(number(inner).ok_or_else(unknown)?),
+            });
+        }
+        Ok(TlvName::Plain(match name {
+            "alpn" => tlv_type::ALPN,
+            "authority" => tlv_type::AUTHORITY,
+            "unique_id" => tlv_type::UNIQUE_ID,
+            "ssl" => tlv_type::SSL,
+            "netns" => tlv_type::NETNS,
+            _ => number(name).ok_or_else(unknown)?,
+        }))
+    }
+}
+
+/// `0x` and hexadecimal digits.
+fn number(name: &str) -> Option<u8> {
+    let digits = name.strip_prefix("0x")?;
+    let is_hexadecimal = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    is_hexadecimal.then(|| u8::from_str_radix(digits, 16).ok())?
+}
