@@ -17,6 +17,7 @@
 //! | [`exchange`], [`facts`] | one request with its response; one connection |
 //! | `pipeline`, `router`, `handlers`, `filters` | what answers a request |
 //! | `variables`, `template`, `access_log` | what is known about an exchange, as text |
+//! | [`upstream`] | groups of servers that requests are passed to |
 //! | [`counters`], [`metrics`] | what is counted, and under which names |
 //! | [`open_file_cache`] | open files, their facts and small contents |
 //! | [`log`] | error and access logs that never block a worker |
@@ -39,6 +40,7 @@ pub mod registry;
 pub mod router;
 pub mod snapshot;
 pub mod turns;
+pub mod upstream;
 pub mod worker;
 
 mod acceptor;

@@ -1,0 +1,72 @@
+//! `least_conn`: the peer with the fewest requests under way for its weight, and among
+//! several such peers smooth weighted round robin. A pick looks at every peer.
+
+use super::{Positions, is_eligible, round_robin};
+use crate::upstream::peer_set::Tier;
+use crate::upstream::tried::Tried;
+
+pub(super) fn pick(
+    tier: &Tier,
+    positions: &mut Positions,
+    tried: &Tried,
+    now_ms: u64,
+) -> Option<usize> {
+    let mut best: Option<Load> = None;
+    let mut several = false;
+    for place in 0..tier.peers.len() {
+        if !is_eligible(tier, place, tried, now_ms) {
+            continue;
+        }
+        let load = Load::of(tier, place);
+        match best {
+            Some(least) if least.equals(load) => several = true,
+            Some(least) if least.less_than(load) => {}
+            _ => (best, several) = (Some(load), false),
+        }
+    }
+    let least = best?;
+    if !several {
+        return Some(least.place);
+    }
+    // Other threads count on meanwhile: what is equal now is compared with what was
+    // found, and if that is nobody any more, the first that was found it is.
+    let equal = (least.place..tier.peers.len()).filter(|at| least.equals(Load::of(tier, *at)));
+    let turn = round_robin::turn_among(tier, positions, equal, tried, now_ms);
+    turn.or(Some(least.place))
+}
+
+/// Requests under way in relation to the weight.
+#[derive(Debug, Clone, Copy)]
+struct Load {
+    place: usize,
+    conns: u64,
+    weight: u64,
+}
+
+impl Load {
+    fn of(tier: &Tier, place: usize) -> Load {
+        let peer = &tier.peers[place];
+        Load {
+            place,
+            conns: peer.conns().into(),
+            weight: peer.weight.into(),
+        }
+    }
+
+    fn equals(self, other: Load) -> bool {
+        self.conns * other.weight == other.conns * self.weight
+    }
+
+    fn less_than(self, other: Load) -> bool {
+        self.conns * other.weight < other.conns * self.weight
+    }
+}
+
+/// Which of two peers has less to do for its weight; the second if both have as much.
+pub(super) fn less_loaded(tier: &Tier, first: usize, second: usize) -> usize {
+    if Load::of(tier, first).less_than(Load::of(tier, second)) {
+        first
+    } else {
+        second
+    }
+}

@@ -1,0 +1,92 @@
+//! `random` and `random two`: by chance, in proportion to the weights; of two that chance
+//! finds, the one with fewer requests under way for its weight.
+
+use super::least_conn::less_loaded;
+use super::{Choice, MAX_MISSES, Positions, is_eligible};
+use crate::upstream::peer_set::Tier;
+use crate::upstream::tried::Tried;
+
+pub(super) fn pick(
+    tier: &Tier,
+    positions: &mut Positions,
+    tried: &mut Tried,
+    now_ms: u64,
+) -> Choice {
+    if tried.walk.misses > MAX_MISSES || tier.peers.len() < 2 {
+        return Choice::RoundRobin;
+    }
+    loop {
+        let place = draw(tier, positions);
+        if is_eligible(tier, place, tried, now_ms) {
+            return Choice::Peer(place);
+        }
+        tried.walk.misses += 1;
+        if tried.walk.misses > MAX_MISSES {
+            return Choice::RoundRobin;
+        }
+    }
+}
+
+pub(super) fn pick_of_two(
+    tier: &Tier,
+    positions: &mut Positions,
+    tried: &mut Tried,
+    now_ms: u64,
+) -> Choice {
+    if tried.walk.misses > MAX_MISSES || tier.peers.len() < 2 {
+        return Choice::RoundRobin;
+    }
+    let mut first = None;
+    loop {
+        let place = draw(tier, positions);
+        if first != Some(place) && is_eligible(tier, place, tried, now_ms) {
+            match first {
+                Some(first) => return Choice::Peer(less_loaded(tier, first, place)),
+                None => {
+                    first = Some(place);
+                    continue;
+                }
+            }
+        }
+        tried.walk.misses += 1;
+        if tried.walk.misses > MAX_MISSES {
+            return Choice::RoundRobin;
+        }
+    }
+}
+
+fn draw(tier: &Tier, positions: &mut Positions) -> usize {
+    let at = positions.random.below(tier.index.total_weight());
+    tier.index.place_of_weight(at)
+}
+
+/// Chance for balancing: fast and even, not secret (SplitMix64).
+#[derive(Debug, Clone, Default)]
+pub(super) struct Random {
+    /// Unknown before the first use, which is in the process that uses it: a copy made
+    /// before a fork would give every worker process the same chances.
+    state: Option<u64>,
+}
+
+impl Random {
+    /// A number below `end`, which is not 0.
+    pub(super) fn below(&mut self, end: u64) -> u64 {
+        let state = self.state.get_or_insert_with(seed);
+        *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = *state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^= mixed >> 31;
+        // The upper half of the product: no division, and even to one part in 2^64 / end.
+        ((u128::from(mixed) * u128::from(end)) >> 64) as u64
+    }
+}
+
+fn seed() -> u64 {
+    // Without the kernel's random numbers the place of a variable on the stack, which
+    // differs from process to process, does.
+    getrandom::u64().unwrap_or_else(|_| {
+        let here = 0_u8;
+        (&raw const here).addr() as u64
+    })
+}

@@ -1,0 +1,46 @@
+//! Smooth weighted round robin: each pick adds its weight to every peer's current weight,
+//! takes the peer with the greatest, the first of them if there are several, and
+//! subtracts the sum of the weights from it. With weights 5, 1, 1 the picks are
+//! a a b a c a a. A pick looks at every peer.
+
+use super::Positions;
+use super::is_eligible;
+use crate::upstream::peer_set::Tier;
+use crate::upstream::tried::Tried;
+
+pub(super) fn pick(
+    tier: &Tier,
+    positions: &mut Positions,
+    tried: &Tried,
+    now_ms: u64,
+) -> Option<usize> {
+    let places = 0..tier.peers.len();
+    turn_among(tier, positions, places, tried, now_ms)
+}
+
+/// A turn among the peers at these places.
+pub(super) fn turn_among(
+    tier: &Tier,
+    positions: &mut Positions,
+    places: impl Iterator<Item = usize>,
+    tried: &Tried,
+    now_ms: u64,
+) -> Option<usize> {
+    let weights = &mut positions.current_weights;
+    let mut total = 0;
+    let mut best: Option<(usize, i64)> = None;
+    for place in places {
+        if !is_eligible(tier, place, tried, now_ms) {
+            continue;
+        }
+        let weight = tier.peers[place].turn_weight();
+        weights[place] += weight;
+        total += weight;
+        if best.is_none_or(|(_, greatest)| weights[place] > greatest) {
+            best = Some((place, weights[place]));
+        }
+    }
+    let (place, _) = best?;
+    weights[place] -= total;
+    Some(place)
+}

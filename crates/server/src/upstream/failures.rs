@@ -1,0 +1,122 @@
+//! `max_fails` and `fail_timeout`: when a peer is left out, and when it is tried again.
+//!
+//! ```text
+//!  ok ──fails >= max_fails──> left out ──fail_timeout is over──> one more chance at each pick
+//!   ^                            ^                                   │           │
+//!   └───────────────── success ──│───────────────────────────────────┘           │
+//!                                └───────────────────── failure ─────────────────┘
+//! ```
+//!
+//! Each failure also lowers the effective weight, by the weight divided by `max_fails`,
+//! and each pick that considers the peer gives one back. As in nginx, failures are
+//! forgotten by a success that began in another window than the last failure; nginx's
+//! clock has seconds, this one milliseconds.
+
+use super::peer::Peer;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+/// What a failure did to its peer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Failure {
+    /// The peer is left out for `fail_timeout`; nginx logs "upstream server
+    /// temporarily disabled" as a warning.
+    pub disabled: bool,
+    /// Failures of the peer that count.
+    pub fails: u32,
+}
+
+/// A clock in milliseconds that begins long after 0, so that a peer whose times are 0
+/// was never tried.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Clock {
+    start: Instant,
+}
+
+const CLOCK_STARTS_AT_MS: u64 = 1 << 40;
+
+impl Clock {
+    pub(super) fn new() -> Clock {
+        Clock {
+            start: Instant::now(),
+        }
+    }
+
+    pub(super) fn ms(self, now: Instant) -> u64 {
+        let since = now.saturating_duration_since(self.start).as_millis();
+        // An Instant does not reach 2^63 ms.
+        CLOCK_STARTS_AT_MS + u64::try_from(since).unwrap_or(u64::MAX / 2)
+    }
+}
+
+impl Peer {
+    /// Whether it may be picked.
+    pub(super) fn is_available(&self, now_ms: u64) -> bool {
+        !self.down && !self.is_left_out(now_ms) && !self.is_full()
+    }
+
+    fn is_left_out(&self, now_ms: u64) -> bool {
+        let fails = self.fails.load(Ordering::Relaxed);
+        if fails == 0 || self.max_fails == 0 || fails < self.max_fails {
+            return false;
+        }
+        let checked_ms = self.checked_ms.load(Ordering::Relaxed);
+        now_ms.saturating_sub(checked_ms) <= self.fail_timeout_ms
+    }
+
+    /// It was picked: a new window of `fail_timeout` begins when the last is over.
+    pub(super) fn begin_window(&self, now_ms: u64) {
+        let checked_ms = self.checked_ms.load(Ordering::Relaxed);
+        if now_ms.saturating_sub(checked_ms) > self.fail_timeout_ms {
+            self.checked_ms.store(now_ms, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn succeed(&self) {
+        if self.fails.load(Ordering::Relaxed) == 0 {
+            return;
+        }
+        let failed_ms = self.failed_ms.load(Ordering::Relaxed);
+        if failed_ms < self.checked_ms.load(Ordering::Relaxed) {
+            self.forgive();
+        }
+    }
+
+    /// Forgets all failures.
+    pub(super) fn forgive(&self) {
+        if self.fails.load(Ordering::Relaxed) != 0 {
+            self.fails.store(0, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn fail(&self, now_ms: u64) -> Failure {
+        let fails = self.fails.fetch_add(1, Ordering::Relaxed).saturating_add(1);
+        self.failed_ms.store(now_ms, Ordering::Relaxed);
+        self.checked_ms.store(now_ms, Ordering::Relaxed);
+        if let Some(less) = self.weight.checked_div(self.max_fails) {
+            let lowered = |weight: i64| Some((weight - i64::from(less)).max(0));
+            let _always =
+                self.effective_weight
+                    .fetch_update(Ordering::Relaxed, Ordering::Relaxed, lowered);
+        }
+        Failure {
+            disabled: self.max_fails != 0 && fails >= self.max_fails,
+            fails,
+        }
+    }
+
+    /// The effective weight, of which one is given back if failures have lowered it.
+    pub(super) fn turn_weight(&self) -> i64 {
+        let weight = self.effective_weight.load(Ordering::Relaxed);
+        if weight < i64::from(self.weight) {
+            // Another thread may have changed it: then that one gave, or took, its part.
+            let _ = self.effective_weight.compare_exchange(
+                weight,
+                weight + 1,
+                Ordering::Relaxed,
+                Ordering::Relaxed,
+            );
+        }
+        weight
+    }
+}

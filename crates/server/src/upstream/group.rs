@@ -1,0 +1,224 @@
+//! A group at run time.
+
+use super::balance::{self, Positions};
+use super::failures::Clock;
+use super::peer::Peer;
+use super::peer_set::{PeerSet, ResolvedAddress, TierName};
+use super::picked::{NoPeer, Picked};
+use super::settings::{GroupSettings, KeepaliveSettings, Method, ServerSettings};
+use super::tried::Tried;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+/// What a pick goes by.
+#[derive(Debug, Clone, Copy)]
+pub struct PickRequest<'a> {
+    /// The value of the key of `hash`; empty for other methods. An empty key is no key,
+    /// and round robin picks.
+    pub key: &'a [u8],
+    /// The client, for `ip_hash`; `None` came by a Unix-domain socket.
+    pub client: Option<IpAddr>,
+    /// Number of the worker thread, from 0.
+    pub thread: u32,
+    /// The time.
+    pub now: Instant,
+}
+
+/// A group of servers: `upstream`, or the group that a literal address implies.
+#[derive(Debug)]
+pub struct Group {
+    name: String,
+    method: Method,
+    zone: bool,
+    keepalive: KeepaliveSettings,
+    clock: Clock,
+    /// Generation of the newest list of peers.
+    generation: AtomicU64,
+    newest: Mutex<Arc<PeerSet>>,
+    /// What lists are made from; held by whoever makes one.
+    servers: Mutex<Vec<(ServerSettings, Vec<ResolvedAddress>)>>,
+    /// What worker threads know of whose turn it is; one for all if they share it.
+    turns: Box<[Turns]>,
+}
+
+/// One thread's turns. Apart from its neighbours', so that threads do not take
+/// the cache line away from each other.
+#[derive(Debug)]
+#[repr(align(128))]
+struct Turns(Mutex<Turn>);
+
+#[derive(Debug)]
+struct Turn {
+    set: Arc<PeerSet>,
+    primary: Positions,
+    backup: Positions,
+}
+
+impl Group {
+    /// A group for so many worker threads.
+    #[must_use]
+    pub fn new(settings: GroupSettings, threads: usize) -> Group {
+        let GroupSettings {
+            name,
+            servers,
+            method,
+            zone,
+            keepalive,
+        } = settings;
+        let servers: Vec<_> = servers.into_iter().map(with_addresses).collect();
+        let set = Arc::new(PeerSet::build(0, method, &servers, None));
+        let shared = zone && method.takes_turns();
+        let turns = if shared { 1 } else { threads.max(1) };
+        let turns = (0..turns).map(|_| Turns(Mutex::new(Turn::new(&set))));
+        Group {
+            name,
+            method,
+            zone,
+            keepalive,
+            clock: Clock::new(),
+            generation: AtomicU64::new(0),
+            turns: turns.collect(),
+            newest: Mutex::new(set),
+            servers: Mutex::new(servers),
+        }
+    }
+
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Connections that are kept for it.
+    pub fn keepalive(&self) -> &KeepaliveSettings {
+        &self.keepalive
+    }
+
+    /// How a peer is chosen.
+    pub fn method(&self) -> Method {
+        self.method
+    }
+
+    /// Whether it has a `zone`.
+    pub fn has_zone(&self) -> bool {
+        self.zone
+    }
+
+    /// Its peers, primary ones first.
+    pub fn peers(&self) -> Vec<Arc<Peer>> {
+        self.newest().all().cloned().collect()
+    }
+
+    /// The peer that a request goes to next, which is none that it has tried.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn pick(&self, ask: &PickRequest<'_>, tried: &mut Tried) -> Result<Picked, NoPeer> {
+        let mut turn = self.turn(ask.thread);
+        if turn.set.generation != self.generation.load(Ordering::Acquire) {
+            let newest = Arc::clone(&self.newest());
+            turn.follow(newest);
+        }
+        let now_ms = self.clock.ms(ask.now);
+        let Turn {
+            set,
+            primary,
+            backup,
+        } = &mut *turn;
+        tried.fit(set);
+        if set.single {
+            return self.pick_single(set, tried);
+        }
+        loop {
+            let tier = set.tier(tried.tier);
+            let (positions, method) = match tried.tier {
+                TierName::Primary => (&mut *primary, self.method),
+                TierName::Backup => (&mut *backup, self.method.for_backup()),
+            };
+            let found = balance::pick(method, tier, positions, ask, tried, now_ms);
+            if let Some(place) = found {
+                let peer = &tier.peers[place];
+                if !peer.enter() {
+                    continue; // another thread took its last connection meanwhile
+                }
+                peer.begin_window(now_ms);
+                tried.add(place, peer);
+                return Ok(Picked::new(Arc::clone(peer), false, self.clock));
+            }
+            if tried.tier == TierName::Backup {
+                return Err(NoPeer);
+            }
+            tried.turn_to_backup();
+        }
+    }
+
+    /// A peer without alternative is left out only where the configuration says so.
+    fn pick_single(&self, set: &PeerSet, tried: &mut Tried) -> Result<Picked, NoPeer> {
+        let peer = set.all().next().ok_or(NoPeer)?;
+        if peer.down || !peer.enter() {
+            return Err(NoPeer);
+        }
+        tried.add(0, peer);
+        Ok(Picked::new(Arc::clone(peer), true, self.clock))
+    }
+
+    /// A `server` line, by its number in the settings, stands for other addresses now.
+    /// Peers whose address stays keep what is known of them; the others get no more
+    /// requests, and connections to them are closed when they are idle. Returns whether
+    /// anything changed.
+    pub fn set_addresses(&self, server: usize, addresses: Vec<ResolvedAddress>) -> bool {
+        let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some((_, current)) = servers.get_mut(server) else {
+            return false;
+        };
+        if *current == addresses {
+            return false;
+        }
+        *current = addresses;
+        let before = Arc::clone(&self.newest());
+        let generation = before.generation + 1;
+        let set = PeerSet::build(generation, self.method, &servers, Some(&before));
+        *self.newest() = Arc::new(set);
+        // After the list: a thread that sees the number finds the list.
+        self.generation.store(generation, Ordering::Release);
+        true
+    }
+
+    /// Held only to copy or to replace what is in it.
+    fn newest(&self) -> MutexGuard<'_, Arc<PeerSet>> {
+        self.newest.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whatever a panic has left of the turns, everybody gets one.
+    fn turn(&self, thread: u32) -> MutexGuard<'_, Turn> {
+        let turns = &self.turns[thread as usize % self.turns.len()];
+        turns.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn with_addresses(server: ServerSettings) -> (ServerSettings, Vec<ResolvedAddress>) {
+    let addresses = server.addresses.iter().cloned();
+    let addresses = addresses.map(ResolvedAddress::from).collect();
+    (server, addresses)
+}
+
+impl Turn {
+    fn new(set: &Arc<PeerSet>) -> Turn {
+        Turn {
+            set: Arc::clone(set),
+            primary: Positions::new(set.tier(TierName::Primary)),
+            backup: Positions::new(set.tier(TierName::Backup)),
+        }
+    }
+
+    /// Goes on with another list.
+    fn follow(&mut self, set: Arc<PeerSet>) {
+        let carried = |positions: &Positions, tier| {
+            positions.carried_over(self.set.tier(tier), set.tier(tier))
+        };
+        self.primary = carried(&self.primary, TierName::Primary);
+        self.backup = carried(&self.backup, TierName::Backup);
+        self.set = set;
+    }
+}

@@ -1,0 +1,165 @@
+//! One address that requests are passed to.
+
+use super::settings::ServerSettings;
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+/// Where a peer is.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum PeerAddress {
+    /// Over TCP.
+    Ip(SocketAddr),
+    /// A Unix-domain socket.
+    Unix(PathBuf),
+}
+
+impl From<SocketAddr> for PeerAddress {
+    fn from(address: SocketAddr) -> PeerAddress {
+        PeerAddress::Ip(address)
+    }
+}
+
+/// As in `$upstream_addr`.
+impl fmt::Display for PeerAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PeerAddress::Ip(address) => address.fmt(f),
+            PeerAddress::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// Who a peer is, within its process; no two have the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct PeerId(u64);
+
+impl PeerId {
+    fn next() -> PeerId {
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        PeerId(NEXT.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+/// One address of a group, with what all worker threads know of it.
+#[derive(Debug)]
+pub struct Peer {
+    pub(super) id: PeerId,
+    address: PeerAddress,
+    /// The address as text.
+    name: Box<str>,
+    /// The `server` line it comes from, as written.
+    server: Arc<str>,
+    pub(super) weight: u32,
+    pub(super) max_conns: u32,
+    pub(super) max_fails: u32,
+    pub(super) fail_timeout_ms: u64,
+    pub(super) down: bool,
+    /// Requests under way.
+    pub(super) conns: AtomicU32,
+    /// What `failures` keeps: how often it failed,
+    pub(super) fails: AtomicU32,
+    /// when it failed last,
+    pub(super) failed_ms: AtomicU64,
+    /// when it failed, or was last given a chance after that,
+    pub(super) checked_ms: AtomicU64,
+    /// and the weight that is left.
+    pub(super) effective_weight: AtomicI64,
+    /// Idle connections to it, in the lists of all threads.
+    pub(super) idle: AtomicUsize,
+    gone: AtomicBool,
+}
+
+impl Peer {
+    /// A peer of a `server` line; `weight` is the line's, or that of an SRV record.
+    pub(super) fn new(server: &ServerSettings, address: PeerAddress, weight: u32) -> Peer {
+        let timeout_ms = u64::try_from(server.fail_timeout.as_millis()).unwrap_or(u64::MAX);
+        Peer {
+            id: PeerId::next(),
+            name: address.to_string().into(),
+            address,
+            server: server.name.as_str().into(),
+            weight: weight.max(1),
+            max_conns: server.max_conns,
+            max_fails: server.max_fails,
+            fail_timeout_ms: timeout_ms,
+            down: server.down,
+            conns: AtomicU32::new(0),
+            fails: AtomicU32::new(0),
+            failed_ms: AtomicU64::new(0),
+            checked_ms: AtomicU64::new(0),
+            effective_weight: AtomicI64::new(weight.max(1).into()),
+            idle: AtomicUsize::new(0),
+            gone: AtomicBool::new(false),
+        }
+    }
+
+    /// Where it is.
+    pub fn address(&self) -> &PeerAddress {
+        &self.address
+    }
+
+    /// The address as text, as in `$upstream_addr`.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The `server` line it comes from, as written.
+    pub fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// Requests that are under way, of all worker threads.
+    pub fn conns(&self) -> u32 {
+        self.conns.load(Ordering::Relaxed)
+    }
+
+    /// Idle connections to it, of all worker threads.
+    pub fn idle(&self) -> usize {
+        self.idle.load(Ordering::Relaxed)
+    }
+
+    /// Whether its name does not stand for it any more: it is not picked, and
+    /// connections to it are not kept.
+    pub fn is_gone(&self) -> bool {
+        self.gone.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_gone(&self) {
+        self.gone.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it would be made anew just as it is.
+    pub(super) fn is_made_of(
+        &self,
+        server: &ServerSettings,
+        address: &PeerAddress,
+        weight: u32,
+    ) -> bool {
+        self.address == *address && *self.server == *server.name && self.weight == weight.max(1)
+    }
+
+    /// Whether `max_conns` leaves no room.
+    pub(super) fn is_full(&self) -> bool {
+        self.max_conns != 0 && self.conns() >= self.max_conns
+    }
+
+    /// Counts a request, unless `max_conns` leaves no room.
+    #[must_use]
+    pub(super) fn enter(&self) -> bool {
+        if self.max_conns == 0 {
+            self.conns.fetch_add(1, Ordering::Relaxed);
+            return true;
+        }
+        let one_more = |conns| (conns < self.max_conns).then_some(conns + 1);
+        self.conns
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
+            .is_ok()
+    }
+
+    pub(super) fn leave(&self) {
+        self.conns.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,124 @@
+//! The peers of a group at one time.
+
+use super::balance::Index;
+use super::peer::{Peer, PeerAddress};
+use super::settings::{Method, ServerSettings};
+use std::sync::Arc;
+
+/// An address that a name stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ResolvedAddress {
+    /// Where.
+    pub address: PeerAddress,
+    /// The weight of an SRV record. It counts where the `server` line has none.
+    pub weight: u32,
+    /// An SRV record that is not of the highest priority: a backup peer, or none
+    /// where the `server` line is for backup itself.
+    pub backup: bool,
+}
+
+impl From<PeerAddress> for ResolvedAddress {
+    fn from(address: PeerAddress) -> ResolvedAddress {
+        ResolvedAddress {
+            address,
+            weight: 1,
+            backup: false,
+        }
+    }
+}
+
+/// Primary peers, or backup peers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) enum TierName {
+    #[default]
+    Primary,
+    Backup,
+}
+
+/// The peers of a group. Never changes; another set takes its place.
+#[derive(Debug)]
+pub(super) struct PeerSet {
+    /// Which set of its group this is.
+    pub(super) generation: u64,
+    /// There is one peer and nothing to choose from.
+    pub(super) single: bool,
+    primary: Tier,
+    backup: Tier,
+}
+
+/// Peers among which a method chooses.
+#[derive(Debug)]
+pub(super) struct Tier {
+    pub(super) peers: Vec<Arc<Peer>>,
+    /// What the method needs to find one without looking at all.
+    pub(super) index: Index,
+}
+
+impl PeerSet {
+    /// The peers that these servers stand for. Those of `before` that would be the same
+    /// again stay themselves, with what is known of them; the others are gone.
+    pub(super) fn build(
+        generation: u64,
+        method: Method,
+        servers: &[(ServerSettings, Vec<ResolvedAddress>)],
+        before: Option<&PeerSet>,
+    ) -> PeerSet {
+        let mut known: Vec<Option<&Arc<Peer>>> =
+            before.map_or_else(Vec::new, |before| before.all().map(Some).collect());
+        let (mut primary, mut backup) = (Vec::new(), Vec::new());
+        for (server, addresses) in servers {
+            for resolved in addresses {
+                if server.backup && resolved.backup {
+                    continue;
+                }
+                let weight = match server.weight {
+                    0 | 1 => resolved.weight,
+                    weight => weight,
+                };
+                let found = known.iter_mut().find(|peer| {
+                    peer.is_some_and(|peer| peer.is_made_of(server, &resolved.address, weight))
+                });
+                let peer = match found.and_then(Option::take) {
+                    Some(peer) => Arc::clone(peer),
+                    None => Arc::new(Peer::new(server, resolved.address.clone(), weight)),
+                };
+                let backs_up = server.backup || resolved.backup;
+                if backs_up { &mut backup } else { &mut primary }.push(peer);
+            }
+        }
+        for gone in known.into_iter().flatten() {
+            gone.set_gone();
+        }
+        PeerSet {
+            generation,
+            single: primary.len() == 1 && backup.is_empty(),
+            primary: Tier::new(primary, method),
+            backup: Tier::new(backup, method.for_backup()),
+        }
+    }
+
+    pub(super) fn tier(&self, name: TierName) -> &Tier {
+        match name {
+            TierName::Primary => &self.primary,
+            TierName::Backup => &self.backup,
+        }
+    }
+
+    /// All peers, primary ones first.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Arc<Peer>> {
+        self.primary.peers.iter().chain(&self.backup.peers)
+    }
+
+    /// How many peers a request may try.
+    pub(super) fn tries(&self) -> u32 {
+        let count = self.all().filter(|peer| !peer.down).count();
+        u32::try_from(count).unwrap_or(u32::MAX)
+    }
+}
+
+impl Tier {
+    fn new(peers: Vec<Arc<Peer>>, method: Method) -> Tier {
+        let index = Index::new(&peers, method);
+        Tier { peers, index }
+    }
+}

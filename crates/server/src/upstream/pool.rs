@@ -1,0 +1,256 @@
+//! Connections to peers that are idle (`keepalive`).
+//!
+//! Each worker thread has a shelf with at most `keepalive` connections, the most recently
+//! used in front. Whoever needs a connection looks on the own shelf first and then on those of
+//! other threads: opening a connection, with TLS above all, costs more than moving one to
+//! another event loop. How many idle connections a peer has is counted in the
+//! peer, so nobody looks in vain. Another thread's shelf that is being used is
+//! passed over rather than waited for.
+//!
+//! The pool knows nothing of sockets: what a connection is, and whether it still lives, is the
+//! caller's to say. It drops no connection itself where it could be closed in good manners:
+//! what is to be closed is handed back.
+
+use super::peer::Peer;
+use super::settings::KeepaliveSettings;
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Instant;
+
+/// What else than the peer a connection is for: protocol, TLS settings and name, with `local`
+/// the location. Whatever differs between two requests that must not share a
+/// connection belongs in it.
+pub type ConnectionKey = Arc<[u8]>;
+
+/// The idle connections of a group.
+pub struct IdlePool<C> {
+    settings: KeepaliveSettings,
+    /// One for each worker thread.
+    shelves: Box<[Shelf<C>]>,
+}
+
+/// One thread's connections, apart from its neighbours' in memory.
+#[repr(align(128))]
+struct Shelf<C>(Mutex<VecDeque<Idle<C>>>);
+
+/// A connection with its history.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Life {
+    /// When it was opened.
+    pub opened: Instant,
+    /// Requests that it has carried.
+    pub requests: u64,
+}
+
+struct Idle<C> {
+    connection: C,
+    peer: Arc<Peer>,
+    key: ConnectionKey,
+    life: Life,
+    since: Instant,
+}
+
+/// A connection that was idle.
+#[derive(Debug)]
+pub struct Taken<C> {
+    /// The connection.
+    pub connection: C,
+    /// Its history.
+    pub life: Life,
+    /// The thread that it comes from; if that is another one, it has to be registered with
+    /// the own event loop.
+    pub thread: u32,
+}
+
+impl<C: Send> IdlePool<C> {
+    /// An empty pool for so many worker threads.
+    #[must_use]
+    pub fn new(settings: KeepaliveSettings, threads: usize) -> IdlePool<C> {
+        let shelf = |_| Shelf(Mutex::new(VecDeque::new()));
+        IdlePool {
+            settings,
+            shelves: (0..threads.max(1)).map(shelf).collect(),
+        }
+    }
+
+    /// A connection to the peer for this key, the most recently used that `is_alive`. That is
+    /// asked without any lock; connections that do not live are dropped.
+    pub fn take(
+        &self,
+        thread: u32,
+        peer: &Arc<Peer>,
+        key: &ConnectionKey,
+        now: Instant,
+        mut is_alive: impl FnMut(&mut C) -> bool,
+    ) -> Option<Taken<C>> {
+        let count = self.shelves.len();
+        let own = thread as usize % count;
+        for distance in 0..count {
+            let at = (own + distance) % count;
+            while let Some(mut idle) = self.take_from(at, distance == 0, peer, key) {
+                if self.may_stay(&idle, now) && is_alive(&mut idle.connection) {
+                    return Some(Taken {
+                        connection: idle.connection,
+                        life: idle.life,
+                        thread: at as u32, // there are fewer threads than that
+                    });
+                }
+            }
+        }
+        None
+    }
+
+    fn take_from(
+        &self,
+        at: usize,
+        wait: bool,
+        peer: &Arc<Peer>,
+        key: &ConnectionKey,
+    ) -> Option<Idle<C>> {
+        if peer.idle() == 0 {
+            return None;
+        }
+        let mut shelf = if wait {
+            self.shelf(at)
+        } else {
+            match self.shelves[at].0.try_lock() {
+                Ok(shelf) => shelf,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => return None,
+            }
+        };
+        let fits = |idle: &Idle<C>| idle.peer.id == peer.id && idle.has_key(key);
+        let at = shelf.iter().position(fits)?;
+        let idle = shelf.remove(at)?;
+        peer.idle.fetch_sub(1, Ordering::Relaxed);
+        Some(idle)
+    }
+
+    /// Keeps a connection after a request, or hands back what is to be closed: this one if it
+    /// has carried enough requests, is too old or its peer is gone; or the one of this thread
+    /// that was idle for longest, if there is no room.
+    #[must_use = "the connection that is handed back is to be closed"]
+    pub fn put(
+        &self,
+        thread: u32,
+        peer: &Arc<Peer>,
+        key: &ConnectionKey,
+        connection: C,
+        life: Life,
+        now: Instant,
+    ) -> Option<C> {
+        let age = now.saturating_duration_since(life.opened);
+        let settings = &self.settings;
+        let refused = settings.connections == 0
+            || life.requests >= settings.requests
+            || age > settings.time
+            || peer.is_gone();
+        if refused {
+            return Some(connection);
+        }
+        let idle = Idle {
+            connection,
+            peer: Arc::clone(peer),
+            key: Arc::clone(key),
+            life,
+            since: now,
+        };
+        let mut shelf = self.shelf(thread as usize % self.shelves.len());
+        let oldest = if shelf.len() >= settings.connections {
+            shelf.pop_back()
+        } else {
+            None
+        };
+        shelf.push_front(idle);
+        drop(shelf);
+        peer.idle.fetch_add(1, Ordering::Relaxed);
+        let oldest = oldest?;
+        oldest.peer.idle.fetch_sub(1, Ordering::Relaxed);
+        Some(oldest.connection)
+    }
+
+    /// Takes out what is to be closed of a thread: connections that were idle for
+    /// `keepalive_timeout`, whose peer is gone, or that do not live. To be called
+    /// now and then by the thread. `is_alive` must not take long: the thread's shelf is locked.
+    #[must_use = "the connections are to be closed"]
+    pub fn sweep(
+        &self,
+        thread: u32,
+        now: Instant,
+        mut is_alive: impl FnMut(&mut C) -> bool,
+    ) -> Vec<C> {
+        let mut shelf = self.shelf(thread as usize % self.shelves.len());
+        let mut closing = Vec::new();
+        let mut at = 0;
+        while let Some(idle) = shelf.get_mut(at) {
+            if self.may_stay(idle, now) && is_alive(&mut idle.connection) {
+                at += 1;
+            } else if let Some(idle) = shelf.remove(at) {
+                idle.peer.idle.fetch_sub(1, Ordering::Relaxed);
+                closing.push(idle.connection);
+            }
+        }
+        closing
+    }
+
+    /// Takes all connections of a thread out: the worker shuts down.
+    #[must_use = "the connections are to be closed"]
+    pub fn drain(&self, thread: u32) -> Vec<C> {
+        let idle = std::mem::take(&mut *self.shelf(thread as usize % self.shelves.len()));
+        let close = |idle: Idle<C>| {
+            idle.peer.idle.fetch_sub(1, Ordering::Relaxed);
+            idle.connection
+        };
+        idle.into_iter().map(close).collect()
+    }
+
+    /// Idle connections of all threads.
+    pub fn len(&self) -> usize {
+        (0..self.shelves.len()).map(|at| self.shelf(at).len()).sum()
+    }
+
+    /// Whether no connection is idle.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    fn may_stay(&self, idle: &Idle<C>, now: Instant) -> bool {
+        let idle_for = now.saturating_duration_since(idle.since);
+        idle_for < self.settings.timeout && !idle.peer.is_gone()
+    }
+
+    /// A panic cannot have left a shelf half changed: no foreign code but `is_alive` of
+    /// [`sweep`](IdlePool::sweep) runs while it is locked, between two changes.
+    fn shelf(&self, at: usize) -> MutexGuard<'_, VecDeque<Idle<C>>> {
+        let shelf = self.shelves[at].0.lock();
+        shelf.unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<C> Idle<C> {
+    fn has_key(&self, key: &ConnectionKey) -> bool {
+        Arc::ptr_eq(&self.key, key) || self.key == *key
+    }
+}
+
+/// Whoever drops the pool drops the connections.
+impl<C> Drop for IdlePool<C> {
+    fn drop(&mut self) {
+        for shelf in &mut self.shelves {
+            let shelf = shelf.0.get_mut().unwrap_or_else(PoisonError::into_inner);
+            for idle in shelf {
+                idle.peer.idle.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+impl<C> fmt::Debug for IdlePool<C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut debug = f.debug_struct("IdlePool");
+        debug.field("settings", &self.settings);
+        debug.finish_non_exhaustive()
+    }
+}

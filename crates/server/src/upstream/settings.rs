@@ -1,0 +1,114 @@
+//! What a group is made of, as the configuration says it.
+
+use super::peer::PeerAddress;
+use std::time::Duration;
+
+/// An `upstream` block, or the group that a literal address in `proxy_pass` implies.
+#[derive(Debug, Clone)]
+pub struct GroupSettings {
+    /// Its name, for messages and `$upstream_addr` when there is no peer.
+    pub name: String,
+    /// Its `server` lines, in order.
+    pub servers: Vec<ServerSettings>,
+    /// How a peer is chosen.
+    pub method: Method,
+    /// `zone`: all worker threads take turns together.
+    pub zone: bool,
+    /// Connections that are kept.
+    pub keepalive: KeepaliveSettings,
+}
+
+/// One `server` line.
+#[derive(Debug, Clone)]
+pub struct ServerSettings {
+    /// The address as written, such as `backend1.example.com:8080`, without parameters.
+    /// `hash ... consistent` places the server by it.
+    pub name: String,
+    /// What it stands for; empty until a name with `resolve` has been looked up.
+    pub addresses: Vec<PeerAddress>,
+    /// `weight=`, at least 1.
+    pub weight: u32,
+    /// `max_conns=`, 0 is no limit.
+    pub max_conns: u32,
+    /// `max_fails=`, 0 is that failures are not counted.
+    pub max_fails: u32,
+    /// `fail_timeout=`.
+    pub fail_timeout: Duration,
+    /// `backup`.
+    pub backup: bool,
+    /// `down`.
+    pub down: bool,
+}
+
+impl ServerSettings {
+    /// A `server` line without parameters.
+    #[must_use]
+    pub fn new(name: impl Into<String>, addresses: Vec<PeerAddress>) -> ServerSettings {
+        ServerSettings {
+            name: name.into(),
+            addresses,
+            weight: 1,
+            max_conns: 0,
+            max_fails: 1,
+            fail_timeout: Duration::from_secs(10),
+            backup: false,
+            down: false,
+        }
+    }
+}
+
+/// How a peer is chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Method {
+    /// Smooth weighted round robin, when nothing else is said.
+    #[default]
+    RoundRobin,
+    /// `vnswrr [max_init=number]`: round robin over virtual nodes, whose cost does not
+    /// depend on the number of peers.
+    Vnswrr {
+        /// Virtual nodes that are made at a time; 0 leaves it to Sealane.
+        max_init: u32,
+    },
+    /// `least_conn`.
+    LeastConn,
+    /// `ip_hash`.
+    IpHash,
+    /// `hash key`.
+    Hash,
+    /// `hash key consistent`.
+    ConsistentHash,
+    /// `random`.
+    Random,
+    /// `random two [least_conn]`.
+    RandomTwo,
+}
+
+/// Connections to peers that are kept while nobody uses them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeepaliveSettings {
+    /// `keepalive`: idle connections that each worker thread keeps for the group;
+    /// 0 is none.
+    pub connections: usize,
+    /// `keepalive_requests`: after so many, a connection is closed.
+    pub requests: u64,
+    /// `keepalive_time`: a connection that is older is closed after its request.
+    pub time: Duration,
+    /// `keepalive_timeout`: how long a connection stays idle.
+    pub timeout: Duration,
+}
+
+impl KeepaliveSettings {
+    /// No connection is kept.
+    pub const OFF: KeepaliveSettings = KeepaliveSettings::keeping(0);
+
+    /// Keeps so many connections, with nginx's defaults for everything else.
+    #[must_use]
+    pub const fn keeping(connections: usize) -> KeepaliveSettings {
+        KeepaliveSettings {
+            connections,
+            requests: 1000,
+            time: Duration::from_secs(3600),
+            timeout: Duration::from_secs(60),
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! What one request has tried.
+
+use super::balance::HashWalk;
+use super::peer::{Peer, PeerId};
+use super::peer_set::{PeerSet, TierName};
+use smallvec::SmallVec;
+
+/// A request's way through the peers of one group: which it has tried, and how many
+/// tries are left. Made for each request, handed to every pick.
+#[derive(Debug, Clone, Default)]
+pub struct Tried {
+    /// `proxy_next_upstream_tries`, 0 is no limit.
+    limit: u32,
+    /// Unknown before the first pick.
+    left: Option<u32>,
+    /// Of the list that `bits` are places in.
+    generation: u64,
+    pub(super) tier: TierName,
+    bits: Bits,
+    /// The same peers by who they are, to find them in another list.
+    peers: SmallVec<[PeerId; 4]>,
+    pub(super) walk: HashWalk,
+}
+
+impl Tried {
+    /// A request that has tried nothing. `limit` is `proxy_next_upstream_tries`:
+    /// 0 leaves as many tries as there are peers.
+    #[must_use]
+    pub fn new(limit: u32) -> Tried {
+        Tried {
+            limit,
+            ..Tried::default()
+        }
+    }
+
+    /// Tries that are left after the last pick. A group with a single peer leaves none.
+    pub fn left(&self) -> u32 {
+        self.left.unwrap_or(0)
+    }
+
+    /// Gives a try back: the peer closed an idle connection just when the request was
+    /// sent on it, which says nothing about the peer.
+    pub fn again(&mut self) {
+        self.left = Some(self.left().saturating_add(1));
+    }
+
+    /// Makes ready for a pick among these peers.
+    pub(super) fn fit(&mut self, set: &PeerSet) {
+        if self.left.is_none() {
+            let all = if set.single { 1 } else { set.tries() };
+            self.left = Some(if self.limit == 0 {
+                all
+            } else {
+                all.min(self.limit)
+            });
+            self.generation = set.generation;
+        } else if self.generation != set.generation {
+            self.generation = set.generation;
+            self.bits = Bits::default();
+            let tier = set.tier(self.tier);
+            for (place, peer) in tier.peers.iter().enumerate() {
+                if self.peers.contains(&peer.id) {
+                    self.bits.set(place);
+                }
+            }
+        }
+    }
+
+    pub(super) fn has(&self, place: usize) -> bool {
+        self.bits.has(place)
+    }
+
+    /// Notes a pick.
+    pub(super) fn add(&mut self, place: usize, peer: &Peer) {
+        self.bits.set(place);
+        self.peers.push(peer.id);
+        self.left = Some(self.left().saturating_sub(1));
+    }
+
+    /// From here on, backup peers.
+    pub(super) fn turn_to_backup(&mut self) {
+        self.tier = TierName::Backup;
+        self.bits = Bits::default();
+        self.peers.clear();
+    }
+}
+
+/// A set of small numbers.
+#[derive(Debug, Clone, Default)]
+struct Bits(SmallVec<[u64; 2]>);
+
+impl Bits {
+    fn has(&self, place: usize) -> bool {
+        let word = self.0.get(place / 64);
+        word.is_some_and(|word| word & (1 << (place % 64)) != 0)
+    }
+
+    fn set(&mut self, place: usize) {
+        if self.0.len() <= place / 64 {
+            self.0.resize(place / 64 + 1, 0);
+        }
+        self.0[place / 64] |= 1 << (place % 64);
+    }
+}
