@@ -6,7 +6,7 @@ use super::{huffman, integer, static_table};
 
 /// What a [`FieldSink`] found out about a field, kept with the field's entry in the dynamic table and handed back
 /// when the peer refers to it again: a name that was looked up and a value that was checked once need not be again.
-/// Zero if the sink has nothing to say.
+/// Zero means that nothing is known: the sink had nothing to say, or the field came beyond a limit and was not shown.
 pub type Note = u16;
 
 /// Takes decoded fields.
@@ -128,6 +128,17 @@ impl Decoder {
         self.must_update = self.limit < self.table.max_size();
     }
 
+    /// Size of the table as RFC 7541 section 4.1 counts it.
+    #[cfg(test)]
+    pub(super) fn table_bytes(&self) -> u32 {
+        self.table.size()
+    }
+
+    #[cfg(test)]
+    pub(super) fn table_lines(&self) -> Vec<Vec<u8>> {
+        self.table.lines()
+    }
+
     /// Heap memory that the connection holds, in bytes.
     pub fn heap_bytes(&self) -> usize {
         self.table.heap_bytes()
@@ -139,7 +150,8 @@ impl Decoder {
     /// whatever the block says. Any number of table size updates is taken at its beginning: they cost nothing.
     ///
     /// # Errors
-    /// [`HpackError`] if the block is malformed; the connection must end then, as the table is out of step.
+    /// [`HpackError`] if the block is malformed; the connection must end then, as the table is out of step, and
+    /// `head` ends with bytes of no meaning.
     pub fn decode(
         &mut self,
         block: &[u8],

@@ -67,6 +67,13 @@ impl<N: Copy> DynamicTable<N> {
         self.entries.len()
     }
 
+    /// All lines, the newest first.
+    #[cfg(test)]
+    pub(super) fn lines(&self) -> Vec<Vec<u8>> {
+        let line = |age| Some(self.get(age)?.1.to_vec());
+        (0..).map_while(line).collect()
+    }
+
     /// Heap memory in bytes.
     pub(super) fn heap_bytes(&self) -> usize {
         self.lines.capacity() + self.entries.capacity() * size_of::<Entry<N>>()

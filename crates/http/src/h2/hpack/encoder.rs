@@ -16,6 +16,8 @@ pub enum Indexing {
     /// once, and any other field when it comes for the second time.
     #[default]
     Auto,
+    /// When it first comes: the caller knows that this connection will see it again.
+    AtOnce,
     /// Never, on this hop or any other (RFC 7541 section 7.1.3): secrets, and fields that came like that.
     Never,
 }
@@ -64,6 +66,17 @@ impl Encoder {
         let smallest = self.smallest_due.unwrap_or(u32::MAX);
         self.smallest_due = Some(smallest.min(size));
         self.size_due = size;
+    }
+
+    /// Size of the table as RFC 7541 section 4.1 counts it.
+    #[cfg(test)]
+    pub(super) fn table_bytes(&self) -> u32 {
+        self.table.size()
+    }
+
+    #[cfg(test)]
+    pub(super) fn table_lines(&self) -> Vec<Vec<u8>> {
+        self.table.lines()
     }
 
     /// Heap memory that the connection holds, in bytes.
@@ -158,30 +171,19 @@ impl BlockEncoder<'_> {
     }
 
     fn add(&mut self, name: &Name<'_>, value: &[u8]) {
-        if let Some(index) = static_table::index_with_value(name.index, value)
-            && name.policy != Policy::Never
-        {
-            self.out.push(0x80 | index);
-            return;
-        }
         if name.policy == Policy::Never {
             return self.literal(Literal::NEVER, name, u32::from(name.index), value);
         }
-        let found = self.encoder.find(name, value);
-        match found {
+        if let Some(index) = static_table::index_with_value(name.index, value) {
+            self.out.push(0x80 | index);
+            return;
+        }
+        match self.encoder.find(name, value) {
             Found::Field { index } => integer::encode(self.out, 0x80, 7, index),
-            Found::Name {
-                index,
-                worthy: false,
-            } => {
-                self.literal(Literal::WITHOUT, name, index, value);
-            }
-            Found::Name {
-                index,
-                worthy: true,
-            } => {
+            Found::Name { index } => self.literal(Literal::WITHOUT, name, index, value),
+            Found::Worthy { index, hashed } => {
                 self.literal(Literal::INDEXING, name, index, value);
-                self.encoder.insert(name, value);
+                self.encoder.insert(name, value, hashed);
             }
         }
     }
@@ -257,6 +259,7 @@ impl Policy {
     fn or(self, indexing: Indexing) -> Policy {
         match indexing {
             Indexing::Auto => self,
+            Indexing::AtOnce => Policy::AtOnce,
             Indexing::Never => Policy::Never,
         }
     }
@@ -283,7 +286,7 @@ impl Policy {
 
 /// Finds entries of the table. Chains need no mending when an entry is evicted: an age beyond the table ends them.
 struct Finder {
-    /// The newest entry of each chain, as the count of insertions before it, modulo 2^16.
+    /// The newest entry of each chain, as the number of entries that came before it, modulo 2^16.
     newest: [u16; BUCKETS],
     /// What the last fields without an entry hashed to.
     seen: [u16; SEEN_FIELDS],
@@ -302,60 +305,54 @@ struct Link {
     hash: u32,
 }
 
+/// What there is of a field already, and whether there should be more.
 enum Found {
-    Field {
-        index: u32,
-    },
-    /// The name's index or 0, and whether the field should get an entry.
-    Name {
-        index: u32,
-        worthy: bool,
-    },
+    /// All of it.
+    Field { index: u32 },
+    /// The name, or nothing if `index` is 0. It stays like that.
+    Name { index: u32 },
+    /// The same, but the field is worth an entry.
+    Worthy { index: u32, hashed: u64 },
 }
 
 impl Encoder {
     fn find(&mut self, name: &Name<'_>, value: &[u8]) -> Found {
-        let without = Found::Name {
-            index: u32::from(name.index),
-            worthy: false,
-        };
+        let mut index = u32::from(name.index);
         let size = size_of_field(name.text.len(), value.len());
         // One field must not push out most of the others.
         if size * 2 > u64::from(self.table.max_size()) {
-            return without;
+            return Found::Name { index };
         }
         let finder = self.finder.get_or_insert_default();
         let hashed = hash(name.seed, value);
-        let mut name_index = u32::from(name.index);
-        let mut age = 0;
         let mut next = finder.newest[name.bucket(hashed)];
-        loop {
-            // Ages grow along a chain; whatever does not is a chain that ended.
-            let older = u32::from(finder.inserted.wrapping_sub(next)).wrapping_sub(1);
-            let Some((entry, line)) = self.table.get(older).filter(|_| older >= age) else {
-                break;
-            };
-            age = older + 1;
+        let mut younger = 0;
+        // Ages grow along a chain; where one does not, or is beyond the table, what followed was evicted.
+        while let Some(age) = finder.age(next).filter(|&age| age >= younger)
+            && let Some((entry, line)) = self.table.get(age)
+        {
+            let is_same_name = || entry.name(line) == name.text;
+            let entry_index = STATIC_ENTRIES + 1 + age;
+            if entry.note.hash == hashed as u32 && entry.value(line) == value && is_same_name() {
+                return Found::Field { index: entry_index };
+            }
+            if index == 0 && is_same_name() {
+                index = entry_index;
+            }
+            younger = age + 1;
             next = entry.note.older;
-            let same_name = || entry.name(line) == name.text;
-            if entry.note.hash == hashed as u32 && entry.value(line) == value && same_name() {
-                return Found::Field {
-                    index: STATIC_ENTRIES + age,
-                };
-            }
-            if name_index == 0 && same_name() {
-                name_index = STATIC_ENTRIES + age;
-            }
         }
-        Found::Name {
-            index: name_index,
-            worthy: name.policy == Policy::AtOnce || finder.is_second_time(hashed),
+        let is_second = finder.is_second_time(hashed);
+        // A name that comes again is worth an entry too, whatever its values.
+        let is_second_name = index == 0 && finder.is_second_time(name.seed);
+        match is_second || is_second_name || name.policy == Policy::AtOnce {
+            true => Found::Worthy { index, hashed },
+            false => Found::Name { index },
         }
     }
 
-    fn insert(&mut self, name: &Name<'_>, value: &[u8]) {
+    fn insert(&mut self, name: &Name<'_>, value: &[u8], hashed: u64) {
         let finder = self.finder.get_or_insert_default();
-        let hashed = hash(name.seed, value);
         let bucket = &mut finder.newest[name.bucket(hashed)];
         let link = Link {
             older: *bucket,
@@ -379,6 +376,11 @@ impl Default for Finder {
 }
 
 impl Finder {
+    /// The age of the entry that came after `inserted` others, the newest being 0.
+    fn age(&self, inserted: u16) -> Option<u32> {
+        u32::from(self.inserted.wrapping_sub(inserted)).checked_sub(1)
+    }
+
     /// Whether a field that hashed to this was here lately; the next time it was.
     fn is_second_time(&mut self, hashed: u64) -> bool {
         let mark = (hashed >> 48) as u16;
