@@ -18,6 +18,7 @@ use crate::ffi::{check, check_ptr};
 use crate::key_operation::KeyProgress;
 use crate::session::{Offered, Prefetched, Session};
 use crate::transmit::Guard;
+use crate::verify::PeerCheck;
 
 /// The caller's buffers and what callbacks learned during one call.
 pub(crate) struct Transfer<'a> {
@@ -37,6 +38,8 @@ pub(crate) struct Transfer<'a> {
     pub(crate) offered: Offered,
     /// What the handshake wants from the private key, and what it gets.
     pub(crate) key: &'a mut Option<Box<KeyProgress>>,
+    /// Who the peer should be, and why it is not.
+    pub(crate) peer: Option<&'a mut PeerCheck>,
     /// A panic caught in a callback, to be continued outside of C.
     pub(crate) panic: Option<Box<dyn Any + Send>>,
 }
@@ -56,6 +59,7 @@ impl<'a> Transfer<'a> {
             prefetched: None,
             offered: Offered::Nothing,
             key,
+            peer: None,
             panic: None,
         }
     }

@@ -19,6 +19,7 @@ use crate::session::{Miss, Offered, Session, TicketOpened};
 use crate::session_facts::SessionFacts;
 use crate::time::unix_time_s;
 use crate::transmit;
+use crate::verify::VerifyFailure;
 
 /// The table for `SSL_CTX_set_ticket_aead_method`.
 pub(crate) static TICKET_METHOD: sys::SSL_TICKET_AEAD_METHOD = sys::SSL_TICKET_AEAD_METHOD {
@@ -472,13 +473,42 @@ pub(crate) unsafe extern "C" fn free_hooks(
     }
 }
 
-/// Accepts any certificate: the load generator measures servers, it does not
-/// trust them.
-pub(crate) unsafe extern "C" fn verify_nothing(
-    _ssl: *mut sys::SSL,
-    _out_alert: *mut u8,
+/// Has the context's verifier judge the peer's certificates. Without one, any are
+/// accepted.
+pub(crate) unsafe extern "C" fn verify_peer(
+    ssl: *mut sys::SSL,
+    out_alert: *mut u8,
 ) -> sys::ssl_verify_result_t {
-    sys::ssl_verify_result_t_ssl_verify_ok
+    // SAFETY: libssl passes a valid SSL and a writable alert; its BIO is ours.
+    unsafe {
+        let Some(verifier) = hooks_of(ssl).and_then(|hooks| hooks.verifier.as_ref()) else {
+            return sys::ssl_verify_result_t_ssl_verify_ok;
+        };
+        let judged = guarded(ssl, Err(VerifyFailure::unspecified()), || {
+            let transfer = transfer_of(sys::SSL_get_wbio(ssl));
+            let peer = transfer.and_then(|transfer| transfer.peer.as_deref());
+            let peer = peer.ok_or(VerifyFailure::unspecified())?;
+            verifier.judge(sys::SSL_get0_peer_certificates(ssl), peer.name.as_ref())
+        });
+        let Err(failure) = judged else {
+            return sys::ssl_verify_result_t_ssl_verify_ok;
+        };
+        *out_alert = failure.alert();
+        let transfer = transfer_of(sys::SSL_get_wbio(ssl));
+        if let Some(peer) = transfer.and_then(|transfer| transfer.peer.as_mut()) {
+            peer.failure = Some(failure);
+        }
+        sys::ssl_verify_result_t_ssl_verify_invalid
+    }
+}
+
+/// Has the library go on after a flaw of a chain: what it ends with is the flaw that
+/// OpenSSL and nginx report. Only ever used on a chain that was refused already.
+pub(crate) unsafe extern "C" fn go_on_after_flaw(
+    _is_good: c_int,
+    _run: *mut sys::X509_STORE_CTX,
+) -> c_int {
+    1
 }
 
 /// Notes the signature that the handshake needs, and has it wait.

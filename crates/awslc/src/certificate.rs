@@ -189,6 +189,15 @@ const MAX_CHAIN_CERTIFICATES: usize = 100;
 impl CertificateChain {
     /// Reads every certificate in PEM text; the first is the leaf.
     pub fn from_pem(pem: &[u8]) -> Result<Self, CertificateError> {
+        Self::read(pem, MAX_CHAIN_CERTIFICATES)
+    }
+
+    /// Reads every certificate in PEM text, however many: a bundle of roots.
+    pub fn bundle_from_pem(pem: &[u8]) -> Result<Self, CertificateError> {
+        Self::read(pem, usize::MAX)
+    }
+
+    fn read(pem: &[u8], most: usize) -> Result<Self, CertificateError> {
         error::clear_queue();
         let bio = MemoryBio::new(pem).map_err(CertificateError)?;
         // SAFETY: the BIO is valid, no password callback is needed for
@@ -198,7 +207,7 @@ impl CertificateChain {
         };
         let leaf = check_ptr("PEM_read_bio_X509_AUX", leaf).map_err(CertificateError)?;
         let mut certificates = vec![owned(leaf).map_err(CertificateError)?];
-        while certificates.len() < MAX_CHAIN_CERTIFICATES {
+        while certificates.len() < most {
             // SAFETY: as above.
             let next = unsafe {
                 sys::PEM_read_bio_X509(bio.as_ptr(), ptr::null_mut(), None, ptr::null_mut())

@@ -1,6 +1,8 @@
-//! The client side: for the load generator, the tests, and later upstreams.
+//! The client side: for upstreams, the load generator and the tests.
 
 use std::fmt;
+use std::ptr;
+use std::sync::Arc;
 
 use aws_lc_sys as sys;
 
@@ -8,15 +10,22 @@ use crate::callbacks;
 use crate::certificate::CertificateChain;
 use crate::cipher::Cipher;
 use crate::connection::{Connection, HandshakeStatus, ReadStatus};
-use crate::context::{Context, ContextBuilder, ProtocolVersion, Verify, c_string};
+use crate::context::{Buffer, Context, ContextBuilder, ProtocolVersion, Verify, c_string};
 use crate::error::Error;
 use crate::ffi::check;
 use crate::group::Group;
+use crate::key::PrivateKey;
 use crate::session::Session;
+use crate::verify::{PeerName, Verifier, VerifierBuilder, VerifyFailure};
 
 /// Settings of a [`ClientContext`] to be.
 #[derive(Debug)]
-pub struct ClientContextBuilder(ContextBuilder);
+pub struct ClientContextBuilder {
+    builder: ContextBuilder,
+    verify: Verify,
+    trusted: Vec<CertificateChain>,
+    verifier: Option<Verifier>,
+}
 
 /// What client connections have in common. Cloning shares it.
 #[derive(Clone, Debug)]
@@ -29,16 +38,24 @@ impl ClientContext {
 
     /// TLS 1.2 and 1.3, any certificate accepted, no ALPN, sessions handed out.
     pub fn builder() -> Result<ClientContextBuilder, Error> {
-        let mut builder = ContextBuilder::new()?;
+        let mut builder = ContextBuilder::with_buffers()?;
         builder.set_tickets_enabled(true);
-        let mode = sys::SSL_SESS_CACHE_CLIENT | sys::SSL_SESS_CACHE_NO_INTERNAL;
-        // SAFETY: the context is valid; the callback lives as long as the process.
+        // SAFETY: the context is valid; the callbacks live as long as the process.
         unsafe {
-            sys::SSL_CTX_set_session_cache_mode(builder.as_ptr(), mode);
             sys::SSL_CTX_sess_set_new_cb(builder.as_ptr(), Some(callbacks::new_session));
+            sys::SSL_CTX_set_custom_verify(
+                builder.as_ptr(),
+                sys::SSL_VERIFY_PEER,
+                Some(callbacks::verify_peer),
+            );
         }
-        let mut builder = ClientContextBuilder(builder);
-        builder.set_verify(Verify::Off);
+        let mut builder = ClientContextBuilder {
+            builder,
+            verify: Verify::Off,
+            trusted: Vec::new(),
+            verifier: None,
+        };
+        builder.set_sessions_kept(true);
         Ok(builder)
     }
 }
@@ -50,22 +67,22 @@ impl ClientContextBuilder {
         min: ProtocolVersion,
         max: ProtocolVersion,
     ) -> Result<(), Error> {
-        self.0.set_protocol_range(min, max)
+        self.builder.set_protocol_range(min, max)
     }
 
     /// See [`ContextBuilder::set_cipher_list`].
     pub fn set_cipher_list(&mut self, list: &str) -> Result<(), Error> {
-        self.0.set_cipher_list(list)
+        self.builder.set_cipher_list(list)
     }
 
     /// See [`ContextBuilder::set_ciphersuites`].
     pub fn set_ciphersuites(&mut self, list: &str) -> Result<(), Error> {
-        self.0.set_ciphersuites(list)
+        self.builder.set_ciphersuites(list)
     }
 
     /// See [`ContextBuilder::set_groups`]; a key share is sent for the first.
     pub fn set_groups(&mut self, groups: &[Group]) -> Result<(), Error> {
-        self.0.set_groups(groups)
+        self.builder.set_groups(groups)
     }
 
     /// Signature algorithms accepted from the server, in OpenSSL's syntax:
@@ -74,7 +91,7 @@ impl ClientContextBuilder {
         let list = c_string("SSL_CTX_set1_sigalgs_list", list)?;
         // SAFETY: context and string are valid.
         check("SSL_CTX_set1_sigalgs_list", unsafe {
-            sys::SSL_CTX_set1_sigalgs_list(self.0.as_ptr(), list.as_ptr())
+            sys::SSL_CTX_set1_sigalgs_list(self.builder.as_ptr(), list.as_ptr())
         })
     }
 
@@ -97,8 +114,9 @@ impl ClientContextBuilder {
             wire.extend_from_slice(protocol);
         }
         // SAFETY: pointer and length describe `wire`. Returns 0 on success.
-        let code =
-            unsafe { sys::SSL_CTX_set_alpn_protos(self.0.as_ptr(), wire.as_ptr(), wire.len()) };
+        let code = unsafe {
+            sys::SSL_CTX_set_alpn_protos(self.builder.as_ptr(), wire.as_ptr(), wire.len())
+        };
         if code == 0 {
             Ok(())
         } else {
@@ -109,45 +127,84 @@ impl ClientContextBuilder {
     /// Whether tickets are asked for and used; without them a TLS 1.2 server
     /// may resume by session id.
     pub fn set_tickets_enabled(&mut self, on: bool) {
-        self.0.set_tickets_enabled(on);
+        self.builder.set_tickets_enabled(on);
     }
 
-    /// Whether the server's certificate is checked.
+    /// Whether sessions are handed out ([`ClientConnection::take_session`]).
+    pub fn set_sessions_kept(&mut self, on: bool) {
+        let mode = if on {
+            sys::SSL_SESS_CACHE_CLIENT | sys::SSL_SESS_CACHE_NO_INTERNAL
+        } else {
+            sys::SSL_SESS_CACHE_OFF
+        };
+        // SAFETY: the context is valid.
+        unsafe { sys::SSL_CTX_set_session_cache_mode(self.builder.as_ptr(), mode) };
+    }
+
+    /// Whether the server's certificate is checked, against the roots of
+    /// [`add_trusted`](Self::add_trusted) and the name of the connection.
     pub fn set_verify(&mut self, verify: Verify) {
-        // SAFETY: the context is valid; the callback lives as long as the process.
-        unsafe {
-            match verify {
-                Verify::Off => sys::SSL_CTX_set_custom_verify(
-                    self.0.as_ptr(),
-                    sys::SSL_VERIFY_PEER,
-                    Some(callbacks::verify_nothing),
-                ),
-                Verify::Required => {
-                    sys::SSL_CTX_set_custom_verify(self.0.as_ptr(), sys::SSL_VERIFY_PEER, None);
-                    sys::SSL_CTX_set_verify(self.0.as_ptr(), sys::SSL_VERIFY_PEER, None);
-                }
-            }
-        }
+        self.verify = verify;
     }
 
-    /// Trusts the certificates in PEM text as roots.
+    /// Trusts these certificates as roots.
     pub fn add_trusted(&mut self, roots: &CertificateChain) -> Result<(), Error> {
-        for root in roots.certificates() {
-            // SAFETY: the store belongs to the context and takes a reference of
-            // its own.
-            check("X509_STORE_add_cert", unsafe {
-                sys::X509_STORE_add_cert(
-                    sys::SSL_CTX_get_cert_store(self.0.as_ptr()),
-                    root.as_ptr(),
-                )
-            })?;
-        }
+        self.trusted.push(roots.clone());
         Ok(())
     }
 
+    /// Has the server's certificate judged by `verifier`, whatever
+    /// [`set_verify`](Self::set_verify) says.
+    pub fn set_verifier(&mut self, verifier: Verifier) {
+        self.verifier = Some(verifier);
+    }
+
     /// The finished context.
-    pub fn build(self) -> Result<ClientContext, Error> {
-        Ok(ClientContext(self.0.build()?))
+    pub fn build(mut self) -> Result<ClientContext, Error> {
+        if self.verify == Verify::Required && self.verifier.is_none() {
+            let mut verifier = VerifierBuilder::new(DEFAULT_DEPTH)?;
+            for roots in &self.trusted {
+                verifier.add_trusted(roots)?;
+            }
+            self.verifier = Some(verifier.build());
+        }
+        if let Some(verifier) = self.verifier {
+            self.builder.set_verifier(verifier);
+        }
+        Ok(ClientContext(self.builder.build()?))
+    }
+}
+
+/// Certificates between a leaf and a root, unless a verifier says otherwise: OpenSSL's.
+const DEFAULT_DEPTH: u32 = 100;
+
+/// A certificate chain and its key, for servers that ask for one. Cloning shares it.
+#[derive(Clone)]
+pub struct ClientIdentity(Arc<Identity>);
+
+struct Identity {
+    chain: Vec<Buffer>,
+    key: PrivateKey,
+}
+
+impl ClientIdentity {
+    /// A chain with its key.
+    ///
+    /// # Errors
+    ///
+    /// When they do not belong together.
+    pub fn new(chain: &CertificateChain, key: &PrivateKey) -> Result<Self, Error> {
+        chain.leaf().check_key(key)?;
+        Ok(Self(Arc::new(Identity {
+            chain: Buffer::chain(chain)?,
+            key: key.clone(),
+        })))
+    }
+}
+
+impl fmt::Debug for ClientIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ClientIdentity")
     }
 }
 
@@ -156,26 +213,75 @@ pub struct ClientConnection(Connection);
 
 impl ClientConnection {
     /// A connection to `server_name`, which is sent as SNI and, when the context
-    /// verifies, must be in the certificate. An IP address or `None` sends none.
+    /// verifies, must be in the certificate. An IP address is not sent; `None` sends
+    /// none and allows any name.
     pub fn new(context: &ClientContext, server_name: Option<&str>) -> Result<Self, Error> {
-        let connection = Connection::client(&context.0)?;
-        if let Some(name) = server_name
-            && name.parse::<std::net::IpAddr>().is_err()
-        {
-            let name = c_string("SSL_set_tlsext_host_name", name)?;
-            // SAFETY: the SSL and the string are valid; libssl copies the name.
-            unsafe {
-                check(
-                    "SSL_set_tlsext_host_name",
-                    sys::SSL_set_tlsext_host_name(connection.as_ptr(), name.as_ptr()),
-                )?;
-                check(
-                    "SSL_set1_host",
-                    sys::SSL_set1_host(connection.as_ptr(), name.as_ptr()),
-                )?;
-            }
+        let Some(name) = server_name else {
+            return Self::unnamed(context);
+        };
+        let peer = match name.parse() {
+            Ok(address) => PeerName::Address(address),
+            Err(_) => PeerName::Host(name.into()),
+        };
+        let is_host = matches!(peer, PeerName::Host(_));
+        let mut connection = Self::unnamed(context)?;
+        connection.expect_name(peer);
+        if is_host {
+            connection.send_name(name)?;
         }
+        Ok(connection)
+    }
+
+    /// A connection that sends no name, and to which any name of the certificate will do.
+    pub fn unnamed(context: &ClientContext) -> Result<Self, Error> {
+        let mut connection = Connection::client(&context.0)?;
+        connection.peer = Some(Box::default());
+        // SAFETY: the SSL is valid. OpenSSL and nginx do not ask that an RSA certificate
+        // for TLS allow signatures, and many private ones do not.
+        unsafe { sys::SSL_set_enforce_rsa_key_usage(connection.as_ptr(), 0) };
         Ok(Self(connection))
+    }
+
+    /// Sends a host name in the ClientHello (RFC 6066 section 3). Call it before the
+    /// handshake.
+    ///
+    /// # Errors
+    ///
+    /// When it is empty or longer than 255 bytes.
+    pub fn send_name(&mut self, name: &str) -> Result<(), Error> {
+        let name = c_string("SSL_set_tlsext_host_name", name)?;
+        // SAFETY: the SSL and the string are valid; libssl copies the name.
+        check("SSL_set_tlsext_host_name", unsafe {
+            sys::SSL_set_tlsext_host_name(self.0.as_ptr(), name.as_ptr())
+        })
+    }
+
+    /// The name that the server's certificate must have, where the context verifies.
+    /// Call it before the handshake.
+    pub fn expect_name(&mut self, name: PeerName) {
+        self.0.peer.get_or_insert_default().name = Some(name);
+    }
+
+    /// Why the server's certificate was refused, after a handshake that failed.
+    pub fn verify_failure(&self) -> Option<VerifyFailure> {
+        self.0.peer.as_ref()?.failure
+    }
+
+    /// Shows this certificate to a server that asks for one. Call it before the
+    /// handshake.
+    pub fn set_identity(&mut self, identity: &ClientIdentity) -> Result<(), Error> {
+        let Identity { chain, key } = &*identity.0;
+        let chain: Vec<_> = chain.iter().map(Buffer::as_ptr).collect();
+        // SAFETY: everything is valid; libssl takes references of its own.
+        check("SSL_set_chain_and_key", unsafe {
+            sys::SSL_set_chain_and_key(
+                self.0.as_ptr(),
+                chain.as_ptr(),
+                chain.len(),
+                key.as_ptr(),
+                ptr::null(),
+            )
+        })
     }
 
     pub(crate) fn connection(&self) -> &Connection {
@@ -219,7 +325,40 @@ impl ClientConnection {
         input: &mut &[u8],
         output: &mut Vec<u8>,
     ) -> Result<HandshakeStatus, Error> {
-        self.0.do_handshake(input, output)
+        let status = self.0.do_handshake(input, output)?;
+        // Early data may flow before the server has shown its certificate.
+        if status == HandshakeStatus::Done && self.is_established() {
+            self.0.peer = None;
+        }
+        Ok(status)
+    }
+
+    /// Whether the handshake is over.
+    pub fn is_established(&self) -> bool {
+        !self.0.is_handshaking()
+    }
+
+    /// See [`Connection::read_into`].
+    pub fn read_into(
+        &mut self,
+        input: &mut &[u8],
+        output: &mut Vec<u8>,
+        plain: &mut Vec<u8>,
+        max_bytes: usize,
+    ) -> Result<ReadStatus, Error> {
+        self.0.read_into(input, output, plain, max_bytes)
+    }
+
+    /// See [`Connection::has_pending`].
+    pub fn has_pending(&self) -> bool {
+        self.0.has_pending()
+    }
+
+    /// Whether the server closed its side in order: a stream that ends without it was
+    /// cut (RFC 8446 section 6.1).
+    pub fn is_closed_by_peer(&self) -> bool {
+        // SAFETY: the SSL is valid.
+        unsafe { sys::SSL_get_shutdown(self.0.as_ptr()) & sys::SSL_RECEIVED_SHUTDOWN != 0 }
     }
 
     /// See [`Connection::read`].

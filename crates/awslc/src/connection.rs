@@ -22,6 +22,7 @@ use crate::key_operation::KeyProgress;
 use crate::record;
 use crate::session::{Offered, Prefetched, Session};
 use crate::transmit::Guard;
+use crate::verify::PeerCheck;
 
 /// How far a handshake came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +35,9 @@ pub enum HandshakeStatus {
     /// ([`Connection::take_key_operation`]); call again with the result.
     Pending,
 }
+
+/// Room made for a record of which nothing is known yet.
+const MIN_READ_BYTES: usize = 512;
 
 /// What a read gave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +63,8 @@ pub struct Connection {
     pub(crate) offered: Offered,
     /// The private-key operation of the handshake; gone once libssl has its result.
     pub(crate) key: Option<Box<KeyProgress>>,
+    /// Who the peer should be, until its certificate was judged.
+    pub(crate) peer: Option<Box<PeerCheck>>,
     /// In place once someone else seals our records: nothing that libssl writes
     /// reaches an output then.
     pub(crate) guard: Option<Guard>,
@@ -112,6 +118,7 @@ impl Connection {
             prefetched: None,
             offered: Offered::Nothing,
             key: None,
+            peer: None,
             guard: None,
         })
     }
@@ -183,6 +190,47 @@ impl Connection {
                 }
                 return self.read_stopped(code, total);
             };
+            total += count;
+            if input.is_empty() && !self.has_pending() {
+                break;
+            }
+        }
+        Ok(ReadStatus::Data(total))
+    }
+
+    /// Opens records from `input` and appends at most `max_bytes` of plaintext to
+    /// `plain`, which grows by what arrives and not by `max_bytes`. As
+    /// [`read`](Self::read) otherwise; `Data` says how much was appended.
+    pub fn read_into(
+        &mut self,
+        input: &mut &[u8],
+        output: &mut Vec<u8>,
+        plain: &mut Vec<u8>,
+        max_bytes: usize,
+    ) -> Result<ReadStatus, Error> {
+        let mut total = 0;
+        while total < max_bytes {
+            // SAFETY: the SSL is valid.
+            let pending = usize::try_from(unsafe { sys::SSL_pending(self.as_ptr()) }).unwrap_or(0);
+            // A record is never longer than what carries it, but for what libssl has of it
+            // already; what does not fit is pending afterwards, and its size known.
+            let expected = match pending {
+                0 => input.len().max(MIN_READ_BYTES),
+                pending => pending,
+            };
+            plain.reserve(expected.min(max_bytes - total).min(record::MAX_PLAIN_BYTES));
+            let target = plain.spare_capacity_mut();
+            let size = int_length(target.len().min(max_bytes - total));
+            let target = target.as_mut_ptr();
+            // SAFETY: `target` is writable for `size` bytes, which libssl does not read.
+            let code = self.call(input, output, |ssl| unsafe {
+                sys::SSL_read(ssl, target.cast(), size)
+            });
+            let Ok(count @ 1..) = usize::try_from(code) else {
+                return self.read_stopped(code, total);
+            };
+            // SAFETY: libssl has written `count` bytes, at most `size`.
+            unsafe { plain.set_len(plain.len() + count) };
             total += count;
             if input.is_empty() && !self.has_pending() {
                 break;
@@ -428,6 +476,7 @@ impl Connection {
         let mut transfer = Transfer::new(input, output, &mut self.key);
         transfer.guard = self.guard.as_mut();
         transfer.prefetched = self.prefetched.as_deref();
+        transfer.peer = self.peer.as_deref_mut();
         let pointer = &raw mut transfer;
         // SAFETY: the BIO is valid. The transfer outlives the call, during which
         // only callbacks touch it, and is detached before it goes.

@@ -17,6 +17,7 @@ use crate::ffi::{check, check_ptr};
 use crate::group::Group;
 use crate::key::PrivateKey;
 use crate::session::{SessionStore, TicketCipher};
+use crate::verify::Verifier;
 
 /// A protocol version libssl can speak.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -84,6 +85,8 @@ pub(crate) struct Hooks {
     pub(crate) sessions: Option<Arc<dyn SessionStore>>,
     /// The server's identity, which sessions are bound to.
     pub(crate) context_id: Box<[u8]>,
+    /// What judges the peer's certificate; everything is accepted without it.
+    pub(crate) verifier: Option<Verifier>,
 }
 
 impl Hooks {
@@ -154,11 +157,25 @@ impl ContextBuilder {
     /// A context with nothing but safe defaults: TLS 1.2 and 1.3, no
     /// certificate, tickets off, no session cache.
     pub fn new() -> Result<Self, Error> {
+        // SAFETY: returns a static.
+        Self::with_method(unsafe { sys::TLS_method() })
+    }
+
+    /// The same without parsed certificates: libssl keeps the peer's as bytes, which
+    /// all connections share that see the same ones. A [`Verifier`] parses them for as
+    /// long as it judges them.
+    pub(crate) fn with_buffers() -> Result<Self, Error> {
+        // SAFETY: returns a static.
+        let builder = Self::with_method(unsafe { sys::TLS_with_buffers_method() })?;
+        // SAFETY: the context is valid, and the pool lives as long as the process.
+        unsafe { sys::SSL_CTX_set0_buffer_pool(builder.as_ptr(), certificate_pool()) };
+        Ok(builder)
+    }
+
+    fn with_method(method: *const sys::SSL_METHOD) -> Result<Self, Error> {
         error::clear_queue();
-        // SAFETY: TLS_method returns a static.
-        let context = check_ptr("SSL_CTX_new", unsafe {
-            sys::SSL_CTX_new(sys::TLS_method())
-        })?;
+        // SAFETY: the method is a static.
+        let context = check_ptr("SSL_CTX_new", unsafe { sys::SSL_CTX_new(method) })?;
         let context = NonNull::new(context)
             .map(Context)
             .ok_or_else(|| Error::local("SSL_CTX_new", "out of memory"))?;
@@ -169,6 +186,7 @@ impl ContextBuilder {
                 tickets: None,
                 sessions: None,
                 context_id: Box::default(),
+                verifier: None,
             },
         };
         builder.set_protocol_range(ProtocolVersion::Tls12, ProtocolVersion::Tls13)?;
@@ -320,12 +338,8 @@ impl ContextBuilder {
         key: *mut sys::EVP_PKEY,
         method: *const sys::SSL_PRIVATE_KEY_METHOD,
     ) -> Result<(), Error> {
-        let mut buffers = Vec::with_capacity(chain.certificates().len());
-        for certificate in chain.certificates() {
-            buffers.push(Buffer::new(&certificate.to_der()?)?);
-        }
-        let pointers: Vec<*mut sys::CRYPTO_BUFFER> =
-            buffers.iter().map(|buffer| buffer.0.as_ptr()).collect();
+        let buffers = Buffer::chain(chain)?;
+        let pointers: Vec<*mut sys::CRYPTO_BUFFER> = buffers.iter().map(Buffer::as_ptr).collect();
         // SAFETY: everything is valid; libssl takes its own references, and the method is
         // a static.
         check("SSL_CTX_use_PrivateKey", unsafe {
@@ -361,6 +375,12 @@ impl ContextBuilder {
                 ptr::null_mut(),
             )
         }
+    }
+
+    /// What judges the certificate of the peer. Without it none is asked for by a
+    /// server, and any is accepted by a client.
+    pub(crate) fn set_verifier(&mut self, verifier: Verifier) {
+        self.hooks.verifier = Some(verifier);
     }
 
     /// Notes the scheme of the server's handshake signature
@@ -411,10 +431,41 @@ pub(crate) fn c_string(call: &'static str, text: &str) -> Result<CString, Error>
     CString::new(text).map_err(|_| Error::local(call, "the text contains a zero byte"))
 }
 
+/// Where certificates of peers are kept once, whoever has seen them. Their references
+/// point to it, so it is never freed. Null, which means no sharing, without memory.
+fn certificate_pool() -> *mut sys::CRYPTO_BUFFER_POOL {
+    struct Pool(*mut sys::CRYPTO_BUFFER_POOL);
+    // SAFETY: the library takes the pool's own lock.
+    unsafe impl Send for Pool {}
+    // SAFETY: as above.
+    unsafe impl Sync for Pool {}
+    static POOL: OnceLock<Pool> = OnceLock::new();
+    // SAFETY: allocates.
+    let pool = POOL.get_or_init(|| Pool(unsafe { sys::CRYPTO_BUFFER_POOL_new() }));
+    pool.0
+}
+
 /// A reference-counted certificate as libssl keeps it.
-struct Buffer(NonNull<sys::CRYPTO_BUFFER>);
+pub(crate) struct Buffer(NonNull<sys::CRYPTO_BUFFER>);
+
+// SAFETY: buffers are immutable and counted atomically.
+unsafe impl Send for Buffer {}
+// SAFETY: as above.
+unsafe impl Sync for Buffer {}
 
 impl Buffer {
+    /// All certificates of a chain.
+    pub(crate) fn chain(chain: &CertificateChain) -> Result<Vec<Self>, Error> {
+        let certificates = chain.certificates().iter();
+        certificates
+            .map(|certificate| Self::new(&certificate.to_der()?))
+            .collect()
+    }
+
+    pub(crate) fn as_ptr(&self) -> *mut sys::CRYPTO_BUFFER {
+        self.0.as_ptr()
+    }
+
     fn new(bytes: &[u8]) -> Result<Self, Error> {
         // SAFETY: pointer and length describe `bytes`; no pool is used.
         let buffer =

@@ -15,7 +15,8 @@
 //! |---|---|
 //! | `context.rs` | [`ContextBuilder`] and [`Context`]: an immutable `SSL_CTX` |
 //! | `connection.rs` | [`Connection`]: handshake, read, write, shutdown, what was negotiated |
-//! | `client.rs` | [`ClientContext`], [`ClientConnection`]: the client side, for the load generator and the tests |
+//! | `client.rs` | [`ClientContext`], [`ClientConnection`]: the client side, for upstreams, the load generator and the tests |
+//! | `verify.rs` | [`Verifier`]: whether a chain is trusted and belongs to a name |
 //! | `bio.rs` | the `BIO` that lends the caller's buffers to libssl for one call |
 //! | `callbacks.rs` | every `extern "C"` function, each stopping panics at the border |
 //! | `record.rs` | application records sealed straight into the caller's output |
@@ -76,12 +77,13 @@ mod session_facts;
 mod tests;
 mod time;
 mod transmit;
+mod verify;
 
 pub use aead::Aead;
 pub use blinding::{RsaBlinding, RsaUnblinding};
 pub use certificate::{Certificate, CertificateChain, CertificateError};
 pub use cipher::{Cipher, all_ciphers};
-pub use client::{ClientConnection, ClientContext, ClientContextBuilder};
+pub use client::{ClientConnection, ClientContext, ClientContextBuilder, ClientIdentity};
 pub use connection::{Connection, HandshakeStatus, ReadStatus};
 pub use context::{Context, ContextBuilder, ProtocolVersion, Verify};
 pub use digest::{hkdf_sha256, hmac_sha256, sha256};
@@ -98,6 +100,7 @@ pub use session::{Miss, Offered, Prefetched, Session, SessionStore, TicketCipher
 pub use session_facts::{CLOCK_TOLERANCE_S, SessionFacts};
 pub use time::unix_time_s;
 pub use transmit::{RecordCipher, TransmitKeys};
+pub use verify::{PeerName, Verifier, VerifierBuilder, VerifyFailure};
 
 /// The TLS library's name and version, for `-V`.
 pub fn library_version() -> &'static str {

@@ -98,6 +98,13 @@ impl Session {
         unsafe { sys::SSL_SESSION_has_ticket(self.as_ptr()) != 0 }
     }
 
+    /// Whether it should be offered once only, as tickets of TLS 1.3 should (RFC 8446
+    /// appendix C.4).
+    pub fn is_for_one_use(&self) -> bool {
+        // SAFETY: the session is valid.
+        unsafe { sys::SSL_SESSION_should_be_single_use(self.as_ptr()) != 0 }
+    }
+
     /// When it was made, in seconds since the epoch.
     pub fn made_s(&self) -> u64 {
         // SAFETY: the session is valid.

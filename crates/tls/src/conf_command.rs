@@ -4,6 +4,7 @@
 //! or value that OpenSSL does not know is an error in its words. Commands apply
 //! in order, after all other directives, and override them.
 
+use crate::client::ClientSettings;
 use crate::error::{SettingsError, Warning};
 use crate::protocols::{Protocol, Protocols};
 use crate::settings::ServerSettings;
@@ -45,10 +46,58 @@ impl Policy {
             ticket_count: None,
             ktls: None,
         };
-        for (name, value) in &settings.conf_commands {
-            policy.apply(&Command { name, value }, warnings)?;
-        }
+        policy.apply_all("ssl_conf_command", &settings.conf_commands, warnings)?;
         Ok(policy)
+    }
+
+    /// The same for a client: `proxy_ssl_conf_command` and the like.
+    pub(crate) fn for_client(
+        settings: &ClientSettings,
+        warnings: &mut Vec<Warning>,
+    ) -> Result<Self, SettingsError> {
+        let mut policy = Self {
+            protocols: settings.protocols,
+            ciphers: settings.ciphers.clone(),
+            ciphersuites: None,
+            groups: None,
+            signature_algorithms: None,
+            prefer_server_ciphers: false,
+            prioritize_chacha: false,
+            tickets: true,
+            ticket_count: None,
+            ktls: None,
+        };
+        let directives = settings.directives;
+        let directive = format!("{directives}_conf_command");
+        for (name, value) in &settings.conf_commands {
+            let replaced = CLIENT_DIRECTIVES
+                .iter()
+                .find(|(command, _)| command.eq_ignore_ascii_case(name));
+            if let Some((_, suffix)) = replaced {
+                return Err(SettingsError::new(format!(
+                    "\"{directive} {name} {value}\" is not supported: use \"{directives}_{suffix}\""
+                )));
+            }
+        }
+        policy.apply_all(&directive, &settings.conf_commands, warnings)?;
+        Ok(policy)
+    }
+
+    fn apply_all(
+        &mut self,
+        directive: &str,
+        commands: &[(String, String)],
+        warnings: &mut Vec<Warning>,
+    ) -> Result<(), SettingsError> {
+        for (name, value) in commands {
+            let command = Command {
+                directive,
+                name,
+                value,
+            };
+            self.apply(&command, warnings)?;
+        }
+        Ok(())
     }
 
     fn apply(
@@ -165,6 +214,8 @@ impl Policy {
 }
 
 struct Command<'a> {
+    /// The directive that it stands in.
+    directive: &'a str,
     name: &'a str,
     value: &'a str,
 }
@@ -178,30 +229,34 @@ impl<'a> Command<'a> {
     }
 
     fn unknown(&self) -> SettingsError {
-        let Self { name, value } = self;
+        let Self { name, value, .. } = self;
         SettingsError::new(format!(
             "SSL_CONF_cmd(\"{name}\", \"{value}\") failed (SSL: error:0A000182:SSL routines::unknown cmd name:cmd={name})"
         ))
     }
 
     fn bad_value(&self) -> SettingsError {
-        let Self { name, value } = self;
+        let Self { name, value, .. } = self;
         SettingsError::new(format!(
             "SSL_CONF_cmd(\"{name}\", \"{value}\") failed (SSL: error:0A000180:SSL routines::bad value:cmd={name}, value={value})"
         ))
     }
 
     fn unsupported(&self, instead: &str) -> SettingsError {
-        let Self { name, value } = self;
+        let Self {
+            directive,
+            name,
+            value,
+        } = self;
         SettingsError::new(format!(
-            "\"ssl_conf_command {name} {value}\" is not supported: {instead}"
+            "\"{directive} {name} {value}\" is not supported: {instead}"
         ))
     }
 
     fn warning(&self, why: &str) -> Warning {
         Warning::new(format!(
-            "\"ssl_conf_command {} {}\": {why}",
-            self.name, self.value
+            "\"{} {} {}\": {why}",
+            self.directive, self.name, self.value
         ))
     }
 }
@@ -332,6 +387,16 @@ static COMMANDS: &[(&str, Effect)] = &[
         "RequestCAStore",
         Effect::Unsupported("client certificates are not supported yet"),
     ),
+];
+
+/// Commands for which a client has a directive: what follows `proxy_ssl_`.
+const CLIENT_DIRECTIVES: [(&str, &str); 6] = [
+    ("Certificate", "certificate"),
+    ("PrivateKey", "certificate_key"),
+    ("VerifyMode", "verify"),
+    ("VerifyCAFile", "trusted_certificate"),
+    ("VerifyCAPath", "trusted_certificate"),
+    ("VerifyCAStore", "trusted_certificate"),
 ];
 
 enum Switch {

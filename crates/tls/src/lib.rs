@@ -1,5 +1,5 @@
-//! TLS for servers: everything that is Sealane's own, nothing of HTTP or of the
-//! configuration file.
+//! TLS for servers, and towards upstreams: everything that is Sealane's own, nothing
+//! of HTTP or of the configuration file.
 //!
 //! `server` maps directives to [`ServerSettings`]; [`ServerTls::build`] turns
 //! them into immutable contexts (one per certificate), with errors in nginx's
@@ -23,7 +23,9 @@
 //! |---|---|
 //! | `settings.rs` | [`ServerSettings`], [`Identity`]: what is configured |
 //! | `server.rs` | [`ServerTls`]: settings checked and built |
+//! | `client/` | TLS towards upstreams: `proxy_ssl_*` |
 //! | `conf_command.rs` | `ssl_conf_command` |
+//! | `parameters.rs` | what all of that leaves to negotiate |
 //! | `ciphers/` | `ssl_ciphers`: OpenSSL's cipher strings |
 //! | `groups.rs`, `protocols.rs` | `ssl_ecdh_curve`, `ssl_protocols` |
 //! | `client_hello.rs` | the first message, zero-copy |
@@ -42,6 +44,7 @@ pub mod accelerator;
 mod acceptor;
 mod choice;
 pub mod ciphers;
+pub mod client;
 mod client_hello;
 mod conf_command;
 mod connection;
@@ -50,6 +53,7 @@ mod groups;
 mod info;
 mod ktls;
 mod offload;
+mod parameters;
 mod protocols;
 mod record_size;
 mod record_writer;

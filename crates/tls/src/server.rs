@@ -9,7 +9,7 @@ use sealane_awslc::{
 
 use crate::accelerator::{self, Accelerator, AcceleratorChoice, KeyType, NotSuited, Report};
 use crate::choice::ChoiceRules;
-use crate::ciphers::{CipherList, SecurityLevel, Suite, TLS13_SUITES};
+use crate::ciphers::{SecurityLevel, Suite};
 use crate::client_hello::ClientHello;
 use crate::conf_command::Policy;
 use crate::error::{SettingsError, Warning};
@@ -17,6 +17,7 @@ use crate::groups::GroupList;
 use crate::ktls::{KtlsMode, KtlsPolicy};
 use crate::offload::pool::Pool;
 use crate::offload::{HandshakeSettings, Load, policy};
+use crate::parameters::Parameters;
 use crate::record_size::{DynamicRecords, MAX_RECORD_BYTES};
 use crate::sessions::cache::SessionCache;
 use crate::sessions::identity::{self, VerifyClient};
@@ -268,45 +269,13 @@ struct Plan {
 impl Plan {
     fn new(settings: &ServerSettings, warnings: &mut Vec<Warning>) -> Result<Self, SettingsError> {
         let policy = Policy::new(settings, warnings)?;
-        let cipher_error = |error: &dyn std::fmt::Display| {
-            SettingsError::new(format!(
-                "SSL_CTX_set_cipher_list(\"{}\") failed (SSL: {error})",
-                policy.ciphers
-            ))
-        };
-        let list = CipherList::parse(&policy.ciphers).map_err(|error| cipher_error(&error))?;
-        let level = list.security_level();
-        let (mut min, max) = policy.protocols.range(level, warnings)?;
-        let suites = match list.supported() {
-            Ok(suites) => suites,
-            Err(_) if min == sealane_awslc::ProtocolVersion::Tls13 => Vec::new(),
-            Err(_) if max == sealane_awslc::ProtocolVersion::Tls13 => {
-                warnings.push(Warning::new(format!(
-                    "AWS-LC has none of the suites in \"{}\": only TLSv1.3 is offered",
-                    policy.ciphers
-                )));
-                min = max;
-                Vec::new()
-            }
-            Err(error) => return Err(cipher_error(&error)),
-        };
-        let mut groups = GroupList::parse(policy.groups.as_deref().unwrap_or("auto"), warnings)?;
-        let mut tickets = policy.tickets;
-        if let Some(level) = level {
-            groups.restrict(level)?;
-            if tickets && !level.permits_tickets() {
-                warnings.push(Warning::new(format!(
-                    "session tickets are off: @SECLEVEL={} does not permit them",
-                    level.number()
-                )));
-                tickets = false;
-            }
-        }
+        let parameters = Parameters::new(&policy, warnings)?;
+        let groups = parameters.groups;
         let rules = ChoiceRules {
-            min,
-            max,
-            suites,
-            tls13_suites: tls13_suites(policy.ciphersuites.as_deref(), level)?,
+            min: parameters.min,
+            max: parameters.max,
+            suites: parameters.suites,
+            tls13_suites: parameters.tls13_suites,
             groups: groups.groups().iter().map(|group| group.id).collect(),
             prefer_server: policy.prefer_server_ciphers,
             prioritize_chacha: policy.prioritize_chacha,
@@ -315,8 +284,8 @@ impl Plan {
             policy,
             rules,
             groups,
-            level,
-            tickets,
+            level: parameters.level,
+            tickets: parameters.tickets,
         })
     }
 
@@ -339,45 +308,10 @@ impl Plan {
     }
 }
 
-/// TLS 1.3 suites in the configured order. Unlike `ssl_ciphers`, OpenSSL refuses
-/// an unknown name here.
-fn tls13_suites(
-    configured: Option<&str>,
-    level: Option<SecurityLevel>,
-) -> Result<Vec<(u16, &'static str)>, SettingsError> {
-    let Some(configured) = configured else {
-        return Ok(TLS13_SUITES.to_vec());
-    };
-    let mut suites = Vec::new();
-    for name in configured.split(':').filter(|name| !name.is_empty()) {
-        match TLS13_SUITES.iter().find(|(_, known)| *known == name) {
-            Some(suite) if suites.contains(suite) => {}
-            Some(suite) => suites.push(*suite),
-            // OpenSSL has these two; AWS-LC does not.
-            None if matches!(name, "TLS_AES_128_CCM_SHA256" | "TLS_AES_128_CCM_8_SHA256") => {}
-            None => {
-                return Err(SettingsError::new(format!(
-                    "SSL_CONF_cmd(\"Ciphersuites\", \"{configured}\") failed (SSL: error:0A0000B9:SSL routines::no cipher match:unknown suite \"{name}\")"
-                )));
-            }
-        }
-    }
-    suites.retain(|(id, _)| {
-        let bits = if *id == 0x1301 { 128 } else { 256 };
-        level.is_none_or(|level| level.permits_tls13_bits(bits))
-    });
-    if suites.is_empty() {
-        return Err(SettingsError::new(format!(
-            "SSL_CONF_cmd(\"Ciphersuites\", \"{configured}\") failed (SSL: error:0A0000B9:SSL routines::no cipher match)"
-        )));
-    }
-    Ok(suites)
-}
-
 /// A certificate chain and key that belong together.
-struct LoadedIdentity {
-    chain: CertificateChain,
-    key: PrivateKey,
+pub(crate) struct LoadedIdentity {
+    pub(crate) chain: CertificateChain,
+    pub(crate) key: PrivateKey,
     label: String,
 }
 
@@ -409,7 +343,7 @@ fn load_identities(
     Ok(loaded)
 }
 
-fn load_identity(
+pub(crate) fn load_identity(
     identity: &Identity,
     level: Option<SecurityLevel>,
 ) -> Result<LoadedIdentity, SettingsError> {
@@ -616,7 +550,7 @@ fn build_context(
     builder.build().map_err(library_error)
 }
 
-fn join<'a>(names: impl Iterator<Item = &'a str>) -> String {
+pub(crate) fn join<'a>(names: impl Iterator<Item = &'a str>) -> String {
     names.collect::<Vec<_>>().join(":")
 }
 

@@ -1,0 +1,399 @@
+//! Whether a server's certificates are trusted and belong to the name it was called by.
+//!
+//! A [`Verifier`] is a set of roots, revocation lists and a depth. It judges the chain
+//! as OpenSSL does for the purpose `ssl_server`: signatures, validity, extensions, and,
+//! with revocation lists, every certificate of the chain against its issuer's list. Then
+//! the leaf's names are compared (`X509_check_host` and `X509_check_ip`).
+//!
+//! libssl keeps certificates as bytes here: they are parsed when they are judged and
+//! not for longer, so that an idle connection does not own them.
+
+use std::ffi::{c_char, c_int, c_long, c_ulong};
+use std::fmt;
+use std::net::IpAddr;
+use std::ptr::{self, NonNull};
+
+use aws_lc_sys as sys;
+
+use crate::callbacks;
+use crate::certificate::CertificateChain;
+use crate::error::{self, Error};
+use crate::ffi::{check, check_ptr, static_str};
+use crate::key::MemoryBio;
+
+/// Why a server's certificates were refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VerifyFailure {
+    /// The chain is not trusted: OpenSSL's number (`X509_V_ERR_...`).
+    Chain(i32),
+    /// The chain is trusted, and the leaf has other names.
+    Name,
+}
+
+impl VerifyFailure {
+    pub(crate) fn unspecified() -> Self {
+        Self::Chain(sys::X509_V_ERR_UNSPECIFIED)
+    }
+
+    /// What the number means, in OpenSSL's words.
+    pub fn reason(self) -> &'static str {
+        let code = match self {
+            // AWS-LC has these two without the hyphen that OpenSSL 3 gave them.
+            Self::Chain(sys::X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT) => {
+                return "self-signed certificate";
+            }
+            Self::Chain(sys::X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN) => {
+                return "self-signed certificate in certificate chain";
+            }
+            Self::Chain(code) => code,
+            Self::Name => sys::X509_V_ERR_HOSTNAME_MISMATCH,
+        };
+        // SAFETY: returns a static string for any number.
+        static_str(unsafe { sys::X509_verify_cert_error_string(c_long::from(code)) })
+            .unwrap_or("unknown certificate verification error")
+    }
+
+    /// The alert that says so (RFC 8446 section 6.2).
+    pub(crate) fn alert(self) -> u8 {
+        let code = match self {
+            Self::Chain(code) => code,
+            Self::Name => sys::X509_V_ERR_HOSTNAME_MISMATCH,
+        };
+        // SAFETY: answers for any number.
+        let alert = unsafe { sys::SSL_alert_from_verify_result(c_long::from(code)) };
+        u8::try_from(alert).unwrap_or(sys::SSL_AD_CERTIFICATE_UNKNOWN as u8)
+    }
+}
+
+/// The name that a certificate must have.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PeerName {
+    /// A host name, compared with the DNS names of the certificate, or, if it has none,
+    /// with its common names. `*` stands for a whole first label.
+    Host(Box<str>),
+    /// An address, compared with the addresses of the certificate; or, written out, with
+    /// its host names, which is how nginx compares it.
+    Address(IpAddr),
+}
+
+/// Who the peer of one connection should be, and why it is not.
+#[derive(Debug, Default)]
+pub(crate) struct PeerCheck {
+    /// Any name will do without it.
+    pub(crate) name: Option<PeerName>,
+    pub(crate) failure: Option<VerifyFailure>,
+}
+
+/// Settings of a [`Verifier`] to be.
+#[derive(Debug)]
+pub struct VerifierBuilder {
+    store: Store,
+    depth: c_int,
+}
+
+impl VerifierBuilder {
+    /// Nothing is trusted; chains may have up to `depth` certificates between the leaf
+    /// and the root.
+    pub fn new(depth: u32) -> Result<Self, Error> {
+        error::clear_queue();
+        // SAFETY: allocates.
+        let store = check_ptr("X509_STORE_new", unsafe { sys::X509_STORE_new() })?;
+        let store = NonNull::new(store)
+            .map(Store)
+            .ok_or_else(|| Error::local("X509_STORE_new", "out of memory"))?;
+        Ok(Self {
+            store,
+            // The library adds two to it.
+            depth: c_int::try_from(depth).map_or(c_int::MAX - 2, |depth| depth.min(c_int::MAX - 2)),
+        })
+    }
+
+    /// Trusts these certificates: those that are self-signed as roots, others help to
+    /// build chains.
+    pub fn add_trusted(&mut self, trusted: &CertificateChain) -> Result<(), Error> {
+        for certificate in trusted.certificates() {
+            // SAFETY: both are valid; the store takes a reference of its own.
+            check("X509_STORE_add_cert", unsafe {
+                sys::X509_STORE_add_cert(self.store.0.as_ptr(), certificate.as_ptr())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Adds the revocation lists in PEM text. From then on every certificate of a chain
+    /// must have a list of its issuer and not be on it.
+    ///
+    /// # Errors
+    ///
+    /// When the text has no list, or one that does not decode.
+    pub fn add_revocation_lists(&mut self, pem: &[u8]) -> Result<(), Error> {
+        error::clear_queue();
+        let bio = MemoryBio::new(pem)?;
+        let mut lists = 0_usize;
+        loop {
+            // SAFETY: the BIO is valid; no password is needed for lists.
+            let list = unsafe {
+                sys::PEM_read_bio_X509_CRL(bio.as_ptr(), ptr::null_mut(), None, ptr::null_mut())
+            };
+            if list.is_null() {
+                let error = Error::drain("PEM_read_bio_X509_CRL");
+                if lists > 0 && error.reason() == Some("NO_START_LINE") {
+                    break;
+                }
+                return Err(error);
+            }
+            // SAFETY: the store takes a reference of its own; ours is given back.
+            let code = unsafe {
+                let code = sys::X509_STORE_add_crl(self.store.0.as_ptr(), list);
+                sys::X509_CRL_free(list);
+                code
+            };
+            check("X509_STORE_add_crl", code)?;
+            lists += 1;
+        }
+        let flags = sys::X509_V_FLAG_CRL_CHECK | sys::X509_V_FLAG_CRL_CHECK_ALL;
+        // SAFETY: the store is valid.
+        check("X509_STORE_set_flags", unsafe {
+            sys::X509_STORE_set_flags(self.store.0.as_ptr(), flags as c_ulong)
+        })
+    }
+
+    /// The finished verifier.
+    pub fn build(self) -> Verifier {
+        Verifier {
+            store: self.store,
+            depth: self.depth,
+        }
+    }
+}
+
+/// Judges servers' certificates; see the module's documentation.
+#[derive(Debug)]
+pub struct Verifier {
+    store: Store,
+    depth: c_int,
+}
+
+/// Which flaw of a chain is reported.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Report {
+    First,
+    Last,
+}
+
+impl Verifier {
+    /// Judges the chain that a peer has sent, leaf first.
+    ///
+    /// # Safety
+    ///
+    /// `certificates` is null or a stack of valid buffers, which nobody changes.
+    pub(crate) unsafe fn judge(
+        &self,
+        certificates: *const sys::stack_st_CRYPTO_BUFFER,
+        name: Option<&PeerName>,
+    ) -> Result<(), VerifyFailure> {
+        error::clear_queue();
+        // SAFETY: by the caller's promise.
+        let chain = unsafe { Parsed::new(certificates) }.map_err(|_| VerifyFailure::unspecified());
+        let judged = chain.and_then(|chain| self.judge_parsed(&chain, name));
+        // What the library noted is in the verdict; libssl adds an error of its own.
+        error::clear_queue();
+        judged
+    }
+
+    fn judge_parsed(&self, chain: &Parsed, name: Option<&PeerName>) -> Result<(), VerifyFailure> {
+        let leaf = chain.leaf().ok_or(VerifyFailure::unspecified())?;
+        if let Err(first) = self.run(leaf, chain, Report::First) {
+            // The decision is made. nginx has the library go on and reports what it ends with.
+            let last = self.run(leaf, chain, Report::Last).err();
+            return Err(last.unwrap_or(first));
+        }
+        match name {
+            Some(name) if !has_name(leaf, name) => Err(VerifyFailure::Name),
+            _ => Ok(()),
+        }
+    }
+
+    fn run(
+        &self,
+        leaf: *mut sys::X509,
+        chain: &Parsed,
+        report: Report,
+    ) -> Result<(), VerifyFailure> {
+        // SAFETY: allocates.
+        let run = NonNull::new(unsafe { sys::X509_STORE_CTX_new() }).map(Run);
+        let run = run.ok_or(VerifyFailure::unspecified())?;
+        let run = run.0.as_ptr();
+        // SAFETY: store, leaf and chain are valid and outlive the run; the purpose's name is
+        // a static string; the callback has the declared signature.
+        unsafe {
+            if sys::X509_STORE_CTX_init(run, self.store.0.as_ptr(), leaf, chain.as_ptr()) != 1
+                || sys::X509_STORE_CTX_set_default(run, c"ssl_server".as_ptr()) != 1
+            {
+                return Err(VerifyFailure::unspecified());
+            }
+            sys::X509_VERIFY_PARAM_set_depth(sys::X509_STORE_CTX_get0_param(run), self.depth);
+            if report == Report::Last {
+                sys::X509_STORE_CTX_set_verify_cb(run, Some(callbacks::go_on_after_flaw));
+            }
+            let is_trusted = sys::X509_verify_cert(run) == 1;
+            let code = sys::X509_STORE_CTX_get_error(run);
+            if code != sys::X509_V_OK {
+                return Err(VerifyFailure::Chain(self.explain(run, code)));
+            }
+            if !is_trusted {
+                return Err(VerifyFailure::unspecified());
+            }
+        }
+        Ok(())
+    }
+
+    /// Says that a chain is too long where the library says that an issuer is missing
+    /// which it did not look for.
+    ///
+    /// # Safety
+    ///
+    /// `run` is valid and over.
+    unsafe fn explain(&self, run: *mut sys::X509_STORE_CTX, code: c_int) -> c_int {
+        let is_issuer_missing = matches!(
+            code,
+            sys::X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT
+                | sys::X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY
+        );
+        // SAFETY: by the caller's promise; the chain belongs to the run.
+        unsafe {
+            let chain = sys::X509_STORE_CTX_get0_chain(run);
+            if !is_issuer_missing || chain.is_null() {
+                return code;
+            }
+            let most = usize::try_from(self.depth).unwrap_or(0) + 2;
+            if sys::OPENSSL_sk_num(chain.cast()) >= most {
+                return sys::X509_V_ERR_CERT_CHAIN_TOO_LONG;
+            }
+        }
+        code
+    }
+}
+
+fn has_name(leaf: *mut sys::X509, name: &PeerName) -> bool {
+    let has_host = |host: &str| {
+        // The length 0 would mean a terminated string.
+        // SAFETY: the certificate is valid, pointer and length describe `host`.
+        !host.is_empty()
+            && unsafe {
+                sys::X509_check_host(
+                    leaf,
+                    host.as_ptr().cast::<c_char>(),
+                    host.len(),
+                    0,
+                    ptr::null_mut(),
+                ) == 1
+            }
+    };
+    let has_address = |bytes: &[u8]| {
+        // SAFETY: the certificate is valid, pointer and length describe `bytes`.
+        unsafe { sys::X509_check_ip(leaf, bytes.as_ptr(), bytes.len(), 0) == 1 }
+    };
+    match name {
+        PeerName::Host(host) => has_host(host),
+        PeerName::Address(address) => {
+            let has = match address {
+                IpAddr::V4(v4) => has_address(&v4.octets()),
+                IpAddr::V6(v6) => has_address(&v6.octets()),
+            };
+            has || has_host(&address.to_string())
+        }
+    }
+}
+
+/// An `X509_STORE`.
+struct Store(NonNull<sys::X509_STORE>);
+
+// SAFETY: a store is locked by the library where lookups touch it, and nothing adds to
+// it once the verifier is built.
+unsafe impl Send for Store {}
+// SAFETY: as above.
+unsafe impl Sync for Store {}
+
+impl Drop for Store {
+    fn drop(&mut self) {
+        // SAFETY: gives back the reference that `self` owns.
+        unsafe { sys::X509_STORE_free(self.0.as_ptr()) }
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Store")
+    }
+}
+
+/// One `X509_STORE_CTX`.
+struct Run(NonNull<sys::X509_STORE_CTX>);
+
+impl Drop for Run {
+    fn drop(&mut self) {
+        // SAFETY: owned, and freed once.
+        unsafe { sys::X509_STORE_CTX_free(self.0.as_ptr()) }
+    }
+}
+
+/// A peer's certificates, parsed.
+struct Parsed(NonNull<sys::stack_st_X509>);
+
+impl Parsed {
+    /// # Safety
+    ///
+    /// As for [`Verifier::judge`].
+    unsafe fn new(buffers: *const sys::stack_st_CRYPTO_BUFFER) -> Result<Self, Error> {
+        // SAFETY: allocates.
+        let stack: *mut sys::stack_st_X509 = unsafe { sys::OPENSSL_sk_new_null() }.cast();
+        let parsed = NonNull::new(stack)
+            .map(Self)
+            .ok_or_else(|| Error::drain("OPENSSL_sk_new_null"))?;
+        // SAFETY: by the caller's promise; the stack takes over each certificate, which is
+        // freed here when it does not.
+        unsafe {
+            let count = if buffers.is_null() {
+                0
+            } else {
+                sys::OPENSSL_sk_num(buffers.cast())
+            };
+            for n in 0..count {
+                let buffer = sys::OPENSSL_sk_value(buffers.cast(), n);
+                let certificate = sys::X509_parse_from_buffer(buffer.cast());
+                let certificate = check_ptr("X509_parse_from_buffer", certificate)?;
+                if sys::OPENSSL_sk_push(parsed.0.as_ptr().cast(), certificate.cast()) == 0 {
+                    sys::X509_free(certificate);
+                    return Err(Error::drain("OPENSSL_sk_push"));
+                }
+            }
+        }
+        Ok(parsed)
+    }
+
+    fn leaf(&self) -> Option<*mut sys::X509> {
+        // SAFETY: the stack is valid and of certificates.
+        unsafe {
+            let stack = self.0.as_ptr().cast_const().cast();
+            (sys::OPENSSL_sk_num(stack) > 0).then(|| sys::OPENSSL_sk_value(stack, 0).cast())
+        }
+    }
+
+    fn as_ptr(&self) -> *mut sys::stack_st_X509 {
+        self.0.as_ptr()
+    }
+}
+
+impl Drop for Parsed {
+    fn drop(&mut self) {
+        // SAFETY: the stack and its certificates are owned, and freed once.
+        unsafe {
+            let stack = self.0.as_ptr().cast();
+            while sys::OPENSSL_sk_num(stack) > 0 {
+                sys::X509_free(sys::OPENSSL_sk_pop(stack).cast());
+            }
+            sys::OPENSSL_sk_free(stack);
+        }
+    }
+}

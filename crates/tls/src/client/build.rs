@@ -1,0 +1,220 @@
+//! [`ClientTls`]: settings checked once, built into an immutable context.
+
+use std::sync::Arc;
+
+use sealane_awslc::{
+    self as awslc, CertificateChain, ClientContext, Verifier, VerifierBuilder, sha256,
+};
+
+use super::connection::Connection;
+use super::error::Error;
+use super::identity::ClientIdentity;
+use super::name;
+use super::sessions::{Binding, Session};
+use super::settings::{ClientSettings, PemFile};
+use crate::conf_command::Policy;
+use crate::error::{SettingsError, Warning};
+use crate::parameters::Parameters;
+use crate::server::join;
+
+/// How connections to upstreams are secured: immutable, shared by all threads. Cloning is
+/// cheap.
+#[derive(Clone, Debug)]
+pub struct ClientTls {
+    shared: Arc<Shared>,
+    identity: Option<ClientIdentity>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    context: ClientContext,
+    server_name: bool,
+    verify: bool,
+    session_reuse: bool,
+    /// Of everything that decides whether a session may be used again.
+    fingerprint: [u8; 32],
+}
+
+impl ClientTls {
+    /// Checks and builds `settings`. The warnings name what was accepted without having its
+    /// full effect.
+    ///
+    /// # Errors
+    ///
+    /// In nginx's words: files that do not load, a cipher string that selects nothing, an
+    /// unknown command, group or protocol.
+    pub fn build(settings: &ClientSettings) -> Result<(Self, Vec<Warning>), SettingsError> {
+        let mut warnings = Vec::new();
+        let policy = Policy::for_client(settings, &mut warnings)?;
+        let offer = Parameters::new(&policy, &mut warnings)?;
+        let mut builder = ClientContext::builder().map_err(library_error)?;
+        builder
+            .set_protocol_range(offer.min, offer.max)
+            .map_err(library_error)?;
+        if !offer.suites.is_empty() {
+            builder
+                .set_cipher_list(&join(offer.suites.iter().map(|suite| suite.name)))
+                .map_err(library_error)?;
+        }
+        builder
+            .set_ciphersuites(&join(offer.tls13_suites.iter().map(|(_, name)| *name)))
+            .map_err(library_error)?;
+        builder
+            .set_groups(offer.groups.groups())
+            .map_err(library_error)?;
+        if let Some(algorithms) = &policy.signature_algorithms {
+            builder
+                .set_signature_algorithms(algorithms)
+                .map_err(library_error)?;
+        }
+        if !settings.alpn.is_empty() {
+            builder.set_alpn(&settings.alpn).map_err(library_error)?;
+        }
+        builder.set_sessions_kept(settings.session_reuse);
+        builder.set_tickets_enabled(settings.session_reuse && offer.tickets);
+        if let Some(verifier) = verifier(settings, &mut warnings)? {
+            builder.set_verifier(verifier);
+        }
+        let tls = Self {
+            shared: Arc::new(Shared {
+                context: builder.build().map_err(library_error)?,
+                server_name: settings.server_name,
+                verify: settings.verify,
+                session_reuse: settings.session_reuse,
+                fingerprint: fingerprint(settings),
+            }),
+            identity: settings
+                .identity
+                .as_ref()
+                .map(ClientIdentity::load)
+                .transpose()?,
+        };
+        Ok((tls, warnings))
+    }
+
+    /// The same with another certificate for servers that ask for one, or with none: where
+    /// `proxy_ssl_certificate` has variables. Nothing is built again.
+    #[must_use]
+    pub fn with_identity(&self, identity: Option<ClientIdentity>) -> Self {
+        Self {
+            shared: Arc::clone(&self.shared),
+            identity,
+        }
+    }
+
+    /// Begins a connection. `name` is `proxy_ssl_name`, or the host of the pass directive; a
+    /// port is taken off it. It is sent if `proxy_ssl_server_name` says so and it is no address,
+    /// and compared with the certificate if `proxy_ssl_verify` says so.
+    ///
+    /// `session` is from [`SessionCache::get`](super::SessionCache::get); one that was made
+    /// under another name, other settings or another certificate of ours is not offered.
+    ///
+    /// # Errors
+    ///
+    /// When the name cannot be sent (longer than 255 bytes), or without memory.
+    pub fn connect(
+        &self,
+        name: Option<&str>,
+        session: Option<&Session>,
+    ) -> Result<Connection, Error> {
+        let host = name::without_port(name.unwrap_or(""));
+        let mut tls = awslc::ClientConnection::unnamed(&self.shared.context)?;
+        if self.shared.server_name
+            && let Some(sent) = name::server_name(host)
+        {
+            tls.send_name(sent)?;
+        }
+        if self.shared.verify {
+            tls.expect_name(name::expected(host));
+        }
+        if let Some(identity) = &self.identity {
+            tls.set_identity(identity.library())?;
+        }
+        let binding = self.binding(host);
+        if let Some(session) = session
+            && *session.binding() == binding
+        {
+            tls.set_session(session.library())?;
+        }
+        Ok(Connection::new(tls, binding))
+    }
+
+    /// Whether sessions are used again (`proxy_ssl_session_reuse`).
+    pub fn reuses_sessions(&self) -> bool {
+        self.shared.session_reuse
+    }
+
+    /// What a session with this server belongs to.
+    pub(super) fn binding(&self, host: &str) -> Binding {
+        Binding {
+            settings: self.shared.fingerprint,
+            identity: self
+                .identity
+                .as_ref()
+                .map_or([0; 32], |identity| *identity.fingerprint()),
+            host: host.into(),
+        }
+    }
+}
+
+/// What judges certificates, where they are to be judged.
+fn verifier(
+    settings: &ClientSettings,
+    warnings: &mut Vec<Warning>,
+) -> Result<Option<Verifier>, SettingsError> {
+    let directives = settings.directives;
+    let load_error = |kind: &str, file: &PemFile, error: &dyn std::fmt::Display| {
+        SettingsError::new(format!("cannot load {kind} \"{}\": {error}", file.label))
+    };
+    let mut builder = VerifierBuilder::new(settings.verify_depth).map_err(library_error)?;
+    if let Some(trusted) = &settings.trusted {
+        let bundle = CertificateChain::bundle_from_pem(&trusted.pem)
+            .map_err(|error| load_error("certificate", trusted, &error))?;
+        builder.add_trusted(&bundle).map_err(library_error)?;
+    } else if settings.verify {
+        return Err(SettingsError::new(format!(
+            "no {directives}_trusted_certificate for {directives}_verify"
+        )));
+    }
+    if let Some(lists) = &settings.revocation_lists {
+        builder
+            .add_revocation_lists(&lists.pem)
+            .map_err(|error| load_error("CRL", lists, &error))?;
+        if !settings.verify {
+            warnings.push(Warning::new(format!(
+                "\"{directives}_crl\" has no effect without \"{directives}_verify on\""
+            )));
+        }
+    }
+    Ok(settings.verify.then(|| builder.build()))
+}
+
+/// Of everything in `settings` that decides whether a session may be used again, so that
+/// sessions outlive a reload that changes nothing.
+fn fingerprint(settings: &ClientSettings) -> [u8; 32] {
+    let ClientSettings {
+        directives: _,
+        protocols,
+        ciphers,
+        conf_commands,
+        server_name,
+        verify,
+        verify_depth,
+        trusted,
+        revocation_lists,
+        identity: _, // it has a fingerprint of its own
+        session_reuse: _,
+        alpn,
+    } = settings;
+    let pem = |file: &Option<PemFile>| file.as_ref().map(|file| sha256(&file.pem));
+    let text = format!(
+        "{protocols:?} {ciphers:?} {conf_commands:?} {server_name} {verify} {verify_depth} {:?} {:?} {alpn:?}",
+        pem(trusted),
+        pem(revocation_lists)
+    );
+    sha256(text.as_bytes())
+}
+
+pub(super) fn library_error(error: awslc::Error) -> SettingsError {
+    SettingsError::new(error.to_string())
+}

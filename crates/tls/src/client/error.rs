@@ -1,0 +1,75 @@
+//! What can go wrong with a connection to an upstream.
+
+use std::fmt;
+
+use sealane_awslc::{self as awslc, Fault};
+
+/// Why a connection failed, in the words nginx logs. The alert for the server, if there is one,
+/// is in the output of the call that returned this.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Error {
+    /// The TLS library refused, or the server did.
+    Library(awslc::Error),
+    /// The server's certificate is not trusted (`proxy_ssl_verify`).
+    Untrusted {
+        /// OpenSSL's number (`X509_V_ERR_...`).
+        code: i32,
+        /// What it means, in OpenSSL's words.
+        reason: &'static str,
+    },
+    /// The server's certificate is trusted and belongs to someone else.
+    OtherName {
+        /// The name that it should have.
+        name: Box<str>,
+    },
+    /// The server closed the connection within the handshake.
+    ClosedInHandshake,
+    /// The stream ended without a close_notify: what was read may be cut (RFC 8446 section 6.1).
+    Truncated,
+    /// The connection had failed or was not established; a mistake of the caller.
+    NotEstablished,
+}
+
+impl Error {
+    /// Whether the server is to blame, or this side.
+    pub fn fault(&self) -> Fault {
+        match self {
+            Self::Library(error) => error.fault(),
+            Self::NotEstablished => Fault::Local,
+            _ => Fault::Peer,
+        }
+    }
+
+    /// Whether the server's certificate was refused.
+    pub fn is_verification(&self) -> bool {
+        matches!(self, Self::Untrusted { .. } | Self::OtherName { .. })
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Library(error) => error.fmt(f),
+            Self::Untrusted { code, reason } => {
+                write!(
+                    f,
+                    "upstream SSL certificate verify error: ({code}:{reason})"
+                )
+            }
+            Self::OtherName { name } => {
+                write!(f, "upstream SSL certificate does not match \"{name}\"")
+            }
+            Self::ClosedInHandshake => f.write_str("peer closed connection in SSL handshake"),
+            Self::Truncated => f.write_str("peer closed connection without SSL close_notify"),
+            Self::NotEstablished => f.write_str("the TLS connection is not established"),
+        }
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<awslc::Error> for Error {
+    fn from(error: awslc::Error) -> Self {
+        Self::Library(error)
+    }
+}

@@ -1,0 +1,43 @@
+//! TLS towards upstreams: what `proxy_ssl_*`, `grpc_ssl_*` and `uwsgi_ssl_*` configure.
+//!
+//! [`ClientTls::build`] turns [`ClientSettings`] into an immutable context, shared by all
+//! threads. [`ClientTls::connect`] begins one [`Connection`], driven sans-IO like the server's:
+//! bytes in, bytes out.
+//!
+//! ```text
+//! ClientTls --connect(name, session)--> Connection
+//!    handshake(input, output) -> WantRead ... Done
+//!    write(plain, output), read(input, output, plain)
+//!    take_session() -> SessionCache::put
+//!    close_notify(output)
+//! ```
+//!
+//! A server's certificate is judged within the handshake, as nginx judges it afterwards: one
+//! that is refused gets an alert, and neither our certificate nor a request.
+//!
+//! | file | what |
+//! |---|---|
+//! | `settings.rs` | [`ClientSettings`]: what is configured |
+//! | `build.rs` | [`ClientTls`]: settings checked and built |
+//! | `identity.rs` | [`ClientIdentity`]: a certificate for servers that ask for one |
+//! | `name.rs` | which part of the configured name is sent and compared |
+//! | `connection.rs` | [`Connection`] |
+//! | `sessions.rs` | [`Session`], [`SessionCache`]: resumption |
+//! | `error.rs` | [`Error`], in nginx's words |
+
+mod build;
+mod connection;
+mod error;
+mod identity;
+mod name;
+mod sessions;
+mod settings;
+#[cfg(test)]
+mod tests;
+
+pub use build::ClientTls;
+pub use connection::{Connection, Handshake};
+pub use error::Error;
+pub use identity::ClientIdentity;
+pub use sessions::{DEFAULT_MAX_SESSION_KEYS, Session, SessionCache};
+pub use settings::{ClientSettings, DEFAULT_CLIENT_CIPHERS, DEFAULT_VERIFY_DEPTH, PemFile};

@@ -1,0 +1,68 @@
+//! What is configured for connections to upstreams.
+
+use crate::protocols::Protocols;
+use crate::settings::Identity;
+
+/// nginx's default for `proxy_ssl_ciphers`.
+pub const DEFAULT_CLIENT_CIPHERS: &str = "DEFAULT";
+/// nginx's default for `proxy_ssl_verify_depth`: certificates between the server's and the root.
+pub const DEFAULT_VERIFY_DEPTH: u32 = 1;
+
+/// The `*_ssl_*` directives of a location that hands requests on. `Default` is nginx's
+/// defaults.
+#[derive(Clone, Debug)]
+pub struct ClientSettings {
+    /// What the directives begin with, for messages: `proxy_ssl`.
+    pub directives: &'static str,
+    /// `proxy_ssl_protocols`.
+    pub protocols: Protocols,
+    /// `proxy_ssl_ciphers`, an OpenSSL cipher string.
+    pub ciphers: String,
+    /// `proxy_ssl_conf_command`, in order; they override the rest.
+    pub conf_commands: Vec<(String, String)>,
+    /// `proxy_ssl_server_name`: whether the name is sent (SNI).
+    pub server_name: bool,
+    /// `proxy_ssl_verify`: whether the server's certificate must be trusted and have the name.
+    pub verify: bool,
+    /// `proxy_ssl_verify_depth`.
+    pub verify_depth: u32,
+    /// `proxy_ssl_trusted_certificate`; needed with `verify`.
+    pub trusted: Option<PemFile>,
+    /// `proxy_ssl_crl`. As in nginx every certificate of a chain then needs its issuer's list.
+    pub revocation_lists: Option<PemFile>,
+    /// `proxy_ssl_certificate`, its key and `proxy_ssl_password_file`. For those with variables
+    /// see [`ClientTls::with_identity`](super::ClientTls::with_identity).
+    pub identity: Option<Identity>,
+    /// `proxy_ssl_session_reuse`.
+    pub session_reuse: bool,
+    /// Application protocols to offer, preferred first; empty for none.
+    pub alpn: Vec<&'static [u8]>,
+}
+
+impl Default for ClientSettings {
+    fn default() -> Self {
+        Self {
+            directives: "proxy_ssl",
+            protocols: Protocols::default(),
+            ciphers: DEFAULT_CLIENT_CIPHERS.to_owned(),
+            conf_commands: Vec::new(),
+            server_name: false,
+            verify: false,
+            verify_depth: DEFAULT_VERIFY_DEPTH,
+            trusted: None,
+            revocation_lists: None,
+            identity: None,
+            session_reuse: true,
+            alpn: Vec::new(),
+        }
+    }
+}
+
+/// A file in PEM, as read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PemFile {
+    /// Its contents.
+    pub pem: Vec<u8>,
+    /// Its name, for errors.
+    pub label: String,
+}
