@@ -1,0 +1,55 @@
+//! ngx_http_grpc_module.
+
+use super::proxying::{
+    self, Scheme, bind, ignore_headers, joined, next_upstream, reaching_rows, set_header, upstream,
+};
+use super::proxying_tls::{certificate, file, protocols, tls, tls_rows};
+use super::{Arity, Check, HSL, LOCATION, LOCATION_IF, Module, ONE, Row};
+use crate::template;
+
+pub(super) const MODULE: Module = Module {
+    title: "Passing requests to gRPC servers",
+    doc: "A location with `grpc_pass` hands its requests to gRPC servers, over HTTP/2 and without \
+          buffering; trailers go both ways.",
+    rows: joined!(OWN, REACHING, TLS),
+};
+
+const REACHING: &[Row] = reaching_rows!(
+    "grpc",
+    "`error`, `timeout`, `invalid_header`, `non_idempotent`, `http_500`, `http_502`, `http_503`, \
+     `http_504`, `http_403`, `http_404`, `http_429`"
+);
+const TLS: &[Row] = tls_rows!("grpc");
+
+const SCHEMES: &[Scheme] = &[
+    Scheme {
+        prefix: "grpc://",
+        tls: false,
+        port: 0,
+    },
+    Scheme {
+        prefix: "grpcs://",
+        tls: true,
+        port: 0,
+    },
+];
+
+const OWN: &[Row] = &[
+    Row::new(
+        "grpc_pass",
+        LOCATION | LOCATION_IF,
+        ONE,
+        "",
+        "Where requests go: maybe `grpc://`, or `grpcs://` for TLS, then host and port, the name of \
+         an `upstream`, or `unix:PATH`. May contain variables.",
+        |b, c| proxying::pass(b, c, SCHEMES, false),
+    ),
+    Row::new(
+        "grpc_set_header",
+        HSL,
+        Arity::Between(2, 2),
+        "Content-Length $content_length",
+        "A header field of requests instead of the client's, as `proxy_set_header`.",
+        set_header,
+    ),
+];

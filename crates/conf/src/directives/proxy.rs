@@ -1,0 +1,131 @@
+//! ngx_http_proxy_module.
+
+use super::proxying::{
+    self, Scheme, bind, buffering_rows, ignore_headers, joined, limit_rate, next_upstream,
+    reaching_rows, send_lowat_row, set_header, temp_path, upstream,
+};
+use super::proxying_cache::{CACHE, STORE, cache_rows};
+use super::proxying_tls::{certificate, file, protocols, tls, tls_rows};
+use super::{
+    Arity, Check, HSL, HTTP, LIMIT_EXCEPT, LOCATION, LOCATION_IF, Module, ONE, Row, proxy_rewrites,
+};
+use crate::model::ProxyHttpVersion;
+use crate::template;
+
+pub(super) const MODULE: Module = Module {
+    title: "Passing requests to HTTP servers",
+    doc: "A location with `proxy_pass` hands its requests to other servers. Settings of all \
+          `proxy_*` directives are inherited, `proxy_pass` itself is not; those that may be \
+          written several times are inherited only where none of their kind is written.",
+    rows: joined!(OWN, proxy_rewrites::ROWS, REACHING, BUFFERING, TLS, CACHING),
+};
+
+const REACHING: &[Row] = reaching_rows!(
+    "proxy",
+    "`error`, `timeout`, `invalid_header`, `non_idempotent`, `http_500`, `http_502`, `http_503`, \
+     `http_504`, `http_403`, `http_404`, `http_429`"
+);
+const BUFFERING: &[Row] = buffering_rows!("proxy");
+const TLS: &[Row] = tls_rows!("proxy");
+const CACHING: &[Row] = cache_rows!("proxy");
+
+const SCHEMES: &[Scheme] = &[
+    Scheme {
+        prefix: "http://",
+        tls: false,
+        port: 80,
+    },
+    Scheme {
+        prefix: "https://",
+        tls: true,
+        port: 443,
+    },
+];
+
+const OWN: &[Row] = &[
+    Row::new(
+        "proxy_pass",
+        LOCATION | LOCATION_IF | LIMIT_EXCEPT,
+        ONE,
+        "",
+        "Where requests go: `http://` or `https://`, then a host and maybe a port, the name of an \
+         `upstream`, or `unix:PATH`, then maybe a URI (behind a second colon for a socket), which \
+         replaces the location's prefix in the request's. May contain variables.",
+        |b, c| proxying::pass(b, c, SCHEMES, true),
+    ),
+    Row::new(
+        "proxy_http_version",
+        HSL,
+        ONE,
+        "1.1",
+        "Version of HTTP: `1.0`, `1.1` or `2`.",
+        |b, c| {
+            use ProxyHttpVersion::{Http2, Http10, Http11};
+            c.choice(
+                &mut b.location().passing.proxy.http_version,
+                &[("1.0", Http10), ("1.1", Http11), ("2", Http2)],
+            )
+        },
+    ),
+    Row::new(
+        "proxy_method",
+        HSL,
+        ONE,
+        "",
+        "Method of requests instead of the client's. May contain variables.",
+        |b, c| {
+            c.once(&b.location().passing.proxy.method)?;
+            let method = template::compile(&mut b.names, c.arg(1), 1, &c.origin)?;
+            b.location().passing.proxy.method = Some(method);
+            Ok(())
+        },
+    ),
+    Row::new(
+        "proxy_set_header",
+        HSL,
+        Arity::Between(2, 2),
+        "Host $proxy_host",
+        "A header field of requests instead of the client's; not sent when its value is empty. A \
+         level with any `proxy_set_header` of its own inherits none. Without one of that name, \
+         `Host` is `$proxy_host`, and Connection, Keep-Alive, Proxy-Connection, TE, Expect and \
+         Upgrade of the client are not sent. May contain variables.",
+        set_header,
+    ),
+    Row::new(
+        "proxy_set_body",
+        HSL,
+        ONE,
+        "",
+        "Body of requests instead of the client's. May contain variables.",
+        |b, c| {
+            c.once(&b.location().passing.proxy.body)?;
+            let body = template::compile(&mut b.names, c.arg(1), 1, &c.origin)?;
+            b.location().passing.proxy.body = Some(body);
+            Ok(())
+        },
+    ),
+    Row::new(
+        "proxy_pass_trailers",
+        HSL,
+        ONE,
+        "off",
+        "Whether clients get the trailers of responses, and servers those of requests.",
+        |b, c| c.flag(&mut b.location().passing.proxy.pass_trailers),
+    ),
+    Row::later("proxy_cache_convert_head", HSL, ONE, Check::Flag, CACHE),
+    Row::meaningless(
+        "proxy_headers_hash_bucket_size",
+        HSL,
+        ONE,
+        Check::Number,
+        "Tables size themselves.",
+    ),
+    Row::meaningless(
+        "proxy_headers_hash_max_size",
+        HSL,
+        ONE,
+        Check::Number,
+        "Tables size themselves.",
+    ),
+    send_lowat_row!("proxy_send_lowat"),
+];

@@ -1,0 +1,210 @@
+//! TLS to other servers: `proxy_ssl_*`, `uwsgi_ssl_*` and `grpc_ssl_*`.
+
+use super::proxying::upstream;
+use super::ssl;
+use crate::build::Build;
+use crate::call::{Call, Fault};
+use crate::draft::UpstreamTlsDraft;
+use crate::model::Template;
+use crate::template;
+use std::path::PathBuf;
+
+/// What the family of a row says about TLS on the level at hand.
+pub(super) fn tls<'b>(b: &'b mut Build<'_>, c: &Call<'_>) -> &'b mut UpstreamTlsDraft {
+    &mut upstream(b, c).tls
+}
+
+/// The rows of a family.
+macro_rules! tls_rows {
+    ($family:literal) => {
+        &[
+            Row::new(
+                concat!($family, "_ssl_protocols"),
+                HSL,
+                Arity::AtLeast(1),
+                "TLSv1.2 TLSv1.3",
+                "Versions offered to servers: `TLSv1`, `TLSv1.1`, `TLSv1.2`, `TLSv1.3`. SSLv2 and \
+                 SSLv3 are accepted and never offered.",
+                protocols,
+            ),
+            Row::new(
+                concat!($family, "_ssl_ciphers"),
+                HSL,
+                ONE,
+                "DEFAULT",
+                "Cipher suites up to TLS 1.2 offered to servers, in OpenSSL's notation.",
+                |b, c| {
+                    c.once(&tls(b, c).ciphers)?;
+                    tls(b, c).ciphers = Some(c.text(1)?.to_owned());
+                    Ok(())
+                },
+            ),
+            Row::new(
+                concat!($family, "_ssl_conf_command"),
+                HSL,
+                Arity::Between(2, 2),
+                "",
+                "A command and its value for the TLS library, as in `ssl_conf_command`.",
+                |b, c| {
+                    let command = (c.text(1)?.to_owned(), c.text(2)?.to_owned());
+                    let commands = &mut tls(b, c).conf_commands;
+                    commands.get_or_insert_default().push(command);
+                    Ok(())
+                },
+            ),
+            Row::new(
+                concat!($family, "_ssl_name"),
+                HSL,
+                ONE,
+                "",
+                concat!(
+                    "Name that a server's certificate must have, and that is sent with `",
+                    $family,
+                    "_ssl_server_name`; without it, the host of `",
+                    $family,
+                    "_pass`. May contain variables."
+                ),
+                |b, c| {
+                    c.once(&tls(b, c).name)?;
+                    let name = template::compile(&mut b.names, c.arg(1), 1, &c.origin)?;
+                    tls(b, c).name = Some(name);
+                    Ok(())
+                },
+            ),
+            Row::new(
+                concat!($family, "_ssl_server_name"),
+                HSL,
+                ONE,
+                "off",
+                "Whether servers are told the name that is wanted (SNI).",
+                |b, c| c.flag(&mut tls(b, c).server_name),
+            ),
+            Row::new(
+                concat!($family, "_ssl_verify"),
+                HSL,
+                ONE,
+                "off",
+                "Whether certificates of servers are verified.",
+                |b, c| c.flag(&mut tls(b, c).verify),
+            ),
+            Row::new(
+                concat!($family, "_ssl_verify_depth"),
+                HSL,
+                ONE,
+                "1",
+                "Most intermediate certificates between a server's and a trusted one.",
+                |b, c| c.number(&mut tls(b, c).verify_depth),
+            ),
+            Row::new(
+                concat!($family, "_ssl_trusted_certificate"),
+                HSL,
+                ONE,
+                "",
+                "PEM file with the certificates that servers are verified by.",
+                |b, c| {
+                    let path = file(b, c);
+                    c.once(&tls(b, c).trusted_certificate)?;
+                    tls(b, c).trusted_certificate = Some(path);
+                    Ok(())
+                },
+            ),
+            Row::new(
+                concat!($family, "_ssl_crl"),
+                HSL,
+                ONE,
+                "",
+                "PEM file with lists of revoked certificates.",
+                |b, c| {
+                    let path = file(b, c);
+                    c.once(&tls(b, c).crl)?;
+                    tls(b, c).crl = Some(path);
+                    Ok(())
+                },
+            ),
+            Row::new(
+                concat!($family, "_ssl_certificate"),
+                HSL,
+                ONE,
+                "",
+                "PEM file with the certificate that servers are shown, or `data:` and the PEM \
+                 text; empty for none. May contain variables.",
+                |b, c| {
+                    let value = certificate(b, c)?;
+                    c.once(&tls(b, c).certificate)?;
+                    tls(b, c).certificate = Some(value);
+                    Ok(())
+                },
+            ),
+            Row::new(
+                concat!($family, "_ssl_certificate_key"),
+                HSL,
+                ONE,
+                "",
+                "PEM file with the private key of that certificate, or `data:` and the PEM text. \
+                 May contain variables.",
+                |b, c| {
+                    let value = certificate(b, c)?;
+                    c.once(&tls(b, c).certificate_key)?;
+                    tls(b, c).certificate_key = Some(value);
+                    Ok(())
+                },
+            ),
+            Row::new(
+                concat!($family, "_ssl_password_file"),
+                HSL,
+                ONE,
+                "",
+                "File with pass phrases for an encrypted key, one per line.",
+                |b, c| {
+                    let path = file(b, c);
+                    c.once(&tls(b, c).password_file)?;
+                    tls(b, c).password_file = Some(path);
+                    Ok(())
+                },
+            ),
+            Row::new(
+                concat!($family, "_ssl_session_reuse"),
+                HSL,
+                ONE,
+                "on",
+                "Whether connections to servers resume earlier TLS sessions.",
+                |b, c| c.flag(&mut tls(b, c).session_reuse),
+            ),
+            Row::meaningless(
+                concat!($family, "_ssl_certificate_cache"),
+                HSL,
+                Arity::Between(1, 3),
+                Check::Any,
+                "Certificates are read when the configuration is.",
+            ),
+        ]
+    };
+}
+pub(super) use tls_rows;
+
+pub(super) fn protocols(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    let before = tls(b, c).protocols.unwrap_or_default();
+    let set = ssl::more_protocols(b, c, before)?;
+    tls(b, c).protocols = Some(set);
+    Ok(())
+}
+
+/// A file beside the configuration; empty stays empty.
+pub(super) fn file(b: &Build<'_>, c: &Call<'_>) -> PathBuf {
+    match c.arg(1) {
+        [] => PathBuf::new(),
+        _ => b.options.beside_conf(c.path(1)),
+    }
+}
+
+pub(super) fn certificate(b: &mut Build<'_>, c: &Call<'_>) -> Result<Template, Fault> {
+    let written = c.text(1)?;
+    if written.starts_with("engine:") || written.starts_with("store:") {
+        let name = c.row.name;
+        return Err(Fault::at(
+            1,
+            format!("keys outside of files are not supported yet in \"{name}\""),
+        ));
+    }
+    template::compile(&mut b.names, c.arg(1), 1, &c.origin)
+}

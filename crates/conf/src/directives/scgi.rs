@@ -1,0 +1,42 @@
+//! ngx_http_scgi_module.
+
+use super::proxying::{
+    self, bind, buffering_rows, ignore_headers, joined, limit_rate, next_upstream, param,
+    reaching_rows, temp_path, upstream,
+};
+use super::proxying_cache::{CACHE, STORE, cache_rows};
+use super::{Arity, Check, HSL, HTTP, LOCATION, LOCATION_IF, Module, ONE, Row};
+
+pub(super) const MODULE: Module = Module {
+    title: "Passing requests to SCGI servers",
+    doc: "A location with `scgi_pass` hands its requests to servers that speak SCGI.",
+    rows: joined!(OWN, REACHING, BUFFERING, CACHING),
+};
+
+const REACHING: &[Row] = reaching_rows!(
+    "scgi",
+    "`error`, `timeout`, `invalid_header`, `non_idempotent`, `http_500`, `http_503`, `http_403`, \
+     `http_404`, `http_429`"
+);
+const BUFFERING: &[Row] = buffering_rows!("scgi");
+const CACHING: &[Row] = cache_rows!("scgi");
+
+const OWN: &[Row] = &[
+    Row::new(
+        "scgi_pass",
+        LOCATION | LOCATION_IF,
+        ONE,
+        "",
+        "Where requests go: host and port, the name of an `upstream`, or `unix:PATH`. May contain \
+         variables.",
+        |b, c| proxying::pass(b, c, &[], false),
+    ),
+    Row::new(
+        "scgi_param",
+        HSL,
+        Arity::Between(2, 3),
+        "",
+        "A variable of requests and its value, as `fastcgi_param`.",
+        param,
+    ),
+];

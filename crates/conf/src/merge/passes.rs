@@ -1,0 +1,544 @@
+//! `proxy_*`, `fastcgi_*`, `uwsgi_*`, `scgi_*` and `grpc_*`: inheritance, defaults
+//! and the checks of a level.
+
+use super::servers::inherit;
+use crate::call::{Fault, shown};
+use crate::directives::default_redirect;
+use crate::draft::{
+    FastCgiDraft, FixedTarget, PassingDraft, ProxyDraft, RulesDraft, TargetDraft, UpstreamDraft,
+    UpstreamTlsDraft, UwsgiDraft,
+};
+use crate::input::Options;
+use crate::model::{
+    CertificateFiles, CertificateSource, Family, FastCgiPass, GrpcPass, HiddenHeaders, List,
+    NextUpstream, NextUpstreamCause, Param, Params, Part, Pass, PassTarget, ProxyHttpVersion,
+    ProxyPass, ProxyTarget, ProxyUrl, RedirectRewrite, ScgiPass, SetHeader, SetHeaders, TempPath,
+    Template, TlsProtocols, UpstreamCertificate, UpstreamSettings, UpstreamTls, UriPart, UwsgiPass,
+    Variable,
+};
+use crate::parser::path_of;
+use crate::variables::Builtin;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// nginx's default for buffers: a page of memory.
+const BUFFER_BYTES: u64 = 4 << 10;
+
+/// Default of `max_temp_file_size`.
+const MAX_TEMP_FILE_BYTES: u64 = 1 << 30;
+
+impl PassingDraft {
+    /// Takes what is not set from the outer level; the pass directives are not
+    /// inherited.
+    pub(super) fn inherit(&mut self, outer: &PassingDraft) {
+        for family in Family::ALL {
+            self.of_mut(family).inherit(outer.of(family));
+        }
+        self.proxy.inherit(&outer.proxy);
+        self.fastcgi.inherit(&outer.fastcgi);
+        self.uwsgi.inherit(&outer.uwsgi);
+    }
+}
+
+impl UpstreamDraft {
+    fn inherit(&mut self, outer: &UpstreamDraft) {
+        inherit!(self, outer;
+            connect_timeout send_timeout read_timeout next_upstream next_upstream_tries
+            next_upstream_timeout bind socket_keepalive request_buffering pass_request_headers
+            pass_request_body ignore_client_abort buffering buffer_size buffers busy_buffers_size
+            temp_path max_temp_file_size temp_file_write_size limit_rate force_ranges
+            intercept_errors ignore_headers hide_headers pass_headers params set_headers);
+        self.tls.inherit(&outer.tls);
+    }
+}
+
+impl UpstreamTlsDraft {
+    fn inherit(&mut self, outer: &UpstreamTlsDraft) {
+        inherit!(self, outer;
+            protocols ciphers conf_commands name server_name verify verify_depth
+            trusted_certificate crl certificate certificate_key password_file session_reuse);
+    }
+}
+
+impl ProxyDraft {
+    fn inherit(&mut self, outer: &ProxyDraft) {
+        inherit!(self, outer; http_version method body pass_trailers);
+        self.redirects.inherit(&outer.redirects);
+        self.cookie_domains.inherit(&outer.cookie_domains);
+        self.cookie_paths.inherit(&outer.cookie_paths);
+        self.cookie_flags.inherit(&outer.cookie_flags);
+    }
+}
+
+impl FastCgiDraft {
+    fn inherit(&mut self, outer: &FastCgiDraft) {
+        inherit!(self, outer; index split_path_info keep_conn catch_stderr);
+    }
+}
+
+impl UwsgiDraft {
+    fn inherit(&mut self, outer: &UwsgiDraft) {
+        inherit!(self, outer; modifier1 modifier2 string);
+    }
+}
+
+impl<T> RulesDraft<T> {
+    fn inherit(&mut self, outer: &RulesDraft<T>) {
+        if matches!(self, RulesDraft::Unset) {
+            *self = match outer {
+                RulesDraft::Unset => RulesDraft::Unset,
+                RulesDraft::Off => RulesDraft::Off,
+                RulesDraft::Rules(rules) => RulesDraft::Rules(rules.clone()),
+            };
+        }
+    }
+
+    fn rules(&self) -> List<T> {
+        match self {
+            RulesDraft::Rules(rules) => rules.clone(),
+            RulesDraft::Unset | RulesDraft::Off => List::default(),
+        }
+    }
+}
+
+/// What nginx refuses on any level, whether requests are handed on there or not.
+pub(super) fn check(draft: &PassingDraft) -> Result<(), Fault> {
+    for family in Family::ALL {
+        if family != Family::Grpc {
+            check_buffers(family, &Buffers::new(draft.of(family)))?;
+        }
+    }
+    Ok(())
+}
+
+/// Sizes of buffers with their defaults.
+struct Buffers {
+    first: u64,
+    number: u32,
+    size: u64,
+    busy: u64,
+    write: u64,
+    max_file: u64,
+}
+
+impl Buffers {
+    fn new(draft: &UpstreamDraft) -> Buffers {
+        let first = draft.buffer_size.unwrap_or(BUFFER_BYTES);
+        let (number, size) = draft.buffers.unwrap_or((8, BUFFER_BYTES));
+        let two = 2 * first.max(size);
+        Buffers {
+            first,
+            number,
+            size,
+            busy: draft.busy_buffers_size.unwrap_or(two),
+            write: draft.temp_file_write_size.unwrap_or(two),
+            max_file: draft.max_temp_file_size.unwrap_or(MAX_TEMP_FILE_BYTES),
+        }
+    }
+}
+
+fn check_buffers(family: Family, buffers: &Buffers) -> Result<(), Fault> {
+    let one = buffers.first.max(buffers.size);
+    let refuse = |message: String| Err(Fault::new(message));
+    if buffers.number < 2 {
+        return refuse(format!("there must be at least 2 \"{family}_buffers\""));
+    }
+    let largest = format!(
+        "the maximum of the value of \"{family}_buffer_size\" and one of the \"{family}_buffers\""
+    );
+    if buffers.busy < one {
+        return refuse(format!(
+            "\"{family}_busy_buffers_size\" must be equal to or greater than {largest}"
+        ));
+    }
+    if buffers.busy > u64::from(buffers.number - 1).saturating_mul(buffers.size) {
+        return refuse(format!(
+            "\"{family}_busy_buffers_size\" must be less than the size of all \"{family}_buffers\" \
+             minus one buffer"
+        ));
+    }
+    if buffers.write < one {
+        return refuse(format!(
+            "\"{family}_temp_file_write_size\" must be equal to or greater than {largest}"
+        ));
+    }
+    if buffers.max_file != 0 && buffers.max_file < one {
+        return refuse(format!(
+            "\"{family}_max_temp_file_size\" must be equal to zero to disable temporary files \
+             usage or must be equal to or greater than {largest}"
+        ));
+    }
+    Ok(())
+}
+
+/// What hands requests on in a location. `draft` is merged already.
+pub(super) fn pass(options: &Options, draft: &PassingDraft) -> Result<Option<Pass>, Fault> {
+    let Some(family) = draft.answers else {
+        return Ok(None);
+    };
+    let common = draft.of(family);
+    let target = common
+        .target
+        .as_ref()
+        .expect("whoever answers has a target");
+    let secure = matches!(target, TargetDraft::Fixed(FixedTarget { tls: true, .. }));
+    let upstream = settings(options, family, draft, target)?;
+    let params = || params(common.params.as_deref().unwrap_or_default());
+    Ok(Some(match family {
+        Family::Proxy => Pass::Proxy(Arc::new(proxy(&draft.proxy, common, target, upstream))),
+        Family::FastCgi => Pass::FastCgi(Arc::new(FastCgiPass {
+            target: pass_target(target),
+            upstream,
+            params: params(),
+            index: draft.fastcgi.index.clone().unwrap_or_default(),
+            split_path_info: draft.fastcgi.split_path_info.clone(),
+            keep_conn: draft.fastcgi.keep_conn.unwrap_or(false),
+            catch_stderr: draft.fastcgi.catch_stderr.clone().unwrap_or_default(),
+        })),
+        Family::Uwsgi => Pass::Uwsgi(Arc::new(UwsgiPass {
+            target: pass_target(target),
+            secure,
+            upstream,
+            params: params(),
+            modifier1: draft.uwsgi.modifier1.unwrap_or(0),
+            modifier2: draft.uwsgi.modifier2.unwrap_or(0),
+            string: draft.uwsgi.string.clone().unwrap_or_default(),
+        })),
+        Family::Scgi => Pass::Scgi(Arc::new(ScgiPass {
+            target: pass_target(target),
+            upstream,
+            params: params(),
+        })),
+        Family::Grpc => Pass::Grpc(Arc::new(GrpcPass {
+            target: pass_target(target),
+            secure,
+            host: match target {
+                TargetDraft::Fixed(target) => target.host.clone(),
+                TargetDraft::Evaluated(_) => Box::default(),
+            },
+            upstream,
+            set_headers: set_headers(common.set_headers.as_deref(), GRPC_HEADERS),
+        })),
+    }))
+}
+
+fn pass_target(target: &TargetDraft) -> PassTarget {
+    match target {
+        TargetDraft::Fixed(target) => PassTarget::Group(target.group),
+        TargetDraft::Evaluated(url) => PassTarget::Evaluated(url.clone()),
+    }
+}
+
+fn proxy(
+    draft: &ProxyDraft,
+    common: &UpstreamDraft,
+    target: &TargetDraft,
+    upstream: UpstreamSettings,
+) -> ProxyPass {
+    let http_version = draft.http_version.unwrap_or(ProxyHttpVersion::Http11);
+    let defaults = match http_version {
+        ProxyHttpVersion::Http2 => PROXY_HTTP2_HEADERS,
+        ProxyHttpVersion::Http10 | ProxyHttpVersion::Http11 => PROXY_HEADERS,
+    };
+    ProxyPass {
+        target: match target {
+            TargetDraft::Fixed(target) => ProxyTarget::Url(proxy_url(target)),
+            TargetDraft::Evaluated(url) => ProxyTarget::Evaluated(url.clone()),
+        },
+        upstream,
+        http_version,
+        method: draft.method.clone(),
+        set_headers: set_headers(common.set_headers.as_deref(), defaults),
+        body: draft.body.clone(),
+        redirects: redirects(draft, target),
+        cookie_domains: draft.cookie_domains.rules(),
+        cookie_paths: draft.cookie_paths.rules(),
+        cookie_flags: draft.cookie_flags.rules(),
+    }
+}
+
+fn proxy_url(target: &FixedTarget) -> ProxyUrl {
+    ProxyUrl {
+        tls: target.tls,
+        group: target.group,
+        host: target.host.clone(),
+        port: target.port.clone(),
+        uri: match &*target.uri {
+            [] => UriPart::AsReceived,
+            uri => UriPart::Replaces {
+                prefix_bytes: target.prefix.len(),
+                uri: uri.into(),
+            },
+        },
+    }
+}
+
+fn redirects(draft: &ProxyDraft, target: &TargetDraft) -> List<RedirectRewrite> {
+    match &draft.redirects {
+        RulesDraft::Unset => default_redirect(target).into_iter().collect(),
+        rules => rules.rules(),
+    }
+}
+
+/// What all families have, for the location of a pass directive.
+fn settings(
+    options: &Options,
+    family: Family,
+    draft: &PassingDraft,
+    target: &TargetDraft,
+) -> Result<UpstreamSettings, Fault> {
+    let d = draft.of(family);
+    let buffers = Buffers::new(d);
+    let grpc = family == Family::Grpc;
+    let may_have_tls = match target {
+        TargetDraft::Fixed(target) => target.tls,
+        TargetDraft::Evaluated(_) => {
+            matches!(family, Family::Proxy | Family::Uwsgi | Family::Grpc)
+        }
+    };
+    let tls = match may_have_tls {
+        true => Some(Arc::new(tls(options, family, &d.tls)?)),
+        false => None,
+    };
+    Ok(UpstreamSettings {
+        family,
+        connect_timeout: d.connect_timeout.unwrap_or(MINUTE),
+        send_timeout: d.send_timeout.unwrap_or(MINUTE),
+        read_timeout: d.read_timeout.unwrap_or(MINUTE),
+        next_upstream: match d.next_upstream {
+            None => NextUpstream::DEFAULT,
+            Some(set) if set.contains(NextUpstreamCause::Off) => NextUpstream::NEVER,
+            Some(set) => set,
+        },
+        next_upstream_tries: u32::try_from(d.next_upstream_tries.unwrap_or(0)).unwrap_or(u32::MAX),
+        next_upstream_timeout: d.next_upstream_timeout.unwrap_or(Duration::ZERO),
+        bind: d.bind.clone().flatten(),
+        socket_keepalive: d.socket_keepalive.unwrap_or(false),
+        tls,
+        request_buffering: d.request_buffering.unwrap_or(true) && !grpc,
+        pass_request_headers: d.pass_request_headers.unwrap_or(true),
+        pass_request_body: d.pass_request_body.unwrap_or(true),
+        ignore_client_abort: d.ignore_client_abort.unwrap_or(false),
+        buffering: d.buffering.unwrap_or(true) && !grpc,
+        buffer_bytes: buffers.first,
+        buffers: (buffers.number, buffers.size),
+        busy_buffers_bytes: buffers.busy,
+        temp_path: d
+            .temp_path
+            .clone()
+            .unwrap_or_else(|| default_temp_path(options, family)),
+        max_temp_file_bytes: buffers.max_file,
+        temp_file_write_bytes: buffers.write,
+        limit_rate: d.limit_rate.clone(),
+        force_ranges: d.force_ranges.unwrap_or(false),
+        intercept_errors: d.intercept_errors.unwrap_or(false),
+        ignore_headers: d.ignore_headers.unwrap_or_default(),
+        hidden_headers: Arc::new(hidden_headers(family, d)),
+        pass_trailers: match family {
+            Family::Proxy => draft.proxy.pass_trailers.unwrap_or(false),
+            Family::Grpc => true,
+            Family::FastCgi | Family::Uwsgi | Family::Scgi => false,
+        },
+    })
+}
+
+fn default_temp_path(options: &Options, family: Family) -> Arc<TempPath> {
+    let name = format!("{family}_temp");
+    Arc::new(TempPath {
+        path: options.under_prefix(Path::new(&name)),
+        levels: [1, 2, 0],
+    })
+}
+
+/// What nginx's modules hide unless it is passed.
+fn hidden_by_default(family: Family) -> &'static [&'static str] {
+    match family {
+        Family::Proxy => &["Date", "Server", "X-Pad"],
+        Family::Grpc => &["Date", "Server"],
+        Family::FastCgi | Family::Scgi => &["Status"],
+        Family::Uwsgi => &[],
+    }
+}
+
+/// Instructions of servers, which clients need not see.
+const HIDDEN_INSTRUCTIONS: [&str; 5] = [
+    "X-Accel-Expires",
+    "X-Accel-Redirect",
+    "X-Accel-Limit-Rate",
+    "X-Accel-Buffering",
+    "X-Accel-Charset",
+];
+
+fn hidden_headers(family: Family, draft: &UpstreamDraft) -> HiddenHeaders {
+    let hidden = draft.hide_headers.as_deref().unwrap_or_default();
+    let passed = draft.pass_headers.as_deref().unwrap_or_default();
+    let defaults = hidden_by_default(family).iter().chain(&HIDDEN_INSTRUCTIONS);
+    let names = defaults
+        .map(|name| name.as_bytes())
+        .chain(hidden.iter().map(|name| &**name));
+    HiddenHeaders::new(names.filter(|name| {
+        !passed
+            .iter()
+            .any(|passed| passed.eq_ignore_ascii_case(name))
+    }))
+}
+
+/// A default header field: its name and, unless it is only taken from the
+/// client's, its value.
+type DefaultHeader = (&'static str, Option<Builtin>);
+
+const PROXY_HEADERS: &[DefaultHeader] = &[
+    ("Host", Some(Builtin::ProxyHost)),
+    ("Connection", None),
+    ("Proxy-Connection", None),
+    ("Content-Length", Some(Builtin::ProxyInternalBodyLength)),
+    ("Transfer-Encoding", Some(Builtin::ProxyInternalChunked)),
+    ("TE", None),
+    ("Keep-Alive", None),
+    ("Expect", None),
+    ("Upgrade", None),
+];
+
+/// The host is `:authority`, and the end of a body is in its frames (RFC 9113
+/// section 8.2.2).
+const PROXY_HTTP2_HEADERS: &[DefaultHeader] = &[
+    ("Host", None),
+    ("Connection", None),
+    ("Proxy-Connection", None),
+    ("Content-Length", Some(Builtin::ProxyInternalBodyLength)),
+    ("Transfer-Encoding", None),
+    ("TE", None),
+    ("Keep-Alive", None),
+    ("Expect", None),
+    ("Upgrade", None),
+];
+
+const GRPC_HEADERS: &[DefaultHeader] = &[
+    ("Content-Length", Some(Builtin::ContentLength)),
+    ("TE", Some(Builtin::GrpcInternalTrailers)),
+    ("Host", None),
+    ("Connection", None),
+    ("Transfer-Encoding", None),
+    ("Keep-Alive", None),
+    ("Expect", None),
+    ("Upgrade", None),
+];
+
+fn set_headers(written: Option<&[SetHeader]>, defaults: &[DefaultHeader]) -> Arc<SetHeaders> {
+    let written = written.unwrap_or_default();
+    let is = |name: &str, header: &SetHeader| header.name.eq_ignore_ascii_case(name.as_bytes());
+    let missing = defaults
+        .iter()
+        .filter(|(name, _)| !written.iter().any(|header| is(name, header)));
+    let mut fields: Vec<SetHeader> = written
+        .iter()
+        .filter(|header| !header.value.is_empty())
+        .cloned()
+        .collect();
+    fields.extend(missing.filter_map(|(name, value)| {
+        Some(SetHeader {
+            name: name.as_bytes().into(),
+            value: Template::new(vec![Part::Variable(Variable::Builtin((*value)?))]),
+        })
+    }));
+    let names = written.iter().map(|header| &*header.name);
+    let names = names.chain(defaults.iter().map(|(name, _)| name.as_bytes()));
+    Arc::new(SetHeaders {
+        fields,
+        replaced: sorted_lower(names),
+        host_set: written.iter().any(|header| is("Host", header)),
+    })
+}
+
+/// What a parameter must begin with to stand instead of a header field.
+const HTTP_PARAM: &[u8] = b"HTTP_";
+
+fn params(written: &[Param]) -> Arc<Params> {
+    let header = |param: &Param| -> Option<Box<[u8]>> {
+        let name = param.name.strip_prefix(HTTP_PARAM)?;
+        (!name.is_empty()).then(|| name.into())
+    };
+    let headers: Vec<Box<[u8]>> = written.iter().filter_map(header).collect();
+    // One that is only there to take a header field away is not sent.
+    let sent = written
+        .iter()
+        .filter(|param| !(param.value.is_empty() && header(param).is_some()));
+    Arc::new(Params {
+        params: sent.cloned().collect(),
+        replaced_headers: sorted_lower(headers.iter().map(|name| &**name)),
+    })
+}
+
+fn sorted_lower<'n>(names: impl Iterator<Item = &'n [u8]>) -> Vec<Box<[u8]>> {
+    let mut names: Vec<Box<[u8]>> = names.map(|name| name.to_ascii_lowercase().into()).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+fn tls(options: &Options, family: Family, draft: &UpstreamTlsDraft) -> Result<UpstreamTls, Fault> {
+    let verify = draft.verify.unwrap_or(false);
+    let certificate = certificate(options, family, draft)?;
+    let present = |path: &Option<std::path::PathBuf>| {
+        let path = path.as_ref();
+        path.filter(|path| !path.as_os_str().is_empty()).cloned()
+    };
+    let trusted_certificate = present(&draft.trusted_certificate);
+    if verify && trusted_certificate.is_none() {
+        return Err(Fault::whole(format!(
+            "no {family}_ssl_trusted_certificate for {family}_ssl_verify"
+        )));
+    }
+    Ok(UpstreamTls {
+        protocols: draft.protocols.unwrap_or(TlsProtocols {
+            tls_1_2: true,
+            tls_1_3: true,
+            ..TlsProtocols::default()
+        }),
+        ciphers: draft.ciphers.clone().unwrap_or_else(|| "DEFAULT".into()),
+        conf_commands: draft.conf_commands.as_deref().unwrap_or_default().to_vec(),
+        name: draft.name.clone(),
+        server_name: draft.server_name.unwrap_or(false),
+        verify,
+        verify_depth: u32::try_from(draft.verify_depth.unwrap_or(1)).unwrap_or(u32::MAX),
+        trusted_certificate,
+        crl: present(&draft.crl),
+        certificate,
+        password_file: present(&draft.password_file),
+        session_reuse: draft.session_reuse.unwrap_or(true),
+    })
+}
+
+fn certificate(
+    options: &Options,
+    family: Family,
+    draft: &UpstreamTlsDraft,
+) -> Result<Option<UpstreamCertificate>, Fault> {
+    let written = draft.certificate.as_ref();
+    let Some(certificate) = written.filter(|certificate| !certificate.is_empty()) else {
+        return Ok(None);
+    };
+    let Some(key) = &draft.certificate_key else {
+        let shown = certificate.as_literal().map(shown).unwrap_or_default();
+        return Err(Fault::whole(format!(
+            "no \"{family}_ssl_certificate_key\" is defined for certificate \"{shown}\""
+        )));
+    };
+    let source = |literal: &[u8]| match literal.strip_prefix(b"data:") {
+        Some(pem) => CertificateSource::Inline(shown(pem)),
+        None => CertificateSource::File(options.beside_conf(path_of(literal))),
+    };
+    Ok(Some(match (certificate.as_literal(), key.as_literal()) {
+        (Some(certificate), Some(key)) => UpstreamCertificate::Files(CertificateFiles {
+            certificate: source(certificate),
+            key: source(key),
+        }),
+        _ => UpstreamCertificate::Evaluated {
+            certificate: certificate.clone(),
+            key: key.clone(),
+        },
+    }))
+}

@@ -1,0 +1,60 @@
+//! TLS to other servers: `proxy_ssl_*`, `uwsgi_ssl_*` and `grpc_ssl_*`. Names of
+//! directives are given without the prefix.
+
+use super::{CertificateFiles, Template, TlsProtocols};
+use std::path::PathBuf;
+
+/// TLS settings of a location that hands requests on. Equal settings may share
+/// what is made of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UpstreamTls {
+    /// `ssl_protocols`; default TLSv1.2 TLSv1.3.
+    pub protocols: TlsProtocols,
+    /// `ssl_ciphers`; default `DEFAULT`.
+    pub ciphers: String,
+    /// `ssl_conf_command` lines, name and value, in order.
+    pub conf_commands: Vec<(String, String)>,
+    /// `ssl_name`: the name in SNI and in the certificate; default the host of the
+    /// pass directive, or the name of the group.
+    pub name: Option<Template>,
+    /// `ssl_server_name`: whether the name is sent (SNI); default off.
+    pub server_name: bool,
+    /// `ssl_verify`; default off.
+    pub verify: bool,
+    /// `ssl_verify_depth`; default 1.
+    pub verify_depth: u32,
+    /// `ssl_trusted_certificate` (absolute); present when `verify` is on.
+    pub trusted_certificate: Option<PathBuf>,
+    /// `ssl_crl` (absolute).
+    pub crl: Option<PathBuf>,
+    /// `ssl_certificate` and `ssl_certificate_key`.
+    pub certificate: Option<UpstreamCertificate>,
+    /// `ssl_password_file` (absolute).
+    pub password_file: Option<PathBuf>,
+    /// `ssl_session_reuse`; default on.
+    pub session_reuse: bool,
+}
+
+/// The certificate that a server is shown.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum UpstreamCertificate {
+    /// Known when the configuration is read.
+    Files(CertificateFiles),
+    /// At least one of the two has variables: paths (or `data:` and PEM text) come
+    /// out for each connection. Relative ones start from the configuration file's
+    /// directory. An empty certificate is none.
+    Evaluated {
+        /// `ssl_certificate`.
+        certificate: Template,
+        /// `ssl_certificate_key`.
+        key: Template,
+    },
+}
+
+impl UpstreamTls {
+    /// Every file named, for whoever reads them: certificate and key excepted.
+    pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
+        let files = [&self.trusted_certificate, &self.crl, &self.password_file];
+        files.into_iter().flatten()
+    }
+}
