@@ -46,8 +46,9 @@ impl Segment {
     }
 }
 
-/// Segments in the order they are sent.
-#[derive(Debug, Default)]
+/// Segments in the order they are sent. A clone shares memory and files: what is
+/// sent of one is still to be sent of the other.
+#[derive(Debug, Default, Clone)]
 pub struct OutputChain {
     // One or two segments is what nearly every response has; the deque is only
     // touched by multipart ranges and the like.
@@ -181,6 +182,28 @@ impl OutputChain {
         out
     }
 
+    /// Takes the first `count` bytes off, or all there are. Memory is shared, not copied.
+    pub fn split_to(&mut self, count: u64) -> OutputChain {
+        let mut taken = OutputChain::new();
+        let mut left = count;
+        while left > 0
+            && let Some(front) = self.front()
+        {
+            let take = left.min(front.len());
+            taken.push(match front {
+                // No longer than the slice, so it fits a usize.
+                Segment::Memory(bytes) => Segment::Memory(bytes.slice(..take as usize)),
+                Segment::File(range) => Segment::File(FileRange {
+                    len: take,
+                    ..range.clone()
+                }),
+            });
+            self.advance(take);
+            left -= take;
+        }
+        taken
+    }
+
     /// Appends all segments of another chain.
     pub fn append(&mut self, other: OutputChain) {
         for segment in other.first.into_iter().chain(other.rest) {
@@ -231,6 +254,19 @@ mod tests {
                 let part = chain.slice(from as u64, (to - from) as u64);
                 assert_eq!(text(&part), b"abcdefghi"[from..to], "{from}..{to}");
             }
+        }
+    }
+
+    #[test]
+    fn split_to_takes_the_front_and_leaves_the_rest() {
+        for at in 0..=11 {
+            let mut rest = abc();
+            let all = rest.clone();
+            let front = rest.split_to(at);
+            let cut = (at as usize).min(9);
+            assert_eq!(text(&front), b"abcdefghi"[..cut]);
+            assert_eq!(text(&rest), b"abcdefghi"[cut..]);
+            assert_eq!(text(&all), b"abcdefghi", "a clone is not touched");
         }
     }
 

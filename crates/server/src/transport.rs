@@ -9,21 +9,20 @@
 //! plain.
 
 use crate::buffers::{self, BATCH_BYTES};
-use crate::chain::{FileRange, OutputChain, Segment};
-use crate::disk;
+use crate::chain::{OutputChain, Segment};
 use crate::facts::ConnectionFacts;
 use crate::log::Logger;
 use crate::outgoing::Outgoing;
 use crate::tls_stream::{HandshakeTimes, TlsStream};
 use crate::worker::Worker;
-use sealane_sys::file;
+use gather::{ChainReader, FileError};
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+pub(crate) mod gather;
 mod kernel_tls;
 
 /// Pieces of memory that leave in one call on plain connections.
@@ -33,10 +32,8 @@ const MAX_PIECES: usize = 16;
 pub(crate) struct Transport {
     facts: Arc<ConnectionFacts>,
     tls: Option<Box<TlsStream>>,
-    /// A read from disk that would have blocked the worker, under way elsewhere.
-    disk_read: Option<DiskRead>,
-    /// Its result, waiting to be sent.
-    read_ahead: Option<ReadAhead>,
+    /// Reads the files of chains that do not leave by sendfile.
+    reader: ChainReader,
     /// Plain bytes read from files that the kernel has not taken all of yet.
     copied: Outgoing,
     /// How far the end of a connection is that the kernel seals.
@@ -45,14 +42,6 @@ pub(crate) struct Transport {
     ktls_settled: bool,
     /// Where to write debug lines about kernel TLS, if anyone wants them.
     debug_log: Option<Logger>,
-}
-
-type DiskRead = Pin<Box<dyn Future<Output = (Vec<u8>, io::Result<usize>)> + Send>>;
-
-/// File bytes that were read from disk off the worker thread.
-struct ReadAhead {
-    bytes: Vec<u8>,
-    sent: usize,
 }
 
 /// How file ranges are sent, from the location's settings.
@@ -87,13 +76,8 @@ pub(crate) enum TransportError {
     Tls(sealane_tls::Error),
     /// The kernel seals, and the connection could not go on under its key.
     KeysEnded(sealane_tls::KeysEnded),
-    /// A file ended before the length that was promised.
-    FileTruncated {
-        /// Where it ended.
-        offset: u64,
-    },
-    /// A file could not be read.
-    FileRead(io::Error),
+    /// A file could not be read, or not to the length that was promised.
+    File(FileError),
 }
 
 impl Transport {
@@ -102,8 +86,7 @@ impl Transport {
         Transport {
             facts,
             tls: None,
-            disk_read: None,
-            read_ahead: None,
+            reader: ChainReader::default(),
             copied: Outgoing::default(),
             kernel_end: kernel_tls::End::default(),
             ktls_settled: false,
@@ -291,9 +274,9 @@ impl Transport {
             .socket
             .poll_sendfile(cx, range.file.as_fd(), range.offset, count);
         Poll::Ready(match ready!(sent).map_err(TransportError::Socket)? {
-            0 => Err(TransportError::FileTruncated {
+            0 => Err(TransportError::File(FileError::Truncated {
                 offset: range.offset,
-            }),
+            })),
             n => Ok(n as u64),
         })
     }
@@ -309,9 +292,9 @@ impl Transport {
     ) -> Poll<Result<(usize, u64), TransportError>> {
         let mut plain = buffers::for_bytes(head.len() as u64 + chain.len().min(allowed));
         plain.extend_from_slice(head);
-        let gathered = self.poll_gather(cx, chain, &mut plain, allowed);
+        let gathered = self.reader.poll_gather(cx, chain, &mut plain, allowed);
         match gathered {
-            Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
+            Poll::Ready(Err(error)) => return Poll::Ready(Err(TransportError::File(error))),
             Poll::Pending if plain.is_empty() => {
                 buffers::give_back(plain);
                 return Poll::Pending;
@@ -368,7 +351,7 @@ impl Transport {
         }
         let mut plain = buffers::for_bytes(head.len() as u64 + chain.len().min(allowed));
         plain.extend_from_slice(head);
-        let gathered = self.poll_gather(cx, chain, &mut plain, allowed);
+        let gathered = self.reader.poll_gather(cx, chain, &mut plain, allowed);
         let result = match gathered {
             Poll::Ready(Ok(taken)) => {
                 let last = mode.last && taken == chain.len();
@@ -383,7 +366,7 @@ impl Transport {
                 buffers::give_back(plain);
                 return Poll::Pending;
             }
-            Poll::Ready(Err(error)) => Err(error),
+            Poll::Ready(Err(error)) => Err(TransportError::File(error)),
         };
         buffers::give_back(plain);
         Poll::Ready(result)
@@ -396,110 +379,6 @@ impl Transport {
             .expect("called for TLS connections only");
         tls.seal(plain, last)
     }
-
-    /// Appends up to a batch of the chain to `plain`. Returns how much that was.
-    fn poll_gather(
-        &mut self,
-        cx: &mut Context<'_>,
-        chain: &OutputChain,
-        plain: &mut Vec<u8>,
-        allowed: u64,
-    ) -> Poll<Result<u64, TransportError>> {
-        let room = |plain: &Vec<u8>| BATCH_BYTES.saturating_sub(plain.len()) as u64;
-        let mut taken = 0;
-        for segment in chain.segments() {
-            let take = segment.len().min(room(plain)).min(allowed - taken);
-            if take == 0 {
-                break;
-            }
-            match segment {
-                Segment::Memory(bytes) => plain.extend_from_slice(&bytes[..take as usize]),
-                Segment::File(range) => {
-                    let before = plain.len();
-                    match self.poll_read_file(cx, range, plain, take as usize) {
-                        Poll::Ready(Ok(())) => {}
-                        Poll::Ready(Err(error)) => return Poll::Ready(Err(error)),
-                        Poll::Pending => return Poll::Pending,
-                    }
-                    let got = (plain.len() - before) as u64;
-                    if let Some(ahead) = &mut self.read_ahead {
-                        ahead.sent += got as usize;
-                    }
-                    self.drop_used_read_ahead();
-                    if got < take {
-                        return Poll::Ready(Ok(taken + got));
-                    }
-                }
-            }
-            taken += take;
-        }
-        Poll::Ready(Ok(taken))
-    }
-
-    /// Appends up to `max` bytes of a file range: from the page cache here and
-    /// now, otherwise from disk on another thread.
-    fn poll_read_file(
-        &mut self,
-        cx: &mut Context<'_>,
-        range: &FileRange,
-        plain: &mut Vec<u8>,
-        max: usize,
-    ) -> Poll<Result<(), TransportError>> {
-        if self.read_ahead.is_none() && self.disk_read.is_none() {
-            match file::read_cached_at(range.file.as_fd(), plain, max, range.offset) {
-                Ok(0) => {
-                    return Poll::Ready(Err(TransportError::FileTruncated {
-                        offset: range.offset,
-                    }));
-                }
-                Ok(_) => return Poll::Ready(Ok(())),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.disk_read = Some(spawn_read(range));
-                }
-                Err(error) => return Poll::Ready(Err(TransportError::FileRead(error))),
-            }
-        }
-        if let Some(read) = &mut self.disk_read {
-            let (bytes, result) = ready!(read.as_mut().poll(cx));
-            self.disk_read = None;
-            match result {
-                Ok(0) => {
-                    return Poll::Ready(Err(TransportError::FileTruncated {
-                        offset: range.offset,
-                    }));
-                }
-                Ok(_) => self.read_ahead = Some(ReadAhead { bytes, sent: 0 }),
-                Err(error) => return Poll::Ready(Err(TransportError::FileRead(error))),
-            }
-        }
-        if let Some(ahead) = &self.read_ahead {
-            let rest = &ahead.bytes[ahead.sent..];
-            plain.extend_from_slice(&rest[..rest.len().min(max)]);
-        }
-        Poll::Ready(Ok(()))
-    }
-
-    fn drop_used_read_ahead(&mut self) {
-        if self
-            .read_ahead
-            .as_ref()
-            .is_some_and(|ahead| ahead.sent >= ahead.bytes.len())
-            && let Some(ahead) = self.read_ahead.take()
-        {
-            buffers::give_back(ahead.bytes);
-        }
-    }
-}
-
-/// Reads a batch of a file on a thread that may block.
-fn spawn_read(range: &FileRange) -> DiskRead {
-    let (file, offset) = (range.file.clone(), range.offset);
-    let max = range.len.min(BATCH_BYTES as u64) as usize;
-    let mut buffer = buffers::large();
-    Box::pin(disk::run(move || {
-        let result = file::read_at(file.as_fd(), &mut buffer, max, offset);
-        (buffer, result)
-    }))
 }
 
 impl TransportError {
@@ -519,7 +398,7 @@ impl TransportError {
             TransportError::Tls(error) => error.fault() == sealane_tls::Fault::Peer,
             TransportError::ClosedInHandshake => true,
             TransportError::KeysEnded(ended) => *ended != sealane_tls::KeysEnded::Exhausted,
-            TransportError::FileTruncated { .. } | TransportError::FileRead(_) => false,
+            TransportError::File(_) => false,
         }
     }
 }
@@ -539,17 +418,7 @@ impl fmt::Display for TransportError {
             }
             TransportError::Tls(error) => write!(f, "{error}"),
             TransportError::KeysEnded(ended) => write!(f, "{ended}"),
-            TransportError::FileTruncated { offset } => write!(
-                f,
-                "the file being sent was truncated at byte {offset} after its length had been promised; closing the connection"
-            ),
-            TransportError::FileRead(error) => {
-                write!(
-                    f,
-                    "pread() of the file being sent failed ({})",
-                    crate::log::OsError(error)
-                )
-            }
+            TransportError::File(error) => write!(f, "{error}"),
         }
     }
 }
