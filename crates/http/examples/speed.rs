@@ -61,7 +61,7 @@ fn main() {
             headers.push_known(name, value).expect("a valid header");
         }
         let head = ResponseHead {
-            server: Some("sealane"),
+            server: Some(b"sealane"),
             date: Some(&time),
             content_type: Some(b"text/html"),
             content_length: Some(1024),

@@ -25,7 +25,7 @@ fn a_file_is_answered_in_nginx_s_order() {
         .push_known(KnownHeader::AcceptRanges, b"bytes")
         .expect("valid");
     let head = ResponseHead {
-        server: Some("nginx/1.29.3"),
+        server: Some(b"nginx/1.29.3"),
         date: Some(&time),
         content_type: Some(b"text/html"),
         charset: Some(b"utf-8"),

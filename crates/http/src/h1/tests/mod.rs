@@ -2,9 +2,12 @@
 
 mod body;
 mod encode;
+mod encode_request;
 mod limits;
 mod properties;
 mod request;
+mod response;
+mod response_body;
 mod smuggling;
 
 use super::{Limits, ParseState, Parsed, RequestError, RequestHead, parse_request};
