@@ -8,7 +8,7 @@
 //! | module | what it knows |
 //! |---|---|
 //! | [`h1`] | HTTP/1 from both ends: heads of requests and responses, body framing, chunks |
-//! | [`h2`] | HTTP/2: header compression |
+//! | [`h2`] | HTTP/2, both ends: frames, streams, flow control, priorities, header compression |
 //! | [`cgi`] | responses of gateway programs, headers as meta-variables |
 //! | [`fastcgi`] | FastCGI records |
 //! | [`scgi`], [`uwsgi`] | requests in these protocols |

@@ -74,7 +74,14 @@ pub enum RequestError {
         /// The value.
         value: Span,
     },
-    /// HTTP/1.1 without `Host`.
+    /// HTTP/2 without a pseudo-header that every request has (RFC 9113 section 8.3.1).
+    MissingPseudoHeader {
+        /// Its name.
+        name: &'static str,
+    },
+    /// HTTP/2: the stream ends with the head although it declares a body.
+    PrematureEnd,
+    /// HTTP/1.1 without `Host`, or HTTP/2 without `:authority` and `host`.
     MissingHost,
     /// `Content-Length` is no number.
     InvalidContentLength {
@@ -126,6 +133,12 @@ impl RequestError {
                 _ => "client sent duplicate header line",
             },
             RequestError::InvalidHost { .. } => "client sent invalid host header",
+            RequestError::MissingPseudoHeader { name } => match *name {
+                ":method" => "client sent no :method header",
+                ":scheme" => "client sent no :schema header",
+                _ => "client sent no :path header",
+            },
+            RequestError::PrematureEnd => "client prematurely closed stream",
             RequestError::MissingHost => "client sent HTTP/1.1 request without \"Host\" header",
             RequestError::InvalidContentLength { .. } => {
                 "client sent invalid \"Content-Length\" header"
@@ -142,10 +155,9 @@ impl RequestError {
         }
     }
 
-    /// The bytes at fault in the buffer, for the log; to be escaped there. They may be as long
-    /// as a large buffer: quote a prefix.
-    pub fn excerpt(&self) -> Option<Span> {
-        match *self {
+    /// As [`excerpt`](RequestError::excerpt), to be moved with its buffer.
+    pub(crate) fn excerpt_mut(&mut self) -> Option<&mut Span> {
+        match self {
             RequestError::InvalidMethod { line }
             | RequestError::InvalidRequestLine { line }
             | RequestError::VersionNotSupported { line }
@@ -159,6 +171,13 @@ impl RequestError {
             | RequestError::UnknownTransferEncoding { value } => Some(value),
             _ => None,
         }
+    }
+
+    /// The bytes at fault in the buffer, for the log; to be escaped there. They may be as long
+    /// as a large buffer: quote a prefix.
+    pub fn excerpt(&self) -> Option<Span> {
+        let mut copy = *self;
+        copy.excerpt_mut().copied()
     }
 }
 

@@ -39,6 +39,7 @@ pub use encode::{
 };
 pub use encode_request::{RequestEncodeError, RequestEncoder};
 pub use error::RequestError;
+pub(crate) use request::is_sent_once;
 pub use request::{
     DEFAULT_MAX_HEADERS, Framing, Limits, ParseState, Parsed, RawHeader, RequestHead, Version,
     parse_request,

@@ -75,6 +75,8 @@ pub enum Version {
     /// HTTP/1.1.
     #[default]
     Http11,
+    /// HTTP/2.
+    Http2,
 }
 
 impl Version {
@@ -84,6 +86,7 @@ impl Version {
             Version::Http09 => "",
             Version::Http10 => "HTTP/1.0",
             Version::Http11 => "HTTP/1.1",
+            Version::Http2 => "HTTP/2.0",
         }
     }
 }
@@ -96,7 +99,7 @@ pub enum Framing {
     None,
     /// `Content-Length` bytes.
     Length(u64),
-    /// Chunks.
+    /// Chunks; in HTTP/2 a body of unknown length, which its stream ends.
     Chunked,
 }
 
@@ -199,6 +202,17 @@ impl RequestHead {
     /// Whether a well-known header was sent.
     pub fn has(&self, name: KnownHeader) -> bool {
         self.known.contains(name)
+    }
+
+    /// Adds a header that another codec has taken apart; whether one of its name was there.
+    pub(crate) fn push_header(&mut self, header: RawHeader) -> bool {
+        self.headers.push(header);
+        let Some(known) = header.known else {
+            return false;
+        };
+        let seen = self.known.contains(known);
+        self.known.insert(known);
+        seen
     }
 
     /// All values of a well-known header.
@@ -444,7 +458,7 @@ fn add_header(
 }
 
 /// Headers that nginx refuses to see twice.
-fn is_sent_once(known: KnownHeader) -> bool {
+pub(crate) fn is_sent_once(known: KnownHeader) -> bool {
     matches!(
         known,
         KnownHeader::Host

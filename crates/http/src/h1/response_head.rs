@@ -163,7 +163,7 @@ impl ReceivedResponse {
     }
 
     /// Takes in one header line.
-    pub(super) fn add_line(&mut self, buf: &[u8], line: Span) -> Result<(), ResponseError> {
+    pub(crate) fn add_line(&mut self, buf: &[u8], line: Span) -> Result<(), ResponseError> {
         // Some servers send their status line twice; nginx skips the second one.
         if line.of(buf).starts_with(b"HTTP/") {
             return Ok(());

@@ -1,0 +1,203 @@
+//! What a connection tells its owner.
+
+use smallvec::SmallVec;
+
+use super::error::{ErrorCode, StreamFault};
+use super::streams::StreamRef;
+use crate::Span;
+use crate::h1::{RawHeader, ReceivedResponse, RequestError, RequestHead};
+
+/// What [`Connection::receive`](super::Connection::receive) made of its input.
+#[derive(Debug)]
+pub struct Received<'i> {
+    /// Bytes of the input that are done with. What follows them is to be handed in again, with
+    /// more behind it.
+    pub consumed: usize,
+    /// What happened; `None` when all that can be read was read.
+    pub event: Option<Event<'i>>,
+}
+
+/// Something that happened on the connection.
+#[derive(Debug)]
+#[allow(clippy::large_enum_variant)] // moved once, into its owner; a box would cost more
+pub enum Event<'i> {
+    /// The peer's first SETTINGS are there. A client that opens streams before it does not know
+    /// how many it may.
+    Settings,
+    /// Server: a request.
+    Request {
+        /// Its stream, to be answered.
+        stream: StreamRef,
+        /// The head.
+        request: Request,
+        /// There is no body.
+        end: bool,
+    },
+    /// Server: a request that must be answered with the status of `error` and not be handled.
+    Refused {
+        /// Its stream, to be answered.
+        stream: StreamRef,
+        /// What is known of the head. Method and target may be missing.
+        request: Request,
+        /// Why; positions are in the request's text.
+        error: RequestError,
+        /// There is no body.
+        end: bool,
+    },
+    /// Client: an interim response (1xx); another head follows.
+    Interim {
+        /// The stream of the request.
+        stream: StreamRef,
+        /// The head.
+        response: Response,
+    },
+    /// Client: the response.
+    Response {
+        /// The stream of the request.
+        stream: StreamRef,
+        /// The head.
+        response: Response,
+        /// There is no body.
+        end: bool,
+    },
+    /// A part of a body, as large as has come. Give its bytes back with
+    /// [`release`](super::Connection::release) once they are consumed.
+    Data {
+        /// The stream.
+        stream: StreamRef,
+        /// The part; empty only with `end`.
+        bytes: &'i [u8],
+        /// The body is complete.
+        end: bool,
+    },
+    /// Trailers; the body is complete.
+    Trailers {
+        /// The stream.
+        stream: StreamRef,
+        /// The fields.
+        trailers: Trailers,
+    },
+    /// The peer has reset a stream, or will not process it. It is gone.
+    Reset {
+        /// The stream.
+        stream: StreamRef,
+        /// Why.
+        code: ErrorCode,
+        /// The peer has done nothing with the request: it may be sent again on another
+        /// connection, whatever its method (RFC 9113 section 8.7).
+        unprocessed: bool,
+    },
+    /// A stream was reset by this side because of what the peer sent on it. It is gone.
+    Fault {
+        /// Its identifier.
+        id: u32,
+        /// The stream, if it was announced before.
+        stream: Option<StreamRef>,
+        /// Why, for the log.
+        fault: StreamFault,
+    },
+    /// The peer ends the connection: no new streams. For a client, streams above `last_stream`
+    /// follow as [`Event::Reset`] with `unprocessed`.
+    GoAway {
+        /// The last stream that the peer processes.
+        last_stream: u32,
+        /// Why.
+        code: ErrorCode,
+        /// What else the peer says; to be escaped in a log.
+        debug: &'i [u8],
+    },
+    /// The answer to [`ping`](super::Connection::ping).
+    Pong,
+}
+
+/// A request head.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Request {
+    /// The text that the head's positions refer to, written as an HTTP/1 head: from
+    /// `head.request_line.start` on it reads `GET /path HTTP/2.0`, `host: authority` and the
+    /// other fields as sent, names in lower case. What is before that has no meaning.
+    pub text: Vec<u8>,
+    /// The head. Its `framing` is [`Framing::Chunked`](crate::h1::Framing::Chunked) when a body
+    /// of unknown length follows.
+    pub head: RequestHead,
+}
+
+/// A response head.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Response {
+    /// The text that the head's positions refer to: `HTTP/2.0 200` and the fields.
+    pub text: Vec<u8>,
+    /// The head. Bodies end with their stream.
+    pub head: ReceivedResponse,
+}
+
+/// Trailers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trailers {
+    /// The text that the positions refer to: one line for each field.
+    pub text: Vec<u8>,
+    /// The fields in the order sent.
+    pub fields: SmallVec<[RawHeader; 4]>,
+}
+
+impl Trailers {
+    /// Names and values.
+    pub fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        let of = |span: Span| span.of(&self.text);
+        self.fields
+            .iter()
+            .map(move |field| (of(field.name), of(field.value)))
+    }
+}
+
+/// Leave to send DATA.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// Whose turn it is.
+    pub stream: StreamRef,
+    /// The most that its next frame may carry; at least one.
+    pub max_bytes: u32,
+}
+
+/// Why something could not be sent. Nothing was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendError {
+    /// The stream is gone: reset by either side, or ended.
+    Gone,
+    /// Out of order: a second head, a body before the head, something after the end.
+    Order,
+    /// More DATA than the windows or the frame size allow.
+    Window,
+}
+
+impl std::fmt::Display for SendError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            SendError::Gone => "the stream is closed",
+            SendError::Order => "head, body and trailers are out of order",
+            SendError::Window => "more data than the peer allows",
+        })
+    }
+}
+
+impl std::error::Error for SendError {}
+
+/// Why a client could not open a stream. Nothing was written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OpenError {
+    /// As many streams are open as the peer (or the settings) allow; try again when one ends.
+    Full,
+    /// The connection is ending or its identifiers are used up; open another one.
+    Closing,
+}
+
+impl std::fmt::Display for OpenError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            OpenError::Full => "as many streams are open as the peer allows",
+            OpenError::Closing => "the connection takes no more streams",
+        })
+    }
+}
+
+impl std::error::Error for OpenError {}

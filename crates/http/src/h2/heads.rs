@@ -1,0 +1,386 @@
+//! Header blocks in: HEADERS and CONTINUATION frames, and what a block means where it stands
+//! (RFC 9113 sections 4.3, 6.2, 6.10 and 8.1).
+
+use super::connection::{Connection, Phase, Role};
+use super::error::{Fault, Flood, StreamFault};
+use super::event::{Event, Trailers};
+use super::frame::{self, FrameHeader, flag};
+use super::hpack::{Decoded, FieldLimits, FieldSink};
+use super::priority::Priority;
+use super::receive::HeaderBlock;
+use super::request::{BuiltRequest, NoSink, RequestSink, TrailerSink};
+use super::response::ResponseSink;
+use super::streams::{Half, StreamRef};
+use crate::h1::{Framing, RequestError, RequestHead};
+use crate::headers::KnownHeader;
+
+/// Fields that a request has beside those `max_headers` counts: its pseudo-headers.
+const PSEUDO_FIELDS: usize = 4;
+
+/// What the first head gets for room; the next ones what the last one took.
+const FIRST_HEAD_BYTES: usize = 512;
+
+/// A header block that is complete.
+struct Block<'b> {
+    stream: u32,
+    end_stream: bool,
+    depends_on: Option<u32>,
+    bytes: &'b [u8],
+}
+
+impl Connection {
+    /// Section 6.2.
+    pub(super) fn headers_frame<'i>(
+        &mut self,
+        header: FrameHeader,
+        payload: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Event<'i>>, Fault> {
+        let parts = frame::headers_payload(header, payload)?;
+        let end_stream = header.has(flag::END_STREAM);
+        if header.has(flag::END_HEADERS) {
+            return self.header_block(
+                Block {
+                    stream: header.stream,
+                    end_stream,
+                    depends_on: parts.depends_on,
+                    bytes: parts.fragment,
+                },
+                out,
+            );
+        }
+        self.block = Some(Box::new(HeaderBlock {
+            stream: header.stream,
+            end_stream,
+            depends_on: parts.depends_on,
+            bytes: parts.fragment.to_vec(),
+            frames: 0,
+        }));
+        self.check_block_size().map(|()| None)
+    }
+
+    /// Section 6.10.
+    pub(super) fn continuation_frame<'i>(
+        &mut self,
+        header: FrameHeader,
+        payload: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Event<'i>>, Fault> {
+        let Some(block) = &mut self.block else {
+            return Err(Fault::Continuation);
+        };
+        block.frames += 1;
+        block.bytes.extend_from_slice(payload);
+        self.check_block_size()?;
+        if !header.has(flag::END_HEADERS) {
+            return Ok(None);
+        }
+        let Some(block) = self.block.take() else {
+            return Err(Fault::Continuation);
+        };
+        self.header_block(
+            Block {
+                stream: block.stream,
+                end_stream: block.end_stream,
+                depends_on: block.depends_on,
+                bytes: &block.bytes,
+            },
+            out,
+        )
+    }
+
+    /// A block that never ends is held in memory, whatever it decodes to (CVE-2024-27316).
+    fn check_block_size(&self) -> Result<(), Fault> {
+        let limits = &self.settings.limits;
+        let most_bytes = limits
+            .header_block_bytes
+            .max(self.settings.head.max_head_bytes());
+        let fits = |block: &HeaderBlock| {
+            block.frames <= limits.continuation_frames && block.bytes.len() <= most_bytes
+        };
+        if self.block.as_deref().is_none_or(fits) {
+            return Ok(());
+        }
+        Err(Fault::Flood(Flood::Continuation))
+    }
+
+    fn header_block<'i>(
+        &mut self,
+        block: Block<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Event<'i>>, Fault> {
+        if let Some(stream) = self.streams.find(block.stream) {
+            return self.block_of_stream(stream, &block, out);
+        }
+        match self.role {
+            Role::Server if block.stream.is_multiple_of(2) => Err(Fault::StreamId),
+            Role::Server if block.stream > self.last_stream => self.new_request(&block, out),
+            // Section 5.1.1: an identifier that was left out is no better than one out of order.
+            Role::Server if self.has_skipped && block.stream > self.newest_reset => {
+                Err(Fault::StreamId)
+            }
+            _ => {
+                self.stream_for(block.stream, "HEADERS")?;
+                self.charge_empty(1)?;
+                self.discard(&block).map(|()| None)
+            }
+        }
+    }
+
+    /// A block for an open stream: trailers, or a client's response.
+    fn block_of_stream<'i>(
+        &mut self,
+        stream: StreamRef,
+        block: &Block<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Event<'i>>, Fault> {
+        let receive = self.streams.at(stream.slot() as u32).receive;
+        let fault = match receive {
+            _ if block.depends_on == Some(block.stream) => StreamFault::SelfDependency,
+            Half::Ended => StreamFault::HalfClosed,
+            Half::Head => return self.response(stream, block, out).map(Some),
+            Half::Body if !block.end_stream => StreamFault::TrailersWithoutEnd,
+            Half::Body => match self.trailers(stream, block)? {
+                Ok(trailers) => {
+                    self.remove_if_ended(stream);
+                    return Ok(Some(Event::Trailers { stream, trailers }));
+                }
+                Err(fault) => return self.stream_fault(stream, fault, out).map(Some),
+            },
+        };
+        self.discard(block)?;
+        self.stream_fault(stream, fault, out).map(Some)
+    }
+
+    /// A request on a new stream (section 5.1.1).
+    fn new_request<'i>(
+        &mut self,
+        block: &Block<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Event<'i>>, Fault> {
+        if self.phase == Phase::Draining {
+            // Its stream is above the one that GOAWAY named; the client knows what to do.
+            self.charge_empty(1)?;
+            return self.discard(block).map(|()| None);
+        }
+        self.has_skipped |= block.stream - self.last_stream > 2;
+        self.last_stream = block.stream;
+        self.counters.streams_opened += 1;
+        self.meters.empty_frames.credit(1);
+        self.meters.pings.credit(1);
+        self.meters.priority_frames.credit(2);
+        let built = match self.refusal(block) {
+            Some(fault) => {
+                self.discard(block)?;
+                return self.unannounced(block.stream, fault, out);
+            }
+            None => self.build_request(block)?,
+        };
+        let (request, error) = match built {
+            BuiltRequest::Good(request) => (request, None),
+            BuiltRequest::Refused(request, error) => (request, Some(error)),
+            BuiltRequest::Malformed(why) => {
+                self.counters.malformed_heads += 1;
+                return self.unannounced(block.stream, StreamFault::Malformed(why), out);
+            }
+        };
+        self.head_bytes = request.text.len();
+        let priority = self.take_priority(block.stream, &request.text, &request.head);
+        let stream = self.insert_stream(block.stream);
+        let found = self.streams.at(stream.slot() as u32);
+        found.priority = priority;
+        found.receive = if block.end_stream {
+            Half::Ended
+        } else {
+            Half::Body
+        };
+        found.is_head_request = request.head.method == crate::Method::Head;
+        if let Framing::Length(length) = request.head.framing
+            && error.is_none()
+        {
+            found.declared_bytes = Some(length);
+        }
+        let end = block.end_stream;
+        Ok(Some(match error {
+            None => Event::Request {
+                stream,
+                request,
+                end,
+            },
+            Some(error) => Event::Refused {
+                stream,
+                request,
+                error,
+                end,
+            },
+        }))
+    }
+
+    /// Why a new stream is reset whatever its head says.
+    fn refusal(&mut self, block: &Block<'_>) -> Option<StreamFault> {
+        if block.depends_on == Some(block.stream) {
+            return Some(StreamFault::SelfDependency);
+        }
+        let is_full = self.streams.len() >= self.settings.max_concurrent_streams as usize;
+        if is_full {
+            self.counters.streams_refused += 1;
+            return Some(StreamFault::Refused);
+        }
+        None
+    }
+
+    fn unannounced<'i>(
+        &mut self,
+        id: u32,
+        fault: StreamFault,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Event<'i>>, Fault> {
+        self.reset_because(id, fault, out)?;
+        Ok(Some(Event::Fault {
+            id,
+            stream: None,
+            fault,
+        }))
+    }
+
+    fn build_request(&mut self, block: &Block<'_>) -> Result<BuiltRequest, Fault> {
+        let settings = self.settings.clone();
+        let mut sink = RequestSink::new(&settings.head);
+        let (text, exceeded) = self.decode(block, &mut sink)?;
+        let built = sink.finish(text, exceeded, block.end_stream);
+        let is_too_large = |error: &RequestError| {
+            matches!(
+                error,
+                RequestError::HeadTooLarge
+                    | RequestError::UriTooLong
+                    | RequestError::TooManyHeaders
+            )
+        };
+        if matches!(&built, BuiltRequest::Refused(_, error) if is_too_large(error)) {
+            self.counters.heads_too_large += 1;
+        }
+        Ok(built)
+    }
+
+    /// The priority of a new stream: of a PRIORITY_UPDATE that came before it, else of its
+    /// header (RFC 9218 section 7.1).
+    fn take_priority(&mut self, id: u32, text: &[u8], head: &RequestHead) -> Priority {
+        if !self.early_priorities.is_empty() {
+            let early = self.early_priorities.iter().find(|(other, _)| *other == id);
+            let early = early.map(|&(_, priority)| priority);
+            self.early_priorities.retain(|&(other, _)| other > id);
+            if let Some(priority) = early {
+                return priority;
+            }
+        }
+        match head.get(KnownHeader::Priority) {
+            Some(value) => Priority::parse(value.of(text)),
+            None => Priority::default(),
+        }
+    }
+
+    /// A response head, interim or final.
+    fn response<'i>(
+        &mut self,
+        stream: StreamRef,
+        block: &Block<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Event<'i>, Fault> {
+        let mut sink = ResponseSink::new();
+        let (text, exceeded) = self.decode(block, &mut sink)?;
+        let end = block.end_stream;
+        let response = match sink.finish(text, exceeded) {
+            Ok(response) => response,
+            Err(why) => {
+                self.counters.malformed_heads += 1;
+                return self.stream_fault(stream, StreamFault::Malformed(why), out);
+            }
+        };
+        self.head_bytes = response.text.len();
+        let is_interim = (100..200).contains(&response.head.status.0);
+        if is_interim {
+            if end {
+                // Section 8.1.
+                let fault = StreamFault::Malformed("upstream ended a stream with status 1xx");
+                return self.stream_fault(stream, fault, out);
+            }
+            self.charge_empty(1)?;
+            return Ok(Event::Interim { stream, response });
+        }
+        let found = self.streams.at(stream.slot() as u32);
+        let is_bodiless = found.is_head_request || matches!(response.head.status.0, 204 | 304);
+        let declared = response.head.content_length;
+        found.declared_bytes = if is_bodiless { Some(0) } else { declared };
+        if end {
+            found.receive = Half::Ended;
+            if found.declared_bytes.is_some_and(|declared| declared > 0) {
+                return self.stream_fault(stream, StreamFault::ContentLength, out);
+            }
+            self.remove_if_ended(stream);
+        } else {
+            found.receive = Half::Body;
+        }
+        Ok(Event::Response {
+            stream,
+            response,
+            end,
+        })
+    }
+
+    fn trailers(
+        &mut self,
+        stream: StreamRef,
+        block: &Block<'_>,
+    ) -> Result<Result<Trailers, StreamFault>, Fault> {
+        let mut sink = TrailerSink::new();
+        let (text, exceeded) = self.decode(block, &mut sink)?;
+        if exceeded {
+            return Ok(Err(StreamFault::Malformed("too large trailers")));
+        }
+        let found = self.streams.at(stream.slot() as u32);
+        found.receive = Half::Ended;
+        let received = found.received_bytes;
+        if found
+            .declared_bytes
+            .is_some_and(|declared| declared != received)
+        {
+            return Ok(Err(StreamFault::ContentLength));
+        }
+        Ok(sink.finish(text).map_err(StreamFault::Malformed))
+    }
+
+    /// Decodes a block whose fields nobody wants: the table must stay in step (section 4.3).
+    fn discard(&mut self, block: &Block<'_>) -> Result<(), Fault> {
+        self.decode(block, &mut NoSink).map(|_| ())
+    }
+
+    /// Decodes a block; whether some limit cut it short comes with its text.
+    fn decode(
+        &mut self,
+        block: &Block<'_>,
+        sink: &mut impl FieldSink,
+    ) -> Result<(Vec<u8>, bool), Fault> {
+        let head = &self.settings.head;
+        let limits = FieldLimits {
+            max_field_bytes: head.large_buffer_bytes,
+            max_block_bytes: head
+                .large_buffer_bytes
+                .saturating_mul(head.large_buffer_count),
+            max_fields: head.max_headers.saturating_add(PSEUDO_FIELDS),
+        };
+        let room = self.head_bytes.max(FIRST_HEAD_BYTES);
+        let mut text = Vec::with_capacity(room);
+        let decoded = self
+            .decoder
+            .decode(block.bytes, &limits, &mut text, sink)
+            .map_err(|_| Fault::Compression)?;
+        let exceeded = decoded == Decoded::LimitExceeded;
+        if exceeded {
+            let allowance = self.settings.limits.oversized_heads;
+            if !self.meters.oversized_heads.charge(1, allowance, self.now) {
+                return Err(Fault::Flood(Flood::HeaderBomb));
+            }
+        }
+        Ok((text, exceeded))
+    }
+}

@@ -1,0 +1,524 @@
+//! Heads, bodies and resets out. Everything is appended to the caller's buffer; bodies are
+//! accounted for here and moved by the caller.
+
+use super::connection::{Connection, MEASURE_PING, Phase, Role};
+use super::error::ErrorCode;
+use super::event::{Grant, OpenError, SendError};
+use super::fields::is_about_connection;
+use super::frame::{self, FrameHeader, FrameType, HEADER_BYTES, MAX_STREAM_ID, flag};
+use super::hpack::{BlockEncoder, Indexing};
+use super::priority::Priority;
+use super::streams::{Half, Lane, StreamRef};
+use crate::StatusCode;
+use crate::h1::ResponseHead;
+use crate::headers::KnownHeader;
+
+/// The pseudo-headers of a request that a client sends (RFC 9113 section 8.3.1).
+#[derive(Clone, Copy, Debug)]
+pub struct RequestTarget<'a> {
+    /// `:method`.
+    pub method: &'a [u8],
+    /// `:scheme`, `http` or `https`; empty for CONNECT.
+    pub scheme: &'a [u8],
+    /// `:authority`; empty to send none, so that a `host` field speaks.
+    pub authority: &'a [u8],
+    /// `:path`, not empty; empty for CONNECT.
+    pub path: &'a [u8],
+}
+
+impl Connection {
+    /// Sends a response head; with `end` there is no body.
+    ///
+    /// `Connection`, `Transfer-Encoding` and their kind, which HTTP/2 does not have, are left
+    /// out, whether they are fields of `head` or among its headers.
+    ///
+    /// # Errors
+    /// [`SendError`]; nothing was written.
+    pub fn send_response(
+        &mut self,
+        stream: StreamRef,
+        head: &ResponseHead<'_>,
+        end: bool,
+        out: &mut Vec<u8>,
+    ) -> Result<(), SendError> {
+        self.begin_head(stream)?;
+        let start = begin_block(out);
+        let mut block = self.encoder.block(out);
+        block.status(head.status.on_wire().0);
+        push_response_fields(&mut block, head);
+        for (name, value) in head.headers.iter() {
+            push_field(&mut block, name, value);
+        }
+        self.end_head(stream, start, end, out);
+        Ok(())
+    }
+
+    /// Sends a head made of a status and fields; names in any case. As
+    /// [`send_response`](Self::send_response) otherwise.
+    ///
+    /// # Errors
+    /// [`SendError`]; nothing was written.
+    pub fn send_head<'f>(
+        &mut self,
+        stream: StreamRef,
+        status: StatusCode,
+        fields: impl IntoIterator<Item = (&'f [u8], &'f [u8])>,
+        end: bool,
+        out: &mut Vec<u8>,
+    ) -> Result<(), SendError> {
+        self.begin_head(stream)?;
+        let start = begin_block(out);
+        let mut block = self.encoder.block(out);
+        block.status(status.on_wire().0);
+        for (name, value) in fields {
+            push_field(&mut block, name, value);
+        }
+        self.end_head(stream, start, end, out);
+        Ok(())
+    }
+
+    /// Sends an interim response (1xx, but not 101); the head is still to come.
+    ///
+    /// # Errors
+    /// [`SendError`]; nothing was written.
+    pub fn send_interim<'f>(
+        &mut self,
+        stream: StreamRef,
+        status: StatusCode,
+        fields: impl IntoIterator<Item = (&'f [u8], &'f [u8])>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), SendError> {
+        self.begin_head(stream)?;
+        let start = begin_block(out);
+        let mut block = self.encoder.block(out);
+        block.status(status.0);
+        for (name, value) in fields {
+            push_field(&mut block, name, value);
+        }
+        end_block(out, start, stream.id(), 0, self.peer.max_frame_bytes);
+        Ok(())
+    }
+
+    /// Sends trailers, which end the stream. A body must have been sent or at least a head.
+    ///
+    /// # Errors
+    /// [`SendError`]; nothing was written.
+    pub fn send_trailers<'f>(
+        &mut self,
+        stream: StreamRef,
+        fields: impl IntoIterator<Item = (&'f [u8], &'f [u8])>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), SendError> {
+        match self.streams.get(stream).ok_or(SendError::Gone)?.send {
+            Half::Body => {}
+            Half::Head | Half::Ended => return Err(SendError::Order),
+        }
+        let start = begin_block(out);
+        let mut block = self.encoder.block(out);
+        for (name, value) in fields {
+            push_field(&mut block, name, value);
+        }
+        if out.len() == start + HEADER_BYTES {
+            // Trailers without fields are no trailers: an empty header block is an error to some.
+            out.truncate(start);
+            frame::push_header(out, FrameType::Data, flag::END_STREAM, stream.id(), 0);
+        } else {
+            let flags = flag::END_STREAM;
+            end_block(out, start, stream.id(), flags, self.peer.max_frame_bytes);
+        }
+        self.end_sending(stream);
+        Ok(())
+    }
+
+    /// Client: whether [`open`](Self::open) would succeed now.
+    pub fn can_open(&self) -> bool {
+        self.check_open().is_ok()
+    }
+
+    fn check_open(&self) -> Result<(), OpenError> {
+        let is_used_up = self.last_stream >= MAX_STREAM_ID - 1;
+        if self.role != Role::Client || self.phase != Phase::Open || is_used_up {
+            return Err(OpenError::Closing);
+        }
+        let most = self
+            .peer
+            .max_concurrent_streams
+            .min(self.settings.max_concurrent_streams);
+        if self.streams.len() >= most as usize {
+            return Err(OpenError::Full);
+        }
+        Ok(())
+    }
+
+    /// Client: opens a stream with a request; with `end` it has no body.
+    ///
+    /// Fields about the connection are left out, and `host` where there is an authority. `te`
+    /// is sent as `trailers` or not at all (RFC 9113 section 8.2.2).
+    ///
+    /// # Errors
+    /// [`OpenError`]; nothing was written.
+    pub fn open<'f>(
+        &mut self,
+        target: &RequestTarget<'_>,
+        fields: impl IntoIterator<Item = (&'f [u8], &'f [u8])>,
+        end: bool,
+        out: &mut Vec<u8>,
+    ) -> Result<StreamRef, OpenError> {
+        self.check_open()?;
+        let id = if self.last_stream == 0 {
+            1
+        } else {
+            self.last_stream + 2
+        };
+        self.last_stream = id;
+        let stream = self.insert_stream(id);
+        self.streams.at(stream.slot() as u32).is_head_request = target.method == b"HEAD";
+        let start = begin_block(out);
+        let mut block = self.encoder.block(out);
+        for (name, value) in [
+            (&b":method"[..], target.method),
+            (b":scheme", target.scheme),
+            (b":authority", target.authority),
+            (b":path", target.path),
+        ] {
+            if !value.is_empty() {
+                block.field(name, value, Indexing::Auto);
+            }
+        }
+        for (name, value) in fields {
+            let is_host = name.eq_ignore_ascii_case(b"host");
+            if !is_host || target.authority.is_empty() {
+                push_field(&mut block, name, value);
+            }
+        }
+        self.end_head(stream, start, end, out);
+        Ok(stream)
+    }
+
+    /// Client: tells the server how urgent the response is (RFC 9218 section 7.1).
+    pub fn send_priority_update(
+        &mut self,
+        stream: StreamRef,
+        priority: Priority,
+        out: &mut Vec<u8>,
+    ) {
+        if self.role == Role::Client && self.streams.get(stream).is_some() {
+            frame::push_priority_update(out, stream.id(), priority.value());
+        }
+    }
+
+    fn begin_head(&self, stream: StreamRef) -> Result<(), SendError> {
+        let found = self.streams.get(stream).ok_or(SendError::Gone)?;
+        match found.send {
+            Half::Head if self.role == Role::Server => Ok(()),
+            _ => Err(SendError::Order),
+        }
+    }
+
+    fn end_head(&mut self, stream: StreamRef, start: usize, end: bool, out: &mut Vec<u8>) {
+        let flags = u8::from(end) * flag::END_STREAM;
+        end_block(out, start, stream.id(), flags, self.peer.max_frame_bytes);
+        if end {
+            return self.end_sending(stream);
+        }
+        let found = self.streams.at(stream.slot() as u32);
+        found.send = Half::Body;
+        if found.offers {
+            self.reschedule(stream);
+        }
+    }
+
+    /// The stream has bytes to send, until [`pause`](Self::pause) or its end. Streams that are
+    /// gone are ignored.
+    pub fn offer(&mut self, stream: StreamRef) {
+        let Some(found) = self.streams.get_mut(stream) else {
+            return;
+        };
+        found.offers = true;
+        if found.lane == Lane::Out {
+            self.reschedule(stream);
+        }
+    }
+
+    /// The stream has nothing to send for now: its source has to wait.
+    pub fn pause(&mut self, stream: StreamRef) {
+        let Some(found) = self.streams.get_mut(stream) else {
+            return;
+        };
+        found.offers = false;
+        // Whoever waits for its source is not what others wait for.
+        found.turn_bytes = 0;
+        self.schedule
+            .remove(&mut self.streams, stream.slot() as u32);
+    }
+
+    /// Whose turn it is to send, among streams with something to send, and how much of it fits
+    /// into one frame and the windows. Answer with [`data`](Self::data) or
+    /// [`pause`](Self::pause), else it is the same again. `None` when nobody can send.
+    pub fn next_data(&mut self) -> Option<Grant> {
+        let connection = self.send_window.available();
+        if connection == 0 {
+            return None;
+        }
+        let stream = self.schedule.next(&mut self.streams)?;
+        let window = self
+            .streams
+            .at(stream.slot() as u32)
+            .send_window
+            .available();
+        let most = self
+            .settings
+            .data_frame_bytes
+            .clamp(1, self.peer.max_frame_bytes);
+        Some(Grant {
+            stream,
+            max_bytes: window.min(connection).min(most),
+        })
+    }
+
+    /// Writes the header of a DATA frame; its `bytes` must be what follows in the output. With
+    /// `end` the stream ends. No bytes and no end write nothing.
+    ///
+    /// Frames need no grant, but windows: an end without bytes may be written at any time.
+    ///
+    /// # Errors
+    /// [`SendError`]; nothing was written.
+    pub fn data(
+        &mut self,
+        stream: StreamRef,
+        bytes: u32,
+        end: bool,
+        out: &mut Vec<u8>,
+    ) -> Result<(), SendError> {
+        let found = self.streams.get_mut(stream).ok_or(SendError::Gone)?;
+        if found.send != Half::Body {
+            return Err(SendError::Order);
+        }
+        let window = found
+            .send_window
+            .available()
+            .min(self.send_window.available());
+        if bytes > window.min(self.peer.max_frame_bytes) {
+            return Err(SendError::Window);
+        }
+        if bytes == 0 && !end {
+            return Ok(());
+        }
+        let flags = u8::from(end) * flag::END_STREAM;
+        frame::push_header(out, FrameType::Data, flags, stream.id(), bytes);
+        found.send_window.consume(bytes);
+        self.send_window.consume(bytes);
+        self.meters.window_updates.credit(4);
+        if end {
+            self.end_sending(stream);
+            return Ok(());
+        }
+        let is_blocked = found.send_window.available() == 0;
+        let slot = stream.slot() as u32;
+        if is_blocked {
+            self.schedule.remove(&mut self.streams, slot);
+        }
+        self.schedule.sent(&mut self.streams, slot, bytes);
+        Ok(())
+    }
+
+    /// Whether DATA of the stream waits for the peer's window and not for the application.
+    pub fn is_blocked(&self, stream: StreamRef) -> bool {
+        let is_closed = |window: u32| window == 0;
+        self.streams.get(stream).is_some_and(|found| {
+            found.offers
+                && (is_closed(found.send_window.available())
+                    || is_closed(self.send_window.available()))
+        })
+    }
+
+    /// Changes the priority of a stream, for example by what an origin says in its `priority`
+    /// header (RFC 9218 section 8).
+    pub fn set_priority(&mut self, stream: StreamRef, priority: Priority) {
+        if self.streams.get(stream).is_none() {
+            return;
+        }
+        let slot = stream.slot() as u32;
+        self.schedule.remove(&mut self.streams, slot);
+        self.streams.at(slot).priority = Priority {
+            urgency: priority.urgency.min(7),
+            ..priority
+        };
+        self.reschedule(stream);
+    }
+
+    /// The priority of a stream.
+    pub fn priority(&self, stream: StreamRef) -> Option<Priority> {
+        self.streams.get(stream).map(|stream| stream.priority)
+    }
+
+    /// The application has consumed bytes of the stream's body. Window updates are written when
+    /// they are worth a frame.
+    pub fn release(&mut self, stream: StreamRef, bytes: usize, out: &mut Vec<u8>) {
+        let Some(found) = self.streams.get_mut(stream) else {
+            // Given back when the stream went.
+            return;
+        };
+        let bytes = u32::try_from(bytes)
+            .unwrap_or(u32::MAX)
+            .min(found.unreleased);
+        found.unreleased -= bytes;
+        found.receive_window.release(bytes);
+        self.receive_window.release(bytes);
+        self.update_stream_window(stream, out);
+        self.update_connection_window(out);
+    }
+
+    /// Bytes of the stream's body that were delivered and not released.
+    pub fn unreleased(&self, stream: StreamRef) -> u32 {
+        self.streams.get(stream).map_or(0, |found| found.unreleased)
+    }
+
+    /// Resets a stream; it is gone then. What the peer still sends on it is ignored. Use
+    /// [`ErrorCode::NO_ERROR`] after a complete response whose request is not wanted any more.
+    pub fn reset(&mut self, stream: StreamRef, code: ErrorCode, out: &mut Vec<u8>) {
+        if self.streams.get(stream).is_none() {
+            return;
+        }
+        self.remove_stream(stream);
+        self.newest_reset = self.newest_reset.max(stream.id());
+        frame::push_rst_stream(out, stream.id(), code);
+        self.update_connection_window(out);
+    }
+
+    fn end_sending(&mut self, stream: StreamRef) {
+        self.schedule
+            .remove(&mut self.streams, stream.slot() as u32);
+        let found = self.streams.at(stream.slot() as u32);
+        found.send = Half::Ended;
+        found.offers = false;
+        self.remove_if_ended(stream);
+    }
+
+    pub(super) fn update_stream_window(&mut self, stream: StreamRef, out: &mut Vec<u8>) {
+        let most = self.settings.max_stream_window_bytes;
+        let round_trip = self.round_trip.value();
+        let Some(found) = self.streams.get_mut(stream) else {
+            return;
+        };
+        if found.receive == Half::Ended {
+            return;
+        }
+        if let Some(increment) = found.receive_window.update(self.now, round_trip, most) {
+            frame::push_window_update(out, stream.id(), increment);
+            self.measure(out);
+        }
+    }
+
+    pub(super) fn update_connection_window(&mut self, out: &mut Vec<u8>) {
+        let most = self.settings.max_connection_window_bytes;
+        let round_trip = self.round_trip.value();
+        if let Some(increment) = self.receive_window.update(self.now, round_trip, most) {
+            frame::push_window_update(out, 0, increment);
+        }
+    }
+
+    /// Measures the round trip now and then while bodies come in.
+    fn measure(&mut self, out: &mut Vec<u8>) {
+        if self.round_trip.is_due(self.now) {
+            self.round_trip.start(self.now);
+            frame::push_ping(out, false, MEASURE_PING);
+        }
+    }
+}
+
+/// Leaves room for the header of a HEADERS frame.
+fn begin_block(out: &mut Vec<u8>) -> usize {
+    let start = out.len();
+    out.extend_from_slice(&[0; HEADER_BYTES]);
+    start
+}
+
+/// Writes the header of the HEADERS frame at `start`. What exceeds the peer's frame size moves
+/// into CONTINUATION frames.
+fn end_block(out: &mut Vec<u8>, start: usize, stream: u32, flags: u8, max_frame_bytes: u32) {
+    let most = max_frame_bytes as usize;
+    let first = start + HEADER_BYTES;
+    let length = out.len() - first;
+    let header = |kind, flags, length: usize| {
+        FrameHeader {
+            length: length as u32,
+            kind,
+            flags,
+            stream,
+        }
+        .bytes()
+    };
+    if length <= most {
+        let bytes = header(FrameType::Headers, flags | flag::END_HEADERS, length);
+        out[start..first].copy_from_slice(&bytes);
+        return;
+    }
+    out[start..first].copy_from_slice(&header(FrameType::Headers, flags, most));
+    let rest = out.split_off(first + most);
+    let mut parts = rest.chunks(most).peekable();
+    while let Some(part) = parts.next() {
+        let flags = if parts.peek().is_none() {
+            flag::END_HEADERS
+        } else {
+            0
+        };
+        out.extend_from_slice(&header(FrameType::Continuation, flags, part.len()));
+        out.extend_from_slice(part);
+    }
+}
+
+/// Adds a field of any name, unless HTTP/2 does not have it.
+fn push_field(block: &mut BlockEncoder<'_>, name: &[u8], value: &[u8]) {
+    match KnownHeader::from_name(name) {
+        Some(known) if is_about_connection(known) => {}
+        Some(KnownHeader::Te) => {
+            if mentions_trailers(value) {
+                block.known(KnownHeader::Te, b"trailers", Indexing::Auto);
+            }
+        }
+        Some(known) => block.known(known, value, Indexing::Auto),
+        None => block.field(name, value, Indexing::Auto),
+    }
+}
+
+fn mentions_trailers(value: &[u8]) -> bool {
+    value
+        .split(|&byte| byte == b',')
+        .any(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"trailers"))
+}
+
+/// The fields that an HTTP/1 response writes from its head, in nginx's order.
+fn push_response_fields(block: &mut BlockEncoder<'_>, head: &ResponseHead<'_>) {
+    let mut known = |name, value: &[u8]| block.known(name, value, Indexing::Auto);
+    if let Some(server) = head.server {
+        known(KnownHeader::Server, server);
+    }
+    if let Some(date) = head.date {
+        known(KnownHeader::Date, date);
+    }
+    if let Some(content_type) = head.content_type {
+        match head.charset {
+            None => known(KnownHeader::ContentType, content_type),
+            Some(charset) => {
+                let mut value = smallvec::SmallVec::<[u8; 128]>::from_slice(content_type);
+                value.extend_from_slice(b"; charset=");
+                value.extend_from_slice(charset);
+                known(KnownHeader::ContentType, &value);
+            }
+        }
+    }
+    if let Some(length) = head.content_length {
+        let mut digits = itoa::Buffer::new();
+        known(KnownHeader::ContentLength, digits.format(length).as_bytes());
+    }
+    if let Some(last_modified) = head.last_modified {
+        known(KnownHeader::LastModified, last_modified);
+    }
+    if let Some(location) = head.location {
+        known(KnownHeader::Location, location);
+    }
+    if head.vary_accept_encoding {
+        known(KnownHeader::Vary, b"Accept-Encoding");
+    }
+}
