@@ -6,10 +6,11 @@ use crate::diagnostic::{Diagnostic, Place};
 use crate::directives::{self, Contexts};
 use crate::draft::{
     EventsDraft, HttpDraft, LocationBlock, LocationDraft, MainDraft, ServerBlock, ServerDraft,
+    UpstreamBlock,
 };
 use crate::input::{Loader, Options};
 use crate::merge::HttpLevel;
-use crate::model::{LogLevel, Matcher, Origin, Server, Types};
+use crate::model::{LogLevel, Matcher, Origin, Server, Types, Upstream};
 use crate::regex::Regex;
 use crate::template::Names;
 use std::collections::HashSet;
@@ -27,6 +28,8 @@ pub(crate) struct Build<'a> {
     /// What `http` itself says, once its block has ended, and its servers.
     pub(crate) http_level: Option<HttpLevel>,
     pub(crate) servers: Vec<Server>,
+    /// The groups of servers, once the `http` block has ended.
+    pub(crate) upstreams: Vec<Arc<Upstream>>,
     /// Open levels from `http` inwards.
     levels: Vec<Level>,
     /// Names of variables met so far.
@@ -50,6 +53,8 @@ pub(crate) enum Opening {
     Server,
     /// `location`.
     Location { matcher: Matcher, name: Box<str> },
+    /// `upstream`.
+    Upstream(Box<UpstreamBlock>),
     /// `types`: not directives but a list.
     Types,
 }
@@ -104,6 +109,7 @@ impl<'a> Build<'a> {
             http_seen: false,
             http_level: None,
             servers: Vec::new(),
+            upstreams: Vec::new(),
             levels: vec![Level::new(LevelKind::Main, outermost)],
             names: Names::default(),
             warnings: Vec::new(),
@@ -127,6 +133,12 @@ impl<'a> Build<'a> {
     /// Settings of location level in the innermost block.
     pub(crate) fn location(&mut self) -> &mut LocationDraft {
         &mut self.level().location
+    }
+
+    /// The same, to be read.
+    pub(crate) fn location_ref(&self) -> &LocationDraft {
+        let level = self.levels.last();
+        &level.expect("the outermost level is never closed").location
     }
 
     /// The `events` block.
@@ -187,6 +199,10 @@ impl<'a> Build<'a> {
                 self.levels
                     .push(Level::new(LevelKind::Location { matcher, name }, origin));
                 directives::LOCATION
+            }
+            Opening::Upstream(block) => {
+                self.http.open_upstream = Some(*block);
+                directives::UPSTREAM
             }
             Opening::Types => {
                 // Several blocks on one level add up.
@@ -249,6 +265,14 @@ impl<'a> Build<'a> {
     pub(crate) fn take_http(&mut self) -> (ServerDraft, LocationDraft) {
         let level = self.levels.pop().expect("http was opened");
         (level.server, level.location)
+    }
+
+    /// The `upstream` block that is open.
+    pub(crate) fn upstream(&mut self) -> &mut UpstreamBlock {
+        self.http
+            .open_upstream
+            .as_mut()
+            .expect("directives of an upstream stand in its block")
     }
 
     /// The number that the `server` block at hand gets.

@@ -3,10 +3,12 @@
 
 use crate::groups::Groups;
 use crate::model::{
-    Accelerator, AccessLog, AddHeader, AsyncMode, AutoindexFormat, EnvVar, ErrorLog, ErrorPage,
-    Expires, GzipStatic, IfModifiedSince, KeepaliveDisable, KtlsMode, LingeringClose, List,
-    ListenAddress, ListenOptions, LogFormat, Matcher, Origin, Return, ServerName, ServerTokens,
-    SessionStore, Template, TlsProtocols, TryFiles, Types, User, WorkerCount,
+    Accelerator, AccessLog, AddHeader, AsyncMode, AutoindexFormat, BalanceMethod, BodyInFile,
+    EnvVar, ErrorLog, ErrorPage, Expires, GroupRef, GzipStatic, IfModifiedSince, KeepaliveDisable,
+    KtlsMode, LingeringClose, List, ListenAddress, ListenOptions, LogFormat, Matcher, Origin,
+    RealIpHeader, Resolver, Return, SendProxyProtocol, ServerName, ServerTokens, SessionStore,
+    SetVariable, TempPath, Template, TlsProtocols, TrustedPeer, TryFiles, Types, UpstreamServer,
+    UpstreamZone, User, WorkerCount,
 };
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -51,8 +53,34 @@ pub(crate) struct HttpDraft {
     pub(crate) log_buffers: HashMap<PathBuf, (u64, Option<Duration>)>,
     /// Groups of servers that requests are handed to.
     pub(crate) groups: Groups,
+    /// Finished `upstream` blocks.
+    pub(crate) upstreams: Vec<UpstreamBlock>,
+    /// The `upstream` block that is open.
+    pub(crate) open_upstream: Option<UpstreamBlock>,
+    pub(crate) http2_recv_buffer_bytes: Option<u64>,
+    /// `zone`s of upstreams and their sizes.
+    pub(crate) upstream_zones: HashMap<String, u64>,
     /// `shared:` zones and their sizes.
     pub(crate) zones: HashMap<String, u64>,
+}
+
+/// An `upstream` block.
+#[derive(Debug)]
+pub(crate) struct UpstreamBlock {
+    pub(crate) group: GroupRef,
+    pub(crate) name: Box<str>,
+    pub(crate) origin: Origin,
+    pub(crate) servers: Vec<UpstreamServer>,
+    /// `None` until a method is written.
+    pub(crate) method: Option<BalanceMethod>,
+    /// Connections, and whether `local`.
+    pub(crate) keepalive: Option<(u32, bool)>,
+    pub(crate) keepalive_requests: Option<u64>,
+    pub(crate) keepalive_time: Option<Duration>,
+    pub(crate) keepalive_timeout: Option<Duration>,
+    pub(crate) zone: Option<UpstreamZone>,
+    pub(crate) resolver: Option<Arc<Resolver>>,
+    pub(crate) resolver_timeout: Option<Duration>,
 }
 
 /// One address of `listen` lines.
@@ -111,8 +139,25 @@ pub(crate) struct ServerDraft {
     pub(crate) ignore_invalid_headers: Option<bool>,
     pub(crate) underscores_in_headers: Option<bool>,
     pub(crate) merge_slashes: Option<bool>,
-    pub(crate) http2: Option<bool>,
+    pub(crate) http2: Http2Draft,
     pub(crate) tls: TlsDraft,
+}
+
+/// `http2` and the `http2_*` settings of a level.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct Http2Draft {
+    pub(crate) enabled: Option<bool>,
+    pub(crate) max_concurrent_streams: Option<u64>,
+    pub(crate) body_preread_size: Option<u64>,
+    pub(crate) limit_period: Option<Duration>,
+    pub(crate) max_resets: Option<u64>,
+    pub(crate) max_control_frames: Option<u64>,
+    pub(crate) max_empty_frames: Option<u64>,
+    pub(crate) max_continuations: Option<u64>,
+    pub(crate) max_queued_frames: Option<u64>,
+    pub(crate) max_header_list_size: Option<u64>,
+    pub(crate) max_header_table_size: Option<u64>,
+    pub(crate) max_window: Option<u64>,
 }
 
 /// The `ssl_*` settings of a level.
@@ -215,6 +260,23 @@ pub(crate) struct LocationDraft {
     pub(crate) client_max_body: Option<u64>,
     pub(crate) client_body_buffer: Option<u64>,
     pub(crate) client_body_timeout: Option<Duration>,
+    pub(crate) client_body_temp_path: Option<Arc<TempPath>>,
+    pub(crate) client_body_in_file_only: Option<BodyInFile>,
+    pub(crate) client_body_in_single_buffer: Option<bool>,
+    pub(crate) real_ip_from: Option<List<TrustedPeer>>,
+    pub(crate) real_ip_header: Option<RealIpHeader>,
+    pub(crate) real_ip_recursive: Option<bool>,
+    /// `Some(None)`: `off`.
+    pub(crate) auth_request: Option<Option<Arc<[u8]>>>,
+    pub(crate) auth_request_set: Option<List<SetVariable>>,
+    /// Empty: `off`.
+    pub(crate) mirrors: Option<List<Arc<[u8]>>>,
+    pub(crate) mirror_request_body: Option<bool>,
+    pub(crate) early_hints: Option<List<Template>>,
+    pub(crate) resolver: Option<Arc<Resolver>>,
+    pub(crate) resolver_timeout: Option<Duration>,
+    pub(crate) send_proxy_protocol: Option<SendProxyProtocol>,
+    pub(crate) http2_chunk_size: Option<u64>,
     pub(crate) send_timeout: Option<Duration>,
     pub(crate) keepalive_timeout: Option<Duration>,
     pub(crate) keepalive_header: Option<Duration>,

@@ -26,13 +26,26 @@ pub trait Loader {
     /// When a directory cannot be read.
     fn glob(&mut self, pattern: &str) -> io::Result<Vec<PathBuf>>;
 
-    /// The addresses of a host named in `listen`, in the system's order.
+    /// The addresses of a host named in `listen`, `proxy_pass`, `upstream` and
+    /// elsewhere, in the system's order.
     /// Literal addresses never come here.
     ///
     /// # Errors
     ///
     /// When the name does not resolve.
     fn resolve(&mut self, host: &str) -> io::Result<Vec<IpAddr>>;
+}
+
+/// The addresses of a host, each once: the system may name one for each kind of
+/// socket. Empty when there are none.
+pub(crate) fn addresses_of(loader: &mut dyn Loader, host: &str) -> Vec<IpAddr> {
+    let mut found: Vec<IpAddr> = Vec::new();
+    for address in loader.resolve(host).unwrap_or_default() {
+        if !found.contains(&address) {
+            found.push(address);
+        }
+    }
+    found
 }
 
 /// Where and as whom a configuration is read.

@@ -2,8 +2,8 @@
 
 use crate::build::Build;
 use crate::call::{Call, Fault, shown};
-use crate::directives;
 use crate::draft::Address;
+use crate::input::addresses_of;
 use crate::model::{ListenAddress, ListenOptions, Origin, TcpKeepalive};
 use crate::parser::path_of;
 use crate::values;
@@ -164,13 +164,7 @@ fn inet(b: &mut Build<'_>, written: &[u8]) -> Result<(Vec<IpAddr>, Ports), &'sta
     if let Ok(address) = host.parse::<Ipv4Addr>() {
         return Ok((vec![IpAddr::V4(address)], ports));
     }
-    let mut found: Vec<IpAddr> = Vec::new();
-    for address in b.loader.resolve(host).unwrap_or_default() {
-        // The system may name an address once for each kind of socket.
-        if !found.contains(&address) {
-            found.push(address);
-        }
-    }
+    let found = addresses_of(b.loader, host);
     if found.is_empty() {
         Err("host not found")
     } else {
@@ -213,10 +207,10 @@ fn line_option(
                 "the \"listen ... http2\" directive is deprecated, use the \"http2\" directive \
                  instead",
             );
-            directives::warn_no_http2(b);
             line.options.http2 = true;
         }
-        b"quic" | b"proxy_protocol" | b"multipath" => {
+        b"proxy_protocol" => line.options.proxy_protocol = true,
+        b"quic" | b"multipath" => {
             let message = format!("the \"{}\" parameter is not supported yet", shown(option));
             return Err(Fault::at(index, message));
         }
@@ -376,6 +370,7 @@ fn add(
     let redefined = known.note_protocols(bits(&before), line);
     known.options.ssl = before.ssl || line.options.ssl;
     known.options.http2 = before.http2 || line.options.http2;
+    known.options.proxy_protocol = before.proxy_protocol || line.options.proxy_protocol;
     if redefined {
         b.warn(format!("protocol options redefined for {name}"));
     }
@@ -384,7 +379,7 @@ fn add(
 
 /// The protocol options of a line as a set.
 fn bits(options: &ListenOptions) -> u8 {
-    u8::from(options.ssl) | u8::from(options.http2) << 1
+    u8::from(options.proxy_protocol) | u8::from(options.ssl) << 1 | u8::from(options.http2) << 2
 }
 
 impl Address {

@@ -4,6 +4,7 @@
 
 mod locations;
 mod servers;
+mod upstreams;
 
 use crate::build::Build;
 use crate::call::Fault;
@@ -12,9 +13,10 @@ use crate::draft::{EventsDraft, LocationDraft, MainDraft, ServerDraft, TlsDraft}
 use crate::input::Options;
 use crate::model::{
     Config, ErrorLog, Events, HandshakeLimits, Http, List, ListenAddress, Listener, LogLevel,
-    LogTarget, Main, Origin, Server, Source, WorkerCount,
+    LogTarget, Main, Origin, Server, Source, TempPath, WorkerCount,
 };
 use std::collections::HashSet;
+use std::path::Path;
 use std::sync::Arc;
 
 /// The levels that servers inherit from.
@@ -36,6 +38,7 @@ pub(crate) fn http(b: &mut Build<'_>) -> Result<(), Fault> {
         main_logs: b.main.error_logs.len(),
     };
     let servers = build_servers(b, &level)?;
+    b.upstreams = upstreams::all(b, &level)?;
     check_tls(b, &servers)?;
     check_variables(b)?;
     servers::check_names(b, &servers)?;
@@ -48,6 +51,10 @@ fn build_servers(b: &Build<'_>, level: &HttpLevel) -> Result<Vec<Server>, Fault>
     let logs: List<ErrorLog> = main_error_logs(b.options, &b.main.error_logs).into();
     let inherited = locations::Inherited {
         options: b.options,
+        client_body_temp_path: Arc::new(TempPath {
+            path: b.options.under_prefix(Path::new("client_body_temp")),
+            levels: [0; 3],
+        }),
         main_logs: logs,
     };
     let mut servers: Vec<Server> = Vec::with_capacity(b.http.servers.len());
@@ -115,19 +122,12 @@ fn check_tls(b: &Build<'_>, servers: &[Server]) -> Result<(), Fault> {
 /// its family gets none, unless a `listen` line gave it socket options or
 /// `bind`: connections to it arrive at the wildcard's socket. (Linux refuses
 /// to bind both, unless both have `reuseport`.)
-fn listeners(b: &mut Build<'_>, level: &HttpLevel) -> Vec<Listener> {
+fn listeners(b: &mut Build<'_>) -> Vec<Listener> {
     let addresses = std::mem::take(&mut b.http.addresses);
     let wildcards: HashSet<(bool, u16)> = addresses
         .iter()
         .filter_map(|address| wildcard(&address.address))
         .collect();
-    let http2 = |index: &usize| {
-        b.http.servers[*index]
-            .server
-            .http2
-            .or(level.server.http2)
-            .unwrap_or(false)
-    };
     let listeners = addresses.into_iter().map(|address| {
         let covered = match &address.address {
             ListenAddress::Inet(inet) if !inet.ip().is_unspecified() => {
@@ -135,13 +135,11 @@ fn listeners(b: &mut Build<'_>, level: &HttpLevel) -> Vec<Listener> {
             }
             _ => false,
         };
-        let mut options = address.options;
-        options.http2 |= address.servers.iter().any(http2);
         Listener {
             bind: address.bind || !covered,
             address: address.address,
             origin: address.origin,
-            options,
+            options: address.options,
             default_server: address.default_server,
             servers: address.servers,
         }
@@ -208,9 +206,11 @@ fn whole(b: &mut Build<'_>) -> Result<(Events, Option<Http>), String> {
             let servers = std::mem::take(&mut b.servers);
             Some(Http {
                 servers: servers.into_iter().map(Arc::new).collect(),
-                listeners: listeners(b, &level),
+                listeners: listeners(b),
                 named_captures: std::mem::take(&mut b.names).into_list(),
                 handshakes: handshake_limits(&level.server.tls, connections),
+                upstreams: std::mem::take(&mut b.upstreams),
+                http2_recv_buffer_bytes: b.http.http2_recv_buffer_bytes.unwrap_or(256 << 10),
             })
         }
     };

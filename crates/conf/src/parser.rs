@@ -281,6 +281,9 @@ impl Parser<'_> {
         if is_server {
             ended = listen::default_listen(&mut self.build, text.origin(end_line));
         }
+        if inner == directives::UPSTREAM {
+            ended = directives::end_upstream(&mut self.build);
+        }
         self.build.close(inner);
         if is_http {
             ended = merge::http(&mut self.build);

@@ -101,13 +101,16 @@ fn https_tuning_study() {
         [
             "ssl_stapling",
             "ssl_stapling_verify",
-            "resolver",
-            "resolver_timeout",
             "ssl_trusted_certificate"
         ]
     );
     let http = config.http.as_ref().expect("there is an http block");
     let server = &http.servers[0];
+    let resolver = server.conf.resolver.as_ref().expect("it has name servers");
+    let servers = ["127.0.0.1:53", "127.0.0.53:53"].map(|at| at.parse().expect("an address"));
+    assert_eq!(resolver.servers, servers);
+    assert_eq!(resolver.valid, Some(Duration::from_secs(300)));
+    assert_eq!(server.conf.resolver_timeout, Duration::from_secs(5));
     let tls = server.tls.as_ref().expect("the server has a certificate");
     assert_eq!(tls.session_timeout, Duration::from_secs(86_400));
     assert_eq!(

@@ -50,8 +50,6 @@ pub(super) const MODULE: Module = Module {
         Row::unsupported("map_hash_bucket_size", HTTP, ONE, VARIABLES),
         Row::unsupported("map_hash_max_size", HTTP, ONE, VARIABLES),
         Row::unsupported("min_delete_depth", HSL, ONE, WRITING),
-        Row::unsupported("mirror", HSL, ONE, OTHER),
-        Row::unsupported("mirror_request_body", HSL, ONE, OTHER).inert(&["off"]),
         Row::unsupported("modern_browser", HSL, Arity::Between(1, 2), VARIABLES),
         Row::unsupported("modern_browser_value", HSL, ONE, VARIABLES),
         Row::unsupported("mp4", LOCATION, Arity::Between(0, 0), MEDIA),

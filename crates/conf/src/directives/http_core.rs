@@ -156,28 +156,6 @@ const ROWS: &[Row] = &[
         Check::Flag,
         "The head of a response and the beginning of a file always leave in one packet.",
     ),
-    Row::later(
-        "client_body_temp_path",
-        HSL,
-        Arity::Between(1, 4),
-        Check::Any,
-        "no handler needs request bodies, so none is written to a file",
-    ),
-    Row::later(
-        "client_body_in_file_only",
-        HSL,
-        ONE,
-        Check::OneOf(&["off", "on", "clean"]),
-        "no handler needs request bodies, so none is written to a file",
-    )
-    .inert(&["off"]),
-    Row::later(
-        "client_body_in_single_buffer",
-        HSL,
-        ONE,
-        Check::Flag,
-        "no handler needs request bodies, so none is kept",
-    ),
     Row::meaningless(
         "connection_pool_size",
         HS,

@@ -162,13 +162,6 @@ const ROWS: &[Row] = &[
         Check::Size,
         "the kernel's own read-ahead holds",
     ),
-    Row::later(
-        "early_hints",
-        HSL,
-        Arity::AtLeast(1),
-        Check::Any,
-        "103 responses come from proxied servers, and there is no proxying yet",
-    ),
     Row::meaningless(
         "log_subrequest",
         HSL,

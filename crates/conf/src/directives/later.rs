@@ -1,69 +1,11 @@
 //! Modules that only tune and are not there yet: accepted, with one warning
 //! for each directive met.
 
-use super::Check::{Any, Buffers, Flag, Number, Size, Time};
-use super::{Arity, Check, HS, HSL, HTTP, LOCATION_IF, Module, ONE, Row};
-use crate::build::Build;
+use super::Check::{Any, Buffers, Flag, Number, Size};
+use super::{Arity, Check, HS, HSL, LOCATION_IF, Module, ONE, Row};
 
-const NO_HTTP2: &str = "clients are offered HTTP/1.1 only";
-const NO_HTTP3: &str = "clients are offered HTTP/1.1 only";
+const NO_HTTP3: &str = "clients are offered HTTP/1.1 and HTTP/2 only";
 const NO_GZIP: &str = "responses are not compressed; gzip_static serves files that are";
-const NO_STAPLING: &str = "nothing looks up names yet (OCSP stapling and proxying will)";
-
-pub(super) const HTTP2: Module = Module {
-    title: "HTTP/2",
-    doc: "Not there yet. Clients fall back to HTTP/1.1 by themselves.",
-    rows: &[
-        Row::new(
-            "http2",
-            HS,
-            ONE,
-            "off",
-            "Accepted with a warning: clients are offered HTTP/1.1 only, for now.",
-            |b, c| {
-                c.flag(&mut b.server().http2)?;
-                if b.server().http2 == Some(true) {
-                    warn_no_http2(b);
-                }
-                Ok(())
-            },
-        ),
-        Row::later("http2_body_preread_size", HS, ONE, Size, NO_HTTP2),
-        Row::later("http2_chunk_size", HSL, ONE, Size, NO_HTTP2),
-        Row::later("http2_max_concurrent_streams", HS, ONE, Number, NO_HTTP2),
-        Row::later("http2_recv_buffer_size", HTTP, ONE, Size, NO_HTTP2),
-        Row::meaningless(
-            "http2_pool_size",
-            HS,
-            ONE,
-            Size,
-            "Memory is not taken from pools.",
-        ),
-        Row::meaningless(
-            "http2_streams_index_size",
-            HS,
-            ONE,
-            Number,
-            "Tables size themselves.",
-        ),
-        Row::obsolete("http2_idle_timeout", HS, Some("keepalive_timeout")),
-        Row::obsolete(
-            "http2_max_field_size",
-            HS,
-            Some("large_client_header_buffers"),
-        ),
-        Row::obsolete(
-            "http2_max_header_size",
-            HS,
-            Some("large_client_header_buffers"),
-        ),
-        Row::obsolete("http2_max_requests", HS, Some("keepalive_requests")),
-        Row::obsolete("http2_recv_timeout", HS, Some("client_header_timeout")),
-        Row::obsolete("http2_max_concurrent_pushes", HS, None),
-        Row::obsolete("http2_push", HSL, None),
-        Row::obsolete("http2_push_preload", HSL, None),
-    ],
-};
 
 pub(super) const HTTP3: Module = Module {
     title: "HTTP/3",
@@ -100,20 +42,3 @@ pub(super) const GZIP: Module = Module {
         Row::later("gzip_types", HSL, Arity::AtLeast(1), Any, NO_GZIP),
     ],
 };
-
-pub(super) const RESOLVER: Module = Module {
-    title: "HTTP: name lookups",
-    doc: "Not there yet.",
-    rows: &[
-        Row::later("resolver", HSL, Arity::AtLeast(1), Any, NO_STAPLING),
-        Row::later("resolver_timeout", HSL, ONE, Time, NO_STAPLING),
-    ],
-};
-
-/// HTTP/2 is asked for, by `http2` or by `listen`.
-pub(crate) fn warn_no_http2(b: &mut Build<'_>) {
-    b.warn_once(
-        "http2",
-        format!("the \"http2\" directive has no effect yet: {NO_HTTP2}"),
-    );
-}

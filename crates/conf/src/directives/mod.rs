@@ -11,6 +11,7 @@ mod events;
 mod files;
 mod foreign;
 mod headers;
+mod http2;
 mod http_core;
 mod http_limits;
 mod http_output;
@@ -18,17 +19,22 @@ mod http_routing;
 mod later;
 mod log;
 mod proxying;
+mod real_ip;
+mod request_body;
+mod resolver;
 mod restricting;
 mod rewrite;
 mod ssl;
 mod ssl_handshakes;
 mod ssl_sessions;
+mod subrequests;
+mod upstream;
 
 pub(crate) use self::files::CONTENT_MAX_FILE_BYTES;
 pub use self::headers::parse_expires;
 pub(crate) use self::http_routing::add_media_type;
-pub(crate) use self::later::warn_no_http2;
 pub(crate) use self::log::combined;
+pub(crate) use self::upstream::end_upstream;
 
 use crate::build::Build;
 use crate::call::{Call, Fault};
@@ -162,6 +168,7 @@ impl Support {
 }
 
 /// One directive.
+#[derive(Clone, Copy)]
 pub struct Row {
     /// Its name.
     pub name: &'static str,
@@ -200,6 +207,7 @@ pub const MODULES: &[&Module] = &[
     &http_core::MODULE,
     &http_routing::MODULE,
     &http_limits::MODULE,
+    &request_body::MODULE,
     &http_output::MODULE,
     &files::MODULE,
     &autoindex::MODULE,
@@ -209,13 +217,15 @@ pub const MODULES: &[&Module] = &[
     &ssl::MODULE,
     &ssl_sessions::MODULE,
     &ssl_handshakes::MODULE,
-    &later::HTTP2,
+    &http2::MODULE,
     &later::HTTP3,
     &later::GZIP,
-    &later::RESOLVER,
+    &resolver::MODULE,
+    &real_ip::MODULE,
     &restricting::MODULE,
     &proxying::MODULE,
-    &proxying::UPSTREAMS,
+    &upstream::MODULE,
+    &subrequests::MODULE,
     &foreign::MODULE,
 ];
 

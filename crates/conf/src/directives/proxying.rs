@@ -1,7 +1,7 @@
 //! Handing requests to other servers: proxy, FastCGI, uwsgi, SCGI, gRPC and
 //! memcached. Not there yet, so a configuration that needs it is refused.
 
-use super::{Arity, HSL, HTTP, LIMIT_EXCEPT, LOCATION, LOCATION_IF, Module, ONE, Row, UPSTREAM};
+use super::{Arity, HSL, HTTP, LIMIT_EXCEPT, LOCATION, LOCATION_IF, Module, ONE, Row};
 
 const PROXYING: &str = "requests cannot be handed to other servers yet";
 
@@ -303,25 +303,5 @@ pub(super) const MODULE: Module = Module {
         Row::unsupported("uwsgi_string", HSL, ONE, PROXYING),
         Row::unsupported("uwsgi_temp_file_write_size", HSL, ONE, PROXYING),
         Row::unsupported("uwsgi_temp_path", HSL, Arity::Between(1, 4), PROXYING),
-    ],
-};
-
-pub(super) const UPSTREAMS: Module = Module {
-    title: "Upstreams",
-    doc: "Not there yet: groups of servers to hand requests to.",
-    rows: &[
-        Row::unsupported("hash", UPSTREAM, Arity::Between(1, 2), PROXYING),
-        Row::unsupported("ip_hash", UPSTREAM, Arity::Between(0, 0), PROXYING),
-        Row::unsupported("keepalive", UPSTREAM, ONE, PROXYING),
-        Row::unsupported("keepalive_requests", UPSTREAM, ONE, PROXYING),
-        Row::unsupported("keepalive_time", UPSTREAM, ONE, PROXYING),
-        Row::unsupported("keepalive_timeout", UPSTREAM, ONE, PROXYING),
-        Row::unsupported("least_conn", UPSTREAM, Arity::Between(0, 0), PROXYING),
-        Row::unsupported("random", UPSTREAM, Arity::Between(0, 2), PROXYING),
-        Row::unsupported("resolver", UPSTREAM, Arity::AtLeast(1), PROXYING),
-        Row::unsupported("resolver_timeout", UPSTREAM, ONE, PROXYING),
-        Row::unsupported("server", UPSTREAM, Arity::AtLeast(1), PROXYING),
-        Row::unsupported_block("upstream", HTTP, ONE, PROXYING),
-        Row::unsupported("zone", UPSTREAM, Arity::Between(1, 2), PROXYING),
     ],
 };

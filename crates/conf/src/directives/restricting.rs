@@ -6,7 +6,6 @@ use super::{Arity, HS, HSL, HTTP, LIMIT_EXCEPT, LOCATION, Module, ONE, Row, SERV
 const ACCESS: &str = "it restricts access, so it is refused until it works";
 const CLIENT_CERTIFICATES: &str =
     "client certificates are not checked yet, so a configuration that asks for them is refused";
-const REALIP: &str = "addresses of clients are not replaced yet, and access may depend on them";
 
 pub(super) const MODULE: Module = Module {
     title: "Access control",
@@ -19,8 +18,6 @@ pub(super) const MODULE: Module = Module {
         Row::unsupported("auth_basic", HSL | LIMIT_EXCEPT, ONE, ACCESS).inert(&["off"]),
         Row::unsupported("auth_basic_user_file", HSL | LIMIT_EXCEPT, ONE, ACCESS),
         Row::unsupported("auth_delay", HSL, ONE, ACCESS).inert(&["0", "0s"]),
-        Row::unsupported("auth_request", HSL, ONE, ACCESS).inert(&["off"]),
-        Row::unsupported("auth_request_set", HSL, Arity::Between(2, 2), ACCESS),
         Row::unsupported("limit_conn", HSL, Arity::Between(2, 2), ACCESS),
         Row::unsupported("limit_conn_dry_run", HSL, ONE, ACCESS).inert(&["off"]),
         Row::unsupported("limit_conn_log_level", HSL, ONE, ACCESS),
@@ -49,8 +46,5 @@ pub(super) const MODULE: Module = Module {
         Row::unsupported("ssl_ocsp", HS, ONE, CLIENT_CERTIFICATES).inert(&["off"]),
         Row::unsupported("ssl_ocsp_cache", HS, ONE, CLIENT_CERTIFICATES).inert(&["off"]),
         Row::unsupported("ssl_ocsp_responder", HS, ONE, CLIENT_CERTIFICATES),
-        Row::unsupported("set_real_ip_from", HSL, ONE, REALIP),
-        Row::unsupported("real_ip_header", HSL, ONE, REALIP),
-        Row::unsupported("real_ip_recursive", HSL, ONE, REALIP).inert(&["off"]),
     ],
 };

@@ -77,8 +77,10 @@ fn defaults_in_the_table_are_the_real_ones() {
     let model = |line: &str, place: &str| {
         let at = |here: &str| if place == here { line } else { "" };
         let (main, events, http, server) = (at("main"), at("events"), at("http"), at("server"));
+        let upstream = at("upstream");
         let mut config = read(&format!(
             "{main} events {{ {events} }} http {{ types {{ a b; }} {http}
+             upstream u {{ {upstream} server 192.0.2.1; }}
              ssl_certificate c; ssl_certificate_key k; server {{ {server} }}
              server {{ open_file_cache max=1; autoindex on; ssl_dyn_rec_enable on; }} }}"
         ));
@@ -101,6 +103,7 @@ fn defaults_in_the_table_are_the_real_ones() {
             (EVENTS, "events"),
             (HTTP, "http"),
             (SERVER, "server"),
+            (UPSTREAM, "upstream"),
         ];
         let (_, place) = places
             .into_iter()
@@ -117,7 +120,7 @@ fn defaults_in_the_table_are_the_real_ones() {
 fn what_has_no_effect_yet_is_warned_about_once() {
     let config = read(
         "events {} http { gzip on; server { gzip on; ssl_stapling on; }
-         server { gzip off; ssl_stapling on; ssl_ech_file x; http2 on; } server { http2 on; } }",
+         server { gzip off; ssl_stapling on; ssl_ech_file x; http3 on; } server { http3 on; } }",
     );
     let mut subjects: Vec<_> = config
         .warnings
@@ -125,8 +128,9 @@ fn what_has_no_effect_yet_is_warned_about_once() {
         .filter_map(|warning| warning.message.split('"').nth(1))
         .collect();
     subjects.retain(|subject| !subject.is_empty());
-    assert_eq!(subjects, ["gzip", "ssl_stapling", "ssl_ech_file", "http2"]);
-    let quiet = read("events {} http { gzip off; http2 off; ssl_early_data off; directio off; }");
+    assert_eq!(subjects, ["gzip", "ssl_stapling", "ssl_ech_file", "http3"]);
+    let quiet =
+        read("events {} http { gzip off; http3 off; http2 on; ssl_early_data off; directio off; }");
     assert_eq!(quiet.warnings, []);
 }
 

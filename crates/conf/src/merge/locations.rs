@@ -7,9 +7,9 @@ use crate::directives::CONTENT_MAX_FILE_BYTES;
 use crate::draft::{AccessLogDraft, FilesDraft, HeaderInherit, LocationBlock, LocationDraft};
 use crate::input::Options;
 use crate::model::{
-    AccessLog, AddHeader, Autoindex, AutoindexFormat, ErrorLog, Expires, FilesAt, GzipStatic,
-    IfModifiedSince, KeepaliveDisable, LingeringClose, List, Location, LocationConf, Locations,
-    LogTarget, Matcher, OpenFileCache, ServerTokens, Template, Types,
+    AccessLog, AddHeader, AuthRequest, Autoindex, AutoindexFormat, ErrorLog, Expires, FilesAt,
+    GzipStatic, IfModifiedSince, KeepaliveDisable, LingeringClose, List, Location, LocationConf,
+    Locations, LogTarget, Matcher, OpenFileCache, RealIp, ServerTokens, TempPath, Template, Types,
 };
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -22,9 +22,14 @@ const DEFAULT_CONTENT_BYTES: u64 = 16 << 20;
 
 const SECOND: Duration = Duration::from_secs(1);
 
+/// nginx's default of `resolver_timeout`.
+pub(super) const RESOLVER_TIMEOUT: Duration = Duration::from_secs(30);
+
 /// What every location starts from.
 pub(super) struct Inherited<'o> {
     pub(super) options: &'o Options,
+    /// `client_body_temp_path` when no level has one.
+    pub(super) client_body_temp_path: Arc<TempPath>,
     /// Error logs of the main context.
     pub(super) main_logs: List<ErrorLog>,
 }
@@ -53,8 +58,8 @@ impl AccessLogDraft {
 
 impl LocationDraft {
     /// Takes what is not set from the outer level. Lists are replaced as a
-    /// whole; `try_files`, `return` and `stub_status` hold only where they
-    /// are written.
+    /// whole; `try_files`, `return`, `stub_status`, `proxy_pass` and its like hold
+    /// only where they are written.
     pub(super) fn inherit(&mut self, outer: &LocationDraft) {
         inherit!(self, outer;
             files_at index autoindex autoindex_exact_size autoindex_localtime autoindex_format
@@ -64,7 +69,11 @@ impl LocationDraft {
             server_name_in_redirect port_in_redirect sendfile sendfile_max_chunk output_buffers
             open_file_cache open_file_cache_valid open_file_cache_min_uses open_file_cache_errors
             open_file_cache_content tcp_nodelay limit_rate limit_rate_after
-            postpone_output client_max_body client_body_buffer client_body_timeout send_timeout
+            postpone_output client_max_body client_body_buffer client_body_timeout
+            client_body_temp_path client_body_in_file_only client_body_in_single_buffer send_timeout
+            real_ip_from real_ip_header real_ip_recursive auth_request auth_request_set mirrors
+            mirror_request_body early_hints resolver resolver_timeout send_proxy_protocol
+            http2_chunk_size
             keepalive_timeout keepalive_header keepalive_requests keepalive_time
             keepalive_min_timeout keepalive_disable lingering_close lingering_time
             lingering_timeout reset_timedout_connection error_logs log_not_found);
@@ -138,7 +147,7 @@ impl Inherited<'_> {
         Ok(locations)
     }
 
-    /// Defaults for everything that no level has set.
+    /// Defaults for everything that no level has set; nothing is handed on.
     pub(super) fn finish(&self, draft: &LocationDraft, name: &str) -> LocationConf {
         let (files_at, alias_prefix_bytes) = self.files(draft);
         let millis = Duration::from_millis;
@@ -187,6 +196,21 @@ impl Inherited<'_> {
             client_max_body_bytes: draft.client_max_body.unwrap_or(1 << 20),
             client_body_buffer_bytes: draft.client_body_buffer.unwrap_or(8 << 10),
             client_body_timeout: draft.client_body_timeout.unwrap_or(60 * SECOND),
+            client_body_temp_path: match &draft.client_body_temp_path {
+                Some(path) => Arc::clone(path),
+                None => Arc::clone(&self.client_body_temp_path),
+            },
+            client_body_in_file_only: draft.client_body_in_file_only.unwrap_or_default(),
+            client_body_in_single_buffer: draft.client_body_in_single_buffer.unwrap_or(false),
+            real_ip: real_ip(draft),
+            auth_request: auth_request(draft),
+            mirrors: draft.mirrors.clone().unwrap_or_default(),
+            mirror_request_body: draft.mirror_request_body.unwrap_or(true),
+            early_hints: draft.early_hints.clone().unwrap_or_default(),
+            resolver: draft.resolver.clone(),
+            resolver_timeout: draft.resolver_timeout.unwrap_or(RESOLVER_TIMEOUT),
+            send_proxy_protocol: draft.send_proxy_protocol.unwrap_or_default(),
+            http2_chunk_bytes: saturated(draft.http2_chunk_size.unwrap_or(8 << 10)),
             send_timeout: draft.send_timeout.unwrap_or(60 * SECOND),
             keepalive_timeout: draft.keepalive_timeout.unwrap_or(75 * SECOND),
             keepalive_header: draft.keepalive_header.filter(|header| !header.is_zero()),
@@ -256,6 +280,21 @@ fn check_duplicates(mut blocks: Vec<&LocationBlock>) -> Result<(), Fault> {
 
 fn saturated(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+fn real_ip(draft: &LocationDraft) -> Option<Arc<RealIp>> {
+    let from = draft.real_ip_from.clone()?;
+    Some(Arc::new(RealIp {
+        from,
+        header: draft.real_ip_header.clone().unwrap_or_default(),
+        recursive: draft.real_ip_recursive.unwrap_or(false),
+    }))
+}
+
+fn auth_request(draft: &LocationDraft) -> Option<AuthRequest> {
+    let uri = draft.auth_request.clone().flatten()?;
+    let set = draft.auth_request_set.clone().unwrap_or_default();
+    Some(AuthRequest { uri, set })
 }
 
 fn autoindex(draft: &LocationDraft) -> Option<Autoindex> {

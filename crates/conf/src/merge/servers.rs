@@ -4,12 +4,13 @@ use super::HttpLevel;
 use super::locations::Inherited;
 use crate::build::Build;
 use crate::call::Fault;
-use crate::draft::{BuiltinCache, LocationDraft, ServerBlock, ServerDraft, TlsDraft};
+use crate::draft::{BuiltinCache, Http2Draft, LocationDraft, ServerBlock, ServerDraft, TlsDraft};
 use crate::input::Options;
 use crate::model::{
     Accelerator, AsyncMode, CertificateFiles, CertificateSource, DynamicRecords,
-    EARLY_DATA_METHODS, EARLY_DATA_REGISTER_BYTES, EarlyData, Ktls, ListenAddress, Locations,
-    MIN_TICKET_ROTATION, Server, ServerName, SessionCache, Tls, TlsProtocols,
+    EARLY_DATA_METHODS, EARLY_DATA_REGISTER_BYTES, EarlyData, Http2, Http2Limits, Ktls,
+    ListenAddress, Locations, MIN_TICKET_ROTATION, Server, ServerName, SessionCache, Tls,
+    TlsProtocols,
 };
 use std::collections::HashSet;
 use std::path::Path;
@@ -38,6 +39,7 @@ pub(super) fn server(
         ));
     }
     let tls = tls(inherited.options, &draft.tls)?;
+    let http2 = http2(&draft);
     if draft.names.is_empty() {
         draft.names.push(ServerName::Exact(String::new()));
     }
@@ -58,6 +60,7 @@ pub(super) fn server(
         ignore_invalid_headers: draft.ignore_invalid_headers.unwrap_or(true),
         underscores_in_headers: draft.underscores_in_headers.unwrap_or(false),
         merge_slashes: draft.merge_slashes.unwrap_or(true),
+        http2,
         origin: block.origin.clone(),
     };
     Ok((server, location))
@@ -77,7 +80,51 @@ impl ServerDraft {
         inherit!(self, outer;
             client_header_timeout client_header_buffer_bytes large_header_buffers max_headers
             ignore_invalid_headers underscores_in_headers merge_slashes);
+        self.http2.inherit(&outer.http2);
         self.tls.inherit(&outer.tls);
+    }
+}
+
+impl Http2Draft {
+    fn inherit(&mut self, outer: &Http2Draft) {
+        inherit!(self, outer;
+            enabled max_concurrent_streams body_preread_size limit_period max_resets
+            max_control_frames max_empty_frames max_continuations max_queued_frames
+            max_header_list_size max_header_table_size max_window);
+    }
+}
+
+/// The HTTP/2 settings of a server whose draft is merged.
+fn http2(server: &ServerDraft) -> Http2 {
+    let draft = &server.http2;
+    let number = |value: Option<u64>, default: u32| {
+        value.map_or(default, |value| u32::try_from(value).unwrap_or(u32::MAX))
+    };
+    let default = Http2Limits::DEFAULT;
+    let header_list = server
+        .large_header_buffers
+        .map(|(number, size)| u64::from(number).saturating_mul(size));
+    Http2 {
+        enabled: draft.enabled.unwrap_or(false),
+        max_concurrent_streams: number(draft.max_concurrent_streams, 128),
+        body_preread_bytes: number(draft.body_preread_size, 64 << 10),
+        limits: Http2Limits {
+            period: draft.limit_period.unwrap_or(default.period),
+            max_resets: number(draft.max_resets, default.max_resets),
+            max_control_frames: number(draft.max_control_frames, default.max_control_frames),
+            max_empty_frames: number(draft.max_empty_frames, default.max_empty_frames),
+            max_continuations: number(draft.max_continuations, default.max_continuations),
+            max_queued_frames: number(draft.max_queued_frames, default.max_queued_frames),
+            max_header_list_bytes: number(
+                draft.max_header_list_size.or(header_list),
+                default.max_header_list_bytes,
+            ),
+            max_header_table_bytes: number(
+                draft.max_header_table_size,
+                default.max_header_table_bytes,
+            ),
+            max_window_bytes: number(draft.max_window, default.max_window_bytes),
+        },
     }
 }
 

@@ -1,6 +1,6 @@
 //! The `http` and `server` contexts.
 
-use super::{HandshakeLimits, LocationConf, Locations, Return, Tls};
+use super::{HandshakeLimits, Http2, LocationConf, Locations, Return, Tls, Upstream};
 use crate::regex::Regex;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -19,6 +19,12 @@ pub struct Http {
     pub named_captures: Vec<String>,
     /// `ssl_async_threads` and `ssl_handshake_queue`.
     pub handshakes: HandshakeLimits,
+    /// Every group of servers that requests can be handed to;
+    /// [`super::GroupRef`] is an index into it.
+    pub upstreams: Vec<Arc<Upstream>>,
+    /// `http2_recv_buffer_size`: what a worker reads HTTP/2 frames into;
+    /// default 256k.
+    pub http2_recv_buffer_bytes: u64,
 }
 
 impl Http {
@@ -30,6 +36,14 @@ impl Http {
             .iter()
             .position(|listener| !listener.bind && listener.address == ListenAddress::Inet(local));
         exact.unwrap_or(accepted_by)
+    }
+
+    /// The `upstream` block of that name, whatever its case: what a
+    /// `proxy_pass` with variables may evaluate to.
+    pub fn upstream_named(&self, name: &[u8]) -> Option<&Arc<Upstream>> {
+        self.upstreams
+            .iter()
+            .find(|group| group.explicit && group.name.as_bytes().eq_ignore_ascii_case(name))
     }
 }
 
@@ -76,9 +90,10 @@ pub enum ListenAddress {
 pub struct ListenOptions {
     /// `ssl`.
     pub ssl: bool,
-    /// `http2`, or `http2 on` in the server. Accepted; warned about until HTTP/2 is there.
+    /// `http2`: HTTP/2 for every server of the address, whatever its
+    /// [`Http2::enabled`] says.
     pub http2: bool,
-    /// `proxy_protocol`. An error until implemented.
+    /// `proxy_protocol`: a PROXY protocol header comes first on every connection.
     pub proxy_protocol: bool,
     /// `backlog=`; default 511.
     pub backlog: i32,
@@ -144,6 +159,8 @@ pub struct Server {
     pub underscores_in_headers: bool,
     /// `merge_slashes`; default on.
     pub merge_slashes: bool,
+    /// `http2` and its limits.
+    pub http2: Http2,
     /// File and line of the `server` block, for messages.
     pub origin: Origin,
 }

@@ -1,6 +1,9 @@
 //! The `location` context: the tree of locations and what holds inside one.
 
-use super::{AccessLog, ErrorLog, List, Template};
+use super::{
+    AccessLog, AuthRequest, BodyInFile, ErrorLog, List, RealIp, Resolver, SendProxyProtocol,
+    TempPath, Template,
+};
 use crate::regex::Regex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -139,6 +142,12 @@ pub struct LocationConf {
     pub client_body_buffer_bytes: u64,
     /// `client_body_timeout`; default 60 s.
     pub client_body_timeout: Duration,
+    /// `client_body_temp_path`; default `client_body_temp` below the prefix.
+    pub client_body_temp_path: Arc<TempPath>,
+    /// `client_body_in_file_only`; default off.
+    pub client_body_in_file_only: BodyInFile,
+    /// `client_body_in_single_buffer`; default off.
+    pub client_body_in_single_buffer: bool,
     /// `send_timeout`; default 60 s.
     pub send_timeout: Duration,
     /// `keepalive_timeout`; default 75 s, zero switches keep-alive off.
@@ -161,6 +170,30 @@ pub struct LocationConf {
     pub lingering_timeout: Duration,
     /// `reset_timedout_connection`; default off.
     pub reset_timedout_connection: bool,
+
+    // Who the client is, and what it may.
+    /// `set_real_ip_from` and its options; `None` when nobody is trusted.
+    pub real_ip: Option<Arc<RealIp>>,
+    /// `auth_request` and `auth_request_set`.
+    pub auth_request: Option<AuthRequest>,
+
+    // Other servers.
+    /// `mirror` URIs as written, in order; empty when off.
+    pub mirrors: List<Arc<[u8]>>,
+    /// `mirror_request_body`: the body is read before mirroring; default on.
+    pub mirror_request_body: bool,
+    /// `early_hints`: 103 responses of upstream servers are passed to the client
+    /// if one of these is neither empty nor `0`.
+    pub early_hints: List<Template>,
+    /// `resolver`; `None` when there is none.
+    pub resolver: Option<Arc<Resolver>>,
+    /// `resolver_timeout`; default 30 s.
+    pub resolver_timeout: Duration,
+    /// `proxy_send_proxy_protocol` (Sealane's own); default off.
+    pub send_proxy_protocol: SendProxyProtocol,
+    /// `http2_chunk_size`: longest DATA frame sent, at most 16 KiB - 1;
+    /// default 8k.
+    pub http2_chunk_bytes: u32,
 
     // Logs.
     /// `access_log` lines; empty when off.

@@ -5,24 +5,36 @@
 //! resolved. The data plane reads only these types.
 
 mod http;
+mod http2;
 mod list;
 mod location;
 mod log;
 mod pass;
 mod process;
+mod real_ip;
+mod request_body;
+mod resolver;
 mod session_store;
+mod subrequest;
 mod template;
 mod tls;
+mod upstream;
 
 pub use http::*;
+pub use http2::*;
 pub use list::*;
 pub use location::*;
 pub use log::*;
 pub use pass::*;
 pub use process::*;
+pub use real_ip::*;
+pub use request_body::*;
+pub use resolver::*;
 pub use session_store::*;
+pub use subrequest::*;
 pub use template::*;
 pub use tls::*;
+pub use upstream::*;
 
 use crate::diagnostic::Diagnostic;
 use std::path::PathBuf;

@@ -19,15 +19,6 @@ pub(super) const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         case: Case(
-            Http,
-            "upstream x { foo; }",
-            r#"[emerg] "upstream" directive is not supported yet in FILE:3"#,
-        ),
-        nginx: r#"[emerg] unknown directive "foo" in FILE:3"#,
-        why: EARLIER,
-    },
-    Difference {
-        case: Case(
             Location,
             "satisfy foo;",
             r#"[emerg] "satisfy" directive is not supported yet in FILE:5"#,
@@ -56,11 +47,7 @@ pub(super) const DIFFERENCES: &[Difference] = &[
         why: NEWER,
     },
     Difference {
-        case: Case(
-            Http,
-            "http2 on;",
-            "[warn] the \"http2\" directive has no effect yet: clients are offered HTTP/1.1 only in FILE:3\nOK",
-        ),
+        case: Case(Http, "http2 on;", "OK"),
         nginx: r#"[emerg] unknown directive "http2" in FILE:3"#,
         why: NEWER,
     },
@@ -69,7 +56,6 @@ pub(super) const DIFFERENCES: &[Difference] = &[
             Server,
             "listen 80 http2; foo;",
             "[warn] the \"listen ... http2\" directive is deprecated, use the \"http2\" directive instead in FILE:4\n\
-             [warn] the \"http2\" directive has no effect yet: clients are offered HTTP/1.1 only in FILE:4\n\
              [emerg] unknown directive \"foo\" in FILE:4",
         ),
         nginx: r#"[emerg] unknown directive "foo" in FILE:4"#,

@@ -7,6 +7,7 @@ mod language;
 mod locations;
 mod servers;
 mod tls;
+mod upstreams;
 
 use sealane_conf::{Diagnostic, MemoryLoader, Options, parse};
 use std::path::{Path, PathBuf};
@@ -54,6 +55,7 @@ impl Case {
     }
 }
 
+/// The rows that are held against nginx 1.22.
 fn all_cases() -> impl Iterator<Item = &'static Case> {
     [
         language::CASES,
@@ -99,7 +101,11 @@ fn sealane_says_what_the_table_says() {
         .iter()
         .map(|difference| &difference.case);
     let mut wrong = Vec::new();
-    for case in all_cases().chain(differing) {
+    let newer = upstreams::DIFFERENCES
+        .iter()
+        .map(|difference| &difference.case)
+        .chain(upstreams::CASES);
+    for case in all_cases().chain(differing).chain(newer) {
         let says = sealane_says(&case.configuration());
         if says != case.2 {
             wrong.push(format!(
@@ -166,20 +172,33 @@ fn nginx_says(nginx: &Path, configuration: &str) -> String {
         .replace(directory, "DIR")
 }
 
-/// Debian's nginx, which is what the table was held against. Without it, or
-/// without root (ports and users are checked differently), there is nothing
-/// to compare with.
+/// Debian's nginx, which is what most of the table was held against.
 fn nginx_1_22() -> Option<PathBuf> {
     let candidates = ["/usr/sbin/nginx", "/usr/bin/nginx"].map(PathBuf::from);
-    let Some(path) = candidates.into_iter().find(|path| path.exists()) else {
-        eprintln!("SKIPPED: no nginx is installed, so the messages are not compared with it");
+    usable(&candidates, "1.22.")
+}
+
+/// The nginx that `scripts/peers/build-nginx.sh` builds, for what is younger.
+fn nginx_1_28() -> Option<PathBuf> {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let cache = std::env::var_os("SEALANE_CACHE");
+    let cache = cache.map_or_else(|| repository.join(".cache"), PathBuf::from);
+    usable(&[cache.join("peers/nginx-reference/sbin/nginx")], "1.28.")
+}
+
+/// The first of these programs that exists, if it has the version. Without it,
+/// or without root (ports and users are checked differently), there is nothing
+/// to compare with.
+fn usable(candidates: &[PathBuf], wanted: &str) -> Option<PathBuf> {
+    let Some(path) = candidates.iter().find(|path| path.exists()) else {
+        eprintln!("SKIPPED: there is no nginx {wanted}x, so the messages are not compared with it");
         return None;
     };
-    let output = Command::new(&path).arg("-v").output().expect("nginx runs");
+    let output = Command::new(path).arg("-v").output().expect("nginx runs");
     let version = String::from_utf8_lossy(&output.stderr).into_owned();
-    if !version.contains("nginx/1.22.") {
+    if !version.contains(&format!("nginx/{wanted}")) {
         eprintln!(
-            "SKIPPED: the table was made for nginx 1.22, and this is {}",
+            "SKIPPED: the table was made for nginx {wanted}x, and this is {}",
             version.trim()
         );
         return None;
@@ -189,27 +208,37 @@ fn nginx_1_22() -> Option<PathBuf> {
         eprintln!("SKIPPED: nginx says other things without root's privileges");
         return None;
     }
-    Some(path)
+    Some(path.clone())
 }
 
 #[test]
 fn nginx_says_the_same() {
-    let Some(nginx) = nginx_1_22() else {
-        return;
-    };
+    if let Some(nginx) = nginx_1_22() {
+        compare(&nginx, all_cases(), differences::DIFFERENCES);
+    }
+}
+
+#[test]
+fn a_newer_nginx_says_the_same_about_what_is_younger() {
+    if let Some(nginx) = nginx_1_28() {
+        compare(&nginx, upstreams::CASES.iter(), upstreams::DIFFERENCES);
+    }
+}
+
+fn compare<'c>(nginx: &Path, cases: impl Iterator<Item = &'c Case>, differences: &'c [Difference]) {
+    let same = cases.map(|case| (case, case.2, ""));
+    let different = differences
+        .iter()
+        .map(|difference| (&difference.case, difference.nginx, difference.why));
     let mut wrong = Vec::new();
-    let mut compare = |case: &Case, expected: &str, why: &str| {
-        let says = nginx_says(&nginx, &case.configuration());
+    for (case, expected, why) in same.chain(different) {
+        let says = nginx_says(nginx, &case.configuration());
         if says != expected {
             wrong.push(format!(
                 "{:?} {why}\n  expected {expected:?}\n  nginx    {says:?}",
                 case.1
             ));
         }
-    };
-    all_cases().for_each(|case| compare(case, case.2, ""));
-    for Difference { case, nginx, why } in differences::DIFFERENCES {
-        compare(case, nginx, why);
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

@@ -1,0 +1,96 @@
+//! ngx_http_realip_module.
+
+use super::{HSL, Module, ONE, Row};
+use crate::build::Build;
+use crate::call::{Call, Fault};
+use crate::input::addresses_of;
+use crate::model::{IpNetwork, RealIpHeader, TrustedPeer};
+use crate::values;
+use std::net::IpAddr;
+
+pub(super) const MODULE: Module = Module {
+    title: "HTTP: addresses of clients behind proxies",
+    doc: "Takes the client's address from a header that a trusted proxy has set.",
+    rows: &[
+        Row::new(
+            "set_real_ip_from",
+            HSL,
+            ONE,
+            "",
+            "A peer whose word is taken: an address, a network (`192.0.2.0/24`), a host name, or \
+             `unix:` for every peer on a Unix socket.",
+            set_real_ip_from,
+        ),
+        Row::new(
+            "real_ip_header",
+            HSL,
+            ONE,
+            "X-Real-IP",
+            "Where the client's address is taken from: the name of a request header, or \
+             `proxy_protocol`. Of X-Forwarded-For, the last address.",
+            real_ip_header,
+        ),
+        Row::new(
+            "real_ip_recursive",
+            HSL,
+            ONE,
+            "off",
+            "Whether trusted addresses at the end of the header are skipped.",
+            |b, c| c.flag(&mut b.location().real_ip_recursive),
+        ),
+    ],
+};
+
+fn set_real_ip_from(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    let written = c.arg(1);
+    let mut trusted = Vec::new();
+    if written == b"unix:" {
+        trusted.push(TrustedPeer::Unix);
+    } else if let Some((network, cut)) = network(written) {
+        if cut {
+            b.warn(format!(
+                "low address bits of {} are meaningless",
+                c.shown(1)
+            ));
+        }
+        trusted.push(TrustedPeer::Network(network));
+    } else {
+        let host = std::str::from_utf8(written).unwrap_or_default();
+        let found = match host.is_empty() {
+            true => Vec::new(),
+            false => addresses_of(b.loader, host),
+        };
+        if found.is_empty() {
+            let message = format!("host not found in set_real_ip_from \"{}\"", c.shown(1));
+            return Err(Fault::at(1, message));
+        }
+        let networks = found.into_iter().map(IpNetwork::of);
+        trusted.extend(networks.map(TrustedPeer::Network));
+    }
+    let from = b.location().real_ip_from.get_or_insert_default();
+    for peer in trusted {
+        from.push(peer);
+    }
+    Ok(())
+}
+
+/// An address or a network, and whether bits behind the prefix were set.
+fn network(written: &[u8]) -> Option<(IpNetwork, bool)> {
+    let text = std::str::from_utf8(written).ok()?;
+    let Some((address, bits)) = text.split_once('/') else {
+        return Some((IpNetwork::of(text.parse::<IpAddr>().ok()?), false));
+    };
+    let bits = u8::try_from(values::number(bits.as_bytes())?).ok()?;
+    IpNetwork::new(address.parse().ok()?, bits)
+}
+
+fn real_ip_header(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    c.once(&b.location().real_ip_header)?;
+    b.location().real_ip_header = Some(match c.arg(1) {
+        b"X-Real-IP" => RealIpHeader::XRealIp,
+        b"X-Forwarded-For" => RealIpHeader::XForwardedFor,
+        b"proxy_protocol" => RealIpHeader::ProxyProtocol,
+        _ => RealIpHeader::Field(c.text(1)?.to_ascii_lowercase().into()),
+    });
+    Ok(())
+}

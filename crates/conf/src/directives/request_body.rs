@@ -1,0 +1,97 @@
+//! Where request bodies are kept: the `client_body_*` directives of
+//! ngx_http_core_module that are about files.
+
+use super::{Arity, HSL, Module, ONE, Row};
+use crate::build::Build;
+use crate::call::{Call, Fault};
+use crate::model::{BodyInFile, TempPath};
+use crate::parser::path_of;
+use crate::values;
+use std::sync::Arc;
+
+/// Digits of a temporary file's name that subdirectories may take.
+const MAX_LEVEL_DIGITS: u64 = 10;
+
+pub(super) const MODULE: Module = Module {
+    title: "HTTP: request bodies",
+    doc: "Where a request body is kept when it is read before somebody needs it. \
+          `client_body_buffer_size`, `client_max_body_size` and `client_body_timeout` limit it.",
+    rows: &[
+        Row::new(
+            "client_body_temp_path",
+            HSL,
+            Arity::Between(1, 4),
+            "client_body_temp",
+            "Directory for request bodies that do not fit into memory, below the prefix when relative. \
+             Up to three numbers make levels of subdirectories named by so many digits of the file's \
+             number.",
+            |b, c| {
+                let path = temp_path(b, c, &b.location_ref().client_body_temp_path)?;
+                b.location().client_body_temp_path = Some(path);
+                Ok(())
+            },
+        ),
+        Row::new(
+            "client_body_in_file_only",
+            HSL,
+            ONE,
+            "off",
+            "Whether every request body is written to a file, which stays (`on`) or goes with the \
+             request (`clean`).",
+            |b, c| {
+                let choices = [
+                    ("off", BodyInFile::Off),
+                    ("on", BodyInFile::On),
+                    ("clean", BodyInFile::Clean),
+                ];
+                c.choice(&mut b.location().client_body_in_file_only, &choices)
+            },
+        ),
+        Row::new(
+            "client_body_in_single_buffer",
+            HSL,
+            ONE,
+            "off",
+            "Whether a request body in memory is one piece, which `$request_body` saves a copy.",
+            |b, c| c.flag(&mut b.location().client_body_in_single_buffer),
+        ),
+    ],
+};
+
+/// The arguments of a `..._temp_path` directive whose value on this level is
+/// `slot` so far.
+pub(super) fn temp_path(
+    b: &Build<'_>,
+    c: &Call<'_>,
+    slot: &Option<Arc<TempPath>>,
+) -> Result<Arc<TempPath>, Fault> {
+    c.once(slot)?;
+    let written = c.arg(1);
+    let directory = match written.strip_suffix(b"/") {
+        Some(b"") => written,
+        Some(directory) => directory,
+        None => written,
+    };
+    if directory.is_empty() {
+        return Err(c.refuse_arg(1, "invalid value"));
+    }
+    let mut levels = [0; 3];
+    let mut digits = 0;
+    for ((index, word), level) in c.args().skip(1).zip(&mut levels) {
+        let invalid = || c.refuse_arg(index, "invalid value");
+        let number = values::number(word).filter(|number| *number > 0);
+        digits += number
+            .filter(|n| *n <= MAX_LEVEL_DIGITS)
+            .ok_or_else(invalid)?;
+        if digits > MAX_LEVEL_DIGITS {
+            return Err(invalid());
+        }
+        *level = number
+            .and_then(|n| u8::try_from(n).ok())
+            .ok_or_else(invalid)?;
+    }
+    Ok(Arc::new(TempPath {
+        path: b.options.under_prefix(path_of(directory)),
+        levels,
+    }))
+}

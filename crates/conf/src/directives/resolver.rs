@@ -1,0 +1,105 @@
+//! `resolver` and `resolver_timeout` of ngx_http_core_module.
+
+use super::{Arity, HSL, Module, ONE, Row};
+use crate::build::Build;
+use crate::call::{Call, Fault, shown};
+use crate::input::addresses_of;
+use crate::model::Resolver;
+use crate::upstream_url::{HostKind, UpstreamUrl, UriPart};
+use crate::values;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+/// Port of a name server when none is written.
+const DNS_PORT: u16 = 53;
+
+pub(super) const MODULE: Module = Module {
+    title: "HTTP: name lookups",
+    doc: "Name servers for names that are looked up at run time: `proxy_pass` with variables, \
+          and `server ... resolve` in `upstream`.",
+    rows: &[
+        Row::new(
+            "resolver",
+            HSL,
+            Arity::AtLeast(1),
+            "",
+            "Name servers as addresses or names, port 53 if none is written; asked in turn. \
+             `valid=`: how long answers are kept, whatever their TTL; `ipv4=off`, `ipv6=off`: no A or \
+             no AAAA records are asked for. `status_zone=` is accepted without effect.",
+            |b, c| {
+                c.once(&b.location().resolver)?;
+                let resolver = parse(b, c)?;
+                b.location().resolver = Some(resolver);
+                Ok(())
+            },
+        ),
+        Row::new(
+            "resolver_timeout",
+            HSL,
+            ONE,
+            "30s",
+            "How long a name may take to look up.",
+            |b, c| c.time(&mut b.location().resolver_timeout),
+        ),
+    ],
+};
+
+/// The arguments of a `resolver` directive.
+pub(super) fn parse(b: &mut Build<'_>, c: &Call<'_>) -> Result<Arc<Resolver>, Fault> {
+    let mut resolver = Resolver {
+        servers: Vec::new(),
+        valid: None,
+        ipv4: true,
+        ipv6: true,
+    };
+    for (index, word) in c.args() {
+        let invalid = || Fault::at(index, format!("invalid parameter: {}", shown(word)));
+        let on_off = |value: &[u8]| match value {
+            b"on" => Ok(true),
+            b"off" => Ok(false),
+            _ => Err(invalid()),
+        };
+        if let Some(value) = word.strip_prefix(b"valid=") {
+            resolver.valid = Some(values::seconds(value).ok_or_else(invalid)?);
+        } else if let Some(value) = word.strip_prefix(b"ipv4=") {
+            resolver.ipv4 = on_off(value)?;
+        } else if let Some(value) = word.strip_prefix(b"ipv6=") {
+            resolver.ipv6 = on_off(value)?;
+        } else if !word.starts_with(b"status_zone=") {
+            add_server(b, index, word, &mut resolver.servers)?;
+        }
+    }
+    if !resolver.ipv4 && !resolver.ipv6 {
+        return Err(Fault::new("\"ipv4\" and \"ipv6\" cannot both be \"off\""));
+    }
+    if resolver.servers.is_empty() {
+        return Err(Fault::new("no name servers defined"));
+    }
+    Ok(Arc::new(resolver))
+}
+
+fn add_server(
+    b: &mut Build<'_>,
+    index: usize,
+    written: &[u8],
+    servers: &mut Vec<SocketAddr>,
+) -> Result<(), Fault> {
+    let fault = |reason: &str| {
+        let message = format!("{reason} in resolver \"{}\"", shown(written));
+        Fault::at(index, message)
+    };
+    let url = UpstreamUrl::parse(written, DNS_PORT, UriPart::Refused).map_err(fault)?;
+    let addresses = match url.kind {
+        HostKind::Unix => {
+            return Err(fault("invalid host").help("a name server has an IP address"));
+        }
+        HostKind::Address(address) => vec![address],
+        HostKind::Name => addresses_of(b.loader, url.host),
+    };
+    if addresses.is_empty() {
+        return Err(fault("host not found"));
+    }
+    let addresses = addresses.into_iter();
+    servers.extend(addresses.map(|address| SocketAddr::new(address, url.port)));
+    Ok(())
+}

@@ -1,0 +1,130 @@
+//! ngx_http_auth_request_module and ngx_http_mirror_module; `early_hints` of
+//! ngx_http_core_module and the sending of PROXY protocol headers, which belong
+//! to upstream servers too but to no single way of talking to them.
+
+use super::{Arity, HSL, Module, ONE, Row};
+use crate::build::Build;
+use crate::call::{Call, Fault};
+use crate::model::{List, SendProxyProtocol, SetVariable, Variable};
+use crate::template;
+use crate::variables;
+
+pub(super) const MODULE: Module = Module {
+    title: "HTTP: subrequests",
+    doc: "Requests that a request sets off, and what passes between the servers on both sides.",
+    rows: ROWS,
+};
+
+const ROWS: &[Row] = &[
+    Row::new(
+        "auth_request",
+        HSL,
+        ONE,
+        "off",
+        "A subrequest to this URI decides: 2xx lets the request go on, 401 and 403 refuse it, \
+         anything else is an error (500).",
+        auth_request,
+    ),
+    Row::new(
+        "auth_request_set",
+        HSL,
+        Arity::Between(2, 2),
+        "",
+        "Sets a variable to a value made of the subrequest's variables, such as \
+         `$upstream_http_x_user`.",
+        auth_request_set,
+    ),
+    Row::new(
+        "mirror",
+        HSL,
+        ONE,
+        "off",
+        "The request is repeated as a subrequest to this URI, whose answer is ignored; several \
+         lines repeat it several times.",
+        mirror,
+    ),
+    Row::new(
+        "mirror_request_body",
+        HSL,
+        ONE,
+        "on",
+        "Whether the body is repeated too; it is read as a whole first.",
+        |b, c| c.flag(&mut b.location().mirror_request_body),
+    ),
+    Row::new(
+        "early_hints",
+        HSL,
+        Arity::AtLeast(1),
+        "",
+        "A 103 response of an upstream server is passed to the client if one of the values is \
+         neither empty nor `0`.",
+        early_hints,
+    ),
+    Row::new(
+        "proxy_send_proxy_protocol",
+        HSL,
+        ONE,
+        "off",
+        "Every connection of `proxy_pass` and its like begins with a PROXY protocol header that names \
+         the client: `v1` (text) or `v2` (binary). Such a connection serves one request, as the next \
+         one may be another client's.",
+        |b, c| {
+            let choices = [
+                ("off", SendProxyProtocol::Off),
+                ("v1", SendProxyProtocol::V1),
+                ("v2", SendProxyProtocol::V2),
+            ];
+            c.choice(&mut b.location().send_proxy_protocol, &choices)
+        },
+    )
+    .own(),
+];
+
+fn auth_request(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    c.once(&b.location().auth_request)?;
+    b.location().auth_request = Some(match c.arg(1) {
+        b"off" => None,
+        uri => Some(uri.into()),
+    });
+    Ok(())
+}
+
+fn auth_request_set(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    let invalid = || Fault::at(1, format!("invalid variable name \"{}\"", c.shown(1)));
+    let name = c.text(1)?;
+    let name = name.strip_prefix('$').filter(|name| !name.is_empty());
+    let name = name.ok_or_else(invalid)?;
+    let variable = match (variables::lookup(name), b.names.define(name)) {
+        (Some(builtin), Some(_)) => builtin,
+        (None, Some(slot)) => Variable::NamedCapture(slot),
+        (_, None) => {
+            return Err(Fault::at(1, format!("the duplicate \"{name}\" variable"))
+                .help("a variable that exists cannot be set"));
+        }
+    };
+    let value = template::compile(&mut b.names, c.arg(2), 2, &c.origin)?;
+    let set = b.location().auth_request_set.get_or_insert_default();
+    set.push(SetVariable { variable, value });
+    Ok(())
+}
+
+fn mirror(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    let mirrors = &mut b.location().mirrors;
+    match (c.arg(1), mirrors.as_mut()) {
+        (b"off", None) => *mirrors = Some(List::default()),
+        (b"off", Some(_)) => return Err(c.refuse("is duplicate")),
+        // `off` stands before it.
+        (_, Some(list)) if list.is_empty() => return Err(c.refuse("is duplicate")),
+        (uri, _) => mirrors.get_or_insert_default().push(uri.into()),
+    }
+    Ok(())
+}
+
+fn early_hints(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    for (index, word) in c.args() {
+        let value = template::compile(&mut b.names, word, index, &c.origin)?;
+        let hints = b.location().early_hints.get_or_insert_default();
+        hints.push(value);
+    }
+    Ok(())
+}

@@ -1,0 +1,475 @@
+//! ngx_http_upstream_module and the modules of its balancing methods, and
+//! Tengine's VNSWRR.
+
+use super::{Arity, HSL, HTTP, LOCATION, Module, ONE, Row, UPSTREAM, resolver};
+use crate::build::{Build, Opening};
+use crate::call::{Call, Fault, shown};
+use crate::draft::UpstreamBlock;
+use crate::input::addresses_of;
+use crate::model::{
+    BalanceMethod, MAX_WEIGHT, PeerAddress, UpstreamPeers, UpstreamServer, UpstreamZone,
+};
+use crate::parser::path_of;
+use crate::template;
+use crate::upstream_url::{HostKind, UpstreamUrl, UriPart};
+use crate::values;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Smallest shared zone, as in nginx: eight memory pages.
+const MIN_ZONE_BYTES: u64 = 8 * 4096;
+/// Port of a server when none is written.
+const DEFAULT_PORT: u16 = 80;
+
+const NONE: Arity = Arity::Between(0, 0);
+
+const COMMERCIAL: &str = "it is part of nginx's commercial edition only";
+const STICKY: &str = "requests of a client are not tied to a server by a cookie yet; \
+                      \"hash $cookie_NAME consistent\" comes near";
+const CHECKS: &str = "servers are not checked in the background yet; \"max_fails\" and \
+                      \"fail_timeout\" of \"server\" watch the requests themselves";
+
+pub(super) const MODULE: Module = Module {
+    title: "Upstreams",
+    doc: "Groups of servers to hand requests to, and how one is picked. `include` works inside \
+          the block, so that a file can hold a list of servers.",
+    rows: ROWS,
+};
+
+const ROWS: &[Row] = &[
+    Row::block(
+        "upstream",
+        HTTP,
+        ONE,
+        "A group of servers. Its name stands for it in `proxy_pass` and its like, whatever the \
+         case and wherever the block is.",
+        upstream,
+    ),
+    Row::new(
+        "server",
+        UPSTREAM,
+        Arity::AtLeast(1),
+        "",
+        "A server of the group: `host[:port]` or `unix:path`; port 80 if none is written. A name \
+         with several addresses is several servers. `weight=` 1 to 1000000, default 1; \
+         `max_fails=` failures (default 1, 0 never) within `fail_timeout=` (default 10s) leave it \
+         alone for as long; `max_conns=` connections at most, of all workers; `backup`: when no \
+         other can be picked; `down`; `resolve`: the name is looked up again and again, which \
+         needs `zone` and `resolver`; `service=`: by SRV records.",
+        server,
+    ),
+    Row::new(
+        "least_conn",
+        UPSTREAM,
+        NONE,
+        "",
+        "Picks the server with the fewest connections for its weight.",
+        |b, _| method(b, BalanceMethod::LeastConn),
+    ),
+    Row::new(
+        "ip_hash",
+        UPSTREAM,
+        NONE,
+        "",
+        "Picks by the client's address: its first three bytes, or all of an IPv6 address.",
+        |b, _| method(b, BalanceMethod::IpHash),
+    ),
+    Row::new(
+        "hash",
+        UPSTREAM,
+        Arity::Between(1, 2),
+        "",
+        "Picks by a key made of text and variables. `consistent`: ketama, which moves few keys when \
+         a server comes or goes.",
+        hash,
+    ),
+    Row::new(
+        "random",
+        UPSTREAM,
+        Arity::Between(0, 2),
+        "",
+        "Picks at random by weight. `two [least_conn]`: the one of two with fewer connections.",
+        random,
+    ),
+    Row::new(
+        "vnswrr",
+        UPSTREAM,
+        Arity::Between(0, 1),
+        "",
+        "Smooth weighted round robin over virtual nodes (Tengine's): every pick costs the same \
+         however many servers there are, and it begins somewhere else in each worker. `max_init=`: \
+         most virtual nodes made at once, the number of servers by default.",
+        vnswrr,
+    )
+    .own(),
+    Row::new(
+        "keepalive",
+        UPSTREAM,
+        Arity::Between(1, 2),
+        "32 local",
+        "Most idle connections that each worker keeps to the servers of the group; 0 keeps none. \
+         `local`: a connection is used again only for the location that opened it; without it, for \
+         any.",
+        keepalive,
+    ),
+    Row::new(
+        "keepalive_requests",
+        UPSTREAM,
+        ONE,
+        "1000",
+        "Requests on one connection, after which it is closed.",
+        |b, c| c.number(&mut b.upstream().keepalive_requests),
+    ),
+    Row::new(
+        "keepalive_time",
+        UPSTREAM,
+        ONE,
+        "1h",
+        "Age from which a connection is closed after its request.",
+        |b, c| c.time(&mut b.upstream().keepalive_time),
+    ),
+    Row::new(
+        "keepalive_timeout",
+        UPSTREAM,
+        ONE,
+        "60s",
+        "How long an idle connection is kept.",
+        |b, c| c.time(&mut b.upstream().keepalive_timeout),
+    ),
+    Row::new(
+        "zone",
+        UPSTREAM,
+        Arity::Between(1, 2),
+        "",
+        "Counters and positions of the group are shared by all workers. The size is checked as in \
+         nginx and not used: threads of one process share memory anyway.",
+        zone,
+    ),
+    Row::new(
+        "resolver",
+        UPSTREAM,
+        Arity::AtLeast(1),
+        "",
+        "Name servers for `resolve`, instead of those of `http`.",
+        |b, c| {
+            c.once(&b.upstream().resolver)?;
+            let resolver = resolver::parse(b, c)?;
+            b.upstream().resolver = Some(resolver);
+            Ok(())
+        },
+    ),
+    Row::new(
+        "resolver_timeout",
+        UPSTREAM,
+        ONE,
+        "30s",
+        "How long a name may take to look up.",
+        |b, c| c.time(&mut b.upstream().resolver_timeout),
+    ),
+    Row::unsupported("sticky", UPSTREAM, Arity::AtLeast(2), STICKY),
+    Row::unsupported("least_time", UPSTREAM, Arity::Between(1, 2), COMMERCIAL),
+    Row::unsupported("ntlm", UPSTREAM, NONE, COMMERCIAL),
+    Row::unsupported("queue", UPSTREAM, Arity::Between(1, 2), COMMERCIAL),
+    Row::unsupported("state", UPSTREAM, ONE, COMMERCIAL),
+    Row::unsupported("health_check", LOCATION, Arity::AtLeast(0), COMMERCIAL),
+    Row::unsupported_block("match", HTTP, ONE, COMMERCIAL),
+    Row::unsupported("session_sticky", UPSTREAM, Arity::AtLeast(0), STICKY).own(),
+    Row::unsupported("check", UPSTREAM, Arity::AtLeast(1), CHECKS).own(),
+    Row::unsupported("check_http_send", UPSTREAM, ONE, CHECKS).own(),
+    Row::unsupported(
+        "check_http_expect_alive",
+        UPSTREAM,
+        Arity::AtLeast(1),
+        CHECKS,
+    )
+    .own(),
+    Row::unsupported(
+        "check_fastcgi_param",
+        UPSTREAM,
+        Arity::Between(2, 2),
+        CHECKS,
+    )
+    .own(),
+    Row::unsupported("check_keepalive_requests", UPSTREAM, ONE, CHECKS).own(),
+    Row::unsupported("check_shm_size", HTTP, ONE, CHECKS).own(),
+    Row::unsupported("check_status", HSL, Arity::Between(0, 1), CHECKS).own(),
+];
+
+fn upstream(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    let name = c.text(1)?;
+    let group = b.http.groups.define(name, &c.origin)?;
+    b.opening = Some(Opening::Upstream(Box::new(UpstreamBlock {
+        group,
+        name: name.into(),
+        origin: c.origin.clone(),
+        servers: Vec::new(),
+        method: None,
+        keepalive: None,
+        keepalive_requests: None,
+        keepalive_time: None,
+        keepalive_timeout: None,
+        zone: None,
+        resolver: None,
+        resolver_timeout: None,
+    })));
+    Ok(())
+}
+
+/// At the end of an `upstream` block.
+pub(crate) fn end_upstream(b: &mut Build<'_>) -> Result<(), Fault> {
+    let block = b.http.open_upstream.take().expect("an upstream was open");
+    if block.servers.is_empty() {
+        return Err(Fault::new("no servers are inside upstream"));
+    }
+    b.http.upstreams.push(block);
+    Ok(())
+}
+
+/// What a `server` line says besides the address.
+struct Parameters<'a> {
+    weight: u32,
+    max_fails: u32,
+    fail_timeout: Duration,
+    max_conns: u32,
+    backup: bool,
+    down: bool,
+    resolve: bool,
+    service: Option<&'a [u8]>,
+}
+
+fn server(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    let parameters = parameters(b, c)?;
+    let peers = peers(b, c, &parameters)?;
+    b.upstream().servers.push(UpstreamServer {
+        name: c.text(1)?.into(),
+        peers,
+        weight: parameters.weight,
+        max_fails: parameters.max_fails,
+        fail_timeout: parameters.fail_timeout,
+        max_conns: Some(parameters.max_conns).filter(|limit| *limit > 0),
+        backup: parameters.backup,
+        down: parameters.down,
+    });
+    Ok(())
+}
+
+fn parameters<'a>(b: &mut Build<'_>, c: &Call<'a>) -> Result<Parameters<'a>, Fault> {
+    let mut parameters = Parameters {
+        weight: 1,
+        max_fails: 1,
+        fail_timeout: Duration::from_secs(10),
+        max_conns: 0,
+        backup: false,
+        down: false,
+        resolve: false,
+        service: None,
+    };
+    for (index, word) in c.args().skip(1) {
+        let invalid = || c.invalid_parameter(index);
+        let equals = memchr::memchr(b'=', word).map_or(word.len(), |at| at + 1);
+        let (name, value) = word.split_at(equals);
+        let number = || {
+            let number = values::number(value).ok_or_else(invalid)?;
+            Ok(u32::try_from(number).unwrap_or(u32::MAX))
+        };
+        match name {
+            b"weight=" => {
+                let weight = number()?;
+                if weight > MAX_WEIGHT {
+                    return Err(invalid().help(format!("weights go up to {MAX_WEIGHT}")));
+                }
+                parameters.weight = Some(weight).filter(|w| *w > 0).ok_or_else(invalid)?;
+            }
+            b"max_conns=" => parameters.max_conns = number()?,
+            b"max_fails=" => parameters.max_fails = number()?,
+            b"fail_timeout=" => {
+                parameters.fail_timeout = values::seconds(value).ok_or_else(invalid)?;
+            }
+            b"backup" => {
+                // The method that is written so far; nginx checks no later.
+                let method = &b.upstream().method;
+                if !method.as_ref().is_none_or(BalanceMethod::allows_backup) {
+                    let message = format!(
+                        "balancing method does not support parameter \"{}\"",
+                        shown(word)
+                    );
+                    return Err(Fault::at(index, message));
+                }
+                parameters.backup = true;
+            }
+            b"down" => parameters.down = true,
+            b"resolve" => parameters.resolve = true,
+            b"service=" if value.is_empty() => return Err(Fault::at(index, "service is empty")),
+            b"service=" => parameters.service = Some(value),
+            b"slow_start=" => return Err(invalid().help(COMMERCIAL)),
+            b"route=" | b"drain" | b"sid=" => {
+                let message = format!("the \"{}\" parameter is not supported yet", shown(word));
+                return Err(Fault::at(index, message).help(STICKY));
+            }
+            _ => return Err(invalid()),
+        }
+    }
+    Ok(parameters)
+}
+
+/// The addresses of a `server` line, looked up unless they are at run time.
+fn peers(
+    b: &mut Build<'_>,
+    c: &Call<'_>,
+    parameters: &Parameters<'_>,
+) -> Result<UpstreamPeers, Fault> {
+    let written = c.arg(1);
+    let refuse = |what: &str| {
+        let message = format!("service upstream \"{}\" {what}", shown(written));
+        Err(Fault::at(1, message))
+    };
+    if parameters.service.is_some() && !parameters.resolve {
+        return refuse("requires \"resolve\" parameter");
+    }
+    let fault = |reason: &str| {
+        let message = format!("{reason} in upstream \"{}\"", shown(written));
+        Fault::at(1, message)
+    };
+    let url = UpstreamUrl::parse(written, DEFAULT_PORT, UriPart::Refused).map_err(fault)?;
+    if parameters.service.is_some() {
+        if url.port_text.is_some() || url.kind == HostKind::Unix {
+            return refuse("may not have port");
+        }
+        if url.kind != HostKind::Name {
+            return refuse("requires domain name");
+        }
+    }
+    let inet = |addresses: &[std::net::IpAddr]| {
+        let port = url.port;
+        let sockets = addresses.iter().map(|ip| SocketAddr::new(*ip, port));
+        UpstreamPeers::Fixed(sockets.map(PeerAddress::Inet).collect())
+    };
+    match url.kind {
+        HostKind::Unix => {
+            let path = path_of(url.host.as_bytes()).to_owned();
+            Ok(UpstreamPeers::Fixed(vec![PeerAddress::Unix(path)]))
+        }
+        HostKind::Address(address) => Ok(inet(&[address])),
+        HostKind::Name if parameters.resolve => Ok(UpstreamPeers::Resolved {
+            host: url.host.into(),
+            port: url.port,
+            service: match parameters.service {
+                Some(service) => Some(c.utf8(1, service)?.into()),
+                None => None,
+            },
+        }),
+        HostKind::Name => {
+            let found = addresses_of(b.loader, url.host);
+            if found.is_empty() {
+                return Err(fault("host not found"));
+            }
+            Ok(inet(&found))
+        }
+    }
+}
+
+/// Sets the method; a second one replaces the first, with a warning.
+fn method(b: &mut Build<'_>, method: BalanceMethod) -> Result<(), Fault> {
+    if b.upstream().method.replace(method).is_some() {
+        b.warn("load balancing method redefined");
+    }
+    Ok(())
+}
+
+fn hash(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    let key = template::compile(&mut b.names, c.arg(1), 1, &c.origin)?;
+    let consistent = c.count() == 2;
+    method(b, BalanceMethod::Hash { key, consistent })?;
+    if consistent && c.arg(2) != b"consistent" {
+        return Err(c.invalid_parameter(2));
+    }
+    Ok(())
+}
+
+fn random(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    let two = c.count() > 0;
+    method(b, BalanceMethod::Random { two })?;
+    if two && c.arg(1) != b"two" {
+        return Err(c.invalid_parameter(1));
+    }
+    if c.count() == 2 && c.arg(2) != b"least_conn" {
+        let fault = c.invalid_parameter(2);
+        return Err(match c.arg(2).starts_with(b"least_time") {
+            true => fault.help(COMMERCIAL),
+            false => fault,
+        });
+    }
+    Ok(())
+}
+
+fn vnswrr(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    let max_init = match c.count() {
+        0 => None,
+        _ => {
+            let number = c.arg(1).strip_prefix(b"max_init=");
+            let number = number.and_then(values::number).filter(|number| *number > 0);
+            let number = number.ok_or_else(|| c.invalid_parameter(1))?;
+            Some(u32::try_from(number).unwrap_or(u32::MAX))
+        }
+    };
+    method(b, BalanceMethod::Vnswrr { max_init })
+}
+
+fn keepalive(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    c.once(&b.upstream().keepalive)?;
+    let connections = values::number(c.arg(1)).ok_or_else(|| {
+        let message = format!(
+            "invalid value \"{}\" in \"keepalive\" directive",
+            c.shown(1)
+        );
+        Fault::at(1, message)
+    })?;
+    let local = c.count() == 2;
+    if local && c.arg(2) != b"local" {
+        return Err(c.invalid_parameter(2));
+    }
+    let connections = u32::try_from(connections).unwrap_or(u32::MAX);
+    b.upstream().keepalive = Some((connections, local));
+    Ok(())
+}
+
+fn zone(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    let name = c.text(1)?;
+    if name.is_empty() {
+        return Err(Fault::at(1, "invalid zone name \"\""));
+    }
+    let size_bytes = match c.count() {
+        1 => None,
+        _ => {
+            let size = values::size(c.arg(2));
+            let size =
+                size.ok_or_else(|| Fault::at(2, format!("invalid zone size \"{}\"", c.shown(2))))?;
+            if size < MIN_ZONE_BYTES {
+                return Err(Fault::at(2, format!("zone \"{name}\" is too small")));
+            }
+            Some(size)
+        }
+    };
+    if b.http.zones.contains_key(name) {
+        return Err(Fault::at(
+            1,
+            format!("the shared memory zone \"{name}\" is already declared for a different use"),
+        ));
+    }
+    if let Some(size) = size_bytes {
+        let zones = &mut b.http.upstream_zones;
+        let declared = *zones.entry(name.to_owned()).or_insert(size);
+        if declared != size {
+            return Err(Fault::at(
+                2,
+                format!(
+                    "the size {size} of shared memory zone \"{name}\" conflicts with already \
+                     declared size {declared}"
+                ),
+            ));
+        }
+    }
+    let name = name.into();
+    b.upstream().zone = Some(UpstreamZone { name, size_bytes });
+    Ok(())
+}

@@ -1,0 +1,143 @@
+//! Groups of servers: what can be checked, and looked up, only once the whole
+//! `http` block is known.
+
+use super::HttpLevel;
+use super::locations::RESOLVER_TIMEOUT;
+use crate::build::Build;
+use crate::call::Fault;
+use crate::draft::UpstreamBlock;
+use crate::groups::Group;
+use crate::input::{Loader, addresses_of};
+use crate::model::{
+    BalanceMethod, Origin, PeerAddress, Upstream, UpstreamKeepalive, UpstreamPeers, UpstreamServer,
+};
+use crate::parser::path_of;
+use crate::upstream_url::HostKind;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Every group, in the order of [`crate::groups::Groups::list`].
+pub(super) fn all(b: &mut Build<'_>, level: &HttpLevel) -> Result<Vec<Arc<Upstream>>, Fault> {
+    let mut blocks: Vec<Option<UpstreamBlock>> = Vec::new();
+    blocks.resize_with(b.http.groups.list().len(), || None);
+    for block in std::mem::take(&mut b.http.upstreams) {
+        let index = block.group.0;
+        blocks[index] = Some(block);
+    }
+    let mut groups = Vec::with_capacity(blocks.len());
+    for (group, block) in b.http.groups.list().iter().zip(blocks) {
+        groups.push(Arc::new(match block {
+            Some(block) => explicit(block, level)?,
+            None => implicit(b.loader, group)?,
+        }));
+    }
+    Ok(groups)
+}
+
+/// The group of an `upstream` block.
+fn explicit(block: UpstreamBlock, level: &HttpLevel) -> Result<Upstream, Fault> {
+    let Origin { file, line } = &block.origin;
+    let place = format!("upstream \"{}\" in {}:{line}", block.name, file.display());
+    let resolves = block
+        .servers
+        .iter()
+        .any(|server| matches!(server.peers, UpstreamPeers::Resolved { .. }));
+    let resolver = block.resolver.or_else(|| level.location.resolver.clone());
+    if resolves && block.zone.is_none() {
+        return Err(Fault::whole(format!(
+            "resolving names at run time requires {place} to be in shared memory"
+        ))
+        .help("add a \"zone\" to the block"));
+    }
+    if resolves && resolver.is_none() {
+        return Err(Fault::whole(format!(
+            "no resolver defined to resolve names at run time in {place}"
+        ))
+        .help("add a \"resolver\" to the block, or to \"http\""));
+    }
+    if block.servers.iter().all(|server| server.backup) {
+        return Err(Fault::whole(format!("no servers in {place}"))
+            .help("a group needs a server that is no backup"));
+    }
+    let default = UpstreamKeepalive::default();
+    let (connections, local) = block
+        .keepalive
+        .unwrap_or((default.connections, default.local));
+    Ok(Upstream {
+        name: block.name,
+        explicit: true,
+        servers: block.servers,
+        method: block.method.unwrap_or_default(),
+        keepalive: UpstreamKeepalive {
+            connections,
+            local,
+            requests: block.keepalive_requests.unwrap_or(default.requests),
+            time: block.keepalive_time.unwrap_or(default.time),
+            timeout: block.keepalive_timeout.unwrap_or(default.timeout),
+        },
+        zone: block.zone,
+        resolver,
+        resolver_timeout: block
+            .resolver_timeout
+            .or(level.location.resolver_timeout)
+            .unwrap_or(RESOLVER_TIMEOUT),
+        origin: block.origin,
+    })
+}
+
+/// The group that a `proxy_pass` or its like makes by naming an address or a
+/// host that no block is called.
+fn implicit(loader: &mut dyn Loader, group: &Group) -> Result<Upstream, Fault> {
+    let name = &group.name;
+    let Origin { file, line } = &group.origin;
+    let fault = |what: &str| {
+        let file = file.display();
+        Fault::whole(format!("{what} in upstream \"{name}\" in {file}:{line}"))
+    };
+    if group.kind != HostKind::Unix && group.port == 0 {
+        return Err(fault("no port"));
+    }
+    let addresses = match group.kind {
+        HostKind::Unix => vec![PeerAddress::Unix(path_of(name.as_bytes()).to_owned())],
+        HostKind::Address(address) => inet(&[address], group.port),
+        HostKind::Name => {
+            let found = addresses_of(loader, name);
+            if found.is_empty() {
+                return Err(fault("host not found"));
+            }
+            inet(&found, group.port)
+        }
+    };
+    Ok(Upstream {
+        name: name.as_str().into(),
+        explicit: false,
+        servers: vec![UpstreamServer {
+            name: name.as_str().into(),
+            peers: UpstreamPeers::Fixed(addresses),
+            weight: 1,
+            max_fails: 1,
+            fail_timeout: Duration::from_secs(10),
+            max_conns: None,
+            backup: false,
+            down: false,
+        }],
+        method: BalanceMethod::RoundRobin,
+        keepalive: UpstreamKeepalive {
+            connections: 0,
+            ..UpstreamKeepalive::default()
+        },
+        zone: None,
+        resolver: None,
+        resolver_timeout: RESOLVER_TIMEOUT,
+        origin: group.origin.clone(),
+    })
+}
+
+/// The addresses with a port.
+fn inet(addresses: &[IpAddr], port: u16) -> Vec<PeerAddress> {
+    addresses
+        .iter()
+        .map(|address| PeerAddress::Inet(SocketAddr::new(*address, port)))
+        .collect()
+}

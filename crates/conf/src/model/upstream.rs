@@ -1,0 +1,197 @@
+//! Groups of servers to hand requests to: `upstream` blocks, and those that a
+//! `proxy_pass` or its like makes by naming an address or a host.
+
+use super::{Origin, Resolver, Template};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Largest `weight=` of a server. nginx has no limit; nobody means more, and
+/// sums of weights stay far from overflowing.
+pub const MAX_WEIGHT: u32 = 1_000_000;
+
+/// A group of servers; a [`super::GroupRef`] leads here. The name of a block is
+/// looked up without regard to case, and the block may stand after its use.
+#[derive(Debug, Clone)]
+pub struct Upstream {
+    /// Its name as written: of the block, or the host or path that was named.
+    pub name: Box<str>,
+    /// Made by an `upstream` block. Other groups have one server, round robin
+    /// and no kept connections.
+    pub explicit: bool,
+    /// Its servers, backups included, in the order of the configuration; at
+    /// least one, and at least one that is no backup.
+    pub servers: Vec<UpstreamServer>,
+    /// How a server is picked.
+    pub method: BalanceMethod,
+    /// `keepalive` and its limits.
+    pub keepalive: UpstreamKeepalive,
+    /// `zone`: counters and positions are shared by all workers.
+    pub zone: Option<UpstreamZone>,
+    /// `resolver` of the block or of `http`; `Some` when a server has `resolve`.
+    pub resolver: Option<Arc<Resolver>>,
+    /// `resolver_timeout` of the block, else of `http`; default 30 s.
+    pub resolver_timeout: Duration,
+    /// File and line of the block, or of the first use, for messages.
+    pub origin: Origin,
+}
+
+/// One `server` line of an [`Upstream`].
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UpstreamServer {
+    /// The address as written, for messages and logs.
+    pub name: Box<str>,
+    /// Where it is.
+    pub peers: UpstreamPeers,
+    /// `weight=`; default 1, at least 1, at most [`MAX_WEIGHT`]. Every address
+    /// of a name has it.
+    pub weight: u32,
+    /// `max_fails=`; default 1. 0 switches the accounting of failures off.
+    pub max_fails: u32,
+    /// `fail_timeout=`: failures are counted, and a failed server is left
+    /// alone, for so long; default 10 s.
+    pub fail_timeout: Duration,
+    /// `max_conns=`; `None` means no limit.
+    pub max_conns: Option<u32>,
+    /// `backup`: picked when no other server can be.
+    pub backup: bool,
+    /// `down`: never picked.
+    pub down: bool,
+}
+
+/// The addresses behind one `server` line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum UpstreamPeers {
+    /// Known when the configuration was read; at least one. Each is a peer.
+    Fixed(Vec<PeerAddress>),
+    /// `resolve`: looked up again and again at run time.
+    Resolved {
+        /// The host name.
+        host: Box<str>,
+        /// Port of every address; 80 when not written. An SRV record brings
+        /// its own.
+        port: u16,
+        /// `service=`: SRV records `_service._tcp.host` are asked for (a name
+        /// with dots or a leading underscore is taken as it is).
+        service: Option<Box<str>>,
+    },
+}
+
+/// Where a request can be sent.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum PeerAddress {
+    /// IPv4 or IPv6 with a port.
+    Inet(SocketAddr),
+    /// `unix:PATH`.
+    Unix(PathBuf),
+}
+
+impl std::fmt::Display for PeerAddress {
+    /// As nginx writes it in `$upstream_addr`: `127.0.0.1:80`, `[::1]:80`,
+    /// `unix:/path`.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            PeerAddress::Inet(address) => write!(f, "{address}"),
+            PeerAddress::Unix(path) => write!(f, "unix:{}", path.display()),
+        }
+    }
+}
+
+/// How a group picks a server.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum BalanceMethod {
+    /// Smooth weighted round robin: the default.
+    #[default]
+    RoundRobin,
+    /// `vnswrr`: Tengine's virtual-node smooth weighted round robin.
+    Vnswrr {
+        /// `max_init=`: most virtual nodes made at once; `None` leaves it to
+        /// the number of servers, as Tengine does.
+        max_init: Option<u32>,
+    },
+    /// `least_conn`.
+    LeastConn,
+    /// `ip_hash`: by the client's /24 or its whole IPv6 address.
+    IpHash,
+    /// `hash KEY [consistent]`.
+    Hash {
+        /// What is hashed.
+        key: Template,
+        /// `consistent`: ketama, 160 points for each unit of weight.
+        consistent: bool,
+    },
+    /// `random [two [least_conn]]`.
+    Random {
+        /// `two`: the one of two with fewer connections.
+        two: bool,
+    },
+}
+
+impl BalanceMethod {
+    /// Whether servers may be marked `backup`.
+    pub fn allows_backup(&self) -> bool {
+        match self {
+            BalanceMethod::RoundRobin | BalanceMethod::Vnswrr { .. } | BalanceMethod::LeastConn => {
+                true
+            }
+            BalanceMethod::IpHash | BalanceMethod::Hash { .. } | BalanceMethod::Random { .. } => {
+                false
+            }
+        }
+    }
+}
+
+/// `keepalive` and the limits of kept connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UpstreamKeepalive {
+    /// Most idle connections kept for the group, per worker thread; 0 keeps
+    /// none. Default 32 for an `upstream` block, as in nginx since 1.29.7; 0
+    /// for other groups.
+    pub connections: u32,
+    /// `local`: a connection is used again only for the location that opened
+    /// it. True by default, false when `keepalive N` is written without it.
+    pub local: bool,
+    /// `keepalive_requests`; default 1000.
+    pub requests: u64,
+    /// `keepalive_time`: age at which a connection is not kept any more;
+    /// default 1 h.
+    pub time: Duration,
+    /// `keepalive_timeout`: how long an idle connection is kept; default 60 s.
+    pub timeout: Duration,
+}
+
+impl Default for UpstreamKeepalive {
+    fn default() -> UpstreamKeepalive {
+        UpstreamKeepalive {
+            connections: 32,
+            local: true,
+            requests: 1000,
+            time: Duration::from_secs(3600),
+            timeout: Duration::from_secs(60),
+        }
+    }
+}
+
+/// `zone NAME [SIZE]`. Threads of one process share memory anyway, so the size
+/// is checked and not used.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UpstreamZone {
+    /// Its name.
+    pub name: Box<str>,
+    /// Its size in bytes, when given.
+    pub size_bytes: Option<u64>,
+}
+
+/// `proxy_send_proxy_protocol` (Sealane's own): a PROXY protocol header at the
+/// beginning of each connection to a proxied server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum SendProxyProtocol {
+    /// None.
+    #[default]
+    Off,
+    /// Version 1, text.
+    V1,
+    /// Version 2, binary.
+    V2,
+}
