@@ -27,6 +27,7 @@ use report::{Report, Use};
 use sealane_conf::Config;
 use sealane_server::TlsOfServers;
 use sealane_server::log::Logger;
+use sealane_server::worker;
 use sealane_tls::Capabilities;
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
@@ -140,7 +141,7 @@ impl Subject {
         }
         Ok(Some(Subject {
             file: places.conf_file,
-            workers: startup::threads(config.main.worker_processes),
+            workers: worker::thread_count(config.main.worker_processes),
             config,
             tls,
         }))

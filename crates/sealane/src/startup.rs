@@ -11,10 +11,11 @@ use crate::pid_file::PidFile;
 use crate::session_store::{self, RemoteStore};
 use crate::sockets::{Purpose, Sockets};
 use crate::{kernel_tls, materials, say, signaller, version, worker_process};
-use sealane_conf::model::{ErrorLog, LogLevel, LogTarget, WorkerCount};
+use sealane_conf::model::{ErrorLog, LogLevel, LogTarget};
 use sealane_conf::{Config, Options};
 use sealane_server::Snapshot;
 use sealane_server::log::{LogSet, Logger, OsError};
+use sealane_server::worker;
 use sealane_sys::file::{self, Standard};
 use sealane_sys::limits::{self, Resource};
 use sealane_sys::process;
@@ -201,7 +202,7 @@ fn prepare(
     if let Some(capabilities) = materials.kernel_tls() {
         kernel_tls::report(capabilities, &snapshot, &journal);
     }
-    let threads = threads(config.main.worker_processes);
+    let threads = worker::thread_count(config.main.worker_processes);
     let purpose = if arguments.test {
         Purpose::Test
     } else {
@@ -246,14 +247,6 @@ fn read_ticket_state(path: Option<&Path>, journal: &Journal) -> Option<Zeroizing
             note!(journal, Warn, "{message}");
             None
         }
-    }
-}
-
-/// The worker threads that `worker_processes` means on this machine.
-pub(crate) fn threads(count: WorkerCount) -> u32 {
-    match count {
-        WorkerCount::Auto => u32::try_from(process::available_cpus()).unwrap_or(u32::MAX),
-        WorkerCount::Count(count) => count,
     }
 }
 

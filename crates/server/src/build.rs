@@ -3,12 +3,14 @@
 use crate::log::LogSet;
 use crate::materials::Materials;
 use crate::names::ServerNames;
+use crate::proxying::Groups;
 use crate::router::LocationTree;
 use crate::snapshot::{
     AccessLogRuntime, ListenerId, ListenerRuntime, LocationId, LocationRuntime, ServerId,
     ServerRuntime, Snapshot,
 };
 use crate::tls_build::{self, HandshakeThreads, TlsBuilder};
+use crate::worker;
 use sealane_conf::Config;
 use sealane_conf::diagnostic::Diagnostic;
 use sealane_conf::model::{Http, ListenAddress, Listener, Location, LocationConf, Server};
@@ -55,6 +57,10 @@ fn empty(config: &Config, materials: &Materials, logs: &LogSet) -> Snapshot {
         locations: Vec::new(),
         listeners: Vec::new(),
         shared_rings: Vec::new(),
+        groups: Groups::build(
+            config,
+            worker::thread_count(config.main.worker_processes) as usize,
+        ),
         named_captures: Vec::new(),
         prefix: prefix(config),
         worker_connections: config.events.worker_connections,
@@ -90,6 +96,8 @@ impl Parts<'_> {
         conf: &Arc<LocationConf>,
         location: Option<Arc<Location>>,
     ) -> LocationId {
+        let number = index(self.snapshot.locations.len());
+        let pass = self.snapshot.groups.pass(conf, number);
         let access_logs = conf
             .access_logs
             .iter()
@@ -104,6 +112,7 @@ impl Parts<'_> {
             location,
             logger: self.logs.logger(&conf.error_logs),
             access_logs,
+            pass,
         });
         LocationId(index(self.snapshot.locations.len() - 1))
     }

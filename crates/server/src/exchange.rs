@@ -10,6 +10,7 @@ use crate::body_source::PendingBody;
 use crate::chain::OutputChain;
 use crate::client_link::ClientLink;
 use crate::facts::ConnectionFacts;
+use crate::proxying::UpstreamStates;
 use crate::snapshot::{LocationId, ServerId, ServerRuntime, Snapshot};
 use crate::worker::Worker;
 use sealane_conf::model::LocationConf;
@@ -38,6 +39,8 @@ pub struct Exchange {
     pub server: ServerId,
     /// The location chosen last; the server's own settings before one is.
     pub location: LocationId,
+    /// What servers behind us were asked, and said.
+    pub(crate) upstream: Option<Box<UpstreamStates>>,
     /// What is answered.
     pub response: Response,
     /// Progress and results that variables, logs and limits look at.
@@ -72,6 +75,8 @@ pub struct Request {
 pub enum RequestBody {
     /// There is none.
     None,
+    /// A handler reads it while it arrives.
+    Taken,
     /// Not read yet; unless somebody reads it through [`Exchange::client`], the
     /// connection discards it after the response.
     Unread,
@@ -127,6 +132,8 @@ pub struct Response {
     pub headers: HeaderList,
     /// Trailers, to follow the last chunk; `content_length` is `None` when there are any.
     pub trailers: HeaderList,
+    /// It comes from a server behind us, which has judged preconditions itself.
+    pub from_upstream: bool,
     /// What a server behind us said about itself and the time, to be passed on.
     pub passed: Option<Box<PassedHead>>,
     /// The body, or its beginning; empty for HEAD.
@@ -185,6 +192,8 @@ pub struct Progress {
     pub status_override: Option<StatusCode>,
     /// `try_files` under an `alias` in a regex location: the URI is appended to the alias.
     pub uri_under_alias: bool,
+    /// `X-Accel-Limit-Rate`: replaces `limit_rate`.
+    pub limit_rate: Option<u64>,
     /// It came as early data, which its method or server does not allow (425).
     pub refused_early: bool,
     /// The body was found too large (413); an error page is not refused for it again.
@@ -227,6 +236,7 @@ impl Progress {
             in_error_page: false,
             status_override: None,
             uri_under_alias: false,
+            limit_rate: None,
             refused_early: false,
             body_refused: false,
             headers_added: false,
@@ -252,6 +262,7 @@ impl Response {
             content_encoding: None,
             headers: HeaderList::new(),
             trailers: HeaderList::new(),
+            from_upstream: false,
             passed: None,
             body: OutputChain::new(),
             source: None,

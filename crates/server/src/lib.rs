@@ -58,6 +58,7 @@ mod handlers;
 mod outgoing;
 mod pipeline;
 mod prologue;
+mod proxying;
 mod rate;
 mod request_log;
 mod response_head;

@@ -75,6 +75,12 @@ async fn finish(exchange: &mut Exchange, first: Step) {
                 exchange.response.drop_connection = true;
                 return;
             }
+            // The client has gone: nobody reads an answer.
+            Step::Status(StatusCode::CLIENT_CLOSED_REQUEST) => {
+                exchange.response.status = StatusCode::CLIENT_CLOSED_REQUEST;
+                exchange.response.drop_connection = true;
+                return;
+            }
             Step::Status(status) => handlers::special::answer(exchange, status),
             // Boxed: redirects are the exception, and a future should be small.
             Step::Redirect { uri, args } => Box::pin(redirect(exchange, uri, args)).await,

@@ -46,6 +46,7 @@ impl Arrival {
             snapshot,
             connection: self.facts,
             client: self.client,
+            upstream: None,
             server: self.server,
             location,
             response: Response::new(),

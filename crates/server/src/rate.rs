@@ -26,7 +26,10 @@ impl RateLimit {
                 .unwrap_or(0)
         };
         RateLimit {
-            rate: size(&conf.limit_rate),
+            rate: exchange
+                .progress
+                .limit_rate
+                .unwrap_or_else(|| size(&conf.limit_rate)),
             after: size(&conf.limit_rate_after),
         }
     }

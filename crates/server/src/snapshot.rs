@@ -8,6 +8,7 @@
 use crate::log::{AccessLogger, LogSet, Logger};
 use crate::materials::Materials;
 use crate::names::ServerNames;
+use crate::proxying::{GroupRuntime, Groups, PassRuntime};
 use crate::router::LocationTree;
 use crate::tls_build::{HandshakeThreads, SharedRing};
 use sealane_conf::Config;
@@ -37,6 +38,8 @@ pub struct Snapshot {
     pub(crate) locations: Vec<LocationRuntime>,
     pub(crate) listeners: Vec<ListenerRuntime>,
     pub(crate) shared_rings: Vec<SharedRing>,
+    /// Groups of servers, as the configuration counts them.
+    pub(crate) groups: Groups,
     /// Names of named captures, for variables.
     pub named_captures: Vec<String>,
     /// Where relative paths that are known only at run time start from; no
@@ -85,6 +88,8 @@ pub struct LocationRuntime {
     pub logger: Logger,
     /// Its access logs.
     pub access_logs: Vec<AccessLogRuntime>,
+    /// Where it hands requests on to.
+    pub(crate) pass: Option<PassRuntime>,
 }
 
 /// An access log at run time.
@@ -129,6 +134,11 @@ impl Snapshot {
     /// The listener with this index.
     pub fn listener(&self, id: ListenerId) -> &ListenerRuntime {
         &self.listeners[id.0 as usize]
+    }
+
+    /// The `upstream` block of that name, for a pass directive with variables.
+    pub(crate) fn group_named(&self, name: &str) -> Option<&Arc<GroupRuntime>> {
+        self.groups.named(name)
     }
 
     /// All listeners, in the order of the configuration.

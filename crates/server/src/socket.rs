@@ -23,6 +23,14 @@ impl Socket {
         matches!(self, Socket::Tcp(_))
     }
 
+    /// The same socket, registered with the event loop of the calling thread.
+    pub(crate) fn move_here(self) -> io::Result<Socket> {
+        Ok(match self {
+            Socket::Tcp(stream) => Socket::Tcp(TcpStream::from_std(stream.into_std()?)?),
+            Socket::Unix(stream) => Socket::Unix(UnixStream::from_std(stream.into_std()?)?),
+        })
+    }
+
     /// Appends up to `max` received bytes; 0 is the end of the stream.
     ///
     /// A short read means that the kernel's buffer is empty, so readiness is

@@ -181,6 +181,7 @@ impl Site {
             worker: self.worker.clone(),
             connection: self.facts.clone(),
             client: ClientLink::default(),
+            upstream: None,
             server,
             location: snapshot.server(server).default_location,
             response: Response::new(),

@@ -8,7 +8,7 @@ use crate::open_file_cache::OpenFileCache;
 use crate::registry::{Asked, Registry, SWEEP_INTERVAL};
 use crate::snapshot::{ListenerId, Snapshot};
 use crate::turns::Turns;
-use sealane_conf::model::LogLevel;
+use sealane_conf::model::{LogLevel, WorkerCount};
 use sealane_tls::HandshakeState;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -61,6 +61,16 @@ impl Process {
     /// keeps the numbers in the log unique.
     pub(crate) fn next_connection(&self) -> u64 {
         self.connections.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}
+
+/// The number of worker threads that `worker_processes` asks for.
+pub fn thread_count(count: WorkerCount) -> u32 {
+    match count {
+        WorkerCount::Auto => {
+            u32::try_from(sealane_sys::process::available_cpus()).unwrap_or(u32::MAX)
+        }
+        WorkerCount::Count(count) => count,
     }
 }
 
@@ -306,6 +316,7 @@ async fn sweep(worker: Arc<Worker>) {
         worker
             .refused
             .tell(&snapshot.main_log, snapshot.handshake_queue);
+        snapshot.groups.sweep(worker.index);
     }
 }
 

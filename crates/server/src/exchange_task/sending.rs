@@ -183,8 +183,7 @@ impl Sending {
     ) -> Poll<Result<Turn, SendFailure>> {
         loop {
             let has_output = |sending: &Sending| {
-                !sending.head.is_empty()
-                    || (sending.mode.max_bytes > 0 && !sending.body.is_empty())
+                !sending.head.is_empty() || (sending.mode.max_bytes > 0 && !sending.body.is_empty())
             };
             let mut news = false;
             if self.source.is_some() {

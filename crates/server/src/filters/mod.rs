@@ -19,7 +19,10 @@ pub(crate) fn apply(exchange: &mut Exchange) -> Result<(), StatusCode> {
     if let Some(status) = exchange.progress.status_override {
         exchange.response.status = status;
     }
-    if let Err(status) = preconditions::apply(exchange) {
+    // A server behind us has judged them itself, as far as it wants to.
+    if !exchange.response.from_upstream
+        && let Err(status) = preconditions::apply(exchange)
+    {
         discard(&mut exchange.response);
         return Err(status);
     }
@@ -53,6 +56,9 @@ fn discard(response: &mut Response) {
 fn fit_to_status(response: &mut Response) {
     if !matches!(response.status.0, 200 | 206 | 304) {
         response.last_modified_s = None;
+        if let Some(passed) = &mut response.passed {
+            passed.last_modified = None;
+        }
     }
     if response.status == StatusCode::NO_CONTENT {
         response.content_type = None;

@@ -13,6 +13,7 @@ pub(crate) mod try_files;
 use crate::disk;
 use crate::exchange::{ContentType, Exchange};
 use crate::open_file_cache::{Errno, Lookup, Opened, open_blocking, open_now};
+use crate::proxying;
 use crate::request_log::{Text, log_request};
 use path::FilePath;
 use sealane_conf::model::{GzipStatic, LocationConf};
@@ -43,6 +44,9 @@ pub(crate) enum Step {
 pub(crate) async fn content(exchange: &mut Exchange) -> Step {
     if exchange.conf().stub_status {
         return stub_status::answer(exchange);
+    }
+    if exchange.snapshot.location(exchange.location).pass.is_some() {
+        return Box::pin(proxying::answer(exchange)).await;
     }
     if exchange.request.uri.ends_with(b"/") {
         return Box::pin(directory(exchange)).await;

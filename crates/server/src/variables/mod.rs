@@ -9,6 +9,7 @@ mod process;
 mod request;
 mod response;
 mod tls;
+mod upstream;
 
 pub(crate) use request::argument;
 
@@ -38,6 +39,9 @@ pub(crate) fn append(exchange: &Exchange, variable: &Variable, out: &mut Vec<u8>
         }
         Variable::Argument(name) => put(argument(&request.args, name.as_bytes()), out),
         Variable::Cookie(name) => put(request::cookie(exchange, name.as_bytes()), out),
+        Variable::UpstreamHeader(name) => upstream::header(exchange, name, out),
+        Variable::UpstreamTrailer(name) => upstream::trailer(exchange, name, out),
+        Variable::UpstreamCookie(name) => upstream::cookie(exchange, name, out),
         Variable::Capture(number) => {
             let captures = &request.captures.numbered;
             put(
@@ -86,6 +90,7 @@ fn append_builtin(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> b
         | B::RequestTime
         | B::RequestId
         | B::RequestCompletion
+        | B::Http2
         | B::RemoteUser
         | B::Pipe => request::append(exchange, builtin, out),
         B::Scheme
@@ -152,13 +157,12 @@ fn append_builtin(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> b
         | B::SslClientVEnd
         | B::SslClientVRemain
         | B::SslClientVerify => tls::append(exchange, builtin, out),
-        // The PROXY protocol is an error in `listen`, and there are no upstreams.
         B::ProxyProtocolAddr
         | B::ProxyProtocolPort
         | B::ProxyProtocolServerAddr
         | B::ProxyProtocolServerPort
-        | B::ProxyProtocolTlv
-        | B::UpstreamAddr
+        | B::ProxyProtocolTlv => false,
+        B::UpstreamAddr
         | B::UpstreamBytesReceived
         | B::UpstreamBytesSent
         | B::UpstreamCacheStatus
@@ -171,9 +175,14 @@ fn append_builtin(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> b
         | B::UpstreamResponseTime
         | B::UpstreamStatus
         | B::UpstreamLastServerName
-        | B::UpstreamHttp
-        | B::UpstreamTrailer
-        | B::UpstreamCookie => false,
+        | B::ProxyHost
+        | B::ProxyPort
+        | B::ProxyAddXForwardedFor
+        | B::ProxyInternalBodyLength
+        | B::ProxyInternalChunked
+        | B::FastcgiScriptName
+        | B::FastcgiPathInfo
+        | B::GrpcInternalTrailers => upstream::append(exchange, builtin, out),
     }
 }
 

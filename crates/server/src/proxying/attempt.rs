@@ -1,0 +1,336 @@
+//! Asking peers, one after the other, until one answers (`proxy_next_upstream`).
+
+use super::conversation::{Conversation, Timeouts, Upload};
+use super::failure::{Doing, Failure};
+use super::lease::{GroupRuntime, Leased};
+use super::next::{self, Cause};
+use super::peer_connection::{self, PeerConnection};
+use super::states::{Attempt, UpstreamStates};
+use super::wire::{Event, Head, Wire};
+use super::{PassRuntime, Target};
+use crate::chain::OutputChain;
+use crate::client_link::Interim;
+use crate::exchange::Exchange;
+use crate::facts::PeerAddress;
+use crate::request_log::log_request;
+use crate::template;
+use crate::upstream::{PickRequest, Tried};
+use sealane_http::StatusCode;
+use sealane_http::h1::ResponseKind;
+use sealane_http::headers::HeaderList;
+use std::borrow::Cow;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Instant;
+
+/// What is sent, whichever peer it goes to.
+pub(super) struct Outbound {
+    /// The head, framed, and the body as far as it is complete.
+    pub(super) chain: OutputChain,
+    /// Makes the wire of one attempt.
+    pub(super) wire: Box<dyn Fn() -> Wire + Send + Sync>,
+    /// The body comes from the client while it is being sent, and cannot be sent again.
+    pub(super) streamed: bool,
+}
+
+/// A peer's answer: its head, and the conversation that the body follows in.
+pub(super) struct Answer {
+    pub(super) head: Box<Head>,
+    pub(super) conversation: Conversation,
+    pub(super) lease: Leased,
+}
+
+/// Why there is no answer.
+pub(super) enum NoAnswer {
+    /// The client gets this status.
+    Status(StatusCode),
+    /// The client has gone.
+    ClientGone,
+}
+
+/// Asks peers until one gives an answer that is to be passed on.
+pub(super) async fn ask(
+    exchange: &mut Exchange,
+    pass: &PassRuntime,
+    target: &Target,
+    outbound: &Outbound,
+) -> Result<Answer, NoAnswer> {
+    let settings = pass.settings();
+    let begun = Instant::now();
+    let mut tried = Tried::new(settings.next_upstream_tries);
+    let mut redirected = exchange
+        .upstream
+        .as_ref()
+        .is_some_and(|states| !states.attempts.is_empty());
+    loop {
+        let Some(mut lease) = pick(exchange, pass, &target.group, &mut tried) else {
+            return Err(NoAnswer::Status(StatusCode::BAD_GATEWAY));
+        };
+        let peer = lease.picked().peer();
+        let attempt = Attempt::new(peer.name().into(), peer.server().into());
+        begin_attempt(exchange, attempt, redirected);
+        redirected = false;
+        let mut sent = false;
+        let asked = ask_peer(exchange, pass, target, outbound, &mut lease, &mut sent).await;
+        let (cause, status) = match asked {
+            Ok((head, conversation)) => {
+                let cause = Cause::Status(head.parsed.status.0);
+                let status = head.parsed.status;
+                let again =
+                    next::may_go_on(exchange, settings, cause, sent, outbound.streamed, begun);
+                if !again || tried.left() == 0 {
+                    return Ok(Answer {
+                        head,
+                        conversation,
+                        lease,
+                    });
+                }
+                note_head(exchange, &head);
+                if matches!(status.0, 403 | 404) {
+                    lease.succeeded(None);
+                } else {
+                    note_failure(exchange, lease);
+                }
+                (cause, status)
+            }
+            Err(Broken::ClientGone) => {
+                end_attempt(exchange, StatusCode::CLIENT_CLOSED_REQUEST);
+                return Err(NoAnswer::ClientGone);
+            }
+            Err(Broken::Failed(failure)) => {
+                log_request!(exchange, Error, "{failure}");
+                let status = failure.status();
+                if !failure.is_of_peer() {
+                    end_attempt(exchange, status);
+                    return Err(NoAnswer::Status(status));
+                }
+                let cause = Cause::of(&failure);
+                if cause == Cause::Error && lease.is_reused() {
+                    // The peer closed an idle connection: that says nothing about it.
+                    tried.again();
+                } else {
+                    note_failure(exchange, lease);
+                }
+                (cause, status)
+            }
+        };
+        end_attempt(exchange, status);
+        if tried.left() == 0
+            || !next::may_go_on(exchange, settings, cause, sent, outbound.streamed, begun)
+        {
+            return Err(NoAnswer::Status(status));
+        }
+    }
+}
+
+/// The next peer of the group; without one that is logged and noted.
+fn pick(
+    exchange: &mut Exchange,
+    pass: &PassRuntime,
+    group: &Arc<GroupRuntime>,
+    tried: &mut Tried,
+) -> Option<Leased> {
+    let key = match &group.hash_key {
+        Some(key) => template::evaluate(key, exchange),
+        None => Cow::Borrowed(&b""[..]),
+    };
+    let request = PickRequest {
+        key: &key,
+        client: match exchange.connection.peer {
+            PeerAddress::Inet(address) => Some(address.ip()),
+            PeerAddress::Unix => None,
+        },
+        thread: exchange.worker.index,
+        now: exchange.progress.started,
+    };
+    match group.group.pick(&request, tried) {
+        Ok(picked) => {
+            let key = pass.connection_key(group);
+            Some(Leased::new(group.clone(), picked, key, &exchange.worker))
+        }
+        Err(error) => {
+            log_request!(exchange, Error, "{error}");
+            let name: Arc<str> = group.group.name().into();
+            begin_attempt(exchange, Attempt::new(name.clone(), name), false);
+            end_attempt(exchange, StatusCode::BAD_GATEWAY);
+            None
+        }
+    }
+}
+
+/// Why a peer gave no answer.
+enum Broken {
+    Failed(Failure),
+    ClientGone,
+}
+
+/// Connects to a peer, sends the request and waits for the response head.
+async fn ask_peer(
+    exchange: &mut Exchange,
+    pass: &PassRuntime,
+    target: &Target,
+    outbound: &Outbound,
+    lease: &mut Leased,
+    sent: &mut bool,
+) -> Result<(Box<Head>, Conversation), Broken> {
+    let connection = match lease.take_idle() {
+        Some(connection) => connection,
+        None => connect(exchange, pass, target, lease).await?,
+    };
+    if let Some(attempt) = last_attempt(exchange) {
+        attempt.connect_time = Some(attempt.started.elapsed());
+    }
+    let settings = pass.settings();
+    let upload = match outbound.streamed {
+        true => Upload::Streamed(exchange.client.clone()),
+        false => Upload::Done,
+    };
+    let timeouts = Timeouts {
+        send: settings.send_timeout,
+        read: settings.read_timeout,
+    };
+    let chain = outbound.chain.clone();
+    let mut conversation =
+        Conversation::new(connection, (outbound.wire)(), chain, upload, timeouts);
+    let answered = await_head(exchange, pass, &mut conversation).await;
+    *sent = conversation.bytes_sent > 0;
+    if let Some(attempt) = last_attempt(exchange) {
+        attempt.bytes_sent = conversation.bytes_sent;
+        attempt.bytes_received = conversation.bytes_received;
+        if answered.is_ok() {
+            attempt.header_time = Some(attempt.started.elapsed());
+        }
+    }
+    Ok((answered?, conversation))
+}
+
+/// Waits for the final response head; interim ones are passed on or dropped.
+async fn await_head(
+    exchange: &mut Exchange,
+    pass: &PassRuntime,
+    conversation: &mut Conversation,
+) -> Result<Box<Head>, Broken> {
+    let watches = !pass.settings().ignore_client_abort;
+    loop {
+        let event = poll_fn(|cx| {
+            if let Poll::Ready(Err(failure)) = conversation.poll_send(cx) {
+                return Poll::Ready(Err(Broken::Failed(failure)));
+            }
+            if let Poll::Ready(event) = conversation.poll_event(cx) {
+                return Poll::Ready(event.map_err(Broken::Failed));
+            }
+            if watches && exchange.client.poll_gone(cx).is_ready() {
+                return Poll::Ready(Err(Broken::ClientGone));
+            }
+            Poll::Pending
+        })
+        .await;
+        match event? {
+            Event::Head(head) if head.parsed.kind() == ResponseKind::Interim => {
+                pass_interim(exchange, &head);
+            }
+            Event::Head(head) => return Ok(head),
+            // A wire gives the head first.
+            Event::Data(_) | Event::End(_) => {
+                let failure = Failure::ClosedEarly(Doing::ReadingHead);
+                return Err(Broken::Failed(failure));
+            }
+        }
+    }
+}
+
+/// 103 goes on to the client where `early_hints` allows it; 100 was asked for by
+/// nobody but us.
+fn pass_interim(exchange: &Exchange, head: &Head) {
+    const EARLY_HINTS: StatusCode = StatusCode(103);
+    let wanted = exchange
+        .conf()
+        .early_hints
+        .iter()
+        .any(|condition| template::is_true(condition, exchange));
+    if head.parsed.status != EARLY_HINTS || !wanted {
+        return;
+    }
+    let mut headers = HeaderList::new();
+    for header in &head.parsed.headers {
+        // Checked by the parser.
+        let _ = headers.push(header.name.of(&head.buffer), header.value.of(&head.buffer));
+    }
+    exchange.client.send_interim(Interim {
+        status: head.parsed.status,
+        headers,
+    });
+}
+
+/// Opens a connection to the leased peer.
+async fn connect(
+    exchange: &mut Exchange,
+    pass: &PassRuntime,
+    target: &Target,
+    lease: &mut Leased,
+) -> Result<PeerConnection, Broken> {
+    let settings = pass.settings();
+    let peer = lease.picked().peer().clone();
+    let opening = peer_connection::open(exchange, pass, target, &peer);
+    let watches = !settings.ignore_client_abort;
+    let client = exchange.client.clone();
+    let mut opening = std::pin::pin!(tokio::time::timeout(settings.connect_timeout, opening));
+    let opened = poll_fn(|cx| {
+        if let Poll::Ready(opened) = opening.as_mut().poll(cx) {
+            return Poll::Ready(match opened {
+                Ok(opened) => opened.map_err(Broken::Failed),
+                Err(_) => Err(Broken::Failed(Failure::TimedOut(Doing::Connecting))),
+            });
+        }
+        if watches && client.poll_gone(cx).is_ready() {
+            return Poll::Ready(Err(Broken::ClientGone));
+        }
+        Poll::Pending
+    })
+    .await?;
+    lease.set_opened();
+    Ok(opened)
+}
+
+fn begin_attempt(exchange: &mut Exchange, mut attempt: Attempt, after_redirect: bool) {
+    let states = exchange.upstream.get_or_insert_default();
+    attempt.after_redirect = after_redirect;
+    states.attempts.push(attempt);
+}
+
+fn last_attempt(exchange: &mut Exchange) -> Option<&mut Attempt> {
+    exchange.upstream.as_deref_mut()?.attempts.last_mut()
+}
+
+fn end_attempt(exchange: &mut Exchange, status: StatusCode) {
+    if let Some(attempt) = last_attempt(exchange) {
+        attempt.status = status.0;
+        attempt.end();
+    }
+}
+
+/// The head of an answer that is not passed on: variables may still show it.
+fn note_head(exchange: &mut Exchange, head: &Head) {
+    if let Some(attempt) = last_attempt(exchange) {
+        attempt.status = head.parsed.status.0;
+    }
+}
+
+/// The peer failed; nginx says so when that is why it gets no more requests.
+fn note_failure(exchange: &Exchange, lease: Leased) {
+    let failure = lease.failed();
+    if failure.disabled {
+        log_request!(exchange, Warn, "upstream server temporarily disabled");
+    }
+}
+
+impl UpstreamStates {
+    /// The head of the answer that is passed on.
+    pub(super) fn set_head(&mut self, head: Box<Head>) {
+        if let Some(attempt) = self.attempts.last_mut() {
+            attempt.status = head.parsed.status.0;
+        }
+        self.head = Some(head);
+    }
+}

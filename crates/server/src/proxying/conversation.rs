@@ -1,0 +1,217 @@
+//! A request on its way to a peer and the response on its way back, at the same time:
+//! peers may answer before they have read everything.
+
+use super::failure::{Doing, Failure};
+use super::pause::Pause;
+use super::peer_connection::PeerConnection;
+use super::wire::{Event, Wire, WireError};
+use crate::buffers;
+use crate::chain::{OutputChain, Segment};
+use crate::client_link::ClientLink;
+use sealane_http::Method;
+use std::io;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+/// Bytes of a head asked for at a time, and of a body whose length is not known.
+const HEAD_READ_BYTES: usize = buffers::SMALL_BYTES;
+/// The most that one read of a body asks for.
+const BODY_READ_BYTES: u64 = 64 << 10;
+
+/// A request on one connection, and its response.
+pub(crate) struct Conversation {
+    pub(crate) connection: PeerConnection,
+    wire: Wire,
+    /// What is to be sent: the head, and what is there of the body.
+    out: OutputChain,
+    /// Where the rest of the request body comes from.
+    upload: Upload,
+    /// Received and not understood yet.
+    input: Vec<u8>,
+    closed: bool,
+    has_head: bool,
+    /// Sending failed: the peer may have answered and closed all the same.
+    send_error: Option<io::Error>,
+    timeouts: Timeouts,
+    sending: Pause,
+    reading: Pause,
+    /// Bytes sent to the peer.
+    pub(crate) bytes_sent: u64,
+    /// Bytes received from it.
+    pub(crate) bytes_received: u64,
+}
+
+/// Where the rest of a request body comes from.
+pub(crate) enum Upload {
+    /// All of it has been framed.
+    Done,
+    /// The client, as it arrives (`proxy_request_buffering off`, tunnels).
+    Streamed(ClientLink),
+}
+
+/// `proxy_send_timeout` and `proxy_read_timeout`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Timeouts {
+    /// Between two writes.
+    pub(crate) send: Duration,
+    /// Between two reads.
+    pub(crate) read: Duration,
+}
+
+impl Conversation {
+    /// A request whose head, and body as far as it is there, are in `out`.
+    pub(crate) fn new(
+        connection: PeerConnection,
+        wire: Wire,
+        out: OutputChain,
+        upload: Upload,
+        timeouts: Timeouts,
+    ) -> Conversation {
+        Conversation {
+            connection,
+            wire,
+            out,
+            upload,
+            input: Vec::new(),
+            closed: false,
+            has_head: false,
+            send_error: None,
+            timeouts,
+            sending: Pause::default(),
+            reading: Pause::default(),
+            bytes_sent: 0,
+            bytes_received: 0,
+        }
+    }
+
+    /// Whether all of the request has left.
+    pub(crate) fn is_sent(&self) -> bool {
+        self.out.is_empty() && matches!(self.upload, Upload::Done)
+    }
+
+    /// The method that was sent.
+    pub(crate) fn method(&self) -> Method {
+        self.wire.method()
+    }
+
+    /// Both sides may say anything from now on (101); the client's bytes come from `client`.
+    pub(crate) fn become_tunnel(&mut self, client: ClientLink) {
+        self.wire.upgrade();
+        self.upload = Upload::Streamed(client);
+    }
+
+    /// Sends what there is of the request. Ready when all of it has left.
+    ///
+    /// # Errors
+    /// When the client's part of the body fails, or nothing can be sent in time. That
+    /// the peer does not take more is an error only if it does not answer.
+    pub(crate) fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        loop {
+            if self.out.is_empty() {
+                let Upload::Streamed(client) = &self.upload else {
+                    return Poll::Ready(Ok(()));
+                };
+                match ready!(client.poll_body(cx)).map_err(Failure::Client)? {
+                    Some(piece) => self.wire.frame_body(Segment::Memory(piece), &mut self.out),
+                    None => {
+                        self.wire.end_body(&mut self.out);
+                        self.upload = Upload::Done;
+                    }
+                }
+                continue;
+            }
+            match self.connection.poll_send(cx, &mut self.out) {
+                Poll::Ready(Ok(sent)) => {
+                    self.bytes_sent += sent;
+                    self.sending.end();
+                    self.reading.end();
+                }
+                Poll::Ready(Err(error)) => {
+                    self.send_error = Some(error);
+                    self.out.clear();
+                    self.upload = Upload::Done;
+                    return Poll::Ready(Ok(()));
+                }
+                Poll::Pending => {
+                    ready!(self.sending.poll_expired(cx, self.timeouts.send));
+                    return Poll::Ready(Err(Failure::TimedOut(Doing::Sending)));
+                }
+            }
+        }
+    }
+
+    /// The next thing that the peer says.
+    ///
+    /// # Errors
+    /// See [`Failure`]; the connection must be closed.
+    pub(crate) fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Result<Event, Failure>> {
+        loop {
+            match self.wire.next_event(&mut self.input, self.closed) {
+                Ok(Some(event)) => {
+                    self.has_head |= matches!(event, Event::Head(_));
+                    return Poll::Ready(Ok(event));
+                }
+                Ok(None) => {}
+                Err(WireError::Invalid(text)) => {
+                    return Poll::Ready(Err(Failure::Invalid(text, self.doing())));
+                }
+                Err(WireError::ClosedEarly) => {
+                    let failure = match self.send_error.take() {
+                        Some(error) => Failure::Io(error, Doing::Sending),
+                        None => Failure::ClosedEarly(self.doing()),
+                    };
+                    return Poll::Ready(Err(failure));
+                }
+            }
+            ready!(self.poll_read(cx))?;
+        }
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        if self.input.capacity() == 0 {
+            self.input = buffers::small();
+        }
+        let max = match self.has_head {
+            true => (self.wire.known_left().min(BODY_READ_BYTES) as usize).max(HEAD_READ_BYTES),
+            false => HEAD_READ_BYTES,
+        };
+        match self.connection.poll_recv(cx, &mut self.input, max) {
+            Poll::Ready(Ok(0)) => self.closed = true,
+            Poll::Ready(Ok(count)) => {
+                self.bytes_received += count as u64;
+                self.reading.end();
+                self.sending.end();
+            }
+            // After a failed write a reset says nothing new.
+            Poll::Ready(Err(_)) if self.send_error.is_some() => self.closed = true,
+            Poll::Ready(Err(error)) => {
+                return Poll::Ready(Err(Failure::Io(error, self.doing())));
+            }
+            Poll::Pending => {
+                if self.input.is_empty() {
+                    buffers::release(&mut self.input);
+                }
+                // As in nginx the clock of reading starts when the request has left.
+                if self.is_sent() || self.has_head {
+                    ready!(self.reading.poll_expired(cx, self.timeouts.read));
+                    return Poll::Ready(Err(Failure::TimedOut(self.doing())));
+                }
+                return Poll::Pending;
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn doing(&self) -> Doing {
+        match (&self.wire, self.has_head) {
+            (Wire::Raw, _) => Doing::Tunnelling,
+            (_, true) => Doing::ReadingBody,
+            (_, false) => Doing::ReadingHead,
+        }
+    }
+
+    /// The connection, after the response, for another request.
+    pub(crate) fn into_connection(self) -> PeerConnection {
+        self.connection
+    }
+}

@@ -1,0 +1,134 @@
+//! Groups of servers at run time, from the configuration.
+
+use super::peer_connection::{self, PeerConnection};
+use super::{GroupRuntime, PassRuntime};
+use crate::upstream::{
+    Group, GroupSettings, IdlePool, KeepaliveSettings, Method, PeerAddress, ServerSettings,
+};
+use sealane_conf::Config;
+use sealane_conf::model::{
+    self, BalanceMethod, LocationConf, Upstream, UpstreamKeepalive, UpstreamPeers, UpstreamServer,
+};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// All groups of a configuration.
+#[derive(Default)]
+pub(crate) struct Groups {
+    /// In the order of [`sealane_conf::model::Http::upstreams`].
+    all: Vec<Arc<GroupRuntime>>,
+    /// Those of `upstream` blocks, by their names in lower case.
+    by_name: HashMap<String, usize>,
+}
+
+impl Groups {
+    /// The groups of a configuration, for so many worker threads.
+    pub(crate) fn build(config: &Config, threads: usize) -> Groups {
+        let mut groups = Groups::default();
+        let Some(http) = &config.http else {
+            return groups;
+        };
+        for upstream in &http.upstreams {
+            if upstream.explicit {
+                let name = upstream.name.to_ascii_lowercase();
+                groups.by_name.insert(name, groups.all.len());
+            }
+            groups.all.push(Arc::new(runtime(upstream, threads)));
+        }
+        groups
+    }
+
+    /// The `upstream` block of that name, in any case.
+    pub(crate) fn named(&self, name: &str) -> Option<&Arc<GroupRuntime>> {
+        let at = *self.by_name.get(&name.to_ascii_lowercase())?;
+        self.all.get(at)
+    }
+
+    /// Closes idle connections of a thread whose time is up, or that peers have closed.
+    pub(crate) fn sweep(&self, thread: u32) {
+        let now = Instant::now();
+        for group in &self.all {
+            let closing = group.idle.sweep(thread, now, PeerConnection::is_quiet);
+            closing.into_iter().for_each(peer_connection::close);
+        }
+    }
+
+    /// What a location hands its requests to; `number` is the location's.
+    pub(crate) fn pass(&self, conf: &LocationConf, number: u32) -> Option<PassRuntime> {
+        let pass = conf.pass.clone()?;
+        let group = pass.group().map(|group| self.all[group.0].clone());
+        Some(PassRuntime::new(pass, group, None, number))
+    }
+}
+
+fn runtime(upstream: &Upstream, threads: usize) -> GroupRuntime {
+    let (method, hash_key) = method(&upstream.method);
+    let settings = GroupSettings {
+        name: upstream.name.to_string(),
+        servers: upstream.servers.iter().map(server).collect(),
+        method,
+        zone: upstream.zone.is_some(),
+        keepalive: keepalive(&upstream.keepalive),
+    };
+    GroupRuntime {
+        idle: IdlePool::new(settings.keepalive, threads),
+        group: Group::new(settings, threads),
+        hash_key,
+        local: upstream.keepalive.local,
+    }
+}
+
+fn method(method: &BalanceMethod) -> (Method, Option<model::Template>) {
+    let method = match method {
+        BalanceMethod::RoundRobin => Method::RoundRobin,
+        BalanceMethod::Vnswrr { max_init } => Method::Vnswrr {
+            max_init: max_init.unwrap_or(0),
+        },
+        BalanceMethod::LeastConn => Method::LeastConn,
+        BalanceMethod::IpHash => Method::IpHash,
+        BalanceMethod::Hash { key, consistent } => {
+            let method = match consistent {
+                true => Method::ConsistentHash,
+                false => Method::Hash,
+            };
+            return (method, Some(key.clone()));
+        }
+        BalanceMethod::Random { two: false } => Method::Random,
+        BalanceMethod::Random { two: true } => Method::RandomTwo,
+    };
+    (method, None)
+}
+
+fn server(server: &UpstreamServer) -> ServerSettings {
+    let addresses = match &server.peers {
+        UpstreamPeers::Fixed(addresses) => addresses.iter().map(address).collect(),
+        UpstreamPeers::Resolved { .. } => Vec::new(),
+    };
+    ServerSettings {
+        name: server.name.to_string(),
+        addresses,
+        weight: server.weight,
+        max_conns: server.max_conns.unwrap_or(0),
+        max_fails: server.max_fails,
+        fail_timeout: server.fail_timeout,
+        backup: server.backup,
+        down: server.down,
+    }
+}
+
+fn address(address: &model::PeerAddress) -> PeerAddress {
+    match address {
+        model::PeerAddress::Inet(address) => PeerAddress::Ip(*address),
+        model::PeerAddress::Unix(path) => PeerAddress::Unix(path.clone()),
+    }
+}
+
+fn keepalive(keepalive: &UpstreamKeepalive) -> KeepaliveSettings {
+    KeepaliveSettings {
+        connections: keepalive.connections as usize,
+        requests: keepalive.requests,
+        time: keepalive.time,
+        timeout: keepalive.timeout,
+    }
+}

@@ -1,0 +1,112 @@
+//! A peer that a request has, and the connection to it: where both come from and
+//! where they go back to.
+
+use super::peer_connection::{self, PeerConnection};
+use crate::upstream::pool::{ConnectionKey, Life};
+use crate::upstream::{Failure as PeerFailure, Group, IdlePool, Picked};
+use crate::worker::Worker;
+use sealane_conf::model::Template;
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A group of servers with what belongs to it at run time.
+pub(crate) struct GroupRuntime {
+    /// Who is picked.
+    pub(crate) group: Group,
+    /// Connections that are idle.
+    pub(crate) idle: IdlePool<PeerConnection>,
+    /// The key of `hash`.
+    pub(crate) hash_key: Option<Template>,
+    /// `keepalive ... local`: a connection serves the location again that opened it.
+    pub(crate) local: bool,
+}
+
+/// A peer that was picked, with the connection to it.
+pub(crate) struct Leased {
+    group: Arc<GroupRuntime>,
+    picked: Picked,
+    key: ConnectionKey,
+    thread: u32,
+    life: Life,
+}
+
+impl Leased {
+    pub(crate) fn new(
+        group: Arc<GroupRuntime>,
+        picked: Picked,
+        key: ConnectionKey,
+        worker: &Worker,
+    ) -> Leased {
+        Leased {
+            group,
+            picked,
+            key,
+            thread: worker.index,
+            life: Life {
+                opened: Instant::now(),
+                requests: 0,
+            },
+        }
+    }
+
+    /// Who was picked.
+    pub(crate) fn picked(&self) -> &Picked {
+        &self.picked
+    }
+
+    /// Requests that the connection carried before.
+    pub(crate) fn is_reused(&self) -> bool {
+        self.life.requests > 0
+    }
+
+    /// An idle connection to the peer.
+    pub(crate) fn take_idle(&mut self) -> Option<PeerConnection> {
+        let taken = self.group.idle.take(
+            self.thread,
+            self.picked.peer(),
+            &self.key,
+            Instant::now(),
+            PeerConnection::is_quiet,
+        )?;
+        self.life = taken.life;
+        let mut connection = taken.connection;
+        if taken.thread != self.thread {
+            // Its events arrive at the other thread's loop.
+            connection = connection.move_here().ok()?;
+        }
+        Some(connection)
+    }
+
+    /// The connection was opened just now.
+    pub(crate) fn set_opened(&mut self) {
+        self.life.opened = Instant::now();
+        self.life.requests = 0;
+    }
+
+    /// The peer did what it should; `connection` may serve again.
+    pub(crate) fn succeeded(self, connection: Option<PeerConnection>) {
+        if let Some(connection) = connection {
+            let life = Life {
+                requests: self.life.requests + 1,
+                ..self.life
+            };
+            let closing = self.group.idle.put(
+                self.thread,
+                self.picked.peer(),
+                &self.key,
+                connection,
+                life,
+                Instant::now(),
+            );
+            if let Some(connection) = closing {
+                peer_connection::close(connection);
+            }
+        }
+        self.picked.succeeded();
+    }
+
+    /// The peer failed, in the sense of `proxy_next_upstream`.
+    pub(crate) fn failed(self) -> PeerFailure {
+        self.picked.failed(Instant::now())
+    }
+}

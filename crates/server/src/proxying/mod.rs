@@ -1,0 +1,307 @@
+//! Handing requests to other servers: `proxy_pass`, `fastcgi_pass`, `uwsgi_pass`,
+//! `scgi_pass`, `grpc_pass`.
+//!
+//! ```text
+//! request body (whole, or streamed) -> request -> peers, one after the other -> head
+//!   -> X-Accel-Redirect | error_page | headers for the client -> body, as it comes
+//! ```
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `runtime`, `groups` | what the configuration means at run time |
+//! | `target` | where a request goes: group and URI |
+//! | `request` | the request that is sent: URI and header fields |
+//! | `attempt`, `next` | asking peers, and whether another one is asked |
+//! | `lease`, `peer_connection` | the peer that was picked, and the connection to it |
+//! | `conversation` | sending and receiving at the same time |
+//! | `wire/` | the protocols, without I/O |
+//! | `response`, `accel` | what becomes of the response head |
+//! | `body` | the response body on its way to the client |
+//! | `states` | what is known afterwards, for variables and logs |
+//! | `failure`, `pause` | what goes wrong, and how long nothing may happen |
+
+mod accel;
+mod attempt;
+mod body;
+mod conversation;
+mod failure;
+mod groups;
+mod lease;
+mod next;
+mod pause;
+mod peer_connection;
+mod request;
+mod response;
+mod runtime;
+mod states;
+mod target;
+mod wire;
+
+use crate::body_source::{BodySource, PendingBody};
+use crate::chain::OutputChain;
+use crate::exchange::{Exchange, RequestBody};
+use crate::handlers::Step;
+use crate::request_log::log_request;
+use attempt::{Answer, NoAnswer, Outbound};
+use body::{BodyLimits, ProxiedBody};
+use sealane_conf::model::{Pass, ProxyHttpVersion, ProxyPass, UpstreamSettings};
+use sealane_http::h1::{Framing, ResponseKind};
+use sealane_http::headers::KnownHeader;
+use sealane_http::{Method, StatusCode};
+use std::future::poll_fn;
+use std::task::Poll;
+use wire::{Http1, Wire};
+
+pub(crate) use groups::Groups;
+pub(crate) use lease::GroupRuntime;
+pub(crate) use request::BodyPlan;
+pub(crate) use runtime::PassRuntime;
+pub(crate) use states::{Attempt, UpstreamStates};
+pub(crate) use target::Target;
+
+/// Answers with what a peer says.
+pub(crate) async fn answer(exchange: &mut Exchange) -> Step {
+    let snapshot = exchange.snapshot.clone();
+    let Some(pass) = &snapshot.location(exchange.location).pass else {
+        return Step::Declined;
+    };
+    match hand_on(exchange, pass).await {
+        Ok(step) => step,
+        Err(status) => Step::Status(status),
+    }
+}
+
+async fn hand_on(exchange: &mut Exchange, pass: &PassRuntime) -> Result<Step, StatusCode> {
+    let target = Target::of(exchange, pass).await?;
+    let body = prepare_body(exchange, pass).await?;
+    let states = exchange.upstream.get_or_insert_default();
+    states.body = body.plan;
+    states.host = target.host.clone();
+    states.port = target.port.clone();
+    let outbound = outbound(exchange, pass, &target, body)?;
+    let answer = match attempt::ask(exchange, pass, &target, &outbound).await {
+        Ok(answer) => answer,
+        Err(NoAnswer::Status(status)) => return Err(status),
+        Err(NoAnswer::ClientGone) => {
+            log_request!(
+                exchange,
+                Info,
+                "client prematurely closed connection, so upstream connection is closed too"
+            );
+            return Err(StatusCode::CLIENT_CLOSED_REQUEST);
+        }
+    };
+    Ok(pass_on(exchange, pass, answer).await)
+}
+
+/// The body of a request on its way to a peer.
+struct Body {
+    plan: BodyPlan,
+    /// What is there of it: all of it, or nothing.
+    chain: OutputChain,
+    /// It comes from the client while it is being sent.
+    streamed: bool,
+}
+
+/// Reads the request body, or finds out how it will be streamed.
+async fn prepare_body(exchange: &mut Exchange, pass: &PassRuntime) -> Result<Body, StatusCode> {
+    let settings = pass.settings();
+    let replaced = pass.replacing_body(exchange);
+    let nothing = Body {
+        plan: BodyPlan::None,
+        chain: OutputChain::new(),
+        streamed: false,
+    };
+    if let Some(bytes) = replaced {
+        let mut chain = OutputChain::new();
+        let plan = BodyPlan::Length(bytes.len() as u64);
+        chain.push_bytes(bytes);
+        return Ok(Body {
+            plan,
+            chain,
+            streamed: false,
+        });
+    }
+    if exchange.request.body == RequestBody::None {
+        return Ok(nothing);
+    }
+    if pass.can_stream(exchange) {
+        let limit = exchange.conf().client_max_body_bytes;
+        if limit > 0 {
+            exchange.client.limit_body(limit);
+        }
+        let plan = match exchange.request.head.framing {
+            Framing::Length(bytes) => BodyPlan::Length(bytes),
+            _ => BodyPlan::Unknown,
+        };
+        exchange.request.body = RequestBody::Taken;
+        let streamed = settings.pass_request_body;
+        return Ok(match streamed {
+            true => Body {
+                plan,
+                chain: OutputChain::new(),
+                streamed,
+            },
+            false => nothing,
+        });
+    }
+    Err(StatusCode::LENGTH_REQUIRED)
+}
+
+/// Frames the request.
+fn outbound(
+    exchange: &mut Exchange,
+    pass: &PassRuntime,
+    target: &Target,
+    body: Body,
+) -> Result<Outbound, StatusCode> {
+    let mut head = crate::buffers::small();
+    let encoded = match &pass.pass {
+        Pass::Proxy(proxy) => request::encode_head(exchange, proxy, &target.uri, &mut head),
+        _ => Ok(()),
+    };
+    if let Err(error) = encoded {
+        log_request!(exchange, Error, "{error}");
+        return Err(StatusCode::INTERNAL_SERVER_ERROR);
+    }
+    let wire = wire_maker(exchange, pass, body.plan);
+    let mut chain = OutputChain::new();
+    chain.push_bytes(head);
+    if !body.streamed && body.plan != BodyPlan::None {
+        let mut framing = wire();
+        for segment in body.chain.segments() {
+            framing.frame_body(segment.clone(), &mut chain);
+        }
+        framing.end_body(&mut chain);
+    }
+    Ok(Outbound {
+        chain,
+        wire,
+        streamed: body.streamed,
+    })
+}
+
+fn wire_maker(
+    exchange: &Exchange,
+    pass: &PassRuntime,
+    plan: BodyPlan,
+) -> Box<dyn Fn() -> Wire + Send + Sync> {
+    let settings = pass.settings();
+    let max_head_bytes = usize::try_from(settings.buffer_bytes).unwrap_or(usize::MAX);
+    let chunked = plan == BodyPlan::Unknown;
+    let keeps_trailers = settings.pass_trailers;
+    let method = match &pass.pass {
+        Pass::Proxy(proxy) => Method::from_bytes(&request::method(exchange, proxy)),
+        _ => exchange.request.head.method,
+    };
+    Box::new(move || Wire::Http1(Http1::new(method, chunked, keeps_trailers, max_head_bytes)))
+}
+
+/// Makes a peer's answer the client's.
+async fn pass_on(exchange: &mut Exchange, pass: &PassRuntime, answer: Answer) -> Step {
+    let Answer {
+        head,
+        mut conversation,
+        lease,
+    } = answer;
+    let settings = pass.settings();
+    let status = head.parsed.status;
+    if let Some(step) = accel::redirect(exchange, &head, settings) {
+        finish_unread(exchange, head);
+        return step;
+    }
+    if settings.intercept_errors && status.0 >= 300 && intercepts(exchange, status) {
+        keep_authenticate(exchange, &head);
+        finish_unread(exchange, head);
+        return Step::Status(status);
+    }
+    let is_tunnel = head.parsed.kind() == ResponseKind::SwitchingProtocols;
+    let framing = head.parsed.framing(conversation.method());
+    response::copy_head(
+        exchange,
+        &head,
+        framing,
+        settings,
+        |exchange, name, value| pass.rewrite_header(exchange, name, value),
+    );
+    let buffering = accel::apply(exchange, &head, settings) && !is_tunnel;
+    if let Some(states) = exchange.upstream.as_deref_mut() {
+        states.set_head(head);
+    }
+    if is_tunnel {
+        exchange.client.open_tunnel();
+        conversation.become_tunnel(exchange.client.clone());
+    }
+    let mut body = ProxiedBody::new(
+        conversation,
+        lease,
+        limits(settings, buffering),
+        settings.ignore_client_abort && !is_tunnel,
+    );
+    if is_tunnel {
+        exchange.response.source = Some(PendingBody::new(body.tunnel()));
+        return Step::Answered;
+    }
+    let mut chain = OutputChain::new();
+    let complete = poll_fn(|cx| Poll::Ready(body.take_at_once(cx, &mut chain))).await;
+    if complete {
+        exchange.response.body = chain;
+        exchange.response.trailers = body.take_trailers();
+        Box::new(body).conclude(exchange, true);
+    } else {
+        exchange.response.source = Some(PendingBody::new(body));
+    }
+    Step::Answered
+}
+
+/// How much of a response is held for a slow client.
+fn limits(settings: &UpstreamSettings, buffering: bool) -> BodyLimits {
+    let (count, size) = settings.buffers;
+    match buffering {
+        true => BodyLimits {
+            memory_bytes: settings.buffer_bytes + u64::from(count) * size,
+            temp_file_bytes: settings.max_temp_file_bytes,
+        },
+        false => BodyLimits {
+            memory_bytes: settings.buffer_bytes,
+            temp_file_bytes: 0,
+        },
+    }
+}
+
+/// `proxy_intercept_errors`: whether some `error_page` takes this status.
+fn intercepts(exchange: &Exchange, status: StatusCode) -> bool {
+    let conf = exchange.conf();
+    let may = !exchange.progress.in_error_page || conf.recursive_error_pages;
+    may && conf
+        .error_pages
+        .iter()
+        .any(|page| page.codes.contains(&status.0))
+}
+
+/// An intercepted 401 still says how to authenticate.
+fn keep_authenticate(exchange: &mut Exchange, head: &wire::Head) {
+    if head.parsed.status != StatusCode::UNAUTHORIZED {
+        return;
+    }
+    for value in head.parsed.get_all(KnownHeader::WwwAuthenticate) {
+        let value = value.of(&head.buffer);
+        // Checked by the parser.
+        let _ = exchange.response.headers.push(b"WWW-Authenticate", value);
+    }
+}
+
+/// The body of the answer is of no use: its connection is closed with it.
+fn finish_unread(exchange: &mut Exchange, head: Box<wire::Head>) {
+    if let Some(states) = exchange.upstream.as_deref_mut() {
+        states.set_head(head);
+        if let Some(attempt) = states.attempts.last_mut() {
+            attempt.end();
+        }
+    }
+}
+
+/// Whether a `proxy_pass` speaks a version in which an unknown length can be sent.
+fn knows_chunks(proxy: &ProxyPass) -> bool {
+    proxy.http_version != ProxyHttpVersion::Http10
+}

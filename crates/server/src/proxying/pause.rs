@@ -1,0 +1,37 @@
+//! Time-outs between two events: `proxy_connect_timeout`, `proxy_send_timeout`,
+//! `proxy_read_timeout`.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::time::{Instant, Sleep};
+
+/// How long something may stay away. Costs a timer only once somebody has to wait.
+#[derive(Default)]
+pub(crate) struct Pause {
+    timer: Option<Pin<Box<Sleep>>>,
+    running: bool,
+}
+
+impl Pause {
+    /// Something happened: the next wait begins anew.
+    pub(crate) fn end(&mut self) {
+        self.running = false;
+    }
+
+    /// Ready when nothing has happened for `limit`. Call it when there is nothing.
+    pub(crate) fn poll_expired(&mut self, cx: &mut Context<'_>, limit: Duration) -> Poll<()> {
+        if !self.running {
+            self.running = true;
+            let until = Instant::now() + limit;
+            match &mut self.timer {
+                Some(timer) => timer.as_mut().reset(until),
+                None => self.timer = Some(Box::pin(tokio::time::sleep_until(until))),
+            }
+        }
+        match &mut self.timer {
+            Some(timer) => timer.as_mut().poll(cx),
+            None => Poll::Pending,
+        }
+    }
+}

@@ -1,0 +1,172 @@
+//! A connection to a peer: bytes there and back, plain or TLS.
+
+use super::failure::Failure;
+use super::{PassRuntime, Target};
+use crate::chain::{OutputChain, Segment};
+use crate::exchange::Exchange;
+use crate::request_log::log_request;
+use crate::socket::Socket;
+use crate::template;
+use crate::upstream::{Peer, PeerAddress};
+use sealane_conf::model::{BindAddress, UpstreamSettings};
+use sealane_conf::upstream_url::local_address as local_address_of;
+use sealane_sys::socket::local_address;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::task::{Context, Poll, Waker, ready};
+use tokio::net::{TcpSocket, UnixStream};
+
+/// Pieces of memory that leave in one call.
+const MAX_PIECES: usize = 16;
+
+/// A connection to a peer.
+pub(crate) struct PeerConnection {
+    socket: Socket,
+}
+
+impl PeerConnection {
+    /// A connection that stands.
+    pub(crate) fn new(socket: Socket) -> PeerConnection {
+        PeerConnection { socket }
+    }
+
+    /// The same connection, whose events arrive at this thread's loop from now on.
+    pub(crate) fn move_here(self) -> io::Result<PeerConnection> {
+        let socket = self.socket.move_here()?;
+        Ok(PeerConnection { socket })
+    }
+
+    /// Our address on it (`$upstream_local_addr`-like diagnostics, PROXY protocol).
+    pub(crate) fn local(&self) -> Option<SocketAddr> {
+        local_address(self.socket.as_fd()).ok().flatten()
+    }
+
+    /// Appends up to `max` received bytes; 0 is the end.
+    pub(crate) fn poll_recv(
+        &mut self,
+        cx: &mut Context<'_>,
+        buf: &mut Vec<u8>,
+        max: usize,
+    ) -> Poll<io::Result<usize>> {
+        self.socket.poll_recv(cx, buf, max)
+    }
+
+    /// Sends from the chain, which gets shorter by the result.
+    pub(crate) fn poll_send(
+        &mut self,
+        cx: &mut Context<'_>,
+        chain: &mut OutputChain,
+    ) -> Poll<io::Result<u64>> {
+        let sent = match chain.front() {
+            None => 0,
+            Some(Segment::File(range)) => {
+                let count = range.len.min(1 << 30) as usize;
+                let sent = self
+                    .socket
+                    .poll_sendfile(cx, range.file.as_fd(), range.offset, count);
+                match ready!(sent)? {
+                    0 => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
+                    sent => sent as u64,
+                }
+            }
+            Some(Segment::Memory(_)) => ready!(self.poll_send_memory(cx, chain))?,
+        };
+        chain.advance(sent);
+        Poll::Ready(Ok(sent))
+    }
+
+    fn poll_send_memory(
+        &mut self,
+        cx: &mut Context<'_>,
+        chain: &OutputChain,
+    ) -> Poll<io::Result<u64>> {
+        let mut pieces = [IoSlice::new(&[]); MAX_PIECES];
+        let mut count = 0;
+        let mut more = false;
+        for segment in chain.segments() {
+            match segment {
+                Segment::Memory(bytes) if count < MAX_PIECES => {
+                    pieces[count] = IoSlice::new(bytes);
+                    count += 1;
+                }
+                _ => {
+                    more = true;
+                    break;
+                }
+            }
+        }
+        let sent = ready!(self.socket.poll_send(cx, &pieces[..count], more))?;
+        Poll::Ready(Ok(sent as u64))
+    }
+
+    /// Whether an idle connection can take another request: the peer has neither
+    /// closed it nor said anything unasked.
+    pub(crate) fn is_quiet(&mut self) -> bool {
+        let mut unasked = Vec::new();
+        let mut cx = Context::from_waker(Waker::noop());
+        self.poll_recv(&mut cx, &mut unasked, 1).is_pending()
+    }
+}
+
+/// Opens a connection to a peer, and whatever has to stand before the request.
+pub(crate) async fn open(
+    exchange: &Exchange,
+    pass: &PassRuntime,
+    _target: &Target,
+    peer: &Peer,
+) -> Result<PeerConnection, Failure> {
+    let settings = pass.settings();
+    let socket = connect(exchange, settings, peer.address())
+        .await
+        .map_err(Failure::Connect)?;
+    Ok(PeerConnection::new(socket))
+}
+
+async fn connect(
+    exchange: &Exchange,
+    settings: &UpstreamSettings,
+    address: &PeerAddress,
+) -> io::Result<Socket> {
+    let address = match address {
+        PeerAddress::Ip(address) => *address,
+        PeerAddress::Unix(path) => return UnixStream::connect(path).await.map(Socket::Unix),
+    };
+    let socket = match address.is_ipv4() {
+        true => TcpSocket::new_v4()?,
+        false => TcpSocket::new_v6()?,
+    };
+    if settings.socket_keepalive {
+        socket.set_keepalive(true)?;
+    }
+    if let Some(local) = bind_address(exchange, settings) {
+        // As in nginx an address of the other family is not used.
+        if local.is_ipv4() == address.is_ipv4() {
+            socket.bind(local)?;
+        }
+    }
+    socket.set_nodelay(true)?;
+    socket.connect(address).await.map(Socket::Tcp)
+}
+
+/// `proxy_bind`.
+fn bind_address(exchange: &Exchange, settings: &UpstreamSettings) -> Option<SocketAddr> {
+    match &settings.bind.as_ref()?.address {
+        BindAddress::Fixed(address) => Some(*address),
+        BindAddress::Evaluated(template) => {
+            let text = template::evaluate(template, exchange);
+            let address = local_address_of(&text);
+            if address.is_none() && !text.is_empty() {
+                let text = text.escape_ascii();
+                log_request!(exchange, Error, "invalid local address \"{text}\"");
+            }
+            address
+        }
+    }
+}
+
+/// Closes a connection that nobody uses any more, in good manners as far as that
+/// costs no waiting.
+pub(crate) fn close(connection: PeerConnection) {
+    drop(connection);
+}

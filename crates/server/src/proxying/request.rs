@@ -1,0 +1,125 @@
+//! The request that `proxy_pass` sends: method, URI and header fields.
+
+use crate::exchange::Exchange;
+use crate::template;
+use sealane_conf::model::{ProxyHttpVersion, ProxyPass, SetHeaders, UriPart};
+use sealane_http::h1::{RequestEncodeError, RequestEncoder, Version};
+use sealane_http::uri::{EscapeKind, escape_into};
+use std::borrow::Cow;
+
+/// What is sent as the request's body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum BodyPlan {
+    /// Nothing.
+    None,
+    /// So many bytes.
+    Length(u64),
+    /// An unknown number, in chunks where the protocol has them.
+    Unknown,
+}
+
+/// Appends the request head.
+///
+/// # Errors
+/// When a variable would end a line early.
+pub(crate) fn encode_head(
+    exchange: &Exchange,
+    pass: &ProxyPass,
+    target: &[u8],
+    out: &mut Vec<u8>,
+) -> Result<(), RequestEncodeError> {
+    let method = method(exchange, pass);
+    let version = match pass.http_version {
+        ProxyHttpVersion::Http10 => Version::Http10,
+        _ => Version::Http11,
+    };
+    let mut encoder = RequestEncoder::new(out, &method, target, version)?;
+    for_each_field(
+        exchange,
+        &pass.set_headers,
+        pass.upstream.pass_request_headers,
+        |name, value| encoder.header(name, value),
+    )?;
+    encoder.finish();
+    Ok(())
+}
+
+/// `proxy_method`, else the client's.
+pub(crate) fn method<'e>(exchange: &'e Exchange, pass: &'e ProxyPass) -> Cow<'e, [u8]> {
+    if let Some(method) = &pass.method {
+        let method = template::evaluate(method, exchange);
+        if !method.is_empty() {
+            return method;
+        }
+    }
+    let request = &exchange.request;
+    Cow::Borrowed(request.head.method_name.of(&request.buffer))
+}
+
+/// Header fields in nginx's order: what the configuration sets, then the client's.
+pub(crate) fn for_each_field<E>(
+    exchange: &Exchange,
+    set: &SetHeaders,
+    pass_client: bool,
+    mut each: impl FnMut(&[u8], &[u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    let mut value = Vec::new();
+    for field in &set.fields {
+        let value = match field.value.as_literal() {
+            Some(text) => text,
+            None => {
+                value.clear();
+                template::append(&field.value, exchange, &mut value);
+                &value
+            }
+        };
+        if !value.is_empty() {
+            each(&field.name, value)?;
+        }
+    }
+    if !pass_client {
+        return Ok(());
+    }
+    let request = &exchange.request;
+    for header in &request.head.headers {
+        let name = header.name.of(&request.buffer);
+        if !set.replaces(name) {
+            each(name, header.value.of(&request.buffer))?;
+        }
+    }
+    Ok(())
+}
+
+/// The request target: what `proxy_pass` says, applied to the request's URI.
+pub(crate) fn target(exchange: &Exchange, part: &UriPart) -> Vec<u8> {
+    let request = &exchange.request;
+    let raw = request.head.path.of(&request.buffer);
+    match part {
+        UriPart::AsReceived if !request.internal => raw.to_vec(),
+        UriPart::AsReceived => rest_of(exchange, b"", 0),
+        UriPart::Replaces { prefix_bytes, uri } => rest_of(exchange, uri, *prefix_bytes),
+    }
+}
+
+/// The current URI with its first bytes replaced, escaped again where that is due,
+/// and the arguments.
+fn rest_of(exchange: &Exchange, instead: &[u8], prefix_bytes: usize) -> Vec<u8> {
+    let request = &exchange.request;
+    let rest = request.uri.get(prefix_bytes..).unwrap_or_default();
+    let mut target = Vec::with_capacity(instead.len() + rest.len() + request.args.len() + 1);
+    target.extend_from_slice(instead);
+    // As in nginx, what came without escapes is sent without, unless that would
+    // break the request line.
+    let raw = request.head.path.of(&request.buffer);
+    let was_quoted = memchr::memchr(b'%', raw).is_some();
+    if was_quoted || request.internal || rest.iter().any(|&byte| byte <= b' ' || byte == 0x7f) {
+        escape_into(&mut target, rest, EscapeKind::Uri);
+    } else {
+        target.extend_from_slice(rest);
+    }
+    if !request.args.is_empty() {
+        target.push(b'?');
+        target.extend_from_slice(&request.args);
+    }
+    target
+}

@@ -1,0 +1,138 @@
+//! A location's pass directive at run time, made once for each snapshot.
+
+use super::{GroupRuntime, knows_chunks};
+use crate::exchange::Exchange;
+use crate::template;
+use crate::upstream::pool::ConnectionKey;
+use crate::upstream::resolve::Resolve;
+use crate::upstream::{
+    Group, GroupSettings, IdlePool, KeepaliveSettings, Method, PeerAddress, ServerSettings,
+};
+use sealane_conf::model::{Pass, ProxyTarget, UpstreamSettings};
+use sealane_http::headers::KnownHeader;
+use std::sync::Arc;
+
+/// A location's pass directive at run time.
+pub(crate) struct PassRuntime {
+    /// What the configuration says.
+    pub(crate) pass: Pass,
+    /// Where to, unless variables say so.
+    pub(crate) group: Option<Arc<GroupRuntime>>,
+    /// TLS to that group.
+    pub(crate) tls_by_default: bool,
+    /// `$proxy_host`, unless variables say so.
+    pub(crate) host: Arc<str>,
+    /// `$proxy_port`, likewise.
+    pub(crate) port: Arc<str>,
+    /// Who looks names up that come out of variables.
+    pub(crate) resolver: Option<Arc<dyn Resolve>>,
+    /// What tells its connections from those of other locations.
+    local_key: ConnectionKey,
+    /// What tells its connections from others to the same group.
+    shared_key: ConnectionKey,
+}
+
+impl PassRuntime {
+    /// The pass of the location with this number.
+    pub(crate) fn new(
+        pass: Pass,
+        group: Option<Arc<GroupRuntime>>,
+        resolver: Option<Arc<dyn Resolve>>,
+        location: u32,
+    ) -> PassRuntime {
+        let (host, port, tls_by_default) = match &pass {
+            Pass::Proxy(proxy) => match &proxy.target {
+                ProxyTarget::Url(url) => (&*url.host, &*url.port, url.tls),
+                ProxyTarget::Evaluated(_) => ("", "", false),
+            },
+            Pass::Uwsgi(uwsgi) => ("", "", uwsgi.secure),
+            Pass::Grpc(grpc) => (&*grpc.host, "", grpc.secure),
+            Pass::FastCgi(_) | Pass::Scgi(_) => ("", "", false),
+        };
+        let family = pass.upstream().family.name();
+        PassRuntime {
+            host: host.into(),
+            port: port.into(),
+            tls_by_default,
+            local_key: format!("{family} {location}").into_bytes().into(),
+            shared_key: family.as_bytes().into(),
+            pass,
+            group,
+            resolver,
+        }
+    }
+
+    /// `$proxy_host` as configured.
+    pub(crate) fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// `$proxy_port` as configured.
+    pub(crate) fn port(&self) -> &str {
+        &self.port
+    }
+
+    /// What all families have.
+    pub(crate) fn settings(&self) -> &UpstreamSettings {
+        self.pass.upstream()
+    }
+
+    /// What an idle connection must have been opened for.
+    pub(crate) fn connection_key(&self, group: &GroupRuntime) -> ConnectionKey {
+        match group.local {
+            true => self.local_key.clone(),
+            false => self.shared_key.clone(),
+        }
+    }
+
+    /// `proxy_set_body`: what is sent instead of the request's body.
+    pub(crate) fn replacing_body(&self, exchange: &Exchange) -> Option<Vec<u8>> {
+        let Pass::Proxy(proxy) = &self.pass else {
+            return None;
+        };
+        let body = proxy.body.as_ref()?;
+        Some(template::evaluate(body, exchange).into_owned())
+    }
+
+    /// Whether a body can be sent while it arrives: its length is known, or the
+    /// protocol does without.
+    pub(crate) fn can_stream(&self, exchange: &Exchange) -> bool {
+        use sealane_http::h1::Framing;
+        let has_length = matches!(exchange.request.head.framing, Framing::Length(_));
+        match &self.pass {
+            Pass::Proxy(proxy) => has_length || knows_chunks(proxy),
+            // The end of a FastCGI stream is marked; programs still want the length.
+            Pass::FastCgi(_) | Pass::Grpc(_) => true,
+            Pass::Uwsgi(_) | Pass::Scgi(_) => has_length,
+        }
+    }
+
+    /// What `proxy_redirect` and `proxy_cookie_*` make of a header's value.
+    pub(crate) fn rewrite_header(
+        &self,
+        _exchange: &Exchange,
+        _name: KnownHeader,
+        _value: &[u8],
+    ) -> Option<Vec<u8>> {
+        None
+    }
+}
+
+impl GroupRuntime {
+    /// A group of addresses that one request has resolved.
+    pub(crate) fn for_one_request(name: &str, addresses: Vec<PeerAddress>) -> GroupRuntime {
+        let settings = GroupSettings {
+            name: name.to_owned(),
+            servers: vec![ServerSettings::new(name, addresses)],
+            method: Method::RoundRobin,
+            zone: false,
+            keepalive: KeepaliveSettings::OFF,
+        };
+        GroupRuntime {
+            idle: IdlePool::new(settings.keepalive, 1),
+            group: Group::new(settings, 1),
+            hash_key: None,
+            local: false,
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! What became of a request at its peers: the `$upstream_*` variables.
+
+use super::request::BodyPlan;
+use super::wire::Head;
+use sealane_http::headers::HeaderList;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// All attempts of an exchange, in order.
+pub(crate) struct UpstreamStates {
+    /// One entry for each peer that was asked.
+    pub(crate) attempts: Vec<Attempt>,
+    /// The last response head (`$upstream_http_*`, `$upstream_cookie_*`).
+    pub(crate) head: Option<Box<Head>>,
+    /// Trailers of the last response (`$upstream_trailer_*`).
+    pub(crate) trailers: HeaderList,
+    /// What is sent as the body (`$proxy_internal_body_length`, `$proxy_internal_chunked`).
+    pub(crate) body: BodyPlan,
+    /// `$proxy_host` of a target with variables.
+    pub(crate) host: Arc<str>,
+    /// `$proxy_port`, likewise.
+    pub(crate) port: Arc<str>,
+}
+
+/// One peer that was asked, or the group that had none.
+pub(crate) struct Attempt {
+    /// `$upstream_addr`: the peer, or the group's name when none could be picked.
+    pub(crate) peer: Arc<str>,
+    /// `$upstream_last_server_name`: the `server` line it comes from.
+    pub(crate) server: Arc<str>,
+    /// `$upstream_status`; 0 while there is no answer.
+    pub(crate) status: u16,
+    /// When it began.
+    pub(crate) started: Instant,
+    /// `$upstream_connect_time`.
+    pub(crate) connect_time: Option<Duration>,
+    /// `$upstream_header_time`.
+    pub(crate) header_time: Option<Duration>,
+    /// `$upstream_response_time`; set when it is over.
+    pub(crate) response_time: Option<Duration>,
+    /// `$upstream_response_length`: bytes of the body.
+    pub(crate) response_length: u64,
+    /// `$upstream_bytes_sent`.
+    pub(crate) bytes_sent: u64,
+    /// `$upstream_bytes_received`.
+    pub(crate) bytes_received: u64,
+    /// An internal redirect led to another group: a colon stands before it in the variables.
+    pub(crate) after_redirect: bool,
+}
+
+impl Default for UpstreamStates {
+    fn default() -> UpstreamStates {
+        UpstreamStates {
+            attempts: Vec::new(),
+            head: None,
+            trailers: HeaderList::new(),
+            body: BodyPlan::None,
+            host: "".into(),
+            port: "".into(),
+        }
+    }
+}
+
+impl Attempt {
+    /// An attempt at a peer that begins now.
+    pub(crate) fn new(peer: Arc<str>, server: Arc<str>) -> Attempt {
+        Attempt {
+            peer,
+            server,
+            status: 0,
+            started: Instant::now(),
+            connect_time: None,
+            header_time: None,
+            response_time: None,
+            response_length: 0,
+            bytes_sent: 0,
+            bytes_received: 0,
+            after_redirect: false,
+        }
+    }
+
+    /// It is over.
+    pub(crate) fn end(&mut self) {
+        if self.response_time.is_none() {
+            self.response_time = Some(self.started.elapsed());
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Where a request goes: a group of servers, and the URI they are asked for.
+
+use super::request;
+use super::{GroupRuntime, PassRuntime};
+use crate::exchange::Exchange;
+use crate::request_log::log_request;
+use crate::template;
+use sealane_conf::model::{Pass, PassTarget, ProxyTarget, Template};
+use sealane_conf::upstream_url::{HostKind, UpstreamUrl};
+use sealane_http::StatusCode;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Where one request goes.
+pub(crate) struct Target {
+    /// Who is asked.
+    pub(crate) group: Arc<GroupRuntime>,
+    /// What for, in HTTP; empty for the gateway protocols.
+    pub(crate) uri: Vec<u8>,
+    /// Over TLS.
+    pub(crate) tls: bool,
+    /// `$proxy_host`.
+    pub(crate) host: Arc<str>,
+    /// `$proxy_port`.
+    pub(crate) port: Arc<str>,
+}
+
+impl Target {
+    /// The target of a request in a location with this pass.
+    ///
+    /// # Errors
+    /// A status when the variables of the directive make no sense, or the name that
+    /// they make cannot be resolved; the reason is logged.
+    pub(crate) async fn of(exchange: &Exchange, pass: &PassRuntime) -> Result<Target, StatusCode> {
+        if let Some(group) = &pass.group {
+            let uri = match &pass.pass {
+                Pass::Proxy(proxy) => match &proxy.target {
+                    ProxyTarget::Url(url) => request::target(exchange, &url.uri),
+                    ProxyTarget::Evaluated(_) => Vec::new(),
+                },
+                _ => Vec::new(),
+            };
+            return Ok(Target {
+                group: group.clone(),
+                uri,
+                tls: pass.tls_by_default,
+                host: pass.host.clone(),
+                port: pass.port.clone(),
+            });
+        }
+        match &pass.pass {
+            Pass::Proxy(proxy) => match &proxy.target {
+                ProxyTarget::Evaluated(template) => evaluated(exchange, pass, template).await,
+                ProxyTarget::Url(_) => Err(StatusCode::INTERNAL_SERVER_ERROR),
+            },
+            Pass::FastCgi(pass_) => gateway(exchange, pass, &pass_.target).await,
+            Pass::Uwsgi(pass_) => gateway(exchange, pass, &pass_.target).await,
+            Pass::Scgi(pass_) => gateway(exchange, pass, &pass_.target).await,
+            Pass::Grpc(pass_) => gateway(exchange, pass, &pass_.target).await,
+        }
+    }
+}
+
+/// `proxy_pass` with variables.
+async fn evaluated(
+    exchange: &Exchange,
+    pass: &PassRuntime,
+    template: &Template,
+) -> Result<Target, StatusCode> {
+    let url = template::evaluate(template, exchange);
+    let (rest, tls) = if let Some(rest) = strip_scheme(&url, b"http://") {
+        (rest, false)
+    } else if let Some(rest) = strip_scheme(&url, b"https://") {
+        (rest, true)
+    } else {
+        let url = url.escape_ascii();
+        log_request!(exchange, Error, "invalid URL prefix in \"{url}\"");
+        return Err(StatusCode::INTERNAL_SERVER_ERROR);
+    };
+    let scheme_port = if tls { 443 } else { 80 };
+    let place = parse(
+        exchange,
+        rest,
+        scheme_port,
+        sealane_conf::upstream_url::UriPart::Allowed,
+    )?;
+    let uri = match place.uri {
+        [] => request::target(exchange, &sealane_conf::model::UriPart::AsReceived),
+        // As it is; only a path may be missing before the arguments.
+        [b'?', ..] => [b"/", place.uri].concat(),
+        uri => uri.to_vec(),
+    };
+    let port: Arc<str> = match place.kind {
+        HostKind::Unix => "".into(),
+        _ => place.port.to_string().into(),
+    };
+    Ok(Target {
+        uri,
+        tls,
+        host: place.host_header(scheme_port).into(),
+        port,
+        group: group_of(exchange, pass, &place).await?,
+    })
+}
+
+/// `fastcgi_pass` and its like with variables.
+async fn gateway(
+    exchange: &Exchange,
+    pass: &PassRuntime,
+    target: &PassTarget,
+) -> Result<Target, StatusCode> {
+    let PassTarget::Evaluated(template) = target else {
+        return Err(StatusCode::INTERNAL_SERVER_ERROR);
+    };
+    let text = template::evaluate(template, exchange);
+    let (rest, tls) = match &pass.pass {
+        Pass::Uwsgi(_) => without_scheme(&text, b"uwsgi://", b"suwsgi://"),
+        Pass::Grpc(_) => without_scheme(&text, b"grpc://", b"grpcs://"),
+        _ => (&text[..], false),
+    };
+    let place = parse(
+        exchange,
+        rest,
+        0,
+        sealane_conf::upstream_url::UriPart::Refused,
+    )?;
+    Ok(Target {
+        uri: Vec::new(),
+        tls,
+        host: place.host_header(0).into(),
+        port: place.port.to_string().into(),
+        group: group_of(exchange, pass, &place).await?,
+    })
+}
+
+fn strip_scheme<'t>(text: &'t [u8], scheme: &[u8]) -> Option<&'t [u8]> {
+    let (start, rest) = text.split_at_checked(scheme.len())?;
+    start.eq_ignore_ascii_case(scheme).then_some(rest)
+}
+
+fn without_scheme<'t>(text: &'t [u8], plain: &[u8], secure: &[u8]) -> (&'t [u8], bool) {
+    if let Some(rest) = strip_scheme(text, secure) {
+        return (rest, true);
+    }
+    (strip_scheme(text, plain).unwrap_or(text), false)
+}
+
+fn parse<'t>(
+    exchange: &Exchange,
+    text: &'t [u8],
+    default_port: u16,
+    uri_part: sealane_conf::upstream_url::UriPart,
+) -> Result<UpstreamUrl<'t>, StatusCode> {
+    UpstreamUrl::parse(text, default_port, uri_part).map_err(|error| {
+        let text = text.escape_ascii();
+        log_request!(exchange, Error, "{error} in upstream \"{text}\"");
+        StatusCode::INTERNAL_SERVER_ERROR
+    })
+}
+
+/// The group that a place means: a block of that name, the address itself, or what
+/// the name resolves to.
+async fn group_of(
+    exchange: &Exchange,
+    pass: &PassRuntime,
+    place: &UpstreamUrl<'_>,
+) -> Result<Arc<GroupRuntime>, StatusCode> {
+    let port = place.port;
+    if place.kind == HostKind::Name
+        && let Some(group) = exchange.snapshot.group_named(place.host)
+    {
+        return Ok(group.clone());
+    }
+    if place.kind != HostKind::Unix && port == 0 {
+        log_request!(exchange, Error, "no port in upstream \"{}\"", place.host);
+        return Err(StatusCode::INTERNAL_SERVER_ERROR);
+    }
+    let addresses = match place.kind {
+        HostKind::Unix => vec![crate::upstream::PeerAddress::Unix(PathBuf::from(
+            place.host,
+        ))],
+        HostKind::Address(ip) => vec![SocketAddr::new(ip, port).into()],
+        HostKind::Name => {
+            let addresses = resolve(exchange, pass, place.host).await?;
+            let peer = |ip: &IpAddr| SocketAddr::new(*ip, port).into();
+            addresses.iter().map(peer).collect()
+        }
+    };
+    Ok(Arc::new(GroupRuntime::for_one_request(
+        place.host, addresses,
+    )))
+}
+
+async fn resolve(
+    exchange: &Exchange,
+    pass: &PassRuntime,
+    name: &str,
+) -> Result<crate::upstream::resolve::Addresses, StatusCode> {
+    let Some(resolver) = &pass.resolver else {
+        log_request!(exchange, Error, "no resolver defined to resolve {name}");
+        return Err(StatusCode::BAD_GATEWAY);
+    };
+    resolver.lookup(name).await.map_err(|error| {
+        log_request!(exchange, Error, "{name} could not be resolved ({error})");
+        StatusCode::BAD_GATEWAY
+    })
+}

@@ -1,0 +1,159 @@
+//! HTTP/1 towards a peer.
+
+use super::{Ending, Event, Head, WireError};
+use crate::buffers;
+use crate::chain::{OutputChain, Segment};
+use bytes::Bytes;
+use sealane_http::Method;
+use sealane_http::h1::{
+    self, ParsedResponse, ResponseBodyDecoder, ResponseKind, ResponseLimits, ResponseState,
+};
+use sealane_http::headers::HeaderList;
+
+/// One request by HTTP/1.
+pub(crate) struct Http1 {
+    /// The method sent, which decides whether a response has a body.
+    pub(super) method: Method,
+    limits: ResponseLimits,
+    /// The request body is framed as chunks.
+    chunked: bool,
+    keeps_trailers: bool,
+    state: ResponseState,
+    body: Option<ResponseBodyDecoder>,
+    /// The head allows the connection to be used again.
+    keep_alive: bool,
+}
+
+impl Http1 {
+    /// A request with this method; its body, if there is one, goes in chunks when
+    /// its length is not known.
+    pub(crate) fn new(
+        method: Method,
+        chunked: bool,
+        keeps_trailers: bool,
+        max_head_bytes: usize,
+    ) -> Http1 {
+        Http1 {
+            method,
+            limits: ResponseLimits {
+                max_head_bytes,
+                ..ResponseLimits::default()
+            },
+            chunked,
+            keeps_trailers,
+            state: ResponseState::default(),
+            body: None,
+            keep_alive: false,
+        }
+    }
+
+    pub(super) fn frame_body(&mut self, piece: Segment, out: &mut OutputChain) {
+        if piece.is_empty() {
+            return;
+        }
+        if !self.chunked {
+            return out.push(piece);
+        }
+        let mut start = Vec::with_capacity(18);
+        h1::encode_chunk_header(&mut start, piece.len());
+        out.push_bytes(start);
+        out.push(piece);
+        out.push_bytes(Bytes::from_static(b"\r\n"));
+    }
+
+    pub(super) fn end_body(&mut self, out: &mut OutputChain) {
+        if self.chunked {
+            out.push_bytes(Bytes::from_static(h1::LAST_CHUNK));
+        }
+    }
+
+    pub(super) fn known_left(&self) -> u64 {
+        self.body
+            .as_ref()
+            .map_or(0, ResponseBodyDecoder::known_left)
+    }
+
+    pub(super) fn next_event(
+        &mut self,
+        input: &mut Vec<u8>,
+        closed: bool,
+    ) -> Result<Option<Event>, WireError> {
+        if self.body.is_none() {
+            return self.next_head(input, closed);
+        }
+        self.next_data(input, closed)
+    }
+
+    fn next_head(&mut self, input: &mut Vec<u8>, closed: bool) -> Result<Option<Event>, WireError> {
+        let parsed = h1::parse_response(input, &mut self.state, &self.limits);
+        let parsed = match parsed {
+            Ok(ParsedResponse::Complete(head)) => head,
+            Ok(ParsedResponse::Incomplete) if closed => return Err(WireError::ClosedEarly),
+            Ok(ParsedResponse::Incomplete) => return Ok(None),
+            Err(error) => {
+                let excerpt = error.excerpt().map(|span| span.of(input).escape_ascii());
+                let quoted = excerpt.map_or_else(String::new, |text| format!(": \"{text}\""));
+                return Err(WireError::Invalid(format!("{error}{quoted}")));
+            }
+        };
+        if parsed.kind() != ResponseKind::Interim {
+            let framing = parsed.framing(self.method);
+            let mut body = ResponseBodyDecoder::new(framing);
+            if self.keeps_trailers {
+                body = body.keep_trailers();
+            }
+            self.body = Some(body);
+            self.keep_alive = parsed.keep_alive;
+        }
+        let mut rest = Vec::new();
+        if input.len() > parsed.head_bytes {
+            rest = buffers::for_bytes((input.len() - parsed.head_bytes) as u64);
+            rest.extend_from_slice(&input[parsed.head_bytes..]);
+        }
+        let buffer = std::mem::replace(input, rest);
+        Ok(Some(Event::Head(Box::new(Head { buffer, parsed }))))
+    }
+
+    fn next_data(&mut self, input: &mut Vec<u8>, closed: bool) -> Result<Option<Event>, WireError> {
+        let Some(body) = &mut self.body else {
+            return Ok(None);
+        };
+        while !body.is_done() && !input.is_empty() {
+            let decoded = body
+                .decode(input)
+                .map_err(|error| WireError::Invalid(error.to_string()))?;
+            if decoded.data.is_empty() {
+                input.drain(..decoded.consumed);
+                continue;
+            }
+            if decoded.data == (0..input.len()) {
+                return Ok(Some(Event::Data(Bytes::from(std::mem::take(input)))));
+            }
+            let piece = Bytes::copy_from_slice(&input[decoded.data]);
+            input.drain(..decoded.consumed);
+            return Ok(Some(Event::Data(piece)));
+        }
+        if closed && !body.is_done() {
+            body.close().map_err(|_| WireError::ClosedEarly)?;
+        }
+        if !body.is_done() {
+            return Ok(None);
+        }
+        let surplus = !input.is_empty();
+        let mut trailers = HeaderList::new();
+        if self.keeps_trailers {
+            let lines = body.take_trailers();
+            let parsed = h1::parse_trailers(&lines)
+                .map_err(|error| WireError::Invalid(error.to_string()))?;
+            for trailer in &parsed {
+                // Names and values were checked when they were parsed.
+                let _ = trailers.push(trailer.name.of(&lines), trailer.value.of(&lines));
+            }
+        }
+        Ok(Some(Event::End(Ending {
+            reusable: self.keep_alive && !closed && !surplus,
+            complaint: surplus.then(|| body.surplus()),
+            trailers,
+        })))
+    }
+}

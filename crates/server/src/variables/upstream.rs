@@ -1,0 +1,173 @@
+//! Variables about servers behind us: `$upstream_*`, `$proxy_*`.
+
+use super::{is_variable_name, number, put, seconds, text};
+use crate::exchange::Exchange;
+use crate::proxying::{Attempt, BodyPlan, UpstreamStates};
+use sealane_conf::model::Pass;
+use sealane_conf::variables::Builtin;
+use sealane_http::headers::KnownHeader;
+use std::time::Duration;
+
+pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> bool {
+    match builtin {
+        Builtin::ProxyHost => proxy_place(exchange, out, |states| &states.host, |pass| pass.host()),
+        Builtin::ProxyPort => proxy_place(exchange, out, |states| &states.port, |pass| pass.port()),
+        Builtin::ProxyAddXForwardedFor => forwarded_for(exchange, out),
+        Builtin::ProxyInternalBodyLength => match body_plan(exchange) {
+            BodyPlan::Length(bytes) => number(bytes, out),
+            BodyPlan::None | BodyPlan::Unknown => false,
+        },
+        Builtin::ProxyInternalChunked => match body_plan(exchange) {
+            BodyPlan::Unknown => text("chunked", out),
+            BodyPlan::None | BodyPlan::Length(_) => false,
+        },
+        _ => of_states(exchange, builtin, out),
+    }
+}
+
+fn of_states(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> bool {
+    let Some(states) = exchange.upstream.as_deref() else {
+        return false;
+    };
+    match builtin {
+        Builtin::UpstreamAddr => each(states, out, |attempt, out| {
+            out.extend_from_slice(attempt.peer.as_bytes());
+        }),
+        Builtin::UpstreamStatus => each(states, out, |attempt, out| match attempt.status {
+            0 => out.push(b'-'),
+            status => {
+                number(status, out);
+            }
+        }),
+        Builtin::UpstreamConnectTime => times(states, out, |attempt| attempt.connect_time),
+        Builtin::UpstreamHeaderTime => times(states, out, |attempt| attempt.header_time),
+        Builtin::UpstreamResponseTime => times(states, out, |attempt| attempt.response_time),
+        Builtin::UpstreamResponseLength => counts(states, out, |attempt| attempt.response_length),
+        Builtin::UpstreamBytesReceived => counts(states, out, |attempt| attempt.bytes_received),
+        Builtin::UpstreamBytesSent => counts(states, out, |attempt| attempt.bytes_sent),
+        Builtin::UpstreamLastServerName => {
+            let last = states.attempts.last();
+            put(last.map(|attempt| attempt.server.as_bytes()), out)
+        }
+        _ => false,
+    }
+}
+
+/// One value for each attempt: `, ` between them, ` : ` where an internal redirect led
+/// to another group.
+fn each(
+    states: &UpstreamStates,
+    out: &mut Vec<u8>,
+    mut one: impl FnMut(&Attempt, &mut Vec<u8>),
+) -> bool {
+    for (index, attempt) in states.attempts.iter().enumerate() {
+        if attempt.after_redirect {
+            out.extend_from_slice(b" : ");
+        } else if index > 0 {
+            out.extend_from_slice(b", ");
+        }
+        one(attempt, out);
+    }
+    !states.attempts.is_empty()
+}
+
+fn times(
+    states: &UpstreamStates,
+    out: &mut Vec<u8>,
+    time: impl Fn(&Attempt) -> Option<Duration>,
+) -> bool {
+    each(states, out, |attempt, out| match time(attempt) {
+        Some(time) => {
+            seconds(time.as_millis(), out);
+        }
+        None => out.push(b'-'),
+    })
+}
+
+fn counts(states: &UpstreamStates, out: &mut Vec<u8>, count: impl Fn(&Attempt) -> u64) -> bool {
+    each(states, out, |attempt, out| {
+        number(count(attempt), out);
+    })
+}
+
+fn body_plan(exchange: &Exchange) -> BodyPlan {
+    let states = exchange.upstream.as_deref();
+    states.map_or(BodyPlan::None, |states| states.body)
+}
+
+/// What is known once variables were evaluated, else what the configuration says.
+fn proxy_place(
+    exchange: &Exchange,
+    out: &mut Vec<u8>,
+    evaluated: impl Fn(&UpstreamStates) -> &str,
+    configured: impl Fn(&crate::proxying::PassRuntime) -> &str,
+) -> bool {
+    let location = exchange.snapshot.location(exchange.location);
+    let Some(pass) = &location.pass else {
+        return false;
+    };
+    if !matches!(pass.pass, Pass::Proxy(_)) {
+        return false;
+    }
+    match exchange.upstream.as_deref() {
+        Some(states) if pass.group.is_none() => text(evaluated(states), out),
+        _ => text(configured(pass), out),
+    }
+}
+
+/// `$proxy_add_x_forwarded_for`.
+fn forwarded_for(exchange: &Exchange, out: &mut Vec<u8>) -> bool {
+    let request = &exchange.request;
+    for line in request.head.get_all(KnownHeader::XForwardedFor) {
+        out.extend_from_slice(line.of(&request.buffer));
+        out.extend_from_slice(b", ");
+    }
+    super::append_builtin(exchange, Builtin::RemoteAddr, out)
+}
+
+/// `$upstream_http_NAME`.
+pub(super) fn header(exchange: &Exchange, name: &str, out: &mut Vec<u8>) -> bool {
+    let head = exchange.upstream.as_deref().and_then(|s| s.head.as_deref());
+    let Some(head) = head else {
+        return false;
+    };
+    let mut found = false;
+    for header in &head.parsed.headers {
+        if is_variable_name(header.name.of(&head.buffer), name) {
+            if found {
+                out.extend_from_slice(b", ");
+            }
+            out.extend_from_slice(header.value.of(&head.buffer));
+            found = true;
+        }
+    }
+    found
+}
+
+/// `$upstream_trailer_NAME`.
+pub(super) fn trailer(exchange: &Exchange, name: &str, out: &mut Vec<u8>) -> bool {
+    let Some(states) = exchange.upstream.as_deref() else {
+        return false;
+    };
+    let mut trailers = states.trailers.iter();
+    let named = trailers.find(|(key, _)| is_variable_name(key, name));
+    put(named.map(|(_, value)| value), out)
+}
+
+/// `$upstream_cookie_NAME`: the value of the cookie that the last response sets.
+pub(super) fn cookie(exchange: &Exchange, name: &str, out: &mut Vec<u8>) -> bool {
+    let head = exchange.upstream.as_deref().and_then(|s| s.head.as_deref());
+    let Some(head) = head else {
+        return false;
+    };
+    let value = head
+        .parsed
+        .get_all(KnownHeader::SetCookie)
+        .find_map(|line| {
+            let pair = line.of(&head.buffer).split(|byte| *byte == b';').next()?;
+            let (key, value) = pair.split_at_checked(name.len())?;
+            let value = value.strip_prefix(b"=")?;
+            key.eq_ignore_ascii_case(name.as_bytes()).then_some(value)
+        });
+    put(value, out)
+}
