@@ -1,8 +1,13 @@
 //! Header blocks out (RFC 7541 section 6), and which fields are worth an entry of the table.
 
-use super::dynamic_table::{DynamicTable, size_of_field};
-use super::field_hash::hash;
-use super::{DEFAULT_TABLE_BYTES, STATIC_ENTRIES, huffman, integer, static_table};
+mod names;
+mod search_table;
+
+use smallvec::SmallVec;
+
+use self::names::{Name, Policy};
+use self::search_table::{Found, SearchTable};
+use super::{DEFAULT_TABLE_BYTES, huffman, integer, static_table};
 use crate::headers::KnownHeader;
 
 /// The largest table an encoder keeps: lengths and ages in it are 16 bits. A peer that offers more gains nothing,
@@ -24,8 +29,7 @@ pub enum Indexing {
 
 /// Encodes the header blocks of one connection.
 pub struct Encoder {
-    table: DynamicTable<Link>,
-    finder: Option<Box<Finder>>,
+    table: SearchTable,
     /// The largest table this end wants.
     own_limit: u32,
     /// The smallest table size that was due since the last block, if the size changed at all; the table has not
@@ -47,8 +51,7 @@ impl Encoder {
     pub fn new(own_limit: u32) -> Encoder {
         let own_limit = own_limit.min(MAX_ENCODER_TABLE_BYTES);
         let mut encoder = Encoder {
-            table: DynamicTable::new(DEFAULT_TABLE_BYTES),
-            finder: None,
+            table: SearchTable::new(),
             own_limit,
             smallest_due: None,
             size_due: DEFAULT_TABLE_BYTES,
@@ -81,8 +84,7 @@ impl Encoder {
 
     /// Heap memory that the connection holds, in bytes.
     pub fn heap_bytes(&self) -> usize {
-        let finder = self.finder.as_ref().map_or(0, |_| size_of::<Finder>());
-        self.table.heap_bytes() + finder
+        self.table.heap_bytes()
     }
 
     /// Begins a header block at the end of `out`. It must be sent, and in order with the others.
@@ -96,9 +98,6 @@ impl Encoder {
             if self.size_due != self.table.max_size() {
                 self.table.set_max_size(self.size_due);
                 integer::encode(out, 0x20, 5, self.size_due);
-            }
-            if self.table.len() == 0 {
-                self.finder = None;
             }
         }
         BlockEncoder { encoder: self, out }
@@ -131,26 +130,13 @@ impl BlockEncoder<'_> {
     fn other_status(&mut self, code: u16) {
         let digit = |power: u16| b'0' + (code / power % 10) as u8;
         let value = [digit(100), digit(10), digit(1)];
-        let name = Name {
-            text: b":status",
-            index: 8,
-            seed: STATUS_SEED,
-            policy: Policy::AtOnce,
-        };
-        self.add(&name, &value);
+        self.add(&Name::STATUS, &value);
     }
 
     /// Adds a well-known field; cheaper than [`field`](Self::field).
     #[inline]
     pub fn known(&mut self, name: KnownHeader, value: &[u8], indexing: Indexing) {
-        let known = &KNOWN_NAMES[name as usize];
-        let name = Name {
-            text: known.text(),
-            index: known.index,
-            seed: known.seed,
-            policy: known.policy.or(indexing),
-        };
-        self.add(&name, value);
+        self.add(&Name::known(name, indexing), value);
     }
 
     /// Adds a field; upper-case letters of the name, which HTTP/2 forbids, become lower case.
@@ -159,15 +145,9 @@ impl BlockEncoder<'_> {
             return self.known(known, value, indexing);
         }
         // Names longer than this are rare enough to be copied to the heap.
-        let mut lower = smallvec::SmallVec::<[u8; 64]>::from_slice(name);
+        let mut lower = SmallVec::<[u8; 64]>::from_slice(name);
         lower.make_ascii_lowercase();
-        let name = Name {
-            text: &lower,
-            index: static_table::name_index(&lower),
-            seed: hash(OTHER_NAMES_SEED, &lower),
-            policy: Policy::SecondTime.or(indexing),
-        };
-        self.add(&name, value);
+        self.add(&Name::other(&lower, indexing), value);
     }
 
     fn add(&mut self, name: &Name<'_>, value: &[u8]) {
@@ -178,12 +158,13 @@ impl BlockEncoder<'_> {
             self.out.push(0x80 | index);
             return;
         }
-        match self.encoder.find(name, value) {
+        match self.encoder.table.find(name, value) {
+            Found::Field { index } if index < 127 => self.out.push(0x80 | index as u8),
             Found::Field { index } => integer::encode(self.out, 0x80, 7, index),
             Found::Name { index } => self.literal(Literal::WITHOUT, name, index, value),
             Found::Worthy { index, hashed } => {
                 self.literal(Literal::INDEXING, name, index, value);
-                self.encoder.insert(name, value, hashed);
+                self.encoder.table.insert(name, value, hashed);
             }
         }
     }
@@ -232,220 +213,3 @@ impl Literal {
         prefix_bits: 4,
     };
 }
-
-/// A name on its way out.
-struct Name<'a> {
-    /// In lower case.
-    text: &'a [u8],
-    /// The first static entry with that name, or 0.
-    index: u8,
-    /// The same for every spelling of a name.
-    seed: u64,
-    policy: Policy,
-}
-
-/// When a field gets an entry.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Policy {
-    /// What a server says in most of its responses, or for a second, as the date.
-    AtOnce,
-    /// What may differ in every response: only what has come before is likely to come again.
-    SecondTime,
-    /// What somebody might want to guess.
-    Never,
-}
-
-impl Policy {
-    fn or(self, indexing: Indexing) -> Policy {
-        match indexing {
-            Indexing::Auto => self,
-            Indexing::AtOnce => Policy::AtOnce,
-            Indexing::Never => Policy::Never,
-        }
-    }
-
-    const fn of(name: KnownHeader) -> Policy {
-        use KnownHeader as Known;
-        match name {
-            Known::SetCookie | Known::Cookie | Known::Authorization | Known::ProxyAuthorization => {
-                Policy::Never
-            }
-            Known::Server
-            | Known::Date
-            | Known::ContentType
-            | Known::ContentEncoding
-            | Known::CacheControl
-            | Known::AcceptRanges
-            | Known::Vary
-            | Known::AltSvc
-            | Known::StrictTransportSecurity => Policy::AtOnce,
-            _ => Policy::SecondTime,
-        }
-    }
-}
-
-/// Finds entries of the table. Chains need no mending when an entry is evicted: an age beyond the table ends them.
-struct Finder {
-    /// The newest entry of each chain, as the number of entries that came before it, modulo 2^16.
-    newest: [u16; BUCKETS],
-    /// What the last fields without an entry hashed to.
-    seen: [u16; SEEN_FIELDS],
-    /// Insertions so far, modulo 2^16.
-    inserted: u16,
-}
-
-const BUCKETS: usize = 64;
-const SEEN_FIELDS: usize = 32;
-
-/// What the encoder keeps beside an entry.
-#[derive(Clone, Copy)]
-struct Link {
-    /// The next older entry of the chain, counted as in [`Finder::newest`].
-    older: u16,
-    hash: u32,
-}
-
-/// What there is of a field already, and whether there should be more.
-enum Found {
-    /// All of it.
-    Field { index: u32 },
-    /// The name, or nothing if `index` is 0. It stays like that.
-    Name { index: u32 },
-    /// The same, but the field is worth an entry.
-    Worthy { index: u32, hashed: u64 },
-}
-
-impl Encoder {
-    fn find(&mut self, name: &Name<'_>, value: &[u8]) -> Found {
-        let mut index = u32::from(name.index);
-        let size = size_of_field(name.text.len(), value.len());
-        // One field must not push out most of the others.
-        if size * 2 > u64::from(self.table.max_size()) {
-            return Found::Name { index };
-        }
-        let finder = self.finder.get_or_insert_default();
-        let hashed = hash(name.seed, value);
-        let mut next = finder.newest[name.bucket(hashed)];
-        let mut younger = 0;
-        // Ages grow along a chain; where one does not, or is beyond the table, what followed was evicted.
-        while let Some(age) = finder.age(next).filter(|&age| age >= younger)
-            && let Some((entry, line)) = self.table.get(age)
-        {
-            let is_same_name = || entry.name(line) == name.text;
-            let entry_index = STATIC_ENTRIES + 1 + age;
-            if entry.note.hash == hashed as u32 && entry.value(line) == value && is_same_name() {
-                return Found::Field { index: entry_index };
-            }
-            if index == 0 && is_same_name() {
-                index = entry_index;
-            }
-            younger = age + 1;
-            next = entry.note.older;
-        }
-        let is_second = finder.is_second_time(hashed);
-        // A name that comes again is worth an entry too, whatever its values.
-        let is_second_name = index == 0 && finder.is_second_time(name.seed);
-        match is_second || is_second_name || name.policy == Policy::AtOnce {
-            true => Found::Worthy { index, hashed },
-            false => Found::Name { index },
-        }
-    }
-
-    fn insert(&mut self, name: &Name<'_>, value: &[u8], hashed: u64) {
-        let finder = self.finder.get_or_insert_default();
-        let bucket = &mut finder.newest[name.bucket(hashed)];
-        let link = Link {
-            older: *bucket,
-            hash: hashed as u32,
-        };
-        if self.table.insert(name.text, value, link) {
-            *bucket = finder.inserted;
-            finder.inserted = finder.inserted.wrapping_add(1);
-        }
-    }
-}
-
-impl Default for Finder {
-    fn default() -> Finder {
-        Finder {
-            newest: [0; BUCKETS],
-            seen: [0; SEEN_FIELDS],
-            inserted: 0,
-        }
-    }
-}
-
-impl Finder {
-    /// The age of the entry that came after `inserted` others, the newest being 0.
-    fn age(&self, inserted: u16) -> Option<u32> {
-        u32::from(self.inserted.wrapping_sub(inserted)).checked_sub(1)
-    }
-
-    /// Whether a field that hashed to this was here lately; the next time it was.
-    fn is_second_time(&mut self, hashed: u64) -> bool {
-        let mark = (hashed >> 48) as u16;
-        let seen = &mut self.seen[(hashed >> 40) as usize % SEEN_FIELDS];
-        let is_second = *seen == mark;
-        *seen = mark;
-        is_second
-    }
-}
-
-impl Name<'_> {
-    /// Where the chain begins. Names without a static entry have one for all their values, so that the name can be
-    /// found when the value cannot.
-    fn bucket(&self, hashed: u64) -> usize {
-        let hashed = if self.index == 0 { self.seed } else { hashed };
-        (hashed >> 32) as usize % BUCKETS
-    }
-}
-
-const STATUS_SEED: u64 = 1 << 32;
-const OTHER_NAMES_SEED: u64 = 2 << 32;
-
-/// What is known of a well-known name.
-#[derive(Clone, Copy)]
-struct KnownName {
-    lower: [u8; MAX_KNOWN_NAME_BYTES],
-    bytes: u8,
-    index: u8,
-    policy: Policy,
-    seed: u64,
-}
-
-const MAX_KNOWN_NAME_BYTES: usize = 32;
-
-impl KnownName {
-    fn text(&self) -> &[u8] {
-        &self.lower[..usize::from(self.bytes)]
-    }
-}
-
-static KNOWN_NAMES: [KnownName; KnownHeader::ALL.len()] = {
-    let none = KnownName {
-        lower: [0; MAX_KNOWN_NAME_BYTES],
-        bytes: 0,
-        index: 0,
-        policy: Policy::Never,
-        seed: 0,
-    };
-    let mut names = [none; KnownHeader::ALL.len()];
-    let mut known = 0;
-    while known < names.len() {
-        let header = KnownHeader::ALL[known];
-        let text = header.name().as_bytes();
-        let entry = &mut names[known];
-        let mut at = 0;
-        while at < text.len() {
-            entry.lower[at] = text[at].to_ascii_lowercase();
-            at += 1;
-        }
-        entry.bytes = text.len() as u8;
-        entry.index = static_table::known_name_index(header);
-        entry.policy = Policy::of(header);
-        // Any odd number spreads them; the hash does the rest.
-        entry.seed = (known as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        known += 1;
-    }
-    names
-};

@@ -134,21 +134,27 @@ fn decode_into(input: &[u8], out: &mut [u8]) -> Result<usize, HpackError> {
     let mut at = 0;
     loop {
         input.fill();
-        if input.count < MAX_CODE_BITS as u32 {
+        if input.count < STEP_BITS {
             return decode_tail(input, out, at);
         }
-        while input.count >= MAX_CODE_BITS as u32 {
+        while input.count >= STEP_BITS {
             let step = STEPS[(input.bits >> (64 - STEP_BITS)) as usize];
-            if step.symbols == 0 {
+            if step.count == 0 {
+                // A code longer than a step may need more bits than there are.
+                if input.count < MAX_CODE_BITS as u32 {
+                    if input.rest.is_empty() {
+                        return decode_tail(input, out, at);
+                    }
+                    break;
+                }
                 let (symbol, length) = long_code(input.bits);
                 out[at] = u8::try_from(symbol).map_err(|_| HpackError::HuffmanEos)?;
                 at += 1;
                 input.take(length);
                 continue;
             }
-            out[at] = step.first;
-            out[at + 1] = step.second;
-            at += usize::from(step.symbols);
+            out[at..at + 2].copy_from_slice(&step.symbols);
+            at += usize::from(step.count);
             input.take(u32::from(step.bits));
         }
     }
@@ -174,10 +180,11 @@ fn decode_tail(mut input: Bits<'_>, out: &mut [u8], mut at: usize) -> Result<usi
 #[inline]
 fn any_code(bits: u64) -> (u16, u32) {
     let step = STEPS[(bits >> (64 - STEP_BITS)) as usize];
-    if step.symbols == 0 {
+    if step.count == 0 {
         return long_code(bits);
     }
-    (u16::from(step.first), u32::from(step.first_bits))
+    let [first, _] = step.symbols;
+    (u16::from(first), u32::from(CODE_BITS[usize::from(first)]))
 }
 
 /// As [`any_code`] for a code longer than a step: the first length whose codes reach beyond `bits`.
@@ -198,13 +205,11 @@ fn long_code(bits: u64) -> (u16, u32) {
 /// What the next bits mean: one symbol, or two.
 #[derive(Clone, Copy)]
 struct Step {
-    first: u8,
-    second: u8,
-    /// Bits of all symbols, and of the first alone.
+    symbols: [u8; 2],
+    /// How many of `symbols` are there: 0 where the first code is longer than a step.
+    count: u8,
+    /// Bits of their codes.
     bits: u8,
-    first_bits: u8,
-    /// 0 where the first code is longer than a step.
-    symbols: u8,
 }
 
 /// The codes of one length.
@@ -289,11 +294,9 @@ static LENGTHS: [Length; MAX_CODE_BITS + 1] = {
 
 static STEPS: [Step; 1 << STEP_BITS] = {
     let none = Step {
-        first: 0,
-        second: 0,
+        symbols: [0; 2],
+        count: 0,
         bits: 0,
-        first_bits: 0,
-        symbols: 0,
     };
     let mut steps = [none; 1 << STEP_BITS];
     // Every byte with a short code, alone in front of any bits; then in front of every other that still fits.
@@ -303,11 +306,9 @@ static STEPS: [Step; 1 << STEP_BITS] = {
         if first_bits <= STEP_BITS {
             let code = (ALL_CODES[first] as usize) << (STEP_BITS - first_bits);
             let alone = Step {
-                first: first as u8,
-                second: 0,
+                symbols: [first as u8, 0],
+                count: 1,
                 bits: first_bits as u8,
-                first_bits: first_bits as u8,
-                symbols: 1,
             };
             fill(&mut steps, code, STEP_BITS - first_bits, alone);
             let mut second = 0;
@@ -316,10 +317,9 @@ static STEPS: [Step; 1 << STEP_BITS] = {
                 if bits <= STEP_BITS {
                     let code = code | (ALL_CODES[second] as usize) << (STEP_BITS - bits);
                     let pair = Step {
-                        second: second as u8,
+                        symbols: [first as u8, second as u8],
+                        count: 2,
                         bits: bits as u8,
-                        symbols: 2,
-                        ..alone
                     };
                     fill(&mut steps, code, STEP_BITS - bits, pair);
                 }

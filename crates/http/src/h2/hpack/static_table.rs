@@ -67,8 +67,19 @@ pub(super) const fn known_name_index(known: KnownHeader) -> u8 {
     KNOWN_NAMES[known as usize]
 }
 
+/// The last entry that has a value: `accept-encoding: gzip, deflate`.
+const LAST_WITH_VALUE: u8 = 16;
+
 /// The entry with that value among those whose name is that of `name_index`, the first of them.
+#[inline]
 pub(super) fn index_with_value(name_index: u8, value: &[u8]) -> Option<u8> {
+    if name_index > LAST_WITH_VALUE {
+        return None;
+    }
+    with_value(name_index, value)
+}
+
+fn with_value(name_index: u8, value: &[u8]) -> Option<u8> {
     // Only these names have entries with values.
     let candidates = match name_index {
         2 => 2..=3,
