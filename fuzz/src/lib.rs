@@ -21,7 +21,7 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 10] = [
+pub const TARGETS: [Target; 14] = [
     Target {
         name: "config",
         run: sealane_conf::fuzz::fuzz_config,
@@ -46,6 +46,26 @@ pub const TARGETS: [Target; 10] = [
         name: "chunked",
         run: sealane_http::fuzz::fuzz_chunked,
         max_bytes: 1024,
+    },
+    Target {
+        name: "response",
+        run: sealane_http::fuzz::fuzz_response,
+        max_bytes: 1024,
+    },
+    Target {
+        name: "fastcgi",
+        run: sealane_http::fuzz::fuzz_fastcgi,
+        max_bytes: 1024,
+    },
+    Target {
+        name: "proxy_protocol",
+        run: sealane_http::fuzz::fuzz_proxy_protocol,
+        max_bytes: 512,
+    },
+    Target {
+        name: "set_cookie",
+        run: sealane_http::fuzz::fuzz_set_cookie,
+        max_bytes: 512,
     },
     Target {
         name: "cipher_string",

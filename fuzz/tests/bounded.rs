@@ -121,6 +121,26 @@ fn chunked_bodies() {
 }
 
 #[test]
+fn responses_of_origins() {
+    run("response");
+}
+
+#[test]
+fn fastcgi_records() {
+    run("fastcgi");
+}
+
+#[test]
+fn proxy_headers() {
+    run("proxy_protocol");
+}
+
+#[test]
+fn set_cookie_values() {
+    run("set_cookie");
+}
+
+#[test]
 fn cipher_strings() {
     run("cipher_string");
 }

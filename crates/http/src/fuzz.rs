@@ -15,6 +15,10 @@ use crate::range::{self, ByteRange, Multipart, RangeOutcome};
 use crate::uri::{self, EscapeKind, TargetForm};
 use crate::{Method, date};
 
+mod origin;
+
+pub use origin::{fuzz_fastcgi, fuzz_proxy_protocol, fuzz_response, fuzz_set_cookie};
+
 /// HTTP/1 request heads: the first byte chooses limits and leniency, the rest is the input.
 ///
 /// However the bytes are cut, the outcome is the same; positions stay inside the head; what is

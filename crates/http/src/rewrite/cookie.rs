@@ -210,27 +210,25 @@ impl<'a> SetCookie<'a> {
     }
 }
 
-/// The parts between semicolons; all but the first begin with theirs.
+/// The text between semicolons, part by part.
 fn parts(text: &[u8]) -> impl Iterator<Item = Range<usize>> {
     let mut start = Some(0);
     std::iter::from_fn(move || {
         let from = start?;
-        // The semicolon at the start of a part belongs to it.
-        let searched = from + usize::from(from > 0);
-        let next = memchr::memchr(b';', text.get(searched..)?).map(|at| searched + at);
-        start = next;
-        Some(from..next.unwrap_or(text.len()))
+        let end = memchr::memchr(b';', &text[from..]).map(|at| from + at);
+        start = end.map(|semicolon| semicolon + 1);
+        Some(from..end.unwrap_or(text.len()))
     })
 }
 
 /// Name and value of a part, without spaces around them.
 fn attribute(text: &[u8], part: Range<usize>) -> Attribute {
-    let start = part.start + usize::from(text.get(part.start) == Some(&b';'));
-    let equals = memchr::memchr(b'=', &text[start..part.end]).map(|at| start + at);
+    let equals = memchr::memchr(b'=', &text[part.clone()]).map(|at| part.start + at);
     Attribute {
-        name: trimmed(text, start..equals.unwrap_or(part.end)),
+        name: trimmed(text, part.start..equals.unwrap_or(part.end)),
         value: equals.map(|at| trimmed(text, at + 1..part.end)),
-        part,
+        // The first part, which is no attribute, has no semicolon before it.
+        part: part.start.saturating_sub(1)..part.end,
     }
 }
 

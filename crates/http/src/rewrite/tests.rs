@@ -171,6 +171,9 @@ fn cookie_flags() {
         ),
         ("a", &["secure"], None),
         ("a=", &["secure"], Some("a=; Secure")),
+        (";a=b", &["secure"], None),
+        ("a=b;", &["secure"], Some("a=b;; Secure")),
+        ("a=b;;secure;", &["nosecure"], Some("a=b;;")),
     ] {
         let rewritten = flags(value, wanted);
         assert_eq!(rewritten.as_deref(), expected, "{value:?} {wanted:?}");
