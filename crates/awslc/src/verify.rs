@@ -38,16 +38,18 @@ impl VerifyFailure {
     /// What the number means, in OpenSSL's words.
     pub fn reason(self) -> &'static str {
         let code = match self {
-            // AWS-LC has these two without the hyphen that OpenSSL 3 gave them.
-            Self::Chain(sys::X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT) => {
-                return "self-signed certificate";
-            }
-            Self::Chain(sys::X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN) => {
-                return "self-signed certificate in certificate chain";
-            }
             Self::Chain(code) => code,
             Self::Name => sys::X509_V_ERR_HOSTNAME_MISMATCH,
         };
+        // What OpenSSL 3 puts in other words than AWS-LC.
+        match code {
+            sys::X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT => return "self-signed certificate",
+            sys::X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN => {
+                return "self-signed certificate in certificate chain";
+            }
+            sys::X509_V_ERR_INVALID_PURPOSE => return "unsuitable certificate purpose",
+            _ => {}
+        }
         // SAFETY: returns a static string for any number.
         static_str(unsafe { sys::X509_verify_cert_error_string(c_long::from(code)) })
             .unwrap_or("unknown certificate verification error")
@@ -69,7 +71,8 @@ impl VerifyFailure {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerName {
     /// A host name, compared with the DNS names of the certificate, or, if it has none,
-    /// with its common names. `*` stands for a whole first label.
+    /// with its common names. `*` stands for a whole first label; OpenSSL also takes
+    /// `a*.example.com`, which RFC 9525 section 6.3 does not allow.
     Host(Box<str>),
     /// An address, compared with the addresses of the certificate; or, written out, with
     /// its host names, which is how nginx compares it.
@@ -239,39 +242,13 @@ impl Verifier {
             let is_trusted = sys::X509_verify_cert(run) == 1;
             let code = sys::X509_STORE_CTX_get_error(run);
             if code != sys::X509_V_OK {
-                return Err(VerifyFailure::Chain(self.explain(run, code)));
+                return Err(VerifyFailure::Chain(code));
             }
             if !is_trusted {
                 return Err(VerifyFailure::unspecified());
             }
         }
         Ok(())
-    }
-
-    /// Says that a chain is too long where the library says that an issuer is missing
-    /// which it did not look for.
-    ///
-    /// # Safety
-    ///
-    /// `run` is valid and over.
-    unsafe fn explain(&self, run: *mut sys::X509_STORE_CTX, code: c_int) -> c_int {
-        let is_issuer_missing = matches!(
-            code,
-            sys::X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT
-                | sys::X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY
-        );
-        // SAFETY: by the caller's promise; the chain belongs to the run.
-        unsafe {
-            let chain = sys::X509_STORE_CTX_get0_chain(run);
-            if !is_issuer_missing || chain.is_null() {
-                return code;
-            }
-            let most = usize::try_from(self.depth).unwrap_or(0) + 2;
-            if sys::OPENSSL_sk_num(chain.cast()) >= most {
-                return sys::X509_V_ERR_CERT_CHAIN_TOO_LONG;
-            }
-        }
-        code
     }
 }
 
