@@ -48,6 +48,10 @@ struct Flow {
     max_bytes: Option<u64>,
     /// Bytes of the body that arrived.
     received: u64,
+    /// Bytes on the wire that they took.
+    framed: u64,
+    /// When it got too large: the bytes before, and those announced then.
+    refused: (u64, u64),
     /// Bytes that were read since the connection last asked (flow control of HTTP/2).
     consumed: u64,
     interim: VecDeque<Interim>,
@@ -174,7 +178,18 @@ impl ClientLink {
         let mut flow = self.flow();
         let flow = flow.get_or_insert_default();
         flow.max_bytes = Some(max_bytes);
-        flow.check_size();
+        flow.check_size(0);
+    }
+
+    /// What made the body too large: its bytes before, and the chunk or piece that came then.
+    pub(crate) fn refused_bytes(&self) -> (u64, u64) {
+        self.flow().as_ref().map_or((0, 0), |flow| flow.refused)
+    }
+
+    /// Bytes of the body on the wire so far, framing included, as far as somebody has
+    /// asked for them (`$request_length`).
+    pub(crate) fn framed_bytes(&self) -> u64 {
+        self.flow().as_ref().map_or(0, |flow| flow.framed)
     }
 
     /// Sends an interim response before the final one.
@@ -240,10 +255,27 @@ impl ClientFeed {
         }
         let mut flow = self.0.flow();
         let flow = flow.get_or_insert_default();
+        flow.check_size(piece.len() as u64);
         flow.received += piece.len() as u64;
-        flow.pieces.push_back(piece);
-        flow.check_size();
+        if flow.error.is_none() {
+            flow.pieces.push_back(piece);
+        }
         flow.tell_reader();
+    }
+
+    /// So many bytes will follow those that were pushed: a chunk says how long it is.
+    pub(crate) fn announce(&self, bytes: u64) {
+        let mut flow = self.0.flow();
+        let flow = flow.get_or_insert_default();
+        flow.check_size(bytes);
+        if flow.error.is_some() {
+            flow.tell_reader();
+        }
+    }
+
+    /// Counts bytes of the body as they were framed.
+    pub(crate) fn count_framed(&self, bytes: u64) {
+        self.0.flow().get_or_insert_default().framed += bytes;
     }
 
     /// The body is complete; `trailers` came behind it.
@@ -299,10 +331,13 @@ impl Flow {
         self.ended || self.error.is_some()
     }
 
-    fn check_size(&mut self) {
-        if self.max_bytes.is_some_and(|max| self.received > max) {
+    /// Whether the body is within its limit when `more` bytes have come.
+    fn check_size(&mut self, more: u64) {
+        let len = self.received.saturating_add(more);
+        if self.error.is_none() && self.max_bytes.is_some_and(|max| len > max) {
             self.pieces.clear();
-            self.error.get_or_insert(BodyError::TooLarge);
+            self.refused = (self.received, more);
+            self.error = Some(BodyError::TooLarge);
         }
     }
 

@@ -11,6 +11,7 @@ use crate::chain::OutputChain;
 use crate::client_link::ClientLink;
 use crate::facts::ConnectionFacts;
 use crate::proxying::UpstreamStates;
+use crate::request_body::ReceivedBody;
 use crate::snapshot::{LocationId, ServerId, ServerRuntime, Snapshot};
 use crate::worker::Worker;
 use sealane_conf::model::LocationConf;
@@ -61,6 +62,8 @@ pub struct Request {
     pub host: Vec<u8>,
     /// What is known of the body.
     pub body: RequestBody,
+    /// The body, once somebody has read it to its end; empty if that has failed.
+    pub received: Option<ReceivedBody>,
     /// Set by an internal redirect: `internal` locations may answer.
     pub internal: bool,
     /// It came as early data (0-RTT) and the client's Finished had not arrived when it

@@ -243,7 +243,8 @@ async fn respond(
         let _ = intake.drop_received(&mut connection.buffer);
     }
     let result = sending::send(connection, exchange, intake, keep_alive, chunked).await;
-    exchange.progress.request_bytes += intake.received;
+    let head_bytes = exchange.request.head.head_bytes as u64;
+    exchange.progress.request_bytes = head_bytes + intake.received;
     exchange.progress.completed = result.is_ok();
     pipeline::log_access(exchange);
     let after = match result {

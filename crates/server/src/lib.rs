@@ -13,6 +13,7 @@
 //! | `transport`, `tls_stream`, `outgoing`, `socket` | bytes to and from the client; the only place that knows how a file travels |
 //! | [`chain`], [`body_source`] | response bodies: memory and file ranges; bodies that are still arriving |
 //! | [`client_link`], `prologue` | what an exchange and its connection tell each other; what stands before the pipeline |
+//! | [`request_body`], `temp_file` | the whole request body in memory or in a file; temporary files |
 //! | [`snapshot`], `build`, `tls_build` | all configured state, and how it comes about |
 //! | [`exchange`], [`facts`] | one request with its response; one connection |
 //! | `pipeline`, `router`, `handlers`, `filters` | what answers a request |
@@ -37,6 +38,7 @@ pub mod metrics;
 pub mod names;
 pub mod open_file_cache;
 pub mod registry;
+pub mod request_body;
 pub mod router;
 pub mod snapshot;
 pub mod turns;
@@ -63,6 +65,7 @@ mod rate;
 mod request_log;
 mod response_head;
 mod socket;
+mod temp_file;
 mod template;
 #[cfg(test)]
 mod testing;

@@ -81,6 +81,11 @@ async fn finish(exchange: &mut Exchange, first: Step) {
                 exchange.response.drop_connection = true;
                 return;
             }
+            // Nobody would read an answer; this status is for the log.
+            Step::Status(status) if exchange.response.drop_connection => {
+                exchange.response.status = status;
+                return;
+            }
             Step::Status(status) => handlers::special::answer(exchange, status),
             // Boxed: redirects are the exception, and a future should be small.
             Step::Redirect { uri, args } => Box::pin(redirect(exchange, uri, args)).await,

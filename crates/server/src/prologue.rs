@@ -60,6 +60,7 @@ impl Arrival {
                 uri: Vec::new(),
                 args: Vec::new(),
                 body,
+                received: None,
                 internal: false,
                 early_data: self.early_data,
                 captures: Captures::default(),

@@ -194,6 +194,7 @@ impl Site {
                     Framing::None => RequestBody::None,
                     _ => RequestBody::Unread,
                 },
+                received: None,
                 internal: false,
                 early_data: false,
                 captures,

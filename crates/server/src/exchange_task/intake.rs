@@ -172,6 +172,8 @@ impl Intake {
             }
         };
         self.received += decoded.consumed as u64;
+        self.feed.count_framed(decoded.consumed as u64);
+        self.announce(decoded.data.len() as u64);
         let all = decoded.data == (0..connection.buffer.len());
         let piece = if all {
             Bytes::from(std::mem::take(&mut connection.buffer))
@@ -183,6 +185,16 @@ impl Intake {
         let has_data = !piece.is_empty();
         self.feed.push(piece);
         has_data
+    }
+
+    /// Tells of the rest of a chunk before it has come, so that what is too large is
+    /// refused at once.
+    fn announce(&self, here: u64) {
+        let left = self.decoder.known_left();
+        // One byte is what the decoder says when it knows of none.
+        if left > 1 {
+            self.feed.announce(here + left);
+        }
     }
 
     /// Whatever the client sends, as it comes.

@@ -1,5 +1,6 @@
 //! A file on disk, opened, and the ways to open one.
 
+use crate::temp_file::Descriptor;
 use bytes::Bytes;
 use sealane_sys::file::{self, Kind, Stat};
 use std::ffi::CStr;
@@ -10,9 +11,16 @@ use std::sync::Arc;
 
 /// An open regular file and its facts as they were when it was opened.
 pub struct OpenFile {
-    fd: OwnedFd,
+    handle: Handle,
     stat: Stat,
     path: Box<[u8]>,
+}
+
+enum Handle {
+    /// A file that is served.
+    Served(OwnedFd),
+    /// A file that the server has made for itself, and may write.
+    Temporary(Descriptor),
 }
 
 /// What stands at a path.
@@ -56,6 +64,24 @@ impl OpenFile {
         &self.path
     }
 
+    /// A temporary file, from its beginning. Its facts are those of an empty file.
+    pub(crate) fn temporary(descriptor: Descriptor, path: &[u8]) -> io::Result<OpenFile> {
+        Ok(OpenFile {
+            stat: file::stat_fd(descriptor.as_fd())?,
+            handle: Handle::Temporary(descriptor),
+            path: path.into(),
+        })
+    }
+
+    /// Writes to a temporary file. Blocks.
+    pub(crate) fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        match &self.handle {
+            Handle::Temporary(descriptor) => descriptor.write_all_at(bytes, offset),
+            // Files of the operator are opened for reading.
+            Handle::Served(_) => Err(io::Error::from_raw_os_error(libc::EBADF)),
+        }
+    }
+
     /// Whether both are the same file in the same state.
     pub(super) fn is_unchanged(&self, other: &OpenFile) -> bool {
         same_state(&self.stat, &other.stat)
@@ -70,10 +96,10 @@ impl OpenFile {
         let mut complete = true;
         while complete && bytes.len() < size {
             let (room, position) = (size - bytes.len(), bytes.len() as u64);
-            complete = file::read_cached_at(self.fd.as_fd(), &mut bytes, room, position).is_ok();
+            complete = file::read_cached_at(self.as_fd(), &mut bytes, room, position).is_ok();
         }
         // Asked after reading: whatever was written meanwhile shows.
-        match file::stat_fd(self.fd.as_fd()) {
+        match file::stat_fd(self.as_fd()) {
             Ok(after) if same_state(&self.stat, &after) && complete => Read::Done(bytes.into()),
             Ok(after) if same_state(&self.stat, &after) => Read::NotCached,
             _ => Read::Changed,
@@ -101,7 +127,10 @@ fn is_fresh(mtime_s: i64, mtime_ns: u32, unix_ms: i64) -> bool {
 
 impl AsFd for OpenFile {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
+        match &self.handle {
+            Handle::Served(fd) => fd.as_fd(),
+            Handle::Temporary(descriptor) => descriptor.as_fd(),
+        }
     }
 }
 
@@ -174,7 +203,7 @@ fn examine(fd: OwnedFd, path: &CStr) -> Result<Opened, Errno> {
     Ok(match stat.kind {
         Kind::File => Opened::File(
             Arc::new(OpenFile {
-                fd,
+                handle: Handle::Served(fd),
                 stat,
                 path: path.to_bytes().into(),
             }),

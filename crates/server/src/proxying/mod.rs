@@ -41,6 +41,7 @@ use crate::body_source::{BodySource, PendingBody};
 use crate::chain::OutputChain;
 use crate::exchange::{Exchange, RequestBody};
 use crate::handlers::Step;
+use crate::request_body;
 use crate::request_log::log_request;
 use attempt::{Answer, NoAnswer, Outbound};
 use body::{BodyLimits, ProxiedBody};
@@ -125,7 +126,9 @@ async fn prepare_body(exchange: &mut Exchange, pass: &PassRuntime) -> Result<Bod
     if exchange.request.body == RequestBody::None {
         return Ok(nothing);
     }
-    if pass.can_stream(exchange) {
+    let is_unread =
+        exchange.request.body == RequestBody::Unread && exchange.request.received.is_none();
+    if is_unread && !settings.request_buffering && pass.can_stream(exchange) {
         let limit = exchange.conf().client_max_body_bytes;
         if limit > 0 {
             exchange.client.limit_body(limit);
@@ -145,7 +148,15 @@ async fn prepare_body(exchange: &mut Exchange, pass: &PassRuntime) -> Result<Bod
             false => nothing,
         });
     }
-    Err(StatusCode::LENGTH_REQUIRED)
+    let received = request_body::receive(exchange).await?;
+    if !settings.pass_request_body {
+        return Ok(nothing);
+    }
+    Ok(Body {
+        plan: BodyPlan::Length(received.len()),
+        chain: received.chain(),
+        streamed: false,
+    })
 }
 
 /// Frames the request.

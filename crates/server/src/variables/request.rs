@@ -3,6 +3,7 @@
 use super::{is_variable_name, number, put, seconds, text};
 use crate::exchange::Exchange;
 use crate::handlers::path::FilePath;
+use crate::request_body::ReceivedBody;
 use crate::template;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -48,15 +49,29 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
         },
         Builtin::ContentLength => match head.framing {
             Framing::Length(bytes) => number(bytes, out),
-            Framing::None | Framing::Chunked => false,
+            // Known once it has been read.
+            Framing::Chunked => request
+                .received
+                .as_ref()
+                .is_some_and(|body| number(body.len(), out)),
+            Framing::None => false,
         },
         Builtin::ContentType => put(
             head.get(KnownHeader::ContentType)
                 .map(|span| span.of(&request.buffer)),
             out,
         ),
-        // Bodies are not kept: nothing reads them before proxying exists.
-        Builtin::RequestBody | Builtin::RequestBodyFile => false,
+        Builtin::RequestBody => {
+            let body = request.received.as_ref().and_then(ReceivedBody::memory);
+            put(
+                body.map(|bytes| &bytes[..]).filter(|body| !body.is_empty()),
+                out,
+            )
+        }
+        Builtin::RequestBodyFile => put(
+            request.received.as_ref().and_then(ReceivedBody::file_path),
+            out,
+        ),
         Builtin::RequestLength => number(progress.request_bytes, out),
         Builtin::RequestTime => seconds(progress.started.elapsed().as_millis(), out),
         Builtin::RequestId => text(progress.request_id.get_or_init(random_id), out),

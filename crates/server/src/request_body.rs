@@ -1,0 +1,295 @@
+//! The whole request body, for whoever wants it complete before going on:
+//! `proxy_request_buffering on`, mirrors, `$request_body`.
+//!
+//! ```text
+//! client --- pieces ---> memory (client_body_buffer_size) --- more ---> temporary file
+//! ```
+//!
+//! A body that goes to a file is there from its first byte, as in nginx:
+//! `$request_body_file` is all of it. It is read once; whoever comes later, a second
+//! attempt, a mirror, another location, gets the same memory or file.
+
+use crate::chain::OutputChain;
+use crate::client_link::BodyError;
+use crate::exchange::{Exchange, RequestBody};
+use crate::open_file_cache::OpenFile;
+use crate::request_log::{Text, log_request};
+use crate::temp_file::{Keep, TempFile, TempFileError};
+use bytes::Bytes;
+use sealane_conf::model::{BodyInFile, LocationConf, TempPath};
+use sealane_http::h1::Framing;
+use sealane_http::{Method, StatusCode};
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Bytes that are written to a temporary file at a time, unless
+/// `client_body_buffer_size` is larger: each write costs a trip to a disk thread.
+const WRITE_BYTES: usize = 64 << 10;
+
+/// A request body that has arrived completely. Clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct ReceivedBody(Stored);
+
+#[derive(Debug, Clone)]
+enum Stored {
+    Memory(Bytes),
+    File { file: Arc<OpenFile>, len: u64 },
+}
+
+impl Default for Stored {
+    fn default() -> Stored {
+        Stored::Memory(Bytes::new())
+    }
+}
+
+impl ReceivedBody {
+    /// Its length in bytes, without the framing that it came in.
+    pub fn len(&self) -> u64 {
+        match &self.0 {
+            Stored::Memory(bytes) => bytes.len() as u64,
+            Stored::File { len, .. } => *len,
+        }
+    }
+
+    /// Whether there is nothing in it.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The body, to be sent from its beginning. It is one segment at most, whatever
+    /// `client_body_in_single_buffer` says.
+    pub fn chain(&self) -> OutputChain {
+        let mut chain = OutputChain::new();
+        match &self.0 {
+            Stored::Memory(bytes) => chain.push_bytes(bytes.clone()),
+            Stored::File { file, len } => chain.push_file(Arc::clone(file), 0, *len),
+        }
+        chain
+    }
+
+    /// The body if it is in memory: `$request_body`.
+    pub fn memory(&self) -> Option<&Bytes> {
+        match &self.0 {
+            Stored::Memory(bytes) => Some(bytes),
+            Stored::File { .. } => None,
+        }
+    }
+
+    /// The name of its temporary file: `$request_body_file`. The file has lost that name
+    /// already unless `client_body_in_file_only` keeps it.
+    pub fn file_path(&self) -> Option<&[u8]> {
+        match &self.0 {
+            Stored::Memory(_) => None,
+            Stored::File { file, .. } => Some(file.path()),
+        }
+    }
+}
+
+/// Reads the request body to its end. The first call does; the others get what it got, and
+/// nothing at all if it failed: an `error_page` goes on without a body.
+///
+/// # Errors
+/// The status to answer with; why is in the log. Where nobody would read the answer (the
+/// client has gone, or does not send on), the response is marked as to be dropped.
+pub(crate) async fn receive(exchange: &mut Exchange) -> Result<ReceivedBody, StatusCode> {
+    if let Some(body) = &exchange.request.received {
+        return Ok(body.clone());
+    }
+    // What becomes of it if it cannot be read.
+    exchange.request.received = Some(ReceivedBody::default());
+    if exchange.progress.body_refused || exchange.request.body == RequestBody::None {
+        return Ok(ReceivedBody::default());
+    }
+    if exchange.request.body == RequestBody::Taken {
+        return without_taken(exchange);
+    }
+    let conf = Arc::clone(&exchange.snapshot.location(exchange.location).conf);
+    if conf.client_max_body_bytes > 0 {
+        exchange.client.limit_body(conf.client_max_body_bytes);
+    }
+    // Boxed: few requests have a body, and a future should be small.
+    let body = Box::pin(read(exchange, &conf)).await?;
+    exchange.request.received = Some(body.clone());
+    exchange.progress.request_bytes =
+        exchange.request.head.head_bytes as u64 + exchange.client.framed_bytes();
+    Ok(body)
+}
+
+/// Why the body could not be read, for the log and for the client. For readers of
+/// [`Exchange::client`] who do without [`receive`], too.
+pub(crate) fn failed(exchange: &mut Exchange, error: BodyError) -> StatusCode {
+    match error {
+        // Said already, with what is wrong.
+        BodyError::Malformed => {}
+        BodyError::ClientClosed => {
+            log_request!(exchange, Info, "{error}");
+            exchange.response.drop_connection = true;
+        }
+        BodyError::TimedOut => {
+            log_request!(exchange, Info, "{error} while reading client request body");
+            exchange.response.drop_connection = true;
+            if exchange.conf().reset_timedout_connection {
+                let socket = exchange.connection.socket.as_fd();
+                let _ = sealane_sys::socket::set_linger(socket, Some(Duration::ZERO));
+            }
+        }
+        BodyError::TooLarge => {
+            exchange.progress.body_refused = true;
+            let (before, more) = exchange.client.refused_bytes();
+            log_request!(
+                exchange,
+                Error,
+                "client intended to send too large chunked body: {before}+{more} bytes"
+            );
+        }
+    }
+    error.status()
+}
+
+/// Somebody has passed the body on while it arrived, and it is gone. An error page can do
+/// without; anything else would be told that the client has sent nothing.
+fn without_taken(exchange: &Exchange) -> Result<ReceivedBody, StatusCode> {
+    if matches!(exchange.request.head.method, Method::Get | Method::Head) {
+        return Ok(ReceivedBody::default());
+    }
+    log_request!(
+        exchange,
+        Error,
+        "the request body was passed on without buffering and cannot be sent again; \
+         switch request buffering on where another location may have to answer"
+    );
+    Err(StatusCode::INTERNAL_SERVER_ERROR)
+}
+
+async fn read(exchange: &mut Exchange, conf: &LocationConf) -> Result<ReceivedBody, StatusCode> {
+    let mut spool = Spool::new(conf, exchange.request.head.framing);
+    loop {
+        let written = match exchange.client.read_body().await {
+            Ok(Some(piece)) => spool.push(exchange, &piece).await,
+            Ok(None) => match spool.finish(exchange).await {
+                Ok(body) => return Ok(body),
+                Err(error) => Err(error),
+            },
+            Err(error) => return Err(failed(exchange, error)),
+        };
+        if let Err(error) = written {
+            log_request!(exchange, Crit, "{error}");
+            return Err(StatusCode::INTERNAL_SERVER_ERROR);
+        }
+    }
+}
+
+/// A body that is arriving. Pieces are copied: those of a slow client are small and may
+/// hold much larger buffers.
+struct Spool {
+    /// What is not in a file yet.
+    buffer: Vec<u8>,
+    file: Option<TempFile>,
+    /// Bytes so far.
+    len: u64,
+    /// Longer bodies go to a file.
+    memory_bytes: u64,
+    write_bytes: usize,
+    in_file: BodyInFile,
+    place: Arc<TempPath>,
+}
+
+impl Spool {
+    fn new(conf: &LocationConf, framing: Framing) -> Spool {
+        let buffer_bytes = conf.client_body_buffer_bytes;
+        // As nginx: a body whose length is known may be a quarter longer than the buffer.
+        let (memory_bytes, goes_to_file, expected) = match framing {
+            Framing::Length(len) => {
+                let limit = buffer_bytes.saturating_add(buffer_bytes / 4);
+                (limit.saturating_sub(1), len >= limit, len)
+            }
+            Framing::Chunked | Framing::None => (buffer_bytes, false, 0),
+        };
+        let write_bytes = usize::try_from(buffer_bytes).unwrap_or(usize::MAX);
+        let write_bytes = write_bytes.max(WRITE_BYTES);
+        let in_file = conf.client_body_in_file_only;
+        let capacity = if goes_to_file || in_file != BodyInFile::Off {
+            expected.min(WRITE_BYTES as u64)
+        } else {
+            expected
+        };
+        Spool {
+            // Bounded by the buffer's size, which somebody has configured to fit memory.
+            buffer: Vec::with_capacity(capacity as usize),
+            file: None,
+            len: 0,
+            memory_bytes: if goes_to_file { 0 } else { memory_bytes },
+            write_bytes,
+            in_file,
+            place: Arc::clone(&conf.client_body_temp_path),
+        }
+    }
+
+    fn goes_to_file(&self) -> bool {
+        self.in_file != BodyInFile::Off || self.len > self.memory_bytes
+    }
+
+    async fn push(&mut self, exchange: &Exchange, piece: &[u8]) -> Result<(), TempFileError> {
+        self.len += piece.len() as u64;
+        if self.goes_to_file() && self.buffer.len() + piece.len() > self.write_bytes {
+            self.write(exchange).await?;
+        }
+        self.buffer.extend_from_slice(piece);
+        Ok(())
+    }
+
+    async fn finish(&mut self, exchange: &Exchange) -> Result<ReceivedBody, TempFileError> {
+        if self.goes_to_file() {
+            self.write(exchange).await?;
+        }
+        let stored = match self.file.take() {
+            Some(file) => Stored::File {
+                len: file.len(),
+                file: file.into_file(),
+            },
+            None => Stored::Memory(std::mem::take(&mut self.buffer).into()),
+        };
+        Ok(ReceivedBody(stored))
+    }
+
+    /// Moves what is in memory to the file, which is made for it.
+    async fn write(&mut self, exchange: &Exchange) -> Result<(), TempFileError> {
+        let bytes = std::mem::take(&mut self.buffer);
+        let file = match &mut self.file {
+            Some(file) => file,
+            None => {
+                let keep = match self.in_file {
+                    BodyInFile::Off => Keep::Unnamed,
+                    BodyInFile::Clean => Keep::WhileUsed,
+                    BodyInFile::On => Keep::Forever,
+                };
+                let file = TempFile::create(&self.place, keep).await?;
+                if !bytes.is_empty() {
+                    note_file(exchange, &file, self.in_file);
+                }
+                self.file.insert(file)
+            }
+        };
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        file.append(vec![bytes.into()]).await?;
+        if self.len > file.len() {
+            self.buffer.reserve(WRITE_BYTES);
+        }
+        Ok(())
+    }
+}
+
+/// Where somebody wants files, one is no warning.
+fn note_file(exchange: &Exchange, file: &TempFile, in_file: BodyInFile) {
+    const BUFFERED: &str = "a client request body is buffered to a temporary file";
+    let path = Text(file.path());
+    match in_file {
+        BodyInFile::Off => log_request!(exchange, Warn, "{BUFFERED} {path}"),
+        BodyInFile::On | BodyInFile::Clean => {
+            log_request!(exchange, Notice, "{BUFFERED} {path}");
+        }
+    }
+}

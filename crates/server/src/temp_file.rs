@@ -1,0 +1,303 @@
+//! Temporary files: bodies that are too large for memory, in the directories that
+//! `client_body_temp_path`, `proxy_temp_path` and their like name.
+//!
+//! A file is created, written and removed on disk threads. Usually it has lost its name
+//! before the first byte is written, so that nothing is left behind however the
+//! process ends; what holds it is its descriptor, in the chains that send it.
+
+use crate::chain::{FileRange, Segment};
+use crate::disk;
+use crate::log::OsError;
+use crate::open_file_cache::OpenFile;
+use bytes::Bytes;
+use sealane_conf::model::TempPath;
+use std::ffi::OsStr;
+use std::fmt;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, LazyLock};
+
+/// Numbers that are tried for a new file before the directory counts as full of
+/// files that somebody has left there.
+const MAX_COLLISIONS: u32 = 1000;
+
+/// A temporary file that is being written. Its bytes can be sent as soon as they are
+/// written; clones of its segments keep it.
+#[derive(Debug)]
+pub(crate) struct TempFile {
+    file: Arc<OpenFile>,
+    /// Where the next bytes go.
+    end: u64,
+}
+
+/// How long the file's name stays in its directory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// It goes before anything is written.
+    Unnamed,
+    /// As long as somebody holds the file (`client_body_in_file_only clean`).
+    WhileUsed,
+    /// For good (`client_body_in_file_only on`).
+    Forever,
+}
+
+/// A temporary file could not be created or written. nginx's words, level crit.
+#[derive(Debug)]
+pub(crate) struct TempFileError {
+    /// What failed, as `pwrite()`.
+    call: &'static str,
+    path: PathBuf,
+    error: io::Error,
+}
+
+/// The descriptor of a temporary file; closing it, which frees its blocks, and removing
+/// its name are left to a disk thread.
+#[derive(Debug)]
+pub(crate) struct Descriptor(Option<Remains>);
+
+/// What is left to do for a file that nobody uses any more; dropping it does it.
+#[derive(Debug)]
+struct Remains {
+    file: File,
+    remove: Option<PathBuf>,
+}
+
+impl TempFile {
+    /// Creates a file below `place`, and subdirectories that are missing there.
+    ///
+    /// # Errors
+    /// When open(2) or mkdir(2) fails: no such directory, no permission, no descriptor.
+    pub(crate) fn create(
+        place: &Arc<TempPath>,
+        keep: Keep,
+    ) -> impl Future<Output = Result<TempFile, TempFileError>> + Send + use<> {
+        let place = Arc::clone(place);
+        disk::run(move || create_blocking(&place, keep))
+    }
+
+    /// Writes these bytes behind all that was written so far, once the future is polled.
+    /// The future does not borrow the file: several may be under way.
+    ///
+    /// # Errors
+    /// When pwrite(2) fails: no space, quota, disk errors. The file is of no use then.
+    pub(crate) fn append(
+        &mut self,
+        pieces: Vec<Bytes>,
+    ) -> impl Future<Output = Result<(), TempFileError>> + Send + use<> {
+        let (file, begin) = (Arc::clone(&self.file), self.end);
+        let bytes: usize = pieces.iter().map(Bytes::len).sum();
+        self.end += bytes as u64;
+        disk::run(move || {
+            let mut offset = begin;
+            for piece in &pieces {
+                file.write_all_at(piece, offset)
+                    .map_err(|error| TempFileError {
+                        call: "pwrite()",
+                        path: path_of(file.path()),
+                        error,
+                    })?;
+                offset += piece.len() as u64;
+            }
+            Ok(())
+        })
+    }
+
+    /// Bytes written, and being written.
+    pub(crate) fn len(&self) -> u64 {
+        self.end
+    }
+
+    /// The path it was created by.
+    pub(crate) fn path(&self) -> &[u8] {
+        self.file.path()
+    }
+
+    /// Part of it, for a chain. The part must have been written.
+    pub(crate) fn segment(&self, offset: u64, len: u64) -> Segment {
+        Segment::File(FileRange {
+            file: Arc::clone(&self.file),
+            offset,
+            len,
+        })
+    }
+
+    /// The file itself; nothing more is written.
+    pub(crate) fn into_file(self) -> Arc<OpenFile> {
+        self.file
+    }
+
+    fn new(file: File, path: &Path, keep: Keep) -> Result<TempFile, TempFileError> {
+        let descriptor = Descriptor(Some(Remains {
+            file,
+            remove: (keep == Keep::WhileUsed).then(|| path.to_owned()),
+        }));
+        let file = OpenFile::temporary(descriptor, path.as_os_str().as_bytes());
+        Ok(TempFile {
+            file: Arc::new(file.map_err(|error| TempFileError {
+                call: "fstat()",
+                path: path.to_owned(),
+                error,
+            })?),
+            end: 0,
+        })
+    }
+}
+
+fn create_blocking(place: &TempPath, keep: Keep) -> Result<TempFile, TempFileError> {
+    let failed = |call, path: &Path, error| TempFileError {
+        call,
+        path: path.to_owned(),
+        error,
+    };
+    let mut has_directories = place.levels[0] == 0;
+    let mut path = hashed_path(place, next_number(false));
+    let mut collisions = 0;
+    loop {
+        match open_new(&path) {
+            Ok(file) => {
+                if keep == Keep::Unnamed {
+                    // Whoever removed it first is welcome.
+                    let _ = fs::remove_file(&path);
+                }
+                return TempFile::new(file, &path, keep);
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                collisions += 1;
+                if collisions == MAX_COLLISIONS {
+                    return Err(failed("open()", &path, error));
+                }
+                path = hashed_path(place, next_number(true));
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound && !has_directories => {
+                make_directories(place, &path)
+                    .map_err(|(at, error)| failed("mkdir()", &at, error))?;
+                has_directories = true;
+            }
+            Err(error) => return Err(failed("open()", &path, error)),
+        }
+    }
+}
+
+fn open_new(path: &Path) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)
+}
+
+/// nginx's scheme: ten digits, the last of which name the subdirectories.
+/// `[1, 2, 0]` puts file 0000123457 into `7/45/`.
+fn hashed_path(place: &TempPath, number: u32) -> PathBuf {
+    let name = format!("{number:010}");
+    let mut path = place.path.clone();
+    let mut end = name.len();
+    for level in place.levels.iter().take_while(|level| **level > 0) {
+        let begin = end.saturating_sub(usize::from(*level));
+        path.push(&name[begin..end]);
+        end = begin;
+    }
+    path.push(name);
+    path
+}
+
+/// Makes the subdirectories that the path of a file goes through, below the directory
+/// itself, which the master has made.
+fn make_directories(place: &TempPath, path: &Path) -> Result<(), (PathBuf, io::Error)> {
+    let below = path
+        .parent()
+        .and_then(|path| path.strip_prefix(&place.path).ok());
+    let mut directory = place.path.clone();
+    for level in below.into_iter().flatten() {
+        directory.push(level);
+        match DirBuilder::new().mode(0o700).create(&directory) {
+            Ok(()) => {}
+            // Another thread was here first.
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err((directory, error)),
+        }
+    }
+    Ok(())
+}
+
+/// The number of the next file. After a collision with a file that another process has
+/// left or is using, numbers go on at some distance.
+fn next_number(collided: bool) -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    static STRIDE: LazyLock<u32> = LazyLock::new(|| {
+        let mut bytes = [0; 4];
+        // Without the kernel's generator collisions are more likely, no more than that.
+        let _ = getrandom::fill(&mut bytes);
+        u32::from_ne_bytes(bytes) | 1
+    });
+    let step = if collided { *STRIDE } else { 1 };
+    NEXT.fetch_add(step, Ordering::Relaxed).wrapping_add(step)
+}
+
+fn path_of(bytes: &[u8]) -> PathBuf {
+    PathBuf::from(OsStr::from_bytes(bytes))
+}
+
+impl Descriptor {
+    /// Writes all of `bytes` at this offset.
+    pub(crate) fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.file().write_all_at(bytes, offset)
+    }
+
+    fn file(&self) -> &File {
+        let remains = self.0.as_ref();
+        &remains.expect("it is taken out when it is dropped").file
+    }
+}
+
+impl AsFd for Descriptor {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file().as_fd()
+    }
+}
+
+impl Drop for Descriptor {
+    fn drop(&mut self) {
+        let remains = self.0.take();
+        // While a task unwinds nothing may go wrong; and a thread without a runtime may wait.
+        if !std::thread::panicking()
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            // Should the runtime be at its end, it drops the closure and what it owns.
+            drop(runtime.spawn_blocking(move || drop(remains)));
+        }
+    }
+}
+
+impl Drop for Remains {
+    fn drop(&mut self) {
+        if let Some(path) = &self.remove {
+            // It may be gone: an operator may have cleaned up.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+impl fmt::Display for TempFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let TempFileError { call, path, error } = self;
+        write!(
+            f,
+            "{call} \"{}\" failed ({})",
+            path.display(),
+            OsError(error)
+        )
+    }
+}
+
+impl std::error::Error for TempFileError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.error)
+    }
+}
