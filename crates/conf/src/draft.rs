@@ -4,11 +4,11 @@
 use crate::groups::Groups;
 use crate::model::{
     Accelerator, AccessLog, AddHeader, AsyncMode, AutoindexFormat, BalanceMethod, BodyInFile,
-    EnvVar, ErrorLog, ErrorPage, Expires, GroupRef, GzipStatic, IfModifiedSince, KeepaliveDisable,
-    KtlsMode, LingeringClose, List, ListenAddress, ListenOptions, LogFormat, Matcher, Origin,
-    RealIpHeader, Resolver, Return, SendProxyProtocol, ServerName, ServerTokens, SessionStore,
-    SetVariable, TempPath, Template, TlsProtocols, TrustedPeer, TryFiles, Types, UpstreamServer,
-    UpstreamZone, User, WorkerCount,
+    EnvVar, ErrorLog, ErrorPage, Expires, FrameAllowance, GroupRef, GzipStatic, IfModifiedSince,
+    KeepaliveDisable, KtlsMode, LingeringClose, List, ListenAddress, ListenOptions, LogFormat,
+    Matcher, Origin, RealIpHeader, Resolver, Return, SendProxyProtocol, ServerName, ServerTokens,
+    SessionStore, SetVariable, TempPath, Template, TlsProtocols, TrustedPeer, TryFiles, Types,
+    UpstreamServer, UpstreamZone, User, WorkerCount,
 };
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -149,15 +149,18 @@ pub(crate) struct Http2Draft {
     pub(crate) enabled: Option<bool>,
     pub(crate) max_concurrent_streams: Option<u64>,
     pub(crate) body_preread_size: Option<u64>,
-    pub(crate) limit_period: Option<Duration>,
-    pub(crate) max_resets: Option<u64>,
-    pub(crate) max_control_frames: Option<u64>,
-    pub(crate) max_empty_frames: Option<u64>,
-    pub(crate) max_continuations: Option<u64>,
-    pub(crate) max_queued_frames: Option<u64>,
-    pub(crate) max_header_list_size: Option<u64>,
-    pub(crate) max_header_table_size: Option<u64>,
-    pub(crate) max_window: Option<u64>,
+    pub(crate) max_stream_window: Option<u64>,
+    pub(crate) max_connection_window: Option<u64>,
+    pub(crate) resets: Option<FrameAllowance>,
+    pub(crate) settings: Option<FrameAllowance>,
+    pub(crate) pings: Option<FrameAllowance>,
+    pub(crate) empty_frames: Option<FrameAllowance>,
+    pub(crate) priority_frames: Option<FrameAllowance>,
+    pub(crate) window_updates: Option<FrameAllowance>,
+    pub(crate) oversized_heads: Option<FrameAllowance>,
+    pub(crate) continuations: Option<u64>,
+    pub(crate) header_block_size: Option<u64>,
+    pub(crate) unread_replies: Option<u64>,
 }
 
 /// The `ssl_*` settings of a level.

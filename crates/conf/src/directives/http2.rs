@@ -1,11 +1,12 @@
 //! ngx_http_v2_module, and Sealane's limits against abuse of HTTP/2.
 
 use super::Check::{Number, Size};
-use super::{HS, HSL, HTTP, Module, ONE, Row};
+use super::{Arity, HS, HSL, HTTP, Module, ONE, Row};
 use crate::build::Build;
 use crate::call::{Call, Fault};
 use crate::draft::Http2Draft;
-use std::time::Duration;
+use crate::model::{FrameAllowance, Http2Limits};
+use crate::values;
 
 /// What nginx keeps free of its receive buffer for an unfinished frame.
 const STATE_BUFFER_BYTES: u64 = 16;
@@ -15,14 +16,20 @@ const MAX_WINDOW_BYTES: u64 = (1 << 31) - 1;
 const MAX_CHUNK_BYTES: u64 = (1 << 14) - 1;
 /// Window that every stream and connection begins with (RFC 9113, 6.9.2).
 const INITIAL_WINDOW_BYTES: u64 = (1 << 16) - 1;
+/// What an ordinary request's header fields fit in.
+const MIN_HEADER_BLOCK_BYTES: u64 = 4 << 10;
+
+const METERED: Arity = Arity::Between(1, 2);
+const DEFAULT: Http2Limits = Http2Limits::DEFAULT;
 
 pub(super) const MODULE: Module = Module {
     title: "HTTP/2",
     doc: "HTTP/2 over TLS by ALPN, and without TLS by prior knowledge. The limits against abuse \
-          are Sealane's own: a connection that goes over one of them ends with ENHANCE_YOUR_CALM \
-          and a line in the error log. Those counted per period begin anew with each \
-          `http2_limit_period`. The settings of the server that the connection was opened for \
-          hold: the one that SNI names, else the default server.",
+          are Sealane's own, and far from what browsers do: a connection that goes over one of \
+          them ends with ENHANCE_YOUR_CALM and a line in the error log. `number [rate=number]` \
+          allows so many frames at once, of which `rate` come back each second. The settings of the \
+          server that the connection was opened for hold: the one that SNI names, else the default \
+          server.",
     rows: ROWS,
 };
 
@@ -68,47 +75,90 @@ const ROWS: &[Row] = &[
         recv_buffer_size,
     ),
     Row::new(
-        "http2_limit_period",
+        "http2_max_stream_window",
         HS,
         ONE,
-        "10s",
-        "The period over which the limits below count frames.",
-        |b, c| {
-            c.time(&mut b.server().http2.limit_period)?;
-            match b.server().http2.limit_period {
-                Some(Duration::ZERO) => Err(c.refuse_arg(1, "value must be greater than 0")),
-                _ => Ok(()),
-            }
-        },
+        "4m",
+        "How far the receive window of a stream grows with the measured round trip while its body is \
+         read; never below `http2_body_preread_size`.",
+        |b, c| window(b, c, |http2| &mut http2.max_stream_window),
+    )
+    .own(),
+    Row::new(
+        "http2_max_connection_window",
+        HS,
+        ONE,
+        "16m",
+        "The same for all streams together: the memory that one client's uploads may take. Never \
+         below `http2_max_stream_window`.",
+        |b, c| window(b, c, |http2| &mut http2.max_connection_window),
     )
     .own(),
     Row::new(
         "http2_max_resets",
         HS,
-        ONE,
-        "200",
-        "Requests per period that the client cancels, or makes the server cancel by mistakes of its \
-         own, before they are answered (rapid reset).",
-        |b, c| at_least(b, c, 1, |http2| &mut http2.max_resets),
+        METERED,
+        "400 rate=33",
+        "Requests that come to nothing because of the client: cancelled before they were answered, \
+         refused, or ended for a mistake of its own (rapid reset). Each request answered in full \
+         gives one back.",
+        |b, c| allowance(b, c, DEFAULT.resets, |http2| &mut http2.resets),
     )
     .own(),
     Row::new(
-        "http2_max_control_frames",
+        "http2_max_settings",
         HS,
-        ONE,
-        "1000",
-        "SETTINGS, PING, PRIORITY, PRIORITY_UPDATE, window updates for finished streams and unknown \
-         frames per period.",
-        |b, c| at_least(b, c, 16, |http2| &mut http2.max_control_frames),
+        METERED,
+        "100 rate=5",
+        "SETTINGS frames; an honest client sends one or two.",
+        |b, c| allowance(b, c, DEFAULT.settings, |http2| &mut http2.settings),
+    )
+    .own(),
+    Row::new(
+        "http2_max_pings",
+        HS,
+        METERED,
+        "500 rate=50",
+        "PING frames. Requests and bodies give back.",
+        |b, c| allowance(b, c, DEFAULT.pings, |http2| &mut http2.pings),
     )
     .own(),
     Row::new(
         "http2_max_empty_frames",
         HS,
-        ONE,
-        "100",
-        "Frames per period of header fields or body that carry nothing and end nothing.",
-        |b, c| at_least(b, c, 1, |http2| &mut http2.max_empty_frames),
+        METERED,
+        "200 rate=20",
+        "Frames without effect: empty ones that end nothing, frames for finished streams, unknown \
+         ones.",
+        |b, c| allowance(b, c, DEFAULT.empty_frames, |http2| &mut http2.empty_frames),
+    )
+    .own(),
+    Row::new(
+        "http2_max_priority_frames",
+        HS,
+        METERED,
+        "1000 rate=50",
+        "PRIORITY and PRIORITY_UPDATE frames. Each request gives two back.",
+        |b, c| allowance(b, c, DEFAULT.priority_frames, |http2| &mut http2.priority_frames),
+    )
+    .own(),
+    Row::new(
+        "http2_max_window_updates",
+        HS,
+        METERED,
+        "2000 rate=200",
+        "Window updates. Each frame of a response body gives four back.",
+        |b, c| allowance(b, c, DEFAULT.window_updates, |http2| &mut http2.window_updates),
+    )
+    .own(),
+    Row::new(
+        "http2_max_oversized_heads",
+        HS,
+        METERED,
+        "20 rate=1",
+        "Requests whose header fields exceed `large_client_header_buffers` once decompressed (HPACK \
+         bombs); each gets 431 or 414 and costs no memory beyond the limits.",
+        |b, c| allowance(b, c, DEFAULT.oversized_heads, |http2| &mut http2.oversized_heads),
     )
     .own(),
     Row::new(
@@ -117,50 +167,26 @@ const ROWS: &[Row] = &[
         ONE,
         "32",
         "CONTINUATION frames of one request's header fields.",
-        |b, c| at_least(b, c, 1, |http2| &mut http2.max_continuations),
+        |b, c| at_least(b, c, 1, |http2| &mut http2.continuations),
     )
     .own(),
     Row::new(
-        "http2_max_queued_frames",
+        "http2_max_header_block_size",
+        HS,
+        ONE,
+        "64k",
+        "Bytes of one request's header fields as they come, compressed, where \
+         `large_client_header_buffers` does not allow more.",
+        header_block_size,
+    )
+    .own(),
+    Row::new(
+        "http2_max_unread_replies",
         HS,
         ONE,
         "1000",
-        "Answers to control frames that may wait because the client does not read.",
-        |b, c| at_least(b, c, 16, |http2| &mut http2.max_queued_frames),
-    )
-    .own(),
-    Row::new(
-        "http2_max_header_list_size",
-        HS,
-        ONE,
-        "32k",
-        "Size of a request's header fields once decompressed (HPACK bombs); a request with more gets \
-         400. Each field counts 32 bytes more than its name and value. Where it is not set, number \
-         times size of `large_client_header_buffers`.",
-        |b, c| size_between(b, c, 1 << 10, 16 << 20, |http2| &mut http2.max_header_list_size),
-    )
-    .own(),
-    Row::new(
-        "http2_max_header_table_size",
-        HS,
-        ONE,
-        "4k",
-        "Memory for header fields that later ones refer to, for each direction of a connection.",
-        |b, c| size_between(b, c, 0, 1 << 20, |http2| &mut http2.max_header_table_size),
-    )
-    .own(),
-    Row::new(
-        "http2_max_window",
-        HS,
-        ONE,
-        "4m",
-        "How far the receive window of a connection, and of a stream, grows with the measured round \
-         trip: the memory that one client's uploads may take.",
-        |b, c| {
-            size_between(b, c, INITIAL_WINDOW_BYTES, MAX_WINDOW_BYTES, |http2| {
-                &mut http2.max_window
-            })
-        },
+        "Acknowledgements, resets and window updates that may wait because the client does not read.",
+        |b, c| at_least(b, c, 16, |http2| &mut http2.unread_replies),
     )
     .own(),
     Row::meaningless(
@@ -241,19 +267,54 @@ fn at_least(
     }
 }
 
-/// A size from `least` to `most`.
-fn size_between(
+/// `number [rate=number]`; without a rate the default one holds.
+fn allowance(
     b: &mut Build<'_>,
     c: &Call<'_>,
-    least: u64,
-    most: u64,
+    default: FrameAllowance,
+    slot: fn(&mut Http2Draft) -> &mut Option<FrameAllowance>,
+) -> Result<(), Fault> {
+    let slot = slot(&mut b.server().http2);
+    c.once(slot)?;
+    let number = |text: &[u8]| values::number(text).and_then(|number| u32::try_from(number).ok());
+    let burst = number(c.arg(1)).filter(|burst| *burst > 0);
+    let burst = burst.ok_or_else(|| c.refuse_arg(1, "invalid number"))?;
+    let per_second = match c.count() {
+        1 => default.per_second,
+        _ => {
+            let rate = c.arg(2).strip_prefix(b"rate=").and_then(number);
+            rate.ok_or_else(|| c.invalid_parameter(2))?
+        }
+    };
+    *slot = Some(FrameAllowance { burst, per_second });
+    Ok(())
+}
+
+fn header_block_size(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    let slot = &mut b.server().http2.header_block_size;
+    c.size(slot)?;
+    match slot {
+        Some(size) if *size < MIN_HEADER_BLOCK_BYTES => {
+            let what = format!("value must be at least {MIN_HEADER_BLOCK_BYTES}");
+            Err(c.refuse_arg(1, &what))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// A flow-control window that may grow to so many bytes.
+fn window(
+    b: &mut Build<'_>,
+    c: &Call<'_>,
     slot: fn(&mut Http2Draft) -> &mut Option<u64>,
 ) -> Result<(), Fault> {
     let slot = slot(&mut b.server().http2);
     c.size(slot)?;
+    let allowed = INITIAL_WINDOW_BYTES..=MAX_WINDOW_BYTES;
     match slot {
-        Some(size) if !(least..=most).contains(size) => {
-            let what = format!("value must be between {least} and {most} bytes");
+        Some(size) if !allowed.contains(size) => {
+            let (least, most) = allowed.into_inner();
+            let what = format!("value must be between {least} and {most}");
             Err(c.refuse_arg(1, &what))
         }
         _ => Ok(()),

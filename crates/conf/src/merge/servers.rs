@@ -39,7 +39,7 @@ pub(super) fn server(
         ));
     }
     let tls = tls(inherited.options, &draft.tls)?;
-    let http2 = http2(&draft);
+    let http2 = http2(&draft.http2);
     if draft.names.is_empty() {
         draft.names.push(ServerName::Exact(String::new()));
     }
@@ -88,42 +88,40 @@ impl ServerDraft {
 impl Http2Draft {
     fn inherit(&mut self, outer: &Http2Draft) {
         inherit!(self, outer;
-            enabled max_concurrent_streams body_preread_size limit_period max_resets
-            max_control_frames max_empty_frames max_continuations max_queued_frames
-            max_header_list_size max_header_table_size max_window);
+            enabled max_concurrent_streams body_preread_size max_stream_window
+            max_connection_window resets settings pings empty_frames priority_frames
+            window_updates oversized_heads continuations header_block_size unread_replies);
     }
 }
 
 /// The HTTP/2 settings of a server whose draft is merged.
-fn http2(server: &ServerDraft) -> Http2 {
-    let draft = &server.http2;
+fn http2(draft: &Http2Draft) -> Http2 {
     let number = |value: Option<u64>, default: u32| {
         value.map_or(default, |value| u32::try_from(value).unwrap_or(u32::MAX))
     };
+    let body_preread_bytes = number(draft.body_preread_size, 64 << 10);
+    let stream_window = number(draft.max_stream_window, 4 << 20).max(body_preread_bytes);
     let default = Http2Limits::DEFAULT;
-    let header_list = server
-        .large_header_buffers
-        .map(|(number, size)| u64::from(number).saturating_mul(size));
     Http2 {
         enabled: draft.enabled.unwrap_or(false),
         max_concurrent_streams: number(draft.max_concurrent_streams, 128),
-        body_preread_bytes: number(draft.body_preread_size, 64 << 10),
+        body_preread_bytes,
+        max_stream_window_bytes: stream_window,
+        max_connection_window_bytes: number(draft.max_connection_window, 16 << 20)
+            .max(stream_window),
         limits: Http2Limits {
-            period: draft.limit_period.unwrap_or(default.period),
-            max_resets: number(draft.max_resets, default.max_resets),
-            max_control_frames: number(draft.max_control_frames, default.max_control_frames),
-            max_empty_frames: number(draft.max_empty_frames, default.max_empty_frames),
-            max_continuations: number(draft.max_continuations, default.max_continuations),
-            max_queued_frames: number(draft.max_queued_frames, default.max_queued_frames),
-            max_header_list_bytes: number(
-                draft.max_header_list_size.or(header_list),
-                default.max_header_list_bytes,
-            ),
-            max_header_table_bytes: number(
-                draft.max_header_table_size,
-                default.max_header_table_bytes,
-            ),
-            max_window_bytes: number(draft.max_window, default.max_window_bytes),
+            resets: draft.resets.unwrap_or(default.resets),
+            settings: draft.settings.unwrap_or(default.settings),
+            pings: draft.pings.unwrap_or(default.pings),
+            empty_frames: draft.empty_frames.unwrap_or(default.empty_frames),
+            priority_frames: draft.priority_frames.unwrap_or(default.priority_frames),
+            window_updates: draft.window_updates.unwrap_or(default.window_updates),
+            oversized_heads: draft.oversized_heads.unwrap_or(default.oversized_heads),
+            continuations: number(draft.continuations, default.continuations),
+            header_block_bytes: draft
+                .header_block_size
+                .unwrap_or(default.header_block_bytes),
+            unread_replies: number(draft.unread_replies, default.unread_replies),
         },
     }
 }
