@@ -1,14 +1,15 @@
 //! Prints what the codec costs per message: `cargo run --release -p sealane-http --example speed`.
 //!
 //! Best of several rounds, so that a busy machine disturbs little. With an argument it parses one
-//! request that many times and prints nothing, for `valgrind --tool=callgrind`.
+//! request that many times and prints nothing, for `valgrind --tool=callgrind`; with a second one,
+//! a response.
 
 use std::hint::black_box;
 use std::time::Instant;
 
 use sealane_http::h1::{
-    ConnectionHeader, Limits, ParseState, ResponseHead, Version, encode_response_head,
-    parse_request,
+    ConnectionHeader, Limits, ParseState, RequestEncoder, ResponseHead, ResponseLimits,
+    ResponseState, Version, encode_response_head, parse_request, parse_response,
 };
 use sealane_http::headers::{HeaderList, KnownHeader};
 use sealane_http::{StatusCode, date, uri};
@@ -26,6 +27,13 @@ const BROWSER: &str = "GET /assets/app.3f2a1b.js?v=17 HTTP/1.1\r\nHost: www.exam
     Cookie: session=0123456789abcdef0123456789abcdef; theme=dark\r\n\
     If-None-Match: \"65f1a2b3-1a2b\"\r\nIf-Modified-Since: Wed, 13 Mar 2024 12:00:00 GMT\r\n\r\n";
 
+/// Ten headers, as an application server sends them.
+const RESPONSE: &str = "HTTP/1.1 200 OK\r\nServer: gunicorn\r\nDate: Wed, 13 Mar 2024 12:00:00 GMT\r\n\
+    Connection: keep-alive\r\nContent-Type: application/json; charset=utf-8\r\n\
+    Content-Length: 1024\r\nCache-Control: private, max-age=0\r\nETag: \"65f1a2b3-1a2b\"\r\n\
+    Vary: Accept-Encoding\r\nX-Request-Id: 0123456789abcdef\r\n\
+    Set-Cookie: session=0123456789abcdef0123456789abcdef; Path=/; HttpOnly\r\n\r\n";
+
 const ROUNDS: usize = 20;
 const PER_ROUND: u32 = 50_000;
 
@@ -36,14 +44,42 @@ fn main() {
         let parsed = parse_request(black_box(text.as_bytes()), &mut state, &limits);
         black_box(parsed).expect("a valid request");
     };
+    let response_limits = ResponseLimits::default();
+    let mut response_state = ResponseState::default();
+    let mut parse_answer = |text: &str| {
+        let text = black_box(text.as_bytes());
+        let parsed = parse_response(text, &mut response_state, &response_limits);
+        black_box(parsed).expect("a valid response");
+    };
     if let Some(count) = std::env::args().nth(1) {
-        let count: u32 = count.parse().expect("the argument is a number of requests");
-        (0..count).for_each(|_| parse(CURL));
+        let count: u32 = count.parse().expect("the argument is a number of messages");
+        match std::env::args().nth(2) {
+            None => (0..count).for_each(|_| parse(CURL)),
+            Some(_) => (0..count).for_each(|_| parse_answer(RESPONSE)),
+        }
         return;
     }
     report("parse, wrk", || parse(WRK));
     report("parse, curl", || parse(CURL));
     report("parse, browser", || parse(BROWSER));
+    report("parse, 10-header response", || parse_answer(RESPONSE));
+    let mut request = Vec::new();
+    report("encode, proxied request", || {
+        request.clear();
+        let (method, target) = (black_box(b"GET"), black_box(b"/assets/app.3f2a1b.js?v=17"));
+        let mut head = RequestEncoder::new(&mut request, method, target, Version::Http11)
+            .expect("a valid request line");
+        for (name, value) in [
+            (&b"Host"[..], &b"backend"[..]),
+            (b"Connection", b""),
+            (b"X-Forwarded-For", b"203.0.113.195"),
+            (b"User-Agent", b"curl/8.5.0"),
+            (b"Accept", b"*/*"),
+        ] {
+            head.header(name, black_box(value)).expect("a valid header");
+        }
+        black_box(head.finish());
+    });
     report("normalise a plain path", || {
         let target = black_box(&b"/assets/app.3f2a1b.js?v=17"[..]);
         black_box(uri::normalise(target, true)).expect("a valid path");
@@ -81,5 +117,5 @@ fn report(what: &str, mut run: impl FnMut()) {
         start.elapsed() / PER_ROUND
     };
     let best = (0..ROUNDS).map(round).min().expect("at least one round");
-    println!("{what:24} {:5} ns", best.as_nanos());
+    println!("{what:26} {:5} ns", best.as_nanos());
 }

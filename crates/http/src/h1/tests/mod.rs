@@ -8,6 +8,7 @@ mod properties;
 mod request;
 mod response;
 mod response_body;
+mod response_properties;
 mod smuggling;
 
 use super::{Limits, ParseState, Parsed, RequestError, RequestHead, parse_request};
