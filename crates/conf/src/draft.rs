@@ -1,6 +1,10 @@
 //! The configuration as written, level by level: every setting is an option,
 //! and nothing is inherited yet. [`crate::merge`] turns it into the model.
 
+mod passing;
+
+pub(crate) use passing::*;
+
 use crate::groups::Groups;
 use crate::model::{
     Accelerator, AccessLog, AddHeader, AsyncMode, AutoindexFormat, BalanceMethod, BodyInFile,
@@ -218,6 +222,7 @@ pub(crate) enum BuiltinCache {
 /// Settings of every level from `http` down.
 #[derive(Debug, Default, Clone)]
 pub(crate) struct LocationDraft {
+    pub(crate) passing: PassingDraft,
     pub(crate) files_at: Option<FilesDraft>,
     pub(crate) index: Option<List<Template>>,
     pub(crate) try_files: Option<TryFiles>,

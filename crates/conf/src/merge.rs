@@ -3,6 +3,7 @@
 //! nginx's, so that of several errors the same one is reported.
 
 mod locations;
+mod passes;
 mod servers;
 mod upstreams;
 

@@ -5,7 +5,7 @@
 //! A `proxy_pass` with variables is read while a request is answered, with the
 //! same words about what is wrong.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 /// Longest path of a Unix domain socket, in bytes (`sun_path` with its end).
 const MAX_UNIX_PATH_BYTES: usize = 107;
@@ -145,6 +145,24 @@ fn unix(path: &[u8], uri_part: UriPart) -> Result<UpstreamUrl<'_>, &'static str>
     })
 }
 
+/// The address of a `proxy_bind`: with or without a port (0 then), an IPv6
+/// address with or without brackets.
+pub fn local_address(written: &[u8]) -> Option<SocketAddr> {
+    let text = std::str::from_utf8(written).ok()?;
+    if let Ok(address) = text.parse::<IpAddr>() {
+        return Some(SocketAddr::new(address, 0));
+    }
+    let bracketed = text
+        .strip_prefix('[')
+        .and_then(|text| text.strip_suffix(']'));
+    if let Some(address) = bracketed {
+        let address: Ipv6Addr = address.parse().ok()?;
+        return Some(SocketAddr::new(address.into(), 0));
+    }
+    let address: SocketAddr = text.parse().ok()?;
+    (address.port() != 0).then_some(address)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -233,5 +251,27 @@ mod tests {
         assert_eq!(header("App:81"), Ok("App:81".into()));
         assert_eq!(header("[::1]:81/x"), Ok("[::1]:81".into()));
         assert_eq!(header("unix:/x"), Ok("localhost".into()));
+    }
+
+    #[test]
+    fn local_addresses_with_and_without_ports() {
+        let read = |written: &str| local_address(written.as_bytes()).map(|a| a.to_string());
+        let some = |text: &str| Some(text.to_owned());
+        assert_eq!(read("127.0.0.1"), some("127.0.0.1:0"));
+        assert_eq!(read("127.0.0.1:80"), some("127.0.0.1:80"));
+        assert_eq!(read("::1"), some("[::1]:0"));
+        assert_eq!(read("[::1]"), some("[::1]:0"));
+        assert_eq!(read("[::1]:80"), some("[::1]:80"));
+        for wrong in [
+            "",
+            "host",
+            "127.0.0.1:",
+            "127.0.0.1:0",
+            "[::1",
+            "[::1]80",
+            "[1.2.3.4]",
+        ] {
+            assert_eq!(read(wrong), None, "{wrong:?}");
+        }
     }
 }

@@ -136,7 +136,7 @@ builtins! {
     SslClientVRemain "ssl_client_v_remain" "days until the client's certificate expires"
     SslClientVerify "ssl_client_verify" "`SUCCESS`, `FAILED:reason` or `NONE`"
 
-    // Upstreams; absent until proxying exists.
+    // Handing requests to other servers.
     UpstreamAddr "upstream_addr" "addresses of the peers asked"
     UpstreamBytesReceived "upstream_bytes_received" "bytes received from the peers"
     UpstreamBytesSent "upstream_bytes_sent" "bytes sent to the peers"
@@ -150,9 +150,14 @@ builtins! {
     UpstreamResponseTime "upstream_response_time" "seconds until the peers' last bytes"
     UpstreamStatus "upstream_status" "statuses of the peers' responses"
     UpstreamLastServerName "upstream_last_server_name" "name of the peer asked last"
-    UpstreamHttp "upstream_http_" "a header of the peer's response; the rest of the name says which"
-    UpstreamTrailer "upstream_trailer_" "a trailer of the peer's response; the rest of the name says which"
-    UpstreamCookie "upstream_cookie_" "a cookie set by the peer; the rest of the name says which"
+    ProxyHost "proxy_host" "host of `proxy_pass`, with its port unless it is the scheme's"
+    ProxyPort "proxy_port" "port of `proxy_pass`, or the scheme's"
+    ProxyAddXForwardedFor "proxy_add_x_forwarded_for" "X-Forwarded-For of the request with `$remote_addr` appended"
+    ProxyInternalBodyLength "proxy_internal_body_length" "Content-Length of a request to an HTTP server; empty when it has none"
+    ProxyInternalChunked "proxy_internal_chunked" "`chunked` for a request to an HTTP server whose length is not known, else empty"
+    FastcgiScriptName "fastcgi_script_name" "the URI, with `fastcgi_index` if it ends with a slash, or the first group of `fastcgi_split_path_info`"
+    FastcgiPathInfo "fastcgi_path_info" "the second group of `fastcgi_split_path_info`"
+    GrpcInternalTrailers "grpc_internal_trailers" "`trailers` if TE of the request has it, else empty"
 }
 
 impl Builtin {
@@ -175,6 +180,15 @@ pub const PREFIXES: &[(&str, &str)] = &[
     ("sent_trailer_", "a trailer of the response"),
     ("arg_", "an argument of the request line"),
     ("cookie_", "a cookie of the request"),
+    (
+        "upstream_http_",
+        "a header of the response that another server gave",
+    ),
+    (
+        "upstream_trailer_",
+        "a trailer of the response that another server gave",
+    ),
+    ("upstream_cookie_", "a cookie that another server set"),
 ];
 
 /// Finds the variable called `name` (without the `$`); named captures, which
@@ -208,6 +222,15 @@ pub fn lookup(name: &str) -> Option<Variable> {
     }
     if let Some(rest) = rest("cookie_") {
         return Some(Variable::Cookie(rest));
+    }
+    if let Some(rest) = rest("upstream_http_") {
+        return Some(Variable::UpstreamHeader(rest));
+    }
+    if let Some(rest) = rest("upstream_trailer_") {
+        return Some(Variable::UpstreamTrailer(rest));
+    }
+    if let Some(rest) = rest("upstream_cookie_") {
+        return Some(Variable::UpstreamCookie(rest));
     }
     let prefixed = BUILTINS
         .iter()
@@ -277,6 +300,18 @@ mod tests {
         );
         assert_eq!(lookup("arg_q"), Some(Variable::Argument("q".into())));
         assert_eq!(lookup("cookie_sid"), Some(Variable::Cookie("sid".into())));
+        assert_eq!(
+            lookup("upstream_http_X_a"),
+            Some(Variable::UpstreamHeader("x_a".into()))
+        );
+        assert_eq!(
+            lookup("upstream_trailer_t"),
+            Some(Variable::UpstreamTrailer("t".into()))
+        );
+        assert_eq!(
+            lookup("upstream_cookie_sid"),
+            Some(Variable::UpstreamCookie("sid".into()))
+        );
     }
 
     #[test]

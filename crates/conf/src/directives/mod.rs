@@ -8,8 +8,10 @@
 mod autoindex;
 mod core;
 mod events;
+mod fastcgi;
 mod files;
 mod foreign;
+mod grpc;
 mod headers;
 mod http2;
 mod http_core;
@@ -18,22 +20,29 @@ mod http_output;
 mod http_routing;
 mod later;
 mod log;
+mod proxy;
+mod proxy_rewrites;
 mod proxying;
+mod proxying_cache;
+mod proxying_tls;
 mod real_ip;
 mod request_body;
 mod resolver;
 mod restricting;
 mod rewrite;
+mod scgi;
 mod ssl;
 mod ssl_handshakes;
 mod ssl_sessions;
 mod subrequests;
 mod upstream;
+mod uwsgi;
 
 pub(crate) use self::files::CONTENT_MAX_FILE_BYTES;
 pub use self::headers::parse_expires;
 pub(crate) use self::http_routing::add_media_type;
 pub(crate) use self::log::combined;
+pub(crate) use self::proxy_rewrites::default_redirect;
 pub(crate) use self::upstream::end_upstream;
 
 use crate::build::Build;
@@ -223,7 +232,12 @@ pub const MODULES: &[&Module] = &[
     &resolver::MODULE,
     &real_ip::MODULE,
     &restricting::MODULE,
-    &proxying::MODULE,
+    &proxy::MODULE,
+    &fastcgi::MODULE,
+    &uwsgi::MODULE,
+    &scgi::MODULE,
+    &grpc::MODULE,
+    &proxying::MEMCACHED,
     &upstream::MODULE,
     &subrequests::MODULE,
     &foreign::MODULE,

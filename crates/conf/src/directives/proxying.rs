@@ -1,307 +1,615 @@
-//! Handing requests to other servers: proxy, FastCGI, uwsgi, SCGI, gRPC and
-//! memcached. Not there yet, so a configuration that needs it is refused.
+//! Handing requests to other servers: the rows that mean the same in all five
+//! families (`proxy_*`, `fastcgi_*`, `uwsgi_*`, `scgi_*`, `grpc_*`), written once.
+//!
+//! A setter finds out from the name of its row whose settings it changes.
 
-use super::{Arity, HSL, HTTP, LIMIT_EXCEPT, LOCATION, LOCATION_IF, Module, ONE, Row};
+use super::{Arity, HSL, LOCATION, LOCATION_IF, Module, ONE, Row};
+use crate::build::Build;
+use crate::call::{Call, Fault};
+use crate::draft::{FixedTarget, TargetDraft, UpstreamDraft};
+use crate::model::{
+    Bind, BindAddress, Family, IgnoreHeaders, Matcher, NextUpstream, NextUpstreamCause, Param,
+    SetHeader, TempPath,
+};
+use crate::parser::path_of;
+use crate::template;
+use crate::upstream_url::{self, HostKind, UpstreamUrl, UriPart};
+use crate::values;
+use std::sync::Arc;
 
-const PROXYING: &str = "requests cannot be handed to other servers yet";
+/// The family that a row belongs to.
+pub(super) fn family(c: &Call<'_>) -> Family {
+    let prefix = c.row.name.split('_').next();
+    Family::ALL
+        .into_iter()
+        .find(|family| Some(family.name()) == prefix)
+        .expect("rows of the families begin with their names")
+}
 
-pub(super) const MODULE: Module = Module {
-    title: "Proxying",
-    doc: "Not there yet: proxy, FastCGI, uwsgi, SCGI, gRPC and memcached.",
-    rows: &[
-        Row::unsupported("fastcgi_bind", HSL, Arity::Between(1, 2), PROXYING),
-        Row::unsupported("fastcgi_buffer_size", HSL, ONE, PROXYING),
-        Row::unsupported("fastcgi_buffering", HSL, ONE, PROXYING),
-        Row::unsupported("fastcgi_buffers", HSL, Arity::Between(2, 2), PROXYING),
-        Row::unsupported("fastcgi_busy_buffers_size", HSL, ONE, PROXYING),
-        Row::unsupported("fastcgi_cache", HSL, ONE, PROXYING),
-        Row::unsupported("fastcgi_cache_background_update", HSL, ONE, PROXYING),
-        Row::unsupported("fastcgi_cache_bypass", HSL, Arity::AtLeast(1), PROXYING),
-        Row::unsupported("fastcgi_cache_key", HSL, ONE, PROXYING),
-        Row::unsupported("fastcgi_cache_lock", HSL, ONE, PROXYING),
-        Row::unsupported("fastcgi_cache_lock_age", HSL, ONE, PROXYING),
-        Row::unsupported("fastcgi_cache_lock_timeout", HSL, ONE, PROXYING),
-        Row::unsupported("fastcgi_cache_max_range_offset", HSL, ONE, PROXYING),
-        Row::unsupported("fastcgi_cache_methods", HSL, Arity::AtLeast(1), PROXYING),
-        Row::unsupported("fastcgi_cache_min_uses", HSL, ONE, PROXYING),
-        Row::unsupported("fastcgi_cache_path", HTTP, Arity::AtLeast(2), PROXYING),
-        Row::unsupported("fastcgi_cache_revalidate", HSL, ONE, PROXYING),
-        Row::unsupported("fastcgi_cache_use_stale", HSL, Arity::AtLeast(1), PROXYING),
-        Row::unsupported("fastcgi_cache_valid", HSL, Arity::AtLeast(1), PROXYING),
-        Row::unsupported("fastcgi_catch_stderr", HSL, ONE, PROXYING),
-        Row::unsupported("fastcgi_connect_timeout", HSL, ONE, PROXYING),
-        Row::unsupported("fastcgi_force_ranges", HSL, ONE, PROXYING),
-        Row::unsupported("fastcgi_hide_header", HSL, ONE, PROXYING),
-        Row::unsupported("fastcgi_ignore_client_abort", HSL, ONE, PROXYING),
-        Row::unsupported("fastcgi_ignore_headers", HSL, Arity::AtLeast(1), PROXYING),
-        Row::unsupported("fastcgi_index", HSL, ONE, PROXYING),
-        Row::unsupported("fastcgi_intercept_errors", HSL, ONE, PROXYING),
-        Row::unsupported("fastcgi_keep_conn", HSL, ONE, PROXYING),
-        Row::unsupported("fastcgi_limit_rate", HSL, ONE, PROXYING),
-        Row::unsupported("fastcgi_max_temp_file_size", HSL, ONE, PROXYING),
-        Row::unsupported("fastcgi_next_upstream", HSL, Arity::AtLeast(1), PROXYING),
-        Row::unsupported("fastcgi_next_upstream_timeout", HSL, ONE, PROXYING),
-        Row::unsupported("fastcgi_next_upstream_tries", HSL, ONE, PROXYING),
-        Row::unsupported("fastcgi_no_cache", HSL, Arity::AtLeast(1), PROXYING),
-        Row::unsupported("fastcgi_param", HSL, Arity::Between(2, 3), PROXYING),
-        Row::unsupported("fastcgi_pass", LOCATION | LOCATION_IF, ONE, PROXYING),
-        Row::unsupported("fastcgi_pass_header", HSL, ONE, PROXYING),
-        Row::unsupported("fastcgi_pass_request_body", HSL, ONE, PROXYING),
-        Row::unsupported("fastcgi_pass_request_headers", HSL, ONE, PROXYING),
-        Row::unsupported("fastcgi_read_timeout", HSL, ONE, PROXYING),
-        Row::unsupported("fastcgi_request_buffering", HSL, ONE, PROXYING),
-        Row::unsupported("fastcgi_send_lowat", HSL, ONE, PROXYING),
-        Row::unsupported("fastcgi_send_timeout", HSL, ONE, PROXYING),
-        Row::unsupported("fastcgi_socket_keepalive", HSL, ONE, PROXYING),
-        Row::unsupported("fastcgi_split_path_info", HSL, ONE, PROXYING),
-        Row::unsupported("fastcgi_store", HSL, ONE, PROXYING),
-        Row::unsupported("fastcgi_store_access", HSL, Arity::Between(1, 3), PROXYING),
-        Row::unsupported("fastcgi_temp_file_write_size", HSL, ONE, PROXYING),
-        Row::unsupported("fastcgi_temp_path", HSL, Arity::Between(1, 4), PROXYING),
-        Row::unsupported("grpc_bind", HSL, Arity::Between(1, 2), PROXYING),
-        Row::unsupported("grpc_buffer_size", HSL, ONE, PROXYING),
-        Row::unsupported("grpc_connect_timeout", HSL, ONE, PROXYING),
-        Row::unsupported("grpc_hide_header", HSL, ONE, PROXYING),
-        Row::unsupported("grpc_ignore_headers", HSL, Arity::AtLeast(1), PROXYING),
-        Row::unsupported("grpc_intercept_errors", HSL, ONE, PROXYING),
-        Row::unsupported("grpc_next_upstream", HSL, Arity::AtLeast(1), PROXYING),
-        Row::unsupported("grpc_next_upstream_timeout", HSL, ONE, PROXYING),
-        Row::unsupported("grpc_next_upstream_tries", HSL, ONE, PROXYING),
-        Row::unsupported("grpc_pass", LOCATION | LOCATION_IF, ONE, PROXYING),
-        Row::unsupported("grpc_pass_header", HSL, ONE, PROXYING),
-        Row::unsupported("grpc_read_timeout", HSL, ONE, PROXYING),
-        Row::unsupported("grpc_send_timeout", HSL, ONE, PROXYING),
-        Row::unsupported("grpc_set_header", HSL, Arity::Between(2, 2), PROXYING),
-        Row::unsupported("grpc_socket_keepalive", HSL, ONE, PROXYING),
-        Row::unsupported("grpc_ssl_certificate", HSL, ONE, PROXYING),
-        Row::unsupported(
-            "grpc_ssl_certificate_cache",
+/// What the family of a row says on the level at hand.
+pub(super) fn upstream<'b>(b: &'b mut Build<'_>, c: &Call<'_>) -> &'b mut UpstreamDraft {
+    b.location().passing.of_mut(family(c))
+}
+
+/// Rows in a row.
+pub(super) const fn join<const COUNT: usize>(parts: &[&[Row]]) -> [Row; COUNT] {
+    let mut rows = [parts[0][0]; COUNT];
+    let (mut part, mut next) = (0, 0);
+    while part < parts.len() {
+        let mut row = 0;
+        while row < parts[part].len() {
+            rows[next] = parts[part][row];
+            next += 1;
+            row += 1;
+        }
+        part += 1;
+    }
+    assert!(next == COUNT, "the number of rows is their sum");
+    rows
+}
+
+/// Rows of a module, from several lists of them.
+macro_rules! joined {
+    ($($part:expr),* $(,)?) => {{
+        const COUNT: usize = 0 $(+ $part.len())*;
+        const ROWS: [$crate::directives::Row; COUNT] =
+            $crate::directives::proxying::join(&[$($part),*]);
+        &ROWS
+    }};
+}
+pub(super) use joined;
+
+/// Rows that every family has: reaching a server, time, the next server, and the
+/// header of its response.
+macro_rules! reaching_rows {
+    ($family:literal, $next_upstream:literal) => {
+        &[
+            Row::new(
+                concat!($family, "_connect_timeout"),
+                HSL,
+                ONE,
+                "60s",
+                "Longest time for connecting to a server.",
+                |b, c| c.time(&mut upstream(b, c).connect_timeout),
+            ),
+            Row::new(
+                concat!($family, "_send_timeout"),
+                HSL,
+                ONE,
+                "60s",
+                "Longest time between two writes of a request to a server.",
+                |b, c| c.time(&mut upstream(b, c).send_timeout),
+            ),
+            Row::new(
+                concat!($family, "_read_timeout"),
+                HSL,
+                ONE,
+                "60s",
+                "Longest time between two reads of a response from a server.",
+                |b, c| c.time(&mut upstream(b, c).read_timeout),
+            ),
+            Row::new(
+                concat!($family, "_next_upstream"),
+                HSL,
+                Arity::AtLeast(1),
+                "error timeout",
+                concat!(
+                    "When a request is handed to the next server: ",
+                    $next_upstream,
+                    " or `off`. Only while nothing has been sent to the client; requests that \
+                     change something when repeated (POST, LOCK, PATCH) only with \
+                     `non_idempotent` once they have been sent."
+                ),
+                next_upstream,
+            ),
+            Row::new(
+                concat!($family, "_next_upstream_tries"),
+                HSL,
+                ONE,
+                "0",
+                "Most servers that a request is handed to; 0 is no limit.",
+                |b, c| c.number(&mut upstream(b, c).next_upstream_tries),
+            ),
+            Row::new(
+                concat!($family, "_next_upstream_timeout"),
+                HSL,
+                ONE,
+                "0",
+                "Time within which a request may be handed to the next server; 0 is no limit.",
+                |b, c| c.time(&mut upstream(b, c).next_upstream_timeout),
+            ),
+            Row::new(
+                concat!($family, "_bind"),
+                HSL,
+                Arity::Between(1, 2),
+                "",
+                "Local address, maybe with a port, that connections to servers come from; \
+                 `transparent` allows one that is not the machine's own; `off` cancels what is \
+                 inherited. May contain variables.",
+                bind,
+            ),
+            Row::new(
+                concat!($family, "_socket_keepalive"),
+                HSL,
+                ONE,
+                "off",
+                "Whether connections to servers have SO_KEEPALIVE.",
+                |b, c| c.flag(&mut upstream(b, c).socket_keepalive),
+            ),
+            Row::new(
+                concat!($family, "_buffer_size"),
+                HSL,
+                ONE,
+                "4k",
+                "Buffer for the first part of a response, into which its header must fit.",
+                |b, c| c.size(&mut upstream(b, c).buffer_size),
+            ),
+            Row::new(
+                concat!($family, "_intercept_errors"),
+                HSL,
+                ONE,
+                "off",
+                "Whether responses with status 300 or greater are replaced by those of \
+                 `error_page`.",
+                |b, c| c.flag(&mut upstream(b, c).intercept_errors),
+            ),
+            Row::new(
+                concat!($family, "_ignore_headers"),
+                HSL,
+                Arity::AtLeast(1),
+                "",
+                "Fields of a response that are not obeyed: `X-Accel-Redirect`, \
+                 `X-Accel-Expires`, `X-Accel-Limit-Rate`, `X-Accel-Buffering`, \
+                 `X-Accel-Charset`, `Expires`, `Cache-Control`, `Set-Cookie`, `Vary`.",
+                ignore_headers,
+            ),
+            Row::new(
+                concat!($family, "_hide_header"),
+                HSL,
+                ONE,
+                "",
+                "A field of responses that clients do not get, besides those hidden anyway.",
+                |b, c| {
+                    let name = c.arg(1).into();
+                    let names = &mut upstream(b, c).hide_headers;
+                    names.get_or_insert_default().push(name);
+                    Ok(())
+                },
+            ),
+            Row::new(
+                concat!($family, "_pass_header"),
+                HSL,
+                ONE,
+                "",
+                "A field of responses that clients get although it would be hidden.",
+                |b, c| {
+                    let name = c.arg(1).into();
+                    let names = &mut upstream(b, c).pass_headers;
+                    names.get_or_insert_default().push(name);
+                    Ok(())
+                },
+            ),
+        ]
+    };
+}
+pub(super) use reaching_rows;
+
+/// Rows of the families that keep bodies in buffers and temporary files.
+macro_rules! buffering_rows {
+    ($family:literal) => {
+        &[
+            Row::new(
+                concat!($family, "_request_buffering"),
+                HSL,
+                ONE,
+                "on",
+                "Whether the body of a request is read to its end before a server gets it.",
+                |b, c| c.flag(&mut upstream(b, c).request_buffering),
+            ),
+            Row::new(
+                concat!($family, "_pass_request_headers"),
+                HSL,
+                ONE,
+                "on",
+                "Whether a server gets the header fields of the client.",
+                |b, c| c.flag(&mut upstream(b, c).pass_request_headers),
+            ),
+            Row::new(
+                concat!($family, "_pass_request_body"),
+                HSL,
+                ONE,
+                "on",
+                "Whether a server gets the body of the request.",
+                |b, c| c.flag(&mut upstream(b, c).pass_request_body),
+            ),
+            Row::new(
+                concat!($family, "_ignore_client_abort"),
+                HSL,
+                ONE,
+                "off",
+                "Whether a request goes on when its client has gone away.",
+                |b, c| c.flag(&mut upstream(b, c).ignore_client_abort),
+            ),
+            Row::new(
+                concat!($family, "_buffering"),
+                HSL,
+                ONE,
+                "on",
+                concat!(
+                    "Whether a response is read as fast as the server sends it, into `",
+                    $family,
+                    "_buffers` and a temporary file, or as fast as the client takes it. The \
+                     response's X-Accel-Buffering (`yes` or `no`) takes precedence."
+                ),
+                |b, c| c.flag(&mut upstream(b, c).buffering),
+            ),
+            Row::new(
+                concat!($family, "_buffers"),
+                HSL,
+                Arity::Between(2, 2),
+                "8 4k",
+                "Number and size of the buffers for one response.",
+                |b, c| c.buffers(&mut upstream(b, c).buffers),
+            ),
+            Row::new(
+                concat!($family, "_busy_buffers_size"),
+                HSL,
+                ONE,
+                "8k",
+                "Most bytes of the buffers that may be on their way to the client while the \
+                 response is not read to its end.",
+                |b, c| c.size(&mut upstream(b, c).busy_buffers_size),
+            ),
+            Row::new(
+                concat!($family, "_max_temp_file_size"),
+                HSL,
+                ONE,
+                "1024m",
+                "Largest temporary file for what of a response does not fit into the buffers; 0 \
+                 for none.",
+                |b, c| c.size(&mut upstream(b, c).max_temp_file_size),
+            ),
+            Row::new(
+                concat!($family, "_temp_file_write_size"),
+                HSL,
+                ONE,
+                "8k",
+                "Most bytes written to a temporary file at once.",
+                |b, c| c.size(&mut upstream(b, c).temp_file_write_size),
+            ),
+            Row::new(
+                concat!($family, "_temp_path"),
+                HSL,
+                Arity::Between(1, 4),
+                concat!($family, "_temp 1 2"),
+                "Directory for temporary files, and the numbers of digits that name up to three \
+                 levels of directories in it. A relative one starts from the prefix.",
+                temp_path,
+            ),
+            Row::new(
+                concat!($family, "_limit_rate"),
+                HSL,
+                ONE,
+                "0",
+                "Bytes per second at which one response is read while it is buffered; 0 is no \
+                 limit. May contain variables.",
+                limit_rate,
+            ),
+            Row::new(
+                concat!($family, "_force_ranges"),
+                HSL,
+                ONE,
+                "off",
+                "Whether clients get ranges of responses without Accept-Ranges too.",
+                |b, c| c.flag(&mut upstream(b, c).force_ranges),
+            ),
+        ]
+    };
+}
+pub(super) use buffering_rows;
+
+/// `proxy_send_lowat` and `fastcgi_send_lowat`.
+macro_rules! send_lowat_row {
+    ($name:literal) => {
+        Row::new(
+            $name,
             HSL,
-            Arity::Between(1, 3),
-            PROXYING,
-        ),
-        Row::unsupported("grpc_ssl_certificate_key", HSL, ONE, PROXYING),
-        Row::unsupported("grpc_ssl_ciphers", HSL, ONE, PROXYING),
-        Row::unsupported("grpc_ssl_conf_command", HSL, Arity::Between(2, 2), PROXYING),
-        Row::unsupported("grpc_ssl_crl", HSL, ONE, PROXYING),
-        Row::unsupported("grpc_ssl_name", HSL, ONE, PROXYING),
-        Row::unsupported("grpc_ssl_password_file", HSL, ONE, PROXYING),
-        Row::unsupported("grpc_ssl_protocols", HSL, Arity::AtLeast(1), PROXYING),
-        Row::unsupported("grpc_ssl_server_name", HSL, ONE, PROXYING),
-        Row::unsupported("grpc_ssl_session_reuse", HSL, ONE, PROXYING),
-        Row::unsupported("grpc_ssl_trusted_certificate", HSL, ONE, PROXYING),
-        Row::unsupported("grpc_ssl_verify", HSL, ONE, PROXYING),
-        Row::unsupported("grpc_ssl_verify_depth", HSL, ONE, PROXYING),
-        Row::unsupported("memcached_bind", HSL, Arity::Between(1, 2), PROXYING),
-        Row::unsupported("memcached_buffer_size", HSL, ONE, PROXYING),
-        Row::unsupported("memcached_connect_timeout", HSL, ONE, PROXYING),
-        Row::unsupported("memcached_gzip_flag", HSL, ONE, PROXYING),
-        Row::unsupported("memcached_next_upstream", HSL, Arity::AtLeast(1), PROXYING),
-        Row::unsupported("memcached_next_upstream_timeout", HSL, ONE, PROXYING),
-        Row::unsupported("memcached_next_upstream_tries", HSL, ONE, PROXYING),
-        Row::unsupported("memcached_pass", LOCATION | LOCATION_IF, ONE, PROXYING),
-        Row::unsupported("memcached_read_timeout", HSL, ONE, PROXYING),
-        Row::unsupported("memcached_send_timeout", HSL, ONE, PROXYING),
-        Row::unsupported("memcached_socket_keepalive", HSL, ONE, PROXYING),
-        Row::unsupported("proxy_bind", HSL, Arity::Between(1, 2), PROXYING),
-        Row::unsupported("proxy_buffer_size", HSL, ONE, PROXYING),
-        Row::unsupported("proxy_buffering", HSL, ONE, PROXYING),
-        Row::unsupported("proxy_buffers", HSL, Arity::Between(2, 2), PROXYING),
-        Row::unsupported("proxy_busy_buffers_size", HSL, ONE, PROXYING),
-        Row::unsupported("proxy_cache", HSL, ONE, PROXYING),
-        Row::unsupported("proxy_cache_background_update", HSL, ONE, PROXYING),
-        Row::unsupported("proxy_cache_bypass", HSL, Arity::AtLeast(1), PROXYING),
-        Row::unsupported("proxy_cache_convert_head", HSL, ONE, PROXYING),
-        Row::unsupported("proxy_cache_key", HSL, ONE, PROXYING),
-        Row::unsupported("proxy_cache_lock", HSL, ONE, PROXYING),
-        Row::unsupported("proxy_cache_lock_age", HSL, ONE, PROXYING),
-        Row::unsupported("proxy_cache_lock_timeout", HSL, ONE, PROXYING),
-        Row::unsupported("proxy_cache_max_range_offset", HSL, ONE, PROXYING),
-        Row::unsupported("proxy_cache_methods", HSL, Arity::AtLeast(1), PROXYING),
-        Row::unsupported("proxy_cache_min_uses", HSL, ONE, PROXYING),
-        Row::unsupported("proxy_cache_path", HTTP, Arity::AtLeast(2), PROXYING),
-        Row::unsupported("proxy_cache_revalidate", HSL, ONE, PROXYING),
-        Row::unsupported("proxy_cache_use_stale", HSL, Arity::AtLeast(1), PROXYING),
-        Row::unsupported("proxy_cache_valid", HSL, Arity::AtLeast(1), PROXYING),
-        Row::unsupported("proxy_connect_timeout", HSL, ONE, PROXYING),
-        Row::unsupported("proxy_cookie_domain", HSL, Arity::Between(1, 2), PROXYING),
-        Row::unsupported("proxy_cookie_flags", HSL, Arity::Between(1, 4), PROXYING),
-        Row::unsupported("proxy_cookie_path", HSL, Arity::Between(1, 2), PROXYING),
-        Row::unsupported("proxy_force_ranges", HSL, ONE, PROXYING),
-        Row::unsupported("proxy_headers_hash_bucket_size", HSL, ONE, PROXYING),
-        Row::unsupported("proxy_headers_hash_max_size", HSL, ONE, PROXYING),
-        Row::unsupported("proxy_hide_header", HSL, ONE, PROXYING),
-        Row::unsupported("proxy_http_version", HSL, ONE, PROXYING),
-        Row::unsupported("proxy_ignore_client_abort", HSL, ONE, PROXYING),
-        Row::unsupported("proxy_ignore_headers", HSL, Arity::AtLeast(1), PROXYING),
-        Row::unsupported("proxy_intercept_errors", HSL, ONE, PROXYING),
-        Row::unsupported("proxy_limit_rate", HSL, ONE, PROXYING),
-        Row::unsupported("proxy_max_temp_file_size", HSL, ONE, PROXYING),
-        Row::unsupported("proxy_method", HSL, ONE, PROXYING),
-        Row::unsupported("proxy_next_upstream", HSL, Arity::AtLeast(1), PROXYING),
-        Row::unsupported("proxy_next_upstream_timeout", HSL, ONE, PROXYING),
-        Row::unsupported("proxy_next_upstream_tries", HSL, ONE, PROXYING),
-        Row::unsupported("proxy_no_cache", HSL, Arity::AtLeast(1), PROXYING),
-        Row::unsupported(
-            "proxy_pass",
-            LOCATION | LOCATION_IF | LIMIT_EXCEPT,
             ONE,
-            PROXYING,
+            "",
+            "Accepted with a warning, as in nginx on Linux, which does not let it be set.",
+            |b, c| {
+                if !b.first_here($name) {
+                    return Err(c.refuse("is duplicate"));
+                }
+                c.size(&mut None)?;
+                b.warn(concat!("\"", $name, "\" is not supported, ignored"));
+                Ok(())
+            },
+        )
+    };
+}
+pub(super) use send_lowat_row;
+
+pub(super) fn next_upstream(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    use NextUpstreamCause as N;
+    let family = family(c);
+    let mut set = upstream(b, c).next_upstream.unwrap_or(NextUpstream::NEVER);
+    for (index, word) in c.args() {
+        let cause = match word.to_ascii_lowercase().as_slice() {
+            b"error" => N::Error,
+            b"timeout" => N::Timeout,
+            b"invalid_header" => N::InvalidHeader,
+            b"non_idempotent" => N::NonIdempotent,
+            b"http_500" => N::Http500,
+            b"http_502" if matches!(family, Family::Proxy | Family::Grpc) => N::Http502,
+            b"http_503" => N::Http503,
+            b"http_504" if matches!(family, Family::Proxy | Family::Grpc) => N::Http504,
+            b"http_403" => N::Http403,
+            b"http_404" => N::Http404,
+            b"http_429" => N::Http429,
+            b"updating" if family != Family::Grpc => N::Updating,
+            b"off" => N::Off,
+            _ => return Err(c.invalid(index)),
+        };
+        if !set.insert(cause) {
+            b.warn(format!("duplicate value \"{}\"", c.shown(index)));
+        }
+    }
+    upstream(b, c).next_upstream = Some(set);
+    Ok(())
+}
+
+pub(super) fn ignore_headers(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    let mut set: IgnoreHeaders = upstream(b, c).ignore_headers.unwrap_or_default();
+    for (index, word) in c.args() {
+        let slot = match word.to_ascii_lowercase().as_slice() {
+            b"x-accel-redirect" => &mut set.accel_redirect,
+            b"x-accel-expires" => &mut set.accel_expires,
+            b"x-accel-limit-rate" => &mut set.accel_limit_rate,
+            b"x-accel-buffering" => &mut set.accel_buffering,
+            b"x-accel-charset" => &mut set.accel_charset,
+            b"expires" => &mut set.expires,
+            b"cache-control" => &mut set.cache_control,
+            b"set-cookie" => &mut set.set_cookie,
+            b"vary" => &mut set.vary,
+            _ => return Err(c.invalid(index)),
+        };
+        if std::mem::replace(slot, true) {
+            b.warn(format!("duplicate value \"{}\"", c.shown(index)));
+        }
+    }
+    upstream(b, c).ignore_headers = Some(set);
+    Ok(())
+}
+
+pub(super) fn bind(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    c.once(&upstream(b, c).bind)?;
+    if c.count() == 1 && c.arg(1) == b"off" {
+        upstream(b, c).bind = Some(None);
+        return Ok(());
+    }
+    let value = template::compile(&mut b.names, c.arg(1), 1, &c.origin)?;
+    let address = match value.as_literal() {
+        None => BindAddress::Evaluated(value),
+        Some(text) => BindAddress::Fixed(
+            upstream_url::local_address(text)
+                .ok_or_else(|| Fault::at(1, format!("invalid address \"{}\"", c.shown(1))))?,
         ),
-        Row::unsupported("proxy_pass_header", HSL, ONE, PROXYING),
-        Row::unsupported("proxy_pass_request_body", HSL, ONE, PROXYING),
-        Row::unsupported("proxy_pass_request_headers", HSL, ONE, PROXYING),
-        Row::unsupported("proxy_pass_trailers", HSL, ONE, PROXYING),
-        Row::unsupported("proxy_read_timeout", HSL, ONE, PROXYING),
-        Row::unsupported("proxy_redirect", HSL, Arity::Between(1, 2), PROXYING),
-        Row::unsupported("proxy_request_buffering", HSL, ONE, PROXYING),
-        Row::unsupported("proxy_send_lowat", HSL, ONE, PROXYING),
-        Row::unsupported("proxy_send_timeout", HSL, ONE, PROXYING),
-        Row::unsupported("proxy_set_body", HSL, ONE, PROXYING),
-        Row::unsupported("proxy_set_header", HSL, Arity::Between(2, 2), PROXYING),
-        Row::unsupported("proxy_socket_keepalive", HSL, ONE, PROXYING),
-        Row::unsupported("proxy_ssl_certificate", HSL, ONE, PROXYING),
+    };
+    let transparent = c.count() == 2;
+    if transparent && c.arg(2) != b"transparent" {
+        return Err(c.invalid_parameter(2));
+    }
+    upstream(b, c).bind = Some(Some(Bind {
+        address,
+        transparent,
+    }));
+    Ok(())
+}
+
+pub(super) fn limit_rate(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    c.once(&upstream(b, c).limit_rate)?;
+    let value = template::compile(&mut b.names, c.arg(1), 1, &c.origin)?;
+    if value
+        .as_literal()
+        .is_some_and(|text| values::size(text).is_none())
+    {
+        return Err(c.refuse_arg(1, "invalid value"));
+    }
+    upstream(b, c).limit_rate = Some(value);
+    Ok(())
+}
+
+pub(super) fn temp_path(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    c.once(&upstream(b, c).temp_path)?;
+    let path = b.options.under_prefix(path_of(c.arg(1)));
+    let mut levels = [0; 3];
+    let mut digits = 0;
+    for (slot, index) in levels.iter_mut().zip(2..=c.count()) {
+        let level = values::number(c.arg(index)).and_then(|level| u8::try_from(level).ok());
+        let level = level.filter(|level| (1..=LEVEL_DIGITS).contains(level));
+        *slot = level.ok_or_else(|| c.refuse_arg(index, "invalid value"))?;
+        digits += *slot;
+    }
+    // Files have numbers of ten digits.
+    if digits > LEVEL_DIGITS {
+        return Err(c.refuse("invalid value"));
+    }
+    upstream(b, c).temp_path = Some(Arc::new(TempPath { path, levels }));
+    Ok(())
+}
+
+/// Digits that all levels of a temporary path may have.
+const LEVEL_DIGITS: u8 = 10;
+
+/// `fastcgi_param` and its like.
+pub(super) fn param(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    let value = template::compile(&mut b.names, c.arg(2), 2, &c.origin)?;
+    if c.count() == 3 && c.arg(3) != b"if_not_empty" {
+        return Err(c.invalid_parameter(3));
+    }
+    let param = Param {
+        name: c.arg(1).into(),
+        value,
+        if_not_empty: c.count() == 3,
+    };
+    upstream(b, c).params.get_or_insert_default().push(param);
+    Ok(())
+}
+
+/// `proxy_set_header` and `grpc_set_header`.
+pub(super) fn set_header(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    let value = template::compile(&mut b.names, c.arg(2), 2, &c.origin)?;
+    let name = c.arg(1).into();
+    let headers = &mut upstream(b, c).set_headers;
+    headers
+        .get_or_insert_default()
+        .push(SetHeader { name, value });
+    Ok(())
+}
+
+/// A scheme that a pass directive may begin with.
+pub(super) struct Scheme {
+    /// With its `://`.
+    pub(super) prefix: &'static str,
+    pub(super) tls: bool,
+    /// The port when none is written; 0 for none.
+    pub(super) port: u16,
+}
+
+/// `proxy_pass` and its like. Without one of `schemes` the URL begins with the
+/// host, or is refused if `needs_scheme`.
+pub(super) fn pass(
+    b: &mut Build<'_>,
+    c: &Call<'_>,
+    schemes: &[Scheme],
+    needs_scheme: bool,
+) -> Result<(), Fault> {
+    let family = family(c);
+    c.once(&upstream(b, c).target)?;
+    let written = c.arg(1);
+    let (location, prefix) = location_prefix(b);
+    // nginx's uwsgi_pass and scgi_pass forget the redirect when there are variables.
+    let variables = written.contains(&b'$');
+    let redirects = !variables || !matches!(family, Family::Uwsgi | Family::Scgi);
+    let target = if variables {
+        TargetDraft::Evaluated(template::compile(&mut b.names, written, 1, &c.origin)?)
+    } else {
+        TargetDraft::Fixed(fixed_target(b, c, schemes, needs_scheme, prefix)?)
+    };
+    let passing = &mut b.location().passing;
+    passing.answers = Some(family);
+    passing.auto_redirect |= redirects && location.ends_with(b"/");
+    passing.of_mut(family).target = Some(target);
+    Ok(())
+}
+
+/// The name of the open location, and its prefix if it has one.
+fn location_prefix(b: &Build<'_>) -> (Box<[u8]>, Option<Box<[u8]>>) {
+    match b.open_location() {
+        Some((Matcher::Exact(uri), _)) => (uri.clone(), Some(uri.clone())),
+        Some((Matcher::Prefix { prefix, .. }, _)) => (prefix.clone(), Some(prefix.clone())),
+        Some((Matcher::Regex(_) | Matcher::Named(_), name)) => (name.as_bytes().into(), None),
+        None => (Box::default(), None),
+    }
+}
+
+fn fixed_target(
+    b: &mut Build<'_>,
+    c: &Call<'_>,
+    schemes: &[Scheme],
+    needs_scheme: bool,
+    prefix: Option<Box<[u8]>>,
+) -> Result<FixedTarget, Fault> {
+    let written = c.arg(1);
+    let scheme = schemes.iter().find(|scheme| {
+        let begin = written.get(..scheme.prefix.len());
+        begin.is_some_and(|begin| begin.eq_ignore_ascii_case(scheme.prefix.as_bytes()))
+    });
+    if scheme.is_none() && needs_scheme {
+        let names: Vec<String> = schemes
+            .iter()
+            .map(|scheme| format!("\"{}\"", scheme.prefix))
+            .collect();
+        return Err(Fault::at(1, "invalid URL prefix")
+            .help(format!("it must begin with {}", names.join(" or "))));
+    }
+    let (skip, tls, port) = scheme.map_or((0, false, 0), |scheme| {
+        (scheme.prefix.len(), scheme.tls, scheme.port)
+    });
+    // Only proxy_pass, which needs its scheme, may have a URI.
+    let uri_part = match needs_scheme {
+        true => UriPart::Allowed,
+        false => UriPart::Refused,
+    };
+    let place = &written[skip..];
+    let url = UpstreamUrl::parse(place, port, uri_part).map_err(|reason| {
+        let place = crate::call::shown(place);
+        Fault::at(1, format!("{reason} in upstream \"{place}\""))
+    })?;
+    let group = b.http.groups.refer(&url, &c.origin)?;
+    if prefix.is_none() && !url.uri.is_empty() {
+        return Err(Fault::at(
+            1,
+            "\"proxy_pass\" cannot have URI part in location given by regular expression, or \
+             inside named location, or inside \"if\" statement, or inside \"limit_except\" block",
+        ));
+    }
+    let port_text = match (url.kind, url.port_text) {
+        (HostKind::Unix, _) => String::new(),
+        (_, Some(text)) if url.port != port => text.to_owned(),
+        _ => port.to_string(),
+    };
+    Ok(FixedTarget {
+        url: written.into(),
+        tls,
+        group,
+        host: url.host_header(port).into(),
+        port: port_text.into(),
+        uri: url.uri.into(),
+        prefix: prefix.unwrap_or_default(),
+    })
+}
+
+const MEMCACHED_MISSING: &str = "requests cannot be handed to memcached yet";
+
+pub(super) const MEMCACHED: Module = Module {
+    title: "Passing requests to memcached",
+    doc: "Not there yet.",
+    rows: &[
         Row::unsupported(
-            "proxy_ssl_certificate_cache",
+            "memcached_bind",
             HSL,
-            Arity::Between(1, 3),
-            PROXYING,
+            Arity::Between(1, 2),
+            MEMCACHED_MISSING,
         ),
-        Row::unsupported("proxy_ssl_certificate_key", HSL, ONE, PROXYING),
-        Row::unsupported("proxy_ssl_ciphers", HSL, ONE, PROXYING),
+        Row::unsupported("memcached_buffer_size", HSL, ONE, MEMCACHED_MISSING),
+        Row::unsupported("memcached_connect_timeout", HSL, ONE, MEMCACHED_MISSING),
+        Row::unsupported("memcached_gzip_flag", HSL, ONE, MEMCACHED_MISSING),
         Row::unsupported(
-            "proxy_ssl_conf_command",
+            "memcached_next_upstream",
             HSL,
-            Arity::Between(2, 2),
-            PROXYING,
+            Arity::AtLeast(1),
+            MEMCACHED_MISSING,
         ),
-        Row::unsupported("proxy_ssl_crl", HSL, ONE, PROXYING),
-        Row::unsupported("proxy_ssl_name", HSL, ONE, PROXYING),
-        Row::unsupported("proxy_ssl_password_file", HSL, ONE, PROXYING),
-        Row::unsupported("proxy_ssl_protocols", HSL, Arity::AtLeast(1), PROXYING),
-        Row::unsupported("proxy_ssl_server_name", HSL, ONE, PROXYING),
-        Row::unsupported("proxy_ssl_session_reuse", HSL, ONE, PROXYING),
-        Row::unsupported("proxy_ssl_trusted_certificate", HSL, ONE, PROXYING),
-        Row::unsupported("proxy_ssl_verify", HSL, ONE, PROXYING),
-        Row::unsupported("proxy_ssl_verify_depth", HSL, ONE, PROXYING),
-        Row::unsupported("proxy_store", HSL, ONE, PROXYING),
-        Row::unsupported("proxy_store_access", HSL, Arity::Between(1, 3), PROXYING),
-        Row::unsupported("proxy_temp_file_write_size", HSL, ONE, PROXYING),
-        Row::unsupported("proxy_temp_path", HSL, Arity::Between(1, 4), PROXYING),
-        Row::unsupported("scgi_bind", HSL, Arity::Between(1, 2), PROXYING),
-        Row::unsupported("scgi_buffer_size", HSL, ONE, PROXYING),
-        Row::unsupported("scgi_buffering", HSL, ONE, PROXYING),
-        Row::unsupported("scgi_buffers", HSL, Arity::Between(2, 2), PROXYING),
-        Row::unsupported("scgi_busy_buffers_size", HSL, ONE, PROXYING),
-        Row::unsupported("scgi_cache", HSL, ONE, PROXYING),
-        Row::unsupported("scgi_cache_background_update", HSL, ONE, PROXYING),
-        Row::unsupported("scgi_cache_bypass", HSL, Arity::AtLeast(1), PROXYING),
-        Row::unsupported("scgi_cache_key", HSL, ONE, PROXYING),
-        Row::unsupported("scgi_cache_lock", HSL, ONE, PROXYING),
-        Row::unsupported("scgi_cache_lock_age", HSL, ONE, PROXYING),
-        Row::unsupported("scgi_cache_lock_timeout", HSL, ONE, PROXYING),
-        Row::unsupported("scgi_cache_max_range_offset", HSL, ONE, PROXYING),
-        Row::unsupported("scgi_cache_methods", HSL, Arity::AtLeast(1), PROXYING),
-        Row::unsupported("scgi_cache_min_uses", HSL, ONE, PROXYING),
-        Row::unsupported("scgi_cache_path", HTTP, Arity::AtLeast(2), PROXYING),
-        Row::unsupported("scgi_cache_revalidate", HSL, ONE, PROXYING),
-        Row::unsupported("scgi_cache_use_stale", HSL, Arity::AtLeast(1), PROXYING),
-        Row::unsupported("scgi_cache_valid", HSL, Arity::AtLeast(1), PROXYING),
-        Row::unsupported("scgi_connect_timeout", HSL, ONE, PROXYING),
-        Row::unsupported("scgi_force_ranges", HSL, ONE, PROXYING),
-        Row::unsupported("scgi_hide_header", HSL, ONE, PROXYING),
-        Row::unsupported("scgi_ignore_client_abort", HSL, ONE, PROXYING),
-        Row::unsupported("scgi_ignore_headers", HSL, Arity::AtLeast(1), PROXYING),
-        Row::unsupported("scgi_intercept_errors", HSL, ONE, PROXYING),
-        Row::unsupported("scgi_limit_rate", HSL, ONE, PROXYING),
-        Row::unsupported("scgi_max_temp_file_size", HSL, ONE, PROXYING),
-        Row::unsupported("scgi_next_upstream", HSL, Arity::AtLeast(1), PROXYING),
-        Row::unsupported("scgi_next_upstream_timeout", HSL, ONE, PROXYING),
-        Row::unsupported("scgi_next_upstream_tries", HSL, ONE, PROXYING),
-        Row::unsupported("scgi_no_cache", HSL, Arity::AtLeast(1), PROXYING),
-        Row::unsupported("scgi_param", HSL, Arity::Between(2, 3), PROXYING),
-        Row::unsupported("scgi_pass", LOCATION | LOCATION_IF, ONE, PROXYING),
-        Row::unsupported("scgi_pass_header", HSL, ONE, PROXYING),
-        Row::unsupported("scgi_pass_request_body", HSL, ONE, PROXYING),
-        Row::unsupported("scgi_pass_request_headers", HSL, ONE, PROXYING),
-        Row::unsupported("scgi_read_timeout", HSL, ONE, PROXYING),
-        Row::unsupported("scgi_request_buffering", HSL, ONE, PROXYING),
-        Row::unsupported("scgi_send_timeout", HSL, ONE, PROXYING),
-        Row::unsupported("scgi_socket_keepalive", HSL, ONE, PROXYING),
-        Row::unsupported("scgi_store", HSL, ONE, PROXYING),
-        Row::unsupported("scgi_store_access", HSL, Arity::Between(1, 3), PROXYING),
-        Row::unsupported("scgi_temp_file_write_size", HSL, ONE, PROXYING),
-        Row::unsupported("scgi_temp_path", HSL, Arity::Between(1, 4), PROXYING),
-        Row::unsupported("uwsgi_bind", HSL, Arity::Between(1, 2), PROXYING),
-        Row::unsupported("uwsgi_buffer_size", HSL, ONE, PROXYING),
-        Row::unsupported("uwsgi_buffering", HSL, ONE, PROXYING),
-        Row::unsupported("uwsgi_buffers", HSL, Arity::Between(2, 2), PROXYING),
-        Row::unsupported("uwsgi_busy_buffers_size", HSL, ONE, PROXYING),
-        Row::unsupported("uwsgi_cache", HSL, ONE, PROXYING),
-        Row::unsupported("uwsgi_cache_background_update", HSL, ONE, PROXYING),
-        Row::unsupported("uwsgi_cache_bypass", HSL, Arity::AtLeast(1), PROXYING),
-        Row::unsupported("uwsgi_cache_key", HSL, ONE, PROXYING),
-        Row::unsupported("uwsgi_cache_lock", HSL, ONE, PROXYING),
-        Row::unsupported("uwsgi_cache_lock_age", HSL, ONE, PROXYING),
-        Row::unsupported("uwsgi_cache_lock_timeout", HSL, ONE, PROXYING),
-        Row::unsupported("uwsgi_cache_max_range_offset", HSL, ONE, PROXYING),
-        Row::unsupported("uwsgi_cache_methods", HSL, Arity::AtLeast(1), PROXYING),
-        Row::unsupported("uwsgi_cache_min_uses", HSL, ONE, PROXYING),
-        Row::unsupported("uwsgi_cache_path", HTTP, Arity::AtLeast(2), PROXYING),
-        Row::unsupported("uwsgi_cache_revalidate", HSL, ONE, PROXYING),
-        Row::unsupported("uwsgi_cache_use_stale", HSL, Arity::AtLeast(1), PROXYING),
-        Row::unsupported("uwsgi_cache_valid", HSL, Arity::AtLeast(1), PROXYING),
-        Row::unsupported("uwsgi_connect_timeout", HSL, ONE, PROXYING),
-        Row::unsupported("uwsgi_force_ranges", HSL, ONE, PROXYING),
-        Row::unsupported("uwsgi_hide_header", HSL, ONE, PROXYING),
-        Row::unsupported("uwsgi_ignore_client_abort", HSL, ONE, PROXYING),
-        Row::unsupported("uwsgi_ignore_headers", HSL, Arity::AtLeast(1), PROXYING),
-        Row::unsupported("uwsgi_intercept_errors", HSL, ONE, PROXYING),
-        Row::unsupported("uwsgi_limit_rate", HSL, ONE, PROXYING),
-        Row::unsupported("uwsgi_max_temp_file_size", HSL, ONE, PROXYING),
-        Row::unsupported("uwsgi_modifier1", HSL, ONE, PROXYING),
-        Row::unsupported("uwsgi_modifier2", HSL, ONE, PROXYING),
-        Row::unsupported("uwsgi_next_upstream", HSL, Arity::AtLeast(1), PROXYING),
-        Row::unsupported("uwsgi_next_upstream_timeout", HSL, ONE, PROXYING),
-        Row::unsupported("uwsgi_next_upstream_tries", HSL, ONE, PROXYING),
-        Row::unsupported("uwsgi_no_cache", HSL, Arity::AtLeast(1), PROXYING),
-        Row::unsupported("uwsgi_param", HSL, Arity::Between(2, 3), PROXYING),
-        Row::unsupported("uwsgi_pass", LOCATION | LOCATION_IF, ONE, PROXYING),
-        Row::unsupported("uwsgi_pass_header", HSL, ONE, PROXYING),
-        Row::unsupported("uwsgi_pass_request_body", HSL, ONE, PROXYING),
-        Row::unsupported("uwsgi_pass_request_headers", HSL, ONE, PROXYING),
-        Row::unsupported("uwsgi_read_timeout", HSL, ONE, PROXYING),
-        Row::unsupported("uwsgi_request_buffering", HSL, ONE, PROXYING),
-        Row::unsupported("uwsgi_send_timeout", HSL, ONE, PROXYING),
-        Row::unsupported("uwsgi_socket_keepalive", HSL, ONE, PROXYING),
-        Row::unsupported("uwsgi_ssl_certificate", HSL, ONE, PROXYING),
         Row::unsupported(
-            "uwsgi_ssl_certificate_cache",
+            "memcached_next_upstream_timeout",
             HSL,
-            Arity::Between(1, 3),
-            PROXYING,
+            ONE,
+            MEMCACHED_MISSING,
         ),
-        Row::unsupported("uwsgi_ssl_certificate_key", HSL, ONE, PROXYING),
-        Row::unsupported("uwsgi_ssl_ciphers", HSL, ONE, PROXYING),
+        Row::unsupported("memcached_next_upstream_tries", HSL, ONE, MEMCACHED_MISSING),
         Row::unsupported(
-            "uwsgi_ssl_conf_command",
-            HSL,
-            Arity::Between(2, 2),
-            PROXYING,
+            "memcached_pass",
+            LOCATION | LOCATION_IF,
+            ONE,
+            MEMCACHED_MISSING,
         ),
-        Row::unsupported("uwsgi_ssl_crl", HSL, ONE, PROXYING),
-        Row::unsupported("uwsgi_ssl_name", HSL, ONE, PROXYING),
-        Row::unsupported("uwsgi_ssl_password_file", HSL, ONE, PROXYING),
-        Row::unsupported("uwsgi_ssl_protocols", HSL, Arity::AtLeast(1), PROXYING),
-        Row::unsupported("uwsgi_ssl_server_name", HSL, ONE, PROXYING),
-        Row::unsupported("uwsgi_ssl_session_reuse", HSL, ONE, PROXYING),
-        Row::unsupported("uwsgi_ssl_trusted_certificate", HSL, ONE, PROXYING),
-        Row::unsupported("uwsgi_ssl_verify", HSL, ONE, PROXYING),
-        Row::unsupported("uwsgi_ssl_verify_depth", HSL, ONE, PROXYING),
-        Row::unsupported("uwsgi_store", HSL, ONE, PROXYING),
-        Row::unsupported("uwsgi_store_access", HSL, Arity::Between(1, 3), PROXYING),
-        Row::unsupported("uwsgi_string", HSL, ONE, PROXYING),
-        Row::unsupported("uwsgi_temp_file_write_size", HSL, ONE, PROXYING),
-        Row::unsupported("uwsgi_temp_path", HSL, Arity::Between(1, 4), PROXYING),
+        Row::unsupported("memcached_read_timeout", HSL, ONE, MEMCACHED_MISSING),
+        Row::unsupported("memcached_send_timeout", HSL, ONE, MEMCACHED_MISSING),
+        Row::unsupported("memcached_socket_keepalive", HSL, ONE, MEMCACHED_MISSING),
     ],
 };
+
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,7 @@
 use super::{Arity, Check, HS, Module, ONE, Row};
 use crate::build::Build;
 use crate::call::{Call, Fault};
-use crate::model::KtlsMode;
+use crate::model::{KtlsMode, TlsProtocols};
 
 pub(super) const MODULE: Module = Module {
     title: "TLS: certificates, protocols and records",
@@ -333,7 +333,18 @@ fn certificate(c: &Call<'_>) -> Result<String, Fault> {
 
 fn protocols(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     // nginx adds the lines of one level up.
-    let mut set = b.server().tls.protocols.unwrap_or_default();
+    let before = b.server().tls.protocols.unwrap_or_default();
+    let set = more_protocols(b, c, before)?;
+    b.server().tls.protocols = Some(set);
+    Ok(())
+}
+
+/// The versions named, and those named before.
+pub(super) fn more_protocols(
+    b: &mut Build<'_>,
+    c: &Call<'_>,
+    mut set: TlsProtocols,
+) -> Result<TlsProtocols, Fault> {
     for (index, written) in c.args() {
         let slot = match written.to_ascii_lowercase().as_slice() {
             b"sslv2" | b"sslv3" => &mut set.ssl_v2_v3,
@@ -345,16 +356,16 @@ fn protocols(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
         };
         let before = std::mem::replace(slot, true);
         if written.to_ascii_lowercase().starts_with(b"ssl") {
+            let name = c.row.name;
             b.warn_once(
                 "SSLv3",
-                "SSLv2 and SSLv3 in \"ssl_protocols\" are never offered",
+                format!("SSLv2 and SSLv3 in \"{name}\" are never offered"),
             );
         } else if before {
             b.warn(format!("duplicate value \"{}\"", c.shown(index)));
         }
     }
-    b.server().tls.protocols = Some(set);
-    Ok(())
+    Ok(set)
 }
 
 fn conf_command(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {

@@ -1,5 +1,6 @@
 //! Location level: merging, defaults, and the tree of locations.
 
+use super::passes;
 use super::servers::inherit;
 use crate::build::Build;
 use crate::call::Fault;
@@ -61,6 +62,7 @@ impl LocationDraft {
     /// whole; `try_files`, `return`, `stub_status`, `proxy_pass` and its like hold
     /// only where they are written.
     pub(super) fn inherit(&mut self, outer: &LocationDraft) {
+        self.passing.inherit(&outer.passing);
         inherit!(self, outer;
             files_at index autoindex autoindex_exact_size autoindex_localtime autoindex_format
             internal gzip_static gzip_vary error_pages recursive_error_pages types default_type etag
@@ -119,9 +121,15 @@ impl Inherited<'_> {
         for block in blocks {
             let mut draft = block.location.clone();
             draft.inherit(outer);
+            passes::check(&draft.passing)?;
+            let conf = LocationConf {
+                pass: passes::pass(self.options, &draft.passing)?,
+                auto_redirect: draft.passing.auto_redirect,
+                ..self.finish(&draft, &block.name)
+            };
             let location = Arc::new(Location {
                 matcher: block.matcher.clone(),
-                conf: Arc::new(self.finish(&draft, &block.name)),
+                conf: Arc::new(conf),
                 children: self.tree(&block.children, &draft)?,
             });
             match &block.matcher {
@@ -153,6 +161,8 @@ impl Inherited<'_> {
         let millis = Duration::from_millis;
         LocationConf {
             name: name.into(),
+            pass: None,
+            auto_redirect: false,
             files_at,
             alias_prefix_bytes,
             index: draft

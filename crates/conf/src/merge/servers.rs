@@ -2,6 +2,7 @@
 
 use super::HttpLevel;
 use super::locations::Inherited;
+use super::passes;
 use crate::build::Build;
 use crate::call::Fault;
 use crate::draft::{BuiltinCache, Http2Draft, LocationDraft, ServerBlock, ServerDraft, TlsDraft};
@@ -30,6 +31,7 @@ pub(super) fn server(
     draft.inherit(&level.server);
     let mut location = block.location.clone();
     location.inherit(&level.location);
+    passes::check(&location.passing)?;
 
     let (number, size) = draft.large_header_buffers.unwrap_or((4, 8 << 10));
     if size < CONNECTION_POOL_BYTES {

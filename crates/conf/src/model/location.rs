@@ -1,7 +1,7 @@
 //! The `location` context: the tree of locations and what holds inside one.
 
 use super::{
-    AccessLog, AuthRequest, BodyInFile, ErrorLog, List, RealIp, Resolver, SendProxyProtocol,
+    AccessLog, AuthRequest, BodyInFile, ErrorLog, List, Pass, RealIp, Resolver, SendProxyProtocol,
     TempPath, Template,
 };
 use crate::regex::Regex;
@@ -58,6 +58,11 @@ pub struct LocationConf {
     pub name: Box<str>,
 
     // What answers.
+    /// `proxy_pass` and its like; it takes the place of files.
+    pub pass: Option<Pass>,
+    /// A request for the location's prefix without its last slash is redirected
+    /// to the prefix (301): the location ends with a slash and has a pass.
+    pub auto_redirect: bool,
     /// `root` or `alias`; default `root html`.
     pub files_at: FilesAt,
     /// How many bytes at the beginning of the URI an `alias` replaces: the

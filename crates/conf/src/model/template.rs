@@ -87,6 +87,13 @@ pub enum Variable {
     Argument(Box<str>),
     /// `$cookie_NAME`: cookie of the request.
     Cookie(Box<str>),
+    /// `$upstream_http_NAME`: header of the response that another server gave; the
+    /// name in lower case with `_` for `-`.
+    UpstreamHeader(Box<str>),
+    /// `$upstream_trailer_NAME`: trailer of such a response.
+    UpstreamTrailer(Box<str>),
+    /// `$upstream_cookie_NAME`: cookie that such a response sets.
+    UpstreamCookie(Box<str>),
     /// `$1` to `$9` (and `$0`): capture of the last regular expression.
     Capture(u8),
     /// `$name` of a named capture somewhere in the configuration: an index

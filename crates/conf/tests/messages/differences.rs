@@ -132,4 +132,61 @@ pub(super) const DIFFERENCES: &[Difference] = &[
         nginx: r#"[emerg] "gzip" directive is duplicate in FILE:3"#,
         why: WARNED,
     },
+    Difference {
+        case: Case(
+            Location,
+            "proxy_http_version 2; foo;",
+            r#"[emerg] unknown directive "foo" in FILE:5"#,
+        ),
+        nginx: r#"[emerg] invalid value "2" in FILE:5"#,
+        why: NEWER,
+    },
+    Difference {
+        case: Case(
+            Location,
+            "proxy_pass_trailers on; proxy_pass_trailers off;",
+            r#"[emerg] "proxy_pass_trailers" directive is duplicate in FILE:5"#,
+        ),
+        nginx: r#"[emerg] unknown directive "proxy_pass_trailers" in FILE:5"#,
+        why: NEWER,
+    },
+    Difference {
+        case: Case(
+            Location,
+            "proxy_bind [::1]; foo;",
+            r#"[emerg] unknown directive "foo" in FILE:5"#,
+        ),
+        nginx: r#"[emerg] invalid address "[::1]" in FILE:5"#,
+        why: NEWER,
+    },
+    Difference {
+        case: Case(
+            Location,
+            "fastcgi_cache_lock on; fastcgi_cache_lock off; fastcgi_cache_key a; foo;",
+            "[warn] the \"fastcgi_cache_lock\" directive has no effect yet: responses are not \
+             cached, every request is handed on in FILE:5\n\
+             [emerg] \"fastcgi_cache_lock\" directive is duplicate in FILE:5",
+        ),
+        nginx: r#"[emerg] "fastcgi_cache_lock" directive is duplicate in FILE:5"#,
+        why: WARNED,
+    },
+    Difference {
+        case: Case(
+            Location,
+            "proxy_store on;\nfoo;",
+            r#"[emerg] "proxy_store" directive is not supported yet in FILE:5"#,
+        ),
+        nginx: r#"[emerg] unknown directive "foo" in FILE:6"#,
+        why: "responses are not written into the document root",
+    },
+    Difference {
+        case: Case(
+            Location,
+            "uwsgi_ssl_protocols SSLv3 TLSv1; foo;",
+            "[warn] SSLv2 and SSLv3 in \"uwsgi_ssl_protocols\" are never offered in FILE:5\n\
+             [emerg] unknown directive \"foo\" in FILE:5",
+        ),
+        nginx: r#"[emerg] unknown directive "foo" in FILE:5"#,
+        why: "AWS-LC has no SSLv3",
+    },
 ];

@@ -5,6 +5,8 @@ mod differences;
 mod http;
 mod language;
 mod locations;
+mod passing;
+mod passing_protocols;
 mod servers;
 mod tls;
 mod upstreams;
@@ -62,6 +64,8 @@ fn all_cases() -> impl Iterator<Item = &'static Case> {
         http::CASES,
         servers::CASES,
         locations::CASES,
+        passing::CASES,
+        passing_protocols::CASES,
         tls::CASES,
     ]
     .into_iter()
