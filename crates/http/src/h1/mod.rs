@@ -17,6 +17,14 @@
 //! Leniency that lets two servers see different messages: a header line without a colon (nginx:
 //! a header with an empty value), CR CR LF as a line end, hosts with characters no host has,
 //! `Connection: closed` understood as `close`.
+//!
+//! Of origins: a response that does not begin with `HTTP/`. nginx logs `upstream sent no valid
+//! HTTP/1.0 header` and sends the bytes to the client as an HTTP/0.9 response, a body without a
+//! head on a connection that may stay open; here it is an invalid header (502). Likewise a status
+//! below 100 or with spaces between its digits, NUL in the status line, CR CR LF, and chunked
+//! framing with LF alone. What does not decide where a response ends is taken as nginx takes it:
+//! heads whose lines end with LF, lines without a colon (a header with an empty value), names of
+//! any visible characters, a second status line among the headers (skipped).
 
 mod body;
 mod connection;

@@ -1,16 +1,7 @@
 //! Response heads of origins: line by line, as far as bytes have come.
 //!
-//! Strict about what decides where the response ends, and otherwise as lenient as nginx: lines
-//! may end with LF alone, a line without a colon is a header with an empty value, names may hold
-//! any visible character, a repeated status line among the headers is skipped.
-//!
-//! # What is refused although nginx takes it
-//!
-//! - A response that does not begin with `HTTP/`. nginx logs `upstream sent no valid HTTP/1.0
-//!   header` and sends the bytes to the client as an HTTP/0.9 response: a body without a head,
-//!   on a connection that may stay open. Here it is an invalid header (502).
-//! - A status below 100, digits of a status with spaces between them, NUL in a status line.
-//! - CR CR LF as a line end.
+//! What is refused, and what is taken as nginx takes it, is in the documentation of the [module
+//! above](super).
 
 use super::request::{LineEnd, Version, find_line_end};
 use super::response_error::ResponseError;

@@ -15,7 +15,7 @@ use crate::Span;
 #[non_exhaustive]
 pub enum ResponseError {
     /// The first line is no status line of HTTP/1. nginx takes what follows for an HTTP/0.9
-    /// response and sends it to the client without a head; see the module's documentation.
+    /// response and sends it to the client without a head; see [the module](super).
     NoStatusLine {
         /// The line so far.
         line: Span,

@@ -53,6 +53,9 @@ pub struct Addresses {
 }
 
 /// Bytes that are no PROXY header. The connection must be closed without an answer.
+///
+/// nginx logs `broken header: "..." while reading PROXY protocol`: [`Display`](fmt::Display) yields
+/// the beginning, [`excerpt`](ProxyProtocolError::excerpt) what is quoted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProxyProtocolError {
     /// Not a header of either version, or a malformed one of version 1: a client that connected
@@ -87,9 +90,7 @@ impl ProxyProtocolError {
 impl fmt::Display for ProxyProtocolError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ProxyProtocolError::Broken { .. } => {
-                f.write_str("broken header while reading PROXY protocol")
-            }
+            ProxyProtocolError::Broken { .. } => f.write_str("broken header"),
             ProxyProtocolError::UnknownVersion(version) => {
                 write!(f, "unknown PROXY protocol version: {version}")
             }
