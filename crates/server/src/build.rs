@@ -1,5 +1,6 @@
 //! From a configuration to a [`Snapshot`](crate::Snapshot).
 
+use crate::h2;
 use crate::log::LogSet;
 use crate::materials::Materials;
 use crate::names::ServerNames;
@@ -32,8 +33,8 @@ pub(crate) fn build(
     };
     if let Some(http) = &config.http {
         parts.snapshot.named_captures = http.named_captures.clone();
-        for server in &http.servers {
-            parts.add_server(server)?;
+        for (at, server) in http.servers.iter().enumerate() {
+            parts.add_server(server, tls_build::offers_http2(http, at))?;
         }
         for listener in &http.listeners {
             parts.add_listener(http, listener)?;
@@ -75,17 +76,18 @@ fn empty(config: &Config, materials: &Materials, logs: &LogSet) -> Snapshot {
 }
 
 impl Parts<'_> {
-    fn add_server(&mut self, server: &Arc<Server>) -> Result<(), Diagnostic> {
+    fn add_server(&mut self, server: &Arc<Server>, http2: bool) -> Result<(), Diagnostic> {
         let default_location = self.add_location(&server.conf, None);
         let tree = LocationTree::build(&server.locations, &mut |location: Arc<Location>| {
             self.add_location(&location.conf.clone(), Some(location))
         });
-        let tls = self.tls.server(server)?;
+        let tls = self.tls.server(server, http2)?;
         self.snapshot.servers.push(ServerRuntime {
             conf: server.clone(),
             default_location,
             tree,
             tls,
+            http2: h2::codec_settings(server, head_limits(server)),
             head_limits: head_limits(server),
         });
         Ok(())

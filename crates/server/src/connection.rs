@@ -14,6 +14,7 @@ use crate::client_link::ClientLink;
 use crate::deadline::Deadline;
 use crate::exchange_task::{self, After};
 use crate::facts::{ConnectionFacts, PeerAddress};
+use crate::h2;
 use crate::registry::{Asked, Entry, Phase};
 use crate::snapshot::{ListenerId, ServerId, ServerRuntime};
 use crate::socket::Socket;
@@ -346,6 +347,9 @@ impl Connection {
 
     /// Serves requests until one says that it was the last.
     async fn serve_requests(&mut self) {
+        if self.speaks_http2().await {
+            return Box::pin(h2::serve(self)).await;
+        }
         while self.request_has_begun().await {
             // In a box of its own: an idle connection must not carry the room
             // that working on a request takes.
@@ -361,6 +365,26 @@ impl Connection {
                 After::Closed => return,
             }
         }
+    }
+
+    /// Whether the client speaks HTTP/2: agreed on in the handshake, or said by its
+    /// first bytes on a plain connection.
+    async fn speaks_http2(&mut self) -> bool {
+        if let Some(tls) = self.transport.tls() {
+            let info = tls.connection().info();
+            return info.is_some_and(|info| info.alpn() == b"h2");
+        }
+        if !h2::is_enabled(self) || self.plain_on_tls_port {
+            return false;
+        }
+        while h2::beginning(&self.buffer) == h2::Beginning::Undecided {
+            self.gauge.enter(&self.entry, Phase::Opening);
+            if !matches!(self.receive(HEAD_READ_BYTES, true).await, Wait::Bytes) {
+                // Whoever reads on sees the same end again.
+                return false;
+            }
+        }
+        h2::beginning(&self.buffer) == h2::Beginning::Http2
     }
 
     /// Waits for the first bytes of a request. False when the connection was
@@ -409,6 +433,11 @@ impl Connection {
             self.set_deadline(timeout);
         }
         Instant::now()
+    }
+
+    /// Nothing is under way on it.
+    pub(crate) fn enter_idle(&mut self) {
+        self.gauge.enter(&self.entry, Phase::Idle);
     }
 
     /// The request is complete, or refused: it will be answered.
@@ -511,7 +540,7 @@ impl Connection {
     /// Closes our side and reads what the client still sends, so that the kernel
     /// does not reset the connection before the client has read the response
     /// (`lingering_close`, RFC 9112 section 9.6).
-    async fn linger(&mut self) {
+    pub(crate) async fn linger(&mut self) {
         self.finish_early_data().await;
         self.say_goodbye().await;
         let _ = sealane_sys::socket::shutdown(self.facts.socket.as_fd(), std::net::Shutdown::Write);

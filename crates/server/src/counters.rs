@@ -71,6 +71,66 @@ pub struct Counters {
     pub ktls_on: Count,
     /// Closed TLS connections that could not have kernel TLS, or were not to.
     pub ktls_off: Count,
+    /// HTTP/2: streams, and what went wrong with them.
+    pub http2: Http2Counters,
     /// Panics caught.
     pub panics: Count,
+}
+
+macro_rules! http2_counters {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// What HTTP/2 connections counted, by the names of
+        /// [`sealane_http::h2::Counters`].
+        #[derive(Debug, Default)]
+        pub struct Http2Counters {
+            $($(#[$doc])* pub $name: Count,)*
+        }
+
+        impl Http2Counters {
+            /// Adds what one connection counted.
+            pub(crate) fn add(&self, counted: &sealane_http::h2::Counters) {
+                $(self.$name.add(counted.$name);)*
+            }
+
+            /// All of them, with their names.
+            pub fn all(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($name), self.$name.get())),*].into_iter()
+            }
+        }
+    };
+}
+
+http2_counters! {
+    /// Streams opened by clients.
+    streams_opened,
+    /// Streams refused because too many were open or the connection was ending.
+    streams_refused,
+    /// Streams that clients reset before they had ended.
+    resets_received,
+    /// Streams reset because of what clients sent on them.
+    stream_faults,
+    /// Requests with malformed heads or trailers, a part of `stream_faults`.
+    malformed_heads,
+    /// Requests refused for the size or number of their header fields.
+    heads_too_large,
+    /// Connections ended for a breach of the protocol that is no flood.
+    connection_faults,
+    /// Connections ended for rapid resets.
+    rapid_reset_floods,
+    /// Connections ended for header blocks in too many pieces.
+    continuation_floods,
+    /// Connections ended for header blocks that expand too far.
+    header_bombs,
+    /// Connections ended for SETTINGS.
+    settings_floods,
+    /// Connections ended for PING.
+    ping_floods,
+    /// Connections ended for frames without effect.
+    empty_frame_floods,
+    /// Connections ended for PRIORITY and PRIORITY_UPDATE.
+    priority_floods,
+    /// Connections ended for WINDOW_UPDATE.
+    window_update_floods,
+    /// Connections ended because the client did not read its answers.
+    unread_reply_floods,
 }

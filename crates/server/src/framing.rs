@@ -4,9 +4,9 @@
 use crate::chain::OutputChain;
 use crate::exchange::Exchange;
 use bytes::Bytes;
-use sealane_http::Method;
 use sealane_http::h1::{self, Version};
 use sealane_http::headers::KnownHeader;
+use sealane_http::{Method, StatusCode};
 
 /// Whether a response of unknown length is sent in chunks.
 pub(crate) fn is_chunked(exchange: &Exchange) -> bool {
@@ -59,6 +59,16 @@ pub(crate) fn last_chunk(trailers: &[u8]) -> OutputChain {
     let mut chain = OutputChain::new();
     chain.push_bytes(Bytes::from(end));
     chain
+}
+
+/// HEAD, and statuses without a body: whatever would come is not waited for.
+pub(crate) fn leave_out_unwanted_source(exchange: &mut Exchange) {
+    let bodiless = exchange.request.head.method == Method::Head
+        || (exchange.response.status.is_bodiless()
+            && exchange.response.status != StatusCode::SWITCHING_PROTOCOLS);
+    if bodiless && let Some(source) = exchange.response.source.take() {
+        source.into_source().conclude(exchange, true);
+    }
 }
 
 /// `keepalive_disable`: old browsers that mishandle kept-alive connections. MSIE 6

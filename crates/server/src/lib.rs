@@ -56,6 +56,7 @@ mod disk;
 mod exchange_task;
 mod filters;
 mod framing;
+mod h2;
 mod handlers;
 mod outgoing;
 mod pipeline;

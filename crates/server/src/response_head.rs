@@ -1,4 +1,4 @@
-//! The head of a response on HTTP/1, in nginx's order.
+//! The head of a response, in nginx's order.
 
 use crate::clock;
 use crate::exchange::Exchange;
@@ -37,6 +37,18 @@ pub(crate) fn encode_head(
     connection: ConnectionHeader,
     chunked: bool,
 ) {
+    with_head(exchange, connection, chunked, |head| {
+        encode_response_head(out, head);
+    });
+}
+
+/// Puts the head of a finished response together for an encoder.
+pub(crate) fn with_head<T>(
+    exchange: &Exchange,
+    connection: ConnectionHeader,
+    chunked: bool,
+    encode: impl FnOnce(&ResponseHead<'_>) -> T,
+) -> T {
     ORDERED.with_borrow_mut(|ordered| {
         put_in_order(exchange, ordered);
         let response = &exchange.response;
@@ -62,8 +74,8 @@ pub(crate) fn encode_head(
         head.chunked = chunked;
         head.connection = connection;
         head.vary_accept_encoding = response.varies_by_encoding && exchange.conf().gzip_vary;
-        encode_response_head(out, &head);
-    });
+        encode(&head)
+    })
 }
 
 fn put_in_order(exchange: &Exchange, ordered: &mut HeaderList) {

@@ -74,6 +74,8 @@ pub struct ServerRuntime {
     pub tree: LocationTree,
     /// TLS, when one of its `listen` lines has `ssl`.
     pub tls: Option<Arc<ServerTls>>,
+    /// How its HTTP/2 connections behave.
+    pub(crate) http2: Arc<sealane_http::h2::Settings>,
     /// Limits for parsing request heads.
     pub head_limits: sealane_http::h1::Limits,
 }

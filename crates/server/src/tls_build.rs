@@ -14,7 +14,7 @@ use crate::names::ServerNames;
 use crate::snapshot::{ServerId, Snapshot};
 use sealane_conf::Config;
 use sealane_conf::diagnostic::Diagnostic;
-use sealane_conf::model::{self, CertificateSource, Listener, LogLevel, Server, Tls};
+use sealane_conf::model::{self, CertificateSource, Http, Listener, LogLevel, Server, Tls};
 use sealane_tls::{
     AcceleratorChoice, Acceptor, AsyncMode, ClientVerification, HandshakeSettings, Identity,
     KtlsMode, KtlsSettings, Protocol, Protocols, Secret, SelectServer, Selected, ServerSettings,
@@ -24,8 +24,8 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Application protocols offered over TLS, as nginx without HTTP/2.
-const ALPN: [&[u8]; 3] = [b"http/1.1", b"http/1.0", b"http/0.9"];
+/// Application protocols offered over TLS; the first only where `http2` is on.
+const ALPN: [&[u8]; 4] = [b"h2", b"http/1.1", b"http/1.0", b"http/0.9"];
 
 /// The TLS side of a configuration, for who wants to look at it without serving.
 #[derive(Debug)]
@@ -44,13 +44,24 @@ impl TlsOfServers {
     /// As [`Snapshot::build`].
     pub fn build(config: &Config, materials: &Materials) -> Result<TlsOfServers, Diagnostic> {
         let mut builder = TlsBuilder::new(materials, false);
-        let servers = config.http.iter().flat_map(|http| &http.servers);
-        let built = servers.map(|server| builder.server(server));
+        let built = config.http.iter().flat_map(|http| {
+            let servers = http.servers.iter().enumerate();
+            servers.map(|(at, server)| (server, offers_http2(http, at)))
+        });
+        let built = built.map(|(server, http2)| builder.server(server, http2));
         Ok(TlsOfServers {
             servers: built.collect::<Result<_, _>>()?,
             warnings: builder.finish().1,
         })
     }
+}
+
+/// Whether clients of the server with this number are offered HTTP/2: by its own
+/// `http2`, or by a `listen` line of an address that it is on.
+pub(crate) fn offers_http2(http: &Http, server: usize) -> bool {
+    let listened =
+        |listener: &Listener| listener.options.http2 && listener.servers.contains(&server);
+    http.servers[server].http2.enabled || http.listeners.iter().any(listened)
 }
 
 /// Builds the TLS side of a snapshot: remembers what servers share.
@@ -80,12 +91,16 @@ impl<'a> TlsBuilder<'a> {
         (shared_rings, self.warnings)
     }
 
-    /// The TLS settings of a server, if it has any.
-    pub(crate) fn server(&mut self, server: &Server) -> Result<Option<Arc<ServerTls>>, Diagnostic> {
+    /// The TLS settings of a server, if it has any; `http2` offers it to clients.
+    pub(crate) fn server(
+        &mut self,
+        server: &Server,
+        http2: bool,
+    ) -> Result<Option<Arc<ServerTls>>, Diagnostic> {
         let Some(tls) = &server.tls else {
             return Ok(None);
         };
-        let settings = self.settings(server, tls)?;
+        let settings = self.settings(server, tls, http2)?;
         let (built, warnings) =
             ServerTls::build(&settings).map_err(|error| emerg(error.to_string()))?;
         for warning in warnings {
@@ -123,7 +138,12 @@ impl<'a> TlsBuilder<'a> {
         })))
     }
 
-    fn settings(&mut self, server: &Server, tls: &Tls) -> Result<ServerSettings, Diagnostic> {
+    fn settings(
+        &mut self,
+        server: &Server,
+        tls: &Tls,
+        http2: bool,
+    ) -> Result<ServerSettings, Diagnostic> {
         let passwords = self.passwords(tls)?;
         let identities = tls
             .certificates
@@ -158,7 +178,7 @@ impl<'a> TlsBuilder<'a> {
             early_data: sessions.early_data,
             client_verification: ClientVerification::default(),
             session_stats: Some(self.sessions.stats()),
-            alpn: ALPN.to_vec(),
+            alpn: ALPN[usize::from(!http2)..].to_vec(),
             reject_handshake: tls.reject_handshake,
             buffer_bytes: tls.buffer_bytes as usize,
             dynamic_records: tls.dynamic_records.map(|d| sealane_tls::DynamicRecords {

@@ -342,6 +342,10 @@ impl Transport {
         mode: SendMode,
     ) -> Poll<Result<u64, TransportError>> {
         let allowed = mode.max_bytes;
+        if chain.is_empty() {
+            self.seal(head, mode.last)?;
+            return Poll::Ready(Ok(0));
+        }
         if let (true, Some(Segment::Memory(bytes))) = (head.is_empty(), chain.front()) {
             // Memory alone is sealed from where it lies.
             let take = allowed.min(bytes.len() as u64).min(BATCH_BYTES as u64);

@@ -13,8 +13,8 @@ use crate::rate::RateLimit;
 use crate::registry::Asked;
 use crate::transport::{SendMode, TransportError};
 use sealane_conf::model::LogLevel;
+use sealane_http::StatusCode;
 use sealane_http::h1::ConnectionHeader;
-use sealane_http::{Method, StatusCode};
 use std::future::poll_fn;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -54,7 +54,7 @@ pub(super) async fn send(
     keep_alive: bool,
     chunked: bool,
 ) -> Result<(), SendFailure> {
-    leave_out_unwanted_source(exchange);
+    framing::leave_out_unwanted_source(exchange);
     let discards = exchange.response.status != StatusCode::CONTENT_TOO_LARGE;
     let mut head = intake.take_early(discards);
     if head.capacity() == 0 {
@@ -100,16 +100,6 @@ pub(super) async fn send(
         source.conclude(exchange, result.is_ok());
     }
     result
-}
-
-/// HEAD, and statuses without a body: whatever would come is not waited for.
-fn leave_out_unwanted_source(exchange: &mut Exchange) {
-    let bodiless = exchange.request.head.method == Method::Head
-        || (exchange.response.status.is_bodiless()
-            && exchange.response.status != StatusCode::SWITCHING_PROTOCOLS);
-    if bodiless && let Some(source) = exchange.response.source.take() {
-        source.into_source().conclude(exchange, true);
-    }
 }
 
 fn connection_header(exchange: &Exchange, keep_alive: bool) -> ConnectionHeader {

@@ -57,8 +57,9 @@ pub(super) fn add_trailers(exchange: &mut Exchange) {
     let usual = is_usual(status);
     let possible = conf.add_trailers.iter().any(|added| usual || added.always)
         && has_head(exchange)
-        && exchange.request.head.version == Version::Http11
-        && conf.chunked_transfer_encoding
+        && (exchange.request.head.version > Version::Http11
+            || (exchange.request.head.version == Version::Http11
+                && conf.chunked_transfer_encoding))
         && exchange.request.head.method != Method::Head
         && !status.is_bodiless();
     if !possible {

@@ -1,0 +1,63 @@
+//! HTTP/2 connections (RFC 9113): many exchanges at a time on one connection.
+//!
+//! ```text
+//! receive -> frames -> [ stream: exchange -> response head, body ]* -> frames -> send
+//! ```
+//!
+//! One task serves a connection and all of its streams. The rules of the protocol
+//! are [`sealane_http::h2`]'s; here are the exchanges, the bodies and the time. A turn
+//! of the loop reads what has come, lets the streams go on that can, takes from
+//! their bodies what priorities and windows allow, and sends all of it at once.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `serving` | the connection: its turns, its end |
+//! | `stream` | one stream: its exchange, then its response |
+//! | `filling` | from bodies to DATA frames |
+//! | `patience` | time-outs |
+//! | `wakers` | which streams can go on |
+//! | `settings` | what the configuration means to the codec |
+
+mod filling;
+mod patience;
+mod serving;
+mod settings;
+mod stream;
+mod wakers;
+
+pub(crate) use serving::serve;
+pub(crate) use settings::codec_settings;
+
+use crate::connection::Connection;
+use sealane_http::h2::PREFACE;
+
+/// What the first bytes of a connection say about its protocol.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Beginning {
+    /// HTTP/2 with prior knowledge.
+    Http2,
+    /// The bytes so far may become the preface of HTTP/2.
+    Undecided,
+    /// Something else.
+    Other,
+}
+
+/// Looks for the client's connection preface (RFC 9113 section 3.4).
+pub(crate) fn beginning(bytes: &[u8]) -> Beginning {
+    if bytes.starts_with(PREFACE) {
+        Beginning::Http2
+    } else if PREFACE.starts_with(bytes) {
+        Beginning::Undecided
+    } else {
+        Beginning::Other
+    }
+}
+
+/// Whether a connection may speak HTTP/2: `http2` of its server, or of its `listen`.
+pub(crate) fn is_enabled(connection: &Connection) -> bool {
+    let listener = connection
+        .worker
+        .snapshot
+        .listener(connection.facts.listener);
+    listener.options.http2 || connection.server().conf.http2.enabled
+}

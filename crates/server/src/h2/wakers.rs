@@ -1,0 +1,90 @@
+//! Which streams of a connection can go on.
+//!
+//! Each stream has a waker of its own, so that an answer for one does not have all
+//! of them looked at. Wakers belong to places in the connection's table and are
+//! used again by the next stream there.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Wake, Waker};
+
+/// The streams that were woken, and the task that serves them.
+#[derive(Default)]
+pub(super) struct Woken {
+    shared: Arc<Shared>,
+    /// One for each place, made when it is first used.
+    wakers: Vec<Arc<StreamWaker>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    places: Mutex<Vec<u32>>,
+    task: Mutex<Option<Waker>>,
+}
+
+struct StreamWaker {
+    place: u32,
+    /// It is in the list already.
+    queued: AtomicBool,
+    shared: Arc<Shared>,
+}
+
+impl Woken {
+    /// The task to wake when a stream is.
+    pub(super) fn set_task(&self, cx: &Context<'_>) {
+        let mut task = lock(&self.shared.task);
+        match &*task {
+            Some(known) if known.will_wake(cx.waker()) => {}
+            _ => *task = Some(cx.waker().clone()),
+        }
+    }
+
+    /// The waker of the stream at this place.
+    pub(super) fn waker(&mut self, place: usize) -> Waker {
+        while self.wakers.len() <= place {
+            self.wakers.push(Arc::new(StreamWaker {
+                place: self.wakers.len() as u32, // there are fewer streams than that
+                queued: AtomicBool::new(false),
+                shared: self.shared.clone(),
+            }));
+        }
+        Waker::from(self.wakers[place].clone())
+    }
+
+    /// Moves the places of woken streams into `places`.
+    pub(super) fn take(&mut self, places: &mut Vec<u32>) {
+        std::mem::swap(&mut *lock(&self.shared.places), places);
+        for place in places {
+            if let Some(waker) = self.wakers.get(*place as usize) {
+                waker.queued.store(false, Ordering::Release);
+            }
+        }
+    }
+
+    /// Gives memory back while there are no streams.
+    pub(super) fn trim(&mut self) {
+        self.wakers = Vec::new();
+        *lock(&self.shared.places) = Vec::new();
+    }
+}
+
+impl Wake for StreamWaker {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        if self.queued.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        lock(&self.shared.places).push(self.place);
+        if let Some(task) = &*lock(&self.shared.task) {
+            task.wake_by_ref();
+        }
+    }
+}
+
+/// Nothing that can panic is done under these locks.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
