@@ -1,11 +1,11 @@
 //! Against `openssl s_server`: another implementation at the other end of a socket.
 
 use std::fs;
-use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::io::{BufRead as _, BufReader, ErrorKind, Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use super::*;
 
@@ -22,7 +22,12 @@ impl Server {
     fn start(made: &Made, arguments: &[&str]) -> Self {
         static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
         let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        let name = format!("sealane-tls-client-{}-{number}", std::process::id());
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let now_ns = since.expect("after 1970").as_nanos();
+        let name = format!(
+            "sealane-tls-client-{}-{number}-{now_ns}",
+            std::process::id()
+        );
         let directory = std::env::temp_dir().join(name);
         fs::create_dir(&directory).expect("a new directory");
         for (file, contents) in [
@@ -119,7 +124,14 @@ impl Link {
 
     fn receive(&mut self) -> bool {
         let mut buffer = [0; 7_000];
-        let count = self.socket.read(&mut buffer).unwrap_or(0);
+        let count = loop {
+            match self.socket.read(&mut buffer) {
+                // Reads with a time limit are not resumed after a signal.
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::ConnectionReset => break 0,
+                result => break result.expect("the server answers in time"),
+            }
+        };
         self.input.extend_from_slice(&buffer[..count]);
         count > 0
     }
