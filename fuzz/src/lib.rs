@@ -21,7 +21,7 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 14] = [
+pub const TARGETS: [Target; 15] = [
     Target {
         name: "config",
         run: sealane_conf::fuzz::fuzz_config,
@@ -66,6 +66,11 @@ pub const TARGETS: [Target; 14] = [
         name: "set_cookie",
         run: sealane_http::fuzz::fuzz_set_cookie,
         max_bytes: 512,
+    },
+    Target {
+        name: "hpack",
+        run: sealane_http::fuzz::fuzz_hpack,
+        max_bytes: 2048,
     },
     Target {
         name: "cipher_string",

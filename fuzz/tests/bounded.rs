@@ -141,6 +141,11 @@ fn set_cookie_values() {
 }
 
 #[test]
+fn header_blocks() {
+    run("hpack");
+}
+
+#[test]
 fn cipher_strings() {
     run("cipher_string");
 }

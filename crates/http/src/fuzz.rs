@@ -15,8 +15,10 @@ use crate::range::{self, ByteRange, Multipart, RangeOutcome};
 use crate::uri::{self, EscapeKind, TargetForm};
 use crate::{Method, date};
 
+mod hpack;
 mod origin;
 
+pub use hpack::fuzz_hpack;
 pub use origin::{fuzz_fastcgi, fuzz_proxy_protocol, fuzz_response, fuzz_set_cookie};
 
 /// HTTP/1 request heads: the first byte chooses limits and leniency, the rest is the input.
