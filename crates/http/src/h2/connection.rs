@@ -75,6 +75,8 @@ pub struct Connection {
     pub(super) now: Duration,
     /// Server: the highest stream opened by the peer. Client: the last one opened here.
     pub(super) last_stream: u32,
+    /// Server: the highest stream that came too late and is ignored.
+    pub(super) last_ignored: u32,
     /// The peer left identifiers out, so not every lower one was a stream.
     pub(super) has_skipped: bool,
     /// Frames for streams up to this one may be under way although the stream is gone.
@@ -139,6 +141,7 @@ impl Connection {
             counters: Counters::default(),
             now,
             last_stream: 0,
+            last_ignored: 0,
             has_skipped: false,
             newest_reset: 0,
             peer_last_stream: MAX_STREAM_ID,

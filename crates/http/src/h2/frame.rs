@@ -233,7 +233,10 @@ pub(super) fn check_header(header: FrameHeader, max_frame_bytes: u32) -> Result<
         FrameType::Settings => {
             let length = header.length;
             let is_ack = header.has(flag::ACK);
-            sized(length.is_multiple_of(6) && (length == 0 || !is_ack), "SETTINGS")?;
+            sized(
+                length.is_multiple_of(6) && (length == 0 || !is_ack),
+                "SETTINGS",
+            )?;
             on_stream(false, "SETTINGS")
         }
         FrameType::PushPromise => Err(Fault::Push),

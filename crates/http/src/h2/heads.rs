@@ -114,7 +114,9 @@ impl Connection {
         }
         match self.role {
             Role::Server if block.stream.is_multiple_of(2) => Err(Fault::StreamId),
-            Role::Server if block.stream > self.last_stream => self.new_request(&block, out),
+            Role::Server if block.stream > self.last_stream.max(self.last_ignored) => {
+                self.new_request(&block, out)
+            }
             // Section 5.1.1: an identifier that was left out is no better than one out of order.
             Role::Server if self.has_skipped && block.stream > self.newest_reset => {
                 Err(Fault::StreamId)
@@ -160,6 +162,7 @@ impl Connection {
     ) -> Result<Option<Event<'i>>, Fault> {
         if self.phase == Phase::Draining {
             // Its stream is above the one that GOAWAY named; the client knows what to do.
+            self.last_ignored = block.stream;
             self.charge_empty(1)?;
             return self.discard(block).map(|()| None);
         }

@@ -85,6 +85,9 @@ mod send;
 mod settings;
 mod streams;
 
+#[cfg(test)]
+mod tests;
+
 pub use connection::{Connection, Role};
 pub use error::{ErrorCode, Fault, Flood, StreamFault};
 pub use event::{Event, Grant, OpenError, Received, Request, Response, SendError, Trailers};

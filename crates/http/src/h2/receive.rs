@@ -560,7 +560,7 @@ impl Connection {
 
     /// Whether a stream has never been opened (section 5.1.1).
     pub(super) fn is_idle(&self, id: u32) -> bool {
-        id.is_multiple_of(2) || id > self.last_stream
+        id.is_multiple_of(2) || id > self.last_stream.max(self.last_ignored)
     }
 
     /// Resets a stream because of what the peer sent on it. It was announced.

@@ -182,10 +182,11 @@ impl<'l> RequestSink<'l> {
     fn take_host(&mut self, text: &[u8], header: RawHeader) -> bool {
         let value = header.value;
         if let Some(authority) = self.authority {
-            if !authority.of(text).eq_ignore_ascii_case(value.of(text)) {
+            let agree = authority.of(text).eq_ignore_ascii_case(value.of(text));
+            if !agree {
                 self.refuse(RequestError::InvalidHost { value });
             }
-            return false;
+            return !agree;
         }
         match parse_authority(value.of(text)) {
             Ok(authority) if self.head.host.is_none() => {

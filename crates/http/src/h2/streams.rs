@@ -234,6 +234,11 @@ impl Streams {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.slots.capacity() * size_of::<Stream>() + self.buckets.capacity() * size_of::<u32>()
+    }
+
     fn bucket(&self, id: u32) -> usize {
         (id as usize >> 1) & self.buckets.len().wrapping_sub(1)
     }
