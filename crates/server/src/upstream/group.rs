@@ -3,7 +3,7 @@
 use super::balance::{self, Positions};
 use super::failures::Clock;
 use super::peer::Peer;
-use super::peer_set::{PeerSet, ResolvedAddress, TierName};
+use super::peer_set::{LocalSet, PeerRef, PeerSet, ResolvedAddress, TierName};
 use super::picked::{NoPeer, Picked};
 use super::settings::{GroupSettings, KeepaliveSettings, Method, ServerSettings};
 use super::tried::Tried;
@@ -51,7 +51,7 @@ struct Turns(Mutex<Turn>);
 
 #[derive(Debug)]
 struct Turn {
-    set: Arc<PeerSet>,
+    set: Arc<LocalSet>,
     primary: Positions,
     backup: Positions,
 }
@@ -117,7 +117,7 @@ impl Group {
     pub fn pick(&self, ask: &PickRequest<'_>, tried: &mut Tried) -> Result<Picked, NoPeer> {
         let mut turn = self.turn(ask.thread);
         if turn.set.generation != self.generation.load(Ordering::Acquire) {
-            let newest = Arc::clone(&self.newest());
+            let newest = LocalSet::new(&self.newest());
             turn.follow(newest);
         }
         let now_ms = self.clock.ms(ask.now);
@@ -144,7 +144,7 @@ impl Group {
                 }
                 peer.begin_window(now_ms);
                 tried.add(place, peer);
-                return Ok(Picked::new(Arc::clone(peer), false, self.clock));
+                return Ok(self.picked(set, tried.tier, place));
             }
             if tried.tier == TierName::Backup {
                 return Err(NoPeer);
@@ -154,13 +154,18 @@ impl Group {
     }
 
     /// A peer without alternative is left out only where the configuration says so.
-    fn pick_single(&self, set: &PeerSet, tried: &mut Tried) -> Result<Picked, NoPeer> {
+    fn pick_single(&self, set: &Arc<LocalSet>, tried: &mut Tried) -> Result<Picked, NoPeer> {
         let peer = set.all().next().ok_or(NoPeer)?;
         if peer.down || !peer.enter() {
             return Err(NoPeer);
         }
         tried.add(0, peer);
-        Ok(Picked::new(Arc::clone(peer), true, self.clock))
+        Ok(self.picked(set, TierName::Primary, 0))
+    }
+
+    /// A peer on which the request is counted already.
+    fn picked(&self, set: &Arc<LocalSet>, tier: TierName, place: usize) -> Picked {
+        Picked::new(PeerRef::new(set, tier, place), set.single, self.clock)
     }
 
     /// A `server` line, by its number in the settings, stands for other addresses now.
@@ -185,6 +190,11 @@ impl Group {
         true
     }
 
+    #[cfg(test)]
+    pub(super) fn clock_ms(&self, now: Instant) -> u64 {
+        self.clock.ms(now)
+    }
+
     /// Held only to copy or to replace what is in it.
     fn newest(&self) -> MutexGuard<'_, Arc<PeerSet>> {
         self.newest.lock().unwrap_or_else(PoisonError::into_inner)
@@ -206,14 +216,14 @@ fn with_addresses(server: ServerSettings) -> (ServerSettings, Vec<ResolvedAddres
 impl Turn {
     fn new(set: &Arc<PeerSet>) -> Turn {
         Turn {
-            set: Arc::clone(set),
+            set: LocalSet::new(set),
             primary: Positions::new(set.tier(TierName::Primary)),
             backup: Positions::new(set.tier(TierName::Backup)),
         }
     }
 
     /// Goes on with another list.
-    fn follow(&mut self, set: Arc<PeerSet>) {
+    fn follow(&mut self, set: Arc<LocalSet>) {
         let carried = |positions: &Positions, tier| {
             positions.carried_over(self.set.tier(tier), set.tier(tier))
         };

@@ -52,7 +52,7 @@ mod tests;
 pub use failures::Failure;
 pub use group::{Group, PickRequest};
 pub use peer::{Peer, PeerAddress};
-pub use peer_set::ResolvedAddress;
+pub use peer_set::{PeerRef, ResolvedAddress};
 pub use picked::{NoPeer, Picked};
 pub use pool::IdlePool;
 pub use settings::{GroupSettings, KeepaliveSettings, Method, ServerSettings};

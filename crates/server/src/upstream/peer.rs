@@ -57,8 +57,6 @@ pub struct Peer {
     pub(super) max_fails: u32,
     pub(super) fail_timeout_ms: u64,
     pub(super) down: bool,
-    /// Requests under way.
-    pub(super) conns: AtomicU32,
     /// What `failures` keeps: how often it failed,
     pub(super) fails: AtomicU32,
     /// when it failed last,
@@ -67,9 +65,19 @@ pub struct Peer {
     pub(super) checked_ms: AtomicU64,
     /// and the weight that is left.
     pub(super) effective_weight: AtomicI64,
-    /// Idle connections to it, in the lists of all threads.
-    pub(super) idle: AtomicUsize,
     gone: AtomicBool,
+    traffic: Traffic,
+}
+
+/// What every request changes, in cache lines of its own: threads that look for a peer read
+/// everything else of all peers.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Traffic {
+    /// Requests under way.
+    conns: AtomicU32,
+    /// Idle connections, on the shelves of all threads.
+    idle: AtomicUsize,
 }
 
 impl Peer {
@@ -86,13 +94,12 @@ impl Peer {
             max_fails: server.max_fails,
             fail_timeout_ms: timeout_ms,
             down: server.down,
-            conns: AtomicU32::new(0),
             fails: AtomicU32::new(0),
             failed_ms: AtomicU64::new(0),
             checked_ms: AtomicU64::new(0),
             effective_weight: AtomicI64::new(weight.max(1).into()),
-            idle: AtomicUsize::new(0),
             gone: AtomicBool::new(false),
+            traffic: Traffic::default(),
         }
     }
 
@@ -113,12 +120,12 @@ impl Peer {
 
     /// Requests that are under way, of all worker threads.
     pub fn conns(&self) -> u32 {
-        self.conns.load(Ordering::Relaxed)
+        self.traffic.conns.load(Ordering::Relaxed)
     }
 
     /// Idle connections to it, of all worker threads.
     pub fn idle(&self) -> usize {
-        self.idle.load(Ordering::Relaxed)
+        self.traffic.idle.load(Ordering::Relaxed)
     }
 
     /// Whether its name does not stand for it any more: it is not picked, and
@@ -150,16 +157,27 @@ impl Peer {
     #[must_use]
     pub(super) fn enter(&self) -> bool {
         if self.max_conns == 0 {
-            self.conns.fetch_add(1, Ordering::Relaxed);
+            self.traffic.conns.fetch_add(1, Ordering::Relaxed);
             return true;
         }
         let one_more = |conns| (conns < self.max_conns).then_some(conns + 1);
-        self.conns
+        let conns = &self.traffic.conns;
+        conns
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more)
             .is_ok()
     }
 
     pub(super) fn leave(&self) {
-        self.conns.fetch_sub(1, Ordering::Relaxed);
+        self.traffic.conns.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// A connection is idle now.
+    pub(super) fn add_idle(&self) {
+        self.traffic.idle.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// A connection is idle no more.
+    pub(super) fn remove_idle(&self) {
+        self.traffic.idle.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -3,6 +3,8 @@
 use super::balance::Index;
 use super::peer::{Peer, PeerAddress};
 use super::settings::{Method, ServerSettings};
+use std::fmt;
+use std::ops::Deref;
 use std::sync::Arc;
 
 /// An address that a name stands for.
@@ -42,8 +44,23 @@ pub(super) struct PeerSet {
     pub(super) generation: u64,
     /// There is one peer and nothing to choose from.
     pub(super) single: bool,
+    /// How many peers a request may try.
+    pub(super) tries: u32,
     primary: Tier,
     backup: Tier,
+}
+
+/// A list of peers as one worker thread holds it. That there is one for each thread keeps
+/// threads from counting references to the same memory at every request.
+#[derive(Debug)]
+pub(super) struct LocalSet(Arc<PeerSet>);
+
+/// A peer, for as long as somebody has to do with it.
+#[derive(Clone)]
+pub struct PeerRef {
+    set: Arc<LocalSet>,
+    tier: TierName,
+    place: usize,
 }
 
 /// Peers among which a method chooses.
@@ -89,8 +106,14 @@ impl PeerSet {
         for gone in known.into_iter().flatten() {
             gone.set_gone();
         }
+        let tries = primary
+            .iter()
+            .chain(&backup)
+            .filter(|peer| !peer.down)
+            .count();
         PeerSet {
             generation,
+            tries: u32::try_from(tries).unwrap_or(u32::MAX),
             single: primary.len() == 1 && backup.is_empty(),
             primary: Tier::new(primary, method),
             backup: Tier::new(backup, method.for_backup()),
@@ -108,11 +131,43 @@ impl PeerSet {
     pub(super) fn all(&self) -> impl Iterator<Item = &Arc<Peer>> {
         self.primary.peers.iter().chain(&self.backup.peers)
     }
+}
 
-    /// How many peers a request may try.
-    pub(super) fn tries(&self) -> u32 {
-        let count = self.all().filter(|peer| !peer.down).count();
-        u32::try_from(count).unwrap_or(u32::MAX)
+impl LocalSet {
+    pub(super) fn new(set: &Arc<PeerSet>) -> Arc<LocalSet> {
+        Arc::new(LocalSet(Arc::clone(set)))
+    }
+}
+
+impl Deref for LocalSet {
+    type Target = PeerSet;
+
+    fn deref(&self) -> &PeerSet {
+        &self.0
+    }
+}
+
+impl PeerRef {
+    pub(super) fn new(set: &Arc<LocalSet>, tier: TierName, place: usize) -> PeerRef {
+        PeerRef {
+            set: Arc::clone(set),
+            tier,
+            place,
+        }
+    }
+}
+
+impl Deref for PeerRef {
+    type Target = Peer;
+
+    fn deref(&self) -> &Peer {
+        &self.set.tier(self.tier).peers[self.place]
+    }
+}
+
+impl fmt::Debug for PeerRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("PeerRef").field(&self.name()).finish()
     }
 }
 

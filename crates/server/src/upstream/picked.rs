@@ -1,23 +1,22 @@
 //! The outcome of a pick.
 
 use super::failures::{Clock, Failure};
-use super::peer::Peer;
+use super::peer_set::PeerRef;
 use std::fmt;
-use std::sync::Arc;
 use std::time::Instant;
 
 /// A peer with one request counted on it, until this is dropped or told how it went.
 /// Requests that stay, such as those of WebSockets, keep it for as long.
 #[must_use = "dropping it ends the count of the request on its peer"]
 pub struct Picked {
-    peer: Arc<Peer>,
+    peer: PeerRef,
     /// The only peer of its group: failures are of no use to know.
     single: bool,
     clock: Clock,
 }
 
 impl Picked {
-    pub(super) fn new(peer: Arc<Peer>, single: bool, clock: Clock) -> Picked {
+    pub(super) fn new(peer: PeerRef, single: bool, clock: Clock) -> Picked {
         Picked {
             peer,
             single,
@@ -26,7 +25,7 @@ impl Picked {
     }
 
     /// The peer.
-    pub fn peer(&self) -> &Arc<Peer> {
+    pub fn peer(&self) -> &PeerRef {
         &self.peer
     }
 

@@ -11,11 +11,10 @@
 //! caller's to say. It drops no connection itself where it could be closed in good manners:
 //! what is to be closed is handed back.
 
-use super::peer::Peer;
+use super::peer_set::PeerRef;
 use super::settings::KeepaliveSettings;
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
 
@@ -46,7 +45,7 @@ pub struct Life {
 
 struct Idle<C> {
     connection: C,
-    peer: Arc<Peer>,
+    peer: PeerRef,
     key: ConnectionKey,
     life: Life,
     since: Instant,
@@ -80,7 +79,7 @@ impl<C: Send> IdlePool<C> {
     pub fn take(
         &self,
         thread: u32,
-        peer: &Arc<Peer>,
+        peer: &PeerRef,
         key: &ConnectionKey,
         now: Instant,
         mut is_alive: impl FnMut(&mut C) -> bool,
@@ -106,7 +105,7 @@ impl<C: Send> IdlePool<C> {
         &self,
         at: usize,
         wait: bool,
-        peer: &Arc<Peer>,
+        peer: &PeerRef,
         key: &ConnectionKey,
     ) -> Option<Idle<C>> {
         if peer.idle() == 0 {
@@ -124,7 +123,7 @@ impl<C: Send> IdlePool<C> {
         let fits = |idle: &Idle<C>| idle.peer.id == peer.id && idle.has_key(key);
         let at = shelf.iter().position(fits)?;
         let idle = shelf.remove(at)?;
-        peer.idle.fetch_sub(1, Ordering::Relaxed);
+        peer.remove_idle();
         Some(idle)
     }
 
@@ -135,7 +134,7 @@ impl<C: Send> IdlePool<C> {
     pub fn put(
         &self,
         thread: u32,
-        peer: &Arc<Peer>,
+        peer: &PeerRef,
         key: &ConnectionKey,
         connection: C,
         life: Life,
@@ -152,7 +151,7 @@ impl<C: Send> IdlePool<C> {
         }
         let idle = Idle {
             connection,
-            peer: Arc::clone(peer),
+            peer: peer.clone(),
             key: Arc::clone(key),
             life,
             since: now,
@@ -165,9 +164,9 @@ impl<C: Send> IdlePool<C> {
         };
         shelf.push_front(idle);
         drop(shelf);
-        peer.idle.fetch_add(1, Ordering::Relaxed);
+        peer.add_idle();
         let oldest = oldest?;
-        oldest.peer.idle.fetch_sub(1, Ordering::Relaxed);
+        oldest.peer.remove_idle();
         Some(oldest.connection)
     }
 
@@ -188,7 +187,7 @@ impl<C: Send> IdlePool<C> {
             if self.may_stay(idle, now) && is_alive(&mut idle.connection) {
                 at += 1;
             } else if let Some(idle) = shelf.remove(at) {
-                idle.peer.idle.fetch_sub(1, Ordering::Relaxed);
+                idle.peer.remove_idle();
                 closing.push(idle.connection);
             }
         }
@@ -200,7 +199,7 @@ impl<C: Send> IdlePool<C> {
     pub fn drain(&self, thread: u32) -> Vec<C> {
         let idle = std::mem::take(&mut *self.shelf(thread as usize % self.shelves.len()));
         let close = |idle: Idle<C>| {
-            idle.peer.idle.fetch_sub(1, Ordering::Relaxed);
+            idle.peer.remove_idle();
             idle.connection
         };
         idle.into_iter().map(close).collect()
@@ -241,7 +240,7 @@ impl<C> Drop for IdlePool<C> {
         for shelf in &mut self.shelves {
             let shelf = shelf.0.get_mut().unwrap_or_else(PoisonError::into_inner);
             for idle in shelf {
-                idle.peer.idle.fetch_sub(1, Ordering::Relaxed);
+                idle.peer.remove_idle();
             }
         }
     }

@@ -13,10 +13,10 @@ pub struct Tried {
     limit: u32,
     /// Unknown before the first pick.
     left: Option<u32>,
-    /// Of the list that `bits` are places in.
+    /// Of the list that `places` are places in.
     generation: u64,
     pub(super) tier: TierName,
-    bits: Bits,
+    places: Places,
     /// The same peers by who they are, to find them in another list.
     peers: SmallVec<[PeerId; 4]>,
     pub(super) walk: HashWalk,
@@ -47,7 +47,7 @@ impl Tried {
     /// Makes ready for a pick among these peers.
     pub(super) fn fit(&mut self, set: &PeerSet) {
         if self.left.is_none() {
-            let all = if set.single { 1 } else { set.tries() };
+            let all = if set.single { 1 } else { set.tries };
             self.left = Some(if self.limit == 0 {
                 all
             } else {
@@ -56,23 +56,23 @@ impl Tried {
             self.generation = set.generation;
         } else if self.generation != set.generation {
             self.generation = set.generation;
-            self.bits = Bits::default();
+            self.places = Places::default();
             let tier = set.tier(self.tier);
             for (place, peer) in tier.peers.iter().enumerate() {
                 if self.peers.contains(&peer.id) {
-                    self.bits.set(place);
+                    self.places.add(place);
                 }
             }
         }
     }
 
     pub(super) fn has(&self, place: usize) -> bool {
-        self.bits.has(place)
+        self.places.has(place)
     }
 
     /// Notes a pick.
     pub(super) fn add(&mut self, place: usize, peer: &Peer) {
-        self.bits.set(place);
+        self.places.add(place);
         self.peers.push(peer.id);
         self.left = Some(self.left().saturating_sub(1));
     }
@@ -80,25 +80,57 @@ impl Tried {
     /// From here on, backup peers.
     pub(super) fn turn_to_backup(&mut self) {
         self.tier = TierName::Backup;
-        self.bits = Bits::default();
+        self.places = Places::default();
         self.peers.clear();
     }
 }
 
-/// A set of small numbers.
-#[derive(Debug, Clone, Default)]
-struct Bits(SmallVec<[u64; 2]>);
+/// A set of places. Requests rarely try more than a few peers, of which there may be
+/// thousands.
+#[derive(Debug, Clone)]
+enum Places {
+    Few(SmallVec<[u32; MAX_FEW]>),
+    /// One bit for each.
+    Many(Vec<u64>),
+}
 
-impl Bits {
+const MAX_FEW: usize = 6;
+
+impl Default for Places {
+    fn default() -> Places {
+        Places::Few(SmallVec::new())
+    }
+}
+
+impl Places {
     fn has(&self, place: usize) -> bool {
-        let word = self.0.get(place / 64);
-        word.is_some_and(|word| word & (1 << (place % 64)) != 0)
+        match self {
+            Places::Few(few) => few.iter().any(|tried| *tried as usize == place),
+            Places::Many(words) => {
+                let word = words.get(place / 64);
+                word.is_some_and(|word| word & (1 << (place % 64)) != 0)
+            }
+        }
     }
 
-    fn set(&mut self, place: usize) {
-        if self.0.len() <= place / 64 {
-            self.0.resize(place / 64 + 1, 0);
+    fn add(&mut self, place: usize) {
+        match self {
+            // A group has fewer than 2^32 peers.
+            Places::Few(few) if few.len() < MAX_FEW => few.push(place as u32),
+            Places::Few(few) => {
+                let few = std::mem::take(few);
+                *self = Places::Many(Vec::new());
+                for tried in few {
+                    self.add(tried as usize);
+                }
+                self.add(place);
+            }
+            Places::Many(words) => {
+                if words.len() <= place / 64 {
+                    words.resize(place / 64 + 1, 0);
+                }
+                words[place / 64] |= 1 << (place % 64);
+            }
         }
-        self.0[place / 64] |= 1 << (place % 64);
     }
 }
