@@ -1,8 +1,11 @@
 //! Reading the files that a configuration names: certificates, keys,
-//! passwords, ticket keys. Only the master may open them.
+//! passwords, ticket keys, lists of revoked certificates. Only the master may open them.
 
 use sealane_conf::Diagnostic;
-use sealane_conf::model::{CertificateSource, Http, LogLevel, Tls};
+use sealane_conf::model::{
+    CertificateFiles, CertificateSource, Http, LogLevel, Pass, Tls, UpstreamCertificate,
+    UpstreamTls,
+};
 use sealane_server::Materials;
 use sealane_server::log::OsError;
 use std::fmt;
@@ -15,7 +18,7 @@ use std::path::Path;
 /// may have mistyped a path.
 const MAX_MATERIAL_BYTES: u64 = 16 << 20;
 
-/// Reads every file that the servers name, each once.
+/// Reads every file that the servers and the locations that hand requests on name, each once.
 ///
 /// # Errors
 /// The first file that cannot be read, in nginx's words.
@@ -25,21 +28,19 @@ pub(crate) fn read(http: Option<&Http>) -> Result<Materials, Diagnostic> {
     for tls in servers.filter_map(|server| server.tls.as_deref()) {
         read_server(tls, &mut materials)?;
     }
+    for tls in http
+        .iter()
+        .flat_map(|http| http.passes())
+        .filter_map(Pass::tls)
+    {
+        read_upstream(tls, &mut materials)?;
+    }
     Ok(materials)
 }
 
 fn read_server(tls: &Tls, materials: &mut Materials) -> Result<(), Diagnostic> {
     for files in &tls.certificates {
-        for (what, source) in [
-            ("certificate", &files.certificate),
-            ("certificate key", &files.key),
-        ] {
-            if let CertificateSource::File(path) = source {
-                add(materials, path, |error| {
-                    format!("cannot load {what} \"{}\": {error}", path.display())
-                })?;
-            }
-        }
+        read_certificate(files, materials)?;
     }
     if let Some(path) = &tls.dhparam {
         add(materials, path, |error| {
@@ -60,6 +61,42 @@ fn read_server(tls: &Tls, materials: &mut Materials) -> Result<(), Diagnostic> {
         Some(path) => require_pem(materials, path, "CERTIFICATE"),
         None => Ok(()),
     }
+}
+
+/// The files of TLS to other servers. What comes out of variables is not known yet.
+fn read_upstream(tls: &UpstreamTls, materials: &mut Materials) -> Result<(), Diagnostic> {
+    if let Some(UpstreamCertificate::Files(files)) = &tls.certificate {
+        read_certificate(files, materials)?;
+    }
+    if let Some(path) = &tls.password_file {
+        add(materials, path, |error| {
+            format!("cannot read \"{}\": {error}", path.display())
+        })?;
+    }
+    // As in nginx, without verification nobody looks at these.
+    let verifying = [("certificate", &tls.trusted_certificate), ("CRL", &tls.crl)];
+    for (what, path) in verifying.into_iter().filter(|_| tls.verify) {
+        if let Some(path) = path {
+            add(materials, path, |error| {
+                format!("cannot load {what} \"{}\": {error}", path.display())
+            })?;
+        }
+    }
+    Ok(())
+}
+
+fn read_certificate(files: &CertificateFiles, materials: &mut Materials) -> Result<(), Diagnostic> {
+    for (what, source) in [
+        ("certificate", &files.certificate),
+        ("certificate key", &files.key),
+    ] {
+        if let CertificateSource::File(path) = source {
+            add(materials, path, |error| {
+                format!("cannot load {what} \"{}\": {error}", path.display())
+            })?;
+        }
+    }
+    Ok(())
 }
 
 fn require_pem(materials: &Materials, path: &Path, label: &str) -> Result<(), Diagnostic> {
@@ -223,5 +260,51 @@ mod tests {
         add(&mut materials, &path, |e| e.to_string()).expect("readable");
         assert_eq!(materials.get(&path), Some(&content[..]));
         std::fs::remove_file(path).expect("there");
+    }
+
+    #[test]
+    fn files_of_tls_to_other_servers_are_read() {
+        let directory =
+            std::env::temp_dir().join(format!("sealane-upstream-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).expect("a directory");
+        for name in ["ca", "crl", "cert", "key", "words"] {
+            std::fs::write(directory.join(name), name).expect("writable");
+        }
+        let read_with = |inside: &str| {
+            let text = format!(
+                "events {{}} http {{ proxy_ssl_trusted_certificate ca; proxy_ssl_crl crl;
+                 proxy_ssl_certificate cert; proxy_ssl_certificate_key key;
+                 proxy_ssl_password_file words; server {{ location / {{ {inside} }} }} }}"
+            );
+            let file = directory.join("nginx.conf");
+            let mut loader = sealane_conf::MemoryLoader::new().with(&file, text);
+            let options = sealane_conf::Options::new(&file, &directory);
+            let config = sealane_conf::parse(&options, &mut loader).expect("it can be used");
+            read(config.http.as_ref())
+        };
+        let has = |materials: &Materials, name: &str| {
+            materials.get(&directory.join(name)) == Some(name.as_bytes())
+        };
+        let all =
+            read_with("proxy_pass https://127.0.0.1; proxy_ssl_verify on;").expect("readable");
+        assert!(
+            ["ca", "crl", "cert", "key", "words"]
+                .iter()
+                .all(|name| has(&all, name))
+        );
+        let unverified = read_with("proxy_pass https://127.0.0.1;").expect("readable");
+        assert!(has(&unverified, "cert") && !has(&unverified, "ca"));
+        let plain = read_with("proxy_pass http://127.0.0.1;").expect("readable");
+        assert!(!has(&plain, "cert") && !has(&plain, "key"));
+        let nested =
+            "location /x { proxy_pass $arg_url; proxy_ssl_verify on; proxy_ssl_crl gone; }";
+        let error = read_with(nested).expect_err("a file is missing").message;
+        let crl = directory.join("gone");
+        let expected = "open() failed (2: No such file or directory)";
+        assert_eq!(
+            error,
+            format!("cannot load CRL \"{}\": {expected}", crl.display())
+        );
+        std::fs::remove_dir_all(directory).expect("there");
     }
 }

@@ -6,7 +6,8 @@
 //! nested ones.
 
 use super::{
-    CookieFlagsRule, CookieRewrite, List, RedirectRewrite, Template, UpstreamSettings, UpstreamTls,
+    CookieFlagsRule, CookieRewrite, Http, List, Locations, RedirectRewrite, Template,
+    UpstreamSettings, UpstreamTls,
 };
 use crate::regex::Regex;
 use std::fmt;
@@ -311,6 +312,30 @@ impl Pass {
             PassTarget::Group(group) => Some(*group),
             PassTarget::Evaluated(_) => None,
         }
+    }
+}
+
+impl Http {
+    /// Every pass directive of every location, for whoever prepares what they need.
+    pub fn passes(&self) -> impl Iterator<Item = &Pass> {
+        let mut found = Vec::new();
+        for server in &self.servers {
+            collect(&server.locations, &mut found);
+        }
+        found.into_iter()
+    }
+}
+
+fn collect<'l>(locations: &'l Locations, found: &mut Vec<&'l Pass>) {
+    let kinds = [
+        &locations.exact,
+        &locations.prefix,
+        &locations.regex,
+        &locations.named,
+    ];
+    for location in kinds.into_iter().flatten() {
+        found.extend(&location.conf.pass);
+        collect(&location.children, found);
     }
 }
 

@@ -50,11 +50,3 @@ pub enum UpstreamCertificate {
         key: Template,
     },
 }
-
-impl UpstreamTls {
-    /// Every file named, for whoever reads them: certificate and key excepted.
-    pub fn files(&self) -> impl Iterator<Item = &PathBuf> {
-        let files = [&self.trusted_certificate, &self.crl, &self.password_file];
-        files.into_iter().flatten()
-    }
-}

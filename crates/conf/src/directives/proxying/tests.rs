@@ -152,6 +152,7 @@ fn equal_places_are_one_group() {
     assert_eq!(group(0), group(1));
     assert_eq!(group(3), Some(GroupRef(0)));
     assert_eq!(group(5), None);
+    assert_eq!(http.passes().filter_map(Pass::group).count(), 5);
     let names: Vec<&str> = http.upstreams.iter().map(|group| &*group.name).collect();
     assert_eq!(names, ["App", "127.0.0.1", "localhost", "/s"]);
     let named = |index: usize| group(index).map(|group| &*http.upstreams[group.0].name);
@@ -452,8 +453,9 @@ fn tls_is_there_where_it_may_be_needed() {
          proxy_ssl_conf_command Ciphersuites TLS_AES_128_GCM_SHA256; proxy_ssl_protocols TLSv1.3;",
     );
     let full = full.expect("TLS");
-    let files: Vec<&Path> = full.files().map(|path| &**path).collect();
-    assert_eq!(files, ["/etc/ca.pem", "/crl.pem", "/etc/p"].map(Path::new));
+    let files = [&full.trusted_certificate, &full.crl, &full.password_file];
+    let expected = ["/etc/ca.pem", "/crl.pem", "/etc/p"].map(Path::new);
+    assert_eq!(files.map(Option::as_deref), expected.map(Some));
     let Some(UpstreamCertificate::Files(pair)) = &full.certificate else {
         panic!("no variables");
     };
