@@ -17,8 +17,11 @@ use crate::headers::KnownHeader;
 /// Fields that a request has beside those `max_headers` counts: its pseudo-headers.
 const PSEUDO_FIELDS: usize = 4;
 
-/// What the first head gets for room; the next ones what the last one took.
+/// What the first head gets for room; the next ones get what the last one took, and some more.
 const FIRST_HEAD_BYTES: usize = 512;
+
+/// Room beside that, where the first lines are put together.
+const SPARE_HEAD_BYTES: usize = 256;
 
 /// A header block that is complete.
 struct Block<'b> {
@@ -247,8 +250,7 @@ impl Connection {
     }
 
     fn build_request(&mut self, block: &Block<'_>) -> Result<BuiltRequest, Fault> {
-        let settings = self.settings.clone();
-        let mut sink = RequestSink::new(&settings.head);
+        let mut sink = RequestSink::new(self.settings.head);
         let (text, exceeded) = self.decode(block, &mut sink)?;
         let built = sink.finish(text, exceeded, block.end_stream);
         let is_too_large = |error: &RequestError| {
@@ -371,7 +373,7 @@ impl Connection {
                 .saturating_mul(head.large_buffer_count),
             max_fields: head.max_headers.saturating_add(PSEUDO_FIELDS),
         };
-        let room = self.head_bytes.max(FIRST_HEAD_BYTES);
+        let room = (self.head_bytes + SPARE_HEAD_BYTES).max(FIRST_HEAD_BYTES);
         let mut text = Vec::with_capacity(room);
         let decoded = self
             .decoder

@@ -30,8 +30,8 @@ pub(super) enum BuiltRequest {
 type Pseudo = Option<Span>;
 
 /// Builds a request from the fields as they are decoded.
-pub(super) struct RequestSink<'l> {
-    limits: &'l h1::Limits,
+pub(super) struct RequestSink {
+    limits: h1::Limits,
     head: RequestHead,
     method: Pseudo,
     scheme: Pseudo,
@@ -50,8 +50,8 @@ pub(super) struct RequestSink<'l> {
 /// The host line that stands for `:authority`.
 const HOST_NAME: &[u8] = b"host";
 
-impl<'l> RequestSink<'l> {
-    pub(super) fn new(limits: &'l h1::Limits) -> RequestSink<'l> {
+impl RequestSink {
+    pub(super) fn new(limits: h1::Limits) -> RequestSink {
         RequestSink {
             limits,
             head: RequestHead::default(),
@@ -361,24 +361,27 @@ impl<'l> RequestSink<'l> {
             self.path
         };
         let target = target.unwrap_or_default();
-        let mut lines = SmallVec::<[u8; 256]>::new();
-        lines.extend_from_slice(method.of(text));
-        lines.push(b' ');
-        lines.extend_from_slice(target.of(text));
-        lines.extend_from_slice(b" HTTP/2.0\r\n");
+        // They are put together behind everything else, where there is room, and then moved.
+        let lines_start = text.len();
+        text.extend_from_within(method.range());
+        text.push(b' ');
+        text.extend_from_within(target.range());
+        text.extend_from_slice(b" HTTP/2.0\r\n");
         if let Some(authority) = self.authority {
-            lines.extend_from_slice(HOST_NAME);
-            lines.extend_from_slice(b": ");
-            lines.extend_from_slice(authority.of(text));
-            lines.extend_from_slice(b"\r\n");
+            text.extend_from_slice(b"host: ");
+            text.extend_from_within(authority.range());
+            text.extend_from_slice(b"\r\n");
         }
+        let lines_bytes = text.len() - lines_start;
         // They take less than the pseudo-headers did, but for CONNECT, whose authority comes
         // twice, and for heads that are refused.
-        if let Some(missing) = lines.len().checked_sub(regular_start) {
+        let missing = lines_bytes.saturating_sub(regular_start);
+        if missing > 0 {
             self.shift(text, missing);
         }
-        let start = self.regular_start.unwrap_or(text.len()) - lines.len();
-        text[start..start + lines.len()].copy_from_slice(&lines);
+        let start = regular_start + missing - lines_bytes;
+        text.copy_within(lines_start + missing.., start);
+        text.truncate(lines_start + missing);
         self.place_first_lines(start, method.len(), target.len());
     }
 
@@ -452,7 +455,7 @@ impl<'l> RequestSink<'l> {
     }
 }
 
-impl FieldSink for RequestSink<'_> {
+impl FieldSink for RequestSink {
     fn field(&mut self, text: &mut Vec<u8>, field: &Field) -> Note {
         let class = Class::of(text, field);
         if self.malformed.is_some() {

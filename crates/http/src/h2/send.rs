@@ -13,6 +13,10 @@ use crate::StatusCode;
 use crate::h1::ResponseHead;
 use crate::headers::KnownHeader;
 
+/// Streams a client opens before the server has said how many it may: what RFC 9113 section
+/// 6.5.2 recommends that a server allows at least.
+const STREAMS_BEFORE_SETTINGS: u32 = 100;
+
 /// The pseudo-headers of a request that a client sends (RFC 9113 section 8.3.1).
 #[derive(Clone, Copy, Debug)]
 pub struct RequestTarget<'a> {
@@ -140,10 +144,13 @@ impl Connection {
         if self.role != Role::Client || self.phase != Phase::Open || is_used_up {
             return Err(OpenError::Closing);
         }
-        let most = self
-            .peer
-            .max_concurrent_streams
-            .min(self.settings.max_concurrent_streams);
+        let peer_most = if self.peer_is_known {
+            self.peer.max_concurrent_streams
+        } else {
+            // Unlimited by the letter, but what exceeds the limit to come would be refused.
+            STREAMS_BEFORE_SETTINGS
+        };
+        let most = peer_most.min(self.settings.max_concurrent_streams);
         if self.streams.len() >= most as usize {
             return Err(OpenError::Full);
         }
