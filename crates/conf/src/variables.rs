@@ -76,7 +76,6 @@ builtins! {
     ProxyProtocolPort "proxy_protocol_port" "client port of the PROXY protocol header"
     ProxyProtocolServerAddr "proxy_protocol_server_addr" "server address of the PROXY protocol header"
     ProxyProtocolServerPort "proxy_protocol_server_port" "server port of the PROXY protocol header"
-    ProxyProtocolTlv "proxy_protocol_tlv_" "a TLV of the PROXY protocol header; the rest of the name says which"
     RealipRemoteAddr "realip_remote_addr" "the client's address before it was replaced"
     RealipRemotePort "realip_remote_port" "the client's port before it was replaced"
 
@@ -189,6 +188,12 @@ pub const PREFIXES: &[(&str, &str)] = &[
         "a trailer of the response that another server gave",
     ),
     ("upstream_cookie_", "a cookie that another server set"),
+    (
+        "proxy_protocol_tlv_",
+        "a TLV of the PROXY protocol header: `alpn`, `authority`, `unique_id`, `ssl`, `netns`, \
+         `ssl_version`, `ssl_cn`, `ssl_cipher`, `ssl_sig_alg`, `ssl_key_alg`, `ssl_verify`, or its \
+         type as `0x01` (`ssl_0x01`)",
+    ),
 ];
 
 /// Finds the variable called `name` (without the `$`); named captures, which
@@ -197,10 +202,7 @@ pub const PREFIXES: &[(&str, &str)] = &[
 /// Names are compared in lower case, as nginx does.
 pub fn lookup(name: &str) -> Option<Variable> {
     let name = name.to_ascii_lowercase();
-    if let Some((_, builtin, _)) = BUILTINS
-        .iter()
-        .find(|(known, ..)| *known == name && !known.ends_with('_'))
-    {
+    if let Some((_, builtin, _)) = BUILTINS.iter().find(|(known, ..)| *known == name) {
         return Some(Variable::Builtin(*builtin));
     }
     let rest = |prefix: &str| {
@@ -232,10 +234,7 @@ pub fn lookup(name: &str) -> Option<Variable> {
     if let Some(rest) = rest("upstream_cookie_") {
         return Some(Variable::UpstreamCookie(rest));
     }
-    let prefixed = BUILTINS
-        .iter()
-        .find(|(known, ..)| known.ends_with('_') && rest(known).is_some());
-    prefixed.map(|(_, builtin, _)| Variable::Builtin(*builtin))
+    rest("proxy_protocol_tlv_").map(Variable::ProxyProtocolTlv)
 }
 
 /// The known name nearest to an unknown one, if it is near enough to be meant.
@@ -263,16 +262,7 @@ mod tests {
             );
             assert_eq!(builtin.name(), *name);
             assert!(!doc.is_empty());
-            let written = if name.ends_with('_') {
-                format!("{name}x")
-            } else {
-                name.to_string()
-            };
-            assert_eq!(
-                lookup(&written),
-                Some(Variable::Builtin(*builtin)),
-                "{name}"
-            );
+            assert_eq!(lookup(name), Some(Variable::Builtin(*builtin)), "{name}");
         }
     }
 
@@ -301,6 +291,10 @@ mod tests {
         assert_eq!(lookup("arg_q"), Some(Variable::Argument("q".into())));
         assert_eq!(lookup("cookie_sid"), Some(Variable::Cookie("sid".into())));
         assert_eq!(
+            lookup("proxy_protocol_tlv_0x20"),
+            Some(Variable::ProxyProtocolTlv("0x20".into()))
+        );
+        assert_eq!(
             lookup("upstream_http_X_a"),
             Some(Variable::UpstreamHeader("x_a".into()))
         );
@@ -316,7 +310,16 @@ mod tests {
 
     #[test]
     fn unknown_names_are_not_found() {
-        for name in ["", "foo", "http_", "arg_", "upstream_http_", "hosts", "1"] {
+        for name in [
+            "",
+            "foo",
+            "http_",
+            "arg_",
+            "upstream_http_",
+            "proxy_protocol_tlv_",
+            "hosts",
+            "1",
+        ] {
             assert_eq!(lookup(name), None, "{name:?}");
         }
     }

@@ -15,6 +15,7 @@ use crate::deadline::Deadline;
 use crate::exchange_task::{self, After};
 use crate::facts::{ConnectionFacts, PeerAddress};
 use crate::h2;
+use crate::proxy_protocol;
 use crate::registry::{Asked, Entry, Phase};
 use crate::snapshot::{ListenerId, ServerId, ServerRuntime};
 use crate::socket::Socket;
@@ -170,10 +171,17 @@ impl Connection {
             false => self.handshake_timeout(),
         };
         self.deadline.set(&self.entry, timeout);
+        if listener.options.proxy_protocol && !proxy_protocol::read(self).await {
+            return false;
+        }
         if is_plain {
             return true;
         }
-        match self.receive(HEAD_READ_BYTES, true).await {
+        let begun = match self.buffer.is_empty() {
+            true => self.receive(HEAD_READ_BYTES, true).await,
+            false => Wait::Bytes, // they came with the PROXY header
+        };
+        match begun {
             Wait::Bytes => {}
             Wait::Broken(error) => {
                 self.log_broken(&error, "while waiting for request");

@@ -9,7 +9,7 @@
 use crate::body_source::PendingBody;
 use crate::chain::OutputChain;
 use crate::client_link::ClientLink;
-use crate::facts::ConnectionFacts;
+use crate::facts::{ConnectionFacts, PeerAddress};
 use crate::proxying::UpstreamStates;
 use crate::request_body::ReceivedBody;
 use crate::snapshot::{LocationId, ServerId, ServerRuntime, Snapshot};
@@ -40,6 +40,8 @@ pub struct Exchange {
     pub server: ServerId,
     /// The location chosen last; the server's own settings before one is.
     pub location: LocationId,
+    /// The client's address if it is not the connection's (`set_real_ip_from`).
+    pub client_address: Option<PeerAddress>,
     /// What servers behind us were asked, and said.
     pub(crate) upstream: Option<Box<UpstreamStates>>,
     /// What is answered.
@@ -66,6 +68,9 @@ pub struct Request {
     pub received: Option<ReceivedBody>,
     /// Set by an internal redirect: `internal` locations may answer.
     pub internal: bool,
+    /// Another exchange has set it off: nobody is asked again whether it may, and
+    /// nothing is mirrored.
+    pub is_subrequest: bool,
     /// It came as early data (0-RTT) and the client's Finished had not arrived when it
     /// was complete: someone may have recorded it and sent it again (RFC 8470).
     pub early_data: bool,
@@ -218,6 +223,12 @@ impl Exchange {
     /// The server that answers.
     pub fn server(&self) -> &ServerRuntime {
         self.snapshot.server(self.server)
+    }
+
+    /// Who the client is: the other end of the connection, or whom a trusted proxy
+    /// names.
+    pub fn client_address(&self) -> PeerAddress {
+        self.client_address.unwrap_or(self.connection.peer)
     }
 
     /// Whether the connection's listener speaks TLS.

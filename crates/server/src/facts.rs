@@ -1,5 +1,6 @@
 //! What is known about a connection for its whole life.
 
+use crate::proxy_protocol::ProxyHeader;
 use crate::snapshot::ListenerId;
 use crate::socket::Socket;
 use sealane_tls::Ktls;
@@ -33,6 +34,8 @@ pub struct ConnectionFacts {
     ktls: AtomicU8,
     /// Why it is not the kernel.
     ktls_refusal: OnceLock<&'static str>,
+    /// What a PROXY header said before the connection's own bytes.
+    proxy_protocol: OnceLock<Box<ProxyHeader>>,
     /// TLS facts, collected after the handshake when some variable needs them.
     tls: OnceLock<Box<TlsFacts>>,
 }
@@ -105,6 +108,7 @@ impl ConnectionFacts {
             secure: AtomicBool::new(false),
             ktls: AtomicU8::new(KTLS_UNKNOWN),
             ktls_refusal: OnceLock::new(),
+            proxy_protocol: OnceLock::new(),
             tls: OnceLock::new(),
         }
     }
@@ -151,6 +155,15 @@ impl ConnectionFacts {
             KTLS_OFF => self.ktls_refusal.get().copied().unwrap_or(""),
             _ => "",
         }
+    }
+
+    /// The PROXY header of the connection.
+    pub fn proxy_protocol(&self) -> Option<&ProxyHeader> {
+        self.proxy_protocol.get().map(|header| &**header)
+    }
+
+    pub(crate) fn set_proxy_protocol(&self, header: ProxyHeader) {
+        let _ = self.proxy_protocol.set(Box::new(header));
     }
 
     /// TLS facts; `None` on plain connections, and when no variable asks for them.

@@ -61,11 +61,14 @@ mod handlers;
 mod outgoing;
 mod pipeline;
 mod prologue;
+pub mod proxy_protocol;
 mod proxying;
 mod rate;
+mod real_ip;
 mod request_log;
 mod response_head;
 mod socket;
+mod subrequest;
 mod temp_file;
 mod template;
 #[cfg(test)]

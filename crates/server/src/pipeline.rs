@@ -6,8 +6,9 @@
 //!   +- internal redirect
 //! ```
 //!
-//! The phases follow nginx's: the server's own `return`, the choice of the
-//! location, its `return`, `try_files`, then the handlers of content. A handler
+//! The phases follow nginx's: the client's address, the server's own `return`, the
+//! choice of the location, its `return`, `auth_request`, `mirror`, `try_files`, then the
+//! handlers of content. A handler
 //! answers with a [`Step`]; a status that it does not answer itself goes through
 //! `error_page` and ends in a built-in page at the latest.
 
@@ -15,7 +16,7 @@ use crate::exchange::{Exchange, RequestBody};
 use crate::handlers::{self, Step};
 use crate::request_log::{Text, log_request};
 use crate::router::RouteError;
-use crate::{access_log, filters};
+use crate::{access_log, filters, real_ip, subrequest};
 use sealane_http::h1::Framing;
 use sealane_http::{Method, StatusCode};
 
@@ -32,6 +33,12 @@ pub(crate) async fn handle(exchange: &mut Exchange) {
         Method::Connect => refuse_method(exchange, "CONNECT"),
         _ => begin(exchange).await,
     };
+    finish(exchange, step).await;
+}
+
+/// Finds the answer to a subrequest, from its URI on.
+pub(crate) async fn handle_subrequest(exchange: &mut Exchange) {
+    let step = begin(exchange).await;
     finish(exchange, step).await;
 }
 
@@ -143,6 +150,7 @@ fn count_redirect(exchange: &mut Exchange, doing: &str, target: &[u8]) -> Option
 /// From a URI to an answer: the server's `return`, then the location.
 async fn begin(exchange: &mut Exchange) -> Step {
     exchange.location = exchange.server().default_location;
+    real_ip::apply(exchange);
     if exchange.server().conf.returns.is_some() {
         let server = exchange.server().conf.clone();
         return handlers::returns::answer(exchange, server.returns.as_ref());
@@ -210,6 +218,17 @@ async fn in_location(exchange: &mut Exchange) -> Step {
     if exchange.conf().returns.is_some() {
         let conf = exchange.snapshot.location(exchange.location).conf.clone();
         return handlers::returns::answer(exchange, conf.returns.as_ref());
+    }
+    real_ip::apply(exchange);
+    if exchange.conf().auth_request.is_some()
+        && let Err(status) = Box::pin(subrequest::authorise(exchange)).await
+    {
+        return Step::Status(status);
+    }
+    if !exchange.conf().mirrors.is_empty()
+        && let Err(status) = Box::pin(subrequest::mirror(exchange)).await
+    {
+        return Step::Status(status);
     }
     if exchange.conf().try_files.is_some() {
         match Box::pin(handlers::try_files::choose(exchange)).await {

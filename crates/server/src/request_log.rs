@@ -34,7 +34,7 @@ struct Tail<'e>(&'e Exchange);
 impl fmt::Display for Tail<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let exchange = self.0;
-        match exchange.connection.peer {
+        match exchange.client_address() {
             PeerAddress::Inet(address) => write!(f, ", client: {}", address.ip())?,
             PeerAddress::Unix => f.write_str(", client: unix:")?,
         }

@@ -94,6 +94,9 @@ pub enum Variable {
     UpstreamTrailer(Box<str>),
     /// `$upstream_cookie_NAME`: cookie that such a response sets.
     UpstreamCookie(Box<str>),
+    /// `$proxy_protocol_tlv_NAME`: a TLV of the PROXY protocol header that the
+    /// connection began with.
+    ProxyProtocolTlv(Box<str>),
     /// `$1` to `$9` (and `$0`): capture of the last regular expression.
     Capture(u8),
     /// `$name` of a named capture somewhere in the configuration: an index

@@ -137,7 +137,7 @@ fn pick(
     };
     let request = PickRequest {
         key: &key,
-        client: match exchange.connection.peer {
+        client: match exchange.client_address() {
             PeerAddress::Inet(address) => Some(address.ip()),
             PeerAddress::Unix => None,
         },

@@ -5,8 +5,9 @@ use crate::exchange::Exchange;
 use crate::facts::PeerAddress;
 use sealane_conf::model::ListenAddress;
 use sealane_conf::variables::Builtin;
+use sealane_http::proxy_protocol::{Addresses, TlvName};
 use sealane_sys::socket::TcpInfo;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::ffi::OsStrExt;
 
 pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> bool {
@@ -17,21 +18,28 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
     match builtin {
         Builtin::Scheme => text(if exchange.is_tls() { "https" } else { "http" }, out),
         Builtin::Https => text(if exchange.is_tls() { "on" } else { "" }, out),
-        Builtin::RemoteAddr | Builtin::RealipRemoteAddr => match facts.peer {
-            PeerAddress::Inet(address) => ip(address.ip(), out),
-            PeerAddress::Unix => text("unix:", out),
-        },
-        Builtin::BinaryRemoteAddr => match facts.peer {
+        Builtin::RemoteAddr => peer_ip(exchange.client_address(), out),
+        Builtin::RealipRemoteAddr => peer_ip(facts.peer, out),
+        Builtin::BinaryRemoteAddr => match exchange.client_address() {
             PeerAddress::Inet(address) => match address.ip() {
                 IpAddr::V4(ip) => text(ip.octets(), out),
                 IpAddr::V6(ip) => text(ip.octets(), out),
             },
             PeerAddress::Unix => text("unix:", out),
         },
-        Builtin::RemotePort | Builtin::RealipRemotePort => match facts.peer {
-            PeerAddress::Inet(address) => number(address.port(), out),
-            PeerAddress::Unix => text("", out),
-        },
+        Builtin::RemotePort => peer_port(exchange.client_address(), out),
+        Builtin::RealipRemotePort => peer_port(facts.peer, out),
+        Builtin::ProxyProtocolAddr => {
+            told(exchange, |told| told.source).is_some_and(|address| ip(address.ip(), out))
+        }
+        Builtin::ProxyProtocolPort => {
+            told(exchange, |told| told.source).is_some_and(|address| number(address.port(), out))
+        }
+        Builtin::ProxyProtocolServerAddr => {
+            told(exchange, |told| told.destination).is_some_and(|address| ip(address.ip(), out))
+        }
+        Builtin::ProxyProtocolServerPort => told(exchange, |told| told.destination)
+            .is_some_and(|address| number(address.port(), out)),
         Builtin::ServerAddr => match (facts.local(), listen_address(exchange)) {
             (Some(address), _) => ip(address.ip(), out),
             (None, ListenAddress::Unix(path)) => {
@@ -52,6 +60,42 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
         Builtin::TcpinfoSndCwnd => tcp(|info| info.snd_cwnd, out),
         Builtin::TcpinfoRcvSpace => tcp(|info| info.rcv_space, out),
         _ => false,
+    }
+}
+
+/// `$proxy_protocol_tlv_NAME`.
+pub(super) fn tlv(exchange: &Exchange, name: &str, out: &mut Vec<u8>) -> bool {
+    let Some(header) = exchange.connection.proxy_protocol() else {
+        return false;
+    };
+    let value = TlvName::parse(name)
+        .ok()
+        .map(|name| header.tlvs().value(name));
+    // A broken extension is as good as none.
+    match value {
+        Some(Ok(Some(value))) => text(value, out),
+        _ => false,
+    }
+}
+
+/// What the PROXY header says about one end.
+fn told(exchange: &Exchange, end: impl Fn(&Addresses) -> SocketAddr) -> Option<SocketAddr> {
+    let header = exchange.connection.proxy_protocol()?;
+    header.addresses.as_ref().map(end)
+}
+
+fn peer_ip(peer: PeerAddress, out: &mut Vec<u8>) -> bool {
+    match peer {
+        PeerAddress::Inet(address) => ip(address.ip(), out),
+        PeerAddress::Unix => text("unix:", out),
+    }
+}
+
+fn peer_port(peer: PeerAddress, out: &mut Vec<u8>) -> bool {
+    match peer {
+        // A proxy may tell an address without a port; nginx leaves the variable empty then.
+        PeerAddress::Inet(address) if address.port() > 0 => number(address.port(), out),
+        PeerAddress::Inet(_) | PeerAddress::Unix => text("", out),
     }
 }
 

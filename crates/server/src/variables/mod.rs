@@ -42,6 +42,7 @@ pub(crate) fn append(exchange: &Exchange, variable: &Variable, out: &mut Vec<u8>
         Variable::UpstreamHeader(name) => upstream::header(exchange, name, out),
         Variable::UpstreamTrailer(name) => upstream::trailer(exchange, name, out),
         Variable::UpstreamCookie(name) => upstream::cookie(exchange, name, out),
+        Variable::ProxyProtocolTlv(name) => connection::tlv(exchange, name, out),
         Variable::Capture(number) => {
             let captures = &request.captures.numbered;
             put(
@@ -109,7 +110,11 @@ fn append_builtin(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> b
         | B::TcpinfoSndCwnd
         | B::TcpinfoRcvSpace
         | B::RealipRemoteAddr
-        | B::RealipRemotePort => connection::append(exchange, builtin, out),
+        | B::RealipRemotePort
+        | B::ProxyProtocolAddr
+        | B::ProxyProtocolPort
+        | B::ProxyProtocolServerAddr
+        | B::ProxyProtocolServerPort => connection::append(exchange, builtin, out),
         B::Status | B::BodyBytesSent | B::BytesSent | B::LimitRate | B::GzipRatio => {
             response::append(exchange, builtin, out)
         }
@@ -157,11 +162,6 @@ fn append_builtin(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> b
         | B::SslClientVEnd
         | B::SslClientVRemain
         | B::SslClientVerify => tls::append(exchange, builtin, out),
-        B::ProxyProtocolAddr
-        | B::ProxyProtocolPort
-        | B::ProxyProtocolServerAddr
-        | B::ProxyProtocolServerPort
-        | B::ProxyProtocolTlv => false,
         B::UpstreamAddr
         | B::UpstreamBytesReceived
         | B::UpstreamBytesSent

@@ -1,0 +1,65 @@
+//! `listen ... proxy_protocol`: a PROXY header stands before everything else.
+
+use crate::connection::{Connection, HEAD_READ_BYTES, Wait};
+use sealane_conf::model::LogLevel;
+use sealane_http::proxy_protocol::{self, Addresses, Parsed, Tlvs};
+
+/// What a PROXY header said.
+#[derive(Debug, Clone)]
+pub struct ProxyHeader {
+    /// Both ends of the original connection; `None` when the proxy did not say.
+    pub addresses: Option<Addresses>,
+    /// The extensions as they came.
+    tlvs: Box<[u8]>,
+}
+
+impl ProxyHeader {
+    /// The extensions.
+    pub fn tlvs(&self) -> Tlvs<'_> {
+        Tlvs::new(&self.tlvs)
+    }
+}
+
+/// Reads the header. False when the connection is to be closed: as in nginx without
+/// an answer, since whoever sent something else is not meant to connect here.
+pub(crate) async fn read(connection: &mut Connection) -> bool {
+    const READING: &str = "while reading PROXY protocol";
+    loop {
+        match proxy_protocol::parse(&connection.buffer) {
+            Ok(Parsed::Complete(header)) => {
+                let tlvs = header.tlvs.of(&connection.buffer).into();
+                connection.facts.set_proxy_protocol(ProxyHeader {
+                    addresses: header.addresses,
+                    tlvs,
+                });
+                connection.buffer.drain(..header.header_bytes);
+                return true;
+            }
+            Ok(Parsed::Incomplete) => {}
+            Err(error) => {
+                let excerpt = error.excerpt().map(|span| span.of(&connection.buffer));
+                let text = excerpt.unwrap_or_default().escape_ascii();
+                connection.log(LogLevel::Error, &format!("{error}: \"{text}\" {READING}"));
+                return false;
+            }
+        }
+        match connection.receive(HEAD_READ_BYTES, true).await {
+            Wait::Bytes => {}
+            Wait::Broken(error) => {
+                connection.log_broken(&error, READING);
+                return false;
+            }
+            Wait::TimedOut => {
+                let text = format!("client timed out (110: Connection timed out) {READING}");
+                connection.log(LogLevel::Info, &text);
+                return false;
+            }
+            Wait::End => {
+                let text = format!("client closed connection {READING}");
+                connection.log(LogLevel::Info, &text);
+                return false;
+            }
+            Wait::Asked(_) => return false,
+        }
+    }
+}
