@@ -2,7 +2,9 @@
 //! are bounded by the length of the input.
 
 use crate::input::{MemoryLoader, Options};
-use crate::model::{Config, Location, LocationConf, Locations, Part, Template, Variable};
+use crate::model::{
+    Config, Location, LocationConf, Locations, Part, Pass, ProxyTarget, Template, Variable,
+};
 use crate::parser::{Limits, parse_within};
 
 /// Longest input that is looked at.
@@ -88,6 +90,9 @@ fn check(config: &Config) {
         check_conf(&server.conf, names);
         check_locations(&server.locations, names, true);
     }
+    for pass in http.passes() {
+        check_pass(pass, names, http.upstreams.len());
+    }
 }
 
 fn check_locations(locations: &Locations, names: usize, server_level: bool) {
@@ -116,6 +121,35 @@ fn check_conf(conf: &LocationConf, names: usize) {
     let headers = conf.add_headers.iter().map(|header| &header.value);
     for template in conf.index.iter().chain(returns).chain(headers) {
         check_template(template, names);
+    }
+}
+
+fn check_pass(pass: &Pass, names: usize, groups: usize) {
+    assert!(pass.group().is_none_or(|group| group.0 < groups));
+    let settings = pass.upstream();
+    let (number, size) = settings.buffers;
+    let largest = settings.buffer_bytes.max(size);
+    // Buffers can be filled while others are on their way.
+    if !matches!(pass, Pass::Grpc(_)) {
+        assert!(number >= 2 && settings.busy_buffers_bytes >= largest);
+        assert!(settings.busy_buffers_bytes <= u64::from(number - 1).saturating_mul(size));
+        assert!(settings.temp_file_write_bytes >= largest);
+    }
+    assert!(settings.temp_path.path.is_absolute());
+    let tls = settings.tls.as_deref();
+    assert!(tls.is_none_or(|tls| !tls.verify || tls.trusted_certificate.is_some()));
+    if let Pass::Proxy(pass) = pass {
+        let mut templates: Vec<&Template> = Vec::new();
+        templates.extend(pass.set_headers.fields.iter().map(|field| &field.value));
+        templates.extend(pass.redirects.iter().map(|rule| &rule.replacement));
+        templates.extend(pass.method.iter().chain(&pass.body));
+        for template in templates {
+            check_template(template, names);
+        }
+        match &pass.target {
+            ProxyTarget::Url(url) => assert!(!url.host.is_empty()),
+            ProxyTarget::Evaluated(url) => assert!(url.as_literal().is_none()),
+        }
     }
 }
 
@@ -195,6 +229,25 @@ mod tests {
         "worker_processes",
         "auto",
         "internal",
+        "upstream",
+        "proxy_pass",
+        "http://x",
+        "https://127.0.0.1:8/a",
+        "fastcgi_pass",
+        "uwsgi_pass",
+        "grpc_pass",
+        "127.0.0.1:9",
+        "[::1]:9",
+        "proxy_redirect",
+        "default",
+        "proxy_buffers",
+        "proxy_busy_buffers_size",
+        "proxy_set_header",
+        "proxy_cookie_flags",
+        "proxy_ssl_verify",
+        "fastcgi_param",
+        "fastcgi_split_path_info",
+        "^(a)(b)$",
         "{",
         "}",
         ";",
@@ -221,7 +274,28 @@ mod tests {
         "events {} http { server { listen 8000-8003; listen unix:/s backlog=9; location = /s { stub_status; }
          location ^~ /a/ { alias /b/; autoindex on; location /a/c { limit_rate 10k; } } } server { listen 8001
          so_keepalive=1m::3; return 444; } open_file_cache max=9 inactive=1s; add_header A \"b c\" always; }",
+        "events {} http { upstream u { server 127.0.0.1:1 weight=2; keepalive 4; } proxy_buffers 4 8k; server { location /a/ {
+         proxy_pass https://u/b; proxy_redirect ~*^http://(?<h>x)/ /$h; proxy_cookie_path / \"/a; x\"; proxy_ssl_name $host;
+         proxy_set_header X-A \"$remote_addr, $h\"; proxy_next_upstream error http_502; proxy_bind $remote_addr transparent;
+         proxy_temp_path t 1 2; } location ~ (.*)\\.php$ { fastcgi_pass unix:/s; fastcgi_param A $1 if_not_empty;
+         fastcgi_split_path_info ^(.+?)(/.*)$; } location /g { grpc_pass grpcs://127.0.0.1:2; grpc_set_header A $host; }
+         location /v { proxy_pass $scheme://$host$uri; proxy_method GET; } location /w { uwsgi_pass [::1]:3; } } }",
     ];
+
+    #[test]
+    fn seeds_are_whole_configurations() {
+        for seed in SEEDS {
+            let mut texts = seed.split('\0');
+            let text = texts.next().unwrap_or_default();
+            let mut loader = MemoryLoader::new().with("/conf/nginx.conf", text);
+            if let Some(included) = texts.next() {
+                loader = loader.with("/conf/a.conf", included);
+            }
+            let options = Options::new("/conf/nginx.conf", "/prefix");
+            let read = parse_within(&options, &mut loader, &LIMITS);
+            assert!(read.is_ok(), "{}", read.expect_err("it is refused"));
+        }
+    }
 
     #[test]
     fn include_bombs_are_bounded() {
