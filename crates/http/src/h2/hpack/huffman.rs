@@ -96,7 +96,8 @@ struct Bits<'a> {
 }
 
 impl Bits<'_> {
-    /// Takes bytes until more than 56 bits are there, or no more bytes.
+    /// Takes bytes until more than 56 bits are there, or no more bytes. Bits of the next byte may stand behind those
+    /// that count; they are the same when that byte is taken.
     #[inline]
     fn fill(&mut self) {
         if let Some(word) = self.rest.first_chunk::<8>() {
@@ -104,8 +105,6 @@ impl Bits<'_> {
             let taken = (63 - self.count) / 8;
             self.rest = &self.rest[taken as usize..];
             self.count += taken * 8;
-            // Of a byte that was shifted in by half nothing may stay, as it is shifted in again.
-            self.bits &= !(u64::MAX >> self.count);
             return;
         }
         while self.count <= 56 {

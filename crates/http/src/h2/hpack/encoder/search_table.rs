@@ -214,3 +214,37 @@ impl Name<'_> {
         (hashed >> 32) as usize % BUCKETS
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+    use crate::h2::hpack::Indexing;
+
+    /// Two values whose chain and stored hash are the same, as somebody who chooses values could make them.
+    #[test]
+    fn values_with_one_hash_are_told_apart() {
+        let name = Name::known(KnownHeader::Etag, Indexing::AtOnce);
+        let value = |number: u32| number.to_string().into_bytes();
+        let mut seen = HashMap::new();
+        let (first, second) = (0..)
+            .find_map(|number| {
+                let hashed = hash(name.seed, &value(number));
+                let key = (hashed as u32, name.bucket(hashed));
+                Some((seen.insert(key, number)?, number))
+            })
+            .expect("there are more numbers than hashes");
+        let mut table = SearchTable::new();
+        for number in [first, second] {
+            let Found::Worthy { hashed, .. } = table.find(&name, &value(number)) else {
+                panic!("{number} is not in the table");
+            };
+            table.insert(&name, &value(number), hashed);
+        }
+        for (number, expected) in [(second, 62), (first, 63), (second, 62)] {
+            let found = table.find(&name, &value(number));
+            assert!(matches!(found, Found::Field { index } if index == expected));
+        }
+    }
+}
