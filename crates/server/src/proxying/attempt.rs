@@ -194,6 +194,9 @@ async fn ask_peer(
     let mut conversation =
         Conversation::new(connection, (outbound.wire)(), chain, upload, timeouts);
     let answered = await_head(exchange, pass, &mut conversation).await;
+    if let Some(remark) = conversation.take_remark() {
+        log_request!(exchange, Error, "{remark} {}", Doing::ReadingHead);
+    }
     *sent = conversation.bytes_sent > 0;
     if let Some(attempt) = last_attempt(exchange) {
         attempt.bytes_sent = conversation.bytes_sent;

@@ -6,7 +6,7 @@
 //! once.
 
 use super::conversation::Conversation;
-use super::failure::Failure;
+use super::failure::{Doing, Failure};
 use super::lease::Leased;
 use super::wire::{Ending, Event};
 use crate::body_source::{BodySource, Filled, SourceError};
@@ -28,6 +28,8 @@ pub(crate) struct ProxiedBody {
     /// What ended the body.
     end: Option<Result<(), Failure>>,
     trailers: HeaderList,
+    /// What the operator is to be told.
+    remarks: Vec<String>,
     is_tunnel: bool,
     ignores_client: bool,
     response_length: u64,
@@ -58,6 +60,7 @@ impl ProxiedBody {
             limits,
             end: None,
             trailers: HeaderList::new(),
+            remarks: Vec::new(),
             is_tunnel: false,
             ignores_client,
             response_length: 0,
@@ -109,9 +112,11 @@ impl ProxiedBody {
     fn finish(&mut self, ending: Ending) {
         self.end = Some(Ok(()));
         self.trailers = ending.trailers;
-        let Some(conversation) = self.conversation.take() else {
+        self.remarks.extend(ending.complaint.map(str::to_owned));
+        let Some(mut conversation) = self.conversation.take() else {
             return;
         };
+        self.remarks.extend(conversation.take_remark());
         self.bytes_sent = conversation.bytes_sent;
         self.bytes_received = conversation.bytes_received;
         // A request that the peer did not read to its end leaves bytes in the way.
@@ -122,9 +127,10 @@ impl ProxiedBody {
     }
 
     fn fail(&mut self, failure: Failure) {
-        if let Some(conversation) = self.conversation.take() {
+        if let Some(mut conversation) = self.conversation.take() {
             self.bytes_sent = conversation.bytes_sent;
             self.bytes_received = conversation.bytes_received;
+            self.remarks.extend(conversation.take_remark());
         }
         if let Some(lease) = self.lease.take() {
             // As in nginx a broken body says nothing about the peer's health.
@@ -191,6 +197,9 @@ impl BodySource for ProxiedBody {
         }
         if let Some(lease) = self.lease.take() {
             lease.succeeded(None);
+        }
+        for remark in &self.remarks {
+            log_request!(exchange, Warn, "{remark} {}", Doing::ReadingBody);
         }
         let Some(states) = exchange.upstream.as_deref_mut() else {
             return;

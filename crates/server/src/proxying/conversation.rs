@@ -94,6 +94,11 @@ impl Conversation {
         self.wire.method()
     }
 
+    /// What the peer wants the operator to know, besides its response.
+    pub(crate) fn take_remark(&mut self) -> Option<String> {
+        self.wire.take_remark()
+    }
+
     /// Both sides may say anything from now on (101); the client's bytes come from `client`.
     pub(crate) fn become_tunnel(&mut self, client: ClientLink) {
         self.wire.upgrade();

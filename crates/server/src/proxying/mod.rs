@@ -10,7 +10,7 @@
 //! |---|---|
 //! | `runtime`, `groups` | what the configuration means at run time |
 //! | `target` | where a request goes: group and URI |
-//! | `request` | the request that is sent: URI and header fields |
+//! | `request`, `gateway` | the request that is sent: URI and header fields, or parameters |
 //! | `attempt`, `next` | asking peers, and whether another one is asked |
 //! | `lease`, `peer_connection` | the peer that was picked, and the connection to it |
 //! | `conversation` | sending and receiving at the same time |
@@ -25,6 +25,7 @@ mod attempt;
 mod body;
 mod conversation;
 mod failure;
+mod gateway;
 mod groups;
 mod lease;
 mod next;
@@ -51,7 +52,7 @@ use sealane_http::headers::KnownHeader;
 use sealane_http::{Method, StatusCode};
 use std::future::poll_fn;
 use std::task::Poll;
-use wire::{Http1, Wire};
+use wire::{FastCgi, Gateway, Http1, Wire};
 
 pub(crate) use groups::Groups;
 pub(crate) use lease::GroupRuntime;
@@ -168,8 +169,18 @@ fn outbound(
 ) -> Result<Outbound, StatusCode> {
     let mut head = crate::buffers::small();
     let encoded = match &pass.pass {
-        Pass::Proxy(proxy) => request::encode_head(exchange, proxy, &target.uri, &mut head),
-        _ => Ok(()),
+        Pass::Proxy(proxy) => request::encode_head(exchange, proxy, &target.uri, &mut head)
+            .map_err(|error| error.to_string()),
+        Pass::FastCgi(fastcgi) => gateway::encode_fastcgi(exchange, fastcgi, &mut head),
+        Pass::Uwsgi(uwsgi) => gateway::encode_uwsgi(exchange, uwsgi, &mut head),
+        Pass::Scgi(scgi) => {
+            let body_bytes = match body.plan {
+                BodyPlan::Length(bytes) => bytes,
+                BodyPlan::None | BodyPlan::Unknown => 0,
+            };
+            gateway::encode_scgi(exchange, scgi, body_bytes, &mut head)
+        }
+        Pass::Grpc(_) => Err("\"grpc_pass\" cannot be answered yet".to_owned()),
     };
     if let Err(error) = encoded {
         log_request!(exchange, Error, "{error}");
@@ -178,7 +189,7 @@ fn outbound(
     let wire = wire_maker(exchange, pass, body.plan);
     let mut chain = OutputChain::new();
     chain.push_bytes(head);
-    if !body.streamed && body.plan != BodyPlan::None {
+    if !body.streamed {
         let mut framing = wire();
         for segment in body.chain.segments() {
             framing.frame_body(segment.clone(), &mut chain);
@@ -205,7 +216,22 @@ fn wire_maker(
         Pass::Proxy(proxy) => Method::from_bytes(&request::method(exchange, proxy)),
         _ => exchange.request.head.method,
     };
-    Box::new(move || Wire::Http1(Http1::new(method, chunked, keeps_trailers, max_head_bytes)))
+    match &pass.pass {
+        Pass::FastCgi(fastcgi) => {
+            let keep_conn = fastcgi.keep_conn;
+            let catches: Vec<Box<[u8]>> = fastcgi.catch_stderr.iter().cloned().collect();
+            Box::new(move || {
+                let wire = FastCgi::new(method, max_head_bytes, keep_conn, catches.clone());
+                Wire::FastCgi(Box::new(wire))
+            })
+        }
+        Pass::Uwsgi(_) | Pass::Scgi(_) => {
+            Box::new(move || Wire::Gateway(Gateway::new(method, max_head_bytes)))
+        }
+        Pass::Proxy(_) | Pass::Grpc(_) => Box::new(move || {
+            Wire::Http1(Http1::new(method, chunked, keeps_trailers, max_head_bytes))
+        }),
+    }
 }
 
 /// Makes a peer's answer the client's.

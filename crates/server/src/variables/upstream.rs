@@ -21,8 +21,35 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
             BodyPlan::Unknown => text("chunked", out),
             BodyPlan::None | BodyPlan::Length(_) => false,
         },
+        Builtin::FastcgiScriptName => fastcgi_script(exchange, 1, out),
+        Builtin::FastcgiPathInfo => fastcgi_script(exchange, 2, out),
         _ => of_states(exchange, builtin, out),
     }
+}
+
+/// `$fastcgi_script_name` (group 1) and `$fastcgi_path_info` (group 2).
+fn fastcgi_script(exchange: &Exchange, group: usize, out: &mut Vec<u8>) -> bool {
+    let location = exchange.snapshot.location(exchange.location);
+    let uri = &exchange.request.uri;
+    let Some(Pass::FastCgi(pass)) = location.pass.as_ref().map(|pass| &pass.pass) else {
+        return group == 1 && text(uri, out);
+    };
+    if let Some(split) = &pass.split_path_info
+        && let Ok(Some(found)) = split.captures(uri)
+    {
+        let part = found.get(uri, group).unwrap_or_default();
+        text(part, out);
+        if group == 1 && part.ends_with(b"/") {
+            text(&pass.index, out);
+        }
+        return true;
+    }
+    if group == 2 {
+        return text("", out);
+    }
+    text(uri, out);
+    uri.ends_with(b"/") && text(&pass.index, out);
+    true
 }
 
 fn of_states(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> bool {

@@ -1,7 +1,6 @@
 //! HTTP/1 towards a peer.
 
-use super::{Ending, Event, Head, WireError};
-use crate::buffers;
+use super::{Ending, Event, Head, WireError, split_head};
 use crate::chain::{OutputChain, Segment};
 use bytes::Bytes;
 use sealane_http::Method;
@@ -90,11 +89,7 @@ impl Http1 {
             Ok(ParsedResponse::Complete(head)) => head,
             Ok(ParsedResponse::Incomplete) if closed => return Err(WireError::ClosedEarly),
             Ok(ParsedResponse::Incomplete) => return Ok(None),
-            Err(error) => {
-                let excerpt = error.excerpt().map(|span| span.of(input).escape_ascii());
-                let quoted = excerpt.map_or_else(String::new, |text| format!(": \"{text}\""));
-                return Err(WireError::Invalid(format!("{error}{quoted}")));
-            }
+            Err(error) => return Err(WireError::head(&error, input)),
         };
         if parsed.kind() != ResponseKind::Interim {
             let framing = parsed.framing(self.method);
@@ -105,12 +100,7 @@ impl Http1 {
             self.body = Some(body);
             self.keep_alive = parsed.keep_alive;
         }
-        let mut rest = Vec::new();
-        if input.len() > parsed.head_bytes {
-            rest = buffers::for_bytes((input.len() - parsed.head_bytes) as u64);
-            rest.extend_from_slice(&input[parsed.head_bytes..]);
-        }
-        let buffer = std::mem::replace(input, rest);
+        let buffer = split_head(input, parsed.head_bytes);
         Ok(Some(Event::Head(Box::new(Head { buffer, parsed }))))
     }
 

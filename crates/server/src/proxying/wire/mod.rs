@@ -4,19 +4,28 @@
 //! One [`Wire`] serves one request on one connection. Requests are framed into an
 //! output chain; responses come out as [`Event`]s.
 
+mod fastcgi;
+mod gateway;
 mod http1;
 
+use crate::buffers;
 use crate::chain::{OutputChain, Segment};
 use bytes::Bytes;
+pub(crate) use fastcgi::FastCgi;
+pub(crate) use gateway::Gateway;
 pub(crate) use http1::Http1;
 use sealane_http::Method;
-use sealane_http::h1::ReceivedResponse;
+use sealane_http::h1::{ReceivedResponse, ResponseError};
 use sealane_http::headers::HeaderList;
 
 /// One request's conversation in one of the protocols.
 pub(crate) enum Wire {
     /// HTTP/1.0 or 1.1.
     Http1(Http1),
+    /// FastCGI.
+    FastCgi(Box<FastCgi>),
+    /// SCGI or uwsgi.
+    Gateway(Gateway),
     /// Whatever both sides send (after 101).
     Raw,
 }
@@ -64,6 +73,8 @@ impl Wire {
     pub(crate) fn method(&self) -> Method {
         match self {
             Wire::Http1(wire) => wire.method,
+            Wire::FastCgi(wire) => wire.method,
+            Wire::Gateway(wire) => wire.method,
             Wire::Raw => Method::Get,
         }
     }
@@ -72,7 +83,8 @@ impl Wire {
     pub(crate) fn frame_body(&mut self, piece: Segment, out: &mut OutputChain) {
         match self {
             Wire::Http1(wire) => wire.frame_body(piece, out),
-            Wire::Raw => out.push(piece),
+            Wire::FastCgi(wire) => wire.frame_body(piece, out),
+            Wire::Gateway(_) | Wire::Raw => out.push(piece),
         }
     }
 
@@ -80,7 +92,8 @@ impl Wire {
     pub(crate) fn end_body(&mut self, out: &mut OutputChain) {
         match self {
             Wire::Http1(wire) => wire.end_body(out),
-            Wire::Raw => {}
+            Wire::FastCgi(wire) => wire.end_body(out),
+            Wire::Gateway(_) | Wire::Raw => {}
         }
     }
 
@@ -96,11 +109,21 @@ impl Wire {
     ) -> Result<Option<Event>, WireError> {
         match self {
             Wire::Http1(wire) => wire.next_event(input, closed),
+            Wire::FastCgi(wire) => wire.next_event(input, closed),
+            Wire::Gateway(wire) => wire.next_event(input, closed),
             Wire::Raw if !input.is_empty() => {
                 Ok(Some(Event::Data(Bytes::from(std::mem::take(input)))))
             }
             Wire::Raw if closed => Ok(Some(Event::End(Ending::default()))),
             Wire::Raw => Ok(None),
+        }
+    }
+
+    /// What the peer wants the operator to know, besides its response.
+    pub(crate) fn take_remark(&mut self) -> Option<String> {
+        match self {
+            Wire::FastCgi(wire) => wire.take_stderr(),
+            Wire::Http1(_) | Wire::Gateway(_) | Wire::Raw => None,
         }
     }
 
@@ -113,7 +136,28 @@ impl Wire {
     pub(crate) fn known_left(&self) -> u64 {
         match self {
             Wire::Http1(wire) => wire.known_left(),
+            Wire::FastCgi(wire) => wire.known_left(),
+            Wire::Gateway(wire) => wire.known_left(),
             Wire::Raw => 0,
         }
     }
+}
+
+impl WireError {
+    /// A head that is refused, with the bytes at fault.
+    fn head(error: &ResponseError, buffer: &[u8]) -> WireError {
+        let excerpt = error.excerpt().map(|span| span.of(buffer).escape_ascii());
+        let quoted = excerpt.map_or_else(String::new, |text| format!(": \"{text}\""));
+        WireError::Invalid(format!("{error}{quoted}"))
+    }
+}
+
+/// Takes the head out of the input, which keeps what follows.
+fn split_head(input: &mut Vec<u8>, head_bytes: usize) -> Vec<u8> {
+    let mut rest = Vec::new();
+    if input.len() > head_bytes {
+        rest = buffers::for_bytes((input.len() - head_bytes) as u64);
+        rest.extend_from_slice(&input[head_bytes..]);
+    }
+    std::mem::replace(input, rest)
 }

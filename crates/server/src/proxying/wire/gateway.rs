@@ -1,0 +1,81 @@
+//! SCGI and uwsgi towards a peer: a request in one piece, then a response as gateway
+//! programs write it, up to the end of the connection.
+
+use super::{Ending, Event, Head, WireError, split_head};
+use bytes::Bytes;
+use sealane_http::Method;
+use sealane_http::cgi::{StatusLine, parse_cgi_response};
+use sealane_http::h1::{ParsedResponse, ResponseBodyDecoder, ResponseLimits, ResponseState};
+
+/// One request by SCGI or uwsgi.
+pub(crate) struct Gateway {
+    pub(super) method: Method,
+    limits: ResponseLimits,
+    state: ResponseState,
+    body: Option<ResponseBodyDecoder>,
+}
+
+impl Gateway {
+    pub(crate) fn new(method: Method, max_head_bytes: usize) -> Gateway {
+        Gateway {
+            method,
+            limits: ResponseLimits {
+                max_head_bytes,
+                ..ResponseLimits::default()
+            },
+            state: ResponseState::default(),
+            body: None,
+        }
+    }
+
+    pub(super) fn known_left(&self) -> u64 {
+        self.body
+            .as_ref()
+            .map_or(0, ResponseBodyDecoder::known_left)
+    }
+
+    pub(super) fn next_event(
+        &mut self,
+        input: &mut Vec<u8>,
+        closed: bool,
+    ) -> Result<Option<Event>, WireError> {
+        let Some(body) = &mut self.body else {
+            return self.next_head(input, closed);
+        };
+        if !body.is_done() && !input.is_empty() {
+            let decoded = body
+                .decode(input)
+                .map_err(|error| WireError::Invalid(error.to_string()))?;
+            if decoded.data == (0..input.len()) {
+                return Ok(Some(Event::Data(Bytes::from(std::mem::take(input)))));
+            }
+            let piece = Bytes::copy_from_slice(&input[decoded.data]);
+            input.drain(..decoded.consumed);
+            return Ok(Some(Event::Data(piece)));
+        }
+        if closed && !body.is_done() {
+            body.close().map_err(|_| WireError::ClosedEarly)?;
+        }
+        let surplus = !input.is_empty();
+        Ok(body.is_done().then(|| {
+            Event::End(Ending {
+                complaint: surplus.then(|| body.surplus()),
+                ..Ending::default()
+            })
+        }))
+    }
+
+    fn next_head(&mut self, input: &mut Vec<u8>, closed: bool) -> Result<Option<Event>, WireError> {
+        let parsed = parse_cgi_response(input, &mut self.state, &self.limits, StatusLine::Taken);
+        match parsed {
+            Ok(ParsedResponse::Complete(parsed)) => {
+                self.body = Some(ResponseBodyDecoder::new(parsed.framing(self.method)));
+                let buffer = split_head(input, parsed.head_bytes);
+                Ok(Some(Event::Head(Box::new(Head { buffer, parsed }))))
+            }
+            Ok(ParsedResponse::Incomplete) if closed => Err(WireError::ClosedEarly),
+            Ok(ParsedResponse::Incomplete) => Ok(None),
+            Err(error) => Err(WireError::head(&error, input)),
+        }
+    }
+}
