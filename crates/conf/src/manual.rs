@@ -96,12 +96,11 @@ fn render_variables(page: &mut String) -> std::fmt::Result {
     writeln!(
         page,
         "\n## Variables\n\nA variable that has no value is empty in a header line and `-` in a log \
-         line. Variables of\nupstreams, client certificates and the PROXY protocol have none yet.\n\
+         line. Those of\nclient certificates and of caches have none yet.\n\
          \n| variable | value |\n|---|---|"
     )?;
     for (name, _, doc) in variables::BUILTINS {
-        let rest = if name.ends_with('_') { "*name*" } else { "" };
-        writeln!(page, "| `${name}`{rest} | {doc} |")?;
+        writeln!(page, "| `${name}` | {doc} |")?;
     }
     for (prefix, doc) in variables::PREFIXES {
         writeln!(page, "| `${prefix}`*name* | {doc} |")?;

@@ -39,8 +39,8 @@ const ROWS: &[Row] = &[
         Arity::AtLeast(1),
         "*:80",
         "An address that the server listens on: `port`, `address:port`, `[ipv6]:port`, a range of \
-         ports, or `unix:path`. Options: `default_server`, `ssl`, `http2`, `backlog=`, `rcvbuf=`, \
-         `sndbuf=`, `deferred`, `reuseport`, `bind`, `ipv6only=`, `so_keepalive=`, `fastopen=`. \
+         ports, or `unix:path`. Options: `default_server`, `ssl`, `http2`, `proxy_protocol`, `backlog=`, \
+         `rcvbuf=`, `sndbuf=`, `deferred`, `reuseport`, `bind`, `ipv6only=`, `so_keepalive=`, `fastopen=`. \
          Without root the default is port 8000. When `*:port` is listened on as well, \
          `address:port` gets no socket of its own unless it has a socket option or `bind`.",
         listen::listen,
