@@ -1,5 +1,6 @@
 //! One address that requests are passed to.
 
+use super::peer_set::ResolvedAddress;
 use super::settings::ServerSettings;
 use std::fmt;
 use std::net::SocketAddr;
@@ -82,13 +83,13 @@ struct Traffic {
 
 impl Peer {
     /// A peer of a `server` line; `weight` is the line's, or that of an SRV record.
-    pub(super) fn new(server: &ServerSettings, address: PeerAddress, weight: u32) -> Peer {
+    pub(super) fn new(server: &ServerSettings, resolved: &ResolvedAddress, weight: u32) -> Peer {
         let timeout_ms = u64::try_from(server.fail_timeout.as_millis()).unwrap_or(u64::MAX);
         Peer {
             id: PeerId::next(),
-            name: address.to_string().into(),
-            address,
-            server: server.name.as_str().into(),
+            name: resolved.address.to_string().into(),
+            address: resolved.address.clone(),
+            server: resolved.server_name(server).into(),
             weight: weight.max(1),
             max_conns: server.max_conns,
             max_fails: server.max_fails,
@@ -113,7 +114,7 @@ impl Peer {
         &self.name
     }
 
-    /// The `server` line it comes from, as written.
+    /// The `server` line it comes from, as written, or the target of an SRV record.
     pub fn server(&self) -> &str {
         &self.server
     }
@@ -142,10 +143,12 @@ impl Peer {
     pub(super) fn is_made_of(
         &self,
         server: &ServerSettings,
-        address: &PeerAddress,
+        resolved: &ResolvedAddress,
         weight: u32,
     ) -> bool {
-        self.address == *address && *self.server == *server.name && self.weight == weight.max(1)
+        self.address == resolved.address
+            && *self.server == *resolved.server_name(server)
+            && self.weight == weight.max(1)
     }
 
     /// Whether `max_conns` leaves no room.

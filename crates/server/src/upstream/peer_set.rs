@@ -12,6 +12,9 @@ use std::sync::Arc;
 pub struct ResolvedAddress {
     /// Where.
     pub address: PeerAddress,
+    /// The target of an SRV record, which takes the place of the `server` line's name in
+    /// `hash ... consistent`.
+    pub server: Option<Box<str>>,
     /// The weight of an SRV record. It counts where the `server` line has none.
     pub weight: u32,
     /// An SRV record that is not of the highest priority: a backup peer, or none
@@ -19,10 +22,18 @@ pub struct ResolvedAddress {
     pub backup: bool,
 }
 
+impl ResolvedAddress {
+    /// What its server is called.
+    pub(super) fn server_name<'a>(&'a self, server: &'a ServerSettings) -> &'a str {
+        self.server.as_deref().unwrap_or(&server.name)
+    }
+}
+
 impl From<PeerAddress> for ResolvedAddress {
     fn from(address: PeerAddress) -> ResolvedAddress {
         ResolvedAddress {
             address,
+            server: None,
             weight: 1,
             backup: false,
         }
@@ -93,11 +104,11 @@ impl PeerSet {
                     weight => weight,
                 };
                 let found = known.iter_mut().find(|peer| {
-                    peer.is_some_and(|peer| peer.is_made_of(server, &resolved.address, weight))
+                    peer.is_some_and(|peer| peer.is_made_of(server, resolved, weight))
                 });
                 let peer = match found.and_then(Option::take) {
                     Some(peer) => Arc::clone(peer),
-                    None => Arc::new(Peer::new(server, resolved.address.clone(), weight)),
+                    None => Arc::new(Peer::new(server, resolved, weight)),
                 };
                 let backs_up = server.backup || resolved.backup;
                 if backs_up { &mut backup } else { &mut primary }.push(peer);

@@ -1,0 +1,224 @@
+//! Questions to name servers, and what their answers mean.
+
+use hickory_resolver::config::{
+    ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts,
+};
+use hickory_resolver::net::runtime::TokioRuntimeProvider;
+use hickory_resolver::net::{DnsError, NetError};
+use hickory_resolver::proto::op::ResponseCode;
+use hickory_resolver::proto::rr::{Name, RData, RecordType};
+use hickory_resolver::{Resolver, TokioResolver};
+use sealane_conf::model;
+use sealane_server::upstream::resolve::ResolveError;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+/// How long one round of questions to the name servers may take; nginx asks the next
+/// one after as long.
+const ROUND: Duration = Duration::from_secs(5);
+
+/// Rounds after the first, as long as `resolver_timeout` is not over.
+const MORE_ROUNDS: usize = 5;
+
+/// Name servers asked at the same time, so that one that is dead costs no time.
+const ASKED_AT_ONCE: usize = 2;
+
+/// Questions under way for each connection to a name server.
+const MAX_ACTIVE: usize = 256;
+
+/// The name servers of a `resolver` directive.
+pub(super) struct Dns {
+    resolver: TokioResolver,
+    valid: Option<Duration>,
+    ipv4: bool,
+    ipv6: bool,
+    /// `resolver_timeout`.
+    timeout: Duration,
+}
+
+/// What a name stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Answer<T> {
+    /// At least one, none twice.
+    pub(super) found: Vec<T>,
+    /// For how long.
+    pub(super) valid: Duration,
+}
+
+/// An SRV record.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Service {
+    pub(super) target: String,
+    pub(super) port: u16,
+    pub(super) weight: u16,
+    pub(super) priority: u16,
+}
+
+impl Dns {
+    /// Nobody is asked yet.
+    ///
+    /// # Errors
+    /// When the library cannot be set up.
+    pub(super) fn new(conf: &model::Resolver, timeout: Duration) -> Result<Dns, String> {
+        let servers = conf.servers.iter().map(name_server).collect();
+        let config = ResolverConfig::from_name_servers(servers);
+        let provider = TokioRuntimeProvider::default();
+        let mut builder = Resolver::builder_with_config(config, provider);
+        set_options(builder.options_mut());
+        Ok(Dns {
+            resolver: builder.build().map_err(|error| error.to_string())?,
+            valid: conf.valid,
+            ipv4: conf.ipv4,
+            ipv6: conf.ipv6,
+            timeout,
+        })
+    }
+
+    /// The addresses of a name, IPv4 first, within `resolver_timeout`.
+    pub(super) async fn addresses(&self, name: &str) -> Result<Answer<IpAddr>, ResolveError> {
+        let name = full_name(name)?;
+        let ask = async |wanted: bool, kind| match wanted {
+            true => Some(self.ask(&name, kind).await),
+            false => None,
+        };
+        let both = async {
+            tokio::join!(
+                ask(self.ipv4, RecordType::A),
+                ask(self.ipv6, RecordType::AAAA)
+            )
+        };
+        let (v4, v6) = tokio::time::timeout(self.timeout, both)
+            .await
+            .map_err(|_elapsed| ResolveError::TimedOut)?;
+        combine([v4, v6].into_iter().flatten())
+    }
+
+    /// The SRV records of a name, within `resolver_timeout`.
+    pub(super) async fn services(&self, name: &str) -> Result<Answer<Service>, ResolveError> {
+        let name = full_name(name)?;
+        let answer = tokio::time::timeout(self.timeout, self.ask(&name, RecordType::SRV));
+        let answer = answer.await.map_err(|_elapsed| ResolveError::TimedOut)??;
+        let service = |data| match data {
+            RData::SRV(record) => Some(Service {
+                target: record.target.to_utf8(),
+                port: record.port,
+                weight: record.weight,
+                priority: record.priority,
+            }),
+            _ => None,
+        };
+        let found: Vec<Service> = answer.found.into_iter().filter_map(service).collect();
+        if found.is_empty() {
+            return Err(ResolveError::NotFound);
+        }
+        Ok(Answer {
+            found,
+            valid: answer.valid,
+        })
+    }
+
+    async fn ask(&self, name: &Name, kind: RecordType) -> Result<Answer<RData>, ResolveError> {
+        let lookup = self.resolver.lookup(name.clone(), kind).await;
+        let lookup = lookup.map_err(|error| meaning(&error))?;
+        // Of a chain of CNAMEs the one that is over first decides.
+        let ttl_s = lookup.answers().iter().map(|record| record.ttl).min();
+        let of_kind = lookup
+            .answers()
+            .iter()
+            .filter(|record| record.record_type() == kind);
+        let found: Vec<RData> = of_kind.map(|record| record.data.clone()).collect();
+        let ttl = Duration::from_secs(ttl_s.unwrap_or(0).into());
+        Ok(Answer {
+            found,
+            valid: self.valid.unwrap_or(ttl),
+        })
+    }
+}
+
+fn name_server(address: &SocketAddr) -> NameServerConfig {
+    let connections = [ConnectionConfig::udp(), ConnectionConfig::tcp()];
+    let connections = connections.map(|mut connection| {
+        connection.port = address.port();
+        connection
+    });
+    // A name that one server does not know, none does: nginx believes the first, too.
+    NameServerConfig::new(address.ip(), true, connections.to_vec())
+}
+
+fn set_options(options: &mut ResolverOpts) {
+    options.timeout = ROUND;
+    options.attempts = MORE_ROUNDS;
+    options.num_concurrent_reqs = ASKED_AT_ONCE;
+    options.max_active_requests = MAX_ACTIVE;
+    // Answers are kept by `names`, for as long as `valid=` says.
+    options.cache_size = 0;
+    options.use_hosts_file = ResolveHosts::Never;
+}
+
+/// A name that is complete: nothing is ever appended to it.
+fn full_name(name: &str) -> Result<Name, ResolveError> {
+    let parsed = match name.is_ascii() {
+        true => Name::from_ascii(name),
+        false => Name::from_utf8(name),
+    };
+    let mut parsed = parsed.map_err(|_invalid| ResolveError::NotFound)?;
+    if parsed.is_root() {
+        return Err(ResolveError::NotFound);
+    }
+    parsed.set_fqdn(true);
+    Ok(parsed)
+}
+
+/// What A and AAAA say together: addresses that one has count, whatever the other says.
+fn combine(
+    answers: impl Iterator<Item = Result<Answer<RData>, ResolveError>>,
+) -> Result<Answer<IpAddr>, ResolveError> {
+    let mut together: Option<Answer<IpAddr>> = None;
+    let mut error = None;
+    for answer in answers {
+        match answer {
+            Ok(answer) => {
+                let together = together.get_or_insert(Answer {
+                    found: Vec::new(),
+                    valid: answer.valid,
+                });
+                together.valid = together.valid.min(answer.valid);
+                for address in answer.found.iter().filter_map(RData::ip_addr) {
+                    if !together.found.contains(&address) {
+                        together.found.push(address);
+                    }
+                }
+            }
+            // That a server fails for one kind of record says more than that there is
+            // none of the other.
+            Err(ResolveError::NotFound) => error = error.or(Some(ResolveError::NotFound)),
+            Err(other) => error = Some(other),
+        }
+    }
+    match (together, error) {
+        (Some(together), _) if !together.found.is_empty() => Ok(together),
+        (_, Some(error)) => Err(error),
+        (_, None) => Err(ResolveError::NotFound),
+    }
+}
+
+fn meaning(error: &NetError) -> ResolveError {
+    match error {
+        NetError::Dns(DnsError::NoRecordsFound(none)) => meaning_of(none.response_code),
+        NetError::Dns(DnsError::ResponseCode(code)) => meaning_of(*code),
+        NetError::Timeout | NetError::Busy | NetError::Io(_) | NetError::NoConnections => {
+            ResolveError::TimedOut
+        }
+        _ => ResolveError::ServerFailure,
+    }
+}
+
+fn meaning_of(code: ResponseCode) -> ResolveError {
+    match code {
+        ResponseCode::NoError | ResponseCode::NXDomain => ResolveError::NotFound,
+        ResponseCode::FormErr => ResolveError::Format,
+        ResponseCode::NotImp => ResolveError::Unimplemented,
+        ResponseCode::Refused => ResolveError::Refused,
+        _ => ResolveError::ServerFailure,
+    }
+}

@@ -1,0 +1,228 @@
+//! Names that requests bring along: kept while they are valid, each asked for once at a
+//! time, however many wait for it.
+
+use super::dns::{Answer, Dns};
+use sealane_conf::model;
+use sealane_server::upstream::resolve::{Addresses, Lookup, Resolve, ResolveError};
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::{mpsc, oneshot};
+
+/// Questions of workers on their way to the thread.
+const MAX_QUEUED: usize = 4_096;
+
+/// Names that are being asked for at a time. Requests for more are answered
+/// as if nobody had answered.
+const MAX_WAITING: usize = 1_024;
+
+/// Names that are kept.
+const MAX_KEPT: usize = 10_000;
+
+/// The longest that a name is kept.
+const LONGEST_KEPT: Duration = Duration::from_secs(366 * 24 * 3600);
+
+type Waiter = oneshot::Sender<Result<Addresses, ResolveError>>;
+
+/// The name servers of a `resolver` directive, as workers see them.
+pub(crate) struct NameResolver {
+    conf: Arc<model::Resolver>,
+    /// `resolver_timeout`.
+    timeout: Duration,
+    kept: Arc<Kept>,
+    questions: mpsc::Sender<Question>,
+    /// What the thread takes when it starts.
+    queue: Mutex<Option<mpsc::Receiver<Question>>>,
+}
+
+struct Question {
+    name: String,
+    waiter: Waiter,
+}
+
+impl NameResolver {
+    /// A resolver that nobody has started: lookups wait for [`super::start`].
+    pub(super) fn new(conf: Arc<model::Resolver>, timeout: Duration) -> NameResolver {
+        let (questions, queue) = mpsc::channel(MAX_QUEUED);
+        NameResolver {
+            conf,
+            timeout,
+            kept: Arc::default(),
+            questions,
+            queue: Mutex::new(Some(queue)),
+        }
+    }
+
+    /// Whether this is the resolver of a directive with a `resolver_timeout`.
+    pub(super) fn is_of(&self, conf: &model::Resolver, timeout: Duration) -> bool {
+        *self.conf == *conf && self.timeout == timeout
+    }
+
+    pub(super) fn dns(&self) -> Result<Dns, String> {
+        Dns::new(&self.conf, self.timeout)
+    }
+
+    /// Answers questions for as long as the process runs.
+    pub(super) async fn answer(&self, dns: Arc<Dns>) {
+        let queue = self
+            .queue
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        let Some(mut queue) = queue else { return };
+        let waiting = Arc::new(Waiting::default());
+        while let Some(Question { name, waiter }) = queue.recv().await {
+            // It may have become known since the worker looked.
+            if let Some(addresses) = self.kept.get(&name, Instant::now()) {
+                let _ = waiter.send(Ok(addresses));
+                continue;
+            }
+            if !waiting.add(&name, waiter) {
+                continue;
+            }
+            let (dns, kept, waiting) = (dns.clone(), self.kept.clone(), waiting.clone());
+            tokio::spawn(async move {
+                let answer = dns.addresses(&name).await;
+                let answer = answer.map(|answer| kept.put(&name, answer, Instant::now()));
+                for waiter in waiting.take(&name) {
+                    // Who has gone away is not interested any more.
+                    let _ = waiter.send(answer.clone());
+                }
+            });
+        }
+    }
+}
+
+impl Resolve for NameResolver {
+    fn lookup(&self, name: &str) -> Lookup {
+        if let Some(address) = literal(name) {
+            return Lookup::known(Ok(Arc::from([address])));
+        }
+        let name = normalized(name);
+        if let Some(addresses) = self.kept.get(&name, Instant::now()) {
+            return Lookup::known(Ok(addresses));
+        }
+        let (waiter, lookup) = Lookup::waiting();
+        match self.questions.try_send(Question { name, waiter }) {
+            Ok(()) => lookup,
+            // So many wait that nobody would be answered in time.
+            Err(_full) => Lookup::known(Err(ResolveError::TimedOut)),
+        }
+    }
+}
+
+impl std::fmt::Debug for NameResolver {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut debug = f.debug_struct("NameResolver");
+        debug
+            .field("conf", &self.conf)
+            .field("timeout", &self.timeout);
+        debug.finish_non_exhaustive()
+    }
+}
+
+/// An address that somebody wrote instead of a name.
+pub(super) fn literal(name: &str) -> Option<IpAddr> {
+    let bare = name
+        .strip_prefix('[')
+        .and_then(|name| name.strip_suffix(']'));
+    match bare {
+        Some(bare) => bare.parse().ok().map(IpAddr::V6),
+        None => name.parse().ok(),
+    }
+}
+
+/// One name, however it is written.
+fn normalized(name: &str) -> String {
+    name.strip_suffix('.').unwrap_or(name).to_lowercase()
+}
+
+/// Addresses that are valid.
+#[derive(Debug, Default)]
+struct Kept {
+    names: Mutex<HashMap<String, KeptName>>,
+    /// Which address the next lookup begins with.
+    turn: AtomicUsize,
+}
+
+#[derive(Debug)]
+struct KeptName {
+    addresses: Addresses,
+    until: Instant,
+}
+
+impl Kept {
+    fn get(&self, name: &str, now: Instant) -> Option<Addresses> {
+        let names = self.names();
+        let kept = names.get(name).filter(|kept| now < kept.until)?;
+        Some(self.turned(&kept.addresses))
+    }
+
+    fn put(&self, name: &str, answer: Answer<IpAddr>, now: Instant) -> Addresses {
+        let addresses: Addresses = answer.found.into();
+        let turned = self.turned(&addresses);
+        // A TTL of 0 is for those who wait already.
+        if answer.valid.is_zero() {
+            return turned;
+        }
+        let mut names = self.names();
+        if names.len() >= MAX_KEPT {
+            names.retain(|_, kept| now < kept.until);
+        }
+        if names.len() >= MAX_KEPT {
+            let any = names.keys().next().cloned();
+            any.and_then(|any| names.remove(&any));
+        }
+        let until = now + answer.valid.min(LONGEST_KEPT);
+        names.insert(name.to_owned(), KeptName { addresses, until });
+        turned
+    }
+
+    fn turned(&self, addresses: &Addresses) -> Addresses {
+        let count = addresses.len();
+        if count < 2 {
+            return Arc::clone(addresses);
+        }
+        let first = self.turn.fetch_add(1, Ordering::Relaxed) % count;
+        let (late, early) = addresses.split_at(first);
+        early.iter().chain(late).copied().collect()
+    }
+
+    /// Nothing that may panic runs while this is held.
+    fn names(&self) -> MutexGuard<'_, HashMap<String, KeptName>> {
+        self.names.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Who waits for which name.
+#[derive(Default)]
+struct Waiting(Mutex<HashMap<String, Vec<Waiter>>>);
+
+impl Waiting {
+    /// Lets somebody wait. Whether the name has to be asked for.
+    fn add(&self, name: &str, waiter: Waiter) -> bool {
+        let mut names = self.names();
+        if let Some(waiters) = names.get_mut(name) {
+            // Who has gone away is not waited for.
+            waiters.retain(|waiter| !waiter.is_closed());
+            waiters.push(waiter);
+            return false;
+        }
+        if names.len() >= MAX_WAITING {
+            let _ = waiter.send(Err(ResolveError::TimedOut));
+            return false;
+        }
+        names.insert(name.to_owned(), vec![waiter]);
+        true
+    }
+
+    fn take(&self, name: &str) -> Vec<Waiter> {
+        self.names().remove(name).unwrap_or_default()
+    }
+
+    fn names(&self) -> MutexGuard<'_, HashMap<String, Vec<Waiter>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
