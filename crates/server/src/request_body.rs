@@ -16,7 +16,7 @@ use crate::open_file_cache::OpenFile;
 use crate::request_log::{Text, log_request};
 use crate::temp_file::{Keep, TempFile, TempFileError};
 use bytes::Bytes;
-use sealane_conf::model::{BodyInFile, LocationConf, TempPath};
+use sealane_conf::model::{BodyInFile, LocationConf};
 use sealane_http::h1::Framing;
 use sealane_http::{Method, StatusCode};
 use std::os::fd::AsFd;
@@ -96,20 +96,23 @@ pub(crate) async fn receive(exchange: &mut Exchange) -> Result<ReceivedBody, Sta
     if let Some(body) = &exchange.request.received {
         return Ok(body.clone());
     }
+    if exchange.request.body == RequestBody::None {
+        return Ok(ReceivedBody::default());
+    }
     // What becomes of it if it cannot be read.
     exchange.request.received = Some(ReceivedBody::default());
-    if exchange.progress.body_refused || exchange.request.body == RequestBody::None {
+    if exchange.progress.body_refused {
         return Ok(ReceivedBody::default());
     }
     if exchange.request.body == RequestBody::Taken {
         return without_taken(exchange);
     }
-    let conf = Arc::clone(&exchange.snapshot.location(exchange.location).conf);
-    if conf.client_max_body_bytes > 0 {
-        exchange.client.limit_body(conf.client_max_body_bytes);
+    let max_bytes = exchange.conf().client_max_body_bytes;
+    if max_bytes > 0 {
+        exchange.client.limit_body(max_bytes);
     }
     // Boxed: few requests have a body, and a future should be small.
-    let body = Box::pin(read(exchange, &conf)).await?;
+    let body = Box::pin(read(exchange)).await?;
     exchange.request.received = Some(body.clone());
     exchange.progress.request_bytes =
         exchange.request.head.head_bytes as u64 + exchange.client.framed_bytes();
@@ -162,8 +165,8 @@ fn without_taken(exchange: &Exchange) -> Result<ReceivedBody, StatusCode> {
     Err(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
-async fn read(exchange: &mut Exchange, conf: &LocationConf) -> Result<ReceivedBody, StatusCode> {
-    let mut spool = Spool::new(conf, exchange.request.head.framing);
+async fn read(exchange: &mut Exchange) -> Result<ReceivedBody, StatusCode> {
+    let mut spool = Spool::new(exchange.conf(), exchange.request.head.framing);
     loop {
         let written = match exchange.client.read_body().await {
             Ok(Some(piece)) => spool.push(exchange, &piece).await,
@@ -192,7 +195,6 @@ struct Spool {
     memory_bytes: u64,
     write_bytes: usize,
     in_file: BodyInFile,
-    place: Arc<TempPath>,
 }
 
 impl Spool {
@@ -222,7 +224,6 @@ impl Spool {
             memory_bytes: if goes_to_file { 0 } else { memory_bytes },
             write_bytes,
             in_file,
-            place: Arc::clone(&conf.client_body_temp_path),
         }
     }
 
@@ -232,7 +233,8 @@ impl Spool {
 
     async fn push(&mut self, exchange: &Exchange, piece: &[u8]) -> Result<(), TempFileError> {
         self.len += piece.len() as u64;
-        if self.goes_to_file() && self.buffer.len() + piece.len() > self.write_bytes {
+        let is_full = self.buffer.len() + piece.len() > self.write_bytes;
+        if is_full && self.goes_to_file() && !self.buffer.is_empty() {
             self.write(exchange).await?;
         }
         self.buffer.extend_from_slice(piece);
@@ -264,7 +266,8 @@ impl Spool {
                     BodyInFile::Clean => Keep::WhileUsed,
                     BodyInFile::On => Keep::Forever,
                 };
-                let file = TempFile::create(&self.place, keep).await?;
+                let place = &exchange.conf().client_body_temp_path;
+                let file = TempFile::create(place, keep).await?;
                 if !bytes.is_empty() {
                     note_file(exchange, &file, self.in_file);
                 }
@@ -293,3 +296,6 @@ fn note_file(exchange: &Exchange, file: &TempFile, in_file: BodyInFile) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -77,7 +77,7 @@ impl TempFile {
         keep: Keep,
     ) -> impl Future<Output = Result<TempFile, TempFileError>> + Send + use<> {
         let place = Arc::clone(place);
-        disk::run(move || create_blocking(&place, keep))
+        disk::run(move || create_blocking(&place, keep, next_number))
     }
 
     /// Writes these bytes behind all that was written so far, once the future is polled.
@@ -148,17 +148,18 @@ impl TempFile {
     }
 }
 
-fn create_blocking(place: &TempPath, keep: Keep) -> Result<TempFile, TempFileError> {
-    let failed = |call, path: &Path, error| TempFileError {
-        call,
-        path: path.to_owned(),
-        error,
-    };
+/// `next_number` is told whether the number before was taken.
+fn create_blocking(
+    place: &TempPath,
+    keep: Keep,
+    mut next_number: impl FnMut(bool) -> u32,
+) -> Result<TempFile, TempFileError> {
+    let failed = |call, path: PathBuf, error| TempFileError { call, path, error };
     let mut has_directories = place.levels[0] == 0;
     let mut path = hashed_path(place, next_number(false));
     let mut collisions = 0;
     loop {
-        match open_new(&path) {
+        let error = match open_new(&path) {
             Ok(file) => {
                 if keep == Keep::Unnamed {
                     // Whoever removed it first is welcome.
@@ -166,19 +167,20 @@ fn create_blocking(place: &TempPath, keep: Keep) -> Result<TempFile, TempFileErr
                 }
                 return TempFile::new(file, &path, keep);
             }
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+            Err(error) => error,
+        };
+        match error.kind() {
+            io::ErrorKind::AlreadyExists if collisions < MAX_COLLISIONS => {
                 collisions += 1;
-                if collisions == MAX_COLLISIONS {
-                    return Err(failed("open()", &path, error));
-                }
                 path = hashed_path(place, next_number(true));
+                has_directories = place.levels[0] == 0;
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound && !has_directories => {
+            io::ErrorKind::NotFound if !has_directories => {
                 make_directories(place, &path)
-                    .map_err(|(at, error)| failed("mkdir()", &at, error))?;
+                    .map_err(|(path, error)| failed("mkdir()", path, error))?;
                 has_directories = true;
             }
-            Err(error) => return Err(failed("open()", &path, error)),
+            _ => return Err(failed("open()", path, error)),
         }
     }
 }
@@ -301,3 +303,6 @@ impl std::error::Error for TempFileError {
         Some(&self.error)
     }
 }
+
+#[cfg(test)]
+pub(crate) mod tests;

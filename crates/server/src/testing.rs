@@ -150,6 +150,11 @@ impl Site {
         Reply::of(exchange)
     }
 
+    /// Runs a future on the site's runtime.
+    pub(crate) fn block_on<F: Future>(&self, future: F) -> F::Output {
+        self.runtime.block_on(future)
+    }
+
     /// Answers an exchange.
     pub(crate) fn handle(&self, exchange: &mut Exchange) {
         self.runtime.block_on(pipeline::handle(exchange));

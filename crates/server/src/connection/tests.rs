@@ -272,3 +272,115 @@ fn an_idle_connection_is_small() {
     let bytes = future_bytes(serve);
     assert!(bytes <= 640, "{bytes} bytes");
 }
+
+#[test]
+fn a_chunk_that_is_too_large_is_refused_when_it_says_so() {
+    let site = Site::new("client_max_body_size 10; location / { proxy_pass http://127.0.0.1:1; }");
+    let (address, worker) = serve_on_thread(&site, |_| {});
+    // Nothing of the second chunk has come but its length.
+    let request = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n\
+                    4\r\nfour\r\n7\r\n";
+    let answer = exchange(address, request);
+    let answer = String::from_utf8_lossy(&answer);
+    assert!(answer.starts_with("HTTP/1.1 413 "), "{answer}");
+    settle(&worker);
+    let log = site.error_log();
+    let words = "client intended to send too large chunked body: 4+7 bytes, client: ";
+    assert!(log.contains(words), "{log}");
+}
+
+#[test]
+fn a_client_that_dies_in_its_body_leaves_nothing_behind() {
+    let site = Site::new(
+        "client_body_temp_path DIR/tmp; client_max_body_size 0; \
+         location / { proxy_pass http://127.0.0.1:1; }",
+    );
+    let place = site.root().join("tmp");
+    std::fs::create_dir(&place).expect("the site is ours");
+    let (address, worker) = serve_on_thread(&site, |_| {});
+    let mut client = TcpStream::connect(address).expect("it listens");
+    client
+        .write_all(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n")
+        .expect("the server reads");
+    client
+        .write_all(&vec![b'x'; 500_000])
+        .expect("the server reads");
+    let descriptors = || crate::temp_file::tests::descriptors_below(&place);
+    let wait_for = |count| {
+        for _ in 0..2000 {
+            if descriptors() == count {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        panic!("{} descriptors instead of {count}", descriptors());
+    };
+    wait_for(1);
+    drop(client);
+    settle(&worker);
+    wait_for(0);
+    let left = std::fs::read_dir(&place).expect("ours").count();
+    assert_eq!(left, 0);
+    let log = site.error_log();
+    assert!(
+        log.contains("client prematurely closed connection, client: "),
+        "{log}"
+    );
+}
+
+/// An origin that takes so many requests with the body `hello` and gives their heads.
+fn origin(requests: usize) -> (u16, std::sync::mpsc::Receiver<String>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = listener.local_addr().expect("bound").port();
+    let (heads, seen) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let answer = |stream: &mut TcpStream| {
+            let mut request = Vec::new();
+            while !request.ends_with(b"\r\n\r\nhello") {
+                let mut byte = [0];
+                stream.read_exact(&mut byte).expect("the rest comes");
+                request.push(byte[0]);
+            }
+            let answer = b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n";
+            stream.write_all(answer).expect("it is waited for");
+            String::from_utf8(request).expect("ASCII")
+        };
+        for _ in 0..requests {
+            let (mut stream, _) = listener.accept().expect("a request comes");
+            let head = answer(&mut stream);
+            // Nobody listens when the test has failed.
+            let _ = heads.send(head);
+        }
+    });
+    (port, seen)
+}
+
+#[test]
+fn a_mirror_gets_the_body_that_was_read_once() {
+    for settings in ["", "client_body_in_file_only clean;"] {
+        let (port, origin) = origin(2);
+        let site = Site::new(&format!(
+            "client_body_temp_path DIR/tmp; {settings} \
+             location / {{ mirror /m; proxy_pass http://127.0.0.1:{port}; }} \
+             location = /m {{ internal; proxy_pass http://127.0.0.1:{port}/copy; }}"
+        ));
+        std::fs::create_dir(site.root().join("tmp")).expect("the site is ours");
+        let (address, worker) = serve_on_thread(&site, |_| {});
+        let request = b"POST /a HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\
+                        Connection: close\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n";
+        let answer = exchange(address, request);
+        assert!(answer.starts_with(b"HTTP/1.1 204 "), "{settings}");
+        let next = || {
+            let head = origin.recv_timeout(Duration::from_secs(20));
+            head.expect("two requests")
+        };
+        let mut heads = [next(), next()];
+        heads.sort();
+        assert!(heads[0].starts_with("POST /a "), "{heads:?}");
+        assert!(heads[1].starts_with("POST /copy "), "{heads:?}");
+        for head in heads {
+            assert!(head.contains("\r\nContent-Length: 5\r\n"), "{head}");
+        }
+        settle(&worker);
+    }
+}

@@ -124,7 +124,8 @@ async fn prepare_body(exchange: &mut Exchange, pass: &PassRuntime) -> Result<Bod
             streamed: false,
         });
     }
-    if exchange.request.body == RequestBody::None {
+    // A mirrored request has the body of another one.
+    if exchange.request.body == RequestBody::None && exchange.request.received.is_none() {
         return Ok(nothing);
     }
     let is_unread =
