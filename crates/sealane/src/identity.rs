@@ -58,6 +58,11 @@ impl Identity {
         })
     }
 
+    /// The user's number: whom the worker's files belong to.
+    pub(crate) fn uid(&self) -> u32 {
+        self.uid
+    }
+
     /// Becomes this user, for good.
     ///
     /// # Errors

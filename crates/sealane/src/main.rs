@@ -37,6 +37,7 @@ mod session_store;
 mod signaller;
 mod sockets;
 mod startup;
+mod temp_paths;
 mod version;
 mod worker_process;
 

@@ -10,7 +10,7 @@ use crate::paths::{ConfChoice, FirstLog, Places};
 use crate::pid_file::PidFile;
 use crate::session_store::{self, RemoteStore};
 use crate::sockets::{Purpose, Sockets};
-use crate::{kernel_tls, materials, say, signaller, version, worker_process};
+use crate::{kernel_tls, materials, say, signaller, temp_paths, version, worker_process};
 use sealane_conf::model::{ErrorLog, LogLevel, LogTarget};
 use sealane_conf::{Config, Options};
 use sealane_server::Snapshot;
@@ -188,6 +188,8 @@ fn prepare(
         materials.set_kernel_tls(capabilities);
     }
     let session_stores = session_store::prepare(config.http.as_ref(), &mut materials)
+        .map_err(|message| refuse(&message))?;
+    temp_paths::prepare(&config, &places.prefix, identity.as_ref(), first)
         .map_err(|message| refuse(&message))?;
     let logs = LogSet::open(&config).map_err(|error| refuse(&error))?;
     let journal = Journal::starting(logs.logger(&config.main.error_logs));

@@ -1,0 +1,234 @@
+//! Directories for temporary files, made before the worker starts, which may have no
+//! right to: mode 0700, owned by the worker's user, as nginx's master does it.
+//!
+//! Directories that the configuration names have to be there at the end. The default
+//! ones below the prefix are made where something may need them; the prefix itself,
+//! too, so that a configuration that came from nginx finds them. Without them the server
+//! starts all the same.
+
+use crate::identity::Identity;
+use crate::journal::{Journal, note};
+use sealane_conf::Config;
+use sealane_conf::model::{Family, LocationConf, Locations};
+use sealane_server::log::OsError;
+use sealane_sys::file;
+use std::collections::BTreeMap;
+use std::ffi::CString;
+use std::fs::{self, DirBuilder, Permissions};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// What the worker needs of its directory: read, write, search.
+const OWNER_ALL: u32 = 0o700;
+
+/// Makes the directories of a configuration. `identity` is whom the worker becomes.
+///
+/// # Errors
+/// nginx's message for a directory that the configuration names and that cannot be made.
+pub(crate) fn prepare(
+    config: &Config,
+    prefix: &Path,
+    identity: Option<&Identity>,
+    journal: &Journal,
+) -> Result<(), String> {
+    for (path, directive) in wanted(config) {
+        let is_default = path == default_path(prefix, directive);
+        if is_default && let Some(parent) = path.parent() {
+            // What is wrong with it shows in the next step.
+            let _ = fs::create_dir_all(parent);
+        }
+        match prepare_one(&path, identity.map(Identity::uid)) {
+            Ok(()) => {}
+            Err(message) if is_default => note!(
+                journal,
+                Warn,
+                "{message}; bodies that do not fit into memory will fail: name another directory \
+                 with \"{directive}_temp_path\""
+            ),
+            Err(message) => return Err(message),
+        }
+    }
+    Ok(())
+}
+
+/// Paths that may be needed, each with the beginning of its directive's name.
+fn wanted(config: &Config) -> BTreeMap<PathBuf, &'static str> {
+    let mut wanted = BTreeMap::new();
+    for server in config.http.iter().flat_map(|http| &http.servers) {
+        add_location(&mut wanted, &server.conf);
+        add_locations(&mut wanted, &server.locations);
+    }
+    wanted
+}
+
+fn add_locations(wanted: &mut BTreeMap<PathBuf, &'static str>, level: &Locations) {
+    let kinds = [&level.exact, &level.prefix, &level.regex, &level.named];
+    for location in kinds.into_iter().flatten() {
+        add_location(wanted, &location.conf);
+        add_locations(wanted, &location.children);
+    }
+}
+
+/// Bodies are kept where they are handed on.
+fn add_location(wanted: &mut BTreeMap<PathBuf, &'static str>, conf: &LocationConf) {
+    let Some(pass) = &conf.pass else {
+        if !conf.mirrors.is_empty() {
+            wanted.insert(conf.client_body_temp_path.path.clone(), CLIENT_BODY);
+        }
+        return;
+    };
+    wanted.insert(conf.client_body_temp_path.path.clone(), CLIENT_BODY);
+    let settings = pass.upstream();
+    // gRPC has no such directive: its responses are never buffered.
+    if settings.family != Family::Grpc {
+        wanted.insert(settings.temp_path.path.clone(), settings.family.name());
+    }
+}
+
+const CLIENT_BODY: &str = "client_body";
+
+fn default_path(prefix: &Path, directive: &str) -> PathBuf {
+    prefix.join(format!("{directive}_temp"))
+}
+
+fn prepare_one(path: &Path, owner: Option<u32>) -> Result<(), String> {
+    let failed = |call: &str, error: &io::Error| {
+        format!("{call} \"{}\" failed ({})", path.display(), OsError(error))
+    };
+    match DirBuilder::new().mode(OWNER_ALL).create(path) {
+        Ok(()) => {}
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+        Err(error) => return Err(failed("mkdir()", &error)),
+    }
+    let facts = fs::metadata(path).map_err(|error| failed("stat()", &error))?;
+    if !facts.is_dir() {
+        return Err(format!(
+            "\"{}\" is for temporary files but is not a directory",
+            path.display()
+        ));
+    }
+    let Some(uid) = owner else {
+        return Ok(()); // the worker stays who made it
+    };
+    if facts.uid() != uid {
+        let name = CString::new(path.as_os_str().as_bytes())
+            .map_err(|_| format!("a NUL byte in the path \"{}\"", path.display()))?;
+        file::chown(&name, uid, None).map_err(|error| {
+            format!(
+                "chown(\"{}\", {uid}) failed ({})",
+                path.display(),
+                OsError(&error)
+            )
+        })?;
+    }
+    if facts.mode() & OWNER_ALL != OWNER_ALL {
+        let mode = facts.mode() | OWNER_ALL;
+        fs::set_permissions(path, Permissions::from_mode(mode))
+            .map_err(|error| failed("chmod()", &error))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sealane_conf::{MemoryLoader, Options};
+    use sealane_server::log::Logger;
+
+    /// A directory that goes with the test.
+    struct Place(PathBuf);
+
+    impl Place {
+        fn new(name: &str) -> Place {
+            let path = std::env::temp_dir().join(format!("sealane-{name}-{}", std::process::id()));
+            fs::create_dir(&path).expect("new");
+            Place(path)
+        }
+
+        fn prepare(&self, server: &str) -> Result<(), String> {
+            let text = format!("events {{}} http {{ server {{ listen 127.0.0.1:80; {server} }} }}");
+            let conf = self.0.join("nginx.conf");
+            let mut loader = MemoryLoader::new().with(&conf, text.clone());
+            let options = Options::new(&conf, &self.0);
+            let config = match sealane_conf::parse(&options, &mut loader) {
+                Ok(config) => config,
+                Err(failure) => panic!("{failure:?}\n{text}"),
+            };
+            let journal = Journal::running(Logger::discard());
+            prepare(&config, &self.0, None, &journal)
+        }
+
+        fn entries(&self) -> Vec<String> {
+            let entries = fs::read_dir(&self.0).expect("ours");
+            let name = |entry: io::Result<fs::DirEntry>| {
+                let name = entry.expect("readable").file_name();
+                name.into_string().expect("ASCII")
+            };
+            let mut names: Vec<_> = entries.map(name).collect();
+            names.sort();
+            names
+        }
+    }
+
+    impl Drop for Place {
+        fn drop(&mut self) {
+            let _ = fs::remove_dir_all(&self.0);
+        }
+    }
+
+    #[test]
+    fn a_server_of_files_needs_no_directory() {
+        let place = Place::new("temp-files");
+        place
+            .prepare("location / { root /srv; }")
+            .expect("nothing to do");
+        assert!(place.entries().is_empty());
+    }
+
+    #[test]
+    fn directories_are_made_for_those_who_hand_bodies_on() {
+        let place = Place::new("temp-pass");
+        let server = "location /a { proxy_pass http://127.0.0.1:1; } \
+                      location /b { location /b/c { proxy_pass http://127.0.0.1:1; \
+                      proxy_temp_path own 1 2; } }";
+        place.prepare(server).expect("the prefix is ours");
+        assert_eq!(place.entries(), ["client_body_temp", "own", "proxy_temp"]);
+        let mode = |name| fs::metadata(place.0.join(name)).expect("there").mode() & 0o777;
+        assert_eq!(mode("own"), 0o700);
+        place.prepare(server).expect("a second time finds them");
+    }
+
+    #[test]
+    fn a_named_directory_must_be_there() {
+        let place = Place::new("temp-named");
+        let error = place
+            .prepare("location / { proxy_pass http://127.0.0.1:1; proxy_temp_path none/here; }")
+            .expect_err("its parent is missing");
+        let path = place.0.join("none/here");
+        assert_eq!(
+            error,
+            format!(
+                "mkdir() \"{}\" failed (2: No such file or directory)",
+                path.display()
+            )
+        );
+        fs::write(place.0.join("file"), "").expect("ours");
+        let error = place
+            .prepare("location / { proxy_pass http://127.0.0.1:1; proxy_temp_path file; }")
+            .expect_err("a file");
+        assert!(error.ends_with("is not a directory"), "{error}");
+    }
+
+    #[test]
+    fn the_owner_gets_the_rights_that_it_needs() {
+        let place = Place::new("temp-rights");
+        let path = place.0.join("d");
+        fs::create_dir(&path).expect("new");
+        fs::set_permissions(&path, Permissions::from_mode(0o540)).expect("ours");
+        let uid = fs::metadata(&path).expect("there").uid();
+        prepare_one(&path, Some(uid)).expect("it is ours");
+        assert_eq!(fs::metadata(&path).expect("there").mode() & 0o777, 0o740);
+    }
+}
