@@ -21,7 +21,7 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 15] = [
+pub const TARGETS: [Target; 17] = [
     Target {
         name: "config",
         run: sealane_conf::fuzz::fuzz_config,
@@ -70,6 +70,16 @@ pub const TARGETS: [Target; 15] = [
     Target {
         name: "hpack",
         run: sealane_http::fuzz::fuzz_hpack,
+        max_bytes: 2048,
+    },
+    Target {
+        name: "h2_server",
+        run: sealane_http::fuzz::fuzz_h2_server,
+        max_bytes: 2048,
+    },
+    Target {
+        name: "h2_client",
+        run: sealane_http::fuzz::fuzz_h2_client,
         max_bytes: 2048,
     },
     Target {

@@ -121,6 +121,16 @@ fn chunked_bodies() {
 }
 
 #[test]
+fn http_2_connections_of_clients() {
+    run("h2_server");
+}
+
+#[test]
+fn http_2_connections_to_servers() {
+    run("h2_client");
+}
+
+#[test]
 fn responses_of_origins() {
     run("response");
 }

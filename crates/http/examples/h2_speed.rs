@@ -196,7 +196,6 @@ fn main() {
         }
         return;
     }
-    println!("{} bytes of state", size_of::<Connection>());
     for (what, fields) in [("h2load", H2LOAD), ("browser", BROWSER)] {
         let mut bench = Bench::new(fields);
         let mut round = || {
@@ -210,6 +209,11 @@ fn main() {
             spent / PER_ROUND
         };
         let best = (0..ROUNDS).map(|_| round()).min().expect("a round");
-        println!("{what:10} {:5} ns per request", best.as_nanos());
+        bench.connection.trim();
+        let idle_bytes = size_of::<Connection>() + bench.connection.heap_bytes();
+        println!(
+            "{what:10} {:5} ns per request, {idle_bytes} bytes when idle",
+            best.as_nanos()
+        );
     }
 }

@@ -15,9 +15,11 @@ use crate::range::{self, ByteRange, Multipart, RangeOutcome};
 use crate::uri::{self, EscapeKind, TargetForm};
 use crate::{Method, date};
 
+mod h2;
 mod hpack;
 mod origin;
 
+pub use h2::{fuzz_h2_client, fuzz_h2_server};
 pub use hpack::fuzz_hpack;
 pub use origin::{fuzz_fastcgi, fuzz_proxy_protocol, fuzz_response, fuzz_set_cookie};
 

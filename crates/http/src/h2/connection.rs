@@ -208,6 +208,17 @@ impl Connection {
         self.meters.unread_replies = 0;
     }
 
+    /// Heap memory the connection holds beside itself, in bytes: header tables, streams and
+    /// what of a header block has come.
+    pub fn heap_bytes(&self) -> usize {
+        let block = |block: &HeaderBlock| size_of::<HeaderBlock>() + block.bytes.capacity();
+        self.streams.heap_bytes()
+            + self.decoder.heap_bytes()
+            + self.encoder.heap_bytes()
+            + self.early_priorities.capacity() * size_of::<(u32, Priority)>()
+            + self.block.as_deref().map_or(0, block)
+    }
+
     /// Gives memory back; call it when no stream is open and none is expected soon. What stays
     /// is the connection itself and the header tables.
     pub fn trim(&mut self) {

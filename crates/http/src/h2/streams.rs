@@ -234,7 +234,6 @@ impl Streams {
         }
     }
 
-    #[cfg(test)]
     pub(super) fn heap_bytes(&self) -> usize {
         self.slots.capacity() * size_of::<Stream>() + self.buckets.capacity() * size_of::<u32>()
     }

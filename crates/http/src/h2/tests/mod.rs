@@ -4,6 +4,7 @@
 //! cut at random: what happens must be the same.
 
 mod pair;
+mod random_frames;
 mod rfc9218;
 mod section_10_security;
 mod section_3_starting;

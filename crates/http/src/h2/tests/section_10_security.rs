@@ -344,6 +344,6 @@ fn an_idle_connection_owns_little() {
             "{}",
             size_of::<Connection>()
         );
-        assert!(end.connection.decoder.heap_bytes() < 10_000);
+        assert!(end.connection.heap_bytes() < 10_000);
     });
 }
