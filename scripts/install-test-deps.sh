@@ -11,11 +11,16 @@
 #   strace              counts system calls per request
 #   redis-server        the session store of all nodes (with redis-cli)
 #   faketime            nodes whose clocks differ
+#   php-fpm             what fastcgi_pass is tried with
+#   uwsgi-core uwsgi-plugin-python3   what uwsgi_pass is tried with
+#   python3             a small SCGI server for scgi_pass
+#   gunicorn            an application server behind proxy_pass
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 ./install-build-deps.sh
 source ./packages.sh
 
-packages=(curl wget openssl chromium nginx-light procps util-linux strace redis-server faketime)
+packages=(curl wget openssl chromium nginx-light procps util-linux strace redis-server faketime
+  php-fpm uwsgi-core uwsgi-plugin-python3 python3 gunicorn)
 command -v go >/dev/null || packages+=(golang-go)
 require_packages tests "${packages[@]}"
