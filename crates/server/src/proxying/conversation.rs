@@ -61,12 +61,13 @@ pub(crate) struct Timeouts {
 impl Conversation {
     /// A request whose head, and body as far as it is there, are in `out`.
     pub(crate) fn new(
-        connection: PeerConnection,
-        wire: Wire,
+        mut connection: PeerConnection,
+        mut wire: Wire,
         out: OutputChain,
         upload: Upload,
         timeouts: Timeouts,
     ) -> Conversation {
+        wire.begin(connection.http2.take());
         Conversation {
             connection,
             wire,
@@ -86,7 +87,7 @@ impl Conversation {
 
     /// Whether all of the request has left.
     pub(crate) fn is_sent(&self) -> bool {
-        self.out.is_empty() && matches!(self.upload, Upload::Done)
+        self.out.is_empty() && matches!(self.upload, Upload::Done) && !self.wire.holds_body()
     }
 
     /// The method that was sent.
@@ -111,8 +112,15 @@ impl Conversation {
     /// When the client's part of the body fails, or nothing can be sent in time. That
     /// the peer does not take more is an error only if it does not answer.
     pub(crate) fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        if self.send_error.is_some() {
+            return Poll::Ready(Ok(()));
+        }
         loop {
+            self.wire.take_output(&mut self.out);
             if self.out.is_empty() {
+                if self.wire.holds_body() {
+                    return self.poll_room(cx);
+                }
                 let Upload::Streamed(client) = &self.upload else {
                     return Poll::Ready(Ok(()));
                 };
@@ -145,6 +153,14 @@ impl Conversation {
         }
     }
 
+    /// The peer has no room for more of the body; what makes room is read by
+    /// [`Conversation::poll_event`].
+    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        self.sending
+            .poll_expired(cx, self.timeouts.send)
+            .map(|()| Err(Failure::TimedOut(Doing::Sending)))
+    }
+
     /// The next thing that the peer says.
     ///
     /// # Errors
@@ -168,8 +184,23 @@ impl Conversation {
                     return Poll::Ready(Err(failure));
                 }
             }
+            // What was read may ask for an answer, or make room.
+            if self.wire_has_output()
+                && let Poll::Ready(Err(failure)) = self.poll_send(cx)
+            {
+                return Poll::Ready(Err(failure));
+            }
             ready!(self.poll_read(cx))?;
         }
+    }
+
+    /// Whether the protocol wants to send something.
+    fn wire_has_output(&mut self) -> bool {
+        if self.send_error.is_some() {
+            return false;
+        }
+        self.wire.take_output(&mut self.out);
+        !self.out.is_empty()
     }
 
     fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
@@ -216,7 +247,8 @@ impl Conversation {
     }
 
     /// The connection, after the response, for another request.
-    pub(crate) fn into_connection(self) -> PeerConnection {
+    pub(crate) fn into_connection(mut self) -> PeerConnection {
+        self.connection.http2 = self.wire.take_session();
         self.connection
     }
 }

@@ -52,7 +52,7 @@ use sealane_http::headers::KnownHeader;
 use sealane_http::{Method, StatusCode};
 use std::future::poll_fn;
 use std::task::Poll;
-use wire::{FastCgi, Gateway, Http1, Wire};
+use wire::{FastCgi, Gateway, Http1, Http2, Wire};
 
 pub(crate) use groups::Groups;
 pub(crate) use lease::GroupRuntime;
@@ -170,6 +170,8 @@ fn outbound(
 ) -> Result<Outbound, StatusCode> {
     let mut head = crate::buffers::small();
     let encoded = match &pass.pass {
+        // The head is encoded with the header tables of the connection.
+        Pass::Proxy(proxy) if proxy.http_version == ProxyHttpVersion::Http2 => Ok(()),
         Pass::Proxy(proxy) => request::encode_head(exchange, proxy, &target.uri, &mut head)
             .map_err(|error| error.to_string()),
         Pass::FastCgi(fastcgi) => gateway::encode_fastcgi(exchange, fastcgi, &mut head),
@@ -181,13 +183,13 @@ fn outbound(
             };
             gateway::encode_scgi(exchange, scgi, body_bytes, &mut head)
         }
-        Pass::Grpc(_) => Err("\"grpc_pass\" cannot be answered yet".to_owned()),
+        Pass::Grpc(_) => Ok(()),
     };
     if let Err(error) = encoded {
         log_request!(exchange, Error, "{error}");
         return Err(StatusCode::INTERNAL_SERVER_ERROR);
     }
-    let wire = wire_maker(exchange, pass, body.plan);
+    let wire = wire_maker(exchange, pass, target, body.plan);
     let mut chain = OutputChain::new();
     chain.push_bytes(head);
     if !body.streamed {
@@ -204,11 +206,15 @@ fn outbound(
     })
 }
 
+/// Makes the wire of each attempt.
+type WireMaker = Box<dyn Fn() -> Wire + Send + Sync>;
+
 fn wire_maker(
     exchange: &Exchange,
     pass: &PassRuntime,
+    target: &Target,
     plan: BodyPlan,
-) -> Box<dyn Fn() -> Wire + Send + Sync> {
+) -> WireMaker {
     let settings = pass.settings();
     let max_head_bytes = usize::try_from(settings.buffer_bytes).unwrap_or(usize::MAX);
     let chunked = plan == BodyPlan::Unknown;
@@ -218,6 +224,13 @@ fn wire_maker(
         _ => exchange.request.head.method,
     };
     match &pass.pass {
+        _ if pass.speaks_http2() => {
+            let head = request::http2_head(exchange, pass, target, plan == BodyPlan::None);
+            Box::new(move || {
+                let wire = Http2::new(head.clone(), keeps_trailers, max_head_bytes);
+                Wire::Http2(Box::new(wire))
+            })
+        }
         Pass::FastCgi(fastcgi) => {
             let keep_conn = fastcgi.keep_conn;
             let catches: Vec<Box<[u8]>> = fastcgi.catch_stderr.iter().cloned().collect();

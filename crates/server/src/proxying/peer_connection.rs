@@ -1,6 +1,7 @@
 //! A connection to a peer: bytes there and back, plain or TLS.
 
 use super::failure::Failure;
+use super::wire::http2::Session;
 use super::{PassRuntime, Target};
 use crate::chain::{OutputChain, Segment};
 use crate::exchange::Exchange;
@@ -17,24 +18,31 @@ use std::os::fd::AsFd;
 use std::task::{Context, Poll, Waker, ready};
 use tokio::net::{TcpSocket, UnixStream};
 
+/// Bytes read of what a peer says on an idle connection; one that says more is closed.
+const IDLE_READ_BYTES: usize = 4096;
 /// Pieces of memory that leave in one call.
 const MAX_PIECES: usize = 16;
 
 /// A connection to a peer.
 pub(crate) struct PeerConnection {
     socket: Socket,
+    /// What both sides agreed on in HTTP/2, between two requests.
+    pub(crate) http2: Option<Box<Session>>,
 }
 
 impl PeerConnection {
     /// A connection that stands.
     pub(crate) fn new(socket: Socket) -> PeerConnection {
-        PeerConnection { socket }
+        PeerConnection {
+            socket,
+            http2: None,
+        }
     }
 
     /// The same connection, whose events arrive at this thread's loop from now on.
     pub(crate) fn move_here(self) -> io::Result<PeerConnection> {
         let socket = self.socket.move_here()?;
-        Ok(PeerConnection { socket })
+        Ok(PeerConnection { socket, ..self })
     }
 
     /// Our address on it (`$upstream_local_addr`-like diagnostics, PROXY protocol).
@@ -105,7 +113,32 @@ impl PeerConnection {
     pub(crate) fn is_quiet(&mut self) -> bool {
         let mut unasked = Vec::new();
         let mut cx = Context::from_waker(Waker::noop());
-        self.poll_recv(&mut cx, &mut unasked, 1).is_pending()
+        // HTTP/2 has frames that may come at any time.
+        let max = if self.http2.is_some() { IDLE_READ_BYTES } else { 1 };
+        match self.poll_recv(&mut cx, &mut unasked, max) {
+            Poll::Pending => true,
+            Poll::Ready(Ok(1..)) => self.stays_idle(&mut cx, &unasked),
+            Poll::Ready(_) => false,
+        }
+    }
+
+    /// Whether what an HTTP/2 peer says while the connection is idle leaves it usable.
+    fn stays_idle(&mut self, cx: &mut Context<'_>, input: &[u8]) -> bool {
+        let Some(session) = &mut self.http2 else {
+            return false;
+        };
+        let mut out = Vec::new();
+        if !session.stays_idle(input, &mut out) {
+            return false;
+        }
+        let mut chain = OutputChain::new();
+        chain.push_bytes(out);
+        while !chain.is_empty() {
+            if !matches!(self.poll_send(cx, &mut chain), Poll::Ready(Ok(_))) {
+                return false;
+            }
+        }
+        true
     }
 }
 

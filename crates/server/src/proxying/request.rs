@@ -1,11 +1,16 @@
 //! The request that `proxy_pass` sends: method, URI and header fields.
 
+use super::wire::http2::RequestHead;
+use super::{PassRuntime, Target};
 use crate::exchange::Exchange;
 use crate::template;
-use sealane_conf::model::{ProxyHttpVersion, ProxyPass, SetHeaders, UriPart};
+use sealane_conf::model::{Pass, ProxyHttpVersion, ProxyPass, SetHeaders, UriPart};
 use sealane_http::h1::{RequestEncodeError, RequestEncoder, Version};
 use sealane_http::uri::{EscapeKind, escape_into};
+use sealane_http::Method;
+use sealane_http::headers::HeaderList;
 use std::borrow::Cow;
+use std::sync::Arc;
 
 /// What is sent as the request's body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,4 +127,52 @@ fn rest_of(exchange: &Exchange, instead: &[u8], prefix_bytes: usize) -> Vec<u8> 
         target.extend_from_slice(&request.args);
     }
     target
+}
+
+/// The head of a request by HTTP/2.
+pub(super) fn http2_head(
+    exchange: &Exchange,
+    pass: &PassRuntime,
+    target: &Target,
+    end: bool,
+) -> RequestHead {
+    let request = &exchange.request;
+    let client_method = request.head.method_name.of(&request.buffer);
+    let (method_name, set, host_set) = match &pass.pass {
+        Pass::Proxy(proxy) => {
+            let set = &proxy.set_headers;
+            (method(exchange, proxy).into_owned(), Some(set), set.host_set)
+        }
+        Pass::Grpc(grpc) => {
+            let set = &grpc.set_headers;
+            (client_method.to_vec(), Some(set), set.host_set)
+        }
+        _ => (client_method.to_vec(), None, false),
+    };
+    let mut fields = HeaderList::new();
+    if let Some(set) = set {
+        let pass_client = pass.settings().pass_request_headers;
+        // A field with a line break or an odd name is left out: it cannot be sent.
+        let push = |name: &[u8], value: &[u8]| {
+            let _ = fields.push(name, value);
+            Ok::<(), std::convert::Infallible>(())
+        };
+        let _ = for_each_field(exchange, set, pass_client, push);
+    }
+    let path = match &pass.pass {
+        Pass::Proxy(_) => target.uri.clone(),
+        _ => self::target(exchange, &UriPart::AsReceived),
+    };
+    RequestHead {
+        method: Method::from_bytes(&method_name),
+        method_name,
+        scheme: if target.tls { "https" } else { "http" },
+        authority: match host_set {
+            true => Vec::new(),
+            false => target.host.as_bytes().to_vec(),
+        },
+        path,
+        fields: Arc::new(fields),
+        end,
+    }
 }

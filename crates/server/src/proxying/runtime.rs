@@ -8,7 +8,7 @@ use crate::upstream::resolve::Resolve;
 use crate::upstream::{
     Group, GroupSettings, IdlePool, KeepaliveSettings, Method, PeerAddress, ServerSettings,
 };
-use sealane_conf::model::{Pass, ProxyTarget, UpstreamSettings};
+use sealane_conf::model::{Pass, ProxyHttpVersion, ProxyTarget, UpstreamSettings};
 use sealane_http::headers::KnownHeader;
 use std::sync::Arc;
 
@@ -75,6 +75,15 @@ impl PassRuntime {
     /// What all families have.
     pub(crate) fn settings(&self) -> &UpstreamSettings {
         self.pass.upstream()
+    }
+
+    /// Whether HTTP/2 is spoken with the peers.
+    pub(crate) fn speaks_http2(&self) -> bool {
+        match &self.pass {
+            Pass::Grpc(_) => true,
+            Pass::Proxy(proxy) => proxy.http_version == ProxyHttpVersion::Http2,
+            Pass::FastCgi(_) | Pass::Uwsgi(_) | Pass::Scgi(_) => false,
+        }
     }
 
     /// What an idle connection must have been opened for.

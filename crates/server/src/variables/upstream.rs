@@ -21,10 +21,21 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
             BodyPlan::Unknown => text("chunked", out),
             BodyPlan::None | BodyPlan::Length(_) => false,
         },
+        Builtin::GrpcInternalTrailers => takes_trailers(exchange) && text("trailers", out),
         Builtin::FastcgiScriptName => fastcgi_script(exchange, 1, out),
         Builtin::FastcgiPathInfo => fastcgi_script(exchange, 2, out),
         _ => of_states(exchange, builtin, out),
     }
+}
+
+/// Whether the client says that it takes trailers (RFC 9110 section 10.1.4).
+fn takes_trailers(exchange: &Exchange) -> bool {
+    let request = &exchange.request;
+    let mut lines = request.head.get_all(KnownHeader::Te);
+    lines.any(|line| {
+        let mut words = line.of(&request.buffer).split(|byte| *byte == b',');
+        words.any(|word| word.trim_ascii().eq_ignore_ascii_case(b"trailers"))
+    })
 }
 
 /// `$fastcgi_script_name` (group 1) and `$fastcgi_path_info` (group 2).
@@ -48,7 +59,9 @@ fn fastcgi_script(exchange: &Exchange, group: usize, out: &mut Vec<u8>) -> bool 
         return text("", out);
     }
     text(uri, out);
-    uri.ends_with(b"/") && text(&pass.index, out);
+    if uri.ends_with(b"/") {
+        text(&pass.index, out);
+    }
     true
 }
 

@@ -7,6 +7,7 @@
 mod fastcgi;
 mod gateway;
 mod http1;
+pub(crate) mod http2;
 
 use crate::buffers;
 use crate::chain::{OutputChain, Segment};
@@ -14,6 +15,7 @@ use bytes::Bytes;
 pub(crate) use fastcgi::FastCgi;
 pub(crate) use gateway::Gateway;
 pub(crate) use http1::Http1;
+pub(crate) use http2::Http2;
 use sealane_http::Method;
 use sealane_http::h1::{ReceivedResponse, ResponseError};
 use sealane_http::headers::HeaderList;
@@ -26,6 +28,8 @@ pub(crate) enum Wire {
     FastCgi(Box<FastCgi>),
     /// SCGI or uwsgi.
     Gateway(Gateway),
+    /// HTTP/2.
+    Http2(Box<Http2>),
     /// Whatever both sides send (after 101).
     Raw,
 }
@@ -75,6 +79,7 @@ impl Wire {
             Wire::Http1(wire) => wire.method,
             Wire::FastCgi(wire) => wire.method,
             Wire::Gateway(wire) => wire.method,
+            Wire::Http2(wire) => wire.method(),
             Wire::Raw => Method::Get,
         }
     }
@@ -84,6 +89,7 @@ impl Wire {
         match self {
             Wire::Http1(wire) => wire.frame_body(piece, out),
             Wire::FastCgi(wire) => wire.frame_body(piece, out),
+            Wire::Http2(wire) => wire.frame_body(piece),
             Wire::Gateway(_) | Wire::Raw => out.push(piece),
         }
     }
@@ -93,6 +99,7 @@ impl Wire {
         match self {
             Wire::Http1(wire) => wire.end_body(out),
             Wire::FastCgi(wire) => wire.end_body(out),
+            Wire::Http2(wire) => wire.end_body(),
             Wire::Gateway(_) | Wire::Raw => {}
         }
     }
@@ -111,6 +118,7 @@ impl Wire {
             Wire::Http1(wire) => wire.next_event(input, closed),
             Wire::FastCgi(wire) => wire.next_event(input, closed),
             Wire::Gateway(wire) => wire.next_event(input, closed),
+            Wire::Http2(wire) => wire.next_event(input, closed),
             Wire::Raw if !input.is_empty() => {
                 Ok(Some(Event::Data(Bytes::from(std::mem::take(input)))))
             }
@@ -119,11 +127,42 @@ impl Wire {
         }
     }
 
+    /// Begins the request on a connection, whose session of HTTP/2 is taken up.
+    pub(crate) fn begin(&mut self, session: Option<Box<http2::Session>>) {
+        if let Wire::Http2(wire) = self {
+            wire.begin(session);
+        }
+    }
+
+    /// The session of HTTP/2, for the connection's next request.
+    pub(crate) fn take_session(&mut self) -> Option<Box<http2::Session>> {
+        match self {
+            Wire::Http2(wire) => wire.take_session(),
+            _ => None,
+        }
+    }
+
+    /// Moves what the protocol wants to be sent now into `out`: frames of its own, and
+    /// of the body what the peer has room for.
+    pub(crate) fn take_output(&mut self, out: &mut OutputChain) {
+        if let Wire::Http2(wire) = self {
+            wire.take_output(out);
+        }
+    }
+
+    /// Whether some of the body waits until the peer has room.
+    pub(crate) fn holds_body(&self) -> bool {
+        match self {
+            Wire::Http2(wire) => wire.holds_body(),
+            _ => false,
+        }
+    }
+
     /// What the peer wants the operator to know, besides its response.
     pub(crate) fn take_remark(&mut self) -> Option<String> {
         match self {
             Wire::FastCgi(wire) => wire.take_stderr(),
-            Wire::Http1(_) | Wire::Gateway(_) | Wire::Raw => None,
+            Wire::Http1(_) | Wire::Gateway(_) | Wire::Http2(_) | Wire::Raw => None,
         }
     }
 
@@ -138,7 +177,7 @@ impl Wire {
             Wire::Http1(wire) => wire.known_left(),
             Wire::FastCgi(wire) => wire.known_left(),
             Wire::Gateway(wire) => wire.known_left(),
-            Wire::Raw => 0,
+            Wire::Http2(_) | Wire::Raw => 0,
         }
     }
 }
