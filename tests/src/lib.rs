@@ -23,6 +23,7 @@ mod certificates;
 mod command;
 mod go;
 pub mod nodes;
+pub mod origin;
 mod ports;
 pub mod random;
 mod redis;

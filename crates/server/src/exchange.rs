@@ -68,6 +68,9 @@ pub struct Request {
     pub received: Option<ReceivedBody>,
     /// Set by an internal redirect: `internal` locations may answer.
     pub internal: bool,
+    /// `uri` and `args` are no longer those of the request line: an internal redirect
+    /// has set others.
+    pub uri_replaced: bool,
     /// Another exchange has set it off: nobody is asked again whether it may, and
     /// nothing is mirrored.
     pub is_subrequest: bool,
@@ -154,17 +157,17 @@ pub struct Response {
     pub close: bool,
 }
 
-/// Headers of a server behind us that replace what we would write ourselves, each
-/// where nginx writes it, byte for byte.
+/// What a server behind us says instead of us. Headers are among the others, in its
+/// order and byte for byte; here is which ones not to write.
 #[derive(Debug, Clone, Default)]
 pub struct PassedHead {
-    /// `Server`.
-    pub server: Option<Box<[u8]>>,
-    /// `Date`.
-    pub date: Option<Box<[u8]>>,
-    /// `Last-Modified`.
-    pub last_modified: Option<Box<[u8]>>,
-    /// The reason phrase of the status line.
+    /// `Server` is the peer's to say, or not to.
+    pub server: bool,
+    /// So is `Date`.
+    pub date: bool,
+    /// There is a `Last-Modified`, whatever it means.
+    pub last_modified: bool,
+    /// The reason phrase of the status line, where it is not the usual one.
     pub reason: Option<Box<[u8]>>,
 }
 

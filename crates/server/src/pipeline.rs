@@ -108,6 +108,7 @@ async fn redirect(exchange: &mut Exchange, uri: Vec<u8>, args: Vec<u8>) -> Step 
     }
     exchange.request.uri = uri;
     exchange.request.args = args;
+    exchange.request.uri_replaced = true;
     exchange.progress.uri_under_alias = false;
     begin(exchange).await
 }
@@ -155,20 +156,25 @@ async fn begin(exchange: &mut Exchange) -> Step {
         let server = exchange.server().conf.clone();
         return handlers::returns::answer(exchange, server.returns.as_ref());
     }
-    if let Err(status) = locate(exchange) {
-        return Step::Status(status);
-    }
+    let lacks_slash = match locate(exchange) {
+        Ok(lacks_slash) => lacks_slash,
+        Err(status) => return Step::Status(status),
+    };
     if exchange.conf().internal && !exchange.request.internal {
         return Step::Status(StatusCode::NOT_FOUND);
     }
     if let Some(status) = refuse_body(exchange) {
         return Step::Status(status);
     }
+    if lacks_slash {
+        return handlers::returns::add_slash(exchange);
+    }
     in_location(exchange).await
 }
 
-/// Chooses the location and keeps the captures of its expression.
-fn locate(exchange: &mut Exchange) -> Result<(), StatusCode> {
+/// Chooses the location and keeps the captures of its expression. True when only a
+/// slash is missing for the location.
+fn locate(exchange: &mut Exchange) -> Result<bool, StatusCode> {
     let tree = &exchange.snapshot.server(exchange.server).tree;
     match tree.find(&exchange.request.uri) {
         Ok(found) => {
@@ -179,7 +185,7 @@ fn locate(exchange: &mut Exchange) -> Result<(), StatusCode> {
                 let request = &mut exchange.request;
                 request.captures.store(regex, &captures, &request.uri);
             }
-            Ok(())
+            Ok(found.lacks_slash)
         }
         Err(RouteError { pattern, reason }) => {
             let uri = Text(&exchange.request.uri);

@@ -63,6 +63,7 @@ impl Arrival {
                 body,
                 received: None,
                 internal: false,
+                uri_replaced: false,
                 is_subrequest: false,
                 early_data: self.early_data,
                 captures: Captures::default(),

@@ -7,7 +7,7 @@ use sealane_http::headers::KnownHeader;
 use std::fmt;
 
 /// Logs a line where the location wants it, with nginx's tail: client, server,
-/// request, host and referrer.
+/// request, the server behind us, host and referrer.
 pub(crate) fn log(exchange: &Exchange, level: LogLevel, message: fmt::Arguments<'_>) {
     let logger = &exchange.snapshot.location(exchange.location).logger;
     if logger.enabled(level) {
@@ -44,6 +44,11 @@ impl fmt::Display for Tail<'_> {
         let line = head.request_line.of(&request.buffer);
         if !line.is_empty() {
             write!(f, ", request: \"{}\"", Text(line))?;
+        }
+        if let Some(upstream) = exchange.upstream.as_deref()
+            && !upstream.attempts.is_empty()
+        {
+            write!(f, ", upstream: \"{upstream}\"")?;
         }
         if let Some(host) = head.get(KnownHeader::Host) {
             write!(f, ", host: \"{}\"", Text(host.of(&request.buffer)))?;

@@ -65,9 +65,9 @@ pub(crate) fn with_head<T>(
         head.content_length = response.content_length;
         head.last_modified = last_modified.as_ref().map(|text| &text[..]);
         if let Some(passed) = &response.passed {
-            head.server = passed.server.as_deref().or(head.server);
-            head.date = passed.date.as_deref().or(head.date);
-            head.last_modified = passed.last_modified.as_deref().or(head.last_modified);
+            head.server = head.server.filter(|_| !passed.server);
+            head.date = head.date.filter(|_| !passed.date);
+            head.last_modified = head.last_modified.filter(|_| !passed.last_modified);
             head.reason = passed.reason.as_deref();
         }
         head.location = location;

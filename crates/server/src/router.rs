@@ -28,6 +28,9 @@ pub struct Found<'t> {
     pub location: Option<LocationId>,
     /// The expression that chose it, and where its groups matched in the URI.
     pub captures: Option<(&'t Regex, Captures)>,
+    /// The location ends with a slash and the URI lacks it: it is to be redirected there
+    /// (`proxy_pass` and the like).
+    pub lacks_slash: bool,
 }
 
 /// An expression could not be evaluated; the request is answered with 500.
@@ -48,6 +51,9 @@ struct Level {
     prefixes: Vec<Prefix>,
     /// In the order of the configuration.
     regexes: Vec<Expression>,
+    /// URIs that lack nothing but a slash for a location that wants to be asked with it,
+    /// and have no location of their own; sorted.
+    slashless: Vec<(Box<[u8]>, LocationId)>,
 }
 
 #[derive(Debug)]
@@ -114,6 +120,14 @@ impl Level {
     fn search<'t>(&'t self, uri: &[u8], found: &mut Found<'t>) -> Result<Search, RouteError> {
         if let Ok(at) = self.exact.binary_search_by(|(exact, _)| (**exact).cmp(uri)) {
             found.location = Some(self.exact[at].1);
+            return Ok(Search::Final);
+        }
+        if let Ok(at) = self
+            .slashless
+            .binary_search_by(|(missing, _)| (**missing).cmp(uri))
+        {
+            found.location = Some(self.slashless[at].1);
+            found.lacks_slash = true;
             return Ok(Search::Final);
         }
         let mut stop = false;
@@ -197,6 +211,12 @@ impl<R: FnMut(Arc<Location>) -> LocationId> Builder<'_, R> {
         for location in all.into_iter().flatten() {
             let id = (self.register)(location.clone());
             let nested = self.nested(&location.children);
+            if location.conf.auto_redirect
+                && let Matcher::Exact(uri) | Matcher::Prefix { prefix: uri, .. } = &location.matcher
+                && let Some(missing) = uri.strip_suffix(b"/")
+            {
+                level.slashless.push((missing.into(), id));
+            }
             match &location.matcher {
                 Matcher::Exact(uri) => level.exact.push((uri.clone(), id)),
                 Matcher::Prefix { prefix, stop } => {
@@ -223,6 +243,12 @@ impl<R: FnMut(Arc<Location>) -> LocationId> Builder<'_, R> {
         }
         level.exact.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         link_prefixes(&mut level.prefixes);
+        let has_own = |uri: &[u8]| {
+            let prefix = |prefix: &Prefix| (*prefix.bytes).cmp(uri);
+            level.prefixes.binary_search_by(prefix).is_ok()
+        };
+        level.slashless.retain(|(uri, _)| !has_own(uri));
+        level.slashless.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         level
     }
 

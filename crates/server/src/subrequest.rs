@@ -134,6 +134,7 @@ fn subrequest(exchange: &Exchange, uri: &[u8], body: Body) -> Exchange {
             body: RequestBody::None,
             received,
             internal: true,
+            uri_replaced: true,
             is_subrequest: true,
             early_data: request.early_data,
             captures: request.captures.clone(),

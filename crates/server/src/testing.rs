@@ -202,6 +202,7 @@ impl Site {
                 },
                 received: None,
                 internal: false,
+                uri_replaced: false,
                 is_subrequest: false,
                 early_data: false,
                 captures,

@@ -6,7 +6,6 @@ use crate::template;
 use sealane_conf::directives::parse_expires;
 use sealane_conf::model::Expires;
 use sealane_http::date;
-use sealane_http::headers::KnownHeader;
 use sealane_sys::time;
 
 const DAY_S: i64 = 24 * 60 * 60;
@@ -35,7 +34,7 @@ pub(super) fn apply(exchange: &mut Exchange) {
     };
     let headers = &mut exchange.response.headers;
     // Dates and numbers hold no line breaks, which is all the list refuses.
-    let _ = headers.push_known(KnownHeader::Expires, &expires);
+    let _ = headers.set(b"Expires", &expires);
     let _ = headers.set(b"Cache-Control", cache_control.as_bytes());
 }
 

@@ -35,7 +35,8 @@ pub(super) fn apply(exchange: &mut Exchange) {
         if added.name.eq_ignore_ascii_case("ETag")
             && (value.is_empty() || value.len() <= ETag::MAX_BYTES)
         {
-            // Replaces the file's own, or removes it.
+            // Replaces the file's own, or that of a server behind us, or removes it.
+            response.headers.remove(b"ETag");
             response.etag = if value.is_empty() {
                 None
             } else {
@@ -43,6 +44,10 @@ pub(super) fn apply(exchange: &mut Exchange) {
             };
         } else if added.name.eq_ignore_ascii_case("Last-Modified") {
             response.last_modified_s = date::parse(&value);
+            if let Some(passed) = &mut response.passed {
+                passed.last_modified = false;
+                response.headers.remove(b"Last-Modified");
+            }
         } else if !value.is_empty() {
             // The name was checked when the configuration was read.
             let _ = response.headers.push(added.name.as_bytes(), &value);

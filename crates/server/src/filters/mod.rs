@@ -18,6 +18,9 @@ use std::net::SocketAddr;
 pub(crate) fn apply(exchange: &mut Exchange) -> Result<(), StatusCode> {
     if let Some(status) = exchange.progress.status_override {
         exchange.response.status = status;
+        if let Some(passed) = &mut exchange.response.passed {
+            passed.reason = None;
+        }
     }
     // A server behind us has judged them itself, as far as it wants to.
     if !exchange.response.from_upstream
@@ -55,10 +58,8 @@ fn discard(response: &mut Response) {
 /// Leaves out what a status must not carry.
 fn fit_to_status(response: &mut Response) {
     if !matches!(response.status.0, 200 | 206 | 304) {
+        // What a server behind us said stays among its headers, as in nginx.
         response.last_modified_s = None;
-        if let Some(passed) = &mut response.passed {
-            passed.last_modified = None;
-        }
     }
     if response.status == StatusCode::NO_CONTENT {
         response.content_type = None;

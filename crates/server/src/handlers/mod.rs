@@ -128,8 +128,12 @@ async fn open_from_disk(path: &FilePath) -> Result<Opened, Errno> {
     disk::run(move || open_blocking(&name)).await
 }
 
-/// Sets the type of a response by the extension of the URI.
+/// Sets the type of a response by the extension of the URI, unless a server behind us has
+/// said what type it is before it sent us here (`X-Accel-Redirect`).
 pub(crate) fn set_content_type(exchange: &mut Exchange) {
+    if exchange.response.content_type.is_some() {
+        return;
+    }
     let media_type = content_type(exchange.conf(), &exchange.request.uri);
     exchange.response.content_type = media_type;
 }

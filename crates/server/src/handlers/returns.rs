@@ -6,6 +6,7 @@ use crate::template;
 use bytes::Bytes;
 use sealane_conf::model::Return;
 use sealane_http::StatusCode;
+use sealane_http::uri::{EscapeKind, escape_into};
 
 /// Answers with a code and a text or, for the redirecting codes, a target.
 ///
@@ -34,4 +35,19 @@ pub(crate) fn answer(exchange: &mut Exchange, returns: Option<&Return>) -> Step 
     response.body.clear();
     response.body.push_bytes(Bytes::from(text));
     Step::Answered
+}
+
+/// Something is there for the URI with a slash behind it, a directory or a location with
+/// `proxy_pass` and the like: 301 to that.
+pub(crate) fn add_slash(exchange: &mut Exchange) -> Step {
+    let request = &exchange.request;
+    let mut location = Vec::with_capacity(request.uri.len() + request.args.len() + 8);
+    escape_into(&mut location, &request.uri, EscapeKind::Uri);
+    location.push(b'/');
+    if !request.args.is_empty() {
+        location.push(b'?');
+        location.extend_from_slice(&request.args);
+    }
+    exchange.response.location = Some(location);
+    Step::Status(StatusCode::MOVED_PERMANENTLY)
 }

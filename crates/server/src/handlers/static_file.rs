@@ -1,12 +1,12 @@
 //! Plain files.
 
 use super::path::FilePath;
+use super::returns::add_slash;
 use super::{Step, open, set_content_type};
 use crate::exchange::{ETag, Exchange};
 use crate::open_file_cache::{Errno, OpenFile, Opened};
 use crate::request_log::{Text, log_request};
 use bytes::Bytes;
-use sealane_http::uri::{EscapeKind, escape_into};
 use sealane_http::{Method, StatusCode};
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub(crate) async fn answer(exchange: &mut Exchange) -> Step {
             send(exchange, &file, content);
             Step::Answered
         }
-        Ok(Opened::Directory) => redirect_to_directory(exchange),
+        Ok(Opened::Directory) => add_slash(exchange),
         Ok(Opened::Other) => {
             log_request!(exchange, Crit, "\"{path}\" is not a regular file");
             Step::Status(StatusCode::NOT_FOUND)
@@ -54,20 +54,6 @@ pub(super) fn send(exchange: &mut Exchange, file: &Arc<OpenFile>, content: Optio
         Some(bytes) => response.body.push_bytes(bytes),
         None => response.body.push_file(file.clone(), 0, file.size()),
     }
-}
-
-/// A directory without its final slash: 301 to where the slash is.
-fn redirect_to_directory(exchange: &mut Exchange) -> Step {
-    let request = &exchange.request;
-    let mut location = Vec::with_capacity(request.uri.len() + request.args.len() + 8);
-    escape_into(&mut location, &request.uri, EscapeKind::Uri);
-    location.push(b'/');
-    if !request.args.is_empty() {
-        location.push(b'?');
-        location.extend_from_slice(&request.args);
-    }
-    exchange.response.location = Some(location);
-    Step::Status(StatusCode::MOVED_PERMANENTLY)
 }
 
 /// Logs why a file could not be opened and says which status that is.

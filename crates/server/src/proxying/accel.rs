@@ -1,11 +1,13 @@
 //! What a peer tells us to do (`X-Accel-*`), unless `proxy_ignore_headers` says not to listen.
 
+use super::PassRuntime;
 use super::wire::Head;
 use crate::exchange::{ContentType, Exchange};
 use crate::handlers::Step;
+use crate::request_log::{Text, log_request};
 use sealane_conf::model::UpstreamSettings;
 use sealane_http::headers::KnownHeader;
-use sealane_http::uri;
+use sealane_http::{Method, StatusCode, uri};
 
 /// Headers of the peer that an internal redirect keeps, as in nginx.
 const KEPT: [KnownHeader; 5] = [
@@ -17,41 +19,71 @@ const KEPT: [KnownHeader; 5] = [
 ];
 
 /// `X-Accel-Redirect`: an internal redirect instead of the peer's answer.
-pub(super) fn redirect(
-    exchange: &mut Exchange,
-    head: &Head,
-    settings: &UpstreamSettings,
-) -> Option<Step> {
+pub(super) fn redirect(exchange: &mut Exchange, head: &Head, pass: &PassRuntime) -> Option<Step> {
+    let settings = pass.settings();
     if settings.ignore_headers.accel_redirect {
         return None;
     }
     let target = head.parsed.get(KnownHeader::XAccelRedirect)?;
     let target = target.of(&head.buffer);
-    for header in &head.parsed.headers {
-        let value = header.value.of(&head.buffer);
-        if header.known == Some(KnownHeader::ContentType) {
-            exchange.response.content_type = ContentType::new(value);
-        } else if header.known.is_some_and(|known| KEPT.contains(&known)) {
-            let name = header.name.of(&head.buffer);
-            // Checked by the parser.
-            let _ = exchange.response.headers.push(name, value);
-        }
-    }
+    keep_headers(exchange, head, pass);
     if let Some(name) = target.strip_prefix(b"@") {
         return Some(Step::Named(String::from_utf8_lossy(name).into()));
     }
+    let Some((uri, args)) = safe_uri(target) else {
+        log_request!(
+            exchange,
+            Error,
+            "unsafe URI \"{}\" was detected",
+            Text(target)
+        );
+        return Some(Step::Status(StatusCode::NOT_FOUND));
+    };
+    let head = &mut exchange.request.head;
+    if head.method != Method::Head {
+        head.method = Method::Get;
+    }
+    Some(Step::Redirect { uri, args })
+}
+
+fn keep_headers(exchange: &mut Exchange, head: &Head, pass: &PassRuntime) {
+    for header in &head.parsed.headers {
+        let name = header.name.of(&head.buffer);
+        let value = header.value.of(&head.buffer);
+        let Some(known) = header.known else {
+            continue;
+        };
+        if known == KnownHeader::ContentType {
+            exchange.response.content_type = ContentType::new(value);
+        } else if known == KnownHeader::AcceptRanges && pass.settings().force_ranges {
+            continue;
+        } else if KEPT.contains(&known) {
+            let rewritten = pass.rewrite_header(exchange, known, value);
+            let value = rewritten.as_deref().unwrap_or(value);
+            // The parser let no line break through; one that a rule brings in loses the
+            // header rather than splitting the response.
+            let _ = exchange.response.headers.push(name, value);
+        }
+    }
+}
+
+/// The path and the arguments of a URI that may be followed; `None` when it leads out of
+/// where it is, or is empty.
+fn safe_uri(target: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     let (path, args) = match memchr::memchr(b'?', target) {
         Some(at) => (&target[..at], &target[at + 1..]),
         None => (target, &b""[..]),
     };
-    Some(Step::Redirect {
-        uri: uri::unescape(path).into_owned(),
-        args: args.to_vec(),
-    })
+    let decoded = uri::unescape(path);
+    let is_safe = |path: &[u8]| {
+        let mut parts = path.split(|&byte| byte == b'/');
+        !path.is_empty() && !path.contains(&0) && !parts.any(|part| part == b"..")
+    };
+    (is_safe(path) && is_safe(&decoded)).then(|| (decoded.into_owned(), args.to_vec()))
 }
 
-/// `X-Accel-Limit-Rate`, `X-Accel-Charset`, `X-Accel-Buffering`. Returns whether the
-/// response is buffered.
+/// `X-Accel-Limit-Rate`, `X-Accel-Buffering`. Returns whether the response is buffered.
+/// (`X-Accel-Expires` means something to caches only, `X-Accel-Charset` to `charset`.)
 pub(super) fn apply(exchange: &mut Exchange, head: &Head, settings: &UpstreamSettings) -> bool {
     let value = |name| {
         let value = head.parsed.get(name)?;
@@ -59,9 +91,10 @@ pub(super) fn apply(exchange: &mut Exchange, head: &Head, settings: &UpstreamSet
     };
     if !settings.ignore_headers.accel_limit_rate
         && let Some(rate) = value(KnownHeader::XAccelLimitRate)
+        && rate.iter().all(u8::is_ascii_digit)
         && let Some(rate) = std::str::from_utf8(rate)
             .ok()
-            .and_then(|text| text.parse().ok())
+            .and_then(|digits| digits.parse().ok())
     {
         exchange.progress.limit_rate = Some(rate);
     }
@@ -76,5 +109,48 @@ pub(super) fn apply(exchange: &mut Exchange, head: &Head, settings: &UpstreamSet
             }
         }
         _ => settings.buffering,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::safe_uri;
+
+    #[test]
+    fn redirects_stay_inside() {
+        let taken = |target: &str| {
+            let (uri, args) = safe_uri(target.as_bytes())?;
+            let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+            Some((text(uri), text(args)))
+        };
+        for (target, uri, args) in [
+            ("/a/b", "/a/b", ""),
+            ("/a?b?c", "/a", "b?c"),
+            ("/a%20b%2fc?d%20e", "/a b/c", "d%20e"),
+            ("/a%3Fb", "/a?b", ""),
+            ("/..a/...", "/..a/...", ""),
+            ("relative", "relative", ""),
+            ("/a%zz", "/a%zz", ""),
+        ] {
+            let expected = Some((uri.to_owned(), args.to_owned()));
+            assert_eq!(taken(target), expected, "{target:?}");
+        }
+        for unsafe_target in [
+            "",
+            "?a",
+            "..",
+            "../a",
+            "/..",
+            "/a/../b",
+            "/a/..",
+            "/%2e%2e/b",
+            "/a%2f..",
+            "%2e%2e",
+            "/a%00b",
+            "/..?x",
+        ] {
+            assert_eq!(taken(unsafe_target), None, "{unsafe_target:?}");
+        }
+        assert_eq!(safe_uri(b"/a\0b"), None);
     }
 }

@@ -64,7 +64,7 @@ pub(super) async fn ask(
         .as_ref()
         .is_some_and(|states| !states.attempts.is_empty());
     loop {
-        let Some(mut lease) = pick(exchange, pass, &target.group, &mut tried) else {
+        let Some(mut lease) = pick(exchange, pass, &target.group, &mut tried, redirected) else {
             return Err(NoAnswer::Status(StatusCode::BAD_GATEWAY));
         };
         let peer = lease.picked().peer();
@@ -94,8 +94,11 @@ pub(super) async fn ask(
                 }
                 (cause, status)
             }
-            Err(Broken::ClientGone) => {
-                end_attempt(exchange, StatusCode::CLIENT_CLOSED_REQUEST);
+            Err(Broken::ClientGone(doing)) => {
+                log_client_gone(exchange, doing);
+                if let Some(attempt) = last_attempt(exchange) {
+                    attempt.end();
+                }
                 return Err(NoAnswer::ClientGone);
             }
             Err(Broken::Failed(failure)) => {
@@ -130,6 +133,7 @@ fn pick(
     pass: &PassRuntime,
     group: &Arc<GroupRuntime>,
     tried: &mut Tried,
+    redirected: bool,
 ) -> Option<Leased> {
     let key = match &group.hash_key {
         Some(key) => template::evaluate(key, exchange),
@@ -150,9 +154,9 @@ fn pick(
             Some(Leased::new(group.clone(), picked, key, &exchange.worker))
         }
         Err(error) => {
-            log_request!(exchange, Error, "{error}");
             let name: Arc<str> = group.group.name().into();
-            begin_attempt(exchange, Attempt::new(name.clone(), name), false);
+            begin_attempt(exchange, Attempt::new(name.clone(), name), redirected);
+            log_request!(exchange, Error, "{error}");
             end_attempt(exchange, StatusCode::BAD_GATEWAY);
             None
         }
@@ -162,7 +166,8 @@ fn pick(
 /// Why a peer gave no answer.
 enum Broken {
     Failed(Failure),
-    ClientGone,
+    /// Nobody waits for the answer any more.
+    ClientGone(Doing),
 }
 
 /// Connects to a peer, sends the request and waits for the response head.
@@ -224,7 +229,11 @@ async fn await_head(
                 return Poll::Ready(event.map_err(Broken::Failed));
             }
             if watches && exchange.client.poll_gone(cx).is_ready() {
-                return Poll::Ready(Err(Broken::ClientGone));
+                let doing = match conversation.is_sent() {
+                    true => Doing::ReadingHead,
+                    false => Doing::Sending,
+                };
+                return Poll::Ready(Err(Broken::ClientGone(doing)));
             }
             Poll::Pending
         })
@@ -287,7 +296,7 @@ async fn connect(
             });
         }
         if watches && client.poll_gone(cx).is_ready() {
-            return Poll::Ready(Err(Broken::ClientGone));
+            return Poll::Ready(Err(Broken::ClientGone(Doing::Connecting)));
         }
         Poll::Pending
     })
@@ -318,6 +327,15 @@ fn note_head(exchange: &mut Exchange, head: &Head) {
     if let Some(attempt) = last_attempt(exchange) {
         attempt.status = head.parsed.status.0;
     }
+}
+
+/// The client has gone, and with it the reason to ask the peer.
+pub(super) fn log_client_gone(exchange: &Exchange, doing: Doing) {
+    log_request!(
+        exchange,
+        Info,
+        "client prematurely closed connection, so upstream connection is closed too {doing}"
+    );
 }
 
 /// The peer failed; nginx says so when that is why it gets no more requests.

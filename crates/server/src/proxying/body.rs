@@ -5,6 +5,7 @@
 //! more than one buffer is read ahead. Either way the client gets what there is at
 //! once.
 
+use super::attempt::log_client_gone;
 use super::conversation::Conversation;
 use super::failure::{Doing, Failure};
 use super::lease::Leased;
@@ -181,6 +182,7 @@ impl BodySource for ProxiedBody {
             None => {}
         }
         if !self.ignores_client && exchange.client.poll_gone(cx).is_ready() {
+            log_client_gone(exchange, Doing::ReadingBody);
             return Poll::Ready(Err(SourceError));
         }
         Poll::Pending

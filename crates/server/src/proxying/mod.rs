@@ -15,7 +15,7 @@
 //! | `lease`, `peer_connection` | the peer that was picked, and the connection to it |
 //! | `conversation` | sending and receiving at the same time |
 //! | `wire/` | the protocols, without I/O |
-//! | `response`, `accel` | what becomes of the response head |
+//! | `response`, `accel`, `rewrite` | what becomes of the response head |
 //! | `body` | the response body on its way to the client |
 //! | `states` | what is known afterwards, for variables and logs |
 //! | `failure`, `pause` | what goes wrong, and how long nothing may happen |
@@ -33,6 +33,7 @@ mod pause;
 mod peer_connection;
 mod request;
 mod response;
+mod rewrite;
 mod runtime;
 mod states;
 mod target;
@@ -74,24 +75,21 @@ pub(crate) async fn answer(exchange: &mut Exchange) -> Step {
 }
 
 async fn hand_on(exchange: &mut Exchange, pass: &PassRuntime) -> Result<Step, StatusCode> {
-    let target = Target::of(exchange, pass).await?;
+    let mut target = Target::of(exchange, pass).await?;
     let body = prepare_body(exchange, pass).await?;
     let states = exchange.upstream.get_or_insert_default();
     states.body = body.plan;
     states.host = target.host.clone();
     states.port = target.port.clone();
+    states.scheme = target.scheme(pass);
     let outbound = outbound(exchange, pass, &target, body)?;
+    if let Some(states) = exchange.upstream.as_deref_mut() {
+        states.uri = std::mem::take(&mut target.uri);
+    }
     let answer = match attempt::ask(exchange, pass, &target, &outbound).await {
         Ok(answer) => answer,
         Err(NoAnswer::Status(status)) => return Err(status),
-        Err(NoAnswer::ClientGone) => {
-            log_request!(
-                exchange,
-                Info,
-                "client prematurely closed connection, so upstream connection is closed too"
-            );
-            return Err(StatusCode::CLIENT_CLOSED_REQUEST);
-        }
+        Err(NoAnswer::ClientGone) => return Err(StatusCode::CLIENT_CLOSED_REQUEST),
     };
     Ok(pass_on(exchange, pass, answer).await)
 }
@@ -126,7 +124,14 @@ async fn prepare_body(exchange: &mut Exchange, pass: &PassRuntime) -> Result<Bod
     }
     // A mirrored request has the body of another one.
     if exchange.request.body == RequestBody::None && exchange.request.received.is_none() {
-        return Ok(nothing);
+        return Ok(Body {
+            plan: match exchange.request.head.framing {
+                // A client that says so wants it said.
+                Framing::Length(0) if settings.pass_request_body => BodyPlan::Length(0),
+                _ => BodyPlan::None,
+            },
+            ..nothing
+        });
     }
     let is_unread =
         exchange.request.body == RequestBody::Unread && exchange.request.received.is_none();
@@ -257,14 +262,15 @@ async fn pass_on(exchange: &mut Exchange, pass: &PassRuntime, answer: Answer) ->
     } = answer;
     let settings = pass.settings();
     let status = head.parsed.status;
-    if let Some(step) = accel::redirect(exchange, &head, settings) {
-        finish_unread(exchange, head);
-        return step;
-    }
+    response::log_repeated(exchange, &head);
     if settings.intercept_errors && status.0 >= 300 && intercepts(exchange, status) {
         keep_authenticate(exchange, &head);
         finish_unread(exchange, head);
         return Step::Status(status);
+    }
+    if let Some(step) = accel::redirect(exchange, &head, pass) {
+        finish_unread(exchange, head);
+        return step;
     }
     let is_tunnel = head.parsed.kind() == ResponseKind::SwitchingProtocols;
     let framing = head.parsed.framing(conversation.method());
@@ -320,14 +326,11 @@ fn limits(settings: &UpstreamSettings, buffering: bool) -> BodyLimits {
     }
 }
 
-/// `proxy_intercept_errors`: whether some `error_page` takes this status.
+/// `proxy_intercept_errors`: whether some `error_page` takes this status. As in nginx, in
+/// an error page that is one of its own the page that is built in takes it.
 fn intercepts(exchange: &Exchange, status: StatusCode) -> bool {
-    let conf = exchange.conf();
-    let may = !exchange.progress.in_error_page || conf.recursive_error_pages;
-    may && conf
-        .error_pages
-        .iter()
-        .any(|page| page.codes.contains(&status.0))
+    let mut pages = exchange.conf().error_pages.iter();
+    pages.any(|page| page.codes.contains(&status.0))
 }
 
 /// An intercepted 401 still says how to authenticate.

@@ -114,7 +114,11 @@ impl PeerConnection {
         let mut unasked = Vec::new();
         let mut cx = Context::from_waker(Waker::noop());
         // HTTP/2 has frames that may come at any time.
-        let max = if self.http2.is_some() { IDLE_READ_BYTES } else { 1 };
+        let max = if self.http2.is_some() {
+            IDLE_READ_BYTES
+        } else {
+            1
+        };
         match self.poll_recv(&mut cx, &mut unasked, max) {
             Poll::Pending => true,
             Poll::Ready(Ok(1..)) => self.stays_idle(&mut cx, &unasked),

@@ -3,12 +3,13 @@
 use super::wire::http2::RequestHead;
 use super::{PassRuntime, Target};
 use crate::exchange::Exchange;
+use crate::request_log::{Text, log_request};
 use crate::template;
 use sealane_conf::model::{Pass, ProxyHttpVersion, ProxyPass, SetHeaders, UriPart};
-use sealane_http::h1::{RequestEncodeError, RequestEncoder, Version};
-use sealane_http::uri::{EscapeKind, escape_into};
 use sealane_http::Method;
+use sealane_http::h1::{RawHeader, RequestEncodeError, RequestEncoder, Version};
 use sealane_http::headers::HeaderList;
+use sealane_http::uri::{EscapeKind, escape_into};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -43,10 +44,39 @@ pub(crate) fn encode_head(
         exchange,
         &pass.set_headers,
         pass.upstream.pass_request_headers,
-        |name, value| encoder.header(name, value),
+        |name, value| match encoder.header(name, value) {
+            // `ignore_invalid_headers off` lets such names in; they must not get further.
+            Err(RequestEncodeError::Name) => {
+                log_request!(
+                    exchange,
+                    Warn,
+                    "client header \"{}\" is not passed to upstream: \
+                     invalid character in its name",
+                    Text(name)
+                );
+                Ok(())
+            }
+            done => done,
+        },
     )?;
     encoder.finish();
     Ok(())
+}
+
+/// The client's header that says that its request may be a replay (RFC 8470 section 5.1).
+const EARLY_DATA: &[u8] = b"Early-Data";
+
+/// Whether a peer must be told that a request came as early data: it did, the
+/// configuration does not say so itself, and no proxy before us has.
+fn marks_early_data(exchange: &Exchange, set: &SetHeaders, pass_client: bool) -> bool {
+    let request = &exchange.request;
+    let says_so = |header: &RawHeader| {
+        let name = header.name.of(&request.buffer);
+        name.eq_ignore_ascii_case(EARLY_DATA)
+    };
+    request.early_data
+        && !set.replaces(EARLY_DATA)
+        && !(pass_client && request.head.headers.iter().any(says_so))
 }
 
 /// `proxy_method`, else the client's.
@@ -82,6 +112,9 @@ pub(crate) fn for_each_field<E>(
             each(&field.name, value)?;
         }
     }
+    if marks_early_data(exchange, set, pass_client) {
+        each(EARLY_DATA, b"1")?;
+    }
     if !pass_client {
         return Ok(());
     }
@@ -100,7 +133,8 @@ pub(crate) fn target(exchange: &Exchange, part: &UriPart) -> Vec<u8> {
     let request = &exchange.request;
     let raw = request.head.path.of(&request.buffer);
     match part {
-        UriPart::AsReceived if !request.internal => raw.to_vec(),
+        // A URL without a path (`GET http://host?x`) has one here.
+        UriPart::AsReceived if !request.uri_replaced && raw.starts_with(b"/") => raw.to_vec(),
         UriPart::AsReceived => rest_of(exchange, b"", 0),
         UriPart::Replaces { prefix_bytes, uri } => rest_of(exchange, uri, *prefix_bytes),
     }
@@ -116,7 +150,8 @@ fn rest_of(exchange: &Exchange, instead: &[u8], prefix_bytes: usize) -> Vec<u8> 
     // As in nginx, what came without escapes is sent without, unless that would
     // break the request line.
     let raw = request.head.path.of(&request.buffer);
-    let was_quoted = memchr::memchr(b'%', raw).is_some();
+    let path = raw.split(|&byte| byte == b'?').next().unwrap_or_default();
+    let was_quoted = memchr::memchr(b'%', path).is_some();
     if was_quoted || request.internal || rest.iter().any(|&byte| byte <= b' ' || byte == 0x7f) {
         escape_into(&mut target, rest, EscapeKind::Uri);
     } else {
@@ -141,7 +176,11 @@ pub(super) fn http2_head(
     let (method_name, set, host_set) = match &pass.pass {
         Pass::Proxy(proxy) => {
             let set = &proxy.set_headers;
-            (method(exchange, proxy).into_owned(), Some(set), set.host_set)
+            (
+                method(exchange, proxy).into_owned(),
+                Some(set),
+                set.host_set,
+            )
         }
         Pass::Grpc(grpc) => {
             let set = &grpc.set_headers;

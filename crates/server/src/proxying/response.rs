@@ -1,8 +1,9 @@
 //! From a peer's response head to the client's.
 
+use super::failure::Doing;
 use super::wire::Head;
 use crate::exchange::{ContentType, Exchange, PassedHead};
-use crate::request_log::log_request;
+use crate::request_log::{Text, log_request};
 use sealane_conf::model::UpstreamSettings;
 use sealane_http::date;
 use sealane_http::h1::ResponseFraming;
@@ -15,7 +16,7 @@ pub(crate) fn copy_head(
     head: &Head,
     framing: ResponseFraming,
     settings: &UpstreamSettings,
-    mut rewrite: impl FnMut(&Exchange, KnownHeader, &[u8]) -> Option<Vec<u8>>,
+    mut rewrite: impl FnMut(&mut Exchange, KnownHeader, &[u8]) -> Option<Vec<u8>>,
 ) {
     let buffer = &head.buffer;
     let parsed = &head.parsed;
@@ -28,8 +29,9 @@ pub(crate) fn copy_head(
         ResponseFraming::None => parsed.content_length,
         ResponseFraming::Chunked | ResponseFraming::UntilClose => None,
     };
-    let reason = parsed.status_line.of(buffer).get(4..);
-    passed.reason = reason
+    passed.server = !settings.hidden_headers.contains(b"Server");
+    passed.date = !settings.hidden_headers.contains(b"Date");
+    passed.reason = reason(parsed.status_line.of(buffer))
         .filter(|text| *text != parsed.status.reason().as_bytes())
         .map(Into::into);
     for header in &parsed.headers {
@@ -48,15 +50,18 @@ pub(crate) fn copy_head(
             KnownHeader::ContentType => {
                 exchange.response.content_type = ContentType::new(value);
             }
-            KnownHeader::Server => passed.server = Some(value.into()),
-            KnownHeader::Date => passed.date = Some(value.into()),
             KnownHeader::LastModified => {
                 exchange.response.last_modified_s = date::parse(value);
-                passed.last_modified = Some(value.into());
+                passed.last_modified = true;
+                push(exchange, name, value);
             }
             KnownHeader::AcceptRanges if settings.force_ranges => {}
             KnownHeader::Location | KnownHeader::Refresh | KnownHeader::SetCookie => {
                 match rewrite(exchange, known, value) {
+                    // As in nginx a path is completed only when it is our own words.
+                    Some(value) if known == KnownHeader::Location && value.starts_with(b"/") => {
+                        set_location(exchange, name, value);
+                    }
                     Some(value) => push(exchange, name, &value),
                     None => push(exchange, name, value),
                 }
@@ -64,18 +69,48 @@ pub(crate) fn copy_head(
             _ => push(exchange, name, value),
         }
     }
-    for line in &parsed.repeated {
-        let line = line.of(buffer).escape_ascii();
-        log_request!(
-            exchange,
-            Warn,
-            "upstream sent duplicate header line: \"{line}\", ignored while reading response header from upstream"
-        );
-    }
     exchange.response.allow_ranges = settings.force_ranges
         && parsed.status == sealane_http::StatusCode::OK
         && exchange.response.content_length.is_some();
     exchange.response.passed = Some(Box::new(passed));
+}
+
+/// Warns of lines that say again what counts once.
+pub(super) fn log_repeated(exchange: &Exchange, head: &Head) {
+    for line in &head.parsed.repeated {
+        let line = line.of(&head.buffer);
+        let name = line.split(|byte| *byte == b':').next().unwrap_or_default();
+        let first = head.parsed.get_by_name(&head.buffer, name);
+        let first = first.map_or(&b""[..], |value| value.of(&head.buffer));
+        log_request!(
+            exchange,
+            Warn,
+            "upstream sent duplicate header line: \"{}\", previous value: \"{}: {}\", ignored {}",
+            Text(line),
+            Text(name),
+            Text(first),
+            Doing::ReadingHead
+        );
+    }
+}
+
+/// The reason phrase of a status line that begins with the code. An origin may leave it
+/// out; a gateway may leave out the line.
+fn reason(status_line: &[u8]) -> Option<&[u8]> {
+    match status_line {
+        [] => None,
+        line => Some(line.get(4..).unwrap_or_default()),
+    }
+}
+
+/// A path as `Location`: `absolute_redirect` makes a URL of it.
+fn set_location(exchange: &mut Exchange, name: &[u8], path: Vec<u8>) {
+    match exchange.conf().absolute_redirect {
+        true if memchr::memchr3(b'\r', b'\n', 0, &path).is_none() => {
+            exchange.response.location = Some(path);
+        }
+        _ => push(exchange, name, &path),
+    }
 }
 
 /// Headers about the connection to the peer and the framing on it.
@@ -86,7 +121,6 @@ fn is_framing(known: KnownHeader) -> bool {
             | KnownHeader::TransferEncoding
             | KnownHeader::Connection
             | KnownHeader::KeepAlive
-            | KnownHeader::Status
     )
 }
 

@@ -1,6 +1,6 @@
 //! A location's pass directive at run time, made once for each snapshot.
 
-use super::{GroupRuntime, knows_chunks};
+use super::{GroupRuntime, knows_chunks, rewrite};
 use crate::exchange::Exchange;
 use crate::template;
 use crate::upstream::pool::ConnectionKey;
@@ -119,11 +119,14 @@ impl PassRuntime {
     /// What `proxy_redirect` and `proxy_cookie_*` make of a header's value.
     pub(crate) fn rewrite_header(
         &self,
-        _exchange: &Exchange,
-        _name: KnownHeader,
-        _value: &[u8],
+        exchange: &mut Exchange,
+        name: KnownHeader,
+        value: &[u8],
     ) -> Option<Vec<u8>> {
-        None
+        match &self.pass {
+            Pass::Proxy(proxy) => rewrite::rewrite(exchange, proxy, name, value),
+            _ => None,
+        }
     }
 }
 

@@ -2,7 +2,9 @@
 
 use super::request::BodyPlan;
 use super::wire::Head;
+use crate::request_log::Text;
 use sealane_http::headers::HeaderList;
+use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -20,6 +22,10 @@ pub(crate) struct UpstreamStates {
     pub(crate) host: Arc<str>,
     /// `$proxy_port`, likewise.
     pub(crate) port: Arc<str>,
+    /// The scheme of the URL that error-log lines show: `http://`.
+    pub(crate) scheme: &'static str,
+    /// The URI in it, as it is sent; empty for the gateway protocols.
+    pub(crate) uri: Vec<u8>,
 }
 
 /// One peer that was asked, or the group that had none.
@@ -57,7 +63,21 @@ impl Default for UpstreamStates {
             body: BodyPlan::None,
             host: "".into(),
             port: "".into(),
+            scheme: "",
+            uri: Vec::new(),
         }
+    }
+}
+
+/// `http://127.0.0.1:81/path`: the peer that was asked last, for error-log lines.
+impl fmt::Display for UpstreamStates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(attempt) = self.attempts.last() else {
+            return Ok(());
+        };
+        let peer = &attempt.peer;
+        let separator = if peer.starts_with("unix:") { ":" } else { "" };
+        write!(f, "{}{peer}{separator}{}", self.scheme, Text(&self.uri))
     }
 }
 

@@ -62,6 +62,22 @@ impl Target {
     }
 }
 
+impl Target {
+    /// How URLs of the target begin in error-log lines.
+    pub(crate) fn scheme(&self, pass: &PassRuntime) -> &'static str {
+        match (&pass.pass, self.tls) {
+            (Pass::Proxy(_), false) => "http://",
+            (Pass::Proxy(_), true) => "https://",
+            (Pass::FastCgi(_), _) => "fastcgi://",
+            (Pass::Uwsgi(_), false) => "uwsgi://",
+            (Pass::Uwsgi(_), true) => "suwsgi://",
+            (Pass::Scgi(_), _) => "scgi://",
+            (Pass::Grpc(_), false) => "grpc://",
+            (Pass::Grpc(_), true) => "grpcs://",
+        }
+    }
+}
+
 /// `proxy_pass` with variables.
 async fn evaluated(
     exchange: &Exchange,

@@ -190,7 +190,10 @@ impl Http2 {
                 }
                 Segment::File(range) => {
                     let len = u64::from(count);
-                    let part = FileRange { len, ..range.clone() };
+                    let part = FileRange {
+                        len,
+                        ..range.clone()
+                    };
                     out.push_bytes(std::mem::take(&mut self.out));
                     out.push(Segment::File(part));
                 }
@@ -326,7 +329,11 @@ fn take(event: Frame<'_>, ours: Option<StreamRef>) -> Taken {
             let (buffer, parsed) = (response.text, response.head);
             Taken::Head(Box::new(Head { buffer, parsed }), false)
         }
-        Frame::Response { stream, response, end } if is_ours(stream) => {
+        Frame::Response {
+            stream,
+            response,
+            end,
+        } if is_ours(stream) => {
             let (buffer, parsed) = (response.text, response.head);
             Taken::Head(Box::new(Head { buffer, parsed }), end)
         }
