@@ -30,7 +30,6 @@ mod master;
 mod materials;
 mod paths;
 mod pid_file;
-#[allow(dead_code, reason = "snapshots do not hand their resolvers over yet")]
 mod resolver;
 mod restarts;
 mod session_store;

@@ -8,6 +8,7 @@ use crate::loader::FileSystemLoader;
 use crate::master::Master;
 use crate::paths::{ConfChoice, FirstLog, Places};
 use crate::pid_file::PidFile;
+use crate::resolver::{self, Resolvers};
 use crate::session_store::{self, RemoteStore};
 use crate::sockets::{Purpose, Sockets};
 use crate::{kernel_tls, materials, say, signaller, temp_paths, version, worker_process};
@@ -41,6 +42,8 @@ pub(crate) struct Server {
     pub(crate) sessions: Arc<SessionState>,
     /// `ssl_session_store`s.
     pub(crate) session_stores: Vec<Arc<RemoteStore>>,
+    /// Who looks names up while the server runs.
+    pub(crate) resolvers: Resolvers,
     /// `ssl_session_ticket_state`.
     pub(crate) ticket_state_file: Option<PathBuf>,
     /// The ticket keys that the last worker, or the last run, has left.
@@ -189,6 +192,7 @@ fn prepare(
     }
     let session_stores = session_store::prepare(config.http.as_ref(), &mut materials)
         .map_err(|message| refuse(&message))?;
+    let resolvers = resolver::prepare(config.http.as_ref(), &mut materials);
     temp_paths::prepare(&config, &places.prefix, identity.as_ref(), first)
         .map_err(|message| refuse(&message))?;
     let logs = LogSet::open(&config).map_err(|error| refuse(&error))?;
@@ -228,6 +232,7 @@ fn prepare(
     Ok(Server {
         sessions: Arc::clone(materials.sessions()),
         session_stores,
+        resolvers,
         ticket_state_file,
         ticket_state,
         config,

@@ -3,6 +3,7 @@
 use crate::control::{self, Message};
 use crate::journal::{Journal, note};
 use crate::limits;
+use crate::resolver;
 use crate::session_store::{self, StateSink};
 use crate::startup::Server;
 use sealane_conf::model::EnvVar;
@@ -42,7 +43,7 @@ const SIGNALS: [Signal; 7] = [
 /// Serves until the master, or a signal, says to stop. `link` is the line to
 /// the master; without one this is the only process (`master_process off`).
 /// Returns the exit code.
-pub(crate) fn run(server: Server, link: Option<OwnedFd>) -> i32 {
+pub(crate) fn run(mut server: Server, link: Option<OwnedFd>) -> i32 {
     let single = link.is_none();
     let _ = process::set_thread_name("sealane: worker"); // for ps, if it works
     let signals = match prepare(&server) {
@@ -58,6 +59,15 @@ pub(crate) fn run(server: Server, link: Option<OwnedFd>) -> i32 {
             server.journal,
             Emerg,
             "the session store's thread cannot be started ({error})"
+        );
+        return FATAL;
+    }
+    if let Err(error) = start_resolvers(&mut server) {
+        let error = OsError(&error);
+        note!(
+            server.journal,
+            Emerg,
+            "the resolver's thread cannot be started ({error})"
         );
         return FATAL;
     }
@@ -110,6 +120,14 @@ fn start_session_store(server: &Server, link: Option<&OwnedFd>) -> io::Result<()
         StateSink::of_worker(link, file, &server.journal),
         &server.journal,
     )
+}
+
+/// Starts the thread that looks names up.
+fn start_resolvers(server: &mut Server) -> io::Result<()> {
+    let http = server.config.http.as_ref();
+    let resolvers = &mut server.resolvers;
+    let kept = resolver::kept_servers(http, resolvers, &server.snapshot);
+    resolver::start(resolvers, kept, &server.journal)
 }
 
 /// Makes of a copy of the master a worker: its own environment, limits, user,

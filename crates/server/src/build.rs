@@ -28,6 +28,7 @@ pub(crate) fn build(
     let tls = TlsBuilder::new(materials, tls_build::uses_variable(config, "ssl_curves"));
     let mut parts = Parts {
         logs,
+        materials,
         tls,
         snapshot: empty(config, materials, logs),
     };
@@ -47,6 +48,7 @@ pub(crate) fn build(
 
 struct Parts<'a> {
     logs: &'a LogSet,
+    materials: &'a Materials,
     tls: TlsBuilder<'a>,
     snapshot: Snapshot,
 }
@@ -99,7 +101,7 @@ impl Parts<'_> {
         location: Option<Arc<Location>>,
     ) -> LocationId {
         let number = index(self.snapshot.locations.len());
-        let pass = self.snapshot.groups.pass(conf, number);
+        let pass = self.snapshot.groups.pass(conf, number, self.materials);
         let access_logs = conf
             .access_logs
             .iter()

@@ -4,12 +4,14 @@
 //! The privileged master reads them; whoever builds a [`crate::Snapshot`] needs
 //! no right to open them. A later reload hands the same type over a socket.
 
-use sealane_conf::model::SessionStore;
+use crate::upstream::resolve::Resolve;
+use sealane_conf::model::{Resolver, SessionStore};
 use sealane_tls::{Capabilities, HandshakeState, SessionState, SharedStore};
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use zeroize::Zeroizing;
 
 /// Contents of the files named by a configuration, by absolute path.
@@ -20,6 +22,15 @@ pub struct Materials {
     sessions: Arc<SessionState>,
     handshakes: Arc<HandshakeState>,
     session_stores: Vec<(Arc<SessionStore>, Arc<dyn SharedStore>)>,
+    resolvers: Vec<ConfiguredResolver>,
+}
+
+/// A `resolver` with its `resolver_timeout`, and who answers for it.
+#[derive(Clone)]
+struct ConfiguredResolver {
+    conf: Arc<Resolver>,
+    timeout: Duration,
+    answers: Arc<dyn Resolve>,
 }
 
 impl Materials {
@@ -77,6 +88,28 @@ impl Materials {
         let mut stores = self.session_stores.iter();
         let found = stores.find(|(known, _)| **known == *conf);
         found.map(|(_, store)| store)
+    }
+
+    /// Remembers who looks names up for a `resolver` with this `resolver_timeout`.
+    /// Without one, no name is found.
+    pub fn add_resolver(
+        &mut self,
+        conf: Arc<Resolver>,
+        timeout: Duration,
+        answers: Arc<dyn Resolve>,
+    ) {
+        self.resolvers.push(ConfiguredResolver {
+            conf,
+            timeout,
+            answers,
+        });
+    }
+
+    /// Who looks names up for a `resolver`.
+    pub fn resolver(&self, conf: &Resolver, timeout: Duration) -> Option<&Arc<dyn Resolve>> {
+        let is_it = |known: &&ConfiguredResolver| *known.conf == *conf && known.timeout == timeout;
+        let found = self.resolvers.iter().find(is_it);
+        found.map(|known| &known.answers)
     }
 
     /// The bytes of a file, if it was read.

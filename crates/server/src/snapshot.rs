@@ -11,6 +11,7 @@ use crate::names::ServerNames;
 use crate::proxying::{GroupRuntime, Groups, PassRuntime};
 use crate::router::LocationTree;
 use crate::tls_build::{HandshakeThreads, SharedRing};
+use crate::upstream::ResolvedAddress;
 use sealane_conf::Config;
 use sealane_conf::diagnostic::Diagnostic;
 use sealane_conf::model::{
@@ -136,6 +137,18 @@ impl Snapshot {
     /// The listener with this index.
     pub fn listener(&self, id: ListenerId) -> &ListenerRuntime {
         &self.listeners[id.0 as usize]
+    }
+
+    /// A `server ... resolve` of the group with this number stands for other addresses
+    /// now. Returns whether anything changed.
+    pub fn set_addresses(
+        &self,
+        group: usize,
+        server: usize,
+        addresses: Vec<ResolvedAddress>,
+    ) -> bool {
+        let group = self.groups.get(group);
+        group.is_some_and(|group| group.group.set_addresses(server, addresses))
     }
 
     /// The `upstream` block of that name, for a pass directive with variables.

@@ -6,7 +6,7 @@
 //! nested ones.
 
 use super::{
-    CookieFlagsRule, CookieRewrite, Http, List, Locations, RedirectRewrite, Template,
+    CookieFlagsRule, CookieRewrite, Http, List, LocationConf, Locations, RedirectRewrite, Template,
     UpstreamSettings, UpstreamTls,
 };
 use crate::regex::Regex;
@@ -318,6 +318,11 @@ impl Pass {
 impl Http {
     /// Every pass directive of every location, for whoever prepares what they need.
     pub fn passes(&self) -> impl Iterator<Item = &Pass> {
+        self.locations().filter_map(|conf| conf.pass.as_ref())
+    }
+
+    /// The settings of every location, nested ones included.
+    pub fn locations(&self) -> impl Iterator<Item = &Arc<LocationConf>> {
         let mut found = Vec::new();
         for server in &self.servers {
             collect(&server.locations, &mut found);
@@ -326,7 +331,7 @@ impl Http {
     }
 }
 
-fn collect<'l>(locations: &'l Locations, found: &mut Vec<&'l Pass>) {
+fn collect<'l>(locations: &'l Locations, found: &mut Vec<&'l Arc<LocationConf>>) {
     let kinds = [
         &locations.exact,
         &locations.prefix,
@@ -334,7 +339,7 @@ fn collect<'l>(locations: &'l Locations, found: &mut Vec<&'l Pass>) {
         &locations.named,
     ];
     for location in kinds.into_iter().flatten() {
-        found.extend(&location.conf.pass);
+        found.push(&location.conf);
         collect(&location.children, found);
     }
 }

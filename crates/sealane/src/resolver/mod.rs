@@ -5,12 +5,14 @@
 //! blocking ([`names`]); `server ... resolve` entries are kept up to date by the thread itself
 //! ([`keeper`]). The questions and answers are hickory-resolver's work ([`dns`]).
 
+mod configured;
 mod dns;
 mod keeper;
 mod names;
 
-pub(crate) use self::keeper::KeptServer;
-pub(crate) use self::names::NameResolver;
+pub(crate) use self::configured::{kept_servers, prepare};
+use self::keeper::KeptServer;
+use self::names::NameResolver;
 
 use crate::journal::{Journal, note};
 use sealane_conf::model;

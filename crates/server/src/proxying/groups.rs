@@ -2,6 +2,7 @@
 
 use super::peer_connection::{self, PeerConnection};
 use super::{GroupRuntime, PassRuntime};
+use crate::materials::Materials;
 use crate::upstream::{
     Group, GroupSettings, IdlePool, KeepaliveSettings, Method, PeerAddress, ServerSettings,
 };
@@ -54,11 +55,25 @@ impl Groups {
         }
     }
 
+    /// The group with this number in the configuration.
+    pub(crate) fn get(&self, number: usize) -> Option<&Arc<GroupRuntime>> {
+        self.all.get(number)
+    }
+
     /// What a location hands its requests to; `number` is the location's.
-    pub(crate) fn pass(&self, conf: &LocationConf, number: u32) -> Option<PassRuntime> {
+    pub(crate) fn pass(
+        &self,
+        conf: &LocationConf,
+        number: u32,
+        materials: &Materials,
+    ) -> Option<PassRuntime> {
         let pass = conf.pass.clone()?;
         let group = pass.group().map(|group| self.all[group.0].clone());
-        Some(PassRuntime::new(pass, group, None, number))
+        let resolver = conf.resolver.as_ref().and_then(|resolver| {
+            let answers = materials.resolver(resolver, conf.resolver_timeout);
+            answers.cloned()
+        });
+        Some(PassRuntime::new(pass, group, resolver, number))
     }
 }
 

@@ -1,0 +1,77 @@
+//! The resolvers that a configuration names, and who wants what of them.
+
+use super::{KeptServer, Resolvers};
+use sealane_conf::model::{Http, Upstream, UpstreamPeers};
+use sealane_server::upstream::resolve::Resolve;
+use sealane_server::{Materials, Snapshot};
+use std::sync::Arc;
+
+/// Makes the resolvers of a configuration, for whoever builds a snapshot.
+pub(crate) fn prepare(http: Option<&Http>, materials: &mut Materials) -> Resolvers {
+    let mut resolvers = Resolvers::default();
+    for conf in http.iter().flat_map(|http| http.locations()) {
+        let Some(resolver) = &conf.resolver else {
+            continue;
+        };
+        let known = resolvers.of(resolver, conf.resolver_timeout);
+        if materials
+            .resolver(resolver, conf.resolver_timeout)
+            .is_none()
+        {
+            let answers: Arc<dyn Resolve> = known;
+            materials.add_resolver(Arc::clone(resolver), conf.resolver_timeout, answers);
+        }
+    }
+    for upstream in http.iter().flat_map(|http| &http.upstreams) {
+        if let Some(resolver) = &upstream.resolver {
+            resolvers.of(resolver, upstream.resolver_timeout);
+        }
+    }
+    resolvers
+}
+
+/// The `server ... resolve` lines of a configuration, each with its resolver.
+pub(crate) fn kept_servers(
+    http: Option<&Http>,
+    resolvers: &mut Resolvers,
+    snapshot: &Arc<Snapshot>,
+) -> Vec<(Arc<super::NameResolver>, KeptServer)> {
+    let mut kept = Vec::new();
+    for (group, upstream) in http.iter().flat_map(|http| &http.upstreams).enumerate() {
+        let Some(resolver) = &upstream.resolver else {
+            continue;
+        };
+        let resolver = resolvers.of(resolver, upstream.resolver_timeout);
+        for server in 0..upstream.servers.len() {
+            if let Some(line) = kept_server(upstream, group, server, snapshot) {
+                kept.push((Arc::clone(&resolver), line));
+            }
+        }
+    }
+    kept
+}
+
+fn kept_server(
+    upstream: &Upstream,
+    group: usize,
+    server: usize,
+    snapshot: &Arc<Snapshot>,
+) -> Option<KeptServer> {
+    let UpstreamPeers::Resolved {
+        host,
+        port,
+        service,
+    } = &upstream.servers.get(server)?.peers
+    else {
+        return None;
+    };
+    let snapshot = Arc::clone(snapshot);
+    Some(KeptServer {
+        group: upstream.name.to_string(),
+        host: host.to_string(),
+        port: *port,
+        service: service.as_ref().map(ToString::to_string),
+        timeout: upstream.resolver_timeout,
+        apply: Box::new(move |addresses| snapshot.set_addresses(group, server, addresses)),
+    })
+}
