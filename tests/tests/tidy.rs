@@ -21,7 +21,7 @@ const DEPENDENCIES: [(&str, &[&str]); 8] = [
     ("http", &[]),
     ("tls", &["awslc", "sys", "vector"]),
     ("server", &["conf", "http", "sys", "tls"]),
-    ("bench", &["awslc", "sys"]),
+    ("bench", &["awslc", "http", "sys"]),
 ];
 
 /// The crates that may contain `unsafe`.

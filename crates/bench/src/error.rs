@@ -34,6 +34,8 @@ pub enum Error {
         /// What the server chose.
         got: String,
     },
+    /// An answer over HTTP/2 is malformed or not the expected one.
+    Http2(String),
     /// A response was malformed or is not the expected one.
     Response(ResponseError),
     /// The server closed a connection in the middle of something.
@@ -67,6 +69,7 @@ impl fmt::Display for Error {
             Self::Negotiated { what, wanted, got } => {
                 write!(f, "negotiated {what} is {got}, but the run pins {wanted}")
             }
+            Self::Http2(what) => write!(f, "unexpected over HTTP/2: {what}"),
             Self::Response(error) => write!(f, "unexpected response: {error}"),
             Self::Closed(what) => write!(f, "the server closed the connection {what}"),
             Self::Stalled(what) => write!(f, "no progress: {what}"),

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::{
     Error, Expected, Url,
-    load::{ConnectionUse, KeyType, Limit, Plan, Protocol, Resumption, TlsPlan},
+    load::{ConnectionUse, Http2Plan, KeyType, Limit, Plan, Protocol, Resumption, TlsPlan},
     testbed::{File, Listener, Ports},
 };
 
@@ -60,6 +60,10 @@ pub(super) enum CaseSite {
     Tls12StaticRsa,
     /// TLS 1.2 with one of the suites of [`S2`].
     Offload(OffloadSuite),
+    /// TLS 1.3 with HTTP/2.
+    Http2,
+    /// As `Tls13`, for what an origin answers.
+    Proxied,
     /// As `Tls12`, where nothing but certificate and key is configured.
     Tls12Untuned,
 }
@@ -97,6 +101,10 @@ pub(super) enum Connection {
     SessionId,
     /// Resumed by ticket, with the request in early data.
     EarlyData,
+    /// HTTP/2, with so many requests under way at a time.
+    Http2 {
+        streams: usize,
+    },
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,6 +167,15 @@ const EARLY_DATA: Measure = Measure::CpuPerOperation {
     clients: 16,
 };
 const IDLE: Measure = Measure::MemoryPerIdleConnection { connections: 4000 };
+const IDLE_HTTP2: Measure = Measure::MemoryPerIdleConnection { connections: 5000 };
+const HTTP2_SMALL: Measure = Measure::CpuPerOperation {
+    connection: Connection::Http2 { streams: 10 },
+    clients: 16,
+};
+const HTTP2_LARGE: Measure = Measure::CpuPerOperation {
+    connection: Connection::Http2 { streams: 4 },
+    clients: 4,
+};
 
 const TLS13_P256: CaseSite = CaseSite::Tls13(KeyType::P256);
 const TLS13_RSA: CaseSite = CaseSite::Tls13(KeyType::Rsa);
@@ -184,6 +201,10 @@ pub(super) const ALL: &[Case] = &[
     Case { name: "tls12-1k", title: "1 KiB keep-alive, TLS 1.2, ECDHE", site: CaseSite::Tls12, file: File::Small, measure: KEEP_ALIVE, unit: US, target: None },
     Case { name: "plain-1k", title: "1 KiB keep-alive, plain HTTP", site: CaseSite::Plain, file: File::Small, measure: KEEP_ALIVE, unit: US, target: None },
     Case { name: "tls13-idle", title: "memory per idle connection, TLS 1.3", site: TLS13_P256, file: File::Small, measure: IDLE, unit: Unit::KibibytesPerConnection, target: below(0.35) },
+    Case { name: "h2-1k", title: "1 KiB over HTTP/2, 10 at a time, TLS 1.3", site: CaseSite::Http2, file: File::Small, measure: HTTP2_SMALL, unit: US, target: below(0.40) },
+    Case { name: "h2-1m", title: "1 MiB over HTTP/2, 4 at a time, TLS 1.3", site: CaseSite::Http2, file: File::Mebibyte, measure: HTTP2_LARGE, unit: US, target: below(0.85) },
+    Case { name: "h2-idle", title: "memory per idle HTTP/2 connection, TLS 1.3", site: CaseSite::Http2, file: File::Small, measure: IDLE_HTTP2, unit: Unit::KibibytesPerConnection, target: below(0.50) },
+    Case { name: "proxied-1k", title: "1 KiB from an origin, keep-alive, TLS 1.3", site: CaseSite::Proxied, file: File::Small, measure: KEEP_ALIVE, unit: US, target: below(0.95) },
     Case { name: "s2-rsa", title: "full handshake of 64 clients, 10 bytes, TLS 1.2, RSA key exchange", site: CaseSite::Offload(OffloadSuite::Rsa), file: File::Tiny, measure: FULL_CONCURRENT, unit: US, target: below_in_batches(0.45) },
     Case { name: "s2-ecdhe-rsa", title: "full handshake of 64 clients, 10 bytes, TLS 1.2, ECDHE-RSA", site: CaseSite::Offload(OffloadSuite::EcdheRsa), file: File::Tiny, measure: FULL_CONCURRENT, unit: US, target: below_in_batches(0.45) },
     Case { name: "s2-ecdsa-p384", title: "full handshake of 64 clients, 10 bytes, TLS 1.2, ECDHE-ECDSA, secp384r1", site: CaseSite::Offload(OffloadSuite::EcdsaP384), file: File::Tiny, measure: FULL_CONCURRENT, unit: US, target: None },
@@ -255,6 +276,11 @@ pub(super) fn select(names: &[String]) -> Result<Vec<&'static Case>, Error> {
 }
 
 impl Case {
+    /// Whether an origin has to answer.
+    pub(super) fn is_proxied(&self) -> bool {
+        matches!(self.site, CaseSite::Proxied)
+    }
+
     pub(super) fn needs_large_file(&self) -> bool {
         self.file == File::Large
     }
@@ -266,7 +292,10 @@ impl Case {
             tls: tls.is_some(),
             host: "localhost".into(),
             port,
-            path: format!("/{}", self.file.name()),
+            path: match self.site {
+                CaseSite::Proxied => "/proxied".into(),
+                _ => format!("/{}", self.file.name()),
+            },
         };
         let connection_use = match self.measure {
             Measure::CpuPerOperation {
@@ -286,6 +315,17 @@ impl Case {
             connection_use,
         );
         plan.tls = tls;
+        plan.http2 = matches!(self.site, CaseSite::Http2).then(|| Http2Plan {
+            streams: match self.measure {
+                Measure::CpuPerOperation {
+                    connection: Connection::Http2 { streams },
+                    ..
+                } => streams,
+                _ => 1,
+            },
+            authority: url.host_header(),
+            path: url.path.clone(),
+        });
         plan.limit = if self.needs_large_file() {
             Limit::Operations(if quick { 1 } else { 2 })
         } else {
@@ -306,7 +346,9 @@ impl Case {
                 if let Some(tls) = plan.tls.as_mut() {
                     tls.tickets = connection != Connection::SessionId;
                     tls.resumption = match connection {
-                        Connection::KeepAlive | Connection::Full => Resumption::Full,
+                        Connection::KeepAlive | Connection::Full | Connection::Http2 { .. } => {
+                            Resumption::Full
+                        }
                         Connection::Ticket | Connection::SessionId => Resumption::Resumed,
                         Connection::EarlyData => Resumption::EarlyData,
                     };
@@ -334,6 +376,8 @@ impl CaseSite {
             Self::Tls13(KeyType::Rsa) => (Protocol::Tls13, TLS13, KeyType::Rsa, Listener::Rsa2048),
             Self::Tls13(key_type) => (Protocol::Tls13, TLS13, key_type, Listener::P256),
             Self::EarlyData => (Protocol::Tls13, TLS13, KeyType::P256, Listener::Early),
+            Self::Http2 => (Protocol::Tls13, TLS13, KeyType::P256, Listener::Http2),
+            Self::Proxied => (Protocol::Tls13, TLS13, KeyType::P256, Listener::P256),
             Self::Tls12 => (Protocol::Tls12, TLS12, KeyType::Rsa, Listener::Rsa2048),
             Self::Tls12Untuned => (Protocol::Tls12, TLS12, KeyType::Rsa, Listener::Untuned),
             Self::Tls12StaticRsa => {

@@ -22,7 +22,7 @@ pub use report::Report;
 use crate::{
     Error,
     load::{self, Meter, Plan},
-    testbed::{Cpus, Running, Server, ServerCores, Site, order},
+    testbed::{Cpus, File, Running, Server, ServerCores, Site, order, origin},
 };
 use cases::{Case, Measure};
 use instructions::InstructionCounter;
@@ -83,11 +83,15 @@ impl Comparison {
             ));
         }
         let divisions = self.divisions()?;
-        let site = Site::prepare(
+        let mut site = Site::prepare(
             &self.work,
             &self.certificates,
             cases.iter().any(|case| case.needs_large_file()),
         )?;
+        if cases.iter().any(|case| case.is_proxied()) {
+            let cpus = divisions.first().map(|cpus| cpus.generator.as_slice());
+            site.set_origin(origin::start(File::Small, cpus.unwrap_or_default())?);
+        }
         let mut report = Report::new(&self.servers, self.rounds, self.quick)?;
         for case in cases {
             for cpus in &divisions {

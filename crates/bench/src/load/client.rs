@@ -6,6 +6,7 @@ use crate::{
     Error,
     load::{
         ConnectionUse, Negotiated, Plan, Resumption,
+        http2::{Batch, Http2},
         stream::{Scratch, Stream},
         tls::{EarlyData, TlsSettings},
     },
@@ -20,6 +21,7 @@ pub(super) struct Client {
     scratch: Rc<RefCell<Scratch>>,
     reader: ResponseReader,
     stream: Option<Stream>,
+    http2: Option<Http2>,
     session: Option<Session>,
     /// What the first connection negotiated, for the report.
     pub(super) negotiated: Option<Negotiated>,
@@ -67,6 +69,7 @@ impl Client {
             scratch,
             reader,
             stream: None,
+            http2: None,
             session: None,
             negotiated: None,
             connections: 0,
@@ -78,6 +81,9 @@ impl Client {
     /// One operation: a request, with the connection around it if the plan says so.
     /// Returns when the response began to arrive.
     pub(super) async fn operate(&mut self) -> Result<Option<Instant>, Error> {
+        if self.plan.http2.is_some() {
+            return self.operate_http2().await;
+        }
         let mut stream = match self.stream.take() {
             Some(stream) => stream,
             None => self.connect().await?,
@@ -101,6 +107,46 @@ impl Client {
             stream.closed_by_server(&self.scratch).await?;
         }
         Ok(first_byte)
+    }
+
+    /// A batch of requests at once, on one connection.
+    async fn operate_http2(&mut self) -> Result<Option<Instant>, Error> {
+        let plan = Arc::clone(&self.plan);
+        let (mut stream, mut http2) = match (self.stream.take(), self.http2.take()) {
+            (Some(stream), Some(http2)) => (stream, http2),
+            _ => {
+                let wanted = plan.http2.clone();
+                let wanted = wanted.ok_or(Error::Closed("without a plan"))?;
+                (self.connect().await?, Http2::new(wanted))
+            }
+        };
+        let mut batch = Batch::default();
+        http2.ask()?;
+        stream.send(&http2.outgoing).await?;
+        http2.outgoing.clear();
+        loop {
+            let mut done = false;
+            let open = stream
+                .receive_plain(&self.scratch, |bytes| {
+                    done = http2.take_in(bytes, &plan, &mut batch)?;
+                    Ok(())
+                })
+                .await?;
+            if !http2.outgoing.is_empty() {
+                stream.send(&http2.outgoing).await?;
+                http2.outgoing.clear();
+            }
+            if done {
+                break;
+            }
+            if !open {
+                return Err(Error::Closed("before it answered all requests"));
+            }
+        }
+        self.body_bytes += batch.body_bytes;
+        self.stream = Some(stream);
+        self.http2 = Some(http2);
+        Ok(batch.first_byte)
     }
 
     fn resumption(&self) -> Resumption {

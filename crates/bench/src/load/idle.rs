@@ -83,7 +83,7 @@ fn measure(plan: &Arc<Plan>, server: ProcessTree, hold: Duration) -> Result<Idle
     let tls = plan
         .tls
         .as_ref()
-        .map(|tls| TlsSettings::new(tls, plan.server_name.as_deref()))
+        .map(|tls| TlsSettings::new(tls, plan.server_name.as_deref(), plan.http2.is_some()))
         .transpose()?;
     let (tls, scratch) = (tls.map(Rc::new), Rc::new(Scratch::new()));
     let memory = || {

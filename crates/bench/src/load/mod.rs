@@ -11,6 +11,7 @@
 //! phase and, in runs by count, the number of operations left.
 
 mod client;
+mod http2;
 mod idle;
 mod plan;
 mod probe;
@@ -19,6 +20,7 @@ mod stream;
 mod tls;
 
 pub use client::EarlyDataCount;
+pub use http2::Http2Plan;
 pub use idle::{IdleOutcome, hold_idle};
 pub use plan::{ConnectionUse, Limit, Plan};
 pub use probe::{Probe, ProbeRecord, ProbeSettings, Sample};

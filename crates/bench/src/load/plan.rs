@@ -2,7 +2,11 @@
 
 use std::{net::SocketAddr, time::Duration};
 
-use crate::{load::TlsPlan, response::Expected, url::Url};
+use crate::{
+    load::{Http2Plan, TlsPlan},
+    response::Expected,
+    url::Url,
+};
 
 /// How many requests a connection serves.
 ///
@@ -39,6 +43,8 @@ pub struct Plan {
     pub expected: Expected,
     /// Keep-alive, or one connection per request.
     pub connection_use: ConnectionUse,
+    /// HTTP/2 instead of `request`.
+    pub http2: Option<Http2Plan>,
     /// TLS and what is pinned of it; `None` for cleartext.
     pub tls: Option<TlsPlan>,
     /// Concurrent clients, each with at most one connection.
@@ -56,6 +62,11 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// Requests that one operation of a client makes.
+    pub fn requests_per_operation(&self) -> u64 {
+        self.http2.as_ref().map_or(1, |http2| http2.streams as u64)
+    }
+
     /// How long one operation may take unless the caller says otherwise.
     pub const DEFAULT_STALL_LIMIT: Duration = Duration::from_secs(30);
 
@@ -73,6 +84,7 @@ impl Plan {
             request: request(url, connection_use),
             expected,
             connection_use,
+            http2: None,
             tls: url.tls.then(TlsPlan::default),
             clients: 1,
             threads: 1,

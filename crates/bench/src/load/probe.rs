@@ -211,7 +211,7 @@ impl Connection {
             .tls
             .as_ref()
             .ok_or_else(|| Error::Usage("a probe needs TLS".into()))?;
-        let settings = TlsSettings::new(tls, plan.server_name.as_deref())?;
+        let settings = TlsSettings::new(tls, plan.server_name.as_deref(), false)?;
         let prepare = || {
             let socket = TcpStream::connect(plan.address)?;
             socket.set_nodelay(true)?;

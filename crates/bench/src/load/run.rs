@@ -346,7 +346,13 @@ fn prepare(
         .plan
         .tls
         .as_ref()
-        .map(|tls| TlsSettings::new(tls, crew.plan.server_name.as_deref()))
+        .map(|tls| {
+            TlsSettings::new(
+                tls,
+                crew.plan.server_name.as_deref(),
+                crew.plan.http2.is_some(),
+            )
+        })
         .transpose()?;
     Ok((runtime, tls.map(Rc::new)))
 }
@@ -409,7 +415,7 @@ async fn measured_client(
         let done = Instant::now();
         share.latency.record(done - now);
         share.first_byte.record(first_byte.unwrap_or(done) - now);
-        share.operations += 1;
+        share.operations += plan.requests_per_operation();
         now = done;
     }
     share.connections = client.connections - connections;

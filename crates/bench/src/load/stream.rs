@@ -214,6 +214,31 @@ impl Stream {
         }
     }
 
+    /// Waits for bytes and hands their plaintext to `consume`; false at the end.
+    pub(super) async fn receive_plain(
+        &mut self,
+        scratch: &RefCell<Scratch>,
+        mut consume: impl FnMut(&[u8]) -> Result<(), Error>,
+    ) -> Result<bool, Error> {
+        readable(&self.socket).await?;
+        let mut scratch = scratch.borrow_mut();
+        let Scratch { received, plain } = &mut *scratch;
+        let count = match self.socket.try_read(received) {
+            Ok(0) => return Ok(false),
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(true),
+            Err(source) => return Err(Error::io("receive a response", source)),
+        };
+        match self.tls.as_mut() {
+            None => consume(&received[..count])?,
+            Some(tls) => {
+                let bytes = &mut &received[..count];
+                return Ok(!tls.read(bytes, plain, &mut self.outgoing, consume)?);
+            }
+        }
+        Ok(true)
+    }
+
     fn read_once(
         &mut self,
         reader: &mut ResponseReader,

@@ -173,10 +173,14 @@ pub(super) struct TlsSettings {
 }
 
 impl TlsSettings {
-    pub(super) fn new(plan: &TlsPlan, server_name: Option<&str>) -> Result<Self, Error> {
+    pub(super) fn new(
+        plan: &TlsPlan,
+        server_name: Option<&str>,
+        http2: bool,
+    ) -> Result<Self, Error> {
         let group = plan.group.as_deref().map(group).transpose()?;
         let protocol = check_suite_fits(plan)?;
-        let context = context(plan, protocol, group)
+        let context = context(plan, protocol, group, http2)
             .map_err(|error| library_error("prepare the TLS client", &error))?;
         let plan = TlsPlan {
             protocol,
@@ -268,6 +272,7 @@ fn context(
     plan: &TlsPlan,
     protocol: Option<Protocol>,
     group: Option<Group>,
+    http2: bool,
 ) -> Result<ClientContext, LibraryError> {
     let mut builder = ClientContext::builder()?;
     if let Some(protocol) = protocol {
@@ -283,6 +288,9 @@ fn context(
     }
     if let Some(key_type) = plan.key_type {
         builder.set_signature_algorithms(key_type.signature_algorithms())?;
+    }
+    if http2 {
+        builder.set_alpn(&[b"h2"])?;
     }
     builder.set_tickets_enabled(plan.tickets);
     builder.build()
@@ -428,7 +436,7 @@ mod tests {
     use super::*;
 
     fn settings(plan: TlsPlan) -> TlsSettings {
-        TlsSettings::new(&plan, None).expect("a plan that the library can do")
+        TlsSettings::new(&plan, None, false).expect("a plan that the library can do")
     }
 
     fn negotiated() -> Negotiated {
@@ -546,7 +554,7 @@ mod tests {
             },
         ] {
             assert!(
-                TlsSettings::new(&impossible, None).is_err(),
+                TlsSettings::new(&impossible, None, false).is_err(),
                 "{impossible:?}"
             );
         }

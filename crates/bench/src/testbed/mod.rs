@@ -5,6 +5,7 @@ mod cpus;
 mod figures;
 mod machine;
 mod neighbours;
+pub(crate) mod origin;
 mod precedence;
 mod server;
 mod site;

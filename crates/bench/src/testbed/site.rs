@@ -3,7 +3,7 @@
 use std::{
     fs,
     io::{self, Write},
-    net::TcpListener,
+    net::{SocketAddr, TcpListener},
     path::{Path, PathBuf},
 };
 
@@ -19,6 +19,7 @@ pub(crate) enum File {
     Tiny,
     Small,
     Medium,
+    Mebibyte,
     Large,
 }
 
@@ -28,6 +29,7 @@ impl File {
             Self::Tiny => "10",
             Self::Small => "1k",
             Self::Medium => "100k",
+            Self::Mebibyte => "1m",
             Self::Large => "1g",
         }
     }
@@ -37,6 +39,7 @@ impl File {
             Self::Tiny => 10,
             Self::Small => 1 << 10,
             Self::Medium => 100 << 10,
+            Self::Mebibyte => 1 << 20,
             Self::Large => 1 << 30,
         }
     }
@@ -54,10 +57,12 @@ pub(crate) enum Listener {
     Untuned,
     /// P-256 with early data.
     Early,
+    /// P-256 with HTTP/2.
+    Http2,
 }
 
 impl Listener {
-    const ALL: [Self; 7] = [
+    const ALL: [Self; 8] = [
         Self::Plain,
         Self::P256,
         Self::P384,
@@ -65,6 +70,7 @@ impl Listener {
         Self::Rsa4096,
         Self::Untuned,
         Self::Early,
+        Self::Http2,
     ];
 
     /// What stands in the configuration in place of its port.
@@ -77,6 +83,7 @@ impl Listener {
             Self::Rsa4096 => "@RSA4096_PORT@",
             Self::Untuned => "@UNTUNED_PORT@",
             Self::Early => "@EARLY_PORT@",
+            Self::Http2 => "@HTTP2_PORT@",
         }
     }
 }
@@ -134,6 +141,8 @@ pub(crate) struct Site {
     work: PathBuf,
     files: PathBuf,
     certificates: PathBuf,
+    /// Where the origin listens, if one was started.
+    origin: Option<SocketAddr>,
 }
 
 impl Site {
@@ -161,7 +170,7 @@ impl Site {
                 )));
             }
         }
-        let mut wanted = vec![File::Tiny, File::Small, File::Medium];
+        let mut wanted = vec![File::Tiny, File::Small, File::Medium, File::Mebibyte];
         wanted.extend(large_file.then_some(File::Large));
         for file in wanted {
             let path = files.join(file.name());
@@ -172,7 +181,13 @@ impl Site {
             work: absolute(work)?,
             files: absolute(&files)?,
             certificates: absolute(certificates)?,
+            origin: None,
         })
+    }
+
+    /// Requests for `/proxied` are handed to this origin.
+    pub(crate) fn set_origin(&mut self, origin: SocketAddr) {
+        self.origin = Some(origin);
     }
 
     /// Directory for one server's configuration, pid file and log.
@@ -191,6 +206,8 @@ impl Site {
         } else {
             ""
         };
+        // Without an origin nobody asks for what is proxied.
+        let origin_port = self.origin.map_or(9, |origin| origin.port());
         let mut text = TEMPLATE.to_owned();
         for (name, value) in [
             ("@USER@", user),
@@ -198,6 +215,7 @@ impl Site {
             ("@EVENTS@", variant.events),
             ("@DIRECTIVES@", variant.directives),
             ("@RSA_DIRECTIVES@", variant.rsa_directives),
+            ("@ORIGIN_PORT@", &origin_port.to_string()),
             ("@FILES@", &self.files.display().to_string()),
             ("@CERTIFICATES@", &self.certificates.display().to_string()),
         ] {
