@@ -12,6 +12,8 @@ use sealane_http::{Method, StatusCode};
 pub(crate) fn is_chunked(exchange: &Exchange) -> bool {
     exchange.response.content_length.is_none()
         && exchange.request.head.version == Version::Http11
+        // As in nginx: there is nothing to divide.
+        && exchange.request.head.method != Method::Head
         && exchange.conf().chunked_transfer_encoding
         && !exchange.response.status.is_bodiless()
 }

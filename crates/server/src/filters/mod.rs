@@ -4,6 +4,7 @@
 mod expires;
 mod headers;
 mod preconditions;
+mod ranged_source;
 mod ranges;
 
 use crate::exchange::{Exchange, Response};
@@ -31,8 +32,12 @@ pub(crate) fn apply(exchange: &mut Exchange) -> Result<(), StatusCode> {
     }
     headers::apply(exchange);
     if let Err(status) = ranges::apply(exchange) {
-        // What was added stays, `Content-Range` among it; the file goes.
-        let headers = std::mem::take(&mut exchange.response.headers);
+        // What was added stays, `Content-Range` among it; the file goes, and so does what
+        // a server behind us said about it.
+        let mut headers = std::mem::take(&mut exchange.response.headers);
+        for name in [&b"ETag"[..], b"Last-Modified", b"Accept-Ranges"] {
+            headers.remove(name);
+        }
         discard(&mut exchange.response);
         exchange.response.headers = headers;
         return Err(status);

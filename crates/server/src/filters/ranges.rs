@@ -1,6 +1,7 @@
 //! Ranges: 206, 416 and `multipart/byteranges` (RFC 9110 section 14).
 
 use super::has_head;
+use super::ranged_source::RangedSource;
 use crate::chain::OutputChain;
 use crate::exchange::{ContentType, Exchange};
 use sealane_http::StatusCode;
@@ -31,6 +32,8 @@ pub(super) fn apply(exchange: &mut Exchange) -> Result<(), StatusCode> {
             send_one(exchange, range, total_bytes);
             Ok(())
         }
+        // A body that comes from elsewhere passes by once; nginx serves one range of it.
+        RangeOutcome::Multiple(_) if exchange.response.from_upstream => Ok(()),
         RangeOutcome::Multiple(ranges) => {
             send_several(exchange, &ranges, total_bytes);
             Ok(())
@@ -72,6 +75,7 @@ fn wanted(exchange: &Exchange, total_bytes: u64, max_ranges: usize) -> RangeOutc
     if let Some(if_range) = value(KnownHeader::IfRange) {
         let response = &exchange.response;
         let etag = response.etag.as_ref().map(|etag| etag.as_bytes());
+        let etag = etag.or_else(|| response.headers.get_known(KnownHeader::Etag));
         if !range::if_range_applies(if_range, etag, response.last_modified_s) {
             return RangeOutcome::Whole;
         }
@@ -94,7 +98,16 @@ fn send_one(exchange: &mut Exchange, range: ByteRange, total_bytes: u64) {
     response.status = StatusCode::PARTIAL_CONTENT;
     response.allow_ranges = false;
     response.content_length = Some(range.bytes());
-    response.body = response.body.slice(range.start, range.bytes());
+    if let Some(passed) = &mut response.passed {
+        passed.reason = None;
+    }
+    if let Some(source) = response.source.take() {
+        let body = &mut response.body;
+        let ranged = source.wrap(|inner| Box::new(RangedSource::new(inner, range, body)));
+        response.source = Some(ranged);
+    } else {
+        response.body = response.body.slice(range.start, range.bytes());
+    }
 }
 
 fn send_several(exchange: &mut Exchange, ranges: &[ByteRange], total_bytes: u64) {

@@ -2,6 +2,7 @@
 
 use super::conversation::{Conversation, Timeouts, Upload};
 use super::failure::{Doing, Failure};
+use super::identity;
 use super::lease::{GroupRuntime, Leased};
 use super::next::{self, Cause};
 use super::peer_connection::{self, PeerConnection};
@@ -151,6 +152,7 @@ fn pick(
     match group.group.pick(&request, tried) {
         Ok(picked) => {
             let key = pass.connection_key(group);
+            let key = identity::connection_key(exchange, pass.settings(), key);
             Some(Leased::new(group.clone(), picked, key, &exchange.worker))
         }
         Err(error) => {

@@ -12,7 +12,7 @@
 //! | `target` | where a request goes: group and URI |
 //! | `request`, `gateway` | the request that is sent: URI and header fields, or parameters |
 //! | `attempt`, `next` | asking peers, and whether another one is asked |
-//! | `lease`, `peer_connection` | the peer that was picked, and the connection to it |
+//! | `lease`, `peer_connection`, `identity` | the peer that was picked, the connection to it, and for whom it speaks |
 //! | `conversation` | sending and receiving at the same time |
 //! | `wire/` | the protocols, without I/O |
 //! | `response`, `accel`, `rewrite` | what becomes of the response head |
@@ -27,6 +27,7 @@ mod conversation;
 mod failure;
 mod gateway;
 mod groups;
+mod identity;
 mod lease;
 mod next;
 mod pause;
@@ -338,10 +339,12 @@ fn keep_authenticate(exchange: &mut Exchange, head: &wire::Head) {
     if head.parsed.status != StatusCode::UNAUTHORIZED {
         return;
     }
-    for value in head.parsed.get_all(KnownHeader::WwwAuthenticate) {
-        let value = value.of(&head.buffer);
-        // Checked by the parser.
-        let _ = exchange.response.headers.push(b"WWW-Authenticate", value);
+    for header in &head.parsed.headers {
+        if header.known == Some(KnownHeader::WwwAuthenticate) {
+            let (name, value) = (header.name.of(&head.buffer), header.value.of(&head.buffer));
+            // Checked by the parser.
+            let _ = exchange.response.headers.push(name, value);
+        }
     }
 }
 

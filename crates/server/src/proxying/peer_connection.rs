@@ -1,17 +1,16 @@
 //! A connection to a peer: bytes there and back, plain or TLS.
 
-use super::failure::Failure;
+use super::failure::{Doing, Failure};
+use super::identity;
 use super::wire::http2::Session;
 use super::{PassRuntime, Target};
 use crate::chain::{OutputChain, Segment};
 use crate::exchange::Exchange;
-use crate::request_log::log_request;
 use crate::socket::Socket;
-use crate::template;
 use crate::upstream::{Peer, PeerAddress};
-use sealane_conf::model::{BindAddress, UpstreamSettings};
-use sealane_conf::upstream_url::local_address as local_address_of;
-use sealane_sys::socket::local_address;
+use sealane_conf::model::UpstreamSettings;
+use sealane_sys::socket::{local_address, set_transparent};
+use std::future::poll_fn;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
@@ -157,7 +156,18 @@ pub(crate) async fn open(
     let socket = connect(exchange, settings, peer.address())
         .await
         .map_err(Failure::Connect)?;
-    Ok(PeerConnection::new(socket))
+    let mut connection = PeerConnection::new(socket);
+    if let Some(header) = identity::proxy_header(exchange) {
+        // Before anything else, TLS included.
+        let mut chain = OutputChain::new();
+        chain.push_bytes(header);
+        while !chain.is_empty() {
+            poll_fn(|cx| connection.poll_send(cx, &mut chain))
+                .await
+                .map_err(|error| Failure::Io(error, Doing::Connecting))?;
+        }
+    }
+    Ok(connection)
 }
 
 async fn connect(
@@ -176,30 +186,17 @@ async fn connect(
     if settings.socket_keepalive {
         socket.set_keepalive(true)?;
     }
-    if let Some(local) = bind_address(exchange, settings) {
+    if let Some(local) = identity::bind_address(exchange, settings)
         // As in nginx an address of the other family is not used.
-        if local.is_ipv4() == address.is_ipv4() {
-            socket.bind(local)?;
+        && local.address.is_ipv4() == address.is_ipv4()
+    {
+        if local.transparent {
+            set_transparent(socket.as_fd(), address.is_ipv4())?;
         }
+        socket.bind(local.address)?;
     }
     socket.set_nodelay(true)?;
     socket.connect(address).await.map(Socket::Tcp)
-}
-
-/// `proxy_bind`.
-fn bind_address(exchange: &Exchange, settings: &UpstreamSettings) -> Option<SocketAddr> {
-    match &settings.bind.as_ref()?.address {
-        BindAddress::Fixed(address) => Some(*address),
-        BindAddress::Evaluated(template) => {
-            let text = template::evaluate(template, exchange);
-            let address = local_address_of(&text);
-            if address.is_none() && !text.is_empty() {
-                let text = text.escape_ascii();
-                log_request!(exchange, Error, "invalid local address \"{text}\"");
-            }
-            address
-        }
-    }
 }
 
 /// Closes a connection that nobody uses any more, in good manners as far as that

@@ -174,6 +174,19 @@ pub fn set_cork(socket: BorrowedFd<'_>, on: bool) -> io::Result<()> {
     socket2::SockRef::from(&socket).set_tcp_cork(on)
 }
 
+/// `IP_TRANSPARENT` or `IPV6_TRANSPARENT`: the socket may be bound to addresses that are
+/// not the machine's own (`proxy_bind ... transparent`).
+///
+/// # Errors
+/// `EPERM` without `CAP_NET_RAW` or `CAP_NET_ADMIN`.
+pub fn set_transparent(socket: BorrowedFd<'_>, is_ipv4: bool) -> io::Result<()> {
+    let socket = socket2::SockRef::from(&socket);
+    match is_ipv4 {
+        true => socket.set_ip_transparent_v4(true),
+        false => socket.set_ip_transparent_v6(true),
+    }
+}
+
 /// `SO_LINGER`: with a zero time, closing resets the connection.
 pub fn set_linger(socket: BorrowedFd<'_>, time: Option<Duration>) -> io::Result<()> {
     socket2::SockRef::from(&socket).set_linger(time)

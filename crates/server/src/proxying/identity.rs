@@ -1,0 +1,92 @@
+//! Whom a connection to a peer speaks for: the address it comes from (`proxy_bind`) and
+//! the PROXY header at its beginning (`proxy_send_proxy_protocol`). Two requests share a
+//! connection only if these are the same for both.
+
+use crate::exchange::Exchange;
+use crate::facts::PeerAddress;
+use crate::request_log::log_request;
+use crate::template;
+use crate::upstream::pool::ConnectionKey;
+use sealane_conf::model::{BindAddress, SendProxyProtocol, UpstreamSettings};
+use sealane_conf::upstream_url::local_address;
+use sealane_http::proxy_protocol::{Addresses, encode_v1, encode_v2};
+use std::net::SocketAddr;
+
+/// The address that connections come from, and whether it need not be the machine's own
+/// (`transparent`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct LocalAddress {
+    pub(super) address: SocketAddr,
+    pub(super) transparent: bool,
+}
+
+/// `proxy_bind`; `None` leaves the address to the system.
+pub(super) fn bind_address(
+    exchange: &Exchange,
+    settings: &UpstreamSettings,
+) -> Option<LocalAddress> {
+    let bind = settings.bind.as_ref()?;
+    let address = match &bind.address {
+        BindAddress::Fixed(address) => *address,
+        BindAddress::Evaluated(template) => {
+            let text = template::evaluate(template, exchange);
+            let address = local_address(&text);
+            if address.is_none() && !text.is_empty() {
+                let text = text.escape_ascii();
+                log_request!(exchange, Error, "invalid local address \"{text}\"");
+            }
+            address?
+        }
+    };
+    Some(LocalAddress {
+        address,
+        transparent: bind.transparent,
+    })
+}
+
+/// The PROXY header for this client, if the location wants one: who it is, and which of
+/// our addresses it has reached.
+pub(super) fn proxy_header(exchange: &Exchange) -> Option<Vec<u8>> {
+    let version = exchange.conf().send_proxy_protocol;
+    if version == SendProxyProtocol::Off {
+        return None;
+    }
+    let addresses = match (exchange.client_address(), exchange.connection.local()) {
+        (PeerAddress::Inet(source), Some(destination)) => Some(Addresses {
+            source,
+            destination,
+        }),
+        _ => None,
+    };
+    let mut header = Vec::new();
+    match version {
+        SendProxyProtocol::V2 => {
+            // Only extensions can be too long, and there are none.
+            let _ = encode_v2(&mut header, addresses.as_ref(), []);
+        }
+        _ => encode_v1(&mut header, addresses.as_ref()),
+    }
+    Some(header)
+}
+
+/// What an idle connection must have been opened for: `shared`, and the same identity.
+pub(super) fn connection_key(
+    exchange: &Exchange,
+    settings: &UpstreamSettings,
+    shared: ConnectionKey,
+) -> ConnectionKey {
+    let local = bind_address(exchange, settings);
+    let header = proxy_header(exchange);
+    if local.is_none() && header.is_none() {
+        return shared;
+    }
+    let mut key = shared.to_vec();
+    if let Some(local) = local {
+        key.extend_from_slice(format!(" from {}", local.address).as_bytes());
+    }
+    if let Some(header) = header {
+        key.extend_from_slice(b" for ");
+        key.extend_from_slice(&header);
+    }
+    key.into()
+}
