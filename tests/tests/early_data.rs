@@ -9,6 +9,7 @@ mod der;
 mod replays;
 
 use client::{Client, Exchange, get, request};
+use sealane_tests::origin::{Answer, Origin};
 use sealane_tests::{
     Certificate, CertificateKey, Server, Site, command, random::Random, scale, wait_for,
 };
@@ -104,6 +105,51 @@ fn the_answer_does_not_wait_for_the_clients_last_flight() {
     // More than this are handshake and records around the file.
     let mut received = vec![0; body.len()];
     socket.read_exact(&mut received).expect("the whole file");
+}
+
+/// A request that may be a replay says so to the server behind (RFC 8470 section 5.1),
+/// whose 425 makes the client try again (section 5.2).
+#[test]
+fn servers_behind_are_told_of_early_data() {
+    let origin = Origin::answering(|asked| {
+        let early = asked.headers("Early-Data").join("+");
+        let status = match (asked.target().as_str(), early.as_str()) {
+            ("/choosy", "1") => "425 Too Early",
+            _ => "200 OK",
+        };
+        let body = format!("<{early}>");
+        let length = body.len();
+        let head = format!("HTTP/1.1 {status}\r\nContent-Length: {length}\r\n\r\n");
+        Answer::Send([head, body].concat().into_bytes())
+    });
+    let site = site();
+    let pass = format!("proxy_pass http://127.0.0.1:{};", origin.port());
+    let locations = format!(
+        "location /choosy {{ {pass} }} location /told {{ {pass} }}
+         location /own {{ {pass} proxy_set_header Early-Data own; }}"
+    );
+    let server = serve(&site, &locations);
+    let client = Client::new();
+    let mut session = client.session(server.port("tls"));
+    for (uri, headers, expected) in [
+        ("/told", "", "<1>"),
+        ("/told", "Early-Data: 1\r\n", "<1>"),
+        ("/own", "", "<own>"),
+        ("/choosy", "", "<1>"),
+    ] {
+        let asked = request("GET", uri, &format!("{headers}Connection: close\r\n"));
+        let early = client.converse(server.port("tls"), Some(&session), &asked);
+        assert!(early.accepted, "{early:?}");
+        assert!(early.response.ends_with(expected), "{uri}: {early:?}");
+        let refused = early.response.starts_with("HTTP/1.1 425 ");
+        assert_eq!(refused, uri == "/choosy", "{early:?}");
+        session = client.session(server.port("tls"));
+    }
+    // After the handshake nothing is said.
+    let late = request("GET", "/choosy", "Connection: close\r\n");
+    let late = client.converse(server.port("tls"), None, &late);
+    assert!(late.response.starts_with("HTTP/1.1 200 "), "{late:?}");
+    assert!(late.response.ends_with("<>"), "{late:?}");
 }
 
 #[test]

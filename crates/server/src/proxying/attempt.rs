@@ -91,7 +91,7 @@ pub(super) async fn ask(
                 if matches!(status.0, 403 | 404) {
                     lease.succeeded(None);
                 } else {
-                    note_failure(exchange, lease);
+                    note_failure(exchange, lease, Doing::ReadingHead);
                 }
                 (cause, status)
             }
@@ -114,7 +114,7 @@ pub(super) async fn ask(
                     // The peer closed an idle connection: that says nothing about it.
                     tried.again();
                 } else {
-                    note_failure(exchange, lease);
+                    note_failure(exchange, lease, failure.doing());
                 }
                 (cause, status)
             }
@@ -341,10 +341,14 @@ pub(super) fn log_client_gone(exchange: &Exchange, doing: Doing) {
 }
 
 /// The peer failed; nginx says so when that is why it gets no more requests.
-fn note_failure(exchange: &Exchange, lease: Leased) {
+fn note_failure(exchange: &Exchange, lease: Leased, doing: Doing) {
     let failure = lease.failed();
     if failure.disabled {
-        log_request!(exchange, Warn, "upstream server temporarily disabled");
+        log_request!(
+            exchange,
+            Warn,
+            "upstream server temporarily disabled {doing}"
+        );
     }
 }
 

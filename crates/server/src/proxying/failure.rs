@@ -55,6 +55,20 @@ impl Failure {
         }
     }
 
+    /// What was going on.
+    pub(crate) fn doing(&self) -> Doing {
+        match self {
+            Failure::Connect(_) => Doing::Connecting,
+            Failure::TimedOut(doing)
+            | Failure::Io(_, doing)
+            | Failure::Tls(_, doing)
+            | Failure::ClosedEarly(doing)
+            | Failure::Invalid(_, doing) => *doing,
+            Failure::Client(_) => Doing::Sending,
+            Failure::TempFile(_) => Doing::ReadingBody,
+        }
+    }
+
     /// Whether the peer is to blame, so that another may be asked.
     pub(crate) fn is_of_peer(&self) -> bool {
         !matches!(self, Failure::Client(_) | Failure::TempFile(_))

@@ -80,8 +80,11 @@ pub(super) fn log_repeated(exchange: &Exchange, head: &Head) {
     for line in &head.parsed.repeated {
         let line = line.of(&head.buffer);
         let name = line.split(|byte| *byte == b':').next().unwrap_or_default();
-        let first = head.parsed.get_by_name(&head.buffer, name);
-        let first = first.map_or(&b""[..], |value| value.of(&head.buffer));
+        let mut headers = head.parsed.headers.iter();
+        let first = headers.find(|header| header.name.of(&head.buffer).eq_ignore_ascii_case(name));
+        let (name, first) = first.map_or((name, &b""[..]), |header| {
+            (header.name.of(&head.buffer), header.value.of(&head.buffer))
+        });
         log_request!(
             exchange,
             Warn,

@@ -185,10 +185,28 @@ impl Wire {
 impl WireError {
     /// A head that is refused, with the bytes at fault.
     fn head(error: &ResponseError, buffer: &[u8]) -> WireError {
-        let excerpt = error.excerpt().map(|span| span.of(buffer).escape_ascii());
-        let quoted = excerpt.map_or_else(String::new, |text| format!(": \"{text}\""));
+        let quoted = match (error, error.excerpt()) {
+            (_, None) => String::new(),
+            (ResponseError::InvalidHeader { line }, _) => {
+                format!(": \"{}\"", up_to_fault(line.of(buffer)))
+            }
+            (_, Some(span)) => format!(": \"{}\"", span.of(buffer).escape_ascii()),
+        };
         WireError::Invalid(format!("{error}{quoted}"))
     }
+}
+
+/// A header line up to the byte that makes it none, as nginx shows it: `Bad\x20...`.
+fn up_to_fault(line: &[u8]) -> String {
+    let name = line.split(|&byte| byte == b':').next().unwrap_or_default();
+    let is_fault = |&byte: &u8| byte <= b' ' || byte == 0x7f;
+    // In a value it is what ended the search for the line's end.
+    let in_value = line.len().saturating_sub(1);
+    let at = name.iter().position(is_fault).unwrap_or(in_value);
+    let byte = line
+        .get(at)
+        .map_or_else(String::new, |byte| format!("\\x{byte:02x}"));
+    format!("{}{byte}...", line[..at.min(line.len())].escape_ascii())
 }
 
 /// Takes the head out of the input, which keeps what follows.
