@@ -32,6 +32,8 @@ use tokio::time::Instant;
 
 /// Bytes asked for at a time while a request head is being read.
 pub(crate) const HEAD_READ_BYTES: usize = buffers::SMALL_BYTES;
+/// How long a lingering close takes at most once the worker is to end.
+const HURRIED_LINGER: Duration = Duration::from_secs(1);
 
 /// Serves one accepted connection to its end.
 pub(crate) async fn serve(
@@ -560,7 +562,8 @@ impl Connection {
                 .conf;
             (conf.lingering_time, conf.lingering_timeout)
         };
-        let end = Instant::now() + time;
+        let mut end = Instant::now() + time;
+        let mut hurries = false;
         loop {
             let now = Instant::now();
             if now >= end {
@@ -568,8 +571,13 @@ impl Connection {
             }
             self.deadline.set(&self.entry, pause.min(end - now));
             self.buffer.clear();
-            match self.receive(buffers::SMALL_BYTES, true).await {
+            match self.receive(buffers::SMALL_BYTES, !hurries).await {
                 Wait::Bytes => {}
+                // A shutdown waits a moment for what the client has not read yet.
+                Wait::Asked(Asked::Finish) => {
+                    hurries = true;
+                    end = end.min(Instant::now() + HURRIED_LINGER);
+                }
                 _ => return,
             }
         }

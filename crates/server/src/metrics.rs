@@ -8,7 +8,7 @@
 mod handshakes;
 
 use self::handshakes::Handshakes;
-use crate::counters::Counters;
+use crate::counters::{Counters, Http2Counters};
 use crate::worker::Process;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -88,6 +88,52 @@ const COUNTS: &[CountRow] = &[
         |c| c.ktls_off.get(),
     ),
     ("panics", "Connections ended by a panic", |c| c.panics.get()),
+    ("http2_streams_opened", "HTTP/2 streams opened", |c| {
+        c.http2.streams_opened.get()
+    }),
+    (
+        "http2_streams_refused",
+        "HTTP/2 streams refused because too many were open or the connection was ending",
+        |c| c.http2.streams_refused.get(),
+    ),
+    (
+        "http2_resets_received",
+        "HTTP/2 streams that clients reset before they had ended",
+        |c| c.http2.resets_received.get(),
+    ),
+    (
+        "http2_stream_faults",
+        "HTTP/2 streams reset because of what clients sent on them",
+        |c| c.http2.stream_faults.get(),
+    ),
+    (
+        "http2_malformed_heads",
+        "HTTP/2 requests with malformed heads or trailers",
+        |c| c.http2.malformed_heads.get(),
+    ),
+    (
+        "http2_heads_too_large",
+        "HTTP/2 requests refused for the size or number of their header fields",
+        |c| c.http2.heads_too_large.get(),
+    ),
+    (
+        "http2_connection_faults",
+        "HTTP/2 connections ended for a breach of the protocol that is no flood",
+        |c| c.http2.connection_faults.get(),
+    ),
+];
+
+/// What HTTP/2 connections were ended for, by the value of the label `kind`.
+const HTTP2_FLOODS: &[(&str, fn(&Http2Counters) -> u64)] = &[
+    ("rapid_reset", |c| c.rapid_reset_floods.get()),
+    ("continuation", |c| c.continuation_floods.get()),
+    ("header_bomb", |c| c.header_bombs.get()),
+    ("settings", |c| c.settings_floods.get()),
+    ("ping", |c| c.ping_floods.get()),
+    ("empty_frame", |c| c.empty_frame_floods.get()),
+    ("priority", |c| c.priority_floods.get()),
+    ("window_update", |c| c.window_update_floods.get()),
+    ("unread_reply", |c| c.unread_reply_floods.get()),
 ];
 
 const LEVELS: &[LevelRow] = &[
@@ -120,7 +166,19 @@ impl Collector for Workers {
             let metric = ConstGauge::<i64>::new(sum);
             metric.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)?;
         }
-        Ok(())
+        let floods = HTTP2_FLOODS.iter().map(|(kind, read)| {
+            let sum = workers.iter().map(|worker| read(&worker.counters.http2));
+            (*kind, sum.sum())
+        });
+        labelled(
+            &mut encoder,
+            (
+                "http2_floods",
+                "HTTP/2 connections ended for a flood",
+                "kind",
+            ),
+            floods,
+        )
     }
 }
 
@@ -198,6 +256,10 @@ mod tests {
         workers[1].counters.requests.add(2);
         workers[1].counters.active.add(3);
         workers[1].counters.ktls_on.add(1);
+        for worker in &workers {
+            worker.counters.http2.streams_opened.add(3);
+            worker.counters.http2.ping_floods.add(1);
+        }
         let process = Arc::new(Process::default());
         process.set_workers(workers);
         let sessions = SessionState::new();
@@ -211,6 +273,9 @@ mod tests {
             "# TYPE sealane_connections_active gauge",
             "sealane_connections_active 3",
             "sealane_kernel_tls_connections_total 1",
+            "sealane_http2_streams_opened_total 6",
+            "sealane_http2_floods_total{kind=\"ping\"} 2",
+            "sealane_http2_floods_total{kind=\"rapid_reset\"} 0",
             "sealane_tls_handshakes_failed_total 0",
             "sealane_tls_sessions_resumed_total{by=\"store\"} 0",
             "sealane_tls_early_data_total{verdict=\"method_refused\"} 1",

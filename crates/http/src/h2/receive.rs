@@ -57,6 +57,11 @@ impl Connection {
         }
     }
 
+    /// Whether a header block has begun that CONTINUATION frames are to complete.
+    pub fn is_within_head(&self) -> bool {
+        self.block.is_some()
+    }
+
     fn read<'i>(
         &mut self,
         input: &'i [u8],

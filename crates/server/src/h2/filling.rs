@@ -1,9 +1,9 @@
 //! From the bodies of streams to DATA frames, by priority and as far as windows go.
 
 use super::serving::Serving;
-use super::stream::State;
+use super::stream::{Sending, State};
 use crate::buffers::BATCH_BYTES;
-use crate::chain::{FileRange, Segment};
+use crate::chain::{FileRange, OutputChain, Segment};
 use sealane_http::h2::Grant;
 
 impl Serving {
@@ -16,39 +16,22 @@ impl Serving {
         }
     }
 
-    /// Bytes that wait for the socket.
-    pub(super) fn queued_bytes(&self) -> u64 {
-        self.out.len() as u64 + self.chain.len()
-    }
-
     /// One frame of a stream's body.
     fn send_data(&mut self, grant: Grant) {
-        let Some(place) = self.place_of(grant.stream) else {
-            return self.codec.pause(grant.stream);
-        };
-        let now = self.now;
-        let Some(stream) = self.streams[place].as_mut() else {
+        let found = self.place_of(grant.stream);
+        let stream = found.and_then(|place| self.streams[place].as_mut());
+        let (Some(place), Some(stream)) = (found, stream) else {
             return self.codec.pause(grant.stream);
         };
         let State::Sending(sending) = &mut stream.state else {
             return self.codec.pause(grant.stream);
         };
-        let allowed = match sending
-            .rate
-            .allowed(sending.sent, sending.exchange.progress.started)
-        {
-            Ok(allowed) => allowed.min(u64::from(grant.max_bytes)),
-            Err(pause) => {
-                let until = tokio::time::Instant::from_std(now + pause);
-                sending.pause = Some(Box::pin(tokio::time::sleep_until(until)));
-                self.codec.pause(grant.stream);
-                // Its waker has to know the timer.
-                self.again.push(place as u32);
-                return;
-            }
+        let Some(allowed) = allowed_now(sending, grant, self.now) else {
+            self.codec.pause(grant.stream);
+            // Its waker has to know the timer.
+            return self.look_again(place);
         };
-        // A frame ends with its segment at the latest: memory and files are not mixed.
-        let count = sending.body.front().map_or(0, Segment::len).min(allowed) as u32;
+        let count = frame_bytes(&sending.body, allowed);
         let is_all = u64::from(count) == sending.body.len() && sending.source.is_none();
         let end = is_all && sending.trailers.is_empty();
         if count == 0 && !end {
@@ -58,39 +41,85 @@ impl Serving {
             }
             return;
         }
-        if self
-            .codec
-            .data(grant.stream, count, end, &mut self.out)
-            .is_err()
-        {
+        let sent = self.codec.data(grant.stream, count, end, &mut self.out);
+        if sent.is_err() {
             // The codec has just said that it may be sent; a stream that is gone after
             // all has no use for its body.
             return self.codec.pause(grant.stream);
         }
         stream.moved_ms = self.now_ms;
         sending.sent += u64::from(count);
-        match sending.body.front() {
-            Some(Segment::Memory(bytes)) => {
-                self.out.extend_from_slice(&bytes[..count as usize]);
-            }
-            Some(Segment::File(range)) => {
-                let part = Segment::File(FileRange {
-                    len: u64::from(count),
-                    ..range.clone()
-                });
-                self.chain.push_bytes(std::mem::take(&mut self.out));
-                self.chain.push(part);
-            }
-            None => {}
+        if let Some(Segment::File(range)) = sending.body.front() {
+            let part = Segment::File(FileRange {
+                len: u64::from(count),
+                ..range.clone()
+            });
+            self.chain.push_bytes(std::mem::take(&mut self.out));
+            self.chain.push(part);
+        } else {
+            copy(&sending.body, count as usize, &mut self.out);
         }
         sending.body.advance(u64::from(count));
         if is_all {
-            self.finish(place);
-        } else if sending.source.is_some() && sending.body.is_empty() {
-            self.codec.pause(grant.stream);
-            self.again.push(place as u32);
-        } else if sending.source.is_some() && sending.body.len() < BATCH_BYTES as u64 / 2 {
-            self.again.push(place as u32);
+            return self.finish(place);
+        }
+        if sending.source.is_some() {
+            if sending.body.is_empty() {
+                self.codec.pause(grant.stream);
+            }
+            self.look_again(place);
+        }
+    }
+}
+
+/// What the next frame may carry: `http2_chunk_size` and `limit_rate` have their say.
+/// `None` when the stream has to pause.
+fn allowed_now(sending: &mut Sending, grant: Grant, now: std::time::Instant) -> Option<u64> {
+    let most = u64::from(grant.max_bytes.min(sending.chunk_bytes));
+    match sending
+        .rate
+        .allowed(sending.sent, sending.exchange.progress.started)
+    {
+        Ok(allowed) => Some(allowed.min(most)),
+        Err(pause) => {
+            let until = tokio::time::Instant::from_std(now + pause);
+            sending.pause = Some(Box::pin(tokio::time::sleep_until(until)));
+            None
+        }
+    }
+}
+
+/// Bytes of the next frame. Memory and files are not mixed.
+fn frame_bytes(body: &OutputChain, allowed: u64) -> u32 {
+    let mut bytes = 0;
+    for segment in body.segments() {
+        match segment {
+            Segment::File(range) if bytes == 0 => {
+                bytes = range.len;
+                break;
+            }
+            Segment::File(_) => break,
+            Segment::Memory(piece) => bytes += piece.len() as u64,
+        }
+        if bytes >= allowed {
+            break;
+        }
+    }
+    bytes.min(allowed) as u32 // what is allowed is at most a grant
+}
+
+/// Appends the first `count` bytes of a chain that begins with as much memory.
+fn copy(body: &OutputChain, count: usize, out: &mut Vec<u8>) {
+    let mut left = count;
+    for segment in body.segments() {
+        let Segment::Memory(piece) = segment else {
+            return;
+        };
+        let take = left.min(piece.len());
+        out.extend_from_slice(&piece[..take]);
+        left -= take;
+        if left == 0 {
+            return;
         }
     }
 }

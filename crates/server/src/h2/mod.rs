@@ -12,12 +12,14 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `serving` | the connection: its turns, its end |
+//! | `exchanges` | what happens on streams |
 //! | `stream` | one stream: its exchange, then its response |
 //! | `filling` | from bodies to DATA frames |
 //! | `patience` | time-outs |
 //! | `wakers` | which streams can go on |
 //! | `settings` | what the configuration means to the codec |
 
+mod exchanges;
 mod filling;
 mod patience;
 mod serving;

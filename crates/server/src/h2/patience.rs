@@ -1,72 +1,184 @@
-//! Time-outs of an HTTP/2 connection: `keepalive_timeout` between requests,
-//! `send_timeout` for clients that take nothing, `client_body_timeout` for bodies that
-//! do not come.
+//! Time-outs of an HTTP/2 connection: `client_header_timeout` for a preface or a frame
+//! that has begun, `keepalive_timeout` between requests, `send_timeout` for clients that
+//! take nothing, `client_body_timeout` for bodies that do not come.
 //!
-//! A busy connection looks at its streams when the shortest of these times has
-//! passed, not at every move of each, so that a time-out may come up to that much late.
+//! A connection has one deadline. While it is busy its streams are looked at when the
+//! shortest of their time-outs has passed, and then when the first of those that wait
+//! is due: nothing is moved for each frame, and nothing is noticed late.
 
-use super::serving::Serving;
+use super::serving::{Serving, default_conf};
 use super::stream::State;
-use crate::client_link::{BodyError, Demand};
+use crate::client_link::BodyError;
 use crate::connection::Connection;
 use sealane_conf::model::LogLevel;
 use sealane_http::h2::ErrorCode;
+use std::os::fd::AsFd;
 use std::time::Duration;
 
+/// What the connection's deadline stands for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Patience {
+    /// It is to be set anew.
+    Unset,
+    /// The preface, or the rest of a frame or header block that has begun.
+    Head,
+    /// The next request, for so long that tables are kept for it.
+    Recent,
+    /// The next request.
+    Request,
+    /// The client's answer to the announced end of the connection.
+    Farewell,
+    /// Streams that wait, and output that is not taken.
+    Busy,
+}
+
+/// How long an idle connection keeps the tables of its last streams.
+const RECENT: Duration = Duration::from_secs(2);
+/// How long new requests are taken after the end of the connection was announced, if the
+/// client does not say that it knows (RFC 9113 section 6.8 asks for a round trip).
+const FAREWELL: Duration = Duration::from_secs(1);
+
+const TIMED_OUT: &str = "client timed out (110: Connection timed out)";
+
 impl Serving {
-    /// Looks after the clock while the connection is busy. False when the connection
-    /// is to be closed.
-    pub(super) fn check_times(&mut self, connection: &mut Connection) -> bool {
-        let conf = self.default_conf(connection);
-        let (send, body) = (ms(conf.send_timeout), ms(conf.client_body_timeout));
-        let since = |at_ms: u64| self.now_ms.saturating_sub(at_ms);
-        if self.stalled_ms.is_some_and(|at_ms| since(at_ms) >= send) {
-            connection.log(
-                LogLevel::Info,
-                "client timed out (110: Connection timed out) while sending response to client",
-            );
-            return false;
+    /// Sets the connection's deadline for what it does now.
+    pub(super) fn set_deadline(&mut self, connection: &mut Connection) {
+        let wanted = self.wanted_patience(connection);
+        if self.patience == wanted {
+            return;
+        }
+        self.patience = wanted;
+        let after = match wanted {
+            Patience::Head => connection.server().conf.client_header_timeout,
+            Patience::Recent => RECENT.min(default_conf(connection).keepalive_timeout),
+            Patience::Request => default_conf(connection).keepalive_timeout,
+            Patience::Farewell => FAREWELL,
+            Patience::Busy | Patience::Unset => self.look_every,
+        };
+        connection.set_deadline(after);
+    }
+
+    fn wanted_patience(&self, connection: &Connection) -> Patience {
+        if !self.is_idle() || self.has_output() {
+            Patience::Busy
+        } else if self.announced_ms.is_some() {
+            Patience::Farewell
+        } else if !self.client_is_known
+            || !connection.buffer.is_empty()
+            || self.codec.is_within_head()
+        {
+            Patience::Head
+        } else if self.can_trim() {
+            Patience::Recent
+        } else {
+            Patience::Request
+        }
+    }
+
+    /// Looks at the streams of a busy connection after so long at the latest.
+    pub(super) fn look_soon(&mut self, after: Duration) {
+        self.look_every = after;
+        self.patience = Patience::Unset;
+    }
+
+    /// The deadline has passed. False when the connection is to be closed at once.
+    pub(super) fn expire(&mut self, connection: &mut Connection) -> bool {
+        match std::mem::replace(&mut self.patience, Patience::Unset) {
+            Patience::Head => {
+                connection.log(
+                    LogLevel::Info,
+                    &format!("{TIMED_OUT} while processing HTTP/2 connection"),
+                );
+                self.codec.close(ErrorCode::PROTOCOL_ERROR, &mut self.out);
+            }
+            Patience::Recent => {
+                self.trim();
+                let keepalive = default_conf(connection).keepalive_timeout;
+                match keepalive.checked_sub(RECENT) {
+                    Some(rest) if !rest.is_zero() => {
+                        self.patience = Patience::Request;
+                        connection.set_deadline(rest);
+                    }
+                    _ => self.announce_end(),
+                }
+            }
+            Patience::Request => self.announce_end(),
+            Patience::Farewell => self.codec.shut_down_now(&mut self.out),
+            Patience::Busy | Patience::Unset => return self.look_after_streams(connection),
+        }
+        true
+    }
+
+    /// A client that does not answer the announcement opens no streams for ever.
+    pub(super) fn insist_on_end(&mut self) {
+        let Some(at_ms) = self.announced_ms else {
+            return;
+        };
+        if self.now_ms.saturating_sub(at_ms) >= ms(FAREWELL) {
+            self.codec.shut_down_now(&mut self.out);
+        }
+    }
+
+    /// Ends what has waited for too long. False when that is the connection.
+    fn look_after_streams(&mut self, connection: &mut Connection) -> bool {
+        let conf = default_conf(connection);
+        let body_timeout_ms = ms(conf.client_body_timeout);
+        let send_timeout_ms = ms(conf.send_timeout);
+        let mut next_ms = ms(self.look_every);
+        if let Some(at_ms) = self.stalled_ms {
+            let Some(left_ms) = self.left_ms(at_ms, send_timeout_ms) else {
+                if conf.reset_timedout_connection {
+                    let socket = connection.facts.socket.as_fd();
+                    let _ = sealane_sys::socket::set_linger(socket, Some(Duration::ZERO));
+                }
+                log_slow_reader(connection);
+                return false;
+            };
+            next_ms = next_ms.min(left_ms);
         }
         for place in 0..self.streams.len() {
             let Some(stream) = &self.streams[place] else {
                 continue;
             };
-            let waited = self.now_ms.saturating_sub(stream.moved_ms);
             let Some(reference) = stream.reference else {
                 continue;
             };
-            let is_slow = matches!(stream.state, State::Sending(_))
-                && waited >= send
-                && self.codec.is_blocked(reference);
-            if is_slow {
-                connection.log(
-                    LogLevel::Info,
-                    "client timed out (110: Connection timed out) while sending response to client",
-                );
-                self.codec
-                    .reset(reference, ErrorCode::CANCEL, &mut self.out);
-                self.drop_stream(place);
-            } else if waited >= body && stream.feed.demand() == Demand::Bytes {
-                stream.feed.fail(BodyError::TimedOut);
+            let send_ms = match &stream.state {
+                State::Sending(sending) if self.codec.is_blocked(reference) => {
+                    Some(ms(sending.send_timeout))
+                }
+                _ => None,
+            };
+            let body_ms = stream.awaits_body.then_some(body_timeout_ms);
+            let Some(limit_ms) = send_ms.or(body_ms) else {
+                continue;
+            };
+            match self.left_ms(stream.moved_ms, limit_ms) {
+                Some(left_ms) => next_ms = next_ms.min(left_ms),
+                None if send_ms.is_some() => {
+                    log_slow_reader(connection);
+                    self.give_up(place, ErrorCode::CANCEL);
+                }
+                None => stream.feed.fail(BodyError::TimedOut),
             }
         }
+        self.patience = Patience::Busy;
+        connection.set_deadline(Duration::from_millis(next_ms));
         true
     }
 
-    /// Sets the connection's deadline for what it does now.
-    pub(super) fn set_deadline(&mut self, connection: &mut Connection) {
-        let is_idle = self.is_idle();
-        if self.deadline_is_for_idle == Some(is_idle) {
-            return;
-        }
-        self.deadline_is_for_idle = Some(is_idle);
-        let conf = self.default_conf(connection);
-        let after = match is_idle {
-            true => conf.keepalive_timeout,
-            false => conf.send_timeout.min(conf.client_body_timeout),
-        };
-        connection.set_deadline(after);
+    /// What is left of a time that began then; `None` when it is over.
+    fn left_ms(&self, since_ms: u64, limit_ms: u64) -> Option<u64> {
+        let waited_ms = self.now_ms.saturating_sub(since_ms);
+        limit_ms.checked_sub(waited_ms).filter(|&left| left > 0)
     }
+}
+
+fn log_slow_reader(connection: &Connection) {
+    connection.log(
+        LogLevel::Info,
+        &format!("{TIMED_OUT} while sending response to client"),
+    );
 }
 
 fn ms(time: Duration) -> u64 {

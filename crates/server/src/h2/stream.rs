@@ -11,6 +11,7 @@ use sealane_http::StatusCode;
 use sealane_http::h2::StreamRef;
 use sealane_http::headers::HeaderList;
 use std::pin::Pin;
+use std::time::Duration;
 use tokio::time::Sleep;
 
 /// A stream with something to do.
@@ -22,7 +23,11 @@ pub(super) struct Stream {
     pub(super) feed: ClientFeed,
     /// The client waits for 100 before it sends its body.
     pub(super) awaits_continue: bool,
-    /// When something last moved, in milliseconds of the coarse clock.
+    /// The handler waits for more of the request body.
+    pub(super) awaits_body: bool,
+    /// It is in the list of those to look at.
+    pub(super) is_queued: bool,
+    /// When something last moved or began to wait, in milliseconds of the coarse clock.
     pub(super) moved_ms: u64,
     pub(super) state: State,
 }
@@ -47,6 +52,9 @@ pub(super) struct Sending {
     /// Bytes of the body sent.
     pub(super) sent: u64,
     pub(super) rate: RateLimit,
+    /// `http2_chunk_size`.
+    pub(super) chunk_bytes: u32,
+    pub(super) send_timeout: Duration,
     /// Runs while `limit_rate` holds the body back.
     pub(super) pause: Option<Pin<Box<Sleep>>>,
 }
@@ -79,6 +87,8 @@ impl Sending {
             trailers: std::mem::take(&mut exchange.response.trailers),
             sent: 0,
             rate: RateLimit::of(&exchange),
+            chunk_bytes: exchange.conf().http2_chunk_bytes.max(1),
+            send_timeout: exchange.conf().send_timeout,
             pause: None,
             exchange,
         }
@@ -96,6 +106,8 @@ impl Sending {
             source.conclude(exchange, completed);
         }
         exchange.progress.completed = completed;
+        exchange.progress.request_bytes =
+            exchange.request.head.head_bytes as u64 + exchange.client.framed_bytes();
         exchange.progress.sent_bytes = exchange.progress.head_bytes + self.sent;
         pipeline::log_access(exchange);
     }

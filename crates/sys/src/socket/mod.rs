@@ -169,6 +169,11 @@ pub fn set_nodelay(socket: BorrowedFd<'_>, on: bool) -> io::Result<()> {
     socket2::SockRef::from(&socket).set_tcp_nodelay(on)
 }
 
+/// `TCP_NOTSENT_LOWAT`: the socket takes no more while it holds so many bytes that were not sent yet.
+pub fn set_unsent_limit(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
+    socket2::SockRef::from(&socket).set_tcp_notsent_lowat(bytes)
+}
+
 /// `TCP_CORK`: only full segments leave until it is taken away (`tcp_nopush`).
 pub fn set_cork(socket: BorrowedFd<'_>, on: bool) -> io::Result<()> {
     socket2::SockRef::from(&socket).set_tcp_cork(on)
