@@ -34,6 +34,11 @@ impl RateLimit {
         }
     }
 
+    /// So many bytes per second, from the first one on.
+    pub(crate) fn per_second(rate: u64) -> RateLimit {
+        RateLimit { rate, after: 0 }
+    }
+
     /// How many bytes may be sent now, or how long to wait for the next ones.
     /// The first second's worth may leave at once, as in nginx.
     pub(crate) fn allowed(self, sent: u64, started: Instant) -> Result<u64, Duration> {

@@ -142,7 +142,8 @@ impl Sending {
             match rate.allowed(body_sent, exchange.progress.started) {
                 Ok(allowed) => self.mode.max_bytes = allowed.min(max_chunk),
                 Err(pause) if self.head.is_empty() && !self.body.is_empty() => {
-                    wait(connection, pause).await?;
+                    connection.set_deadline(pause);
+                    poll_fn(|cx| self.poll_pause(cx, connection, exchange, intake)).await?;
                     continue;
                 }
                 Err(_) => self.mode.max_bytes = 0, // the head is never held back
@@ -178,7 +179,8 @@ impl Sending {
             let mut news = false;
             if self.source.is_some() {
                 news |= intake.poll_progress(connection, cx, !has_output(self));
-                news |= self.poll_source(cx, exchange)?;
+                let room = (BATCH_BYTES as u64).saturating_sub(self.body.len());
+                news |= self.poll_source(cx, exchange, room)?;
             }
             if has_output(self) {
                 match self.poll_output(cx, connection) {
@@ -199,6 +201,27 @@ impl Sending {
         }
     }
 
+    /// Waits because of `limit_rate`. A source goes on reading meanwhile.
+    fn poll_pause(
+        &mut self,
+        cx: &mut Context<'_>,
+        connection: &mut Connection,
+        exchange: &mut Exchange,
+        intake: &mut Intake,
+    ) -> Poll<Result<(), SendFailure>> {
+        if connection.asked() == Asked::Abort {
+            return Poll::Ready(Err(SendFailure::Aborted));
+        }
+        while self.source.is_some() {
+            let mut news = intake.poll_progress(connection, cx, false);
+            news |= self.poll_source(cx, exchange, 0)?;
+            if !news {
+                break;
+            }
+        }
+        connection.poll_expired(cx).map(Ok)
+    }
+
     fn turn(&self) -> Turn {
         let empty = self.head.is_empty() && self.body.is_empty();
         match (empty, self.source.is_some()) {
@@ -208,16 +231,16 @@ impl Sending {
         }
     }
 
-    /// Asks the source for more. True when something came of it.
+    /// Asks the source for more, `room` bytes at most. True when something came of it.
     fn poll_source(
         &mut self,
         cx: &mut Context<'_>,
         exchange: &mut Exchange,
+        room: u64,
     ) -> Result<bool, SendFailure> {
         let Some(source) = &mut self.source else {
             return Ok(false);
         };
-        let room = (BATCH_BYTES as u64).saturating_sub(self.body.len());
         let mut piece = OutputChain::new();
         let filled = match source.poll_fill(cx, exchange, &mut piece, room) {
             Poll::Pending => return Ok(false),
@@ -299,18 +322,6 @@ async fn let_others_run() {
         Poll::Pending
     })
     .await;
-}
-
-/// Waits because of `limit_rate`.
-async fn wait(connection: &mut Connection, pause: Duration) -> Result<(), SendFailure> {
-    connection.set_deadline(pause);
-    poll_fn(|cx| {
-        if connection.asked() == Asked::Abort {
-            return Poll::Ready(Err(SendFailure::Aborted));
-        }
-        connection.poll_expired(cx).map(Ok)
-    })
-    .await
 }
 
 /// Says why the client did not get all of its response.

@@ -17,8 +17,8 @@ use crate::request_log::log_request;
 use crate::template;
 use crate::upstream::{PickRequest, Tried};
 use sealane_http::StatusCode;
-use sealane_http::h1::ResponseKind;
-use sealane_http::headers::HeaderList;
+use sealane_http::h1::{ResponseKind, Version};
+use sealane_http::headers::{HeaderList, KnownHeader};
 use std::borrow::Cow;
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -244,6 +244,10 @@ async fn await_head(
             Event::Head(head) if head.parsed.kind() == ResponseKind::Interim => {
                 pass_interim(exchange, &head);
             }
+            Event::Head(head) if is_unasked_upgrade(exchange, conversation, &head) => {
+                let text = "upstream sent 101 to a request that it cannot answer with it".into();
+                return Err(Broken::Failed(Failure::Invalid(text, Doing::ReadingHead)));
+            }
             Event::Head(head) => return Ok(head),
             // A wire gives the head first.
             Event::Data(_) | Event::End(_) => {
@@ -252,6 +256,17 @@ async fn await_head(
             }
         }
     }
+}
+
+/// 101 without `Upgrade` in the client's request, or where there is no such thing: in
+/// HTTP/2, HTTP/1.0, and from programs behind a gateway. Whoever passed that on would take
+/// the client's next request for part of a tunnel, or the other way round.
+fn is_unasked_upgrade(exchange: &Exchange, conversation: &Conversation, head: &Head) -> bool {
+    let request = &exchange.request.head;
+    let was_asked = request.version == Version::Http11
+        && request.get(KnownHeader::Upgrade).is_some()
+        && conversation.can_upgrade();
+    head.parsed.kind() == ResponseKind::SwitchingProtocols && !was_asked
 }
 
 /// 103 goes on to the client where `early_hints` allows it; 100 was asked for by

@@ -3,29 +3,45 @@
 //! With `proxy_buffering on` the peer is read as fast as it sends, into memory and
 //! then into a temporary file, so that a slow client does not hold it; with `off` no
 //! more than one buffer is read ahead. Either way the client gets what there is at
-//! once.
+//! once, and the peer's connection goes back to the pool as soon as the response has
+//! been read, however much of it the client has still to take.
 
-use super::attempt::log_client_gone;
 use super::conversation::Conversation;
 use super::failure::{Doing, Failure};
+use super::held::{Held, Limits};
 use super::lease::Leased;
 use super::wire::{Ending, Event};
 use crate::body_source::{BodySource, Filled, SourceError};
-use crate::chain::{OutputChain, Segment};
+use crate::buffers;
+use crate::chain::OutputChain;
 use crate::exchange::Exchange;
-use crate::request_log::log_request;
+use crate::rate::RateLimit;
+use crate::request_log::{Text, log_request};
 use bytes::Bytes;
+use sealane_conf::model::UpstreamSettings;
 use sealane_http::headers::HeaderList;
+use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Instant;
+use tokio::time::Sleep;
+
+/// Memory that has to be free before the peer is read again, unless all of it is
+/// less: reading little by little costs a call each time.
+const MIN_READ_BYTES: u64 = 4 << 10;
 
 /// A response body that is arriving from a peer.
 pub(crate) struct ProxiedBody {
     /// Gone once the response is complete or has failed.
     conversation: Option<Conversation>,
     lease: Option<Leased>,
-    /// Read from the peer, not yet taken by the client.
-    held: OutputChain,
-    limits: BodyLimits,
+    /// Read from the peer, not yet given to the client.
+    held: Held,
+    min_read_bytes: u64,
+    pace: Option<Pace>,
+    /// What the client's connection held when memory was found full.
+    full_at: Option<u64>,
+    /// The log has the name of the temporary file.
+    noted_file: bool,
     /// What ended the body.
     end: Option<Result<(), Failure>>,
     trailers: HeaderList,
@@ -38,27 +54,62 @@ pub(crate) struct ProxiedBody {
     bytes_received: u64,
 }
 
-/// How much of a response is kept for a slow client.
+/// `proxy_limit_rate`: how fast the peer is read.
+struct Pace {
+    rate: RateLimit,
+    begun: Instant,
+    pause: Option<Pin<Box<Sleep>>>,
+}
+
+/// How a response is buffered.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct BodyLimits {
-    /// Bytes in memory: all of `proxy_buffers` with buffering, otherwise `proxy_buffer_size`.
-    pub(crate) memory_bytes: u64,
-    /// `proxy_max_temp_file_size`; 0 without buffering.
-    pub(crate) temp_file_bytes: u64,
+pub(crate) struct Buffering {
+    limits: Limits,
+    /// `proxy_limit_rate` in bytes per second; 0 is no limit.
+    rate: u64,
+}
+
+impl Buffering {
+    /// What the configuration says. Without buffering nothing but the first buffer is
+    /// used, and there is no limit of the rate, as in nginx.
+    pub(crate) fn new(settings: &UpstreamSettings, is_on: bool, rate: u64) -> Buffering {
+        let (count, size) = settings.buffers;
+        let more = match is_on {
+            true => u64::from(count).saturating_mul(size),
+            false => 0,
+        };
+        Buffering {
+            limits: Limits {
+                memory_bytes: settings.buffer_bytes.saturating_add(more),
+                busy_bytes: settings.busy_buffers_bytes,
+                temp_file_bytes: if is_on {
+                    settings.max_temp_file_bytes
+                } else {
+                    0
+                },
+                write_bytes: settings.temp_file_write_bytes,
+            },
+            rate: if is_on { rate } else { 0 },
+        }
+    }
 }
 
 impl ProxiedBody {
     pub(crate) fn new(
         conversation: Conversation,
         lease: Leased,
-        limits: BodyLimits,
+        buffering: Buffering,
         ignores_client: bool,
     ) -> ProxiedBody {
+        let Buffering { limits, rate } = buffering;
         ProxiedBody {
             conversation: Some(conversation),
             lease: Some(lease),
-            held: OutputChain::new(),
-            limits,
+            held: Held::new(limits),
+            min_read_bytes: MIN_READ_BYTES.min(limits.memory_bytes / 4).max(1),
+            pace: (rate > 0).then(|| Pace::new(rate)),
+            full_at: None,
+            noted_file: false,
             end: None,
             trailers: HeaderList::new(),
             remarks: Vec::new(),
@@ -79,21 +130,32 @@ impl ProxiedBody {
     /// Takes what is there without waiting. True when the response is complete, so
     /// that it needs no source.
     pub(crate) fn take_at_once(&mut self, cx: &mut Context<'_>, out: &mut OutputChain) -> bool {
-        self.read(cx, self.limits.memory_bytes);
+        self.read(cx);
         if !matches!(self.end, Some(Ok(()))) {
             return false;
         }
-        out.append(std::mem::take(&mut self.held));
+        self.held.take_all(out);
         true
     }
 
-    /// Reads from the peer until it has nothing, the body has ended, or `room` bytes
-    /// are held.
-    fn read(&mut self, cx: &mut Context<'_>, room: u64) {
-        while self.end.is_none() && self.held.len() < room {
+    /// Reads from the peer until it has nothing, the body has ended, or memory is full.
+    fn read(&mut self, cx: &mut Context<'_>) {
+        while self.end.is_none() {
+            let room = self.held.room();
+            if room < self.min_read_bytes {
+                return;
+            }
+            let allowed = match &mut self.pace {
+                None => room,
+                Some(pace) => match pace.poll_allowed(cx, self.response_length) {
+                    Poll::Ready(allowed) => allowed.min(room),
+                    Poll::Pending => return,
+                },
+            };
             let Some(conversation) = &mut self.conversation else {
                 return;
             };
+            conversation.limit_reads(allowed);
             match conversation.poll_event(cx) {
                 Poll::Pending => return,
                 Poll::Ready(Ok(Event::Data(piece))) => self.hold(piece),
@@ -107,7 +169,11 @@ impl ProxiedBody {
 
     fn hold(&mut self, piece: Bytes) {
         self.response_length += piece.len() as u64;
-        self.held.push(Segment::Memory(piece));
+        let conversation = self.conversation.as_ref();
+        let read_bytes = conversation.map_or(0, Conversation::read_bytes);
+        if let Some(copied) = self.held.push(piece, read_bytes) {
+            buffers::give_back(copied.into());
+        }
     }
 
     fn finish(&mut self, ending: Ending) {
@@ -128,6 +194,16 @@ impl ProxiedBody {
     }
 
     fn fail(&mut self, failure: Failure) {
+        self.let_go();
+        // A tunnel whose client has gone has ended, and nobody is to blame.
+        self.end = Some(match failure {
+            Failure::Client(_) if self.is_tunnel => Ok(()),
+            failure => Err(failure),
+        });
+    }
+
+    /// Closes the connection before the response is complete.
+    fn let_go(&mut self) {
         if let Some(mut conversation) = self.conversation.take() {
             self.bytes_sent = conversation.bytes_sent;
             self.bytes_received = conversation.bytes_received;
@@ -137,11 +213,9 @@ impl ProxiedBody {
             // As in nginx a broken body says nothing about the peer's health.
             lease.succeeded(None);
         }
-        self.end = Some(Err(failure));
     }
 
-    /// Sends what is still to be sent of the request. False when the client's part of
-    /// it failed.
+    /// Sends what is still to be sent of the request.
     fn send(&mut self, cx: &mut Context<'_>) {
         let Some(conversation) = &mut self.conversation else {
             return;
@@ -155,6 +229,83 @@ impl ProxiedBody {
             _ => {}
         }
     }
+
+    /// Goes on reading, and writing what memory has no room for.
+    fn advance(&mut self, cx: &mut Context<'_>, exchange: &Exchange) {
+        self.send(cx);
+        loop {
+            self.read(cx);
+            match self.held.poll_move(cx) {
+                Poll::Ready(Ok(true)) => self.note_file(exchange),
+                Poll::Ready(Ok(false)) | Poll::Pending => return,
+                Poll::Ready(Err(error)) => {
+                    // What the file holds is lost, and with it the rest.
+                    self.let_go();
+                    self.end = Some(Err(Failure::TempFile(error.to_string())));
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Memory is full and the client was given what it may have: if it took nothing
+    /// from one look to the next, memory goes to the file.
+    fn relieve(&mut self, cx: &mut Context<'_>, exchange: &Exchange) {
+        let is_full = self.end.is_none() && self.held.room() < self.min_read_bytes;
+        if !is_full || !self.held.can_move() {
+            self.full_at = None;
+            return;
+        }
+        let busy = self.held.busy_bytes();
+        if self.full_at.replace(busy) != Some(busy) {
+            // The client's turn; then another look.
+            return cx.waker().wake_by_ref();
+        }
+        self.full_at = None;
+        let pass = exchange.snapshot.location(exchange.location).pass.as_ref();
+        if let Some(pass) = pass {
+            self.held.begin_to_move(&pass.settings().temp_path);
+            self.advance(cx, exchange);
+        }
+    }
+
+    fn note_file(&mut self, exchange: &Exchange) {
+        if std::mem::replace(&mut self.noted_file, true) {
+            return;
+        }
+        if let Some(file) = self.held.file() {
+            let path = Text(file.path());
+            log_request!(
+                exchange,
+                Warn,
+                "an upstream response is buffered to a temporary file {path} while reading upstream"
+            );
+        }
+    }
+}
+
+impl Pace {
+    fn new(rate: u64) -> Pace {
+        Pace {
+            rate: RateLimit::per_second(rate),
+            begun: Instant::now(),
+            pause: None,
+        }
+    }
+
+    /// How much may be read when `read_bytes` were; pending until that is something.
+    fn poll_allowed(&mut self, cx: &mut Context<'_>, read_bytes: u64) -> Poll<u64> {
+        loop {
+            if let Some(pause) = &mut self.pause {
+                std::task::ready!(pause.as_mut().poll(cx));
+                self.pause = None;
+            }
+            match self.rate.allowed(read_bytes, self.begun) {
+                Ok(bytes) => return Poll::Ready(bytes),
+                Err(pause) => self.pause = Some(Box::pin(tokio::time::sleep(pause))),
+            }
+        }
+    }
 }
 
 impl BodySource for ProxiedBody {
@@ -165,15 +316,22 @@ impl BodySource for ProxiedBody {
         out: &mut OutputChain,
         max_bytes: u64,
     ) -> Poll<Result<Filled, SourceError>> {
-        self.send(cx);
-        self.read(cx, self.limits.memory_bytes);
-        if !self.held.is_empty() && max_bytes > 0 {
-            out.append(self.held.split_to(max_bytes));
-            let all = self.held.is_empty() && matches!(self.end, Some(Ok(())));
+        self.advance(cx, exchange);
+        if let Some(Err(failure @ Failure::TempFile(_))) = &self.end {
+            log_request!(exchange, Crit, "{failure} {}", Doing::ReadingBody);
+            return Poll::Ready(Err(SourceError));
+        }
+        let is_complete = matches!(self.end, Some(Ok(())));
+        if self.held.give(out, max_bytes, is_complete) > 0 {
+            self.full_at = None;
+            let all = is_complete && self.held.is_empty();
             return Poll::Ready(Ok(if all { Filled::End } else { Filled::More }));
         }
+        if !self.held.is_empty() {
+            self.relieve(cx, exchange);
+            return Poll::Pending;
+        }
         match &self.end {
-            _ if !self.held.is_empty() => {}
             Some(Ok(())) => return Poll::Ready(Ok(Filled::End)),
             Some(Err(failure)) => {
                 log_request!(exchange, Error, "{failure}");
@@ -182,7 +340,13 @@ impl BodySource for ProxiedBody {
             None => {}
         }
         if !self.ignores_client && exchange.client.poll_gone(cx).is_ready() {
-            log_client_gone(exchange, Doing::ReadingBody);
+            if !self.is_tunnel {
+                log_request!(
+                    exchange,
+                    Info,
+                    "client prematurely closed connection, so upstream connection is closed too"
+                );
+            }
             return Poll::Ready(Err(SourceError));
         }
         Poll::Pending
@@ -193,13 +357,7 @@ impl BodySource for ProxiedBody {
     }
 
     fn conclude(mut self: Box<Self>, exchange: &mut Exchange, _completed: bool) {
-        if let Some(conversation) = self.conversation.take() {
-            self.bytes_sent = conversation.bytes_sent;
-            self.bytes_received = conversation.bytes_received;
-        }
-        if let Some(lease) = self.lease.take() {
-            lease.succeeded(None);
-        }
+        self.let_go();
         for remark in &self.remarks {
             log_request!(exchange, Warn, "{remark} {}", Doing::ReadingBody);
         }

@@ -9,6 +9,7 @@ use crate::buffers;
 use crate::chain::{OutputChain, Segment};
 use crate::client_link::ClientLink;
 use sealane_http::Method;
+use sealane_http::h1::ResponseKind;
 use std::io;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -16,7 +17,7 @@ use std::time::Duration;
 /// Bytes of a head asked for at a time, and of a body whose length is not known.
 const HEAD_READ_BYTES: usize = buffers::SMALL_BYTES;
 /// The most that one read of a body asks for.
-const BODY_READ_BYTES: u64 = 64 << 10;
+const BODY_READ_BYTES: usize = 64 << 10;
 
 /// A request on one connection, and its response.
 pub(crate) struct Conversation {
@@ -30,8 +31,16 @@ pub(crate) struct Conversation {
     input: Vec<u8>,
     closed: bool,
     has_head: bool,
+    /// Bytes that the last read asked for.
+    read_bytes: usize,
+    /// The last read got all that it asked for: the next one asks for more.
+    is_bulk: bool,
+    /// The most that a read may ask for; what is held of the response sets it.
+    max_read_bytes: usize,
     /// Sending failed: the peer may have answered and closed all the same.
     send_error: Option<io::Error>,
+    /// The request will not be sent to its end.
+    gave_up_sending: bool,
     timeouts: Timeouts,
     sending: Pause,
     reading: Pause,
@@ -76,7 +85,11 @@ impl Conversation {
             input: Vec::new(),
             closed: false,
             has_head: false,
+            read_bytes: 0,
+            is_bulk: false,
+            max_read_bytes: HEAD_READ_BYTES,
             send_error: None,
+            gave_up_sending: false,
             timeouts,
             sending: Pause::default(),
             reading: Pause::default(),
@@ -87,7 +100,21 @@ impl Conversation {
 
     /// Whether all of the request has left.
     pub(crate) fn is_sent(&self) -> bool {
-        self.out.is_empty() && matches!(self.upload, Upload::Done) && !self.wire.holds_body()
+        !self.gave_up_sending
+            && self.out.is_empty()
+            && matches!(self.upload, Upload::Done)
+            && !self.wire.holds_body()
+    }
+
+    /// Reads ask for no more than this from now on.
+    pub(crate) fn limit_reads(&mut self, max_bytes: u64) {
+        let max_bytes = usize::try_from(max_bytes).unwrap_or(usize::MAX);
+        self.max_read_bytes = max_bytes.clamp(1, BODY_READ_BYTES);
+    }
+
+    /// Bytes that the last read asked for: memory that a piece of the body may keep.
+    pub(crate) fn read_bytes(&self) -> usize {
+        self.read_bytes
     }
 
     /// The method that was sent.
@@ -100,21 +127,48 @@ impl Conversation {
         self.wire.take_remark()
     }
 
+    /// Whether the protocol knows 101, after which the connection is a tunnel.
+    pub(crate) fn can_upgrade(&self) -> bool {
+        matches!(self.wire, Wire::Http1(_))
+    }
+
     /// Both sides may say anything from now on (101); the client's bytes come from `client`.
     pub(crate) fn become_tunnel(&mut self, client: ClientLink) {
         self.wire.upgrade();
         self.upload = Upload::Streamed(client);
     }
 
-    /// Sends what there is of the request. Ready when all of it has left.
+    /// Sends what there is of the request. Ready when all of it has left, or when
+    /// nothing more will.
     ///
     /// # Errors
     /// When the client's part of the body fails, or nothing can be sent in time. That
-    /// the peer does not take more is an error only if it does not answer.
+    /// the peer does not take more is an error only if it does not answer; and once it
+    /// has answered, the response can do without the rest of the request.
     pub(crate) fn poll_send(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
-        if self.send_error.is_some() {
+        if self.gave_up_sending {
             return Poll::Ready(Ok(()));
         }
+        match ready!(self.poll_send_on(cx)) {
+            Err(_) if self.has_head && self.answers_once() => self.give_up_sending(),
+            other => return Poll::Ready(other),
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Whether the protocol has one answer to one request. Streams of HTTP/2 and tunnels
+    /// are conversations to their end.
+    fn answers_once(&self) -> bool {
+        !matches!(self.wire, Wire::Http2(_) | Wire::Raw)
+    }
+
+    fn give_up_sending(&mut self) {
+        self.gave_up_sending = true;
+        self.out.clear();
+        self.upload = Upload::Done;
+    }
+
+    fn poll_send_on(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         loop {
             self.wire.take_output(&mut self.out);
             if self.out.is_empty() {
@@ -141,8 +195,7 @@ impl Conversation {
                 }
                 Poll::Ready(Err(error)) => {
                     self.send_error = Some(error);
-                    self.out.clear();
-                    self.upload = Upload::Done;
+                    self.give_up_sending();
                     return Poll::Ready(Ok(()));
                 }
                 Poll::Pending => {
@@ -169,7 +222,9 @@ impl Conversation {
         loop {
             match self.wire.next_event(&mut self.input, self.closed) {
                 Ok(Some(event)) => {
-                    self.has_head |= matches!(event, Event::Head(_));
+                    if let Event::Head(head) = &event {
+                        self.has_head |= head.parsed.kind() != ResponseKind::Interim;
+                    }
                     return Poll::Ready(Ok(event));
                 }
                 Ok(None) => {}
@@ -196,27 +251,47 @@ impl Conversation {
 
     /// Whether the protocol wants to send something.
     fn wire_has_output(&mut self) -> bool {
-        if self.send_error.is_some() {
+        if self.gave_up_sending {
             return false;
         }
         self.wire.take_output(&mut self.out);
         !self.out.is_empty()
     }
 
-    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
-        if self.input.capacity() == 0 {
-            self.input = buffers::small();
+    /// How much the next read asks for: what is known to come, otherwise more each
+    /// time that there was more.
+    fn next_read_bytes(&self) -> usize {
+        if !self.has_head {
+            return HEAD_READ_BYTES;
         }
-        let max = match self.has_head {
-            true => (self.wire.known_left().min(BODY_READ_BYTES) as usize).max(HEAD_READ_BYTES),
+        let known = usize::try_from(self.wire.known_left()).unwrap_or(usize::MAX);
+        let guess = match self.is_bulk {
+            true => self.read_bytes.saturating_mul(2),
             false => HEAD_READ_BYTES,
         };
+        known.max(guess).min(self.max_read_bytes)
+    }
+
+    fn poll_read(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+        let max = self.next_read_bytes();
+        if self.input.capacity() == 0 {
+            self.input = match max <= buffers::SMALL_BYTES {
+                true => buffers::small(),
+                // It leaves with the body and does not come back.
+                false => Vec::with_capacity(max),
+            };
+        }
         match self.connection.poll_recv(cx, &mut self.input, max) {
             Poll::Ready(Ok(0)) => self.closed = true,
             Poll::Ready(Ok(count)) => {
                 self.bytes_received += count as u64;
+                self.read_bytes = max;
+                self.is_bulk = count == max;
                 self.reading.end();
-                self.sending.end();
+                if !self.answers_once() {
+                    // It may have made room, or a tunnel lives on either way.
+                    self.sending.end();
+                }
             }
             // After a failed write a reset says nothing new.
             Poll::Ready(Err(_)) if self.send_error.is_some() => self.closed = true,
@@ -228,7 +303,7 @@ impl Conversation {
                     buffers::release(&mut self.input);
                 }
                 // As in nginx the clock of reading starts when the request has left.
-                if self.is_sent() || self.has_head {
+                if self.is_sent() || self.gave_up_sending || self.has_head {
                     ready!(self.reading.poll_expired(cx, self.timeouts.read));
                     return Poll::Ready(Err(Failure::TimedOut(self.doing())));
                 }

@@ -16,7 +16,7 @@
 //! | `conversation` | sending and receiving at the same time |
 //! | `wire/` | the protocols, without I/O |
 //! | `response`, `accel`, `rewrite` | what becomes of the response head |
-//! | `body` | the response body on its way to the client |
+//! | `body`, `held` | the response body on its way to the client, and what of it waits |
 //! | `states` | what is known afterwards, for variables and logs |
 //! | `failure`, `pause` | what goes wrong, and how long nothing may happen |
 
@@ -27,6 +27,7 @@ mod conversation;
 mod failure;
 mod gateway;
 mod groups;
+mod held;
 mod identity;
 mod lease;
 mod next;
@@ -46,8 +47,9 @@ use crate::exchange::{Exchange, RequestBody};
 use crate::handlers::Step;
 use crate::request_body;
 use crate::request_log::log_request;
+use crate::template;
 use attempt::{Answer, NoAnswer, Outbound};
-use body::{BodyLimits, ProxiedBody};
+use body::{Buffering, ProxiedBody};
 use sealane_conf::model::{Pass, ProxyHttpVersion, ProxyPass, UpstreamSettings};
 use sealane_http::h1::{Framing, ResponseKind};
 use sealane_http::headers::KnownHeader;
@@ -293,7 +295,7 @@ async fn pass_on(exchange: &mut Exchange, pass: &PassRuntime, answer: Answer) ->
     let mut body = ProxiedBody::new(
         conversation,
         lease,
-        limits(settings, buffering),
+        buffering_of(exchange, settings, buffering),
         settings.ignore_client_abort && !is_tunnel,
     );
     if is_tunnel {
@@ -312,19 +314,13 @@ async fn pass_on(exchange: &mut Exchange, pass: &PassRuntime, answer: Answer) ->
     Step::Answered
 }
 
-/// How much of a response is held for a slow client.
-fn limits(settings: &UpstreamSettings, buffering: bool) -> BodyLimits {
-    let (count, size) = settings.buffers;
-    match buffering {
-        true => BodyLimits {
-            memory_bytes: settings.buffer_bytes + u64::from(count) * size,
-            temp_file_bytes: settings.max_temp_file_bytes,
-        },
-        false => BodyLimits {
-            memory_bytes: settings.buffer_bytes,
-            temp_file_bytes: 0,
-        },
-    }
+/// How much of a response is kept for a slow client, and how fast it is read.
+fn buffering_of(exchange: &Exchange, settings: &UpstreamSettings, is_on: bool) -> Buffering {
+    let rate = settings.limit_rate.as_ref().map_or(0, |rate| {
+        // What is no size limits nothing, as in nginx.
+        sealane_conf::values::size(&template::evaluate(rate, exchange)).unwrap_or(0)
+    });
+    Buffering::new(settings, is_on, rate)
 }
 
 /// `proxy_intercept_errors`: whether some `error_page` takes this status. As in nginx, in
