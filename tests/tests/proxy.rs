@@ -487,3 +487,73 @@ fn variables_of_several_groups() {
     );
     assert_eq!(line, expected);
 }
+
+#[test]
+fn trailers_pass_where_they_may() {
+    let origin = Origin::answering(|_| {
+        Answer::Send(
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 1 2\r\n\r\n".to_vec(),
+        )
+    });
+    let site = Site::new();
+    let server = serve(
+        &site,
+        &[&origin],
+        "server {
+             listen 127.0.0.1:%plain%;
+             location / { proxy_pass http://ORIGIN0; }
+             location /passed/ { proxy_pass http://ORIGIN0; proxy_pass_trailers on; }
+         }",
+    );
+    for (target, end) in [("/", "0\r\n\r\n"), ("/passed/", "0\r\nX-Sum: 1 2\r\n\r\n")] {
+        let mut connection = Connection::open(server.port("plain"));
+        connection.send(format!(
+            "GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        ));
+        let whole = String::from_utf8_lossy(&connection.rest()).into_owned();
+        assert!(
+            whole.ends_with(&format!("2\r\nok\r\n{end}")),
+            "{target}: {whole}"
+        );
+    }
+}
+
+#[test]
+fn the_method_that_is_sent_decides_about_the_body() {
+    let origin = Origin::answering(|asked: &Asked| {
+        let body = if asked.head.starts_with(b"HEAD ") {
+            ""
+        } else {
+            "hello"
+        };
+        Answer::Send(format!("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n{body}").into_bytes())
+    });
+    let site = Site::new();
+    let server = serve(
+        &site,
+        &[&origin],
+        "server {
+             listen 127.0.0.1:%plain%;
+             location /head/ { proxy_pass http://ORIGIN0; proxy_method HEAD; }
+             location /get/ { proxy_pass http://ORIGIN0; proxy_method GET; }
+         }",
+    );
+    let mut connection = Connection::open(server.port("plain"));
+    // Nothing of a body may be taken for the next response.
+    for (request, length) in [
+        ("GET /head/", "0"),
+        ("HEAD /head/", "5"),
+        ("HEAD /get/", "5"),
+        ("GET /get/", "5"),
+    ] {
+        connection.send(format!("{request} HTTP/1.1\r\nHost: x\r\n\r\n"));
+        let response = connection.response(request.starts_with("HEAD "));
+        assert_eq!(
+            (response.status, response.header("Content-Length")),
+            (200, Some(length)),
+            "{request}"
+        );
+        let expected = if request == "GET /get/" { "hello" } else { "" };
+        assert_eq!(response.text(), expected, "{request}");
+    }
+}

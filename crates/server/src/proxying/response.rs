@@ -5,6 +5,7 @@ use super::wire::Head;
 use crate::exchange::{ContentType, Exchange, PassedHead};
 use crate::request_log::{Text, log_request};
 use sealane_conf::model::UpstreamSettings;
+use sealane_http::Method;
 use sealane_http::date;
 use sealane_http::h1::ResponseFraming;
 use sealane_http::headers::KnownHeader;
@@ -25,6 +26,12 @@ pub(crate) fn copy_head(
     exchange.response.status = parsed.status;
     exchange.response.content_length = match framing {
         ResponseFraming::Length(bytes) => Some(bytes),
+        // `proxy_method HEAD`: the client has asked for a body and must not wait for one.
+        ResponseFraming::None
+            if exchange.request.head.method != Method::Head && !parsed.status.is_bodiless() =>
+        {
+            Some(0)
+        }
         // HEAD and 304 say how long the body would have been.
         ResponseFraming::None => parsed.content_length,
         ResponseFraming::Chunked | ResponseFraming::UntilClose => None,
