@@ -325,7 +325,7 @@ fn proxy_headers_tell_who_the_client_is() {
     let front = server.port("plain");
     let mut first = Connection::open(front);
     let own = first.socket().local_addr().expect("connected").port();
-    let mut ask = |connection: &mut Connection, target: &str| {
+    let ask = |connection: &mut Connection, target: &str| {
         connection.send(format!("GET {target} HTTP/1.1\r\nHost: x\r\n\r\n"));
         assert_eq!(connection.response(false).status, 200);
         let mut asked = origin.take_asked();

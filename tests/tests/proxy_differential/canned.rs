@@ -1,7 +1,7 @@
 //! What the origin answers.
 
 /// Heads and bodies of the origin, by name. `%` stands for its address.
-pub fn canned() -> Vec<(&'static str, String)> {
+pub(crate) fn canned() -> Vec<(&'static str, String)> {
     let mut all: Vec<(&'static str, String)> = Vec::new();
     let mut with_headers = |name, status: &str, headers: &str| {
         let body = if status.starts_with("204") || status.starts_with("304") {
