@@ -4,7 +4,7 @@ use crate::h2;
 use crate::log::LogSet;
 use crate::materials::Materials;
 use crate::names::ServerNames;
-use crate::proxying::Groups;
+use crate::proxying::{Groups, TlsSettings};
 use crate::router::LocationTree;
 use crate::snapshot::{
     AccessLogRuntime, ListenerId, ListenerRuntime, LocationId, LocationRuntime, ServerId,
@@ -30,6 +30,7 @@ pub(crate) fn build(
         logs,
         materials,
         tls,
+        peer_tls: TlsSettings::new(config, materials),
         snapshot: empty(config, materials, logs),
     };
     if let Some(http) = &config.http {
@@ -41,7 +42,8 @@ pub(crate) fn build(
             parts.add_listener(http, listener)?;
         }
     }
-    let (shared_rings, warnings) = parts.tls.finish();
+    let (shared_rings, mut warnings) = parts.tls.finish();
+    warnings.extend(parts.peer_tls.finish());
     parts.snapshot.shared_rings = shared_rings;
     Ok((parts.snapshot, warnings))
 }
@@ -50,6 +52,7 @@ struct Parts<'a> {
     logs: &'a LogSet,
     materials: &'a Materials,
     tls: TlsBuilder<'a>,
+    peer_tls: TlsSettings<'a>,
     snapshot: Snapshot,
 }
 
@@ -79,10 +82,18 @@ fn empty(config: &Config, materials: &Materials, logs: &LogSet) -> Snapshot {
 
 impl Parts<'_> {
     fn add_server(&mut self, server: &Arc<Server>, http2: bool) -> Result<(), Diagnostic> {
-        let default_location = self.add_location(&server.conf, None);
+        let default_location = self.add_location(&server.conf, None)?;
+        let mut refused = None;
         let tree = LocationTree::build(&server.locations, &mut |location: Arc<Location>| {
-            self.add_location(&location.conf.clone(), Some(location))
+            let added = self.add_location(&location.conf.clone(), Some(location));
+            added.unwrap_or_else(|error| {
+                refused.get_or_insert(error);
+                default_location
+            })
         });
+        if let Some(error) = refused {
+            return Err(error);
+        }
         let tls = self.tls.server(server, http2)?;
         self.snapshot.servers.push(ServerRuntime {
             conf: server.clone(),
@@ -99,9 +110,14 @@ impl Parts<'_> {
         &mut self,
         conf: &Arc<LocationConf>,
         location: Option<Arc<Location>>,
-    ) -> LocationId {
+    ) -> Result<LocationId, Diagnostic> {
         let number = index(self.snapshot.locations.len());
-        let pass = self.snapshot.groups.pass(conf, number, self.materials);
+        let mut pass = self.snapshot.groups.pass(conf, number, self.materials);
+        if let Some(pass) = &mut pass
+            && let Some(tls) = self.peer_tls.of(&pass.pass)?
+        {
+            pass.set_tls(tls);
+        }
         let access_logs = conf
             .access_logs
             .iter()
@@ -118,7 +134,7 @@ impl Parts<'_> {
             access_logs,
             pass,
         });
-        LocationId(index(self.snapshot.locations.len() - 1))
+        Ok(LocationId(index(self.snapshot.locations.len() - 1)))
     }
 
     fn add_listener(&mut self, http: &Http, listener: &Listener) -> Result<(), Diagnostic> {

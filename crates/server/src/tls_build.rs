@@ -150,8 +150,10 @@ impl<'a> TlsBuilder<'a> {
             .iter()
             .map(|files| {
                 Ok(Identity {
-                    chain_pem: self.pem(&files.certificate, "certificate")?.to_vec(),
-                    key_pem: Secret::new(self.pem(&files.key, "certificate key")?.to_vec()),
+                    chain_pem: pem(self.materials, &files.certificate, "certificate")?.to_vec(),
+                    key_pem: Secret::new(
+                        pem(self.materials, &files.key, "certificate key")?.to_vec(),
+                    ),
                     passwords: passwords.clone(),
                     chain_label: label(&files.certificate),
                     key_label: label(&files.key),
@@ -233,28 +235,7 @@ impl<'a> TlsBuilder<'a> {
         let Some(path) = &tls.password_file else {
             return Ok(Vec::new());
         };
-        let text = self.file(path, "password file")?;
-        Ok(text
-            .split(|byte| *byte == b'\n')
-            .map(|line| line.strip_suffix(b"\r").unwrap_or(line))
-            .filter(|line| !line.is_empty())
-            .map(|line| Secret::new(line.to_vec()))
-            .collect())
-    }
-
-    fn pem<'s>(
-        &'s self,
-        source: &'s CertificateSource,
-        what: &str,
-    ) -> Result<&'s [u8], Diagnostic> {
-        match source {
-            CertificateSource::File(path) => self.file(path, what),
-            CertificateSource::Inline(pem) => Ok(pem.as_bytes()),
-        }
-    }
-
-    fn file(&self, path: &Path, what: &str) -> Result<&[u8], Diagnostic> {
-        file(self.materials, path, what)
+        Ok(secrets(file(self.materials, path, "password file")?))
     }
 
     fn warn(&mut self, message: String) {
@@ -269,8 +250,33 @@ impl<'a> TlsBuilder<'a> {
     }
 }
 
+/// The lines of a file with passwords.
+pub(crate) fn secrets(text: &[u8]) -> Vec<Secret> {
+    text.split(|byte| *byte == b'\n')
+        .map(|line| line.strip_suffix(b"\r").unwrap_or(line))
+        .filter(|line| !line.is_empty())
+        .map(|line| Secret::new(line.to_vec()))
+        .collect()
+}
+
+/// The bytes of a certificate or key.
+pub(crate) fn pem<'m>(
+    materials: &'m Materials,
+    source: &'m CertificateSource,
+    what: &str,
+) -> Result<&'m [u8], Diagnostic> {
+    match source {
+        CertificateSource::File(path) => file(materials, path, what),
+        CertificateSource::Inline(pem) => Ok(pem.as_bytes()),
+    }
+}
+
 /// The bytes of a file that the configuration names.
-fn file<'m>(materials: &'m Materials, path: &Path, what: &str) -> Result<&'m [u8], Diagnostic> {
+pub(crate) fn file<'m>(
+    materials: &'m Materials,
+    path: &Path,
+    what: &str,
+) -> Result<&'m [u8], Diagnostic> {
     // The master has read every such file, and refused the configuration if it
     // could not.
     materials.get(path).ok_or_else(|| {
@@ -302,7 +308,7 @@ impl SelectServer for ByName {
     }
 }
 
-fn emerg(message: String) -> Diagnostic {
+pub(crate) fn emerg(message: String) -> Diagnostic {
     Diagnostic {
         level: LogLevel::Emerg,
         message,
@@ -311,14 +317,14 @@ fn emerg(message: String) -> Diagnostic {
     }
 }
 
-fn label(source: &CertificateSource) -> String {
+pub(crate) fn label(source: &CertificateSource) -> String {
     match source {
         CertificateSource::File(path) => path.display().to_string(),
         CertificateSource::Inline(_) => "data:...".to_owned(),
     }
 }
 
-fn protocols(set: model::TlsProtocols) -> Protocols {
+pub(crate) fn protocols(set: model::TlsProtocols) -> Protocols {
     [
         (set.ssl_v2_v3, Protocol::SslV3),
         (set.tls_1_0, Protocol::TlsV1),

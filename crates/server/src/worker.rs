@@ -10,6 +10,7 @@ use crate::snapshot::{ListenerId, Snapshot};
 use crate::turns::Turns;
 use sealane_conf::model::{LogLevel, WorkerCount};
 use sealane_tls::HandshakeState;
+use sealane_tls::client::SessionCache;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,6 +45,8 @@ pub struct Worker {
 pub struct Process {
     workers: OnceLock<Vec<Arc<Worker>>>,
     connections: AtomicU64,
+    /// TLS sessions with peers, for the next connection.
+    pub(crate) upstream_sessions: Arc<SessionCache>,
 }
 
 impl Process {

@@ -3,8 +3,8 @@
 use super::proxying::{
     self, Scheme, bind, ignore_headers, joined, next_upstream, reaching_rows, set_header, upstream,
 };
-use super::proxying_tls::{certificate, file, protocols, tls, tls_rows};
-use super::{Arity, Check, HSL, LOCATION, LOCATION_IF, Module, ONE, Row};
+use super::proxying_tls::{certificate, certificate_cache, file, protocols, tls, tls_rows};
+use super::{Arity, HSL, LOCATION, LOCATION_IF, Module, ONE, Row};
 use crate::template;
 
 pub(super) const MODULE: Module = Module {

@@ -5,7 +5,7 @@ use super::proxying::{
     reaching_rows, send_lowat_row, set_header, temp_path, upstream,
 };
 use super::proxying_cache::{CACHE, STORE, cache_rows};
-use super::proxying_tls::{certificate, file, protocols, tls, tls_rows};
+use super::proxying_tls::{certificate, certificate_cache, file, protocols, tls, tls_rows};
 use super::{
     Arity, Check, HSL, HTTP, LIMIT_EXCEPT, LOCATION, LOCATION_IF, Module, ONE, Row, proxy_rewrites,
 };

@@ -5,9 +5,11 @@ use super::ssl;
 use crate::build::Build;
 use crate::call::{Call, Fault};
 use crate::draft::UpstreamTlsDraft;
-use crate::model::Template;
+use crate::model::{CertificateCache, Template};
 use crate::template;
+use crate::values;
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// What the family of a row says about TLS on the level at hand.
 pub(super) fn tls<'b>(b: &'b mut Build<'_>, c: &Call<'_>) -> &'b mut UpstreamTlsDraft {
@@ -170,12 +172,15 @@ macro_rules! tls_rows {
                 "Whether connections to servers resume earlier TLS sessions.",
                 |b, c| c.flag(&mut tls(b, c).session_reuse),
             ),
-            Row::meaningless(
+            Row::new(
                 concat!($family, "_ssl_certificate_cache"),
                 HSL,
                 Arity::Between(1, 3),
-                Check::Any,
-                "Certificates are read when the configuration is.",
+                "off",
+                "Keeps up to `max=` certificates whose names have variables; one that was not \
+                 used for `inactive=` (10s) leaves, and after `valid=` (60s) it is looked at \
+                 whether its files have changed. `off`: they are read for each connection.",
+                certificate_cache,
             ),
         ]
     };
@@ -186,6 +191,46 @@ pub(super) fn protocols(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     let before = tls(b, c).protocols.unwrap_or_default();
     let set = ssl::more_protocols(b, c, before)?;
     tls(b, c).protocols = Some(set);
+    Ok(())
+}
+
+pub(super) fn certificate_cache(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    c.once(&tls(b, c).certificate_cache)?;
+    let (mut max, mut off) = (None, false);
+    let (mut inactive, mut valid) = (Duration::from_secs(10), Duration::from_secs(60));
+    for (index, written) in c.args() {
+        let parsed = if let Some(number) = written.strip_prefix(b"max=") {
+            max = values::number(number)
+                .and_then(|max| u32::try_from(max).ok())
+                .filter(|max| *max > 0);
+            max.is_some()
+        } else if let Some(time) = written.strip_prefix(b"inactive=") {
+            values::seconds(time).map(|time| inactive = time).is_some()
+        } else if let Some(time) = written.strip_prefix(b"valid=") {
+            values::seconds(time).map(|time| valid = time).is_some()
+        } else {
+            off |= written == b"off";
+            written == b"off"
+        };
+        if !parsed {
+            let message = format!("invalid parameter \"{}\"", c.shown(index));
+            return Err(Fault::at(index, message));
+        }
+    }
+    tls(b, c).certificate_cache = Some(match (off, max) {
+        (true, _) => None,
+        (false, Some(max)) => Some(CertificateCache {
+            max,
+            inactive,
+            valid,
+        }),
+        (false, None) => {
+            let name = c.row.name;
+            return Err(Fault::new(format!(
+                "\"{name}\" must have the \"max\" parameter"
+            )));
+        }
+    });
     Ok(())
 }
 

@@ -1,8 +1,9 @@
 //! `proxy_*`, `fastcgi_*`, `uwsgi_*`, `scgi_*` and `grpc_*` as written on a level.
 
 use crate::model::{
-    Bind, CookieFlagsRule, CookieRewrite, Family, GroupRef, IgnoreHeaders, List, NextUpstream,
-    Param, ProxyHttpVersion, RedirectRewrite, SetHeader, TempPath, Template, TlsProtocols,
+    Bind, CertificateCache, CookieFlagsRule, CookieRewrite, Family, GroupRef, IgnoreHeaders, List,
+    NextUpstream, Param, ProxyHttpVersion, RedirectRewrite, SetHeader, TempPath, Template,
+    TlsProtocols,
 };
 use crate::regex::Regex;
 use std::path::PathBuf;
@@ -118,6 +119,8 @@ pub(crate) struct UpstreamTlsDraft {
     pub(crate) certificate: Option<Template>,
     pub(crate) certificate_key: Option<Template>,
     pub(crate) password_file: Option<PathBuf>,
+    /// `Some(None)`: off.
+    pub(crate) certificate_cache: Option<Option<CertificateCache>>,
     pub(crate) session_reuse: Option<bool>,
 }
 

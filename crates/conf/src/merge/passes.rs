@@ -59,7 +59,8 @@ impl UpstreamTlsDraft {
     fn inherit(&mut self, outer: &UpstreamTlsDraft) {
         inherit!(self, outer;
             protocols ciphers conf_commands name server_name verify verify_depth
-            trusted_certificate crl certificate certificate_key password_file session_reuse);
+            trusted_certificate crl certificate certificate_key password_file certificate_cache
+            session_reuse);
     }
 }
 
@@ -508,6 +509,7 @@ fn tls(options: &Options, family: Family, draft: &UpstreamTlsDraft) -> Result<Up
         crl: present(&draft.crl),
         certificate,
         password_file: present(&draft.password_file),
+        certificate_cache: draft.certificate_cache.flatten(),
         session_reuse: draft.session_reuse.unwrap_or(true),
     })
 }

@@ -3,6 +3,7 @@
 
 use super::{CertificateFiles, Template, TlsProtocols};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// TLS settings of a location that hands requests on. Equal settings may share
 /// what is made of them.
@@ -31,8 +32,22 @@ pub struct UpstreamTls {
     pub certificate: Option<UpstreamCertificate>,
     /// `ssl_password_file` (absolute).
     pub password_file: Option<PathBuf>,
+    /// `ssl_certificate_cache`; default off: a certificate that has variables is read for
+    /// each connection.
+    pub certificate_cache: Option<CertificateCache>,
     /// `ssl_session_reuse`; default on.
     pub session_reuse: bool,
+}
+
+/// `ssl_certificate_cache`: certificates with variables that are kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CertificateCache {
+    /// `max=`: the most that are kept; the one that was not used for longest leaves.
+    pub max: u32,
+    /// `inactive=`: one that was not used for so long leaves; default 10 s.
+    pub inactive: Duration,
+    /// `valid=`: after so long it is looked at whether the files have changed; default 60 s.
+    pub valid: Duration,
 }
 
 /// The certificate that a server is shown.

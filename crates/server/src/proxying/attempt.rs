@@ -3,17 +3,18 @@
 use super::conversation::{Conversation, Timeouts, Upload};
 use super::failure::{Doing, Failure};
 use super::identity;
-use super::lease::{GroupRuntime, Leased};
+use super::lease::Leased;
 use super::next::{self, Cause};
 use super::peer_connection::{self, PeerConnection};
 use super::states::{Attempt, UpstreamStates};
+use super::tls_settings::Secured;
 use super::wire::{Event, Head, Wire};
 use super::{PassRuntime, Target};
 use crate::chain::OutputChain;
 use crate::client_link::Interim;
 use crate::exchange::Exchange;
 use crate::facts::PeerAddress;
-use crate::request_log::log_request;
+use crate::request_log::{self, log_request};
 use crate::template;
 use crate::upstream::{PickRequest, Tried};
 use sealane_http::StatusCode;
@@ -59,13 +60,16 @@ pub(super) async fn ask(
 ) -> Result<Answer, NoAnswer> {
     let settings = pass.settings();
     let begun = Instant::now();
+    let secured = pass.secured(exchange, target);
+    let secured = secured.as_deref();
     let mut tried = Tried::new(settings.next_upstream_tries);
     let mut redirected = exchange
         .upstream
         .as_ref()
         .is_some_and(|states| !states.attempts.is_empty());
     loop {
-        let Some(mut lease) = pick(exchange, pass, &target.group, &mut tried, redirected) else {
+        let picked = pick(exchange, pass, target, secured, &mut tried, redirected);
+        let Some(mut lease) = picked else {
             return Err(NoAnswer::Status(StatusCode::BAD_GATEWAY));
         };
         let peer = lease.picked().peer();
@@ -73,7 +77,7 @@ pub(super) async fn ask(
         begin_attempt(exchange, attempt, redirected);
         redirected = false;
         let mut sent = false;
-        let asked = ask_peer(exchange, pass, target, outbound, &mut lease, &mut sent).await;
+        let asked = ask_peer(exchange, pass, secured, outbound, &mut lease, &mut sent).await;
         let (cause, status) = match asked {
             Ok((head, conversation)) => {
                 let cause = Cause::Status(head.parsed.status.0);
@@ -103,7 +107,7 @@ pub(super) async fn ask(
                 return Err(NoAnswer::ClientGone);
             }
             Err(Broken::Failed(failure)) => {
-                log_request!(exchange, Error, "{failure}");
+                request_log::log(exchange, failure.level(), format_args!("{failure}"));
                 let status = failure.status();
                 if !failure.is_of_peer() {
                     end_attempt(exchange, status);
@@ -132,10 +136,12 @@ pub(super) async fn ask(
 fn pick(
     exchange: &mut Exchange,
     pass: &PassRuntime,
-    group: &Arc<GroupRuntime>,
+    target: &Target,
+    secured: Option<&Secured>,
     tried: &mut Tried,
     redirected: bool,
 ) -> Option<Leased> {
+    let group = &target.group;
     let key = match &group.hash_key {
         Some(key) => template::evaluate(key, exchange),
         None => Cow::Borrowed(&b""[..]),
@@ -151,7 +157,10 @@ fn pick(
     };
     match group.group.pick(&request, tried) {
         Ok(picked) => {
-            let key = pass.connection_key(group);
+            let key = match secured {
+                Some(secured) => secured.connection_key(),
+                None => pass.connection_key(group),
+            };
             let key = identity::connection_key(exchange, pass.settings(), key);
             Some(Leased::new(group.clone(), picked, key, &exchange.worker))
         }
@@ -176,14 +185,14 @@ enum Broken {
 async fn ask_peer(
     exchange: &mut Exchange,
     pass: &PassRuntime,
-    target: &Target,
+    secured: Option<&Secured>,
     outbound: &Outbound,
     lease: &mut Leased,
     sent: &mut bool,
 ) -> Result<(Box<Head>, Conversation), Broken> {
     let connection = match lease.take_idle() {
         Some(connection) => connection,
-        None => connect(exchange, pass, target, lease).await?,
+        None => connect(exchange, pass, secured, lease).await?,
     };
     if let Some(attempt) = last_attempt(exchange) {
         attempt.connect_time = Some(attempt.started.elapsed());
@@ -296,21 +305,18 @@ fn pass_interim(exchange: &Exchange, head: &Head) {
 async fn connect(
     exchange: &mut Exchange,
     pass: &PassRuntime,
-    target: &Target,
+    secured: Option<&Secured>,
     lease: &mut Leased,
 ) -> Result<PeerConnection, Broken> {
     let settings = pass.settings();
     let peer = lease.picked().peer().clone();
-    let opening = peer_connection::open(exchange, pass, target, &peer);
+    let opening = peer_connection::open(exchange, pass, secured, &peer);
     let watches = !settings.ignore_client_abort;
     let client = exchange.client.clone();
-    let mut opening = std::pin::pin!(tokio::time::timeout(settings.connect_timeout, opening));
+    let mut opening = std::pin::pin!(opening);
     let opened = poll_fn(|cx| {
         if let Poll::Ready(opened) = opening.as_mut().poll(cx) {
-            return Poll::Ready(match opened {
-                Ok(opened) => opened.map_err(Broken::Failed),
-                Err(_) => Err(Broken::Failed(Failure::TimedOut(Doing::Connecting))),
-            });
+            return Poll::Ready(opened.map_err(Broken::Failed));
         }
         if watches && client.poll_gone(cx).is_ready() {
             return Poll::Ready(Err(Broken::ClientGone(Doing::Connecting)));

@@ -8,8 +8,9 @@ use super::wire::{Event, Wire, WireError};
 use crate::buffers;
 use crate::chain::{OutputChain, Segment};
 use crate::client_link::ClientLink;
+use crate::transport::gather::FileError;
 use sealane_http::Method;
-use sealane_http::h1::ResponseKind;
+use sealane_http::h1::{ResponseFraming, ResponseKind};
 use std::io;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -37,6 +38,8 @@ pub(crate) struct Conversation {
     is_bulk: bool,
     /// The most that a read may ask for; what is held of the response sets it.
     max_read_bytes: usize,
+    /// The response ends when the connection does.
+    until_close: bool,
     /// Sending failed: the peer may have answered and closed all the same.
     send_error: Option<io::Error>,
     /// The request will not be sent to its end.
@@ -88,6 +91,7 @@ impl Conversation {
             read_bytes: 0,
             is_bulk: false,
             max_read_bytes: HEAD_READ_BYTES,
+            until_close: false,
             send_error: None,
             gave_up_sending: false,
             timeouts,
@@ -135,6 +139,8 @@ impl Conversation {
     /// Both sides may say anything from now on (101); the client's bytes come from `client`.
     pub(crate) fn become_tunnel(&mut self, client: ClientLink) {
         self.wire.upgrade();
+        // Whoever tunnels has an end of its own, or none.
+        self.until_close = false;
         self.upload = Upload::Streamed(client);
     }
 
@@ -193,6 +199,9 @@ impl Conversation {
                     self.sending.end();
                     self.reading.end();
                 }
+                Poll::Ready(Err(error)) if error.get_ref().is_some_and(|e| e.is::<FileError>()) => {
+                    return Poll::Ready(Err(Failure::broken(error, Doing::Sending)));
+                }
                 Poll::Ready(Err(error)) => {
                     self.send_error = Some(error);
                     self.give_up_sending();
@@ -221,19 +230,14 @@ impl Conversation {
     pub(crate) fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Result<Event, Failure>> {
         loop {
             match self.wire.next_event(&mut self.input, self.closed) {
-                Ok(Some(event)) => {
-                    if let Event::Head(head) = &event {
-                        self.has_head |= head.parsed.kind() != ResponseKind::Interim;
-                    }
-                    return Poll::Ready(Ok(event));
-                }
+                Ok(Some(event)) => return Poll::Ready(self.checked(event)),
                 Ok(None) => {}
                 Err(WireError::Invalid(text)) => {
                     return Poll::Ready(Err(Failure::Invalid(text, self.doing())));
                 }
                 Err(WireError::ClosedEarly) => {
                     let failure = match self.send_error.take() {
-                        Some(error) => Failure::Io(error, Doing::Sending),
+                        Some(error) => Failure::broken(error, Doing::Sending),
                         None => Failure::ClosedEarly(self.doing()),
                     };
                     return Poll::Ready(Err(failure));
@@ -247,6 +251,24 @@ impl Conversation {
             }
             ready!(self.poll_read(cx))?;
         }
+    }
+
+    /// An event of the wire. One that is the end only because the connection has ended must
+    /// be the peer's own doing: nginx takes any end for it, we do not.
+    fn checked(&mut self, event: Event) -> Result<Event, Failure> {
+        match &event {
+            Event::Head(head) => {
+                self.has_head |= head.parsed.kind() != ResponseKind::Interim;
+                let framing = head.parsed.framing(self.wire.method());
+                self.until_close =
+                    framing == ResponseFraming::UntilClose && self.wire.may_end_with_connection();
+            }
+            Event::End(_) if self.until_close && self.connection.is_cut() => {
+                return Err(Failure::Cut);
+            }
+            Event::Data(_) | Event::End(_) => {}
+        }
+        Ok(event)
     }
 
     /// Whether the protocol wants to send something.
@@ -293,10 +315,12 @@ impl Conversation {
                     self.sending.end();
                 }
             }
-            // After a failed write a reset says nothing new.
-            Poll::Ready(Err(_)) if self.send_error.is_some() => self.closed = true,
+            // After a failed write a reset says nothing new; an alert of TLS does.
+            Poll::Ready(Err(error)) if self.send_error.is_some() && error.get_ref().is_none() => {
+                self.closed = true;
+            }
             Poll::Ready(Err(error)) => {
-                return Poll::Ready(Err(Failure::Io(error, self.doing())));
+                return Poll::Ready(Err(Failure::broken(error, self.doing())));
             }
             Poll::Pending => {
                 if self.input.is_empty() {

@@ -2,7 +2,11 @@
 
 use crate::client_link::BodyError;
 use crate::log::OsError;
+use crate::transport::gather::FileError;
+use sealane_conf::model::LogLevel;
 use sealane_http::StatusCode;
+use sealane_tls::Fault;
+use sealane_tls::client::Error as TlsError;
 use std::fmt;
 use std::io;
 
@@ -15,8 +19,14 @@ pub(crate) enum Failure {
     TimedOut(Doing),
     /// The connection broke.
     Io(io::Error, Doing),
-    /// TLS could not be established, or failed later; a sentence in nginx's words.
-    Tls(String, Doing),
+    /// TLS could not be established, or failed later.
+    Tls(TlsError, Doing),
+    /// The response has no other end than the end of the connection, and TLS was not closed:
+    /// it may have been cut by anyone (RFC 9112 section 9.8).
+    Cut,
+    /// TLS could not be begun on this side: our certificate does not load, the name cannot be
+    /// sent. A sentence in nginx's words.
+    TlsSetup(String),
     /// The peer closed the connection before the response was complete.
     ClosedEarly(Doing),
     /// The response is malformed; a sentence in nginx's words.
@@ -45,12 +55,32 @@ pub(crate) enum Doing {
 }
 
 impl Failure {
+    /// What became of a connection, whose errors may come from TLS or from a file that was
+    /// to be sent.
+    pub(crate) fn broken(error: io::Error, doing: Doing) -> Failure {
+        match error.downcast::<TlsError>() {
+            Ok(error) => Failure::Tls(error, doing),
+            Err(error) => match error.downcast::<FileError>() {
+                Ok(error) => Failure::TempFile(error.to_string()),
+                Err(error) => Failure::Io(error, doing),
+            },
+        }
+    }
+
+    /// How loudly it is logged: what is wrong on this side of TLS, nobody else will notice.
+    pub(crate) fn level(&self) -> LogLevel {
+        match self {
+            Failure::Tls(error, _) if error.fault() == Fault::Local => LogLevel::Crit,
+            _ => LogLevel::Error,
+        }
+    }
+
     /// The status for the client when no other peer is asked.
     pub(crate) fn status(&self) -> StatusCode {
         match self {
             Failure::TimedOut(_) => StatusCode::GATEWAY_TIMEOUT,
             Failure::Client(error) => error.status(),
-            Failure::TempFile(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            Failure::TempFile(_) | Failure::TlsSetup(_) => StatusCode::INTERNAL_SERVER_ERROR,
             _ => StatusCode::BAD_GATEWAY,
         }
     }
@@ -58,20 +88,23 @@ impl Failure {
     /// What was going on.
     pub(crate) fn doing(&self) -> Doing {
         match self {
-            Failure::Connect(_) => Doing::Connecting,
+            Failure::Connect(_) | Failure::TlsSetup(_) => Doing::Connecting,
             Failure::TimedOut(doing)
             | Failure::Io(_, doing)
             | Failure::Tls(_, doing)
             | Failure::ClosedEarly(doing)
             | Failure::Invalid(_, doing) => *doing,
             Failure::Client(_) => Doing::Sending,
-            Failure::TempFile(_) => Doing::ReadingBody,
+            Failure::Cut | Failure::TempFile(_) => Doing::ReadingBody,
         }
     }
 
     /// Whether the peer is to blame, so that another may be asked.
     pub(crate) fn is_of_peer(&self) -> bool {
-        !matches!(self, Failure::Client(_) | Failure::TempFile(_))
+        !matches!(
+            self,
+            Failure::Client(_) | Failure::TempFile(_) | Failure::TlsSetup(_)
+        )
     }
 }
 
@@ -102,6 +135,12 @@ impl fmt::Display for Failure {
             Failure::TimedOut(doing) => {
                 write!(f, "upstream timed out (110: Connection timed out) {doing}")
             }
+            Failure::Io(error, Doing::Handshaking) => write!(
+                f,
+                "peer closed connection in SSL handshake ({}) {}",
+                OsError(error),
+                Doing::Handshaking
+            ),
             Failure::Io(error, doing) => {
                 let call = match doing {
                     Doing::Sending => "send()",
@@ -109,14 +148,20 @@ impl fmt::Display for Failure {
                 };
                 write!(f, "{call} failed ({}) {doing}", OsError(error))
             }
-            Failure::Tls(text, doing) | Failure::Invalid(text, doing) => {
-                write!(f, "{text} {doing}")
-            }
+            Failure::Tls(error, doing) => write!(f, "{error} {doing}"),
+            Failure::Invalid(text, doing) => write!(f, "{text} {doing}"),
+            Failure::Cut => write!(
+                f,
+                "upstream closed connection without SSL close_notify, the response may be \
+                 incomplete {}",
+                Doing::ReadingBody
+            ),
             Failure::ClosedEarly(doing) => {
                 write!(f, "upstream prematurely closed connection {doing}")
             }
             Failure::Client(error) => write!(f, "{error} while reading client request body"),
             Failure::TempFile(text) => f.write_str(text),
+            Failure::TlsSetup(text) => write!(f, "{text} {}", Doing::Connecting),
         }
     }
 }

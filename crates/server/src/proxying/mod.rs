@@ -13,6 +13,7 @@
 //! | `request`, `gateway` | the request that is sent: URI and header fields, or parameters |
 //! | `attempt`, `next` | asking peers, and whether another one is asked |
 //! | `lease`, `peer_connection`, `identity` | the peer that was picked, the connection to it, and for whom it speaks |
+//! | `tls_settings`, `tls_certificates`, `peer_tls` | TLS on such connections |
 //! | `conversation` | sending and receiving at the same time |
 //! | `wire/` | the protocols, without I/O |
 //! | `response`, `accel`, `rewrite` | what becomes of the response head |
@@ -33,12 +34,15 @@ mod lease;
 mod next;
 mod pause;
 mod peer_connection;
+mod peer_tls;
 mod request;
 mod response;
 mod rewrite;
 mod runtime;
 mod states;
 mod target;
+mod tls_certificates;
+mod tls_settings;
 mod wire;
 
 use crate::body_source::{BodySource, PendingBody};
@@ -64,6 +68,7 @@ pub(crate) use request::BodyPlan;
 pub(crate) use runtime::PassRuntime;
 pub(crate) use states::{Attempt, UpstreamStates};
 pub(crate) use target::Target;
+pub(crate) use tls_settings::TlsSettings;
 
 /// Answers with what a peer says.
 pub(crate) async fn answer(exchange: &mut Exchange) -> Step {

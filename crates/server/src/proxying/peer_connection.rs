@@ -1,21 +1,23 @@
 //! A connection to a peer: bytes there and back, plain or TLS.
 
+use super::PassRuntime;
 use super::failure::{Doing, Failure};
 use super::identity;
+use super::peer_tls::TlsLink;
+use super::tls_settings::Secured;
 use super::wire::http2::Session;
-use super::{PassRuntime, Target};
 use crate::chain::{OutputChain, Segment};
 use crate::exchange::Exchange;
 use crate::socket::Socket;
 use crate::upstream::{Peer, PeerAddress};
 use sealane_conf::model::UpstreamSettings;
-use sealane_sys::socket::{local_address, set_transparent};
+use sealane_sys::socket::set_transparent;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::task::{Context, Poll, Waker, ready};
 use tokio::net::{TcpSocket, UnixStream};
+use tokio::time::{Instant, timeout_at};
 
 /// Bytes read of what a peer says on an idle connection; one that says more is closed.
 const IDLE_READ_BYTES: usize = 4096;
@@ -24,29 +26,28 @@ const MAX_PIECES: usize = 16;
 
 /// A connection to a peer.
 pub(crate) struct PeerConnection {
-    socket: Socket,
+    link: Link,
     /// What both sides agreed on in HTTP/2, between two requests.
     pub(crate) http2: Option<Box<Session>>,
 }
 
+enum Link {
+    Plain(Socket),
+    Tls(Box<TlsLink>),
+}
+
 impl PeerConnection {
-    /// A connection that stands.
-    pub(crate) fn new(socket: Socket) -> PeerConnection {
-        PeerConnection {
-            socket,
-            http2: None,
-        }
+    fn new(link: Link) -> PeerConnection {
+        PeerConnection { link, http2: None }
     }
 
     /// The same connection, whose events arrive at this thread's loop from now on.
     pub(crate) fn move_here(self) -> io::Result<PeerConnection> {
-        let socket = self.socket.move_here()?;
-        Ok(PeerConnection { socket, ..self })
-    }
-
-    /// Our address on it (`$upstream_local_addr`-like diagnostics, PROXY protocol).
-    pub(crate) fn local(&self) -> Option<SocketAddr> {
-        local_address(self.socket.as_fd()).ok().flatten()
+        let link = match self.link {
+            Link::Plain(socket) => Link::Plain(socket.move_here()?),
+            Link::Tls(link) => Link::Tls(link.move_here()?),
+        };
+        Ok(PeerConnection { link, ..self })
     }
 
     /// Appends up to `max` received bytes; 0 is the end.
@@ -56,7 +57,15 @@ impl PeerConnection {
         buf: &mut Vec<u8>,
         max: usize,
     ) -> Poll<io::Result<usize>> {
-        self.socket.poll_recv(cx, buf, max)
+        match &mut self.link {
+            Link::Plain(socket) => socket.poll_recv(cx, buf, max),
+            Link::Tls(link) => link.poll_recv(cx, buf, max),
+        }
+    }
+
+    /// Whether the end that was received may be somebody else's doing: TLS was not closed.
+    pub(crate) fn is_cut(&self) -> bool {
+        matches!(&self.link, Link::Tls(link) if link.is_cut())
     }
 
     /// Sends from the chain, which gets shorter by the result.
@@ -65,50 +74,29 @@ impl PeerConnection {
         cx: &mut Context<'_>,
         chain: &mut OutputChain,
     ) -> Poll<io::Result<u64>> {
+        let socket = match &mut self.link {
+            Link::Plain(socket) => &*socket,
+            Link::Tls(link) => return link.poll_send(cx, chain),
+        };
         let sent = match chain.front() {
             None => 0,
             Some(Segment::File(range)) => {
                 let count = range.len.min(1 << 30) as usize;
-                let sent = self
-                    .socket
-                    .poll_sendfile(cx, range.file.as_fd(), range.offset, count);
+                let sent = socket.poll_sendfile(cx, range.file.as_fd(), range.offset, count);
                 match ready!(sent)? {
                     0 => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
                     sent => sent as u64,
                 }
             }
-            Some(Segment::Memory(_)) => ready!(self.poll_send_memory(cx, chain))?,
+            Some(Segment::Memory(_)) => ready!(poll_send_memory(socket, cx, chain))?,
         };
         chain.advance(sent);
         Poll::Ready(Ok(sent))
     }
 
-    fn poll_send_memory(
-        &mut self,
-        cx: &mut Context<'_>,
-        chain: &OutputChain,
-    ) -> Poll<io::Result<u64>> {
-        let mut pieces = [IoSlice::new(&[]); MAX_PIECES];
-        let mut count = 0;
-        let mut more = false;
-        for segment in chain.segments() {
-            match segment {
-                Segment::Memory(bytes) if count < MAX_PIECES => {
-                    pieces[count] = IoSlice::new(bytes);
-                    count += 1;
-                }
-                _ => {
-                    more = true;
-                    break;
-                }
-            }
-        }
-        let sent = ready!(self.socket.poll_send(cx, &pieces[..count], more))?;
-        Poll::Ready(Ok(sent as u64))
-    }
-
     /// Whether an idle connection can take another request: the peer has neither
-    /// closed it nor said anything unasked.
+    /// closed it nor said anything unasked. TLS session tickets that come late are read
+    /// and kept.
     pub(crate) fn is_quiet(&mut self) -> bool {
         let mut unasked = Vec::new();
         let mut cx = Context::from_waker(Waker::noop());
@@ -145,29 +133,75 @@ impl PeerConnection {
     }
 }
 
-/// Opens a connection to a peer, and whatever has to stand before the request.
+fn poll_send_memory(
+    socket: &Socket,
+    cx: &mut Context<'_>,
+    chain: &OutputChain,
+) -> Poll<io::Result<u64>> {
+    let mut pieces = [IoSlice::new(&[]); MAX_PIECES];
+    let mut count = 0;
+    let mut more = false;
+    for segment in chain.segments() {
+        match segment {
+            Segment::Memory(bytes) if count < MAX_PIECES => {
+                pieces[count] = IoSlice::new(bytes);
+                count += 1;
+            }
+            _ => {
+                more = true;
+                break;
+            }
+        }
+    }
+    let sent = ready!(socket.poll_send(cx, &pieces[..count], more))?;
+    Poll::Ready(Ok(sent as u64))
+}
+
+/// Opens a connection to a peer, and whatever has to stand before the request. As in
+/// nginx one `proxy_connect_timeout` is for all of it.
 pub(crate) async fn open(
     exchange: &Exchange,
     pass: &PassRuntime,
-    _target: &Target,
+    secured: Option<&Secured>,
     peer: &Peer,
 ) -> Result<PeerConnection, Failure> {
     let settings = pass.settings();
-    let socket = connect(exchange, settings, peer.address())
+    let tls = match secured {
+        Some(secured) => Some((secured, secured.client().await?)),
+        None => None,
+    };
+    let deadline = Instant::now() + settings.connect_timeout;
+    let socket = timeout_at(deadline, connect(exchange, settings, peer.address()))
         .await
+        .map_err(|_| Failure::TimedOut(Doing::Connecting))?
         .map_err(Failure::Connect)?;
-    let mut connection = PeerConnection::new(socket);
     if let Some(header) = identity::proxy_header(exchange) {
         // Before anything else, TLS included.
-        let mut chain = OutputChain::new();
-        chain.push_bytes(header);
-        while !chain.is_empty() {
-            poll_fn(|cx| connection.poll_send(cx, &mut chain))
-                .await
-                .map_err(|error| Failure::Io(error, Doing::Connecting))?;
-        }
+        timeout_at(deadline, send_first(&socket, header))
+            .await
+            .map_err(|_| Failure::TimedOut(Doing::Connecting))?
+            .map_err(|error| Failure::Io(error, Doing::Connecting))?;
     }
-    Ok(connection)
+    let Some((secured, client)) = tls else {
+        return Ok(PeerConnection::new(Link::Plain(socket)));
+    };
+    let sessions = &exchange.worker.process.upstream_sessions;
+    let mut link = secured.begin(&client, socket, peer, sessions)?;
+    timeout_at(deadline, link.handshake())
+        .await
+        .map_err(|_| Failure::TimedOut(Doing::Handshaking))?
+        .map_err(|error| Failure::broken(error, Doing::Handshaking))?;
+    Ok(PeerConnection::new(Link::Tls(Box::new(link))))
+}
+
+async fn send_first(socket: &Socket, bytes: Vec<u8>) -> io::Result<()> {
+    let mut chain = OutputChain::new();
+    chain.push_bytes(bytes);
+    while !chain.is_empty() {
+        let sent = poll_fn(|cx| poll_send_memory(socket, cx, &chain)).await?;
+        chain.advance(sent);
+    }
+    Ok(())
 }
 
 async fn connect(
@@ -200,7 +234,7 @@ async fn connect(
 }
 
 /// Closes a connection that nobody uses any more, in good manners as far as that
-/// costs no waiting.
+/// costs no waiting: TLS says goodbye when it is dropped.
 pub(crate) fn close(connection: PeerConnection) {
     drop(connection);
 }

@@ -1,5 +1,6 @@
 //! A location's pass directive at run time, made once for each snapshot.
 
+use super::tls_settings::{PeerTls, Secured};
 use super::{GroupRuntime, knows_chunks, rewrite};
 use crate::exchange::Exchange;
 use crate::template;
@@ -30,6 +31,10 @@ pub(crate) struct PassRuntime {
     local_key: ConnectionKey,
     /// What tells its connections from others to the same group.
     shared_key: ConnectionKey,
+    /// TLS to the peers, if it can come to that.
+    pub(super) tls: Option<PeerTls>,
+    /// How the connections of every request are secured, when no request can change that.
+    pub(super) secured_alike: Option<Arc<Secured>>,
 }
 
 impl PassRuntime {
@@ -56,6 +61,8 @@ impl PassRuntime {
             tls_by_default,
             local_key: format!("{family} {location}").into_bytes().into(),
             shared_key: family.as_bytes().into(),
+            tls: None,
+            secured_alike: None,
             pass,
             group,
             resolver,

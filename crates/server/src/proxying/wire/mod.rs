@@ -171,6 +171,11 @@ impl Wire {
         *self = Wire::Raw;
     }
 
+    /// Whether a body without a length ends with the connection: no frame says so.
+    pub(crate) fn may_end_with_connection(&self) -> bool {
+        matches!(self, Wire::Http1(_) | Wire::Gateway(_))
+    }
+
     /// Bytes of the body that are known to be missing, to size the next read.
     pub(crate) fn known_left(&self) -> u64 {
         match self {

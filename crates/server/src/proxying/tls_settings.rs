@@ -1,0 +1,359 @@
+//! What `proxy_ssl_*`, `grpc_ssl_*` and `uwsgi_ssl_*` mean at run time: made once for each
+//! snapshot, and what one request makes of it.
+
+use super::failure::Failure;
+use super::peer_tls::{SessionKeeper, TlsLink};
+use super::tls_certificates::Certificates;
+use super::{PassRuntime, Target};
+use crate::exchange::Exchange;
+use crate::materials::Materials;
+use crate::socket::Socket;
+use crate::template;
+use crate::tls_build::{emerg, file, label, pem, protocols, secrets};
+use crate::upstream::Peer;
+use crate::upstream::pool::ConnectionKey;
+use sealane_conf::Config;
+use sealane_conf::diagnostic::Diagnostic;
+use sealane_conf::model::{
+    CertificateFiles, Family, LogLevel, Pass, ProxyHttpVersion, Template, UpstreamCertificate,
+    UpstreamTls,
+};
+use sealane_tls::client::{ClientSettings, ClientTls, PemFile, SessionCache};
+use sealane_tls::{Identity, Secret};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Builds the TLS settings of pass directives, equal ones once.
+pub(crate) struct TlsSettings<'m> {
+    materials: &'m Materials,
+    /// Where relative names of certificates that come out of variables start from.
+    conf_directory: PathBuf,
+    built: Vec<Built>,
+    warnings: Vec<Diagnostic>,
+}
+
+struct Built {
+    conf: Arc<UpstreamTls>,
+    http2: bool,
+    tls: PeerTls,
+}
+
+/// TLS to the peers of a pass directive.
+#[derive(Clone)]
+pub(crate) struct PeerTls {
+    client: ClientTls,
+    /// Tells settings apart within a snapshot.
+    number: usize,
+    /// `proxy_ssl_name`.
+    name: Option<Template>,
+    /// Neither sent nor compared: the name makes no difference.
+    ignores_name: bool,
+    /// `proxy_ssl_certificate` and its key, when they have variables.
+    evaluated: Option<(Template, Template)>,
+    certificates: Arc<Certificates>,
+}
+
+/// How the connections of one request are secured.
+pub(crate) struct Secured {
+    client: ClientTls,
+    name: Arc<str>,
+    /// The names of a certificate and its key that came out of variables.
+    files: Option<(Vec<u8>, Vec<u8>)>,
+    certificates: Arc<Certificates>,
+    key: ConnectionKey,
+}
+
+impl<'m> TlsSettings<'m> {
+    pub(crate) fn new(config: &Config, materials: &'m Materials) -> TlsSettings<'m> {
+        let conf_file = config.sources.first().map(|source| &*source.path);
+        TlsSettings {
+            materials,
+            conf_directory: conf_file
+                .and_then(Path::parent)
+                .unwrap_or(&config.prefix)
+                .to_owned(),
+            built: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// TLS to the peers of `pass`, if it can come to that.
+    ///
+    /// # Errors
+    /// In nginx's words, what is wrong with a file, a cipher string or a command.
+    pub(crate) fn of(&mut self, pass: &Pass) -> Result<Option<PeerTls>, Diagnostic> {
+        let Some(conf) = pass.tls() else {
+            return Ok(None);
+        };
+        let http2 = match pass {
+            Pass::Grpc(_) => true,
+            Pass::Proxy(proxy) => proxy.http_version == ProxyHttpVersion::Http2,
+            Pass::FastCgi(_) | Pass::Uwsgi(_) | Pass::Scgi(_) => false,
+        };
+        let same = |built: &&Built| built.http2 == http2 && built.conf == *conf;
+        if let Some(built) = self.built.iter().find(same) {
+            return Ok(Some(built.tls.clone()));
+        }
+        let settings = self.settings(conf, pass.upstream().family, http2)?;
+        let (client, warnings) =
+            ClientTls::build(&settings).map_err(|error| emerg(error.to_string()))?;
+        for warning in warnings {
+            self.warn(warning.to_string());
+        }
+        let evaluated = match &conf.certificate {
+            Some(UpstreamCertificate::Evaluated { certificate, key }) => {
+                Some((certificate.clone(), key.clone()))
+            }
+            _ => None,
+        };
+        let certificates = Certificates::new(
+            self.conf_directory.clone(),
+            self.passwords(conf)?,
+            conf.certificate_cache,
+        );
+        let tls = PeerTls {
+            client,
+            number: self.built.len(),
+            name: conf.name.clone(),
+            ignores_name: !conf.server_name && !conf.verify,
+            evaluated,
+            certificates: Arc::new(certificates),
+        };
+        self.built.push(Built {
+            conf: conf.clone(),
+            http2,
+            tls: tls.clone(),
+        });
+        Ok(Some(tls))
+    }
+
+    /// What the operator should know, each text once.
+    pub(crate) fn finish(self) -> Vec<Diagnostic> {
+        self.warnings
+    }
+
+    fn settings(
+        &self,
+        conf: &UpstreamTls,
+        family: Family,
+        http2: bool,
+    ) -> Result<ClientSettings, Diagnostic> {
+        let verifying = |path: &Option<PathBuf>, what: &str| {
+            let path = path.as_ref().filter(|_| conf.verify);
+            path.map(|path| self.pem_file(path, what)).transpose()
+        };
+        let identity = match &conf.certificate {
+            Some(UpstreamCertificate::Files(files)) => Some(self.identity(conf, files)?),
+            _ => None,
+        };
+        Ok(ClientSettings {
+            directives: directives(family),
+            protocols: protocols(conf.protocols),
+            ciphers: conf.ciphers.clone(),
+            conf_commands: conf.conf_commands.clone(),
+            server_name: conf.server_name,
+            verify: conf.verify,
+            verify_depth: conf.verify_depth,
+            trusted: verifying(&conf.trusted_certificate, "certificate")?,
+            revocation_lists: verifying(&conf.crl, "CRL")?,
+            identity,
+            session_reuse: conf.session_reuse,
+            // nginx offers nothing for HTTP/1 and uwsgi, and some peers refuse what they
+            // do not know.
+            alpn: if http2 { vec![b"h2"] } else { Vec::new() },
+        })
+    }
+
+    fn identity(
+        &self,
+        conf: &UpstreamTls,
+        files: &CertificateFiles,
+    ) -> Result<Identity, Diagnostic> {
+        Ok(Identity {
+            chain_pem: pem(self.materials, &files.certificate, "certificate")?.to_vec(),
+            key_pem: Secret::new(pem(self.materials, &files.key, "certificate key")?.to_vec()),
+            passwords: self.passwords(conf)?,
+            chain_label: label(&files.certificate),
+            key_label: label(&files.key),
+        })
+    }
+
+    fn passwords(&self, conf: &UpstreamTls) -> Result<Vec<Secret>, Diagnostic> {
+        match &conf.password_file {
+            Some(path) => Ok(secrets(file(self.materials, path, "password file")?)),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    fn pem_file(&self, path: &Path, what: &str) -> Result<PemFile, Diagnostic> {
+        Ok(PemFile {
+            pem: file(self.materials, path, what)?.to_vec(),
+            label: path.display().to_string(),
+        })
+    }
+
+    fn warn(&mut self, message: String) {
+        if !self.warnings.iter().any(|known| known.message == message) {
+            self.warnings.push(Diagnostic {
+                level: LogLevel::Warn,
+                ..emerg(message)
+            });
+        }
+    }
+}
+
+/// What the TLS directives of a family begin with.
+fn directives(family: Family) -> &'static str {
+    match family {
+        Family::Proxy => "proxy_ssl",
+        Family::Uwsgi => "uwsgi_ssl",
+        Family::Grpc => "grpc_ssl",
+        // They have none; conf gives them no TLS.
+        Family::FastCgi => "fastcgi_ssl",
+        Family::Scgi => "scgi_ssl",
+    }
+}
+
+impl PassRuntime {
+    /// How the connections of a request are secured, if they are.
+    pub(super) fn secured(&self, exchange: &Exchange, target: &Target) -> Option<Arc<Secured>> {
+        if !target.tls {
+            return None;
+        }
+        if let Some(fixed) = &self.secured_alike {
+            return Some(fixed.clone());
+        }
+        // There are settings wherever a target can be a TLS one.
+        let tls = self.tls.as_ref()?;
+        let name = match &tls.name {
+            Some(name) => String::from_utf8_lossy(&template::evaluate(name, exchange)).into(),
+            None => default_name(target),
+        };
+        let files = tls.evaluated.as_ref().and_then(|(certificate, key)| {
+            let certificate = template::evaluate(certificate, exchange).into_owned();
+            let key = template::evaluate(key, exchange).into_owned();
+            (!certificate.is_empty()).then_some((certificate, key))
+        });
+        let base = self.connection_key(&target.group);
+        Some(Arc::new(tls.secure(name, files, &base)))
+    }
+
+    /// Remembers TLS to the peers.
+    pub(crate) fn set_tls(&mut self, tls: PeerTls) {
+        if self.tls_by_default
+            && let Some(group) = &self.group
+            && let Some(name) = tls.fixed_name(|| self.host_or_group(group.group.name()))
+        {
+            let base = self.connection_key(group);
+            self.secured_alike = Some(Arc::new(tls.secure(name, None, &base)));
+        }
+        self.tls = Some(tls);
+    }
+
+    fn host_or_group(&self, group: &str) -> Arc<str> {
+        match &*self.host {
+            "" => group.into(),
+            _ => self.host.clone(),
+        }
+    }
+}
+
+/// As in nginx: the host of the directive, or the name of the group.
+fn default_name(target: &Target) -> Arc<str> {
+    match &*target.host {
+        "" => target.group.group.name().into(),
+        _ => target.host.clone(),
+    }
+}
+
+impl PeerTls {
+    /// The name of every connection, when no request can change how they are secured.
+    fn fixed_name(&self, default: impl FnOnce() -> Arc<str>) -> Option<Arc<str>> {
+        if self.evaluated.is_some() {
+            return None;
+        }
+        match &self.name {
+            None => Some(default()),
+            Some(name) => {
+                let literal = name.as_literal()?;
+                Some(String::from_utf8_lossy(literal).into())
+            }
+        }
+    }
+
+    fn secure(
+        &self,
+        name: Arc<str>,
+        files: Option<(Vec<u8>, Vec<u8>)>,
+        base: &ConnectionKey,
+    ) -> Secured {
+        // Requests that differ in any of this must not share a connection.
+        let mut key = base.to_vec();
+        key.extend_from_slice(format!(" tls {}", self.number).as_bytes());
+        if !self.ignores_name {
+            push_counted(&mut key, name.as_bytes());
+        }
+        if let Some((certificate, key_file)) = &files {
+            push_counted(&mut key, certificate);
+            push_counted(&mut key, key_file);
+        }
+        Secured {
+            client: self.client.clone(),
+            name,
+            files,
+            certificates: self.certificates.clone(),
+            key: key.into(),
+        }
+    }
+}
+
+/// With its length before it, so that two texts cannot run into each other.
+fn push_counted(key: &mut Vec<u8>, text: &[u8]) {
+    key.extend_from_slice(format!(" {}:", text.len()).as_bytes());
+    key.extend_from_slice(text);
+}
+
+impl Secured {
+    /// What an idle connection must have been opened for.
+    pub(super) fn connection_key(&self) -> ConnectionKey {
+        self.key.clone()
+    }
+
+    /// The settings, with the certificate that variables name.
+    pub(super) async fn client(&self) -> Result<ClientTls, Failure> {
+        let Some((certificate, key)) = &self.files else {
+            return Ok(self.client.clone());
+        };
+        let loaded = self.certificates.load(certificate, key).await;
+        let identity = loaded.map_err(Failure::TlsSetup)?;
+        Ok(self.client.with_identity(Some(identity)))
+    }
+
+    /// Begins TLS on a socket to a peer.
+    pub(super) fn begin(
+        &self,
+        client: &ClientTls,
+        socket: Socket,
+        peer: &Peer,
+        sessions: &Arc<SessionCache>,
+    ) -> Result<TlsLink, Failure> {
+        let known: Arc<str> = peer.name().into();
+        let name = Some(&*self.name);
+        let session = sessions.get(client, known.as_bytes(), name, now_s());
+        let connection = client
+            .connect(name, session.as_ref())
+            .map_err(|error| Failure::TlsSetup(error.to_string()))?;
+        let keeper = client.reuses_sessions().then(|| SessionKeeper {
+            cache: sessions.clone(),
+            peer: known,
+        });
+        Ok(TlsLink::new(socket, connection, keeper))
+    }
+}
+
+/// Seconds since 1970, by which sessions expire.
+fn now_s() -> u64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    now.map_or(0, |now| now.as_secs())
+}
