@@ -57,7 +57,6 @@ struct Flow {
     interim: VecDeque<Interim>,
     trailers: Vec<(Bytes, Bytes)>,
     reader: Option<Waker>,
-    feeder: Option<Waker>,
 }
 
 /// Why the request body cannot be read on.
@@ -132,7 +131,6 @@ impl ClientLink {
         if let Some(piece) = flow.pieces.pop_front() {
             flow.consumed += piece.len() as u64;
             flow.wanted = false;
-            flow.tell_feeder();
             return Poll::Ready(Ok(Some(piece)));
         }
         if let Some(error) = flow.error {
@@ -142,7 +140,7 @@ impl ClientLink {
             return Poll::Ready(Ok(None));
         }
         flow.wanted = true;
-        flow.await_feeder(cx);
+        flow.await_news(cx);
         Poll::Pending
     }
 
@@ -162,7 +160,7 @@ impl ClientLink {
             return Poll::Ready(());
         }
         flow.watched = true;
-        flow.await_feeder(cx);
+        flow.await_news(cx);
         Poll::Pending
     }
 
@@ -197,7 +195,6 @@ impl ClientLink {
         let mut flow = self.flow();
         let flow = flow.get_or_insert_default();
         flow.interim.push_back(interim);
-        flow.tell_feeder();
     }
 
     /// From now on [`ClientLink::poll_body`] gives whatever the client sends.
@@ -207,7 +204,6 @@ impl ClientLink {
         flow.tunnel = true;
         flow.ended = false;
         flow.max_bytes = None;
-        flow.tell_feeder();
     }
 
     /// Trailers of the request; complete once the body has ended.
@@ -317,13 +313,6 @@ impl ClientFeed {
         flow.as_mut()
             .map_or(0, |flow| std::mem::take(&mut flow.consumed))
     }
-
-    /// Wakes this task when the handler, which runs in another one, wants something.
-    pub(crate) fn await_demand(&self, cx: &mut Context<'_>) {
-        let mut flow = self.0.flow();
-        let flow = flow.get_or_insert_default();
-        set_waker(&mut flow.feeder, cx);
-    }
 }
 
 impl Flow {
@@ -341,15 +330,10 @@ impl Flow {
         }
     }
 
-    fn await_feeder(&mut self, cx: &mut Context<'_>) {
+    /// The connection polls its handlers itself, and looks what they want afterwards: nobody has to
+    /// tell it.
+    fn await_news(&mut self, cx: &mut Context<'_>) {
         set_waker(&mut self.reader, cx);
-        self.tell_feeder();
-    }
-
-    fn tell_feeder(&mut self) {
-        if let Some(waker) = self.feeder.take() {
-            waker.wake();
-        }
     }
 
     fn tell_reader(&mut self) {

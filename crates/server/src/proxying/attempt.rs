@@ -192,7 +192,7 @@ async fn ask_peer(
 ) -> Result<(Box<Head>, Conversation), Broken> {
     let connection = match lease.take_idle() {
         Some(connection) => connection,
-        None => connect(exchange, pass, secured, lease).await?,
+        None => Box::pin(connect(exchange, pass, secured, lease)).await?,
     };
     if let Some(attempt) = last_attempt(exchange) {
         attempt.connect_time = Some(attempt.started.elapsed());

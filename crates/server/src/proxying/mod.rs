@@ -58,8 +58,7 @@ use sealane_conf::model::{Pass, ProxyHttpVersion, ProxyPass, UpstreamSettings};
 use sealane_http::h1::{Framing, ResponseKind};
 use sealane_http::headers::KnownHeader;
 use sealane_http::{Method, StatusCode};
-use std::future::poll_fn;
-use std::task::Poll;
+use std::task::{Context, Waker};
 use wire::{FastCgi, Gateway, Http1, Http2, Wire};
 
 pub(crate) use groups::Groups;
@@ -99,7 +98,7 @@ async fn hand_on(exchange: &mut Exchange, pass: &PassRuntime) -> Result<Step, St
         Err(NoAnswer::Status(status)) => return Err(status),
         Err(NoAnswer::ClientGone) => return Err(StatusCode::CLIENT_CLOSED_REQUEST),
     };
-    Ok(pass_on(exchange, pass, answer).await)
+    Ok(pass_on(exchange, pass, answer))
 }
 
 /// The body of a request on its way to a peer.
@@ -262,7 +261,7 @@ fn wire_maker(
 }
 
 /// Makes a peer's answer the client's.
-async fn pass_on(exchange: &mut Exchange, pass: &PassRuntime, answer: Answer) -> Step {
+fn pass_on(exchange: &mut Exchange, pass: &PassRuntime, answer: Answer) -> Step {
     let Answer {
         head,
         mut conversation,
@@ -308,7 +307,8 @@ async fn pass_on(exchange: &mut Exchange, pass: &PassRuntime, answer: Answer) ->
         return Step::Answered;
     }
     let mut chain = OutputChain::new();
-    let complete = poll_fn(|cx| Poll::Ready(body.take_at_once(cx, &mut chain))).await;
+    // Whoever is to be woken for more says so when the rest is asked for.
+    let complete = body.take_at_once(&mut Context::from_waker(Waker::noop()), &mut chain);
     if complete {
         exchange.response.body = chain;
         exchange.response.trailers = body.take_trailers();

@@ -51,13 +51,15 @@ impl Target {
         }
         match &pass.pass {
             Pass::Proxy(proxy) => match &proxy.target {
-                ProxyTarget::Evaluated(template) => evaluated(exchange, pass, template).await,
+                ProxyTarget::Evaluated(template) => {
+                    Box::pin(evaluated(exchange, pass, template)).await
+                }
                 ProxyTarget::Url(_) => Err(StatusCode::INTERNAL_SERVER_ERROR),
             },
-            Pass::FastCgi(pass_) => gateway(exchange, pass, &pass_.target).await,
-            Pass::Uwsgi(pass_) => gateway(exchange, pass, &pass_.target).await,
-            Pass::Scgi(pass_) => gateway(exchange, pass, &pass_.target).await,
-            Pass::Grpc(pass_) => gateway(exchange, pass, &pass_.target).await,
+            Pass::FastCgi(pass_) => Box::pin(gateway(exchange, pass, &pass_.target)).await,
+            Pass::Uwsgi(pass_) => Box::pin(gateway(exchange, pass, &pass_.target)).await,
+            Pass::Scgi(pass_) => Box::pin(gateway(exchange, pass, &pass_.target)).await,
+            Pass::Grpc(pass_) => Box::pin(gateway(exchange, pass, &pass_.target)).await,
         }
     }
 }
