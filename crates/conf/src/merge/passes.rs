@@ -457,7 +457,28 @@ fn set_headers(written: Option<&[SetHeader]>, defaults: &[DefaultHeader]) -> Arc
 /// What a parameter must begin with to stand instead of a header field.
 const HTTP_PARAM: &[u8] = b"HTTP_";
 
+/// The parameter that every request has unless one of that name is written: the host that
+/// is asked for, wherever the client says it (nginx 1.29.5).
+const HOST_PARAM: &[u8] = b"HTTP_HOST";
+
+fn host_param() -> Param {
+    let parts = [Builtin::Host, Builtin::IsRequestPort, Builtin::RequestPort];
+    let parts = parts.map(|part| Part::Variable(Variable::Builtin(part)));
+    Param {
+        name: HOST_PARAM.into(),
+        value: Template::new(parts.into()),
+        if_not_empty: true,
+    }
+}
+
 fn params(written: &[Param]) -> Arc<Params> {
+    let mut written = written.to_vec();
+    if !written
+        .iter()
+        .any(|param| param.name.eq_ignore_ascii_case(HOST_PARAM))
+    {
+        written.push(host_param());
+    }
     let header = |param: &Param| -> Option<Box<[u8]>> {
         let name = param.name.strip_prefix(HTTP_PARAM)?;
         (!name.is_empty()).then(|| name.into())

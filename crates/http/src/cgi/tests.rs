@@ -148,11 +148,7 @@ fn the_gateway_protocol_ends_the_body() {
             Method::Get,
             ResponseFraming::UntilClose,
         ),
-        (
-            "Content-Length: 5\n\n",
-            Method::Head,
-            ResponseFraming::UntilClose,
-        ),
+        ("Content-Length: 5\n\n", Method::Head, ResponseFraming::None),
         ("Status: 204\n\n", Method::Get, ResponseFraming::None),
         (
             "Status: 304\nContent-Length: 5\n\n",

@@ -134,6 +134,12 @@ impl RecordDecoder {
         self.state == State::Done
     }
 
+    /// Whether more of the current record's content is to come: after [`Event::Stderr`], whether
+    /// the text goes on.
+    pub fn is_within_record(&self) -> bool {
+        self.state == State::Content
+    }
+
     /// Whether the response has ended: no more output comes, though the end of the request may
     /// still. If the connection closes before this is true the response is incomplete (nginx:
     /// `upstream prematurely closed FastCGI stdout`), unless its own length says otherwise.

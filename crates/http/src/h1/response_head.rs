@@ -111,19 +111,17 @@ impl ReceivedResponse {
     /// How the body is framed, given the method of the request it answers.
     ///
     /// From a gateway (FastCGI, SCGI, uwsgi) a body has its `Content-Length` or ends with the
-    /// stream. As in nginx `Transfer-Encoding` means nothing there, and an answer to HEAD is read
-    /// to its end, since such programs often send a body all the same.
+    /// stream. As in nginx `Transfer-Encoding` means nothing there. Such programs often send a
+    /// body in answer to HEAD all the same; nobody reads it.
     pub fn framing(&self, request: Method) -> ResponseFraming {
         let is_gateway = self.wire == Wire::Gateway;
         let bodiless = matches!(self.status.0, 100..=199 | 204 | 304);
-        if bodiless || (request == Method::Head && !is_gateway) {
+        if bodiless || request == Method::Head {
             return ResponseFraming::None;
         }
         let is_tunnel = request == Method::Connect && matches!(self.status.0, 200..=299);
         match self.content_length {
-            _ if is_tunnel || (request == Method::Head && is_gateway) => {
-                ResponseFraming::UntilClose
-            }
+            _ if is_tunnel => ResponseFraming::UntilClose,
             _ if self.chunked && !is_gateway => ResponseFraming::Chunked,
             Some(length) => ResponseFraming::Length(length),
             None => ResponseFraming::UntilClose,

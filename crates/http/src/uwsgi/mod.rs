@@ -28,7 +28,8 @@ impl fmt::Display for PacketTooBig {
 
 impl std::error::Error for PacketTooBig {}
 
-/// Appends the packet of a request (`uwsgi_modifier1`, `uwsgi_modifier2`). The body follows it.
+/// Appends the packet of a request (`uwsgi_modifier1`, `uwsgi_modifier2`); `string` ends it
+/// (`uwsgi_string`). The body follows it.
 ///
 /// # Errors
 /// [`PacketTooBig`]; `out` is as it was.
@@ -37,6 +38,7 @@ pub fn encode_request<'a>(
     modifier1: u8,
     modifier2: u8,
     params: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
+    string: &[u8],
 ) -> Result<(), PacketTooBig> {
     let start = out.len();
     out.extend_from_slice(&[modifier1, 0, 0, modifier2]);
@@ -52,6 +54,12 @@ pub fn encode_request<'a>(
             out.extend_from_slice(part);
         }
     }
+    let bytes = out.len() - content + string.len();
+    if bytes > MAX_PACKET_BYTES {
+        out.truncate(start);
+        return Err(PacketTooBig { bytes });
+    }
+    out.extend_from_slice(string);
     let length = ((out.len() - content) as u16).to_le_bytes();
     out[start + 1..start + 3].copy_from_slice(&length);
     Ok(())

@@ -67,7 +67,9 @@ fn fit_to_status(response: &mut Response) {
         response.last_modified_s = None;
     }
     if response.status == StatusCode::NO_CONTENT {
-        response.content_type = None;
+        if !response.from_upstream {
+            response.content_type = None;
+        }
         response.content_length = None;
     }
     if response.status.is_bodiless() {

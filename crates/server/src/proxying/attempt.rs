@@ -210,9 +210,7 @@ async fn ask_peer(
     let mut conversation =
         Conversation::new(connection, (outbound.wire)(), chain, upload, timeouts);
     let answered = await_head(exchange, pass, &mut conversation).await;
-    if let Some(remark) = conversation.take_remark() {
-        log_request!(exchange, Error, "{remark} {}", Doing::ReadingHead);
-    }
+    log_remarks(exchange, &mut conversation);
     *sent = conversation.bytes_sent > 0;
     if let Some(attempt) = last_attempt(exchange) {
         attempt.bytes_sent = conversation.bytes_sent;
@@ -239,6 +237,7 @@ async fn await_head(
             if let Poll::Ready(event) = conversation.poll_event(cx) {
                 return Poll::Ready(event.map_err(Broken::Failed));
             }
+            log_remarks(exchange, conversation);
             if watches && exchange.client.poll_gone(cx).is_ready() {
                 let doing = match conversation.is_sent() {
                     true => Doing::ReadingHead,
@@ -276,6 +275,13 @@ fn is_unasked_upgrade(exchange: &Exchange, conversation: &Conversation, head: &H
         && request.get(KnownHeader::Upgrade).is_some()
         && conversation.can_upgrade();
     head.parsed.kind() == ResponseKind::SwitchingProtocols && !was_asked
+}
+
+/// What a peer has to say besides its response, before the head.
+fn log_remarks(exchange: &Exchange, conversation: &mut Conversation) {
+    for remark in conversation.take_remarks() {
+        log_request!(exchange, Error, "{remark} {}", Doing::ReadingHead);
+    }
 }
 
 /// 103 goes on to the client where `early_hints` allows it; 100 was asked for by

@@ -45,8 +45,10 @@ pub(crate) struct ProxiedBody {
     /// What ended the body.
     end: Option<Result<(), Failure>>,
     trailers: HeaderList,
-    /// What the operator is to be told.
+    /// What the peer says to the operator.
     remarks: Vec<String>,
+    /// What is wrong with a response that is complete.
+    complaint: Option<&'static str>,
     is_tunnel: bool,
     ignores_client: bool,
     response_length: u64,
@@ -113,6 +115,7 @@ impl ProxiedBody {
             end: None,
             trailers: HeaderList::new(),
             remarks: Vec::new(),
+            complaint: None,
             is_tunnel: false,
             ignores_client,
             response_length: 0,
@@ -171,19 +174,21 @@ impl ProxiedBody {
         self.response_length += piece.len() as u64;
         let conversation = self.conversation.as_ref();
         let read_bytes = conversation.map_or(0, Conversation::read_bytes);
-        if let Some(copied) = self.held.push(piece, read_bytes) {
-            buffers::give_back(copied.into());
+        let copied = self.held.push(piece, read_bytes);
+        // One of several pieces of a buffer goes with the last of them.
+        if let Some(Ok(whole)) = copied.map(Bytes::try_into_mut) {
+            buffers::give_back(whole.into());
         }
     }
 
     fn finish(&mut self, ending: Ending) {
         self.end = Some(Ok(()));
         self.trailers = ending.trailers;
-        self.remarks.extend(ending.complaint.map(str::to_owned));
+        self.complaint = ending.complaint;
         let Some(mut conversation) = self.conversation.take() else {
             return;
         };
-        self.remarks.extend(conversation.take_remark());
+        self.remarks.extend(conversation.take_remarks());
         self.bytes_sent = conversation.bytes_sent;
         self.bytes_received = conversation.bytes_received;
         // A request that the peer did not read to its end leaves bytes in the way.
@@ -207,11 +212,22 @@ impl ProxiedBody {
         if let Some(mut conversation) = self.conversation.take() {
             self.bytes_sent = conversation.bytes_sent;
             self.bytes_received = conversation.bytes_received;
-            self.remarks.extend(conversation.take_remark());
+            self.remarks.extend(conversation.take_remarks());
         }
         if let Some(lease) = self.lease.take() {
             // As in nginx a broken body says nothing about the peer's health.
             lease.succeeded(None);
+        }
+    }
+
+    /// Logs what the peer has said to the operator, as soon as there is an exchange to
+    /// log it for.
+    fn log_remarks(&mut self, exchange: &Exchange) {
+        if let Some(conversation) = &mut self.conversation {
+            self.remarks.extend(conversation.take_remarks());
+        }
+        for remark in self.remarks.drain(..) {
+            log_request!(exchange, Error, "{remark} {}", Doing::ReadingBody);
         }
     }
 
@@ -317,6 +333,7 @@ impl BodySource for ProxiedBody {
         max_bytes: u64,
     ) -> Poll<Result<Filled, SourceError>> {
         self.advance(cx, exchange);
+        self.log_remarks(exchange);
         if let Some(Err(failure @ Failure::TempFile(_))) = &self.end {
             log_request!(exchange, Crit, "{failure} {}", Doing::ReadingBody);
             return Poll::Ready(Err(SourceError));
@@ -358,8 +375,9 @@ impl BodySource for ProxiedBody {
 
     fn conclude(mut self: Box<Self>, exchange: &mut Exchange, _completed: bool) {
         self.let_go();
-        for remark in &self.remarks {
-            log_request!(exchange, Warn, "{remark} {}", Doing::ReadingBody);
+        self.log_remarks(exchange);
+        if let Some(complaint) = self.complaint {
+            log_request!(exchange, Warn, "{complaint} {}", Doing::ReadingBody);
         }
         let Some(states) = exchange.upstream.as_deref_mut() else {
             return;

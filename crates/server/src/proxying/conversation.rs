@@ -127,8 +127,8 @@ impl Conversation {
     }
 
     /// What the peer wants the operator to know, besides its response.
-    pub(crate) fn take_remark(&mut self) -> Option<String> {
-        self.wire.take_remark()
+    pub(crate) fn take_remarks(&mut self) -> Vec<String> {
+        self.wire.take_remarks()
     }
 
     /// Whether the protocol knows 101, after which the connection is a tunnel.

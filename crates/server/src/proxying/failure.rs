@@ -13,8 +13,9 @@ use std::io;
 /// Why a request got no response, or no whole one, from a peer.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The peer could not be connected to.
-    Connect(io::Error),
+    /// The peer could not be connected to. A socket in the file system, where that is
+    /// known at once, is named.
+    Connect(io::Error, Option<Box<str>>),
     /// Nothing happened in time.
     TimedOut(Doing),
     /// The connection broke.
@@ -67,10 +68,13 @@ impl Failure {
         }
     }
 
-    /// How loudly it is logged: what is wrong on this side of TLS, nobody else will notice.
+    /// How loudly it is logged: what is wrong on this side of TLS, nobody else will notice,
+    /// and a server that is not there at all (no socket, no permission) will not come back by
+    /// itself.
     pub(crate) fn level(&self) -> LogLevel {
         match self {
             Failure::Tls(error, _) if error.fault() == Fault::Local => LogLevel::Crit,
+            Failure::Connect(error, _) if !is_passing(error) => LogLevel::Crit,
             _ => LogLevel::Error,
         }
     }
@@ -88,7 +92,7 @@ impl Failure {
     /// What was going on.
     pub(crate) fn doing(&self) -> Doing {
         match self {
-            Failure::Connect(_) | Failure::TlsSetup(_) => Doing::Connecting,
+            Failure::Connect(..) | Failure::TlsSetup(_) => Doing::Connecting,
             Failure::TimedOut(doing)
             | Failure::Io(_, doing)
             | Failure::Tls(_, doing)
@@ -108,6 +112,21 @@ impl Failure {
     }
 }
 
+/// Whether a connection could not be opened for a reason that may pass, as nginx tells.
+fn is_passing(error: &io::Error) -> bool {
+    use io::ErrorKind as Kind;
+    matches!(
+        error.kind(),
+        Kind::ConnectionRefused
+            | Kind::ConnectionReset
+            | Kind::NetworkDown
+            | Kind::NetworkUnreachable
+            | Kind::HostUnreachable
+            | Kind::TimedOut
+            | Kind::WouldBlock
+    )
+}
+
 impl fmt::Display for Doing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -124,13 +143,12 @@ impl fmt::Display for Doing {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Connect(error) => {
-                write!(
-                    f,
-                    "connect() failed ({}) {}",
-                    OsError(error),
-                    Doing::Connecting
-                )
+            Failure::Connect(error, name) => {
+                f.write_str("connect() ")?;
+                if let Some(name) = name {
+                    write!(f, "to {name} ")?;
+                }
+                write!(f, "failed ({}) {}", OsError(error), Doing::Connecting)
             }
             Failure::TimedOut(doing) => {
                 write!(f, "upstream timed out (110: Connection timed out) {doing}")

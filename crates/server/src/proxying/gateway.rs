@@ -29,10 +29,9 @@ pub(super) fn encode_uwsgi(
     out: &mut Vec<u8>,
 ) -> Result<(), String> {
     let pairs = Pairs::of(exchange, &pass.params, pass.upstream.pass_request_headers);
-    uwsgi::encode_request(out, pass.modifier1, pass.modifier2, pairs.iter())
-        .map_err(|error| error.to_string())?;
-    out.extend_from_slice(&pass.string);
-    Ok(())
+    let (one, two) = (pass.modifier1, pass.modifier2);
+    uwsgi::encode_request(out, one, two, pairs.iter(), &pass.string)
+        .map_err(|error| error.to_string())
 }
 
 /// Appends the netstring that stands before the body of an SCGI request.

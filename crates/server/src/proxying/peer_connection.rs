@@ -174,7 +174,10 @@ pub(crate) async fn open(
     let socket = timeout_at(deadline, connect(exchange, settings, peer.address()))
         .await
         .map_err(|_| Failure::TimedOut(Doing::Connecting))?
-        .map_err(Failure::Connect)?;
+        .map_err(|error| {
+            let is_unix = matches!(peer.address(), PeerAddress::Unix(_));
+            Failure::Connect(error, is_unix.then(|| peer.name().into()))
+        })?;
     if let Some(header) = identity::proxy_header(exchange) {
         // Before anything else, TLS included.
         timeout_at(deadline, send_first(&socket, header))

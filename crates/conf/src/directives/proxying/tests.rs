@@ -240,7 +240,9 @@ fn lists_are_inherited_as_a_whole_or_not_at_all() {
          location /b { proxy_pass http://127.0.0.1; proxy_set_header C 3; proxy_pass_header x;
            proxy_cookie_path off; proxy_redirect off; }
          location /c { fastcgi_pass 127.0.0.1:1; }
-         location /d { fastcgi_pass 127.0.0.1:1; fastcgi_param B 2 if_not_empty; }",
+         location /d { fastcgi_pass 127.0.0.1:1; fastcgi_param B 2 if_not_empty; }
+         location /e { scgi_pass 127.0.0.1:1; scgi_param http_host x; }
+         location /f { uwsgi_pass 127.0.0.1:1; uwsgi_param HTTP_HOST ''; }",
     );
     let names = |pass: &ProxyPass| -> Vec<String> {
         let fields = pass.set_headers.fields.iter();
@@ -263,6 +265,8 @@ fn lists_are_inherited_as_a_whole_or_not_at_all() {
     assert_eq!((inherits.redirects.len(), own.redirects.len()), (1, 0));
     let params = |index: usize| match &found[index].pass {
         Some(Pass::FastCgi(pass)) => pass.params.params.clone(),
+        Some(Pass::Scgi(pass)) => pass.params.params.clone(),
+        Some(Pass::Uwsgi(pass)) => pass.params.params.clone(),
         other => panic!("{other:?} is no FastCGI"),
     };
     assert_eq!(
@@ -273,7 +277,24 @@ fn lists_are_inherited_as_a_whole_or_not_at_all() {
         (&*params(3)[0].name, params(3)[0].if_not_empty),
         (&b"B"[..], true)
     );
-    assert_eq!(params(3).len(), 1);
+    let shown = |index: usize| -> Vec<String> {
+        let params = params(index);
+        let name = |param: &Param| String::from_utf8_lossy(&param.name).into_owned();
+        params
+            .iter()
+            .map(|param| format!("{}={}", name(param), shown(&param.value)))
+            .collect()
+    };
+    let host =
+        "HTTP_HOST=Template(\"${Builtin(Host)}${Builtin(IsRequestPort)}${Builtin(RequestPort)}\")";
+    assert_eq!(shown(3), ["B=Template(\"2\")", host]);
+    assert!(params(3)[1].if_not_empty);
+    assert_eq!(
+        shown(4),
+        ["http_host=Template(\"x\")"],
+        "one that is written"
+    );
+    assert_eq!(shown(5), [""; 0], "taken away");
 }
 
 #[test]
@@ -497,7 +518,10 @@ fn parameters_replace_header_fields() {
     };
     let params = &pass.params;
     let names: Vec<&[u8]> = params.params.iter().map(|param| &*param.name).collect();
-    assert_eq!(names, [&b"HTTP_X_Real_IP"[..], b"HTTP_", b"EMPTY"]);
+    assert_eq!(
+        names,
+        [&b"HTTP_X_Real_IP"[..], b"HTTP_", b"EMPTY", b"HTTP_HOST"]
+    );
     assert!(params.replaces_header(b"x-real-ip") && params.replaces_header(b"Proxy"));
     assert!(!params.replaces_header(b"x-real") && !params.replaces_header(b""));
     assert_eq!(&*pass.index, b"index.php");

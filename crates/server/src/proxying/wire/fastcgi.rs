@@ -1,32 +1,53 @@
 //! FastCGI towards a peer.
 
-use super::{Ending, Event, Head, WireError, split_head};
+use super::{Ending, Event, Head, WireError};
 use crate::chain::{OutputChain, Segment};
-use bytes::Bytes;
+use crate::request_log::Text;
+use bytes::{Buf, Bytes};
 use sealane_http::Method;
 use sealane_http::cgi::{StatusLine, parse_cgi_response};
 use sealane_http::fastcgi::{
     Event as Record, RecordDecoder, StderrText, StdinRecord, encode_stdin_end,
 };
-use sealane_http::h1::{ParsedResponse, ResponseBodyDecoder, ResponseLimits, ResponseState};
+use sealane_http::h1::{
+    ParsedResponse, ResponseBodyDecoder, ResponseFraming, ResponseKind, ResponseLimits,
+    ResponseState,
+};
+use std::ops::Range;
+
+/// Error text that waits to be logged; what a program writes beyond it before the log
+/// line is written is counted and left out.
+const MAX_REMARK_BYTES: usize = 64 << 10;
 
 /// One request by FastCGI.
 pub(crate) struct FastCgi {
     pub(super) method: Method,
     limits: ResponseLimits,
     keep_conn: bool,
-    /// `fastcgi_catch_stderr`: texts that make a response an invalid one.
-    catches: Vec<Box<[u8]>>,
     records: RecordDecoder,
+    /// Received and not understood yet. Pieces of the body are parts of it.
+    pending: Bytes,
     /// The head as far as it has come.
     head: Vec<u8>,
     state: ResponseState,
-    body: Option<ResponseBodyDecoder>,
-    stderr: StderrText,
-    ended: bool,
+    body: Option<Body>,
+    /// What came behind the head in its record.
+    behind: Bytes,
+    stderr: Stderr,
+}
+
+/// How far the response is, after its head.
+struct Body {
+    decoder: ResponseBodyDecoder,
+    /// HEAD, 204, 304: the answer is complete with its head.
+    is_empty: bool,
+    /// More came than `Content-Length` says.
+    has_surplus: bool,
 }
 
 impl FastCgi {
+    /// A request with this method. `keep_conn` and `catches` are `fastcgi_keep_conn` and
+    /// `fastcgi_catch_stderr`.
     pub(crate) fn new(
         method: Method,
         max_head_bytes: usize,
@@ -40,13 +61,16 @@ impl FastCgi {
                 ..ResponseLimits::default()
             },
             keep_conn,
-            catches,
             records: RecordDecoder::new(),
+            pending: Bytes::new(),
             head: Vec::new(),
             state: ResponseState::default(),
             body: None,
-            stderr: StderrText::default(),
-            ended: false,
+            behind: Bytes::new(),
+            stderr: Stderr {
+                catches,
+                ..Stderr::default()
+            },
         }
     }
 
@@ -72,7 +96,12 @@ impl FastCgi {
     pub(super) fn known_left(&self) -> u64 {
         self.body
             .as_ref()
-            .map_or(0, ResponseBodyDecoder::known_left)
+            .map_or(0, |body| body.decoder.known_left())
+    }
+
+    /// What the application wrote to its error stream, a line for each record.
+    pub(super) fn take_remarks(&mut self) -> Vec<String> {
+        self.stderr.take()
     }
 
     pub(super) fn next_event(
@@ -81,87 +110,118 @@ impl FastCgi {
         closed: bool,
     ) -> Result<Option<Event>, WireError> {
         loop {
-            // What came behind the head in its record is body.
-            if self.body.is_some() && !self.head.is_empty() {
-                let piece = std::mem::take(&mut self.head);
-                if let Some(event) = self.data(Bytes::from(piece))? {
+            if self.has_surplus() {
+                return Ok(Some(self.end(false)));
+            }
+            if !self.behind.is_empty() {
+                let piece = std::mem::take(&mut self.behind);
+                if let Some(event) = self.data(piece)? {
                     return Ok(Some(event));
                 }
+                continue;
             }
-            if self.ended {
-                return self.end(input, closed);
+            if self.pending.is_empty() && !input.is_empty() {
+                self.pending = Bytes::from(std::mem::take(input));
             }
             let decoded = self
                 .records
-                .decode(input)
+                .decode(&self.pending)
                 .map_err(|error| WireError::Invalid(error.to_string()))?;
+            let record = self.pending.split_to(decoded.consumed);
             let event = match decoded.event {
-                Record::NeedMore => {
-                    input.drain(..decoded.consumed);
-                    return match closed {
-                        true => self.cut().map(Some),
-                        false => Ok(None),
-                    };
+                Record::NeedMore if self.records.is_done() => {
+                    let unasked = !self.pending.is_empty() || !input.is_empty();
+                    Some(self.end(self.keep_conn && !unasked && !closed))
                 }
-                Record::Stdout(range) if self.body.is_none() => {
-                    self.head.extend_from_slice(&input[range]);
-                    self.parse_head()?
-                }
-                Record::Stdout(range) => {
-                    let piece = Bytes::copy_from_slice(&input[range]);
-                    self.data(piece)?
-                }
+                Record::NeedMore if !input.is_empty() => None,
+                Record::NeedMore => return self.wait(closed),
+                Record::Stdout(range) => self.stdout(record, range)?,
                 Record::Stderr(range) => {
-                    self.stderr.push(&input[range]);
+                    self.take_stderr(&record[range])?;
                     None
                 }
-                Record::StdoutEnd => None,
-                Record::End { .. } => {
-                    self.ended = true;
-                    None
-                }
+                Record::StdoutEnd => self.stdout_end()?,
+                Record::End { .. } => self.request_end()?,
             };
-            input.drain(..decoded.consumed);
             if event.is_some() {
                 return Ok(event);
             }
         }
     }
 
-    /// What the application wrote to its error stream, once.
-    pub(super) fn take_stderr(&mut self) -> Option<String> {
-        if self.stderr.is_empty() {
-            return None;
-        }
-        let text = self.stderr.text().escape_ascii().to_string();
-        self.stderr.clear();
-        Some(format!("FastCGI sent in stderr: \"{text}\""))
+    fn has_surplus(&self) -> bool {
+        self.body.as_ref().is_some_and(|body| body.has_surplus)
     }
 
-    fn parse_head(&mut self) -> Result<Option<Event>, WireError> {
+    /// Everything received is understood.
+    fn wait(&mut self, closed: bool) -> Result<Option<Event>, WireError> {
+        match &self.body {
+            // As in nginx what the program still does is of no interest. Its answer may
+            // have come with the head, which leaves the connection usable.
+            Some(body) if body.is_empty => Ok(Some(self.end(false))),
+            _ if closed => self.cut().map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// Output: the head, then the body.
+    fn stdout(&mut self, record: Bytes, range: Range<usize>) -> Result<Option<Event>, WireError> {
+        let mut piece = record;
+        piece.truncate(range.end);
+        piece.advance(range.start);
+        if self.body.is_some() {
+            return self.data(piece);
+        }
+        // The rest of a long record need not be copied.
+        let room = self.limits.max_head_bytes.saturating_sub(self.head.len());
+        let taken = piece.len().min(room);
+        self.head.extend_from_slice(&piece[..taken]);
         let parsed = parse_cgi_response(
             &self.head,
             &mut self.state,
             &self.limits,
             StatusLine::Skipped,
         );
-        match parsed {
-            Ok(ParsedResponse::Complete(parsed)) => {
-                self.check_stderr()?;
-                self.body = Some(ResponseBodyDecoder::new(parsed.framing(self.method)));
-                let buffer = split_head(&mut self.head, parsed.head_bytes);
-                Ok(Some(Event::Head(Box::new(Head { buffer, parsed }))))
-            }
-            Ok(ParsedResponse::Incomplete) => Ok(None),
-            Err(error) => Err(WireError::head(&error, &self.head)),
+        let parsed = match parsed {
+            Ok(ParsedResponse::Complete(parsed)) => parsed,
+            Ok(ParsedResponse::Incomplete) => return Ok(None),
+            Err(error) => return Err(WireError::head(&error, &self.head)),
+        };
+        if parsed.kind() != ResponseKind::Final {
+            return Err(WireError::interim(parsed.status));
         }
+        let framing = parsed.framing(self.method);
+        self.body = Some(Body {
+            decoder: ResponseBodyDecoder::new(framing),
+            is_empty: framing == ResponseFraming::None,
+            has_surplus: false,
+        });
+        piece.advance(taken - (self.head.len() - parsed.head_bytes));
+        self.behind = piece;
+        self.head.truncate(parsed.head_bytes);
+        let buffer = std::mem::take(&mut self.head);
+        Ok(Some(Event::Head(Box::new(Head { buffer, parsed }))))
     }
 
-    /// `fastcgi_catch_stderr`.
-    fn check_stderr(&self) -> Result<(), WireError> {
-        let text = self.stderr.text();
-        let caught = |word: &[u8]| memchr::memmem::find(text, word).is_some();
-        if self.catches.iter().any(|word| caught(word)) {
+    /// Body bytes, as far as the response has room for them.
+    fn data(&mut self, mut piece: Bytes) -> Result<Option<Event>, WireError> {
+        let Some(body) = self.body.as_mut().filter(|body| !body.is_empty) else {
+            return Ok(None);
+        };
+        let decoded = body
+            .decoder
+            .decode(&piece)
+            .map_err(|error| WireError::Invalid(error.to_string()))?;
+        body.has_surplus = decoded.consumed < piece.len();
+        piece.truncate(decoded.data.end);
+        piece.advance(decoded.data.start);
+        Ok((!piece.is_empty()).then_some(Event::Data(piece)))
+    }
+
+    fn take_stderr(&mut self, piece: &[u8]) -> Result<(), WireError> {
+        let is_caught = self.stderr.push(piece, self.records.is_within_record());
+        if self.body.is_none() && is_caught {
+            self.stderr.end_line();
             return Err(WireError::Invalid(
                 "upstream sent in stderr what \"fastcgi_catch_stderr\" looks for".to_owned(),
             ));
@@ -169,35 +229,33 @@ impl FastCgi {
         Ok(())
     }
 
-    /// Body bytes, as far as the response has room for them.
-    fn data(&mut self, piece: Bytes) -> Result<Option<Event>, WireError> {
-        let Some(body) = &mut self.body else {
-            return Ok(None);
-        };
-        let decoded = body
-            .decode(&piece)
-            .map_err(|error| WireError::Invalid(error.to_string()))?;
-        let data = piece.slice(decoded.data);
-        Ok((!data.is_empty()).then_some(Event::Data(data)))
+    /// No more output. As in nginx that is the end, unless the connection is kept.
+    fn stdout_end(&mut self) -> Result<Option<Event>, WireError> {
+        self.check_complete("upstream prematurely closed FastCGI stdout")?;
+        let waits = self.keep_conn || self.body.as_ref().is_some_and(|body| body.is_empty);
+        Ok((!waits).then(|| self.end(false)))
     }
 
-    /// The application has ended the request.
-    fn end(&mut self, input: &[u8], closed: bool) -> Result<Option<Event>, WireError> {
-        let Some(body) = &mut self.body else {
+    /// The application has ended the request. Padding may follow, which matters only to
+    /// a connection that is kept.
+    fn request_end(&mut self) -> Result<Option<Event>, WireError> {
+        if self.body.is_none() {
             return Err(WireError::Invalid(
-                "upstream closed FastCGI request before its response header".to_owned(),
+                "upstream sent unexpected FastCGI record: 3".to_owned(),
             ));
-        };
-        if !body.is_done() {
-            body.close().map_err(|_| {
-                WireError::Invalid("upstream prematurely closed FastCGI request".to_owned())
-            })?;
         }
-        let reusable = self.keep_conn && self.records.is_done() && input.is_empty() && !closed;
-        Ok(Some(Event::End(Ending {
-            reusable,
-            ..Ending::default()
-        })))
+        self.check_complete("upstream prematurely closed FastCGI request")?;
+        Ok((!self.keep_conn).then(|| self.end(false)))
+    }
+
+    /// Whether a response that says how long it is came as a whole.
+    fn check_complete(&mut self, otherwise: &str) -> Result<(), WireError> {
+        let body = self.body.as_mut();
+        let is_complete = body.is_some_and(|body| body.decoder.close().is_ok());
+        match is_complete {
+            true => Ok(()),
+            false => Err(WireError::Invalid(otherwise.to_owned())),
+        }
     }
 
     /// The connection has closed before the request was ended. A response that knows its
@@ -207,12 +265,84 @@ impl FastCgi {
         let Some(body) = &mut self.body else {
             return Err(WireError::ClosedEarly);
         };
-        let complete = body.is_done() || (ended && body.close().is_ok());
-        if complete {
-            return Ok(Event::End(Ending::default()));
+        let is_complete = body.decoder.is_done() || (ended && body.decoder.close().is_ok());
+        match is_complete {
+            true => Ok(self.end(false)),
+            false => Err(WireError::ClosedEarly),
         }
-        Err(WireError::Invalid(
-            "upstream prematurely closed FastCGI stdout".to_owned(),
-        ))
+    }
+
+    fn end(&self, reusable: bool) -> Event {
+        let surplus = self.body.as_ref().filter(|body| body.has_surplus);
+        Event::End(Ending {
+            reusable,
+            complaint: surplus.map(|body| body.decoder.surplus()),
+            ..Ending::default()
+        })
     }
 }
+
+/// What a program writes to its error stream.
+#[derive(Default)]
+struct Stderr {
+    /// `fastcgi_catch_stderr`: texts that make a response an invalid one.
+    catches: Vec<Box<[u8]>>,
+    /// The text of the record that is arriving.
+    text: StderrText,
+    /// Lines to be logged.
+    remarks: Vec<String>,
+    remark_bytes: usize,
+    left_out_bytes: usize,
+}
+
+impl Stderr {
+    /// A piece of a record, and whether more of the record follows. Returns whether it
+    /// has a text that is looked for.
+    fn push(&mut self, piece: &[u8], more: bool) -> bool {
+        self.text.push(piece);
+        let is_caught = self.is_caught(piece);
+        if !more {
+            self.end_line();
+        }
+        is_caught
+    }
+
+    /// Whether a text is looked for, in a piece or with what came before it.
+    fn is_caught(&self, piece: &[u8]) -> bool {
+        let caught = |word: &[u8], text| memchr::memmem::find(text, word).is_some();
+        let mut catches = self.catches.iter();
+        catches.any(|word| caught(word, piece) || caught(word, self.text.text()))
+    }
+
+    fn end_line(&mut self) {
+        if self.text.is_empty() {
+            return;
+        }
+        let text = self.text.text();
+        if self.remark_bytes + text.len() <= MAX_REMARK_BYTES {
+            self.remark_bytes += text.len();
+            let text = Text(text);
+            self.remarks
+                .push(format!("FastCGI sent in stderr: \"{text}\""));
+        } else {
+            self.left_out_bytes += text.len();
+        }
+        self.text.clear();
+    }
+
+    fn take(&mut self) -> Vec<String> {
+        let mut remarks = std::mem::take(&mut self.remarks);
+        if self.left_out_bytes > 0 {
+            let left_out = self.left_out_bytes;
+            remarks.push(format!(
+                "FastCGI sent in stderr {left_out} bytes more than are logged at once"
+            ));
+        }
+        self.remark_bytes = 0;
+        self.left_out_bytes = 0;
+        remarks
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -5,7 +5,10 @@ use super::{Ending, Event, Head, WireError, split_head};
 use bytes::Bytes;
 use sealane_http::Method;
 use sealane_http::cgi::{StatusLine, parse_cgi_response};
-use sealane_http::h1::{ParsedResponse, ResponseBodyDecoder, ResponseLimits, ResponseState};
+use sealane_http::h1::{
+    ParsedResponse, ResponseBodyDecoder, ResponseFraming, ResponseKind, ResponseLimits,
+    ResponseState,
+};
 
 /// One request by SCGI or uwsgi.
 pub(crate) struct Gateway {
@@ -13,6 +16,8 @@ pub(crate) struct Gateway {
     limits: ResponseLimits,
     state: ResponseState,
     body: Option<ResponseBodyDecoder>,
+    /// HEAD, 204, 304: the answer is complete with its head.
+    is_empty: bool,
 }
 
 impl Gateway {
@@ -25,6 +30,7 @@ impl Gateway {
             },
             state: ResponseState::default(),
             body: None,
+            is_empty: false,
         }
     }
 
@@ -56,7 +62,8 @@ impl Gateway {
         if closed && !body.is_done() {
             body.close().map_err(|_| WireError::ClosedEarly)?;
         }
-        let surplus = !input.is_empty();
+        // What programs send in answer to HEAD is of no interest.
+        let surplus = !input.is_empty() && !self.is_empty;
         Ok(body.is_done().then(|| {
             Event::End(Ending {
                 complaint: surplus.then(|| body.surplus()),
@@ -69,7 +76,12 @@ impl Gateway {
         let parsed = parse_cgi_response(input, &mut self.state, &self.limits, StatusLine::Taken);
         match parsed {
             Ok(ParsedResponse::Complete(parsed)) => {
-                self.body = Some(ResponseBodyDecoder::new(parsed.framing(self.method)));
+                if parsed.kind() == ResponseKind::Interim {
+                    return Err(WireError::interim(parsed.status));
+                }
+                let framing = parsed.framing(self.method);
+                self.is_empty = framing == ResponseFraming::None;
+                self.body = Some(ResponseBodyDecoder::new(framing));
                 let buffer = split_head(input, parsed.head_bytes);
                 Ok(Some(Event::Head(Box::new(Head { buffer, parsed }))))
             }

@@ -16,9 +16,9 @@ pub(crate) use fastcgi::FastCgi;
 pub(crate) use gateway::Gateway;
 pub(crate) use http1::Http1;
 pub(crate) use http2::Http2;
-use sealane_http::Method;
 use sealane_http::h1::{ReceivedResponse, ResponseError};
 use sealane_http::headers::HeaderList;
+use sealane_http::{Method, StatusCode};
 
 /// One request's conversation in one of the protocols.
 pub(crate) enum Wire {
@@ -159,10 +159,10 @@ impl Wire {
     }
 
     /// What the peer wants the operator to know, besides its response.
-    pub(crate) fn take_remark(&mut self) -> Option<String> {
+    pub(crate) fn take_remarks(&mut self) -> Vec<String> {
         match self {
-            Wire::FastCgi(wire) => wire.take_stderr(),
-            Wire::Http1(_) | Wire::Gateway(_) | Wire::Http2(_) | Wire::Raw => None,
+            Wire::FastCgi(wire) => wire.take_remarks(),
+            Wire::Http1(_) | Wire::Gateway(_) | Wire::Http2(_) | Wire::Raw => Vec::new(),
         }
     }
 
@@ -188,6 +188,11 @@ impl Wire {
 }
 
 impl WireError {
+    /// A gateway program has one answer: one with 1xx is none.
+    fn interim(status: StatusCode) -> WireError {
+        WireError::Invalid(format!("upstream sent invalid status \"{}\"", status.0))
+    }
+
     /// A head that is refused, with the bytes at fault.
     fn head(error: &ResponseError, buffer: &[u8]) -> WireError {
         let quoted = match (error, error.excerpt()) {
