@@ -18,9 +18,11 @@
 //! fails if the server crashed, would not stop, or logged an `[alert]` that the
 //! test did not announce. When a test fails, the error log is printed.
 
+mod applications;
 mod browser;
 mod certificates;
 mod command;
+pub mod fastcgi;
 mod go;
 pub mod nodes;
 pub mod origin;
@@ -33,6 +35,7 @@ mod site;
 mod tls_client;
 pub mod wire;
 
+pub use applications::Application;
 pub use browser::browse;
 pub use certificates::{Certificate, CertificateKey};
 pub use command::{Outcome, command, sha256, sha256_of_file, sha256_of_output};

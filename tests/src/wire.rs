@@ -109,7 +109,8 @@ impl Connection {
         };
         let head = String::from_utf8_lossy(&self.buffer[..end]).into_owned();
         self.buffer.drain(..end + 4);
-        let status = head.split(' ').nth(1).and_then(|code| code.parse().ok());
+        let mut words = head.split_ascii_whitespace();
+        let status = words.nth(1).and_then(|code| code.parse().ok());
         let status = status.unwrap_or_else(|| panic!("no status line: {head:?}"));
         let mut response = Response {
             status,
