@@ -364,6 +364,56 @@ fn an_answer_may_come_before_the_body() {
 }
 
 #[test]
+fn clients_that_go_away() {
+    let (tell_gone, gone) = std::sync::mpsc::channel::<()>();
+    let (gone, begun) = (Mutex::new(gone), Arc::new(AtomicUsize::new(0)));
+    let count = begun.clone();
+    let origin = FastCgiOrigin::start(move |request, socket| {
+        count.fetch_add(1, Ordering::AcqRel);
+        match request.parameter("URI") {
+            "/patient" => {
+                let told = gone.lock().expect("nobody panics").recv();
+                told.is_ok() && answer(socket, HEAD)
+            }
+            // The connection is closed although nothing was answered.
+            _ => {
+                assert!(matches!(socket.read(&mut [0]), Ok(0)));
+                false
+            }
+        }
+    });
+    let site = Site::new();
+    let server = site.serve(&format!(
+        "log_format short '$request_uri $status $upstream_status';
+         access_log logs/access.log short;
+         server {{ listen 127.0.0.1:%plain%; fastcgi_param URI $request_uri;
+            location / {{ fastcgi_pass 127.0.0.1:{0}; }}
+            location /patient {{ fastcgi_ignore_client_abort on; fastcgi_pass 127.0.0.1:{0}; }}
+         }}",
+        origin.port()
+    ));
+    let leave = |target: &str, number: usize| {
+        let mut connection = Connection::open(server.port("plain"));
+        connection.send(format!("GET {target} HTTP/1.1\r\nHost: x\r\n\r\n"));
+        wait_for("the application to be asked", || {
+            (begun.load(Ordering::Acquire) == number).then_some(())
+        });
+    };
+    let wait_for_line = |line: &str| {
+        wait_for(line, || {
+            let log = std::fs::read_to_string(site.path("logs/access.log")).ok()?;
+            log.lines().any(|logged| logged == line).then_some(())
+        });
+    };
+    leave("/impatient", 1);
+    wait_for_line("/impatient 499 -");
+    server.wait_for_log("client prematurely closed connection, so upstream connection is closed too while reading response header from upstream");
+    leave("/patient", 2);
+    tell_gone.send(()).expect("it waits");
+    wait_for_line("/patient 200 200");
+}
+
+#[test]
 fn another_server_is_asked() {
     let asked = Arc::new(AtomicUsize::new(0));
     let count = asked.clone();
