@@ -5,6 +5,7 @@ use crate::buffers::{self, BATCH_BYTES, SMALL_BYTES};
 use crate::chain::{OutputChain, Segment};
 use crate::socket::Socket;
 use crate::transport::gather::ChainReader;
+use sealane_tls::ReadStatus;
 use sealane_tls::client::{Connection, Error, Handshake, SessionCache};
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
@@ -33,8 +34,10 @@ pub(crate) struct TlsLink {
     sealed: Sealed,
     /// Reads the file ranges of request bodies.
     reader: ChainReader,
-    /// libssl may hold plaintext.
+    /// libssl may hold plaintext, or the end.
     readable: bool,
+    /// The peer has said goodbye (close_notify).
+    closed: bool,
     /// The last read from the socket filled its buffer.
     bulk: bool,
     /// The stream ended without a close_notify.
@@ -73,6 +76,7 @@ impl TlsLink {
             sealed: Sealed::default(),
             reader: ChainReader::default(),
             readable: false,
+            closed: false,
             bulk: false,
             cut: false,
             sessions,
@@ -159,7 +163,7 @@ impl TlsLink {
                     }
                 }
             }
-            if self.connection.is_closed_by_peer() {
+            if self.closed {
                 return Poll::Ready(Ok(0));
             }
             match self.poll_fill(cx) {
@@ -186,9 +190,10 @@ impl TlsLink {
         let status = self.connection.read(&mut input, &mut self.output, buf, max);
         self.input_at = self.input.len() - input.len();
         let got = buf.len() - before;
-        // A filled target is the only case in which libssl may hold more.
-        self.readable = got == max || self.connection.has_pending();
-        status?;
+        // What comes behind data (more of it, the close_notify, an error) is told by the
+        // next call.
+        self.readable = got > 0;
+        self.closed |= status? == ReadStatus::CloseNotify;
         if self.input_at == self.input.len() {
             // An idle connection owns no buffer, and who reads on finds this one again.
             self.input_at = 0;

@@ -17,6 +17,8 @@ pub struct Connection {
     tls: awslc::ClientConnection,
     binding: Binding,
     has_failed: bool,
+    /// The server's close_notify was read. libssl's own flag also says so after errors.
+    is_closed: bool,
 }
 
 /// How far a handshake came.
@@ -34,6 +36,7 @@ impl Connection {
             tls,
             binding,
             has_failed: false,
+            is_closed: false,
         }
     }
 
@@ -62,8 +65,9 @@ impl Connection {
         }
     }
 
-    /// Opens records and appends at most `max_bytes` of plaintext to `plain`. When that
-    /// many came, more may wait: read again before waiting for the server.
+    /// Opens records and appends at most `max_bytes` of plaintext to `plain`. When some
+    /// came, read again before waiting for the server: more may wait, and what stands behind
+    /// data in the same input (a close_notify, an error) is told by the next call.
     ///
     /// [`ReadStatus::CloseNotify`]: the server closed its side in order. TLS 1.3 session tickets
     /// are read on the way: see [`take_session`](Self::take_session).
@@ -78,7 +82,10 @@ impl Connection {
             return Err(Error::NotEstablished);
         }
         match self.tls.read_into(input, output, plain, max_bytes) {
-            Ok(status) => Ok(status),
+            Ok(status) => {
+                self.is_closed |= status == ReadStatus::CloseNotify;
+                Ok(status)
+            }
             Err(error) => Err(self.failed(error.into())),
         }
     }
@@ -124,7 +131,7 @@ impl Connection {
         if !self.tls.is_established() {
             return Err(Error::ClosedInHandshake);
         }
-        if self.tls.is_closed_by_peer() {
+        if self.is_closed {
             Ok(())
         } else {
             Err(Error::Truncated)
@@ -138,7 +145,7 @@ impl Connection {
 
     /// Whether a close_notify of the server was read: no request may follow.
     pub fn is_closed_by_peer(&self) -> bool {
-        self.tls.is_closed_by_peer()
+        self.is_closed
     }
 
     /// The session that the server gave last, once, for
