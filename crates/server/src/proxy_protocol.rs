@@ -37,9 +37,11 @@ pub(crate) async fn read(connection: &mut Connection) -> bool {
             }
             Ok(Parsed::Incomplete) => {}
             Err(error) => {
-                let excerpt = error.excerpt().map(|span| span.of(&connection.buffer));
-                let text = excerpt.unwrap_or_default().escape_ascii();
-                connection.log(LogLevel::Error, &format!("{error}: \"{text}\" {READING}"));
+                let quoted = match error.excerpt() {
+                    Some(span) => format!(": \"{}\"", span.of(&connection.buffer).escape_ascii()),
+                    None => String::new(),
+                };
+                connection.log(LogLevel::Error, &format!("{error}{quoted} {READING}"));
                 return false;
             }
         }
