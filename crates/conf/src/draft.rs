@@ -299,6 +299,7 @@ pub(crate) struct LocationDraft {
     pub(crate) access_logs: AccessLogDraft,
     pub(crate) error_logs: Option<List<ErrorLog>>,
     pub(crate) log_not_found: Option<bool>,
+    pub(crate) log_subrequest: Option<bool>,
 }
 
 /// `root` or `alias` as written.

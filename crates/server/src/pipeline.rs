@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The phases follow nginx's: the client's address, the server's own `return`, the
-//! choice of the location, its `return`, `auth_request`, `mirror`, `try_files`, then the
+//! choice of the location, its `return`, `auth_request`, `try_files`, `mirror`, then the
 //! handlers of content. A handler
 //! answers with a [`Step`]; a status that it does not answer itself goes through
 //! `error_page` and ends in a built-in page at the latest.
@@ -231,16 +231,16 @@ async fn in_location(exchange: &mut Exchange) -> Step {
     {
         return Step::Status(status);
     }
-    if !exchange.conf().mirrors.is_empty()
-        && let Err(status) = Box::pin(subrequest::mirror(exchange)).await
-    {
-        return Step::Status(status);
-    }
     if exchange.conf().try_files.is_some() {
         match Box::pin(handlers::try_files::choose(exchange)).await {
             Step::Declined => {}
             step => return step,
         }
+    }
+    if !exchange.conf().mirrors.is_empty()
+        && let Err(status) = Box::pin(subrequest::mirror(exchange)).await
+    {
+        return Step::Status(status);
     }
     handlers::content(exchange).await
 }

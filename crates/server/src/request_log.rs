@@ -45,6 +45,9 @@ impl fmt::Display for Tail<'_> {
         if !line.is_empty() {
             write!(f, ", request: \"{}\"", Text(line))?;
         }
+        if request.is_subrequest {
+            write!(f, ", subrequest: \"{}\"", Text(&request.uri))?;
+        }
         if let Some(upstream) = exchange.upstream.as_deref()
             && !upstream.attempts.is_empty()
         {

@@ -6,25 +6,20 @@
 
 use crate::body_source::PendingBody;
 use crate::client_link::ClientLink;
-use crate::exchange::{Exchange, Progress, Request, RequestBody, Response};
+use crate::exchange::{Captures, Exchange, Progress, Request, RequestBody, Response};
 use crate::pipeline;
+use crate::registry::{Entry, Phase};
 use crate::request_body::{self, ReceivedBody};
-use crate::request_log::log_request;
+use crate::request_log::{Text, log_request};
 use crate::template;
+use crate::variables;
 use sealane_conf::model::{AuthRequest, Variable};
 use sealane_conf::variables::Builtin;
+use sealane_http::headers::KnownHeader;
 use sealane_http::{Method, StatusCode};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
-
-/// What a subrequest does with the body of the request that sets it off.
-enum Body {
-    /// It has none.
-    None,
-    /// It has the same one.
-    Same(Option<ReceivedBody>),
-}
 
 /// `auth_request`: a status that takes the request's place, unless it may go on.
 pub(crate) async fn authorise(exchange: &mut Exchange) -> Result<(), StatusCode> {
@@ -35,24 +30,27 @@ pub(crate) async fn authorise(exchange: &mut Exchange) -> Result<(), StatusCode>
     let Some(auth) = &conf.auth_request else {
         return Ok(());
     };
-    let mut asked = subrequest(exchange, &auth.uri, Body::None);
-    asked.request.head.method = Method::Get;
+    let mut asked = Subrequest {
+        uri: &auth.uri,
+        args: b"",
+        method: Method::Get,
+        body: None,
+        // While it is waited for, the client may go.
+        client: exchange.client.clone(),
+    }
+    .of(exchange);
     run(&mut asked).await;
-    set_variables(exchange, &asked, auth);
+    exchange.client.ignore_gone();
+    set_variables(exchange, &mut asked, auth);
     match asked.response.status {
         StatusCode(200..=299) => Ok(()),
         StatusCode::FORBIDDEN => Err(StatusCode::FORBIDDEN),
         StatusCode::UNAUTHORIZED => {
-            let headers = &asked.response.headers;
-            let says_how = headers
-                .iter()
-                .filter(|(name, _)| name.eq_ignore_ascii_case(b"WWW-Authenticate"));
-            for (name, value) in says_how {
-                // It was checked when it was added to the first list.
-                let _ = exchange.response.headers.push(name, value);
-            }
+            say_how(exchange, &asked);
             Err(StatusCode::UNAUTHORIZED)
         }
+        // It is said already, and nobody reads an answer.
+        StatusCode::CLIENT_CLOSED_REQUEST => Err(StatusCode::CLIENT_CLOSED_REQUEST),
         status => {
             log_request!(exchange, Error, "auth request unexpected status: {status}");
             Err(StatusCode::INTERNAL_SERVER_ERROR)
@@ -60,17 +58,45 @@ pub(crate) async fn authorise(exchange: &mut Exchange) -> Result<(), StatusCode>
     }
 }
 
+/// The client learns how to authenticate: from the answer, or, where an error page took
+/// its place, from what the server behind us said.
+fn say_how(exchange: &mut Exchange, asked: &Exchange) {
+    let mut push = |value: &[u8]| {
+        // It was checked when it came, or when it was added to the first list.
+        let _ = exchange.response.headers.push(b"WWW-Authenticate", value);
+    };
+    let headers = asked.response.headers.iter();
+    let mut found = false;
+    for (_, value) in headers.filter(|(name, _)| name.eq_ignore_ascii_case(b"WWW-Authenticate")) {
+        push(value);
+        found = true;
+    }
+    let upstream = asked.upstream.as_deref();
+    if let Some(head) = upstream.and_then(|states| states.head.as_deref())
+        && !found
+    {
+        for value in head.parsed.get_all(KnownHeader::WwwAuthenticate) {
+            push(value.of(&head.buffer));
+        }
+    }
+}
+
 /// `auth_request_set`: variables of the request get what is known in the subrequest.
-fn set_variables(exchange: &mut Exchange, asked: &Exchange, auth: &AuthRequest) {
+/// Both have the same variables, as in nginx: what an expression captured there is known
+/// here too.
+fn set_variables(exchange: &mut Exchange, asked: &mut Exchange, auth: &AuthRequest) {
     for set in &auth.set {
-        let value = template::evaluate(&set.value, asked);
+        let value = template::evaluate(&set.value, asked).into_owned();
         match &set.variable {
             Variable::NamedCapture(index) => {
-                let named = &mut exchange.request.captures.named;
+                let named = &mut asked.request.captures.named;
                 named.retain(|(known, _)| known != index);
-                named.push((*index, value.as_ref().into()));
+                named.push((*index, value.into()));
             }
-            Variable::Builtin(Builtin::Args) => exchange.request.args = value.into_owned(),
+            Variable::Builtin(Builtin::Args) => {
+                exchange.request.args = value;
+                exchange.request.uri_replaced = true;
+            }
             Variable::Builtin(Builtin::LimitRate) => {
                 exchange.progress.limit_rate = sealane_conf::values::size(&value);
             }
@@ -78,6 +104,7 @@ fn set_variables(exchange: &mut Exchange, asked: &Exchange, auth: &AuthRequest) 
             _ => {}
         }
     }
+    exchange.request.captures.named = std::mem::take(&mut asked.request.captures.named);
 }
 
 /// `mirror`: copies of the request go where it says, and nobody waits for the answers.
@@ -93,52 +120,101 @@ pub(crate) async fn mirror(exchange: &mut Exchange) -> Result<(), StatusCode> {
         request_body::receive(exchange).await?;
     }
     for uri in &conf.mirrors {
-        let body = match conf.mirror_request_body {
-            true => Body::Same(exchange.request.received.clone()),
-            false => Body::None,
-        };
-        let mut copy = subrequest(exchange, uri, body);
-        tokio::spawn(async move { run(&mut copy).await });
+        if !has_room(exchange, uri) {
+            continue;
+        }
+        let mut copy = Subrequest {
+            uri,
+            args: &exchange.request.args,
+            method: exchange.request.head.method,
+            body: match conf.mirror_request_body {
+                true => exchange.request.received.clone(),
+                false => None,
+            },
+            // It goes on without its client.
+            client: ClientLink::default(),
+        }
+        .of(exchange);
+        // In the registry it is waited for at shutdown, like the connection that nginx
+        // keeps open for it.
+        let entry = Entry::new(exchange.worker.clone());
+        entry.set_phase(Phase::Busy, 0);
+        tokio::spawn(async move {
+            run(&mut copy).await;
+            drop(entry);
+        });
     }
     Ok(())
 }
 
-/// A request like this one, for another URI of the same server.
-fn subrequest(exchange: &Exchange, uri: &[u8], body: Body) -> Exchange {
-    let request = &exchange.request;
-    let (path, args) = match memchr::memchr(b'?', uri) {
-        Some(at) => (&uri[..at], &uri[at + 1..]),
-        None => (uri, &request.args[..]),
-    };
-    let received = match body {
-        Body::None => None,
-        Body::Same(received) => received,
-    };
-    Exchange {
-        worker: exchange.worker.clone(),
-        snapshot: exchange.snapshot.clone(),
-        connection: exchange.connection.clone(),
-        client: ClientLink::default(),
-        upstream: None,
-        client_address: exchange.client_address,
-        server: exchange.server,
-        location: exchange.server().default_location,
-        response: Response::new(),
-        progress: Progress::new(Instant::now(), 0),
-        request: Request {
-            buffer: request.buffer.clone(),
-            head: request.head.clone(),
-            uri: path.to_vec(),
-            args: args.to_vec(),
-            host: request.host.clone(),
-            body: RequestBody::None,
-            received,
-            internal: true,
-            uri_replaced: true,
-            is_subrequest: true,
-            early_data: request.early_data,
-            captures: request.captures.clone(),
-        },
+/// Whether another copy may be under way: with clients and copies there are at most
+/// `worker_connections`, so that servers that do not answer cost no more than clients that
+/// do not go.
+fn has_room(exchange: &Exchange, uri: &[u8]) -> bool {
+    let limit = exchange.snapshot.worker_connections as usize;
+    if exchange.worker.registry.len() < limit {
+        return true;
+    }
+    let uri = Text(uri);
+    log_request!(
+        exchange,
+        Alert,
+        "{limit} worker_connections are not enough while mirroring to \"{uri}\", which gets \
+         no copy of this request. If it is slow, shorten its time-outs"
+    );
+    false
+}
+
+/// A request that another one sets off.
+struct Subrequest<'a> {
+    /// Its path as it stands in the configuration: a question mark is one of its bytes.
+    uri: &'a [u8],
+    args: &'a [u8],
+    method: Method,
+    /// The body of the other one, if it is to have it.
+    body: Option<ReceivedBody>,
+    /// Whose leaving ends it.
+    client: ClientLink,
+}
+
+impl Subrequest<'_> {
+    /// The exchange that it is, on the server of the one that sets it off.
+    fn of(self, exchange: &Exchange) -> Exchange {
+        let request = &exchange.request;
+        let mut head = request.head.clone();
+        head.method = self.method;
+        Exchange {
+            worker: exchange.worker.clone(),
+            snapshot: exchange.snapshot.clone(),
+            connection: exchange.connection.clone(),
+            client: self.client,
+            upstream: None,
+            client_address: exchange.client_address,
+            server: exchange.server,
+            location: exchange.server().default_location,
+            response: Response::new(),
+            progress: Progress {
+                request_id: variables::shared_request_id(exchange),
+                ..Progress::new(Instant::now(), 0)
+            },
+            request: Request {
+                buffer: request.buffer.clone(),
+                head,
+                uri: self.uri.to_vec(),
+                args: self.args.to_vec(),
+                host: request.host.clone(),
+                body: RequestBody::None,
+                received: self.body,
+                internal: true,
+                uri_replaced: true,
+                is_subrequest: true,
+                early_data: request.early_data,
+                captures: Captures {
+                    numbered: Vec::new(),
+                    named: request.captures.named.clone(),
+                },
+            },
+        }
     }
 }
 
@@ -150,6 +226,9 @@ fn run(asked: &mut Exchange) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
         pipeline::handle_subrequest(asked).await;
         if let Some(source) = asked.response.source.take() {
             PendingBody::into_source(source).conclude(asked, false);
+        }
+        if asked.conf().log_subrequest {
+            pipeline::log_access(asked);
         }
     })
 }

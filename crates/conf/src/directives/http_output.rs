@@ -94,6 +94,14 @@ const ROWS: &[Row] = &[
         |b, c| c.flag(&mut b.location().log_not_found),
     ),
     Row::new(
+        "log_subrequest",
+        HSL,
+        ONE,
+        "off",
+        "Whether subrequests (`auth_request`, `mirror`) get lines in the access log.",
+        |b, c| c.flag(&mut b.location().log_subrequest),
+    ),
+    Row::new(
         "sendfile",
         HSL | LOCATION_IF,
         ONE,
@@ -161,13 +169,6 @@ const ROWS: &[Row] = &[
         ONE,
         Check::Size,
         "the kernel's own read-ahead holds",
-    ),
-    Row::meaningless(
-        "log_subrequest",
-        HSL,
-        ONE,
-        Check::Flag,
-        "There are no subrequests.",
     ),
     Row::meaningless(
         "msie_refresh",

@@ -78,7 +78,7 @@ impl LocationDraft {
             http2_chunk_size
             keepalive_timeout keepalive_header keepalive_requests keepalive_time
             keepalive_min_timeout keepalive_disable lingering_close lingering_time
-            lingering_timeout reset_timedout_connection error_logs log_not_found);
+            lingering_timeout reset_timedout_connection error_logs log_not_found log_subrequest);
         if self.access_logs.is_unset() {
             self.access_logs = outer.access_logs.clone();
         }
@@ -244,6 +244,7 @@ impl Inherited<'_> {
                 .clone()
                 .unwrap_or_else(|| self.main_logs.clone()),
             log_not_found: draft.log_not_found.unwrap_or(true),
+            log_subrequest: draft.log_subrequest.unwrap_or(false),
         }
     }
 

@@ -207,6 +207,8 @@ pub struct LocationConf {
     pub error_logs: List<ErrorLog>,
     /// `log_not_found`; default on.
     pub log_not_found: bool,
+    /// `log_subrequest`: subrequests get lines in the access log too; default off.
+    pub log_subrequest: bool,
 }
 
 /// `root` or `alias`.

@@ -293,7 +293,7 @@ fn pass_interim(exchange: &Exchange, head: &Head) {
         .early_hints
         .iter()
         .any(|condition| template::is_true(condition, exchange));
-    if head.parsed.status != EARLY_HINTS || !wanted {
+    if head.parsed.status != EARLY_HINTS || !wanted || exchange.request.is_subrequest {
         return;
     }
     let mut headers = HeaderList::new();

@@ -280,6 +280,12 @@ fn pass_on(exchange: &mut Exchange, pass: &PassRuntime, answer: Answer) -> Step 
         return step;
     }
     let is_tunnel = head.parsed.kind() == ResponseKind::SwitchingProtocols;
+    if is_tunnel && exchange.request.is_subrequest {
+        // There is no client at its other end.
+        log_request!(exchange, Error, "connection upgrade in subrequest");
+        finish_unread(exchange, head);
+        return Step::Status(StatusCode::BAD_GATEWAY);
+    }
     let framing = head.parsed.framing(conversation.method());
     response::copy_head(
         exchange,

@@ -87,8 +87,17 @@ pub(crate) fn method<'e>(exchange: &'e Exchange, pass: &'e ProxyPass) -> Cow<'e,
             return method;
         }
     }
+    Cow::Borrowed(current_method(exchange))
+}
+
+/// The method of the request as it is now: an error page and `auth_request` are asked for
+/// with GET.
+fn current_method(exchange: &Exchange) -> &[u8] {
     let request = &exchange.request;
-    Cow::Borrowed(request.head.method_name.of(&request.buffer))
+    match request.head.method.name() {
+        Some(name) => name.as_bytes(),
+        None => request.head.method_name.of(&request.buffer),
+    }
 }
 
 /// Header fields in nginx's order: what the configuration sets, then the client's.
@@ -171,8 +180,7 @@ pub(super) fn http2_head(
     target: &Target,
     end: bool,
 ) -> RequestHead {
-    let request = &exchange.request;
-    let client_method = request.head.method_name.of(&request.buffer);
+    let client_method = current_method(exchange);
     let (method_name, set, host_set) = match &pass.pass {
         Pass::Proxy(proxy) => {
             let set = &proxy.set_headers;

@@ -11,7 +11,7 @@ mod response;
 mod tls;
 mod upstream;
 
-pub(crate) use request::argument;
+pub(crate) use request::{argument, shared_request_id};
 
 use crate::exchange::Exchange;
 use sealane_conf::model::Variable;

@@ -13,6 +13,7 @@ use sealane_http::h1::Framing;
 use sealane_http::headers::KnownHeader;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::OnceLock;
 
 pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> bool {
     let request = &exchange.request;
@@ -23,7 +24,10 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
     match builtin {
         Builtin::Request => put(sent(head.request_line), out),
         Builtin::RequestMethod => match head.method.name() {
-            Some(name) if !head.request_line.is_empty() => text(name, out),
+            // That of the request that has set it off, whatever a subrequest's own is.
+            Some(name) if !head.request_line.is_empty() && !request.is_subrequest => {
+                text(name, out)
+            }
             _ => put(sent(head.method_name), out),
         },
         Builtin::RequestUri => put(sent(head.path).or_else(|| sent(head.target)), out),
@@ -152,6 +156,11 @@ fn real_path_of_root(exchange: &Exchange, out: &mut Vec<u8>) -> bool {
         Ok(path) => text(path.as_os_str().as_bytes(), out),
         Err(_) => false,
     }
+}
+
+/// `$request_id` for another exchange that is to have the same one.
+pub(crate) fn shared_request_id(exchange: &Exchange) -> OnceLock<[u8; 32]> {
+    OnceLock::from(*exchange.progress.request_id.get_or_init(random_id))
 }
 
 /// 16 random bytes in hexadecimal.
