@@ -2,7 +2,7 @@
 //! test wants.
 
 use std::io::{ErrorKind, Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
@@ -36,7 +36,7 @@ pub enum Answer {
 /// An origin on a port of its own, until it is dropped.
 #[derive(Debug)]
 pub struct Origin {
-    port: u16,
+    address: SocketAddr,
     shared: Arc<Shared>,
 }
 
@@ -92,8 +92,16 @@ impl Origin {
 
     /// An origin that does as it is told.
     pub fn answering(answer: impl Fn(&Asked) -> Answer + Send + Sync + 'static) -> Origin {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-        let port = listener.local_addr().expect("it is bound").port();
+        Origin::at((Ipv4Addr::LOCALHOST, 0), answer)
+    }
+
+    /// The same at an address of the caller's choice, such as one more of the loopback.
+    pub fn at(
+        address: impl Into<SocketAddr>,
+        answer: impl Fn(&Asked) -> Answer + Send + Sync + 'static,
+    ) -> Origin {
+        let listener = TcpListener::bind(address.into()).expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
         let shared = Arc::new(Shared::default());
         let theirs = shared.clone();
         let answer = Arc::new(answer);
@@ -108,12 +116,12 @@ impl Origin {
                 thread::spawn(move || serve(socket, &shared, &*answer));
             }
         });
-        Origin { port, shared }
+        Origin { address, shared }
     }
 
-    /// Its port on 127.0.0.1.
+    /// Its port, on 127.0.0.1 unless it was started elsewhere.
     pub fn port(&self) -> u16 {
-        self.port
+        self.address.port()
     }
 
     /// Connections that were opened to it.
@@ -136,7 +144,7 @@ impl Drop for Origin {
     fn drop(&mut self) {
         self.shared.stopped.store(true, Ordering::Relaxed);
         // Wakes the thread that accepts.
-        let _ = TcpStream::connect((Ipv4Addr::LOCALHOST, self.port));
+        let _ = TcpStream::connect(self.address);
     }
 }
 

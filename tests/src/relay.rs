@@ -1,7 +1,7 @@
 //! A TCP relay that gives each connection to the next of several servers, as a
 //! load balancer does.
 
-use std::io;
+use std::io::{self, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -19,12 +19,18 @@ pub struct Relay {
 impl Relay {
     /// Relays to these ports of 127.0.0.1, in turn.
     pub fn start(ports: &[u16]) -> Relay {
+        Relay::start_with(ports, b"")
+    }
+
+    /// The same, with these bytes before those of each client.
+    pub fn start_with(ports: &[u16], before: &[u8]) -> Relay {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
         let port = listener.local_addr().expect("it is bound").port();
         let connections: Arc<Vec<AtomicUsize>> =
             Arc::new(ports.iter().map(|_| AtomicUsize::new(0)).collect());
         let stop = Arc::new(AtomicBool::new(false));
         let (counts, stopped, ports) = (connections.clone(), stop.clone(), ports.to_vec());
+        let before = before.to_vec();
         let thread = std::thread::spawn(move || {
             for (number, client) in listener.incoming().enumerate() {
                 if stopped.load(Ordering::Relaxed) {
@@ -34,7 +40,8 @@ impl Relay {
                 let at = number % ports.len();
                 counts[at].fetch_add(1, Ordering::Relaxed);
                 let port = ports[at];
-                std::thread::spawn(move || relay(client, port));
+                let before = before.clone();
+                std::thread::spawn(move || relay(client, port, &before));
             }
         });
         Relay {
@@ -69,12 +76,15 @@ impl Drop for Relay {
 }
 
 /// Both directions of one connection. A server that is gone closes the client's.
-fn relay(client: TcpStream, port: u16) {
-    let Ok(server) = TcpStream::connect(("127.0.0.1", port)) else {
+fn relay(client: TcpStream, port: u16, before: &[u8]) {
+    let Ok(mut server) = TcpStream::connect(("127.0.0.1", port)) else {
         return;
     };
     for socket in [&client, &server] {
         let _ = socket.set_nodelay(true);
+    }
+    if server.write_all(before).is_err() {
+        return;
     }
     let Ok((client_too, server_too)) = clone_both(&client, &server) else {
         return;

@@ -1,0 +1,123 @@
+//! A name server over UDP that knows what a test tells it: addresses of IPv4 only.
+
+use std::collections::HashMap;
+use std::net::{Ipv4Addr, UdpSocket};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A name server on a port of its own, until it is dropped.
+#[derive(Debug)]
+pub struct NameServer {
+    port: u16,
+    zone: Arc<Zone>,
+}
+
+#[derive(Debug, Default)]
+struct Zone {
+    names: Mutex<HashMap<String, Vec<Ipv4Addr>>>,
+    silent: AtomicBool,
+    stopped: AtomicBool,
+    asked: AtomicUsize,
+}
+
+const HEADER_BYTES: usize = 12;
+const TYPE_A: [u8; 2] = [0, 1];
+const NAME_ERROR: u8 = 3;
+
+impl NameServer {
+    /// Starts one that knows no name.
+    pub fn start() -> NameServer {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+        let port = socket.local_addr().expect("it is bound").port();
+        let zone = Arc::new(Zone::default());
+        let theirs = zone.clone();
+        std::thread::spawn(move || {
+            let mut question = [0; 512];
+            while let Ok((length, client)) = socket.recv_from(&mut question) {
+                if theirs.stopped.load(Ordering::Relaxed) {
+                    return;
+                }
+                theirs.asked.fetch_add(1, Ordering::Relaxed);
+                if theirs.silent.load(Ordering::Relaxed) {
+                    continue;
+                }
+                if let Some(answer) = theirs.answer(&question[..length]) {
+                    let _ = socket.send_to(&answer, client);
+                }
+            }
+        });
+        NameServer { port, zone }
+    }
+
+    /// Its UDP port on 127.0.0.1.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// From now on a name has these addresses, for a second at a time; without any it
+    /// exists and has none.
+    pub fn says(&self, name: &str, addresses: &[Ipv4Addr]) {
+        let mut names = self
+            .zone
+            .names
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        names.insert(name.to_owned(), addresses.to_vec());
+    }
+
+    /// From now on it says nothing, or speaks again.
+    pub fn set_silent(&self, silent: bool) {
+        self.zone.silent.store(silent, Ordering::Relaxed);
+    }
+
+    /// Questions so far.
+    pub fn asked(&self) -> usize {
+        self.zone.asked.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for NameServer {
+    fn drop(&mut self) {
+        self.zone.stopped.store(true, Ordering::Relaxed);
+        // Wakes its thread.
+        if let Ok(socket) = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)) {
+            let _ = socket.send_to(b"end", (Ipv4Addr::LOCALHOST, self.port));
+        }
+    }
+}
+
+impl Zone {
+    /// The answer to a message with one question (RFC 1035 section 4.1).
+    fn answer(&self, message: &[u8]) -> Option<Vec<u8>> {
+        let mut labels = Vec::new();
+        let mut at = HEADER_BYTES;
+        loop {
+            let length = usize::from(*message.get(at)?);
+            at += 1;
+            if length == 0 {
+                break;
+            }
+            let label = message.get(at..at + length)?;
+            labels.push(String::from_utf8_lossy(label).to_ascii_lowercase());
+            at += length;
+        }
+        let question = message.get(HEADER_BYTES..at + 4)?;
+        let is_for_ipv4 = message[at..at + 2] == TYPE_A;
+        let names = self.names.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = names.get(&labels.join("."));
+        let addresses = found.filter(|_| is_for_ipv4).map_or(&[][..], Vec::as_slice);
+        let code = if found.is_some() { 0 } else { NAME_ERROR };
+        let mut answer = message[..2].to_vec();
+        // A response, recursion desired and available; one question, so many answers.
+        answer.extend_from_slice(&[0x81, 0x80 | code, 0, 1, 0]);
+        answer.push(u8::try_from(addresses.len()).expect("few addresses"));
+        answer.extend_from_slice(&[0, 0, 0, 0]);
+        answer.extend_from_slice(question);
+        for address in addresses {
+            // The name of the question; A, IN, one second, four bytes.
+            answer.extend_from_slice(&[0xc0, 12, 0, 1, 0, 1, 0, 0, 0, 1, 0, 4]);
+            answer.extend_from_slice(&address.octets());
+        }
+        Some(answer)
+    }
+}
