@@ -38,7 +38,7 @@ pub(crate) async fn read(connection: &mut Connection) -> bool {
             Ok(Parsed::Incomplete) => {}
             Err(error) => {
                 let quoted = match error.excerpt() {
-                    Some(span) => format!(": \"{}\"", span.of(&connection.buffer).escape_ascii()),
+                    Some(_) => format!(": \"{}\"", first_line(&connection.buffer).escape_ascii()),
                     None => String::new(),
                 };
                 connection.log(LogLevel::Error, &format!("{error}{quoted} {READING}"));
@@ -64,4 +64,12 @@ pub(crate) async fn read(connection: &mut Connection) -> bool {
             Wait::Asked(_) => return false,
         }
     }
+}
+
+/// What came instead of a header, as far as it is there and no longer than one may be: it
+/// shows the operator who sent it.
+fn first_line(received: &[u8]) -> &[u8] {
+    let line = &received[..received.len().min(proxy_protocol::MAX_V1_BYTES)];
+    let end = memchr::memchr2(b'\r', b'\n', line);
+    &line[..end.unwrap_or(line.len())]
 }

@@ -9,13 +9,14 @@ const PREFIX: &[u8] = b"PROXY ";
 
 pub(super) fn parse(buf: &[u8]) -> Result<Parsed, ProxyProtocolError> {
     let held = &buf[..buf.len().min(MAX_V1_BYTES)];
-    let differs = PREFIX.iter().zip(held).any(|(one, other)| one != other);
-    let line_end = held.iter().position(|&byte| matches!(byte, b'\r' | b'\n'));
-    if differs {
-        // The whole line, as far as it is there, shows who sent it.
-        return Err(broken(line_end.unwrap_or(held.len())));
+    let differs = PREFIX
+        .iter()
+        .zip(held)
+        .position(|(one, other)| one != other);
+    if let Some(at) = differs {
+        return Err(broken(at + 1));
     }
-    let Some(end) = line_end else {
+    let Some(end) = held.iter().position(|&byte| matches!(byte, b'\r' | b'\n')) else {
         if held.len() == MAX_V1_BYTES {
             return Err(broken(held.len()));
         }
