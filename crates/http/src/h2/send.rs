@@ -178,6 +178,9 @@ impl Connection {
             self.last_stream + 2
         };
         self.last_stream = id;
+        // As for a server: frames that are rare belong to streams.
+        self.meters.empty_frames.credit(2);
+        self.meters.pings.credit(1);
         let stream = self.insert_stream(id);
         self.streams.at(stream.slot() as u32).is_head_request = target.method == b"HEAD";
         let start = begin_block(out);
