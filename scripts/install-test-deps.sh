@@ -15,12 +15,13 @@
 #   uwsgi-core uwsgi-plugin-python3   what uwsgi_pass is tried with
 #   python3             a small SCGI server for scgi_pass
 #   gunicorn            an application server behind proxy_pass
+#   python3-grpcio      a gRPC service, and its client, for grpc_pass
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
 ./install-build-deps.sh
 source ./packages.sh
 
 packages=(curl wget openssl chromium nginx-light procps util-linux strace redis-server faketime
-  php-fpm uwsgi-core uwsgi-plugin-python3 python3 gunicorn)
+  php-fpm uwsgi-core uwsgi-plugin-python3 python3 gunicorn python3-grpcio)
 command -v go >/dev/null || packages+=(golang-go)
 require_packages tests "${packages[@]}"

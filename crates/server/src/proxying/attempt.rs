@@ -63,6 +63,7 @@ pub(super) async fn ask(
     let secured = pass.secured(exchange, target);
     let secured = secured.as_deref();
     let mut tried = Tried::new(settings.next_upstream_tries);
+    let mut delivery = Delivery::default();
     let mut redirected = exchange
         .upstream
         .as_ref()
@@ -76,8 +77,9 @@ pub(super) async fn ask(
         let attempt = Attempt::new(peer.name().into(), peer.server().into());
         begin_attempt(exchange, attempt, redirected);
         redirected = false;
-        let mut sent = false;
-        let asked = ask_peer(exchange, pass, secured, outbound, &mut lease, &mut sent).await;
+        delivery.sent = false;
+        let asked = ask_peer(exchange, pass, secured, outbound, &mut lease, &mut delivery).await;
+        let sent = delivery.sent;
         let (cause, status) = match asked {
             Ok((head, conversation)) => {
                 let cause = Cause::Status(head.parsed.status.0);
@@ -99,7 +101,8 @@ pub(super) async fn ask(
                 }
                 (cause, status)
             }
-            Err(Broken::ClientGone(doing)) => {
+            Err(Broken::ClientGone(doing, connection)) => {
+                lease.succeeded(connection);
                 log_client_gone(exchange, doing);
                 if let Some(attempt) = last_attempt(exchange) {
                     attempt.end();
@@ -177,8 +180,18 @@ fn pick(
 /// Why a peer gave no answer.
 enum Broken {
     Failed(Failure),
-    /// Nobody waits for the answer any more.
-    ClientGone(Doing),
+    /// Nobody waits for the answer any more. With the connection, where the protocol
+    /// leaves it usable.
+    ClientGone(Doing, Option<PeerConnection>),
+}
+
+/// How much of the request peers have seen.
+#[derive(Default)]
+struct Delivery {
+    /// The last one may have acted on it.
+    sent: bool,
+    /// What was taken of a streamed body for one that did not act on it.
+    kept: OutputChain,
 }
 
 /// Connects to a peer, sends the request and waits for the response head.
@@ -188,7 +201,7 @@ async fn ask_peer(
     secured: Option<&Secured>,
     outbound: &Outbound,
     lease: &mut Leased,
-    sent: &mut bool,
+    delivery: &mut Delivery,
 ) -> Result<(Box<Head>, Conversation), Broken> {
     let connection = match lease.take_idle() {
         Some(connection) => connection,
@@ -207,11 +220,17 @@ async fn ask_peer(
         read: settings.read_timeout,
     };
     let chain = outbound.chain.clone();
-    let mut conversation =
-        Conversation::new(connection, (outbound.wire)(), chain, upload, timeouts);
+    let mut wire = (outbound.wire)();
+    if !delivery.kept.is_empty() {
+        wire.begin_body_with(std::mem::take(&mut delivery.kept));
+    }
+    let mut conversation = Conversation::new(connection, wire, chain, upload, timeouts);
     let answered = await_head(exchange, pass, &mut conversation).await;
     log_remarks(exchange, &mut conversation);
-    *sent = conversation.bytes_sent > 0;
+    delivery.sent = conversation.bytes_sent > 0;
+    if let Err(Broken::Failed(Failure::Unprocessed(..))) = &answered {
+        delivery.note_unprocessed(outbound.streamed, &mut conversation);
+    }
     if let Some(attempt) = last_attempt(exchange) {
         attempt.bytes_sent = conversation.bytes_sent;
         attempt.bytes_received = conversation.bytes_received;
@@ -219,7 +238,26 @@ async fn ask_peer(
             attempt.header_time = Some(attempt.started.elapsed());
         }
     }
-    Ok((answered?, conversation))
+    match answered {
+        Ok(head) => Ok((head, conversation)),
+        Err(Broken::ClientGone(doing, _)) => Err(Broken::ClientGone(doing, conversation.abandon())),
+        Err(broken) => Err(broken),
+    }
+}
+
+impl Delivery {
+    /// The peer did nothing with the request: as if it had not been sent, unless more of a
+    /// streamed body is gone than was kept.
+    fn note_unprocessed(&mut self, streamed: bool, conversation: &mut Conversation) {
+        self.sent = match conversation.take_kept_body() {
+            _ if !streamed => false,
+            Some(kept) => {
+                self.kept = kept;
+                false
+            }
+            None => true,
+        };
+    }
 }
 
 /// Waits for the final response head; interim ones are passed on or dropped.
@@ -243,7 +281,7 @@ async fn await_head(
                     true => Doing::ReadingHead,
                     false => Doing::Sending,
                 };
-                return Poll::Ready(Err(Broken::ClientGone(doing)));
+                return Poll::Ready(Err(Broken::ClientGone(doing, None)));
             }
             Poll::Pending
         })
@@ -325,7 +363,7 @@ async fn connect(
             return Poll::Ready(opened.map_err(Broken::Failed));
         }
         if watches && client.poll_gone(cx).is_ready() {
-            return Poll::Ready(Err(Broken::ClientGone(Doing::Connecting)));
+            return Poll::Ready(Err(Broken::ClientGone(Doing::Connecting, None)));
         }
         Poll::Pending
     })

@@ -194,12 +194,16 @@ impl ProxiedBody {
         // A request that the peer did not read to its end leaves bytes in the way.
         let reusable = ending.reusable && conversation.is_sent();
         if let Some(lease) = self.lease.take() {
-            lease.succeeded(reusable.then(|| conversation.into_connection()));
+            let connection = match reusable {
+                true => conversation.into_connection(),
+                false => None,
+            };
+            lease.succeeded(connection);
         }
     }
 
     fn fail(&mut self, failure: Failure) {
-        self.let_go();
+        self.let_go(matches!(failure, Failure::Client(_)));
         // A tunnel whose client has gone has ended, and nobody is to blame.
         self.end = Some(match failure {
             Failure::Client(_) if self.is_tunnel => Ok(()),
@@ -207,16 +211,22 @@ impl ProxiedBody {
         });
     }
 
-    /// Closes the connection before the response is complete.
-    fn let_go(&mut self) {
+    /// Gives the rest of the response up. The connection is closed, unless the peer is not
+    /// at fault and its protocol can do without.
+    fn let_go(&mut self, is_good: bool) {
+        let mut connection = None;
         if let Some(mut conversation) = self.conversation.take() {
             self.bytes_sent = conversation.bytes_sent;
             self.bytes_received = conversation.bytes_received;
             self.remarks.extend(conversation.take_remarks());
+            connection = match is_good {
+                true => conversation.abandon(),
+                false => None,
+            };
         }
         if let Some(lease) = self.lease.take() {
             // As in nginx a broken body says nothing about the peer's health.
-            lease.succeeded(None);
+            lease.succeeded(connection);
         }
     }
 
@@ -256,7 +266,7 @@ impl ProxiedBody {
                 Poll::Ready(Ok(false)) | Poll::Pending => return,
                 Poll::Ready(Err(error)) => {
                     // What the file holds is lost, and with it the rest.
-                    self.let_go();
+                    self.let_go(true);
                     self.end = Some(Err(Failure::TempFile(error.to_string())));
                     return;
                 }
@@ -374,7 +384,7 @@ impl BodySource for ProxiedBody {
     }
 
     fn conclude(mut self: Box<Self>, exchange: &mut Exchange, _completed: bool) {
-        self.let_go();
+        self.let_go(true);
         self.log_remarks(exchange);
         if let Some(complaint) = self.complaint {
             log_request!(exchange, Warn, "{complaint} {}", Doing::ReadingBody);

@@ -12,7 +12,7 @@ use crate::transport::gather::FileError;
 use sealane_http::Method;
 use sealane_http::h1::{ResponseFraming, ResponseKind};
 use std::io;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 /// Bytes of a head asked for at a time, and of a body whose length is not known.
@@ -104,10 +104,8 @@ impl Conversation {
 
     /// Whether all of the request has left.
     pub(crate) fn is_sent(&self) -> bool {
-        !self.gave_up_sending
-            && self.out.is_empty()
-            && matches!(self.upload, Upload::Done)
-            && !self.wire.holds_body()
+        let all = self.out.is_empty() && matches!(self.upload, Upload::Done);
+        !self.gave_up_sending && (all && !self.wire.holds_body() || self.wire.has_let_go())
     }
 
     /// Reads ask for no more than this from now on.
@@ -235,6 +233,9 @@ impl Conversation {
                 Err(WireError::Invalid(text)) => {
                     return Poll::Ready(Err(Failure::Invalid(text, self.doing())));
                 }
+                Err(WireError::Unprocessed(text)) => {
+                    return Poll::Ready(Err(Failure::Unprocessed(text, self.doing())));
+                }
                 Err(WireError::ClosedEarly) => {
                     let failure = match self.send_error.take() {
                         Some(error) => Failure::broken(error, Doing::Sending),
@@ -345,9 +346,34 @@ impl Conversation {
         }
     }
 
-    /// The connection, after the response, for another request.
-    pub(crate) fn into_connection(mut self) -> PeerConnection {
+    /// What was taken of a streamed body, if a peer that did nothing with the request
+    /// leaves all of it to be sent again.
+    pub(crate) fn take_kept_body(&mut self) -> Option<OutputChain> {
+        self.wire.take_kept_body()
+    }
+
+    /// Gives the request up because nobody waits for its response. The connection, if the
+    /// protocol leaves it usable.
+    pub(crate) fn abandon(mut self) -> Option<PeerConnection> {
+        let reusable = self.wire.cancel(&self.input) && !self.closed && self.send_error.is_none();
+        match reusable {
+            true => self.into_connection(),
+            false => None,
+        }
+    }
+
+    /// The connection, after the response, for another request; `None` when what is still
+    /// to be said on it does not leave at once.
+    pub(crate) fn into_connection(mut self) -> Option<PeerConnection> {
+        let mut cx = Context::from_waker(Waker::noop());
+        self.wire.take_output(&mut self.out);
+        while !self.out.is_empty() {
+            match self.connection.poll_send(&mut cx, &mut self.out) {
+                Poll::Ready(Ok(_)) => {}
+                Poll::Ready(Err(_)) | Poll::Pending => return None,
+            }
+        }
         self.connection.http2 = self.wire.take_session();
-        self.connection
+        Some(self.connection)
     }
 }

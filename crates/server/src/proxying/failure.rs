@@ -32,6 +32,9 @@ pub(crate) enum Failure {
     ClosedEarly(Doing),
     /// The response is malformed; a sentence in nginx's words.
     Invalid(String, Doing),
+    /// The peer did nothing with the request, which may be sent again whatever it is; a
+    /// sentence in nginx's words.
+    Unprocessed(String, Doing),
     /// The rest of the request body could not be read from the client.
     Client(BodyError),
     /// A temporary file could not be written or read.
@@ -97,6 +100,7 @@ impl Failure {
             | Failure::Io(_, doing)
             | Failure::Tls(_, doing)
             | Failure::ClosedEarly(doing)
+            | Failure::Unprocessed(_, doing)
             | Failure::Invalid(_, doing) => *doing,
             Failure::Client(_) => Doing::Sending,
             Failure::Cut | Failure::TempFile(_) => Doing::ReadingBody,
@@ -167,7 +171,9 @@ impl fmt::Display for Failure {
                 write!(f, "{call} failed ({}) {doing}", OsError(error))
             }
             Failure::Tls(error, doing) => write!(f, "{error} {doing}"),
-            Failure::Invalid(text, doing) => write!(f, "{text} {doing}"),
+            Failure::Invalid(text, doing) | Failure::Unprocessed(text, doing) => {
+                write!(f, "{text} {doing}")
+            }
             Failure::Cut => write!(
                 f,
                 "upstream closed connection without SSL close_notify, the response may be \

@@ -201,10 +201,11 @@ fn outbound(
         log_request!(exchange, Error, "{error}");
         return Err(StatusCode::INTERNAL_SERVER_ERROR);
     }
-    let wire = wire_maker(exchange, pass, target, body.plan);
+    let wire = wire_maker(exchange, pass, target, &body);
     let mut chain = OutputChain::new();
     chain.push_bytes(head);
-    if !body.streamed {
+    // In HTTP/2 the peer's windows say how the body is framed.
+    if !body.streamed && !pass.speaks_http2() {
         let mut framing = wire();
         for segment in body.chain.segments() {
             framing.frame_body(segment.clone(), &mut chain);
@@ -221,15 +222,10 @@ fn outbound(
 /// Makes the wire of each attempt.
 type WireMaker = Box<dyn Fn() -> Wire + Send + Sync>;
 
-fn wire_maker(
-    exchange: &Exchange,
-    pass: &PassRuntime,
-    target: &Target,
-    plan: BodyPlan,
-) -> WireMaker {
+fn wire_maker(exchange: &Exchange, pass: &PassRuntime, target: &Target, body: &Body) -> WireMaker {
     let settings = pass.settings();
     let max_head_bytes = usize::try_from(settings.buffer_bytes).unwrap_or(usize::MAX);
-    let chunked = plan == BodyPlan::Unknown;
+    let chunked = body.plan == BodyPlan::Unknown;
     let keeps_trailers = settings.pass_trailers;
     let method = match &pass.pass {
         Pass::Proxy(proxy) => Method::from_bytes(&request::method(exchange, proxy)),
@@ -237,10 +233,15 @@ fn wire_maker(
     };
     match &pass.pass {
         _ if pass.speaks_http2() => {
-            let head = request::http2_head(exchange, pass, target, plan == BodyPlan::None);
+            let is_empty = !body.streamed && body.chain.is_empty();
+            let head = request::http2_head(exchange, pass, target, is_empty);
+            let whole = (!body.streamed).then(|| body.chain.clone());
             Box::new(move || {
                 let wire = Http2::new(head.clone(), keeps_trailers, max_head_bytes);
-                Wire::Http2(Box::new(wire))
+                Wire::Http2(Box::new(match &whole {
+                    Some(body) => wire.with_body(body.clone()),
+                    None => wire,
+                }))
             })
         }
         Pass::FastCgi(fastcgi) => {

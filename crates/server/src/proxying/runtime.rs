@@ -54,7 +54,11 @@ impl PassRuntime {
             Pass::Grpc(grpc) => (&*grpc.host, "", grpc.secure),
             Pass::FastCgi(_) | Pass::Scgi(_) => ("", "", false),
         };
-        let family = pass.upstream().family.name();
+        let family = match &pass {
+            // A connection speaks one protocol for as long as it lives.
+            Pass::Proxy(proxy) if proxy.http_version == ProxyHttpVersion::Http2 => "proxy-h2",
+            pass => pass.upstream().family.name(),
+        };
         PassRuntime {
             host: host.into(),
             port: port.into(),

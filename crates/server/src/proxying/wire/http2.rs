@@ -2,7 +2,8 @@
 //!
 //! A connection carries one request at a time, as in nginx, and is kept for the next
 //! one with its header tables. The codec therefore belongs to the connection and is
-//! lent to the request.
+//! lent to the request. A request that nobody waits for any more is reset, which leaves
+//! the connection to the next one; nginx closes it.
 
 use super::{Ending, Event, Head, WireError};
 use crate::chain::{FileRange, OutputChain, Segment};
@@ -15,6 +16,13 @@ use sealane_http::h2::{
 use sealane_http::headers::HeaderList;
 use std::sync::Arc;
 use std::time::Instant;
+
+/// What of a streamed request body is kept until the peer answers: one that did nothing
+/// with the request lets it be sent to another, body included (RFC 9113 section 8.7).
+const MAX_KEPT_BODY_BYTES: u64 = 64 << 10;
+/// From here on a piece of a body in memory is sent from where it is rather than copied
+/// behind the header of its frame.
+const MIN_SHARED_BYTES: u32 = 4 << 10;
 
 /// The codec of a connection to a peer, kept with it.
 pub(crate) struct Session {
@@ -49,12 +57,19 @@ pub(crate) struct Http2 {
     /// The request body as far as windows did not take it yet.
     body: OutputChain,
     body_ended: bool,
+    /// What was framed of a streamed body, while it may have to be sent again.
+    kept: Option<OutputChain>,
+    /// Bytes at the front of the input that are done with.
+    parsed: usize,
     /// The response has ended.
     ended: bool,
-    has_head: bool,
+    /// Bytes of the response that its `content-length` announces still.
+    known_left: u64,
     trailers: HeaderList,
     /// The peer takes no further requests.
     closing: bool,
+    /// What is logged of its GOAWAY, and whether it is worth a line of its own.
+    farewell: Option<(String, bool)>,
 }
 
 impl Session {
@@ -87,7 +102,7 @@ impl Session {
                         Some(Frame::GoAway { .. }) => return false,
                         Some(_) => {}
                         // A part of a frame would be in the way of the next request.
-                        None => return at == input.len(),
+                        None => return at == input.len() && self.codec.can_open(),
                     }
                 }
             }
@@ -106,11 +121,33 @@ impl Http2 {
             out: Vec::new(),
             body: OutputChain::new(),
             body_ended: false,
+            kept: Some(OutputChain::new()),
+            parsed: 0,
             ended: false,
-            has_head: false,
+            known_left: 0,
             trailers: HeaderList::new(),
             closing: false,
+            farewell: None,
         }
+    }
+
+    /// The same with a body that is there as a whole.
+    pub(crate) fn with_body(mut self, body: OutputChain) -> Http2 {
+        self.body = body;
+        self.body_ended = true;
+        self.kept = None;
+        self
+    }
+
+    /// Begins the body with what a peer that did nothing with the request got of it.
+    pub(super) fn begin_body_with(&mut self, body: OutputChain) {
+        self.kept = Some(body.clone());
+        self.body = body;
+    }
+
+    /// What was framed of a streamed body, if all of it can be sent again.
+    pub(super) fn take_kept_body(&mut self) -> Option<OutputChain> {
+        self.kept.take()
     }
 
     pub(super) fn method(&self) -> Method {
@@ -145,6 +182,13 @@ impl Http2 {
     }
 
     pub(super) fn frame_body(&mut self, piece: Segment) {
+        if let Some(kept) = &mut self.kept {
+            if kept.len() + piece.len() <= MAX_KEPT_BODY_BYTES {
+                kept.push(piece.clone());
+            } else {
+                self.kept = None;
+            }
+        }
         self.body.push(piece);
     }
 
@@ -157,8 +201,37 @@ impl Http2 {
         !self.body.is_empty()
     }
 
+    /// Whether the response is complete and what is unsent of the request is in nobody's
+    /// way: its stream is gone.
+    pub(super) fn has_let_go(&self) -> bool {
+        self.ended
+    }
+
+    /// Bytes of the response that are known to be missing.
+    pub(super) fn known_left(&self) -> u64 {
+        self.known_left
+    }
+
+    /// What the peer said when it ended the connection because of an error.
+    pub(super) fn take_remark(&mut self) -> Option<String> {
+        let (text, is_error) = self.farewell.take()?;
+        is_error.then_some(text)
+    }
+
+    /// Gives the request up. Whether the connection can take another one once what
+    /// [`Http2::take_output`] gives has left.
+    pub(super) fn cancel(&mut self, input: &[u8]) -> bool {
+        self.ended = true;
+        self.let_go(input, ErrorCode::CANCEL)
+    }
+
     /// Moves what may be sent into `out`.
     pub(super) fn take_output(&mut self, out: &mut OutputChain) {
+        if out.is_empty()
+            && let Some(session) = &mut self.session
+        {
+            session.codec.flushed();
+        }
         self.send_body(out);
         if !self.out.is_empty() {
             out.push_bytes(std::mem::take(&mut self.out));
@@ -185,8 +258,13 @@ impl Http2 {
                 return;
             }
             match front {
-                Segment::Memory(bytes) => {
+                Segment::Memory(bytes) if count < MIN_SHARED_BYTES => {
                     self.out.extend_from_slice(&bytes[..count as usize]);
+                }
+                Segment::Memory(bytes) => {
+                    let part = bytes.slice(..count as usize);
+                    out.push_bytes(std::mem::take(&mut self.out));
+                    out.push(Segment::Memory(part));
                 }
                 Segment::File(range) => {
                     let len = u64::from(count);
@@ -215,8 +293,8 @@ impl Http2 {
         closed: bool,
     ) -> Result<Option<Event>, WireError> {
         if self.stream.is_none() {
-            // The connection was ending when the request came.
-            return Err(WireError::ClosedEarly);
+            let text = "upstream takes no more requests on this connection";
+            return Err(WireError::Unprocessed(text.to_owned()));
         }
         loop {
             if self.ended {
@@ -228,21 +306,21 @@ impl Http2 {
             let now = session.began.elapsed();
             let received = session
                 .codec
-                .receive(input, now, &mut self.out)
+                .receive(&input[self.parsed..], now, &mut self.out)
                 .map_err(|fault| WireError::Invalid(format!("upstream broke HTTP/2: {fault}")))?;
-            let consumed = received.consumed;
-            let event = match received.event {
-                None => {
-                    input.drain(..consumed);
-                    return match closed {
-                        true => Err(WireError::ClosedEarly),
-                        false => Ok(None),
-                    };
-                }
-                Some(event) => take(event, self.stream),
+            self.parsed += received.consumed;
+            let Some(event) = received.event else {
+                // Only here: moving the rest of the input after each of many small frames
+                // would cost more than reading them.
+                input.drain(..self.parsed);
+                self.parsed = 0;
+                return match closed {
+                    true => Err(WireError::ClosedEarly),
+                    false => Ok(None),
+                };
             };
-            input.drain(..consumed);
-            if let Some(event) = self.act(event)? {
+            let taken = take(event, self.stream);
+            if let Some(event) = self.act(taken)? {
                 return Ok(Some(event));
             }
         }
@@ -251,18 +329,25 @@ impl Http2 {
     fn act(&mut self, taken: Taken) -> Result<Option<Event>, WireError> {
         match taken {
             Taken::Nothing => Ok(None),
-            Taken::GoAway => {
+            Taken::GoAway(code, remark) => {
                 self.closing = true;
+                self.farewell = Some((remark, code != ErrorCode::NO_ERROR));
                 Ok(None)
             }
             Taken::Head(head, end) => {
-                self.has_head |= head.parsed.status.0 >= 200;
+                if head.parsed.status.0 >= 200 {
+                    self.known_left = head.parsed.content_length.unwrap_or(0);
+                    self.kept = None;
+                }
                 self.ended = end;
                 Ok(Some(Event::Head(head)))
             }
             Taken::Data(piece, end) => {
                 self.ended = end;
+                self.known_left = self.known_left.saturating_sub(piece.len() as u64);
                 if let (Some(session), Some(stream)) = (&mut self.session, self.stream) {
+                    // The next piece is asked for when there is room for it, so what has
+                    // been asked for is as good as consumed.
                     session.codec.release(stream, piece.len(), &mut self.out);
                 }
                 Ok((!piece.is_empty()).then_some(Event::Data(piece)))
@@ -272,34 +357,22 @@ impl Http2 {
                 self.ended = true;
                 Ok(None)
             }
-            // A server that needs no more of the request ends the stream so.
-            Taken::Reset(ErrorCode::NO_ERROR) if self.ended => Ok(None),
-            Taken::Reset(code) => {
-                self.closing = true;
-                Err(WireError::Invalid(format!(
-                    "upstream rejected request with error {}",
-                    code.0
-                )))
+            Taken::Reset(code, unprocessed) => {
+                let text = format!("upstream rejected request with error {}", code.0);
+                Err(match (unprocessed, self.farewell.take()) {
+                    (true, Some((farewell, _))) => WireError::Unprocessed(farewell),
+                    (true, None) => WireError::Unprocessed(text),
+                    (false, _) => WireError::Invalid(text),
+                })
             }
-            Taken::Fault(text) => {
-                self.closing = true;
-                Err(WireError::Invalid(text))
-            }
+            Taken::Fault(text) => Err(WireError::Invalid(text)),
         }
     }
 
-    fn ending(&mut self, input: &[u8], closed: bool) -> Ending {
-        let mut reusable = !self.closing && !closed && input.is_empty();
-        if let (Some(session), Some(stream)) = (&mut self.session, self.stream) {
-            if session.codec.contains(stream) {
-                // The rest of the request is of no use to anybody.
-                session
-                    .codec
-                    .reset(stream, ErrorCode::NO_ERROR, &mut self.out);
-            }
-            reusable &= !session.codec.is_shutting_down() && self.out.is_empty();
-        }
-        self.body.clear();
+    fn ending(&mut self, input: &mut Vec<u8>, closed: bool) -> Ending {
+        let reusable = self.let_go(input, ErrorCode::NO_ERROR) && !closed;
+        input.clear();
+        self.parsed = 0;
         Ending {
             reusable,
             trailers: match self.keeps_trailers {
@@ -309,6 +382,19 @@ impl Http2 {
             ..Ending::default()
         }
     }
+
+    /// Ends the stream with this code, if it has not ended already: the rest of the
+    /// request is of no use to anybody. Whether the connection is good for another one.
+    fn let_go(&mut self, input: &[u8], code: ErrorCode) -> bool {
+        self.body.clear();
+        let (Some(session), Some(stream)) = (&mut self.session, self.stream) else {
+            return false;
+        };
+        session.codec.reset(stream, code, &mut self.out);
+        // Frames about the connection may have come behind the response.
+        let rest = input.get(self.parsed..).unwrap_or_default();
+        session.stays_idle(rest, &mut self.out) && !self.closing
+    }
 }
 
 /// An event of the codec, without its loan of the input.
@@ -317,9 +403,11 @@ enum Taken {
     Head(Box<Head>, bool),
     Data(Bytes, bool),
     Trailers(HeaderList),
-    Reset(ErrorCode),
+    /// With whether the peer did nothing with the request.
+    Reset(ErrorCode, bool),
     Fault(String),
-    GoAway,
+    /// With what is to be logged.
+    GoAway(ErrorCode, String),
 }
 
 fn take(event: Frame<'_>, ours: Option<StreamRef>) -> Taken {
@@ -348,11 +436,33 @@ fn take(event: Frame<'_>, ours: Option<StreamRef>) -> Taken {
             }
             Taken::Trailers(list)
         }
-        Frame::Reset { stream, code, .. } if is_ours(stream) => Taken::Reset(code),
+        Frame::Reset {
+            stream,
+            code,
+            unprocessed,
+        } if is_ours(stream) => Taken::Reset(code, unprocessed),
         Frame::Fault { stream, fault, .. } if stream.is_none_or(is_ours) => {
             Taken::Fault(fault.to_string())
         }
-        Frame::GoAway { .. } => Taken::GoAway,
+        Frame::GoAway { code, debug, .. } => Taken::GoAway(code, go_away_remark(code, debug)),
         _ => Taken::Nothing,
     }
 }
+
+/// What is logged of GOAWAY; the peer's own words are cut to a line.
+fn go_away_remark(code: ErrorCode, debug: &[u8]) -> String {
+    const MAX_DEBUG_BYTES: usize = 200;
+    let name = code.name().unwrap_or("unknown");
+    let debug = &debug[..debug.len().min(MAX_DEBUG_BYTES)];
+    let quoted = match debug {
+        [] => String::new(),
+        text => format!(": \"{}\"", text.escape_ascii()),
+    };
+    format!(
+        "upstream sent goaway with error {} ({name}){quoted}",
+        code.0
+    )
+}
+
+#[cfg(test)]
+mod tests;

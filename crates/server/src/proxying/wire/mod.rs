@@ -68,6 +68,9 @@ pub(crate) struct Ending {
 pub(crate) enum WireError {
     /// The head or the framing of the body is malformed.
     Invalid(String),
+    /// The peer says that it did nothing with the request, which may therefore be sent
+    /// again, whatever it is.
+    Unprocessed(String),
     /// The peer closed the connection before the end.
     ClosedEarly,
 }
@@ -158,11 +161,46 @@ impl Wire {
         }
     }
 
+    /// Whether the response is complete and what is unsent of the request does not matter
+    /// to the connection's next one.
+    pub(crate) fn has_let_go(&self) -> bool {
+        match self {
+            Wire::Http2(wire) => wire.has_let_go(),
+            _ => false,
+        }
+    }
+
+    /// Gives the request up, if the protocol can do that without ending the connection.
+    /// Whether the connection can take another one once all output has left.
+    pub(crate) fn cancel(&mut self, input: &[u8]) -> bool {
+        match self {
+            Wire::Http2(wire) => wire.cancel(input),
+            _ => false,
+        }
+    }
+
+    /// What was sent of a streamed body, if a peer that did nothing with the request
+    /// leaves all of it to be sent again.
+    pub(crate) fn take_kept_body(&mut self) -> Option<OutputChain> {
+        match self {
+            Wire::Http2(wire) => wire.take_kept_body(),
+            _ => None,
+        }
+    }
+
+    /// Begins a streamed body with what was taken of it for another peer.
+    pub(crate) fn begin_body_with(&mut self, body: OutputChain) {
+        if let Wire::Http2(wire) = self {
+            wire.begin_body_with(body);
+        }
+    }
+
     /// What the peer wants the operator to know, besides its response.
     pub(crate) fn take_remarks(&mut self) -> Vec<String> {
         match self {
             Wire::FastCgi(wire) => wire.take_remarks(),
-            Wire::Http1(_) | Wire::Gateway(_) | Wire::Http2(_) | Wire::Raw => Vec::new(),
+            Wire::Http2(wire) => wire.take_remark().into_iter().collect(),
+            Wire::Http1(_) | Wire::Gateway(_) | Wire::Raw => Vec::new(),
         }
     }
 
@@ -182,7 +220,8 @@ impl Wire {
             Wire::Http1(wire) => wire.known_left(),
             Wire::FastCgi(wire) => wire.known_left(),
             Wire::Gateway(wire) => wire.known_left(),
-            Wire::Http2(_) | Wire::Raw => 0,
+            Wire::Http2(wire) => wire.known_left(),
+            Wire::Raw => 0,
         }
     }
 }

@@ -91,6 +91,7 @@ fn in_pieces(given: &Given, bytes: &[u8], size: usize) -> Option<Outcome> {
                 found.end = Err(match error {
                     WireError::Invalid(text) => text,
                     WireError::ClosedEarly => "closed".to_owned(),
+                    WireError::Unprocessed(text) => panic!("FastCGI cannot say so: {text}"),
                 });
                 return Some(found);
             }
