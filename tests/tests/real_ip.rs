@@ -385,7 +385,7 @@ fn the_same_as_nginx() {
     let other = Site::new();
     let nginx = other.serve_by_nginx(&http("theirs"));
     let mut random = Random::new(5);
-    let words = [
+    let mut words = vec![
         "1.2.3.4",
         "10.0.0.1",
         "10.255.255.255",
@@ -423,6 +423,10 @@ fn the_same_as_nginx() {
         "10.0.0.1:0",
         "+1.2.3.4",
     ];
+    if std::env::var_os("SEALANE_TEST_NGINX").is_none() {
+        // Debian's nginx takes brackets only with a port behind them.
+        words.retain(|word| !word.ends_with(']'));
+    }
     let separators = [", ", ",", " ", " , ", ",,", ";"];
     let names = ["X-Forwarded-For", "x-forwarded-for", "X-Real-IP", "X-Other"];
     for _ in 0..scale(400, 20_000) {
