@@ -123,8 +123,11 @@ const COUNTS: &[CountRow] = &[
     ),
 ];
 
+/// A value of a label, and the counter behind it.
+type Http2Count = (&'static str, fn(&Http2Counters) -> u64);
+
 /// What HTTP/2 connections were ended for, by the value of the label `kind`.
-const HTTP2_FLOODS: &[(&str, fn(&Http2Counters) -> u64)] = &[
+const HTTP2_FLOODS: &[Http2Count] = &[
     ("rapid_reset", |c| c.rapid_reset_floods.get()),
     ("continuation", |c| c.continuation_floods.get()),
     ("header_bomb", |c| c.header_bombs.get()),

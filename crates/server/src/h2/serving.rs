@@ -322,14 +322,14 @@ impl Serving {
 
     fn let_streams_go_on(&mut self, connection: &mut Connection) -> bool {
         let mut places = std::mem::take(&mut self.again);
-        for at in 0..places.len() {
-            self.go_on(connection, places[at] as usize);
+        for place in places.iter().copied() {
+            self.go_on(connection, place as usize);
         }
         let had = !places.is_empty();
         places.clear();
         self.woken.take(&mut places);
-        for at in 0..places.len() {
-            self.go_on(connection, places[at] as usize);
+        for place in places.iter().copied() {
+            self.go_on(connection, place as usize);
         }
         let had = had || !places.is_empty();
         places.clear();
