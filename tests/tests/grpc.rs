@@ -19,13 +19,15 @@ struct Service {
 
 impl Service {
     fn start() -> Service {
-        Service::start_on(0)
+        Service::start_on(0, &[])
     }
 
-    fn start_on(port: u16) -> Service {
+    /// With TLS, if a certificate and its key are given.
+    fn start_on(port: u16, tls: &[PathBuf]) -> Service {
         let mut child = Command::new(PYTHON)
             .arg(script("origin.py"))
             .arg(port.to_string())
+            .args(tls)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -138,6 +140,35 @@ fn over_tls_and_by_name_of_a_group() {
 }
 
 #[test]
+fn over_tls_to_the_service() {
+    let site = Site::new();
+    site.certificate(&Certificate::localhost("localhost", CertificateKey::P256));
+    let files = ["pem", "key"].map(|kind| site.path(format!("certificates/localhost.{kind}")));
+    let service = Service::start_on(0, &files);
+    let server = site.serve(&format!(
+        "client_max_body_size 0;
+         upstream service {{ server 127.0.0.1:{}; keepalive 4; }}
+         server {{ listen 127.0.0.1:%grpc%; http2 on;
+           grpc_ssl_verify on; grpc_ssl_trusted_certificate {}; grpc_ssl_name localhost;
+           grpc_ssl_server_name on;
+           location / {{ grpc_pass grpcs://service; }} }}",
+        service.port,
+        site.authority().display()
+    ));
+    // The library speaks to nobody who does not offer h2.
+    let cases = [
+        "unary",
+        "large",
+        "metadata",
+        "chat",
+        "flood_both_ways",
+        "cancel",
+    ];
+    call(server.port("grpc"), &cases).success();
+    service.wait_for_cancelled(2);
+}
+
+#[test]
 fn hundreds_at_a_time() {
     let (site, service) = (Site::new(), Service::start());
     let server = site.serve_with(
@@ -198,7 +229,7 @@ fn a_service_that_restarts_is_found_again() {
     assert!(down.starts_with("UNAVAILABLE: "), "{down}");
     server.wait_for_log("connect() failed (111: Connection refused) while connecting to upstream");
     for _ in 0..2 {
-        let service = Service::start_on(port);
+        let service = Service::start_on(port, &[]);
         call(server.port("grpc"), &["unary"]).success();
         drop(service);
     }
@@ -224,7 +255,13 @@ fn errors_of_the_proxy_become_errors_of_grpc() {
            add_header grpc-status 7; add_header grpc-message denied; return 204; }} }}",
         port = service.port
     ));
-    let cases = ["unary_fails", "mute_fails", "fail_fails", "hang_fails"];
+    let cases = [
+        "unary_fails",
+        "mute_fails",
+        "fail_fails",
+        "hang_fails",
+        "hang_fails_while_sending",
+    ];
     let outcome = call(server.port("grpc"), &cases).success();
     let text = outcome.text();
     let lines: Vec<_> = text.lines().collect();
@@ -233,5 +270,6 @@ fn errors_of_the_proxy_become_errors_of_grpc() {
     assert_eq!(lines[2], "PERMISSION_DENIED: denied");
     // The head has left: only the stream can be ended.
     assert!(lines[3].starts_with("INTERNAL: "), "{text}");
+    assert!(lines[4].starts_with("INTERNAL: "), "{text}");
     server.wait_for_log("upstream timed out (110: Connection timed out) while reading upstream");
 }

@@ -2,7 +2,9 @@
 
 use sealane_tests::origin::{Answer, Origin};
 use sealane_tests::wire::{self, Connection};
-use sealane_tests::{Certificate, CertificateKey, Program, Server, Site, command, sha256_of_file};
+use sealane_tests::{
+    Certificate, CertificateKey, Program, Server, Site, command, sha256_of_file, wait_for,
+};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::sync::Arc;
@@ -181,6 +183,8 @@ const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 /// `:status: 200`, as a block.
 const OK: &[u8] = &[0x88];
+/// `x-last: z`, likewise.
+const LAST: &[u8] = b"\x00\x06x-last\x01z";
 
 impl Raw {
     /// Connections get `settings` first; `serve` does the rest until it returns.
@@ -316,7 +320,7 @@ fn front<'s>(site: &'s Site, origins: &[&Raw], more: &str) -> Server<'s> {
     site.serve(&format!(
         "upstream origin {{ {servers} keepalive 8; }}
          server {{ listen 127.0.0.1:%front%; client_max_body_size 0;
-           location / {{ proxy_pass http://origin; proxy_http_version 2; {more} }} }}"
+           {more} location / {{ proxy_pass http://origin; proxy_http_version 2; }} }}"
     ))
 }
 
@@ -468,6 +472,53 @@ fn windows_of_a_few_bytes() {
 }
 
 #[test]
+fn the_end_waits_for_no_window() {
+    for trailers in [false, true] {
+        let go_on = Arc::new(AtomicBool::new(false));
+        let may_end = go_on.clone();
+        let origin = Raw::start(&[], move |frames| {
+            let stream = frames.request()?;
+            frames.send(HEADERS, END_HEADERS, stream, OK)?;
+            frames.send(DATA, 0, stream, b"four")?;
+            wait_for("the client to have it", || {
+                may_end.load(Ordering::Relaxed).then_some(())
+            });
+            match trailers {
+                true => frames.send(HEADERS, END_HEADERS | END_STREAM, stream, LAST),
+                false => frames.send(DATA, END_STREAM, stream, b""),
+            }
+        });
+        let site = Site::new();
+        let server = front(&site, &[&origin], "http2 on; proxy_pass_trailers on;");
+        let address = (Ipv4Addr::LOCALHOST, server.port("front"));
+        let mut client = Frames {
+            socket: TcpStream::connect(address).expect("it listens"),
+            number: 0,
+            body: Vec::new(),
+        };
+        let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+        client.socket.write_all(preface).expect("it reads");
+        // Room for four bytes, and a GET for / at localhost.
+        let flags = END_HEADERS | END_STREAM;
+        client
+            .send(SETTINGS, 0, 0, &[0, 4, 0, 0, 0, 4])
+            .and_then(|()| client.send(HEADERS, flags, 1, b"\x82\x86\x84\x01\x09localhost"))
+            .expect("it reads");
+        loop {
+            let (kind, flags, _, payload) = client.next().expect("the response goes on");
+            if kind == DATA && !payload.is_empty() {
+                assert_eq!(payload, b"four");
+                go_on.store(true, Ordering::Relaxed);
+            }
+            if matches!(kind, HEADERS | DATA) && flags & END_STREAM != 0 {
+                assert_eq!(kind == HEADERS, trailers);
+                break;
+            }
+        }
+    }
+}
+
+#[test]
 fn an_early_answer_leaves_the_connection_usable() {
     let origin = Raw::start(&[], |frames| {
         let stream = frames.head()?;
@@ -502,7 +553,7 @@ fn early_hints_and_trailers() {
             frames.send(HEADERS, END_HEADERS, stream, OK)?;
             frames.send(DATA, 0, stream, b"body")?;
             let flags = END_HEADERS | END_STREAM;
-            frames.send(HEADERS, flags, stream, b"\x00\x06x-last\x01z")?;
+            frames.send(HEADERS, flags, stream, LAST)?;
         }
     });
     let site = Site::new();

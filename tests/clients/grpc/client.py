@@ -8,6 +8,7 @@ import hashlib
 import queue
 import sys
 import threading
+import time
 
 import grpc
 
@@ -280,6 +281,17 @@ def hang_fails(service):
     result = ended(service.both, "Hang", iter(outbox))
     outbox.put(None)
     return result
+
+
+def hang_fails_while_sending(service):
+    """The client goes on speaking to a server that is silent."""
+
+    def requests():
+        for number in range(10 * PATIENCE_S):
+            yield b"still here"
+            time.sleep(0.1)
+
+    return ended(service.both, "Hang", requests())
 
 
 def main():

@@ -1,7 +1,7 @@
 """A gRPC service on 127.0.0.1 for tests/tests/grpc.rs: messages are bytes, so
 nothing is generated. Prints its port, then a line for each call that was cancelled.
 
-    origin.py [PORT]
+    origin.py PORT [CERTIFICATE KEY]
 """
 
 import hashlib
@@ -140,8 +140,13 @@ def main():
     server = grpc.server(futures.ThreadPoolExecutor(max_workers=400), options=OPTIONS)
     service = grpc.method_handlers_generic_handler("test.Service", HANDLERS)
     server.add_generic_rpc_handlers((service,))
-    port = sys.argv[1] if len(sys.argv) > 1 else "0"
-    port = server.add_insecure_port(f"127.0.0.1:{port}")
+    address = f"127.0.0.1:{sys.argv[1]}"
+    if len(sys.argv) > 2:
+        certificate, key = (open(path, "rb").read() for path in sys.argv[2:])
+        credentials = grpc.ssl_server_credentials([(key, certificate)])
+        port = server.add_secure_port(address, credentials)
+    else:
+        port = server.add_insecure_port(address)
     server.start()
     print(port, flush=True)
     # Ends with its standard input, that is with the test.

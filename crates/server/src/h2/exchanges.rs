@@ -360,6 +360,13 @@ impl Serving {
                         if let Some(source) = sending.source.take() {
                             source.conclude(&mut sending.exchange, true);
                         }
+                        // Neither the end nor trailers wait for a window.
+                        if sending.body.is_empty() {
+                            if sending.trailers.is_empty() {
+                                let _ = self.codec.data(reference, 0, true, &mut self.out);
+                            }
+                            return self.finish(place);
+                        }
                     }
                 }
                 Poll::Ready(Err(_)) => return self.give_up(place, ErrorCode::INTERNAL_ERROR),

@@ -195,7 +195,11 @@ impl Conversation {
                 Poll::Ready(Ok(sent)) => {
                     self.bytes_sent += sent;
                     self.sending.end();
-                    self.reading.end();
+                    // A tunnel is alive while either side speaks. Otherwise, as in nginx,
+                    // only what the peer says counts.
+                    if matches!(self.wire, Wire::Raw) {
+                        self.reading.end();
+                    }
                 }
                 Poll::Ready(Err(error)) if error.get_ref().is_some_and(|e| e.is::<FileError>()) => {
                     return Poll::Ready(Err(Failure::broken(error, Doing::Sending)));
