@@ -112,8 +112,11 @@ fn error_lines_name_the_upstream() {
         (
             "/unix/",
             502,
-            "error",
-            "connect() failed (2: No such file or directory) while connecting to upstream",
+            "crit",
+            &format!(
+                "connect() to unix:{site_path}/nothing failed (2: No such file or directory) while \
+                 connecting to upstream"
+            ),
             format!("http://unix:{site_path}/nothing:/z/"),
         ),
     ] {
