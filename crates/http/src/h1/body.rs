@@ -5,8 +5,9 @@ use std::ops::Range;
 
 use super::request::Framing;
 
-/// The most bytes that chunk extensions may take in one body. Nobody sends them; a body of
-/// one-byte chunks with long extensions would cost far more work than its length suggests.
+/// The most bytes that chunk extensions of a body may take beyond the data that has come. A body
+/// of one-byte chunks with long extensions would cost far more work than its length suggests; a
+/// signature for each chunk of some size is no harm.
 pub const MAX_EXTENSION_BYTES: usize = 16 * 1024;
 
 /// The most bytes that the trailer section of a chunked body may take.
@@ -98,7 +99,7 @@ pub enum BodyError {
     InvalidLine,
     /// No CR LF after a chunk's data.
     MissingCrlf,
-    /// More than [`MAX_EXTENSION_BYTES`].
+    /// [`MAX_EXTENSION_BYTES`] more than data.
     ExtensionsTooLong,
     /// More than [`MAX_TRAILER_BYTES`].
     TrailersTooLong,
@@ -213,6 +214,7 @@ impl BodyDecoder {
             (_, false) => State::Data { left },
         };
         let end = at + taken as usize;
+        self.extension_bytes = self.extension_bytes.saturating_sub(taken as usize);
         Decoded {
             consumed: end,
             data: at..end,

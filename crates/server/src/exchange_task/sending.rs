@@ -37,6 +37,8 @@ struct Sending {
     head: Vec<u8>,
     body: OutputChain,
     source: Option<Box<dyn BodySource>>,
+    /// The source has failed: what it gave before is sent, and no end.
+    is_cut: bool,
     /// The body of a source is framed as chunks.
     chunked: bool,
     mode: SendMode,
@@ -82,6 +84,7 @@ pub(super) async fn send(
         head,
         body,
         source,
+        is_cut: false,
         chunked,
         mode: SendMode {
             sendfile: conf.sendfile,
@@ -150,6 +153,7 @@ impl Sending {
             }
             let turn = poll_fn(|cx| self.poll_turn(cx, connection, exchange, intake)).await?;
             match turn {
+                Turn::Done if self.is_cut => return Err(SendFailure::Source),
                 Turn::Done => return Ok(()),
                 Turn::Drained => continue,
                 Turn::More => {}
@@ -180,7 +184,7 @@ impl Sending {
             if self.source.is_some() {
                 news |= intake.poll_progress(connection, cx, !has_output(self));
                 let room = (BATCH_BYTES as u64).saturating_sub(self.body.len());
-                news |= self.poll_source(cx, exchange, room)?;
+                news |= self.poll_source(cx, exchange, room);
             }
             if has_output(self) {
                 match self.poll_output(cx, connection) {
@@ -214,7 +218,7 @@ impl Sending {
         }
         while self.source.is_some() {
             let mut news = intake.poll_progress(connection, cx, false);
-            news |= self.poll_source(cx, exchange, 0)?;
+            news |= self.poll_source(cx, exchange, 0);
             if !news {
                 break;
             }
@@ -232,20 +236,21 @@ impl Sending {
     }
 
     /// Asks the source for more, `room` bytes at most. True when something came of it.
-    fn poll_source(
-        &mut self,
-        cx: &mut Context<'_>,
-        exchange: &mut Exchange,
-        room: u64,
-    ) -> Result<bool, SendFailure> {
+    fn poll_source(&mut self, cx: &mut Context<'_>, exchange: &mut Exchange, room: u64) -> bool {
         let Some(source) = &mut self.source else {
-            return Ok(false);
+            return false;
         };
         let mut piece = OutputChain::new();
         let filled = match source.poll_fill(cx, exchange, &mut piece, room) {
-            Poll::Pending => return Ok(false),
+            Poll::Pending => return false,
             Poll::Ready(Ok(filled)) => filled,
-            Poll::Ready(Err(_)) => return Err(SendFailure::Source),
+            Poll::Ready(Err(_)) => {
+                self.is_cut = true;
+                if let Some(source) = self.source.take() {
+                    source.conclude(exchange, false);
+                }
+                return true;
+            }
         };
         if self.chunked {
             piece = framing::chunk_of(piece);
@@ -265,7 +270,7 @@ impl Sending {
                 self.body.append(framing::last_chunk(&trailers));
             }
         }
-        Ok(true)
+        true
     }
 
     fn poll_output(
@@ -274,7 +279,8 @@ impl Sending {
         connection: &mut Connection,
     ) -> Poll<Result<(), SendFailure>> {
         let mut mode = self.mode;
-        mode.last &= self.source.is_none();
+        // Without close_notify the client can tell that the body was cut.
+        mode.last &= self.source.is_none() && !self.is_cut;
         let sending = connection.transport.poll_send(
             cx,
             &mut self.head,

@@ -3,11 +3,11 @@
 use super::{Ending, Event, Head, WireError, split_head};
 use crate::chain::{OutputChain, Segment};
 use bytes::Bytes;
-use sealane_http::Method;
 use sealane_http::h1::{
     self, ParsedResponse, ResponseBodyDecoder, ResponseKind, ResponseLimits, ResponseState,
 };
 use sealane_http::headers::HeaderList;
+use sealane_http::{Method, StatusCode};
 
 /// One request by HTTP/1.
 pub(crate) struct Http1 {
@@ -98,7 +98,10 @@ impl Http1 {
                 body = body.keep_trailers();
             }
             self.body = Some(body);
-            self.keep_alive = parsed.keep_alive;
+            // Some send a body with 204 all the same: it must not meet another request.
+            let is_odd = parsed.status == StatusCode::NO_CONTENT
+                && (parsed.chunked || parsed.content_length.unwrap_or(0) > 0);
+            self.keep_alive = parsed.keep_alive && !is_odd;
         }
         let buffer = split_head(input, parsed.head_bytes);
         Ok(Some(Event::Head(Box::new(Head { buffer, parsed }))))
