@@ -57,6 +57,25 @@ impl Connection {
         }
     }
 
+    /// Server: refuses a request that cannot be taken now, as one stream too many is
+    /// refused, so that it may be sent again (RFC 9113 section 8.7). It counts as a stream
+    /// that came to nothing.
+    ///
+    /// # Errors
+    /// [`Fault`]: there were too many of them. GOAWAY is in `out`; send it and close.
+    pub fn refuse(&mut self, stream: StreamRef, out: &mut Vec<u8>) -> Result<(), Fault> {
+        if self.streams.get(stream).is_none() {
+            return Ok(());
+        }
+        self.remove_stream(stream);
+        self.counters.streams_refused += 1;
+        let refused = self.reset_because(stream.id(), StreamFault::Refused, out);
+        if let Err(fault) = refused {
+            self.fail(fault, out);
+        }
+        refused
+    }
+
     /// Whether a header block has begun that CONTINUATION frames are to complete.
     pub fn is_within_head(&self) -> bool {
         self.block.is_some()

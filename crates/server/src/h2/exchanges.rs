@@ -13,7 +13,7 @@ use crate::response_head;
 use bytes::Bytes;
 use sealane_conf::model::LogLevel;
 use sealane_http::h1::{ConnectionHeader, Framing};
-use sealane_http::h2::{self, ErrorCode, Event, StreamRef};
+use sealane_http::h2::{self, ErrorCode, Event, Fault, StreamRef};
 use sealane_http::headers::HeaderList;
 use sealane_http::{Method, StatusCode};
 use std::task::{Context, Poll};
@@ -57,7 +57,10 @@ impl Serving {
                     found.feed.finish(fields.collect());
                 }
             }
-            Event::Reset { stream, .. } => self.lose(stream, BodyError::ClientClosed),
+            Event::Reset { stream, .. } => {
+                self.unwanted.retain(|&(unwanted, _)| unwanted != stream);
+                self.lose(stream, BodyError::ClientClosed);
+            }
             Event::Fault { stream, fault, id } => {
                 connection.log(
                     LogLevel::Info,
@@ -78,7 +81,11 @@ impl Serving {
     fn take_data(&mut self, stream: StreamRef, bytes: &[u8], end: bool) {
         let now_ms = self.now_ms;
         let Some(found) = self.stream_mut(stream) else {
-            return self.codec.release(stream, bytes.len(), &mut self.out);
+            // The window stays closed: of what nobody wants no more is asked for.
+            if end {
+                self.unwanted.retain(|&(unwanted, _)| unwanted != stream);
+            }
+            return;
         };
         found.feed.count_framed(bytes.len() as u64);
         found.feed.push(Bytes::copy_from_slice(bytes));
@@ -100,13 +107,16 @@ impl Serving {
     ) {
         if self.live >= connection.server().http2.max_concurrent_streams as usize {
             // Handlers of streams that the client has reset are still at work.
-            connection.worker.counters.http2.streams_refused.add(1);
-            let code = ErrorCode::REFUSED_STREAM;
-            return self.codec.reset(reference, code, &mut self.out);
+            if let Err(fault) = self.codec.refuse(reference, &mut self.out) {
+                log_fault(connection, fault);
+            }
+            return;
         }
         connection.worker.counters.requests.add(1);
         connection.facts.count_request();
         connection.begin_response();
+        // `keepalive_timeout` begins anew behind it.
+        self.look_soon();
         let conf = default_conf(connection);
         let age = self
             .now
@@ -305,7 +315,8 @@ impl Serving {
             sending.trailers.clear();
         }
         if sending.send_timeout < self.look_every {
-            self.look_soon(sending.send_timeout);
+            self.look_every = sending.send_timeout;
+            self.look_soon();
         }
         let before = self.out.len();
         let end = sending.is_empty();
@@ -388,9 +399,9 @@ impl Serving {
             let _ = self.codec.send_trailers(reference, fields, &mut self.out);
         }
         if !self.codec.has_received_end(reference) {
-            // Whatever the client still sends, nobody wants it (RFC 9113 section 8.1).
-            self.codec
-                .reset(reference, ErrorCode::NO_ERROR, &mut self.out);
+            // Whatever the client still sends, nobody wants it.
+            self.unwanted.push((reference, self.now_ms));
+            self.look_soon();
         }
         self.conclude(place, true);
     }
@@ -421,6 +432,14 @@ impl Serving {
             sending.conclude(completed);
         }
     }
+}
+
+/// Says why the connection ends.
+pub(super) fn log_fault(connection: &Connection, fault: Fault) {
+    connection.log(
+        LogLevel::Info,
+        &format!("{fault} while processing HTTP/2 connection"),
+    );
 }
 
 /// Trailers of filters and of the source.

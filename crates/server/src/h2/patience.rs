@@ -38,6 +38,11 @@ const RECENT: Duration = Duration::from_secs(2);
 /// client does not say that it knows (RFC 9113 section 6.8 asks for a round trip).
 const FAREWELL: Duration = Duration::from_secs(1);
 
+/// How long a client has to stop sending a body once its stream was answered. Then the
+/// stream is reset (RFC 9113 section 8.1); not at once, as there are clients that lose
+/// the answer when the reset comes with it.
+pub(super) const UNWANTED_BODY: Duration = Duration::from_millis(500);
+
 const TIMED_OUT: &str = "client timed out (110: Connection timed out)";
 
 impl Serving {
@@ -53,7 +58,8 @@ impl Serving {
             Patience::Recent => RECENT.min(default_conf(connection).keepalive_timeout),
             Patience::Request => default_conf(connection).keepalive_timeout,
             Patience::Farewell => FAREWELL,
-            Patience::Busy | Patience::Unset => self.look_every,
+            Patience::Busy | Patience::Unset if self.unwanted.is_empty() => self.look_every,
+            Patience::Busy | Patience::Unset => self.look_every.min(UNWANTED_BODY),
         };
         connection.set_deadline(after);
     }
@@ -75,9 +81,8 @@ impl Serving {
         }
     }
 
-    /// Looks at the streams of a busy connection after so long at the latest.
-    pub(super) fn look_soon(&mut self, after: Duration) {
-        self.look_every = after;
+    /// The deadline that is set is not that of what goes on now.
+    pub(super) fn look_soon(&mut self) {
         self.patience = Patience::Unset;
     }
 
@@ -136,6 +141,7 @@ impl Serving {
             };
             next_ms = next_ms.min(left_ms);
         }
+        next_ms = next_ms.min(self.reset_unwanted());
         for place in 0..self.streams.len() {
             let Some(stream) = &self.streams[place] else {
                 continue;
@@ -165,6 +171,22 @@ impl Serving {
         self.patience = Patience::Busy;
         connection.set_deadline(Duration::from_millis(next_ms));
         true
+    }
+
+    /// Resets streams whose bodies nobody wants. Returns the time until the next one.
+    fn reset_unwanted(&mut self) -> u64 {
+        let mut next_ms = u64::MAX;
+        let mut unwanted = std::mem::take(&mut self.unwanted);
+        unwanted.retain(|&(stream, since_ms)| {
+            if let Some(left_ms) = self.left_ms(since_ms, ms(UNWANTED_BODY)) {
+                next_ms = next_ms.min(left_ms);
+                return true;
+            }
+            self.codec.reset(stream, ErrorCode::NO_ERROR, &mut self.out);
+            false
+        });
+        self.unwanted = unwanted;
+        next_ms
     }
 
     /// What is left of a time that began then; `None` when it is over.

@@ -1,5 +1,6 @@
 //! An HTTP/2 connection: its turns, and its end.
 
+use super::exchanges::log_fault;
 use super::patience::Patience;
 use super::stream::{State, Stream};
 use super::wakers::Woken;
@@ -9,16 +10,18 @@ use crate::connection::{Connection, HEAD_READ_BYTES};
 use crate::registry::Asked;
 use crate::transport::{Received, SendMode};
 use crate::worker::Worker;
-use sealane_conf::model::{LocationConf, LogLevel};
-use sealane_http::h2;
+use sealane_conf::model::LocationConf;
+use sealane_http::h2::{self, StreamRef};
 use std::future::poll_fn;
 use std::os::fd::AsFd;
+use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
-/// Turns after which other connections of the thread get theirs.
-const TURNS: u32 = 8;
+/// Turns after which other connections of the thread get theirs, and the kernel is asked
+/// what has come: a request behind which a download goes on must be seen.
+const TURNS: u32 = 4;
 /// Received bytes that one turn looks at: what a client may have the thread do at a time.
 const TURN_BYTES: usize = 64 << 10;
 /// Bytes asked for at a time once a client is uploading.
@@ -44,6 +47,8 @@ pub(super) struct Serving {
     pub(super) woken: Woken,
     /// Places of streams that are to be looked at in this turn.
     pub(super) again: Vec<u32>,
+    /// Streams that were answered while the client still sends, and when.
+    pub(super) unwanted: Vec<(StreamRef, u64)>,
     /// What is to be sent: first the chain, then the bytes.
     pub(super) chain: OutputChain,
     pub(super) out: Vec<u8>,
@@ -72,6 +77,8 @@ pub(super) struct Serving {
 pub(super) enum End {
     /// In order: what is queued has left.
     Done,
+    /// In order, while it was idle, and without waiting for anything.
+    Displaced,
     /// It broke, or is to be closed at once.
     Broken,
 }
@@ -83,8 +90,10 @@ pub(crate) async fn serve(connection: &mut Connection) {
     serving.abandon();
     poll_fn(|cx| serving.poll_handlers(connection, cx)).await;
     drop(serving);
-    if matches!(end, End::Done) {
-        connection.linger().await;
+    match end {
+        End::Done => connection.linger().await,
+        End::Displaced => connection.say_goodbye().await,
+        End::Broken => {}
     }
 }
 
@@ -108,6 +117,7 @@ impl Serving {
             places: Vec::new(),
             woken: Woken::default(),
             again: Vec::new(),
+            unwanted: Vec::new(),
             chain: OutputChain::new(),
             out,
             patience: Patience::Unset,
@@ -133,7 +143,8 @@ impl Serving {
                 Err(end) => return Poll::Ready(end),
             }
         }
-        cx.waker().wake_by_ref();
+        // Wakes the task after the runtime has looked for events.
+        let _ = pin!(tokio::task::yield_now()).poll(cx);
         Poll::Pending
     }
 
@@ -146,6 +157,13 @@ impl Serving {
     fn turn(&mut self, connection: &mut Connection, cx: &mut Context<'_>) -> Result<bool, End> {
         match connection.asked() {
             Asked::Nothing => {}
+            Asked::Finish if self.is_idle() && !self.worker.registry.is_shutting_down() => {
+                // Its place is needed. Whatever the client has sent meanwhile was not
+                // processed, as GOAWAY says, and can be sent again.
+                self.codec.shut_down_now(&mut self.out);
+                self.flush(connection, cx)?;
+                return Err(End::Displaced);
+            }
             Asked::Finish => self.announce_end(),
             Asked::Abort => return Err(End::Broken),
         }
@@ -185,12 +203,13 @@ impl Serving {
 
     /// Whether no stream is open.
     pub(super) fn is_idle(&self) -> bool {
-        self.live == 0
+        self.live == 0 && self.unwanted.is_empty()
     }
 
-    /// Whether something waits for the socket.
+    /// Whether something waits for the socket: here, or in the transport, which has to be
+    /// asked again until it says that all has left.
     pub(super) fn has_output(&self) -> bool {
-        !self.out.is_empty() || !self.chain.is_empty()
+        !self.out.is_empty() || !self.chain.is_empty() || self.stalled_ms.is_some()
     }
 
     /// Bytes that wait for the socket.
@@ -224,6 +243,7 @@ impl Serving {
         self.free = Vec::new();
         self.places = Vec::new();
         self.again = Vec::new();
+        self.unwanted = Vec::new();
         self.woken.trim();
     }
 
@@ -242,6 +262,7 @@ impl Serving {
                     return Ok(false);
                 }
             }
+            self.held_back = false;
             if self.input_ended {
                 return Ok(false);
             }
@@ -302,10 +323,7 @@ impl Serving {
                     }
                 }
                 Err(fault) => {
-                    connection.log(
-                        LogLevel::Info,
-                        &format!("{fault} while processing HTTP/2 connection"),
-                    );
+                    log_fault(connection, fault);
                     at = input.len();
                     break true; // GOAWAY is queued; the codec is finished
                 }
@@ -409,7 +427,7 @@ impl Serving {
         loop {
             self.read_clock();
             let news = self.let_streams_go_on(connection);
-            if self.is_idle() || connection.asked() == Asked::Abort {
+            if self.live == 0 || connection.asked() == Asked::Abort {
                 return Poll::Ready(());
             }
             if !news && self.again.is_empty() {

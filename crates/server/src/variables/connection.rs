@@ -5,6 +5,7 @@ use crate::exchange::Exchange;
 use crate::facts::PeerAddress;
 use sealane_conf::model::ListenAddress;
 use sealane_conf::variables::Builtin;
+use sealane_http::h1::Version;
 use sealane_http::proxy_protocol::{Addresses, TlvName};
 use sealane_sys::socket::TcpInfo;
 use std::net::{IpAddr, SocketAddr};
@@ -17,6 +18,11 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
     };
     match builtin {
         Builtin::Scheme => text(if exchange.is_tls() { "https" } else { "http" }, out),
+        Builtin::Http2 => {
+            let is_http2 = exchange.request.head.version == Version::Http2;
+            let name = if exchange.is_tls() { "h2" } else { "h2c" };
+            is_http2 && text(name, out)
+        }
         Builtin::Https => text(if exchange.is_tls() { "on" } else { "" }, out),
         Builtin::RemoteAddr => peer_ip(exchange.client_address(), out),
         Builtin::RealipRemoteAddr => peer_ip(facts.peer, out),

@@ -91,10 +91,10 @@ fn append_builtin(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> b
         | B::RequestTime
         | B::RequestId
         | B::RequestCompletion
-        | B::Http2
         | B::RemoteUser
         | B::Pipe => request::append(exchange, builtin, out),
         B::Scheme
+        | B::Http2
         | B::Https
         | B::RemoteAddr
         | B::BinaryRemoteAddr
