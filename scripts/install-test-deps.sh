@@ -8,6 +8,7 @@
 #   golang-go           builds tests/clients/go (a Go already on the PATH will do)
 #   nginx-light         the server that differential tests compare with
 #   procps util-linux   prlimit, kill, ps
+#   nghttp2-client      nghttp and h2load, an HTTP/2 client of its own
 #   strace              counts system calls per request
 #   redis-server        the session store of all nodes (with redis-cli)
 #   faketime            nodes whose clocks differ
@@ -21,7 +22,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 ./install-build-deps.sh
 source ./packages.sh
 
-packages=(curl wget openssl chromium nginx-light procps util-linux strace redis-server faketime
+packages=(curl wget openssl chromium nginx-light procps util-linux nghttp2-client strace redis-server faketime
   php-fpm uwsgi-core uwsgi-plugin-python3 python3 gunicorn python3-grpcio)
 command -v go >/dev/null || packages+=(golang-go)
 require_packages tests "${packages[@]}"

@@ -24,6 +24,7 @@ mod certificates;
 mod command;
 pub mod fastcgi;
 mod go;
+pub mod http2;
 mod name_server;
 pub mod nodes;
 pub mod origin;

@@ -663,4 +663,4 @@ impl Drop for Gauge {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -1,12 +1,13 @@
 // The Go client of the end-to-end tests: an HTTP and TLS implementation that
 // shares no code with the server. Standard library only.
 //
-//	client get  -address HOST:PORT -ca FILE [-range R] [-parallel N] PATH...
+//	client get  -address HOST:PORT -ca FILE [-range R] [-parallel N] [-http2] PATH...
 //	client idle -address HOST:PORT -ca FILE -count N PATH
 //	client resume -address HOST:PORT -ca FILE [-tls 1.2] [-parallel N] [-for TIME] [-pause TIME] PATH
 //
 // get prints one line for each path: status, length, SHA-256, path. A single
-// "-" reads the paths from standard input.
+// "-" reads the paths from standard input. With -http2 all of them go over one
+// connection, -parallel at a time, and every answer must come over HTTP/2.
 //
 // idle opens N connections, makes one request on each and prints "ready"; it
 // keeps them open until a line arrives on standard input, then makes a second
@@ -43,6 +44,7 @@ func main() {
 	version := flags.String("tls", "", "1.2 or 1.3 only")
 	duration := flags.Duration("for", time.Second, "how long to resume")
 	pause := flags.Duration("pause", 0, "time between the connections of resume")
+	http2 := flags.Bool("http2", false, "HTTP/2 for get")
 	count := flags.Int("count", 1, "connections for idle")
 	_ = flags.Parse(os.Args[2:])
 
@@ -59,7 +61,7 @@ func main() {
 	}
 	switch os.Args[1] {
 	case "get":
-		get(*address, configuration, *ranges, *parallel, flags.Args())
+		get(*address, configuration, *ranges, *parallel, *http2, flags.Args())
 	case "idle":
 		idle(*address, configuration, *count, flags.Arg(0))
 	case "resume":
@@ -69,7 +71,7 @@ func main() {
 	}
 }
 
-func get(address string, configuration *tls.Config, ranges string, parallel int, paths []string) {
+func get(address string, configuration *tls.Config, ranges string, parallel int, http2 bool, paths []string) {
 	if len(paths) == 1 && paths[0] == "-" {
 		paths = lines(os.Stdin)
 	}
@@ -77,13 +79,19 @@ func get(address string, configuration *tls.Config, ranges string, parallel int,
 	if configuration != nil {
 		scheme = "https"
 	}
-	client := &http.Client{Timeout: limit, Transport: &http.Transport{
+	transport := &http.Transport{
 		TLSClientConfig:     configuration,
 		MaxIdleConnsPerHost: parallel,
 		DisableCompression:  true,
+		ForceAttemptHTTP2:   http2,
+	}
+	wanted := 2
+	if !http2 {
+		wanted = 1
 		// An empty map switches HTTP/2 off.
-		TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{},
-	}}
+		transport.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
+	}
+	client := &http.Client{Timeout: limit, Transport: transport}
 	results := make([]string, len(paths))
 	work := make(chan int)
 	var workers sync.WaitGroup
@@ -92,7 +100,7 @@ func get(address string, configuration *tls.Config, ranges string, parallel int,
 		go func() {
 			defer workers.Done()
 			for index := range work {
-				results[index] = fetch(client, scheme+"://"+address+paths[index], ranges)
+				results[index] = fetch(client, scheme+"://"+address+paths[index], ranges, wanted)
 			}
 		}()
 	}
@@ -108,7 +116,7 @@ func get(address string, configuration *tls.Config, ranges string, parallel int,
 	_ = out.Flush()
 }
 
-func fetch(client *http.Client, url, ranges string) string {
+func fetch(client *http.Client, url, ranges string, wanted int) string {
 	request, err := http.NewRequest("GET", url, nil)
 	check(err)
 	if ranges != "" {
@@ -117,6 +125,9 @@ func fetch(client *http.Client, url, ranges string) string {
 	response, err := client.Do(request)
 	check(err)
 	defer response.Body.Close()
+	if response.ProtoMajor != wanted {
+		fail("%s came over %s", url, response.Proto)
+	}
 	digest := sha256.New()
 	length, err := io.Copy(digest, response.Body)
 	check(err)

@@ -36,7 +36,10 @@ impl SelectServer for Panics {
 }
 
 /// Accepts connections for a site on a thread of its own.
-fn serve_on_thread(site: &Site, change: impl FnOnce(&mut Snapshot)) -> (SocketAddr, Arc<Worker>) {
+pub(crate) fn serve_on_thread(
+    site: &Site,
+    change: impl FnOnce(&mut Snapshot),
+) -> (SocketAddr, Arc<Worker>) {
     let worker = site.another_worker(change);
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.set_nonblocking(true).expect("any socket can be");
@@ -70,7 +73,7 @@ fn exchange(address: SocketAddr, request: &[u8]) -> Vec<u8> {
 }
 
 /// Waits until the worker has forgotten its connections.
-fn settle(worker: &Worker) {
+pub(crate) fn settle(worker: &Worker) {
     for _ in 0..2000 {
         if worker.registry.is_empty() && worker.counters.active.get() == 0 {
             return;

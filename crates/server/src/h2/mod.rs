@@ -27,6 +27,9 @@ mod settings;
 mod stream;
 mod wakers;
 
+#[cfg(test)]
+mod tests;
+
 pub(crate) use serving::serve;
 pub(crate) use settings::codec_settings;
 
