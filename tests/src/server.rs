@@ -107,6 +107,26 @@ impl<'a> Server<'a> {
             .collect()
     }
 
+    /// The process id of the worker, which starts after the master listens.
+    #[track_caller]
+    pub fn worker_pid(&self) -> u32 {
+        wait_for("the worker to start", || {
+            self.worker_pids().first().copied()
+        })
+    }
+
+    /// Resident memory of the worker, in KiB.
+    #[track_caller]
+    pub fn resident_kib(&self) -> u64 {
+        let path = format!("/proc/{}/status", self.worker_pid());
+        let status = std::fs::read_to_string(path).expect("the worker runs");
+        let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+        let value = line.and_then(|line| line.split_whitespace().nth(1));
+        value
+            .and_then(|kib| kib.parse().ok())
+            .expect("the kernel writes a number")
+    }
+
     /// What has been written to `logs/error.log` and to standard error.
     pub fn error_log(&self) -> String {
         let read = |name: &Path| std::fs::read_to_string(self.site.path(name)).unwrap_or_default();

@@ -444,7 +444,7 @@ fn connections_cut_anywhere_in_the_handshake_leave_nothing_behind() {
     let authority = std::fs::read_to_string(site.authority()).expect("there is one");
     let mut kinds = Kinds::new(&authority);
     kinds.everything_works(&server);
-    let worker = Worker(server.worker_pids()[0]);
+    let worker = Worker(server.worker_pid());
     let descriptors = worker.idle_descriptors();
 
     // Caches fill, queues and the heap grow to what so many clients need.

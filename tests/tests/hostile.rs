@@ -429,15 +429,7 @@ fn clients_that_do_not_read_cost_little_and_are_dropped() {
         lazy.push(socket);
     }
     assert_serves(&server);
-    let resident = wait_for("the worker", || {
-        let status =
-            std::fs::read_to_string(format!("/proc/{}/status", server.worker_pids().first()?))
-                .ok()?;
-        let line = status
-            .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:"))?;
-        line.trim().strip_suffix(" kB")?.parse::<u64>().ok()
-    });
+    let resident = server.resident_kib();
     assert!(
         resident < 400_000,
         "{resident} KiB for 300 clients that do not read"

@@ -29,15 +29,6 @@ fn serve<'a>(site: &'a Site, origin: &Origin, directives: &str) -> Server<'a> {
     )
 }
 
-/// Resident memory of the worker, in KiB.
-fn memory_kib(server: &Server<'_>) -> u64 {
-    let pid = server.worker_pids()[0];
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
-    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
-    let value = line.and_then(|line| line.split_whitespace().nth(1));
-    value.and_then(|kib| kib.parse().ok()).expect("a number")
-}
-
 /// Somebody who wants a small file again and again, until told to stop.
 fn bystander(port: u16, stop: &AtomicBool) -> Vec<Duration> {
     let mut times = Vec::new();
@@ -81,14 +72,14 @@ fn attack(server: &Server<'_>, name: &str, times: usize, run: impl Fn(u16)) {
     for beside in [&mut calm, &mut busy] {
         stop.store(false, Ordering::Relaxed);
         let is_busy = most_kib > 0;
-        let before_kib = memory_kib(server);
+        let before_kib = server.resident_kib();
         std::thread::scope(|scope| {
             let other = scope.spawn(|| bystander(port, &stop));
             let stop = Stop(&stop);
             if is_busy {
                 for _ in 0..times {
                     run(port);
-                    most_kib = most_kib.max(memory_kib(server));
+                    most_kib = most_kib.max(server.resident_kib());
                 }
             } else {
                 std::thread::sleep(Duration::from_millis(200));

@@ -105,7 +105,7 @@ fn count_system_calls(
     requests: usize,
     make: impl FnOnce(),
 ) -> BTreeMap<String, usize> {
-    let worker = server.worker_pids()[0].to_string();
+    let worker = server.worker_pid().to_string();
     let mut tracer = Command::new("strace")
         .args(["-f", "-qq", "-p", &worker, "-o"])
         .arg(site.path("system-calls"))

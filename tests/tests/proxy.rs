@@ -62,6 +62,7 @@ fn error_lines_name_the_upstream() {
              location /unix/ { proxy_pass http://unix:%site%/nothing:/z/; }
          }",
     );
+    server.expect_alert("nothing failed (2: No such file or directory)");
     let front = server.port("plain");
     let nobody = server.port("nobody");
     let tail = |request: &str, upstream: &str| {

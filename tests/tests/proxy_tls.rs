@@ -329,14 +329,14 @@ fn idle_connections_cost_little() {
     for _ in 0..20 {
         assert_eq!(get(port, "/one").body.len(), 100_000);
     }
-    let before = resident_bytes(&server);
+    let before = server.resident_kib();
     let clients: Vec<_> = (0..CONNECTIONS)
         .map(|_| thread::spawn(move || assert_eq!(get(port, "/all").body.len(), 100_000)))
         .collect();
     for client in clients {
         client.join().expect("every answer is complete");
     }
-    let grown = resident_bytes(&server).saturating_sub(before);
+    let grown = server.resident_kib().saturating_sub(before) << 10;
     assert!(origin.connections() >= CONNECTIONS);
     let each = grown / CONNECTIONS as u64;
     assert!(each < IDLE_BYTES, "{each} bytes for each idle connection");
@@ -344,17 +344,4 @@ fn idle_connections_cost_little() {
     let opened = origin.connections();
     assert_eq!(get(port, "/one").status, 200);
     assert_eq!(origin.connections(), opened);
-}
-
-fn resident_bytes(server: &Server<'_>) -> u64 {
-    let pids = server.worker_pids();
-    let read = |pid: &u32| {
-        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
-        let line = status.lines().find(|line| line.starts_with("VmRSS:"));
-        let kib = line.and_then(|line| line.split_whitespace().nth(1));
-        kib.and_then(|kib| kib.parse::<u64>().ok())
-            .expect("a number")
-            << 10
-    };
-    pids.iter().map(read).sum()
 }

@@ -64,7 +64,7 @@ fn keys_survive_a_worker_that_dies_even_without_the_file() {
     wait_for("more keys", || (size() > first).then_some(()));
     assert!(!connect(&server, &site, false));
     let _ = std::fs::remove_file(&path);
-    let worker = server.worker_pids()[0];
+    let worker = server.worker_pid();
     command("kill", &["-KILL", &worker.to_string()], b"").success();
     wait_for("another worker", || {
         let workers = server.worker_pids();
