@@ -1,7 +1,7 @@
 //! HTTP/2 with the clients that people have: curl, nghttp2's, Go's and Chromium, over
 //! TLS by ALPN and without it by prior knowledge; and that it answers as HTTP/1 does.
 
-use sealane_tests::http2::{Client, Response, code};
+use sealane_tests::http2::{Client, Response, code, flag, frame, head, kind};
 use sealane_tests::origin::Origin;
 use sealane_tests::wire::{self, Connection};
 use sealane_tests::{
@@ -9,6 +9,7 @@ use sealane_tests::{
     sha256, wait_for,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 const TLS: &str =
     "ssl_certificate certificates/site.pem; ssl_certificate_key certificates/site.key;";
@@ -438,12 +439,7 @@ fn a_mixture_comes_byte_by_byte() {
                         let path = random.choose(&["/large.bin", "/origin/x", "/none"]);
                         let stream = client.get(path);
                         if random.below(3) > 0 {
-                            client.frame(
-                                sealane_tests::http2::kind::RST_STREAM,
-                                0,
-                                stream,
-                                &code::CANCEL.to_be_bytes(),
-                            );
+                            client.frame(kind::RST_STREAM, 0, stream, &code::CANCEL.to_be_bytes());
                         }
                     }
                     client.fetch("/a.txt");
@@ -505,15 +501,52 @@ fn one_of_many(client: &mut Client, random: &mut Random, large: &[u8]) {
         }
         7 => {
             let stream = client.get("/origin/gone");
-            client.frame(
-                sealane_tests::http2::kind::RST_STREAM,
-                0,
-                stream,
-                &code::CANCEL.to_be_bytes(),
-            );
+            client.frame(kind::RST_STREAM, 0, stream, &code::CANCEL.to_be_bytes());
         }
         _ => assert_eq!(client.fetch("/a.txt").body, b"alpha"),
     }
+}
+
+#[test]
+fn requests_come_in_early_data() {
+    let site = site();
+    let server = site.serve(&format!(
+        "log_format early '$ssl_session_reused|$ssl_early_data|$http2|$status|$request_uri'; access_log logs/access.log early;
+         server {{ listen 127.0.0.1:%tls% ssl; http2 on; root html; keepalive_timeout 1s; ssl_early_data on; {TLS} }}"
+    ));
+    // The register of flights does not answer for its first second.
+    std::thread::sleep(Duration::from_millis(1100));
+    let request = |path: &str| {
+        let flags = flag::END_HEADERS | flag::END_STREAM;
+        let mut bytes = sealane_http::h2::PREFACE.to_vec();
+        bytes.extend(frame(kind::SETTINGS, 0, 0, &[]));
+        bytes.extend(frame(kind::HEADERS, flags, 1, &head("GET", path, &[])));
+        bytes
+    };
+    let address = format!("127.0.0.1:{}", server.port("tls"));
+    let session = site.path("session").display().to_string();
+    let common = [
+        "s_client", "-connect", &address, "-alpn", "h2", "-tls1_3", "-ign_eof",
+    ];
+    let first = [&common[..], &["-sess_out", &session]].concat();
+    command("openssl", &first, &request("/a.txt?first"));
+    let early = site
+        .write("early", request("/a.txt?early"))
+        .display()
+        .to_string();
+    let second = [&common[..], &["-sess_in", &session, "-early_data", &early]].concat();
+    let outcome = command("openssl", &second, b"");
+    assert!(
+        outcome.text().contains("Early data was accepted"),
+        "{}",
+        outcome.text()
+    );
+    let log = wait_for("two lines", || {
+        let log = std::fs::read_to_string(site.path("logs/access.log")).ok()?;
+        (log.lines().count() == 2).then_some(log)
+    });
+    assert_eq!(log, ".|-|h2|200|/a.txt?first\nr|1|h2|200|/a.txt?early\n");
+    assert!(outcome.text().contains("alpha"), "the answer came");
 }
 
 #[test]
