@@ -1,4 +1,4 @@
-//! Programs behind the server under test: PHP-FPM, uwsgi, and a small SCGI server.
+//! Programs behind the server under test: PHP-FPM, uwsgi, gunicorn and a small SCGI server.
 
 use crate::{Site, command, repository, wait_for};
 use std::net::TcpStream;
@@ -75,6 +75,30 @@ impl Application {
         let address = listen.strip_prefix("127.0.0.1:").unwrap_or(&listen);
         let words = ["-B", &script, address];
         Application::start(site, Path::new("python3"), &words, &listen)
+    }
+
+    /// gunicorn with the application of `tests/applications/streaming.py`, on a port.
+    #[track_caller]
+    pub fn gunicorn(site: &Site, listen: &str) -> Application {
+        let listen = site.fill_in(listen);
+        let directory = repository()
+            .join("tests/applications")
+            .display()
+            .to_string();
+        let words = [
+            "--bind",
+            &listen,
+            "--chdir",
+            &directory,
+            "--worker-class",
+            "gthread",
+            "--threads",
+            "4",
+            "--keep-alive",
+            "5",
+            "streaming:application",
+        ];
+        Application::start(site, Path::new("gunicorn"), &words, &listen)
     }
 
     #[track_caller]

@@ -25,6 +25,7 @@ mod command;
 pub mod fastcgi;
 mod go;
 pub mod http2;
+pub mod misbehaving;
 mod name_server;
 pub mod nodes;
 pub mod origin;
