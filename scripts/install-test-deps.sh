@@ -16,6 +16,7 @@
 #   uwsgi-core uwsgi-plugin-python3   what uwsgi_pass is tried with
 #   python3             a small SCGI server for scgi_pass
 #   gunicorn            an application server behind proxy_pass
+#   python3-websockets  a WebSocket server behind proxy_pass, and its clients
 #   python3-grpcio      a gRPC service, and its client, for grpc_pass
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"
@@ -23,6 +24,6 @@ cd "$(dirname "${BASH_SOURCE[0]}")"
 source ./packages.sh
 
 packages=(curl wget openssl chromium nginx-light procps util-linux nghttp2-client strace redis-server faketime
-  php-fpm uwsgi-core uwsgi-plugin-python3 python3 gunicorn python3-grpcio)
+  php-fpm uwsgi-core uwsgi-plugin-python3 python3 gunicorn python3-grpcio python3-websockets)
 command -v go >/dev/null || packages+=(golang-go)
 require_packages tests "${packages[@]}"

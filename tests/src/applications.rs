@@ -1,4 +1,5 @@
-//! Programs behind the server under test: PHP-FPM, uwsgi, gunicorn and a small SCGI server.
+//! Programs behind the server under test: PHP-FPM, uwsgi, gunicorn, a small SCGI server
+//! and a WebSocket server.
 
 use crate::{Site, command, repository, wait_for};
 use std::net::TcpStream;
@@ -99,6 +100,18 @@ impl Application {
             "streaming:application",
         ];
         Application::start(site, Path::new("gunicorn"), &words, &listen)
+    }
+
+    /// The WebSocket server of `tests/applications/websocket.py` on a port. Debian's Python
+    /// has the library.
+    #[track_caller]
+    pub fn web_socket(site: &Site, listen: &str) -> Application {
+        let listen = site.fill_in(listen);
+        let port = listen.rsplit(':').next().unwrap_or_default();
+        let script = repository().join("tests/applications/websocket.py");
+        let script = script.display().to_string();
+        let words = ["-B", &script, "serve", port];
+        Application::start(site, Path::new("/usr/bin/python3"), &words, &listen)
     }
 
     #[track_caller]
