@@ -16,7 +16,7 @@ use crate::buffers;
 use crate::chain::OutputChain;
 use crate::exchange::Exchange;
 use crate::rate::RateLimit;
-use crate::request_log::{Text, log_request};
+use crate::request_log::{self, Text, log_request};
 use bytes::Bytes;
 use sealane_conf::model::UpstreamSettings;
 use sealane_http::headers::HeaderList;
@@ -345,7 +345,8 @@ impl BodySource for ProxiedBody {
         self.advance(cx, exchange);
         self.log_remarks(exchange);
         if let Some(Err(failure @ Failure::TempFile(_))) = &self.end {
-            log_request!(exchange, Crit, "{failure} {}", Doing::ReadingBody);
+            let doing = failure.doing();
+            request_log::log(exchange, failure.level(), format_args!("{failure} {doing}"));
             return Poll::Ready(Err(SourceError));
         }
         let is_complete = matches!(self.end, Some(Ok(())));
@@ -361,7 +362,7 @@ impl BodySource for ProxiedBody {
         match &self.end {
             Some(Ok(())) => return Poll::Ready(Ok(Filled::End)),
             Some(Err(failure)) => {
-                log_request!(exchange, Error, "{failure}");
+                request_log::log(exchange, failure.level(), format_args!("{failure}"));
                 return Poll::Ready(Err(SourceError));
             }
             None => {}

@@ -71,13 +71,15 @@ impl Failure {
         }
     }
 
-    /// How loudly it is logged: what is wrong on this side of TLS, nobody else will notice,
-    /// and a server that is not there at all (no socket, no permission) will not come back by
-    /// itself.
+    /// How loudly it is logged: what is wrong on this side of TLS or with our own disk,
+    /// nobody else will notice, and a server that is not there at all (no socket, no
+    /// permission) will not come back by itself. Clients come and go.
     pub(crate) fn level(&self) -> LogLevel {
         match self {
             Failure::Tls(error, _) if error.fault() == Fault::Local => LogLevel::Crit,
             Failure::Connect(error, _) if !is_passing(error) => LogLevel::Crit,
+            Failure::TempFile(_) => LogLevel::Crit,
+            Failure::Client(BodyError::ClientClosed | BodyError::TimedOut) => LogLevel::Info,
             _ => LogLevel::Error,
         }
     }
@@ -186,6 +188,39 @@ impl fmt::Display for Failure {
             Failure::Client(error) => write!(f, "{error} while reading client request body"),
             Failure::TempFile(text) => f.write_str(text),
             Failure::TlsSetup(text) => write!(f, "{text} {}", Doing::Connecting),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels_are_those_of_nginx() {
+        let io = |kind| io::Error::from(kind);
+        for (failure, level) in [
+            (
+                Failure::Connect(io(io::ErrorKind::ConnectionRefused), None),
+                LogLevel::Error,
+            ),
+            (
+                Failure::Connect(io(io::ErrorKind::NotFound), None),
+                LogLevel::Crit,
+            ),
+            (
+                Failure::Io(io(io::ErrorKind::ConnectionReset), Doing::ReadingBody),
+                LogLevel::Error,
+            ),
+            (Failure::ClosedEarly(Doing::ReadingBody), LogLevel::Error),
+            (Failure::Cut, LogLevel::Error),
+            (Failure::TempFile("pwrite()".to_owned()), LogLevel::Crit),
+            (Failure::Client(BodyError::ClientClosed), LogLevel::Info),
+            (Failure::Client(BodyError::TimedOut), LogLevel::Info),
+            (Failure::Client(BodyError::TooLarge), LogLevel::Error),
+            (Failure::Client(BodyError::Malformed), LogLevel::Error),
+        ] {
+            assert_eq!(failure.level(), level, "{failure}");
         }
     }
 }
