@@ -454,3 +454,23 @@ fn the_same_as_nginx() {
     }
     assert_eq!(get(sealane.port("ours_a"), "/").status, 200);
 }
+
+#[test]
+fn ipv4_on_an_ipv6_socket_is_ipv4() {
+    let site = Site::new();
+    let server = |name: &str, from: &str| {
+        format!(
+            "server {{ listen [::ffff:127.0.0.1]:%{name}% ipv6only=off; real_ip_header X-Real-IP;
+               set_real_ip_from {from}; return 200 \"$remote_addr $realip_remote_addr\"; }}"
+        )
+    };
+    let servers = server("four", "127.0.0.0/8") + &server("six", "::/0");
+    let server = site.serve(&servers);
+    for (name, told) in [
+        ("four", "1.2.3.4 ::ffff:127.0.0.1"),
+        ("six", "::ffff:127.0.0.1 ::ffff:127.0.0.1"),
+    ] {
+        let answer = get_with(server.port(name), "/", "X-Real-IP: 1.2.3.4\r\n");
+        assert_eq!(answer.text(), told, "{name}");
+    }
+}

@@ -92,19 +92,14 @@ impl IpNetwork {
         }
     }
 
-    /// Whether an address lies in it. An IPv4 network contains the IPv6 form
-    /// of its addresses too (`::ffff:192.0.2.1`), as in nginx.
+    /// Whether an address lies in it. The IPv6 form of an IPv4 address
+    /// (`::ffff:192.0.2.1`) is that IPv4 address, as in nginx: IPv4 networks
+    /// contain it and IPv6 networks do not, `::/0` included.
     pub fn contains(&self, address: IpAddr) -> bool {
-        let address = match (self.address, address) {
-            (IpAddr::V4(_), IpAddr::V6(v6)) => match v6.to_ipv4_mapped() {
-                Some(v4) => IpAddr::V4(v4),
-                None => return false,
-            },
-            (IpAddr::V6(_), IpAddr::V4(_)) => return false,
-            _ => address,
-        };
+        let address = address.to_canonical();
         let (bits, width) = bits_of(address);
-        bits & mask(self.prefix_bits, width) == bits_of(self.address).0
+        address.is_ipv4() == self.address.is_ipv4()
+            && bits & mask(self.prefix_bits, width) == bits_of(self.address).0
     }
 }
 
@@ -148,7 +143,10 @@ mod tests {
             ("0.0.0.0/0", "255.255.255.255", "::1"),
             ("10.0.0.0/8", "::ffff:10.1.2.3", "::10.1.2.3"),
             ("2001:db8::/33", "2001:db8:7fff::1", "2001:db8:8000::"),
+            ("0.0.0.0/0", "::ffff:1.2.3.4", "::1.2.3.4"),
             ("::/0", "ffff::", "1.2.3.4"),
+            ("::/0", "::1.2.3.4", "::ffff:1.2.3.4"),
+            ("::/64", "::1", "::ffff:1.2.3.4"),
             ("::1/128", "::1", "::2"),
         ] {
             let network = network(text);
