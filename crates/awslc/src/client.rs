@@ -366,13 +366,6 @@ impl ClientConnection {
         self.0.has_pending()
     }
 
-    /// Whether the server closed its side in order: a stream that ends without it was
-    /// cut (RFC 8446 section 6.1).
-    pub fn is_closed_by_peer(&self) -> bool {
-        // SAFETY: the SSL is valid.
-        unsafe { sys::SSL_get_shutdown(self.0.as_ptr()) & sys::SSL_RECEIVED_SHUTDOWN != 0 }
-    }
-
     /// See [`Connection::read`].
     pub fn read(
         &mut self,

@@ -143,11 +143,6 @@ impl Connection {
         !self.has_failed && self.tls.is_established()
     }
 
-    /// Whether a close_notify of the server was read: no request may follow.
-    pub fn is_closed_by_peer(&self) -> bool {
-        self.is_closed
-    }
-
     /// The session that the server gave last, once, for
     /// [`SessionCache::put`](super::SessionCache::put). TLS 1.3 servers send theirs with or
     /// before the first response, so ask when a response was read, and at the end.
