@@ -447,3 +447,46 @@ fn idle_connections_make_room() {
     assert_eq!(clients[0].end(), Some(code::NO_ERROR));
     assert_eq!(clients[399].fetch("/a.txt").status, 200);
 }
+
+/// What an idle connection may take of the worker's memory, with what the allocator keeps of
+/// its busy time: tables of a few KiB, and no buffer.
+const IDLE_KIB: u64 = 8;
+
+#[test]
+fn idle_connections_cost_little_memory() {
+    let site = Site::new();
+    site.write("html/a.txt", "alpha");
+    site.write("html/k.bin", Random::new(14).bytes(200_000));
+    let server = site.serve_with(
+        "",
+        "worker_connections 2000;",
+        "server { listen 127.0.0.1:%plain%; http2 on; root html; keepalive_timeout 300s; }",
+    );
+    let used = |number: usize| {
+        let mut client = Client::open(server.port("plain"), &[]);
+        if number.is_multiple_of(20) {
+            // All of them wait for their windows and have some of their body, and end.
+            let streams: Vec<u32> = (0..20).map(|_| client.get("/k.bin")).collect();
+            next_data(&mut client);
+            for stream in streams {
+                client.frame(kind::RST_STREAM, 0, stream, &code::CANCEL.to_be_bytes());
+            }
+        }
+        assert_eq!(client.fetch("/k.bin").body.len(), 200_000);
+        assert_eq!(client.fetch("/a.txt").body, b"alpha");
+        client
+    };
+    // Code, tables and buffers that the worker keeps for everybody.
+    drop((0..50).map(used).collect::<Vec<_>>());
+    let before_kib = server.resident_kib();
+    let clients: Vec<Client> = (0..1000).map(used).collect();
+    let more_kib = server.resident_kib().saturating_sub(before_kib);
+    println!("{} connections take {more_kib} KiB", clients.len());
+    assert!(
+        more_kib <= IDLE_KIB * clients.len() as u64,
+        "{more_kib} KiB"
+    );
+    for mut client in clients.into_iter().step_by(100) {
+        assert_eq!(client.fetch("/a.txt").status, 200, "it is still there");
+    }
+}
