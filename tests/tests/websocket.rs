@@ -299,6 +299,7 @@ fn a_refused_upgrade_is_an_answer_like_any_other() {
     );
 }
 
+/// HTTP/1.0 has no such responses (RFC 9110 section 7.8); nginx passes this one on.
 #[test]
 fn a_client_of_http10_is_not_switched() {
     let origin = Switching::echo();
