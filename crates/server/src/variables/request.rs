@@ -11,6 +11,7 @@ use sealane_conf::model::FilesAt;
 use sealane_conf::variables::Builtin;
 use sealane_http::h1::Framing;
 use sealane_http::headers::KnownHeader;
+use sealane_http::uri::TargetForm;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::OnceLock;
@@ -30,6 +31,12 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
             }
             _ => put(sent(head.method_name), out),
         },
+        // `GET http://host` has a path as in nginx, so that `$host$request_uri` is one.
+        Builtin::RequestUri
+            if head.path.is_empty() && matches!(head.form, TargetForm::Absolute { .. }) =>
+        {
+            text("/", out)
+        }
         Builtin::RequestUri => put(sent(head.path).or_else(|| sent(head.target)), out),
         Builtin::Uri | Builtin::DocumentUri => text(&request.uri, out),
         Builtin::Args | Builtin::QueryString => {

@@ -27,6 +27,13 @@ fn the_request_line() {
         value("$request_method", "BREW / HTTP/1.1\r\nHost: a\r\n\r\n"),
         "BREW"
     );
+    let absolute = |target: &str| {
+        let request = format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n");
+        value("$request_uri|$uri|$host", &request)
+    };
+    assert_eq!(absolute("http://b/c?d"), "/c?d|/c|b");
+    assert_eq!(absolute("http://b"), "/|/|b");
+    assert_eq!(absolute("http://b?d"), "?d|/|b");
     assert_eq!(
         value("$server_protocol $host", "GET / HTTP/1.0\r\n\r\n"),
         "HTTP/1.0 site"
