@@ -36,6 +36,7 @@ mod relay;
 mod server;
 mod site;
 mod tls_client;
+pub mod understanding;
 pub mod wire;
 
 pub use applications::Application;
