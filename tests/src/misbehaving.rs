@@ -283,7 +283,10 @@ fn answer(socket: &mut TcpStream, asked: &Asked) -> io::Result<After> {
             return Ok(After::Close);
         }
         "bad-chunk" => {
-            socket.write_all(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")?;
+            // Whoever takes it for a whole body is not to send another request.
+            socket.write_all(
+                b"HTTP/1.1 200 OK\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n",
+            )?;
             // The head arrives by itself.
             thread::sleep(Duration::from_millis(20));
             socket.write_all(bad_chunk(&asked.how))?;

@@ -33,6 +33,7 @@ const CONFIGURATION: &str = r#"
         proxy_read_timeout 20s;
         location / { proxy_pass http://origin; }
         location /never { proxy_pass http://origin; proxy_read_timeout 1s; }
+        location /bad-chunk/endless { proxy_pass http://origin; proxy_read_timeout 1s; }
         location /interim { proxy_pass http://origin; proxy_read_timeout 2s; }
         location /unbuffered/ { proxy_pass http://origin/; proxy_buffering off; proxy_request_buffering off; }
     }

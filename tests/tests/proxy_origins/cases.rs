@@ -114,6 +114,7 @@ pub(crate) const CASES: &[Case] = &[
     case("/reset/nothing", Page(502), RESET_IN_HEAD),
     case("/reset/status", Page(502), RESET_IN_HEAD),
     case("/reset/headers", Page(502), RESET_IN_HEAD),
+    case("/reset/head", Cut(200), RESET_IN_BODY),
     case("/reset/length", Cut(200), RESET_IN_BODY),
     case("/reset/chunk", Cut(200), RESET_IN_BODY),
     case("/reset/last-chunk", Cut(200), RESET_IN_BODY),
@@ -223,6 +224,21 @@ pub(crate) const CASES: &[Case] = &[
         CHUNKED,
         Nothing,
         HELD_BACK,
+    ),
+    unlike(
+        "/bad-chunk/line-feeds",
+        Cut(200),
+        CHUNKED,
+        Other(200),
+        STRICT,
+    ),
+    case("/bad-chunk/endless-extension", Cut(200), CHUNKED),
+    unlike(
+        "/bad-chunk/trailer",
+        Cut(200),
+        CHUNKED,
+        Other(200),
+        "nginx does not look at trailers",
     ),
     // Time passes.
     case(
