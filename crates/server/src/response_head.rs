@@ -53,7 +53,11 @@ pub(crate) fn with_head<T>(
         put_in_order(exchange, ordered);
         let response = &exchange.response;
         let date = clock::http_date();
-        let last_modified = response.last_modified_s.map(date::imf);
+        let passed = response.passed.as_deref();
+        let last_modified = response
+            .last_modified_s
+            .filter(|_| !passed.is_some_and(|passed| passed.last_modified))
+            .map(date::imf);
         let location = response
             .location
             .as_deref()
@@ -64,10 +68,9 @@ pub(crate) fn with_head<T>(
         head.content_type = response.content_type.as_ref().map(|text| text.as_bytes());
         head.content_length = response.content_length;
         head.last_modified = last_modified.as_ref().map(|text| &text[..]);
-        if let Some(passed) = &response.passed {
+        if let Some(passed) = passed {
             head.server = head.server.filter(|_| !passed.server);
             head.date = head.date.filter(|_| !passed.date);
-            head.last_modified = head.last_modified.filter(|_| !passed.last_modified);
             head.reason = passed.reason.as_deref();
         }
         head.location = location;
@@ -99,9 +102,7 @@ fn put_in_order(exchange: &Exchange, ordered: &mut HeaderList) {
     {
         add(KnownHeader::Location, location);
     }
-    for (name, value) in response.headers.iter() {
-        let _ = ordered.push(name, value);
-    }
+    let _ = ordered.extend(&response.headers);
     if response.allow_ranges {
         let _ = ordered.push_known(KnownHeader::AcceptRanges, b"bytes");
     }

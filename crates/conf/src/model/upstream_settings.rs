@@ -187,6 +187,9 @@ pub struct IgnoreHeaders {
 pub struct HiddenHeaders {
     /// Names in lower case, sorted by length, then bytes.
     names: Vec<Box<[u8]>>,
+    /// One bit for each length that a name has; the last one for all that are longer. Most
+    /// fields are passed, and this says so at once.
+    lengths: u64,
 }
 
 impl HiddenHeaders {
@@ -196,11 +199,20 @@ impl HiddenHeaders {
         let mut names: Vec<Box<[u8]>> = names.map(Vec::into_boxed_slice).collect();
         names.sort_by(|a, b| (a.len(), a).cmp(&(b.len(), b)));
         names.dedup();
-        HiddenHeaders { names }
+        let lengths = names.iter().map(|name| HiddenHeaders::length_bit(name));
+        let lengths = lengths.fold(0, |all, bit| all | bit);
+        HiddenHeaders { names, lengths }
+    }
+
+    fn length_bit(name: &[u8]) -> u64 {
+        1 << name.len().min(63)
     }
 
     /// Whether a field of this name, in any case, is hidden.
     pub fn contains(&self, name: &[u8]) -> bool {
+        if self.lengths & HiddenHeaders::length_bit(name) == 0 {
+            return false;
+        }
         let first = self.names.partition_point(|known| known.len() < name.len());
         self.names[first..]
             .iter()

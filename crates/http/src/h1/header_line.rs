@@ -1,11 +1,14 @@
 //! One header line: name, colon, value.
 
 use crate::Span;
+use crate::headers::KnownHeader;
 
 /// A header line taken apart.
 pub(super) struct HeaderLine {
     pub(super) name: Span,
     pub(super) value: Span,
+    /// The name, if it is a well-known one.
+    pub(super) known: Option<KnownHeader>,
     /// The name holds letters, digits, hyphens and, where allowed, underscores only.
     pub(super) usual_name: bool,
 }
@@ -44,6 +47,12 @@ const fn classify() -> [NameByte; 256] {
 /// search for its end stopped at them.
 pub(super) fn parse(buf: &[u8], line: Span, underscores: bool) -> Option<HeaderLine> {
     let text = line.of(buf);
+    // Almost always the name is one of those that are known to be usual.
+    if let Some(name_bytes) = find_colon(text)
+        && let Some(known) = KnownHeader::from_name(&text[..name_bytes])
+    {
+        return Some(take_apart(buf, line, name_bytes, Some(known), true));
+    }
     let mut usual_name = true;
     let is_usual = |&&byte: &&u8| NAME_BYTES[usize::from(byte)] == NameByte::Usual;
     let mut name_bytes = text.iter().take_while(is_usual).count();
@@ -61,14 +70,43 @@ pub(super) fn parse(buf: &[u8], line: Span, underscores: bool) -> Option<HeaderL
     if name_bytes == 0 {
         return None;
     }
+    Some(take_apart(buf, line, name_bytes, None, usual_name))
+}
+
+fn take_apart(
+    buf: &[u8],
+    line: Span,
+    name_bytes: usize,
+    known: Option<KnownHeader>,
+    usual_name: bool,
+) -> HeaderLine {
     let start = line.start as usize;
-    let value_start = start + name_bytes + 1 + leading_blanks(&text[name_bytes + 1..]);
+    let after_colon = &line.of(buf)[name_bytes + 1..];
+    let value_start = start + name_bytes + 1 + leading_blanks(after_colon);
     let value_end = trimmed_end(buf, value_start, line.end as usize);
-    Some(HeaderLine {
+    HeaderLine {
         name: Span::new(start, start + name_bytes),
         value: Span::new(value_start, value_end),
+        known,
         usual_name,
-    })
+    }
+}
+
+/// The place of the first colon, eight bytes at a time: names are too short for more.
+fn find_colon(text: &[u8]) -> Option<usize> {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const COLONS: u64 = ONES * b':' as u64;
+    let (words, rest) = text.as_chunks::<8>();
+    for (index, word) in words.iter().enumerate() {
+        let zero_at_colon = u64::from_le_bytes(*word) ^ COLONS;
+        // The lowest set bit marks the first zero byte; those above it may be wrong.
+        let marks = zero_at_colon.wrapping_sub(ONES) & !zero_at_colon & (ONES << 7);
+        if marks != 0 {
+            return Some(index * 8 + marks.trailing_zeros() as usize / 8);
+        }
+    }
+    let at = rest.iter().position(|&byte| byte == b':')?;
+    Some(words.len() * 8 + at)
 }
 
 /// Takes a response's line apart as nginx does: any visible characters make a name, and without a
@@ -87,6 +125,7 @@ pub(super) fn parse_lenient(buf: &[u8], line: Span) -> Option<HeaderLine> {
             start: line.end,
             end: line.end,
         },
+        known: KnownHeader::from_name(text),
         usual_name: false,
     })
 }

@@ -443,7 +443,7 @@ fn add_header(
     let header = RawHeader {
         name: parsed.name,
         value: parsed.value,
-        known: KnownHeader::from_name(parsed.name.of(buf)),
+        known: parsed.known,
     };
     head.headers.push(header);
     if let Some(known) = header.known {

@@ -119,9 +119,10 @@ pub fn parse_trailers(lines: &[u8]) -> Result<SmallVec<[RawHeader; 4]>, Response
     while let Some(length) = memchr::memmem::find(&lines[start..], b"\r\n") {
         let line = Span::new(start, start + length);
         start += length + 2;
-        let HeaderLine { name, value, .. } =
-            header_line::parse_lenient(lines, line).ok_or(ResponseBodyError::InvalidTrailer)?;
-        let known = KnownHeader::from_name(name.of(lines));
+        let parsed = header_line::parse_lenient(lines, line);
+        let HeaderLine {
+            name, value, known, ..
+        } = parsed.ok_or(ResponseBodyError::InvalidTrailer)?;
         if !known.is_some_and(is_no_trailer) {
             trailers.push(RawHeader { name, value, known });
         }

@@ -166,9 +166,10 @@ impl ReceivedResponse {
         if line.of(buf).starts_with(b"HTTP/") {
             return Ok(());
         }
-        let HeaderLine { name, value, .. } =
-            header_line::parse_lenient(buf, line).ok_or(ResponseError::InvalidHeader { line })?;
-        let known = KnownHeader::from_name(name.of(buf));
+        let parsed = header_line::parse_lenient(buf, line);
+        let HeaderLine {
+            name, value, known, ..
+        } = parsed.ok_or(ResponseError::InvalidHeader { line })?;
         if let Some(known) = known {
             if self.has(known) && counts_once(known) {
                 return self.repeat(known, line);

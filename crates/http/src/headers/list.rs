@@ -91,6 +91,46 @@ impl HeaderList {
         self.append(Some(name), b"", value)
     }
 
+    /// Adds a field whose name a parser has looked up already.
+    ///
+    /// # Errors
+    /// As for [`push`](Self::push).
+    pub fn push_parsed(
+        &mut self,
+        known: Option<KnownHeader>,
+        name: &[u8],
+        value: &[u8],
+    ) -> Result<(), InvalidHeader> {
+        // The known names are tokens.
+        if known.is_none() && !is_token(name) {
+            return Err(InvalidHeader::Name);
+        }
+        self.append(known, name, value)
+    }
+
+    /// Adds all fields of another list after the others.
+    ///
+    /// # Errors
+    /// [`InvalidHeader::TooLarge`]; the list is unchanged.
+    pub fn extend(&mut self, other: &HeaderList) -> Result<(), InvalidHeader> {
+        let moved = self.arena.len();
+        if u32::try_from(moved + other.arena.len()).is_err() {
+            return Err(InvalidHeader::TooLarge);
+        }
+        self.arena.extend_from_slice(&other.arena);
+        self.entries.extend(other.entries.iter().map(|entry| Entry {
+            start: entry.start + moved as u32,
+            ..*entry
+        }));
+        Ok(())
+    }
+
+    /// Makes room for that many fields and bytes of names and values.
+    pub fn reserve(&mut self, fields: usize, bytes: usize) {
+        self.entries.reserve(fields);
+        self.arena.reserve(bytes);
+    }
+
     /// Replaces every field of that name by one, at the place of the first.
     ///
     /// # Errors

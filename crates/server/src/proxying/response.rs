@@ -10,6 +10,10 @@ use sealane_http::date;
 use sealane_http::h1::ResponseFraming;
 use sealane_http::headers::KnownHeader;
 
+/// Room for what is added to a peer's header fields (`add_header`), made with theirs.
+const SPARE_FIELDS: usize = 2;
+const SPARE_BYTES: usize = 128;
+
 /// Puts status and headers of a peer's response into the client's response.
 /// `rewrite` is what `proxy_redirect` and `proxy_cookie_*` make of a value.
 pub(crate) fn copy_head(
@@ -41,12 +45,15 @@ pub(crate) fn copy_head(
     passed.reason = reason(parsed.status_line.of(buffer))
         .filter(|text| *text != parsed.status.reason().as_bytes())
         .map(Into::into);
-    for header in &parsed.headers {
+    let lines = &parsed.headers;
+    let headers = &mut exchange.response.headers;
+    headers.reserve(lines.len() + SPARE_FIELDS, parsed.head_bytes + SPARE_BYTES);
+    for header in lines {
         let name = header.name.of(buffer);
         let value = header.value.of(buffer);
         let Some(known) = header.known else {
             if !settings.hidden_headers.contains(name) {
-                push(exchange, name, value);
+                push(exchange, None, name, value);
             }
             continue;
         };
@@ -60,7 +67,7 @@ pub(crate) fn copy_head(
             KnownHeader::LastModified => {
                 exchange.response.last_modified_s = date::parse(value);
                 passed.last_modified = true;
-                push(exchange, name, value);
+                push(exchange, header.known, name, value);
             }
             KnownHeader::AcceptRanges if settings.force_ranges => {}
             KnownHeader::Location | KnownHeader::Refresh | KnownHeader::SetCookie => {
@@ -69,11 +76,11 @@ pub(crate) fn copy_head(
                     Some(value) if known == KnownHeader::Location && value.starts_with(b"/") => {
                         set_location(exchange, name, value);
                     }
-                    Some(value) => push(exchange, name, &value),
-                    None => push(exchange, name, value),
+                    Some(value) => push(exchange, header.known, name, &value),
+                    None => push(exchange, header.known, name, value),
                 }
             }
-            _ => push(exchange, name, value),
+            _ => push(exchange, header.known, name, value),
         }
     }
     exchange.response.allow_ranges = settings.force_ranges
@@ -119,7 +126,7 @@ fn set_location(exchange: &mut Exchange, name: &[u8], path: Vec<u8>) {
         true if memchr::memchr3(b'\r', b'\n', 0, &path).is_none() => {
             exchange.response.location = Some(path);
         }
-        _ => push(exchange, name, &path),
+        _ => push(exchange, Some(KnownHeader::Location), name, &path),
     }
 }
 
@@ -134,10 +141,10 @@ fn is_framing(known: KnownHeader) -> bool {
     )
 }
 
-fn push(exchange: &mut Exchange, name: &[u8], value: &[u8]) {
+fn push(exchange: &mut Exchange, known: Option<KnownHeader>, name: &[u8], value: &[u8]) {
     // The parser let no line break through; a rewriting rule that brings one in loses
     // the header rather than splitting the response.
-    let pushed = exchange.response.headers.push(name, value);
+    let pushed = exchange.response.headers.push_parsed(known, name, value);
     if let Err(error) = pushed {
         log_request!(
             exchange,
