@@ -3,7 +3,7 @@
 use super::path::FilePath;
 use super::returns::add_slash;
 use super::{Step, open, set_content_type};
-use crate::exchange::{ETag, Exchange};
+use crate::exchange::Exchange;
 use crate::open_file_cache::{Errno, OpenFile, Opened};
 use crate::request_log::{Text, log_request};
 use bytes::Bytes;
@@ -40,10 +40,7 @@ pub(crate) async fn answer(exchange: &mut Exchange) -> Step {
 
 /// Makes an open file the body, with its validators.
 pub(super) fn send(exchange: &mut Exchange, file: &Arc<OpenFile>, content: Option<Bytes>) {
-    let etag = exchange
-        .conf()
-        .etag
-        .then(|| ETag::of_file(file.mtime_s(), file.size()));
+    let etag = exchange.conf().etag.then(|| file.etag());
     let response = &mut exchange.response;
     response.status = StatusCode::OK;
     response.content_length = Some(file.size());

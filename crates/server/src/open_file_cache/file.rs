@@ -1,5 +1,6 @@
 //! A file on disk, opened, and the ways to open one.
 
+use crate::exchange::ETag;
 use crate::temp_file::Descriptor;
 use bytes::Bytes;
 use sealane_sys::file::{self, Kind, Stat};
@@ -7,13 +8,15 @@ use std::ffi::CStr;
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// An open regular file and its facts as they were when it was opened.
 pub struct OpenFile {
     handle: Handle,
     stat: Stat,
     path: Box<[u8]>,
+    /// Made when first asked for.
+    etag: OnceLock<ETag>,
 }
 
 enum Handle {
@@ -59,6 +62,13 @@ impl OpenFile {
         self.stat.mtime_s
     }
 
+    /// Its entity tag, from both.
+    pub(crate) fn etag(&self) -> ETag {
+        *self
+            .etag
+            .get_or_init(|| ETag::of_file(self.mtime_s(), self.size()))
+    }
+
     /// The path it was opened by, for messages.
     pub fn path(&self) -> &[u8] {
         &self.path
@@ -70,6 +80,7 @@ impl OpenFile {
             stat: file::stat_fd(descriptor.as_fd())?,
             handle: Handle::Temporary(descriptor),
             path: path.into(),
+            etag: OnceLock::new(),
         })
     }
 
@@ -206,6 +217,7 @@ fn examine(fd: OwnedFd, path: &CStr) -> Result<Opened, Errno> {
                 handle: Handle::Served(fd),
                 stat,
                 path: path.to_bytes().into(),
+                etag: OnceLock::new(),
             }),
             None,
         ),
