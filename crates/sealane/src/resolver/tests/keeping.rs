@@ -48,7 +48,7 @@ impl Kept {
         self.group
             .peers()
             .iter()
-            .map(|peer| peer.name().to_owned())
+            .map(|peer| peer.name().to_string())
             .collect()
     }
 
@@ -127,7 +127,7 @@ async fn records_of_a_service_bring_ports_weights_and_priorities() {
     kept.becomes(&["192.0.2.2:9001", "192.0.2.1:9000", "192.0.2.3:9002"])
         .await;
     let servers = kept.group.peers();
-    let servers: Vec<&str> = servers.iter().map(|peer| peer.server()).collect();
+    let servers: Vec<&str> = servers.iter().map(|peer| &**peer.server()).collect();
     assert_eq!(servers, ["big.test", "small.test", "spare.test"]);
     let mut picks = Vec::new();
     for _ in 0..8 {
@@ -141,7 +141,7 @@ async fn records_of_a_service_bring_ports_weights_and_priorities() {
             .group
             .pick(&asked, &mut Default::default())
             .expect("a peer");
-        picks.push(picked.peer().server().to_owned());
+        picks.push(picked.peer().server().to_string());
         picked.succeeded();
     }
     assert_eq!(
