@@ -3,6 +3,7 @@
 //! Each worker thread keeps a few of two sizes. A connection at rest owns none:
 //! thousands of idle connections cost no buffer memory.
 
+use bytes::Bytes;
 use std::cell::RefCell;
 
 /// Capacity of a new small buffer: request and response heads, small bodies.
@@ -18,14 +19,18 @@ const SMALL_KEPT_BYTES: usize = 32 << 10;
 const SMALL_KEPT: usize = 64;
 const LARGE_KEPT: usize = 16;
 
-#[derive(Default)]
 struct Pool {
     small: Vec<Vec<u8>>,
     large: Vec<Vec<u8>>,
 }
 
 thread_local! {
-    static POOL: RefCell<Pool> = RefCell::default();
+    static POOL: RefCell<Pool> = const {
+        RefCell::new(Pool {
+            small: Vec::new(),
+            large: Vec::new(),
+        })
+    };
 }
 
 /// An empty buffer for heads and small bodies.
@@ -69,6 +74,30 @@ pub(crate) fn give_back(mut buffer: Vec<u8>) {
     });
 }
 
+/// Bytes in a buffer that is given back when the last of them is dropped.
+pub(crate) fn shared(buffer: Vec<u8>) -> Bytes {
+    /// Gives back what it holds.
+    struct Borrowed(Vec<u8>);
+
+    impl AsRef<[u8]> for Borrowed {
+        fn as_ref(&self) -> &[u8] {
+            &self.0
+        }
+    }
+
+    impl Drop for Borrowed {
+        fn drop(&mut self) {
+            give_back(std::mem::take(&mut self.0));
+        }
+    }
+
+    if buffer.is_empty() {
+        give_back(buffer);
+        return Bytes::new();
+    }
+    Bytes::from_owner(Borrowed(buffer))
+}
+
 /// Gives the buffer of an idle owner back and leaves one without memory.
 pub(crate) fn release(buffer: &mut Vec<u8>) {
     if buffer.capacity() > 0 {
@@ -89,6 +118,22 @@ mod tests {
         let again = small();
         assert_eq!(again.as_ptr(), address);
         assert!(again.is_empty());
+    }
+
+    #[test]
+    fn shared_buffers_come_back_with_their_last_piece() {
+        let mut buffer = small();
+        buffer.extend_from_slice(b"head and body");
+        let address = buffer.as_ptr();
+        let mut head = shared(buffer);
+        let body = head.split_off(4);
+        drop(head);
+        let other = small();
+        assert_ne!(other.as_ptr(), address);
+        assert_eq!(body, b" and body"[..]);
+        drop(body);
+        let again = small();
+        assert_eq!(again.as_ptr(), address);
     }
 
     #[test]

@@ -24,7 +24,7 @@ use std::borrow::Cow;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// What is sent, whichever peer it goes to.
 pub(super) struct Outbound {
@@ -39,7 +39,7 @@ pub(super) struct Outbound {
 /// A peer's answer: its head, and the conversation that the body follows in.
 pub(super) struct Answer {
     pub(super) head: Box<Head>,
-    pub(super) conversation: Conversation,
+    pub(super) conversation: Box<Conversation>,
     pub(super) lease: Leased,
 }
 
@@ -64,17 +64,18 @@ pub(super) async fn ask(
     let secured = secured.as_deref();
     let mut tried = Tried::new(settings.next_upstream_tries);
     let mut delivery = Delivery::default();
+    let mut now = begun;
     let mut redirected = exchange
         .upstream
         .as_ref()
         .is_some_and(|states| !states.attempts.is_empty());
     loop {
-        let picked = pick(exchange, pass, target, secured, &mut tried, redirected);
+        let picked = pick(exchange, pass, target, secured, &mut tried, redirected, now);
         let Some(mut lease) = picked else {
             return Err(NoAnswer::Status(StatusCode::BAD_GATEWAY));
         };
         let peer = lease.picked().peer();
-        let attempt = Attempt::new(peer.name().into(), peer.server().into());
+        let attempt = Attempt::new(peer.name().clone(), peer.server().clone(), now);
         begin_attempt(exchange, attempt, redirected);
         redirected = false;
         delivery.sent = false;
@@ -132,6 +133,7 @@ pub(super) async fn ask(
         {
             return Err(NoAnswer::Status(status));
         }
+        now = Instant::now();
     }
 }
 
@@ -143,6 +145,7 @@ fn pick(
     secured: Option<&Secured>,
     tried: &mut Tried,
     redirected: bool,
+    now: Instant,
 ) -> Option<Leased> {
     let group = &target.group;
     let key = match &group.hash_key {
@@ -165,11 +168,17 @@ fn pick(
                 None => pass.connection_key(group),
             };
             let key = identity::connection_key(exchange, pass.settings(), key);
-            Some(Leased::new(group.clone(), picked, key, &exchange.worker))
+            Some(Leased::new(
+                group.clone(),
+                picked,
+                key,
+                &exchange.worker,
+                now,
+            ))
         }
         Err(error) => {
             let name: Arc<str> = group.group.name().into();
-            begin_attempt(exchange, Attempt::new(name.clone(), name), redirected);
+            begin_attempt(exchange, Attempt::new(name.clone(), name, now), redirected);
             log_request!(exchange, Error, "{error}");
             end_attempt(exchange, StatusCode::BAD_GATEWAY);
             None
@@ -202,13 +211,17 @@ async fn ask_peer(
     outbound: &Outbound,
     lease: &mut Leased,
     delivery: &mut Delivery,
-) -> Result<(Box<Head>, Conversation), Broken> {
-    let connection = match lease.take_idle() {
-        Some(connection) => connection,
-        None => Box::pin(connect(exchange, pass, secured, lease)).await?,
+) -> Result<(Box<Head>, Box<Conversation>), Broken> {
+    let begun = last_attempt(exchange).map_or_else(Instant::now, |attempt| attempt.started);
+    let (connection, connect_time) = match lease.take_idle(begun) {
+        Some(connection) => (connection, Duration::ZERO),
+        None => {
+            let opened = Box::pin(connect(exchange, pass, secured, lease)).await?;
+            (opened, begun.elapsed())
+        }
     };
     if let Some(attempt) = last_attempt(exchange) {
-        attempt.connect_time = Some(attempt.started.elapsed());
+        attempt.connect_time = Some(connect_time);
     }
     let settings = pass.settings();
     let upload = match outbound.streamed {
@@ -224,7 +237,8 @@ async fn ask_peer(
     if !delivery.kept.is_empty() {
         wire.begin_body_with(std::mem::take(&mut delivery.kept));
     }
-    let mut conversation = Conversation::new(connection, wire, chain, upload, timeouts);
+    let conversation = Conversation::new(connection, wire, chain, upload, timeouts);
+    let mut conversation = Box::new(conversation);
     let answered = await_head(exchange, pass, &mut conversation).await;
     log_remarks(exchange, &mut conversation);
     delivery.sent = conversation.bytes_sent > 0;

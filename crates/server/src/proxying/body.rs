@@ -12,7 +12,6 @@ use super::held::{Held, Limits};
 use super::lease::Leased;
 use super::wire::{Ending, Event};
 use crate::body_source::{BodySource, Filled, SourceError};
-use crate::buffers;
 use crate::chain::OutputChain;
 use crate::exchange::Exchange;
 use crate::rate::RateLimit;
@@ -32,7 +31,7 @@ const MIN_READ_BYTES: u64 = 4 << 10;
 /// A response body that is arriving from a peer.
 pub(crate) struct ProxiedBody {
     /// Gone once the response is complete or has failed.
-    conversation: Option<Conversation>,
+    conversation: Option<Box<Conversation>>,
     lease: Option<Leased>,
     /// Read from the peer, not yet given to the client.
     held: Held,
@@ -98,7 +97,7 @@ impl Buffering {
 
 impl ProxiedBody {
     pub(crate) fn new(
-        conversation: Conversation,
+        conversation: Box<Conversation>,
         lease: Leased,
         buffering: Buffering,
         ignores_client: bool,
@@ -173,12 +172,8 @@ impl ProxiedBody {
     fn hold(&mut self, piece: Bytes) {
         self.response_length += piece.len() as u64;
         let conversation = self.conversation.as_ref();
-        let read_bytes = conversation.map_or(0, Conversation::read_bytes);
-        let copied = self.held.push(piece, read_bytes);
-        // One of several pieces of a buffer goes with the last of them.
-        if let Some(Ok(whole)) = copied.map(Bytes::try_into_mut) {
-            buffers::give_back(whole.into());
-        }
+        let read_bytes = conversation.map_or(0, |conversation| conversation.read_bytes());
+        self.held.push(piece, read_bytes);
     }
 
     fn finish(&mut self, ending: Ending) {

@@ -2,7 +2,6 @@
 //! peers may answer before they have read everything.
 
 use super::failure::{Doing, Failure};
-use super::pause::Pause;
 use super::peer_connection::PeerConnection;
 use super::wire::{Event, Wire, WireError};
 use crate::buffers;
@@ -45,8 +44,6 @@ pub(crate) struct Conversation {
     /// The request will not be sent to its end.
     gave_up_sending: bool,
     timeouts: Timeouts,
-    sending: Pause,
-    reading: Pause,
     /// Bytes sent to the peer.
     pub(crate) bytes_sent: u64,
     /// Bytes received from it.
@@ -95,8 +92,6 @@ impl Conversation {
             send_error: None,
             gave_up_sending: false,
             timeouts,
-            sending: Pause::default(),
-            reading: Pause::default(),
             bytes_sent: 0,
             bytes_received: 0,
         }
@@ -194,11 +189,11 @@ impl Conversation {
             match self.connection.poll_send(cx, &mut self.out) {
                 Poll::Ready(Ok(sent)) => {
                     self.bytes_sent += sent;
-                    self.sending.end();
+                    self.connection.timers.sending.end();
                     // A tunnel is alive while either side speaks. Otherwise, as in nginx,
                     // only what the peer says counts.
                     if matches!(self.wire, Wire::Raw) {
-                        self.reading.end();
+                        self.connection.timers.reading.end();
                     }
                 }
                 Poll::Ready(Err(error)) if error.get_ref().is_some_and(|e| e.is::<FileError>()) => {
@@ -210,7 +205,12 @@ impl Conversation {
                     return Poll::Ready(Ok(()));
                 }
                 Poll::Pending => {
-                    ready!(self.sending.poll_expired(cx, self.timeouts.send));
+                    ready!(
+                        self.connection
+                            .timers
+                            .sending
+                            .poll_expired(cx, self.timeouts.send)
+                    );
                     return Poll::Ready(Err(Failure::TimedOut(Doing::Sending)));
                 }
             }
@@ -220,7 +220,9 @@ impl Conversation {
     /// The peer has no room for more of the body; what makes room is read by
     /// [`Conversation::poll_event`].
     fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
-        self.sending
+        self.connection
+            .timers
+            .sending
             .poll_expired(cx, self.timeouts.send)
             .map(|()| Err(Failure::TimedOut(Doing::Sending)))
     }
@@ -314,10 +316,10 @@ impl Conversation {
                 self.bytes_received += count as u64;
                 self.read_bytes = max;
                 self.is_bulk = count == max;
-                self.reading.end();
+                self.connection.timers.reading.end();
                 if !self.answers_once() {
                     // It may have made room, or a tunnel lives on either way.
-                    self.sending.end();
+                    self.connection.timers.sending.end();
                 }
             }
             // After a failed write a reset says nothing new; an alert of TLS does.
@@ -333,7 +335,12 @@ impl Conversation {
                 }
                 // As in nginx the clock of reading starts when the request has left.
                 if self.is_sent() || self.gave_up_sending || self.has_head {
-                    ready!(self.reading.poll_expired(cx, self.timeouts.read));
+                    ready!(
+                        self.connection
+                            .timers
+                            .reading
+                            .poll_expired(cx, self.timeouts.read)
+                    );
                     return Poll::Ready(Err(Failure::TimedOut(self.doing())));
                 }
                 return Poll::Pending;
@@ -378,6 +385,7 @@ impl Conversation {
             }
         }
         self.connection.http2 = self.wire.take_session();
+        self.connection.timers.end();
         Some(self.connection)
     }
 }

@@ -109,15 +109,13 @@ impl Held {
     }
 
     /// Keeps a piece of the response, which was read with a buffer of `read_bytes`.
-    /// Returns what became of it: a piece that was copied is handed back.
-    pub(super) fn push(&mut self, piece: Bytes, read_bytes: usize) -> Option<Bytes> {
+    pub(super) fn push(&mut self, piece: Bytes, read_bytes: usize) {
         self.fresh_bytes += piece.len() as u64;
         // A piece that does not fill its buffer would keep more memory than it counts.
         let fills = piece.len() >= read_bytes / 2 && piece.len() >= GATHERED_BYTES;
         if fills {
             self.end_gathering();
-            self.fresh.push_bytes(piece);
-            return None;
+            return self.fresh.push_bytes(piece);
         }
         if self.gathered.len() + piece.len() > GATHERED_BYTES.max(piece.len()) {
             self.end_gathering();
@@ -126,7 +124,6 @@ impl Held {
             self.gathered.reserve_exact(piece.len());
         }
         self.gathered.extend_from_slice(&piece);
-        Some(piece)
     }
 
     fn end_gathering(&mut self) {

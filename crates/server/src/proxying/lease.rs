@@ -36,6 +36,7 @@ impl Leased {
         picked: Picked,
         key: ConnectionKey,
         worker: &Worker,
+        now: Instant,
     ) -> Leased {
         Leased {
             group,
@@ -43,7 +44,7 @@ impl Leased {
             key,
             thread: worker.index,
             life: Life {
-                opened: Instant::now(),
+                opened: now,
                 requests: 0,
             },
         }
@@ -60,12 +61,12 @@ impl Leased {
     }
 
     /// An idle connection to the peer.
-    pub(crate) fn take_idle(&mut self) -> Option<PeerConnection> {
+    pub(crate) fn take_idle(&mut self, now: Instant) -> Option<PeerConnection> {
         let taken = self.group.idle.take(
             self.thread,
             self.picked.peer(),
             &self.key,
-            Instant::now(),
+            now,
             PeerConnection::is_quiet,
         )?;
         self.life = taken.life;

@@ -46,6 +46,7 @@ mod tls_settings;
 mod wire;
 
 use crate::body_source::{BodySource, PendingBody};
+use crate::buffers;
 use crate::chain::OutputChain;
 use crate::exchange::{Exchange, RequestBody};
 use crate::handlers::Step;
@@ -86,8 +87,10 @@ async fn hand_on(exchange: &mut Exchange, pass: &PassRuntime) -> Result<Step, St
     let body = prepare_body(exchange, pass).await?;
     let states = exchange.upstream.get_or_insert_default();
     states.body = body.plan;
-    states.host = target.host.clone();
-    states.port = target.port.clone();
+    if pass.group.is_none() {
+        states.host = Some(target.host.clone());
+        states.port = Some(target.port.clone());
+    }
     states.scheme = target.scheme(pass);
     let outbound = outbound(exchange, pass, &target, body)?;
     if let Some(states) = exchange.upstream.as_deref_mut() {
@@ -180,7 +183,7 @@ fn outbound(
     target: &Target,
     body: Body,
 ) -> Result<Outbound, StatusCode> {
-    let mut head = crate::buffers::small();
+    let mut head = buffers::small();
     let encoded = match &pass.pass {
         // The head is encoded with the header tables of the connection.
         Pass::Proxy(proxy) if proxy.http_version == ProxyHttpVersion::Http2 => Ok(()),
@@ -203,7 +206,7 @@ fn outbound(
     }
     let wire = wire_maker(exchange, pass, target, &body);
     let mut chain = OutputChain::new();
-    chain.push_bytes(head);
+    chain.push_bytes(buffers::shared(head));
     // In HTTP/2 the peer's windows say how the body is framed.
     if !body.streamed && !pass.speaks_http2() {
         let mut framing = wire();

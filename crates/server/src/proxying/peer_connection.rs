@@ -3,6 +3,7 @@
 use super::PassRuntime;
 use super::failure::{Doing, Failure};
 use super::identity;
+use super::pause::Pause;
 use super::peer_tls::TlsLink;
 use super::tls_settings::Secured;
 use super::wire::http2::Session;
@@ -29,6 +30,24 @@ pub(crate) struct PeerConnection {
     link: Link,
     /// What both sides agreed on in HTTP/2, between two requests.
     pub(crate) http2: Option<Box<Session>>,
+    /// The timers of conversations on it: kept from one to the next, since a timer that is
+    /// there is moved for less than a new one costs.
+    pub(crate) timers: Timers,
+}
+
+/// What a conversation waits with: `proxy_send_timeout` and `proxy_read_timeout`.
+#[derive(Default)]
+pub(crate) struct Timers {
+    pub(crate) sending: Pause,
+    pub(crate) reading: Pause,
+}
+
+impl Timers {
+    /// Nobody waits any more.
+    pub(crate) fn end(&mut self) {
+        self.sending.end();
+        self.reading.end();
+    }
 }
 
 enum Link {
@@ -38,7 +57,11 @@ enum Link {
 
 impl PeerConnection {
     fn new(link: Link) -> PeerConnection {
-        PeerConnection { link, http2: None }
+        PeerConnection {
+            link,
+            http2: None,
+            timers: Timers::default(),
+        }
     }
 
     /// The same connection, whose events arrive at this thread's loop from now on.
@@ -47,7 +70,12 @@ impl PeerConnection {
             Link::Plain(socket) => Link::Plain(socket.move_here()?),
             Link::Tls(link) => Link::Tls(link.move_here()?),
         };
-        Ok(PeerConnection { link, ..self })
+        // The timers belong to the other thread's loop.
+        Ok(PeerConnection {
+            link,
+            timers: Timers::default(),
+            ..self
+        })
     }
 
     /// Appends up to `max` received bytes; 0 is the end.
@@ -176,7 +204,7 @@ pub(crate) async fn open(
         .map_err(|_| Failure::TimedOut(Doing::Connecting))?
         .map_err(|error| {
             let is_unix = matches!(peer.address(), PeerAddress::Unix(_));
-            Failure::Connect(error, is_unix.then(|| peer.name().into()))
+            Failure::Connect(error, is_unix.then(|| (**peer.name()).into()))
         })?;
     if let Some(header) = identity::proxy_header(exchange) {
         // Before anything else, TLS included.

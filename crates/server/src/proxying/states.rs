@@ -4,14 +4,15 @@ use super::request::BodyPlan;
 use super::wire::Head;
 use crate::request_log::Text;
 use sealane_http::headers::HeaderList;
+use smallvec::SmallVec;
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// All attempts of an exchange, in order.
 pub(crate) struct UpstreamStates {
-    /// One entry for each peer that was asked.
-    pub(crate) attempts: Vec<Attempt>,
+    /// One entry for each peer that was asked: nearly always one.
+    pub(crate) attempts: SmallVec<[Attempt; 1]>,
     /// The last response head (`$upstream_http_*`, `$upstream_cookie_*`).
     pub(crate) head: Option<Box<Head>>,
     /// Trailers of the last response (`$upstream_trailer_*`).
@@ -19,9 +20,9 @@ pub(crate) struct UpstreamStates {
     /// What is sent as the body (`$proxy_internal_body_length`, `$proxy_internal_chunked`).
     pub(crate) body: BodyPlan,
     /// `$proxy_host` of a target with variables.
-    pub(crate) host: Arc<str>,
+    pub(crate) host: Option<Arc<str>>,
     /// `$proxy_port`, likewise.
-    pub(crate) port: Arc<str>,
+    pub(crate) port: Option<Arc<str>>,
     /// The scheme of the URL that error-log lines show: `http://`.
     pub(crate) scheme: &'static str,
     /// The URI in it, as it is sent; empty for the gateway protocols.
@@ -57,12 +58,12 @@ pub(crate) struct Attempt {
 impl Default for UpstreamStates {
     fn default() -> UpstreamStates {
         UpstreamStates {
-            attempts: Vec::new(),
+            attempts: SmallVec::new(),
             head: None,
             trailers: HeaderList::new(),
             body: BodyPlan::None,
-            host: "".into(),
-            port: "".into(),
+            host: None,
+            port: None,
             scheme: "",
             uri: Vec::new(),
         }
@@ -83,12 +84,12 @@ impl fmt::Display for UpstreamStates {
 
 impl Attempt {
     /// An attempt at a peer that begins now.
-    pub(crate) fn new(peer: Arc<str>, server: Arc<str>) -> Attempt {
+    pub(crate) fn new(peer: Arc<str>, server: Arc<str>, now: Instant) -> Attempt {
         Attempt {
             peer,
             server,
             status: 0,
-            started: Instant::now(),
+            started: now,
             connect_time: None,
             header_time: None,
             response_time: None,

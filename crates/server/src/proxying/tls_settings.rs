@@ -338,7 +338,7 @@ impl Secured {
         peer: &Peer,
         sessions: &Arc<SessionCache>,
     ) -> Result<TlsLink, Failure> {
-        let known: Arc<str> = peer.name().into();
+        let known = peer.name().clone();
         let name = Some(&*self.name);
         let session = sessions.get(client, known.as_bytes(), name, now_s());
         let connection = client

@@ -50,7 +50,7 @@ pub struct Peer {
     pub(super) id: PeerId,
     address: PeerAddress,
     /// The address as text.
-    name: Box<str>,
+    name: Arc<str>,
     /// The `server` line it comes from, as written.
     server: Arc<str>,
     pub(super) weight: u32,
@@ -110,12 +110,12 @@ impl Peer {
     }
 
     /// The address as text, as in `$upstream_addr`.
-    pub fn name(&self) -> &str {
+    pub fn name(&self) -> &Arc<str> {
         &self.name
     }
 
     /// The `server` line it comes from, as written, or the target of an SRV record.
-    pub fn server(&self) -> &str {
+    pub fn server(&self) -> &Arc<str> {
         &self.server
     }
 

@@ -10,8 +10,18 @@ use std::time::Duration;
 
 pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> bool {
     match builtin {
-        Builtin::ProxyHost => proxy_place(exchange, out, |states| &states.host, |pass| pass.host()),
-        Builtin::ProxyPort => proxy_place(exchange, out, |states| &states.port, |pass| pass.port()),
+        Builtin::ProxyHost => proxy_place(
+            exchange,
+            out,
+            |states| states.host.as_deref(),
+            |pass| pass.host(),
+        ),
+        Builtin::ProxyPort => proxy_place(
+            exchange,
+            out,
+            |states| states.port.as_deref(),
+            |pass| pass.port(),
+        ),
         Builtin::ProxyAddXForwardedFor => forwarded_for(exchange, out),
         Builtin::ProxyInternalBodyLength => match body_plan(exchange) {
             BodyPlan::Length(bytes) => number(bytes, out),
@@ -139,7 +149,7 @@ fn body_plan(exchange: &Exchange) -> BodyPlan {
 fn proxy_place(
     exchange: &Exchange,
     out: &mut Vec<u8>,
-    evaluated: impl Fn(&UpstreamStates) -> &str,
+    evaluated: impl Fn(&UpstreamStates) -> Option<&str>,
     configured: impl Fn(&crate::proxying::PassRuntime) -> &str,
 ) -> bool {
     let location = exchange.snapshot.location(exchange.location);
@@ -150,7 +160,7 @@ fn proxy_place(
         return false;
     }
     match exchange.upstream.as_deref() {
-        Some(states) if pass.group.is_none() => text(evaluated(states), out),
+        Some(states) if pass.group.is_none() => text(evaluated(states).unwrap_or_default(), out),
         _ => text(configured(pass), out),
     }
 }

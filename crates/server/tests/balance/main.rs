@@ -117,7 +117,7 @@ fn tried_addresses(group: &Group, ask: &Ask, refuses: impl Fn(&str) -> bool) -> 
             names.push(group.name().to_owned());
             break;
         };
-        let name = picked.peer().name().to_owned();
+        let name = picked.peer().name().to_string();
         names.push(name.clone());
         if !refuses(&name) {
             picked.succeeded();

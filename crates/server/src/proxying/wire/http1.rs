@@ -1,6 +1,7 @@
 //! HTTP/1 towards a peer.
 
 use super::{Ending, Event, Head, WireError, split_head};
+use crate::buffers;
 use crate::chain::{OutputChain, Segment};
 use bytes::Bytes;
 use sealane_http::h1::{
@@ -120,7 +121,8 @@ impl Http1 {
                 continue;
             }
             if decoded.data == (0..input.len()) {
-                return Ok(Some(Event::Data(Bytes::from(std::mem::take(input)))));
+                let whole = buffers::shared(std::mem::take(input));
+                return Ok(Some(Event::Data(whole)));
             }
             let piece = Bytes::copy_from_slice(&input[decoded.data]);
             input.drain(..decoded.consumed);

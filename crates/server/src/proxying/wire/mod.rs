@@ -52,6 +52,12 @@ pub(crate) struct Head {
     pub(crate) parsed: ReceivedResponse,
 }
 
+impl Drop for Head {
+    fn drop(&mut self) {
+        buffers::give_back(std::mem::take(&mut self.buffer));
+    }
+}
+
 /// The end of a response.
 #[derive(Default)]
 pub(crate) struct Ending {

@@ -37,7 +37,7 @@ impl Ring {
         for (place, peer) in peers.iter().enumerate() {
             // Peers are fewer than 2^32, and servers fewer than peers.
             let next = servers.len() as u32;
-            let server = *numbers.entry(peer.server()).or_insert(next);
+            let server = *numbers.entry(&**peer.server()).or_insert(next);
             if server == next {
                 servers.push(Vec::new());
             }

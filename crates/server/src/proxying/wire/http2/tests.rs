@@ -694,8 +694,8 @@ fn heads_are_told_as_they_come() {
     peer.head(200, &[(b"x-one", b"1"), (b"x-two-bin", b"AAE=")], false);
     match wire.next_event(&mut peer.say(), false) {
         Ok(Some(Event::Head(head))) => {
-            let Head { buffer, parsed } = *head;
-            let text = String::from_utf8_lossy(&buffer);
+            let Head { buffer, parsed } = &*head;
+            let text = String::from_utf8_lossy(buffer);
             assert!(text.contains("x-one: 1\r\nx-two-bin: AAE=\r\n"), "{text}");
             assert_eq!(parsed.status.0, 200);
         }
