@@ -185,7 +185,7 @@ pub struct IgnoreHeaders {
 /// Fields of a response that clients do not see.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct HiddenHeaders {
-    /// Names in lower case, sorted by length, then bytes.
+    /// Names in lower case, sorted.
     names: Vec<Box<[u8]>>,
     /// One bit for each length that a name has; the last one for all that are longer. Most
     /// fields are passed, and this says so at once.
@@ -197,7 +197,7 @@ impl HiddenHeaders {
     pub fn new<'n>(names: impl IntoIterator<Item = &'n [u8]>) -> HiddenHeaders {
         let names = names.into_iter().map(<[u8]>::to_ascii_lowercase);
         let mut names: Vec<Box<[u8]>> = names.map(Vec::into_boxed_slice).collect();
-        names.sort_by(|a, b| (a.len(), a).cmp(&(b.len(), b)));
+        names.sort();
         names.dedup();
         let lengths = names.iter().map(|name| HiddenHeaders::length_bit(name));
         let lengths = lengths.fold(0, |all, bit| all | bit);
@@ -213,11 +213,9 @@ impl HiddenHeaders {
         if self.lengths & HiddenHeaders::length_bit(name) == 0 {
             return false;
         }
-        let first = self.names.partition_point(|known| known.len() < name.len());
-        self.names[first..]
-            .iter()
-            .take_while(|known| known.len() == name.len())
-            .any(|known| known.eq_ignore_ascii_case(name))
+        // They are few: looking at each length costs less than a search.
+        let mut same_length = self.names.iter().filter(|known| known.len() == name.len());
+        same_length.any(|known| known.eq_ignore_ascii_case(name))
     }
 
     /// The names in lower case.
