@@ -192,11 +192,7 @@ impl Default for RequestHead {
 impl RequestHead {
     /// The first value of a well-known header; one bit test when it was not sent.
     pub fn get(&self, name: KnownHeader) -> Option<Span> {
-        if !self.has(name) {
-            return None;
-        }
-        let header = self.headers.iter().find(|h| h.known == Some(name))?;
-        Some(header.value)
+        self.get_all(name).next()
     }
 
     /// Whether a well-known header was sent.
@@ -217,25 +213,35 @@ impl RequestHead {
 
     /// All values of a well-known header.
     pub fn get_all(&self, name: KnownHeader) -> impl Iterator<Item = Span> {
-        let headers = if self.has(name) {
-            &self.headers[..]
-        } else {
-            &[]
-        };
-        headers
-            .iter()
-            .filter(move |header| header.known == Some(name))
-            .map(|header| header.value)
+        all_known(&self.headers, self.known, name)
     }
 
     /// The first value of any header, by name in any case. `buf` is the parsed buffer.
     pub fn get_by_name(&self, buf: &[u8], name: &[u8]) -> Option<Span> {
-        let header = self
-            .headers
-            .iter()
-            .find(|header| header.name.of(buf).eq_ignore_ascii_case(name))?;
-        Some(header.value)
+        find_by_name(&self.headers, buf, name)
     }
+}
+
+/// The values of a well-known header among those of a head, of which `known` says what there
+/// is: one bit test when it was not sent.
+pub(super) fn all_known(
+    headers: &[RawHeader],
+    known: KnownSet,
+    name: KnownHeader,
+) -> impl Iterator<Item = Span> {
+    let headers = if known.contains(name) { headers } else { &[] };
+    headers
+        .iter()
+        .filter(move |header| header.known == Some(name))
+        .map(|header| header.value)
+}
+
+/// The first value of any header, by name in any case.
+pub(super) fn find_by_name(headers: &[RawHeader], buf: &[u8], name: &[u8]) -> Option<Span> {
+    let header = headers
+        .iter()
+        .find(|header| header.name.of(buf).eq_ignore_ascii_case(name))?;
+    Some(header.value)
 }
 
 /// How far parsing has come, so that no byte is looked at twice.

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::connection;
 use super::header_line::{self, HeaderLine};
-use super::request::{RawHeader, Version};
+use super::request::{self, RawHeader, Version};
 use super::response_error::ResponseError;
 use crate::headers::{KnownHeader, KnownSet};
 use crate::{Method, Span, StatusCode, decimal};
@@ -140,24 +140,12 @@ impl ReceivedResponse {
 
     /// All values of a well-known header.
     pub fn get_all(&self, name: KnownHeader) -> impl Iterator<Item = Span> {
-        let headers = if self.has(name) {
-            &self.headers[..]
-        } else {
-            &[]
-        };
-        headers
-            .iter()
-            .filter(move |header| header.known == Some(name))
-            .map(|header| header.value)
+        request::all_known(&self.headers, self.known, name)
     }
 
     /// The first value of any header, by name in any case. `buf` is the parsed buffer.
     pub fn get_by_name(&self, buf: &[u8], name: &[u8]) -> Option<Span> {
-        let header = self
-            .headers
-            .iter()
-            .find(|header| header.name.of(buf).eq_ignore_ascii_case(name))?;
-        Some(header.value)
+        request::find_by_name(&self.headers, buf, name)
     }
 
     /// Takes in one header line.

@@ -45,14 +45,10 @@ impl Connection {
         end: bool,
         out: &mut Vec<u8>,
     ) -> Result<(), SendError> {
-        self.begin_head(stream)?;
-        let start = begin_block(out);
-        let mut block = self.encoder.block(out);
-        block.status(head.status.on_wire().0);
-        push_response_fields(&mut block, head);
-        for (name, value) in head.headers.iter() {
-            push_field(&mut block, name, value);
-        }
+        let start = self.push_head(stream, out, head.status.on_wire(), |block| {
+            push_response_fields(block, head);
+            push_fields(block, head.headers.iter());
+        })?;
         self.end_head(stream, start, end, out);
         Ok(())
     }
@@ -70,13 +66,8 @@ impl Connection {
         end: bool,
         out: &mut Vec<u8>,
     ) -> Result<(), SendError> {
-        self.begin_head(stream)?;
-        let start = begin_block(out);
-        let mut block = self.encoder.block(out);
-        block.status(status.on_wire().0);
-        for (name, value) in fields {
-            push_field(&mut block, name, value);
-        }
+        let push = |block: &mut BlockEncoder<'_>| push_fields(block, fields);
+        let start = self.push_head(stream, out, status.on_wire(), push)?;
         self.end_head(stream, start, end, out);
         Ok(())
     }
@@ -92,13 +83,8 @@ impl Connection {
         fields: impl IntoIterator<Item = (&'f [u8], &'f [u8])>,
         out: &mut Vec<u8>,
     ) -> Result<(), SendError> {
-        self.begin_head(stream)?;
-        let start = begin_block(out);
-        let mut block = self.encoder.block(out);
-        block.status(status.0);
-        for (name, value) in fields {
-            push_field(&mut block, name, value);
-        }
+        let push = |block: &mut BlockEncoder<'_>| push_fields(block, fields);
+        let start = self.push_head(stream, out, status, push)?;
         end_block(out, start, stream.id(), 0, self.peer.max_frame_bytes);
         Ok(())
     }
@@ -118,10 +104,7 @@ impl Connection {
             Half::Head | Half::Ended => return Err(SendError::Order),
         }
         let start = begin_block(out);
-        let mut block = self.encoder.block(out);
-        for (name, value) in fields {
-            push_field(&mut block, name, value);
-        }
+        push_fields(&mut self.encoder.block(out), fields);
         if out.len() == start + HEADER_BYTES {
             // Trailers without fields are no trailers: an empty header block is an error to some.
             out.truncate(start);
@@ -217,12 +200,24 @@ impl Connection {
         }
     }
 
-    fn begin_head(&self, stream: StreamRef) -> Result<(), SendError> {
+    /// The header block of a response, with what `push` adds to the status. Returns where its
+    /// frame begins.
+    fn push_head(
+        &mut self,
+        stream: StreamRef,
+        out: &mut Vec<u8>,
+        status: StatusCode,
+        push: impl FnOnce(&mut BlockEncoder<'_>),
+    ) -> Result<usize, SendError> {
         let found = self.streams.get(stream).ok_or(SendError::Gone)?;
-        match found.send {
-            Half::Head if self.role == Role::Server => Ok(()),
-            _ => Err(SendError::Order),
+        if found.send != Half::Head || self.role != Role::Server {
+            return Err(SendError::Order);
         }
+        let start = begin_block(out);
+        let mut block = self.encoder.block(out);
+        block.status(status.0);
+        push(&mut block);
+        Ok(start)
     }
 
     fn end_head(&mut self, stream: StreamRef, start: usize, end: bool, out: &mut Vec<u8>) {
@@ -479,6 +474,15 @@ fn end_block(out: &mut Vec<u8>, start: usize, stream: u32, flags: u8, max_frame_
 }
 
 /// Adds a field of any name, unless HTTP/2 does not have it.
+fn push_fields<'f>(
+    block: &mut BlockEncoder<'_>,
+    fields: impl IntoIterator<Item = (&'f [u8], &'f [u8])>,
+) {
+    for (name, value) in fields {
+        push_field(block, name, value);
+    }
+}
+
 fn push_field(block: &mut BlockEncoder<'_>, name: &[u8], value: &[u8]) {
     match KnownHeader::from_name(name) {
         Some(known) if is_about_connection(known) => {}
