@@ -5,10 +5,13 @@
 //! copied. Best of several rounds, so that a busy machine disturbs little. With a number as argument it runs
 //! so many turns and prints nothing, for `valgrind --tool=callgrind`.
 
+mod browser;
+
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use browser::BROWSER;
 use sealane_http::h1::{ResponseHead, Version};
 use sealane_http::h2::hpack::{Encoder, Indexing};
 use sealane_http::h2::{Connection, Event, PREFACE, Settings};
@@ -25,34 +28,6 @@ const H2LOAD: &[(&str, &str)] = &[
     (":authority", "127.0.0.1:8443"),
     (":path", "/1k.bin"),
     ("user-agent", "h2load nghttp2/1.52.0"),
-];
-
-const BROWSER: &[(&str, &str)] = &[
-    (":method", "GET"),
-    (":authority", "www.example.com"),
-    (":scheme", "https"),
-    (":path", "/assets/app.3f2a1b.js?v=17"),
-    (
-        "sec-ch-ua",
-        "\"Chromium\";v=\"130\", \"Not?A_Brand\";v=\"99\"",
-    ),
-    ("sec-ch-ua-mobile", "?0"),
-    (
-        "user-agent",
-        "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) \
-         Chrome/130.0.0.0 Safari/537.36",
-    ),
-    ("sec-ch-ua-platform", "\"Linux\""),
-    ("accept", "*/*"),
-    ("sec-fetch-site", "same-origin"),
-    ("sec-fetch-mode", "no-cors"),
-    ("sec-fetch-dest", "script"),
-    ("referer", "https://www.example.com/"),
-    ("accept-encoding", "gzip, deflate, br, zstd"),
-    ("accept-language", "en-US,en;q=0.9"),
-    ("cookie", "session=0123456789abcdef0123456789abcdef"),
-    ("cookie", "theme=dark"),
-    ("priority", "u=1"),
 ];
 
 /// A connection and its client's encoder.

@@ -4,40 +4,16 @@
 //! Best of several rounds, so that a busy machine disturbs little. With `encode` or `decode` and a number it does
 //! only that, and prints nothing, for `valgrind --tool=callgrind`.
 
+mod browser;
+
 use std::hint::black_box;
 use std::time::Instant;
 
+use browser::BROWSER;
 use sealane_http::h2::hpack::{
     Decoder, Encoder, Field, FieldLimits, FieldSink, Indexing, Note, Origin,
 };
 use sealane_http::headers::KnownHeader;
-
-/// What a browser asks for a page's parts; the path is the only part that differs.
-const BROWSER: [(&str, &str); 16] = [
-    (":method", "GET"),
-    (":authority", "www.example.com"),
-    (":scheme", "https"),
-    (":path", "/assets/app.3f2a1b.js?v=17"),
-    (
-        "sec-ch-ua",
-        "\"Chromium\";v=\"130\", \"Not?A_Brand\";v=\"99\"",
-    ),
-    ("sec-ch-ua-mobile", "?0"),
-    (
-        "user-agent",
-        "Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.36 (KHTML, like Gecko) \
-         Chrome/130.0.0.0 Safari/537.36",
-    ),
-    ("sec-ch-ua-platform", "\"Linux\""),
-    ("accept", "*/*"),
-    ("sec-fetch-site", "same-origin"),
-    ("sec-fetch-mode", "no-cors"),
-    ("sec-fetch-dest", "script"),
-    ("referer", "https://www.example.com/"),
-    ("accept-encoding", "gzip, deflate, br, zstd"),
-    ("accept-language", "en-US,en;q=0.9"),
-    ("cookie", "session=0123456789abcdef0123456789abcdef"),
-];
 
 const ROUNDS: usize = 20;
 const PER_ROUND: u32 = 50_000;
@@ -137,7 +113,7 @@ impl FieldSink for Looker {
 fn browser_block(encoder: &mut Encoder, path: &str) -> Vec<u8> {
     let mut out = Vec::new();
     let mut block = encoder.block(&mut out);
-    for (name, value) in BROWSER {
+    for &(name, value) in BROWSER {
         // Browsers index all but the path.
         match name {
             ":path" => block.field(name.as_bytes(), path.as_bytes(), Indexing::Auto),

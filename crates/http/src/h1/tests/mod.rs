@@ -11,7 +11,10 @@ mod response_body;
 mod response_properties;
 mod smuggling;
 
-use super::{Limits, ParseState, Parsed, RequestError, RequestHead, parse_request};
+use super::{
+    Decoded, Limits, ParseState, Parsed, RequestError, RequestHead, encode_chunk_header,
+    encode_last_chunk, parse_request,
+};
 use crate::Span;
 
 /// Parses a whole head with nginx's default limits.
@@ -23,6 +26,36 @@ fn parse_with(text: &[u8], limits: &Limits) -> Result<RequestHead, RequestError>
     match parse_request(text, &mut ParseState::default(), limits)? {
         Parsed::Complete(head) => Ok(head),
         Parsed::Incomplete => panic!("incomplete: {:?}", String::from_utf8_lossy(text)),
+    }
+}
+
+/// A chunked body of these chunks, as both encoders write it.
+fn in_chunks(chunks: &[Vec<u8>]) -> Vec<u8> {
+    let mut wire = Vec::new();
+    for chunk in chunks {
+        encode_chunk_header(&mut wire, chunk.len() as u64);
+        wire.extend_from_slice(chunk);
+        wire.extend_from_slice(b"\r\n");
+    }
+    encode_last_chunk(&mut wire);
+    wire
+}
+
+/// Decodes a body in pieces of so many bytes. Returns the data, and how many bytes it took.
+fn decode_in_pieces(
+    wire: &[u8],
+    piece: usize,
+    mut decode: impl FnMut(&[u8]) -> Decoded,
+) -> (Vec<u8>, usize) {
+    let (mut data, mut position) = (Vec::new(), 0);
+    loop {
+        let input = &wire[position..(position + piece).min(wire.len())];
+        let decoded = decode(input);
+        data.extend_from_slice(&input[decoded.data.clone()]);
+        position += decoded.consumed;
+        if decoded.done {
+            return (data, position);
+        }
     }
 }
 

@@ -2,9 +2,9 @@
 
 use proptest::prelude::*;
 
-use super::{parse, text};
+use super::{decode_in_pieces, in_chunks, parse, text};
 use crate::fuzz::{fuzz_chunked, fuzz_request};
-use crate::h1::{BodyDecoder, Framing, encode_chunk_header, encode_last_chunk};
+use crate::h1::{BodyDecoder, Framing};
 
 /// Pieces of which heads are made, valid and not.
 fn head_piece() -> impl Strategy<Value = Vec<u8>> {
@@ -111,25 +111,12 @@ proptest! {
         piece in 1..40usize,
         follows in prop::collection::vec(any::<u8>(), 0..20),
     ) {
-        let mut wire = Vec::new();
-        for chunk in &chunks {
-            encode_chunk_header(&mut wire, chunk.len() as u64);
-            wire.extend_from_slice(chunk);
-            wire.extend_from_slice(b"\r\n");
-        }
-        encode_last_chunk(&mut wire);
-        let wire_bytes = wire.len();
-        wire.extend_from_slice(&follows);
-
+        let wire = in_chunks(&chunks);
         let mut decoder = BodyDecoder::new(Framing::Chunked);
-        let (mut data, mut position) = (Vec::new(), 0);
-        while !decoder.is_done() {
-            let end = (position + piece).min(wire.len());
-            let decoded = decoder.decode(&wire[position..end]).expect("valid");
-            data.extend_from_slice(&wire[position..end][decoded.data]);
-            position += decoded.consumed;
-        }
+        let (data, taken) = decode_in_pieces(&[&wire[..], &follows].concat(), piece, |input| {
+            decoder.decode(input).expect("valid")
+        });
         prop_assert_eq!(data, chunks.concat());
-        prop_assert_eq!(position, wire_bytes);
+        prop_assert_eq!(taken, wire.len());
     }
 }

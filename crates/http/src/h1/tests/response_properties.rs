@@ -3,10 +3,10 @@
 use proptest::prelude::*;
 
 use super::response::parse;
+use super::{decode_in_pieces, in_chunks};
 use crate::fuzz::{fuzz_fastcgi, fuzz_proxy_protocol, fuzz_response, fuzz_set_cookie};
 use crate::h1::{
     RequestEncodeError, RequestEncoder, ResponseBodyDecoder, ResponseFraming, Version,
-    encode_chunk_header, encode_last_chunk,
 };
 use crate::headers::KnownHeader;
 
@@ -164,25 +164,13 @@ proptest! {
         piece in 1..40usize,
         surplus in prop::collection::vec(any::<u8>(), 0..20),
     ) {
-        let mut wire = Vec::new();
-        for chunk in &chunks {
-            encode_chunk_header(&mut wire, chunk.len() as u64);
-            wire.extend_from_slice(chunk);
-            wire.extend_from_slice(b"\r\n");
-        }
-        encode_last_chunk(&mut wire);
-        let wire_bytes = wire.len();
-        wire.extend_from_slice(&surplus);
+        let wire = in_chunks(&chunks);
         let mut decoder = ResponseBodyDecoder::new(ResponseFraming::Chunked);
-        let (mut data, mut at) = (Vec::new(), 0);
-        while !decoder.is_done() {
-            let end = (at + piece).min(wire.len());
-            let decoded = decoder.decode(&wire[at..end]).expect("valid");
-            data.extend_from_slice(&wire[at..end][decoded.data]);
-            at += decoded.consumed;
-        }
+        let (data, taken) = decode_in_pieces(&[&wire[..], &surplus].concat(), piece, |input| {
+            decoder.decode(input).expect("valid")
+        });
         prop_assert_eq!(data, chunks.concat());
-        prop_assert_eq!(at, wire_bytes);
+        prop_assert_eq!(taken, wire.len());
     }
 }
 
