@@ -56,72 +56,41 @@ type CountRow = (&'static str, &'static str, fn(&Counters) -> u64);
 /// A level.
 type LevelRow = (&'static str, &'static str, fn(&Counters) -> i64);
 
-const COUNTS: &[CountRow] = &[
-    ("connections_accepted", "Connections accepted", |c| {
-        c.accepted.get()
-    }),
-    (
-        "connections_handled",
-        "Connections handled, not dropped for want of a slot",
-        |c| c.handled.get(),
-    ),
-    ("requests", "Requests", |c| c.requests.get()),
-    ("tls_handshakes", "TLS handshakes completed", |c| {
-        c.handshakes.get()
-    }),
-    (
-        "tls_handshakes_resumed",
-        "TLS handshakes that resumed a session",
-        |c| c.handshakes_resumed.get(),
-    ),
-    ("tls_handshakes_failed", "TLS handshakes that failed", |c| {
-        c.handshakes_failed.get()
-    }),
-    (
-        "kernel_tls_connections",
-        "Closed connections whose records the kernel sealed",
-        |c| c.ktls_on.get(),
-    ),
-    (
-        "kernel_tls_refused_connections",
-        "Closed TLS connections that could not have kernel TLS, or were not to",
-        |c| c.ktls_off.get(),
-    ),
-    ("panics", "Connections ended by a panic", |c| c.panics.get()),
-    ("http2_streams_opened", "HTTP/2 streams opened", |c| {
-        c.http2.streams_opened.get()
-    }),
-    (
-        "http2_streams_refused",
-        "HTTP/2 streams refused because too many were open or the connection was ending",
-        |c| c.http2.streams_refused.get(),
-    ),
-    (
-        "http2_resets_received",
-        "HTTP/2 streams that clients reset before they had ended",
-        |c| c.http2.resets_received.get(),
-    ),
-    (
-        "http2_stream_faults",
-        "HTTP/2 streams reset because of what clients sent on them",
-        |c| c.http2.stream_faults.get(),
-    ),
-    (
-        "http2_malformed_heads",
-        "HTTP/2 requests with malformed heads or trailers",
-        |c| c.http2.malformed_heads.get(),
-    ),
-    (
-        "http2_heads_too_large",
-        "HTTP/2 requests refused for the size or number of their header fields",
-        |c| c.http2.heads_too_large.get(),
-    ),
-    (
-        "http2_connection_faults",
-        "HTTP/2 connections ended for a breach of the protocol that is no flood",
-        |c| c.http2.connection_faults.get(),
-    ),
-];
+/// Rows of a table: `"name" "what it says" where.it.is;`.
+macro_rules! rows {
+    ($($name:literal $help:literal $($field:ident).+;)*) => {
+        &[$(($name, $help, |counters| counters.$($field).+.get())),*]
+    };
+}
+
+const COUNTS: &[CountRow] = rows! {
+    "connections_accepted" "Connections accepted" accepted;
+    "connections_handled" "Connections handled, not dropped for want of a slot" handled;
+    "requests" "Requests" requests;
+    "tls_handshakes" "TLS handshakes completed" handshakes;
+    "tls_handshakes_resumed" "TLS handshakes that resumed a session" handshakes_resumed;
+    "tls_handshakes_failed" "TLS handshakes that failed" handshakes_failed;
+    "kernel_tls_connections" "Closed connections whose records the kernel sealed" ktls_on;
+    "kernel_tls_refused_connections"
+        "Closed TLS connections that could not have kernel TLS, or were not to" ktls_off;
+    "panics" "Connections ended by a panic" panics;
+    "http2_streams_opened" "HTTP/2 streams opened" http2.streams_opened;
+    "http2_streams_refused"
+        "HTTP/2 streams refused because too many were open or the connection was ending"
+        http2.streams_refused;
+    "http2_resets_received" "HTTP/2 streams that clients reset before they had ended"
+        http2.resets_received;
+    "http2_stream_faults" "HTTP/2 streams reset because of what clients sent on them"
+        http2.stream_faults;
+    "http2_malformed_heads" "HTTP/2 requests with malformed heads or trailers"
+        http2.malformed_heads;
+    "http2_heads_too_large"
+        "HTTP/2 requests refused for the size or number of their header fields"
+        http2.heads_too_large;
+    "http2_connection_faults"
+        "HTTP/2 connections ended for a breach of the protocol that is no flood"
+        http2.connection_faults;
+};
 
 /// A value of a label, and the counter behind it.
 type Http2Count = (&'static str, fn(&Http2Counters) -> u64);
@@ -139,22 +108,12 @@ const HTTP2_FLOODS: &[Http2Count] = &[
     ("unread_reply", |c| c.unread_reply_floods.get()),
 ];
 
-const LEVELS: &[LevelRow] = &[
-    ("connections_active", "Open connections", |c| c.active.get()),
-    (
-        "connections_reading",
-        "Connections whose request head is being read",
-        |c| c.reading.get(),
-    ),
-    (
-        "connections_writing",
-        "Connections whose response is being made or sent",
-        |c| c.writing.get(),
-    ),
-    ("connections_waiting", "Idle keep-alive connections", |c| {
-        c.waiting.get()
-    }),
-];
+const LEVELS: &[LevelRow] = rows! {
+    "connections_active" "Open connections" active;
+    "connections_reading" "Connections whose request head is being read" reading;
+    "connections_writing" "Connections whose response is being made or sent" writing;
+    "connections_waiting" "Idle keep-alive connections" waiting;
+};
 
 impl Collector for Workers {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {

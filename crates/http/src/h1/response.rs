@@ -21,6 +21,16 @@ pub struct ResponseLimits {
     pub max_interim: usize,
 }
 
+impl ResponseLimits {
+    /// Heads of at most so many bytes; the other limits have their defaults.
+    pub fn of_head(max_head_bytes: usize) -> ResponseLimits {
+        ResponseLimits {
+            max_head_bytes,
+            ..ResponseLimits::default()
+        }
+    }
+}
+
 impl Default for ResponseLimits {
     /// nginx's default, a page.
     fn default() -> ResponseLimits {

@@ -56,10 +56,7 @@ impl FastCgi {
     ) -> FastCgi {
         FastCgi {
             method,
-            limits: ResponseLimits {
-                max_head_bytes,
-                ..ResponseLimits::default()
-            },
+            limits: ResponseLimits::of_head(max_head_bytes),
             keep_conn,
             records: RecordDecoder::new(),
             pending: Bytes::new(),

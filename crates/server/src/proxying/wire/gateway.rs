@@ -1,8 +1,7 @@
 //! SCGI and uwsgi towards a peer: a request in one piece, then a response as gateway
 //! programs write it, up to the end of the connection.
 
-use super::{Ending, Event, Head, WireError, split_head};
-use bytes::Bytes;
+use super::{Ending, Event, Head, WireError, next_piece, split_head};
 use sealane_http::Method;
 use sealane_http::cgi::{StatusLine, parse_cgi_response};
 use sealane_http::h1::{
@@ -24,10 +23,7 @@ impl Gateway {
     pub(crate) fn new(method: Method, max_head_bytes: usize) -> Gateway {
         Gateway {
             method,
-            limits: ResponseLimits {
-                max_head_bytes,
-                ..ResponseLimits::default()
-            },
+            limits: ResponseLimits::of_head(max_head_bytes),
             state: ResponseState::default(),
             body: None,
             is_empty: false,
@@ -48,19 +44,8 @@ impl Gateway {
         let Some(body) = &mut self.body else {
             return self.next_head(input, closed);
         };
-        if !body.is_done() && !input.is_empty() {
-            let decoded = body
-                .decode(input)
-                .map_err(|error| WireError::Invalid(error.to_string()))?;
-            if decoded.data == (0..input.len()) {
-                return Ok(Some(Event::Data(Bytes::from(std::mem::take(input)))));
-            }
-            let piece = Bytes::copy_from_slice(&input[decoded.data]);
-            input.drain(..decoded.consumed);
+        if let Some(piece) = next_piece(body, input, closed)? {
             return Ok(Some(Event::Data(piece)));
-        }
-        if closed && !body.is_done() {
-            body.close().map_err(|_| WireError::ClosedEarly)?;
         }
         // What programs send in answer to HEAD is of no interest.
         let surplus = !input.is_empty() && !self.is_empty;

@@ -1,7 +1,6 @@
 //! HTTP/1 towards a peer.
 
-use super::{Ending, Event, Head, WireError, split_head};
-use crate::buffers;
+use super::{Ending, Event, Head, WireError, next_piece, split_head};
 use crate::chain::{OutputChain, Segment};
 use bytes::Bytes;
 use sealane_http::h1::{
@@ -35,10 +34,7 @@ impl Http1 {
     ) -> Http1 {
         Http1 {
             method,
-            limits: ResponseLimits {
-                max_head_bytes,
-                ..ResponseLimits::default()
-            },
+            limits: ResponseLimits::of_head(max_head_bytes),
             chunked,
             keeps_trailers,
             state: ResponseState::default(),
@@ -112,24 +108,8 @@ impl Http1 {
         let Some(body) = &mut self.body else {
             return Ok(None);
         };
-        while !body.is_done() && !input.is_empty() {
-            let decoded = body
-                .decode(input)
-                .map_err(|error| WireError::Invalid(error.to_string()))?;
-            if decoded.data.is_empty() {
-                input.drain(..decoded.consumed);
-                continue;
-            }
-            if decoded.data == (0..input.len()) {
-                let whole = buffers::shared(std::mem::take(input));
-                return Ok(Some(Event::Data(whole)));
-            }
-            let piece = Bytes::copy_from_slice(&input[decoded.data]);
-            input.drain(..decoded.consumed);
+        if let Some(piece) = next_piece(body, input, closed)? {
             return Ok(Some(Event::Data(piece)));
-        }
-        if closed && !body.is_done() {
-            body.close().map_err(|_| WireError::ClosedEarly)?;
         }
         if !body.is_done() {
             return Ok(None);

@@ -16,7 +16,7 @@ pub(crate) use fastcgi::FastCgi;
 pub(crate) use gateway::Gateway;
 pub(crate) use http1::Http1;
 pub(crate) use http2::Http2;
-use sealane_http::h1::{ReceivedResponse, ResponseError};
+use sealane_http::h1::{ReceivedResponse, ResponseBodyDecoder, ResponseError};
 use sealane_http::headers::HeaderList;
 use sealane_http::{Method, StatusCode};
 
@@ -262,6 +262,34 @@ fn up_to_fault(line: &[u8]) -> String {
         .get(at)
         .map_or_else(String::new, |byte| format!("\\x{byte:02x}"));
     format!("{}{byte}...", line[..at.min(line.len())].escape_ascii())
+}
+
+/// The next piece of a body in the input; `None` when more bytes are needed, or the body is
+/// over. With `closed` no more will come, which is the end of some bodies.
+fn next_piece(
+    body: &mut ResponseBodyDecoder,
+    input: &mut Vec<u8>,
+    closed: bool,
+) -> Result<Option<Bytes>, WireError> {
+    while !body.is_done() && !input.is_empty() {
+        let decoded = body
+            .decode(input)
+            .map_err(|error| WireError::Invalid(error.to_string()))?;
+        if decoded.data.is_empty() {
+            input.drain(..decoded.consumed);
+            continue;
+        }
+        if decoded.data == (0..input.len()) {
+            return Ok(Some(buffers::shared(std::mem::take(input))));
+        }
+        let piece = Bytes::copy_from_slice(&input[decoded.data]);
+        input.drain(..decoded.consumed);
+        return Ok(Some(piece));
+    }
+    if closed && !body.is_done() {
+        body.close().map_err(|_| WireError::ClosedEarly)?;
+    }
+    Ok(None)
 }
 
 /// Takes the head out of the input, which keeps what follows.

@@ -12,18 +12,9 @@ pub(super) fn pick(
     tried: &mut Tried,
     now_ms: u64,
 ) -> Choice {
-    if tried.walk.misses > MAX_MISSES || tier.peers.len() < 2 {
-        return Choice::RoundRobin;
-    }
-    loop {
-        let place = draw(tier, positions);
-        if is_eligible(tier, place, tried, now_ms) {
-            return Choice::Peer(place);
-        }
-        tried.walk.misses += 1;
-        if tried.walk.misses > MAX_MISSES {
-            return Choice::RoundRobin;
-        }
+    match draw(tier, positions, tried, now_ms, None) {
+        Some(place) => Choice::Peer(place),
+        None => Choice::RoundRobin,
     }
 }
 
@@ -33,31 +24,35 @@ pub(super) fn pick_of_two(
     tried: &mut Tried,
     now_ms: u64,
 ) -> Choice {
-    if tried.walk.misses > MAX_MISSES || tier.peers.len() < 2 {
-        return Choice::RoundRobin;
-    }
-    let mut first = None;
-    loop {
-        let place = draw(tier, positions);
-        if first != Some(place) && is_eligible(tier, place, tried, now_ms) {
-            match first {
-                Some(first) => return Choice::Peer(less_loaded(tier, first, place)),
-                None => {
-                    first = Some(place);
-                    continue;
-                }
-            }
-        }
-        tried.walk.misses += 1;
-        if tried.walk.misses > MAX_MISSES {
-            return Choice::RoundRobin;
-        }
+    let mut next = |first| draw(tier, positions, tried, now_ms, first);
+    let first = next(None);
+    match (first, first.and_then(|_| next(first))) {
+        (Some(first), Some(second)) => Choice::Peer(less_loaded(tier, first, second)),
+        _ => Choice::RoundRobin,
     }
 }
 
-fn draw(tier: &Tier, positions: &mut Positions) -> usize {
-    let at = positions.random.below(tier.index.total_weight());
-    tier.index.place_of_weight(at)
+/// An eligible peer but `other_than`. `None` when chance found too many others, or when there
+/// is nothing to choose from.
+fn draw(
+    tier: &Tier,
+    positions: &mut Positions,
+    tried: &mut Tried,
+    now_ms: u64,
+    other_than: Option<usize>,
+) -> Option<usize> {
+    if tier.peers.len() < 2 {
+        return None;
+    }
+    while tried.walk.misses <= MAX_MISSES {
+        let at = positions.random.below(tier.index.total_weight());
+        let place = tier.index.place_of_weight(at);
+        if other_than != Some(place) && is_eligible(tier, place, tried, now_ms) {
+            return Some(place);
+        }
+        tried.walk.misses += 1;
+    }
+    None
 }
 
 /// Chance for balancing: fast and even, not secret (SplitMix64).
