@@ -100,13 +100,7 @@ fn check_locations(locations: &Locations, names: usize, server_level: bool) {
         server_level || locations.named.is_empty(),
         "named locations do not nest"
     );
-    let kinds = [
-        &locations.exact,
-        &locations.prefix,
-        &locations.regex,
-        &locations.named,
-    ];
-    for location in kinds.into_iter().flatten() {
+    for location in locations.all() {
         let location: &Location = location;
         check_conf(&location.conf, names);
         check_locations(&location.children, names, false);

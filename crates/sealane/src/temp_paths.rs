@@ -64,8 +64,7 @@ fn wanted(config: &Config) -> BTreeMap<PathBuf, &'static str> {
 }
 
 fn add_locations(wanted: &mut BTreeMap<PathBuf, &'static str>, level: &Locations) {
-    let kinds = [&level.exact, &level.prefix, &level.regex, &level.named];
-    for location in kinds.into_iter().flatten() {
+    for location in level.all() {
         add_location(wanted, &location.conf);
         add_locations(wanted, &location.children);
     }

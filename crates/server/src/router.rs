@@ -202,13 +202,7 @@ struct Builder<'r, R> {
 impl<R: FnMut(Arc<Location>) -> LocationId> Builder<'_, R> {
     fn level(&mut self, locations: &Locations) -> Level {
         let mut level = Level::default();
-        let all = [
-            &locations.exact,
-            &locations.prefix,
-            &locations.regex,
-            &locations.named,
-        ];
-        for location in all.into_iter().flatten() {
+        for location in locations.all() {
             let id = (self.register)(location.clone());
             let nested = self.nested(&location.children);
             if location.conf.auto_redirect

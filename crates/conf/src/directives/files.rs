@@ -131,37 +131,46 @@ fn index(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
 
 fn open_file_cache(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     c.once(&b.location().open_file_cache)?;
-    let (mut max, mut inactive, mut off) = (None, Duration::from_secs(60), false);
+    let mut inactive = Duration::from_secs(60);
+    let max = cache_size(c, &mut [("inactive=", &mut inactive)], |word| {
+        format!("invalid \"open_file_cache\" parameter \"{word}\"")
+    })?;
+    b.location().open_file_cache = Some(max.map(|max| (max, inactive)));
+    Ok(())
+}
+
+/// `max=number` and times by their names, or `off`: how much a cache may hold, and `None` when
+/// there is none.
+pub(super) fn cache_size(
+    c: &Call<'_>,
+    times: &mut [(&str, &mut Duration)],
+    invalid: impl Fn(String) -> String,
+) -> Result<Option<u32>, Fault> {
+    let (mut max, mut off) = (None, false);
     for (index, written) in c.args() {
         let parsed = if let Some(number) = written.strip_prefix(b"max=") {
             max = values::number(number)
                 .and_then(|max| u32::try_from(max).ok())
                 .filter(|max| *max > 0);
             max.is_some()
-        } else if let Some(time) = written.strip_prefix(b"inactive=") {
-            values::seconds(time).map(|time| inactive = time).is_some()
+        } else if let Some((time, slot)) = times
+            .iter_mut()
+            .find_map(|(name, slot)| Some((written.strip_prefix(name.as_bytes())?, slot)))
+        {
+            values::seconds(time).map(|time| **slot = time).is_some()
         } else {
             off |= written == b"off";
             written == b"off"
         };
         if !parsed {
-            let message = format!(
-                "invalid \"open_file_cache\" parameter \"{}\"",
-                c.shown(index)
-            );
-            return Err(Fault::at(index, message));
+            return Err(Fault::at(index, invalid(c.shown(index))));
         }
     }
-    b.location().open_file_cache = Some(match (off, max) {
-        (true, _) => None,
-        (false, Some(max)) => Some((max, inactive)),
-        (false, None) => {
-            return Err(Fault::new(
-                "\"open_file_cache\" must have the \"max\" parameter",
-            ));
-        }
-    });
-    Ok(())
+    if off {
+        return Ok(None);
+    }
+    let missing = || format!("\"{}\" must have the \"max\" parameter", c.row.name);
+    max.map(Some).ok_or_else(|| Fault::new(missing()))
 }
 
 /// Largest file kept when the second argument is not given.

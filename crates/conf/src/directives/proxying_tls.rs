@@ -1,13 +1,12 @@
 //! TLS to other servers: `proxy_ssl_*`, `uwsgi_ssl_*` and `grpc_ssl_*`.
 
 use super::proxying::upstream;
-use super::ssl;
+use super::{files, ssl};
 use crate::build::Build;
 use crate::call::{Call, Fault};
 use crate::draft::UpstreamTlsDraft;
 use crate::model::{CertificateCache, Template};
 use crate::template;
-use crate::values;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -196,41 +195,16 @@ pub(super) fn protocols(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
 
 pub(super) fn certificate_cache(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     c.once(&tls(b, c).certificate_cache)?;
-    let (mut max, mut off) = (None, false);
     let (mut inactive, mut valid) = (Duration::from_secs(10), Duration::from_secs(60));
-    for (index, written) in c.args() {
-        let parsed = if let Some(number) = written.strip_prefix(b"max=") {
-            max = values::number(number)
-                .and_then(|max| u32::try_from(max).ok())
-                .filter(|max| *max > 0);
-            max.is_some()
-        } else if let Some(time) = written.strip_prefix(b"inactive=") {
-            values::seconds(time).map(|time| inactive = time).is_some()
-        } else if let Some(time) = written.strip_prefix(b"valid=") {
-            values::seconds(time).map(|time| valid = time).is_some()
-        } else {
-            off |= written == b"off";
-            written == b"off"
-        };
-        if !parsed {
-            let message = format!("invalid parameter \"{}\"", c.shown(index));
-            return Err(Fault::at(index, message));
-        }
-    }
-    tls(b, c).certificate_cache = Some(match (off, max) {
-        (true, _) => None,
-        (false, Some(max)) => Some(CertificateCache {
-            max,
-            inactive,
-            valid,
-        }),
-        (false, None) => {
-            let name = c.row.name;
-            return Err(Fault::new(format!(
-                "\"{name}\" must have the \"max\" parameter"
-            )));
-        }
-    });
+    let mut times = [("inactive=", &mut inactive), ("valid=", &mut valid)];
+    let max = files::cache_size(c, &mut times, |word| {
+        format!("invalid parameter \"{word}\"")
+    })?;
+    tls(b, c).certificate_cache = Some(max.map(|max| CertificateCache {
+        max,
+        inactive,
+        valid,
+    }));
     Ok(())
 }
 

@@ -22,6 +22,15 @@ pub struct Locations {
     pub named: Vec<Arc<Location>>,
 }
 
+impl Locations {
+    /// All of this level, of each kind in its order.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<Location>> {
+        [&self.exact, &self.prefix, &self.regex, &self.named]
+            .into_iter()
+            .flatten()
+    }
+}
+
 /// One `location` block.
 #[derive(Debug, Clone)]
 pub struct Location {

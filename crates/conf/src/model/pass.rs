@@ -332,13 +332,7 @@ impl Http {
 }
 
 fn collect<'l>(locations: &'l Locations, found: &mut Vec<&'l Arc<LocationConf>>) {
-    let kinds = [
-        &locations.exact,
-        &locations.prefix,
-        &locations.regex,
-        &locations.named,
-    ];
-    for location in kinds.into_iter().flatten() {
+    for location in locations.all() {
         found.push(&location.conf);
         collect(&location.children, found);
     }

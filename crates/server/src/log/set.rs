@@ -225,8 +225,7 @@ impl Wanted {
     }
 
     fn locations(&mut self, level: &Locations) {
-        let kinds = [&level.exact, &level.prefix, &level.regex, &level.named];
-        for location in kinds.into_iter().flatten() {
+        for location in level.all() {
             self.location(&location.conf);
             self.locations(&location.children);
         }
