@@ -34,13 +34,17 @@ struct Made {
 
 impl Made {
     fn identity(&self) -> Identity {
-        Identity {
-            chain_pem: self.chain_pem.clone().into_bytes(),
-            key_pem: Secret::new(self.key_pem.clone().into_bytes()),
-            passwords: Vec::new(),
-            chain_label: "cert.pem".to_owned(),
-            key_label: "key.pem".to_owned(),
-        }
+        identity(&self.chain_pem, &self.key_pem)
+    }
+}
+
+pub(crate) fn identity(chain_pem: &str, key_pem: &str) -> Identity {
+    Identity {
+        chain_pem: chain_pem.as_bytes().to_vec(),
+        key_pem: Secret::new(key_pem.as_bytes().to_vec()),
+        passwords: Vec::new(),
+        chain_label: "cert.pem".to_owned(),
+        key_label: "key.pem".to_owned(),
     }
 }
 
@@ -90,7 +94,7 @@ fn settings(identities: &[Made]) -> ServerSettings {
     }
 }
 
-fn server(settings: &ServerSettings) -> Arc<ServerTls> {
+pub(crate) fn server(settings: &ServerSettings) -> Arc<ServerTls> {
     let (server, warnings) = ServerTls::build(settings).expect("valid settings");
     assert_eq!(warnings, [], "no warning is expected");
     Arc::new(server)
@@ -160,22 +164,15 @@ impl Pair {
                 return Ok(());
             }
             if !client_done {
-                let (now, later) = split(&mut self.to_client, self.chunk_bytes);
-                let mut input = &now[..];
-                let status = self
-                    .client
-                    .handshake(&mut input, &mut self.to_server)
-                    .map_err(Failure::Client)?;
-                client_done = status == HandshakeStatus::Done;
-                self.to_client = [input, &later].concat();
+                let status = deliver(&mut self.to_client, self.chunk_bytes, |input| {
+                    self.client.handshake(input, &mut self.to_server)
+                });
+                client_done = status.map_err(Failure::Client)? == HandshakeStatus::Done;
             }
             if !server_done {
-                let (now, later) = split(&mut self.to_server, self.chunk_bytes);
-                let mut input = &now[..];
-                let status = self
-                    .server
-                    .handshake(&mut input, &mut self.to_client, self.load);
-                self.to_server = [input, &later].concat();
+                let status = deliver(&mut self.to_server, self.chunk_bytes, |input| {
+                    self.server.handshake(input, &mut self.to_client, self.load)
+                });
                 let status = status.map_err(Failure::Server)?;
                 server_done = status == HandshakeStatus::Done;
                 if status == HandshakeStatus::Pending {
@@ -216,20 +213,9 @@ impl Pair {
         self.client
             .write(data, &mut self.to_server)
             .expect("established");
-        let (mut received, mut buffer) = (Vec::new(), vec![0; 1000]);
         let wire = std::mem::take(&mut self.to_server);
-        for piece in wire.chunks(self.chunk_bytes.min(wire.len().max(1))) {
-            let mut input = piece;
-            while let ReadStatus::Data(count) = self
-                .server
-                .read(&mut input, &mut self.to_client, &mut buffer)
-                .expect("valid records")
-            {
-                received.extend_from_slice(&buffer[..count]);
-            }
-            assert!(input.is_empty(), "everything is consumed");
-        }
-        received
+        let chunk_bytes = self.chunk_bytes;
+        read_all(&mut self.server, &wire, chunk_bytes, &mut self.to_client)
     }
 
     /// A session the client can resume with.
@@ -239,9 +225,39 @@ impl Pair {
     }
 }
 
-fn split(bytes: &mut Vec<u8>, count: usize) -> (Vec<u8>, Vec<u8>) {
-    let later = bytes.split_off(count.min(bytes.len()));
-    (std::mem::take(bytes), later)
+/// Gives the first bytes of what is under way to its receiver, and keeps what that leaves.
+pub(crate) fn deliver<T>(
+    wire: &mut Vec<u8>,
+    most_bytes: usize,
+    receive: impl FnOnce(&mut &[u8]) -> T,
+) -> T {
+    let later = wire.split_off(most_bytes.min(wire.len()));
+    let now = std::mem::take(wire);
+    let mut input = &now[..];
+    let received = receive(&mut input);
+    *wire = [input, &later].concat();
+    received
+}
+
+/// What the server reads, when `wire` comes in chunks of so many bytes.
+pub(crate) fn read_all(
+    server: &mut Connection,
+    wire: &[u8],
+    chunk_bytes: usize,
+    to_client: &mut Vec<u8>,
+) -> Vec<u8> {
+    let (mut received, mut buffer) = (Vec::new(), vec![0; 1000]);
+    for piece in wire.chunks(chunk_bytes.min(wire.len().max(1))) {
+        let mut input = piece;
+        while let ReadStatus::Data(count) = server
+            .read(&mut input, to_client, &mut buffer)
+            .expect("valid records")
+        {
+            received.extend_from_slice(&buffer[..count]);
+        }
+        assert!(input.is_empty(), "everything is consumed");
+    }
+    received
 }
 
 #[derive(Debug)]
@@ -251,6 +267,6 @@ enum Failure {
     Server(Error),
 }
 
-fn data(count: usize) -> Vec<u8> {
+pub(crate) fn data(count: usize) -> Vec<u8> {
     (0..count).map(|n| (n * 31 % 251) as u8).collect()
 }

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn data_flows_both_ways_under_every_version() {
-    let server = server(ServerSettings {
+    let server = server(&ServerSettings {
         identities: vec![root().leaf(&["a.test"]).identity()],
         protocols: Protocol::ALL.into_iter().skip(2).collect(),
         ciphers: "ALL".to_owned(),
@@ -92,7 +92,7 @@ fn the_application_protocol_is_negotiated() {
         ..ClientSettings::default()
     };
     let server_with = |alpn: &[&'static [u8]]| {
-        server(ServerSettings {
+        server(&ServerSettings {
             identities: vec![root().leaf(&["a.test"]).identity()],
             alpn: alpn.to_vec(),
             ..ServerSettings::default()

@@ -13,6 +13,7 @@ use sealane_awslc::{Secret, unix_time_s};
 
 use super::*;
 use crate::settings::Identity;
+use crate::tests::{data, deliver, identity, read_all, server};
 use crate::{Acceptor, HandshakeStatus, Load, Protocol, ReadStatus, ServerSettings, ServerTls};
 
 /// A certificate authority made for this run of the tests.
@@ -118,27 +119,15 @@ impl Made {
     }
 
     fn identity(&self) -> Identity {
-        Identity {
-            chain_pem: self.chain_pem.clone().into_bytes(),
-            key_pem: Secret::new(self.key_pem.clone().into_bytes()),
-            passwords: Vec::new(),
-            chain_label: "cert.pem".to_owned(),
-            key_label: "key.pem".to_owned(),
-        }
+        identity(&self.chain_pem, &self.key_pem)
     }
 
     fn server(&self) -> Arc<ServerTls> {
-        server(ServerSettings {
+        server(&ServerSettings {
             identities: vec![self.identity()],
             ..ServerSettings::default()
         })
     }
-}
-
-fn server(settings: ServerSettings) -> Arc<ServerTls> {
-    let (server, warnings) = ServerTls::build(&settings).expect("valid settings");
-    assert_eq!(warnings, [], "no warning is expected");
-    Arc::new(server)
 }
 
 fn pem(text: &str) -> Option<PemFile> {
@@ -211,19 +200,16 @@ impl Pair {
                 return Ok(());
             }
             if !client_done {
-                let (now, later) = split(&mut self.to_client, self.chunk_bytes);
-                let mut input = &now[..];
-                client_done =
-                    self.client.handshake(&mut input, &mut self.to_server)? == Handshake::Done;
-                self.to_client = [input, &later].concat();
+                let status = deliver(&mut self.to_client, self.chunk_bytes, |input| {
+                    self.client.handshake(input, &mut self.to_server)
+                });
+                client_done = status? == Handshake::Done;
             }
             if !server_done {
-                let (now, later) = split(&mut self.to_server, self.chunk_bytes);
-                let mut input = &now[..];
-                let status =
+                let status = deliver(&mut self.to_server, self.chunk_bytes, |input| {
                     self.server
-                        .handshake(&mut input, &mut self.to_client, Load::default());
-                self.to_server = [input, &later].concat();
+                        .handshake(input, &mut self.to_client, Load::default())
+                });
                 server_done = status.expect("the server agrees") == HandshakeStatus::Done;
             }
         }
@@ -263,27 +249,8 @@ impl Pair {
         self.client
             .write(data, &mut self.to_server)
             .expect("established");
-        let (mut received, mut buffer) = (Vec::new(), vec![0; 1000]);
         let wire = std::mem::take(&mut self.to_server);
-        for piece in wire.chunks(self.chunk_bytes.min(wire.len().max(1))) {
-            let mut input = piece;
-            while let ReadStatus::Data(count) = self
-                .server
-                .read(&mut input, &mut self.to_client, &mut buffer)
-                .expect("valid records")
-            {
-                received.extend_from_slice(&buffer[..count]);
-            }
-        }
-        received
+        let chunk_bytes = self.chunk_bytes;
+        read_all(&mut self.server, &wire, chunk_bytes, &mut self.to_client)
     }
-}
-
-fn split(bytes: &mut Vec<u8>, count: usize) -> (Vec<u8>, Vec<u8>) {
-    let later = bytes.split_off(count.min(bytes.len()));
-    (std::mem::take(bytes), later)
-}
-
-fn data(count: usize) -> Vec<u8> {
-    (0..count).map(|n| (n * 31 % 251) as u8).collect()
 }
