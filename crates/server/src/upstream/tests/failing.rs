@@ -4,22 +4,23 @@ use super::*;
 
 /// Lets the next request fail at its peer, and returns which.
 fn fail_next(group: &Group, now: Instant) -> (u16, Failure) {
-    let picked = group
-        .pick(&ask(now), &mut Tried::default())
-        .expect("a peer");
+    let picked = pick(group, now);
     (port(picked.peer()), picked.failed(now))
 }
 
 fn ports(group: &Group, now: Instant, count: usize) -> Vec<u16> {
-    let pick = |_| {
-        let picked = group
-            .pick(&ask(now), &mut Tried::default())
-            .expect("a peer");
+    let next = |_| {
+        let picked = pick(group, now);
         let port = port(picked.peer());
         picked.succeeded();
         port
     };
-    (0..count).map(pick).collect()
+    (0..count).map(next).collect()
+}
+
+/// How many of these are the first peer's.
+fn to_first(ports: &[u16]) -> usize {
+    ports.iter().filter(|port| **port == 1).count()
 }
 
 #[test]
@@ -33,26 +34,14 @@ fn a_peer_is_left_out_for_fail_timeout_and_then_gets_one_chance() {
     assert_eq!(ports(&group, later(start, 10), 2), [2; 2]);
     // In the next window one request goes there while nobody knows how it ends.
     let now = later(start, 11);
-    let first: Vec<Picked> = (0..4)
-        .map(|_| {
-            group
-                .pick(&ask(now), &mut Tried::default())
-                .expect("a peer")
-        })
-        .collect();
+    let first: Vec<Picked> = (0..4).map(|_| pick(&group, now)).collect();
     let to_failed = first.iter().filter(|picked| port(picked.peer()) == 1);
     assert_eq!(to_failed.count(), 1);
     for picked in first {
         picked.succeeded();
     }
     // It succeeded, and all is forgotten.
-    assert_eq!(
-        ports(&group, now, 4)
-            .iter()
-            .filter(|port| **port == 1)
-            .count(),
-        2
-    );
+    assert_eq!(to_first(&ports(&group, now, 4)), 2);
 }
 
 #[test]
@@ -63,9 +52,7 @@ fn failures_count_up_to_max_fails() {
     let now = Instant::now();
     let mut outcomes = Vec::new();
     while outcomes.len() < 3 {
-        let picked = group
-            .pick(&ask(now), &mut Tried::default())
-            .expect("a peer");
+        let picked = pick(&group, now);
         if port(picked.peer()) == 1 {
             outcomes.push(picked.failed(now).disabled);
         }
@@ -103,20 +90,12 @@ fn with_max_fails_0_nothing_is_counted() {
     let group = Group::new(settings, 1);
     let now = Instant::now();
     for _ in 0..10 {
-        let picked = group
-            .pick(&ask(now), &mut Tried::default())
-            .expect("a peer");
+        let picked = pick(&group, now);
         if port(picked.peer()) == 1 {
             assert!(!picked.failed(now).disabled);
         }
     }
-    assert_eq!(
-        ports(&group, now, 4)
-            .iter()
-            .filter(|port| **port == 1)
-            .count(),
-        2
-    );
+    assert_eq!(to_first(&ports(&group, now, 4)), 2);
 }
 
 #[test]
@@ -192,9 +171,7 @@ fn a_request_that_is_dropped_says_nothing() {
     assert_eq!(fail_next(&group, start).0, 1);
     let now = later(start, 11);
     loop {
-        let picked = group
-            .pick(&ask(now), &mut Tried::default())
-            .expect("a peer");
+        let picked = pick(&group, now);
         if port(picked.peer()) == 1 {
             break; // and with it the request ends
         }

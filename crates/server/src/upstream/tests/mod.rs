@@ -56,6 +56,13 @@ pub(super) fn ask(now: Instant) -> PickRequest<'static> {
     }
 }
 
+/// The peer of the next request.
+pub(super) fn pick(group: &Group, now: Instant) -> Picked {
+    group
+        .pick(&ask(now), &mut Tried::default())
+        .expect("a peer")
+}
+
 /// The port that the next request of a thread goes to; the request ends at once.
 pub(super) fn next_port(group: &Group, thread: u32) -> u16 {
     let asked = PickRequest {

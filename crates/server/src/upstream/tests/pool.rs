@@ -23,11 +23,7 @@ fn keeping(connections: usize) -> Setting {
     };
     let group = Group::new(weighted(Method::RoundRobin, &[1, 1]), 3);
     let now = Instant::now();
-    let pick = |_| {
-        group
-            .pick(&ask(now), &mut Tried::default())
-            .expect("a peer")
-    };
+    let pick = |_| pick(&group, now);
     let peers = (0..2)
         .map(pick)
         .map(|picked| picked.peer().clone())

@@ -20,14 +20,10 @@ fn peers_that_stay_keep_what_is_known_of_them() {
     let group = resolved(Method::RoundRobin, &[1, 2, 3]);
     let before = group.peers();
     let now = Instant::now();
-    let picked = group
-        .pick(&ask(now), &mut Tried::default())
-        .expect("a peer");
+    let picked = pick(&group, now);
     assert_eq!(port(picked.peer()), 1);
     picked.failed(now);
-    let under_way = group
-        .pick(&ask(now), &mut Tried::default())
-        .expect("a peer");
+    let under_way = pick(&group, now);
     assert_eq!(port(under_way.peer()), 2);
 
     assert!(group.set_addresses(0, addresses(&[4, 3, 1])));
