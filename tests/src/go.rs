@@ -1,6 +1,6 @@
 //! The Go client of `tests/clients/go`.
 
-use crate::{Outcome, command, repository};
+use crate::{Outcome, Server, Site, command, repository};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
@@ -9,6 +9,18 @@ use std::sync::OnceLock;
 #[track_caller]
 pub fn go_client(arguments: &[&str], input: &[u8]) -> Outcome {
     command(&go_client_path().display().to_string(), arguments, input)
+}
+
+/// What the client says of GETs to the port `%tls%`, a line each: status, bytes, digest, path.
+/// `options` come before the paths, or before `-` for those in `input`.
+#[track_caller]
+pub fn go_get(site: &Site, server: &Server<'_>, options: &[&str], input: &[u8]) -> String {
+    let address = format!("127.0.0.1:{}", server.port("tls"));
+    let authority = site.authority().display().to_string();
+    let common = ["get", "-address", &address, "-ca", &authority];
+    go_client(&[&common, options].concat(), input)
+        .success()
+        .text()
 }
 
 /// The path of the client, for a test that talks to it while it runs.

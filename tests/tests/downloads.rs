@@ -2,7 +2,7 @@
 //! ten thousand small ones, and parts.
 
 use sealane_tests::{
-    Certificate, CertificateKey, Server, Site, browse, command, go_client, random::Random, scale,
+    Certificate, CertificateKey, Server, Site, browse, command, go_get, random::Random, scale,
     sha256, sha256_of_file, sha256_of_output,
 };
 use std::io::{Seek, SeekFrom, Write};
@@ -88,15 +88,7 @@ fn large_files_by_curl_wget_and_go() {
     let wget = ["-q", "-4", "--ca-certificate", &authority, "-O", "-", &url];
     assert_eq!(sha256_of_output("wget", &wget), real, "by wget");
 
-    let address = format!("127.0.0.1:{}", server.port("tls"));
-    let lines = go_client(
-        &[
-            "get", "-address", &address, "-ca", &authority, "/real", "/sparse",
-        ],
-        b"",
-    )
-    .success()
-    .text();
+    let lines = go_get(&site, &server, &["/real", "/sparse"], b"");
     assert_eq!(
         lines,
         format!(
@@ -144,14 +136,7 @@ fn an_empty_file() {
     site.write("html/empty", b"");
     let server = serve(&site);
     assert_eq!(curl(&site, &server, &[], "/empty"), b"");
-    let authority = site.authority().display().to_string();
-    let address = format!("127.0.0.1:{}", server.port("tls"));
-    let line = go_client(
-        &["get", "-address", &address, "-ca", &authority, "/empty"],
-        b"",
-    )
-    .success()
-    .text();
+    let line = go_get(&site, &server, &["/empty"], b"");
     assert_eq!(line, format!("200 0 {} /empty\n", sha256(b"")));
 }
 
@@ -170,8 +155,6 @@ fn ten_thousand_small_files() {
         expected.push((target, content));
     }
     let server = serve(&site);
-    let authority = site.authority().display().to_string();
-    let address = format!("127.0.0.1:{}", server.port("tls"));
     // The digests by sha256sum itself, of the files as they lie on the disk.
     let names: String = expected
         .iter()
@@ -182,17 +165,7 @@ fn ten_thousand_small_files() {
         .success()
         .text();
     for round in 0..scale(2, 20) {
-        let arguments = [
-            "get",
-            "-address",
-            &address,
-            "-ca",
-            &authority,
-            "-parallel",
-            "8",
-            "-",
-        ];
-        let lines = go_client(&arguments, paths.as_bytes()).success().text();
+        let lines = go_get(&site, &server, &["-parallel", "8", "-"], paths.as_bytes());
         assert_eq!(lines.lines().count(), expected.len());
         for ((line, digest), (target, content)) in lines.lines().zip(digests.lines()).zip(&expected)
         {

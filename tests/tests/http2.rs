@@ -5,7 +5,7 @@ use sealane_tests::http2::{Client, Response, code, flag, frame, head, kind};
 use sealane_tests::origin::Origin;
 use sealane_tests::wire::{self, Connection};
 use sealane_tests::{
-    Certificate, CertificateKey, Server, Site, browse, command, go_client, random::Random, scale,
+    Certificate, CertificateKey, Server, Site, browse, command, go_get, random::Random, scale,
     sha256, wait_for,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -327,23 +327,8 @@ fn nghttp2_and_go_get_every_byte() {
         .iter()
         .filter_map(|line| line.rsplit(' ').next())
         .collect();
-    let address = format!("localhost:{}", server.port("tls"));
-    let authority = site.authority().display().to_string();
-    let outcome = go_client(
-        &[
-            "get",
-            "-address",
-            &address,
-            "-ca",
-            &authority,
-            "-parallel",
-            "50",
-            "-http2",
-            "-",
-        ],
-        paths.join("\n").as_bytes(),
-    );
-    let text = outcome.success().text();
+    let options = ["-parallel", "50", "-http2", "-"];
+    let text = go_get(&site, &server, &options, paths.join("\n").as_bytes());
     assert!(
         text.lines().eq(lines.iter().copied()),
         "every answer is the file's"

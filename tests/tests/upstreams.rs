@@ -163,6 +163,17 @@ fn nobody_left() {
     server.wait_for_log("no live upstreams while connecting to upstream");
 }
 
+/// Sends a request for which there is no answer yet, and waits until an origin has it: then
+/// there are so many connections.
+fn held_request(port: u16, held: usize, connections: impl Fn() -> usize) -> Connection {
+    let mut connection = Connection::open(port);
+    connection.send("GET /wait HTTP/1.1\r\nHost: h\r\n\r\n");
+    wait_for("the request to be held", || {
+        (connections() == held).then_some(())
+    });
+    connection
+}
+
 #[test]
 fn connections_are_limited() {
     let site = Site::new();
@@ -177,15 +188,8 @@ fn connections_are_limited() {
         ),
     );
     let port = server.port("plain");
-    let mut waiting = Vec::new();
-    for held in [(&a, 1), (&b, 1), (&b, 2)] {
-        let mut connection = Connection::open(port);
-        connection.send("GET /wait HTTP/1.1\r\nHost: h\r\n\r\n");
-        waiting.push(connection);
-        wait_for("the request to be held", || {
-            (held.0.connections() == held.1).then_some(())
-        });
-    }
+    let expected = [(&a, 1), (&b, 1), (&b, 2)];
+    let waiting = expected.map(|(origin, held)| held_request(port, held, || origin.connections()));
     // Everybody is busy.
     assert_eq!(get(port, "/").status, 502);
     server.wait_for_log("no live upstreams while connecting to upstream");
@@ -210,15 +214,8 @@ fn the_least_busy_one() {
         ),
     );
     let port = server.port("plain");
-    let mut waiting = Vec::new();
-    for held in 1..=6 {
-        let mut connection = Connection::open(port);
-        connection.send("GET /wait HTTP/1.1\r\nHost: h\r\n\r\n");
-        waiting.push(connection);
-        wait_for("the request to be held", || {
-            (a.connections() + b.connections() == held).then_some(())
-        });
-    }
+    let both = || a.connections() + b.connections();
+    let waiting: Vec<Connection> = (1..=6).map(|held| held_request(port, held, both)).collect();
     assert_eq!((a.connections(), b.connections()), (4, 2));
     gate.open();
     for mut connection in waiting {

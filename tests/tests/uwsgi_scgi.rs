@@ -1,9 +1,10 @@
 //! `uwsgi_pass` with uwsgi and a WSGI application, `scgi_pass` with a server of Python's
 //! standard library: the same application behind both.
 
+use sealane_tests::comparison::{differences, head_without};
 use sealane_tests::random::Random;
 use sealane_tests::wire::{self, Response};
-use sealane_tests::{Application, Server, Site, command, sha256};
+use sealane_tests::{Application, Site, command, sha256};
 use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::sync::mpsc;
@@ -128,7 +129,7 @@ fn as_nginx() {
         });
     let ours = site.serve(&configuration);
     let theirs = reference.serve_by_nginx(&configuration);
-    let mut differences = String::new();
+    let mut requests = Vec::new();
     for family in [
         "uwsgi",
         "scgi",
@@ -148,29 +149,15 @@ fn as_nginx() {
             "PATCH / HTTP/1.1\r\nHost: x\r\n",
         ] {
             let (line, rest) = request.split_once(" /").expect("a request line");
-            let request = format!("{line} /{family}/{rest}Connection: close\r\n\r\n");
-            let ask =
-                |server: &Server<'_>| normalised(wire::request(server.port("plain"), &request));
-            let (one, other) = (ask(&ours), ask(&theirs));
-            if one != other {
-                differences.push_str(&format!("{request}\nours:\n{one}\nnginx:\n{other}\n\n"));
-            }
+            requests.push(format!("{line} /{family}/{rest}Connection: close\r\n\r\n"));
         }
     }
+    let differences = differences(&ours, &theirs, requests, normalised);
     assert!(differences.is_empty(), "{differences}");
 }
 
-fn normalised(response: Response) -> String {
-    let is_common = |line: &&str| {
-        let name = line
-            .split(':')
-            .next()
-            .unwrap_or_default()
-            .to_ascii_lowercase();
-        !matches!(&*name, "server" | "date" | "last-modified" | "etag")
-    };
-    let mut head: Vec<&str> = response.head.split("\r\n").filter(is_common).collect();
-    head[1..].sort_unstable();
+fn normalised(response: &Response) -> String {
+    let head = head_without(response, &["server", "date", "last-modified", "etag"]);
     let text = response.text();
     // Each has its own files and port.
     let lines = text
