@@ -9,6 +9,7 @@ use std::io::{Read, Write};
 use std::net::Ipv4Addr;
 use std::os::unix::net::UnixListener;
 use std::sync::{Arc, Condvar, Mutex};
+use std::time::Duration;
 
 /// Whether nginx itself is under test.
 fn is_nginx() -> bool {
@@ -151,6 +152,71 @@ fn a_server_that_dies_is_left_alone_until_it_is_back() {
     let both = answers(port, 20);
     assert_eq!(counted(&both).len(), 2, "{both:?}");
     drop(frail);
+}
+
+/// A server that failed is back for good with its first answer, also if that answer is not
+/// what the client gets.
+#[test]
+fn answers_that_lead_elsewhere_are_answers() {
+    for (answer, conf) in [
+        (
+            "HTTP/1.1 200 OK\r\nX-Accel-Redirect: /elsewhere\r\nContent-Length: 0\r\n\r\n",
+            "",
+        ),
+        (
+            "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n",
+            "proxy_intercept_errors on; error_page 404 =200 /elsewhere;",
+        ),
+    ] {
+        let site = Site::new();
+        let steady = named("steady");
+        let server = site.serve(&format!(
+            r#"
+            upstream app {{
+                server 127.0.0.1:%frail% fail_timeout=2s;
+                server 127.0.0.1:{};
+            }}
+            server {{
+                listen 127.0.0.1:%plain%;
+                location / {{ proxy_pass http://app; {conf} }}
+                location = /elsewhere {{ internal; return 200 elsewhere; }}
+            }}"#,
+            steady.port()
+        ));
+        let port = server.port("plain");
+        let count = counted(&answers(port, 4)).get("steady").copied();
+        assert_eq!(count, Some(4));
+        let _frail = Origin::at((Ipv4Addr::LOCALHOST, server.port("frail")), move |_| {
+            Answer::Send(answer.as_bytes().to_vec())
+        });
+        wait_for("the server that is back", || {
+            (get(port, "/").text() == "elsewhere").then_some(())
+        });
+        let both = answers(port, 20);
+        assert_eq!(counted(&both).get("elsewhere"), Some(&10), "{both:?}");
+    }
+}
+
+/// A request picks its server when it is handed on, not when it began.
+#[test]
+fn a_slow_upload_finds_servers_that_came_back_meanwhile() {
+    let site = Site::new();
+    let lines = "server 127.0.0.1:%one% fail_timeout=1s; server 127.0.0.1:%other% fail_timeout=1s;";
+    let server = group(&site, lines);
+    let port = server.port("plain");
+    let mut upload = Connection::open(port);
+    upload.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 4\r\n\r\nab");
+    // Both fail while the upload is under way, and are there again before it is complete.
+    assert_eq!(get(port, "/").status, 502);
+    let back = ["one", "other"].map(|name| {
+        let address = (Ipv4Addr::LOCALHOST, server.port(name));
+        Origin::at(address, |_| saying("back"))
+    });
+    // Longer than `fail_timeout`, also for nginx, whose clock has seconds.
+    std::thread::sleep(Duration::from_millis(2500));
+    upload.send("cd");
+    assert_eq!(upload.response(false).text(), "back");
+    drop(back);
 }
 
 #[test]

@@ -159,7 +159,7 @@ fn pick(
             PeerAddress::Unix => None,
         },
         thread: exchange.worker.index,
-        now: exchange.progress.started,
+        now,
     };
     match group.group.pick(&request, tried) {
         Ok(picked) => {

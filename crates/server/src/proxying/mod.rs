@@ -55,6 +55,7 @@ use crate::request_log::log_request;
 use crate::template;
 use attempt::{Answer, NoAnswer, Outbound};
 use body::{Buffering, ProxiedBody};
+use lease::Leased;
 use sealane_conf::model::{Pass, ProxyHttpVersion, ProxyPass, UpstreamSettings};
 use sealane_http::h1::{Framing, ResponseKind};
 use sealane_http::headers::KnownHeader;
@@ -276,18 +277,18 @@ fn pass_on(exchange: &mut Exchange, pass: &PassRuntime, answer: Answer) -> Step 
     response::log_repeated(exchange, &head);
     if settings.intercept_errors && status.0 >= 300 && intercepts(exchange, status) {
         keep_authenticate(exchange, &head);
-        finish_unread(exchange, head);
+        finish_unread(exchange, head, lease);
         return Step::Status(status);
     }
     if let Some(step) = accel::redirect(exchange, &head, pass) {
-        finish_unread(exchange, head);
+        finish_unread(exchange, head, lease);
         return step;
     }
     let is_tunnel = head.parsed.kind() == ResponseKind::SwitchingProtocols;
     if is_tunnel && exchange.request.is_subrequest {
         // There is no client at its other end.
         log_request!(exchange, Error, "connection upgrade in subrequest");
-        finish_unread(exchange, head);
+        finish_unread(exchange, head, lease);
         return Step::Status(StatusCode::BAD_GATEWAY);
     }
     let framing = head.parsed.framing(conversation.method());
@@ -359,8 +360,10 @@ fn keep_authenticate(exchange: &mut Exchange, head: &wire::Head) {
     }
 }
 
-/// The body of the answer is of no use: its connection is closed with it.
-fn finish_unread(exchange: &mut Exchange, head: Box<wire::Head>) {
+/// The body of the answer is of no use: its connection is closed with it. The peer did what
+/// it should.
+fn finish_unread(exchange: &mut Exchange, head: Box<wire::Head>, lease: Leased) {
+    lease.succeeded(None);
     if let Some(states) = exchange.upstream.as_deref_mut() {
         states.set_head(head);
         if let Some(attempt) = states.attempts.last_mut() {
