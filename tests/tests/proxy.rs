@@ -453,6 +453,49 @@ fn early_hints_pass_where_they_may() {
 }
 
 #[test]
+fn hints_are_few_and_without_what_is_hidden() {
+    const HINTS: usize = 8;
+    let origin = Origin::answering(|_| {
+        let hint = format!(
+            "HTTP/1.1 103 Early Hints\r\nLink: </{}>\r\nX-Note: x\r\nServer: s\r\nConnection: close\r\n\r\n",
+            "x".repeat(900)
+        );
+        let head = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+        Answer::Send((hint.repeat(HINTS) + head).into_bytes())
+    });
+    let site = Site::new();
+    let server = serve(
+        &site,
+        &[&origin],
+        "server {
+             listen 127.0.0.1:%plain%;
+             location / { proxy_pass http://ORIGIN0; early_hints 1; proxy_hide_header X-Note; }
+         }",
+    );
+    let mut connection = Connection::open(server.port("plain"));
+    connection.send("GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    let mut hints = 0;
+    let response = loop {
+        let response = connection.response(false);
+        if response.status != 103 {
+            break response;
+        }
+        hints += 1;
+        assert_eq!(response.headers("Link").len(), 1);
+        for hidden in ["X-Note", "Server", "Connection"] {
+            assert_eq!(response.header(hidden), None);
+        }
+    };
+    assert_eq!(
+        (response.status, response.text().as_str()),
+        (200, "ok"),
+        "after {hints} hints"
+    );
+    // All of them together are no longer than one head may be (`proxy_buffer_size`).
+    assert!((1..=4096 / 900).contains(&hints), "{hints} hints");
+}
+
+#[test]
 fn variables_of_several_groups() {
     let first = Origin::answering(|_| {
         Answer::Send(
@@ -520,6 +563,44 @@ fn trailers_pass_where_they_may() {
             "{target}: {whole}"
         );
     }
+}
+
+#[test]
+fn hidden_trailers_are_for_variables_alone() {
+    let origin = Origin::answering(|_| {
+        Answer::Send(
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\nX-Sum: 1 2\r\nX-Secret: 3\r\n\r\n"
+                .to_vec(),
+        )
+    });
+    let site = Site::new();
+    let server = serve(
+        &site,
+        &[&origin],
+        "log_format trailers '$upstream_trailer_x_sum|$upstream_trailer_x_secret|$upstream_trailer_x_none';
+         access_log logs/trailers.log trailers;
+         server {
+             listen 127.0.0.1:%plain%;
+             location / {
+                 proxy_pass http://ORIGIN0;
+                 proxy_http_version 1.1;
+                 proxy_pass_trailers on;
+                 proxy_hide_header X-Secret;
+             }
+         }",
+    );
+    let mut connection = Connection::open(server.port("plain"));
+    connection.send("GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    let whole = String::from_utf8_lossy(&connection.rest()).into_owned();
+    assert!(
+        whole.ends_with("2\r\nok\r\n0\r\nX-Sum: 1 2\r\n\r\n"),
+        "{whole}"
+    );
+    let line = sealane_tests::wait_for("the access log", || {
+        let log = std::fs::read_to_string(site.path("logs/trailers.log")).ok()?;
+        log.lines().next().map(str::to_owned)
+    });
+    assert_eq!(line, "1 2|3|-");
 }
 
 #[test]

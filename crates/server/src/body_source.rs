@@ -32,8 +32,8 @@ pub trait BodySource: Send {
         max_bytes: u64,
     ) -> Poll<Result<Filled, SourceError>>;
 
-    /// Trailers, once the body has ended.
-    fn take_trailers(&mut self) -> HeaderList {
+    /// Trailers for the client, once the body has ended.
+    fn take_trailers(&mut self, _exchange: &mut Exchange) -> HeaderList {
         HeaderList::new()
     }
 

@@ -257,7 +257,7 @@ impl Sending {
         }
         self.body.append(piece);
         if filled == Filled::End {
-            let trailers = source.take_trailers();
+            let trailers = source.take_trailers(exchange);
             if let Some(source) = self.source.take() {
                 source.conclude(exchange, true);
             }

@@ -367,7 +367,8 @@ impl Serving {
                         self.codec.offer(reference);
                     }
                     if filled == Filled::End {
-                        sending.trailers = merged(&sending.trailers, source.take_trailers());
+                        let trailers = source.take_trailers(&mut sending.exchange);
+                        sending.trailers = merged(&sending.trailers, trailers);
                         if let Some(source) = sending.source.take() {
                             source.conclude(&mut sending.exchange, true);
                         }

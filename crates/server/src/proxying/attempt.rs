@@ -6,6 +6,7 @@ use super::identity;
 use super::lease::Leased;
 use super::next::{self, Cause};
 use super::peer_connection::{self, PeerConnection};
+use super::response;
 use super::states::{Attempt, UpstreamStates};
 use super::tls_settings::Secured;
 use super::wire::{Event, Head, Wire};
@@ -17,6 +18,7 @@ use crate::facts::PeerAddress;
 use crate::request_log::{self, log_request};
 use crate::template;
 use crate::upstream::{PickRequest, Tried};
+use sealane_conf::model::UpstreamSettings;
 use sealane_http::StatusCode;
 use sealane_http::h1::{ResponseKind, Version};
 use sealane_http::headers::{HeaderList, KnownHeader};
@@ -280,7 +282,9 @@ async fn await_head(
     pass: &PassRuntime,
     conversation: &mut Conversation,
 ) -> Result<Box<Head>, Broken> {
-    let watches = !pass.settings().ignore_client_abort;
+    let settings = pass.settings();
+    let watches = !settings.ignore_client_abort;
+    let mut hint_bytes = 0;
     loop {
         let event = poll_fn(|cx| {
             if let Poll::Ready(Err(failure)) = conversation.poll_send(cx) {
@@ -302,7 +306,7 @@ async fn await_head(
         .await;
         match event? {
             Event::Head(head) if head.parsed.kind() == ResponseKind::Interim => {
-                pass_interim(exchange, &head);
+                pass_interim(exchange, settings, &head, &mut hint_bytes);
             }
             Event::Head(head) if is_unasked_upgrade(exchange, conversation, &head) => {
                 let text = "upstream sent 101 to a request that it cannot answer with it".into();
@@ -337,8 +341,14 @@ fn log_remarks(exchange: &Exchange, conversation: &mut Conversation) {
 }
 
 /// 103 goes on to the client where `early_hints` allows it; 100 was asked for by
-/// nobody but us.
-fn pass_interim(exchange: &Exchange, head: &Head) {
+/// nobody but us. As in nginx all hints of a peer together are as long as one head may be:
+/// they wait for a slow client.
+fn pass_interim(
+    exchange: &Exchange,
+    settings: &UpstreamSettings,
+    head: &Head,
+    hint_bytes: &mut u64,
+) {
     const EARLY_HINTS: StatusCode = StatusCode(103);
     let wanted = exchange
         .conf()
@@ -348,10 +358,17 @@ fn pass_interim(exchange: &Exchange, head: &Head) {
     if head.parsed.status != EARLY_HINTS || !wanted || exchange.request.is_subrequest {
         return;
     }
+    *hint_bytes += head.buffer.len() as u64;
+    if *hint_bytes > settings.buffer_bytes {
+        return;
+    }
     let mut headers = HeaderList::new();
     for header in &head.parsed.headers {
-        // Checked by the parser.
-        let _ = headers.push(header.name.of(&head.buffer), header.value.of(&head.buffer));
+        let name = header.name.of(&head.buffer);
+        if response::may_pass(settings, header.known, name) {
+            // Checked by the parser.
+            let _ = headers.push(name, header.value.of(&head.buffer));
+        }
     }
     exchange.client.send_interim(Interim {
         status: head.parsed.status,

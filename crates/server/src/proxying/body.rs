@@ -10,6 +10,7 @@ use super::conversation::Conversation;
 use super::failure::{Doing, Failure};
 use super::held::{Held, Limits};
 use super::lease::Leased;
+use super::response;
 use super::wire::{Ending, Event};
 use crate::body_source::{BodySource, Filled, SourceError};
 use crate::chain::OutputChain;
@@ -18,7 +19,7 @@ use crate::rate::RateLimit;
 use crate::request_log::{self, Text, log_request};
 use bytes::Bytes;
 use sealane_conf::model::UpstreamSettings;
-use sealane_http::headers::HeaderList;
+use sealane_http::headers::{HeaderList, KnownHeader};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Instant;
@@ -375,8 +376,25 @@ impl BodySource for ProxiedBody {
         Poll::Pending
     }
 
-    fn take_trailers(&mut self) -> HeaderList {
-        std::mem::take(&mut self.trailers)
+    /// As in nginx what is hidden in a head is hidden here; variables show it all the same.
+    fn take_trailers(&mut self, exchange: &mut Exchange) -> HeaderList {
+        let trailers = std::mem::take(&mut self.trailers);
+        let mut passed = HeaderList::new();
+        if trailers.is_empty() {
+            return passed;
+        }
+        if let Some(pass) = &exchange.snapshot.location(exchange.location).pass {
+            for (name, value) in trailers.iter() {
+                if response::may_pass(pass.settings(), KnownHeader::from_name(name), name) {
+                    // Checked when they were received.
+                    let _ = passed.push(name, value);
+                }
+            }
+        }
+        if let Some(states) = exchange.upstream.as_deref_mut() {
+            states.trailers = trailers;
+        }
+        passed
     }
 
     fn conclude(mut self: Box<Self>, exchange: &mut Exchange, _completed: bool) {

@@ -322,7 +322,7 @@ fn pass_on(exchange: &mut Exchange, pass: &PassRuntime, answer: Answer) -> Step 
     let complete = body.take_at_once(&mut Context::from_waker(Waker::noop()), &mut chain);
     if complete {
         exchange.response.body = chain;
-        exchange.response.trailers = body.take_trailers();
+        exchange.response.trailers = body.take_trailers(exchange);
         Box::new(body).conclude(exchange, true);
     } else {
         exchange.response.source = Some(PendingBody::new(body));

@@ -130,6 +130,15 @@ fn set_location(exchange: &mut Exchange, name: &[u8], path: Vec<u8>) {
     }
 }
 
+/// Whether a field may stand in an interim head or among the trailers for the client.
+pub(super) fn may_pass(
+    settings: &UpstreamSettings,
+    known: Option<KnownHeader>,
+    name: &[u8],
+) -> bool {
+    !known.is_some_and(is_framing) && !settings.hidden_headers.contains(name)
+}
+
 /// Headers about the connection to the peer and the framing on it.
 fn is_framing(known: KnownHeader) -> bool {
     matches!(
