@@ -553,6 +553,7 @@ fn variables_name_a_group_or_a_host() {
         server {{
             listen 127.0.0.1:%plain%;
             location /unresolved {{ proxy_pass http://$arg_to; }}
+            location /known {{ proxy_pass http://localhost:{a}; }}
             location / {{
                 resolver 127.0.0.1:{dns} ipv6=off;
                 resolver_timeout 1s;
@@ -567,7 +568,13 @@ fn variables_name_a_group_or_a_host() {
     let to = |to: &str| get(port, &format!("/?to={to}"));
     assert_eq!(to("first").text(), "a");
     assert_eq!(to("SECOND.test").text(), "b");
+    assert_eq!(to(&format!("LOCALHOST:{}", a.port())).text(), "a");
     assert_eq!(names.asked(), 0, "a group is not looked up");
+    // A block has no port, and another port of a host that is known is another server.
+    assert_eq!(get(port, "/unresolved?to=first:80").status, 502);
+    server.wait_for_log("no resolver defined to resolve first");
+    assert_eq!(get(port, "/unresolved?to=localhost:1").status, 502);
+    server.wait_for_log("no resolver defined to resolve localhost");
     assert_eq!(to(&format!("app.test:{}", b.port())).text(), "b");
     assert_eq!(to(&format!("APP.test:{}", a.port())).text(), "a");
     assert_eq!(to(&format!("127.0.0.1:{}", a.port())).text(), "a");

@@ -151,9 +151,14 @@ impl Snapshot {
         group.is_some_and(|group| group.group.set_addresses(server, addresses))
     }
 
-    /// The `upstream` block of that name, for a pass directive with variables.
-    pub(crate) fn group_named(&self, name: &str) -> Option<&Arc<GroupRuntime>> {
-        self.groups.named(name)
+    /// The group that a host and a port mean in a pass directive with variables.
+    pub(crate) fn group_named(
+        &self,
+        host: &str,
+        port: u16,
+        is_written: bool,
+    ) -> Option<&Arc<GroupRuntime>> {
+        self.groups.named(host, port, is_written)
     }
 
     /// All listeners, in the order of the configuration.

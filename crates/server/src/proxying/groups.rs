@@ -19,8 +19,9 @@ use std::time::Instant;
 pub(crate) struct Groups {
     /// In the order of [`sealane_conf::model::Http::upstreams`].
     all: Vec<Arc<GroupRuntime>>,
-    /// Those of `upstream` blocks, by their names in lower case.
-    by_name: HashMap<String, usize>,
+    /// Those that variables can name: `upstream` blocks by their name in lower case, and
+    /// hosts that a pass directive names, which were resolved at start, with their port.
+    by_name: HashMap<(String, Option<u16>), usize>,
 }
 
 impl Groups {
@@ -31,18 +32,30 @@ impl Groups {
             return groups;
         };
         for upstream in &http.upstreams {
-            if upstream.explicit {
+            let port = implied_port(upstream);
+            if upstream.explicit || port.is_some() {
                 let name = upstream.name.to_ascii_lowercase();
-                groups.by_name.insert(name, groups.all.len());
+                let number = groups.all.len();
+                groups.by_name.entry((name, port)).or_insert(number);
             }
             groups.all.push(Arc::new(runtime(upstream, threads)));
         }
         groups
     }
 
-    /// The `upstream` block of that name, in any case.
-    pub(crate) fn named(&self, name: &str) -> Option<&Arc<GroupRuntime>> {
-        let at = *self.by_name.get(&name.to_ascii_lowercase())?;
+    /// The group that a host with this port means, in any case. As in nginx a block is meant
+    /// only where no port `is_written`; a host that some pass directive names with the same
+    /// port has the addresses that it has there.
+    pub(crate) fn named(
+        &self,
+        host: &str,
+        port: u16,
+        is_written: bool,
+    ) -> Option<&Arc<GroupRuntime>> {
+        let host = host.to_ascii_lowercase();
+        let place = |port| self.by_name.get(&(host.clone(), port));
+        let block = if is_written { None } else { place(None) };
+        let at = *block.or_else(|| place(Some(port)))?;
         self.all.get(at)
     }
 
@@ -74,6 +87,18 @@ impl Groups {
             answers.cloned()
         });
         Some(PassRuntime::new(pass, group, resolver, number))
+    }
+}
+
+/// The port of a group that a pass directive made by naming a host.
+fn implied_port(upstream: &Upstream) -> Option<u16> {
+    let peers = &upstream.servers.first()?.peers;
+    match peers {
+        UpstreamPeers::Fixed(addresses) if !upstream.explicit => match addresses.first()? {
+            model::PeerAddress::Inet(address) => Some(address.port()),
+            model::PeerAddress::Unix(_) => None,
+        },
+        _ => None,
     }
 }
 

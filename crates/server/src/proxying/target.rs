@@ -177,16 +177,17 @@ fn parse<'t>(
     })
 }
 
-/// The group that a place means: a block of that name, the address itself, or what
-/// the name resolves to.
+/// The group that a place means: a block of that name, a host that is known since the
+/// start, the address itself, or what the name resolves to.
 async fn group_of(
     exchange: &Exchange,
     pass: &PassRuntime,
     place: &UpstreamUrl<'_>,
 ) -> Result<Arc<GroupRuntime>, StatusCode> {
     let port = place.port;
+    let is_written = place.port_text.is_some();
     if place.kind == HostKind::Name
-        && let Some(group) = exchange.snapshot.group_named(place.host)
+        && let Some(group) = exchange.snapshot.group_named(place.host, port, is_written)
     {
         return Ok(group.clone());
     }
