@@ -6,7 +6,7 @@ use sealane_tests::wire::{self, Connection, get, get_with};
 use sealane_tests::{NameServer, Server, Site, scale, wait_for};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::net::UnixListener;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -481,6 +481,31 @@ fn an_idle_connection_that_the_server_closes_is_no_failure() {
         connection.send("POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 2\r\n\r\nhi");
         assert_eq!(connection.response(false).status, 200);
     }
+}
+
+#[test]
+fn idle_connections_end_in_time_also_when_no_client_is_left() {
+    let site = Site::new();
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
+    let origin = listener.local_addr().expect("it is bound").port();
+    let ended = std::thread::spawn(move || {
+        let (mut socket, _) = listener.accept().expect("a connection");
+        let mut request = [0; 4096];
+        let count = socket.read(&mut request).expect("a request");
+        assert!(request[..count].starts_with(b"GET / HTTP/1.1\r\n"));
+        let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok";
+        socket.write_all(answer).expect("it is there");
+        // Nothing more comes but the end.
+        socket.read(&mut request)
+    });
+    let lines = format!("server 127.0.0.1:{origin}; keepalive 4; keepalive_timeout 1s;");
+    let server = group(&site, &lines);
+    assert_eq!(get(server.port("plain"), "/").text(), "ok");
+    wait_for("the connection to be closed", || {
+        ended.is_finished().then_some(())
+    });
+    let rest = ended.join().expect("no panic");
+    assert_eq!(rest.expect("an end in order"), 0);
 }
 
 #[test]

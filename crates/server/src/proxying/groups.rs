@@ -59,6 +59,11 @@ impl Groups {
         self.all.get(at)
     }
 
+    /// Whether a thread has idle connections to look after.
+    pub(crate) fn has_idle(&self, thread: u32) -> bool {
+        self.all.iter().any(|group| group.idle.has_any(thread))
+    }
+
     /// Closes idle connections of a thread whose time is up, or that peers have closed.
     pub(crate) fn sweep(&self, thread: u32) {
         let now = Instant::now();

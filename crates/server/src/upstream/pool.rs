@@ -205,6 +205,11 @@ impl<C: Send> IdlePool<C> {
         idle.into_iter().map(close).collect()
     }
 
+    /// Whether a thread has idle connections.
+    pub fn has_any(&self, thread: u32) -> bool {
+        !self.shelf(thread as usize % self.shelves.len()).is_empty()
+    }
+
     /// Idle connections of all threads.
     pub fn len(&self) -> usize {
         (0..self.shelves.len()).map(|at| self.shelf(at).len()).sum()
