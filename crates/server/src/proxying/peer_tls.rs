@@ -235,13 +235,15 @@ impl TlsLink {
                     return Poll::Pending;
                 }
             }
-            let flushed = self.poll_flush(cx)?;
+            let flushed = self.poll_flush(cx);
             let left = self.tell_progress();
             if left > 0 {
+                // Even if the rest failed, which the next call will say: the peer may have
+                // acted on this.
                 chain.advance(left);
                 return Poll::Ready(Ok(left));
             }
-            ready!(flushed);
+            ready!(flushed)?;
         }
     }
 
