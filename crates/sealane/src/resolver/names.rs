@@ -83,10 +83,11 @@ impl NameResolver {
                 continue;
             }
             let (dns, kept, waiting) = (dns.clone(), self.kept.clone(), waiting.clone());
+            let asked = Asked { name, waiting };
             tokio::spawn(async move {
-                let answer = dns.addresses(&name).await;
-                let answer = answer.map(|answer| kept.put(&name, answer, Instant::now()));
-                for waiter in waiting.take(&name) {
+                let answer = dns.addresses(&asked.name).await;
+                let answer = answer.map(|answer| kept.put(&asked.name, answer, Instant::now()));
+                for waiter in asked.waiting.take(&asked.name) {
                     // Who has gone away is not interested any more.
                     let _ = waiter.send(answer.clone());
                 }
@@ -199,6 +200,19 @@ impl Kept {
 /// Who waits for which name.
 #[derive(Default)]
 struct Waiting(Mutex<HashMap<String, Vec<Waiter>>>);
+
+/// A name that is being asked for. However that ends, a panic over what a name server sent
+/// included, nobody waits for it any more: who still does hears that nobody has answered.
+struct Asked {
+    name: String,
+    waiting: Arc<Waiting>,
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        self.waiting.take(&self.name);
+    }
+}
 
 impl Waiting {
     /// Lets somebody wait. Whether the name has to be asked for.
