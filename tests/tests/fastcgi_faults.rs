@@ -6,7 +6,7 @@ use sealane_tests::wire::{self, Connection, Response};
 use sealane_tests::{Server, Site, wait_for};
 use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 /// A server in front of the application, with settings for its location.
@@ -224,7 +224,9 @@ fn parameters() {
 
 #[test]
 fn connections_serve_one_request_after_the_other() {
-    let origin = FastCgiOrigin::start(|request, socket| {
+    let said_more = Arc::new(AtomicBool::new(false));
+    let says_more = said_more.clone();
+    let origin = FastCgiOrigin::start(move |request, socket| {
         assert!(request.keep);
         let uri = request.parameter("URI");
         let text = format!(
@@ -234,9 +236,9 @@ fn connections_serve_one_request_after_the_other() {
         let stays = answer(socket, text.as_bytes());
         // Something nobody asked for makes the connection useless.
         if uri == "/more" {
-            return socket
-                .write_all(&stdout(b"Status: 500\n\nof nobody"))
-                .is_ok();
+            let written = socket.write_all(&stdout(b"Status: 500\n\nof nobody"));
+            says_more.store(true, Ordering::Release);
+            return written.is_ok();
         }
         stays && uri != "/close"
     });
@@ -256,6 +258,10 @@ fn connections_serve_one_request_after_the_other() {
         other.ends_with(" /more") && !other.starts_with(&number),
         "{other}"
     );
+    // Nobody can tell what comes later from an answer.
+    wait_for("what nobody asked for", || {
+        said_more.load(Ordering::Acquire).then_some(())
+    });
     for round in 0..5 {
         let target = format!("/{round}");
         let found = text(&target);

@@ -546,8 +546,12 @@ fn logs_and_counters_tell_what_happened() {
     ));
     let mut client = Client::open(server.port("plain"), &[]);
     client.fetch("/k.bin");
-    let stream = client.request("POST", "/k.bin", &[("content-length", "500")], false);
-    client.frame(0, 1, stream, &[9; 500]);
+    // In one piece, so that all of it has been read when it is refused.
+    let stream = client.next_stream();
+    let head = head("POST", "/k.bin", &[("content-length", "500")]);
+    let mut request = frame(kind::HEADERS, flag::END_HEADERS, stream, &head);
+    request.extend(frame(kind::DATA, flag::END_STREAM, stream, &[9; 500]));
+    client.send(&request);
     assert_eq!(client.response(stream).status, 405);
     curl(
         &server,
