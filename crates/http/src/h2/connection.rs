@@ -293,8 +293,9 @@ impl Connection {
     }
 
     /// Forgets a stream. What the application has not released of it goes back to the
-    /// connection's window with the next update.
-    pub(super) fn remove_stream(&mut self, stream: StreamRef) {
+    /// connection's window, at once where that is worth a frame: a peer whose window is closed
+    /// sends nothing that could bring the update along.
+    pub(super) fn remove_stream(&mut self, stream: StreamRef, out: &mut Vec<u8>) {
         let Some(found) = self.streams.get(stream) else {
             return;
         };
@@ -302,14 +303,15 @@ impl Connection {
         self.schedule
             .remove(&mut self.streams, stream.slot() as u32);
         self.streams.remove(stream);
+        self.update_connection_window(out);
     }
 
     /// Forgets a stream if both directions have ended.
-    pub(super) fn remove_if_ended(&mut self, stream: StreamRef) {
+    pub(super) fn remove_if_ended(&mut self, stream: StreamRef, out: &mut Vec<u8>) {
         let has_ended = |found: &Stream| found.send == Half::Ended && found.receive == Half::Ended;
         if self.streams.get(stream).is_some_and(has_ended) {
             self.meters.resets.credit(1);
-            self.remove_stream(stream);
+            self.remove_stream(stream, out);
         }
     }
 

@@ -95,6 +95,14 @@ impl ReceiveWindow {
         self.open = self.open.saturating_add(delta);
     }
 
+    /// The increment that makes the window this large, if it was made to be smaller.
+    pub(super) fn widen(&mut self, target: u32) -> Option<u32> {
+        let increment = target.min(MAX_WINDOW).checked_sub(self.target)?;
+        self.target += increment;
+        self.open = self.open.saturating_add_unsigned(increment);
+        (increment > 0).then_some(increment)
+    }
+
     /// The increment to announce, if enough has been consumed to be worth a frame: half of the
     /// window. `max_target` bounds the growth; without a measured round trip there is none.
     pub(super) fn update(

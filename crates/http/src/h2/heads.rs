@@ -147,7 +147,7 @@ impl Connection {
             Half::Body if !block.end_stream => StreamFault::TrailersWithoutEnd,
             Half::Body => match self.trailers(stream, block)? {
                 Ok(trailers) => {
-                    self.remove_if_ended(stream);
+                    self.remove_if_ended(stream, out);
                     return Ok(Some(Event::Trailers { stream, trailers }));
                 }
                 Err(fault) => return self.stream_fault(stream, fault, out).map(Some),
@@ -321,7 +321,7 @@ impl Connection {
             if found.declared_bytes.is_some_and(|declared| declared > 0) {
                 return self.stream_fault(stream, StreamFault::ContentLength, out);
             }
-            self.remove_if_ended(stream);
+            self.remove_if_ended(stream, out);
         } else {
             found.receive = Half::Body;
         }

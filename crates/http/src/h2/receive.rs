@@ -67,7 +67,7 @@ impl Connection {
         if self.streams.get(stream).is_none() {
             return Ok(());
         }
-        self.remove_stream(stream);
+        self.remove_stream(stream, out);
         self.counters.streams_refused += 1;
         let refused = self.reset_because(stream.id(), StreamFault::Refused, out);
         if let Err(fault) = refused {
@@ -92,7 +92,7 @@ impl Connection {
             return Ok(None);
         }
         if self.has_orphans
-            && let Some(event) = self.next_orphan()
+            && let Some(event) = self.next_orphan(out)
         {
             return Ok(Some(event));
         }
@@ -192,7 +192,7 @@ impl Connection {
             FrameType::Headers => self.headers_frame(header, payload, out),
             FrameType::Continuation => self.continuation_frame(header, payload, out),
             FrameType::Priority => self.priority_frame(header, payload, out),
-            FrameType::RstStream => self.rst_stream_frame(header, payload),
+            FrameType::RstStream => self.rst_stream_frame(header, payload, out),
             FrameType::Settings => self.settings_frame(header, payload, out),
             FrameType::Ping => self.ping_frame(header, payload, out),
             FrameType::GoAway => self.go_away_frame(payload),
@@ -305,7 +305,7 @@ impl Connection {
             }
         }
         if end {
-            self.remove_if_ended(stream);
+            self.remove_if_ended(stream, out);
         }
         (bytes.len(), Some(Event::Data { stream, bytes, end }))
     }
@@ -339,6 +339,7 @@ impl Connection {
         &mut self,
         header: FrameHeader,
         payload: &[u8],
+        out: &mut Vec<u8>,
     ) -> Result<Option<Event<'i>>, Fault> {
         if self.is_idle(header.stream) {
             return Err(Fault::IdleStream("RST_STREAM"));
@@ -348,7 +349,7 @@ impl Connection {
             return Ok(None);
         };
         let code = ErrorCode(frame::number(payload).unwrap_or_default());
-        self.remove_stream(stream);
+        self.remove_stream(stream, out);
         self.counters.resets_received += 1;
         // What a server resets is its answer to us; only requests are thrown at somebody.
         if self.role == Role::Server {
@@ -478,7 +479,7 @@ impl Connection {
     }
 
     /// The next stream that the peer's GOAWAY has left out.
-    fn next_orphan<'i>(&mut self) -> Option<Event<'i>> {
+    fn next_orphan<'i>(&mut self, out: &mut Vec<u8>) -> Option<Event<'i>> {
         let last = self.peer_last_stream;
         let orphan = self
             .streams
@@ -490,7 +491,7 @@ impl Connection {
             self.has_orphans = false;
             return None;
         };
-        self.remove_stream(stream);
+        self.remove_stream(stream, out);
         Some(Event::Reset {
             stream,
             code: ErrorCode::REFUSED_STREAM,
@@ -594,7 +595,7 @@ impl Connection {
         fault: StreamFault,
         out: &mut Vec<u8>,
     ) -> Result<Event<'i>, Fault> {
-        self.remove_stream(stream);
+        self.remove_stream(stream, out);
         self.reset_because(stream.id(), fault, out)?;
         Ok(Event::Fault {
             id: stream.id(),

@@ -113,7 +113,7 @@ impl Connection {
             let flags = flag::END_STREAM;
             end_block(out, start, stream.id(), flags, self.peer.max_frame_bytes);
         }
-        self.end_sending(stream);
+        self.end_sending(stream, out);
         Ok(())
     }
 
@@ -224,7 +224,7 @@ impl Connection {
         let flags = u8::from(end) * flag::END_STREAM;
         end_block(out, start, stream.id(), flags, self.peer.max_frame_bytes);
         if end {
-            return self.end_sending(stream);
+            return self.end_sending(stream, out);
         }
         let found = self.streams.at(stream.slot() as u32);
         found.send = Half::Body;
@@ -309,21 +309,30 @@ impl Connection {
         if bytes == 0 && !end {
             return Ok(());
         }
+        if end && found.receive == Half::Ended {
+            // The stream will be gone. What it held goes back before the header, as nothing may
+            // stand between that and its bytes.
+            let unreleased = std::mem::take(&mut found.unreleased);
+            self.receive_window.release(unreleased);
+            self.update_connection_window(out);
+        }
+        let found = self.streams.at(stream.slot() as u32);
         let flags = u8::from(end) * flag::END_STREAM;
         frame::push_header(out, FrameType::Data, flags, stream.id(), bytes);
         found.send_window.consume(bytes);
         self.send_window.consume(bytes);
         self.meters.window_updates.credit(4);
         if end {
-            self.end_sending(stream);
+            self.end_sending(stream, out);
             return Ok(());
         }
         let is_blocked = found.send_window.available() == 0;
         let slot = stream.slot() as u32;
+        // The frame counts as a turn, whether another one may follow or not.
+        self.schedule.sent(&mut self.streams, slot, bytes);
         if is_blocked {
             self.schedule.remove(&mut self.streams, slot);
         }
-        self.schedule.sent(&mut self.streams, slot, bytes);
         Ok(())
     }
 
@@ -374,6 +383,21 @@ impl Connection {
         self.update_connection_window(out);
     }
 
+    /// The application reads the body from now on: the stream's window, which
+    /// [`stream_window_bytes`](super::Settings::stream_window_bytes) may have kept small or
+    /// closed until then, becomes this large at least.
+    pub fn widen(&mut self, stream: StreamRef, bytes: u32, out: &mut Vec<u8>) {
+        let bytes = bytes.min(self.settings.max_stream_window_bytes);
+        let Some(found) = self.streams.get_mut(stream) else {
+            return;
+        };
+        if found.receive != Half::Ended
+            && let Some(increment) = found.receive_window.widen(bytes)
+        {
+            frame::push_window_update(out, stream.id(), increment);
+        }
+    }
+
     /// Bytes of the stream's body that were delivered and not released.
     pub fn unreleased(&self, stream: StreamRef) -> u32 {
         self.streams.get(stream).map_or(0, |found| found.unreleased)
@@ -385,19 +409,18 @@ impl Connection {
         if self.streams.get(stream).is_none() {
             return;
         }
-        self.remove_stream(stream);
+        self.remove_stream(stream, out);
         self.newest_reset = self.newest_reset.max(stream.id());
         frame::push_rst_stream(out, stream.id(), code);
-        self.update_connection_window(out);
     }
 
-    fn end_sending(&mut self, stream: StreamRef) {
+    fn end_sending(&mut self, stream: StreamRef, out: &mut Vec<u8>) {
         self.schedule
             .remove(&mut self.streams, stream.slot() as u32);
         let found = self.streams.at(stream.slot() as u32);
         found.send = Half::Ended;
         found.offers = false;
-        self.remove_if_ended(stream);
+        self.remove_if_ended(stream, out);
     }
 
     pub(super) fn update_stream_window(&mut self, stream: StreamRef, out: &mut Vec<u8>) {

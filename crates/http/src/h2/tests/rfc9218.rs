@@ -317,6 +317,36 @@ fn blocked_streams_keep_nobody_waiting() {
     });
 }
 
+#[test]
+fn a_download_whose_window_closes_with_each_frame_has_no_more_turns() {
+    server(|end| {
+        end.feed(&window_update(0, 0x7000_0000));
+        let download = end.get(1);
+        end.respond(download, false);
+        end.connection.offer(download);
+        end.send_granted(u32::MAX);
+        assert!(end.connection.is_blocked(download));
+        end.feed(&window_update(1, 10_000));
+        end.send_granted(u32::MAX);
+        let mut turns_of_download = 0;
+        for id in (3..203).step_by(2) {
+            end.feed(&window_update(1, 100));
+            end.get(id);
+            let small = end.last_request();
+            end.respond(small, false);
+            end.connection.offer(small);
+            turns_of_download += usize::from(end.send_granted(16_384)[0].0 == 1);
+            finish(end, small);
+            end.sent();
+        }
+        let most = 100 / usize::from(FRESH_FRAMES) + 1;
+        assert!(
+            (1..=most).contains(&turns_of_download),
+            "{turns_of_download}"
+        );
+    });
+}
+
 /// The schedule against a model: no stream is lost or doubled, whatever happens.
 #[test]
 fn no_stream_is_lost() {

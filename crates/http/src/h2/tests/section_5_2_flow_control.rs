@@ -254,6 +254,50 @@ fn what_a_closed_stream_held_returns_to_the_connection() {
     });
 }
 
+#[test]
+fn the_connection_gets_it_back_at_once_however_the_stream_ends() {
+    // Nothing else may come that could bring an update along: a client whose window is closed
+    // waits for it.
+    let ends: [fn(&mut End, StreamRef); 5] = [
+        |end, stream| end.feed(&rst_stream(stream.id(), ErrorCode::CANCEL)),
+        |end, stream| end.feed(&window_update(stream.id(), 0)),
+        |end, stream| {
+            end.connection
+                .reset(stream, ErrorCode::CANCEL, &mut end.out);
+        },
+        |end, stream| {
+            end.feed(&data_frame(stream.id(), b"", true));
+            end.respond(stream, true);
+        },
+        |end, stream| {
+            end.feed(&data_frame(stream.id(), b"", true));
+            end.respond(stream, false);
+            end.connection
+                .data(stream, 3, true, &mut end.out)
+                .expect("windows are open");
+            end.out.extend_from_slice(b"abc");
+        },
+    ];
+    let settings = Settings {
+        connection_window_bytes: 65_535,
+        ..Settings::default()
+    };
+    for finish in ends {
+        server_with(settings.clone(), |end| {
+            let stream = end.post(1);
+            for bytes in [16_000, 16_000, 16_000, 16_000, 1_535] {
+                end.feed(&data_frame(1, &vec![0; bytes], false));
+            }
+            end.sent();
+            finish(end, stream);
+            let words = end.sent_words();
+            let update = "WINDOW_UPDATE 0 65535".to_owned();
+            assert!(words.contains(&update), "{words:?}");
+            assert!(!end.connection.contains(stream));
+        });
+    }
+}
+
 /// Uploads at a given round trip and consumption; returns the stream's window at the end.
 fn upload(round_trip: Duration, rounds: u32) -> u32 {
     let settings = Arc::new(Settings {
