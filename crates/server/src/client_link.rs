@@ -19,6 +19,9 @@ use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
+/// Pieces of the body are joined up to this size while nobody reads them.
+const JOINED_BYTES: usize = 4096;
+
 /// The handler's end. Clones lead to the same client.
 #[derive(Clone, Default)]
 pub struct ClientLink(Arc<Mutex<Option<Box<Flow>>>>);
@@ -251,10 +254,22 @@ impl ClientFeed {
         }
         let mut flow = self.0.flow();
         let flow = flow.get_or_insert_default();
-        flow.check_size(piece.len() as u64);
-        flow.received += piece.len() as u64;
-        if flow.error.is_none() {
+        if flow.takes(piece.len()) {
             flow.pieces.push_back(piece);
+        }
+        flow.tell_reader();
+    }
+
+    /// A copy of a piece of the body. A client may cut its body into single bytes; what has
+    /// not been read yet is joined, so that it takes little more memory than its length.
+    pub(crate) fn push_copy(&self, piece: &[u8]) {
+        if piece.is_empty() {
+            return;
+        }
+        let mut flow = self.0.flow();
+        let flow = flow.get_or_insert_default();
+        if flow.takes(piece.len()) {
+            flow.join(piece);
         }
         flow.tell_reader();
     }
@@ -320,6 +335,30 @@ impl Flow {
         self.ended || self.error.is_some()
     }
 
+    /// Counts bytes of the body that have come. Whether somebody may still read them.
+    fn takes(&mut self, bytes: usize) -> bool {
+        self.check_size(bytes as u64);
+        self.received += bytes as u64;
+        self.error.is_none()
+    }
+
+    /// Adds bytes to the last piece while that is small, else as a piece of their own.
+    fn join(&mut self, bytes: &[u8]) {
+        if let Some(last) = self.pieces.back_mut()
+            && last.len() + bytes.len() <= JOINED_BYTES
+        {
+            match std::mem::take(last).try_into_mut() {
+                Ok(mut joined) => {
+                    joined.extend_from_slice(bytes);
+                    *last = joined.freeze();
+                    return;
+                }
+                Err(shared) => *last = shared,
+            }
+        }
+        self.pieces.push_back(Bytes::copy_from_slice(bytes));
+    }
+
     /// Whether the body is within its limit when `more` bytes have come.
     fn check_size(&mut self, more: u64) {
         let len = self.received.saturating_add(more);
@@ -347,5 +386,40 @@ fn set_waker(slot: &mut Option<Waker>, cx: &Context<'_>) {
     match slot {
         Some(known) if known.will_wake(cx.waker()) => {}
         _ => *slot = Some(cx.waker().clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn single_bytes_are_joined() {
+        let link = ClientLink::default();
+        let feed = link.feed();
+        let content: Vec<u8> = (0..20_000u32).map(|at| at as u8).collect();
+        let mut cx = Context::from_waker(Waker::noop());
+        let mut pieces = Vec::new();
+        for (at, byte) in content.iter().enumerate() {
+            feed.push_copy(&[*byte]);
+            if at == 10 {
+                // Who holds a piece keeps it as it is.
+                let Poll::Ready(Ok(Some(piece))) = link.poll_body(&mut cx) else {
+                    panic!("bytes have come");
+                };
+                pieces.push(piece);
+            }
+        }
+        feed.push(Bytes::from(vec![1; 10_000]));
+        feed.push_copy(&[2; JOINED_BYTES]);
+        feed.finish(Vec::new());
+        while let Poll::Ready(Ok(Some(piece))) = link.poll_body(&mut cx) {
+            pieces.push(piece);
+        }
+        let joined = 19_989usize.div_ceil(JOINED_BYTES);
+        assert_eq!(pieces.len(), 1 + joined + 2);
+        let end = [vec![1; 10_000], vec![2; JOINED_BYTES]].concat();
+        assert_eq!(pieces.concat(), [content, end].concat());
+        assert_eq!(feed.take_consumed(), 34_096);
     }
 }

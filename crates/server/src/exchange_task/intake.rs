@@ -158,33 +158,38 @@ impl Intake {
         }
     }
 
-    /// Decodes some of the buffer. True when the reader got something.
+    /// Decodes the buffer, all of its chunks at a time. True when the reader got something.
     fn decode(&mut self, connection: &mut Connection) -> bool {
-        let decoded = match self.decoder.decode(&connection.buffer) {
-            Ok(decoded) => decoded,
-            Err(error) => {
-                connection.log(
-                    LogLevel::Info,
-                    &format!("{error} while reading client request body"),
-                );
-                self.feed.fail(BodyError::Malformed);
+        let mut at = 0;
+        let mut news = false;
+        while at < connection.buffer.len() && !self.decoder.is_done() {
+            let decoded = match self.decoder.decode(&connection.buffer[at..]) {
+                Ok(decoded) => decoded,
+                Err(error) => {
+                    connection.log(
+                        LogLevel::Info,
+                        &format!("{error} while reading client request body"),
+                    );
+                    self.feed.fail(BodyError::Malformed);
+                    news = true;
+                    break;
+                }
+            };
+            self.received += decoded.consumed as u64;
+            self.feed.count_framed(decoded.consumed as u64);
+            self.announce(decoded.data.len() as u64);
+            if decoded.data == (0..connection.buffer.len()) {
+                let piece = std::mem::take(&mut connection.buffer);
+                self.feed.push(Bytes::from(piece));
                 return true;
             }
-        };
-        self.received += decoded.consumed as u64;
-        self.feed.count_framed(decoded.consumed as u64);
-        self.announce(decoded.data.len() as u64);
-        let all = decoded.data == (0..connection.buffer.len());
-        let piece = if all {
-            Bytes::from(std::mem::take(&mut connection.buffer))
-        } else {
-            let piece = Bytes::copy_from_slice(&connection.buffer[decoded.data]);
-            connection.buffer.drain(..decoded.consumed);
-            piece
-        };
-        let has_data = !piece.is_empty();
-        self.feed.push(piece);
-        has_data
+            let data = at + decoded.data.start..at + decoded.data.end;
+            news |= !data.is_empty();
+            self.feed.push_copy(&connection.buffer[data]);
+            at += decoded.consumed;
+        }
+        connection.buffer.drain(..at);
+        news
     }
 
     /// Tells of the rest of a chunk before it has come, so that what is too large is
