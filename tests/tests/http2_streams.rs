@@ -353,6 +353,37 @@ fn kept_alive_by_requests_alone() {
 }
 
 #[test]
+fn requests_do_not_put_off_the_time_outs_of_other_streams() {
+    let site = Site::new();
+    let server = serve(&site, "send_timeout 1s; location /none { return 204; }");
+    let mut client = Client::open(server.port("plain"), &[(INITIAL_WINDOW, 0)]);
+    let stuck = client.get("/a.txt");
+    // An upload that nobody wants is ended in its time, too.
+    let unwanted = client.request("POST", "/none", &[], false);
+    let mut resets = Vec::new();
+    for _ in 0..200 {
+        std::thread::sleep(Duration::from_millis(100));
+        let other = client.get("/none");
+        loop {
+            let frame = client.next_frame().expect("the connection goes on");
+            match frame.kind {
+                kind::HEADERS => drop(client.decode(&frame.payload)),
+                kind::RST_STREAM => resets.push((frame.stream, frame.number(0))),
+                _ => {}
+            }
+            if frame.stream == other && frame.ends_stream() {
+                break;
+            }
+        }
+        if resets.len() == 2 {
+            break;
+        }
+    }
+    resets.sort_unstable();
+    assert_eq!(resets, [(stuck, code::CANCEL), (unwanted, code::NO_ERROR)]);
+}
+
+#[test]
 fn bodies_in_both_directions() {
     let site = Site::new();
     let origin = Origin::answering(|asked| {

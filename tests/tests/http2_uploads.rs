@@ -198,6 +198,35 @@ fn without_buffers_such_an_answer_ends_in_its_time() {
 }
 
 #[test]
+fn a_closed_window_opens_when_somebody_reads() {
+    let site = Site::new();
+    let origin = Origin::echo();
+    let server = site.serve(&format!(
+        "server {{ listen 127.0.0.1:%plain%; http2 on; http2_body_preread_size 0;
+            location / {{ proxy_pass http://127.0.0.1:{}; }} }}",
+        origin.port()
+    ));
+    let content = Random::new(9).bytes(200_000);
+    let mut client = Client::open(server.port("plain"), &[(INITIAL_WINDOW, 0x7fff_ffff)]);
+    client.grant(0, 0x7fff_0000);
+    let mut upload = Upload::begin(&mut client, "/", &content);
+    // As SETTINGS will say.
+    (upload.stream_window, upload.initial_window) = (0, 0);
+    while !upload.send(&mut client) {
+        let frame = client.next_frame().expect("the connection goes on");
+        upload.take(&frame);
+    }
+    let stream = upload.stream;
+    assert_eq!(client.response(stream).status, 200);
+    assert!(
+        origin
+            .take_asked()
+            .iter()
+            .any(|asked| asked.body == content)
+    );
+}
+
+#[test]
 fn clients_that_do_not_read_can_send() {
     let site = Site::new();
     let origin = Origin::echo();

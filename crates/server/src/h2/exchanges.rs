@@ -21,6 +21,9 @@ use std::task::{Context, Poll};
 /// Bytes of a body that are asked of its source ahead of what windows allow.
 const STREAM_BUFFER_BYTES: u64 = 64 << 10;
 
+/// The window of a stream whose body is read, where `http2_body_preread_size` is less.
+const READ_WINDOW_BYTES: u32 = 64 << 10;
+
 /// No place.
 const NOWHERE: u32 = u32::MAX;
 
@@ -53,12 +56,13 @@ impl Serving {
                 let fields = trailers.iter().map(|(name, value)| {
                     (Bytes::copy_from_slice(name), Bytes::copy_from_slice(value))
                 });
-                if let Some(found) = self.stream_mut(stream) {
-                    found.feed.finish(fields.collect());
+                match self.stream_mut(stream) {
+                    Some(found) => found.feed.finish(fields.collect()),
+                    None => self.forget_unwanted(stream),
                 }
             }
             Event::Reset { stream, .. } => {
-                self.unwanted.retain(|&(unwanted, _)| unwanted != stream);
+                self.forget_unwanted(stream);
                 self.lose(stream, BodyError::ClientClosed);
             }
             Event::Fault { stream, fault, id } => {
@@ -67,6 +71,7 @@ impl Serving {
                     &format!("{fault} in stream {id} while processing HTTP/2 connection"),
                 );
                 if let Some(stream) = stream {
+                    self.forget_unwanted(stream);
                     self.lose(stream, BodyError::Malformed);
                 }
             }
@@ -83,16 +88,21 @@ impl Serving {
         let Some(found) = self.stream_mut(stream) else {
             // The window stays closed: of what nobody wants no more is asked for.
             if end {
-                self.unwanted.retain(|&(unwanted, _)| unwanted != stream);
+                self.forget_unwanted(stream);
             }
             return;
         };
         found.feed.count_framed(bytes.len() as u64);
-        found.feed.push(Bytes::copy_from_slice(bytes));
+        found.feed.push_copy(bytes);
         if end {
             found.feed.finish(Vec::new());
         }
         found.moved_ms = now_ms;
+    }
+
+    /// The client has ended, or has lost, a stream whose body nobody wants.
+    fn forget_unwanted(&mut self, stream: StreamRef) {
+        self.unwanted.retain(|&(unwanted, _)| unwanted != stream);
     }
 
     /// A request has come: its handler begins at once. With a status it is refused.
@@ -260,6 +270,8 @@ impl Serving {
         if awaits_body && !stream.awaits_body {
             // `client_body_timeout` runs from here on.
             stream.moved_ms = now_ms;
+            self.codec
+                .widen(reference, READ_WINDOW_BYTES, &mut self.out);
         }
         stream.awaits_body = awaits_body;
         if stream.awaits_continue && stream.feed.has_begun() {

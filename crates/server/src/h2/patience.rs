@@ -58,10 +58,24 @@ impl Serving {
             Patience::Recent => RECENT.min(default_conf(connection).keepalive_timeout),
             Patience::Request => default_conf(connection).keepalive_timeout,
             Patience::Farewell => FAREWELL,
-            Patience::Busy | Patience::Unset if self.unwanted.is_empty() => self.look_every,
-            Patience::Busy | Patience::Unset => self.look_every.min(UNWANTED_BODY),
+            Patience::Busy | Patience::Unset => return self.look_in_time(connection),
         };
+        self.look_at_ms = u64::MAX;
         connection.set_deadline(after);
+    }
+
+    /// Sets the deadline for a look at the streams. Not later than it was set before: who
+    /// sends requests without end would else keep those that wait for ever.
+    fn look_in_time(&mut self, connection: &mut Connection) {
+        let after = match self.unwanted.is_empty() {
+            true => self.look_every,
+            false => self.look_every.min(UNWANTED_BODY),
+        };
+        let at_ms = self.now_ms.saturating_add(ms(after));
+        if at_ms < self.look_at_ms {
+            self.look_at_ms = at_ms;
+            connection.set_deadline(after);
+        }
     }
 
     fn wanted_patience(&self, connection: &Connection) -> Patience {
@@ -88,6 +102,7 @@ impl Serving {
 
     /// The deadline has passed. False when the connection is to be closed at once.
     pub(super) fn expire(&mut self, connection: &mut Connection) -> bool {
+        self.look_at_ms = u64::MAX;
         match std::mem::replace(&mut self.patience, Patience::Unset) {
             Patience::Head => {
                 connection.log(
@@ -169,6 +184,7 @@ impl Serving {
             }
         }
         self.patience = Patience::Busy;
+        self.look_at_ms = self.now_ms.saturating_add(next_ms);
         connection.set_deadline(Duration::from_millis(next_ms));
         true
     }

@@ -60,6 +60,8 @@ pub(super) struct Serving {
     /// How often the streams of a busy connection are looked at: the shortest time-out
     /// of any of them.
     pub(super) look_every: Duration,
+    /// When that is due, by the coarse clock: whatever comes until then does not put it off.
+    pub(super) look_at_ms: u64,
     /// The time of this turn.
     pub(super) now: Instant,
     pub(super) now_ms: u64,
@@ -124,6 +126,7 @@ impl Serving {
             stalled_ms: None,
             announced_ms: None,
             look_every,
+            look_at_ms: u64::MAX,
             now: Instant::now(),
             now_ms: 0,
             client_is_known: false,

@@ -56,7 +56,9 @@ impl Woken {
         std::mem::swap(&mut *lock(&self.shared.places), places);
         for place in places {
             if let Some(waker) = self.wakers.get(*place as usize) {
-                waker.queued.store(false, Ordering::Release);
+                // As an exchange: whoever finds the mark set has done what the stream is about
+                // to look at, and this says so to the processor.
+                waker.queued.swap(false, Ordering::AcqRel);
             }
         }
     }
