@@ -88,6 +88,7 @@ pub(crate) fn run(mut server: Server, link: Option<OwnedFd>) -> i32 {
         listeners: listeners.collect(),
         threads,
         logs: Arc::clone(&logs),
+        events: Arc::new(|_| {}),
     };
     let mut orders = Orders {
         signals,
@@ -297,6 +298,7 @@ impl Orders {
         match command {
             Command::Quit => note!(self.journal, Notice, "gracefully shutting down"),
             Command::Terminate => note!(self.journal, Notice, "exiting"),
+            Command::Apply(_) => {}
         }
         self.waiting.push_back(command);
     }

@@ -1,10 +1,10 @@
-//! The accept loop of one listener on one worker thread.
+//! The acceptor of one listener on one worker thread.
 
 use crate::connection;
-use crate::facts::PeerAddress;
+use crate::facts::{ConnectionFacts, PeerAddress};
 use crate::handlers::SHED_ENTRIES;
-use crate::registry::Asked;
-use crate::snapshot::ListenerId;
+use crate::log::{Logger, OsError};
+use crate::snapshot::{ListenerId, Snapshot};
 use crate::socket::Socket;
 use crate::worker::Worker;
 use sealane_conf::model::{ListenAddress, LogLevel};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::watch;
+use tokio::sync::oneshot;
 
 /// How long accepting rests after the process ran out of descriptors or memory.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(500);
@@ -36,139 +36,195 @@ enum Listening {
     Unix(UnixListener),
 }
 
-/// Accepts connections of one listener until shutdown, and then what waits in
-/// its queue: closing the socket would reset those clients.
-pub(crate) async fn accept_until(
-    worker: Arc<Worker>,
-    id: ListenerId,
-    socket: OwnedFd,
-    mut told: watch::Receiver<Asked>,
-) {
-    let turns = worker.turns.clone();
-    let mut accepting = pin!(accept_loop(worker, id, socket));
-    let stop = told.wait_for(|asked| *asked != Asked::Nothing);
-    tokio::select! {
-        () = &mut accepting => return,
-        _ = stop => {}
-    }
-    turns.accept_all();
-    // A turn of the loop ends when accept4() has nothing left to give, or when
-    // the runtime wants others to have their turn.
-    for _ in 0..DRAIN_TURNS {
-        tokio::task::yield_now().await;
-        poll_fn(|cx| {
-            let _ = accepting.as_mut().poll(cx);
-            Poll::Ready(())
+/// Where connections of one socket begin: a listener of the newest snapshot, as long as that has it.
+#[derive(Clone)]
+pub(crate) struct Place {
+    pub(crate) generation: u64,
+    pub(crate) snapshot: Arc<Snapshot>,
+    pub(crate) listener: ListenerId,
+}
+
+impl Place {
+    /// Where connections to an address begin; `None` when no listener accepts them.
+    pub(crate) fn new(worker: &Worker, address: &ListenAddress) -> Option<Place> {
+        let (generation, snapshot) = worker.current.numbered();
+        let listener = snapshot.listener_accepting(address)?;
+        Some(Place {
+            generation,
+            snapshot,
+            listener,
         })
-        .await;
+    }
+
+    /// Where a connection begins: its local address may say more than the socket's.
+    pub(crate) fn of_connection(mut self, facts: &ConnectionFacts) -> Place {
+        self.listener = self.snapshot.listener_of_connection(self.listener, facts);
+        self
+    }
+
+    /// The same in the newest snapshot. A listener that is not in it keeps its last one.
+    fn renew(&mut self, worker: &Worker, address: &ListenAddress) {
+        let generation = worker.current.generation();
+        if generation == self.generation {
+            return;
+        }
+        match Place::new(worker, address) {
+            Some(newest) => *self = newest,
+            None => self.generation = generation,
+        }
     }
 }
 
-/// Accepts connections of one listener until dropped.
-pub(crate) async fn accept_loop(worker: Arc<Worker>, id: ListenerId, socket: OwnedFd) {
-    let log = worker.snapshot.main_log.clone();
-    let listener = match register(&worker, id, socket) {
-        Ok(listener) => listener,
-        Err(error) => {
-            log.log(
-                LogLevel::Emerg,
+/// A socket that a worker thread accepts from.
+pub(crate) struct Acceptor {
+    worker: Arc<Worker>,
+    address: ListenAddress,
+    place: Place,
+    listening: Listening,
+    /// The queue is being emptied: no pause between two connections.
+    hurries: bool,
+}
+
+impl Acceptor {
+    /// An acceptor for the listener of this address in the newest snapshot.
+    ///
+    /// # Errors
+    /// When there is no such listener, or the event loop does not take the socket.
+    pub(crate) fn new(
+        worker: Arc<Worker>,
+        address: ListenAddress,
+        socket: OwnedFd,
+    ) -> io::Result<Acceptor> {
+        let place = Place::new(&worker, &address).ok_or(io::ErrorKind::NotFound)?;
+        let listening = match address {
+            ListenAddress::Inet(_) => Listening::Tcp(TcpListener::from_std(socket.into())?),
+            ListenAddress::Unix(_) => Listening::Unix(UnixListener::from_std(socket.into())?),
+        };
+        Ok(Acceptor {
+            worker,
+            address,
+            place,
+            listening,
+            hurries: false,
+        })
+    }
+
+    /// Accepts connections until told to stop, and then what waits in the queue: closing the
+    /// socket would reset those clients.
+    pub(crate) async fn accept_until(mut self, stop: oneshot::Receiver<()>) {
+        tokio::select! {
+            () = self.accept_all() => return,
+            // A sender that is gone means the same.
+            _ = stop => {}
+        }
+        self.hurries = true;
+        let mut accepting = pin!(self.accept_all());
+        // A turn of the loop ends when accept4() has nothing left to give, or when
+        // the runtime wants others to have their turn.
+        for _ in 0..DRAIN_TURNS {
+            tokio::task::yield_now().await;
+            poll_fn(|cx| {
+                let _ = accepting.as_mut().poll(cx);
+                Poll::Ready(())
+            })
+            .await;
+        }
+    }
+
+    /// Accepts connections until dropped.
+    async fn accept_all(&mut self) {
+        let mut told_at = None;
+        loop {
+            if !self.hurries {
+                poll_fn(|cx| self.worker.turns.poll_accept(cx)).await;
+            }
+            let accepted = match &self.listening {
+                Listening::Tcp(l) => l
+                    .accept()
+                    .await
+                    .map(|(s, a)| (Socket::Tcp(s), PeerAddress::Inet(a))),
+                Listening::Unix(l) => l
+                    .accept()
+                    .await
+                    .map(|(s, _)| (Socket::Unix(s), PeerAddress::Unix)),
+            };
+            match accepted {
+                Ok((socket, peer)) => {
+                    self.worker.turns.count_accept();
+                    self.admit(socket, peer);
+                }
+                Err(error) => self.on_error(&error, &mut told_at).await,
+            }
+        }
+    }
+
+    /// Starts serving a connection if there is a slot for it.
+    fn admit(&mut self, socket: Socket, peer: PeerAddress) {
+        let worker = &self.worker;
+        self.place.renew(worker, &self.address);
+        worker.counters.accepted.add(1);
+        let limit = i64::from(self.place.snapshot.worker_connections);
+        let open = worker.counters.active.get();
+        if limit - open < limit / DRAIN_BELOW_FRACTION {
+            worker.registry.drain_idle(DRAIN_AT_ONCE);
+        }
+        if open >= limit {
+            self.place.snapshot.main_log.log(
+                LogLevel::Alert,
                 None,
-                format_args!(
-                    "cannot wait for connections on a listening socket ({})",
-                    crate::log::OsError(&error)
-                ),
+                format_args!("{limit} worker_connections are not enough; closing a new connection. Raise worker_connections in the events block"),
             );
             return;
         }
-    };
-    let mut told_at = None;
-    loop {
-        poll_fn(|cx| worker.turns.poll_accept(cx)).await;
-        let accepted = match &listener {
-            Listening::Tcp(l) => l
-                .accept()
-                .await
-                .map(|(s, a)| (Socket::Tcp(s), PeerAddress::Inet(a))),
-            Listening::Unix(l) => l
-                .accept()
-                .await
-                .map(|(s, _)| (Socket::Unix(s), PeerAddress::Unix)),
-        };
-        match accepted {
-            Ok((socket, peer)) => {
-                worker.turns.count_accept();
-                admit(&worker, id, socket, peer);
-            }
-            Err(error) => {
-                if is_exhausted(&error) && worker.open_files.shed(SHED_ENTRIES) > 0 {
-                    // A descriptor is free again; the queue is asked at once.
-                    tell_of_shedding(&worker, &error, &mut told_at);
-                } else if rest_after(&error) {
-                    log.log(
-                        LogLevel::Crit,
-                        None,
-                        format_args!(
-                            "accept4() failed ({}); accepting again in {} ms. Raise worker_rlimit_nofile or lower worker_connections",
-                            crate::log::OsError(&error),
-                            EXHAUSTED_PAUSE.as_millis()
-                        ),
-                    );
-                    // Idle connections hold descriptors: let some go.
-                    worker.registry.drain_idle(DRAIN_AT_ONCE);
-                    tokio::time::sleep(EXHAUSTED_PAUSE).await;
-                } else {
-                    // The client gave up while it waited in the queue.
-                    log.log(
-                        LogLevel::Info,
-                        None,
-                        format_args!("accept4() failed ({})", crate::log::OsError(&error)),
-                    );
-                }
-            }
+        worker.counters.handled.add(1);
+        worker.counters.active.add(1);
+        let place = self.place.clone();
+        tokio::spawn(connection::serve(worker.clone(), place, socket, peer));
+    }
+
+    /// Says why nothing was accepted, and waits where that would happen again at once.
+    async fn on_error(&self, error: &io::Error, told_at: &mut Option<Instant>) {
+        let worker = &self.worker;
+        let log = &self.place.snapshot.main_log;
+        if is_exhausted(error) && worker.open_files.shed(SHED_ENTRIES) > 0 {
+            // A descriptor is free again; the queue is asked at once.
+            tell_of_shedding(log, error, told_at);
+        } else if rest_after(error) {
+            log.log(
+                LogLevel::Crit,
+                None,
+                format_args!(
+                    "accept4() failed ({}); accepting again in {} ms. Raise worker_rlimit_nofile or lower worker_connections",
+                    OsError(error),
+                    EXHAUSTED_PAUSE.as_millis()
+                ),
+            );
+            // Idle connections hold descriptors: let some go.
+            worker.registry.drain_idle(DRAIN_AT_ONCE);
+            tokio::time::sleep(EXHAUSTED_PAUSE).await;
+        } else {
+            // The client gave up while it waited in the queue.
+            log.log(
+                LogLevel::Info,
+                None,
+                format_args!("accept4() failed ({})", OsError(error)),
+            );
         }
     }
 }
 
-fn register(worker: &Worker, id: ListenerId, socket: OwnedFd) -> io::Result<Listening> {
-    Ok(match worker.snapshot.listener(id).address {
-        ListenAddress::Inet(_) => Listening::Tcp(TcpListener::from_std(socket.into())?),
-        ListenAddress::Unix(_) => Listening::Unix(UnixListener::from_std(socket.into())?),
-    })
-}
-
-/// Starts serving a connection if there is a slot for it.
-fn admit(worker: &Arc<Worker>, id: ListenerId, socket: Socket, peer: PeerAddress) {
-    worker.counters.accepted.add(1);
-    let limit = i64::from(worker.snapshot.worker_connections);
-    let open = worker.counters.active.get();
-    if limit - open < limit / DRAIN_BELOW_FRACTION {
-        worker.registry.drain_idle(DRAIN_AT_ONCE);
-    }
-    if open >= limit {
-        worker.snapshot.main_log.log(
-            LogLevel::Alert,
-            None,
-            format_args!("{limit} worker_connections are not enough; closing a new connection. Raise worker_connections in the events block"),
-        );
-        return;
-    }
-    worker.counters.handled.add(1);
-    worker.counters.active.add(1);
-    tokio::spawn(connection::serve(worker.clone(), id, socket, peer));
-}
-
 /// Says that cached files were closed to make room, at most every [`TELL_EVERY`].
-fn tell_of_shedding(worker: &Worker, error: &io::Error, told_at: &mut Option<Instant>) {
+fn tell_of_shedding(log: &Logger, error: &io::Error, told_at: &mut Option<Instant>) {
     if told_at.is_some_and(|at| at.elapsed() < TELL_EVERY) {
         return;
     }
     *told_at = Some(Instant::now());
-    worker.snapshot.main_log.log(
+    log.log(
         LogLevel::Warn,
         None,
         format_args!(
             "accept4() failed ({}); files of open_file_cache are closed to go on. Raise worker_rlimit_nofile or lower max= of open_file_cache",
-            crate::log::OsError(error)
+            OsError(error)
         ),
     );
 }

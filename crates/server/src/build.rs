@@ -8,13 +8,13 @@ use crate::proxying::{Groups, TlsSettings};
 use crate::router::LocationTree;
 use crate::snapshot::{
     AccessLogRuntime, ListenerId, ListenerRuntime, LocationId, LocationRuntime, ServerId,
-    ServerRuntime, Snapshot,
+    ServerRuntime, Snapshot, accepts_for,
 };
 use crate::tls_build::{self, HandshakeThreads, TlsBuilder};
 use crate::worker;
 use sealane_conf::Config;
 use sealane_conf::diagnostic::Diagnostic;
-use sealane_conf::model::{Http, ListenAddress, Listener, Location, LocationConf, Server};
+use sealane_conf::model::{Http, Listener, Location, LocationConf, Server};
 use sealane_http::h1::Limits;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -168,18 +168,6 @@ impl Parts<'_> {
             acceptor,
         });
         Ok(())
-    }
-}
-
-/// Whether a socket bound to `wildcard` accepts connections to `address`.
-fn accepts_for(wildcard: &ListenAddress, address: &ListenAddress) -> bool {
-    match (wildcard, address) {
-        (ListenAddress::Inet(wildcard), ListenAddress::Inet(address)) => {
-            wildcard.ip().is_unspecified()
-                && wildcard.port() == address.port()
-                && wildcard.is_ipv4() == address.is_ipv4()
-        }
-        _ => false,
     }
 }
 

@@ -8,6 +8,7 @@
 //! state of an exchange lives in a box of its own that is gone with the response,
 //! so that thousands of idle connections stay cheap.
 
+use crate::acceptor::Place;
 use crate::admission::{self, Refused};
 use crate::buffers;
 use crate::client_link::ClientLink;
@@ -17,7 +18,7 @@ use crate::facts::{ConnectionFacts, PeerAddress};
 use crate::h2;
 use crate::proxy_protocol;
 use crate::registry::{Asked, Entry, Phase};
-use crate::snapshot::{ListenerId, ServerId, ServerRuntime};
+use crate::snapshot::{ListenerId, ServerId, ServerRuntime, Snapshot};
 use crate::socket::Socket;
 use crate::tls_stream::{HandshakeTimes, TlsStream};
 use crate::transport::{Received, Transport, TransportError};
@@ -36,23 +37,11 @@ pub(crate) const HEAD_READ_BYTES: usize = buffers::SMALL_BYTES;
 const HURRIED_LINGER: Duration = Duration::from_secs(1);
 
 /// Serves one accepted connection to its end.
-pub(crate) async fn serve(
-    worker: Arc<Worker>,
-    listener: ListenerId,
-    socket: Socket,
-    peer: PeerAddress,
-) {
+pub(crate) async fn serve(worker: Arc<Worker>, place: Place, socket: Socket, peer: PeerAddress) {
     let number = worker.process.next_connection();
-    let listener = if worker.snapshot.listener(listener).alternatives.is_empty() {
-        listener
-    } else {
-        worker.snapshot.listener_for(
-            listener,
-            sealane_sys::socket::local_address(&socket).ok().flatten(),
-        )
-    };
-    let facts = Arc::new(ConnectionFacts::new(number, listener, peer, socket));
-    let mut connection = Connection::new(worker, facts);
+    let facts = Arc::new(ConnectionFacts::new(number, peer, socket));
+    let place = place.of_connection(&facts);
+    let mut connection = Connection::new(worker, place, facts);
     if connection.open().await {
         connection.serve_requests().await;
     }
@@ -62,6 +51,12 @@ pub(crate) async fn serve(
 /// A client's connection.
 pub(crate) struct Connection {
     pub(crate) worker: Arc<Worker>,
+    /// All configured state, the newest when the last request began.
+    pub(crate) snapshot: Arc<Snapshot>,
+    /// The number of that.
+    generation: u64,
+    /// The listener it came through, in that snapshot.
+    pub(crate) listener: ListenerId,
     pub(crate) facts: Arc<ConnectionFacts>,
     pub(crate) transport: Transport,
     /// What the exchange under way and this connection tell each other.
@@ -99,12 +94,13 @@ pub(crate) enum Wait {
 }
 
 impl Connection {
-    fn new(worker: Arc<Worker>, facts: Arc<ConnectionFacts>) -> Connection {
-        let server = worker
-            .snapshot
-            .listener(facts.listener)
-            .names
-            .default_server();
+    fn new(worker: Arc<Worker>, place: Place, facts: Arc<ConnectionFacts>) -> Connection {
+        let Place {
+            generation,
+            snapshot,
+            listener,
+        } = place;
+        let server = snapshot.listener(listener).names.default_server();
         let entry = Entry::new(worker.clone());
         Connection {
             transport: Transport::new(facts.clone()),
@@ -119,13 +115,16 @@ impl Connection {
             entry,
             gauge: Gauge::new(worker.clone()),
             worker,
+            snapshot,
+            generation,
+            listener,
             facts,
         }
     }
 
     /// The server that answers unless the request names another.
     pub(crate) fn server(&self) -> &ServerRuntime {
-        self.worker.snapshot.server(self.server)
+        self.snapshot.server(self.server)
     }
 
     /// Sets the time-out of what the connection waits for next.
@@ -153,6 +152,33 @@ impl Connection {
         }
     }
 
+    /// Goes on with the newest snapshot, if that is another one: between two requests, of
+    /// which those under way keep theirs. When its listener is gone, or speaks another protocol
+    /// now, the connection is to finish.
+    pub(crate) fn renew(&mut self) {
+        let current = &self.worker.current;
+        if current.generation() == self.generation {
+            return;
+        }
+        let (generation, newest) = current.numbered();
+        self.generation = generation;
+        let before = self.snapshot.listener(self.listener);
+        let found = newest.listener_accepting(&before.address);
+        let found = found.map(|id| newest.listener_of_connection(id, &self.facts));
+        let found = found.filter(|id| newest.listener(*id).begins_like(before));
+        let Some(listener) = found else {
+            self.entry.ask_to_finish();
+            return;
+        };
+        let names = &newest.listener(listener).names;
+        self.server = match self.transport.tls().and_then(|tls| tls.connection().info()) {
+            Some(tls) => names.find(tls.server_name().to_ascii_lowercase().as_bytes(), None),
+            None => names.default_server(),
+        };
+        self.listener = listener;
+        self.snapshot = newest;
+    }
+
     /// Whether the connection was asked to close.
     pub(crate) fn asked(&self) -> Asked {
         self.entry.asked()
@@ -166,7 +192,7 @@ impl Connection {
             Poll::Ready(())
         })
         .await;
-        let listener = self.worker.snapshot.listener(self.facts.listener);
+        let listener = self.snapshot.listener(self.listener);
         let is_plain = listener.acceptor.is_none();
         let timeout = match is_plain {
             true => self.server().conf.client_header_timeout,
@@ -210,17 +236,13 @@ impl Connection {
     /// Completes the TLS handshake, whose first bytes are in the buffer.
     async fn handshake(&mut self) -> bool {
         let worker = self.worker.clone();
-        let acceptor = worker
-            .snapshot
-            .listener(self.facts.listener)
-            .acceptor
-            .as_ref();
+        let acceptor = self.snapshot.listener(self.listener).acceptor.as_ref();
         let acceptor = acceptor.expect("checked by the caller: the listener has TLS");
         let received = std::mem::take(&mut self.buffer);
         let connection = sealane_tls::Connection::accept(acceptor);
         self.transport
             .start_tls(TlsStream::new(connection, received, worker.turns.place()));
-        if !admission::has_room(&worker.turns, worker.snapshot.handshake_queue) {
+        if !admission::has_room(&worker.turns, self.snapshot.handshake_queue) {
             self.refuse_handshake(Refused::QueueFull).await;
             return false;
         }
@@ -266,7 +288,7 @@ impl Connection {
             return false;
         };
         self.worker.refused.count(why);
-        let stats = self.worker.snapshot.handshakes.stats();
+        let stats = self.snapshot.handshakes.stats();
         stats.shed_handshakes.add(1);
         self.log_broken(&error, "while SSL handshaking");
         true
@@ -284,7 +306,6 @@ impl Connection {
     /// the first request. Returns whether the connection still stands.
     async fn settle_ktls(&mut self) -> bool {
         let logger = &self
-            .worker
             .snapshot
             .location(self.server().default_location)
             .logger;
@@ -324,7 +345,7 @@ impl Connection {
         if info.session_reused() == "r" {
             self.worker.counters.handshakes_resumed.add(1);
         }
-        if self.worker.snapshot.uses_tls_facts {
+        if self.snapshot.uses_tls_facts {
             self.facts.set_tls(crate::tls_facts::collect(&info, times));
         }
     }
@@ -412,7 +433,7 @@ impl Connection {
             buffers::release(&mut self.buffer);
             self.transport.release_buffers();
             let server = self.server().default_location;
-            let conf = &self.worker.snapshot.location(server).conf;
+            let conf = &self.snapshot.location(server).conf;
             let timeout = self.keepalive_timeout.unwrap_or(conf.keepalive_timeout);
             self.set_deadline(timeout);
         }
@@ -437,6 +458,7 @@ impl Connection {
     /// The first bytes of a request are there: from now on
     /// `client_header_timeout` holds. Returns the time of their arrival.
     pub(crate) fn begin_request(&mut self) -> Instant {
+        self.renew();
         self.gauge.enter(&self.entry, Phase::Opening);
         if self.facts.requests() > 0 {
             let timeout = self.server().conf.client_header_timeout;
@@ -479,6 +501,9 @@ impl Connection {
         if self.buffer.is_empty() {
             buffers::release(&mut self.buffer);
         }
+        if self.gauge.phase == Some(Phase::Idle) {
+            self.renew();
+        }
         match self.entry.asked() {
             Asked::Abort => return Poll::Ready(Wait::Asked(Asked::Abort)),
             Asked::Finish if idle => return Poll::Ready(Wait::Asked(Asked::Finish)),
@@ -495,7 +520,7 @@ impl Connection {
     pub(crate) async fn say_goodbye(&mut self) {
         let limit = {
             let location = self.server().default_location;
-            let conf = &self.worker.snapshot.location(location).conf;
+            let conf = &self.snapshot.location(location).conf;
             conf.lingering_timeout
         };
         let mut waits = false;
@@ -522,7 +547,7 @@ impl Connection {
     async fn finish_early_data(&mut self) {
         let (time, pause) = {
             let location = self.server().default_location;
-            let conf = &self.worker.snapshot.location(location).conf;
+            let conf = &self.snapshot.location(location).conf;
             (conf.lingering_time, conf.lingering_timeout)
         };
         let end = Instant::now() + time;
@@ -555,11 +580,7 @@ impl Connection {
         self.say_goodbye().await;
         let _ = sealane_sys::socket::shutdown(self.facts.socket.as_fd(), std::net::Shutdown::Write);
         let (time, pause) = {
-            let conf = &self
-                .worker
-                .snapshot
-                .location(self.server().default_location)
-                .conf;
+            let conf = &self.snapshot.location(self.server().default_location).conf;
             (conf.lingering_time, conf.lingering_timeout)
         };
         let mut end = Instant::now() + time;
@@ -586,7 +607,6 @@ impl Connection {
     /// Writes a line about this connection to the error log of its server.
     pub(crate) fn log(&self, level: LogLevel, message: &str) {
         let logger = &self
-            .worker
             .snapshot
             .location(self.server().default_location)
             .logger;
@@ -615,7 +635,7 @@ impl Connection {
             PeerAddress::Inet(address) => address.ip().to_string(),
             PeerAddress::Unix => "unix:".to_owned(),
         };
-        let listener = self.worker.snapshot.listener(self.facts.listener);
+        let listener = self.snapshot.listener(self.listener);
         format!(", client: {client}, server: {}", listener.address)
     }
 }

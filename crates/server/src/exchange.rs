@@ -12,7 +12,7 @@ use crate::client_link::ClientLink;
 use crate::facts::{ConnectionFacts, PeerAddress};
 use crate::proxying::UpstreamStates;
 use crate::request_body::ReceivedBody;
-use crate::snapshot::{LocationId, ServerId, ServerRuntime, Snapshot};
+use crate::snapshot::{ListenerId, LocationId, ServerId, ServerRuntime, Snapshot};
 use crate::worker::Worker;
 use sealane_conf::model::LocationConf;
 use sealane_conf::regex::Regex;
@@ -32,6 +32,8 @@ pub struct Exchange {
     pub snapshot: Arc<Snapshot>,
     /// Who is connected, and how.
     pub connection: Arc<ConnectionFacts>,
+    /// The listener it came through.
+    pub listener: ListenerId,
     /// Its end of the connection: the request body, interim responses.
     pub client: ClientLink,
     /// What was asked.

@@ -212,7 +212,9 @@ fn may_keep_alive(connection: &mut Connection, exchange: &Exchange, age: Duratio
 fn begin(connection: &Connection, buffer: Vec<u8>, head: RequestHead, since: Instant) -> Exchange {
     let arrival = Arrival {
         worker: connection.worker.clone(),
+        snapshot: connection.snapshot.clone(),
         facts: connection.facts.clone(),
+        listener: connection.listener,
         server: connection.server,
         client: connection.link.clone(),
         buffer,

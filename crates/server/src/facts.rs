@@ -1,7 +1,6 @@
 //! What is known about a connection for its whole life.
 
 use crate::proxy_protocol::ProxyHeader;
-use crate::snapshot::ListenerId;
 use crate::socket::Socket;
 use sealane_tls::Ktls;
 use std::net::SocketAddr;
@@ -16,8 +15,6 @@ use std::time::{Duration, Instant};
 pub struct ConnectionFacts {
     /// Serial number within the process, `*7` in the error log.
     pub number: u64,
-    /// The listener it came through.
-    pub listener: ListenerId,
     /// The client's address.
     pub peer: PeerAddress,
     /// When it was accepted.
@@ -91,15 +88,9 @@ pub struct TlsFacts {
 }
 
 impl ConnectionFacts {
-    pub(crate) fn new(
-        number: u64,
-        listener: ListenerId,
-        peer: PeerAddress,
-        socket: Socket,
-    ) -> ConnectionFacts {
+    pub(crate) fn new(number: u64, peer: PeerAddress, socket: Socket) -> ConnectionFacts {
         ConnectionFacts {
             number,
-            listener,
             peer,
             accepted: Instant::now(),
             socket,

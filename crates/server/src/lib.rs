@@ -30,6 +30,7 @@ pub mod body_source;
 pub mod chain;
 pub mod client_link;
 pub mod counters;
+pub mod current;
 pub mod exchange;
 pub mod facts;
 pub mod log;

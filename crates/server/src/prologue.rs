@@ -6,7 +6,7 @@ use crate::exchange::{Captures, Exchange, Progress, Request, RequestBody, Respon
 use crate::facts::ConnectionFacts;
 use crate::pipeline;
 use crate::request_log::log_request;
-use crate::snapshot::ServerId;
+use crate::snapshot::{ListenerId, ServerId, Snapshot};
 use crate::worker::Worker;
 use sealane_http::StatusCode;
 use sealane_http::h1::{Framing, RequestHead};
@@ -17,7 +17,9 @@ use std::time::Instant;
 /// A request head that has arrived, and where.
 pub(crate) struct Arrival {
     pub(crate) worker: Arc<Worker>,
+    pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) facts: Arc<ConnectionFacts>,
+    pub(crate) listener: ListenerId,
     /// The server chosen by address and TLS name; the request's host may lead elsewhere.
     pub(crate) server: ServerId,
     /// How the exchange and its connection speak to each other.
@@ -39,12 +41,13 @@ impl Arrival {
             Framing::None | Framing::Length(0) => RequestBody::None,
             _ => RequestBody::Unread,
         };
-        let snapshot = self.worker.snapshot.clone();
+        let snapshot = self.snapshot;
         let location = snapshot.server(self.server).default_location;
         Exchange {
             worker: self.worker,
             snapshot,
             connection: self.facts,
+            listener: self.listener,
             client: self.client,
             upstream: None,
             client_address: None,
@@ -108,7 +111,7 @@ fn normalise_uri(exchange: &mut Exchange) -> Result<(), uri::UriError> {
 /// Chooses the server by the request's host name.
 fn choose_server(exchange: &mut Exchange) {
     let snapshot = exchange.snapshot.clone();
-    let names = &snapshot.listener(exchange.connection.listener).names;
+    let names = &snapshot.listener(exchange.listener).names;
     if !names.is_single() {
         let request = &mut exchange.request;
         exchange.server = names.find(&request.host, Some(&mut request.captures));

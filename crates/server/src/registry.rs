@@ -123,6 +123,15 @@ impl Registry {
         idle.len()
     }
 
+    /// Wakes idle connections, so that they look for the newest configuration.
+    pub(crate) fn wake_idle(&self) {
+        let slots = self.lock();
+        let handles = slots.handles.iter().flatten();
+        for handle in handles.filter(|handle| handle.phase() == Phase::Idle) {
+            handle.wake();
+        }
+    }
+
     /// Ready when there is a connection: without one there are no time-outs to look
     /// at, and the thread need not wake up for them.
     pub(crate) async fn occupied(&self) {
@@ -181,6 +190,11 @@ impl Entry {
     /// What the connection was asked to do.
     pub(crate) fn asked(&self) -> Asked {
         self.handle.asked()
+    }
+
+    /// The connection asks itself to close when idle.
+    pub(crate) fn ask_to_finish(&self) {
+        self.handle.ask(Asked::Finish);
     }
 
     /// Says what the connection does now. `tick` orders idle periods.

@@ -5,6 +5,7 @@
 //! locations and listeners are found by index: an exchange carries small numbers,
 //! not reference counts that threads would fight over.
 
+use crate::facts::ConnectionFacts;
 use crate::log::{AccessLogger, LogSet, Logger};
 use crate::materials::Materials;
 use crate::names::ServerNames;
@@ -123,6 +124,15 @@ pub struct ListenerRuntime {
     pub acceptor: Option<Acceptor>,
 }
 
+impl ListenerRuntime {
+    /// Whether connections begin in the same way: what was agreed on with a client of the
+    /// one holds for the other.
+    pub(crate) fn begins_like(&self, other: &ListenerRuntime) -> bool {
+        self.options.ssl == other.options.ssl
+            && self.options.proxy_protocol == other.options.proxy_protocol
+    }
+}
+
 impl Snapshot {
     /// The server with this index.
     pub fn server(&self, id: ServerId) -> &ServerRuntime {
@@ -171,9 +181,40 @@ impl Snapshot {
         &self.shared_rings
     }
 
+    /// Whether a listener has a socket of its own bound to this address.
+    pub(crate) fn has_socket(&self, address: &ListenAddress) -> bool {
+        let mut listeners = self.listeners.iter();
+        listeners.any(|known| known.bind && known.address == *address)
+    }
+
+    /// The listener whose socket accepts connections to an address: its own, or the
+    /// wildcard's of the same port.
+    pub(crate) fn listener_accepting(&self, address: &ListenAddress) -> Option<ListenerId> {
+        let listeners = || self.listeners.iter().zip(0..);
+        let own = listeners().find(|(known, _)| known.bind && known.address == *address);
+        let found = own.or_else(|| {
+            let accepts =
+                |known: &ListenerRuntime| known.bind && accepts_for(&known.address, address);
+            listeners().find(|(known, _)| accepts(known))
+        });
+        found.map(|(_, id)| ListenerId(id))
+    }
+
+    /// Which listener a connection belongs to that this one has accepted.
+    pub(crate) fn listener_of_connection(
+        &self,
+        accepted_by: ListenerId,
+        facts: &ConnectionFacts,
+    ) -> ListenerId {
+        match self.listener(accepted_by).alternatives.is_empty() {
+            true => accepted_by,
+            false => self.listener_for(accepted_by, facts.local()),
+        }
+    }
+
     /// Which listener a connection belongs to: the one that accepted it, or one
     /// of those it accepts for.
-    pub fn listener_for(&self, accepted_by: ListenerId, local: Option<SocketAddr>) -> ListenerId {
+    fn listener_for(&self, accepted_by: ListenerId, local: Option<SocketAddr>) -> ListenerId {
         let Some(local) = local.map(ListenAddress::Inet) else {
             return accepted_by;
         };
@@ -203,5 +244,17 @@ impl Snapshot {
         logs: &LogSet,
     ) -> Result<(Snapshot, Vec<Diagnostic>), Diagnostic> {
         crate::build::build(config, materials, logs)
+    }
+}
+
+/// Whether a socket bound to `wildcard` accepts connections to `address`.
+pub(crate) fn accepts_for(wildcard: &ListenAddress, address: &ListenAddress) -> bool {
+    match (wildcard, address) {
+        (ListenAddress::Inet(wildcard), ListenAddress::Inet(address)) => {
+            wildcard.ip().is_unspecified()
+                && wildcard.port() == address.port()
+                && wildcard.is_ipv4() == address.is_ipv4()
+        }
+        _ => false,
     }
 }

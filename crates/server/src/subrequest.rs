@@ -187,6 +187,7 @@ impl Subrequest<'_> {
             worker: exchange.worker.clone(),
             snapshot: exchange.snapshot.clone(),
             connection: exchange.connection.clone(),
+            listener: exchange.listener,
             client: self.client,
             upstream: None,
             client_address: exchange.client_address,

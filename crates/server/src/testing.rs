@@ -5,6 +5,7 @@ use crate::admission::RefusedHandshakes;
 use crate::chain::Segment;
 use crate::client_link::ClientLink;
 use crate::counters::Counters;
+use crate::current::Current;
 use crate::exchange::{Captures, Exchange, Progress, Request, RequestBody, Response};
 use crate::facts::{ConnectionFacts, PeerAddress};
 use crate::log::LogSet;
@@ -169,7 +170,7 @@ impl Site {
     /// The exchange for a request head, server chosen, not yet answered.
     pub(crate) fn exchange(&self, text: &str) -> Exchange {
         let buffer = text.as_bytes().to_vec();
-        let snapshot = self.worker.snapshot.clone();
+        let snapshot = self.worker.current.snapshot();
         let listener = snapshot.listener(ListenerId(0));
         let limits = &snapshot.server(listener.names.default_server()).head_limits;
         let parsed = h1::parse_request(&buffer, &mut ParseState::default(), limits);
@@ -185,6 +186,7 @@ impl Site {
         Exchange {
             worker: self.worker.clone(),
             connection: self.facts.clone(),
+            listener: ListenerId(0),
             client: ClientLink::default(),
             upstream: None,
             client_address: None,
@@ -310,7 +312,7 @@ fn worker_with(snapshot: Snapshot) -> Arc<Worker> {
     let multi_accept = snapshot.multi_accept;
     Arc::new(Worker {
         index: 0,
-        snapshot: Arc::new(snapshot),
+        current: Current::new(Arc::new(snapshot)),
         open_files: OpenFileCache::new(),
         registry: Registry::default(),
         turns: Turns::new(multi_accept),
@@ -330,8 +332,5 @@ fn connect(runtime: &tokio::runtime::Runtime) -> (std::net::TcpStream, Arc<Conne
     let socket =
         Socket::Tcp(tokio::net::TcpStream::from_std(stream).expect("a runtime is entered"));
     let peer = PeerAddress::Inet(SocketAddr::new(IpAddr::from([192, 0, 2, 7]), 4711));
-    (
-        client,
-        Arc::new(ConnectionFacts::new(7, ListenerId(0), peer, socket)),
-    )
+    (client, Arc::new(ConnectionFacts::new(7, peer, socket)))
 }

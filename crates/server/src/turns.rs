@@ -177,14 +177,6 @@ impl Turns {
         }
     }
 
-    /// From now on connections are accepted without pause: the listeners are to close,
-    /// and who waits in their queues would be reset.
-    pub(crate) fn accept_all(&self) {
-        self.accept_all.store(true, Ordering::Relaxed);
-        let accepting = std::mem::take(&mut self.lock().accepting);
-        accepting.into_iter().for_each(Waker::wake);
-    }
-
     /// A flight may be done now, or the task of `cx` is woken when it may.
     fn poll_turn(self: &Arc<Turns>, number: &mut Option<u64>, cx: &mut Context<'_>) -> Poll<()> {
         self.used.store(true, Ordering::Relaxed);

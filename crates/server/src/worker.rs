@@ -1,11 +1,13 @@
-//! The worker process from inside: its threads, their listeners, shutdown.
+//! The worker process from inside: its threads, what they are told, shutdown.
 
-use crate::acceptor;
+mod threads;
+
 use crate::admission::RefusedHandshakes;
 use crate::counters::Counters;
-use crate::log::{self, LogSet, Logger};
+use crate::current::Current;
+use crate::log::{self, LogSet};
 use crate::open_file_cache::OpenFileCache;
-use crate::registry::{Asked, Registry, SWEEP_INTERVAL};
+use crate::registry::{Asked, Registry};
 use crate::snapshot::{ListenerId, Snapshot};
 use crate::turns::Turns;
 use sealane_conf::model::{LogLevel, WorkerCount};
@@ -15,8 +17,8 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::thread::JoinHandle;
 use std::time::Duration;
+use threads::{OwnSocket, SHUTDOWN_POLL, Threads};
 use tokio::sync::watch;
 
 /// What the connections of one worker thread share. Nothing in it is touched by
@@ -24,8 +26,8 @@ use tokio::sync::watch;
 pub struct Worker {
     /// Number of the thread, from 0.
     pub index: u32,
-    /// All configured state.
-    pub snapshot: Arc<Snapshot>,
+    /// All configured state, the newest.
+    pub current: Current,
     /// Open descriptors, file facts and small contents.
     pub open_files: OpenFileCache,
     /// Connections of this thread.
@@ -95,15 +97,41 @@ pub struct RunArgs {
     pub threads: u32,
     /// Log destinations; flushed when the worker ends.
     pub logs: Arc<LogSet>,
+    /// Told what has become of commands, by whichever thread it happens in.
+    pub events: Arc<dyn Fn(Event) + Send + Sync>,
+}
+
+/// Another configuration for a process that serves.
+pub struct Update {
+    /// Its number, larger than that of the one before; the first is 0.
+    pub generation: u64,
+    /// All configured state. What outlives snapshots is that of the first one.
+    pub snapshot: Arc<Snapshot>,
+    /// Sockets of listeners that were not there before. Those that stay are known by their
+    /// addresses.
+    pub added: Vec<BoundListener>,
+    /// Log destinations.
+    pub logs: Arc<LogSet>,
+}
+
+/// What a process has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Event {
+    /// New connections and requests have the configuration of this number.
+    Applied(u64),
+    /// The sockets that this configuration has no use for are closed, and nobody waited in
+    /// their queues.
+    Drained(u64),
 }
 
 /// What the process is told from outside.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Command {
     /// QUIT: accept no more, finish what is under way.
     Quit,
     /// TERM, INT: stop now.
     Terminate,
+    /// HUP: go on with another configuration. Requests under way finish with theirs.
+    Apply(Box<Update>),
 }
 
 /// Runs the worker process until it is told to stop: starts the threads, then
@@ -126,7 +154,7 @@ pub fn run(
         .map(|index| {
             Arc::new(Worker {
                 index,
-                snapshot: args.snapshot.clone(),
+                current: Current::new(args.snapshot.clone()),
                 open_files: OpenFileCache::new(),
                 registry: Registry::default(),
                 turns: Turns::new(args.snapshot.multi_accept),
@@ -140,15 +168,18 @@ pub fn run(
     process.set_workers(workers.clone());
 
     let (tell, told) = watch::channel(Asked::Nothing);
-    let mut threads = Vec::new();
+    let mut threads = Threads::default();
     for worker in workers {
-        threads.push(spawn_thread(worker, &args.listeners, told.clone())?);
+        let sockets = own_sockets(&args.listeners, &args.snapshot, worker.index)?;
+        threads.spawn(worker, sockets, told.clone())?;
     }
     drop(told);
     // The threads have descriptors of their own: when they close them, nobody
     // in this process accepts any more.
     drop(args.listeners);
 
+    let mut snapshot = args.snapshot;
+    let mut logs = args.logs;
     let mut deadline = None;
     loop {
         let wait = match deadline {
@@ -158,26 +189,33 @@ pub fn run(
         match next_command(wait) {
             Some(Command::Quit) if *tell.borrow() == Asked::Nothing => {
                 let _ = tell.send(Asked::Finish);
-                deadline = args
-                    .snapshot
-                    .worker_shutdown_timeout
-                    .map(|t| std::time::Instant::now() + t);
+                let timeout = snapshot.worker_shutdown_timeout;
+                deadline = timeout.map(|t| std::time::Instant::now() + t);
+            }
+            Some(Command::Apply(update)) if *tell.borrow() == Asked::Nothing => {
+                update.logs.start_writer(update.snapshot.main_log.clone())?;
+                log::report_panics_to(update.snapshot.main_log.clone());
+                threads.apply(&update, &args.events)?;
+                snapshot = update.snapshot;
+                let before = std::mem::replace(&mut logs, update.logs);
+                before.finish(LOG_FLUSH_TIMEOUT);
             }
             Some(Command::Terminate) => break,
-            Some(Command::Quit) | None => {}
+            // Whoever finishes does so with what there is.
+            Some(Command::Apply(_) | Command::Quit) | None => {}
         }
         if deadline.is_some_and(|at| std::time::Instant::now() >= at) {
-            log.log(
+            snapshot.main_log.log(
                 LogLevel::Notice,
                 None,
                 format_args!("worker_shutdown_timeout has passed, closing what is left"),
             );
             break;
         }
-        if threads.iter().all(JoinHandle::is_finished) {
+        if threads.all_ended() {
             break;
         }
-        if *tell.borrow() == Asked::Nothing && threads.iter().any(JoinHandle::is_finished) {
+        if *tell.borrow() == Asked::Nothing && threads.any_ended() {
             // A thread that ends by itself has panicked outside of any connection.
             return Err(io::Error::other(
                 "a worker thread ended unexpectedly; see the alert before",
@@ -185,11 +223,28 @@ pub fn run(
         }
     }
     let _ = tell.send(Asked::Abort);
-    for thread in threads {
-        let _ = thread.join();
-    }
-    args.logs.finish(LOG_FLUSH_TIMEOUT);
+    threads.join();
+    logs.finish(LOG_FLUSH_TIMEOUT);
     Ok(())
+}
+
+/// The sockets that one thread accepts from, with descriptors of its own.
+fn own_sockets(
+    listeners: &[BoundListener],
+    snapshot: &Snapshot,
+    thread: u32,
+) -> io::Result<Vec<OwnSocket>> {
+    let own = |listener: &BoundListener| {
+        let socket = listener.sockets.get(thread as usize);
+        let socket = socket
+            .or(listener.sockets.first())
+            .ok_or(io::ErrorKind::NotFound)?;
+        Ok(OwnSocket {
+            address: snapshot.listener(listener.id).address.clone(),
+            socket: socket.try_clone()?,
+        })
+    };
+    listeners.iter().map(own).collect()
 }
 
 /// The threads for handshakes, for as long as the worker threads live.
@@ -217,130 +272,5 @@ impl Drop for HandshakePool {
     }
 }
 
-/// How often shutdown looks whether everything has finished.
-const SHUTDOWN_POLL: Duration = Duration::from_millis(20);
-/// Threads of one worker's runtime that may wait for the disk at a time; nginx's
-/// default `thread_pool` has 32 for all workers.
-const DISK_THREADS: usize = 16;
 /// How long the process waits for its last log lines to be written.
 const LOG_FLUSH_TIMEOUT: Duration = Duration::from_secs(2);
-/// Disk threads end after they had nothing to do for this long.
-const DISK_THREAD_IDLE: Duration = Duration::from_secs(60);
-/// How long a worker thread computes at a time when others want its processor: so short that it
-/// takes the place of a handshake thread as soon as a request arrives. It gets no more of the
-/// processor by that. Only Linux 6.12 and later heed it.
-const WORKER_TIME_SLICE: Duration = Duration::from_micros(100);
-
-fn spawn_thread(
-    worker: Arc<Worker>,
-    listeners: &[BoundListener],
-    told: watch::Receiver<Asked>,
-) -> io::Result<JoinHandle<()>> {
-    let sockets = listeners
-        .iter()
-        .map(|listener| {
-            let own = listener.sockets.get(worker.index as usize);
-            let socket = own
-                .or(listener.sockets.first())
-                .ok_or(io::ErrorKind::NotFound)?;
-            Ok((listener.id, socket.try_clone()?))
-        })
-        .collect::<io::Result<Vec<_>>>()?;
-    let turns = worker.turns.clone();
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_io()
-        .enable_time()
-        .max_blocking_threads(DISK_THREADS)
-        .thread_keep_alive(DISK_THREAD_IDLE)
-        .on_thread_park(move || {
-            turns.rest();
-            // Before the thread waits, the log lines of this turn are on their way.
-            log::flush_thread_buffers();
-        })
-        .build()?;
-    std::thread::Builder::new()
-        .name(format!("worker-{}", worker.index))
-        .spawn(move || {
-            let _guard = AbortOnPanic {
-                log: worker.snapshot.main_log.clone(),
-            };
-            // A wish, which a sandbox may deny.
-            let _ = sealane_sys::process::set_time_slice(WORKER_TIME_SLICE);
-            runtime.block_on(serve(worker, sockets, told));
-            // Connections that are still open are dropped with the runtime.
-            runtime.shutdown_background();
-        })
-}
-
-/// Accepts until told to stop, then waits for the connections to finish.
-async fn serve(
-    worker: Arc<Worker>,
-    sockets: Vec<(ListenerId, OwnedFd)>,
-    mut told: watch::Receiver<Asked>,
-) {
-    let mut accepting = tokio::task::JoinSet::new();
-    for (id, socket) in sockets {
-        let until = told.clone();
-        accepting.spawn(acceptor::accept_until(worker.clone(), id, socket, until));
-    }
-    let sweeping = tokio::spawn(sweep(worker.clone()));
-    // A closed channel means that the control thread is gone: stop as well.
-    let asked = told
-        .wait_for(|asked| *asked != Asked::Nothing)
-        .await
-        .map_or(Asked::Abort, |asked| *asked);
-    if asked == Asked::Abort {
-        return;
-    }
-    // Each loop ends when its queue is empty.
-    while accepting.join_next().await.is_some() {}
-    worker.registry.shut_down(Asked::Finish);
-    let finished = async {
-        while !worker.registry.is_empty() {
-            tokio::time::sleep(SHUTDOWN_POLL).await;
-        }
-    };
-    tokio::select! {
-        () = finished => {}
-        _ = told.wait_for(|asked| *asked == Asked::Abort) => {}
-    }
-    sweeping.abort();
-}
-
-/// Looks after time-outs for as long as the worker runs.
-async fn sweep(worker: Arc<Worker>) {
-    loop {
-        // Idle connections to other servers outlast the clients they were opened for.
-        if !worker.snapshot.groups.has_idle(worker.index) {
-            worker.registry.occupied().await;
-        }
-        tokio::time::sleep(SWEEP_INTERVAL).await;
-        worker
-            .registry
-            .expire(sealane_sys::time::monotonic_coarse_ms());
-        let snapshot = &worker.snapshot;
-        worker
-            .refused
-            .tell(&snapshot.main_log, snapshot.handshake_queue);
-        snapshot.groups.sweep(worker.index);
-    }
-}
-
-/// Says so when a worker thread ends by a panic outside of any connection.
-struct AbortOnPanic {
-    log: Logger,
-}
-
-impl Drop for AbortOnPanic {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.log.log(
-                LogLevel::Alert,
-                None,
-                format_args!(
-                    "a worker thread panicked; the worker process stops and is started again"
-                ),
-            );
-        }
-    }
-}

@@ -51,11 +51,18 @@ pub(crate) fn serve_on_thread(
             .build();
         let runtime = runtime.expect("a runtime can be built");
         // Runs until the test process ends.
-        runtime.block_on(acceptor::accept_loop(
-            theirs,
-            ListenerId(0),
-            listener.into(),
-        ));
+        runtime.block_on(async {
+            let of_site = theirs
+                .current
+                .snapshot()
+                .listener(ListenerId(0))
+                .address
+                .clone();
+            let acceptor = acceptor::Acceptor::new(theirs, of_site, listener.into());
+            let acceptor = acceptor.expect("the site has the listener");
+            let (_never, stop) = tokio::sync::oneshot::channel();
+            acceptor.accept_until(stop).await;
+        });
     });
     (address, worker)
 }
@@ -199,8 +206,13 @@ fn tcp_nodelay_follows_the_location() {
         let worker = site.another_worker(|_| {});
         worker.counters.active.add(1); // as the acceptor does
         let peer = PeerAddress::Inet(peer);
-        let facts = ConnectionFacts::new(1, ListenerId(0), peer, Socket::Tcp(stream));
-        let mut connection = Connection::new(worker, Arc::new(facts));
+        let facts = ConnectionFacts::new(1, peer, Socket::Tcp(stream));
+        let place = Place {
+            generation: 0,
+            snapshot: worker.current.snapshot(),
+            listener: ListenerId(0),
+        };
+        let mut connection = Connection::new(worker, place, Arc::new(facts));
         assert!(
             has_nodelay(&connection),
             "inherited from the listening socket"
@@ -243,7 +255,7 @@ fn waiting_for_a_slow_client_does_not_renew_what_may_be_sent() {
         });
         let (stream, peer) = listener.accept().await.expect("a client is waiting");
         let peer = PeerAddress::Inet(peer);
-        let facts = ConnectionFacts::new(1, ListenerId(0), peer, Socket::Tcp(stream));
+        let facts = ConnectionFacts::new(1, peer, Socket::Tcp(stream));
         let mut transport = Transport::new(Arc::new(facts));
         let mut body = crate::chain::OutputChain::new();
         body.push_bytes(vec![b'x'; 2 * ALLOWED as usize]);

@@ -163,7 +163,9 @@ impl Serving {
         }
         Arrival {
             worker: connection.worker.clone(),
+            snapshot: connection.snapshot.clone(),
             facts: connection.facts.clone(),
+            listener: connection.listener,
             server: connection.server,
             client: ClientLink::default(),
             buffer: text,

@@ -60,9 +60,6 @@ pub(crate) fn beginning(bytes: &[u8]) -> Beginning {
 
 /// Whether a connection may speak HTTP/2: `http2` of its server, or of its `listen`.
 pub(crate) fn is_enabled(connection: &Connection) -> bool {
-    let listener = connection
-        .worker
-        .snapshot
-        .listener(connection.facts.listener);
+    let listener = connection.snapshot.listener(connection.listener);
     listener.options.http2 || connection.server().conf.http2.enabled
 }

@@ -158,6 +158,7 @@ impl Serving {
 
     /// One turn. Returns whether another one may find something to do.
     fn turn(&mut self, connection: &mut Connection, cx: &mut Context<'_>) -> Result<bool, End> {
+        connection.renew();
         match connection.asked() {
             Asked::Nothing => {}
             Asked::Finish if self.is_idle() && !self.worker.registry.is_shutting_down() => {
@@ -455,7 +456,7 @@ impl Drop for Serving {
 /// Settings that hold for the connection as a whole.
 pub(super) fn default_conf(connection: &Connection) -> &LocationConf {
     let location = connection.server().default_location;
-    &connection.worker.snapshot.location(location).conf
+    &connection.snapshot.location(location).conf
 }
 
 fn limit_unsent(connection: &Connection) {

@@ -106,10 +106,7 @@ fn peer_port(peer: PeerAddress, out: &mut Vec<u8>) -> bool {
 }
 
 fn listen_address(exchange: &Exchange) -> &ListenAddress {
-    &exchange
-        .snapshot
-        .listener(exchange.connection.listener)
-        .address
+    &exchange.snapshot.listener(exchange.listener).address
 }
 
 fn ip(address: IpAddr, out: &mut Vec<u8>) -> bool {

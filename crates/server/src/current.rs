@@ -1,0 +1,52 @@
+//! The newest snapshot, as one worker thread knows it.
+//!
+//! A reload replaces it. Requests under way keep the snapshot that they began with; a
+//! connection looks here between two requests, which costs one load while nothing has changed.
+
+use crate::snapshot::Snapshot;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// The newest snapshot and its number.
+pub struct Current {
+    generation: AtomicU64,
+    // Locked by its own thread after each reload, and by whoever sets it.
+    snapshot: Mutex<Arc<Snapshot>>,
+}
+
+impl Current {
+    /// The snapshot that a process starts with is number 0.
+    pub fn new(snapshot: Arc<Snapshot>) -> Current {
+        Current {
+            generation: AtomicU64::new(0),
+            snapshot: Mutex::new(snapshot),
+        }
+    }
+
+    /// Its number, which grows with every reload.
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// The newest snapshot.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.numbered().1
+    }
+
+    /// The newest snapshot and its number.
+    pub fn numbered(&self) -> (u64, Arc<Snapshot>) {
+        let snapshot = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
+        (self.generation(), snapshot.clone())
+    }
+
+    /// Replaces it; `generation` must be larger than the one before.
+    pub(crate) fn set(&self, generation: u64, snapshot: Arc<Snapshot>) {
+        let before = {
+            let mut place = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
+            self.generation.store(generation, Ordering::Release);
+            std::mem::replace(&mut *place, snapshot)
+        };
+        // The last owner frees a whole configuration: not while others wait for the lock.
+        drop(before);
+    }
+}

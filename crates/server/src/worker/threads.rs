@@ -1,0 +1,306 @@
+//! The threads of the worker process: each accepts, serves and looks after time-outs on its own.
+
+use crate::acceptor::Acceptor;
+use crate::log::{self, OsError};
+use crate::registry::{Asked, SWEEP_INTERVAL};
+use crate::snapshot::Snapshot;
+use crate::worker::{Event, Update, Worker, own_sockets};
+use sealane_conf::model::{ListenAddress, LogLevel};
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot, watch};
+use tokio::task;
+
+/// Threads of one worker's runtime that may wait for the disk at a time; nginx's
+/// default `thread_pool` has 32 for all workers.
+const DISK_THREADS: usize = 16;
+/// Disk threads end after they had nothing to do for this long.
+const DISK_THREAD_IDLE: Duration = Duration::from_secs(60);
+/// How long a worker thread computes at a time when others want its processor: so short that it
+/// takes the place of a handshake thread as soon as a request arrives. It gets no more of the
+/// processor by that. Only Linux 6.12 and later heed it.
+const WORKER_TIME_SLICE: Duration = Duration::from_micros(100);
+/// How often shutdown looks whether everything has finished.
+pub(crate) const SHUTDOWN_POLL: Duration = Duration::from_millis(20);
+
+/// The threads of the worker process.
+#[derive(Default)]
+pub(crate) struct Threads {
+    handles: Vec<JoinHandle<()>>,
+    orders: Vec<(u32, mpsc::UnboundedSender<Order>)>,
+}
+
+/// A socket that one thread accepts from.
+pub(crate) struct OwnSocket {
+    pub(crate) address: ListenAddress,
+    pub(crate) socket: OwnedFd,
+}
+
+/// Another configuration for one thread.
+struct Order {
+    generation: u64,
+    snapshot: Arc<Snapshot>,
+    added: Vec<OwnSocket>,
+    progress: Arc<Progress>,
+}
+
+/// How many threads have still to follow an order.
+struct Progress {
+    generation: u64,
+    to_apply: AtomicUsize,
+    to_drain: AtomicUsize,
+    events: Arc<dyn Fn(Event) + Send + Sync>,
+}
+
+impl Progress {
+    fn applied(&self) {
+        if self.to_apply.fetch_sub(1, Ordering::AcqRel) == 1 {
+            (self.events)(Event::Applied(self.generation));
+        }
+    }
+
+    fn drained(&self) {
+        if self.to_drain.fetch_sub(1, Ordering::AcqRel) == 1 {
+            (self.events)(Event::Drained(self.generation));
+        }
+    }
+}
+
+impl Threads {
+    /// Starts another thread.
+    ///
+    /// # Errors
+    /// When it, or its event loop, cannot be created.
+    pub(crate) fn spawn(
+        &mut self,
+        worker: Arc<Worker>,
+        sockets: Vec<OwnSocket>,
+        told: watch::Receiver<Asked>,
+    ) -> io::Result<()> {
+        let turns = worker.turns.clone();
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .max_blocking_threads(DISK_THREADS)
+            .thread_keep_alive(DISK_THREAD_IDLE)
+            .on_thread_park(move || {
+                turns.rest();
+                // Before the thread waits, the log lines of this turn are on their way.
+                log::flush_thread_buffers();
+            })
+            .build()?;
+        let (order, orders) = mpsc::unbounded_channel();
+        self.orders.push((worker.index, order));
+        let handle = std::thread::Builder::new()
+            .name(format!("worker-{}", worker.index))
+            .spawn(move || {
+                let _guard = AbortOnPanic(worker.clone());
+                // A wish, which a sandbox may deny.
+                let _ = sealane_sys::process::set_time_slice(WORKER_TIME_SLICE);
+                runtime.block_on(serve(worker, sockets, orders, told));
+                // Connections that are still open are dropped with the runtime.
+                runtime.shutdown_background();
+            })?;
+        self.handles.push(handle);
+        Ok(())
+    }
+
+    /// Gives all threads another configuration.
+    ///
+    /// # Errors
+    /// When there are no descriptors for its sockets; no thread has heard of it then.
+    pub(crate) fn apply(
+        &self,
+        update: &Update,
+        events: &Arc<dyn Fn(Event) + Send + Sync>,
+    ) -> io::Result<()> {
+        let progress = Arc::new(Progress {
+            generation: update.generation,
+            to_apply: AtomicUsize::new(self.orders.len()),
+            to_drain: AtomicUsize::new(self.orders.len()),
+            events: events.clone(),
+        });
+        let sockets = self
+            .orders
+            .iter()
+            .map(|(index, _)| own_sockets(&update.added, &update.snapshot, *index));
+        let sockets = sockets.collect::<io::Result<Vec<_>>>()?;
+        for ((_, order), added) in self.orders.iter().zip(sockets) {
+            // A thread that has ended is noticed elsewhere.
+            let _ = order.send(Order {
+                generation: update.generation,
+                snapshot: update.snapshot.clone(),
+                added,
+                progress: progress.clone(),
+            });
+        }
+        Ok(())
+    }
+
+    /// Whether all threads have ended.
+    pub(crate) fn all_ended(&self) -> bool {
+        self.handles.iter().all(JoinHandle::is_finished)
+    }
+
+    /// Whether some thread has ended.
+    pub(crate) fn any_ended(&self) -> bool {
+        self.handles.iter().any(JoinHandle::is_finished)
+    }
+
+    /// Waits until all have ended.
+    pub(crate) fn join(self) {
+        for handle in self.handles {
+            let _ = handle.join();
+        }
+    }
+}
+
+/// Serves until told to stop, then waits for the connections to finish.
+async fn serve(
+    worker: Arc<Worker>,
+    sockets: Vec<OwnSocket>,
+    mut orders: mpsc::UnboundedReceiver<Order>,
+    mut told: watch::Receiver<Asked>,
+) {
+    let mut accepting = Accepting::default();
+    accepting.add(&worker, sockets);
+    let sweeping = tokio::spawn(sweep(worker.clone()));
+    loop {
+        // A closed channel means that the control thread is gone: stop as well.
+        tokio::select! {
+            asked = told.wait_for(|asked| *asked != Asked::Nothing) => {
+                match asked.map_or(Asked::Abort, |asked| *asked) {
+                    Asked::Abort => return,
+                    _ => break,
+                }
+            }
+            Some(order) = orders.recv() => follow(&worker, &mut accepting, order),
+        }
+    }
+    accepting.stop_all().await;
+    worker.registry.shut_down(Asked::Finish);
+    let finished = async {
+        while !worker.registry.is_empty() {
+            tokio::time::sleep(SHUTDOWN_POLL).await;
+        }
+    };
+    tokio::select! {
+        () = finished => {}
+        _ = told.wait_for(|asked| *asked == Asked::Abort) => {}
+    }
+    sweeping.abort();
+}
+
+/// Goes on with another configuration.
+fn follow(worker: &Arc<Worker>, accepting: &mut Accepting, order: Order) {
+    let Order {
+        generation,
+        snapshot,
+        added,
+        progress,
+    } = order;
+    worker.current.set(generation, snapshot.clone());
+    let stopped = accepting.stop_unknown(&snapshot);
+    accepting.add(worker, added);
+    worker.registry.wake_idle();
+    progress.applied();
+    tokio::spawn(async move {
+        for stopped in stopped {
+            let _ = stopped.await;
+        }
+        progress.drained();
+    });
+}
+
+/// The sockets that a thread accepts from.
+#[derive(Default)]
+struct Accepting(Vec<Accepted>);
+
+struct Accepted {
+    address: ListenAddress,
+    /// Dropped to have the queue emptied and the socket closed.
+    _stop: oneshot::Sender<()>,
+    task: task::JoinHandle<()>,
+}
+
+impl Accepting {
+    fn add(&mut self, worker: &Arc<Worker>, sockets: Vec<OwnSocket>) {
+        for OwnSocket { address, socket } in sockets {
+            let acceptor = match Acceptor::new(worker.clone(), address.clone(), socket) {
+                Ok(acceptor) => acceptor,
+                Err(error) => {
+                    worker.current.snapshot().main_log.log(
+                        LogLevel::Emerg,
+                        None,
+                        format_args!(
+                            "cannot wait for connections to {address} ({})",
+                            OsError(&error)
+                        ),
+                    );
+                    continue;
+                }
+            };
+            let (stop, stopped) = oneshot::channel();
+            self.0.push(Accepted {
+                address,
+                _stop: stop,
+                task: tokio::spawn(acceptor.accept_until(stopped)),
+            });
+        }
+    }
+
+    /// Stops accepting for listeners that a configuration does not have.
+    fn stop_unknown(&mut self, snapshot: &Snapshot) -> Vec<task::JoinHandle<()>> {
+        let is_known = |accepted: &mut Accepted| !snapshot.has_socket(&accepted.address);
+        let stopped = self.0.extract_if(.., is_known);
+        stopped.map(|accepted| accepted.task).collect()
+    }
+
+    /// Stops accepting; each loop ends when its queue is empty.
+    async fn stop_all(self) {
+        let tasks: Vec<_> = self.0.into_iter().map(|accepted| accepted.task).collect();
+        for task in tasks {
+            let _ = task.await;
+        }
+    }
+}
+
+/// Looks after time-outs for as long as the worker runs.
+async fn sweep(worker: Arc<Worker>) {
+    loop {
+        // Idle connections to other servers outlast the clients they were opened for.
+        if !worker.current.snapshot().groups.has_idle(worker.index) {
+            worker.registry.occupied().await;
+        }
+        tokio::time::sleep(SWEEP_INTERVAL).await;
+        worker
+            .registry
+            .expire(sealane_sys::time::monotonic_coarse_ms());
+        let snapshot = worker.current.snapshot();
+        worker
+            .refused
+            .tell(&snapshot.main_log, snapshot.handshake_queue);
+        snapshot.groups.sweep(worker.index);
+    }
+}
+
+/// Says so when a worker thread ends by a panic outside of any connection.
+struct AbortOnPanic(Arc<Worker>);
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.current.snapshot().main_log.log(
+                LogLevel::Alert,
+                None,
+                format_args!(
+                    "a worker thread panicked; the worker process stops and is started again"
+                ),
+            );
+        }
+    }
+}
