@@ -2,27 +2,26 @@
 
 use super::queue::Queue;
 use super::{LogLevel, OsError, error};
+use sealane_conf::model::LogTarget;
 use sealane_sys::file;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Where the lines of one log end up. Shared by all handles that name the same
-/// path, so that there is one descriptor and one order of lines.
+/// path, in this configuration and in those before and after it, so that there
+/// is one descriptor and one order of lines. With the last handle it is closed,
+/// once the writer has written what waits.
 #[derive(Debug)]
 pub(super) struct Destination {
-    /// Position in its [`super::LogSet`], and so in the queue.
-    pub(super) index: usize,
-    /// Number that no other destination of the process has.
-    pub(super) serial: usize,
     /// What is written to.
-    pub(super) sink: Sink,
-    /// `buffer=` and `flush=` of the access logs that name it.
-    pub(super) hold: Option<Hold>,
-    /// The queue of its set.
+    pub(super) sink: Arc<Sink>,
+    /// Its lane in the queue; no two destinations have the same at a time.
+    pub(super) lane: usize,
+    /// The queue of the process.
     pub(super) queue: Arc<Queue>,
     /// The last direct write failed and stderr was told so.
     complained: AtomicBool,
@@ -52,30 +51,32 @@ pub(super) struct Hold {
     pub(super) time: Option<Duration>,
 }
 
-static NEXT_SERIAL: AtomicUsize = AtomicUsize::new(0);
-
 impl Destination {
-    pub(super) fn new(
-        index: usize,
-        sink: Sink,
-        hold: Option<Hold>,
-        queue: Arc<Queue>,
-    ) -> Destination {
-        let serial = NEXT_SERIAL.fetch_add(1, Ordering::Relaxed);
+    pub(super) fn new(sink: Sink, hold: Option<Hold>, queue: &Arc<Queue>) -> Destination {
+        let sink = Arc::new(sink);
         Destination {
-            index,
-            serial,
+            lane: queue.open_lane(&sink, hold),
             sink,
-            hold,
-            queue,
+            queue: Arc::clone(queue),
             complained: AtomicBool::new(false),
         }
     }
 
     /// Takes complete lines: to the queue when a writer runs, else at once.
     pub(super) fn append(&self, bytes: &[u8], lines: u64) {
-        if !self.queue.is_running() || !self.queue.push(self.index, bytes, lines) {
+        if !self.queue.is_running() || !self.queue.push(self.lane, bytes, lines) {
             self.append_directly(bytes);
+        }
+    }
+
+    /// Goes on with a newly opened file, after what was logged before.
+    pub(super) fn replace(&self, file: OwnedFd) {
+        if self.queue.is_running() {
+            self.queue.replace(self.lane, file);
+        } else {
+            // Failing here means that the kernel is out of everything; the old
+            // file stays in use.
+            let _ = self.sink.replace(file.as_fd());
         }
     }
 
@@ -83,7 +84,7 @@ impl Destination {
     /// time in a row, stderr is told.
     fn append_directly(&self, mut bytes: &[u8]) {
         while !bytes.is_empty() {
-            match self.write(bytes) {
+            match self.sink.write(bytes) {
                 Ok(written) => bytes = &bytes[written..],
                 Err(error) => {
                     if !self.complained.swap(true, Ordering::Relaxed) {
@@ -97,12 +98,12 @@ impl Destination {
     }
 
     fn complain(&self, error: &io::Error) {
-        if matches!(self.sink, Sink::Stderr) {
+        if matches!(*self.sink, Sink::Stderr) {
             return; // nobody is left to tell
         }
         let text = format_args!(
             "log file \"{}\" cannot be written ({}); lines are lost until it can",
-            self.name(),
+            self.sink.name(),
             OsError(error)
         )
         .to_string();
@@ -112,10 +113,35 @@ impl Destination {
             format_args!("{text}"),
         ));
     }
+}
+
+impl Drop for Destination {
+    fn drop(&mut self) {
+        self.queue.close_lane(self.lane);
+    }
+}
+
+impl Sink {
+    /// What writes to `target`, with the descriptor opened for it.
+    pub(super) fn new(target: LogTarget, file: Option<OwnedFd>) -> Sink {
+        match (target, file) {
+            (LogTarget::File(path), Some(fd)) => Sink::File { path, fd },
+            (LogTarget::File(_), None) => unreachable!("no file is wanted without being opened"),
+            (LogTarget::Stderr | LogTarget::Discard, _) => Sink::Stderr, // Discard is never wanted
+        }
+    }
+
+    /// The descriptor that belongs to it alone.
+    pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Sink::File { fd, .. } => Some(fd.as_fd()),
+            Sink::Stderr => None,
+        }
+    }
 
     /// One write(2); returns the bytes written.
     pub(super) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
-        match &self.sink {
+        match self {
             Sink::File { fd, .. } => file::write(fd.as_fd(), bytes),
             Sink::Stderr => file::write(io::stderr().as_fd(), bytes),
         }
@@ -123,7 +149,7 @@ impl Destination {
 
     /// Lets the descriptor refer to a newly opened file.
     pub(super) fn replace(&self, new: BorrowedFd<'_>) -> io::Result<()> {
-        match &self.sink {
+        match self {
             Sink::File { fd, .. } => file::replace(new, fd.as_fd()),
             Sink::Stderr => Ok(()),
         }
@@ -131,7 +157,7 @@ impl Destination {
 
     /// Its name for messages.
     pub(super) fn name(&self) -> std::path::Display<'_> {
-        match &self.sink {
+        match self {
             Sink::File { path, .. } => path.display(),
             Sink::Stderr => std::path::Path::new("stderr").display(),
         }

@@ -76,7 +76,7 @@ impl fmt::Debug for Logger {
         let sinks = self
             .sinks
             .iter()
-            .map(|(level, to)| (level.name(), to.name().to_string()));
+            .map(|(level, to)| (level.name(), to.sink.name().to_string()));
         f.debug_map().entries(sinks).finish()
     }
 }

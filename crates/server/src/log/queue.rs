@@ -1,6 +1,10 @@
 //! The bounded queue between everyone who logs and the writer thread.
 
+use super::Logger;
+use super::destination::{Hold, Sink};
+use super::outgoing::KEPT_BUFFER_BYTES;
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,7 +13,8 @@ use std::time::Duration;
 /// hands together. Lines beyond it are dropped and counted.
 pub const QUEUE_BYTES_PER_FILE: usize = 4 << 20;
 
-/// Lines that wait to be written, lane by lane.
+/// Lines that wait to be written, lane by lane: one for each open destination,
+/// whichever configurations it belongs to.
 ///
 /// Pushing copies bytes under a lock that is held for nothing longer than such
 /// a copy. The writer swaps whole buffers, so a steady stream allocates nothing.
@@ -25,8 +30,10 @@ pub(super) struct Queue {
 
 #[derive(Debug, Default)]
 pub(super) struct State {
-    /// One lane per destination, by index.
-    pub(super) lanes: Vec<Lane>,
+    /// One lane per destination; `None` where one has been closed.
+    pub(super) lanes: Vec<Option<Lane>>,
+    /// Where the writer is to say from now on what it has to say about the logs.
+    pub(super) notices: Option<Logger>,
     /// The writer sleeps and wants to be woken by the next line.
     pub(super) writer_sleeps: bool,
     /// A lane is half full: the writer should not go on gathering.
@@ -36,8 +43,14 @@ pub(super) struct State {
 }
 
 /// What waits for one destination.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Lane {
+    /// What is written to.
+    pub(super) sink: Arc<Sink>,
+    /// `buffer=` and `flush=` of the access logs that name it.
+    pub(super) hold: Option<Hold>,
+    /// Nobody logs here any more: it ends when what waits is written.
+    pub(super) closing: bool,
     /// Complete lines, not yet taken by the writer.
     pub(super) pending: Vec<u8>,
     /// Bytes in `pending` and in the writer's hands.
@@ -45,18 +58,22 @@ pub(super) struct Lane {
     /// Lines dropped since the writer last looked.
     pub(super) dropped_lines: u64,
     /// A newly opened file to go on with, after what was logged before.
-    pub(super) replacement: Option<OwnedFd>,
+    pub(super) replacement: Option<Replacement>,
+}
+
+/// A file that takes the place of another.
+#[derive(Debug)]
+pub(super) struct Replacement {
+    pub(super) file: OwnedFd,
+    /// How many of the waiting bytes still belong to the old file.
+    pub(super) after_bytes: usize,
 }
 
 impl Queue {
-    pub(super) fn new(lanes: usize) -> Queue {
-        let lanes = (0..lanes).map(|_| Lane::default()).collect();
+    pub(super) fn new() -> Queue {
         Queue {
             running: AtomicBool::new(false),
-            state: Mutex::new(State {
-                lanes,
-                ..State::default()
-            }),
+            state: Mutex::default(),
             work: Condvar::new(),
             ended: Condvar::new(),
         }
@@ -77,6 +94,58 @@ impl Queue {
         self.ended.notify_all();
     }
 
+    /// A lane for a newly opened destination; its number is free again after
+    /// [`Queue::close_lane`].
+    pub(super) fn open_lane(&self, sink: &Arc<Sink>, hold: Option<Hold>) -> usize {
+        let lane = Lane {
+            sink: Arc::clone(sink),
+            hold,
+            closing: false,
+            pending: Vec::new(),
+            held_bytes: 0,
+            dropped_lines: 0,
+            replacement: None,
+        };
+        let mut state = self.lock();
+        let free = state.lanes.iter().position(Option::is_none);
+        let number = free.unwrap_or(state.lanes.len());
+        if free.is_none() {
+            state.lanes.push(None);
+        }
+        state.lanes[number] = Some(lane);
+        number
+    }
+
+    /// Ends a lane, once the writer has written what waits in it.
+    pub(super) fn close_lane(&self, number: usize) {
+        let mut state = self.lock();
+        if self.is_running() {
+            state.open_lane(number).closing = true;
+            self.wake(state);
+        } else {
+            state.lanes[number] = None;
+        }
+    }
+
+    /// Changes how long lines of a lane are held back.
+    pub(super) fn set_hold(&self, number: usize, hold: Option<Hold>) {
+        let mut state = self.lock();
+        state.open_lane(number).hold = hold;
+        self.wake(state); // what was held back may be due
+    }
+
+    /// Lets the writer say elsewhere what it has to say about the logs.
+    pub(super) fn set_notices(&self, notices: Logger) {
+        let previous = self.lock().notices.replace(notices);
+        drop(previous); // not under the lock: it may close its destination
+    }
+
+    fn wake(&self, mut state: MutexGuard<'_, State>) {
+        state.writer_sleeps = false;
+        drop(state);
+        self.work.notify_one();
+    }
+
     /// Adds complete lines to a lane, or counts them as dropped. False when the
     /// writer has just ended and the caller has to write itself.
     pub(super) fn push(&self, index: usize, bytes: &[u8], lines: u64) -> bool {
@@ -84,7 +153,7 @@ impl Queue {
         if !self.is_running() {
             return false;
         }
-        let lane = &mut state.lanes[index];
+        let lane = state.open_lane(index);
         if lane.held_bytes + bytes.len() > QUEUE_BYTES_PER_FILE {
             lane.dropped_lines += lines;
             return true;
@@ -105,10 +174,15 @@ impl Queue {
     /// Hands the writer a newly opened file for a lane.
     pub(super) fn replace(&self, index: usize, file: OwnedFd) {
         let mut state = self.lock();
-        state.lanes[index].replacement = Some(file);
-        state.writer_sleeps = false;
-        drop(state);
-        self.work.notify_one();
+        let lane = state.open_lane(index);
+        // One that has not been noticed yet has got no line.
+        let earlier = lane.replacement.take();
+        let after_bytes = earlier
+            .as_ref()
+            .map_or(lane.pending.len(), |earlier| earlier.after_bytes);
+        lane.replacement = Some(Replacement { file, after_bytes });
+        self.wake(state);
+        drop(earlier);
     }
 
     /// Asks the writer to write everything and end, and waits for it. False
@@ -166,14 +240,35 @@ impl Queue {
 }
 
 impl Lane {
+    /// Whether the writer has lines to take.
+    pub(super) fn has_lines(&self) -> bool {
+        !self.pending.is_empty() || self.dropped_lines > 0
+    }
+
+    /// Takes note of bytes that the writer holds no longer.
+    pub(super) fn take_back(&mut self, freed_bytes: usize) {
+        self.held_bytes -= freed_bytes;
+        if self.pending.is_empty() && self.pending.capacity() > KEPT_BUFFER_BYTES {
+            self.pending = Vec::new();
+        }
+    }
+
     pub(super) fn has_work(&self) -> bool {
-        !self.pending.is_empty() || self.dropped_lines > 0 || self.replacement.is_some()
+        !self.pending.is_empty()
+            || self.dropped_lines > 0
+            || self.replacement.is_some()
+            || self.closing
     }
 }
 
 impl State {
     /// Whether the writer has something to take.
     pub(super) fn has_work(&self) -> bool {
-        self.finishing || self.lanes.iter().any(Lane::has_work)
+        self.finishing || self.notices.is_some() || self.lanes.iter().flatten().any(Lane::has_work)
+    }
+
+    fn open_lane(&mut self, number: usize) -> &mut Lane {
+        let lane = self.lanes[number].as_mut();
+        lane.expect("a lane lives at least as long as its destination")
     }
 }

@@ -1,10 +1,11 @@
 //! All logs of a configuration, opened once.
 
 use super::destination::{Destination, Hold, Sink};
-use super::queue::{QUEUE_BYTES_PER_FILE, Queue};
+use super::queue::Queue;
+use super::wanted::Wanted;
 use super::{AccessLogger, Logger, OsError, writer};
 use sealane_conf::Config;
-use sealane_conf::model::{AccessLog, ErrorLog, LocationConf, Locations, LogTarget};
+use sealane_conf::model::{AccessLog, ErrorLog, LogTarget};
 use std::collections::HashMap;
 use std::fmt;
 use std::fs::OpenOptions;
@@ -12,19 +13,35 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Every destination that a configuration logs to. Lines for the same path
-/// share one descriptor.
+/// share one descriptor, also with the set of the configuration before.
 ///
 /// The master opens the set and a forked worker inherits it: positions
 /// ([`LogFile::index`]) mean the same in both.
 #[derive(Debug)]
 pub struct LogSet {
-    destinations: Vec<Arc<Destination>>,
+    entries: Vec<Entry>,
     by_target: HashMap<LogTarget, usize>,
     queue: Arc<Queue>,
+}
+
+/// One position of a set.
+#[derive(Debug)]
+struct Entry {
+    destination: Arc<Destination>,
+    /// The set before has it open too: what it is to go on with when this set
+    /// takes effect.
+    next: Mutex<Option<Next>>,
+}
+
+/// What changes for a destination that two sets share.
+#[derive(Debug)]
+struct Next {
+    file: Option<OwnedFd>,
+    hold: Option<Hold>,
 }
 
 /// A log file of a set.
@@ -61,6 +78,43 @@ impl fmt::Display for LogOpenError {
 
 impl std::error::Error for LogOpenError {}
 
+/// The descriptors handed over are not those of the configuration.
+#[derive(Debug)]
+pub enum LogAdoptError {
+    /// A file without one.
+    Missing {
+        /// Its path.
+        path: PathBuf,
+    },
+    /// A descriptor for a position that the configuration does not have.
+    Unknown {
+        /// The position.
+        index: u16,
+    },
+}
+
+impl fmt::Display for LogAdoptError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LogAdoptError::Missing { path } => {
+                write!(
+                    f,
+                    "no descriptor was handed over for log file \"{}\"",
+                    path.display()
+                )
+            }
+            LogAdoptError::Unknown { index } => {
+                write!(
+                    f,
+                    "a descriptor was handed over for log {index}, which there is not"
+                )
+            }
+        }
+    }
+}
+
+impl std::error::Error for LogAdoptError {}
+
 impl LogSet {
     /// Opens every error log and access log that `config` names, creating files
     /// that are missing with mode 0644.
@@ -68,13 +122,117 @@ impl LogSet {
     /// # Errors
     /// The first file that cannot be opened.
     pub fn open(config: &Config) -> Result<LogSet, LogOpenError> {
-        let mut wanted = Wanted::default();
-        wanted.error_logs(&config.main.error_logs);
-        for server in config.http.iter().flat_map(|http| &http.servers) {
-            wanted.location(&server.conf);
-            wanted.locations(&server.locations);
+        LogSet::build(
+            Wanted::of(config),
+            &Arc::new(Queue::new()),
+            None,
+            open_target,
+        )
+    }
+
+    /// In the master: opens every log of the configuration that comes after the one
+    /// of this set. Logs of this set go on as they are until the new one
+    /// [takes effect](LogSet::take_effect).
+    ///
+    /// # Errors
+    /// The first file that cannot be opened.
+    pub fn open_next(&self, config: &Config) -> Result<LogSet, LogOpenError> {
+        LogSet::build(Wanted::of(config), &self.queue, Some(self), open_target)
+    }
+
+    /// In the worker: the set of the next configuration, with the
+    /// [descriptors](LogSet::descriptors) that the master has opened for the same
+    /// configuration. Otherwise as [`LogSet::open_next`].
+    ///
+    /// # Errors
+    /// When a file has no descriptor, or a descriptor no file.
+    pub fn adopt_next(
+        &self,
+        config: &Config,
+        descriptors: Vec<(u16, OwnedFd)>,
+    ) -> Result<LogSet, LogAdoptError> {
+        let wanted = Wanted::of(config);
+        let mut files: Vec<Option<OwnedFd>> = wanted.targets.iter().map(|_| None).collect();
+        for (index, file) in descriptors {
+            let place = files.get_mut(usize::from(index));
+            *place.ok_or(LogAdoptError::Unknown { index })? = Some(file);
         }
-        wanted.open()
+        LogSet::build(wanted, &self.queue, Some(self), |index, target| {
+            match (target, files[index].take()) {
+                (LogTarget::File(path), None) => Err(LogAdoptError::Missing { path: path.clone() }),
+                (_, file) => Ok(file),
+            }
+        })
+    }
+
+    /// A set of all that is wanted; `open` gives the descriptor of a target.
+    fn build<E>(
+        wanted: Wanted,
+        queue: &Arc<Queue>,
+        before: Option<&LogSet>,
+        mut open: impl FnMut(usize, &LogTarget) -> Result<Option<OwnedFd>, E>,
+    ) -> Result<LogSet, E> {
+        let mut entries = Vec::with_capacity(wanted.targets.len());
+        for (index, (target, hold)) in wanted.targets.into_iter().enumerate() {
+            let file = open(index, &target)?;
+            let known = before.and_then(|set| set.find(&target));
+            let (destination, next) = match known {
+                Some(destination) => (destination, Some(Next { file, hold })),
+                None => {
+                    let sink = Sink::new(target, file);
+                    (Arc::new(Destination::new(sink, hold, queue)), None)
+                }
+            };
+            entries.push(Entry {
+                destination,
+                next: Mutex::new(next),
+            });
+        }
+        Ok(LogSet {
+            entries,
+            by_target: wanted.by_target,
+            queue: Arc::clone(queue),
+        })
+    }
+
+    /// From now on this is the set in use: logs that the set before has open too go
+    /// on in the newly opened files, with this set's buffers, and what the
+    /// writer has to say goes to `notices`, the main error log.
+    pub fn take_effect(&self, notices: Logger) {
+        for entry in &self.entries {
+            let next = entry.lock_next().take();
+            if let Some(Next { file, hold }) = next {
+                if let Some(file) = file {
+                    entry.destination.replace(file);
+                }
+                self.queue.set_hold(entry.destination.lane, hold);
+            }
+        }
+        if self.queue.is_running() {
+            self.queue.set_notices(notices);
+        }
+    }
+
+    /// Copies of all descriptors with their positions, to be handed to a worker:
+    /// for [`LogSet::adopt_next`] before the set takes effect, for
+    /// [`LogSet::replace`] after [`LogSet::reopen`].
+    ///
+    /// # Errors
+    /// When there are too many descriptors.
+    pub fn descriptors(&self) -> io::Result<Vec<(u16, OwnedFd)>> {
+        let mut all = Vec::new();
+        for (index, entry) in self.entries.iter().enumerate() {
+            let next = entry.lock_next();
+            let file = match next.as_ref() {
+                Some(next) => next.file.as_ref().map(AsFd::as_fd),
+                None => entry.destination.sink.descriptor(),
+            };
+            if let Some(file) = file {
+                let index = u16::try_from(index).map_err(|_| io::ErrorKind::InvalidInput)?;
+                all.push((index, file.try_clone_to_owned()?));
+            }
+        }
+        Ok(all)
     }
 
     /// Opens error logs alone, for the time before there is a configuration.
@@ -93,15 +251,14 @@ impl LogSet {
         let mut wanted = Wanted::default();
         wanted.error_logs(error_logs);
         wanted.access_logs(access_logs);
-        wanted.open()
+        LogSet::build(wanted, &Arc::new(Queue::new()), None, open_target)
     }
 
     /// A set with nothing but stderr, for the time before there is a configuration.
     pub fn stderr() -> LogSet {
         let mut wanted = Wanted::default();
         wanted.add(&LogTarget::Stderr, None);
-        wanted
-            .open()
+        LogSet::build(wanted, &Arc::new(Queue::new()), None, open_target)
             .expect("stderr is open already, so nothing can fail")
     }
 
@@ -119,15 +276,8 @@ impl LogSet {
     }
 
     fn find(&self, target: &LogTarget) -> Option<Arc<Destination>> {
-        let found = self
-            .by_target
-            .get(target)
-            .map(|&index| Arc::clone(&self.destinations[index]));
-        debug_assert!(
-            found.is_some() || *target == LogTarget::Discard,
-            "{target:?} is not open"
-        );
-        found
+        let index = *self.by_target.get(target)?;
+        Some(Arc::clone(&self.entries[index].destination))
     }
 
     /// Starts the thread that writes for this process; from then on nobody who
@@ -137,11 +287,10 @@ impl LogSet {
     /// When the thread cannot be started; lines are then written directly.
     pub fn start_writer(&self, notices: Logger) -> io::Result<()> {
         let queue = Arc::clone(&self.queue);
-        let destinations = self.destinations.clone();
         queue.set_running(true);
         let started = std::thread::Builder::new()
             .name("log-writer".into())
-            .spawn(move || writer::run(&queue, destinations, notices));
+            .spawn(move || writer::run(&queue, notices));
         if started.is_err() {
             self.queue.set_running(false);
         }
@@ -156,16 +305,15 @@ impl LogSet {
 
     /// The files of the set.
     pub fn files(&self) -> impl Iterator<Item = LogFile<'_>> {
-        self.destinations
-            .iter()
-            .filter_map(|destination| match &destination.sink {
-                Sink::File { path, fd } => Some(LogFile {
-                    index: destination.index,
-                    path,
-                    fd: fd.as_fd(),
-                }),
-                Sink::Stderr => None,
-            })
+        let numbered = self.entries.iter().enumerate();
+        numbered.filter_map(|(index, entry)| match &*entry.destination.sink {
+            Sink::File { path, fd } => Some(LogFile {
+                index,
+                path,
+                fd: fd.as_fd(),
+            }),
+            Sink::Stderr => None,
+        })
     }
 
     /// Opens every file again by its name, after a log rotation, and goes on
@@ -189,16 +337,30 @@ impl LogSet {
     /// this position. Lines logged before still go to the old file. An unknown
     /// position is ignored.
     pub fn replace(&self, index: usize, file: OwnedFd) {
-        let Some(destination) = self.destinations.get(index) else {
-            return;
-        };
-        if self.queue.is_running() {
-            self.queue.replace(index, file);
-        } else {
-            // Failing here means that the kernel is out of everything; the old
-            // file stays in use.
-            let _ = destination.replace(file.as_fd());
+        if let Some(entry) = self.entries.get(index) {
+            entry.destination.replace(file);
         }
+    }
+}
+
+impl Entry {
+    /// A panic cannot leave what it guards half changed.
+    fn lock_next(&self) -> MutexGuard<'_, Option<Next>> {
+        self.next.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Opens what needs a descriptor of its own.
+fn open_target(_index: usize, target: &LogTarget) -> Result<Option<OwnedFd>, LogOpenError> {
+    match target {
+        LogTarget::File(path) => match open_file(path) {
+            Ok(file) => Ok(Some(file)),
+            Err(error) => Err(LogOpenError {
+                path: path.clone(),
+                error,
+            }),
+        },
+        LogTarget::Stderr | LogTarget::Discard => Ok(None),
     }
 }
 
@@ -209,93 +371,4 @@ fn open_file(path: &Path) -> io::Result<OwnedFd> {
         .mode(0o644)
         .open(path)?;
     Ok(file.into())
-}
-
-/// What a configuration wants to log to.
-#[derive(Default)]
-struct Wanted {
-    targets: Vec<(LogTarget, Option<Hold>)>,
-    by_target: HashMap<LogTarget, usize>,
-}
-
-impl Wanted {
-    fn location(&mut self, conf: &LocationConf) {
-        self.error_logs(&conf.error_logs);
-        self.access_logs(&conf.access_logs);
-    }
-
-    fn locations(&mut self, level: &Locations) {
-        for location in level.all() {
-            self.location(&location.conf);
-            self.locations(&location.children);
-        }
-    }
-
-    fn access_logs(&mut self, logs: &[AccessLog]) {
-        for log in logs {
-            let hold = log.buffer_bytes.map(|bytes| Hold {
-                // Half the queue at most, or the buffer would never come together.
-                bytes: usize::try_from(bytes)
-                    .unwrap_or(usize::MAX)
-                    .min(QUEUE_BYTES_PER_FILE / 2),
-                time: log.flush,
-            });
-            self.add(&log.target, hold);
-        }
-    }
-
-    fn error_logs(&mut self, logs: &[ErrorLog]) {
-        for log in logs {
-            self.add(&log.target, None);
-        }
-    }
-
-    /// A target that two lines name is held back only if both say so.
-    fn add(&mut self, target: &LogTarget, hold: Option<Hold>) {
-        if *target == LogTarget::Discard {
-            return;
-        }
-        match self.by_target.get(target) {
-            Some(&index) => {
-                let known = &mut self.targets[index].1;
-                *known = known.and_then(|known| {
-                    let hold = hold?;
-                    let time = [known.time, hold.time].into_iter().flatten().min();
-                    Some(Hold {
-                        bytes: known.bytes.min(hold.bytes),
-                        time,
-                    })
-                });
-            }
-            None => {
-                self.by_target.insert(target.clone(), self.targets.len());
-                self.targets.push((target.clone(), hold));
-            }
-        }
-    }
-
-    fn open(self) -> Result<LogSet, LogOpenError> {
-        let queue = Arc::new(Queue::new(self.targets.len()));
-        let mut destinations = Vec::with_capacity(self.targets.len());
-        for (index, (target, hold)) in self.targets.into_iter().enumerate() {
-            let sink = match target {
-                LogTarget::File(path) => match open_file(&path) {
-                    Ok(fd) => Sink::File { path, fd },
-                    Err(error) => return Err(LogOpenError { path, error }),
-                },
-                LogTarget::Stderr | LogTarget::Discard => Sink::Stderr, // Discard is never added
-            };
-            destinations.push(Arc::new(Destination::new(
-                index,
-                sink,
-                hold,
-                Arc::clone(&queue),
-            )));
-        }
-        Ok(LogSet {
-            destinations,
-            by_target: self.by_target,
-            queue,
-        })
-    }
 }

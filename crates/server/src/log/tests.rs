@@ -7,6 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+mod reload;
+
 /// Patience for what happens on another thread; a test fails after it.
 const PATIENCE: Duration = Duration::from_secs(20);
 
