@@ -66,6 +66,7 @@ fn empty(config: &Config, materials: &Materials, logs: &LogSet) -> Snapshot {
         groups: Groups::build(
             config,
             worker::thread_count(config.main.worker_processes) as usize,
+            materials.before().map(|before| &before.groups),
         ),
         named_captures: Vec::new(),
         prefix: prefix(config),

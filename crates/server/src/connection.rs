@@ -162,11 +162,7 @@ impl Connection {
         }
         let (generation, newest) = current.numbered();
         self.generation = generation;
-        let before = self.snapshot.listener(self.listener);
-        let found = newest.listener_accepting(&before.address);
-        let found = found.map(|id| newest.listener_of_connection(id, &self.facts));
-        let found = found.filter(|id| newest.listener(*id).begins_like(before));
-        let Some(listener) = found else {
+        let Some(listener) = self.listener_in(&newest) else {
             self.entry.ask_to_finish();
             return;
         };
@@ -177,6 +173,20 @@ impl Connection {
         };
         self.listener = listener;
         self.snapshot = newest;
+    }
+
+    /// Its listener in another snapshot, if connections begin there as this one did.
+    fn listener_in(&self, other: &Snapshot) -> Option<ListenerId> {
+        let own = self.snapshot.listener(self.listener);
+        let accepting = other.listener_accepting(&own.address)?;
+        let found = other.listener_of_connection(accepting, &self.facts);
+        other.listener(found).begins_like(own).then_some(found)
+    }
+
+    /// Whether the newest snapshot has a listener for it.
+    pub(crate) fn has_listener(&self) -> bool {
+        let current = &self.worker.current;
+        current.generation() == self.generation || self.listener_in(&current.snapshot()).is_some()
     }
 
     /// Whether the connection was asked to close.

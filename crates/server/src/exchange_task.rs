@@ -206,6 +206,7 @@ fn may_keep_alive(connection: &mut Connection, exchange: &Exchange, age: Duratio
         && age < conf.keepalive_time
         && connection.asked() == Asked::Nothing
         && !connection.transport.should_end()
+        && connection.has_listener()
         && !framing::keepalive_disabled(exchange)
 }
 

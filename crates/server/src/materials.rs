@@ -4,6 +4,7 @@
 //! The privileged master reads them; whoever builds a [`crate::Snapshot`] needs
 //! no right to open them. A later reload hands the same type over a socket.
 
+use crate::snapshot::Snapshot;
 use crate::upstream::resolve::Resolve;
 use sealane_conf::model::{Resolver, SessionStore};
 use sealane_tls::{Capabilities, HandshakeState, SessionState, SharedStore};
@@ -23,6 +24,7 @@ pub struct Materials {
     handshakes: Arc<HandshakeState>,
     session_stores: Vec<(Arc<SessionStore>, Arc<dyn SharedStore>)>,
     resolvers: Vec<ConfiguredResolver>,
+    before: Option<Arc<Snapshot>>,
 }
 
 /// A `resolver` with its `resolver_timeout`, and who answers for it.
@@ -75,6 +77,16 @@ impl Materials {
     /// The pool and the counters of handshakes.
     pub fn handshakes(&self) -> &Arc<HandshakeState> {
         &self.handshakes
+    }
+
+    /// Remembers the snapshot that another one follows: what is known of servers behind us,
+    /// and the connections to them, go on.
+    pub fn set_before(&mut self, before: Arc<Snapshot>) {
+        self.before = Some(before);
+    }
+
+    pub(crate) fn before(&self) -> Option<&Snapshot> {
+        self.before.as_deref()
     }
 
     /// Remembers the store of an `ssl_session_store`. Without one the directive

@@ -79,7 +79,7 @@ pub use offload::{AsyncMode, HandshakeSettings, HandshakeState, Load};
 pub use protocols::{Protocol, Protocols};
 pub use record_size::DynamicRecords;
 pub use sealane_awslc::{
-    Fault, HandshakeStatus, KeyOperation, ReadStatus, Secret, library_version,
+    Fault, HandshakeStatus, KeyOperation, ReadStatus, Secret, library_version, sha256,
 };
 pub use server::ServerTls;
 pub use sessions::cache::{CacheCounts, SessionCache};

@@ -396,3 +396,91 @@ fn a_mirror_gets_the_body_that_was_read_once() {
         settle(&worker);
     }
 }
+
+/// Sends a whole request, or the end of one, and reads the answer.
+fn answer_to(stream: &mut TcpStream, request: &str) -> String {
+    stream
+        .write_all(request.as_bytes())
+        .expect("the server reads");
+    let mut answer = Vec::new();
+    let mut byte = [0];
+    while !answer.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte).expect("the server answers");
+        answer.push(byte[0]);
+    }
+    let head = String::from_utf8_lossy(&answer).into_owned();
+    let length = head
+        .lines()
+        .find_map(|line| line.strip_prefix("Content-Length: "));
+    let length = length.expect("it is known").parse().expect("a number");
+    let mut body = vec![0; length];
+    stream.read_exact(&mut body).expect("the body is complete");
+    head + &String::from_utf8_lossy(&body)
+}
+
+/// A client that has had an answer and has begun to ask again, and one that is idle.
+fn busy_and_idle(address: SocketAddr, worker: &Worker) -> (TcpStream, TcpStream) {
+    let [mut busy, mut idle] = [(); 2].map(|()| {
+        let stream = TcpStream::connect(address).expect("it listens");
+        let patience = Some(Duration::from_secs(20));
+        stream.set_read_timeout(patience).expect("not zero");
+        stream
+    });
+    for stream in [&mut busy, &mut idle] {
+        let answer = answer_to(stream, "GET /1 HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert!(answer.ends_with("\r\n\r\nold /1"), "{answer}");
+    }
+    busy.write_all(b"GET /2 HTTP/1.1\r\n")
+        .expect("the server reads");
+    let counters = &worker.counters;
+    while (counters.reading.get(), counters.waiting.get()) != (1, 1) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    (busy, idle)
+}
+
+#[test]
+fn connections_take_another_configuration_between_two_requests() {
+    let [old, new] = ["old", "new"].map(|word| {
+        Site::new(&format!(
+            "location / {{ return 200 \"{word} $request_uri\"; }}"
+        ))
+    });
+    let (address, worker) = serve_on_thread(&old, |_| {});
+    let (mut busy, mut idle) = busy_and_idle(address, &worker);
+    worker.current.set(1, new.worker().current.snapshot());
+    worker.registry.wake_idle();
+    let answer = answer_to(&mut busy, "Host: a\r\n\r\n");
+    assert!(answer.ends_with("\r\n\r\nold /2"), "{answer}");
+    for stream in [&mut busy, &mut idle] {
+        let answer = answer_to(stream, "GET /3 HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert!(answer.ends_with("\r\n\r\nnew /3"), "{answer}");
+        assert!(answer.contains("Connection: keep-alive"), "{answer}");
+    }
+    drop((busy, idle));
+    settle(&worker);
+}
+
+#[test]
+fn connections_whose_listener_is_gone_finish() {
+    let old = Site::new("location / { return 200 \"old $request_uri\"; }");
+    for other in [
+        "listen 127.0.0.1:81;",
+        "listen 127.0.0.1:80 proxy_protocol;",
+    ] {
+        let new = Site::with_http(&format!("server {{ {other} }}"));
+        let (address, worker) = serve_on_thread(&old, |_| {});
+        let (mut busy, mut idle) = busy_and_idle(address, &worker);
+        worker.current.set(1, new.worker().current.snapshot());
+        worker.registry.wake_idle();
+        let mut rest = Vec::new();
+        idle.read_to_end(&mut rest).expect("it is closed in order");
+        assert_eq!(rest, b"", "{other}");
+        let answer = answer_to(&mut busy, "Host: a\r\n\r\n");
+        assert!(answer.contains("Connection: close"), "{answer}");
+        assert!(answer.ends_with("\r\n\r\nold /2"), "{answer}");
+        busy.read_to_end(&mut rest).expect("it is closed in order");
+        assert_eq!(rest, b"", "{other}");
+        settle(&worker);
+    }
+}

@@ -25,8 +25,9 @@ pub(crate) struct Groups {
 }
 
 impl Groups {
-    /// The groups of a configuration, for so many worker threads.
-    pub(crate) fn build(config: &Config, threads: usize) -> Groups {
+    /// The groups of a configuration, for so many worker threads. Of groups that were there
+    /// `before` they know what is known of servers, and have the idle connections.
+    pub(crate) fn build(config: &Config, threads: usize, before: Option<&Groups>) -> Groups {
         let mut groups = Groups::default();
         let Some(http) = &config.http else {
             return groups;
@@ -38,9 +39,21 @@ impl Groups {
                 let number = groups.all.len();
                 groups.by_name.entry((name, port)).or_insert(number);
             }
-            groups.all.push(Arc::new(runtime(upstream, threads)));
+            let before = before.and_then(|before| before.like(upstream));
+            groups
+                .all
+                .push(Arc::new(runtime(upstream, threads, before)));
         }
         groups
+    }
+
+    /// The group with that name that was made in the same way.
+    fn like(&self, upstream: &Upstream) -> Option<&GroupRuntime> {
+        let mut all = self.all.iter();
+        let found = all.find(|group| {
+            group.explicit == upstream.explicit && *group.group.name() == *upstream.name
+        });
+        found.map(Arc::as_ref)
     }
 
     /// The group that a host with this port means, in any case. As in nginx a block is meant
@@ -107,7 +120,7 @@ fn implied_port(upstream: &Upstream) -> Option<u16> {
     }
 }
 
-fn runtime(upstream: &Upstream, threads: usize) -> GroupRuntime {
+fn runtime(upstream: &Upstream, threads: usize, before: Option<&GroupRuntime>) -> GroupRuntime {
     let (method, hash_key) = method(&upstream.method);
     let settings = GroupSettings {
         name: upstream.name.to_string(),
@@ -116,9 +129,14 @@ fn runtime(upstream: &Upstream, threads: usize) -> GroupRuntime {
         zone: upstream.zone.is_some(),
         keepalive: keepalive(&upstream.keepalive),
     };
+    let kept = before.filter(|before| before.idle.is_for(settings.keepalive, threads));
     GroupRuntime {
-        idle: IdlePool::new(settings.keepalive, threads),
-        group: Group::new(settings, threads),
+        idle: match kept {
+            Some(before) => before.idle.clone(),
+            None => Arc::new(IdlePool::new(settings.keepalive, threads)),
+        },
+        group: Group::after(settings, threads, before.map(|before| &before.group)),
+        explicit: upstream.explicit,
         hash_key,
         local: upstream.keepalive.local,
     }

@@ -13,8 +13,10 @@ use std::time::Instant;
 pub(crate) struct GroupRuntime {
     /// Who is picked.
     pub(crate) group: Group,
-    /// Connections that are idle.
-    pub(crate) idle: IdlePool<PeerConnection>,
+    /// Connections that are idle. Configurations that follow one another share them.
+    pub(crate) idle: Arc<IdlePool<PeerConnection>>,
+    /// It is an `upstream` block.
+    pub(crate) explicit: bool,
     /// The key of `hash`.
     pub(crate) hash_key: Option<Template>,
     /// `keepalive ... local`: a connection serves the location again that opened it.

@@ -152,8 +152,9 @@ impl GroupRuntime {
             keepalive: KeepaliveSettings::OFF,
         };
         GroupRuntime {
-            idle: IdlePool::new(settings.keepalive, 1),
+            idle: Arc::new(IdlePool::new(settings.keepalive, 1)),
             group: Group::new(settings, 1),
+            explicit: false,
             hash_key: None,
             local: false,
         }

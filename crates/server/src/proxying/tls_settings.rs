@@ -23,6 +23,7 @@ use sealane_tls::{Identity, Secret};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
+use zeroize::Zeroizing;
 
 /// Builds the TLS settings of pass directives, equal ones once.
 pub(crate) struct TlsSettings<'m> {
@@ -43,8 +44,8 @@ struct Built {
 #[derive(Clone)]
 pub(crate) struct PeerTls {
     client: ClientTls,
-    /// Tells settings apart within a snapshot.
-    number: usize,
+    /// Tells settings apart, also those of different snapshots: of what they are made.
+    fingerprint: [u8; 32],
     /// `proxy_ssl_name`.
     name: Option<Template>,
     /// Neither sent nor compared: the name makes no difference.
@@ -114,7 +115,7 @@ impl<'m> TlsSettings<'m> {
         );
         let tls = PeerTls {
             client,
-            number: self.built.len(),
+            fingerprint: self.fingerprint(conf, http2),
             name: conf.name.clone(),
             ignores_name: !conf.server_name && !conf.verify,
             evaluated,
@@ -163,6 +164,24 @@ impl<'m> TlsSettings<'m> {
             // do not know.
             alpn: if http2 { vec![b"h2"] } else { Vec::new() },
         })
+    }
+
+    /// What two settings have in common only if connections may be shared between them: the
+    /// directives and the contents of all files that they name.
+    fn fingerprint(&self, conf: &UpstreamTls, http2: bool) -> [u8; 32] {
+        let mut text = Zeroizing::new(format!("{http2} {conf:?}").into_bytes());
+        if let Some(UpstreamCertificate::Files(files)) = &conf.certificate {
+            for source in [&files.certificate, &files.key] {
+                let bytes = pem(self.materials, source, "certificate");
+                push_counted(&mut text, bytes.unwrap_or_default());
+            }
+        }
+        let files = [&conf.trusted_certificate, &conf.crl, &conf.password_file];
+        for path in files.into_iter().flatten() {
+            let bytes = self.materials.get(path);
+            push_counted(&mut text, bytes.unwrap_or_default());
+        }
+        sealane_tls::sha256(&text)
     }
 
     fn identity(
@@ -290,7 +309,8 @@ impl PeerTls {
     ) -> Secured {
         // Requests that differ in any of this must not share a connection.
         let mut key = base.to_vec();
-        key.extend_from_slice(format!(" tls {}", self.number).as_bytes());
+        key.extend_from_slice(b" tls ");
+        key.extend_from_slice(&self.fingerprint);
         if !self.ignores_name {
             push_counted(&mut key, name.as_bytes());
         }

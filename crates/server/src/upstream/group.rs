@@ -60,6 +60,13 @@ impl Group {
     /// A group for so many worker threads.
     #[must_use]
     pub fn new(settings: GroupSettings, threads: usize) -> Group {
+        Group::after(settings, threads, None)
+    }
+
+    /// The same in place of another one: what is known of its peers, and the addresses that
+    /// names stood for, are taken over. The other one goes on for requests that have it.
+    #[must_use]
+    pub fn after(settings: GroupSettings, threads: usize, before: Option<&Group>) -> Group {
         let GroupSettings {
             name,
             servers,
@@ -67,8 +74,12 @@ impl Group {
             zone,
             keepalive,
         } = settings;
-        let servers: Vec<_> = servers.into_iter().map(with_addresses).collect();
-        let set = Arc::new(PeerSet::build(0, method, &servers, None));
+        let mut servers: Vec<_> = servers.into_iter().map(with_addresses).collect();
+        if let Some(before) = before {
+            before.tell_addresses(&mut servers);
+        }
+        let known = before.map(|before| Arc::clone(&before.newest()));
+        let set = Arc::new(PeerSet::build(0, method, &servers, known.as_deref()));
         let shared = zone && method.takes_turns();
         let turns = if shared { 1 } else { threads.max(1) };
         let turns = (0..turns).map(|_| Turns(Mutex::new(Turn::new(&set))));
@@ -77,7 +88,8 @@ impl Group {
             method,
             zone,
             keepalive,
-            clock: Clock::new(),
+            // Times of failures mean the same for both.
+            clock: before.map_or_else(Clock::new, |before| before.clock),
             generation: AtomicU64::new(0),
             turns: turns.collect(),
             newest: Mutex::new(set),
@@ -184,10 +196,23 @@ impl Group {
         let before = Arc::clone(&self.newest());
         let generation = before.generation + 1;
         let set = PeerSet::build(generation, self.method, &servers, Some(&before));
+        before.give_way_to(&set);
         *self.newest() = Arc::new(set);
         // After the list: a thread that sees the number finds the list.
         self.generation.store(generation, Ordering::Release);
         true
+    }
+
+    /// What the names of servers stood for last, for those that have no address yet.
+    fn tell_addresses(&self, servers: &mut [(ServerSettings, Vec<ResolvedAddress>)]) {
+        let known = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        for (server, addresses) in servers {
+            if addresses.is_empty()
+                && let Some((_, found)) = known.iter().find(|(other, _)| other.name == server.name)
+            {
+                addresses.clone_from(found);
+            }
+        }
     }
 
     #[cfg(test)]

@@ -104,6 +104,20 @@ impl Peer {
         }
     }
 
+    /// The same with what is known of the health of one at the same address.
+    pub(super) fn known_as(self, before: &Peer) -> Peer {
+        let copy = |to: &AtomicU64, from: &AtomicU64| {
+            to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
+        };
+        let fails = before.fails.load(Ordering::Relaxed);
+        self.fails.store(fails, Ordering::Relaxed);
+        copy(&self.failed_ms, &before.failed_ms);
+        copy(&self.checked_ms, &before.checked_ms);
+        let weight = before.effective_weight.load(Ordering::Relaxed);
+        self.effective_weight.store(weight, Ordering::Relaxed);
+        self
+    }
+
     /// Where it is.
     pub fn address(&self) -> &PeerAddress {
         &self.address
@@ -149,6 +163,15 @@ impl Peer {
         self.address == resolved.address
             && *self.server == *resolved.server_name(server)
             && self.weight == weight.max(1)
+    }
+
+    /// Whether the settings of its `server` line are these.
+    pub(super) fn is_set_as(&self, server: &ServerSettings) -> bool {
+        let timeout_ms = u64::try_from(server.fail_timeout.as_millis()).unwrap_or(u64::MAX);
+        self.max_conns == server.max_conns
+            && self.max_fails == server.max_fails
+            && self.fail_timeout_ms == timeout_ms
+            && self.down == server.down
     }
 
     /// Whether `max_conns` leaves no room.

@@ -1,8 +1,9 @@
 //! The peers of a group at one time.
 
 use super::balance::Index;
-use super::peer::{Peer, PeerAddress};
+use super::peer::{Peer, PeerAddress, PeerId};
 use super::settings::{Method, ServerSettings};
+use std::collections::HashSet;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -84,7 +85,7 @@ pub(super) struct Tier {
 
 impl PeerSet {
     /// The peers that these servers stand for. Those of `before` that would be the same
-    /// again stay themselves, with what is known of them; the others are gone.
+    /// again stay themselves, with what is known of them.
     pub(super) fn build(
         generation: u64,
         method: Method,
@@ -107,15 +108,13 @@ impl PeerSet {
                     peer.is_some_and(|peer| peer.is_made_of(server, resolved, weight))
                 });
                 let peer = match found.and_then(Option::take) {
-                    Some(peer) => Arc::clone(peer),
+                    Some(peer) if peer.is_set_as(server) => Arc::clone(peer),
+                    Some(peer) => Arc::new(Peer::new(server, resolved, weight).known_as(peer)),
                     None => Arc::new(Peer::new(server, resolved, weight)),
                 };
                 let backs_up = server.backup || resolved.backup;
                 if backs_up { &mut backup } else { &mut primary }.push(peer);
             }
-        }
-        for gone in known.into_iter().flatten() {
-            gone.set_gone();
         }
         let tries = primary
             .iter()
@@ -135,6 +134,14 @@ impl PeerSet {
         match name {
             TierName::Primary => &self.primary,
             TierName::Backup => &self.backup,
+        }
+    }
+
+    /// From now on the peers that are not in `newest` are gone.
+    pub(super) fn give_way_to(&self, newest: &PeerSet) {
+        let stay: HashSet<PeerId> = newest.all().map(|peer| peer.id).collect();
+        for peer in self.all().filter(|peer| !stay.contains(&peer.id)) {
+            peer.set_gone();
         }
     }
 

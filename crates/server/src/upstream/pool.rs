@@ -74,6 +74,12 @@ impl<C: Send> IdlePool<C> {
         }
     }
 
+    /// Whether it would be made in the same way for these.
+    #[must_use]
+    pub fn is_for(&self, settings: KeepaliveSettings, threads: usize) -> bool {
+        self.settings == settings && self.shelves.len() == threads.max(1)
+    }
+
     /// A connection to the peer for this key, the most recently used that `is_alive`. That is
     /// asked without any lock; connections that do not live are dropped.
     pub fn take(

@@ -4,6 +4,7 @@
 
 mod distribution;
 mod failing;
+mod following;
 mod pool;
 mod properties;
 mod replacing;
@@ -12,6 +13,7 @@ mod virtual_nodes;
 use super::*;
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A group with peers 127.0.0.1:1, :2 and so on of these weights.
