@@ -8,11 +8,11 @@ pub(crate) use passing::*;
 use crate::groups::Groups;
 use crate::model::{
     Accelerator, AccessLog, AddHeader, AsyncMode, AutoindexFormat, BalanceMethod, BodyInFile,
-    EnvVar, ErrorLog, ErrorPage, Expires, FrameAllowance, GroupRef, GzipStatic, IfModifiedSince,
-    KeepaliveDisable, KtlsMode, LingeringClose, List, ListenAddress, ListenOptions, LogFormat,
-    Matcher, Origin, RealIpHeader, Resolver, Return, SendProxyProtocol, ServerName, ServerTokens,
-    SessionStore, SetVariable, TempPath, Template, TlsProtocols, TrustedPeer, TryFiles, Types,
-    UpstreamServer, UpstreamZone, User, WorkerCount,
+    CpuAffinity, EnvVar, ErrorLog, ErrorPage, Expires, FrameAllowance, GroupRef, GzipStatic,
+    IfModifiedSince, KeepaliveDisable, KtlsMode, LingeringClose, List, ListenAddress,
+    ListenOptions, LogFormat, Matcher, Origin, RealIpHeader, Resolver, Return, Seccomp,
+    SendProxyProtocol, ServerName, ServerTokens, SessionStore, SetVariable, TempPath, Template,
+    TlsProtocols, TrustedPeer, TryFiles, Types, UpstreamServer, UpstreamZone, User, WorkerCount,
 };
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -29,6 +29,9 @@ pub(crate) struct MainDraft {
     pub(crate) worker_processes: Option<WorkerCount>,
     pub(crate) worker_rlimit_nofile: Option<u64>,
     pub(crate) worker_rlimit_core: Option<u64>,
+    pub(crate) worker_cpu_affinity: Option<CpuAffinity>,
+    pub(crate) worker_priority: Option<i32>,
+    pub(crate) worker_seccomp: Option<Seccomp>,
     pub(crate) worker_shutdown_timeout: Option<Duration>,
     pub(crate) working_directory: Option<PathBuf>,
     pub(crate) error_logs: Vec<ErrorLog>,

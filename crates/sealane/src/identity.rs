@@ -58,6 +58,12 @@ impl Identity {
         })
     }
 
+    /// A user and its group, for tests.
+    #[cfg(test)]
+    pub(crate) fn of(name: &str) -> Option<Identity> {
+        Identity::new(name, 0).ok()
+    }
+
     /// The user's number: whom the worker's files belong to.
     pub(crate) fn uid(&self) -> u32 {
         self.uid

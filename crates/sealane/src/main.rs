@@ -12,6 +12,7 @@
 //! | `startup.rs` | from arguments to a validated, bound, ready-to-run server |
 //! | `sockets.rs`, `pid_file.rs`, `identity.rs`, `limits.rs` | what needs privileges |
 //! | `daemon.rs`, `master.rs`, `restarts.rs` | the master process |
+//! | `sandbox.rs`, `crash.rs`, `cpus.rs` | what a worker process may do, says when it dies, runs on |
 //! | `control.rs`, `worker_process.rs` | the worker process and its line to the master |
 //! | `signaller.rs` | `-s` |
 //! | `doctor.rs` | `sealane doctor` |
@@ -19,6 +20,8 @@
 
 mod arguments;
 mod control;
+mod cpus;
+mod crash;
 mod daemon;
 mod doctor;
 mod identity;
@@ -32,6 +35,7 @@ mod paths;
 mod pid_file;
 mod resolver;
 mod restarts;
+mod sandbox;
 mod session_store;
 mod signaller;
 mod sockets;

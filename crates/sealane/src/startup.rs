@@ -11,12 +11,13 @@ use crate::pid_file::PidFile;
 use crate::resolver::{self, Resolvers};
 use crate::session_store::{self, RemoteStore};
 use crate::sockets::{Purpose, Sockets};
-use crate::{kernel_tls, materials, say, signaller, temp_paths, version, worker_process};
+use crate::{crash, kernel_tls, materials, say, signaller, temp_paths, version, worker_process};
 use sealane_conf::model::{ErrorLog, LogLevel, LogTarget};
 use sealane_conf::{Config, Options};
 use sealane_server::Snapshot;
 use sealane_server::log::{LogSet, Logger, OsError};
 use sealane_server::worker;
+use sealane_sys::crash::Role;
 use sealane_sys::file::{self, Standard};
 use sealane_sys::limits::{self, Resource};
 use sealane_sys::process;
@@ -282,6 +283,8 @@ fn serve(mut server: Server) -> ExitCode {
         redirect_stderr(&server);
     }
     server.journal = Journal::running(main_log);
+    crash::install(Role::Master, &server.journal);
+    crash::report_to(&server.logs, &server.config.main.error_logs);
     let code = if server.config.main.master_process {
         let journal = server.journal.clone();
         match Master::new(server) {

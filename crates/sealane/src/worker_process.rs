@@ -2,14 +2,15 @@
 
 use crate::control::{self, Message};
 use crate::journal::{Journal, note};
-use crate::limits;
 use crate::resolver;
 use crate::session_store::{self, StateSink};
 use crate::startup::Server;
+use crate::{cpus, crash, limits, sandbox};
 use sealane_conf::model::EnvVar;
 use sealane_server::log::{LogSet, OsError};
 use sealane_server::snapshot::ListenerId;
 use sealane_server::worker::{self, BoundListener, Command, RunArgs};
+use sealane_sys::crash::Role;
 use sealane_sys::signal::{Signal, SignalQueue};
 use sealane_sys::{poll, process};
 use std::collections::VecDeque;
@@ -46,7 +47,7 @@ const SIGNALS: [Signal; 7] = [
 pub(crate) fn run(mut server: Server, link: Option<OwnedFd>) -> i32 {
     let single = link.is_none();
     let _ = process::set_thread_name("sealane: worker"); // for ps, if it works
-    let signals = match prepare(&server) {
+    let signals = match prepare(&server, single) {
         Ok(signals) => signals,
         Err(message) => {
             note!(server.journal, Emerg, "{message}");
@@ -72,6 +73,7 @@ pub(crate) fn run(mut server: Server, link: Option<OwnedFd>) -> i32 {
         return FATAL;
     }
     let Server {
+        config,
         snapshot,
         logs,
         sockets,
@@ -89,6 +91,7 @@ pub(crate) fn run(mut server: Server, link: Option<OwnedFd>) -> i32 {
         threads,
         logs: Arc::clone(&logs),
         events: Arc::new(|_| {}),
+        on_thread: cpus::binding(config.main.worker_cpu_affinity, threads, &journal),
     };
     let mut orders = Orders {
         signals,
@@ -133,12 +136,14 @@ fn start_resolvers(server: &mut Server) -> io::Result<()> {
 
 /// Makes of a copy of the master a worker: its own environment, limits, user,
 /// directory and signals. Returns the queue of the signals.
-fn prepare(server: &Server) -> Result<SignalQueue, String> {
+fn prepare(server: &Server, single: bool) -> Result<SignalQueue, String> {
     let (main, journal) = (&server.config.main, &server.journal);
     prepare_environment(&main.env)?;
     limits::apply(&server.config, server.threads, journal);
-    if let Some(identity) = &server.identity {
-        identity.assume()?;
+    crash::install(Role::Worker, journal);
+    cpus::set_priority(main.worker_priority, journal);
+    if !single {
+        sandbox::give_up_privileges(&server.config, server.identity.as_ref(), journal)?;
     }
     if main.worker_rlimit_core.is_some() {
         // Changing the user has switched core dumps off. They hold private
@@ -155,7 +160,12 @@ fn prepare(server: &Server) -> Result<SignalQueue, String> {
         })?;
     }
     // Before any thread starts, so that all of them leave signals to this one.
-    SignalQueue::open(&SIGNALS).map_err(|error| format!("signalfd() failed ({})", OsError(&error)))
+    let signals = SignalQueue::open(&SIGNALS)
+        .map_err(|error| format!("signalfd() failed ({})", OsError(&error)))?;
+    if !single {
+        sandbox::enter(main.worker_seccomp, journal); // all threads inherit the filter
+    }
+    Ok(signals)
 }
 
 /// Keeps of the environment what `env` directives name.

@@ -99,7 +99,12 @@ pub struct RunArgs {
     pub logs: Arc<LogSet>,
     /// Told what has become of commands, by whichever thread it happens in.
     pub events: Arc<dyn Fn(Event) + Send + Sync>,
+    /// What each worker thread does first, by its number.
+    pub on_thread: OnThread,
 }
+
+/// See [`RunArgs::on_thread`].
+pub type OnThread = Arc<dyn Fn(u32) + Send + Sync>;
 
 /// Another configuration for a process that serves.
 pub struct Update {
@@ -171,7 +176,7 @@ pub fn run(
     let mut threads = Threads::default();
     for worker in workers {
         let sockets = own_sockets(&args.listeners, &args.snapshot, worker.index)?;
-        threads.spawn(worker, sockets, told.clone())?;
+        threads.spawn(worker, sockets, told.clone(), args.on_thread.clone())?;
     }
     drop(told);
     // The threads have descriptors of their own: when they close them, nobody

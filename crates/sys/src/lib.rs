@@ -6,14 +6,17 @@
 //!
 //! | module | what it holds |
 //! |---|---|
+//! | [`crash`] | reports of faults and of refused system calls, from signal handlers |
 //! | [`ethtool`] | features of network interfaces |
 //! | [`file`] | reading, opening and measuring files with and without blocking; `sendfile` |
 //! | [`socket`] | accepting, sending, receiving, listening, `TCP_INFO`, descriptor passing |
 //! | [`ktls`] | kernel TLS: keys into a socket, records of other types |
 //! | [`OsError`] | errors in nginx's notation |
 //! | [`poll`] | waiting for a few descriptors |
+//! | [`privileges`] | capabilities, `no_new_privs` |
 //! | [`process`] | fork, wait, identity, daemon, scheduling |
 //! | [`limits`] | `rlimit` |
+//! | [`sandbox`] | filters for system calls |
 //! | [`signal`] | blocking signals and reading them from a descriptor |
 //! | [`time`] | clocks and the local time zone |
 //! | [`user`] | the user and group databases |
@@ -23,13 +26,16 @@
 //! as a failure that an operator would see.
 #![allow(unsafe_code)] // The one reason for this crate; every block says why it is sound.
 
+pub mod crash;
 pub mod ethtool;
 pub mod file;
 pub mod ktls;
 pub mod limits;
 mod os_error;
 pub mod poll;
+pub mod privileges;
 pub mod process;
+pub mod sandbox;
 pub mod signal;
 pub mod socket;
 pub mod time;

@@ -202,6 +202,17 @@ pub fn available_cpus() -> usize {
     std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
+/// Numbers of the CPUs that the calling thread may run on, ascending (sched_getaffinity(2)).
+pub fn allowed_cpus() -> io::Result<Vec<usize>> {
+    // SAFETY: an all-zero cpu_set_t is the empty set.
+    let mut set: libc::cpu_set_t = unsafe { MaybeUninit::zeroed().assume_init() };
+    // SAFETY: `set` has room for the size given; 0 is the calling thread.
+    unsafe { libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) }.check()?;
+    // SAFETY: every number is within the set.
+    let allowed = |&cpu: &usize| unsafe { libc::CPU_ISSET(cpu, &set) };
+    Ok((0..libc::CPU_SETSIZE as usize).filter(allowed).collect())
+}
+
 /// Ties the calling thread to the given CPUs (sched_setaffinity(2)).
 pub fn set_affinity(cpus: &[usize]) -> io::Result<()> {
     // SAFETY: an all-zero cpu_set_t is the empty set.

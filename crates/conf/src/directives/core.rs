@@ -3,7 +3,7 @@
 use super::{ANYWHERE, Arity, Check, MAIN, Module, ONE, Row};
 use crate::build::{Build, Opening};
 use crate::call::{Call, Fault, shown};
-use crate::model::{EnvVar, User, WorkerCount};
+use crate::model::{CpuAffinity, EnvVar, Seccomp, User, WorkerCount};
 use crate::values;
 
 pub(super) const MODULE: Module = Module {
@@ -86,6 +86,45 @@ const ROWS: &[Row] = &[
         |b, c| c.offset(&mut b.main.worker_rlimit_core),
     ),
     Row::new(
+        "worker_cpu_affinity",
+        MAIN,
+        Arity::AtLeast(1),
+        "",
+        "CPUs that worker threads run on: one mask of binary digits for each thread, the last CPU \
+         first, or `auto` and perhaps one mask to bind each thread to a CPU of its own. Threads \
+         for handshakes, disks and logs are not bound. CPUs that the machine or the service's \
+         limits do not have are reported, and the thread stays unbound.",
+        worker_cpu_affinity,
+    ),
+    Row::new(
+        "worker_priority",
+        MAIN,
+        ONE,
+        "",
+        "Priority of the worker process as a nice value from -20, the most favourable, to 19. \
+         Negative ones need a master that runs as root.",
+        worker_priority,
+    ),
+    Row::new(
+        "worker_seccomp",
+        MAIN,
+        ONE,
+        "on",
+        "Whether the worker process may make only those system calls that the server needs. With \
+         `on` any other one fails as in a kernel that lacks it, and the error log says which one \
+         it was; `kill` ends the worker, and the master starts another one; `off` allows all. Has \
+         no effect with `master_process off`.",
+        |b, c| {
+            let choices = [
+                ("on", Seccomp::On),
+                ("off", Seccomp::Off),
+                ("kill", Seccomp::Kill),
+            ];
+            c.choice(&mut b.main.worker_seccomp, &choices)
+        },
+    )
+    .own(),
+    Row::new(
         "worker_shutdown_timeout",
         MAIN,
         ONE,
@@ -135,20 +174,6 @@ const ROWS: &[Row] = &[
             b.opening = Some(Opening::Http);
             Ok(())
         },
-    ),
-    Row::later(
-        "worker_priority",
-        MAIN,
-        ONE,
-        Check::Text,
-        "threads run at normal priority",
-    ),
-    Row::later(
-        "worker_cpu_affinity",
-        MAIN,
-        Arity::AtLeast(1),
-        Check::Text,
-        "threads are not bound to CPUs",
     ),
     Row::meaningless(
         "lock_file",
@@ -258,6 +283,74 @@ fn worker_processes(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
             .help("there must be at least one worker thread"));
     }
     b.main.worker_processes = Some(WorkerCount::Count(count));
+    Ok(())
+}
+
+/// `CPU_SETSIZE`.
+const MAX_CPUS: usize = 1024;
+
+fn worker_cpu_affinity(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    c.once(&b.main.worker_cpu_affinity)?;
+    let affinity = if c.arg(1) == b"auto" {
+        if c.count() > 2 {
+            return Err(Fault::at(
+                3,
+                "invalid number of arguments in \"worker_cpu_affinity\" directive",
+            ));
+        }
+        let set = (c.count() == 2).then(|| cpu_set(c, 2)).transpose()?;
+        CpuAffinity::Auto(set)
+    } else {
+        let sets = (1..=c.count()).map(|index| cpu_set(c, index));
+        CpuAffinity::Sets(sets.collect::<Result<_, _>>()?)
+    };
+    b.main.worker_cpu_affinity = Some(affinity);
+    Ok(())
+}
+
+/// The CPUs of a mask such as `0101`.
+fn cpu_set(c: &Call<'_>, index: usize) -> Result<Vec<usize>, Fault> {
+    let mask = c.arg(index);
+    if mask.len() > MAX_CPUS {
+        return Err(Fault::at(
+            index,
+            format!("\"worker_cpu_affinity\" supports up to {MAX_CPUS} CPUs only"),
+        ));
+    }
+    let mut cpus = Vec::new();
+    let digits = mask.iter().rev().filter(|digit| **digit != b' ');
+    for (cpu, digit) in digits.enumerate() {
+        match digit {
+            b'0' => {}
+            b'1' => cpus.push(cpu),
+            _ => {
+                let digit = shown(&[*digit]);
+                return Err(Fault::at(
+                    index,
+                    format!("invalid character \"{digit}\" in \"worker_cpu_affinity\""),
+                )
+                .help("a mask has one binary digit for each CPU, the last CPU first"));
+            }
+        }
+    }
+    Ok(cpus)
+}
+
+/// As in nginx, a number with or without sign; the kernel takes what is too large as its limit.
+fn worker_priority(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    c.once(&b.main.worker_priority)?;
+    let text = c.arg(1);
+    let (digits, sign) = match text.split_first() {
+        Some((b'-', digits)) => (digits, -1),
+        Some((b'+', digits)) => (digits, 1),
+        _ => (text, 1),
+    };
+    let number = values::number(digits).and_then(|number| i32::try_from(number).ok());
+    let number = number.ok_or_else(|| {
+        c.refuse_arg(1, "invalid number")
+            .help("it is a number from -20, the most favourable, to 19")
+    })?;
+    b.main.worker_priority = Some(sign * number);
     Ok(())
 }
 

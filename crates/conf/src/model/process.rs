@@ -21,6 +21,12 @@ pub struct Main {
     pub worker_rlimit_nofile: Option<u64>,
     /// `worker_rlimit_core` in bytes.
     pub worker_rlimit_core: Option<u64>,
+    /// `worker_cpu_affinity`.
+    pub worker_cpu_affinity: Option<CpuAffinity>,
+    /// `worker_priority`: the nice value.
+    pub worker_priority: Option<i32>,
+    /// `worker_seccomp`. Default on.
+    pub worker_seccomp: Seccomp,
     /// `worker_shutdown_timeout`.
     pub worker_shutdown_timeout: Option<Duration>,
     /// `working_directory`.
@@ -47,6 +53,29 @@ pub enum WorkerCount {
     Auto,
     /// A fixed number, at least 1.
     Count(u32),
+}
+
+/// The arguments of `worker_cpu_affinity`. A set of CPUs is the list of their numbers, ascending;
+/// it may be empty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CpuAffinity {
+    /// Each thread runs on the CPUs of its set; threads beyond the last set share it. There
+    /// is one at least.
+    Sets(Vec<Vec<usize>>),
+    /// Each thread runs on one CPU, of this set or of all that there are.
+    Auto(Option<Vec<usize>>),
+}
+
+/// The argument of `worker_seccomp`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Seccomp {
+    /// Every system call is allowed.
+    Off,
+    /// Calls that the server does not need fail, and are reported.
+    #[default]
+    On,
+    /// Calls that the server does not need end the worker process.
+    Kill,
 }
 
 /// One `env` line.

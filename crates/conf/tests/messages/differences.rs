@@ -91,17 +91,6 @@ pub(super) const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         case: Case(
-            Main,
-            "worker_cpu_affinity 01 10; worker_cpu_affinity 01;",
-            "[warn] the \"worker_cpu_affinity\" directive has no effect yet: threads are not bound to \
-             CPUs in FILE:1\n\
-             [emerg] \"worker_cpu_affinity\" directive is duplicate in FILE:1",
-        ),
-        nginx: r#"[emerg] "worker_cpu_affinity" directive is duplicate in FILE:1"#,
-        why: WARNED,
-    },
-    Difference {
-        case: Case(
             Server,
             "ssl_dhparam a; ssl_dhparam a;",
             "[warn] the \"ssl_dhparam\" directive has no effect: DHE is not offered, ECDHE is in FILE:4\n\

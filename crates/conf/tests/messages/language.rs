@@ -46,6 +46,31 @@ pub(super) const CASES: &[Case] = &[
         "events {}\nfoo bar;",
         r#"[emerg] unknown directive "foo" in FILE:2"#,
     ),
+    Case(
+        Main,
+        "worker_cpu_affinity 01 1x;",
+        r#"[emerg] invalid character "x" in "worker_cpu_affinity" in FILE:1"#,
+    ),
+    Case(
+        Main,
+        "worker_cpu_affinity 01 10; worker_cpu_affinity 01;",
+        r#"[emerg] "worker_cpu_affinity" directive is duplicate in FILE:1"#,
+    ),
+    Case(
+        Main,
+        "worker_cpu_affinity auto 01 10;",
+        r#"[emerg] invalid number of arguments in "worker_cpu_affinity" directive in FILE:1"#,
+    ),
+    Case(
+        Main,
+        "worker_priority -5; worker_priority +x;",
+        r#"[emerg] "worker_priority" directive is duplicate in FILE:1"#,
+    ),
+    Case(
+        Main,
+        "worker_priority +x;",
+        r#"[emerg] "worker_priority" directive invalid number in FILE:1"#,
+    ),
     Case(Main, "foo", r#"[emerg] unknown directive "foo" in FILE:2"#),
     Case(
         Whole,

@@ -4,7 +4,7 @@ use crate::acceptor::Acceptor;
 use crate::log::{self, OsError};
 use crate::registry::{Asked, SWEEP_INTERVAL};
 use crate::snapshot::Snapshot;
-use crate::worker::{Event, Update, Worker, own_sockets};
+use crate::worker::{Event, OnThread, Update, Worker, own_sockets};
 use sealane_conf::model::{ListenAddress, LogLevel};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -80,6 +80,7 @@ impl Threads {
         worker: Arc<Worker>,
         sockets: Vec<OwnSocket>,
         told: watch::Receiver<Asked>,
+        on_thread: OnThread,
     ) -> io::Result<()> {
         let turns = worker.turns.clone();
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -87,6 +88,10 @@ impl Threads {
             .enable_time()
             .max_blocking_threads(DISK_THREADS)
             .thread_keep_alive(DISK_THREAD_IDLE)
+            .on_thread_start(|| {
+                // Without memory for it the report of a crash lacks this thread's stack.
+                let _ = sealane_sys::crash::prepare_thread();
+            })
             .on_thread_park(move || {
                 turns.rest();
                 // Before the thread waits, the log lines of this turn are on their way.
@@ -99,6 +104,7 @@ impl Threads {
             .name(format!("worker-{}", worker.index))
             .spawn(move || {
                 let _guard = AbortOnPanic(worker.clone());
+                on_thread(worker.index);
                 // A wish, which a sandbox may deny.
                 let _ = sealane_sys::process::set_time_slice(WORKER_TIME_SLICE);
                 runtime.block_on(serve(worker, sockets, orders, told));

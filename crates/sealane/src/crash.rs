@@ -1,0 +1,33 @@
+//! Reports of crashes go where the main error log goes.
+
+use crate::journal::{Journal, note};
+use sealane_conf::model::{ErrorLog, LogTarget};
+use sealane_server::log::{LogSet, OsError};
+use sealane_sys::crash::{self, Role};
+
+/// From now on this process says in the log what it dies of. Without it, it dies all the same.
+pub(crate) fn install(role: Role, journal: &Journal) {
+    if let Err(error) = crash::install(role) {
+        note!(
+            journal,
+            Warn,
+            "sigaction() failed ({}); if this process crashes, the log will not say where",
+            OsError(&error)
+        );
+    }
+}
+
+/// Reports go to the first of these logs that is a file, or else stay on stderr. A file's
+/// descriptor keeps its number when the log is opened again.
+pub(crate) fn report_to(logs: &LogSet, error_logs: &[ErrorLog]) {
+    let targets = error_logs.iter().map(|log| &log.target);
+    let path = targets
+        .filter_map(|target| match target {
+            LogTarget::File(path) => Some(path),
+            _ => None,
+        })
+        .next();
+    if let Some(log) = path.and_then(|path| logs.files().find(|file| file.path == path)) {
+        crash::report_to(log.fd);
+    }
+}

@@ -1,0 +1,173 @@
+//! What the worker process may still do: privileges that it gives up before it touches a byte
+//! from the network, and the filter of its system calls (`worker_seccomp`).
+//!
+//! A worker that somebody has taken over is left with its own memory, its sockets, and the files
+//! that its user may open. It cannot execute a program, become anybody else, look into another
+//! process, signal one, listen on a port, or reach the parts of the kernel that are behind
+//! system calls which no server needs.
+
+mod calls;
+
+#[cfg(test)]
+mod tests;
+
+use crate::identity::Identity;
+use crate::journal::{Journal, note};
+use sealane_conf::Config;
+use sealane_conf::model::Seccomp;
+use sealane_server::log::OsError;
+use sealane_sys::crash::{self, OnRefusal};
+use sealane_sys::privileges::{self, Capability};
+use sealane_sys::{process, sandbox};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule, TargetArch,
+};
+use std::collections::BTreeMap;
+use std::io;
+
+/// Becomes the user of the configuration and gives up every capability that the
+/// configuration does not need, for good.
+///
+/// # Errors
+/// The step that failed, in words: a worker with more rights than it should have must not run.
+pub(crate) fn give_up_privileges(
+    config: &Config,
+    identity: Option<&Identity>,
+    journal: &Journal,
+) -> Result<(), String> {
+    let failed = |call: &str, error: &io::Error| format!("{call} failed ({})", OsError(error));
+    let kept = kept_capabilities(config, identity);
+    match privileges::limit_bounding_set(&kept) {
+        // Who was not root when it started may lack the right to. What the bounding set would
+        // prevent, no_new_privs prevents.
+        Err(error) if process::effective_uid() == 0 => {
+            note!(
+                journal,
+                Notice,
+                "prctl(PR_CAPBSET_DROP) failed ({}); the worker's bounding set of capabilities \
+                 stays as it is",
+                OsError(&error)
+            );
+        }
+        _ => {}
+    }
+    if let Some(identity) = identity {
+        if !kept.is_empty() {
+            privileges::keep_capabilities(true)
+                .map_err(|error| failed("prctl(PR_SET_KEEPCAPS)", &error))?;
+        }
+        identity.assume()?;
+        if !kept.is_empty() {
+            privileges::keep_capabilities(false)
+                .map_err(|error| failed("prctl(PR_SET_KEEPCAPS)", &error))?;
+        }
+    }
+    privileges::limit_capabilities(&kept).map_err(|error| failed("capset()", &error))?;
+    privileges::forbid_new_privileges()
+        .map_err(|error| failed("prctl(PR_SET_NO_NEW_PRIVS)", &error))
+}
+
+/// What the worker needs beyond an ordinary user's rights.
+fn kept_capabilities(config: &Config, identity: Option<&Identity>) -> Vec<Capability> {
+    let Some(identity) = identity else {
+        return Vec::new(); // who starts it unprivileged has nothing to keep
+    };
+    let mut kept = Vec::new();
+    if identity.uid() == 0 {
+        // Whoever writes "user root" wants files of all users served.
+        kept.extend([Capability::DacOverride, Capability::DacReadSearch]);
+    }
+    let http = config.http.as_ref();
+    let mut passes = http.iter().flat_map(|http| http.passes());
+    let transparent = passes.any(|pass| {
+        let bind = pass.upstream().bind.as_ref();
+        bind.is_some_and(|bind| bind.transparent)
+    });
+    if transparent {
+        kept.push(Capability::NetRaw); // as in nginx
+    }
+    kept
+}
+
+/// Puts this process under its filter. Its only thread must be the calling one: all others
+/// inherit the filter.
+///
+/// A kernel without filters is reported, and the worker runs without.
+pub(crate) fn enter(seccomp: Seccomp, journal: &Journal) {
+    let on_refusal = match seccomp {
+        Seccomp::Off => return,
+        Seccomp::On => OnRefusal::Fail,
+        Seccomp::Kill => OnRefusal::Die,
+    };
+    let entered = crash::report_refused_calls(on_refusal).and_then(|()| install(process::pid()));
+    if let Err(error) = entered {
+        note!(
+            journal,
+            Warn,
+            "seccomp(SECCOMP_SET_MODE_FILTER) failed ({}); the worker runs without a filter of \
+             its system calls, \"worker_seccomp off\" silences this",
+            OsError(&error)
+        );
+    }
+}
+
+fn install(own: process::Pid) -> io::Result<()> {
+    for program in programs(own).map_err(io::Error::other)? {
+        let program: Vec<sandbox::Instruction> = program
+            .iter()
+            .map(|instruction| sandbox::Instruction {
+                code: instruction.code,
+                jump_true: instruction.jt,
+                jump_false: instruction.jf,
+                operand: instruction.k,
+            })
+            .collect();
+        sandbox::install_filter(&program)?;
+    }
+    Ok(())
+}
+
+/// The filters for the process with this id. The kernel asks both, and the stricter answer wins.
+fn programs(
+    own: process::Pid,
+) -> Result<[BpfProgram; 2], Box<dyn std::error::Error + Send + Sync>> {
+    let arch = TargetArch::try_from(std::env::consts::ARCH)?;
+    // How clone3 is asked for threads stands in memory, where a filter cannot look. The C
+    // library takes clone when there is no clone3.
+    let no_clone3 = SeccompFilter::new(
+        BTreeMap::from([(calls::CLONE3, Vec::new())]),
+        SeccompAction::Allow,
+        SeccompAction::Errno(calls::ENOSYS),
+        arch,
+    )?;
+    let mut rules: BTreeMap<i64, Vec<SeccompRule>> = calls::ALLOWED
+        .iter()
+        .map(|&call| (call, Vec::new()))
+        .collect();
+    for (call, conditions) in calls::conditional(own) {
+        let rule = SeccompRule::new(
+            conditions
+                .into_iter()
+                .map(|condition| condition.compile())
+                .collect::<Result<_, _>>()?,
+        )?;
+        rules.entry(call).or_default().push(rule);
+    }
+    let allowed = SeccompFilter::new(rules, SeccompAction::Trap, SeccompAction::Allow, arch)?;
+    Ok([no_clone3.try_into()?, allowed.try_into()?])
+}
+
+impl calls::Condition {
+    fn compile(self) -> Result<SeccompCondition, seccompiler::BackendError> {
+        let calls::Condition { argument, test } = self;
+        let (operator, value, size) = match test {
+            calls::Test::Is(value) => (SeccompCmpOp::Eq, value, SeccompCmpArgLen::Dword),
+            calls::Test::HasBits(bits) => {
+                (SeccompCmpOp::MaskedEq(bits), bits, SeccompCmpArgLen::Qword)
+            }
+            calls::Test::IsNull => (SeccompCmpOp::Eq, 0, SeccompCmpArgLen::Qword),
+        };
+        SeccompCondition::new(argument, size, operator, value)
+    }
+}

@@ -1,0 +1,289 @@
+//! The system calls that a worker process needs, by what for.
+//!
+//! Whoever adds one says which part of the server makes it. What is not here fails with
+//! `ENOSYS`, and the error log says so.
+
+use libc::*;
+use sealane_sys::process::Pid;
+
+/// Number of a system call.
+pub(super) type Number = c_long;
+
+/// What `clone3` gets for an answer.
+pub(super) const ENOSYS: u32 = libc::ENOSYS as u32;
+
+/// Starting threads, in a form that no filter can look into.
+pub(super) const CLONE3: Number = SYS_clone3;
+
+/// A condition on one argument.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Condition {
+    /// Position of the argument, from 0.
+    pub(super) argument: u8,
+    pub(super) test: Test,
+}
+
+/// What an argument is compared with.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Test {
+    /// Its lower 32 bits are this number.
+    Is(u64),
+    /// It has all of these bits.
+    HasBits(u64),
+    /// It is a null pointer.
+    IsNull,
+}
+
+/// Allowed whatever the arguments.
+pub(super) const ALLOWED: &[Number] = &[
+    // Sockets: accepting, clients, other servers, name servers, syslog. No listen: what is
+    // listened on comes from the master.
+    SYS_accept,
+    SYS_accept4,
+    SYS_bind,
+    SYS_connect,
+    SYS_getpeername,
+    SYS_getsockname,
+    SYS_getsockopt,
+    SYS_recvfrom,
+    SYS_recvmmsg,
+    SYS_recvmsg,
+    SYS_sendfile,
+    SYS_sendmmsg,
+    SYS_sendmsg,
+    SYS_sendto,
+    SYS_setsockopt, // kernel TLS as well
+    SYS_shutdown,
+    SYS_socketpair,
+    // Waiting.
+    SYS_epoll_create1,
+    SYS_epoll_ctl,
+    SYS_epoll_pwait,
+    SYS_epoll_pwait2,
+    SYS_eventfd2,
+    SYS_ppoll,
+    SYS_pselect6,
+    SYS_signalfd4,
+    SYS_timerfd_create,
+    SYS_timerfd_settime,
+    // Files that are served, temporary files, logs.
+    SYS_close,
+    SYS_close_range,
+    SYS_copy_file_range,
+    SYS_dup,
+    SYS_dup3,
+    SYS_faccessat,
+    SYS_faccessat2,
+    SYS_fadvise64,
+    SYS_fallocate,
+    SYS_fchmod,
+    SYS_fchmodat,
+    SYS_fchown,
+    SYS_fchownat,
+    SYS_fcntl,
+    SYS_fdatasync,
+    SYS_flock,
+    SYS_fstat,
+    SYS_fstatfs,
+    SYS_fsync,
+    SYS_ftruncate,
+    SYS_getcwd,
+    SYS_getdents64,
+    SYS_lseek,
+    SYS_memfd_create,
+    SYS_mkdirat,
+    SYS_newfstatat,
+    SYS_openat,
+    SYS_openat2,
+    SYS_pipe2,
+    SYS_pread64,
+    SYS_preadv,
+    SYS_preadv2,
+    SYS_pwrite64,
+    SYS_pwritev,
+    SYS_pwritev2,
+    SYS_read,
+    SYS_readahead,
+    SYS_readlinkat,
+    SYS_readv,
+    SYS_renameat,
+    SYS_renameat2,
+    SYS_splice,
+    SYS_statfs,
+    SYS_statx,
+    SYS_sync_file_range,
+    SYS_tee,
+    SYS_unlinkat,
+    SYS_utimensat,
+    SYS_write,
+    SYS_writev,
+    // Memory. Regular expressions are compiled to machine code, so mappings may be executable.
+    SYS_brk,
+    SYS_madvise,
+    SYS_membarrier,
+    SYS_mincore,
+    SYS_mlock,
+    SYS_mlock2,
+    SYS_mmap,
+    SYS_mprotect,
+    SYS_mremap,
+    SYS_munlock,
+    SYS_munmap,
+    // Threads and their scheduling.
+    SYS_clone3, // refused with ENOSYS by the other filter
+    SYS_exit,
+    SYS_exit_group,
+    SYS_futex,
+    SYS_get_robust_list,
+    SYS_getcpu,
+    SYS_rseq,
+    SYS_sched_getaffinity,
+    SYS_sched_getattr,
+    SYS_sched_getparam,
+    SYS_sched_getscheduler,
+    SYS_sched_yield,
+    SYS_set_robust_list,
+    SYS_set_tid_address,
+    // Signals: reading them, and the report of a crash.
+    SYS_restart_syscall,
+    SYS_rt_sigaction,
+    SYS_rt_sigpending,
+    SYS_rt_sigprocmask,
+    SYS_rt_sigreturn,
+    SYS_rt_sigtimedwait,
+    SYS_setitimer,
+    SYS_sigaltstack,
+    // Clocks, where the kernel's page of them does not serve.
+    SYS_clock_getres,
+    SYS_clock_gettime,
+    SYS_clock_nanosleep,
+    SYS_gettimeofday,
+    SYS_nanosleep,
+    SYS_times,
+    // Who and where we are.
+    SYS_getegid,
+    SYS_geteuid,
+    SYS_getgid,
+    SYS_getgroups,
+    SYS_getpid,
+    SYS_getppid,
+    SYS_getpriority,
+    SYS_getrandom,
+    SYS_getresgid,
+    SYS_getresuid,
+    SYS_getrusage,
+    SYS_gettid,
+    SYS_getuid,
+    SYS_sysinfo,
+    SYS_uname,
+    // Calls of old that only this architecture has; C libraries still use them.
+    #[cfg(target_arch = "x86_64")]
+    SYS_access,
+    #[cfg(target_arch = "x86_64")]
+    SYS_arch_prctl,
+    #[cfg(target_arch = "x86_64")]
+    SYS_chmod,
+    #[cfg(target_arch = "x86_64")]
+    SYS_chown,
+    #[cfg(target_arch = "x86_64")]
+    SYS_dup2,
+    #[cfg(target_arch = "x86_64")]
+    SYS_epoll_create,
+    #[cfg(target_arch = "x86_64")]
+    SYS_epoll_wait,
+    #[cfg(target_arch = "x86_64")]
+    SYS_eventfd,
+    #[cfg(target_arch = "x86_64")]
+    SYS_getdents,
+    #[cfg(target_arch = "x86_64")]
+    SYS_getrlimit,
+    #[cfg(target_arch = "x86_64")]
+    SYS_lstat,
+    #[cfg(target_arch = "x86_64")]
+    SYS_mkdir,
+    #[cfg(target_arch = "x86_64")]
+    SYS_open,
+    #[cfg(target_arch = "x86_64")]
+    SYS_pause,
+    #[cfg(target_arch = "x86_64")]
+    SYS_pipe,
+    #[cfg(target_arch = "x86_64")]
+    SYS_poll,
+    #[cfg(target_arch = "x86_64")]
+    SYS_readlink,
+    #[cfg(target_arch = "x86_64")]
+    SYS_rename,
+    #[cfg(target_arch = "x86_64")]
+    SYS_select,
+    #[cfg(target_arch = "x86_64")]
+    SYS_stat,
+    #[cfg(target_arch = "x86_64")]
+    SYS_time,
+    #[cfg(target_arch = "x86_64")]
+    SYS_unlink,
+];
+
+/// The operations of prctl that threads and the allocator ask for.
+const PRCTL_OPTIONS: [c_int; 5] = [
+    PR_SET_NAME,
+    PR_GET_NAME,
+    PR_SET_VMA,
+    PR_GET_DUMPABLE,
+    PR_GET_THP_DISABLE,
+];
+
+/// Protocol families that a server talks: to clients, other servers, name servers and the
+/// system's log.
+const SOCKET_FAMILIES: [c_int; 3] = [AF_UNIX, AF_INET, AF_INET6];
+
+/// What the standard library asks of descriptors.
+const IOCTL_REQUESTS: [u64; 4] = [
+    FIONBIO as u64,
+    FIONREAD as u64,
+    FIOCLEX as u64,
+    TCGETS as u64,
+];
+
+/// Allowed when one of a call's lines holds with all of its conditions. `own` is the process
+/// under the filter.
+pub(super) fn conditional(own: Pid) -> Vec<(Number, Vec<Condition>)> {
+    let is = |argument, value: u64| Condition {
+        argument,
+        test: Test::Is(value),
+    };
+    let mut rules = vec![
+        // Threads, but no processes.
+        (
+            SYS_clone,
+            vec![Condition {
+                argument: 0,
+                test: Test::HasBits((CLONE_THREAD | CLONE_VM | CLONE_SIGHAND) as u64),
+            }],
+        ),
+        // Signals to itself only: abort(3) and the report of a crash.
+        (SYS_tgkill, vec![is(0, own as u64)]),
+        // Time slices and processors of the calling thread.
+        (SYS_sched_setattr, vec![is(0, 0)]),
+        (SYS_sched_setaffinity, vec![is(0, 0)]),
+        // Reading limits, not changing them.
+        (
+            SYS_prlimit64,
+            vec![Condition {
+                argument: 2,
+                test: Test::IsNull,
+            }],
+        ),
+        // The C library asks which addresses the machine has before it looks a name up.
+        (
+            SYS_socket,
+            vec![is(0, AF_NETLINK as u64), is(2, NETLINK_ROUTE as u64)],
+        ),
+    ];
+    let options = PRCTL_OPTIONS.map(|option| (SYS_prctl, vec![is(0, option as u64)]));
+    let families = SOCKET_FAMILIES.map(|family| (SYS_socket, vec![is(0, family as u64)]));
+    let requests = IOCTL_REQUESTS.map(|request| (SYS_ioctl, vec![is(1, request)]));
+    rules.extend(options);
+    rules.extend(families);
+    rules.extend(requests);
+    rules
+}

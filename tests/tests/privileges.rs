@@ -1,0 +1,278 @@
+//! What each process may do, as `/proc` tells it, and the modes of what they create.
+
+use sealane_tests::{Certificate, CertificateKey, Program, Server, Site, command, wait_for, wire};
+use std::collections::BTreeMap;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::Path;
+
+const SERVE: &str = "
+    error_log logs/error.log notice;
+    pid logs/server.pid;
+    MAIN
+    events { worker_connections 64; }
+    http {
+        access_log logs/access.log;
+        ssl_session_ticket_state logs/tickets;
+        server { listen 127.0.0.1:%plain%; root html; }
+        server { listen unix:SITE/logs/socket; root html; }
+        server {
+            listen 127.0.0.1:%tls% ssl;
+            ssl_certificate certificates/site.pem;
+            ssl_certificate_key certificates/site.key;
+            location / { proxy_pass http://127.0.0.1:%plain%; }
+        }
+    }";
+
+fn site() -> Site {
+    let site = Site::new();
+    site.certificate(&Certificate::localhost("site", CertificateKey::P256));
+    site.write("html/a.txt", b"hello");
+    site
+}
+
+#[track_caller]
+fn start<'a>(site: &'a Site, main: &str) -> Server<'a> {
+    let directory = site.path("").display().to_string();
+    let text = SERVE
+        .replace("MAIN", main)
+        .replace("SITE", directory.trim_end_matches('/'));
+    Server::start(site, Program::Sealane, &text)
+}
+
+/// The fields of `/proc/PID/status`; of every thread they must be the same.
+#[track_caller]
+fn status(pid: u32, fields: &[&str]) -> BTreeMap<String, String> {
+    let read = |path: &Path| {
+        let text = std::fs::read_to_string(path.join("status")).expect("it runs");
+        let lines = text.lines().filter_map(|line| line.split_once(":\t"));
+        lines
+            .filter(|(name, _)| fields.contains(name))
+            .map(|(name, value)| (name.to_owned(), value.replace('\t', " ")))
+            .collect::<BTreeMap<_, _>>()
+    };
+    let process = read(Path::new(&format!("/proc/{pid}")));
+    for thread in std::fs::read_dir(format!("/proc/{pid}/task")).expect("it runs") {
+        let thread = thread.expect("readable").path();
+        assert_eq!(read(&thread), process, "{}", thread.display());
+    }
+    assert_eq!(process.len(), fields.len(), "{process:?}");
+    process
+}
+
+const CAPABILITIES: [&str; 5] = ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"];
+
+fn is_root() -> bool {
+    std::fs::metadata("/proc/self").expect("procfs").uid() == 0
+}
+
+#[test]
+fn the_worker_has_no_privileges_left() {
+    let site = site();
+    let server = start(&site, "user nobody nogroup; worker_processes 2;");
+    assert_eq!(wire::get(server.port("plain"), "/a.txt").body, b"hello");
+    let worker = server.worker_pid();
+    let sets = status(worker, &CAPABILITIES);
+    let emptied = if is_root() { 5 } else { 4 }; // only root may empty the bounding set
+    let empty = sets.values().filter(|set| *set == "0000000000000000");
+    assert!(empty.count() >= emptied, "{sets:?}");
+    let rest = status(worker, &["NoNewPrivs", "Seccomp", "Seccomp_filters"]);
+    assert_eq!(rest["NoNewPrivs"], "1");
+    assert_eq!(rest["Seccomp"], "2", "a filter");
+    if is_root() {
+        let nobody = command("id", &["-u", "nobody"], b"").success().text();
+        let nobody = nobody.trim();
+        let ids = status(worker, &["Uid", "Gid", "Groups"]);
+        assert_eq!(ids["Uid"], [nobody; 4].join(" "));
+        assert!(!ids["Gid"].split(' ').any(|id| id == "0"), "{ids:?}");
+        assert!(!ids["Groups"].split(' ').any(|id| id == "0"), "{ids:?}");
+    }
+}
+
+#[test]
+fn the_filter_can_be_switched_off() {
+    let site = site();
+    let server = start(&site, "worker_seccomp off;");
+    let rest = status(server.worker_pid(), &["NoNewPrivs", "Seccomp"]);
+    assert_eq!((&*rest["NoNewPrivs"], &*rest["Seccomp"]), ("1", "0"));
+}
+
+#[test]
+fn transparent_binding_keeps_one_capability() {
+    if !is_root() {
+        return;
+    }
+    let site = site();
+    let text = SERVE.replace("MAIN", "user nobody nogroup;");
+    let text = text.replace(
+        "location / {",
+        "location / { proxy_bind $remote_addr transparent;",
+    );
+    let directory = site.path("").display().to_string();
+    let server = Server::start(&site, Program::Sealane, &text.replace("SITE/", &directory));
+    wait_for("the worker to give up the others", || {
+        let sets = status(server.worker_pid(), &["CapEff", "NoNewPrivs"]);
+        (sets["NoNewPrivs"] == "1").then_some(())
+    });
+    let sets = status(server.worker_pid(), &CAPABILITIES);
+    for set in ["CapPrm", "CapEff", "CapBnd"] {
+        assert_eq!(sets[set], "0000000000002000", "{set}: CAP_NET_RAW");
+    }
+    for set in ["CapInh", "CapAmb"] {
+        assert_eq!(sets[set], "0000000000000000", "{set}");
+    }
+}
+
+/// Has the main thread of a process make a system call that it would never make by itself,
+/// as whoever takes it over would. The answer of the call.
+#[track_caller]
+fn call_within(pid: u32, call: &str) -> String {
+    let script = [
+        "set confirm off".to_owned(),
+        format!("attach {pid}"),
+        // The signal of a refused call belongs to the process.
+        "handle SIGSYS nostop noprint pass".to_owned(),
+        format!("print (int){call}"),
+        "detach".to_owned(),
+    ];
+    let mut arguments = vec!["-batch", "-nx"];
+    for line in &script {
+        arguments.extend(["-ex", line]);
+    }
+    let outcome = command("gdb", &arguments, b"");
+    let text = outcome.text();
+    let answer = text.lines().find_map(|line| line.strip_prefix("$1 = "));
+    answer.unwrap_or(&text).to_owned()
+}
+
+#[cfg(target_arch = "x86_64")] // whose numbers these are
+#[test]
+fn what_the_filter_refuses_fails_and_the_log_says_which_call_it_was() {
+    let site = site();
+    let server = start(&site, "");
+    server.expect_alert("was refused system call");
+    let worker = server.worker_pid();
+    assert_eq!(wire::get(server.port("plain"), "/a.txt").body, b"hello");
+    // By number, because the program has functions of its own with some of these names.
+    for (call, name) in [
+        ("syscall(59, \"/bin/true\", 0, 0)", "(execve)"),
+        ("syscall(56, 17, 0, 0, 0, 0)", "(clone)"), // fork(3)
+        ("syscall(41, 38, 5, 0)", "(socket)"),      // AF_ALG
+        ("syscall(50, 0, 1)", "(listen)"),
+        ("syscall(16, 0, 0x5412, 0)", "(ioctl)"), // TIOCSTI
+        ("syscall(157, 22, 0, 0, 0, 0)", "(prctl)"),
+        ("syscall(62, 1, 0)", "(kill)"),
+        ("syscall(234, 1, 1, 0)", "(tgkill)"),
+    ] {
+        assert_eq!(call_within(worker, call), "-1", "{call}");
+        server.wait_for_log(name);
+    }
+    assert_eq!(
+        call_within(worker, "syscall(110)"),
+        server.pid().to_string()
+    );
+    assert_eq!(wire::get(server.port("plain"), "/a.txt").body, b"hello");
+    assert_eq!(server.worker_pid(), worker, "it goes on");
+    // Once for each call.
+    call_within(worker, "syscall(62, 1, 0)");
+    assert_eq!(server.error_log().matches("(kill)").count(), 1);
+}
+
+#[test]
+fn a_refused_call_ends_the_worker_when_that_is_asked_for() {
+    let site = site();
+    let server = start(&site, "worker_seccomp kill;");
+    for alert in [
+        "was refused system call",
+        "crashed: signal 31",
+        "exited on signal 31",
+        "#",
+        "names",
+    ] {
+        server.expect_alert(alert);
+    }
+    let worker = server.worker_pid();
+    assert_eq!(wire::get(server.port("plain"), "/a.txt").body, b"hello");
+    call_within(worker, "kill(1, 0)");
+    server.wait_for_log("(kill)");
+    server.wait_for_log("exited on signal 31");
+    wait_for("another worker", || {
+        let workers = server.worker_pids();
+        workers.first().filter(|pid| **pid != worker).copied()
+    });
+    assert_eq!(wire::get(server.port("plain"), "/a.txt").body, b"hello");
+}
+
+#[test]
+fn what_the_master_creates_has_the_documented_modes() {
+    let site = site();
+    let server = start(&site, "user nobody nogroup;");
+    assert_eq!(wire::get(server.port("plain"), "/a.txt").body, b"hello");
+    wait_for("the ticket keys", || {
+        site.path("logs/tickets").exists().then_some(())
+    });
+    let own = std::fs::metadata("/proc/self").expect("procfs").uid();
+    for (path, mode) in [
+        ("logs/server.pid", 0o644),
+        ("logs/error.log", 0o644),
+        ("logs/access.log", 0o644),
+        ("logs/tickets", 0o600),
+        ("logs/socket", 0o666),
+        ("client_body_temp", 0o700),
+        ("proxy_temp", 0o700),
+    ] {
+        let facts = std::fs::metadata(site.path(path)).expect(path);
+        // Only a socket is more than the process's umask allows, by an explicit chmod.
+        let allowed = facts.mode() & 0o777;
+        assert_eq!(allowed & !mode, 0, "{path}: {allowed:o}");
+        assert_eq!(allowed & 0o600, 0o600, "{path}: {allowed:o}");
+        if facts.file_type().is_socket() {
+            assert_eq!(allowed, mode, "{path}");
+        }
+        if !path.ends_with("temp") {
+            assert_eq!(facts.uid(), own, "{path}");
+        } else if own == 0 {
+            assert_ne!(facts.uid(), 0, "{path} is the worker's");
+        }
+    }
+}
+
+#[test]
+fn threads_run_where_and_as_urgently_as_configured() {
+    let site = site();
+    let cpus = status(std::process::id(), &["Cpus_allowed_list"]);
+    let server = start(
+        &site,
+        "worker_processes 2; worker_cpu_affinity auto; worker_priority 5;",
+    );
+    assert_eq!(wire::get(server.port("plain"), "/a.txt").body, b"hello");
+    let worker = server.worker_pid();
+    // The last thing that a thread does before it serves is binding itself.
+    let bound = wait_for("bound threads", || {
+        let bound = threads(worker);
+        let alone = |name: &str| bound.get(name)?.parse::<u32>().ok();
+        (alone("worker-0").is_some() && alone("worker-1").is_some()).then_some(bound)
+    });
+    if cpus["Cpus_allowed_list"].parse::<u32>().is_err() {
+        assert_ne!(bound["worker-0"], bound["worker-1"]);
+        assert_eq!(bound["log-writer"], cpus["Cpus_allowed_list"]);
+    }
+}
+
+/// The CPUs of each thread by its name. All have the nice value 5.
+fn threads(pid: u32) -> BTreeMap<String, String> {
+    let mut found = BTreeMap::new();
+    for thread in std::fs::read_dir(format!("/proc/{pid}/task")).expect("it runs") {
+        let path = thread.expect("readable").path();
+        let read = |name: &str| std::fs::read_to_string(path.join(name)).expect("it runs");
+        let name = read("comm").trim().to_owned();
+        let stat = read("stat");
+        let behind_name = stat.rsplit_once(") ").expect("a name").1;
+        assert_eq!(behind_name.split(' ').nth(16), Some("5"), "{name}");
+        let status = read("status");
+        let list = status
+            .lines()
+            .find_map(|line| line.strip_prefix("Cpus_allowed_list:\t"));
+        found.insert(name, list.expect("there").to_owned());
+    }
+    found
+}
