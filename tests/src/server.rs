@@ -43,6 +43,18 @@ impl<'a> Server<'a> {
         configuration: &str,
         wrapper: &[&str],
     ) -> Server<'a> {
+        Server::start_with(site, program, configuration, wrapper, Stdio::null())
+    }
+
+    /// The same with something else than nothing for standard input, for the wrapper to use.
+    #[track_caller]
+    pub fn start_with(
+        site: &'a Site,
+        program: Program,
+        configuration: &str,
+        wrapper: &[&str],
+        input: Stdio,
+    ) -> Server<'a> {
         let configuration = site.fill_in(configuration);
         let (binary, label) = match program {
             Program::Sealane => (sealane_binary(), "sealane"),
@@ -60,7 +72,7 @@ impl<'a> Server<'a> {
             .arg("-c")
             .arg(&file)
             .args(["-e", "logs/error.log", "-g", "daemon off;"])
-            .stdin(Stdio::null())
+            .stdin(input)
             .stdout(Stdio::null())
             .stderr(stderr)
             .process_group(0)

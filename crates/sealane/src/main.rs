@@ -13,11 +13,13 @@
 //! | `sockets.rs`, `pid_file.rs`, `identity.rs`, `limits.rs` | what needs privileges |
 //! | `daemon.rs`, `master.rs`, `restarts.rs` | the master process |
 //! | `sandbox.rs`, `crash.rs`, `cpus.rs` | what a worker process may do, says when it dies, runs on |
+//! | `notify.rs`, `activation.rs` | systemd: how the server is, sockets from outside |
 //! | `control.rs`, `worker_process.rs` | the worker process and its line to the master |
 //! | `signaller.rs` | `-s` |
 //! | `doctor.rs` | `sealane doctor` |
 //! | `journal.rs` | messages, on stderr and in the error log |
 
+mod activation;
 mod arguments;
 mod control;
 mod cpus;
@@ -31,6 +33,7 @@ mod limits;
 mod loader;
 mod master;
 mod materials;
+mod notify;
 mod paths;
 mod pid_file;
 mod resolver;

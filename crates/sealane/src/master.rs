@@ -11,6 +11,7 @@
 
 use crate::control::{self, LOGS_PER_MESSAGE, Report};
 use crate::journal::note;
+use crate::notify::{self, State};
 use crate::pid_file::PidFile;
 use crate::restarts::Restarts;
 use crate::session_store::{StateFile, write_state_file};
@@ -108,6 +109,7 @@ impl Master {
         if let Some(ready) = self.server.daemon.take() {
             ready.tell();
         }
+        notify::tell(&State::Ready);
         while self.phase == Phase::Serving || self.worker.is_some() {
             if let Err(error) = self.wait() {
                 note!(
@@ -323,6 +325,7 @@ impl Master {
             return;
         }
         self.phase = Phase::Quitting;
+        notify::tell(&State::Stopping);
         self.tell_end(true);
         // From now on new connections are refused as soon as the worker has
         // taken what waits in the queues.
@@ -333,6 +336,7 @@ impl Master {
         if let Phase::Terminating { .. } = self.phase {
             return;
         }
+        notify::tell(&State::Stopping);
         self.phase = Phase::Terminating {
             kill_at: Instant::now() + KILL_AFTER,
         };

@@ -3,6 +3,7 @@
 //! A worker that dies leaves the accept queues intact, because the sockets it
 //! accepted from are the master's.
 
+use crate::activation;
 use crate::journal::{Journal, note};
 use sealane_conf::model::{Http, ListenAddress, ListenOptions, LogLevel};
 use sealane_server::log::OsError;
@@ -183,10 +184,19 @@ impl Attempt<'_> {
             1
         };
         let options = bind_options(self.options);
-        let sockets = self.bind_replacing_stale(&options, count)?;
+        let claimed = match self.purpose {
+            Purpose::Serve => activation::claim(&self.address, count),
+            Purpose::Test => Vec::new(),
+        };
+        let ours = claimed.is_empty(); // the service manager's socket files are not
+        let sockets = if ours {
+            self.bind_replacing_stale(&options, count)?
+        } else {
+            claimed
+        };
         let file = match &self.address {
-            BindAddress::Unix(path) => Some(self.prepare_file(path)?),
-            BindAddress::Inet(_) => None,
+            BindAddress::Unix(path) if ours => Some(self.prepare_file(path)?),
+            _ => None,
         };
         for socket in &sockets {
             let listening = socket::start_listening(socket.as_fd(), &self.address, &options);

@@ -6,12 +6,15 @@ use crate::identity::Identity;
 use crate::journal::{Journal, note};
 use crate::loader::FileSystemLoader;
 use crate::master::Master;
+use crate::notify::{self, State};
 use crate::paths::{ConfChoice, FirstLog, Places};
 use crate::pid_file::PidFile;
 use crate::resolver::{self, Resolvers};
 use crate::session_store::{self, RemoteStore};
 use crate::sockets::{Purpose, Sockets};
-use crate::{crash, kernel_tls, materials, say, signaller, temp_paths, version, worker_process};
+use crate::{
+    activation, crash, kernel_tls, materials, say, signaller, temp_paths, version, worker_process,
+};
 use sealane_conf::model::{ErrorLog, LogLevel, LogTarget};
 use sealane_conf::{Config, Options};
 use sealane_server::Snapshot;
@@ -215,8 +218,12 @@ fn prepare(
     } else {
         Purpose::Serve
     };
+    if !arguments.test {
+        activation::accept(&journal);
+    }
     let mut sockets = Sockets::open(config.http.as_ref(), threads, purpose, &journal)
         .map_err(|_not_bound| Refused)?;
+    activation::close_the_rest(&journal);
     if arguments.test {
         sockets.remove_files(&journal);
         PidFile::check(&config.main.pid).map_err(|message| {
@@ -306,6 +313,7 @@ fn serve_alone(mut server: Server, pid_file: PidFile) -> i32 {
     if let Some(ready) = server.daemon.take() {
         ready.tell();
     }
+    notify::tell(&State::Ready);
     // As in nginx, where this mode is for developers: without its privileges the
     // process could not remove its pid file or open its logs again.
     server.identity = None;

@@ -237,12 +237,7 @@ const PRCTL_OPTIONS: [c_int; 5] = [
 const SOCKET_FAMILIES: [c_int; 3] = [AF_UNIX, AF_INET, AF_INET6];
 
 /// What the standard library asks of descriptors.
-const IOCTL_REQUESTS: [u64; 4] = [
-    FIONBIO as u64,
-    FIONREAD as u64,
-    FIOCLEX as u64,
-    TCGETS as u64,
-];
+const IOCTL_REQUESTS: [Ioctl; 4] = [FIONBIO, FIONREAD, FIOCLEX, TCGETS];
 
 /// Allowed when one of a call's lines holds with all of its conditions. `own` is the process
 /// under the filter.
@@ -281,7 +276,8 @@ pub(super) fn conditional(own: Pid) -> Vec<(Number, Vec<Condition>)> {
     ];
     let options = PRCTL_OPTIONS.map(|option| (SYS_prctl, vec![is(0, option as u64)]));
     let families = SOCKET_FAMILIES.map(|family| (SYS_socket, vec![is(0, family as u64)]));
-    let requests = IOCTL_REQUESTS.map(|request| (SYS_ioctl, vec![is(1, request)]));
+    let requests =
+        IOCTL_REQUESTS.map(|request| (SYS_ioctl, vec![is(1, u64::from(request as u32))]));
     rules.extend(options);
     rules.extend(families);
     rules.extend(requests);

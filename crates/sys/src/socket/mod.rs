@@ -1,9 +1,11 @@
 //! Sockets: accepting, sending, receiving, and options that tokio does not set.
 
 mod fd_passing;
+mod inherit;
 mod listen;
 
 pub use fd_passing::{MAX_PASSED_FDS, ReceivedMessage, receive_fds, send_fds, seqpacket_pair};
+pub use inherit::{Inherited, take_inherited};
 pub use listen::{
     BindAddress, BindOptions, Keepalive, bind_group, is_stale_unix_socket, local_address,
     start_listening,

@@ -1,0 +1,164 @@
+//! What a service manager is told, and the sockets that it hands over.
+
+use sealane_tests::{PATIENCE, Program, Server, Site, wait_for, wire};
+use std::net::{TcpListener, UdpSocket};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixDatagram, UnixListener};
+use std::process::Stdio;
+
+const SERVE: &str = "
+    error_log logs/error.log notice;
+    events { worker_connections 64; }
+    http { access_log off; server { LISTEN root html; } }";
+
+fn site() -> Site {
+    let site = Site::new();
+    site.write("html/a.txt", b"hello");
+    site
+}
+
+/// The service manager's end of `NOTIFY_SOCKET`, and the wrapper that announces it.
+fn manager(site: &Site) -> (UnixDatagram, String) {
+    let path = site.path("logs/notify");
+    let socket = UnixDatagram::bind(&path).expect("the site is writable");
+    socket.set_read_timeout(Some(PATIENCE)).expect("a time-out");
+    (socket, format!("NOTIFY_SOCKET={}", path.display()))
+}
+
+#[track_caller]
+fn next_message(manager: &UnixDatagram) -> String {
+    let mut text = [0; 4096];
+    let len = manager.recv(&mut text).expect("a message");
+    String::from_utf8(text[..len].to_vec()).expect("text")
+}
+
+#[test]
+fn the_manager_hears_of_the_start_and_of_both_ends() {
+    for (signal, worker_is_told) in [("QUIT", "gracefully shutting down"), ("TERM", "exiting")] {
+        let site = site();
+        let (manager, variable) = manager(&site);
+        let text = SERVE.replace("LISTEN", "listen 127.0.0.1:%plain%;");
+        let server = Server::start_under(&site, Program::Sealane, &text, &["env", &variable]);
+        let ready = next_message(&manager);
+        let lines: Vec<&str> = ready.lines().collect();
+        assert!(lines.contains(&"READY=1"), "{ready}");
+        let main_pid = format!("MAINPID={}", server.pid());
+        assert!(lines.contains(&main_pid.as_str()), "{ready}");
+        assert!(server.stop(signal).success());
+        assert!(
+            next_message(&manager).starts_with("STOPPING=1\n"),
+            "{signal}"
+        );
+        let log = std::fs::read_to_string(site.path("logs/error.log")).expect("a log");
+        assert!(log.contains(worker_is_told), "{log}");
+    }
+}
+
+#[test]
+fn a_manager_that_is_gone_or_hangs_stops_nobody() {
+    let site = site();
+    let (manager, variable) = manager(&site);
+    // Its queue is full from the beginning.
+    let filler = UnixDatagram::unbound().expect("a socket");
+    filler.set_nonblocking(true).expect("a flag");
+    while filler.send_to(b"X", site.path("logs/notify")).is_ok() {}
+    let text = SERVE.replace("LISTEN", "listen 127.0.0.1:%plain%;");
+    let server = Server::start_under(&site, Program::Sealane, &text, &["env", &variable]);
+    assert_eq!(wire::get(server.port("plain"), "/a.txt").body, b"hello");
+    drop(manager);
+    assert!(server.stop("QUIT").success());
+}
+
+/// Starts the server as systemd would, with this socket as descriptor 3.
+#[track_caller]
+fn start_with_socket<'a>(site: &'a Site, listen: &str, socket: OwnedFd) -> Server<'a> {
+    let launch = "exec 3<&0 0</dev/null; LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=web exec \"$@\"";
+    Server::start_with(
+        site,
+        Program::Sealane,
+        &SERVE.replace("LISTEN", listen),
+        &["sh", "-c", launch, "sh"],
+        Stdio::from(socket),
+    )
+}
+
+#[test]
+fn a_socket_of_the_manager_serves_the_listen_directive_with_its_address() {
+    let site = site();
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let port = socket.local_addr().expect("bound").port();
+    let kept = socket.try_clone().expect("a descriptor");
+    let listen = format!("listen 127.0.0.1:{port}; listen 127.0.0.1:%other%;");
+    let server = start_with_socket(&site, &listen, socket.into());
+    for port in [port, server.port("other")] {
+        assert_eq!(wire::get(port, "/a.txt").body, b"hello");
+    }
+    assert!(
+        !server.error_log().contains("[warn]"),
+        "{}",
+        server.error_log()
+    );
+    // The server itself could not have bound an address that is in use, and after its end the
+    // manager's socket still listens.
+    assert!(server.stop("QUIT").success());
+    let again = std::net::TcpStream::connect(("127.0.0.1", port));
+    assert!(again.is_ok());
+    drop(kept);
+}
+
+#[test]
+fn a_unix_socket_of_the_manager_keeps_its_file() {
+    let site = site();
+    let path = site.path("logs/web");
+    let socket = UnixListener::bind(&path).expect("the site is writable");
+    let listen = format!("listen unix:{}; listen 127.0.0.1:%other%;", path.display());
+    let server = start_with_socket(&site, &listen, socket.into());
+    let mut stream = wait_for("a connection", || {
+        std::os::unix::net::UnixStream::connect(&path).ok()
+    });
+    use std::io::{Read, Write};
+    stream
+        .write_all(b"GET /a.txt HTTP/1.0\r\nHost: x\r\n\r\n")
+        .expect("sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    assert!(answer.ends_with("hello"), "{answer}");
+    assert!(server.stop("QUIT").success());
+    assert!(path.exists(), "it is the manager's");
+}
+
+#[test]
+fn what_cannot_be_used_is_said_and_the_address_is_bound() {
+    for (socket, expected) in [
+        (
+            OwnedFd::from(TcpListener::bind("127.0.0.1:0").expect("a port")),
+            "no \"listen\" directive has this address",
+        ),
+        (
+            OwnedFd::from(UdpSocket::bind("127.0.0.1:0").expect("a port")),
+            "descriptor 3 (web) of LISTEN_FDS is no stream socket",
+        ),
+    ] {
+        let site = site();
+        let server = start_with_socket(&site, "listen 127.0.0.1:%plain%;", socket);
+        assert_eq!(wire::get(server.port("plain"), "/a.txt").body, b"hello");
+        server.wait_for_log(expected);
+    }
+}
+
+#[test]
+fn descriptors_for_another_process_are_left_alone() {
+    let site = site();
+    let server = Server::start_under(
+        &site,
+        Program::Sealane,
+        &SERVE.replace("LISTEN", "listen 127.0.0.1:%plain%;"),
+        &["env", "LISTEN_PID=1", "LISTEN_FDS=1"],
+    );
+    assert_eq!(wire::get(server.port("plain"), "/a.txt").body, b"hello");
+    assert!(
+        !server.error_log().contains("LISTEN_FDS"),
+        "{}",
+        server.error_log()
+    );
+}
