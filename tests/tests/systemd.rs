@@ -33,7 +33,7 @@ fn next_message(manager: &UnixDatagram) -> String {
 }
 
 #[test]
-fn the_manager_hears_of_the_start_and_of_both_ends() {
+fn the_manager_hears_of_start_reload_and_both_ends() {
     for (signal, worker_is_told) in [("QUIT", "gracefully shutting down"), ("TERM", "exiting")] {
         let site = site();
         let (manager, variable) = manager(&site);
@@ -44,6 +44,13 @@ fn the_manager_hears_of_the_start_and_of_both_ends() {
         assert!(lines.contains(&"READY=1"), "{ready}");
         let main_pid = format!("MAINPID={}", server.pid());
         assert!(lines.contains(&main_pid.as_str()), "{ready}");
+        server.signal("HUP");
+        let reloading = next_message(&manager);
+        assert!(
+            reloading.starts_with("RELOADING=1\nMONOTONIC_USEC="),
+            "{reloading}"
+        );
+        assert!(next_message(&manager).starts_with("READY=1\n"));
         assert!(server.stop(signal).success());
         assert!(
             next_message(&manager).starts_with("STOPPING=1\n"),

@@ -316,6 +316,10 @@ impl Master {
             Signal::Term | Signal::Int => self.terminate(),
             Signal::Quit => self.quit(),
             Signal::Usr1 => self.reopen_logs(),
+            Signal::Hup => {
+                notify::tell(&State::Reloading);
+                notify::tell(&State::Ready);
+            }
             _ => {}
         }
     }
@@ -441,6 +445,7 @@ impl Master {
             return;
         }
         if status == ExitStatus::Code(FATAL) {
+            notify::tell(&State::Status("nothing is served, see the error log"));
             note!(
                 journal,
                 Alert,

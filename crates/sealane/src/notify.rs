@@ -27,8 +27,6 @@ pub(crate) enum State<'a> {
     Reloading,
     /// The server ends.
     Stopping,
-    /// Another process is the one to send signals to from now on.
-    MainPid(Pid),
     /// What an operator reads in `systemctl status`.
     Status(&'a str),
 }
@@ -83,7 +81,6 @@ fn message(state: &State<'_>, own: Pid, monotonic_us: u64) -> String {
             "RELOADING=1\nMONOTONIC_USEC={monotonic_us}\nSTATUS=reloading the configuration"
         ),
         State::Stopping => "STOPPING=1\nSTATUS=finishing what is under way".to_owned(),
-        State::MainPid(pid) => format!("MAINPID={pid}"),
         State::Status(text) => {
             let cut = &text[..text.floor_char_boundary(MAX_STATUS_BYTES)];
             // A line end would begin another assignment.
@@ -102,7 +99,6 @@ mod tests {
         assert_eq!(of(State::Ready), "READY=1\nMAINPID=7\nSTATUS=serving");
         assert!(of(State::Reloading).starts_with("RELOADING=1\nMONOTONIC_USEC=123\n"));
         assert!(of(State::Stopping).starts_with("STOPPING=1\n"));
-        assert_eq!(of(State::MainPid(9)), "MAINPID=9");
         assert_eq!(of(State::Status("a\nREADY=1")), "STATUS=a READY=1");
         let long = of(State::Status(&"é".repeat(200)));
         assert_eq!(long.len(), "STATUS=".len() + MAX_STATUS_BYTES);
@@ -125,10 +121,10 @@ mod tests {
         ];
         for (address, receiver) in &receivers {
             let manager = Manager::new(address).expect("an address");
-            manager.send(&State::MainPid(5)).expect("sent");
+            manager.send(&State::Status("well")).expect("sent");
             let mut text = [0; 100];
             let len = receiver.recv(&mut text).expect("received");
-            assert_eq!(&text[..len], b"MAINPID=5");
+            assert_eq!(&text[..len], b"STATUS=well");
             let full = (0..100_000).find_map(|_| manager.send(&State::Ready).err());
             assert_eq!(
                 full.expect("nobody reads").kind(),
