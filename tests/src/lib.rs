@@ -34,6 +34,7 @@ mod ports;
 pub mod random;
 mod redis;
 mod relay;
+pub mod reload;
 mod server;
 mod site;
 mod tls_client;

@@ -7,11 +7,14 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use zeroize::Zeroizing;
 
-/// Log files that one message carries at most, by the kernel's limit on
-/// descriptors. More take several messages.
-pub(crate) const LOGS_PER_MESSAGE: usize = socket::MAX_PASSED_FDS;
+/// Descriptors that one message carries at most, by the kernel's limit. More take
+/// several messages.
+pub(crate) const FDS_PER_MESSAGE: usize = socket::MAX_PASSED_FDS;
 
 /// An order of the master.
+///
+/// A new configuration takes several messages: [`Message::Bundle`] begins, logs and sockets
+/// follow, [`Message::Apply`] ends. All carry the number of the reload that they belong to.
 #[derive(Debug)]
 pub(crate) enum Message {
     /// Finish what is under way and end.
@@ -20,13 +23,55 @@ pub(crate) enum Message {
     Terminate,
     /// Go on with these files in the logs at these positions.
     Reopen(Vec<(u16, OwnedFd)>),
+    /// Texts and files of a new configuration.
+    Bundle {
+        /// Number of the reload.
+        generation: u64,
+        /// What [`crate::reload::seal`] has made.
+        memory: OwnedFd,
+    },
+    /// Logs of a new configuration, by their positions.
+    Logs {
+        /// Number of the reload.
+        generation: u64,
+        /// Position and file.
+        files: Vec<(u16, OwnedFd)>,
+    },
+    /// Sockets of addresses that the configuration before has not had, by the numbers of
+    /// their listeners.
+    Sockets {
+        /// Number of the reload.
+        generation: u64,
+        /// Listener and socket.
+        sockets: Vec<(u32, OwnedFd)>,
+    },
+    /// That was all: go on with the new configuration.
+    Apply {
+        /// Number of the reload.
+        generation: u64,
+        /// How many logs were sent.
+        logs: u32,
+        /// How many sockets were sent.
+        sockets: u32,
+    },
 }
 
 const QUIT: u8 = b'Q';
 const TERMINATE: u8 = b'T';
 const REOPEN: u8 = b'R';
+const BUNDLE: u8 = b'B';
+const LOGS: u8 = b'L';
+const SOCKETS: u8 = b'K';
+const APPLY: u8 = b'A';
 
-const MAX_MESSAGE_BYTES: usize = 1 + 2 * LOGS_PER_MESSAGE;
+/// Of the messages about reloads. Both ends are one binary, unless it was replaced and a
+/// new master talks to an old worker.
+const VERSION: u8 = 1;
+
+/// Tag, version and generation.
+const HEAD_BYTES: usize = 2 + 8;
+
+const MAX_MESSAGE_BYTES: usize = HEAD_BYTES + 4 * FDS_PER_MESSAGE;
 
 /// Tells the worker to end: gracefully or at once.
 ///
@@ -37,7 +82,7 @@ pub(crate) fn send_end(link: BorrowedFd<'_>, gracefully: bool) -> io::Result<()>
     socket::send_fds(link, &[if gracefully { QUIT } else { TERMINATE }], &[])
 }
 
-/// Hands the worker newly opened log files; at most [`LOGS_PER_MESSAGE`].
+/// Hands the worker newly opened log files; at most [`FDS_PER_MESSAGE`].
 ///
 /// # Errors
 /// As [`send_end`].
@@ -48,6 +93,48 @@ pub(crate) fn send_logs(link: BorrowedFd<'_>, logs: &[(u16, BorrowedFd<'_>)]) ->
     socket::send_fds(link, &data, &fds)
 }
 
+/// A new configuration, as the master hands it to the worker.
+pub(crate) struct NewConfiguration<'a> {
+    /// Number of the reload.
+    pub(crate) generation: u64,
+    /// Its texts and files.
+    pub(crate) memory: BorrowedFd<'a>,
+    /// Its logs by position.
+    pub(crate) logs: Vec<(u32, BorrowedFd<'a>)>,
+    /// Its new sockets by listener.
+    pub(crate) sockets: Vec<(u32, BorrowedFd<'a>)>,
+}
+
+impl NewConfiguration<'_> {
+    /// Hands it over. Nothing has an effect before the last message, so one that fails in
+    /// between leaves all as it was.
+    ///
+    /// # Errors
+    /// As [`send_end`].
+    pub(crate) fn send(&self, link: BorrowedFd<'_>) -> io::Result<()> {
+        let head = |tag| {
+            let mut data = vec![tag, VERSION];
+            data.extend(self.generation.to_le_bytes());
+            data
+        };
+        socket::send_fds(link, &head(BUNDLE), &[self.memory])?;
+        for (tag, list) in [(LOGS, &self.logs), (SOCKETS, &self.sockets)] {
+            for part in list.chunks(FDS_PER_MESSAGE) {
+                let mut data = head(tag);
+                data.extend(part.iter().flat_map(|(number, _)| number.to_le_bytes()));
+                let fds: Vec<BorrowedFd<'_>> = part.iter().map(|(_, fd)| *fd).collect();
+                socket::send_fds(link, &data, &fds)?;
+            }
+        }
+        let mut data = head(APPLY);
+        for list in [&self.logs, &self.sockets] {
+            let count = u32::try_from(list.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+            data.extend(count.to_le_bytes());
+        }
+        socket::send_fds(link, &data, &[])
+    }
+}
+
 /// The next message; `None` when the master is gone.
 ///
 /// # Errors
@@ -55,30 +142,89 @@ pub(crate) fn send_logs(link: BorrowedFd<'_>, logs: &[(u16, BorrowedFd<'_>)]) ->
 pub(crate) fn receive(link: &impl AsFd) -> io::Result<Option<Message>> {
     let mut data = [0; MAX_MESSAGE_BYTES];
     let received = socket::receive_fds(link.as_fd(), &mut data)?;
-    match &data[..received.len] {
-        [] => Ok(None),
-        [QUIT] => Ok(Some(Message::Quit)),
-        [TERMINATE] => Ok(Some(Message::Terminate)),
-        [REOPEN, indexes @ ..] if indexes.len() == 2 * received.fds.len() => {
-            let (indexes, _) = indexes.as_chunks::<2>();
+    let data = &data[..received.len];
+    if data.is_empty() {
+        return Ok(None);
+    }
+    understand(data, received.fds)
+        .map(Some)
+        .ok_or_else(|| nonsense("the master"))
+}
+
+fn understand(data: &[u8], mut fds: Vec<OwnedFd>) -> Option<Message> {
+    match data {
+        [QUIT] => return Some(Message::Quit),
+        [TERMINATE] => return Some(Message::Terminate),
+        [REOPEN, indexes @ ..] => {
+            let (indexes, rest) = indexes.as_chunks::<2>();
             let indexes = indexes.iter().map(|bytes| u16::from_le_bytes(*bytes));
-            Ok(Some(Message::Reopen(indexes.zip(received.fds).collect())))
+            let matching = rest.is_empty() && indexes.len() == fds.len();
+            return matching.then(|| Message::Reopen(indexes.zip(fds).collect()));
         }
-        _ => Err(io::Error::new(
-            io::ErrorKind::InvalidData,
-            "unknown message from the master",
-        )),
+        _ => {}
+    }
+    let [tag, VERSION, rest @ ..] = data else {
+        return None;
+    };
+    let (generation, rest) = rest.split_first_chunk()?;
+    let generation = u64::from_le_bytes(*generation);
+    let (numbers, left) = rest.as_chunks::<4>();
+    if !left.is_empty() {
+        return None;
+    }
+    let mut numbers = numbers.iter().map(|bytes| u32::from_le_bytes(*bytes));
+    match (*tag, numbers.len(), fds.len()) {
+        (BUNDLE, 0, 1) => Some(Message::Bundle {
+            generation,
+            memory: fds.pop()?,
+        }),
+        (LOGS, count, given) if count == given => {
+            let positions = numbers.map(|number| u16::try_from(number).ok());
+            let files = positions
+                .zip(fds)
+                .map(|(position, fd)| Some((position?, fd)));
+            Some(Message::Logs {
+                generation,
+                files: files.collect::<Option<_>>()?,
+            })
+        }
+        (SOCKETS, count, given) if count == given => Some(Message::Sockets {
+            generation,
+            sockets: numbers.zip(fds).collect(),
+        }),
+        (APPLY, 2, 0) => Some(Message::Apply {
+            generation,
+            logs: numbers.next()?,
+            sockets: numbers.next()?,
+        }),
+        _ => None,
     }
 }
 
 /// A report of the worker.
+#[cfg_attr(test, derive(Debug))] // it would show keys
 pub(crate) enum Report {
+    /// Its threads accept connections.
+    Ready,
     /// Ticket keys, for the file and for the next worker. The master does not look
     /// into them.
     TicketState(Zeroizing<Vec<u8>>),
+    /// The configuration of this reload is in effect.
+    Applied(u64),
+    /// The configuration of this reload is not used, and why.
+    Refused(u64, String),
+    /// No connection waits any more at an address that this reload has taken away.
+    Drained(u64),
 }
 
+const READY: u8 = b'Y';
 const TICKET_STATE: u8 = b'S';
+const APPLIED: u8 = b'A';
+const REFUSED: u8 = b'N';
+const DRAINED: u8 = b'D';
+
+/// Longest reason for a refusal, in bytes; the rest is cut off.
+const MAX_REASON_BYTES: usize = 2_000;
 
 /// Gives the master ticket keys to keep.
 ///
@@ -92,6 +238,24 @@ pub(crate) fn send_ticket_state(link: BorrowedFd<'_>, state: &[u8]) -> io::Resul
     socket::send_fds(link, &data, &[])
 }
 
+/// Sends any other report.
+///
+/// # Errors
+/// As [`send_ticket_state`].
+pub(crate) fn send_report(link: BorrowedFd<'_>, report: &Report) -> io::Result<()> {
+    let (tag, generation, text) = match report {
+        Report::Ready => return socket::send_fds(link, &[READY], &[]),
+        Report::TicketState(state) => return send_ticket_state(link, state),
+        Report::Applied(generation) => (APPLIED, generation, ""),
+        Report::Drained(generation) => (DRAINED, generation, ""),
+        Report::Refused(generation, why) => (REFUSED, generation, why.as_str()),
+    };
+    let mut data = vec![tag, VERSION];
+    data.extend(generation.to_le_bytes());
+    data.extend(text.bytes().take(MAX_REASON_BYTES));
+    socket::send_fds(link, &data, &[])
+}
+
 /// The worker's next report; `None` when the worker is gone.
 ///
 /// # Errors
@@ -100,16 +264,47 @@ pub(crate) fn receive_report(link: &impl AsFd) -> io::Result<Option<Report>> {
     let mut data = Zeroizing::new(vec![0; 1 + MAX_STATE_BYTES]);
     let received = socket::receive_fds(link.as_fd(), &mut data)?;
     data.truncate(received.len);
-    match data.split_first() {
-        None => Ok(None),
-        Some((&TICKET_STATE, state)) if received.fds.is_empty() => {
-            Ok(Some(Report::TicketState(Zeroizing::new(state.to_vec()))))
-        }
-        Some(_) => Err(io::Error::new(
-            io::ErrorKind::InvalidData,
-            "unknown message from the worker process",
-        )),
+    if data.is_empty() {
+        return Ok(None);
     }
+    let report = received.fds.is_empty().then(|| understand_report(&data));
+    report
+        .flatten()
+        .map(Some)
+        .ok_or_else(|| nonsense("the worker process"))
+}
+
+fn understand_report(data: &[u8]) -> Option<Report> {
+    match data {
+        [READY] => return Some(Report::Ready),
+        [TICKET_STATE, state @ ..] => {
+            return Some(Report::TicketState(Zeroizing::new(state.to_vec())));
+        }
+        _ => {}
+    }
+    let [tag, VERSION, rest @ ..] = data else {
+        return None;
+    };
+    let (generation, rest) = rest.split_first_chunk()?;
+    let generation = u64::from_le_bytes(*generation);
+    match *tag {
+        APPLIED if rest.is_empty() => Some(Report::Applied(generation)),
+        DRAINED if rest.is_empty() => Some(Report::Drained(generation)),
+        // It goes into the log of a privileged process, so nothing in it may move a terminal.
+        REFUSED if rest.len() <= MAX_REASON_BYTES => {
+            let text = String::from_utf8_lossy(rest);
+            let text = text.chars().map(|c| if c.is_control() { ' ' } else { c });
+            Some(Report::Refused(generation, text.collect()))
+        }
+        _ => None,
+    }
+}
+
+fn nonsense(who: &str) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::InvalidData,
+        format!("unknown message from {who}"),
+    )
 }
 
 #[cfg(test)]
@@ -141,7 +336,17 @@ mod tests {
     #[test]
     fn nonsense_is_an_error() {
         let (master, worker) = socket::seqpacket_pair().expect("a pair");
-        for data in [&b"X"[..], b"QQ", b"R\x01\x00"] {
+        for data in [
+            &b"X"[..],
+            b"QQ",
+            b"R\x01\x00",
+            b"B\x01",
+            b"B\x02\0\0\0\0\0\0\0\0",
+            b"B\x01\0\0\0\0\0\0\0\0",
+            b"L\x01\0\0\0\0\0\0\0\0\x01\0\0\0",
+            b"A\x01\0\0\0\0\0\0\0\0",
+            b"A\x01\0\0\0\0\0\0\0\0\x01\0\0\0\x01\0\0",
+        ] {
             socket::send_fds(master.as_fd(), data, &[]).expect("sent");
             let error = receive(&worker).expect_err("nonsense");
             assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{data:?}");
@@ -168,5 +373,86 @@ mod tests {
         assert!(receive_report(&master).is_err());
         drop(worker);
         assert!(receive_report(&master).expect("the end").is_none());
+    }
+
+    #[test]
+    fn a_configuration_arrives_in_parts_with_all_its_descriptors() {
+        let (master, worker) = socket::seqpacket_pair().expect("a pair");
+        let null = File::open("/dev/null").expect("there");
+        let logs = 3 * FDS_PER_MESSAGE as u32 / 2;
+        let configuration = NewConfiguration {
+            generation: 7,
+            memory: null.as_fd(),
+            logs: (0..logs).map(|number| (number, null.as_fd())).collect(),
+            sockets: vec![(9, null.as_fd()), (9, null.as_fd())],
+        };
+        configuration.send(master.as_fd()).expect("sent");
+        let next = || receive(&worker).expect("received").expect("a message");
+        assert!(matches!(next(), Message::Bundle { generation: 7, .. }));
+        let mut found = Vec::new();
+        while (found.len() as u32) < logs {
+            let Message::Logs {
+                generation: 7,
+                files,
+            } = next()
+            else {
+                panic!("not the logs");
+            };
+            found.extend(files.into_iter().map(|(number, _)| number));
+        }
+        assert!(found.into_iter().map(u32::from).eq(0..logs));
+        let Message::Sockets {
+            generation: 7,
+            sockets,
+        } = next()
+        else {
+            panic!("not the sockets");
+        };
+        assert!(sockets.iter().all(|(number, _)| *number == 9) && sockets.len() == 2);
+        let Message::Apply {
+            generation: 7,
+            logs: sent,
+            sockets: 2,
+        } = next()
+        else {
+            panic!("not the end");
+        };
+        assert_eq!(sent, logs);
+    }
+
+    #[test]
+    fn reports_of_reloads_arrive_and_damaged_ones_are_errors() {
+        let (master, worker) = socket::seqpacket_pair().expect("a pair");
+        let long = "x".repeat(2 * MAX_REASON_BYTES);
+        for report in [
+            Report::Ready,
+            Report::Applied(1),
+            Report::Drained(u64::MAX),
+            Report::Refused(3, "no\nwith \x1b[31m control".into()),
+            Report::Refused(3, long),
+        ] {
+            send_report(worker.as_fd(), &report).expect("sent");
+            let received = receive_report(&master).expect("received").expect("one");
+            match (&report, &received) {
+                (Report::Refused(3, sent), Report::Refused(3, got)) => {
+                    assert_eq!(got.len(), sent.len().min(MAX_REASON_BYTES));
+                    assert!(!got.contains(char::is_control));
+                }
+                _ => assert_eq!(format!("{received:?}"), format!("{report:?}")),
+            }
+        }
+        for data in [
+            &b"YY"[..],
+            b"A",
+            b"A\x01\0",
+            b"A\x02\0\0\0\0\0\0\0\0",
+            b"D\x01\0\0\0\0\0\0\0\0x",
+        ] {
+            socket::send_fds(worker.as_fd(), data, &[]).expect("sent");
+            assert!(receive_report(&master).is_err(), "{data:?}");
+        }
+        let null = File::open("/dev/null").expect("there");
+        socket::send_fds(worker.as_fd(), b"Y", &[null.as_fd()]).expect("sent");
+        assert!(receive_report(&master).is_err(), "with a descriptor");
     }
 }

@@ -11,9 +11,10 @@
 //! | `kernel_tls.rs` | trying at start what the kernel can do for TLS |
 //! | `startup.rs` | from arguments to a validated, bound, ready-to-run server |
 //! | `sockets.rs`, `pid_file.rs`, `identity.rs`, `limits.rs` | what needs privileges |
-//! | `daemon.rs`, `master.rs`, `restarts.rs` | the master process |
+//! | `daemon.rs`, `master/`, `restarts.rs` | the master process |
 //! | `sandbox.rs`, `crash.rs`, `cpus.rs` | what a worker process may do, says when it dies, runs on |
 //! | `notify.rs`, `activation.rs` | systemd: how the server is, sockets from outside |
+//! | `reload/` | another configuration while the server runs |
 //! | `control.rs`, `worker_process.rs` | the worker process and its line to the master |
 //! | `signaller.rs` | `-s` |
 //! | `doctor.rs` | `sealane doctor` |
@@ -36,6 +37,7 @@ mod materials;
 mod notify;
 mod paths;
 mod pid_file;
+mod reload;
 mod resolver;
 mod restarts;
 mod sandbox;

@@ -42,6 +42,11 @@ impl PidFile {
         })
     }
 
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Checks that the file could be written, for `-t`; leaves no file behind
     /// that was not there.
     ///

@@ -11,9 +11,10 @@ use sealane_sys::socket::{self, BindAddress, BindOptions, Keepalive};
 use std::fmt;
 use std::fs::{self, Permissions};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Attempts to bind an address that is in use, and the time between two, as in
@@ -40,23 +41,46 @@ pub(crate) struct Sockets {
     pub(crate) bound: Vec<Bound>,
 }
 
-/// The sockets of one address.
-#[derive(Debug)]
+/// One address of a configuration, bound.
+#[derive(Debug, Clone)]
 pub(crate) struct Bound {
     /// Position in [`Http::listeners`].
     pub(crate) listener: usize,
+    address: BindAddress,
+    options: BindOptions,
+    pub(crate) group: Arc<Group>,
+}
+
+/// The sockets of one address. Two configurations that have the address share them.
+#[derive(Debug)]
+pub(crate) struct Group {
     /// One, or one per thread with `reuseport`.
-    pub(crate) sockets: Vec<OwnedFd>,
+    sockets: Vec<OwnedFd>,
     /// The file of a Unix socket.
     file: Option<SocketFile>,
 }
 
 /// The file of a Unix socket, and proof that it is ours.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct SocketFile {
     path: PathBuf,
     device: u64,
     inode: u64,
+}
+
+impl Group {
+    /// Descriptors of its sockets.
+    pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.sockets.iter().map(AsFd::as_fd)
+    }
+
+    /// Descriptors of one's own.
+    ///
+    /// # Errors
+    /// When there are too many already.
+    pub(crate) fn duplicate(&self) -> io::Result<Vec<OwnedFd>> {
+        self.sockets.iter().map(OwnedFd::try_clone).collect()
+    }
 }
 
 /// The files of Unix sockets, to be removed at the end.
@@ -93,7 +117,7 @@ enum Refusal {
 }
 
 impl Sockets {
-    /// Binds and listens on every address.
+    /// Binds and listens on every address of which `known` has no sockets yet.
     ///
     /// # Errors
     /// After nginx's messages and attempts, when one address cannot be had.
@@ -101,6 +125,7 @@ impl Sockets {
         http: Option<&Http>,
         threads: u32,
         purpose: Purpose,
+        known: &[&Bound],
         journal: &Journal,
     ) -> Result<Sockets, NotBound> {
         let mut sockets = Sockets::default();
@@ -114,16 +139,20 @@ impl Sockets {
                 let listener = &http.listeners[index];
                 let attempt = Attempt {
                     address: bind_address(&listener.address),
-                    options: &listener.options,
-                    threads,
+                    options: bind_options(&listener.options),
+                    count: if listener.options.reuseport {
+                        threads as usize
+                    } else {
+                        1
+                    },
                     purpose,
                     journal,
                 };
-                match attempt.bind(index) {
-                    Ok(bound) => sockets.bound.push(bound),
+                match attempt.take_or_bind(known) {
+                    Ok(group) => sockets.bound.push(attempt.bound(index, group)),
                     Err(Refusal::InUse) => in_use.push(index),
                     Err(Refusal::Final) => {
-                        sockets.remove_files(journal);
+                        sockets.remove_files_except(known, journal);
                         return Err(NotBound);
                     }
                 }
@@ -139,30 +168,83 @@ impl Sockets {
             }
         }
         note!(journal, Emerg, "still could not bind()");
-        sockets.remove_files(journal);
+        sockets.remove_files_except(known, journal);
         Err(NotBound)
     }
 
-    /// Removes the files of Unix sockets.
-    pub(crate) fn remove_files(&mut self, journal: &Journal) {
-        self.take_files().remove(journal);
+    /// Removes the files of Unix sockets, except of those that `known` has, too.
+    pub(crate) fn remove_files_except(&self, known: &[&Bound], journal: &Journal) {
+        let ours = self.bound.iter().filter(|bound| !bound.is_among(known));
+        SocketFiles(ours.filter_map(|bound| bound.group.file.clone()).collect()).remove(journal);
     }
 
-    /// Leaves the removal of the files to the caller.
-    pub(crate) fn take_files(&mut self) -> SocketFiles {
-        SocketFiles(
-            self.bound
-                .iter_mut()
-                .filter_map(|bound| bound.file.take())
-                .collect(),
-        )
+    /// The files of Unix sockets, to be removed later.
+    pub(crate) fn files(&self) -> SocketFiles {
+        let files = self.bound.iter().map(|bound| bound.group.file.clone());
+        SocketFiles(files.flatten().collect())
+    }
+
+    /// Removes the files of Unix sockets.
+    pub(crate) fn remove_files(&self, journal: &Journal) {
+        self.files().remove(journal);
     }
 
     /// Closes the sockets: connections are refused once the worker has closed
     /// its own copies.
     pub(crate) fn close(&mut self) {
-        for bound in &mut self.bound {
-            bound.sockets.clear();
+        self.bound.clear();
+    }
+
+    /// Gives the sockets that `before` has had, too, the options that they have now.
+    pub(crate) fn change_options(&self, before: &Sockets, journal: &Journal) {
+        for bound in &self.bound {
+            let was = before
+                .bound
+                .iter()
+                .find(|was| was.address == bound.address && was.options != bound.options);
+            if let Some(was) = was {
+                bound.change_options(&was.options, journal);
+            }
+        }
+    }
+}
+
+impl Bound {
+    /// Whether one of `others` has the same address with the same sockets.
+    pub(crate) fn is_among(&self, others: &[&Bound]) -> bool {
+        let same = |other: &&Bound| {
+            other.address == self.address && Arc::ptr_eq(&other.group, &self.group)
+        };
+        others.iter().any(same)
+    }
+
+    /// Whether one of `others` has this address.
+    pub(crate) fn has_address_of(&self, others: &[Bound]) -> bool {
+        others.iter().any(|other| other.address == self.address)
+    }
+
+    /// Removes the file of a Unix socket on which nobody listens any more.
+    pub(crate) fn remove_file(&self, journal: &Journal) {
+        SocketFiles(self.group.file.clone().into_iter().collect()).remove(journal);
+    }
+
+    /// As nginx, what cannot be set is logged and the socket stays in use.
+    fn change_options(&self, was: &BindOptions, journal: &Journal) {
+        for socket in self.group.fds() {
+            let mut failed = socket::take_back(socket, was, &self.options);
+            match socket::start_listening(socket, &self.address, &self.options) {
+                Ok(more) => failed.extend(more),
+                Err(error) => {
+                    let (name, backlog) = (name(&self.address), self.options.backlog);
+                    let error = OsError(&error);
+                    note!(
+                        journal,
+                        Alert,
+                        "listen() to {name}, backlog {backlog} failed ({error}), ignored"
+                    );
+                }
+            }
+            report_options(&failed, &self.address, journal);
         }
     }
 }
@@ -170,27 +252,54 @@ impl Sockets {
 /// One attempt to bind one address.
 struct Attempt<'a> {
     address: BindAddress,
-    options: &'a ListenOptions,
-    threads: u32,
+    options: BindOptions,
+    /// How many sockets.
+    count: usize,
     purpose: Purpose,
     journal: &'a Journal,
 }
 
 impl Attempt<'_> {
-    fn bind(&self, listener: usize) -> Result<Bound, Refusal> {
-        let count = if self.options.reuseport {
-            self.threads as usize
-        } else {
-            1
+    fn bound(&self, listener: usize, group: Arc<Group>) -> Bound {
+        Bound {
+            listener,
+            address: self.address.clone(),
+            options: self.options.clone(),
+            group,
+        }
+    }
+
+    /// The sockets that there are, more of them if there are too few, or new ones. There are
+    /// never fewer than before: connections may wait in each of them.
+    fn take_or_bind(&self, known: &[&Bound]) -> Result<Arc<Group>, Refusal> {
+        let Some(known) = known.iter().find(|known| known.address == self.address) else {
+            return self.bind().map(Arc::new);
         };
-        let options = bind_options(self.options);
+        let group = &known.group;
+        let (have, first) = (group.sockets.len(), group.sockets.first());
+        let (true, Some(first)) = (have < self.count, first) else {
+            return Ok(Arc::clone(group));
+        };
+        let mut sockets = group
+            .duplicate()
+            .map_err(|error| self.report(&error, format_args!("dup()")))?;
+        let missing = self.count - have;
+        let more = socket::bind_beside(first.as_fd(), &self.address, &self.options, missing)
+            .map_err(|error| self.report_bind(&error))?;
+        self.listen(&more)?;
+        sockets.extend(more);
+        let file = group.file.clone();
+        Ok(Arc::new(Group { sockets, file }))
+    }
+
+    fn bind(&self) -> Result<Group, Refusal> {
         let claimed = match self.purpose {
-            Purpose::Serve => activation::claim(&self.address, count),
+            Purpose::Serve => activation::claim(&self.address, self.count),
             Purpose::Test => Vec::new(),
         };
         let ours = claimed.is_empty(); // the service manager's socket files are not
         let sockets = if ours {
-            self.bind_replacing_stale(&options, count)?
+            self.bind_replacing_stale(&self.options, self.count)?
         } else {
             claimed
         };
@@ -198,29 +307,23 @@ impl Attempt<'_> {
             BindAddress::Unix(path) if ours => Some(self.prepare_file(path)?),
             _ => None,
         };
-        for socket in &sockets {
-            let listening = socket::start_listening(socket.as_fd(), &self.address, &options);
+        self.listen(&sockets)?;
+        Ok(Group { sockets, file })
+    }
+
+    fn listen(&self, sockets: &[OwnedFd]) -> Result<(), Refusal> {
+        for socket in sockets {
+            let listening = socket::start_listening(socket.as_fd(), &self.address, &self.options);
             let failed = listening.map_err(|error| {
-                let backlog = options.backlog;
+                let backlog = self.options.backlog;
                 self.report(
                     &error,
-                    format_args!("listen() to {}, backlog {backlog}", self.name()),
+                    format_args!("listen() to {}, backlog {backlog}", name(&self.address)),
                 )
             })?;
-            for (option, error) in failed {
-                let (name, error) = (self.name(), OsError(&error));
-                note!(
-                    self.journal,
-                    Alert,
-                    "setsockopt({option}) {name} failed ({error}), ignored"
-                );
-            }
+            report_options(&failed, &self.address, self.journal);
         }
-        Ok(Bound {
-            listener,
-            sockets,
-            file,
-        })
+        Ok(())
     }
 
     fn bind_replacing_stale(
@@ -263,7 +366,7 @@ impl Attempt<'_> {
     }
 
     fn report_bind(&self, error: &io::Error) -> Refusal {
-        self.report(error, format_args!("bind() to {}", self.name()))
+        self.report(error, format_args!("bind() to {}", name(&self.address)))
     }
 
     /// Says in nginx's words what failed. Beside a running server (`-t`), an
@@ -282,12 +385,23 @@ impl Attempt<'_> {
             Refusal::Final
         }
     }
+}
 
-    fn name(&self) -> String {
-        match &self.address {
-            BindAddress::Inet(address) => address.to_string(),
-            BindAddress::Unix(path) => format!("unix:{}", path.display()),
-        }
+fn name(address: &BindAddress) -> String {
+    match address {
+        BindAddress::Inet(address) => address.to_string(),
+        BindAddress::Unix(path) => format!("unix:{}", path.display()),
+    }
+}
+
+fn report_options(failed: &[(&'static str, io::Error)], address: &BindAddress, journal: &Journal) {
+    for (option, error) in failed {
+        let (name, error) = (name(address), OsError(error));
+        note!(
+            journal,
+            Alert,
+            "setsockopt({option}) {name} failed ({error}), ignored"
+        );
     }
 }
 

@@ -1,6 +1,6 @@
 //! From the command line to a server that is ready to run.
 
-use crate::arguments::Arguments;
+use crate::arguments::{Arguments, Order};
 use crate::daemon::{self, Ready};
 use crate::identity::Identity;
 use crate::journal::{Journal, note};
@@ -9,22 +9,23 @@ use crate::master::Master;
 use crate::notify::{self, State};
 use crate::paths::{ConfChoice, FirstLog, Places};
 use crate::pid_file::PidFile;
+use crate::reload::{RecordingLoader, Records};
 use crate::resolver::{self, Resolvers};
 use crate::session_store::{self, RemoteStore};
-use crate::sockets::{Purpose, Sockets};
+use crate::sockets::{Bound, Purpose, Sockets};
 use crate::{
     activation, crash, kernel_tls, materials, say, signaller, temp_paths, version, worker_process,
 };
 use sealane_conf::model::{ErrorLog, LogLevel, LogTarget};
 use sealane_conf::{Config, Options};
-use sealane_server::Snapshot;
 use sealane_server::log::{LogSet, Logger, OsError};
 use sealane_server::worker;
+use sealane_server::{Materials, Snapshot};
 use sealane_sys::crash::Role;
 use sealane_sys::file::{self, Standard};
 use sealane_sys::limits::{self, Resource};
 use sealane_sys::process;
-use sealane_tls::SessionState;
+use sealane_tls::{Capabilities, HandshakeState, SessionState};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -44,6 +45,10 @@ pub(crate) struct Server {
     pub(crate) journal: Journal,
     /// What outlives snapshots of ticket keys and session caches.
     pub(crate) sessions: Arc<SessionState>,
+    /// What outlives snapshots of handshakes.
+    pub(crate) handshakes: Arc<HandshakeState>,
+    /// What the kernel can do for TLS, if it was tried.
+    pub(crate) kernel_tls: Option<Arc<Capabilities>>,
     /// `ssl_session_store`s.
     pub(crate) session_stores: Vec<Arc<RemoteStore>>,
     /// Who looks names up while the server runs.
@@ -56,8 +61,34 @@ pub(crate) struct Server {
     pub(crate) daemon: Option<Ready>,
 }
 
-/// Startup has failed; why is in the journal.
+/// The configuration cannot be used; why is in the journal.
 pub(crate) struct Refused;
+
+/// A configuration that was read, with all that is needed to read it again elsewhere.
+pub(crate) struct Reading {
+    pub(crate) config: Config,
+    pub(crate) options: Options,
+    pub(crate) records: Records,
+}
+
+/// What a configuration is prepared for.
+pub(crate) enum Goal<'a> {
+    /// To serve.
+    Serve,
+    /// `-t`: to see whether it would work.
+    Test {
+        /// `-q`.
+        quiet: bool,
+    },
+    /// To see whether a running server could take it (`-s reload`).
+    Check,
+    /// To take the place of `running` in this process.
+    Reload {
+        running: &'a Server,
+        /// Addresses that have sockets.
+        known: &'a [&'a Bound],
+    },
+}
 
 /// Does what the command line asks for.
 pub(crate) fn run(arguments: &Arguments, places: &Places) -> ExitCode {
@@ -68,7 +99,7 @@ pub(crate) fn run(arguments: &Arguments, places: &Places) -> ExitCode {
             "sealane: using nginx's configuration file {conf_file}\n"
         ));
     }
-    let Ok(config) = read_configuration(arguments, places, &first) else {
+    let Ok(reading) = read_recorded(arguments, places, &first) else {
         if arguments.test {
             say(&format!(
                 "sealane: configuration file {conf_file} test failed\n"
@@ -79,14 +110,16 @@ pub(crate) fn run(arguments: &Arguments, places: &Places) -> ExitCode {
     if let Some(order) = arguments.signal
         && !arguments.test
     {
-        let sent = signaller::send(order, &config.main.pid, &first);
-        return if sent {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::FAILURE
-        };
+        return send_order(order, reading, places, &first);
     }
-    let prepared = prepare(config, arguments, places, &first);
+    let goal = if arguments.test {
+        Goal::Test {
+            quiet: arguments.quiet,
+        }
+    } else {
+        Goal::Serve
+    };
+    let prepared = prepare(reading, places, &goal, &first).map(|(server, _)| server);
     match prepared {
         Err(Refused) if arguments.test => {
             say(&format!(
@@ -107,8 +140,34 @@ pub(crate) fn run(arguments: &Arguments, places: &Places) -> ExitCode {
                 ExitCode::SUCCESS
             }
         }
-        Ok(server) => serve(server),
+        Ok(server) => {
+            let origin = Origin {
+                arguments: arguments.clone(),
+                places: places.clone(),
+            };
+            serve(server, origin)
+        }
     }
+}
+
+/// `-s`. What the server would refuse is said here and not sent, so that the caller's exit
+/// code tells whether its configuration is taken.
+fn send_order(order: Order, reading: Reading, places: &Places, first: &Journal) -> ExitCode {
+    let pid_file = reading.config.main.pid.clone();
+    let checked = match order {
+        Order::Reload => prepare(reading, places, &Goal::Check, first).map(drop),
+        Order::Stop | Order::Quit | Order::Reopen => Ok(()),
+    };
+    match checked {
+        Ok(()) if signaller::send(order, &pid_file, first) => ExitCode::SUCCESS,
+        _ => ExitCode::FAILURE,
+    }
+}
+
+/// What the server was started with, to read its configuration again.
+pub(crate) struct Origin {
+    pub(crate) arguments: Arguments,
+    pub(crate) places: Places,
 }
 
 /// The journal until the configuration says where to log.
@@ -142,6 +201,15 @@ pub(crate) fn read_configuration(
     places: &Places,
     journal: &Journal,
 ) -> Result<Config, Refused> {
+    read_recorded(arguments, places, journal).map(|reading| reading.config)
+}
+
+/// The same, with what was read.
+pub(crate) fn read_recorded(
+    arguments: &Arguments,
+    places: &Places,
+    journal: &Journal,
+) -> Result<Reading, Refused> {
     let machine = process::machine().map(|machine| machine.hostname.to_lowercase());
     let options = Options {
         globals: arguments
@@ -153,7 +221,8 @@ pub(crate) fn read_configuration(
         hostname: machine.unwrap_or_default(),
         ..Options::new(&places.conf_file, &places.prefix)
     };
-    let parsed = sealane_conf::parse(&options, &mut FileSystemLoader);
+    let mut loader = RecordingLoader::new(FileSystemLoader);
+    let parsed = sealane_conf::parse(&options, &mut loader);
     let warnings = match &parsed {
         Ok(config) => &config.warnings,
         Err(failure) => &failure.warnings,
@@ -161,19 +230,37 @@ pub(crate) fn read_configuration(
     for warning in warnings {
         journal.diagnostic(warning);
     }
-    parsed.map_err(|failure| {
+    let config = parsed.map_err(|failure| {
         journal.diagnostic(&failure.error);
         Refused
+    })?;
+    Ok(Reading {
+        config,
+        options,
+        records: loader.into_records(),
     })
 }
 
-/// Opens and checks everything that the configuration names.
-fn prepare(
-    config: Config,
-    arguments: &Arguments,
+/// What another process needs to build the same snapshot.
+pub(crate) struct Handover {
+    pub(crate) options: Options,
+    pub(crate) records: Records,
+    pub(crate) materials: Materials,
+}
+
+/// Opens and checks everything that the configuration names. Sockets come last: once they
+/// listen, clients may be waiting in them.
+pub(crate) fn prepare(
+    reading: Reading,
     places: &Places,
+    goal: &Goal<'_>,
     first: &Journal,
-) -> Result<Server, Refused> {
+) -> Result<(Server, Handover), Refused> {
+    let Reading {
+        config,
+        options,
+        records,
+    } = reading;
     let refuse = |message: &dyn std::fmt::Display| {
         note!(first, Emerg, "{message}");
         Refused
@@ -183,24 +270,28 @@ fn prepare(
         first.diagnostic(&diagnostic);
         Refused
     })?;
-    if arguments.test && !arguments.quiet {
+    if let Goal::Test { quiet: false } = goal {
         let conf_file = places.conf_file.display();
         say(&format!(
             "sealane: the configuration file {conf_file} syntax is ok\n"
         ));
     }
-    if !arguments.test
-        && let Some(capabilities) = kernel_tls::probe(config.http.as_ref())
-    {
-        materials.set_kernel_tls(capabilities);
-    }
-    let session_stores = session_store::prepare(config.http.as_ref(), &mut materials)
+    let probed = find_kernel_tls(&config, goal, &mut materials);
+    let session_stores = session_store::prepare(config.http.as_ref(), &[], &mut materials)
         .map_err(|message| refuse(&message))?;
-    let resolvers = resolver::prepare(config.http.as_ref(), &mut materials);
+    let resolvers = resolver::prepare(config.http.as_ref(), &Resolvers::default(), &mut materials);
     temp_paths::prepare(&config, &places.prefix, identity.as_ref(), first)
         .map_err(|message| refuse(&message))?;
-    let logs = LogSet::open(&config).map_err(|error| refuse(&error))?;
-    let journal = Journal::starting(logs.logger(&config.main.error_logs));
+    let logs = match goal {
+        Goal::Reload { running, .. } => running.logs.open_next(&config),
+        _ => LogSet::open(&config),
+    };
+    let logs = logs.map_err(|error| refuse(&error))?;
+    let journal = match goal {
+        // Until it has taken the place of the other, nothing is written to its logs.
+        Goal::Reload { .. } => first.clone(),
+        _ => Journal::starting(logs.logger(&config.main.error_logs)),
+    };
     let built = Snapshot::build(&config, &materials, &logs);
     let (snapshot, warnings) = built.map_err(|diagnostic| {
         journal.diagnostic(&diagnostic);
@@ -209,36 +300,24 @@ fn prepare(
     for warning in &warnings {
         journal.diagnostic(warning);
     }
-    if let Some(capabilities) = materials.kernel_tls() {
+    if probed && let Some(capabilities) = materials.kernel_tls() {
         kernel_tls::report(capabilities, &snapshot, &journal);
     }
     let threads = worker::thread_count(config.main.worker_processes);
-    let purpose = if arguments.test {
-        Purpose::Test
-    } else {
-        Purpose::Serve
-    };
-    if !arguments.test {
-        activation::accept(&journal);
-    }
-    let mut sockets = Sockets::open(config.http.as_ref(), threads, purpose, &journal)
-        .map_err(|_not_bound| Refused)?;
-    activation::close_the_rest(&journal);
-    if arguments.test {
-        sockets.remove_files(&journal);
-        PidFile::check(&config.main.pid).map_err(|message| {
-            note!(journal, Emerg, "{message}");
-            Refused
-        })?;
-    }
     let ticket_state_file = session_store::state_file(config.http.as_ref());
-    let ticket_state = if arguments.test {
-        None
-    } else {
-        read_ticket_state(ticket_state_file.as_deref(), &journal)
+    let ticket_state = match goal {
+        Goal::Serve => read_ticket_state(ticket_state_file.as_deref(), &journal),
+        Goal::Test { .. } | Goal::Check | Goal::Reload { .. } => None,
     };
-    Ok(Server {
+    let sockets = open_sockets(&config, threads, goal, &journal)?;
+    let journal = match goal {
+        Goal::Reload { .. } => Journal::running(logs.logger(&config.main.error_logs)),
+        _ => journal,
+    };
+    let server = Server {
         sessions: Arc::clone(materials.sessions()),
+        handshakes: Arc::clone(materials.handshakes()),
+        kernel_tls: materials.kernel_tls().cloned(),
         session_stores,
         resolvers,
         ticket_state_file,
@@ -251,7 +330,66 @@ fn prepare(
         identity,
         journal,
         daemon: None,
-    })
+    };
+    let handover = Handover {
+        options,
+        records,
+        materials,
+    };
+    Ok((server, handover))
+}
+
+/// Adds what the kernel can do for TLS, and says whether it was tried just now.
+fn find_kernel_tls(config: &Config, goal: &Goal<'_>, materials: &mut Materials) -> bool {
+    let known = match goal {
+        Goal::Test { .. } | Goal::Check => return false,
+        Goal::Serve => None,
+        Goal::Reload { running, .. } => running.kernel_tls.clone(),
+    };
+    let is_known = known.is_some();
+    let found = known.or_else(|| kernel_tls::probe(config.http.as_ref()));
+    let probed = !is_known && found.is_some();
+    if let Some(capabilities) = found {
+        materials.set_kernel_tls(capabilities);
+    }
+    probed
+}
+
+/// Opens the sockets and, where they are only tried, the pid file.
+fn open_sockets(
+    config: &Config,
+    threads: u32,
+    goal: &Goal<'_>,
+    journal: &Journal,
+) -> Result<Sockets, Refused> {
+    let check_pid = || {
+        PidFile::check(&config.main.pid).map_err(|message| {
+            note!(journal, Emerg, "{message}");
+            Refused
+        })
+    };
+    let (purpose, known) = match *goal {
+        Goal::Check => return Ok(Sockets::default()),
+        Goal::Serve => (Purpose::Serve, &[][..]),
+        Goal::Test { .. } => (Purpose::Test, &[][..]),
+        Goal::Reload { running, known } => {
+            if running.config.main.pid != config.main.pid {
+                check_pid()?;
+            }
+            (Purpose::Serve, known)
+        }
+    };
+    if let Goal::Serve = goal {
+        activation::accept(journal);
+    }
+    let sockets = Sockets::open(config.http.as_ref(), threads, purpose, known, journal)
+        .map_err(|_not_bound| Refused)?;
+    activation::close_the_rest(journal);
+    if purpose == Purpose::Test {
+        sockets.remove_files(journal);
+        check_pid()?;
+    }
+    Ok(sockets)
 }
 
 /// The ticket keys of the last run. Without them the server starts all the same.
@@ -266,7 +404,7 @@ fn read_ticket_state(path: Option<&Path>, journal: &Journal) -> Option<Zeroizing
 }
 
 /// Runs the server until it is stopped.
-fn serve(mut server: Server) -> ExitCode {
+fn serve(mut server: Server, origin: Origin) -> ExitCode {
     log_facts(&server.journal);
     if server.config.main.daemon {
         match daemon::detach() {
@@ -294,8 +432,11 @@ fn serve(mut server: Server) -> ExitCode {
     crash::report_to(&server.logs, &server.config.main.error_logs);
     let code = if server.config.main.master_process {
         let journal = server.journal.clone();
-        match Master::new(server) {
-            Ok(master) => master.run(pid_file),
+        match Master::new(server, origin, pid_file) {
+            Ok(master) => {
+                drop(journal); // its logs may change
+                master.run()
+            }
             Err(error) => {
                 note!(journal, Emerg, "signalfd() failed ({})", OsError(&error));
                 1
@@ -317,7 +458,7 @@ fn serve_alone(mut server: Server, pid_file: PidFile) -> i32 {
     // As in nginx, where this mode is for developers: without its privileges the
     // process could not remove its pid file or open its logs again.
     server.identity = None;
-    let files = server.sockets.take_files();
+    let files = server.sockets.files();
     let code = worker_process::run(server, None);
     if let Err(message) = pid_file.remove() {
         note!(journal, Alert, "{message}");
@@ -349,7 +490,7 @@ fn log_facts(journal: &Journal) {
 
 /// A daemon's stderr is its main error log, so that nothing a library prints is
 /// lost, and the terminal is free.
-fn redirect_stderr(server: &Server) {
+pub(crate) fn redirect_stderr(server: &Server) {
     let targets = server.config.main.error_logs.iter().map(|log| &log.target);
     let Some(LogTarget::File(path)) = targets.into_iter().next() else {
         return;

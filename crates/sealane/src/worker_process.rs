@@ -1,15 +1,19 @@
 //! The worker process: gives up privileges, then serves until told otherwise.
 
-use crate::control::{self, Message};
+use crate::control::{self, Message, Report};
 use crate::journal::{Journal, note};
-use crate::resolver;
-use crate::session_store::{self, StateSink};
+use crate::reload::{Carried, Incoming};
+use crate::resolver::{self, ResolverThread};
+use crate::session_store::{StateSink, StoreThread};
+use crate::sockets::Sockets;
 use crate::startup::Server;
 use crate::{cpus, crash, limits, sandbox};
-use sealane_conf::model::EnvVar;
+use sealane_conf::Config;
+use sealane_conf::model::{EnvVar, Main};
+use sealane_server::Snapshot;
 use sealane_server::log::{LogSet, OsError};
 use sealane_server::snapshot::ListenerId;
-use sealane_server::worker::{self, BoundListener, Command, RunArgs};
+use sealane_server::worker::{self, BoundListener, Command, Event, RunArgs, Update};
 use sealane_sys::crash::Role;
 use sealane_sys::signal::{Signal, SignalQueue};
 use sealane_sys::{poll, process};
@@ -17,7 +21,7 @@ use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 /// Exit code of a worker that cannot start and would fail again; the master
@@ -46,6 +50,7 @@ const SIGNALS: [Signal; 7] = [
 /// Returns the exit code.
 pub(crate) fn run(mut server: Server, link: Option<OwnedFd>) -> i32 {
     let single = link.is_none();
+    let link = link.map(Arc::new);
     let _ = process::set_thread_name("sealane: worker"); // for ps, if it works
     let signals = match prepare(&server, single) {
         Ok(signals) => signals,
@@ -54,44 +59,52 @@ pub(crate) fn run(mut server: Server, link: Option<OwnedFd>) -> i32 {
             return FATAL;
         }
     };
-    if let Err(error) = start_session_store(&server, link.as_ref()) {
-        let error = OsError(&error);
-        note!(
-            server.journal,
-            Emerg,
-            "the session store's thread cannot be started ({error})"
-        );
+    let mut threads = Threads {
+        stores: StoreThread::new(StateSink::of_worker(
+            link.as_deref(),
+            server.ticket_state_file.as_ref(),
+            &server.journal,
+        )),
+        resolver: ResolverThread::default(),
+    };
+    let mut carried = Carried::of(&mut server);
+    let state = server.ticket_state.take();
+    let started = threads.set(
+        &server.config,
+        &server.snapshot,
+        &mut carried,
+        state.as_ref().map(|state| state.as_slice()),
+        &server.journal,
+    );
+    if let Err(message) = started {
+        note!(server.journal, Emerg, "{message}");
         return FATAL;
     }
-    if let Err(error) = start_resolvers(&mut server) {
-        let error = OsError(&error);
-        note!(
-            server.journal,
-            Emerg,
-            "the resolver's thread cannot be started ({error})"
-        );
-        return FATAL;
-    }
+    let listeners = match listeners(&server.sockets) {
+        Ok(listeners) => listeners,
+        Err(error) => {
+            note!(server.journal, Emerg, "dup() failed ({})", OsError(&error));
+            return FATAL;
+        }
+    };
     let Server {
         config,
         snapshot,
         logs,
         sockets,
-        threads,
+        threads: thread_count,
         journal,
         ..
     } = server;
-    let listeners = sockets.bound.into_iter().map(|bound| BoundListener {
-        id: ListenerId(bound.listener as u32),
-        sockets: bound.sockets,
-    });
+    drop(sockets); // the worker has descriptors of its own
+    let (events, happened) = mpsc::channel();
     let args = RunArgs {
         snapshot,
-        listeners: listeners.collect(),
-        threads,
+        listeners,
+        threads: thread_count,
         logs: Arc::clone(&logs),
-        events: Arc::new(|_| {}),
-        on_thread: cpus::binding(config.main.worker_cpu_affinity, threads, &journal),
+        events: reporting(link.clone(), events, journal.clone()),
+        on_thread: cpus::binding(config.main.worker_cpu_affinity, thread_count, &journal),
     };
     let mut orders = Orders {
         signals,
@@ -99,9 +112,16 @@ pub(crate) fn run(mut server: Server, link: Option<OwnedFd>) -> i32 {
         master: process::parent_pid(),
         waiting: VecDeque::new(),
         logs,
-        journal: journal.clone(),
+        journal,
+        ready: false,
+        incoming: Incoming::default(),
+        carried,
+        threads,
+        happened,
+        applying: None,
     };
     let result = worker::run(args, |timeout| orders.next(timeout));
+    let journal = orders.journal;
     if let Err(error) = &result {
         let error = OsError(error);
         note!(journal, Alert, "worker process failed ({error})");
@@ -112,26 +132,88 @@ pub(crate) fn run(mut server: Server, link: Option<OwnedFd>) -> i32 {
     if result.is_ok() { 0 } else { FAILED }
 }
 
-/// Starts the thread for ticket keys and session stores, which needs the rights of a
-/// worker only.
-fn start_session_store(server: &Server, link: Option<&OwnedFd>) -> io::Result<()> {
-    let file = server.ticket_state_file.as_ref();
-    session_store::start(
-        &server.session_stores,
-        &server.snapshot,
-        &server.sessions,
-        server.ticket_state.as_ref().map(|state| state.as_slice()),
-        StateSink::of_worker(link, file, &server.journal),
-        &server.journal,
-    )
+fn listeners(sockets: &Sockets) -> io::Result<Vec<BoundListener>> {
+    let bound = sockets.bound.iter();
+    bound
+        .map(|bound| {
+            Ok(BoundListener {
+                id: ListenerId(bound.listener as u32),
+                sockets: bound.group.duplicate()?,
+            })
+        })
+        .collect()
 }
 
-/// Starts the thread that looks names up.
-fn start_resolvers(server: &mut Server) -> io::Result<()> {
-    let http = server.config.http.as_ref();
-    let resolvers = &mut server.resolvers;
-    let kept = resolver::kept_servers(http, resolvers, &server.snapshot);
-    resolver::start(resolvers, kept, &server.journal)
+/// Tells the master what happens in worker threads, and `events` before, which is asked before
+/// the master's next order is followed.
+fn reporting(
+    link: Option<Arc<OwnedFd>>,
+    events: mpsc::Sender<Event>,
+    journal: Journal,
+) -> Arc<dyn Fn(Event) + Send + Sync> {
+    Arc::new(move |event| {
+        let _ = events.send(event); // the process ends
+        let report = match event {
+            Event::Applied(generation) => Report::Applied(generation),
+            Event::Drained(generation) => Report::Drained(generation),
+        };
+        report_to(link.as_deref(), &report, &journal);
+    })
+}
+
+/// Tells the master. When that cannot be done the master does without: it starts another
+/// worker.
+fn report_to(link: Option<&OwnedFd>, report: &Report, journal: &Journal) {
+    let Some(link) = link else { return };
+    if let Err(error) = control::send_report(link.as_fd(), report) {
+        let error = OsError(&error);
+        note!(
+            journal,
+            Alert,
+            "the master cannot be told how far a reload is ({error})"
+        );
+    }
+}
+
+/// Threads beside those that serve, which need the rights of a worker only.
+struct Threads {
+    /// For ticket keys and session stores.
+    stores: StoreThread,
+    /// For names.
+    resolver: ResolverThread,
+}
+
+impl Threads {
+    /// Has them work for a configuration. `state` are the ticket keys of another process.
+    fn set(
+        &mut self,
+        config: &Config,
+        snapshot: &Arc<Snapshot>,
+        carried: &mut Carried,
+        state: Option<&[u8]>,
+        journal: &Journal,
+    ) -> Result<(), String> {
+        self.stores
+            .set(
+                carried.session_stores(),
+                snapshot,
+                carried.sessions(),
+                state,
+                journal,
+            )
+            .map_err(|error| {
+                let error = OsError(&error);
+                format!("the session store's thread cannot be started ({error})")
+            })?;
+        let http = config.http.as_ref();
+        let kept = resolver::kept_servers(http, carried.resolvers(), snapshot);
+        self.resolver
+            .set(carried.resolvers(), kept, journal)
+            .map_err(|error| {
+                let error = OsError(&error);
+                format!("the resolver's thread cannot be started ({error})")
+            })
+    }
 }
 
 /// Makes of a copy of the master a worker: its own environment, limits, user,
@@ -205,16 +287,34 @@ fn kept_variables(
 /// Where orders come from: the master and signals.
 struct Orders {
     signals: SignalQueue,
-    link: Option<OwnedFd>,
+    link: Option<Arc<OwnedFd>>,
     master: process::Pid,
     waiting: VecDeque<Command>,
     logs: Arc<LogSet>,
     journal: Journal,
+    /// The master knows that this worker serves.
+    ready: bool,
+    incoming: Incoming,
+    carried: Carried,
+    threads: Threads,
+    /// What is being put to use, with its number.
+    applying: Option<Applying>,
+    happened: mpsc::Receiver<Event>,
+}
+
+/// A configuration that the worker threads have not all taken yet.
+struct Applying {
+    generation: u64,
+    logs: Arc<LogSet>,
+    main: Main,
 }
 
 impl Orders {
     /// The next order, within `timeout` or [`HEARTBEAT`].
     fn next(&mut self, timeout: Option<Duration>) -> Option<Command> {
+        if !std::mem::replace(&mut self.ready, true) {
+            self.report(&Report::Ready);
+        }
         if self.waiting.is_empty() {
             let timeout = timeout.map_or(HEARTBEAT, |time| time.min(HEARTBEAT));
             if let Err(error) = self.wait(timeout) {
@@ -232,8 +332,9 @@ impl Orders {
 
     fn wait(&mut self, timeout: Duration) -> io::Result<()> {
         let mut fds = vec![self.signals.as_fd()];
-        fds.extend(self.link.as_ref().map(AsFd::as_fd));
+        fds.extend(self.link.as_deref().map(AsFd::as_fd));
         let readable = poll::wait_readable(&fds, Some(timeout))?;
+        self.take_events();
         if readable[0] {
             while let Some(received) = self.signals.next()? {
                 self.on_signal(received.signal, received.sender);
@@ -275,7 +376,7 @@ impl Orders {
         let Some(link) = &self.link else {
             return Ok(());
         };
-        match control::receive(link) {
+        match control::receive(&**link) {
             Ok(Some(Message::Quit)) => self.end(Command::Quit),
             Ok(Some(Message::Terminate)) => self.end(Command::Terminate),
             Ok(Some(Message::Reopen(files))) => {
@@ -284,12 +385,84 @@ impl Orders {
                     self.logs.replace(index.into(), file);
                 }
             }
+            Ok(Some(Message::Bundle { generation, memory })) => {
+                self.incoming.begin(generation, memory);
+            }
+            Ok(Some(Message::Logs { generation, files })) => {
+                self.incoming.add_logs(generation, files);
+            }
+            Ok(Some(Message::Sockets {
+                generation,
+                sockets,
+            })) => self.incoming.add_sockets(generation, sockets),
+            Ok(Some(Message::Apply {
+                generation,
+                logs,
+                sockets,
+            })) => self.apply(generation, logs, sockets),
             Ok(None) => self.on_master_gone(),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) if error.kind() == io::ErrorKind::ConnectionReset => self.on_master_gone(),
             Err(error) => return Err(error),
         }
         Ok(())
+    }
+
+    /// All of a configuration has come: builds it and has it put to use.
+    fn apply(&mut self, generation: u64, logs: u32, sockets: u32) {
+        let built = self
+            .incoming
+            .build(generation, logs, sockets, &mut self.carried);
+        let built = built.and_then(|built| {
+            let journal = Journal::running(built.logs.logger(&built.config.main.error_logs));
+            self.threads
+                .set(
+                    &built.config,
+                    &built.snapshot,
+                    &mut self.carried,
+                    None,
+                    &journal,
+                )
+                .map(|()| built)
+        });
+        match built {
+            Ok(built) => {
+                self.applying = Some(Applying {
+                    generation,
+                    logs: Arc::clone(&built.logs),
+                    main: built.config.main,
+                });
+                self.waiting.push_back(Command::Apply(Box::new(Update {
+                    generation,
+                    snapshot: built.snapshot,
+                    added: built.listeners,
+                    logs: built.logs,
+                })));
+            }
+            Err(why) => self.report(&Report::Refused(generation, why)),
+        }
+    }
+
+    /// A configuration that is in use has its logs.
+    fn take_events(&mut self) {
+        while let Ok(event) = self.happened.try_recv() {
+            let Event::Applied(generation) = event else {
+                continue;
+            };
+            let applied = self
+                .applying
+                .take_if(|applying| applying.generation == generation);
+            if let Some(Applying { logs, main, .. }) = applied {
+                self.journal = Journal::running(logs.logger(&main.error_logs));
+                // Before the log of before may be closed.
+                crash::report_to(&logs, &main.error_logs);
+                self.logs = logs;
+            }
+        }
+    }
+
+    fn report(&self, report: &Report) {
+        report_to(self.link.as_deref(), report, &self.journal);
     }
 
     fn on_master_gone(&mut self) {

@@ -46,6 +46,11 @@ impl Materials {
         self.files.insert(path, Zeroizing::new(bytes));
     }
 
+    /// The same for bytes that are wiped already.
+    pub fn insert_wiped(&mut self, path: PathBuf, bytes: Zeroizing<Vec<u8>>) {
+        self.files.insert(path, bytes);
+    }
+
     /// Remembers what this kernel can do for TLS. Trying it may load a module, for
     /// which a worker has no privilege.
     pub fn set_kernel_tls(&mut self, capabilities: Arc<Capabilities>) {
@@ -122,6 +127,13 @@ impl Materials {
         let is_it = |known: &&ConfiguredResolver| *known.conf == *conf && known.timeout == timeout;
         let found = self.resolvers.iter().find(is_it);
         found.map(|known| &known.answers)
+    }
+
+    /// Every file that was read, with its bytes, for whoever hands them to another process.
+    pub fn files(&self) -> impl Iterator<Item = (&Path, &[u8])> {
+        self.files
+            .iter()
+            .map(|(path, bytes)| (path.as_path(), bytes.as_slice()))
     }
 
     /// The bytes of a file, if it was read.

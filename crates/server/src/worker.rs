@@ -175,7 +175,12 @@ pub fn run(
     let (tell, told) = watch::channel(Asked::Nothing);
     let mut threads = Threads::default();
     for worker in workers {
-        let sockets = own_sockets(&args.listeners, &args.snapshot, worker.index)?;
+        let sockets = own_sockets(
+            &args.listeners,
+            &args.snapshot,
+            worker.index,
+            args.threads as usize,
+        )?;
         threads.spawn(worker, sockets, told.clone(), args.on_thread.clone())?;
     }
     drop(told);
@@ -198,12 +203,11 @@ pub fn run(
                 deadline = timeout.map(|t| std::time::Instant::now() + t);
             }
             Some(Command::Apply(update)) if *tell.borrow() == Asked::Nothing => {
-                update.logs.start_writer(update.snapshot.main_log.clone())?;
+                update.logs.take_effect(update.snapshot.main_log.clone());
                 log::report_panics_to(update.snapshot.main_log.clone());
                 threads.apply(&update, &args.events)?;
                 snapshot = update.snapshot;
-                let before = std::mem::replace(&mut logs, update.logs);
-                before.finish(LOG_FLUSH_TIMEOUT);
+                logs = update.logs;
             }
             Some(Command::Terminate) => break,
             // Whoever finishes does so with what there is.
@@ -233,23 +237,34 @@ pub fn run(
     Ok(())
 }
 
-/// The sockets that one thread accepts from, with descriptors of its own.
+/// The sockets that one of so many threads accepts from, with descriptors of its own. Where there
+/// are more sockets than threads, as after `worker_processes` was made less, nobody may wait
+/// in one that has no thread.
 fn own_sockets(
     listeners: &[BoundListener],
     snapshot: &Snapshot,
     thread: u32,
+    threads: usize,
 ) -> io::Result<Vec<OwnSocket>> {
-    let own = |listener: &BoundListener| {
-        let socket = listener.sockets.get(thread as usize);
-        let socket = socket
-            .or(listener.sockets.first())
-            .ok_or(io::ErrorKind::NotFound)?;
-        Ok(OwnSocket {
-            address: snapshot.listener(listener.id).address.clone(),
-            socket: socket.try_clone()?,
-        })
-    };
-    listeners.iter().map(own).collect()
+    let mut all = Vec::new();
+    for listener in listeners {
+        let sockets = &listener.sockets;
+        let mut own: Vec<&OwnedFd> = sockets
+            .iter()
+            .skip(thread as usize)
+            .step_by(threads.max(1))
+            .collect();
+        if own.is_empty() {
+            own.push(sockets.first().ok_or(io::ErrorKind::NotFound)?);
+        }
+        for socket in own {
+            all.push(OwnSocket {
+                address: snapshot.listener(listener.id).address.clone(),
+                socket: socket.try_clone()?,
+            });
+        }
+    }
+    Ok(all)
 }
 
 /// The threads for handshakes, for as long as the worker threads live.

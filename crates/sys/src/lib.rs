@@ -17,6 +17,7 @@
 //! | [`process`] | fork, wait, identity, daemon, scheduling |
 //! | [`limits`] | `rlimit` |
 //! | [`sandbox`] | filters for system calls |
+//! | [`sealed_memory`] | bytes for another process that never reach a disk |
 //! | [`signal`] | blocking signals and reading them from a descriptor |
 //! | [`time`] | clocks and the local time zone |
 //! | [`user`] | the user and group databases |
@@ -36,6 +37,7 @@ pub mod poll;
 pub mod privileges;
 pub mod process;
 pub mod sandbox;
+pub mod sealed_memory;
 pub mod signal;
 pub mod socket;
 pub mod time;

@@ -6,9 +6,14 @@ use sealane_server::upstream::resolve::Resolve;
 use sealane_server::{Materials, Snapshot};
 use std::sync::Arc;
 
-/// Makes the resolvers of a configuration, for whoever builds a snapshot.
-pub(crate) fn prepare(http: Option<&Http>, materials: &mut Materials) -> Resolvers {
-    let mut resolvers = Resolvers::default();
+/// Makes the resolvers of a configuration, for whoever builds a snapshot, and goes on with those
+/// of `known` that it has, too.
+pub(crate) fn prepare(
+    http: Option<&Http>,
+    known: &Resolvers,
+    materials: &mut Materials,
+) -> Resolvers {
+    let mut resolvers = Resolvers::after(known);
     for conf in http.iter().flat_map(|http| http.locations()) {
         let Some(resolver) = &conf.resolver else {
             continue;

@@ -14,12 +14,14 @@ pub(crate) use self::configured::{kept_servers, prepare};
 use self::keeper::KeptServer;
 use self::names::NameResolver;
 
+use self::dns::Dns;
 use crate::journal::{Journal, note};
 use sealane_conf::model;
-use std::collections::HashMap;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio::task::JoinSet;
 
 /// Name of the thread, for `ps` and the log.
 const THREAD_NAME: &str = "resolver";
@@ -29,10 +31,20 @@ const THREAD_NAME: &str = "resolver";
 #[derive(Debug, Default)]
 pub(crate) struct Resolvers {
     all: Vec<Arc<NameResolver>>,
+    /// Those of the configuration before.
+    before: Vec<Arc<NameResolver>>,
 }
 
 impl Resolvers {
-    /// The resolver of a directive. Nobody is asked before [`start`].
+    /// None yet; those of `before` that are asked for again are the same.
+    pub(crate) fn after(before: &Resolvers) -> Resolvers {
+        Resolvers {
+            all: Vec::new(),
+            before: before.all.clone(),
+        }
+    }
+
+    /// The resolver of a directive. Nobody is asked before the thread knows of it.
     pub(crate) fn of(
         &mut self,
         conf: &Arc<model::Resolver>,
@@ -41,59 +53,107 @@ impl Resolvers {
         if let Some(known) = self.all.iter().find(|known| known.is_of(conf, timeout)) {
             return Arc::clone(known);
         }
-        let resolver = Arc::new(NameResolver::new(Arc::clone(conf), timeout));
+        let before = self.before.iter().find(|known| known.is_of(conf, timeout));
+        let resolver = before
+            .cloned()
+            .unwrap_or_else(|| Arc::new(NameResolver::new(Arc::clone(conf), timeout)));
         self.all.push(Arc::clone(&resolver));
         resolver
     }
+
+    /// Forgets the configuration before.
+    pub(crate) fn settle(&mut self) {
+        self.before.clear();
+    }
 }
 
-/// Starts the thread, unless there is nothing for it to do. `servers` are the `server ...
-/// resolve` entries, each with its resolver.
-///
-/// # Errors
-/// When the thread or its runtime cannot be made.
-pub(crate) fn start(
-    resolvers: &Resolvers,
+/// The thread that looks names up, if one is needed.
+#[derive(Default)]
+pub(crate) struct ResolverThread {
+    work: Option<mpsc::UnboundedSender<Work>>,
+}
+
+/// What the thread is to do from now on.
+struct Work {
+    resolvers: Vec<Arc<NameResolver>>,
     servers: Vec<(Arc<NameResolver>, KeptServer)>,
-    journal: &Journal,
-) -> io::Result<()> {
-    if resolvers.all.is_empty() {
-        return Ok(());
+    journal: Journal,
+}
+
+impl ResolverThread {
+    /// Goes on with what a configuration asks for. `servers` are the `server ... resolve` entries,
+    /// each with its resolver; those of the configuration before are no longer kept. Resolvers
+    /// of before answer for as long as somebody has them.
+    ///
+    /// # Errors
+    /// When the thread or its runtime cannot be made.
+    pub(crate) fn set(
+        &mut self,
+        resolvers: &Resolvers,
+        servers: Vec<(Arc<NameResolver>, KeptServer)>,
+        journal: &Journal,
+    ) -> io::Result<()> {
+        let work = match &self.work {
+            Some(work) => work,
+            None if resolvers.all.is_empty() => return Ok(()),
+            None => self.work.insert(start()?),
+        };
+        let sent = work.send(Work {
+            resolvers: resolvers.all.clone(),
+            servers,
+            journal: journal.clone(),
+        });
+        sent.map_err(|_| io::Error::other("the thread has ended; see the alert before"))
     }
+}
+
+fn start() -> io::Result<mpsc::UnboundedSender<Work>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
         .build()?;
-    let (resolvers, journal) = (resolvers.all.clone(), journal.clone());
+    let (sender, receiver) = mpsc::unbounded_channel();
     let thread = std::thread::Builder::new().name(THREAD_NAME.to_owned());
-    thread.spawn(move || runtime.block_on(run(resolvers, servers, journal)))?;
-    Ok(())
+    thread.spawn(move || runtime.block_on(run(receiver)))?;
+    Ok(sender)
 }
 
-/// Answers and keeps; never returns.
-async fn run(
-    resolvers: Vec<Arc<NameResolver>>,
-    servers: Vec<(Arc<NameResolver>, KeptServer)>,
-    journal: Journal,
-) {
-    let mut all_dns = HashMap::new();
-    for resolver in &resolvers {
-        match resolver.dns() {
-            Ok(dns) => {
-                let dns = Arc::new(dns);
-                all_dns.insert(Arc::as_ptr(resolver), Arc::clone(&dns));
-                let resolver = Arc::clone(resolver);
-                tokio::spawn(async move { resolver.answer(dns).await });
+/// Answers and keeps until nobody can tell it anything any more.
+async fn run(mut work: mpsc::UnboundedReceiver<Work>) {
+    // Whom a resolver asks. It is gone with the last who has it.
+    let mut known: Vec<(Weak<NameResolver>, Arc<Dns>)> = Vec::new();
+    let mut keeping = JoinSet::new();
+    while let Some(work) = work.recv().await {
+        keeping.abort_all();
+        keeping = JoinSet::new();
+        known.retain(|(resolver, _)| resolver.strong_count() > 0);
+        for resolver in &work.resolvers {
+            if dns_of(&known, resolver).is_some() {
+                continue;
             }
-            Err(error) => note!(journal, Alert, "resolver cannot be used ({error})"),
+            match resolver.dns() {
+                Ok(dns) => {
+                    let dns = Arc::new(dns);
+                    known.push((Arc::downgrade(resolver), Arc::clone(&dns)));
+                    tokio::spawn(resolver.answering(dns));
+                }
+                Err(error) => note!(work.journal, Alert, "resolver cannot be used ({error})"),
+            }
+        }
+        for (resolver, server) in work.servers {
+            if let Some(dns) = dns_of(&known, &resolver) {
+                keeping.spawn(server.keep(dns, work.journal.clone()));
+            }
         }
     }
-    for (resolver, server) in servers {
-        if let Some(dns) = all_dns.get(&Arc::as_ptr(&resolver)) {
-            tokio::spawn(server.keep(Arc::clone(dns), journal.clone()));
-        }
-    }
-    std::future::pending().await
+}
+
+fn dns_of(
+    known: &[(Weak<NameResolver>, Arc<Dns>)],
+    resolver: &Arc<NameResolver>,
+) -> Option<Arc<Dns>> {
+    let same = |(known, _): &&(Weak<NameResolver>, _)| known.as_ptr() == Arc::as_ptr(resolver);
+    known.iter().find(same).map(|(_, dns)| Arc::clone(dns))
 }
 
 #[cfg(test)]

@@ -64,35 +64,44 @@ impl NameResolver {
         Dns::new(&self.conf, self.timeout)
     }
 
-    /// Answers questions for as long as the process runs.
-    pub(super) async fn answer(&self, dns: Arc<Dns>) {
+    /// Answers questions for as long as somebody can ask: until the last who has the
+    /// resolver lets go of it.
+    pub(super) fn answering(&self, dns: Arc<Dns>) -> impl Future<Output = ()> + Send + use<> {
         let queue = self
             .queue
             .lock()
             .unwrap_or_else(PoisonError::into_inner)
             .take();
-        let Some(mut queue) = queue else { return };
-        let waiting = Arc::new(Waiting::default());
-        while let Some(Question { name, waiter }) = queue.recv().await {
-            // It may have become known since the worker looked.
-            if let Some(addresses) = self.kept.get(&name, Instant::now()) {
-                let _ = waiter.send(Ok(addresses));
-                continue;
+        let all_kept = Arc::clone(&self.kept);
+        async move {
+            if let Some(queue) = queue {
+                answer(queue, all_kept, dns).await;
             }
-            if !waiting.add(&name, waiter) {
-                continue;
-            }
-            let (dns, kept, waiting) = (dns.clone(), self.kept.clone(), waiting.clone());
-            let asked = Asked { name, waiting };
-            tokio::spawn(async move {
-                let answer = dns.addresses(&asked.name).await;
-                let answer = answer.map(|answer| kept.put(&asked.name, answer, Instant::now()));
-                for waiter in asked.waiting.take(&asked.name) {
-                    // Who has gone away is not interested any more.
-                    let _ = waiter.send(answer.clone());
-                }
-            });
         }
+    }
+}
+
+async fn answer(mut queue: mpsc::Receiver<Question>, all_kept: Arc<Kept>, dns: Arc<Dns>) {
+    let waiting = Arc::new(Waiting::default());
+    while let Some(Question { name, waiter }) = queue.recv().await {
+        // It may have become known since the worker looked.
+        if let Some(addresses) = all_kept.get(&name, Instant::now()) {
+            let _ = waiter.send(Ok(addresses));
+            continue;
+        }
+        if !waiting.add(&name, waiter) {
+            continue;
+        }
+        let (dns, kept, waiting) = (dns.clone(), all_kept.clone(), waiting.clone());
+        let asked = Asked { name, waiting };
+        tokio::spawn(async move {
+            let answer = dns.addresses(&asked.name).await;
+            let answer = answer.map(|answer| kept.put(&asked.name, answer, Instant::now()));
+            for waiter in asked.waiting.take(&asked.name) {
+                // Who has gone away is not interested any more.
+                let _ = waiter.send(answer.clone());
+            }
+        });
     }
 }
 

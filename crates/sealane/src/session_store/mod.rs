@@ -15,7 +15,7 @@ mod state;
 mod thread;
 
 pub(crate) use self::state::{MAX_STATE_BYTES, StateFile, write_state_file};
-pub(crate) use self::thread::{StateSink, start};
+pub(crate) use self::thread::{StateSink, StoreThread};
 
 use self::client::Client;
 use self::link::{Dialer, MAX_IN_FLIGHT};
@@ -41,6 +41,8 @@ pub(crate) struct RemoteStore {
     conf: Arc<SessionStore>,
     /// Whether early data is claimed here.
     claims: bool,
+    /// The certificates of `ca=`.
+    ca_pem: Option<Vec<u8>>,
     requests: mpsc::Sender<Request>,
     /// Requests that found the queue full.
     dropped: AtomicU64,
@@ -67,13 +69,14 @@ enum Question {
     Claim { lifetime_s: u32, reply: Reply<bool> },
 }
 
-/// Prepares the stores of a configuration and adds them to the materials. Nobody is
-/// connected to yet.
+/// Prepares the stores of a configuration and adds them to the materials; those of `known` that it
+/// has, too, go on. Nobody is connected to yet.
 ///
 /// # Errors
 /// When CA certificates cannot be used.
 pub(crate) fn prepare(
     http: Option<&Http>,
+    known: &[Arc<RemoteStore>],
     materials: &mut Materials,
 ) -> Result<Vec<Arc<RemoteStore>>, String> {
     let mut stores: Vec<Arc<RemoteStore>> = Vec::new();
@@ -85,9 +88,12 @@ pub(crate) fn prepare(
             .any(|tls| tls.early_data.enabled && tls.session_store.as_ref() == Some(conf));
         let ca_file = conf.tls.as_ref().and_then(|tls| tls.ca_file.as_ref());
         let ca_pem = ca_file.and_then(|path| materials.get(path));
-        let store = RemoteStore::new(Arc::clone(conf), claims, ca_pem)
-            .map_err(|error| format!("cannot use session store {conf}: {error}"))?;
-        let store = Arc::new(store);
+        let store = match known.iter().find(|known| known.is(conf, claims, ca_pem)) {
+            Some(known) => Arc::clone(known),
+            None => RemoteStore::new(Arc::clone(conf), claims, ca_pem)
+                .map(Arc::new)
+                .map_err(|error| format!("cannot use session store {conf}: {error}"))?,
+        };
         materials.add_session_store(Arc::clone(conf), store.clone());
         stores.push(store);
     }
@@ -121,10 +127,16 @@ impl RemoteStore {
         Ok(RemoteStore {
             conf,
             claims,
+            ca_pem: ca_pem.map(<[u8]>::to_vec),
             requests,
             dropped: AtomicU64::new(0),
             rest: Mutex::new(Some(Rest { queue, dialer })),
         })
+    }
+
+    /// Whether it is what [`RemoteStore::new`] would make of these.
+    fn is(&self, conf: &SessionStore, claims: bool, ca_pem: Option<&[u8]>) -> bool {
+        *self.conf == *conf && self.claims == claims && self.ca_pem.as_deref() == ca_pem
     }
 
     /// Its directive.
@@ -164,7 +176,7 @@ impl SharedStore for RemoteStore {
     }
 }
 
-/// Answers the requests of workers for as long as the process runs.
+/// Answers the requests of workers for as long as somebody has the store.
 async fn answer_requests(mut queue: mpsc::Receiver<Request>, client: Arc<Client>) {
     let in_flight = Arc::new(Semaphore::new(MAX_IN_FLIGHT));
     while let Some(request) = queue.recv().await {

@@ -83,8 +83,14 @@ impl Keeper {
         }
     }
 
+    /// Keeps these rings from now on.
+    pub(super) fn set(&mut self, rings: Vec<KeptRing>, journal: Journal) {
+        self.rings = rings;
+        self.journal = journal;
+    }
+
     /// Never returns.
-    pub(super) async fn keep(mut self) {
+    pub(super) async fn keep(&mut self) {
         let mut ticks = tokio::time::interval(POLL_INTERVAL);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {

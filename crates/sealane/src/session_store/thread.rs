@@ -3,7 +3,7 @@
 use super::client::Client;
 use super::ring_keeper::{Keeper, KeptRing, SharedRing, restore};
 use super::state::write_state_file;
-use super::{RemoteStore, answer_requests};
+use super::{RemoteStore, Rest, answer_requests};
 use crate::control;
 use crate::journal::{Journal, note};
 use sealane_server::Snapshot;
@@ -12,7 +12,8 @@ use sealane_tls::{SessionState, SharedStore};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
+use tokio::sync::mpsc;
 
 /// Name of the thread, for `ps` and the log.
 const THREAD_NAME: &str = "session store";
@@ -37,66 +38,138 @@ impl StateSink {
     }
 }
 
-/// Starts the thread, unless there is nothing for it to do: no store and no keys
-/// that rotate. `state` is what another process, or the file, has left of the keys.
-///
-/// # Errors
-/// When the thread or its runtime cannot be made.
-pub(crate) fn start(
-    stores: &[Arc<RemoteStore>],
-    snapshot: &Snapshot,
-    sessions: &SessionState,
-    state: Option<&[u8]>,
-    sink: StateSink,
-    journal: &Journal,
-) -> io::Result<()> {
-    let clients: Vec<_> = stores
-        .iter()
-        .map(|store| Client::new(store.conf(), store.claims, journal.clone()))
-        .map(Arc::new)
-        .collect();
-    let client_of = |shared: &Arc<dyn SharedStore>| {
-        let same =
-            |store: &Arc<RemoteStore>| std::ptr::addr_eq(Arc::as_ptr(store), Arc::as_ptr(shared));
-        let at = stores.iter().position(same)?;
-        Some(Arc::clone(&clients[at]))
-    };
-    let rings = sessions.rings().into_iter().map(|(name, ring)| {
-        let mut shared = snapshot.shared_rings().iter();
-        let shared = shared.find(|shared| shared.name == name).and_then(|found| {
-            let client = client_of(&found.store)?;
-            Some(SharedRing::new(client, Arc::clone(&found.seal), &name))
+/// The thread that talks to session stores, if one is needed.
+pub(crate) struct StoreThread {
+    work: Option<mpsc::UnboundedSender<Work>>,
+    /// Until the thread takes it.
+    sink: Option<StateSink>,
+    /// Stores that it knows, each with its client.
+    known: Vec<(Weak<RemoteStore>, Arc<Client>)>,
+}
+
+/// What the thread is to do from now on.
+struct Work {
+    /// Stores that it does not know yet.
+    stores: Vec<(Rest, Arc<Client>)>,
+    rings: Vec<KeptRing>,
+    journal: Journal,
+}
+
+impl StoreThread {
+    /// None is running yet. `sink` is where ticket keys go.
+    pub(crate) fn new(sink: StateSink) -> StoreThread {
+        StoreThread {
+            work: None,
+            sink: Some(sink),
+            known: Vec::new(),
+        }
+    }
+
+    /// Goes on with what a configuration asks for, unless that is nothing: no store and no keys
+    /// that rotate. `state` is what another process, or the file, has left of the keys. Stores
+    /// of before are asked for as long as somebody has them.
+    ///
+    /// # Errors
+    /// When the thread or its runtime cannot be made.
+    pub(crate) fn set(
+        &mut self,
+        stores: &[Arc<RemoteStore>],
+        snapshot: &Snapshot,
+        sessions: &SessionState,
+        state: Option<&[u8]>,
+        journal: &Journal,
+    ) -> io::Result<()> {
+        self.known.retain(|(store, _)| store.strong_count() > 0);
+        let mut new_stores = Vec::new();
+        for store in stores {
+            if let Some(rest) = store.take_rest() {
+                let client = Client::new(store.conf(), store.claims, journal.clone());
+                let client = Arc::new(client);
+                self.known
+                    .push((Arc::downgrade(store), Arc::clone(&client)));
+                new_stores.push((rest, client));
+            }
+        }
+        let rings = self.rings(snapshot, sessions);
+        if self.work.is_none() && stores.is_empty() && rings.is_empty() {
+            return Ok(());
+        }
+        if let Some(state) = state {
+            restore(&rings, state, journal);
+        }
+        if self.work.is_none() {
+            let sink = self.sink.take().unwrap_or(StateSink::Nowhere);
+            self.work = Some(start(sink, journal)?);
+        }
+        let work = Work {
+            stores: new_stores,
+            rings,
+            journal: journal.clone(),
+        };
+        let sent = self.work.as_ref().map_or(Ok(()), |to| to.send(work));
+        sent.map_err(|_| io::Error::other("the thread has ended; see the alert before"))
+    }
+
+    /// All rotating keys, each with where it is shared.
+    fn rings(&self, snapshot: &Snapshot, sessions: &SessionState) -> Vec<KeptRing> {
+        let rings = sessions.rings().into_iter().map(|(name, ring)| {
+            let mut shared = snapshot.shared_rings().iter();
+            let shared = shared.find(|shared| shared.name == name).and_then(|found| {
+                let client = self.client_of(&found.store)?;
+                Some(SharedRing::new(client, Arc::clone(&found.seal), &name))
+            });
+            KeptRing { name, ring, shared }
         });
-        KeptRing { name, ring, shared }
-    });
-    let rings: Vec<_> = rings.collect();
-    if stores.is_empty() && rings.is_empty() {
-        return Ok(());
+        rings.collect()
     }
-    if let Some(state) = state {
-        restore(&rings, state, journal);
+
+    fn client_of(&self, shared: &Arc<dyn SharedStore>) -> Option<Arc<Client>> {
+        let same = |(store, _): &&(Weak<RemoteStore>, _)| {
+            std::ptr::addr_eq(store.as_ptr(), Arc::as_ptr(shared))
+        };
+        let known = self.known.iter().find(same);
+        known.map(|(_, client)| Arc::clone(client))
     }
-    let keeper = Keeper::new(rings, sink, journal.clone());
-    let rests: Vec<_> = stores.iter().map(|store| store.take_rest()).collect();
+}
+
+fn start(sink: StateSink, journal: &Journal) -> io::Result<mpsc::UnboundedSender<Work>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_io()
         .enable_time()
         .build()?;
+    let (sender, receiver) = mpsc::unbounded_channel();
+    let keeper = Keeper::new(Vec::new(), sink, journal.clone());
     std::thread::Builder::new()
         .name(THREAD_NAME.to_owned())
-        .spawn(move || {
-            runtime.block_on(async {
-                for (client, rest) in clients.into_iter().zip(rests) {
-                    let Some(rest) = rest else { continue };
-                    let connected = Arc::clone(&client);
-                    let dialer = rest.dialer;
-                    tokio::spawn(async move { connected.keep_connected(dialer).await });
-                    tokio::spawn(answer_requests(rest.queue, client));
+        .spawn(move || runtime.block_on(run(keeper, receiver)))?;
+    Ok(sender)
+}
+
+/// Works until nobody can tell it anything any more.
+async fn run(mut keeper: Keeper, mut work: mpsc::UnboundedReceiver<Work>) {
+    let mut is_first = true;
+    loop {
+        let next = match is_first {
+            true => work.recv().await,
+            // A look that is broken off is made again by the next.
+            false => tokio::select! {
+                next = work.recv() => next,
+                () = keeper.keep() => None,
+            },
+        };
+        let Some(next) = next else { return };
+        is_first = false;
+        for (Rest { queue, dialer }, client) in next.stores {
+            tokio::spawn(async move {
+                let connected = Arc::clone(&client);
+                tokio::select! {
+                    () = connected.keep_connected(dialer) => {}
+                    () = answer_requests(queue, client) => {}
                 }
-                keeper.keep().await;
             });
-        })?;
-    Ok(())
+        }
+        keeper.set(next.rings, next.journal);
+    }
 }
 
 impl StateSink {

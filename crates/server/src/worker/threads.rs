@@ -130,10 +130,10 @@ impl Threads {
             to_drain: AtomicUsize::new(self.orders.len()),
             events: events.clone(),
         });
-        let sockets = self
-            .orders
-            .iter()
-            .map(|(index, _)| own_sockets(&update.added, &update.snapshot, *index));
+        let sockets = self.orders.iter().map(|(index, _)| {
+            let threads = self.orders.len();
+            own_sockets(&update.added, &update.snapshot, *index, threads)
+        });
         let sockets = sockets.collect::<io::Result<Vec<_>>>()?;
         for ((_, order), added) in self.orders.iter().zip(sockets) {
             // A thread that has ended is noticed elsewhere.

@@ -79,6 +79,23 @@ pub fn bind_group(
         .collect()
 }
 
+/// Binds `count` more sockets beside one that listens on `address` already, without listening
+/// on them yet. All of them share the address by `SO_REUSEPORT` from then on.
+///
+/// # Errors
+/// As [`bind_group`].
+pub fn bind_beside(
+    first: BorrowedFd<'_>,
+    address: &BindAddress,
+    options: &BindOptions,
+    count: usize,
+) -> io::Result<Vec<OwnedFd>> {
+    socket2::SockRef::from(&first).set_reuse_port(true)?;
+    (0..count)
+        .map(|_| bind_one(address, options, true))
+        .collect()
+}
+
 fn bind_one(address: &BindAddress, options: &BindOptions, shared: bool) -> io::Result<OwnedFd> {
     let (domain, protocol, name) = match address {
         BindAddress::Inet(inet) => (
@@ -104,6 +121,41 @@ fn bind_one(address: &BindAddress, options: &BindOptions, shared: bool) -> io::R
 
 fn unix_name(path: &Path) -> io::Result<SockAddr> {
     SockAddr::unix(path)
+}
+
+/// Takes back what a socket that listens was told by `before` and `after` does not ask for, as far
+/// as that is possible: sizes of buffers stay. The rest is [`start_listening`]'s.
+///
+/// Returns what could not be set, as that.
+pub fn take_back(
+    socket: BorrowedFd<'_>,
+    before: &BindOptions,
+    after: &BindOptions,
+) -> Vec<(&'static str, io::Error)> {
+    let mut failed = Vec::new();
+    for (option, name, gone) in [
+        (
+            "TCP_DEFER_ACCEPT",
+            libc::TCP_DEFER_ACCEPT,
+            before.deferred && !after.deferred,
+        ),
+        (
+            "TCP_FASTOPEN",
+            libc::TCP_FASTOPEN,
+            before.fastopen.is_some() && after.fastopen.is_none(),
+        ),
+    ] {
+        if gone && let Err(error) = set_tcp_option(socket, name, 0) {
+            failed.push((option, error));
+        }
+    }
+    if before.keepalive.is_some_and(|keepalive| keepalive.on)
+        && after.keepalive.is_none()
+        && let Err(error) = socket2::SockRef::from(&socket).set_keepalive(false)
+    {
+        failed.push(("SO_KEEPALIVE", error));
+    }
+    failed
 }
 
 /// Sets the options that connections inherit and starts to listen. Calling it

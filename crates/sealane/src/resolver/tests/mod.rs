@@ -23,8 +23,7 @@ fn conf(servers: &[SocketAddr]) -> model::Resolver {
 fn started(conf: model::Resolver, timeout: Duration) -> Arc<NameResolver> {
     let resolver = Resolvers::default().of(&Arc::new(conf), timeout);
     let dns = Arc::new(resolver.dns().expect("settings that fit"));
-    let answering = Arc::clone(&resolver);
-    tokio::spawn(async move { answering.answer(dns).await });
+    tokio::spawn(resolver.answering(dns));
     resolver
 }
 
@@ -360,7 +359,10 @@ fn the_thread_answers_a_worker() {
     let mut resolvers = Resolvers::default();
     let server = address_of.recv().expect("an address");
     let resolver = resolvers.of(&Arc::new(conf(&[server])), Duration::from_secs(20));
-    start(&resolvers, Vec::new(), &journal).expect("a thread");
+    let mut thread = ResolverThread::default();
+    thread
+        .set(&resolvers, Vec::new(), &journal)
+        .expect("a thread");
     let found = runtime().block_on(addresses(&resolver, "app.test"));
     assert_eq!(found, Ok(vec!["192.0.2.1".to_owned()]));
     drop(stop);

@@ -1,29 +1,40 @@
 //! The master process: starts the worker, watches it, answers signals.
 //!
 //! It has one thread, keeps root's privileges and all listening sockets, and
-//! reads nothing but signals and the worker's reports, which it does not look into.
+//! reads nothing but signals and the workers' reports, which it does not look into, and the
+//! configuration when it is told to (`reconfigure.rs`).
 //!
 //! ```text
-//! Serving --QUIT--> Quitting --(worker ended)--> exit
+//! Serving --QUIT--> Quitting --(workers ended)--> exit
 //!    |                 |
-//!    +----TERM, INT----+--> Terminating --(worker ended, or killed)--> exit
+//!    +----TERM, INT----+--> Terminating --(workers ended, or killed)--> exit
 //! ```
+//!
+//! One worker is the current one. Others have been told to finish what they have: after a
+//! change that a running process could not make, the one before. While such a change is made
+//! there is a successor, which becomes the current one when it serves.
 
-use crate::control::{self, LOGS_PER_MESSAGE, Report};
+mod reconfigure;
+mod workers;
+
+use self::reconfigure::Reload;
+use self::workers::{Forked, Worker};
+use crate::control::{self, Report};
 use crate::journal::note;
 use crate::notify::{self, State};
 use crate::pid_file::PidFile;
 use crate::restarts::Restarts;
 use crate::session_store::{StateFile, write_state_file};
-use crate::startup::Server;
+use crate::sockets::{Bound, SocketFiles};
+use crate::startup::{Origin, Server};
 use crate::worker_process::{self, FATAL};
 use sealane_server::log::OsError;
 use sealane_sys::poll;
-use sealane_sys::process::{self, ExitStatus, Fork, Pid};
-use sealane_sys::signal::{self, Received, Signal, SignalQueue};
-use sealane_sys::socket;
+use sealane_sys::process::{self, ExitStatus, Pid};
+use sealane_sys::signal::{Received, Signal, SignalQueue};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A worker that has not ended this long after TERM is killed.
@@ -45,23 +56,32 @@ const SIGNALS: [Signal; 8] = [
 /// What the master process does until it ends.
 pub(crate) struct Master {
     server: Server,
+    origin: Origin,
+    pid_file: PidFile,
     signals: SignalQueue,
+    /// The worker that accepts connections.
     worker: Option<Worker>,
+    /// Workers that finish what they have.
+    draining: Vec<Worker>,
     phase: Phase,
     restarts: Restarts,
     /// When a worker that died is started again.
     start_at: Option<Instant>,
     /// When ticket keys are to be written to their file.
     state: StateFile,
-}
-
-/// The worker process as the master knows it.
-struct Worker {
-    pid: Pid,
-    link: OwnedFd,
-    /// It has said all that it will.
-    silent: bool,
-    started: Instant,
+    /// HUP has come and was not looked at yet. Several that come together are one.
+    reload_wanted: bool,
+    /// USR1 has come during a reload, when nobody can say which logs the worker has.
+    reopen_wanted: bool,
+    /// The reload that is under way.
+    reload: Option<Reload>,
+    /// Its number, or that of the last one.
+    generation: u64,
+    /// Sockets of addresses that a reload has taken away, by its number, until the worker has
+    /// taken the last connection out of them.
+    leaving: Vec<(u64, Bound)>,
+    /// Files of Unix sockets that are closed already.
+    closed_files: Option<SocketFiles>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,10 +94,13 @@ enum Phase {
     Terminating { kill_at: Instant },
 }
 
-/// What a forked process goes on as.
+/// What this process goes on as.
 enum Role {
     Master,
+    /// The worker at this line, for the configuration that is in use.
     Worker(OwnedFd),
+    /// The same, for the one that is to come.
+    Successor(OwnedFd),
 }
 
 impl Master {
@@ -85,32 +108,48 @@ impl Master {
     ///
     /// # Errors
     /// When the kernel has no room for their queue.
-    pub(crate) fn new(server: Server) -> io::Result<Master> {
+    pub(crate) fn new(server: Server, origin: Origin, pid_file: PidFile) -> io::Result<Master> {
         let signals = SignalQueue::open(&SIGNALS)?;
         Ok(Master {
             server,
+            origin,
+            pid_file,
             signals,
             worker: None,
+            draining: Vec::new(),
             phase: Phase::Serving,
             restarts: Restarts::default(),
             start_at: None,
             state: StateFile::default(),
+            reload_wanted: false,
+            reopen_wanted: false,
+            reload: None,
+            generation: 0,
+            leaving: Vec::new(),
+            closed_files: None,
         })
     }
 
     /// Runs until the server is stopped. Returns the exit code: in the master
     /// and, as it is forked from here, in the worker process.
-    pub(crate) fn run(mut self, pid_file: PidFile) -> i32 {
+    pub(crate) fn run(mut self) -> i32 {
         let _ = process::set_thread_name("sealane: master"); // for ps, if it works
         note!(self.server.journal, Notice, "start worker processes");
-        if let Role::Worker(link) = self.start_worker() {
-            return self.become_worker(link);
-        }
-        if let Some(ready) = self.server.daemon.take() {
+        let mut role = self.start_worker();
+        if let Role::Master = role
+            && let Some(ready) = self.server.daemon.take()
+        {
             ready.tell();
         }
         notify::tell(&State::Ready);
-        while self.phase == Phase::Serving || self.worker.is_some() {
+        loop {
+            match role {
+                Role::Master => {}
+                role => return self.become_worker(role),
+            }
+            if self.phase != Phase::Serving && self.workers().next().is_none() {
+                break;
+            }
             if let Err(error) = self.wait() {
                 note!(
                     self.server.journal,
@@ -120,49 +159,70 @@ impl Master {
                 );
                 std::thread::sleep(Duration::from_secs(1)); // lest this becomes a busy loop
             }
-            if let Role::Worker(link) = self.on_time() {
-                return self.become_worker(link);
-            }
+            role = self.on_time();
         }
+        self.finish()
+    }
+
+    fn finish(mut self) -> i32 {
         self.write_state(true);
-        if let Err(message) = pid_file.remove() {
+        if let Err(message) = self.pid_file.remove() {
             note!(self.server.journal, Alert, "{message}");
         }
         note!(self.server.journal, Notice, "exit");
-        self.server.sockets.remove_files(&self.server.journal);
+        let files = self.closed_files.take();
+        files
+            .unwrap_or_else(|| self.server.sockets.files())
+            .remove(&self.server.journal);
         0
     }
 
-    fn become_worker(self, link: OwnedFd) -> i32 {
+    /// Leaves behind what belongs to the master alone: its signals, which the worker reads
+    /// from a queue of its own, the lines to other workers, and who waits to hear that
+    /// the server runs.
+    fn become_worker(self, role: Role) -> i32 {
         let Master {
-            mut server,
-            signals,
-            ..
+            mut server, reload, ..
         } = self;
-        drop(signals); // the worker opens its own queue
-        drop(server.daemon.take()); // only the master says that the server runs
+        let link = match role {
+            Role::Master => unreachable!("the master stays what it is"),
+            Role::Worker(link) => link,
+            Role::Successor(link) => {
+                let state = server.ticket_state.take();
+                let reload = reload.expect("a successor is started for a reload");
+                server = reload.into_next(state);
+                link
+            }
+        };
+        drop(server.daemon.take());
         worker_process::run(server, Some(link))
+    }
+
+    /// All worker processes.
+    fn workers(&self) -> impl Iterator<Item = &Worker> {
+        let successor = self.reload.as_ref().and_then(Reload::successor);
+        self.worker.iter().chain(successor).chain(&self.draining)
+    }
+
+    fn worker_with(&mut self, pid: Pid) -> Option<&mut Worker> {
+        let successor = self.reload.as_mut().and_then(Reload::successor_mut);
+        let mut all = self
+            .worker
+            .iter_mut()
+            .chain(successor)
+            .chain(&mut self.draining);
+        all.find(|worker| worker.pid == pid)
     }
 
     /// Forks the worker. When that fails, it is tried again later.
     fn start_worker(&mut self) -> Role {
         self.start_at = None;
-        let started = socket::seqpacket_pair()
-            .and_then(|(master, worker)| Ok((process::fork()?, master, worker)));
-        match started {
-            Ok((Fork::Child, ..)) if self.worker.is_some() => {
-                unreachable!("there is never more than one worker")
-            }
-            Ok((Fork::Child, _master, link)) => Role::Worker(link),
-            Ok((Fork::Parent(pid), link, _worker)) => {
+        match Worker::fork(&self.server.logs) {
+            Ok(Forked::Worker(link)) => return Role::Worker(link),
+            Ok(Forked::Master(worker)) => {
+                let pid = worker.pid;
                 note!(self.server.journal, Notice, "start worker process {pid}");
-                self.worker = Some(Worker {
-                    pid,
-                    link,
-                    silent: false,
-                    started: Instant::now(),
-                });
-                Role::Master
+                self.worker = Some(worker);
             }
             Err(error) => {
                 let wait = self.restarts.wait_after(Duration::ZERO);
@@ -174,9 +234,9 @@ impl Master {
                     OsError(&error),
                     wait.as_millis()
                 );
-                Role::Master
             }
         }
+        Role::Master
     }
 
     /// Waits for signals, or until something is due, and acts on signals.
@@ -185,14 +245,24 @@ impl Master {
             Phase::Terminating { kill_at } => Some(kill_at),
             _ => self.start_at,
         };
-        let due = due.into_iter().chain(self.state.due).min();
+        let reload = self.reload.as_ref().and_then(Reload::due);
+        let due = due.into_iter().chain(self.state.due).chain(reload).min();
         let timeout = due.map(|at| at.saturating_duration_since(Instant::now()));
+        let talking: Vec<Pid> = self
+            .workers()
+            .filter(|worker| !worker.silent)
+            .map(|worker| worker.pid)
+            .collect();
         let mut fds = vec![self.signals.as_fd()];
-        let talking = self.worker.as_ref().filter(|worker| !worker.silent);
-        fds.extend(talking.map(|worker| worker.link.as_fd()));
+        let links = self.workers().filter(|worker| !worker.silent);
+        fds.extend(links.map(|worker| worker.link.as_fd()));
         let readable = poll::wait_readable(&fds, timeout)?;
-        if readable.get(1) == Some(&true) {
-            self.on_report();
+        for (pid, _) in talking
+            .into_iter()
+            .zip(&readable[1..])
+            .filter(|(_, readable)| **readable)
+        {
+            self.on_report(pid);
         }
         while let Some(received) = self.signals.next()? {
             self.on_signal(received);
@@ -200,26 +270,26 @@ impl Master {
         Ok(())
     }
 
-    /// Takes what the worker reports. One report at a time, so that signals come
+    /// Takes what a worker reports. One report at a time, so that signals come
     /// between.
-    fn on_report(&mut self) {
-        let Some(worker) = &mut self.worker else {
+    fn on_report(&mut self, pid: Pid) {
+        let Some(worker) = self.worker_with(pid) else {
             return;
         };
-        match control::receive_report(&worker.link) {
-            Ok(Some(Report::TicketState(state))) => {
-                self.server.ticket_state = Some(state);
-                if self.server.ticket_state_file.is_some() {
-                    self.state.changed(Instant::now());
-                }
-            }
+        let report = control::receive_report(&worker.link);
+        let silent = match &report {
+            Ok(report) => report.is_none(),
+            Err(error) => error.kind() != io::ErrorKind::WouldBlock,
+        };
+        worker.silent |= silent;
+        match report {
+            Ok(Some(Report::TicketState(state))) => self.on_ticket_state(pid, state),
+            Ok(Some(report)) => self.on_progress(pid, report),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             // Why it is gone its exit status tells.
-            Ok(None) => worker.silent = true,
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => worker.silent = true,
+            Ok(None) => self.on_silence(pid),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => self.on_silence(pid),
             Err(error) => {
-                worker.silent = true;
-                let pid = worker.pid;
                 note!(
                     self.server.journal,
                     Alert,
@@ -227,7 +297,19 @@ impl Master {
                      no longer saved",
                     OsError(&error)
                 );
+                self.on_silence(pid);
             }
+        }
+    }
+
+    /// Only the current worker's keys are those of new connections.
+    fn on_ticket_state(&mut self, pid: Pid, state: zeroize::Zeroizing<Vec<u8>>) {
+        if self.worker.as_ref().is_none_or(|worker| worker.pid != pid) {
+            return;
+        }
+        self.server.ticket_state = Some(state);
+        if self.server.ticket_state_file.is_some() {
+            self.state.changed(Instant::now());
         }
     }
 
@@ -260,24 +342,31 @@ impl Master {
     fn on_time(&mut self) -> Role {
         self.write_state(false);
         let now = Instant::now();
-        match (self.phase, &self.worker) {
-            (Phase::Terminating { kill_at }, Some(worker)) if now >= kill_at => {
-                note!(
-                    self.server.journal,
-                    Alert,
-                    "worker process {} did not end within {} s and is killed",
-                    worker.pid,
-                    KILL_AFTER.as_secs()
-                );
-                self.kill_worker(Signal::Kill);
+        match self.phase {
+            Phase::Terminating { kill_at } if now >= kill_at => {
+                for worker in self.workers() {
+                    note!(
+                        self.server.journal,
+                        Alert,
+                        "worker process {} did not end within {} s and is killed",
+                        worker.pid,
+                        KILL_AFTER.as_secs()
+                    );
+                    worker.kill(Signal::Kill, &self.server.journal);
+                }
                 self.phase = Phase::Terminating {
                     kill_at: now + KILL_AFTER,
                 };
                 Role::Master
             }
-            (Phase::Serving, None) if self.start_at.is_some_and(|at| now >= at) => {
-                self.start_worker()
-            }
+            Phase::Serving => match self.go_on_reconfiguring() {
+                Role::Master
+                    if self.worker.is_none() && self.start_at.is_some_and(|at| now >= at) =>
+                {
+                    self.start_worker()
+                }
+                role => role,
+            },
             _ => Role::Master,
         }
     }
@@ -288,12 +377,9 @@ impl Master {
             Signal::Term | Signal::Int => ", exiting",
             Signal::Quit => ", shutting down",
             Signal::Usr1 => ", reopening logs",
+            Signal::Hup => ", reconfiguring",
             Signal::Winch if self.server.config.main.daemon => ", ignoring",
             Signal::Winch => return, // the terminal's window has changed, nothing else
-            Signal::Hup => {
-                ": reload in place is not available yet, the configuration is unchanged; \
-                 restart the server to apply changes"
-            }
             Signal::Usr2 => {
                 ": upgrade of the binary in place is not available yet, nothing is changed; \
                  restart the server to run a new binary"
@@ -316,10 +402,7 @@ impl Master {
             Signal::Term | Signal::Int => self.terminate(),
             Signal::Quit => self.quit(),
             Signal::Usr1 => self.reopen_logs(),
-            Signal::Hup => {
-                notify::tell(&State::Reloading);
-                notify::tell(&State::Ready);
-            }
+            Signal::Hup => self.reload_wanted = true,
             _ => {}
         }
     }
@@ -330,9 +413,14 @@ impl Master {
         }
         self.phase = Phase::Quitting;
         notify::tell(&State::Stopping);
-        self.tell_end(true);
+        self.give_reload_up();
+        for worker in self.workers() {
+            worker.tell_end(true, &self.server.journal);
+        }
         // From now on new connections are refused as soon as the worker has
         // taken what waits in the queues.
+        self.close_leaving(None);
+        self.closed_files = Some(self.server.sockets.files());
         self.server.sockets.close();
     }
 
@@ -344,60 +432,33 @@ impl Master {
         self.phase = Phase::Terminating {
             kill_at: Instant::now() + KILL_AFTER,
         };
-        self.tell_end(false);
-    }
-
-    /// Tells the worker over its line or, if that is full, by a signal.
-    fn tell_end(&mut self, gracefully: bool) {
-        let Some(worker) = &self.worker else { return };
-        if control::send_end(worker.link.as_fd(), gracefully).is_err() {
-            self.kill_worker(if gracefully {
-                Signal::Quit
-            } else {
-                Signal::Term
-            });
+        self.give_reload_up();
+        for worker in self.workers() {
+            worker.tell_end(false, &self.server.journal);
         }
+        self.close_leaving(None);
     }
 
-    fn kill_worker(&self, signal: Signal) {
-        let Some(worker) = &self.worker else { return };
-        if let Err(error) = signal::send(worker.pid, signal) {
-            let (pid, number) = (worker.pid, signal.number());
-            note!(
-                self.server.journal,
-                Alert,
-                "kill({pid}, {number}) failed ({})",
-                OsError(&error)
-            );
-        }
-    }
-
-    /// Opens the logs again and hands them to the worker, which may lack the
+    /// Opens the logs again and hands them to the workers, which may lack the
     /// right to open them.
     fn reopen_logs(&mut self) {
+        if self.reload.is_some() {
+            self.reopen_wanted = true;
+            return;
+        }
         let journal = &self.server.journal;
         note!(journal, Notice, "reopening logs");
-        for failed in self.server.logs.reopen() {
+        let mut reopened = vec![Arc::clone(&self.server.logs)];
+        for worker in self.workers() {
+            if !reopened.iter().any(|logs| Arc::ptr_eq(logs, &worker.logs)) {
+                reopened.push(Arc::clone(&worker.logs));
+            }
+        }
+        for failed in reopened.iter().flat_map(|logs| logs.reopen()) {
             note!(journal, Emerg, "{failed}");
         }
-        let Some(worker) = &self.worker else { return };
-        let files: Vec<(u16, BorrowedFd<'_>)> = self
-            .server
-            .logs
-            .files()
-            .filter_map(|file| Some((u16::try_from(file.index).ok()?, file.fd)))
-            .collect();
-        for files in files.chunks(LOGS_PER_MESSAGE) {
-            if let Err(error) = control::send_logs(worker.link.as_fd(), files) {
-                note!(
-                    journal,
-                    Alert,
-                    "worker process {} cannot be given the reopened logs ({}); \
-                     send USR1 again",
-                    worker.pid,
-                    OsError(&error)
-                );
-            }
+        for worker in self.workers() {
+            worker.give_logs(journal);
         }
     }
 
@@ -438,12 +499,22 @@ impl Master {
                 );
             }
         }
+        self.on_successor_exit(pid);
+        self.draining.retain(|worker| worker.pid != pid);
         let Some(worker) = self.worker.take_if(|worker| worker.pid == pid) else {
             return;
         };
-        if self.phase != Phase::Serving {
+        // What waited in these sockets is lost with the worker that was to take it.
+        self.close_leaving(None);
+        if self.phase != Phase::Serving || self.go_on_without_worker() {
             return;
         }
+        self.plan_restart(&worker, status);
+    }
+
+    /// Says when another worker is started in the place of one that died.
+    fn plan_restart(&mut self, worker: &Worker, status: ExitStatus) {
+        let (journal, pid) = (&self.server.journal, worker.pid);
         if status == ExitStatus::Code(FATAL) {
             notify::tell(&State::Status("nothing is served, see the error log"));
             note!(

@@ -1,0 +1,490 @@
+//! HUP: what the master does for a reload, step by step.
+//!
+//! ```text
+//!            refused ┌──────────────────────────── ended too soon
+//!   HUP ─> prepare ──┤                                   ^
+//!                    ├─> Applying ──applied──> in use    │
+//!                    │      │ refused, silent, dead      │
+//!                    └──> Starting ──fork──> Waiting ──ready──> in use, the worker before drains
+//! ```
+//!
+//! Until a configuration is in use, nothing of the one before has changed.
+
+use super::{KILL_AFTER, Master, Phase, Role};
+use crate::control::{NewConfiguration, Report};
+use crate::crash;
+use crate::journal::note;
+use crate::notify::{self, State};
+use crate::pid_file::PidFile;
+use crate::reload;
+use crate::sockets::Bound;
+use crate::startup::{self, Goal, Handover, Refused, Server};
+use sealane_server::log::OsError;
+use sealane_sys::process::Pid;
+use sealane_sys::sealed_memory::SealedMemory;
+use sealane_sys::signal::Signal;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use zeroize::Zeroizing;
+
+use super::workers::{Forked, Worker};
+
+/// A worker that has not built a configuration within this time is taken for stuck. Ten
+/// thousand certificates take a few seconds.
+const APPLY_TIMEOUT: Duration = Duration::from_secs(120);
+
+/// A reload that is under way.
+pub(super) struct Reload {
+    generation: u64,
+    next: Box<Server>,
+    step: Step,
+}
+
+enum Step {
+    /// The worker has it, and the memory in which it was handed over.
+    Applying {
+        _memory: SealedMemory,
+        give_up_at: Instant,
+    },
+    /// Another process is to serve it.
+    Starting,
+    /// That process starts.
+    Waiting {
+        successor: Worker,
+        give_up_at: Instant,
+    },
+}
+
+impl Reload {
+    /// The process that is to serve the configuration.
+    pub(super) fn successor(&self) -> Option<&Worker> {
+        match &self.step {
+            Step::Waiting { successor, .. } => Some(successor),
+            _ => None,
+        }
+    }
+
+    /// The same.
+    pub(super) fn successor_mut(&mut self) -> Option<&mut Worker> {
+        match &mut self.step {
+            Step::Waiting { successor, .. } => Some(successor),
+            _ => None,
+        }
+    }
+
+    /// When the master has to look at it again.
+    pub(super) fn due(&self) -> Option<Instant> {
+        match &self.step {
+            Step::Applying { give_up_at, .. } | Step::Waiting { give_up_at, .. } => {
+                Some(*give_up_at)
+            }
+            Step::Starting => Some(Instant::now()),
+        }
+    }
+
+    /// In the process that is to serve it: the configuration, with the ticket keys of the
+    /// worker before.
+    pub(super) fn into_next(self, ticket_state: Option<Zeroizing<Vec<u8>>>) -> Server {
+        let mut next = *self.next;
+        next.ticket_state = ticket_state;
+        let main_log = next.logs.logger(&next.config.main.error_logs);
+        next.logs.take_effect(main_log);
+        crash::report_to(&next.logs, &next.config.main.error_logs);
+        next
+    }
+}
+
+impl Master {
+    /// Begins a reload that is wanted, and does what the one under way needs.
+    pub(super) fn go_on_reconfiguring(&mut self) -> Role {
+        if self.reload.is_none() {
+            if std::mem::take(&mut self.reopen_wanted) {
+                self.reopen_logs();
+            }
+            if std::mem::take(&mut self.reload_wanted) {
+                self.reconfigure();
+            }
+        }
+        let now = Instant::now();
+        let (journal, worker) = (&self.server.journal, &self.worker);
+        let Some(reload) = &mut self.reload else {
+            return Role::Master;
+        };
+        match &mut reload.step {
+            Step::Starting => return self.start_successor(),
+            Step::Applying { give_up_at, .. } if now >= *give_up_at => {
+                let seconds = APPLY_TIMEOUT.as_secs();
+                if let Some(worker) = worker {
+                    note!(
+                        journal,
+                        Alert,
+                        "worker process {} has not taken the new configuration within {seconds} \
+                         s, another one is started",
+                        worker.pid
+                    );
+                }
+                reload.step = Step::Starting;
+            }
+            Step::Waiting {
+                successor,
+                give_up_at,
+            } if now >= *give_up_at => {
+                note!(
+                    journal,
+                    Alert,
+                    "worker process {} does not become ready and is killed",
+                    successor.pid
+                );
+                successor.kill(Signal::Kill, journal);
+                *give_up_at = now + KILL_AFTER;
+            }
+            Step::Applying { .. } | Step::Waiting { .. } => {}
+        }
+        Role::Master
+    }
+
+    /// Reads the configuration and hands it to the worker, or plans another worker.
+    fn reconfigure(&mut self) {
+        notify::tell(&State::Reloading);
+        note!(self.server.journal, Notice, "reconfiguring");
+        self.generation += 1;
+        let Ok((next, handover)) = self.read_next() else {
+            note!(
+                self.server.journal,
+                Error,
+                "the new configuration is refused, everything goes on as it was"
+            );
+            notify::tell(&State::Ready);
+            return;
+        };
+        let step = match reload::needs_new_process(&self.server, &next) {
+            Some(directive) => {
+                note!(
+                    self.server.journal,
+                    Notice,
+                    "\"{directive}\" has changed, which needs another worker process"
+                );
+                Step::Starting
+            }
+            None => self.hand_over(&next, handover).unwrap_or_else(|error| {
+                note!(
+                    self.server.journal,
+                    Alert,
+                    "the worker process cannot be given the new configuration ({}), another one \
+                     is started",
+                    OsError(&error)
+                );
+                Step::Starting
+            }),
+        };
+        self.reload = Some(Reload {
+            generation: self.generation,
+            next: Box::new(next),
+            step,
+        });
+    }
+
+    fn read_next(&self) -> Result<(Server, Handover), Refused> {
+        let (origin, journal) = (&self.origin, &self.server.journal);
+        let reading = startup::read_recorded(&origin.arguments, &origin.places, journal)?;
+        let leaving = self.leaving.iter().map(|(_, bound)| bound);
+        let known: Vec<&Bound> = self.server.sockets.bound.iter().chain(leaving).collect();
+        let goal = Goal::Reload {
+            running: &self.server,
+            known: &known,
+        };
+        startup::prepare(reading, &origin.places, &goal, journal)
+    }
+
+    /// Sends the worker all of it, if there is a worker that listens.
+    fn hand_over(&self, next: &Server, handover: Handover) -> io::Result<Step> {
+        let Some(worker) = self.worker.as_ref().filter(|worker| !worker.silent) else {
+            return Ok(Step::Starting);
+        };
+        let memory = reload::seal(
+            next.threads,
+            &handover.options,
+            &handover.records,
+            &handover.materials,
+        )?;
+        drop(handover); // and with it the bytes of keys
+        let logs = next.logs.descriptors()?;
+        let has_address = |bound: &&Bound| bound.has_address_of(&self.server.sockets.bound);
+        let added = next
+            .sockets
+            .bound
+            .iter()
+            .filter(|bound| !has_address(bound));
+        let configuration = NewConfiguration {
+            generation: self.generation,
+            memory: memory.as_fd(),
+            logs: logs
+                .iter()
+                .map(|(index, file)| (u32::from(*index), file.as_fd()))
+                .collect(),
+            sockets: added.flat_map(listener_and_sockets).collect(),
+        };
+        configuration.send(worker.link.as_fd())?;
+        Ok(Step::Applying {
+            _memory: memory,
+            give_up_at: Instant::now() + APPLY_TIMEOUT,
+        })
+    }
+
+    /// Forks the process that is to serve the new configuration.
+    fn start_successor(&mut self) -> Role {
+        let Some(reload) = &mut self.reload else {
+            return Role::Master;
+        };
+        match Worker::fork(&reload.next.logs) {
+            Ok(Forked::Worker(link)) => return Role::Successor(link),
+            Ok(Forked::Master(successor)) => {
+                let pid = successor.pid;
+                note!(self.server.journal, Notice, "start worker process {pid}");
+                reload.step = Step::Waiting {
+                    successor,
+                    give_up_at: Instant::now() + APPLY_TIMEOUT,
+                };
+            }
+            Err(error) => {
+                note!(
+                    self.server.journal,
+                    Alert,
+                    "fork() failed while spawning \"worker process\" ({})",
+                    OsError(&error)
+                );
+                self.refuse_started();
+            }
+        }
+        Role::Master
+    }
+
+    /// A worker says how far it is.
+    pub(super) fn on_progress(&mut self, pid: Pid, report: Report) {
+        let is_current = self.worker.as_ref().is_some_and(|worker| worker.pid == pid);
+        let reload = self.reload.as_mut();
+        let applying =
+            reload.filter(|reload| is_current && matches!(reload.step, Step::Applying { .. }));
+        match report {
+            Report::Ready => self.on_ready(pid),
+            Report::Applied(generation) => {
+                if applying.is_some_and(|reload| reload.generation == generation) {
+                    self.on_applied();
+                }
+            }
+            Report::Refused(generation, why) => {
+                if let Some(reload) = applying.filter(|reload| reload.generation == generation) {
+                    reload.step = Step::Starting;
+                    note!(
+                        self.server.journal,
+                        Alert,
+                        "worker process {pid} cannot take the new configuration ({why}), \
+                         another one is started"
+                    );
+                }
+            }
+            Report::Drained(generation) if is_current => self.close_leaving(Some(generation)),
+            Report::Drained(_) | Report::TicketState(_) => {}
+        }
+    }
+
+    /// The current worker's line is of no use any more.
+    pub(super) fn on_silence(&mut self, pid: Pid) {
+        let is_current = self.worker.as_ref().is_some_and(|worker| worker.pid == pid);
+        if let Some(reload) = &mut self.reload
+            && is_current
+            && let Step::Applying { .. } = reload.step
+        {
+            reload.step = Step::Starting;
+        }
+    }
+
+    /// The current worker has died. Whether a reload will bring another one.
+    pub(super) fn go_on_without_worker(&mut self) -> bool {
+        if let Some(reload) = &mut self.reload
+            && let Step::Applying { .. } = reload.step
+        {
+            reload.step = Step::Starting;
+        }
+        self.reload.is_some()
+    }
+
+    /// A worker has ended: if it was the successor, its configuration is refused.
+    pub(super) fn on_successor_exit(&mut self, pid: Pid) {
+        let successor = self.reload.as_ref().and_then(Reload::successor);
+        if successor.is_some_and(|successor| successor.pid == pid) {
+            self.refuse_started();
+        }
+    }
+
+    /// The process for the new configuration does not come up.
+    fn refuse_started(&mut self) {
+        self.give_reload_up();
+        note!(
+            self.server.journal,
+            Alert,
+            "the new configuration is not used, as its worker process could not start; everything \
+             goes on as it was"
+        );
+        if self.worker.is_none() && self.phase == Phase::Serving {
+            self.start_at = Some(Instant::now());
+        }
+    }
+
+    /// Forgets the reload under way, with what was opened for it.
+    pub(super) fn give_reload_up(&mut self) {
+        let Some(reload) = self.reload.take() else {
+            return;
+        };
+        if self.phase == Phase::Serving {
+            notify::tell(&State::Ready);
+        }
+        let leaving = self.leaving.iter().map(|(_, bound)| bound);
+        let known: Vec<&Bound> = self.server.sockets.bound.iter().chain(leaving).collect();
+        let journal = &self.server.journal;
+        reload.next.sockets.remove_files_except(&known, journal);
+        if let Step::Waiting { successor, .. } = reload.step {
+            self.draining.push(successor);
+        }
+    }
+
+    /// The worker goes on with the new configuration.
+    fn on_applied(&mut self) {
+        let Some(reload) = self.reload.take() else {
+            return;
+        };
+        let generation = reload.generation;
+        let before = self.switch_to(*reload.next);
+        if let Some(worker) = &mut self.worker {
+            worker.logs = Arc::clone(&self.server.logs);
+            let pid = worker.pid;
+            note!(
+                self.server.journal,
+                Notice,
+                "reconfigured, worker process {pid} goes on with the new configuration"
+            );
+        }
+        let gone = before.sockets.bound.into_iter();
+        let gone = gone.filter(|bound| !bound.has_address_of(&self.server.sockets.bound));
+        self.leaving.extend(gone.map(|bound| (generation, bound)));
+    }
+
+    /// A successor serves: it becomes the current worker, and the one before finishes what it
+    /// has.
+    fn on_ready(&mut self, pid: Pid) {
+        let successor = self.reload.as_ref().and_then(Reload::successor);
+        if successor.is_none_or(|successor| successor.pid != pid) {
+            return;
+        }
+        let Some(Reload {
+            next,
+            step: Step::Waiting { successor, .. },
+            generation,
+        }) = self.reload.take()
+        else {
+            return;
+        };
+        let before = self.switch_to(*next);
+        self.start_at = None;
+        let worker = self.worker.replace(successor);
+        note!(
+            self.server.journal,
+            Notice,
+            "reconfigured, worker process {pid} serves the new configuration"
+        );
+        if let Some(worker) = worker {
+            worker.tell_end(true, &self.server.journal);
+            self.draining.push(worker);
+        }
+        // The process that finishes has copies of its own.
+        let gone = before.sockets.bound.into_iter();
+        let gone = gone.filter(|bound| !bound.has_address_of(&self.server.sockets.bound));
+        self.leaving.extend(gone.map(|bound| (generation, bound)));
+        self.close_leaving(None);
+    }
+
+    /// Makes `next` the configuration in use, and returns the one before.
+    fn switch_to(&mut self, mut next: Server) -> Server {
+        next.ticket_state = self.server.ticket_state.take();
+        let before = std::mem::replace(&mut self.server, next);
+        let server = &self.server;
+        let main_log = server.logs.logger(&server.config.main.error_logs);
+        server.logs.take_effect(main_log);
+        server
+            .sockets
+            .change_options(&before.sockets, &server.journal);
+        let (main, was) = (&server.config.main, &before.config.main);
+        for (directive, differs) in [
+            ("daemon", main.daemon != was.daemon),
+            ("master_process", main.master_process != was.master_process),
+        ] {
+            if differs {
+                note!(
+                    server.journal,
+                    Warn,
+                    "\"{directive}\" has changed, which has an effect after a restart only"
+                );
+            }
+        }
+        self.server.config.main.daemon = was.daemon;
+        if self.server.config.main.daemon {
+            startup::redirect_stderr(&self.server);
+        }
+        self.move_pid_file();
+        if self.server.ticket_state_file != before.ticket_state_file
+            && self.server.ticket_state_file.is_some()
+        {
+            self.state.changed(Instant::now());
+        }
+        // An address that was to go and has come back.
+        let sockets: Vec<&Bound> = self.server.sockets.bound.iter().collect();
+        self.leaving.retain(|(_, bound)| !bound.is_among(&sockets));
+        crash::report_to(&self.server.logs, &self.server.config.main.error_logs);
+        notify::tell(&State::Ready);
+        before
+    }
+
+    /// As nginx: a new file where the configuration names another one.
+    fn move_pid_file(&mut self) {
+        let path = &self.server.config.main.pid;
+        if self.pid_file.path() == path {
+            return;
+        }
+        match PidFile::create(path, sealane_sys::process::pid()) {
+            Ok(new) => {
+                let old = std::mem::replace(&mut self.pid_file, new);
+                if let Err(message) = old.remove() {
+                    note!(self.server.journal, Alert, "{message}");
+                }
+            }
+            Err(message) => note!(self.server.journal, Alert, "{message}"),
+        }
+    }
+
+    /// Closes sockets of addresses that were taken away by reloads up to this number, or by all
+    /// of them, and removes the files of Unix sockets.
+    pub(super) fn close_leaving(&mut self, up_to: Option<u64>) {
+        let next = self
+            .reload
+            .iter()
+            .flat_map(|reload| &reload.next.sockets.bound);
+        let used: Vec<&Bound> = self.server.sockets.bound.iter().chain(next).collect();
+        let journal = &self.server.journal;
+        self.leaving.retain(|(generation, bound)| {
+            if up_to.is_some_and(|up_to| *generation > up_to) {
+                return true;
+            }
+            if !bound.is_among(&used) {
+                bound.remove_file(journal);
+            }
+            false
+        });
+    }
+}
+
+fn listener_and_sockets(bound: &Bound) -> impl Iterator<Item = (u32, BorrowedFd<'_>)> {
+    let listener = bound.listener as u32;
+    bound.group.fds().map(move |socket| (listener, socket))
+}

@@ -1,0 +1,96 @@
+//! A worker process as the master knows it.
+
+use crate::control::{self, FDS_PER_MESSAGE};
+use crate::journal::{Journal, note};
+use sealane_server::log::{LogSet, OsError};
+use sealane_sys::process::{self, Fork, Pid};
+use sealane_sys::signal::{self, Signal};
+use sealane_sys::socket;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Instant;
+
+/// A worker process.
+pub(super) struct Worker {
+    pub(super) pid: Pid,
+    pub(super) link: OwnedFd,
+    /// It has said all that it will.
+    pub(super) silent: bool,
+    pub(super) started: Instant,
+    /// The logs whose positions it knows.
+    pub(super) logs: Arc<LogSet>,
+}
+
+/// What a forked process goes on as.
+pub(super) enum Forked {
+    Master(Worker),
+    Worker(OwnedFd),
+}
+
+impl Worker {
+    /// Forks a worker.
+    ///
+    /// # Errors
+    /// When the kernel refuses a process or descriptors.
+    pub(super) fn fork(logs: &Arc<LogSet>) -> io::Result<Forked> {
+        let (master, worker) = socket::seqpacket_pair()?;
+        Ok(match process::fork()? {
+            Fork::Child => Forked::Worker(worker),
+            Fork::Parent(pid) => Forked::Master(Worker {
+                pid,
+                link: master,
+                silent: false,
+                started: Instant::now(),
+                logs: Arc::clone(logs),
+            }),
+        })
+    }
+
+    /// Tells the worker over its line or, if that is full, by a signal.
+    pub(super) fn tell_end(&self, gracefully: bool, journal: &Journal) {
+        if control::send_end(self.link.as_fd(), gracefully).is_err() {
+            let signal = if gracefully {
+                Signal::Quit
+            } else {
+                Signal::Term
+            };
+            self.kill(signal, journal);
+        }
+    }
+
+    /// Sends it a signal.
+    pub(super) fn kill(&self, signal: Signal, journal: &Journal) {
+        if let Err(error) = signal::send(self.pid, signal) {
+            let (pid, number) = (self.pid, signal.number());
+            note!(
+                journal,
+                Alert,
+                "kill({pid}, {number}) failed ({})",
+                OsError(&error)
+            );
+        }
+    }
+
+    /// Hands it reopened logs.
+    pub(super) fn give_logs(&self, journal: &Journal) {
+        let sent = self.logs.descriptors().and_then(|files| {
+            let files: Vec<(u16, BorrowedFd<'_>)> = files
+                .iter()
+                .map(|(index, file)| (*index, file.as_fd()))
+                .collect();
+            files
+                .chunks(FDS_PER_MESSAGE)
+                .try_for_each(|files| control::send_logs(self.link.as_fd(), files))
+        });
+        if let Err(error) = sent {
+            note!(
+                journal,
+                Alert,
+                "worker process {} cannot be given the reopened logs ({}); send USR1 again",
+                self.pid,
+                OsError(&error)
+            );
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! What a process cannot change about itself.
+
+use crate::startup::Server;
+use sealane_conf::model::Main;
+use sealane_server::HandshakeThreads;
+use sealane_sys::process;
+
+/// Why `after` needs another worker process than the one that serves `before`: the directive
+/// that differs. `None` when that one can go on.
+pub(crate) fn needs_new_process(before: &Server, after: &Server) -> Option<&'static str> {
+    if before.threads != after.threads {
+        return Some("worker_processes");
+    }
+    if before.identity != after.identity {
+        return Some("user");
+    }
+    let cpus = process::available_cpus();
+    let pool = |server: &Server| HandshakeThreads::of(&server.config).on(cpus);
+    if pool(before) != pool(after) {
+        return Some("ssl_async_threads");
+    }
+    // What the kernel can do was not known when the worker gave its privileges up.
+    if before.kernel_tls.is_none() && after.kernel_tls.is_some() {
+        return Some("ssl_ktls");
+    }
+    // Threads that run have one socket of each address.
+    let more_sockets = after.sockets.bound.iter().any(|bound| {
+        let known: Vec<_> = before.sockets.bound.iter().collect();
+        bound.has_address_of(&before.sockets.bound) && !bound.is_among(&known)
+    });
+    if more_sockets {
+        return Some("reuseport");
+    }
+    of_main(&before.config.main, &after.config.main)
+}
+
+fn of_main(before: &Main, after: &Main) -> Option<&'static str> {
+    if before.worker_rlimit_nofile != after.worker_rlimit_nofile {
+        return Some("worker_rlimit_nofile");
+    }
+    if before.worker_rlimit_core != after.worker_rlimit_core {
+        return Some("worker_rlimit_core");
+    }
+    if before.worker_cpu_affinity != after.worker_cpu_affinity {
+        return Some("worker_cpu_affinity");
+    }
+    if before.worker_priority != after.worker_priority {
+        return Some("worker_priority");
+    }
+    if before.worker_seccomp != after.worker_seccomp {
+        return Some("worker_seccomp");
+    }
+    if before.working_directory != after.working_directory {
+        return Some("working_directory");
+    }
+    (before.env != after.env).then_some("env")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sealane_conf::{MemoryLoader, Options};
+
+    fn main(text: &str) -> Main {
+        let mut loader = MemoryLoader::new().with("/nginx.conf", format!("events {{}} {text}"));
+        let options = Options::new("/nginx.conf", "/");
+        sealane_conf::parse(&options, &mut loader)
+            .expect("a good one")
+            .main
+    }
+
+    #[test]
+    fn what_belongs_to_the_process_is_named() {
+        let before = main("");
+        for (text, expected) in [
+            ("", None),
+            ("pid other; error_log other;", None),
+            ("worker_shutdown_timeout 5s;", None),
+            ("worker_rlimit_nofile 100;", Some("worker_rlimit_nofile")),
+            ("worker_rlimit_core 1m;", Some("worker_rlimit_core")),
+            ("worker_priority 5;", Some("worker_priority")),
+            ("worker_cpu_affinity auto;", Some("worker_cpu_affinity")),
+            ("worker_seccomp off;", Some("worker_seccomp")),
+            ("working_directory /tmp;", Some("working_directory")),
+            ("env A=1;", Some("env")),
+        ] {
+            assert_eq!(of_main(&before, &main(text)), expected, "{text}");
+        }
+    }
+}

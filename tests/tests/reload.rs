@@ -1,0 +1,534 @@
+//! Another configuration while the server runs: what changes, what stays, and that nothing is
+//! lost on the way.
+
+use sealane_tests::reload::{Reload, ask, configure, reload, reload_as_it_is};
+use sealane_tests::wire::{self, Connection};
+use sealane_tests::{Certificate, CertificateKey, Outcome, Server, Site, command, scale, wait_for};
+use std::fs;
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A whole configuration with one server of one line.
+fn answering(text: &str) -> String {
+    configuration(
+        "",
+        &format!("server {{ listen 127.0.0.1:%plain%; return 200 {text}; }}"),
+    )
+}
+
+fn configuration(main: &str, http: &str) -> String {
+    let processes = match main.contains("worker_processes") {
+        true => "",
+        false => "worker_processes 2;",
+    };
+    let pid = match main.contains("pid ") {
+        true => "",
+        false => "pid logs/pid;",
+    };
+    format!(
+        "{processes} {pid} error_log logs/error.log info; {main}\n\
+         events {{}}\nhttp {{ access_log off;\n{http}\n}}\n"
+    )
+}
+
+fn body(port: u16) -> String {
+    wire::get(port, "/").text()
+}
+
+#[track_caller]
+fn applied(site: &Site, server: &Server<'_>, configuration: &str) {
+    assert_eq!(reload(site, server, configuration), Reload::Applied);
+}
+
+fn refuses(port: u16) -> bool {
+    TcpStream::connect(("127.0.0.1", port)).is_err()
+}
+
+/// The descriptors of a process.
+fn descriptors(pid: u32) -> usize {
+    fs::read_dir(format!("/proc/{pid}/fd")).map_or(0, Iterator::count)
+}
+
+fn resident_kib(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+    let value = line.and_then(|line| line.split_whitespace().nth(1));
+    value.and_then(|kib| kib.parse().ok()).expect("a number")
+}
+
+#[test]
+fn the_worker_process_takes_another_configuration_in_place() {
+    let site = Site::new();
+    let server = site.serve_whole(&answering("one"));
+    let worker = server.worker_pid();
+    assert_eq!(body(server.port("plain")), "one");
+    applied(&site, &server, &answering("two"));
+    assert_eq!(body(server.port("plain")), "two");
+    assert_eq!(server.worker_pids(), [worker]);
+    let log = server.error_log();
+    for line in [
+        "signal 1 (SIGHUP) received from ",
+        ", reconfiguring\n",
+        "[notice] ",
+    ] {
+        assert!(log.contains(line), "no {line:?} in\n{log}");
+    }
+}
+
+#[test]
+fn the_command_line_reloads_and_says_what_is_wrong() {
+    let site = Site::new();
+    let server = site.serve_whole(&answering("one"));
+    configure(&site, &answering("two"));
+    let outcome = ask(&site, &["-s", "reload"]).success();
+    assert!(outcome.stderr.is_empty(), "{}", outcome.stderr);
+    wait_for("the new answer", || {
+        (body(server.port("plain")) == "two").then_some(())
+    });
+    // What only the certificates tell: nothing is sent, and the text is that of -t.
+    server.expect_alert("cannot load certificate");
+    let tls = "server { listen 127.0.0.1:%tls% ssl; ssl_certificate none.pem; \
+               ssl_certificate_key none.key; }";
+    configure(&site, &configuration("", tls));
+    let signals = server.error_log().matches("SIGHUP").count();
+    let refused = ask(&site, &["-s", "reload"]);
+    assert_eq!(refused.status, 1);
+    let first_line = |outcome: &Outcome| {
+        let mut lines = outcome.stderr.lines();
+        lines
+            .find(|line| line.contains("[emerg]"))
+            .map(str::to_owned)
+    };
+    assert!(first_line(&refused).is_some(), "{}", refused.stderr);
+    assert_eq!(first_line(&refused), first_line(&ask(&site, &["-t"])));
+    assert_eq!(server.error_log().matches("SIGHUP").count(), signals);
+    assert_eq!(body(server.port("plain")), "two");
+}
+
+#[test]
+fn names_and_certificates_change_for_new_connections() {
+    let site = Site::new();
+    for name in ["a.test", "b.test"] {
+        let names = format!("DNS:{name}");
+        site.certificate(&Certificate {
+            name,
+            key: CertificateKey::P256,
+            names: &names,
+        });
+    }
+    let tls = |name: &str| {
+        configuration(
+            "",
+            &format!(
+                "server {{ listen 127.0.0.1:%tls% ssl; server_name {name};
+                 ssl_certificate certificates/{name}.pem;
+                 ssl_certificate_key certificates/{name}.key; return 200 $server_name; }}"
+            ),
+        )
+    };
+    let server = site.serve_whole(&tls("a.test"));
+    let port = server.port("tls");
+    let curl = |name: &str| {
+        let (url, place) = (
+            format!("https://{name}:{port}/"),
+            format!("{name}:{port}:127.0.0.1"),
+        );
+        let authority = site.authority().display().to_string();
+        let arguments = ["-sS", "--cacert", &authority, "--resolve", &place, &url];
+        command("curl", &arguments, b"")
+    };
+    assert_eq!(curl("a.test").success().text(), "a.test");
+    assert_ne!(curl("b.test").status, 0, "the certificate is another's");
+    applied(&site, &server, &tls("b.test"));
+    assert_eq!(curl("b.test").success().text(), "b.test");
+    assert_ne!(curl("a.test").status, 0, "the certificate is another's");
+    // The same path with other bytes.
+    for suffix in ["pem", "key"] {
+        let from = site.path(format!("certificates/a.test.{suffix}"));
+        fs::copy(from, site.path(format!("certificates/b.test.{suffix}"))).expect("ours");
+    }
+    assert_eq!(reload_as_it_is(&server), Reload::Applied);
+    assert_ne!(curl("b.test").status, 0, "a renewed certificate is used");
+}
+
+#[test]
+fn listeners_come_go_and_come_back() {
+    let site = Site::new();
+    let with = |listen: &str| {
+        configuration(
+            "",
+            &format!("server {{ {listen} return 200 $server_port; }}"),
+        )
+    };
+    let first = "listen 127.0.0.1:%first%;";
+    let second = "listen 127.0.0.1:%second%;";
+    let socket = site.path("socket");
+    let unix = format!("listen unix:{};", socket.display());
+    let server = site.serve_whole(&with(first));
+    let worker = server.worker_pid();
+    let (one, two) = (server.port("first"), site.port("second"));
+    for _ in 0..3 {
+        applied(&site, &server, &with(&format!("{first} {second} {unix}")));
+        assert_eq!(body(one), one.to_string());
+        assert_eq!(body(two), two.to_string());
+        UnixStream::connect(&socket).expect("it listens");
+        applied(&site, &server, &with(second));
+        wait_for("the end of a listener", || {
+            (refuses(one) && !socket.exists()).then_some(())
+        });
+        assert_eq!(body(two), two.to_string());
+        applied(&site, &server, &with(&format!("{first} {unix}")));
+        wait_for("the end of a listener", || refuses(two).then_some(()));
+        UnixStream::connect(&socket).expect("it listens again");
+        assert_eq!(body(one), one.to_string());
+        applied(&site, &server, &with(first));
+    }
+    assert_eq!(server.worker_pids(), [worker]);
+}
+
+#[test]
+fn options_of_a_listener_change_while_it_listens() {
+    let site = Site::new();
+    let with = |options: &str| {
+        let listen = format!("listen 127.0.0.1:%plain% {options};");
+        configuration("", &format!("server {{ {listen} return 200 ok; }}"))
+    };
+    let server = site.serve_whole(&with(""));
+    let port = server.port("plain");
+    // What ss(8) shows of a listening socket as its send queue is the backlog.
+    let backlog = || {
+        let filter = format!("sport = :{port}");
+        let outcome = command("ss", &["-Hltn", &filter], b"").success();
+        let text = outcome.text();
+        text.split_whitespace().nth(2).map(str::to_owned)
+    };
+    assert_eq!(backlog().as_deref(), Some("511"));
+    applied(&site, &server, &with("backlog=77 deferred fastopen=5"));
+    assert_eq!(backlog().as_deref(), Some("77"));
+    assert_eq!(body(port), "ok");
+    applied(&site, &server, &with("backlog=33 so_keepalive=on"));
+    assert_eq!(backlog().as_deref(), Some("33"));
+    assert_eq!(body(port), "ok");
+    // One socket for each thread, and back.
+    applied(&site, &server, &with("reuseport"));
+    for _ in 0..20 {
+        assert_eq!(body(port), "ok");
+    }
+    applied(&site, &server, &with(""));
+    for _ in 0..20 {
+        assert_eq!(body(port), "ok");
+    }
+}
+
+#[test]
+fn another_number_of_threads_is_another_process_and_one_is_left() {
+    let site = Site::new();
+    let with = |count: u32| {
+        let main = format!("worker_processes {count};");
+        let listen = "listen 127.0.0.1:%plain%; listen 127.0.0.1:%shared% reuseport;";
+        configuration(&main, &format!("server {{ {listen} return 200 {count}; }}"))
+    };
+    let server = site.serve_whole(&with(3));
+    for count in [1, 4, 2, 3] {
+        let worker = server.worker_pid();
+        applied(&site, &server, &with(count));
+        for name in ["plain", "shared"] {
+            for _ in 0..8 {
+                assert_eq!(body(server.port(name)), count.to_string(), "{name}");
+            }
+        }
+        wait_for("the end of the worker before", || {
+            let now = server.worker_pids();
+            (now.len() == 1 && now[0] != worker).then_some(())
+        });
+    }
+    assert!(
+        server
+            .error_log()
+            .contains("\"worker_processes\" has changed")
+    );
+}
+
+#[test]
+fn upstreams_change_and_idle_connections_to_those_that_stay_go_on() {
+    let site = Site::new();
+    let with = |peers: &str| {
+        configuration(
+            "",
+            &format!(
+                "upstream group {{ {peers} keepalive 4; }}
+                 server {{ listen 127.0.0.1:%one%; return 200 one; }}
+                 server {{ listen 127.0.0.1:%two%; return 200 two; }}
+                 server {{ listen 127.0.0.1:%plain%; location / {{ proxy_pass http://group; }} }}"
+            ),
+        )
+    };
+    let server = site.serve_whole(&with("server 127.0.0.1:%one%;"));
+    let port = server.port("plain");
+    assert_eq!(body(port), "one");
+    applied(&site, &server, &with("server 127.0.0.1:%two%;"));
+    assert_eq!(body(port), "two");
+    let both = "server 127.0.0.1:%one%; server 127.0.0.1:%two%;";
+    applied(&site, &server, &with(both));
+    let answers: Vec<String> = (0..8).map(|_| body(port)).collect();
+    assert!(answers.iter().any(|answer| answer == "one"), "{answers:?}");
+    assert!(answers.iter().any(|answer| answer == "two"), "{answers:?}");
+}
+
+#[test]
+fn logs_and_the_pid_file_move() {
+    let site = Site::new();
+    let with = |access: &str, pid: &str| {
+        let http = format!(
+            "access_log logs/{access}; server {{ listen 127.0.0.1:%plain%; return 200 ok; }}"
+        );
+        configuration(&format!("pid logs/{pid};"), &http).replace("access_log off;", "")
+    };
+    let server = site.serve_whole(&with("first", "pid.one"));
+    let port = server.port("plain");
+    wire::get(port, "/a");
+    applied(&site, &server, &with("second", "pid.two"));
+    wire::get(port, "/b");
+    let text =
+        |name: &str| fs::read_to_string(site.path(format!("logs/{name}"))).unwrap_or_default();
+    wait_for("the lines", || {
+        (text("first").contains("/a") && text("second").contains("/b")).then_some(())
+    });
+    assert!(!text("first").contains("/b"), "{}", text("first"));
+    assert_eq!(text("pid.two").trim(), server.pid().to_string());
+    assert!(!site.path("logs/pid.one").exists());
+    // Reopening still finds the files of this configuration.
+    fs::rename(site.path("logs/second"), site.path("logs/second.1")).expect("ours");
+    server.signal("USR1");
+    wait_for("the new file", || {
+        wire::get(port, "/c");
+        text("second").contains("/c").then_some(())
+    });
+}
+
+#[test]
+fn the_main_log_moves_with_the_configuration() {
+    let site = Site::new();
+    let server = site.serve_whole(&answering("one"));
+    configure(
+        &site,
+        &answering("two").replace("logs/error.log", "logs/other.log"),
+    );
+    server.signal("HUP");
+    let text = || fs::read_to_string(site.path("logs/other.log")).unwrap_or_default();
+    wait_for("a line in the new log", || {
+        text()
+            .contains("reconfigured, worker process ")
+            .then_some(())
+    });
+    assert!(!server.error_log().contains("reconfigured, "));
+    server.stop("QUIT");
+    assert!(text().contains("gracefully shutting down"), "{}", text());
+}
+
+#[test]
+fn a_request_finishes_with_its_configuration_and_the_next_has_the_new_one() {
+    let site = Site::new();
+    let server = site.serve_whole(&answering("one"));
+    let port = server.port("plain");
+    let mut kept = Connection::open(port);
+    kept.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(kept.response(false).text(), "one");
+    let mut begun = Connection::open(port);
+    begun.send("GET / HTTP/1.1\r\nHost: a\r\n");
+    applied(&site, &server, &answering("two"));
+    kept.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert_eq!(kept.response(false).text(), "two");
+    begun.send("\r\n");
+    assert_eq!(begun.response(false).status, 200);
+}
+
+#[test]
+fn hups_that_come_together_are_one_and_the_last_configuration_holds() {
+    let site = Site::new();
+    let server = site.serve_whole(&answering("first"));
+    let worker = server.worker_pid();
+    const COUNT: usize = 30;
+    for number in 0..COUNT {
+        configure(&site, &answering(&format!("number-{number}")));
+        server.signal("HUP");
+    }
+    let last = format!("number-{}", COUNT - 1);
+    wait_for("the last configuration", || {
+        (body(server.port("plain")) == last).then_some(())
+    });
+    assert_eq!(server.worker_pids(), [worker]);
+    let log = server.error_log();
+    assert!(log.matches("] ").count() > 0 && log.matches(": reconfiguring\n").count() <= COUNT);
+}
+
+#[test]
+fn a_worker_that_dies_during_a_reload_is_replaced_by_one_with_the_new_configuration() {
+    let site = Site::new();
+    let server = site.serve_whole(&answering("first"));
+    server.expect_alert("exited on signal 9");
+    server.expect_alert("cannot be given the new configuration");
+    for number in 0..scale(10, 100) {
+        let text = format!("number-{number}");
+        configure(&site, &answering(&text));
+        let worker = server.worker_pid().to_string();
+        // Stopped, it cannot answer: the reload is under way when it dies.
+        command("kill", &["-STOP", &worker], b"").success();
+        let begun = || server.error_log().matches(": reconfiguring").count();
+        let before = begun();
+        server.signal("HUP");
+        if number % 2 == 0 {
+            wait_for("the reload to begin", || (begun() > before).then_some(()));
+        }
+        command("kill", &["-KILL", &worker], b"").success();
+        wait_for("the new configuration", || {
+            let mut connection = Connection::open(server.port("plain"));
+            connection.send("GET / HTTP/1.0\r\n\r\n");
+            let response = connection.try_response(false)?;
+            (response.text() == text).then_some(())
+        });
+        wait_for("one worker", || {
+            (server.worker_pids().len() == 1).then_some(())
+        });
+    }
+}
+
+#[test]
+fn a_process_that_cannot_start_leaves_the_one_before_serving() {
+    let site = Site::new();
+    let server = site.serve_whole(&answering("one"));
+    server.expect_alert("chdir(");
+    server.expect_alert("fatal code");
+    server.expect_alert("the new configuration is not used");
+    let worker = server.worker_pid();
+    let elsewhere = format!("working_directory none;\n{}", answering("two"));
+    for _ in 0..3 {
+        assert_eq!(reload(&site, &server, &elsewhere), Reload::Refused);
+        assert_eq!(body(server.port("plain")), "one");
+    }
+    assert_eq!(server.worker_pids(), [worker]);
+    applied(&site, &server, &answering("three"));
+    assert_eq!(body(server.port("plain")), "three");
+    assert_eq!(server.worker_pids(), [worker]);
+}
+
+#[test]
+fn stopping_during_a_reload_leaves_no_process() {
+    for signal in ["QUIT", "TERM"] {
+        for main in ["", "worker_processes 3;"] {
+            let site = Site::new();
+            let server = site.serve_whole(&answering("one"));
+            let second = configuration(
+                main,
+                "server { listen 127.0.0.1:%plain%; listen 127.0.0.1:%more%; return 200 two; }",
+            );
+            configure(&site, &second);
+            server.signal("HUP");
+            let status = server.stop(signal);
+            assert!(status.success(), "{status}");
+            assert!(refuses(site.port("plain")) && refuses(site.port("more")));
+        }
+    }
+}
+
+#[test]
+fn many_reloads_under_load_lose_nothing_and_leave_nothing() {
+    let site = Site::new();
+    site.write("html/page", vec![b'x'; 30_000]);
+    let numbered = |number: usize| {
+        let processes = 1 + number / 5 % 2;
+        let more = match number % 2 {
+            0 => "",
+            _ => "listen 127.0.0.1:%more%;",
+        };
+        let main = format!("worker_processes {processes};");
+        let http = format!(
+            "server {{ listen 127.0.0.1:%plain%; {more} server_name n{number}; root html; \
+             keepalive_requests 1000000; }}"
+        );
+        configuration(&main, &http)
+    };
+    let server = site.serve_whole(&numbered(0));
+    let url = format!("http://127.0.0.1:{}/page", server.port("plain"));
+    let stop = AtomicBool::new(false);
+    let failed = std::thread::scope(|scope| {
+        let load = scope.spawn(|| {
+            let mut runs = 0;
+            while !stop.load(Ordering::Relaxed) || runs == 0 {
+                runs += 1;
+                let arguments = ["--h1", "-n", "400", "-c", "8", &url];
+                let text = command("h2load", &arguments, b"").success().text();
+                if !text.contains("400 succeeded, 0 failed, 0 errored, 0 timeout") {
+                    return Some(text);
+                }
+            }
+            None
+        });
+        let single = scope.spawn(|| {
+            // A connection for each request.
+            while !stop.load(Ordering::Relaxed) {
+                let outcome = command("curl", &["-sS", "-o", "/dev/null", &url], b"");
+                if outcome.status != 0 {
+                    return Some(outcome.stderr);
+                }
+            }
+            None
+        });
+        for number in 0..scale(30, 200) {
+            applied(&site, &server, &numbered(number));
+        }
+        stop.store(true, Ordering::Relaxed);
+        [load, single].map(|thread| thread.join().expect("no panic"))
+    });
+    assert_eq!(failed, [None, None]);
+    wait_for("one worker", || {
+        (server.worker_pids().len() == 1).then_some(())
+    });
+}
+
+#[test]
+fn memory_and_descriptors_stay_as_they_are() {
+    let site = Site::new();
+    let certificate = Certificate::localhost("server", CertificateKey::P256);
+    site.certificate(&certificate);
+    let with = |number: usize| {
+        let mut http = String::new();
+        for server in 0..20 {
+            http.push_str(&format!(
+                "server {{ listen 127.0.0.1:%tls% ssl; server_name s{server}-{number}.test;
+                 ssl_certificate certificates/server.pem;
+                 ssl_certificate_key certificates/server.key;
+                 access_log logs/access-{server}; return 200 {number}; }}\n"
+            ));
+        }
+        configuration("", &http)
+    };
+    let server = site.serve_whole(&with(0));
+    let measure = || {
+        let (master, worker) = (server.pid(), server.worker_pid());
+        [master, worker].map(|pid| (descriptors(pid), resident_kib(pid)))
+    };
+    // What is allocated once is there after a few.
+    for number in 0..10 {
+        applied(&site, &server, &with(number));
+    }
+    let before = measure();
+    for number in 10..10 + scale(50, 500) {
+        applied(&site, &server, &with(number));
+    }
+    wait_for("descriptors as before", || {
+        let now = measure();
+        let same = (0..2).all(|at| now[at].0 <= before[at].0);
+        same.then_some(())
+    });
+    let now = measure();
+    for (at, who) in ["master", "worker"].into_iter().enumerate() {
+        let grown = now[at].1.saturating_sub(before[at].1);
+        assert!(
+            grown < 8 << 10,
+            "the {who} has grown by {grown} KiB: {before:?} {now:?}"
+        );
+    }
+    assert_eq!(server.worker_pids().len(), 1);
+}
