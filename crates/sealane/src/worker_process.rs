@@ -103,6 +103,7 @@ pub(crate) fn run(mut server: Server, link: Option<OwnedFd>) -> i32 {
         listeners,
         threads: thread_count,
         logs: Arc::clone(&logs),
+        inherited: None,
         events: reporting(link.clone(), events, journal.clone()),
         on_thread: cpus::binding(config.main.worker_cpu_affinity, thread_count, &journal),
     };
@@ -479,7 +480,9 @@ impl Orders {
 
     fn end(&mut self, command: Command) {
         match command {
-            Command::Quit => note!(self.journal, Notice, "gracefully shutting down"),
+            Command::Quit | Command::HandOver(_) => {
+                note!(self.journal, Notice, "gracefully shutting down");
+            }
             Command::Terminate => note!(self.journal, Notice, "exiting"),
             Command::Apply(_) => {}
         }

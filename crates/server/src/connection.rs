@@ -16,6 +16,7 @@ use crate::deadline::Deadline;
 use crate::exchange_task::{self, After};
 use crate::facts::{ConnectionFacts, PeerAddress};
 use crate::h2;
+use crate::handover::{Description, Parcel};
 use crate::proxy_protocol;
 use crate::registry::{Asked, Entry, Phase};
 use crate::snapshot::{ListenerId, ServerId, ServerRuntime, Snapshot};
@@ -45,6 +46,29 @@ pub(crate) async fn serve(worker: Arc<Worker>, place: Place, socket: Socket, pee
     if connection.open().await {
         connection.serve_requests().await;
     }
+    connection.count_ktls();
+}
+
+/// Goes on with a connection that another process has served so far.
+pub(crate) async fn adopt(worker: Arc<Worker>, parcel: Parcel) {
+    let number = worker.process.next_connection();
+    let opened = parcel.open(number);
+    let (description, facts) = match opened {
+        Ok(opened) => opened,
+        Err(error) => return worker.log_adoption(&error),
+    };
+    // Without a listener it is as if it had been idle for too long.
+    let Some(place) = Place::new(&worker, &description.listener()) else {
+        return;
+    };
+    let facts = Arc::new(facts);
+    let place = place.of_connection(&facts);
+    worker.counters.active.add(1);
+    let mut connection = Connection::new(worker, place, facts);
+    connection.nodelay = description.nodelay();
+    connection.keepalive_timeout = description.keepalive_timeout();
+    connection.remember_task().await;
+    connection.serve_requests().await;
     connection.count_ktls();
 }
 
@@ -194,14 +218,19 @@ impl Connection {
         self.entry.asked()
     }
 
-    /// Does what stands before the first request: the TLS handshake. Returns
-    /// whether there is a connection to serve.
-    async fn open(&mut self) -> bool {
+    /// Lets the registry wake this task.
+    async fn remember_task(&mut self) {
         poll_fn(|cx| {
             self.entry.set_waker(cx.waker());
             Poll::Ready(())
         })
         .await;
+    }
+
+    /// Does what stands before the first request: the TLS handshake. Returns
+    /// whether there is a connection to serve.
+    async fn open(&mut self) -> bool {
+        self.remember_task().await;
         let listener = self.snapshot.listener(self.listener);
         let is_plain = listener.acceptor.is_none();
         let timeout = match is_plain {
@@ -452,6 +481,7 @@ impl Connection {
         match self.receive(HEAD_READ_BYTES, !first).await {
             Wait::Bytes => return true,
             Wait::Asked(Asked::Abort) => {}
+            Wait::Asked(Asked::Move) if self.move_out() => {}
             Wait::TimedOut | Wait::Asked(_) | Wait::End => self.say_goodbye().await,
             Wait::Broken(error) => {
                 let what = if first {
@@ -463,6 +493,27 @@ impl Connection {
             }
         }
         false
+    }
+
+    /// Hands the connection to another process. False when it cannot move, and is to finish
+    /// here; otherwise nobody here may touch the socket any more.
+    fn move_out(&mut self) -> bool {
+        let Some(way) = self.worker.process.way_out() else {
+            return false;
+        };
+        if self.transport.tls().is_some() {
+            return false;
+        }
+        let Ok(socket) = self.facts.socket.as_fd().try_clone_to_owned() else {
+            return false;
+        };
+        let address = &self.snapshot.listener(self.listener).address;
+        let (nodelay, timeout) = (self.nodelay, self.keepalive_timeout);
+        let description = Description::new(&self.facts, address, nodelay, timeout);
+        way.send(Parcel {
+            description,
+            socket,
+        })
     }
 
     /// The first bytes of a request are there: from now on
@@ -516,6 +567,9 @@ impl Connection {
         }
         match self.entry.asked() {
             Asked::Abort => return Poll::Ready(Wait::Asked(Asked::Abort)),
+            Asked::Move if self.gauge.phase == Some(Phase::Idle) => {
+                return Poll::Ready(Wait::Asked(Asked::Move));
+            }
             Asked::Finish if idle => return Poll::Ready(Wait::Asked(Asked::Finish)),
             _ => {}
         }

@@ -204,7 +204,7 @@ fn may_keep_alive(connection: &mut Connection, exchange: &Exchange, age: Duratio
         && !conf.keepalive_timeout.is_zero()
         && connection.facts.requests() < conf.keepalive_requests
         && age < conf.keepalive_time
-        && connection.asked() == Asked::Nothing
+        && connection.asked() < Asked::Finish
         && !connection.transport.should_end()
         && connection.has_listener()
         && !framing::keepalive_disabled(exchange)

@@ -104,6 +104,21 @@ impl ConnectionFacts {
         }
     }
 
+    /// The facts of a connection that was served by another process before.
+    pub(crate) fn moved(
+        number: u64,
+        peer: PeerAddress,
+        socket: Socket,
+        accepted: Instant,
+        requests: u64,
+    ) -> ConnectionFacts {
+        ConnectionFacts {
+            accepted,
+            requests: AtomicU64::new(requests),
+            ..ConnectionFacts::new(number, peer, socket)
+        }
+    }
+
     /// Our address; `None` for a unix socket, or when the connection is gone.
     pub fn local(&self) -> Option<SocketAddr> {
         *self.local.get_or_init(|| {

@@ -59,6 +59,7 @@ mod filters;
 mod framing;
 mod h2;
 mod handlers;
+mod handover;
 mod outgoing;
 mod pipeline;
 mod prologue;

@@ -14,6 +14,18 @@ pub struct ProxyHeader {
 }
 
 impl ProxyHeader {
+    pub(crate) fn new(addresses: Option<Addresses>, tlvs: &[u8]) -> ProxyHeader {
+        ProxyHeader {
+            addresses,
+            tlvs: tlvs.into(),
+        }
+    }
+
+    /// The extensions, as bytes.
+    pub(crate) fn raw_tlvs(&self) -> &[u8] {
+        &self.tlvs
+    }
+
     /// The extensions.
     pub fn tlvs(&self) -> Tlvs<'_> {
         Tlvs::new(&self.tlvs)

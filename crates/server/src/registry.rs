@@ -20,7 +20,8 @@ pub(crate) const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
 #[derive(Default)]
 pub struct Registry {
     slots: Mutex<Slots>,
-    shutting_down: AtomicBool,
+    /// What new connections are asked.
+    asked: AtomicU8,
     /// Told when a connection enters an empty table.
     occupied: Notify,
 }
@@ -64,10 +65,23 @@ pub enum Phase {
 pub enum Asked {
     /// Nothing.
     Nothing = 0,
+    /// Move to another process when idle, or else finish.
+    Move = 1,
     /// Close when idle; finish what is under way.
-    Finish = 1,
+    Finish = 2,
     /// Close now.
-    Abort = 2,
+    Abort = 3,
+}
+
+impl From<u8> for Asked {
+    fn from(number: u8) -> Asked {
+        match number {
+            0 => Asked::Nothing,
+            1 => Asked::Move,
+            2 => Asked::Finish,
+            _ => Asked::Abort,
+        }
+    }
 }
 
 /// A connection's entry; leaving scope removes it.
@@ -89,14 +103,18 @@ impl Registry {
         self.len() == 0
     }
 
+    fn asked(&self) -> Asked {
+        Asked::from(self.asked.load(Ordering::Relaxed))
+    }
+
     /// Whether [`Registry::shut_down`] was called.
     pub fn is_shutting_down(&self) -> bool {
-        self.shutting_down.load(Ordering::Relaxed)
+        self.asked() != Asked::Nothing
     }
 
     /// Asks every connection to finish; new ones learn it when they register.
     pub fn shut_down(&self, asked: Asked) {
-        self.shutting_down.store(true, Ordering::Relaxed);
+        self.asked.fetch_max(asked as u8, Ordering::Relaxed);
         for handle in self.lock().handles.iter().flatten() {
             handle.ask(asked);
         }
@@ -169,8 +187,9 @@ impl Entry {
     /// Enters a connection into its worker's registry.
     pub(crate) fn new(worker: Arc<Worker>) -> Entry {
         let handle = Arc::new(Handle::default());
-        if worker.registry.is_shutting_down() {
-            handle.ask(Asked::Finish);
+        match worker.registry.asked() {
+            Asked::Nothing => {}
+            asked => handle.ask(asked.min(Asked::Finish)),
         }
         let (slot, first) = {
             let mut slots = worker.registry.lock();
@@ -260,11 +279,7 @@ impl Handle {
 
     /// What the connection was asked to do.
     pub fn asked(&self) -> Asked {
-        match self.asked.load(Ordering::Acquire) {
-            0 => Asked::Nothing,
-            1 => Asked::Finish,
-            _ => Asked::Abort,
-        }
+        Asked::from(self.asked.load(Ordering::Acquire))
     }
 
     fn ask(&self, asked: Asked) {

@@ -3,7 +3,7 @@
 
 use sealane_sys::{file, socket};
 use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::task::{Context, Poll, ready};
 use tokio::io::Interest;
 use tokio::net::{TcpStream, UnixStream};
@@ -18,6 +18,16 @@ pub(crate) enum Socket {
 }
 
 impl Socket {
+    /// A connected TCP socket, registered with the event loop of the calling thread.
+    pub(crate) fn tcp(fd: OwnedFd) -> io::Result<Socket> {
+        Ok(Socket::Tcp(TcpStream::from_std(fd.into())?))
+    }
+
+    /// A connected Unix socket, likewise.
+    pub(crate) fn unix(fd: OwnedFd) -> io::Result<Socket> {
+        Ok(Socket::Unix(UnixStream::from_std(fd.into())?))
+    }
+
     /// Whether it is a TCP socket.
     pub(crate) fn is_tcp(&self) -> bool {
         matches!(self, Socket::Tcp(_))

@@ -5,6 +5,7 @@ mod threads;
 use crate::admission::RefusedHandshakes;
 use crate::counters::Counters;
 use crate::current::Current;
+use crate::handover::Way;
 use crate::log::{self, LogSet};
 use crate::open_file_cache::OpenFileCache;
 use crate::registry::{Asked, Registry};
@@ -13,6 +14,7 @@ use crate::turns::Turns;
 use sealane_conf::model::{LogLevel, WorkerCount};
 use sealane_tls::HandshakeState;
 use sealane_tls::client::SessionCache;
+use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -47,8 +49,21 @@ pub struct Worker {
 pub struct Process {
     workers: OnceLock<Vec<Arc<Worker>>>,
     connections: AtomicU64,
+    /// Where idle connections go when another process takes over.
+    way_out: OnceLock<Way>,
     /// TLS sessions with peers, for the next connection.
     pub(crate) upstream_sessions: Arc<SessionCache>,
+}
+
+impl Worker {
+    /// Says why a connection of another process could not go on here.
+    pub(crate) fn log_adoption(&self, error: &dyn fmt::Display) {
+        self.current.snapshot().main_log.log(
+            LogLevel::Alert,
+            None,
+            format_args!("a connection of the process before is closed ({error})"),
+        );
+    }
 }
 
 impl Process {
@@ -57,9 +72,32 @@ impl Process {
         self.workers.get().map_or(&[], Vec::as_slice)
     }
 
+    /// Where idle connections go, if another process takes over.
+    pub(crate) fn way_out(&self) -> Option<&Way> {
+        self.way_out.get()
+    }
+
+    /// Says why a connection of another process does not go on here.
+    pub(crate) fn log_adoption(&self, error: &dyn fmt::Display) {
+        if let Some(worker) = self.workers().first() {
+            worker.log_adoption(error);
+        }
+    }
+
     /// Tells, once, which threads there are.
     pub(crate) fn set_workers(&self, workers: Vec<Arc<Worker>>) {
         let _ = self.workers.set(workers);
+    }
+
+    /// Opens the way out. What its connections are to do: without it they finish here.
+    pub(crate) fn hand_over(&self, line: OwnedFd) -> Asked {
+        match Way::open(line) {
+            Ok(way) => {
+                let _ = self.way_out.set(way);
+                Asked::Move
+            }
+            Err(_) => Asked::Finish,
+        }
     }
 
     /// The next connection's serial number. One shared increment per connection
@@ -97,6 +135,8 @@ pub struct RunArgs {
     pub threads: u32,
     /// Log destinations; flushed when the worker ends.
     pub logs: Arc<LogSet>,
+    /// The line over which another process hands its idle connections to this one.
+    pub inherited: Option<OwnedFd>,
     /// Told what has become of commands, by whichever thread it happens in.
     pub events: Arc<dyn Fn(Event) + Send + Sync>,
     /// What each worker thread does first, by its number.
@@ -135,6 +175,9 @@ pub enum Command {
     Quit,
     /// TERM, INT: stop now.
     Terminate,
+    /// QUIT after USR2: like `Quit`, but idle connections go over this line to a process that
+    /// takes them ([`RunArgs::inherited`]).
+    HandOver(OwnedFd),
     /// HUP: go on with another configuration. Requests under way finish with theirs.
     Apply(Box<Update>),
 }
@@ -184,6 +227,9 @@ pub fn run(
         threads.spawn(worker, sockets, told.clone(), args.on_thread.clone())?;
     }
     drop(told);
+    if let Some(line) = args.inherited {
+        threads.adopt_from(line, process.clone())?;
+    }
     // The threads have descriptors of their own: when they close them, nobody
     // in this process accepts any more.
     drop(args.listeners);
@@ -197,8 +243,14 @@ pub fn run(
             _ => Some(SHUTDOWN_POLL),
         };
         match next_command(wait) {
-            Some(Command::Quit) if *tell.borrow() == Asked::Nothing => {
-                let _ = tell.send(Asked::Finish);
+            Some(command @ (Command::Quit | Command::HandOver(_)))
+                if *tell.borrow() == Asked::Nothing =>
+            {
+                let asked = match command {
+                    Command::HandOver(line) => process.hand_over(line),
+                    _ => Asked::Finish,
+                };
+                let _ = tell.send(asked);
                 let timeout = snapshot.worker_shutdown_timeout;
                 deadline = timeout.map(|t| std::time::Instant::now() + t);
             }
@@ -211,7 +263,7 @@ pub fn run(
             }
             Some(Command::Terminate) => break,
             // Whoever finishes does so with what there is.
-            Some(Command::Apply(_) | Command::Quit) | None => {}
+            Some(Command::Apply(_) | Command::Quit | Command::HandOver(_)) | None => {}
         }
         if deadline.is_some_and(|at| std::time::Instant::now() >= at) {
             snapshot.main_log.log(

@@ -484,3 +484,75 @@ fn connections_whose_listener_is_gone_finish() {
         settle(&worker);
     }
 }
+
+/// Goes on, on a thread of its own, with what arrives over a line.
+fn adopt_on_thread(site: &Site, line: std::os::fd::OwnedFd) -> Arc<Worker> {
+    let worker = site.another_worker(|_| {});
+    let (sender, mut parcels) = tokio::sync::mpsc::unbounded_channel();
+    std::thread::spawn(move || {
+        crate::handover::receive(&line, |parcel| {
+            let parcel = parcel.unwrap_or_else(|error| panic!("{error}"));
+            let _ = sender.send(parcel);
+        })
+    });
+    let adopting = worker.clone();
+    std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        // Runs until the test process ends.
+        runtime.expect("a runtime can be built").block_on(async {
+            while let Some(parcel) = parcels.recv().await {
+                tokio::spawn(adopt(adopting.clone(), parcel));
+            }
+            std::future::pending::<()>().await;
+        });
+    });
+    worker
+}
+
+#[test]
+fn connections_move_to_another_process_between_two_requests() {
+    let [old, new] = ["old", "new"].map(|word| {
+        Site::new(&format!(
+            "location / {{ return 200 \"{word} $request_uri\"; }}
+             location /count {{ return 200 \"new $connection_requests\"; }}"
+        ))
+    });
+    let (address, worker) = serve_on_thread(&old, |_| {});
+    let (mut busy, mut idle) = busy_and_idle(address, &worker);
+    let (out, line) = sealane_sys::socket::seqpacket_pair().expect("a pair");
+    let successor = adopt_on_thread(&new, line);
+    let asked = worker.process.hand_over(out);
+    assert_eq!(asked, Asked::Move);
+    worker.registry.shut_down(asked);
+    let answer = answer_to(&mut idle, "GET /3 HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert!(answer.ends_with("\r\n\r\nnew /3"), "{answer}");
+    let answer = answer_to(&mut busy, "Host: a\r\n\r\n");
+    assert!(answer.ends_with("\r\n\r\nold /2"), "{answer}");
+    assert!(answer.contains("Connection: keep-alive"), "{answer}");
+    let answer = answer_to(&mut busy, "GET /count HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert!(answer.ends_with("\r\n\r\nnew 3"), "{answer}");
+    // Nobody is left behind, and the other process counts them as its own.
+    settle(&worker);
+    assert_eq!(successor.counters.active.get(), 2);
+    drop((busy, idle));
+    settle(&successor);
+}
+
+#[test]
+fn connections_finish_here_when_the_other_process_is_gone() {
+    let old = Site::new("location / { return 200 \"old $request_uri\"; }");
+    let (address, worker) = serve_on_thread(&old, |_| {});
+    let (mut busy, mut idle) = busy_and_idle(address, &worker);
+    let (out, line) = sealane_sys::socket::seqpacket_pair().expect("a pair");
+    drop(line);
+    worker.registry.shut_down(worker.process.hand_over(out));
+    let mut rest = Vec::new();
+    idle.read_to_end(&mut rest).expect("it is closed in order");
+    assert_eq!(rest, b"");
+    let answer = answer_to(&mut busy, "Host: a\r\n\r\n");
+    assert!(answer.ends_with("\r\n\r\nold /2"), "{answer}");
+    busy.read_to_end(&mut rest).expect("it is closed in order");
+    settle(&worker);
+}

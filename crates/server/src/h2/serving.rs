@@ -168,7 +168,7 @@ impl Serving {
                 self.flush(connection, cx)?;
                 return Err(End::Displaced);
             }
-            Asked::Finish => self.announce_end(),
+            Asked::Move | Asked::Finish => self.announce_end(),
             Asked::Abort => return Err(End::Broken),
         }
         self.insist_on_end();

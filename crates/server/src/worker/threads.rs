@@ -1,10 +1,12 @@
 //! The threads of the worker process: each accepts, serves and looks after time-outs on its own.
 
 use crate::acceptor::Acceptor;
+use crate::connection;
+use crate::handover::{self, Parcel};
 use crate::log::{self, OsError};
 use crate::registry::{Asked, SWEEP_INTERVAL};
 use crate::snapshot::Snapshot;
-use crate::worker::{Event, OnThread, Update, Worker, own_sockets};
+use crate::worker::{Event, OnThread, Process, Update, Worker, own_sockets};
 use sealane_conf::model::{ListenAddress, LogLevel};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -40,8 +42,16 @@ pub(crate) struct OwnSocket {
     pub(crate) socket: OwnedFd,
 }
 
+/// What one thread is to do.
+enum Order {
+    /// Go on with another configuration.
+    Follow(Successor),
+    /// Go on with a connection of another process.
+    Adopt(Parcel),
+}
+
 /// Another configuration for one thread.
-struct Order {
+struct Successor {
     generation: u64,
     snapshot: Arc<Snapshot>,
     added: Vec<OwnSocket>,
@@ -137,13 +147,38 @@ impl Threads {
         let sockets = sockets.collect::<io::Result<Vec<_>>>()?;
         for ((_, order), added) in self.orders.iter().zip(sockets) {
             // A thread that has ended is noticed elsewhere.
-            let _ = order.send(Order {
+            let _ = order.send(Order::Follow(Successor {
                 generation: update.generation,
                 snapshot: update.snapshot.clone(),
                 added,
                 progress: progress.clone(),
-            });
+            }));
         }
+        Ok(())
+    }
+
+    /// Takes the connections that another process hands over, each thread its share.
+    ///
+    /// # Errors
+    /// When there is no thread to receive them.
+    pub(crate) fn adopt_from(&self, line: OwnedFd, process: Arc<Process>) -> io::Result<()> {
+        let orders: Vec<_> = self.orders.iter().map(|(_, order)| order.clone()).collect();
+        std::thread::Builder::new()
+            .name("take over".to_owned())
+            .spawn(move || {
+                let mut turn = orders.iter().cycle();
+                let received = handover::receive(&line, |parcel| match (parcel, turn.next()) {
+                    (Ok(parcel), Some(order)) => {
+                        // A thread that has ended takes the process with it.
+                        let _ = order.send(Order::Adopt(parcel));
+                    }
+                    (Err(error), _) => process.log_adoption(&error),
+                    (Ok(_), None) => {}
+                });
+                if let Err(error) = received {
+                    process.log_adoption(&OsError(&error));
+                }
+            })?;
         Ok(())
     }
 
@@ -175,20 +210,25 @@ async fn serve(
     let mut accepting = Accepting::default();
     accepting.add(&worker, sockets);
     let sweeping = tokio::spawn(sweep(worker.clone()));
-    loop {
+    let asked = loop {
         // A closed channel means that the control thread is gone: stop as well.
         tokio::select! {
             asked = told.wait_for(|asked| *asked != Asked::Nothing) => {
                 match asked.map_or(Asked::Abort, |asked| *asked) {
                     Asked::Abort => return,
-                    _ => break,
+                    asked => break asked,
                 }
             }
-            Some(order) = orders.recv() => follow(&worker, &mut accepting, order),
+            Some(order) = orders.recv() => match order {
+                Order::Follow(successor) => follow(&worker, &mut accepting, successor),
+                Order::Adopt(parcel) => {
+                    tokio::spawn(connection::adopt(worker.clone(), parcel));
+                }
+            },
         }
-    }
+    };
     accepting.stop_all().await;
-    worker.registry.shut_down(Asked::Finish);
+    worker.registry.shut_down(asked);
     let finished = async {
         while !worker.registry.is_empty() {
             tokio::time::sleep(SHUTDOWN_POLL).await;
@@ -202,13 +242,13 @@ async fn serve(
 }
 
 /// Goes on with another configuration.
-fn follow(worker: &Arc<Worker>, accepting: &mut Accepting, order: Order) {
-    let Order {
+fn follow(worker: &Arc<Worker>, accepting: &mut Accepting, successor: Successor) {
+    let Successor {
         generation,
         snapshot,
         added,
         progress,
-    } = order;
+    } = successor;
     worker.current.set(generation, snapshot.clone());
     let stopped = accepting.stop_unknown(&snapshot);
     accepting.add(worker, added);
