@@ -526,6 +526,9 @@ fn connections_move_to_another_process_between_two_requests() {
     let asked = worker.process.hand_over(out);
     assert_eq!(asked, Asked::Move);
     worker.registry.shut_down(asked);
+    while worker.counters.waiting.get() > 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
     let answer = answer_to(&mut idle, "GET /3 HTTP/1.1\r\nHost: a\r\n\r\n");
     assert!(answer.ends_with("\r\n\r\nnew /3"), "{answer}");
     let answer = answer_to(&mut busy, "Host: a\r\n\r\n");
