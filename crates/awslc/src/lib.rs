@@ -28,6 +28,7 @@
 //! | `session.rs`, `session_facts.rs` | resumable sessions, what they say of themselves, and the traits a ticket cipher and a session store implement |
 //! | `early_data.rs`, `psk.rs` | 0-RTT: allowing it, what became of it, and the binder that proves it genuine |
 //! | `aead.rs`, `random.rs`, `digest.rs` | the few primitives that tickets, identities and the kernel TLS self-test need |
+//! | `memory.rs` | where the library's memory comes from |
 //! | `error.rs` | the error queue as one [`Error`], in the words nginx logs |
 //!
 //! # Example: a client
@@ -66,6 +67,7 @@ mod ffi;
 mod group;
 mod key;
 mod key_operation;
+mod memory;
 mod psk;
 mod random;
 mod record;
@@ -92,6 +94,7 @@ pub use error::{Error, Fault};
 pub use group::{Group, group_by_id, group_by_name};
 pub use key::{KeyError, KeyKind, PrivateKey};
 pub use key_operation::KeyOperation;
+pub use memory::use_program_allocator;
 pub use psk::is_psk_binder_valid;
 pub use random::fill_random;
 pub use rsa::RsaNumbers;

@@ -1,9 +1,11 @@
-//! Reports of crashes go where the main error log goes.
+//! What a crash leaves behind: a report in the main error log, and perhaps a core dump without
+//! secrets.
 
 use crate::journal::{Journal, note};
 use sealane_conf::model::{ErrorLog, LogTarget};
 use sealane_server::log::{LogSet, OsError};
 use sealane_sys::crash::{self, Role};
+use sealane_sys::memory;
 
 /// From now on this process says in the log what it dies of. Without it, it dies all the same.
 pub(crate) fn install(role: Role, journal: &Journal) {
@@ -12,6 +14,20 @@ pub(crate) fn install(role: Role, journal: &Journal) {
             journal,
             Warn,
             "sigaction() failed ({}); if this process crashes, the log will not say where",
+            OsError(&error)
+        );
+    }
+}
+
+/// Keeps the heap of this process, and of the worker that is forked from it, out of core dumps:
+/// private keys, keys of tickets and connections, passwords, and what clients send.
+pub(crate) fn keep_secrets_out_of_dumps(journal: &Journal) {
+    if let Err(error) = memory::keep_heap_out_of_dumps() {
+        note!(
+            journal,
+            Warn,
+            "the heap cannot be kept out of core dumps ({}): they would hold private keys, see \
+             to who can read them",
             OsError(&error)
         );
     }

@@ -265,6 +265,9 @@ pub(crate) fn prepare(
         note!(first, Emerg, "{message}");
         Refused
     };
+    if !arguments.test {
+        crash::keep_secrets_out_of_dumps(first); // before they are read
+    }
     let identity = Identity::find(&config.main).map_err(|message| refuse(&message))?;
     let mut materials = materials::read(config.http.as_ref()).map_err(|diagnostic| {
         first.diagnostic(&diagnostic);

@@ -18,6 +18,7 @@
 //! | [`limits`] | `rlimit` |
 //! | [`sandbox`] | filters for system calls |
 //! | [`sealed_memory`] | bytes for another process that never reach a disk |
+//! | [`memory`] | the heap and core dumps |
 //! | [`signal`] | blocking signals and reading them from a descriptor |
 //! | [`time`] | clocks and the local time zone |
 //! | [`user`] | the user and group databases |
@@ -32,6 +33,7 @@ pub mod ethtool;
 pub mod file;
 pub mod ktls;
 pub mod limits;
+pub mod memory;
 mod os_error;
 pub mod poll;
 pub mod privileges;

@@ -80,6 +80,7 @@ pub use protocols::{Protocol, Protocols};
 pub use record_size::DynamicRecords;
 pub use sealane_awslc::{
     Fault, HandshakeStatus, KeyOperation, ReadStatus, Secret, library_version, sha256,
+    use_program_allocator,
 };
 pub use server::ServerTls;
 pub use sessions::cache::{CacheCounts, SessionCache};
