@@ -119,6 +119,9 @@ pub(crate) fn run(arguments: &Arguments, places: &Places) -> ExitCode {
     } else {
         Goal::Serve
     };
+    if !arguments.test {
+        crash::keep_secrets_out_of_dumps(&first); // before they are read
+    }
     let prepared = prepare(reading, places, &goal, &first).map(|(server, _)| server);
     match prepared {
         Err(Refused) if arguments.test => {
@@ -265,9 +268,6 @@ pub(crate) fn prepare(
         note!(first, Emerg, "{message}");
         Refused
     };
-    if !arguments.test {
-        crash::keep_secrets_out_of_dumps(first); // before they are read
-    }
     let identity = Identity::find(&config.main).map_err(|message| refuse(&message))?;
     let mut materials = materials::read(config.http.as_ref()).map_err(|diagnostic| {
         first.diagnostic(&diagnostic);

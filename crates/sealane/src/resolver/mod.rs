@@ -114,7 +114,10 @@ fn start() -> io::Result<mpsc::UnboundedSender<Work>> {
         .build()?;
     let (sender, receiver) = mpsc::unbounded_channel();
     let thread = std::thread::Builder::new().name(THREAD_NAME.to_owned());
-    thread.spawn(move || runtime.block_on(run(receiver)))?;
+    thread.spawn(move || {
+        let _ = sealane_sys::crash::prepare_thread(); // for the report of a crash
+        runtime.block_on(run(receiver))
+    })?;
     Ok(sender)
 }
 

@@ -76,10 +76,6 @@ pub(super) const ALLOWED: &[Number] = &[
     SYS_faccessat2,
     SYS_fadvise64,
     SYS_fallocate,
-    SYS_fchmod,
-    SYS_fchmodat,
-    SYS_fchown,
-    SYS_fchownat,
     SYS_fcntl,
     SYS_fdatasync,
     SYS_flock,
@@ -111,10 +107,7 @@ pub(super) const ALLOWED: &[Number] = &[
     SYS_splice,
     SYS_statfs,
     SYS_statx,
-    SYS_sync_file_range,
-    SYS_tee,
     SYS_unlinkat,
-    SYS_utimensat,
     SYS_write,
     SYS_writev,
     // Memory. Regular expressions are compiled to machine code, so mappings may be executable.
@@ -181,10 +174,6 @@ pub(super) const ALLOWED: &[Number] = &[
     SYS_access,
     #[cfg(target_arch = "x86_64")]
     SYS_arch_prctl,
-    #[cfg(target_arch = "x86_64")]
-    SYS_chmod,
-    #[cfg(target_arch = "x86_64")]
-    SYS_chown,
     #[cfg(target_arch = "x86_64")]
     SYS_dup2,
     #[cfg(target_arch = "x86_64")]

@@ -141,7 +141,10 @@ fn start(sink: StateSink, journal: &Journal) -> io::Result<mpsc::UnboundedSender
     let keeper = Keeper::new(Vec::new(), sink, journal.clone());
     std::thread::Builder::new()
         .name(THREAD_NAME.to_owned())
-        .spawn(move || runtime.block_on(run(keeper, receiver)))?;
+        .spawn(move || {
+            let _ = sealane_sys::crash::prepare_thread(); // for the report of a crash
+            runtime.block_on(run(keeper, receiver))
+        })?;
     Ok(sender)
 }
 

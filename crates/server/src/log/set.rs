@@ -290,7 +290,10 @@ impl LogSet {
         queue.set_running(true);
         let started = std::thread::Builder::new()
             .name("log-writer".into())
-            .spawn(move || writer::run(&queue, notices));
+            .spawn(move || {
+                let _ = sealane_sys::crash::prepare_thread(); // for the report of a crash
+                writer::run(&queue, notices)
+            });
         if started.is_err() {
             self.queue.set_running(false);
         }

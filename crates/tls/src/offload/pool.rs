@@ -77,6 +77,7 @@ impl Pool {
             let started = std::thread::Builder::new()
                 .name(format!("handshake-{index}"))
                 .spawn(move || {
+                    let _ = sealane_sys::crash::prepare_thread(); // for the report of a crash
                     // A wish, which a sandbox may deny.
                     let _ = sealane_sys::process::set_time_slice(TIME_SLICE);
                     shared.run();
