@@ -92,6 +92,7 @@ fn the_worker_has_no_privileges_left() {
 fn the_filter_can_be_switched_off() {
     let site = site();
     let server = start(&site, "worker_seccomp off;");
+    assert_eq!(wire::get(server.port("plain"), "/a.txt").body, b"hello");
     let rest = status(server.worker_pid(), &["NoNewPrivs", "Seccomp"]);
     assert_eq!((&*rest["NoNewPrivs"], &*rest["Seccomp"]), ("1", "0"));
 }

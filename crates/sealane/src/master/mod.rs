@@ -136,12 +136,12 @@ impl Master {
         let _ = process::set_thread_name("sealane: master"); // for ps, if it works
         note!(self.server.journal, Notice, "start worker processes");
         let mut role = self.start_worker();
-        if let Role::Master = role
-            && let Some(ready) = self.server.daemon.take()
-        {
-            ready.tell();
+        if let Role::Master = role {
+            if let Some(ready) = self.server.daemon.take() {
+                ready.tell();
+            }
+            notify::tell(&State::Ready);
         }
-        notify::tell(&State::Ready);
         loop {
             match role {
                 Role::Master => {}
