@@ -10,9 +10,10 @@ use crate::model::{
     Accelerator, AccessLog, AddHeader, AsyncMode, AutoindexFormat, BalanceMethod, BodyInFile,
     CpuAffinity, EnvVar, ErrorLog, ErrorPage, Expires, FrameAllowance, GroupRef, GzipStatic,
     IfModifiedSince, KeepaliveDisable, KtlsMode, LingeringClose, List, ListenAddress,
-    ListenOptions, LogFormat, Matcher, Origin, RealIpHeader, Resolver, Return, Seccomp,
-    SendProxyProtocol, ServerName, ServerTokens, SessionStore, SetVariable, TempPath, Template,
-    TlsProtocols, TrustedPeer, TryFiles, Types, UpstreamServer, UpstreamZone, User, WorkerCount,
+    ListenOptions, LogFileCache, LogFormat, Matcher, Origin, RealIpHeader, Resolver, Return,
+    Seccomp, SendProxyProtocol, ServerName, ServerTokens, SessionStore, SetVariable, TempPath,
+    Template, TlsProtocols, TrustedPeer, TryFiles, Types, UpstreamServer, UpstreamZone, User,
+    WorkerCount,
 };
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -32,6 +33,7 @@ pub(crate) struct MainDraft {
     pub(crate) worker_cpu_affinity: Option<CpuAffinity>,
     pub(crate) worker_priority: Option<i32>,
     pub(crate) worker_seccomp: Option<Seccomp>,
+    pub(crate) log_queue_size: Option<u64>,
     pub(crate) worker_shutdown_timeout: Option<Duration>,
     pub(crate) working_directory: Option<PathBuf>,
     pub(crate) error_logs: Vec<ErrorLog>,
@@ -57,7 +59,7 @@ pub(crate) struct HttpDraft {
     /// `log_format`s by name, `combined` first.
     pub(crate) log_formats: Vec<Arc<LogFormat>>,
     /// Buffer of each buffered access log, by path.
-    pub(crate) log_buffers: HashMap<PathBuf, (u64, Option<Duration>)>,
+    pub(crate) log_buffers: HashMap<PathBuf, (u64, Option<Duration>, Option<u32>)>,
     /// Groups of servers that requests are handed to.
     pub(crate) groups: Groups,
     /// Finished `upstream` blocks.
@@ -300,6 +302,7 @@ pub(crate) struct LocationDraft {
     pub(crate) lingering_timeout: Option<Duration>,
     pub(crate) reset_timedout_connection: Option<bool>,
     pub(crate) access_logs: AccessLogDraft,
+    pub(crate) open_log_file_cache: Option<Option<LogFileCache>>,
     pub(crate) error_logs: Option<List<ErrorLog>>,
     pub(crate) log_not_found: Option<bool>,
     pub(crate) log_subrequest: Option<bool>,

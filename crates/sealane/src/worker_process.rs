@@ -382,6 +382,7 @@ impl Orders {
             Ok(Some(Message::Terminate)) => self.end(Command::Terminate),
             Ok(Some(Message::Reopen(files))) => {
                 note!(self.journal, Notice, "reopening logs");
+                self.logs.reopen_paths();
                 for (index, file) in files {
                     self.logs.replace(index.into(), file);
                 }

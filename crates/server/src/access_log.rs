@@ -1,8 +1,10 @@
 //! Access-log lines.
 
 use crate::exchange::Exchange;
+use crate::snapshot::AccessLogRuntime;
 use crate::{template, variables};
-use sealane_conf::model::{LogEscape, LogFormat, Part};
+use sealane_conf::model::{LogEscape, LogFormat, Part, Template, Variable};
+use sealane_conf::variables::Builtin;
 use sealane_http::escape::{self, log_into};
 use std::cell::RefCell;
 
@@ -29,11 +31,26 @@ pub(crate) fn log(exchange: &Exchange) {
             line.clear();
             format(exchange, &log.format, line, value);
             line.push(b'\n');
-            log.logger.write_line(line);
+            match &log.path {
+                None => log.logger.write_line(line),
+                Some(path) => write_to(exchange, log, path, line),
+            }
             line.shrink_to(KEPT_BYTES);
             value.shrink_to(KEPT_BYTES);
         });
     }
+}
+
+/// Logs a line to the file that `path` means for this request.
+fn write_to(exchange: &Exchange, log: &AccessLogRuntime, path: &Template, line: &[u8]) {
+    let path = template::evaluate(path, exchange);
+    let mut root = Vec::new();
+    variables::append(
+        exchange,
+        &Variable::Builtin(Builtin::DocumentRoot),
+        &mut root,
+    );
+    log.logger.write_line_to(&path, &root, line);
 }
 
 /// Appends a line; `value` is room for one variable.

@@ -124,6 +124,7 @@ impl Parts<'_> {
             .iter()
             .map(|log| AccessLogRuntime {
                 logger: self.logs.access(log),
+                path: log.path.clone(),
                 format: log.format.clone(),
                 condition: log.condition.clone(),
             })

@@ -102,6 +102,8 @@ pub struct AccessLogRuntime {
     pub logger: AccessLogger,
     /// What a line looks like.
     pub format: Arc<LogFormat>,
+    /// Its path, if that has variables.
+    pub path: Option<Template>,
     /// `if=`.
     pub condition: Option<Template>,
 }

@@ -196,6 +196,7 @@ pub fn run(
     let log = args.snapshot.main_log.clone();
     log::report_panics_to(log.clone());
     args.logs.start_writer(log.clone())?;
+    let mut logs = FlushedLogs(args.logs);
     let _pool = HandshakePool::start(&args.snapshot)?;
     let process = Arc::new(Process::default());
     let workers: Vec<_> = (0..args.threads)
@@ -235,7 +236,6 @@ pub fn run(
     drop(args.listeners);
 
     let mut snapshot = args.snapshot;
-    let mut logs = args.logs;
     let mut deadline = None;
     loop {
         let wait = match deadline {
@@ -259,7 +259,7 @@ pub fn run(
                 log::report_panics_to(update.snapshot.main_log.clone());
                 threads.apply(&update, &args.events)?;
                 snapshot = update.snapshot;
-                logs = update.logs;
+                logs.0 = update.logs;
             }
             Some(Command::Terminate) => break,
             // Whoever finishes does so with what there is.
@@ -285,8 +285,16 @@ pub fn run(
     }
     let _ = tell.send(Asked::Abort);
     threads.join();
-    logs.finish(LOG_FLUSH_TIMEOUT);
     Ok(())
+}
+
+/// The logs in use, written out however the process's work ends.
+struct FlushedLogs(Arc<LogSet>);
+
+impl Drop for FlushedLogs {
+    fn drop(&mut self) {
+        self.0.finish(LOG_FLUSH_TIMEOUT);
+    }
 }
 
 /// The sockets that one of so many threads accepts from, with descriptors of its own. Where there

@@ -1,15 +1,17 @@
 //! ngx_http_log_module, and `error_log`.
 
-use super::{Arity, Check, HSL, HTTP, LIMIT_EXCEPT, LOCATION_IF, MAIN, Module, Row};
+use super::{Arity, HSL, HTTP, LIMIT_EXCEPT, LOCATION_IF, MAIN, Module, ONE, Row, syslog};
 use crate::build::Build;
 use crate::call::{Call, Fault, shown};
 use crate::model::{
-    AccessLog, ErrorLog, LogEscape, LogFormat, LogLevel, LogTarget, Part, Template,
+    AccessLog, ErrorLog, LogEscape, LogFileCache, LogFormat, LogLevel, LogPaths, LogTarget, Part,
+    Template,
 };
 use crate::parser::path_of;
 use crate::template;
 use crate::values;
 use std::sync::Arc;
+use std::time::Duration;
 
 pub(super) const MODULE: Module = Module {
     title: "Logs",
@@ -23,8 +25,13 @@ const ROWS: &[Row] = &[
         MAIN | HSL,
         Arity::AtLeast(1),
         "logs/error.log error",
-        "File, or `stderr`, and the lowest level written: `debug`, `info`, `notice`, `warn`, \
-         `error`, `crit`, `alert` or `emerg`. A level with any of its own inherits none.",
+        "File, `stderr` or `syslog:`, and the lowest level written: `debug`, `info`, `notice`, `warn`, \
+         `error`, `crit`, `alert` or `emerg`. A level with any of its own inherits none. \
+         `syslog:` takes `server=` (an address with or without port, 514 by default, a name, \
+         which is looked up once, or `unix:/path`), `facility=` (`local7`), `tag=` (`nginx`), \
+         `severity=` (`info`; for access logs) and `nohostname`, with commas between. The master \
+         connects; a socket that the worker must not connect to is connected again on USR1 and \
+         reload.",
         error_log,
     ),
     Row::new(
@@ -40,19 +47,47 @@ const ROWS: &[Row] = &[
         HSL | LOCATION_IF | LIMIT_EXCEPT,
         Arity::AtLeast(1),
         "logs/access.log combined",
-        "`off`, or a file, a format and options: `buffer=` gathers lines, `flush=` bounds how long \
-         they wait, `if=` logs only what evaluates to neither empty nor `0`. A level with any of \
-         its own inherits none.",
+        "`off`, or a file or `syslog:`, a format and options: `buffer=` gathers lines, `flush=` \
+         bounds how long they wait, `gzip` or `gzip=1`…`9` compresses them (with `buffer=64k` if \
+         none is given), `if=` logs only what evaluates to neither empty nor `0`. With variables \
+         in its path, a file is opened by the worker, with the worker's rights, and only if the \
+         request's `root` exists. A level with any of its own inherits none.",
         access_log,
     ),
-    Row::meaningless(
+    Row::new(
         "open_log_file_cache",
         HSL,
         Arity::Between(1, 4),
-        Check::Any,
-        "Names of log files cannot contain variables, so there is nothing to cache.",
+        "off",
+        "Keeps log files open whose paths have variables: `max=` of them, those that were used \
+         `min_uses=1` times within `inactive=10s`; after `valid=60s` it is looked whether the name \
+         still means the same file. For the whole process, not for each worker.",
+        open_log_file_cache,
+    ),
+    Row::new(
+        "log_queue_size",
+        MAIN,
+        ONE,
+        "4m",
+        "Sealane's own. Lines that wait for one log at most, while its disk, pipe or syslog server \
+         is slow or gone; 64k at least. Later ones are dropped and counted, no request waits.",
+        |b, c| {
+            c.size(&mut b.main.log_queue_size)?;
+            match b.main.log_queue_size {
+                Some(bytes) if bytes < MIN_QUEUE_BYTES => {
+                    Err(Fault::at(1, "\"log_queue_size\" must be at least 64k"))
+                }
+                _ => Ok(()),
+            }
+        },
     ),
 ];
+
+/// A queue must hold what a worker thread gathers and a line of any length.
+const MIN_QUEUE_BYTES: u64 = 64 << 10;
+
+/// Buffer of a compressed log that names none.
+const GZIP_BUFFER_BYTES: u64 = 64 << 10;
 
 /// The format that exists without being written.
 const COMBINED: &str = "$remote_addr - $remote_user [$time_local] \"$request\" $status \
@@ -75,14 +110,10 @@ pub(crate) fn combined() -> LogFormat {
 
 fn error_log(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     let written = c.arg(1);
-    if written.starts_with(b"syslog:") {
-        return Err(Fault::at(1, "\"error_log\" to syslog is not supported yet")
-            .help("log to a file or to stderr, and let the service manager pass it on"));
-    }
     if written.starts_with(b"memory:") {
         return Err(Fault::at(1, "\"error_log\" to memory is not supported yet"));
     }
-    let target = target(b, written);
+    let target = target(b, written)?;
     let mut level = None;
     for (index, word) in c.args().skip(1) {
         let found = log_level(word)
@@ -132,12 +163,15 @@ fn log_level(word: &[u8]) -> Option<LogLevel> {
     level.or_else(|| DEBUG_CLASSES.contains(&word).then_some(Debug))
 }
 
-fn target(b: &Build<'_>, written: &[u8]) -> LogTarget {
-    match written {
+fn target(b: &mut Build<'_>, written: &[u8]) -> Result<LogTarget, Fault> {
+    if written.starts_with(syslog::PREFIX) {
+        return Ok(LogTarget::Syslog(Arc::new(syslog::parse(b, written)?)));
+    }
+    Ok(match written {
         b"stderr" => LogTarget::Stderr,
         b"/dev/null" => LogTarget::Discard,
         _ => LogTarget::File(b.options.under_prefix(path_of(written))),
-    }
+    })
 }
 
 fn log_format(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
@@ -188,18 +222,18 @@ fn access_log(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
         b.location().access_logs.off = true;
         return Ok(());
     }
-    if written.starts_with(b"syslog:") {
-        return Err(
-            Fault::at(1, "\"access_log\" to syslog is not supported yet")
-                .help("log to a file, and let a log shipper read it"),
-        );
-    }
-    if written.contains(&b'$') {
-        return Err(Fault::at(
-            1,
-            "variables in the path of \"access_log\" are not supported yet",
-        ));
-    }
+    let mut path = None;
+    let target = if !written.starts_with(syslog::PREFIX) && written.contains(&b'$') {
+        let full = b.options.under_prefix(path_of(written));
+        let text = full.as_os_str().as_encoded_bytes();
+        path = Some(template::compile(&mut b.names, text, 1, &c.origin)?);
+        LogTarget::Paths(LogPaths {
+            written: full,
+            cache: None,
+        })
+    } else {
+        target(b, written)?
+    };
     let name = if c.count() >= 2 {
         c.arg(2)
     } else {
@@ -214,7 +248,8 @@ fn access_log(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
         .cloned()
         .ok_or_else(|| Fault::at(2, format!("unknown log format \"{}\"", shown(name))))?;
     let mut log = AccessLog {
-        target: target(b, written),
+        target,
+        path,
         format,
         buffer_bytes: None,
         flush: None,
@@ -230,9 +265,19 @@ fn access_log(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
             "no buffer is defined for access_log \"{path}\""
         )));
     }
+    if log.buffer_bytes.is_some() {
+        match &log.target {
+            LogTarget::Paths(_) => {
+                return Err(Fault::new("buffered logs cannot have variables in name"));
+            }
+            LogTarget::Syslog(_) => return Err(Fault::new("logs to syslog cannot be buffered")),
+            _ => {}
+        }
+    }
     if let (Some(bytes), LogTarget::File(path)) = (log.buffer_bytes, &log.target) {
-        let earlier = b.http.log_buffers.insert(path.clone(), (bytes, log.flush));
-        if earlier.is_some_and(|earlier| earlier != (bytes, log.flush)) {
+        let parameters = (bytes, log.flush, log.gzip);
+        let earlier = b.http.log_buffers.insert(path.clone(), parameters);
+        if earlier.is_some_and(|earlier| earlier != parameters) {
             let path = shown(written);
             return Err(Fault::new(format!(
                 "access_log \"{path}\" already defined with conflicting parameters"
@@ -259,10 +304,14 @@ fn access_log_option(
         let invalid = || Fault::at(index, format!("invalid flush time \"{}\"", shown(time)));
         log.flush = Some(flush.ok_or_else(invalid)?);
     } else if option == b"gzip" || option.starts_with(b"gzip=") {
-        return Err(
-            Fault::at(index, "compressed access logs are not supported yet")
-                .help("leave out \"gzip\" and compress when logs are rotated"),
-        );
+        log.buffer_bytes.get_or_insert(GZIP_BUFFER_BYTES);
+        let level = option.strip_prefix(b"gzip=").unwrap_or(b"1");
+        let number = values::number(level).filter(|level| (1..=9).contains(level));
+        let invalid = || {
+            let message = format!("invalid compression level \"{}\"", shown(level));
+            Fault::at(index, message)
+        };
+        log.gzip = Some(number.ok_or_else(invalid)? as u32);
     } else if let Some(condition) = option.strip_prefix(b"if=") {
         log.condition = Some(template::compile(
             &mut b.names,
@@ -273,5 +322,50 @@ fn access_log_option(
     } else {
         return Err(c.invalid_parameter(index));
     }
+    Ok(())
+}
+
+fn open_log_file_cache(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    c.once(&b.location().open_log_file_cache)?;
+    let (mut max, mut off) = (None, false);
+    let mut cache = LogFileCache {
+        max: 0,
+        inactive: Duration::from_secs(10),
+        min_uses: 1,
+        valid: Duration::from_secs(60),
+    };
+    for (index, written) in c.args() {
+        let parsed = if let Some(number) = written.strip_prefix(b"max=") {
+            max = values::number(number).and_then(|max| u32::try_from(max).ok());
+            max.is_some()
+        } else if let Some(number) = written.strip_prefix(b"min_uses=") {
+            let uses = values::number(number);
+            uses.map(|uses| cache.min_uses = uses).is_some()
+        } else if let Some(time) = written.strip_prefix(b"inactive=") {
+            let time = values::seconds(time);
+            time.map(|time| cache.inactive = time).is_some()
+        } else if let Some(time) = written.strip_prefix(b"valid=") {
+            values::seconds(time)
+                .map(|time| cache.valid = time)
+                .is_some()
+        } else {
+            off |= written == b"off";
+            written == b"off"
+        };
+        if !parsed {
+            let message = format!(
+                "invalid \"open_log_file_cache\" parameter \"{}\"",
+                shown(written)
+            );
+            return Err(Fault::at(index, message));
+        }
+    }
+    cache.max = max.unwrap_or(0);
+    if !off && cache.max == 0 {
+        return Err(Fault::new(
+            "\"open_log_file_cache\" must have \"max\" parameter",
+        ));
+    }
+    b.location().open_log_file_cache = Some((!off).then_some(cache));
     Ok(())
 }

@@ -35,6 +35,7 @@ mod ssl;
 mod ssl_handshakes;
 mod ssl_sessions;
 mod subrequests;
+mod syslog;
 mod upstream;
 mod uwsgi;
 

@@ -10,7 +10,8 @@ use crate::input::Options;
 use crate::model::{
     AccessLog, AddHeader, AuthRequest, Autoindex, AutoindexFormat, ErrorLog, Expires, FilesAt,
     GzipStatic, IfModifiedSince, KeepaliveDisable, LingeringClose, List, Location, LocationConf,
-    Locations, LogTarget, Matcher, OpenFileCache, RealIp, ServerTokens, TempPath, Template, Types,
+    Locations, LogFileCache, LogTarget, Matcher, OpenFileCache, RealIp, ServerTokens, TempPath,
+    Template, Types,
 };
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -40,6 +41,7 @@ pub(super) fn with_log_defaults(mut location: LocationDraft, b: &Build<'_>) -> L
     if location.access_logs.is_unset() {
         let logs = b.http.log_formats.first().map(|combined| AccessLog {
             target: LogTarget::File(b.options.access_log.clone()),
+            path: None,
             format: Arc::clone(combined),
             buffer_bytes: None,
             flush: None,
@@ -49,6 +51,20 @@ pub(super) fn with_log_defaults(mut location: LocationDraft, b: &Build<'_>) -> L
         location.access_logs.logs = logs.into_iter().collect();
     }
     location
+}
+
+/// Access logs as they are where `cache` is the level's `open_log_file_cache`.
+fn with_cache(logs: &List<AccessLog>, cache: Option<LogFileCache>) -> List<AccessLog> {
+    if cache.is_none() || logs.iter().all(|log| log.path.is_none()) {
+        return logs.clone();
+    }
+    let mut logs: Vec<AccessLog> = logs.iter().cloned().collect();
+    for log in &mut logs {
+        if let LogTarget::Paths(paths) = &mut log.target {
+            paths.cache = cache;
+        }
+    }
+    logs.into()
 }
 
 impl AccessLogDraft {
@@ -78,7 +94,7 @@ impl LocationDraft {
             http2_chunk_size
             keepalive_timeout keepalive_header keepalive_requests keepalive_time
             keepalive_min_timeout keepalive_disable lingering_close lingering_time
-            lingering_timeout reset_timedout_connection error_logs log_not_found log_subrequest);
+            lingering_timeout reset_timedout_connection open_log_file_cache error_logs log_not_found log_subrequest);
         if self.access_logs.is_unset() {
             self.access_logs = outer.access_logs.clone();
         }
@@ -237,7 +253,7 @@ impl Inherited<'_> {
             reset_timedout_connection: draft.reset_timedout_connection.unwrap_or(false),
             access_logs: match draft.access_logs.off {
                 true => List::default(),
-                false => draft.access_logs.logs.clone(),
+                false => with_cache(&draft.access_logs.logs, draft.open_log_file_cache.flatten()),
             },
             error_logs: draft
                 .error_logs

@@ -1,7 +1,8 @@
 //! `error_log`, `access_log` and `log_format`.
 
-use super::Template;
+use super::{PeerAddress, Template};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Severity of an error-log line, from most to least verbose (nginx's names).
@@ -49,8 +50,54 @@ pub enum LogTarget {
     File(PathBuf),
     /// `stderr`.
     Stderr,
+    /// Files whose names depend on the request, opened by the worker.
+    Paths(LogPaths),
+    /// `syslog:`.
+    Syslog(Arc<SyslogServer>),
     /// `/dev/null` or `error_log off`-like: nothing is kept.
     Discard,
+}
+
+/// An access log with variables in its path ([`AccessLog::path`]).
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct LogPaths {
+    /// The path as written, below the prefix, with its variables.
+    pub written: PathBuf,
+    /// `open_log_file_cache` where it is written; `None` is off: a file is
+    /// closed again after its lines are written.
+    pub cache: Option<LogFileCache>,
+}
+
+/// `open_log_file_cache`: log files that stay open.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct LogFileCache {
+    /// `max=`: how many; the one used least recently goes first.
+    pub max: u32,
+    /// `inactive=`: one not used for so long is closed. Default 10 s.
+    pub inactive: Duration,
+    /// `min_uses=`: one used less often within that time is closed at once.
+    /// Default 1.
+    pub min_uses: u64,
+    /// `valid=`: after this time it is looked whether the name still means the same
+    /// file. Default 60 s.
+    pub valid: Duration,
+}
+
+/// `syslog:server=...`.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct SyslogServer {
+    /// Where datagrams go. A name has been looked up.
+    pub address: PeerAddress,
+    /// The address as written, for messages.
+    pub written: String,
+    /// `facility=`: its number. Default 23, `local7`.
+    pub facility: u8,
+    /// `severity=` of an access log's lines: its number. Default 6, `info`.
+    pub severity: u8,
+    /// `tag=`. Default `nginx`.
+    pub tag: String,
+    /// This machine's name; `None` with `nohostname`.
+    pub hostname: Option<String>,
 }
 
 /// One `error_log` line.
@@ -67,13 +114,15 @@ pub struct ErrorLog {
 pub struct AccessLog {
     /// Destination.
     pub target: LogTarget,
+    /// The path, for [`LogTarget::Paths`].
+    pub path: Option<Template>,
     /// The format named, `combined` by default.
     pub format: std::sync::Arc<LogFormat>,
     /// `buffer=`: bytes gathered before they are written.
     pub buffer_bytes: Option<u64>,
     /// `flush=`: the longest time a line waits in the buffer.
     pub flush: Option<Duration>,
-    /// `gzip=` level. Parsed; an error until implemented.
+    /// `gzip=`: level, 1 to 9; lines are written compressed, a buffer at a time.
     pub gzip: Option<u32>,
     /// `if=`: logged unless this evaluates to an empty string or `0`.
     pub condition: Option<Template>,

@@ -33,6 +33,8 @@ pub struct Main {
     pub working_directory: Option<PathBuf>,
     /// `error_log` lines of the main context; never empty.
     pub error_logs: Vec<ErrorLog>,
+    /// `log_queue_size` (Sealane): bytes that wait for one log at most. Default 4m.
+    pub log_queue_bytes: u64,
     /// `env` lines.
     pub env: Vec<EnvVar>,
 }

@@ -2,6 +2,7 @@
 //! nor a system call.
 
 use super::destination::Destination;
+use super::paths::Paths;
 use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
@@ -34,15 +35,31 @@ impl AccessLogger {
     /// Takes one line with its end. It is on its way at the latest when the
     /// thread calls [`flush_thread_buffers`].
     pub fn write_line(&self, line: &[u8]) {
+        self.write(|destination, out| destination.encode(None, line, out));
+    }
+
+    /// The same for a log with variables in its path: for the file `path`, if the
+    /// directory `root` exists.
+    pub fn write_line_to(&self, path: &[u8], root: &[u8], line: &[u8]) {
+        self.write(|_, out| Paths::push(path, root, line, out));
+    }
+
+    fn write(&self, encode: impl Fn(&Destination, &mut Vec<u8>)) {
         let Some(destination) = &self.destination else {
             return;
         };
+        let at_once = || {
+            let mut bytes = Vec::new();
+            encode(destination, &mut bytes);
+            destination.append(&bytes, 1);
+        };
         if !destination.queue.is_running() {
-            return destination.append(line, 1);
+            return at_once();
         }
-        let gathered = BUFFERS.try_with(|buffers| buffers.borrow_mut().add(destination, line));
+        let add = |bytes: &mut Vec<u8>| encode(destination, bytes);
+        let gathered = BUFFERS.try_with(|buffers| buffers.borrow_mut().add(destination, add));
         if gathered.is_err() {
-            destination.append(line, 1); // the thread is ending: its buffers are gone
+            at_once(); // the thread is ending: its buffers are gone
         }
     }
 }
@@ -90,7 +107,7 @@ impl ThreadBuffers {
         }
     }
 
-    fn add(&mut self, destination: &Arc<Destination>, line: &[u8]) {
+    fn add(&mut self, destination: &Arc<Destination>, line: impl FnOnce(&mut Vec<u8>)) {
         let number = destination.lane;
         if number >= self.slots.len() {
             self.slots.resize_with(number + 1, || Slot {
@@ -112,7 +129,7 @@ impl ThreadBuffers {
             }
             Some(_) => {}
         }
-        slot.bytes.extend_from_slice(line);
+        line(&mut slot.bytes);
         slot.lines += 1;
         if slot.bytes.len() >= THREAD_BUFFER_BYTES {
             slot.hand_over();

@@ -1,12 +1,11 @@
 //! One open log: a file or stderr, whoever writes to it.
 
 use super::queue::Queue;
+use super::sink::Sink;
 use super::{LogLevel, OsError, error};
-use sealane_conf::model::LogTarget;
 use sealane_sys::file;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -27,21 +26,6 @@ pub(super) struct Destination {
     complained: AtomicBool,
 }
 
-/// What a [`Destination`] writes to.
-#[derive(Debug)]
-pub(super) enum Sink {
-    /// A file opened for appending. Reopening replaces what the descriptor
-    /// refers to and keeps its number, so there is nothing to lock.
-    File {
-        /// Absolute path.
-        path: PathBuf,
-        /// Its descriptor.
-        fd: OwnedFd,
-    },
-    /// Standard error, whatever it is at the time.
-    Stderr,
-}
-
 /// How long lines of a buffered access log are held back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Hold {
@@ -49,6 +33,8 @@ pub(super) struct Hold {
     pub(super) bytes: usize,
     /// `flush=`: written when the oldest line is this old; `None` waits for ever.
     pub(super) time: Option<Duration>,
+    /// `gzip=`: level at which a buffer is compressed.
+    pub(super) gzip: Option<u32>,
 }
 
 impl Destination {
@@ -62,10 +48,33 @@ impl Destination {
         }
     }
 
+    /// Adds a line with its end to `out`, in the form in which
+    /// [`Destination::append`] wants it. `severity` is for syslog servers.
+    pub(super) fn encode(&self, severity: Option<u8>, line: &[u8], out: &mut Vec<u8>) {
+        match &*self.sink {
+            Sink::Syslog(syslog) => syslog.push(severity, line, out),
+            _ => out.extend_from_slice(line),
+        }
+    }
+
+    /// Takes one line of an error log; nginx's levels are syslog's severities.
+    pub(super) fn append_line(&self, severity: u8, line: &[u8]) {
+        if !self.sink.is_syslog() {
+            return self.append(line, 1);
+        }
+        let mut bytes = Vec::with_capacity(line.len() + 64);
+        self.encode(Some(severity), line, &mut bytes);
+        self.append(&bytes, 1);
+    }
+
     /// Takes complete lines: to the queue when a writer runs, else at once.
     pub(super) fn append(&self, bytes: &[u8], lines: u64) {
-        if !self.queue.is_running() || !self.queue.push(self.lane, bytes, lines) {
-            self.append_directly(bytes);
+        if self.queue.is_running() && self.queue.push(self.lane, bytes, lines) {
+            return;
+        }
+        match Sink::packed(bytes, self.queue.gzip_of(self.lane)) {
+            Some(packed) => self.append_directly(&packed, lines),
+            None => self.append_directly(bytes, lines),
         }
     }
 
@@ -76,17 +85,18 @@ impl Destination {
         } else {
             // Failing here means that the kernel is out of everything; the old
             // file stays in use.
-            let _ = self.sink.replace(file.as_fd());
+            let _ = self.sink.replace(file);
         }
     }
 
     /// Writes complete lines at once. What cannot be written is lost; the first
     /// time in a row, stderr is told.
-    fn append_directly(&self, mut bytes: &[u8]) {
+    fn append_directly(&self, mut bytes: &[u8], lines: u64) {
         while !bytes.is_empty() {
             match self.sink.write(bytes) {
                 Ok(written) => bytes = &bytes[written..],
                 Err(error) => {
+                    self.queue.count_lost(lines);
                     if !self.complained.swap(true, Ordering::Relaxed) {
                         self.complain(&error);
                     }
@@ -102,7 +112,7 @@ impl Destination {
             return; // nobody is left to tell
         }
         let text = format_args!(
-            "log file \"{}\" cannot be written ({}); lines are lost until it can",
+            "{} cannot be written ({}); lines are lost until it can",
             self.sink.name(),
             OsError(error)
         )
@@ -118,49 +128,6 @@ impl Destination {
 impl Drop for Destination {
     fn drop(&mut self) {
         self.queue.close_lane(self.lane);
-    }
-}
-
-impl Sink {
-    /// What writes to `target`, with the descriptor opened for it.
-    pub(super) fn new(target: LogTarget, file: Option<OwnedFd>) -> Sink {
-        match (target, file) {
-            (LogTarget::File(path), Some(fd)) => Sink::File { path, fd },
-            (LogTarget::File(_), None) => unreachable!("no file is wanted without being opened"),
-            (LogTarget::Stderr | LogTarget::Discard, _) => Sink::Stderr, // Discard is never wanted
-        }
-    }
-
-    /// The descriptor that belongs to it alone.
-    pub(super) fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        match self {
-            Sink::File { fd, .. } => Some(fd.as_fd()),
-            Sink::Stderr => None,
-        }
-    }
-
-    /// One write(2); returns the bytes written.
-    pub(super) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Sink::File { fd, .. } => file::write(fd.as_fd(), bytes),
-            Sink::Stderr => file::write(io::stderr().as_fd(), bytes),
-        }
-    }
-
-    /// Lets the descriptor refer to a newly opened file.
-    pub(super) fn replace(&self, new: BorrowedFd<'_>) -> io::Result<()> {
-        match self {
-            Sink::File { fd, .. } => file::replace(new, fd.as_fd()),
-            Sink::Stderr => Ok(()),
-        }
-    }
-
-    /// Its name for messages.
-    pub(super) fn name(&self) -> std::path::Display<'_> {
-        match self {
-            Sink::File { path, .. } => path.display(),
-            Sink::Stderr => std::path::Path::new("stderr").display(),
-        }
     }
 }
 

@@ -57,7 +57,7 @@ impl Logger {
         let line = format_line(level, connection, message);
         for (max_level, destination) in self.sinks.iter() {
             if level <= *max_level {
-                destination.append(&line, 1);
+                destination.append_line(level as u8 - 1, &line);
             }
         }
     }
@@ -76,7 +76,7 @@ impl fmt::Debug for Logger {
         let sinks = self
             .sinks
             .iter()
-            .map(|(level, to)| (level.name(), to.sink.name().to_string()));
+            .map(|(level, to)| (level.name(), to.sink.name()));
         f.debug_map().entries(sinks).finish()
     }
 }

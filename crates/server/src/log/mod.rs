@@ -50,18 +50,23 @@
 //!   after its buffered lines are written.
 //! - After [`LogSet::take_effect`], USR1 concerns the new set: [`LogSet::reopen`]
 //!   in the master, then [`LogSet::descriptors`] to the worker, which calls
-//!   [`LogSet::replace`]. A worker without a master calls [`LogSet::reopen`] itself.
+//!   [`LogSet::replace`] for each and [`LogSet::reopen_paths`]. A worker without a master calls [`LogSet::reopen`] itself.
 //! - [`LogSet::finish`] of any set writes out everything of all sets and ends the
 //!   writer.
 
 mod access;
 mod destination;
 mod error;
+mod frames;
+mod gzip;
 mod outgoing;
 mod panics;
+mod paths;
 mod queue;
 mod set;
+mod sink;
 mod stamp;
+mod syslog;
 mod wanted;
 mod writer;
 

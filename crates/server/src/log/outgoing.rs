@@ -1,9 +1,9 @@
 //! One log as the writer thread sees it.
 
-use super::destination::{Hold, Sink};
+use super::destination::Hold;
 use super::queue::{Lane, Replacement};
+use super::sink::Sink;
 use std::io;
-use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,10 @@ const FIRST_RETRY: Duration = Duration::from_secs(1);
 /// Longest wait between two attempts.
 const LAST_RETRY: Duration = Duration::from_secs(30);
 
+/// Longest wait between two attempts to reach a syslog server, which is soon started
+/// again as a rule.
+const LAST_SYSLOG_RETRY: Duration = Duration::from_secs(2);
+
 /// First wait after a log would have blocked; doubled each time.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
@@ -21,6 +25,12 @@ const LAST_PAUSE: Duration = Duration::from_millis(320);
 
 /// Shortest time between two reports of dropped lines for the same log.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
+
+/// The same where each line is lost for a reason of its own.
+const REPORT_REASONS_EVERY: Duration = Duration::from_secs(10);
+
+/// Bytes of lines that become one member of a compressed log at most.
+const MEMBER_BYTES: usize = 1 << 20;
 
 /// How long the lines of a log that has been closed wait for it to take them.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(30);
@@ -34,8 +44,13 @@ pub(super) struct Outgoing {
     hold: Option<Hold>,
     /// Lines taken from the queue.
     bytes: Vec<u8>,
-    /// How many of them are written.
+    /// How many of them are written, or compressed.
     written: usize,
+    /// Compressed lines, and how many of their bytes are written.
+    packed: Vec<u8>,
+    packed_written: usize,
+    /// Bytes that they were before.
+    packed_from: usize,
     /// When the oldest unwritten line was taken.
     since: Option<Instant>,
     failure: Option<Failure>,
@@ -43,6 +58,10 @@ pub(super) struct Outgoing {
     pause: Option<(Instant, Duration)>,
     /// Lines dropped and not yet reported.
     lost_lines: u64,
+    /// Why, if not because they came too fast.
+    reason: Option<String>,
+    /// Lines lost here and not yet counted for the process.
+    newly_lost: u64,
     /// When dropped lines were last reported.
     reported: Option<Instant>,
     replacement: Option<Replacement>,
@@ -66,10 +85,15 @@ impl Outgoing {
             hold: lane.hold,
             bytes: Vec::new(),
             written: 0,
+            packed: Vec::new(),
+            packed_written: 0,
+            packed_from: 0,
             since: None,
             failure: None,
             pause: None,
             lost_lines: 0,
+            reason: None,
+            newly_lost: 0,
             reported: None,
             replacement: None,
             freed_bytes: 0,
@@ -79,7 +103,11 @@ impl Outgoing {
 
     /// Its name for messages.
     pub(super) fn name(&self) -> String {
-        self.sink.name().to_string()
+        self.sink.name()
+    }
+
+    pub(super) fn is_syslog(&self) -> bool {
+        self.sink.is_syslog()
     }
 
     pub(super) fn has_failed(&self) -> bool {
@@ -109,6 +137,11 @@ impl Outgoing {
         }
     }
 
+    /// Lines lost here since the last call.
+    pub(super) fn newly_lost(&mut self) -> u64 {
+        std::mem::take(&mut self.newly_lost)
+    }
+
     /// Bytes that the queue has room for again.
     pub(super) fn freed_bytes(&mut self) -> usize {
         std::mem::take(&mut self.freed_bytes)
@@ -128,22 +161,68 @@ impl Outgoing {
     }
 
     fn write_until(&mut self, end: usize) -> io::Result<()> {
-        while self.written < end {
-            let count = match self.sink.write(&self.bytes[self.written..end]) {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    let wait = self.pause.map_or(FIRST_PAUSE, |(_, wait)| wait * 2);
-                    let wait = wait.min(LAST_PAUSE);
-                    self.pause = Some((Instant::now() + wait, wait));
-                    return Err(error);
-                }
-                result => result?,
+        loop {
+            self.write_packed()?;
+            if self.written >= end {
+                return Ok(());
+            }
+            let gzip = self.hold.and_then(|hold| hold.gzip);
+            let chunk = match gzip {
+                Some(_) => &self.bytes[self.written..end.min(self.written + MEMBER_BYTES)],
+                None => &self.bytes[self.written..end],
             };
-            self.pause = None;
+            if let Some(packed) = Sink::packed(chunk, gzip) {
+                self.packed_from = chunk.len();
+                self.written += self.packed_from;
+                self.packed = packed;
+                continue;
+            }
+            let result = self.sink.write(chunk);
+            let count = self.outcome(result)?;
             self.written += count;
             self.freed_bytes += count;
         }
+    }
+
+    fn write_packed(&mut self) -> io::Result<()> {
+        while self.packed_written < self.packed.len() {
+            let result = self.sink.write(&self.packed[self.packed_written..]);
+            self.packed_written += self.outcome(result)?;
+        }
+        self.packed = Vec::new();
+        self.packed_written = 0;
+        self.freed_bytes += std::mem::take(&mut self.packed_from);
         Ok(())
+    }
+
+    /// Takes note of what came of one attempt to write.
+    fn outcome(&mut self, result: io::Result<usize>) -> io::Result<usize> {
+        self.tend();
+        match result {
+            Ok(0) => Err(io::ErrorKind::WriteZero.into()),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let wait = self.pause.map_or(FIRST_PAUSE, |(_, wait)| wait * 2);
+                let wait = wait.min(LAST_PAUSE);
+                self.pause = Some((Instant::now() + wait, wait));
+                Err(error)
+            }
+            Ok(count) => {
+                self.pause = None;
+                Ok(count)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Closes what has been open for long enough, and asks for lines that were lost.
+    pub(super) fn tend(&mut self) {
+        self.sink.tend(Instant::now());
+        let Some((lines, reason)) = self.sink.take_losses() else {
+            return;
+        };
+        self.lost_lines += lines;
+        self.newly_lost += lines;
+        self.reason = Some(reason);
     }
 
     /// If there is a newly opened file: finishes the old one and goes on with the
@@ -152,8 +231,10 @@ impl Outgoing {
         let Some(new) = self.replacement.take() else {
             return Ok(());
         };
-        let _ = self.write_until(new.after_bytes);
-        self.sink.replace(new.file.as_fd())?;
+        if self.write_until(new.after_bytes).is_err() {
+            self.packed_written = 0; // whole members only, in whichever file
+        }
+        self.sink.replace(new.file)?;
         self.pause = None;
         if let Some(failure) = &mut self.failure {
             failure.retry_at = Instant::now();
@@ -164,7 +245,11 @@ impl Outgoing {
     /// Notes that it cannot be written. True when that is news.
     pub(super) fn fail(&mut self, now: Instant) -> bool {
         if let Some(failure) = &mut self.failure {
-            failure.delay = (failure.delay * 2).min(LAST_RETRY);
+            let last = match self.sink.is_syslog() {
+                true => LAST_SYSLOG_RETRY,
+                false => LAST_RETRY,
+            };
+            failure.delay = (failure.delay * 2).min(last);
             failure.retry_at = now + failure.delay;
             return false;
         }
@@ -183,15 +268,25 @@ impl Outgoing {
         Some((failure, std::mem::take(&mut self.lost_lines)))
     }
 
-    /// Lines dropped since the last report, when it is time to say so.
-    pub(super) fn losses_to_report(&mut self, finishing: bool) -> Option<u64> {
+    /// Lines dropped since the last report, and why if each has a reason of its own,
+    /// when it is time to say so.
+    pub(super) fn losses_to_report(&mut self, finishing: bool) -> Option<(u64, Option<String>)> {
         let now = Instant::now();
-        let may = self.reported.is_none_or(|at| now >= at + REPORT_EVERY);
+        let may = self
+            .reported
+            .is_none_or(|at| now >= at + self.report_every());
         if self.lost_lines == 0 || !(finishing || self.closing.is_some() || may) {
             return None;
         }
         self.reported = Some(now);
-        Some(std::mem::take(&mut self.lost_lines))
+        Some((std::mem::take(&mut self.lost_lines), self.reason.take()))
+    }
+
+    fn report_every(&self) -> Duration {
+        match self.reason {
+            Some(_) => REPORT_REASONS_EVERY,
+            None => REPORT_EVERY,
+        }
     }
 
     /// Drops the last lines of a closed log that it has not taken for long; returns
@@ -202,10 +297,13 @@ impl Outgoing {
             return None;
         }
         let rest = &self.bytes[self.written..];
-        let lines = rest.iter().filter(|byte| **byte == b'\n').count() as u64;
-        self.freed_bytes += rest.len();
+        let lines = self.sink.lines_in(rest);
+        self.freed_bytes += rest.len() + std::mem::take(&mut self.packed_from);
         self.bytes.clear();
+        self.packed = Vec::new();
+        self.packed_written = 0;
         self.written = 0;
+        self.newly_lost += lines;
         Some(lines + std::mem::take(&mut self.lost_lines))
     }
 
@@ -245,10 +343,11 @@ impl Outgoing {
                 Some(hold) => self.held_until(hold),
             };
         }
-        (self.lost_lines > 0).then(|| {
+        let report = (self.lost_lines > 0).then(|| {
             self.reported
-                .map_or_else(Instant::now, |at| at + REPORT_EVERY)
-        })
+                .map_or_else(Instant::now, |at| at + self.report_every())
+        });
+        report.into_iter().chain(self.sink.deadline()).min()
     }
 
     /// Until when it is not tried again, because it failed or would block.

@@ -1,16 +1,17 @@
 //! The bounded queue between everyone who logs and the writer thread.
 
 use super::Logger;
-use super::destination::{Hold, Sink};
+use super::destination::Hold;
 use super::outgoing::KEPT_BUFFER_BYTES;
+use super::sink::Sink;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Bytes that wait for one log file at most, in the queue and in the writer's
-/// hands together. Lines beyond it are dropped and counted.
+/// Bytes that wait for one log at most, in the queue and in the writer's hands
+/// together. Lines beyond it are dropped and counted. `log_queue_size` changes it.
 pub const QUEUE_BYTES_PER_FILE: usize = 4 << 20;
 
 /// Lines that wait to be written, lane by lane: one for each open destination,
@@ -21,6 +22,10 @@ pub const QUEUE_BYTES_PER_FILE: usize = 4 << 20;
 #[derive(Debug)]
 pub(super) struct Queue {
     running: AtomicBool,
+    /// `log_queue_size`.
+    limit_bytes: AtomicUsize,
+    /// Lines lost in this process.
+    lost_lines: AtomicU64,
     state: Mutex<State>,
     /// The writer waits here for work.
     work: Condvar,
@@ -73,6 +78,8 @@ impl Queue {
     pub(super) fn new() -> Queue {
         Queue {
             running: AtomicBool::new(false),
+            limit_bytes: AtomicUsize::new(QUEUE_BYTES_PER_FILE),
+            lost_lines: AtomicU64::new(0),
             state: Mutex::default(),
             work: Condvar::new(),
             ended: Condvar::new(),
@@ -92,6 +99,34 @@ impl Queue {
         state.finishing = false;
         self.running.store(running, Ordering::Release);
         self.ended.notify_all();
+    }
+
+    /// Bytes that wait for one log at most.
+    pub(super) fn limit_bytes(&self) -> usize {
+        self.limit_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn set_limit_bytes(&self, bytes: usize) {
+        self.limit_bytes.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Lines lost in this process, for whatever reason.
+    pub(super) fn lost_lines(&self) -> u64 {
+        self.lost_lines.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn count_lost(&self, lines: u64) {
+        self.lost_lines.fetch_add(lines, Ordering::Relaxed);
+    }
+
+    /// How lines of a lane are compressed.
+    pub(super) fn gzip_of(&self, number: usize) -> Option<u32> {
+        self.lock().open_lane(number).hold?.gzip
+    }
+
+    /// Lets the writer look after all lanes.
+    pub(super) fn wake_up(&self) {
+        self.wake(self.lock());
     }
 
     /// A lane for a newly opened destination; its number is free again after
@@ -154,13 +189,15 @@ impl Queue {
             return false;
         }
         let lane = state.open_lane(index);
-        if lane.held_bytes + bytes.len() > QUEUE_BYTES_PER_FILE {
+        let limit_bytes = self.limit_bytes();
+        if lane.held_bytes + bytes.len() > limit_bytes {
             lane.dropped_lines += lines;
+            self.count_lost(lines);
             return true;
         }
         lane.pending.extend_from_slice(bytes);
         lane.held_bytes += bytes.len();
-        let half_full = lane.pending.len() >= QUEUE_BYTES_PER_FILE / 2;
+        let half_full = lane.pending.len() >= limit_bytes / 2;
         let wake = state.writer_sleeps || (half_full && !state.urgent);
         state.urgent |= half_full;
         state.writer_sleeps = false;

@@ -1,17 +1,17 @@
 //! All logs of a configuration, opened once.
 
-use super::destination::{Destination, Hold, Sink};
+use super::destination::{Destination, Hold};
 use super::queue::Queue;
+use super::sink::{Sink, open_file};
+use super::syslog::Syslog;
 use super::wanted::Wanted;
 use super::{AccessLogger, Logger, OsError, writer};
 use sealane_conf::Config;
 use sealane_conf::model::{AccessLog, ErrorLog, LogTarget};
 use std::collections::HashMap;
 use std::fmt;
-use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -26,6 +26,8 @@ pub struct LogSet {
     entries: Vec<Entry>,
     by_target: HashMap<LogTarget, usize>,
     queue: Arc<Queue>,
+    /// `log_queue_size`.
+    queue_bytes: usize,
 }
 
 /// One position of a set.
@@ -191,6 +193,7 @@ impl LogSet {
         Ok(LogSet {
             entries,
             by_target: wanted.by_target,
+            queue_bytes: wanted.queue_bytes,
             queue: Arc::clone(queue),
         })
     }
@@ -208,9 +211,20 @@ impl LogSet {
                 self.queue.set_hold(entry.destination.lane, hold);
             }
         }
+        self.queue.set_limit_bytes(self.queue_bytes);
         if self.queue.is_running() {
             self.queue.set_notices(notices);
         }
+    }
+
+    /// Whether this set and `other` have the same writer.
+    pub fn shares_writer(&self, other: &LogSet) -> bool {
+        Arc::ptr_eq(&self.queue, &other.queue)
+    }
+
+    /// Lines that this process has lost, for whatever reason.
+    pub fn lost_lines(&self) -> u64 {
+        self.queue.lost_lines()
     }
 
     /// Copies of all descriptors with their positions, to be handed to a worker:
@@ -224,12 +238,12 @@ impl LogSet {
         for (index, entry) in self.entries.iter().enumerate() {
             let next = entry.lock_next();
             let file = match next.as_ref() {
-                Some(next) => next.file.as_ref().map(AsFd::as_fd),
-                None => entry.destination.sink.descriptor(),
+                Some(next) => next.file.as_ref().map(OwnedFd::try_clone).transpose()?,
+                None => entry.destination.sink.descriptor()?,
             };
             if let Some(file) = file {
                 let index = u16::try_from(index).map_err(|_| io::ErrorKind::InvalidInput)?;
-                all.push((index, file.try_clone_to_owned()?));
+                all.push((index, file));
             }
         }
         Ok(all)
@@ -281,11 +295,16 @@ impl LogSet {
     }
 
     /// Starts the thread that writes for this process; from then on nobody who
-    /// logs waits for a disk. `notices` is the main error log.
+    /// logs waits for a disk. `notices` is the main error log. One that runs already,
+    /// for a set before this one, goes on.
     ///
     /// # Errors
     /// When the thread cannot be started; lines are then written directly.
     pub fn start_writer(&self, notices: Logger) -> io::Result<()> {
+        if self.queue.is_running() {
+            self.queue.set_notices(notices);
+            return Ok(());
+        }
         let queue = Arc::clone(&self.queue);
         queue.set_running(true);
         let started = std::thread::Builder::new()
@@ -315,25 +334,35 @@ impl LogSet {
                 path,
                 fd: fd.as_fd(),
             }),
-            Sink::Stderr => None,
+            Sink::Stderr | Sink::Syslog(_) | Sink::Paths(_) => None,
         })
     }
 
     /// Opens every file again by its name, after a log rotation, and goes on
-    /// with the new one. A file that cannot be opened is kept as it is and
-    /// reported.
+    /// with the new one; connects again to syslog servers. A file that cannot be
+    /// opened is kept as it is and reported.
     pub fn reopen(&self) -> Vec<LogOpenError> {
+        self.reopen_paths();
         let mut failed = Vec::new();
-        for file in self.files() {
-            match open_file(file.path) {
-                Ok(new) => self.replace(file.index, new),
-                Err(error) => failed.push(LogOpenError {
-                    path: file.path.to_owned(),
-                    error,
-                }),
+        for (target, &index) in &self.by_target {
+            match open_target(index, target) {
+                Ok(Some(new)) => self.replace(index, new),
+                Ok(None) => {}
+                Err(error) => failed.push(error),
             }
         }
         failed
+    }
+
+    /// Lets the files of logs with variables in their paths be opened again, which
+    /// the process does itself that writes them; part of [`LogSet::reopen`].
+    pub fn reopen_paths(&self) {
+        for entry in &self.entries {
+            if let Sink::Paths(paths) = &*entry.destination.sink {
+                paths.close_all();
+            }
+        }
+        self.queue.wake_up();
     }
 
     /// Goes on with `file`, which the master has opened again, in the log at
@@ -353,7 +382,7 @@ impl Entry {
     }
 }
 
-/// Opens what needs a descriptor of its own.
+/// Opens what needs a descriptor of its own. A syslog server may be away.
 fn open_target(_index: usize, target: &LogTarget) -> Result<Option<OwnedFd>, LogOpenError> {
     match target {
         LogTarget::File(path) => match open_file(path) {
@@ -363,15 +392,7 @@ fn open_target(_index: usize, target: &LogTarget) -> Result<Option<OwnedFd>, Log
                 error,
             }),
         },
-        LogTarget::Stderr | LogTarget::Discard => Ok(None),
+        LogTarget::Syslog(server) => Ok(Syslog::connect(server).ok()),
+        LogTarget::Stderr | LogTarget::Discard | LogTarget::Paths(_) => Ok(None),
     }
-}
-
-fn open_file(path: &Path) -> io::Result<OwnedFd> {
-    let file = OpenOptions::new()
-        .append(true)
-        .create(true)
-        .mode(0o644)
-        .open(path)?;
-    Ok(file.into())
 }

@@ -11,6 +11,8 @@ pub struct TimeStamps {
     pub unix_s: i64,
     /// `2026/11/21 21:00:00`, for error logs.
     pub error_log: String,
+    /// `Nov 21 21:00:00`, for syslog.
+    pub syslog: String,
     /// `21/Nov/2026:21:00:00 +0000`, nginx's `$time_local`.
     pub local: String,
     /// `2026-11-21T21:00:00+00:00`, nginx's `$time_iso8601`.
@@ -25,6 +27,7 @@ impl TimeStamps {
     const EMPTY: TimeStamps = TimeStamps {
         unix_s: i64::MIN,
         error_log: String::new(),
+        syslog: String::new(),
         local: String::new(),
         iso8601: String::new(),
     };
@@ -46,12 +49,17 @@ impl TimeStamps {
 
         self.unix_s = unix_s;
         self.error_log.clear();
+        self.syslog.clear();
         self.local.clear();
         self.iso8601.clear();
         // Writing to a String cannot fail.
         let _ = write!(
             self.error_log,
             "{year:04}/{month:02}/{day:02} {hour:02}:{minute:02}:{second:02}"
+        );
+        let _ = write!(
+            self.syslog,
+            "{month_name} {day:2} {hour:02}:{minute:02}:{second:02}"
         );
         let _ = write!(
             self.local,
@@ -108,6 +116,7 @@ mod tests {
     fn notations_are_nginx_s() {
         let stamps = stamps(TIME);
         assert_eq!(stamps.error_log, "2026/11/03 09:05:07");
+        assert_eq!(stamps.syslog, "Nov  3 09:05:07");
         assert_eq!(stamps.local, "03/Nov/2026:09:05:07 +0000");
         assert_eq!(stamps.iso8601, "2026-11-03T09:05:07+00:00");
     }

@@ -48,6 +48,7 @@ fn access_log(path: &Path, buffer_bytes: Option<u64>, flush: Option<Duration>) -
     };
     AccessLog {
         target: LogTarget::File(path.to_owned()),
+        path: None,
         format: Arc::new(format),
         buffer_bytes,
         flush,

@@ -7,18 +7,44 @@ use sealane_conf::model::{AccessLog, ErrorLog, LocationConf, Locations, LogTarge
 use std::collections::HashMap;
 
 /// What a configuration wants to log to.
-#[derive(Default)]
 pub(super) struct Wanted {
     /// Each target once. Equal configurations have equal orders, in whatever
     /// process: master and worker name logs by their positions here.
     pub(super) targets: Vec<(LogTarget, Option<Hold>)>,
     /// Positions in `targets`.
     pub(super) by_target: HashMap<LogTarget, usize>,
+    /// `log_queue_size`.
+    pub(super) queue_bytes: usize,
+}
+
+impl Default for Wanted {
+    fn default() -> Wanted {
+        Wanted {
+            targets: Vec::new(),
+            by_target: HashMap::new(),
+            queue_bytes: QUEUE_BYTES_PER_FILE,
+        }
+    }
+}
+
+/// How a log is held back that two lines name: if both say so, or if it is
+/// compressed, which all of it has to be.
+fn both(one: Option<Hold>, other: Option<Hold>) -> Option<Hold> {
+    match (one, other) {
+        (Some(one), Some(other)) => Some(Hold {
+            bytes: one.bytes.min(other.bytes),
+            time: [one.time, other.time].into_iter().flatten().min(),
+            gzip: one.gzip.or(other.gzip),
+        }),
+        (one, other) => one.or(other).filter(|hold| hold.gzip.is_some()),
+    }
 }
 
 impl Wanted {
     pub(super) fn of(config: &Config) -> Wanted {
         let mut wanted = Wanted::default();
+        let queue_bytes = usize::try_from(config.main.log_queue_bytes);
+        wanted.queue_bytes = queue_bytes.unwrap_or(usize::MAX);
         wanted.error_logs(&config.main.error_logs);
         for server in config.http.iter().flat_map(|http| &http.servers) {
             wanted.location(&server.conf);
@@ -45,8 +71,9 @@ impl Wanted {
                 // Half the queue at most, or the buffer would never come together.
                 bytes: usize::try_from(bytes)
                     .unwrap_or(usize::MAX)
-                    .min(QUEUE_BYTES_PER_FILE / 2),
+                    .min(self.queue_bytes / 2),
                 time: log.flush,
+                gzip: log.gzip,
             });
             self.add(&log.target, hold);
         }
@@ -58,7 +85,6 @@ impl Wanted {
         }
     }
 
-    /// A target that two lines name is held back only if both say so.
     pub(super) fn add(&mut self, target: &LogTarget, hold: Option<Hold>) {
         if *target == LogTarget::Discard {
             return;
@@ -66,14 +92,7 @@ impl Wanted {
         match self.by_target.get(target) {
             Some(&index) => {
                 let known = &mut self.targets[index].1;
-                *known = known.and_then(|known| {
-                    let hold = hold?;
-                    let time = [known.time, hold.time].into_iter().flatten().min();
-                    Some(Hold {
-                        bytes: known.bytes.min(hold.bytes),
-                        time,
-                    })
-                });
+                *known = both(*known, hold);
             }
             None => {
                 self.by_target.insert(target.clone(), self.targets.len());

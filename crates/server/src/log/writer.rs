@@ -3,7 +3,7 @@
 use super::destination::write_to_stderr;
 use super::outgoing::Outgoing;
 use super::queue::{Queue, State};
-use super::{LogLevel, Logger, OsError, QUEUE_BYTES_PER_FILE, error};
+use super::{LogLevel, Logger, OsError, error};
 use std::fmt;
 use std::io;
 use std::sync::MutexGuard;
@@ -97,6 +97,7 @@ impl Writer<'_> {
                 continue;
             };
             lane.take_back(outgoing.freed_bytes());
+            self.queue.count_lost(outgoing.newly_lost());
             if outgoing.is_over() && !lane.has_lines() {
                 ended.push((slot.take(), state.lanes[number].take()));
             }
@@ -111,14 +112,12 @@ impl Writer<'_> {
         };
         if let Err(error) = lane.reopen() {
             let (name, error) = (lane.name(), OsError(&error));
-            self.tell(
-                number,
-                format_args!("log file \"{name}\" cannot be reopened ({error})"),
-            );
+            self.tell(number, format_args!("{name} cannot be reopened ({error})"));
         }
         let Some(lane) = &mut self.lanes[number] else {
             return;
         };
+        lane.tend();
         if !lane.is_due(finishing) {
             return;
         }
@@ -137,15 +136,18 @@ impl Writer<'_> {
         if !lane.fail(Instant::now()) {
             return; // it is known already
         }
-        let name = lane.name();
+        let (name, error) = (lane.name(), OsError(error));
+        let advice = if lane.is_syslog() {
+            "start it; if only the master may connect to it, send the master USR1 then"
+        } else {
+            "free space or repair the disk"
+        };
         self.tell(
             number,
             format_args!(
-                "log file \"{name}\" cannot be written ({}); the service goes on, \
-                 {} KiB of lines are kept, later ones dropped; \
-                 free space or repair the disk, writing is retried",
-                OsError(error),
-                QUEUE_BYTES_PER_FILE >> 10
+                "{name} cannot be written ({error}); the service goes on, {} KiB of lines \
+                 are kept, later ones dropped; {advice}, writing is retried",
+                self.queue.limit_bytes() >> 10
             ),
         );
     }
@@ -160,19 +162,27 @@ impl Writer<'_> {
             self.tell(
                 number,
                 format_args!(
-                    "log file \"{name}\" can be written again after {seconds} s; \
+                    "{name} can be written again after {seconds} s; \
                      {lost} lines were lost"
                 ),
             );
-        } else if let Some(lost) = lane.losses_to_report(finishing) {
-            self.tell(
-                number,
-                format_args!(
-                    "{lost} lines for log file \"{name}\" were dropped, because they came \
-                     faster than the file takes them and {} KiB were waiting already",
-                    QUEUE_BYTES_PER_FILE >> 10
+        } else if let Some((lost, reason)) = lane.losses_to_report(finishing) {
+            match reason {
+                Some(reason) => self.tell(
+                    number,
+                    format_args!(
+                        "{lost} lines for {name} were lost, the last one because {reason}"
+                    ),
                 ),
-            );
+                None => self.tell(
+                    number,
+                    format_args!(
+                        "{lost} lines for {name} were dropped, because they came faster than \
+                         it takes them and {} KiB were waiting already",
+                        self.queue.limit_bytes() >> 10
+                    ),
+                ),
+            }
         }
     }
 
@@ -186,7 +196,7 @@ impl Writer<'_> {
             self.tell(
                 number,
                 format_args!(
-                    "{lost} last lines for log file \"{name}\" are lost: it cannot be written, \
+                    "{lost} last lines for {name} are lost: it cannot be written, \
                      and the configuration does not name it any more"
                 ),
             );
@@ -200,7 +210,7 @@ impl Writer<'_> {
         let mut told = false;
         for to in self.notices.destinations(LogLevel::Alert) {
             if !self.has_failed(to.lane) {
-                self.queue.push(to.lane, &line, 1);
+                to.append_line(LogLevel::Alert as u8 - 1, &line);
                 told |= to.lane != number;
             }
         }

@@ -1,0 +1,185 @@
+//! What lines are written to.
+
+use super::paths::Paths;
+use super::syslog::Syslog;
+use super::{frames, gzip};
+use sealane_conf::model::LogTarget;
+use sealane_sys::file;
+use sealane_sys::poll::{self, Interest};
+use std::fs::OpenOptions;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Bytes that a pipe takes without blocking when it is writable at all (`PIPE_BUF`).
+const PIPE_BYTES: usize = 4096;
+
+/// What a [`super::destination::Destination`] writes to.
+#[derive(Debug)]
+pub(super) enum Sink {
+    /// A file opened for appending. Reopening replaces what the descriptor
+    /// refers to and keeps its number, so there is nothing to lock.
+    File {
+        /// Absolute path.
+        path: PathBuf,
+        /// Its descriptor.
+        fd: OwnedFd,
+    },
+    /// Standard error, whatever it is at the time.
+    Stderr,
+    /// Datagrams. Lines are [frames] of one field.
+    Syslog(Syslog),
+    /// Files with variables in their paths. Lines are [frames] of three fields.
+    Paths(Paths),
+}
+
+impl Sink {
+    /// What writes to `target`, with the descriptor opened for it.
+    pub(super) fn new(target: LogTarget, file: Option<OwnedFd>) -> Sink {
+        match (target, file) {
+            (LogTarget::File(path), Some(fd)) => Sink::File { path, fd },
+            (LogTarget::File(_), None) => unreachable!("no file is wanted without being opened"),
+            (LogTarget::Syslog(server), socket) => Sink::Syslog(Syslog::new(server, socket)),
+            (LogTarget::Paths(paths), _) => Sink::Paths(Paths::new(paths)),
+            (LogTarget::Stderr | LogTarget::Discard, _) => Sink::Stderr, // Discard is never wanted
+        }
+    }
+
+    /// One system call; returns how many of the bytes are done with.
+    pub(super) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Sink::File { fd, .. } => file::write(fd.as_fd(), bytes),
+            Sink::Stderr => write_to_stderr(bytes),
+            Sink::Syslog(syslog) => syslog.send(bytes),
+            Sink::Paths(paths) => Ok(paths.write(bytes)),
+        }
+    }
+
+    /// Bytes of lines as they are written: compressed if `gzip` says how much.
+    pub(super) fn packed(bytes: &[u8], gzip: Option<u32>) -> Option<Vec<u8>> {
+        gzip.map(|level| gzip::member(bytes, level))
+    }
+
+    /// Lets the descriptor refer to a newly opened file.
+    pub(super) fn replace(&self, new: OwnedFd) -> io::Result<()> {
+        match self {
+            Sink::File { fd, .. } => file::replace(new.as_fd(), fd.as_fd()),
+            Sink::Syslog(syslog) => {
+                syslog.replace(new);
+                Ok(())
+            }
+            Sink::Stderr | Sink::Paths(_) => Ok(()),
+        }
+    }
+
+    /// A copy of the descriptor that belongs to it alone.
+    pub(super) fn descriptor(&self) -> io::Result<Option<OwnedFd>> {
+        match self {
+            Sink::File { fd, .. } => fd.try_clone().map(Some),
+            Sink::Syslog(syslog) => syslog.socket(),
+            Sink::Stderr | Sink::Paths(_) => Ok(None),
+        }
+    }
+
+    /// Its name for messages: `log file "/path"`.
+    pub(super) fn name(&self) -> String {
+        match self {
+            Sink::File { path, .. } => format!("log file \"{}\"", path.display()),
+            Sink::Stderr => "log file \"stderr\"".into(),
+            Sink::Syslog(syslog) => format!("syslog server \"{}\"", syslog.written()),
+            Sink::Paths(paths) => format!("log files \"{}\"", paths.written().display()),
+        }
+    }
+
+    /// Whether it is a syslog server.
+    pub(super) fn is_syslog(&self) -> bool {
+        matches!(self, Sink::Syslog(_))
+    }
+
+    /// How many lines these bytes are.
+    pub(super) fn lines_in(&self, bytes: &[u8]) -> u64 {
+        match self {
+            Sink::Syslog(_) => frames::count::<1>(bytes),
+            Sink::Paths(_) => frames::count::<3>(bytes),
+            _ => memchr::memchr_iter(b'\n', bytes).count() as u64,
+        }
+    }
+
+    /// Lines lost since the last call, and why the last one was.
+    pub(super) fn take_losses(&self) -> Option<(u64, String)> {
+        match self {
+            Sink::Syslog(syslog) => syslog.losses().take(),
+            Sink::Paths(paths) => paths.losses().take(),
+            Sink::File { .. } | Sink::Stderr => None,
+        }
+    }
+
+    /// Closes what has been open for long enough.
+    pub(super) fn tend(&self, now: Instant) {
+        if let Sink::Paths(paths) = self {
+            paths.tend(now);
+        }
+    }
+
+    /// When [`Sink::tend`] has something to do.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        match self {
+            Sink::Paths(paths) => paths.deadline(),
+            _ => None,
+        }
+    }
+}
+
+/// Lines that a sink has lost by itself.
+#[derive(Debug, Default)]
+pub(super) struct Losses(Mutex<Option<(u64, String)>>);
+
+impl Losses {
+    pub(super) fn add(&self, lines: u64, reason: String) {
+        let mut losses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = losses.as_ref().map_or(0, |(lines, _)| *lines);
+        *losses = Some((before + lines, reason));
+    }
+
+    fn take(&self) -> Option<(u64, String)> {
+        let mut losses = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        losses.take()
+    }
+}
+
+/// Opens a log for appending, creating it with mode 0644 if it is missing. A FIFO
+/// that nobody reads is opened all the same: lines wait in it.
+pub(super) fn open_file(path: &Path) -> io::Result<OwnedFd> {
+    let open = |read: bool| {
+        OpenOptions::new()
+            .read(read)
+            .append(true)
+            .create(true)
+            .mode(0o644)
+            .custom_flags(libc::O_NONBLOCK)
+            .open(path)
+    };
+    let file = match open(false) {
+        // Linux lets a FIFO be opened for both at any time.
+        Err(error) if error.raw_os_error() == Some(libc::ENXIO) => open(true)?,
+        result => result?,
+    };
+    Ok(file.into())
+}
+
+/// Standard error may be a pipe that other processes use too, so that it cannot be
+/// made non-blocking: it is asked first, and given what a pipe always takes.
+fn write_to_stderr(bytes: &[u8]) -> io::Result<usize> {
+    let stderr = io::stderr();
+    if !poll::wait(
+        &[(stderr.as_fd(), Interest::Writable)],
+        Some(Duration::ZERO),
+    )?[0]
+    {
+        return Err(io::ErrorKind::WouldBlock.into());
+    }
+    file::write(stderr.as_fd(), &bytes[..bytes.len().min(PIPE_BYTES)])
+}
