@@ -124,12 +124,10 @@ impl LogSet {
     /// # Errors
     /// The first file that cannot be opened.
     pub fn open(config: &Config) -> Result<LogSet, LogOpenError> {
-        LogSet::build(
-            Wanted::of(config),
-            &Arc::new(Queue::new()),
-            None,
-            open_target,
-        )
+        let queue = Arc::new(Queue::new());
+        let set = LogSet::build(Wanted::of(config), &queue, None, open_target)?;
+        queue.set_limit_bytes(set.queue_bytes);
+        Ok(set)
     }
 
     /// In the master: opens every log of the configuration that comes after the one

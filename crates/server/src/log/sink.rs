@@ -9,7 +9,7 @@ use sealane_sys::poll::{self, Interest};
 use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -151,7 +151,8 @@ impl Losses {
 }
 
 /// Opens a log for appending, creating it with mode 0644 if it is missing. A FIFO
-/// that nobody reads is opened all the same: lines wait in it.
+/// is opened for reading as well, which Linux allows at any time: whether somebody
+/// reads or not, lines wait in it.
 pub(super) fn open_file(path: &Path) -> io::Result<OwnedFd> {
     let open = |read: bool| {
         OpenOptions::new()
@@ -163,7 +164,7 @@ pub(super) fn open_file(path: &Path) -> io::Result<OwnedFd> {
             .open(path)
     };
     let file = match open(false) {
-        // Linux lets a FIFO be opened for both at any time.
+        Ok(file) if file.metadata()?.file_type().is_fifo() => open(true)?,
         Err(error) if error.raw_os_error() == Some(libc::ENXIO) => open(true)?,
         result => result?,
     };

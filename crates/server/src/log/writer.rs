@@ -123,7 +123,10 @@ impl Writer<'_> {
         }
         match lane.write() {
             Ok(()) => self.succeeded(number, finishing),
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {} // is_due tries again
+            // is_due tries again. Who does not read may never do so: say what it costs.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                self.report_losses(number, finishing);
+            }
             Err(error) => self.failed(number, &error),
         }
         self.give_up(number);
@@ -166,23 +169,30 @@ impl Writer<'_> {
                      {lost} lines were lost"
                 ),
             );
-        } else if let Some((lost, reason)) = lane.losses_to_report(finishing) {
-            match reason {
-                Some(reason) => self.tell(
-                    number,
-                    format_args!(
-                        "{lost} lines for {name} were lost, the last one because {reason}"
-                    ),
+        } else {
+            self.report_losses(number, finishing);
+        }
+    }
+
+    fn report_losses(&mut self, number: usize, finishing: bool) {
+        let Some(lane) = &mut self.lanes[number] else {
+            return;
+        };
+        let name = lane.name();
+        match lane.losses_to_report(finishing) {
+            Some((lost, Some(reason))) => self.tell(
+                number,
+                format_args!("{lost} lines for {name} were lost, the last one because {reason}"),
+            ),
+            Some((lost, None)) => self.tell(
+                number,
+                format_args!(
+                    "{lost} lines for {name} were dropped, because they came faster than it takes \
+                     them and {} KiB were waiting already",
+                    self.queue.limit_bytes() >> 10
                 ),
-                None => self.tell(
-                    number,
-                    format_args!(
-                        "{lost} lines for {name} were dropped, because they came faster than \
-                         it takes them and {} KiB were waiting already",
-                        self.queue.limit_bytes() >> 10
-                    ),
-                ),
-            }
+            ),
+            None => {}
         }
     }
 
