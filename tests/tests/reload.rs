@@ -3,7 +3,9 @@
 
 use sealane_tests::reload::{Reload, ask, configure, reload, reload_as_it_is};
 use sealane_tests::wire::{self, Connection};
-use sealane_tests::{Certificate, CertificateKey, Outcome, Server, Site, command, scale, wait_for};
+use sealane_tests::{
+    Certificate, CertificateKey, Outcome, Server, Site, command, handshake, scale, wait_for,
+};
 use std::fs;
 use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
@@ -382,11 +384,10 @@ fn a_worker_that_dies_during_a_reload_is_replaced_by_one_with_the_new_configurat
             wait_for("the reload to begin", || (begun() > before).then_some(()));
         }
         command("kill", &["-KILL", &worker], b"").success();
+        let url = format!("http://127.0.0.1:{}/", server.port("plain"));
         wait_for("the new configuration", || {
-            let mut connection = Connection::open(server.port("plain"));
-            connection.send("GET / HTTP/1.0\r\n\r\n");
-            let response = connection.try_response(false)?;
-            (response.text() == text).then_some(())
+            let outcome = command("curl", &["-s", "--max-time", "20", &url], b"");
+            (outcome.text() == text).then_some(())
         });
         wait_for("one worker", || {
             (server.worker_pids().len() == 1).then_some(())
@@ -432,59 +433,142 @@ fn stopping_during_a_reload_leaves_no_process() {
     }
 }
 
+/// Runs wrk with these options on `%plain%` until `stop`; what went wrong, if anything did.
+fn load(server: &Server<'_>, options: &[&str], stop: &AtomicBool) -> Option<String> {
+    let url = format!("http://127.0.0.1:{}/page", server.port("plain"));
+    let mut arguments = vec!["-t1", "-c8", "-d1s"];
+    arguments.extend(options);
+    arguments.push(&url);
+    loop {
+        let text = command("wrk", &arguments, b"").success().text();
+        if text.contains("Socket errors") || text.contains("Non-2xx") {
+            return Some(text);
+        }
+        if stop.load(Ordering::Relaxed) {
+            return None;
+        }
+    }
+}
+
 #[test]
-fn many_reloads_under_load_lose_nothing_and_leave_nothing() {
+fn reloads_in_place_under_load_lose_nothing() {
     let site = Site::new();
     site.write("html/page", vec![b'x'; 30_000]);
     let numbered = |number: usize| {
-        let processes = 1 + number / 5 % 2;
-        let more = match number % 2 {
-            0 => "",
-            _ => "listen 127.0.0.1:%more%;",
-        };
-        let main = format!("worker_processes {processes};");
+        let more = ["", "listen 127.0.0.1:%more%;"][number % 2];
         let http = format!(
             "server {{ listen 127.0.0.1:%plain%; {more} server_name n{number}; root html; \
-             keepalive_requests 1000000; }}"
+             keepalive_requests 100000000; }}"
         );
-        configuration(&main, &http)
+        configuration("", &http)
     };
     let server = site.serve_whole(&numbered(0));
-    let url = format!("http://127.0.0.1:{}/page", server.port("plain"));
+    let worker = server.worker_pid();
     let stop = AtomicBool::new(false);
     let failed = std::thread::scope(|scope| {
-        let load = scope.spawn(|| {
-            let mut runs = 0;
-            while !stop.load(Ordering::Relaxed) || runs == 0 {
-                runs += 1;
-                let arguments = ["--h1", "-n", "400", "-c", "8", &url];
-                let text = command("h2load", &arguments, b"").success().text();
-                if !text.contains("400 succeeded, 0 failed, 0 errored, 0 timeout") {
-                    return Some(text);
-                }
-            }
-            None
-        });
-        let single = scope.spawn(|| {
-            // A connection for each request.
-            while !stop.load(Ordering::Relaxed) {
-                let outcome = command("curl", &["-sS", "-o", "/dev/null", &url], b"");
-                if outcome.status != 0 {
-                    return Some(outcome.stderr);
-                }
-            }
-            None
-        });
+        let keeping = scope.spawn(|| load(&server, &[], &stop));
+        let closing = scope.spawn(|| load(&server, &["-H", "Connection: close"], &stop));
         for number in 0..scale(30, 200) {
             applied(&site, &server, &numbered(number));
         }
         stop.store(true, Ordering::Relaxed);
-        [load, single].map(|thread| thread.join().expect("no panic"))
+        [keeping, closing].map(|thread| thread.join().expect("no panic"))
     });
     assert_eq!(failed, [None, None]);
+    assert_eq!(server.worker_pids(), [worker]);
+}
+
+#[test]
+fn reloads_that_need_other_processes_lose_no_connection_and_leave_one_process() {
+    let site = Site::new();
+    site.write("html/page", vec![b'x'; 30_000]);
+    let numbered = |number: usize| {
+        let main = format!("worker_processes {};", 1 + number % 3);
+        let more = ["", "reuseport"][number / 4 % 2];
+        let http = format!("server {{ listen 127.0.0.1:%plain% {more}; root html; }}");
+        configuration(&main, &http)
+    };
+    let server = site.serve_whole(&numbered(0));
+    let stop = AtomicBool::new(false);
+    let failed = std::thread::scope(|scope| {
+        let closing = scope.spawn(|| load(&server, &["-H", "Connection: close"], &stop));
+        for number in 1..scale(16, 200) {
+            applied(&site, &server, &numbered(number));
+        }
+        stop.store(true, Ordering::Relaxed);
+        closing.join().expect("no panic")
+    });
+    assert_eq!(failed, None);
     wait_for("one worker", || {
         (server.worker_pids().len() == 1).then_some(())
     });
+}
+
+#[test]
+fn streams_of_http2_go_on_over_reloads_in_place() {
+    let site = Site::new();
+    site.certificate(&Certificate::localhost("server", CertificateKey::P256));
+    site.write("html/page", vec![b'x'; 30_000]);
+    let numbered = |number: usize| {
+        let http = format!(
+            "server {{ listen 127.0.0.1:%tls% ssl; http2 on; server_name n{number}; root html;
+             ssl_certificate certificates/server.pem; ssl_certificate_key certificates/server.key;
+             keepalive_requests 1000000; }}"
+        );
+        configuration("", &http)
+    };
+    let server = site.serve_whole(&numbered(0));
+    let url = format!("https://127.0.0.1:{}/page", server.port("tls"));
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let load = scope.spawn(|| {
+            let arguments = ["-n", "5000", "-c", "4", "-m", "8", &url];
+            let outcome = command("h2load", &arguments, b"");
+            done.store(true, Ordering::Relaxed);
+            outcome.success().text()
+        });
+        let mut number = 0;
+        while !done.load(Ordering::Relaxed) || number < 5 {
+            number += 1;
+            applied(&site, &server, &numbered(number));
+        }
+        let text = load.join().expect("no panic");
+        let expected = "5000 succeeded, 0 failed, 0 errored, 0 timeout";
+        assert!(text.contains(expected), "{text}");
+    });
+}
+
+#[test]
+fn sessions_resume_after_a_reload_and_in_another_process() {
+    let site = Site::new();
+    site.certificate(&Certificate::localhost("server", CertificateKey::P256));
+    let with = |main: &str, name: &str| {
+        let http = format!(
+            "server {{ listen 127.0.0.1:%tls% ssl; server_name localhost;
+             ssl_certificate certificates/server.pem; ssl_certificate_key certificates/server.key;
+             return 200 {name}; }}"
+        );
+        configuration(main, &http)
+    };
+    let server = site.serve_whole(&with("", "first"));
+    let session = site.path("session").display().to_string();
+    for protocol in ["-tls1_2", "-tls1_3"] {
+        let first = handshake(&server, &format!("{protocol} -sess_out {session}"));
+        assert!(first.succeeded() && !first.resumed, "{}", first.output);
+        let again = || handshake(&server, &format!("{protocol} -sess_in {session}"));
+        applied(&site, &server, &with("", &format!("in-place{protocol}")));
+        assert!(again().resumed, "{protocol} in place");
+        let main = format!("worker_rlimit_nofile {};", 5_000 + protocol.len());
+        for main in [
+            &main,
+            "worker_rlimit_nofile 6000;",
+            "worker_processes 3;",
+            "",
+        ] {
+            applied(&site, &server, &with(main, "other-process"));
+            assert!(again().resumed, "{protocol} {main}");
+        }
+    }
 }
 
 #[test]
