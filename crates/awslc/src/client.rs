@@ -304,11 +304,6 @@ impl ClientConnection {
         &mut self.0
     }
 
-    #[cfg(test)]
-    pub(crate) fn as_ptr(&self) -> *mut sys::SSL {
-        self.0.as_ptr()
-    }
-
     /// Offers an earlier session. Call it before the handshake.
     ///
     /// # Panics
@@ -384,6 +379,25 @@ impl ClientConnection {
     /// See [`Connection::shutdown`].
     pub fn shutdown(&mut self, output: &mut Vec<u8>) {
         self.0.shutdown(output);
+    }
+
+    /// Turns the write key with the next [`write`](Self::write) (KeyUpdate, RFC 8446 section
+    /// 4.6.3), and asks the server to do the same.
+    ///
+    /// # Errors
+    ///
+    /// Before TLS 1.3, and before the handshake is done.
+    pub fn update_keys(&mut self) -> Result<(), Error> {
+        if !self.is_established() {
+            return Err(Error::local(
+                "SSL_key_update",
+                "the handshake is not finished",
+            ));
+        }
+        // SAFETY: the SSL is valid.
+        check("SSL_key_update", unsafe {
+            sys::SSL_key_update(self.0.as_ptr(), sys::SSL_KEY_UPDATE_REQUESTED)
+        })
     }
 
     /// Protocol in OpenSSL's words: `TLSv1.3`.

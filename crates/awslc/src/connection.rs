@@ -58,6 +58,8 @@ pub struct Connection {
     bio: NonNull<sys::BIO>,
     new_session: Option<Session>,
     signature_scheme: u16,
+    /// Of a connection that comes from another process: libssl does not know them.
+    client_cipher_suites: Option<Box<[u8]>>,
     /// A session looked up for this handshake; gone once libssl has used it.
     pub(crate) prefetched: Option<Box<Prefetched>>,
     pub(crate) offered: Offered,
@@ -94,6 +96,16 @@ impl Connection {
         error::clear_queue();
         // SAFETY: the context is valid; the SSL takes its own reference.
         let ssl = check_ptr("SSL_new", unsafe { sys::SSL_new(context.as_ptr()) })?;
+        // SAFETY: it is valid, and owned by nobody else.
+        unsafe { Self::adopt(ssl) }
+    }
+
+    /// Takes an SSL over and gives it its BIO.
+    ///
+    /// # Safety
+    ///
+    /// `ssl` is valid and owned by the caller.
+    pub(crate) unsafe fn adopt(ssl: *mut sys::SSL) -> Result<Self, Error> {
         let ssl = NonNull::new(ssl).ok_or_else(|| Error::local("SSL_new", "out of memory"))?;
         let bio = match bio::new_bio() {
             Ok(bio) => bio,
@@ -115,6 +127,7 @@ impl Connection {
             bio,
             new_session: None,
             signature_scheme: 0,
+            client_cipher_suites: None,
             prefetched: None,
             offered: Offered::Nothing,
             key: None,
@@ -425,6 +438,9 @@ impl Connection {
     /// The suites that the client offered, two bytes each, as sent; empty on a
     /// client or before the ClientHello.
     pub fn client_cipher_suites(&self) -> &[u8] {
+        if let Some(suites) = &self.client_cipher_suites {
+            return suites;
+        }
         let mut suites = ptr::null();
         // SAFETY: the bytes belong to the SSL and are not replaced while `self`
         // is borrowed.
@@ -455,6 +471,16 @@ impl Connection {
     pub fn signature_scheme_name(scheme: u16) -> Option<&'static str> {
         // SAFETY: returns null or a static string for any number.
         static_str(unsafe { sys::SSL_get_signature_algorithm_name(scheme, 1) })
+    }
+
+    /// What [`signature_scheme`](Self::signature_scheme) says from now on; 0 is none.
+    pub(crate) fn set_signature_scheme(&mut self, scheme: u16) {
+        self.signature_scheme = scheme;
+    }
+
+    /// What [`client_cipher_suites`](Self::client_cipher_suites) says from now on.
+    pub(crate) fn set_client_cipher_suites(&mut self, suites: &[u8]) {
+        self.client_cipher_suites = (!suites.is_empty()).then(|| suites.into());
     }
 
     /// The session that the peer of a client gave last, once.

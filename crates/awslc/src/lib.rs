@@ -21,6 +21,7 @@
 //! | `callbacks.rs` | every `extern "C"` function, each stopping panics at the border |
 //! | `record.rs` | application records sealed straight into the caller's output |
 //! | `transmit.rs` | taking the write direction away from libssl: keys, guard |
+//! | `moving.rs` | a connection that goes on in another process |
 //! | `key.rs`, `rsa.rs`, `certificate.rs` | private keys, an RSA key's numbers, and certificate chains |
 //! | `blinding.rs` | random factors for RSA private operations that are computed elsewhere |
 //! | `key_operation.rs` | what a handshake wants from the private key, computed wherever that is best |
@@ -68,6 +69,7 @@ mod group;
 mod key;
 mod key_operation;
 mod memory;
+mod moving;
 mod psk;
 mod random;
 mod record;
@@ -95,6 +97,7 @@ pub use group::{Group, group_by_id, group_by_name};
 pub use key::{KeyError, KeyKind, PrivateKey};
 pub use key_operation::KeyOperation;
 pub use memory::use_program_allocator;
+pub use moving::NotMovable;
 pub use psk::is_psk_binder_valid;
 pub use random::fill_random;
 pub use rsa::RsaNumbers;

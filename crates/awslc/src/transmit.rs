@@ -97,6 +97,10 @@ impl Guard {
     pub(crate) fn note_alert(&mut self, alert: [u8; 2]) {
         self.alert = Some(alert);
     }
+
+    pub(crate) fn has_alert(&self) -> bool {
+        self.alert.is_some()
+    }
 }
 
 impl Connection {
@@ -324,4 +328,4 @@ pub(crate) unsafe fn alert_in(
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

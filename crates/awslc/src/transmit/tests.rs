@@ -8,20 +8,20 @@ use crate::{
 };
 
 /// Seals like the kernel: from keys and position alone.
-struct Sealer {
+pub(crate) struct Sealer {
     keys: TransmitKeys,
     sequence: u64,
 }
 
 impl Sealer {
-    fn new(keys: TransmitKeys) -> Sealer {
+    pub(crate) fn new(keys: TransmitKeys) -> Sealer {
         Sealer {
             sequence: keys.sequence,
             keys,
         }
     }
 
-    fn seal(&mut self, record_type: u8, plain: &[u8], wire: &mut Vec<u8>) {
+    pub(crate) fn seal(&mut self, record_type: u8, plain: &[u8], wire: &mut Vec<u8>) {
         let aead = Aead::for_records(self.keys.cipher, self.keys.key()).expect("the right length");
         let number = self.sequence.to_be_bytes();
         self.sequence += 1;
@@ -203,9 +203,7 @@ fn a_damaged_record_becomes_an_alert_in_plain() {
 
 /// The client turns its key and asks for ours.
 fn ask_for_key_update(client: &mut ClientConnection, wire: &mut Vec<u8>) {
-    // SAFETY: the SSL is valid.
-    let code = unsafe { sys::SSL_key_update(client.as_ptr(), sys::SSL_KEY_UPDATE_REQUESTED) };
-    assert_eq!(code, 1);
+    client.update_keys().expect("TLS 1.3");
     client.write(b"x", wire).expect("established");
 }
 
