@@ -233,20 +233,23 @@ impl<'a> ClientHello<'a> {
     /// extension, and for what cannot be a host name (as in nginx, which then
     /// takes the default server).
     pub(crate) fn server_name(&self) -> Option<String> {
-        let name = self.server_name?;
-        let name = name.strip_suffix(b".").unwrap_or(name);
-        let fits = |byte: &u8| {
-            byte.is_ascii_graphic() && !matches!(byte, b'/' | b'\\' | b'?' | b'#' | b'@')
-        };
-        if name.is_empty() || name.len() > 255 || !name.iter().all(fits) {
-            return None;
-        }
-        Some(
-            name.iter()
-                .map(|byte| char::from(byte.to_ascii_lowercase()))
-                .collect(),
-        )
+        normal_name(self.server_name?)
     }
+}
+
+/// A server name as it is looked up: see [`ClientHello::server_name`].
+pub(crate) fn normal_name(name: &[u8]) -> Option<String> {
+    let name = name.strip_suffix(b".").unwrap_or(name);
+    let fits =
+        |byte: &u8| byte.is_ascii_graphic() && !matches!(byte, b'/' | b'\\' | b'?' | b'#' | b'@');
+    if name.is_empty() || name.len() > 255 || !name.iter().all(fits) {
+        return None;
+    }
+    Some(
+        name.iter()
+            .map(|byte| char::from(byte.to_ascii_lowercase()))
+            .collect(),
+    )
 }
 
 /// The first host name of a server_name list (RFC 6066 section 3).

@@ -39,6 +39,7 @@ use crate::sessions::outcome::SessionOutcome;
 use crate::sessions::stats::{EarlyVerdict, Missed, Resumed};
 
 mod handshake;
+mod pack;
 
 /// A TLS connection accepted by a listener. It moves between threads by value.
 ///
@@ -346,9 +347,12 @@ impl Connection {
 
     /// Makes the checks that the end of the handshake allows. Returns whether the
     /// kernel should take over at once (`ssl_ktls on`). While early data is read it
-    /// decides nothing: ask again when [`is_established`](Self::is_established).
+    /// decides nothing: ask again when [`is_established`](Self::is_established). What is
+    /// decided stays.
     pub fn settle_ktls(&mut self, is_tcp: bool) -> bool {
-        let (State::Running(tls), Some(server)) = (&self.state, &self.server) else {
+        let (ktls::State::Pending, State::Running(tls), Some(server)) =
+            (&self.ktls, &self.state, &self.server)
+        else {
             return false;
         };
         if tls.is_handshaking() {

@@ -37,6 +37,7 @@
 //! | `ktls/` | who seals the records: libssl or the kernel |
 //! | `accelerator/` | who computes with the private key |
 //! | `offload/` | handshakes away from the worker |
+//! | `packed.rs`, `packed/` | connections on their way to another process |
 //! | `record_writer.rs` | records sealed by our own code where it is faster |
 //! | `record_size.rs` | `ssl_buffer_size` and dynamic records |
 
@@ -53,6 +54,7 @@ mod groups;
 mod info;
 mod ktls;
 mod offload;
+mod packed;
 mod parameters;
 mod protocols;
 mod record_size;
@@ -76,13 +78,14 @@ pub use ktls::{
     KeysEnded, Ktls, KtlsMode, KtlsSettings, OfferedSuite, Refusal, Unavailable,
 };
 pub use offload::{AsyncMode, HandshakeSettings, HandshakeState, Load};
+pub use packed::{MAX_PACKED_BYTES, NotPackable, Packed, UnpackError, moving_format};
 pub use protocols::{Protocol, Protocols};
 pub use record_size::DynamicRecords;
 pub use sealane_awslc::{
     Fault, HandshakeStatus, KeyOperation, ReadStatus, Secret, library_version, sha256,
     use_program_allocator,
 };
-pub use server::ServerTls;
+pub use server::{Fingerprint, ServerTls};
 pub use sessions::cache::{CacheCounts, SessionCache};
 pub use sessions::early_data::EarlyData;
 pub use sessions::identity::{ClientVerification, VerifyClient};

@@ -35,8 +35,8 @@ impl Default for DynamicRecords {
 /// A connection's place in the scheme.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct RecordSizer {
-    sent: u32,
-    last_write_ms: u64,
+    pub(crate) sent: u32,
+    pub(crate) last_write_ms: u64,
 }
 
 /// So many records (at most) of such a size come next.

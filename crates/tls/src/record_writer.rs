@@ -51,6 +51,27 @@ impl RecordWriter {
         Some(writer)
     }
 
+    /// Goes on with record number `sequence` for another process's writer.
+    ///
+    /// Its keys are those that libssl has: both turn them at the same place
+    /// ([`control`](Self::control)).
+    ///
+    /// `None` when this processor does not have the faster code.
+    pub(crate) fn go_on(tls: &awslc::Connection, sequence: u64) -> Option<RecordWriter> {
+        let mut keys = tls.transmit_keys().ok()?;
+        if keys.cipher != RecordCipher::ChaCha20Poly1305 {
+            return None;
+        }
+        keys.sequence = sequence;
+        let records = records(&keys)?;
+        Some(RecordWriter { keys, records })
+    }
+
+    /// Number of the next record; `None` when there is none under this key.
+    pub(crate) fn sequence(&self) -> Option<u64> {
+        self.records.sequence()
+    }
+
     /// Keys and position of the next record, for whoever seals from now on.
     ///
     /// # Errors
@@ -112,7 +133,7 @@ impl RecordWriter {
 }
 
 /// Whether this processor has what the faster code needs.
-fn is_available() -> bool {
+pub(crate) fn is_available() -> bool {
     static AVAILABLE: OnceLock<bool> = OnceLock::new();
     *AVAILABLE.get_or_init(|| ChaCha20Poly1305::new(&[0; sealane_vector::KEY_BYTES]).is_some())
 }

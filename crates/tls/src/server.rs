@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sealane_awslc::{
     CertificateChain, Context, ContextBuilder, KeyError, KeyKind, PrivateKey, ProtocolVersion,
-    unix_time_s,
+    sha256, unix_time_s,
 };
 
 use crate::accelerator::{self, Accelerator, AcceleratorChoice, KeyType, NotSuited, Report};
@@ -51,6 +51,8 @@ pub struct ServerTls {
 #[derive(Debug)]
 struct BuiltIdentity {
     key_type: KeyType,
+    /// Of the chain.
+    fingerprint: Fingerprint,
     accelerator: Arc<dyn Accelerator>,
     contexts: Contexts,
     /// The same with ChaCha20 first, where `PrioritizeChaCha` asks for it.
@@ -64,6 +66,22 @@ pub(crate) struct Chosen<'a> {
     pub(crate) tls13_suite: Option<&'static str>,
     /// Whose certificate it is; for [`ServerTls::accelerator`].
     pub(crate) identity: u8,
+}
+
+/// SHA-256 of a certificate chain.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fingerprint(pub [u8; 32]);
+
+impl Fingerprint {
+    fn of(chain: &CertificateChain) -> Result<Self, sealane_awslc::Error> {
+        let mut all = Vec::new();
+        for certificate in chain.certificates() {
+            let der = certificate.to_der()?;
+            all.extend_from_slice(&(der.len() as u64).to_be_bytes());
+            all.extend_from_slice(&der);
+        }
+        Ok(Self(sha256(&all)))
+    }
 }
 
 /// Contexts that differ in how many TLS 1.3 tickets they send.
@@ -107,6 +125,7 @@ impl ServerTls {
             let suites = &plan.rules.suites;
             identities.push(BuiltIdentity {
                 key_type: KeyType::of(&identity.key),
+                fingerprint: Fingerprint::of(&identity.chain).map_err(library_error)?,
                 accelerator: accelerator_of(&settings.handshakes, identity, &mut warnings)?,
                 contexts: build(suites)?,
                 chacha_first: plan
@@ -150,6 +169,30 @@ impl ServerTls {
         identities
             .map(|identity| (identity.key_type, identity.accelerator.name()))
             .collect()
+    }
+
+    /// Whether this is one of the chains that this server shows.
+    pub fn has_certificate(&self, fingerprint: &Fingerprint) -> bool {
+        self.identity_of(fingerprint).is_some()
+    }
+
+    /// The chain of the identity that was [`choose`](Self::choose)n.
+    pub(crate) fn fingerprint(&self, identity: u8) -> Option<Fingerprint> {
+        let identity = self.identities.get(usize::from(identity))?;
+        Some(identity.fingerprint)
+    }
+
+    /// For a connection that was made elsewhere with this chain: its identity or, if the
+    /// chain is another one by now, the first. `None` without certificates.
+    pub(crate) fn adopt(&self, fingerprint: &Fingerprint) -> Option<(u8, &Context)> {
+        let index = self.identity_of(fingerprint).unwrap_or(0);
+        let identity = self.identities.get(index)?;
+        Some((u8::try_from(index).ok()?, &identity.contexts.new))
+    }
+
+    fn identity_of(&self, fingerprint: &Fingerprint) -> Option<usize> {
+        let mut identities = self.identities.iter();
+        identities.position(|identity| identity.fingerprint == *fingerprint)
     }
 
     /// The accelerator of the identity that was [`choose`](Self::choose)n.

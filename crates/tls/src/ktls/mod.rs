@@ -41,7 +41,7 @@ pub use offer::OfferedSuite;
 
 pub use probe::{Capabilities, Flaw, Unavailable};
 pub use take_over::KeysEnded;
-pub(crate) use take_over::{ALERT, HANDSHAKE, KEY_UPDATE, KernelTransmit};
+pub(crate) use take_over::{ALERT, HANDSHAKE, KEY_UPDATE, KernelCounts, KernelTransmit};
 
 /// `ssl_ktls`: whether the kernel seals records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -154,7 +154,7 @@ impl Refusal {
 
     fn keys(error: &dyn fmt::Display) -> Refusal {
         Refusal::Call {
-            call: "exporting the keys",
+            call: EXPORT_CALL,
             error: error.to_string(),
         }
     }
@@ -179,6 +179,12 @@ impl fmt::Display for Refusal {
         }
     }
 }
+
+/// What [`Refusal::Call`] names.
+pub(crate) const CALLS: [&str; 3] = [EXPORT_CALL, ATTACH_CALL, SET_CALL];
+const EXPORT_CALL: &str = "exporting the keys";
+const ATTACH_CALL: &str = "setsockopt(TCP_ULP)";
+const SET_CALL: &str = "setsockopt(TLS_TX)";
 
 /// The state of one connection.
 pub(crate) enum State {

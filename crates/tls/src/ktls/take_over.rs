@@ -10,10 +10,10 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use sealane_awslc as awslc;
-use sealane_awslc::TransmitKeys;
+use sealane_awslc::{NotMovable, TransmitKeys};
 use sealane_sys::ktls::{self, Keys, Version};
 
-use super::{KtlsPolicy, Refusal, kernel_cipher};
+use super::{ATTACH_CALL, KtlsPolicy, Refusal, SET_CALL, kernel_cipher};
 use crate::record_writer::RecordWriter;
 
 /// Record types (RFC 8446 section 5.1).
@@ -51,6 +51,13 @@ pub(crate) struct KernelTransmit {
     ended: bool,
     /// Why the connection has to end, once that is so.
     keys_ended: Option<KeysEnded>,
+}
+
+/// What another process has to know of the kernel's side.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct KernelCounts {
+    pub(crate) records: u64,
+    pub(crate) key_updates: u32,
 }
 
 /// Why a connection that the kernel seals had to end: it could not go on under
@@ -100,24 +107,17 @@ pub(super) fn take_over(
             &exported
         }
     };
-    ktls::attach(socket).map_err(|error| Refusal::call("setsockopt(TCP_ULP)", &error))?;
-    set(socket, keys).map_err(|error| Refusal::call("setsockopt(TLS_TX)", &error))?;
+    ktls::attach(socket).map_err(|error| Refusal::call(ATTACH_CALL, &error))?;
+    set(socket, keys).map_err(|error| Refusal::call(SET_CALL, &error))?;
     // The kernel has the key: libssl must not use it again.
     if libssl_writes {
         tls.release_transmit();
     }
-    let settings = &policy.settings;
-    Ok(KernelTransmit {
+    let counts = KernelCounts {
         records: 0,
-        max_records: settings.max_key_records,
         key_updates: 0,
-        max_key_updates: settings.max_key_updates,
-        can_rekey: keys.tls13 && settings.capabilities.rekey().is_ok(),
-        alert: None,
-        next_keys: None,
-        ended: false,
-        keys_ended: None,
-    })
+    };
+    Ok(KernelTransmit::new(policy, keys.tls13, counts))
 }
 
 fn set(socket: BorrowedFd<'_>, keys: &TransmitKeys) -> io::Result<()> {
@@ -137,6 +137,45 @@ fn set(socket: BorrowedFd<'_>, keys: &TransmitKeys) -> io::Result<()> {
 }
 
 impl KernelTransmit {
+    /// The kernel has the keys, and libssl is behind its guard. The limits are those of
+    /// `policy`, whatever they were before.
+    pub(crate) fn new(policy: &KtlsPolicy, tls13: bool, counts: KernelCounts) -> Self {
+        let settings = &policy.settings;
+        Self {
+            records: counts.records,
+            max_records: settings.max_key_records,
+            key_updates: counts.key_updates,
+            max_key_updates: settings.max_key_updates,
+            can_rekey: tls13 && settings.capabilities.rekey().is_ok(),
+            alert: None,
+            next_keys: None,
+            ended: false,
+            keys_ended: None,
+        }
+    }
+
+    /// What another process needs to go on.
+    ///
+    /// # Errors
+    ///
+    /// When the connection has ended, or something is on its way that
+    /// [`control`](Self::control) finishes.
+    pub(crate) fn counts(&self) -> Result<KernelCounts, NotMovable> {
+        if self.ended || self.keys_ended.is_some() {
+            return Err(NotMovable::Closed);
+        }
+        if self.next_keys.is_some() {
+            return Err(NotMovable::KeyUpdate);
+        }
+        if self.alert.is_some() {
+            return Err(NotMovable::Unsent);
+        }
+        Ok(KernelCounts {
+            records: self.records,
+            key_updates: self.key_updates,
+        })
+    }
+
     /// Counts what was sent in one call.
     pub(crate) fn sent(&mut self, bytes: u64) {
         self.records += bytes.div_ceil(RECORD_BYTES) + CALL_RECORDS;

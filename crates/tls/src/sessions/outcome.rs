@@ -37,6 +37,22 @@ impl SessionOutcome {
         self.verdict
     }
 
+    /// That of a handshake which another process has finished and counted.
+    pub(crate) fn finished(
+        resumed: Option<Resumed>,
+        missed: Option<Missed>,
+        verdict: Option<EarlyVerdict>,
+    ) -> Self {
+        Self {
+            early_decided: true,
+            counted: true,
+            resumed,
+            missed,
+            verdict,
+            ..Self::default()
+        }
+    }
+
     /// Starts a connection with what was prepared for it.
     pub(crate) fn begin(
         tls: &mut awslc::Connection,

@@ -3,6 +3,7 @@
 mod early_data;
 mod handshakes;
 mod ktls;
+mod moving;
 mod offer;
 mod offload;
 mod record_writer;

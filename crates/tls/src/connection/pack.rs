@@ -1,0 +1,146 @@
+//! How a connection leaves for another process, and arrives there.
+
+use sealane_awslc as awslc;
+
+use super::{Connection, State};
+use crate::acceptor::{Acceptor, Selected};
+use crate::client_hello::normal_name;
+use crate::error::Error;
+use crate::ktls::{self, KernelTransmit, Refusal};
+use crate::packed::{NotPackable, Packed, Sealer, UnpackError};
+use crate::record_writer::RecordWriter;
+
+impl Connection {
+    /// Whether [`pack`](Self::pack) would succeed now.
+    ///
+    /// [`NotPackable::KeyUpdate`] and [`NotPackable::Unsent`] pass with an empty
+    /// [`write`](Self::write) (or, when the kernel seals,
+    /// [`send_control`](Self::send_control) with `data_follows`) whose output was sent,
+    /// [`NotPackable::Unread`] with the next request.
+    pub fn check_packable(&self) -> Result<(), NotPackable> {
+        match &self.state {
+            State::Running(tls) => {
+                if let ktls::State::On(kernel) = &self.ktls {
+                    kernel.counts()?;
+                }
+                tls.check_movable()
+            }
+            State::Closed => Err(NotPackable::Closed),
+            _ => Err(NotPackable::Handshake),
+        }
+    }
+
+    /// Ends this connection, about which the peer learns nothing, and packs it for another
+    /// process. All output has been sent, and all input was given to [`read`](Self::read);
+    /// what the caller has beyond it, of ciphertext and of plaintext, is for the caller to
+    /// take along. TLS 1.3 tickets that were not sent yet go along here.
+    ///
+    /// # Errors
+    ///
+    /// The connection as it was, and why it cannot leave now: see
+    /// [`check_packable`](Self::check_packable).
+    pub fn pack(mut self) -> Result<Packed, Box<(Self, NotPackable)>> {
+        let sealer = self.check_packable().and_then(|()| self.sealer());
+        let fingerprint = self.server.as_ref();
+        let fingerprint = fingerprint.and_then(|server| server.fingerprint(self.identity));
+        let (sealer, fingerprint) = match (sealer, fingerprint) {
+            (Ok(sealer), Some(fingerprint)) => (sealer, fingerprint),
+            (Err(reason), _) => return Err(Box::new((self, reason))),
+            (_, None) => return Err(Box::new((self, NotPackable::Handshake))),
+        };
+        let State::Running(tls) = std::mem::replace(&mut self.state, State::Closed) else {
+            return Err(Box::new((self, NotPackable::Closed)));
+        };
+        let server_name = tls.server_name().map(str::as_bytes).and_then(normal_name);
+        let tls = match tls.into_bytes() {
+            Ok(tls) => tls,
+            Err(back) => {
+                let (tls, reason) = *back;
+                self.state = State::Running(tls);
+                return Err(Box::new((self, reason)));
+            }
+        };
+        Ok(Packed {
+            server_name: server_name.map(String::into_boxed_str),
+            fingerprint,
+            queue_time_us: self.queue_time_us,
+            sizer: self.sizer,
+            session: self.session,
+            client_groups: self.client_groups.take(),
+            sealer,
+            refusal: match &self.ktls {
+                ktls::State::Off(refusal @ Refusal::Call { .. }) => Some(refusal.clone()),
+                _ => None,
+            },
+            tls,
+        })
+    }
+
+    /// Goes on with a connection of another process. The server is found by its name as
+    /// for a new connection; [`Packed::certificate`] says whether it is still the one
+    /// that the client believes to talk to.
+    ///
+    /// Call [`settle_ktls`](Self::settle_ktls) as after a handshake: settings and kernel
+    /// are judged again, and only a call that failed on this very socket is remembered.
+    /// If the kernel seals, the socket must be the one it was.
+    ///
+    /// # Errors
+    ///
+    /// Nothing was sealed then: the old process may still go on.
+    pub fn unpack(acceptor: &Acceptor, packed: Packed) -> Result<Self, UnpackError> {
+        let Selected::Server(server, token) = acceptor.select(packed.server_name()) else {
+            return Err(UnpackError::NoServer);
+        };
+        let adopted = server.adopt(&packed.fingerprint);
+        let (identity, context) = adopted.ok_or(UnpackError::NoServer)?;
+        let tls = awslc::Connection::from_bytes(context, packed.tls.expose())
+            .map_err(|error| UnpackError::Library(Error::Library(error)))?;
+        if (packed.sealer == Sealer::Library) == tls.is_transmit_released() {
+            return Err(UnpackError::Malformed("who seals"));
+        }
+        let mut ktls = match packed.refusal {
+            Some(refusal) => ktls::State::Off(refusal),
+            None => ktls::State::Pending,
+        };
+        let mut writer = None;
+        match packed.sealer {
+            Sealer::Library => {}
+            Sealer::Writer { sequence } => {
+                let same = RecordWriter::go_on(&tls, sequence);
+                writer = Some(Box::new(same.ok_or(UnpackError::NoRecordWriter)?));
+            }
+            Sealer::Kernel(counts) => {
+                let tls13 = tls.protocol() == "TLSv1.3";
+                let kernel = KernelTransmit::new(server.ktls_policy(), tls13, counts);
+                ktls = ktls::State::On(Box::new(kernel));
+            }
+        }
+        let remembers_groups = server.remembers_client_groups();
+        Ok(Self {
+            state: State::Running(tls),
+            server: Some(server),
+            token,
+            identity,
+            queue_time_us: packed.queue_time_us,
+            sizer: packed.sizer,
+            client_groups: packed.client_groups.filter(|_| remembers_groups),
+            session: packed.session,
+            ktls,
+            writer,
+        })
+    }
+
+    /// Who seals, for the other process.
+    fn sealer(&self) -> Result<Sealer, NotPackable> {
+        Ok(match (&self.ktls, &self.writer) {
+            (ktls::State::On(kernel), _) => Sealer::Kernel(kernel.counts()?),
+            (_, Some(writer)) => Sealer::Writer {
+                sequence: writer.sequence().ok_or(NotPackable::Closed)?,
+            },
+            (_, None) => Sealer::Library,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

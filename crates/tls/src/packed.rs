@@ -1,0 +1,158 @@
+//! A connection on its way to another process, for the upgrade of the binary.
+//!
+//! ```text
+//! old process                                   new process
+//! Connection::pack -> Packed::into_bytes  ==>   Packed::from_bytes -> Connection::unpack
+//! ```
+//!
+//! [`moving_format`] says in one line what both must have in common; the old process
+//! compares before it packs anything, and lets its connections drain where it differs.
+//! Packing ends a connection here: two processes that seal with the same keys and
+//! sequence numbers would give them away. Only when the new process says that it did
+//! *not* unpack may the old one unpack the same bytes and go on.
+//!
+//! The bytes hold keys. They belong into a channel that nobody else can read, are wiped
+//! when dropped, and are never kept.
+
+use std::fmt;
+
+use sealane_awslc::{Secret, library_version};
+
+use crate::error::Error;
+use crate::ktls::{KernelCounts, Refusal};
+use crate::record_size::RecordSizer;
+use crate::record_writer;
+use crate::server::Fingerprint;
+use crate::sessions::outcome::SessionOutcome;
+
+mod wire;
+
+pub use sealane_awslc::NotMovable as NotPackable;
+
+/// The longest that [`Packed::from_bytes`] accepts. Most are shorter than 1 KiB; what a
+/// client may make long are the lists of suites and groups in its ClientHello.
+pub const MAX_PACKED_BYTES: usize = 256 << 10;
+
+/// What a process packs and unpacks: two processes whose lines differ cannot hand
+/// connections to each other. It has no line break and is shorter than 200 bytes.
+pub fn moving_format() -> String {
+    // Without the faster code a connection cannot go on whose records it seals.
+    let writer = if record_writer::is_available() {
+        ", own records"
+    } else {
+        ""
+    };
+    format!("{}, {}{writer}", wire::FORMAT, library_version())
+}
+
+/// An established connection without its socket. It is used once: see the module.
+pub struct Packed {
+    /// As in the lookup: lower case, no dot at the end.
+    pub(crate) server_name: Option<Box<str>>,
+    pub(crate) fingerprint: Fingerprint,
+    pub(crate) queue_time_us: u32,
+    pub(crate) sizer: RecordSizer,
+    pub(crate) session: SessionOutcome,
+    pub(crate) client_groups: Option<Box<[u16]>>,
+    pub(crate) sealer: Sealer,
+    /// The call that has failed on this very socket: the kernel is not asked again.
+    pub(crate) refusal: Option<Refusal>,
+    /// What [`sealane_awslc::Connection::into_bytes`] wrote.
+    pub(crate) tls: Secret,
+}
+
+/// Who seals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sealer {
+    Library,
+    /// Our own writer, which goes on with this record.
+    Writer {
+        sequence: u64,
+    },
+    /// The kernel; its keys stay with the socket.
+    Kernel(KernelCounts),
+}
+
+impl Packed {
+    /// The bytes for the other process, with keys.
+    pub fn into_bytes(self) -> Secret {
+        wire::write(&self)
+    }
+
+    /// What the other process gets. What `tls` holds is looked at by
+    /// [`Connection::unpack`](crate::Connection::unpack).
+    ///
+    /// # Errors
+    ///
+    /// When the other process is of another version, or wrote something else.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, UnpackError> {
+        wire::read(bytes)
+    }
+
+    /// The name that the client asked for, as names are looked up: lower case and without
+    /// a dot at the end.
+    pub fn server_name(&self) -> Option<&str> {
+        self.server_name.as_deref()
+    }
+
+    /// The chain that the client was shown or, after an earlier move to a server with
+    /// another one, that server's. With
+    /// [`ServerTls::has_certificate`](crate::ServerTls::has_certificate) a caller can
+    /// refuse a connection whose server shows another one by now.
+    pub fn certificate(&self) -> &Fingerprint {
+        &self.fingerprint
+    }
+
+    /// Whether the kernel seals: the socket must be the one it was.
+    pub fn is_sealed_by_kernel(&self) -> bool {
+        matches!(self.sealer, Sealer::Kernel(_))
+    }
+}
+
+impl fmt::Debug for Packed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Packed({:?}, {} bytes redacted)",
+            self.server_name,
+            self.tls.expose().len()
+        )
+    }
+}
+
+/// Why a connection of another process cannot go on here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum UnpackError {
+    /// Another format or version of the library wrote it: [`moving_format`] differs.
+    OtherVersion,
+    /// It is not what [`Packed::into_bytes`] wrote.
+    Malformed(&'static str),
+    /// No server for its name, or one without a certificate.
+    NoServer,
+    /// Our own code seals its records, and this processor does not have what it needs:
+    /// [`moving_format`] differs.
+    NoRecordWriter,
+    /// The TLS library refused.
+    Library(Error),
+}
+
+impl fmt::Display for UnpackError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OtherVersion => {
+                f.write_str("a process of another version has packed the connection")
+            }
+            Self::Malformed(what) => write!(f, "not a packed connection: {what}"),
+            Self::NoServer => f.write_str("no server has a certificate for the connection"),
+            Self::NoRecordWriter => {
+                f.write_str("this processor has no code for the connection's records")
+            }
+            Self::Library(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for UnpackError {}
+
+#[cfg(test)]
+mod tests;
