@@ -6,8 +6,8 @@ use sealane_awslc::{group_by_name, unix_time_s};
 use super::shared::{MemoryStore, Mood, lock, shared};
 use super::*;
 use crate::{
-    EarlyData, EarlyVerdict, ReplayRegister, SessionCache, SessionCacheSetting, SessionStats,
-    SharedSessions, WINDOW_S,
+    EarlyData, EarlyVerdict, NotPackable, ReplayRegister, SessionCache, SessionCacheSetting,
+    SessionStats, SharedSessions, WINDOW_S,
 };
 
 const REQUEST: &[u8] = b"GET /early HTTP/1.1\r\n\r\n";
@@ -140,6 +140,43 @@ fn a_request_is_read_and_answered_before_the_handshake_is_over() {
         (stats.full(), stats.resumed(crate::Resumed::Ticket)),
         (1, 1)
     );
+}
+
+/// Until it is over nobody else could answer for it; what became of it goes along.
+#[test]
+fn a_connection_moves_once_its_early_data_is_over() {
+    let server = build(&early_settings());
+    let context = tls13();
+    let session = ticket(&context, &server);
+    let mut pair = early_client(&context, &server, &session);
+    let mut input = &pair.to_server[..];
+    let status = pair
+        .server
+        .handshake(&mut input, &mut pair.to_client, pair.load);
+    assert_eq!(status, Ok(HandshakeStatus::Done));
+    let mut buffer = [0; 100];
+    let read = pair
+        .server
+        .read(&mut input, &mut pair.to_client, &mut buffer);
+    assert_eq!(read, Ok(ReadStatus::Data(REQUEST.len())));
+    pair.to_server.clear();
+    assert_eq!(pair.server.check_packable(), Err(NotPackable::EarlyData));
+    let acceptor = Acceptor::single(Arc::clone(&server));
+    let fresh = || Connection::accept(&acceptor);
+    let stays = std::mem::replace(&mut pair.server, fresh()).pack();
+    let (stays, reason) = *stays.expect_err("it reads early data");
+    assert_eq!(reason, NotPackable::EarlyData);
+    pair.server = stays;
+    assert_eq!(pair.down(b"early answer"), b"early answer");
+    assert_eq!(pair.up(b"more"), b"more");
+    let packed = std::mem::replace(&mut pair.server, fresh()).pack();
+    let packed = packed.expect("the handshake is over");
+    pair.server = Connection::unpack(&acceptor, packed).expect("of this version");
+    assert_eq!(pair.server.early_verdict(), Some(EarlyVerdict::Accepted));
+    assert_eq!(pair.server.resumed(), Some(crate::Resumed::Ticket));
+    assert!(!pair.server.is_early_data());
+    assert_eq!(pair.up(b"request"), b"request");
+    assert_eq!(pair.down(&data(40_000)), data(40_000));
 }
 
 #[test]

@@ -1,12 +1,18 @@
-//! Connections that another process goes on with. Here it is this one with a server built
-//! anew; that it shares nothing else is tested where processes are, and by the bytes.
+//! Connections that another process goes on with: in one test really another, in the others
+//! this one with a server built anew.
+
+use std::io::{Read as _, Write as _};
+use std::os::fd::{AsFd as _, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use sealane_awslc::group_by_name;
 
 use super::*;
 use crate::{
     Ktls, KtlsMode, KtlsSettings, NotPackable, Packed, Refusal, RingSettings, SelectServer,
-    Selected, SessionCache, SessionCacheSetting, TicketRing, UnpackError,
+    Selected, SessionCache, SessionCacheSetting, TicketRing, UnpackError, moving_format,
 };
 
 /// What the other process does with it.
@@ -362,8 +368,8 @@ fn reasons_against_kernel_tls_are_found_again() {
         let mut pair = Pair::with(&client(suite(suite_name)), &auto);
         pair.handshake().expect("a suite of both");
         assert_eq!(pair.down(&data(50_000)), data(50_000));
-        let (socket, _other) = std::os::unix::net::UnixStream::pair().expect("descriptors");
-        pair.server.take_over(std::os::fd::AsFd::as_fd(&socket));
+        let (socket, _other) = UnixStream::pair().expect("descriptors");
+        pair.server.take_over(socket.as_fd());
         let Ktls::Off(refusal @ Refusal::Call { .. }) = pair.server.ktls() else {
             panic!("{:?}", pair.server.ktls())
         };
@@ -425,4 +431,90 @@ fn changed_bytes_never_panic() {
             }
         }
     }
+}
+
+/// Set in the process that goes on.
+const OTHER_PROCESS: &str = "SEALANE_TEST_OTHER_PROCESS";
+
+#[test]
+fn another_process_goes_on() {
+    if std::env::var_os(OTHER_PROCESS).is_some() {
+        return go_on_here();
+    }
+    let server = server(&full_settings());
+    for name in SUITES {
+        let mut pair = Pair::with(&client(suite(name)), &server);
+        pair.handshake().expect("a suite of both");
+        assert_eq!(pair.up(b"request"), b"request");
+        assert_eq!(pair.down(&data(50_000)), data(50_000));
+        let (mut ours, theirs) = UnixStream::pair().expect("descriptors");
+        ours.set_read_timeout(Some(Duration::from_secs(120)))
+            .expect("not zero");
+        let program = std::env::current_exe().expect("this program");
+        let mut child = Command::new(program)
+            .args(["--exact", "tests::moving::another_process_goes_on"])
+            .env(OTHER_PROCESS, "1")
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("it runs");
+        let packed = pair.take_server().pack().expect("between two requests");
+        send(&mut ours, moving_format().as_bytes());
+        send(&mut ours, packed.into_bytes().expose());
+        for _ in 0..3 {
+            let mut up = Vec::new();
+            pair.client.write(b"request", &mut up).expect("established");
+            send(&mut ours, &up);
+            pair.to_client = receive(&mut ours).expect("an answer");
+            let (mut plain, wire) = (vec![0; 40_000], std::mem::take(&mut pair.to_client));
+            let status = pair
+                .client
+                .read(&mut &wire[..], &mut Vec::new(), &mut plain);
+            assert_eq!(status, Ok(ReadStatus::Data(30_000)), "{name}");
+            assert_eq!(plain[..30_000], data(30_000));
+        }
+        drop(ours);
+        assert!(child.wait().expect("started above").success(), "{name}");
+    }
+}
+
+/// Its certificates are others, and nothing else is known of the connection.
+fn go_on_here() {
+    let socket = std::io::stdin().as_fd().try_clone_to_owned();
+    let mut socket = UnixStream::from(socket.expect("a descriptor"));
+    let format = receive(&mut socket).expect("the format comes first");
+    assert_eq!(format, moving_format().as_bytes());
+    let server = server(&full_settings());
+    let packed = receive(&mut socket).expect("the connection comes next");
+    let packed = Packed::from_bytes(&packed).expect("of this version");
+    assert!(!server.has_certificate(packed.certificate()));
+    let mut connection = Connection::unpack(&single(&server), packed).expect("of this version");
+    while let Some(wire) = receive(&mut socket) {
+        let mut down = Vec::new();
+        assert_eq!(
+            read_all(&mut connection, &wire, 1_000, &mut down),
+            b"request"
+        );
+        connection
+            .write(&data(30_000), 0, &mut down)
+            .expect("established");
+        send(&mut socket, &down);
+    }
+}
+
+fn send(socket: &mut UnixStream, bytes: &[u8]) {
+    let length = (bytes.len() as u64).to_be_bytes();
+    let sent = socket
+        .write_all(&length)
+        .and_then(|()| socket.write_all(bytes));
+    sent.expect("somebody reads");
+}
+
+/// `None` when the other side has closed.
+fn receive(socket: &mut UnixStream) -> Option<Vec<u8>> {
+    let mut length = [0; 8];
+    socket.read_exact(&mut length).ok()?;
+    let mut bytes = vec![0; u64::from_be_bytes(length) as usize];
+    socket.read_exact(&mut bytes).ok()?;
+    Some(bytes)
 }
