@@ -4,6 +4,7 @@
 //! `sealane_http::fuzz`, `sealane_tls`), those of sessions in `sessions.rs`, as
 //! they run whole connections; here they get names, seeds and two drivers. `README.md` says how to run them.
 
+mod moving;
 pub mod mutation;
 mod sessions;
 
@@ -21,7 +22,7 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 17] = [
+pub const TARGETS: [Target; 18] = [
     Target {
         name: "config",
         run: sealane_conf::fuzz::fuzz_config,
@@ -106,6 +107,11 @@ pub const TARGETS: [Target; 17] = [
         name: "early_flight",
         run: sessions::early_flight,
         max_bytes: 4096,
+    },
+    Target {
+        name: "packed",
+        run: moving::packed,
+        max_bytes: 2048,
     },
 ];
 

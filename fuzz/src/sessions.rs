@@ -58,6 +58,11 @@ pub(crate) fn early_flight(data: &[u8]) {
     }
 }
 
+/// One that takes tickets.
+pub(crate) fn acceptor() -> &'static Acceptor {
+    &SERVERS.tickets
+}
+
 /// The server answers this hello with a full handshake: it neither fails nor
 /// resumes.
 #[track_caller]

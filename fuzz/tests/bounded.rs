@@ -179,3 +179,8 @@ fn session_values() {
 fn early_flights() {
     run("early_flight");
 }
+
+#[test]
+fn packed_connections() {
+    run("packed");
+}
