@@ -19,6 +19,10 @@ pub(crate) const FDS_PER_MESSAGE: usize = socket::MAX_PASSED_FDS;
 pub(crate) enum Message {
     /// Finish what is under way and end.
     Quit,
+    /// Like `Quit`, but idle connections go over this line to another worker.
+    HandOver(OwnedFd),
+    /// Go on with the idle connections that another worker sends over this line.
+    TakeOver(OwnedFd),
     /// End now.
     Terminate,
     /// Go on with these files in the logs at these positions.
@@ -59,6 +63,8 @@ pub(crate) enum Message {
 const QUIT: u8 = b'Q';
 const TERMINATE: u8 = b'T';
 const REOPEN: u8 = b'R';
+const HAND_OVER: u8 = b'H';
+const TAKE_OVER: u8 = b'I';
 const BUNDLE: u8 = b'B';
 const LOGS: u8 = b'L';
 const SOCKETS: u8 = b'K';
@@ -80,6 +86,18 @@ const MAX_MESSAGE_BYTES: usize = HEAD_BYTES + 4 * FDS_PER_MESSAGE;
 /// it is gone.
 pub(crate) fn send_end(link: BorrowedFd<'_>, gracefully: bool) -> io::Result<()> {
     socket::send_fds(link, &[if gracefully { QUIT } else { TERMINATE }], &[])
+}
+
+/// Tells one worker to end and to send its idle connections over a line, and another one to take
+/// them from it.
+///
+/// # Errors
+/// As [`send_end`]. When only the first of them has heard of it, its connections end.
+pub(crate) fn send_move(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> io::Result<()> {
+    let (out, line) = socket::seqpacket_pair()?;
+    // Who is to receive first, so that nobody sends to a line without an end.
+    socket::send_fds(to, &[TAKE_OVER, VERSION], &[line.as_fd()])?;
+    socket::send_fds(from, &[HAND_OVER, VERSION], &[out.as_fd()])
 }
 
 /// Hands the worker newly opened log files; at most [`FDS_PER_MESSAGE`].
@@ -155,6 +173,13 @@ fn understand(data: &[u8], mut fds: Vec<OwnedFd>) -> Option<Message> {
     match data {
         [QUIT] => return Some(Message::Quit),
         [TERMINATE] => return Some(Message::Terminate),
+        [tag @ (HAND_OVER | TAKE_OVER), VERSION] => {
+            let line = fds.pop().filter(|_| fds.is_empty())?;
+            return Some(match *tag {
+                HAND_OVER => Message::HandOver(line),
+                _ => Message::TakeOver(line),
+            });
+        }
         [REOPEN, indexes @ ..] => {
             let (indexes, rest) = indexes.as_chunks::<2>();
             let indexes = indexes.iter().map(|bytes| u16::from_le_bytes(*bytes));

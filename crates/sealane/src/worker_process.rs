@@ -103,7 +103,6 @@ pub(crate) fn run(mut server: Server, link: Option<OwnedFd>) -> i32 {
         listeners,
         threads: thread_count,
         logs: Arc::clone(&logs),
-        inherited: None,
         events: reporting(link.clone(), events, journal.clone()),
         on_thread: cpus::binding(config.main.worker_cpu_affinity, thread_count, &journal),
     };
@@ -379,6 +378,10 @@ impl Orders {
         };
         match control::receive(&**link) {
             Ok(Some(Message::Quit)) => self.end(Command::Quit),
+            Ok(Some(Message::HandOver(line))) => self.end(Command::HandOver(line)),
+            Ok(Some(Message::TakeOver(line))) => {
+                self.waiting.push_back(Command::TakeOver(line));
+            }
             Ok(Some(Message::Terminate)) => self.end(Command::Terminate),
             Ok(Some(Message::Reopen(files))) => {
                 note!(self.journal, Notice, "reopening logs");
@@ -485,7 +488,7 @@ impl Orders {
                 note!(self.journal, Notice, "gracefully shutting down");
             }
             Command::Terminate => note!(self.journal, Notice, "exiting"),
-            Command::Apply(_) => {}
+            Command::Apply(_) | Command::TakeOver(_) => {}
         }
         self.waiting.push_back(command);
     }

@@ -11,6 +11,7 @@ use crate::socket::Socket;
 use sealane_conf::model::ListenAddress;
 use sealane_http::proxy_protocol::Addresses;
 use sealane_sys::{poll, socket};
+use sealane_tls::{MAX_PACKED_BYTES, Packed};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;
@@ -22,7 +23,9 @@ use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
 
 /// Largest message: that of a connection with as many PROXY extensions as there can be.
-const MAX_PARCEL_BYTES: usize = 128 << 10;
+const MAX_PARCEL_BYTES: usize = MAX_PACKED_BYTES + (128 << 10);
+/// Room for a usual description.
+const DESCRIPTION_BYTES: usize = 128;
 /// Connections that wait for their turn to be sent.
 const MAX_WAITING: usize = 1024;
 /// How long the other process may take to read one.
@@ -35,7 +38,16 @@ const VERSION: u16 = 1;
 /// A connection on its way.
 pub(crate) struct Parcel {
     pub(crate) description: Description,
+    /// The TLS side, if there is one.
+    pub(crate) tls: Option<Packed>,
     pub(crate) socket: OwnedFd,
+}
+
+/// A connection that has arrived.
+pub(crate) struct Opened {
+    pub(crate) description: Description,
+    pub(crate) facts: ConnectionFacts,
+    pub(crate) tls: Option<Packed>,
 }
 
 /// What goes with the socket.
@@ -49,6 +61,8 @@ pub(crate) struct Description {
     nodelay: bool,
     keepalive_timeout: Option<Duration>,
     proxied: Option<Proxied>,
+    /// Behind the description stand so many bytes of TLS.
+    tls_bytes: u32,
 }
 
 /// The address that its listener is bound to, in both configurations.
@@ -110,22 +124,38 @@ impl Description {
             nodelay,
             keepalive_timeout,
             proxied,
+            tls_bytes: 0,
         }
     }
 
-    fn encode(&self) -> Option<Zeroizing<Vec<u8>>> {
-        let bytes = postcard::to_allocvec(self).ok().map(Zeroizing::new);
-        bytes.filter(|bytes| bytes.len() <= MAX_PARCEL_BYTES)
+    /// The message about a connection with this TLS side; `None` when it is too long.
+    fn encode(mut self, tls: Option<Packed>) -> Option<Zeroizing<Vec<u8>>> {
+        let tls = tls.map(Packed::into_bytes);
+        let tls = tls.as_ref().map_or(&b""[..], |tls| tls.expose());
+        self.tls_bytes = u32::try_from(tls.len()).ok()?;
+        let mut bytes = Zeroizing::new(Vec::with_capacity(DESCRIPTION_BYTES + tls.len()));
+        bytes.extend_from_slice(&postcard::to_allocvec(&self).ok()?);
+        bytes.extend_from_slice(tls);
+        (bytes.len() <= MAX_PARCEL_BYTES).then_some(bytes)
     }
 
-    fn decode(bytes: &[u8]) -> Result<Description, NoParcel> {
+    fn decode(bytes: &[u8]) -> Result<(Description, Option<Packed>), NoParcel> {
         // The version stands first in every layout.
         let (version, _) =
             postcard::take_from_bytes::<u16>(bytes).map_err(|_| NoParcel::Unreadable)?;
         if version != VERSION {
             return Err(NoParcel::Unreadable);
         }
-        postcard::from_bytes(bytes).map_err(|_| NoParcel::Unreadable)
+        let (description, tls) =
+            postcard::take_from_bytes::<Description>(bytes).map_err(|_| NoParcel::Unreadable)?;
+        if tls.len() != description.tls_bytes as usize {
+            return Err(NoParcel::Unreadable);
+        }
+        let tls = match tls {
+            [] => None,
+            tls => Some(Packed::from_bytes(tls).map_err(|_| NoParcel::Unreadable)?),
+        };
+        Ok((description, tls))
     }
 
     /// The address that its listener is bound to.
@@ -149,9 +179,10 @@ impl Description {
 
 impl Parcel {
     /// The connection's facts in this process, in whose event loop its socket is from now on.
-    pub(crate) fn open(self, number: u64) -> Result<(Description, ConnectionFacts), NoParcel> {
+    pub(crate) fn open(self, number: u64) -> Result<Opened, NoParcel> {
         let Parcel {
             description,
+            tls,
             socket,
         } = self;
         let (socket, peer) = match description.peer {
@@ -169,7 +200,11 @@ impl Parcel {
             });
             facts.set_proxy_protocol(ProxyHeader::new(addresses, &proxied.tlvs));
         }
-        Ok((description, facts))
+        Ok(Opened {
+            description,
+            facts,
+            tls,
+        })
     }
 }
 
@@ -187,7 +222,7 @@ impl Way {
             .name("hand over".to_owned())
             .spawn(move || {
                 for parcel in receiver {
-                    if send(&line, &parcel).is_err() {
+                    if send(&line, parcel).is_err() {
                         // The other process is gone: what has not moved finishes here.
                         return;
                     }
@@ -202,13 +237,18 @@ impl Way {
     }
 }
 
-fn send(line: &OwnedFd, parcel: &Parcel) -> io::Result<()> {
-    let Some(bytes) = parcel.description.encode() else {
+fn send(line: &OwnedFd, parcel: Parcel) -> io::Result<()> {
+    let Parcel {
+        description,
+        tls,
+        socket: moving,
+    } = parcel;
+    let Some(bytes) = description.encode(tls) else {
         return Ok(()); // the client sees an idle connection closed
     };
     let until = Instant::now() + PATIENCE;
     loop {
-        match socket::send_fds(line.as_fd(), &bytes, &[parcel.socket.as_fd()]) {
+        match socket::send_fds(line.as_fd(), &bytes, &[moving.as_fd()]) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < until => {
                 std::thread::sleep(FULL_PAUSE);
             }
@@ -240,8 +280,9 @@ pub(crate) fn receive(
         let mut fds = received.fds.into_iter();
         each(
             match (Description::decode(&bytes[..received.len]), fds.next()) {
-                (Ok(description), Some(socket)) => Ok(Parcel {
+                (Ok((description, tls)), Some(socket)) => Ok(Parcel {
                     description,
+                    tls,
                     socket,
                 }),
                 (Err(error), _) => Err(error),

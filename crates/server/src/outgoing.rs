@@ -16,6 +16,11 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
+    /// Whether all of it has left.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.at == self.bytes.len()
+    }
+
     /// Sends what is left. Ready when the kernel has all of it; the buffer is
     /// given back then.
     pub(crate) fn poll_flush(

@@ -7,7 +7,7 @@ use crate::socket::Socket;
 use crate::transport::{Received, TransportError};
 use crate::turns::Place;
 use crate::worker::Worker;
-use sealane_tls::{HandshakeStatus, Load, ReadStatus};
+use sealane_tls::{HandshakeStatus, Load, Packed, ReadStatus};
 use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -98,6 +98,37 @@ impl TlsStream {
             closed: false,
             opening: Some(Box::new(opening)),
         }
+    }
+
+    /// A connection that was served by another process so far.
+    pub(crate) fn moved(connection: sealane_tls::Connection) -> TlsStream {
+        TlsStream {
+            connection,
+            input: Vec::new(),
+            input_at: 0,
+            output: Outgoing::default(),
+            readable: false,
+            tickets_due: false,
+            bulk: false,
+            closed: false,
+            opening: None,
+        }
+    }
+
+    /// Packs a connection between two requests for another process. The stream as it was
+    /// when something of it is still on its way.
+    pub(crate) fn pack(self) -> Result<Packed, Box<TlsStream>> {
+        let is_quiet = self.opening.is_none()
+            && !self.closed
+            && self.input_at == self.input.len()
+            && self.output.is_empty();
+        if !is_quiet || self.connection.check_packable().is_err() {
+            return Err(Box::new(self));
+        }
+        let TlsStream { connection, .. } = self;
+        connection
+            .pack()
+            .map_err(|back| Box::new(TlsStream::moved(back.0)))
     }
 
     /// The TLS connection itself, for what was negotiated.

@@ -16,6 +16,7 @@ use crate::outgoing::Outgoing;
 use crate::tls_stream::{HandshakeTimes, TlsStream};
 use crate::worker::Worker;
 use gather::{ChainReader, FileError};
+use sealane_tls::Packed;
 use std::fmt;
 use std::io::{self, IoSlice};
 use std::os::fd::AsFd;
@@ -97,6 +98,21 @@ impl Transport {
     /// The TLS side, if there is one.
     pub(crate) fn tls(&self) -> Option<&TlsStream> {
         self.tls.as_deref()
+    }
+
+    /// Packs the TLS side for another process, if there is one. False when something of it
+    /// is still on its way: all is as it was then.
+    pub(crate) fn pack(&mut self) -> Result<Option<Packed>, ()> {
+        let Some(tls) = self.tls.take() else {
+            return Ok(None);
+        };
+        match tls.pack() {
+            Ok(packed) => Ok(Some(packed)),
+            Err(tls) => {
+                self.tls = Some(tls);
+                Err(())
+            }
+        }
     }
 
     /// Everything from now on goes through TLS.

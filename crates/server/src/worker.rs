@@ -135,8 +135,6 @@ pub struct RunArgs {
     pub threads: u32,
     /// Log destinations; flushed when the worker ends.
     pub logs: Arc<LogSet>,
-    /// The line over which another process hands its idle connections to this one.
-    pub inherited: Option<OwnedFd>,
     /// Told what has become of commands, by whichever thread it happens in.
     pub events: Arc<dyn Fn(Event) + Send + Sync>,
     /// What each worker thread does first, by its number.
@@ -176,8 +174,10 @@ pub enum Command {
     /// TERM, INT: stop now.
     Terminate,
     /// QUIT after USR2: like `Quit`, but idle connections go over this line to a process that
-    /// takes them ([`RunArgs::inherited`]).
+    /// takes them ([`Command::TakeOver`]).
     HandOver(OwnedFd),
+    /// Go on with the connections that another process sends over this line.
+    TakeOver(OwnedFd),
     /// HUP: go on with another configuration. Requests under way finish with theirs.
     Apply(Box<Update>),
 }
@@ -228,9 +228,6 @@ pub fn run(
         threads.spawn(worker, sockets, told.clone(), args.on_thread.clone())?;
     }
     drop(told);
-    if let Some(line) = args.inherited {
-        threads.adopt_from(line, process.clone())?;
-    }
     // The threads have descriptors of their own: when they close them, nobody
     // in this process accepts any more.
     drop(args.listeners);
@@ -261,6 +258,7 @@ pub fn run(
                 snapshot = update.snapshot;
                 logs.0 = update.logs;
             }
+            Some(Command::TakeOver(line)) => threads.adopt_from(line, process.clone())?,
             Some(Command::Terminate) => break,
             // Whoever finishes does so with what there is.
             Some(Command::Apply(_) | Command::Quit | Command::HandOver(_)) | None => {}

@@ -395,7 +395,10 @@ impl Master {
             "reconfigured, worker process {pid} serves the new configuration"
         );
         if let Some(worker) = worker {
-            worker.tell_end(true, &self.server.journal);
+            match &self.worker {
+                Some(successor) => worker.tell_move(successor, &self.server.journal),
+                None => worker.tell_end(true, &self.server.journal),
+            }
             self.draining.push(worker);
         }
         // The process that finishes has copies of its own.

@@ -59,6 +59,15 @@ impl Worker {
         }
     }
 
+    /// Tells the worker to end and to hand its idle connections to another one. If that cannot
+    /// be said, they end with it.
+    pub(super) fn tell_move(&self, to: &Worker, journal: &Journal) {
+        let moved = control::send_move(self.link.as_fd(), to.link.as_fd());
+        if moved.is_err() {
+            self.tell_end(true, journal);
+        }
+    }
+
     /// Sends it a signal.
     pub(super) fn kill(&self, signal: Signal, journal: &Journal) {
         if let Err(error) = signal::send(self.pid, signal) {

@@ -47,7 +47,7 @@ enum Order {
     /// Go on with another configuration.
     Follow(Successor),
     /// Go on with a connection of another process.
-    Adopt(Parcel),
+    Adopt(Box<Parcel>),
 }
 
 /// Another configuration for one thread.
@@ -170,7 +170,7 @@ impl Threads {
                 let received = handover::receive(&line, |parcel| match (parcel, turn.next()) {
                     (Ok(parcel), Some(order)) => {
                         // A thread that has ended takes the process with it.
-                        let _ = order.send(Order::Adopt(parcel));
+                        let _ = order.send(Order::Adopt(Box::new(parcel)));
                     }
                     (Err(error), _) => process.log_adoption(&error),
                     (Ok(_), None) => {}
@@ -222,7 +222,7 @@ async fn serve(
             Some(order) = orders.recv() => match order {
                 Order::Follow(successor) => follow(&worker, &mut accepting, successor),
                 Order::Adopt(parcel) => {
-                    tokio::spawn(connection::adopt(worker.clone(), parcel));
+                    tokio::spawn(connection::adopt(worker.clone(), *parcel));
                 }
             },
         }
