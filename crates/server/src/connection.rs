@@ -35,6 +35,8 @@ use tokio::time::Instant;
 
 /// Bytes asked for at a time while a request head is being read.
 pub(crate) const HEAD_READ_BYTES: usize = buffers::SMALL_BYTES;
+/// Bytes thrown away at a time by a lingering close.
+const DISCARD_BYTES: usize = 1 << 20;
 /// How long a lingering close takes at most once the worker is to end.
 const HURRIED_LINGER: Duration = Duration::from_secs(1);
 
@@ -162,6 +164,26 @@ impl Connection {
     /// The server that answers unless the request names another.
     pub(crate) fn server(&self) -> &ServerRuntime {
         self.snapshot.server(self.server)
+    }
+
+    /// Throws away what the client sends: nobody will read it, TLS or not.
+    fn poll_discard_wait(&mut self, cx: &mut Context<'_>, idle: bool) -> Poll<Wait> {
+        match self.facts.socket.poll_discard(cx, DISCARD_BYTES) {
+            Poll::Ready(Ok(0)) => return Poll::Ready(Wait::End),
+            Poll::Ready(Ok(_)) => return Poll::Ready(Wait::Bytes),
+            Poll::Ready(Err(error)) => {
+                return Poll::Ready(Wait::Broken(TransportError::Socket(error)));
+            }
+            Poll::Pending => {}
+        }
+        match self.entry.asked() {
+            Asked::Abort => return Poll::Ready(Wait::Asked(Asked::Abort)),
+            Asked::Finish if idle => return Poll::Ready(Wait::Asked(Asked::Finish)),
+            _ => {}
+        }
+        self.deadline
+            .poll_expired(&self.entry, cx)
+            .map(|()| Wait::TimedOut)
     }
 
     /// Sets the time-out of what the connection waits for next.
@@ -687,6 +709,8 @@ impl Connection {
             let conf = &self.snapshot.location(self.server().default_location).conf;
             (conf.lingering_time, conf.lingering_timeout)
         };
+        buffers::release(&mut self.buffer);
+        self.transport.release_buffers();
         let mut end = Instant::now() + time;
         let mut hurries = false;
         loop {
@@ -695,8 +719,7 @@ impl Connection {
                 return;
             }
             self.deadline.set(&self.entry, pause.min(end - now));
-            self.buffer.clear();
-            match self.receive(buffers::SMALL_BYTES, !hurries).await {
+            match poll_fn(|cx| self.poll_discard_wait(cx, !hurries)).await {
                 Wait::Bytes => {}
                 // A shutdown waits a moment for what the client has not read yet.
                 Wait::Asked(Asked::Finish) => {

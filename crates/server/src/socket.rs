@@ -8,6 +8,9 @@ use std::task::{Context, Poll, ready};
 use tokio::io::Interest;
 use tokio::net::{TcpStream, UnixStream};
 
+/// Bytes of a Unix socket thrown away at a time, which the kernel cannot do without a copy.
+const UNIX_DISCARD_BYTES: usize = 4096;
+
 /// A connected socket.
 #[derive(Debug)]
 pub(crate) enum Socket {
@@ -53,6 +56,21 @@ impl Socket {
     ) -> Poll<io::Result<usize>> {
         self.poll_io(cx, Interest::READABLE, |fd| {
             let n = socket::recv(fd, buf, max)?;
+            Ok((n, 0 < n && n < max))
+        })
+    }
+
+    /// Throws up to `max` received bytes away; 0 is the end of the stream.
+    pub(crate) fn poll_discard(&self, cx: &mut Context<'_>, max: usize) -> Poll<io::Result<usize>> {
+        self.poll_io(cx, Interest::READABLE, |fd| {
+            let n = match self {
+                Socket::Tcp(_) => socket::discard(fd, max)?,
+                Socket::Unix(_) => socket::recv_slice(fd, &mut [0; UNIX_DISCARD_BYTES])?,
+            };
+            let max = match self {
+                Socket::Tcp(_) => max,
+                Socket::Unix(_) => UNIX_DISCARD_BYTES,
+            };
             Ok((n, 0 < n && n < max))
         })
     }

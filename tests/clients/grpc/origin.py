@@ -99,8 +99,10 @@ def hang(requests, context):
         if not wait_until_gone(context):
             result = "waited in vain"
     finally:
-        # Also when the call ends before this goes on behind `yield`.
-        print(result, flush=True)
+        # Also when the call ends before this goes on behind `yield`. In one piece: print()
+        # writes the line's end apart, and threads come between.
+        sys.stdout.write(f"{result}\n")
+        sys.stdout.flush()
 
 
 def mute(request, context):

@@ -139,6 +139,22 @@ pub fn recv(socket: BorrowedFd<'_>, buf: &mut Vec<u8>, max: usize) -> io::Result
     })
 }
 
+/// Throws up to `max` received bytes of a TCP connection away, without a copy (`MSG_TRUNC`); 0 is
+/// the end of the stream.
+pub fn discard(socket: BorrowedFd<'_>, max: usize) -> io::Result<usize> {
+    // SAFETY: with MSG_TRUNC TCP writes nothing to the buffer, so that there need be none
+    // (tcp(7)); any other socket refuses a null buffer with EFAULT.
+    let n = retry(|| unsafe {
+        libc::recv(
+            socket.as_raw_fd(),
+            std::ptr::null_mut(),
+            max,
+            libc::MSG_TRUNC,
+        )
+    })?;
+    Ok(n as usize)
+}
+
 /// Receives into initialised memory; 0 is the end of the stream.
 pub fn recv_slice(socket: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
     // SAFETY: `buf` is valid for its length; the descriptor is borrowed, hence open.
