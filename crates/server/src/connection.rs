@@ -140,14 +140,7 @@ impl Connection {
             }
             Poll::Pending => {}
         }
-        match self.entry.asked() {
-            Asked::Abort => return Poll::Ready(Wait::Asked(Asked::Abort)),
-            Asked::Finish if idle => return Poll::Ready(Wait::Asked(Asked::Finish)),
-            _ => {}
-        }
-        self.deadline
-            .poll_expired(&self.entry, cx)
-            .map(|()| Wait::TimedOut)
+        self.poll_interrupted(cx, idle)
     }
 
     /// Sets the time-out of what the connection waits for next.
@@ -501,14 +494,16 @@ impl Connection {
         if self.buffer.is_empty() {
             buffers::release(&mut self.buffer);
         }
+        self.poll_interrupted(cx, idle)
+    }
+
+    /// What ends a wait for bytes that do not come; with `idle`, a request to close does.
+    fn poll_interrupted(&mut self, cx: &mut Context<'_>, idle: bool) -> Poll<Wait> {
         match self.entry.asked() {
-            Asked::Abort => return Poll::Ready(Wait::Asked(Asked::Abort)),
-            Asked::Finish if idle => return Poll::Ready(Wait::Asked(Asked::Finish)),
-            _ => {}
+            Asked::Abort => Poll::Ready(Wait::Asked(Asked::Abort)),
+            Asked::Finish if idle => Poll::Ready(Wait::Asked(Asked::Finish)),
+            _ => self.poll_expired(cx).map(|()| Wait::TimedOut),
         }
-        self.deadline
-            .poll_expired(&self.entry, cx)
-            .map(|()| Wait::TimedOut)
     }
 
     /// Ends TLS in order, as far as the socket takes it at once: a client that
