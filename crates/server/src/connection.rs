@@ -8,24 +8,26 @@
 //! state of an exchange lives in a box of its own that is gone with the response,
 //! so that thousands of idle connections stay cheap.
 
+mod handshake;
+mod moving;
+#[cfg(test)]
+pub(crate) mod tests;
+
+pub(crate) use self::moving::adopt;
 use crate::acceptor::Place;
-use crate::admission::{self, Refused};
 use crate::buffers;
 use crate::client_link::ClientLink;
 use crate::deadline::Deadline;
 use crate::exchange_task::{self, After};
 use crate::facts::{ConnectionFacts, PeerAddress};
 use crate::h2;
-use crate::handover::{Description, Opened, Parcel};
 use crate::proxy_protocol;
 use crate::registry::{Asked, Entry, Phase};
 use crate::snapshot::{ListenerId, ServerId, ServerRuntime, Snapshot};
 use crate::socket::Socket;
-use crate::tls_stream::{HandshakeTimes, TlsStream};
 use crate::transport::{Received, Transport, TransportError};
 use crate::worker::Worker;
 use sealane_conf::model::LogLevel;
-use sealane_tls::{Packed, UnpackError};
 use std::future::poll_fn;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -49,41 +51,6 @@ pub(crate) async fn serve(worker: Arc<Worker>, place: Place, socket: Socket, pee
     if connection.open().await {
         connection.serve_requests().await;
     }
-    connection.count_ktls();
-}
-
-/// Goes on with a connection that another process has served so far.
-pub(crate) async fn adopt(worker: Arc<Worker>, parcel: Parcel) {
-    let number = worker.process.next_connection();
-    let opened = parcel.open(number);
-    let Opened {
-        description,
-        facts,
-        tls,
-    } = match opened {
-        Ok(opened) => opened,
-        Err(error) => return worker.log_adoption(&error),
-    };
-    // Without a listener that begins like its own it is as if it had been idle for too long.
-    let Some(place) = Place::new(&worker, &description.listener()) else {
-        return;
-    };
-    if place.snapshot.listener(place.listener).acceptor.is_some() != tls.is_some() {
-        return;
-    }
-    let facts = Arc::new(facts);
-    let place = place.of_connection(&facts);
-    worker.counters.active.add(1);
-    let mut connection = Connection::new(worker, place, facts);
-    connection.nodelay = description.nodelay();
-    connection.keepalive_timeout = description.keepalive_timeout();
-    connection.remember_task().await;
-    if let Some(tls) = tls
-        && let Err(error) = connection.go_on_with(tls).await
-    {
-        return connection.worker.log_adoption(&error);
-    }
-    connection.serve_requests().await;
     connection.count_ktls();
 }
 
@@ -176,14 +143,7 @@ impl Connection {
             }
             Poll::Pending => {}
         }
-        match self.entry.asked() {
-            Asked::Abort => return Poll::Ready(Wait::Asked(Asked::Abort)),
-            Asked::Finish if idle => return Poll::Ready(Wait::Asked(Asked::Finish)),
-            _ => {}
-        }
-        self.deadline
-            .poll_expired(&self.entry, cx)
-            .map(|()| Wait::TimedOut)
+        self.poll_interrupted(cx, idle)
     }
 
     /// Sets the time-out of what the connection waits for next.
@@ -298,155 +258,6 @@ impl Connection {
         self.handshake().await
     }
 
-    /// The longest from accept to the end of the handshake: `ssl_handshake_timeout`, and
-    /// `client_header_timeout` as in nginx.
-    fn handshake_timeout(&self) -> Duration {
-        let conf = &self.server().conf;
-        let tls = conf.tls.as_ref();
-        let timeout = tls.map_or(Duration::MAX, |tls| tls.handshake_timeout);
-        timeout.min(conf.client_header_timeout)
-    }
-
-    /// Completes the TLS handshake, whose first bytes are in the buffer.
-    async fn handshake(&mut self) -> bool {
-        let worker = self.worker.clone();
-        let acceptor = self.snapshot.listener(self.listener).acceptor.as_ref();
-        let acceptor = acceptor.expect("checked by the caller: the listener has TLS");
-        let received = std::mem::take(&mut self.buffer);
-        let connection = sealane_tls::Connection::accept(acceptor);
-        self.transport
-            .start_tls(TlsStream::new(connection, received, worker.turns.place()));
-        if !admission::has_room(&worker.turns, self.snapshot.handshake_queue) {
-            self.refuse_handshake(Refused::QueueFull).await;
-            return false;
-        }
-        let outcome = poll_fn(|cx| {
-            if self.entry.asked() == Asked::Abort {
-                return Poll::Ready(None);
-            }
-            // First, so that nothing is done for whoever has waited too long.
-            if self.deadline.poll_expired(&self.entry, cx).is_ready() {
-                return Poll::Ready(None);
-            }
-            self.transport.poll_handshake(&worker, cx).map(Some)
-        })
-        .await;
-        match outcome {
-            Some(Ok(times)) => {
-                self.note_handshake(times);
-                self.restore_header_timeout();
-                self.settle_ktls().await
-            }
-            Some(Err(error)) => {
-                self.worker.counters.handshakes_failed.add(1);
-                self.log_broken(&error, "while SSL handshaking");
-                false
-            }
-            None if self.refuse_handshake(Refused::WaitedTooLong).await => false,
-            None => {
-                self.worker.counters.handshakes_failed.add(1);
-                self.log(
-                    LogLevel::Info,
-                    "client timed out (110: Connection timed out) while SSL handshaking",
-                );
-                false
-            }
-        }
-    }
-
-    /// Refuses the handshake with an alert, counts it and says so. False when it is under way,
-    /// so that it cannot be refused any more.
-    async fn refuse_handshake(&mut self, why: Refused) -> bool {
-        let refused = poll_fn(|cx| Poll::Ready(self.transport.refuse_handshake(cx)));
-        let Some(error) = refused.await else {
-            return false;
-        };
-        self.worker.refused.count(why);
-        let stats = self.snapshot.handshakes.stats();
-        stats.shed_handshakes.add(1);
-        self.log_broken(&error, "while SSL handshaking");
-        true
-    }
-
-    /// After the handshake `client_header_timeout` alone holds, from accept on as in nginx.
-    fn restore_header_timeout(&mut self) {
-        let timeout = self.server().conf.client_header_timeout;
-        if self.handshake_timeout() < timeout {
-            self.set_deadline(timeout.saturating_sub(self.facts.accepted.elapsed()));
-        }
-    }
-
-    /// Decides about kernel TLS; with `ssl_ktls on` the kernel takes over before
-    /// the first request. Returns whether the connection still stands.
-    async fn settle_ktls(&mut self) -> bool {
-        let logger = &self
-            .snapshot
-            .location(self.server().default_location)
-            .logger;
-        self.transport.set_debug_log(logger);
-        let settled = poll_fn(|cx| {
-            if let Poll::Ready(done) = self.transport.poll_settle_ktls(cx) {
-                return Poll::Ready(Some(done));
-            }
-            if self.entry.asked() == Asked::Abort {
-                return Poll::Ready(None);
-            }
-            self.deadline.poll_expired(&self.entry, cx).map(|()| None)
-        })
-        .await;
-        match settled {
-            Some(Ok(())) => true,
-            Some(Err(error)) => {
-                self.log_broken(&error, "while handing the connection to kernel TLS");
-                false
-            }
-            None => false,
-        }
-    }
-
-    /// Goes on with the TLS side that another process has packed.
-    async fn go_on_with(&mut self, tls: Packed) -> Result<(), UnpackError> {
-        let acceptor = self.snapshot.listener(self.listener).acceptor.as_ref();
-        let acceptor = acceptor.ok_or(UnpackError::NoServer)?;
-        let tls = sealane_tls::Connection::unpack(acceptor, tls)?;
-        let times = HandshakeTimes {
-            total: Duration::ZERO,
-            queued: tls.queue_time(),
-        };
-        self.facts.set_secure();
-        self.server = ServerId(tls.selected_token());
-        if self.snapshot.uses_tls_facts
-            && let Some(info) = tls.info()
-        {
-            self.facts.set_tls(crate::tls_facts::collect(&info, times));
-        }
-        self.transport.start_tls(TlsStream::moved(tls));
-        match self.settle_ktls().await {
-            true => Ok(()),
-            false => Err(UnpackError::NoServer),
-        }
-    }
-
-    /// Remembers what the handshake decided.
-    fn note_handshake(&mut self, times: HandshakeTimes) {
-        let Some(tls) = self.transport.tls() else {
-            return;
-        };
-        let connection = tls.connection();
-        self.facts.set_secure();
-        self.worker.counters.handshakes.add(1);
-        self.server = ServerId(connection.selected_token());
-        let Some(info) = connection.info() else {
-            return;
-        };
-        if info.session_reused() == "r" {
-            self.worker.counters.handshakes_resumed.add(1);
-        }
-        if self.snapshot.uses_tls_facts {
-            self.facts.set_tls(crate::tls_facts::collect(&info, times));
-        }
-    }
-
     /// Whether what was received last may be a replay (0-RTT).
     pub(crate) fn is_early_data(&self) -> bool {
         let tls = self.transport.tls();
@@ -553,31 +364,6 @@ impl Connection {
         false
     }
 
-    /// Hands the connection to another process. False when it cannot move, and is to finish
-    /// here; otherwise nobody here may touch the socket any more.
-    fn move_out(&mut self) -> bool {
-        let Some(way) = self.worker.process.way_out() else {
-            return false;
-        };
-        let Ok(socket) = self.facts.socket.as_fd().try_clone_to_owned() else {
-            return false;
-        };
-        let Ok(tls) = self.transport.pack() else {
-            return false;
-        };
-        let address = &self.snapshot.listener(self.listener).address;
-        let (nodelay, timeout) = (self.nodelay, self.keepalive_timeout);
-        let description = Description::new(&self.facts, address, nodelay, timeout);
-        // Without TLS nobody here can speak to the client any more, whatever comes of it.
-        let is_secure = tls.is_some();
-        let parcel = Parcel {
-            description,
-            tls,
-            socket,
-        };
-        way.send(parcel) || is_secure
-    }
-
     /// The first bytes of a request are there: from now on
     /// `client_header_timeout` holds. Returns the time of their arrival.
     pub(crate) fn begin_request(&mut self) -> Instant {
@@ -626,18 +412,20 @@ impl Connection {
         }
         if self.gauge.phase == Some(Phase::Idle) {
             self.renew();
-        }
-        match self.entry.asked() {
-            Asked::Abort => return Poll::Ready(Wait::Asked(Asked::Abort)),
-            Asked::Move if self.gauge.phase == Some(Phase::Idle) => {
+            if self.entry.asked() == Asked::Move {
                 return Poll::Ready(Wait::Asked(Asked::Move));
             }
-            Asked::Finish if idle => return Poll::Ready(Wait::Asked(Asked::Finish)),
-            _ => {}
         }
-        self.deadline
-            .poll_expired(&self.entry, cx)
-            .map(|()| Wait::TimedOut)
+        self.poll_interrupted(cx, idle)
+    }
+
+    /// What ends a wait for bytes that do not come; with `idle`, a request to close does.
+    fn poll_interrupted(&mut self, cx: &mut Context<'_>, idle: bool) -> Poll<Wait> {
+        match self.entry.asked() {
+            Asked::Abort => Poll::Ready(Wait::Asked(Asked::Abort)),
+            Asked::Finish if idle => Poll::Ready(Wait::Asked(Asked::Finish)),
+            _ => self.poll_expired(cx).map(|()| Wait::TimedOut),
+        }
     }
 
     /// Ends TLS in order, as far as the socket takes it at once: a client that
@@ -808,6 +596,3 @@ impl Drop for Gauge {
         self.worker.counters.active.add(-1);
     }
 }
-
-#[cfg(test)]
-pub(crate) mod tests;

@@ -63,13 +63,12 @@ impl Socket {
     /// Throws up to `max` received bytes away; 0 is the end of the stream.
     pub(crate) fn poll_discard(&self, cx: &mut Context<'_>, max: usize) -> Poll<io::Result<usize>> {
         self.poll_io(cx, Interest::READABLE, |fd| {
-            let n = match self {
-                Socket::Tcp(_) => socket::discard(fd, max)?,
-                Socket::Unix(_) => socket::recv_slice(fd, &mut [0; UNIX_DISCARD_BYTES])?,
-            };
-            let max = match self {
-                Socket::Tcp(_) => max,
-                Socket::Unix(_) => UNIX_DISCARD_BYTES,
+            let (n, max) = match self {
+                Socket::Tcp(_) => (socket::discard(fd, max)?, max),
+                Socket::Unix(_) => {
+                    let n = socket::recv_slice(fd, &mut [0; UNIX_DISCARD_BYTES])?;
+                    (n, UNIX_DISCARD_BYTES)
+                }
             };
             Ok((n, 0 < n && n < max))
         })

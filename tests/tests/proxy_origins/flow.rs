@@ -19,6 +19,17 @@ fn resident_kib(pid: u32, field: &str) -> u64 {
     number.and_then(|text| text.parse().ok()).expect("kB")
 }
 
+/// Lines of the configuration that tests put something else in place of.
+const SEND_TIMEOUT: &str = "proxy_send_timeout 20s;";
+const LISTEN: &str = "server {\n        listen";
+
+/// The configuration with one change.
+fn serve_changed<'s>(site: &'s Site, origin: &Misbehaving, from: &str, to: &str) -> Server<'s> {
+    let port = origin.port().to_string();
+    assert!(CONFIGURATION.contains(from), "{from}");
+    site.serve(&CONFIGURATION.replace("ORIGIN", &port).replace(from, to))
+}
+
 fn worker(server: &Server<'_>) -> u32 {
     server.worker_pid()
 }
@@ -28,15 +39,14 @@ fn a_hundred_megabytes_each_way() {
     let origin = Misbehaving::start();
     let site = Site::new();
     site.certificate(&Certificate::localhost("site", CertificateKey::P256));
-    let configuration = CONFIGURATION
-        .replace("ORIGIN", &origin.port().to_string())
-        .replace(
-            "server {\n        listen",
-            "server { client_max_body_size 0; http2 on; listen 127.0.0.1:%tls% ssl;
+    let server = serve_changed(
+        &site,
+        &origin,
+        LISTEN,
+        "server { client_max_body_size 0; http2 on; listen 127.0.0.1:%tls% ssl;
              ssl_certificate certificates/site.pem; ssl_certificate_key certificates/site.key;
              listen",
-        );
-    let server = site.serve(&configuration);
+    );
     fetch(server.port("plain"), &get("/ok", "warm"));
     let before = own_descriptors(&server, &origin);
     let upload = site.write("upload.bin", Random::new(7).bytes(LARGE_BYTES));
@@ -161,13 +171,12 @@ fn slow_clients_of_http2_do_not_hold_the_peer() {
 fn without_a_temporary_file_the_peer_waits() {
     let origin = Misbehaving::start();
     let site = Site::new();
-    let configuration = CONFIGURATION
-        .replace("ORIGIN", &origin.port().to_string())
-        .replace(
-            "proxy_send_timeout 20s;",
-            "proxy_send_timeout 20s; proxy_max_temp_file_size 0;",
-        );
-    let server = site.serve(&configuration);
+    let server = serve_changed(
+        &site,
+        &origin,
+        SEND_TIMEOUT,
+        "proxy_send_timeout 20s; proxy_max_temp_file_size 0;",
+    );
     let port = server.port("plain");
     for place in ["", "/unbuffered"] {
         let mut slow = ask(port, &format!("{place}/length/{}", 30 << 20));
@@ -191,13 +200,12 @@ fn without_a_temporary_file_the_peer_waits() {
 fn temporary_files_have_a_size() {
     let origin = Misbehaving::start();
     let site = Site::new();
-    let configuration = CONFIGURATION
-        .replace("ORIGIN", &origin.port().to_string())
-        .replace(
-            "proxy_send_timeout 20s;",
-            "proxy_send_timeout 20s; proxy_max_temp_file_size 1m;",
-        );
-    let server = site.serve(&configuration);
+    let server = serve_changed(
+        &site,
+        &origin,
+        SEND_TIMEOUT,
+        "proxy_send_timeout 20s; proxy_max_temp_file_size 1m;",
+    );
     let mut slow = ask(server.port("plain"), &format!("/length/{}", 30 << 20));
     server.wait_for_log("temporary file");
     std::thread::sleep(Duration::from_millis(300));
@@ -209,13 +217,12 @@ fn temporary_files_have_a_size() {
 fn the_peer_is_read_no_faster_than_the_rate() {
     let origin = Misbehaving::start();
     let site = Site::new();
-    let configuration = CONFIGURATION
-        .replace("ORIGIN", &origin.port().to_string())
-        .replace(
-            "proxy_send_timeout 20s;",
-            "proxy_send_timeout 20s; proxy_limit_rate 100k;",
-        );
-    let server = site.serve(&configuration);
+    let server = serve_changed(
+        &site,
+        &origin,
+        SEND_TIMEOUT,
+        "proxy_send_timeout 20s; proxy_limit_rate 100k;",
+    );
     let begun = Instant::now();
     let response = fetch(server.port("plain"), &get("/length/400000", "paced"));
     assert!(response.ends_with(&misbehaving::body("paced", 400_000)));
@@ -231,13 +238,12 @@ fn the_peer_is_read_no_faster_than_the_rate() {
 fn early_answers_arrive() {
     let origin = Misbehaving::start();
     let site = Site::new();
-    let configuration = CONFIGURATION
-        .replace("ORIGIN", &origin.port().to_string())
-        .replace(
-            "server {\n        listen",
-            "server { client_max_body_size 0; http2 on; listen",
-        );
-    let server = site.serve(&configuration);
+    let server = serve_changed(
+        &site,
+        &origin,
+        LISTEN,
+        "server { client_max_body_size 0; http2 on; listen",
+    );
     let port = server.port("plain");
     fetch(port, &get("/ok", "warm"));
     let before = own_descriptors(&server, &origin);

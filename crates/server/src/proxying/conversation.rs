@@ -172,7 +172,8 @@ impl Conversation {
             self.wire.take_output(&mut self.out);
             if self.out.is_empty() {
                 if self.wire.holds_body() {
-                    return self.poll_room(cx);
+                    // What makes room is read by `poll_event`.
+                    return self.poll_send_expired(cx);
                 }
                 let Upload::Streamed(client) = &self.upload else {
                     return Poll::Ready(Ok(()));
@@ -204,22 +205,13 @@ impl Conversation {
                     self.give_up_sending();
                     return Poll::Ready(Ok(()));
                 }
-                Poll::Pending => {
-                    ready!(
-                        self.connection
-                            .timers
-                            .sending
-                            .poll_expired(cx, self.timeouts.send)
-                    );
-                    return Poll::Ready(Err(Failure::TimedOut(Doing::Sending)));
-                }
+                Poll::Pending => return self.poll_send_expired(cx),
             }
         }
     }
 
-    /// The peer has no room for more of the body; what makes room is read by
-    /// [`Conversation::poll_event`].
-    fn poll_room(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
+    /// The peer takes no more now: `proxy_send_timeout` bounds for how long.
+    fn poll_send_expired(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         self.connection
             .timers
             .sending

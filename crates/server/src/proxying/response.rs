@@ -51,15 +51,13 @@ pub(crate) fn copy_head(
     for header in lines {
         let name = header.name.of(buffer);
         let value = header.value.of(buffer);
-        let Some(known) = header.known else {
-            if !settings.hidden_headers.contains(name) {
-                push(exchange, None, name, value);
-            }
-            continue;
-        };
-        if is_framing(known) || settings.hidden_headers.contains(name) {
+        if !may_pass(settings, header.known, name) {
             continue;
         }
+        let Some(known) = header.known else {
+            push(exchange, None, name, value);
+            continue;
+        };
         match known {
             KnownHeader::ContentType => {
                 exchange.response.content_type = ContentType::new(value);
@@ -130,7 +128,7 @@ fn set_location(exchange: &mut Exchange, name: &[u8], path: Vec<u8>) {
     }
 }
 
-/// Whether a field may stand in an interim head or among the trailers for the client.
+/// Whether a field of a peer is for the client: in a head, an interim one, or among trailers.
 pub(super) fn may_pass(
     settings: &UpstreamSettings,
     known: Option<KnownHeader>,

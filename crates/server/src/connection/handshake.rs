@@ -1,0 +1,139 @@
+//! The TLS handshake of a connection, within its time, and who seals afterwards.
+
+use super::Connection;
+use crate::admission::{self, Refused};
+use crate::registry::Asked;
+use crate::snapshot::ServerId;
+use crate::tls_stream::{HandshakeTimes, TlsStream};
+use sealane_conf::model::LogLevel;
+use std::future::poll_fn;
+use std::task::Poll;
+use std::time::Duration;
+
+impl Connection {
+    /// The longest from accept to the end of the handshake: `ssl_handshake_timeout`, and
+    /// `client_header_timeout` as in nginx.
+    pub(super) fn handshake_timeout(&self) -> Duration {
+        let conf = &self.server().conf;
+        let tls = conf.tls.as_ref();
+        let timeout = tls.map_or(Duration::MAX, |tls| tls.handshake_timeout);
+        timeout.min(conf.client_header_timeout)
+    }
+
+    /// Completes the TLS handshake, whose first bytes are in the buffer.
+    pub(super) async fn handshake(&mut self) -> bool {
+        let worker = self.worker.clone();
+        let acceptor = self.snapshot.listener(self.listener).acceptor.as_ref();
+        let acceptor = acceptor.expect("checked by the caller: the listener has TLS");
+        let received = std::mem::take(&mut self.buffer);
+        let connection = sealane_tls::Connection::accept(acceptor);
+        self.transport
+            .start_tls(TlsStream::new(connection, received, worker.turns.place()));
+        if !admission::has_room(&worker.turns, self.snapshot.handshake_queue) {
+            self.refuse_handshake(Refused::QueueFull).await;
+            return false;
+        }
+        let outcome = poll_fn(|cx| {
+            if self.entry.asked() == Asked::Abort {
+                return Poll::Ready(None);
+            }
+            // First, so that nothing is done for whoever has waited too long.
+            if self.deadline.poll_expired(&self.entry, cx).is_ready() {
+                return Poll::Ready(None);
+            }
+            self.transport.poll_handshake(&worker, cx).map(Some)
+        })
+        .await;
+        match outcome {
+            Some(Ok(times)) => {
+                self.note_handshake(times);
+                self.restore_header_timeout();
+                self.settle_ktls().await
+            }
+            Some(Err(error)) => {
+                self.worker.counters.handshakes_failed.add(1);
+                self.log_broken(&error, "while SSL handshaking");
+                false
+            }
+            None if self.refuse_handshake(Refused::WaitedTooLong).await => false,
+            None => {
+                self.worker.counters.handshakes_failed.add(1);
+                self.log(
+                    LogLevel::Info,
+                    "client timed out (110: Connection timed out) while SSL handshaking",
+                );
+                false
+            }
+        }
+    }
+
+    /// Refuses the handshake with an alert, counts it and says so. False when it is under way,
+    /// so that it cannot be refused any more.
+    async fn refuse_handshake(&mut self, why: Refused) -> bool {
+        let refused = poll_fn(|cx| Poll::Ready(self.transport.refuse_handshake(cx)));
+        let Some(error) = refused.await else {
+            return false;
+        };
+        self.worker.refused.count(why);
+        let stats = self.snapshot.handshakes.stats();
+        stats.shed_handshakes.add(1);
+        self.log_broken(&error, "while SSL handshaking");
+        true
+    }
+
+    /// After the handshake `client_header_timeout` alone holds, from accept on as in nginx.
+    fn restore_header_timeout(&mut self) {
+        let timeout = self.server().conf.client_header_timeout;
+        if self.handshake_timeout() < timeout {
+            self.set_deadline(timeout.saturating_sub(self.facts.accepted.elapsed()));
+        }
+    }
+
+    /// Decides about kernel TLS; with `ssl_ktls on` the kernel takes over before
+    /// the first request. Returns whether the connection still stands.
+    pub(super) async fn settle_ktls(&mut self) -> bool {
+        let logger = &self
+            .snapshot
+            .location(self.server().default_location)
+            .logger;
+        self.transport.set_debug_log(logger);
+        let settled = poll_fn(|cx| {
+            if let Poll::Ready(done) = self.transport.poll_settle_ktls(cx) {
+                return Poll::Ready(Some(done));
+            }
+            if self.entry.asked() == Asked::Abort {
+                return Poll::Ready(None);
+            }
+            self.deadline.poll_expired(&self.entry, cx).map(|()| None)
+        })
+        .await;
+        match settled {
+            Some(Ok(())) => true,
+            Some(Err(error)) => {
+                self.log_broken(&error, "while handing the connection to kernel TLS");
+                false
+            }
+            None => false,
+        }
+    }
+
+    /// Remembers what the handshake decided.
+    fn note_handshake(&mut self, times: HandshakeTimes) {
+        let Some(tls) = self.transport.tls() else {
+            return;
+        };
+        let connection = tls.connection();
+        self.facts.set_secure();
+        self.worker.counters.handshakes.add(1);
+        self.server = ServerId(connection.selected_token());
+        let Some(info) = connection.info() else {
+            return;
+        };
+        if info.session_reused() == "r" {
+            self.worker.counters.handshakes_resumed.add(1);
+        }
+        if self.snapshot.uses_tls_facts {
+            self.facts.set_tls(crate::tls_facts::collect(&info, times));
+        }
+    }
+}
