@@ -1,5 +1,6 @@
-//! Sockets that the service manager has opened (sd_listen_fds(3)): `LISTEN_FDS` of them, from
-//! descriptor 3, for the process `LISTEN_PID`.
+//! Sockets that were opened before this program was executed: by the service manager
+//! (sd_listen_fds(3): `LISTEN_FDS` of them, from descriptor 3, for the process `LISTEN_PID`), or by
+//! the binary that this one upgrades (nginx's way: `NGINX=6;7;` are their descriptors).
 //!
 //! A socket serves the `listen` directive with its address. So the configuration stays the one
 //! place that says what is served, and works with and without socket activation. Whatever of the
@@ -20,6 +21,9 @@ const MAX_SOCKETS: i32 = 4096;
 /// The first descriptor, by convention.
 const FIRST: i32 = 3;
 
+/// The variable with which nginx, and Sealane, hands its sockets to a new binary.
+pub(crate) const NGINX_VARIABLE: &str = "NGINX";
+
 /// Sockets that no `listen` directive has claimed yet. They belong to the process, which gets
 /// them once, when it is started.
 static WAITING: Mutex<Vec<Waiting>> = Mutex::new(Vec::new());
@@ -28,8 +32,22 @@ static WAITING: Mutex<Vec<Waiting>> = Mutex::new(Vec::new());
 struct Waiting {
     socket: OwnedFd,
     address: BindAddress,
-    /// `FileDescriptorName=`, for messages.
-    name: String,
+    from: From,
+}
+
+#[derive(Debug)]
+enum From {
+    /// The service manager, with its `FileDescriptorName=`, for messages.
+    Manager(String),
+    OldBinary,
+}
+
+/// Sockets for a `listen` directive.
+#[derive(Debug, Default)]
+pub(crate) struct Claimed {
+    pub(crate) sockets: Vec<OwnedFd>,
+    /// They are this server's: the file of a Unix socket is to be removed in the end.
+    pub(crate) ours: bool,
 }
 
 /// Takes what the service manager has left for this process.
@@ -46,7 +64,7 @@ pub(crate) fn accept(journal: &Journal) {
             Ok(Inherited::Listening { socket, address }) => waiting().push(Waiting {
                 socket,
                 address,
-                name,
+                from: From::Manager(name),
             }),
             Ok(Inherited::Other) => note!(
                 journal,
@@ -64,29 +82,103 @@ pub(crate) fn accept(journal: &Journal) {
     }
 }
 
-/// The sockets with this address, at most so many; none when it has to be bound.
-pub(crate) fn claim(address: &BindAddress, most: usize) -> Vec<OwnedFd> {
-    let mut claimed: Vec<OwnedFd> = waiting()
-        .extract_if(.., |waiting| same(&waiting.address, address))
-        .map(|waiting| waiting.socket)
-        .collect();
-    claimed.truncate(most.max(1));
-    claimed
+/// Takes the listening sockets that the old binary hands over. False when there are none:
+/// nobody upgrades anything.
+pub(crate) fn accept_from_old_binary(journal: &Journal) -> bool {
+    let Some(list) = std::env::var_os(NGINX_VARIABLE) else {
+        return false;
+    };
+    let list = list.to_string_lossy();
+    note!(journal, Notice, "using inherited sockets from \"{list}\"");
+    let (numbers, complaint) = descriptors(&list);
+    let mut taken = list.is_empty(); // a server without sockets
+    for fd in numbers {
+        match socket::take_inherited(fd) {
+            Ok(Inherited::Listening { socket, address }) => {
+                taken = true;
+                waiting().push(Waiting {
+                    socket,
+                    address,
+                    from: From::OldBinary,
+                });
+            }
+            Ok(Inherited::Other) => note!(
+                journal,
+                Notice,
+                "the inherited socket #{fd} is no stream socket that listens, it is closed here"
+            ),
+            Err(error) => note!(
+                journal,
+                Crit,
+                "the inherited socket #{fd} cannot be used ({}), ignored",
+                OsError(&error)
+            ),
+        }
+    }
+    if let Some(complaint) = complaint {
+        note!(journal, Emerg, "{complaint}");
+    }
+    taken
+}
+
+/// The descriptors of nginx's list, and what is wrong with it.
+fn descriptors(list: &str) -> (Vec<i32>, Option<String>) {
+    let mut numbers = Vec::new();
+    let mut rest = list;
+    while let Some((number, behind)) = rest.split_once([';', ':']) {
+        let Ok(fd) = number.parse::<u16>() else {
+            let complaint = format!(
+                "invalid socket number \"{rest}\" in {NGINX_VARIABLE} environment variable, \
+                 ignoring the rest of the variable"
+            );
+            return (numbers, Some(complaint));
+        };
+        numbers.push(fd.into());
+        rest = behind;
+    }
+    let complaint = (!rest.is_empty()).then(|| {
+        format!(
+            "invalid socket number \"{rest}\" in {NGINX_VARIABLE} environment variable, ignoring"
+        )
+    });
+    (numbers, complaint)
+}
+
+/// The sockets with this address; none when it has to be bound. At most so many of the service
+/// manager's, and all of the old binary's: connections may wait in each of them.
+pub(crate) fn claim(address: &BindAddress, most: usize) -> Claimed {
+    let (mut sockets, mut ours) = (Vec::new(), false);
+    for waiting in waiting().extract_if(.., |waiting| same(&waiting.address, address)) {
+        let inherited = matches!(waiting.from, From::OldBinary);
+        if inherited || sockets.len() < most.max(1) {
+            sockets.push(waiting.socket);
+            ours |= inherited;
+        }
+    }
+    Claimed { sockets, ours }
 }
 
 /// Closes the sockets that nobody has claimed, and says so.
 pub(crate) fn close_the_rest(journal: &Journal) {
-    for Waiting { address, name, .. } in waiting().drain(..) {
+    for Waiting { address, from, .. } in waiting().drain(..) {
         let address = match address {
             BindAddress::Inet(address) => address.to_string(),
             BindAddress::Unix(path) => format!("unix:{}", path.display()),
         };
-        note!(
-            journal,
-            Warn,
-            "the service manager has opened {address} ({name}), but no \"listen\" directive has \
-             this address; nobody answers there"
-        );
+        match from {
+            From::Manager(name) => note!(
+                journal,
+                Warn,
+                "the service manager has opened {address} ({name}), but no \"listen\" directive \
+                 has this address; nobody answers there"
+            ),
+            From::OldBinary => note!(
+                journal,
+                Notice,
+                "the old binary has served {address}, but no \"listen\" directive has this \
+                 address any more; it is closed here"
+            ),
+        }
     }
 }
 
@@ -131,6 +223,37 @@ mod tests {
             ("7", "9999999"),
         ] {
             assert_eq!(count(pid, number, 7), None, "{pid} {number}");
+        }
+    }
+
+    #[test]
+    fn the_list_of_nginx_is_read_up_to_what_is_none() {
+        for (list, numbers, says) in [
+            ("", &[][..], None),
+            ("6;7;", &[6, 7], None),
+            ("6:7:", &[6, 7], None),
+            (
+                "6;7",
+                &[6],
+                Some("number \"7\" in NGINX environment variable, ignoring"),
+            ),
+            (
+                "6;x;7;",
+                &[6],
+                Some("number \"x;7;\" in NGINX environment variable, ignoring the"),
+            ),
+            (";", &[], Some("number \";\"")),
+            ("-1;", &[], Some("number \"-1;\"")),
+            ("99999999999;", &[], Some("number \"99999999999;\"")),
+            ("/usr/sbin/nginx", &[], Some("number \"/usr/sbin/nginx\"")),
+        ] {
+            let (found, complaint) = descriptors(list);
+            assert_eq!(found, numbers, "{list}");
+            let fits = |says| complaint.as_ref().is_some_and(|it| it.contains(says));
+            assert!(
+                says.map_or(complaint.is_none(), fits),
+                "{list}: {complaint:?}"
+            );
         }
     }
 

@@ -96,8 +96,24 @@ pub(crate) fn send_end(link: BorrowedFd<'_>, gracefully: bool) -> io::Result<()>
 pub(crate) fn send_move(from: BorrowedFd<'_>, to: BorrowedFd<'_>) -> io::Result<()> {
     let (out, line) = socket::seqpacket_pair()?;
     // Who is to receive first, so that nobody sends to a line without an end.
-    socket::send_fds(to, &[TAKE_OVER, VERSION], &[line.as_fd()])?;
-    socket::send_fds(from, &[HAND_OVER, VERSION], &[out.as_fd()])
+    send_take_over(to, line.as_fd())?;
+    send_hand_over(from, out.as_fd())
+}
+
+/// Tells a worker to end and to send its idle connections over `line`.
+///
+/// # Errors
+/// As [`send_end`].
+pub(crate) fn send_hand_over(link: BorrowedFd<'_>, line: BorrowedFd<'_>) -> io::Result<()> {
+    socket::send_fds(link, &[HAND_OVER, VERSION], &[line])
+}
+
+/// Has a worker take the connections that come over `line`.
+///
+/// # Errors
+/// As [`send_end`].
+pub(crate) fn send_take_over(link: BorrowedFd<'_>, line: BorrowedFd<'_>) -> io::Result<()> {
+    socket::send_fds(link, &[TAKE_OVER, VERSION], &[line])
 }
 
 /// Hands the worker newly opened log files; at most [`FDS_PER_MESSAGE`].

@@ -13,7 +13,8 @@
 //! | `sockets.rs`, `pid_file.rs`, `identity.rs`, `limits.rs` | what needs privileges |
 //! | `daemon.rs`, `master/`, `restarts.rs` | the master process |
 //! | `sandbox.rs`, `crash.rs`, `cpus.rs` | what a worker process may do, says when it dies, runs on |
-//! | `notify.rs`, `activation.rs` | systemd: how the server is, sockets from outside |
+//! | `notify.rs`, `activation.rs` | systemd: how the server is; sockets from it or an old binary |
+//! | `program.rs` | the binary that an upgrade executes |
 //! | `reload/` | another configuration while the server runs |
 //! | `control.rs`, `worker_process.rs` | the worker process and its line to the master |
 //! | `signaller.rs` | `-s` |
@@ -37,6 +38,7 @@ mod materials;
 mod notify;
 mod paths;
 mod pid_file;
+mod program;
 mod reload;
 mod resolver;
 mod restarts;

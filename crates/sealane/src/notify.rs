@@ -27,6 +27,8 @@ pub(crate) enum State<'a> {
     Reloading,
     /// The server ends.
     Stopping,
+    /// From now on that process is the one to send signals to: this one ends.
+    MainPid(Pid),
     /// What an operator reads in `systemctl status`.
     Status(&'a str),
 }
@@ -80,6 +82,7 @@ fn message(state: &State<'_>, own: Pid, monotonic_us: u64) -> String {
         State::Reloading => format!(
             "RELOADING=1\nMONOTONIC_USEC={monotonic_us}\nSTATUS=reloading the configuration"
         ),
+        State::MainPid(pid) => format!("MAINPID={pid}\nSTATUS=serving with the new binary"),
         State::Stopping => "STOPPING=1\nSTATUS=finishing what is under way".to_owned(),
         State::Status(text) => {
             let cut = &text[..text.floor_char_boundary(MAX_STATUS_BYTES)];
@@ -99,6 +102,7 @@ mod tests {
         assert_eq!(of(State::Ready), "READY=1\nMAINPID=7\nSTATUS=serving");
         assert!(of(State::Reloading).starts_with("RELOADING=1\nMONOTONIC_USEC=123\n"));
         assert!(of(State::Stopping).starts_with("STOPPING=1\n"));
+        assert!(of(State::MainPid(8)).starts_with("MAINPID=8\n"));
         assert_eq!(of(State::Status("a\nREADY=1")), "STATUS=a READY=1");
         let long = of(State::Status(&"é".repeat(200)));
         assert_eq!(long.len(), "STATUS=".len() + MAX_STATUS_BYTES);

@@ -15,7 +15,12 @@ const MAX_PID_FILE_BYTES: u64 = 32;
 #[derive(Debug)]
 pub(crate) struct PidFile {
     path: PathBuf,
+    /// It stands beside the new binary's, as `.oldbin`.
+    aside: bool,
 }
+
+/// What nginx adds to the name of the old binary's pid file.
+const ASIDE_SUFFIX: &str = ".oldbin";
 
 impl PidFile {
     /// Writes the id of this process.
@@ -39,12 +44,60 @@ impl PidFile {
         })?;
         Ok(PidFile {
             path: path.to_owned(),
+            aside: false,
         })
     }
 
-    /// Where it is.
+    /// The same where another process has the file with this name.
+    ///
+    /// # Errors
+    /// nginx's message.
+    pub(crate) fn create_aside(path: &Path, pid: Pid) -> Result<PidFile, String> {
+        PidFile::create(&aside(path), pid)?;
+        Ok(PidFile {
+            path: path.to_owned(),
+            aside: true,
+        })
+    }
+
+    /// Its name in the configuration.
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Makes room for the new binary's.
+    ///
+    /// # Errors
+    /// Which call failed.
+    pub(crate) fn set_aside(&mut self) -> Result<(), String> {
+        rename(&self.path, &aside(&self.path))?;
+        self.aside = true;
+        Ok(())
+    }
+
+    /// Puts it in its place again.
+    ///
+    /// # Errors
+    /// Which call failed.
+    pub(crate) fn put_back(&mut self) -> Result<(), String> {
+        if self.aside {
+            rename(&aside(&self.path), &self.path)?;
+            self.aside = false;
+        }
+        Ok(())
+    }
+
+    /// Whether the file with the name of this one names that process.
+    pub(crate) fn names(&self, pid: Pid) -> bool {
+        read(&self.path) == Ok(pid)
+    }
+
+    /// Removes what the old binary's process, which was killed, has left behind.
+    pub(crate) fn remove_aside_of(&self, killed: Pid) {
+        let left = aside(&self.path);
+        if read(&left) == Ok(killed) {
+            let _ = fs::remove_file(left); // another one overwrites it
+        }
     }
 
     /// Checks that the file could be written, for `-t`; leaves no file behind
@@ -70,15 +123,36 @@ impl PidFile {
     ///
     /// # Errors
     /// nginx's message.
-    pub(crate) fn remove(self) -> Result<(), String> {
-        fs::remove_file(&self.path).map_err(|error| {
+    pub(crate) fn remove(&self) -> Result<(), String> {
+        let path = if self.aside {
+            aside(&self.path)
+        } else {
+            self.path.clone()
+        };
+        fs::remove_file(&path).map_err(|error| {
             format!(
                 "unlink() \"{}\" failed ({})",
-                self.path.display(),
+                path.display(),
                 OsError(&error)
             )
         })
     }
+}
+
+fn aside(path: &Path) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(ASIDE_SUFFIX);
+    name.into()
+}
+
+fn rename(from: &Path, to: &Path) -> Result<(), String> {
+    fs::rename(from, to).map_err(|error| {
+        let (from, to) = (from.display(), to.display());
+        format!(
+            "rename() \"{from}\" to \"{to}\" failed ({})",
+            OsError(&error)
+        )
+    })
 }
 
 /// Reads the pid of a running master.
@@ -129,6 +203,28 @@ mod tests {
                 .expect_err("gone")
                 .contains("failed (2: No such file or directory)")
         );
+    }
+
+    #[test]
+    fn the_file_makes_room_and_comes_back() {
+        let path = temporary("aside");
+        let mut file = PidFile::create(&path, 7).expect("writable");
+        file.set_aside().expect("renamed");
+        assert!(!path.exists() && !file.names(7));
+        let new = PidFile::create(&path, 8).expect("writable");
+        assert!(file.names(8));
+        assert_eq!(read(&aside(&path)), Ok(7));
+        new.remove().expect("there");
+        file.put_back().expect("renamed");
+        assert_eq!(read(&path), Ok(7));
+        file.set_aside().expect("renamed");
+        file.remove_aside_of(8);
+        assert!(aside(&path).exists(), "it is another one's");
+        file.remove().expect("there");
+        assert!(!aside(&path).exists());
+        let mut gone = PidFile::create(&path, 7).expect("writable");
+        fs::remove_file(&path).expect("there");
+        assert!(gone.set_aside().expect_err("gone").contains("rename() \""));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! A worker that dies leaves the accept queues intact, because the sockets it
 //! accepted from are the master's.
 
-use crate::activation;
+use crate::activation::{self, Claimed};
 use crate::journal::{Journal, note};
 use sealane_conf::model::{Http, ListenAddress, ListenOptions, LogLevel};
 use sealane_server::log::OsError;
@@ -39,6 +39,8 @@ pub(crate) enum Purpose {
 pub(crate) struct Sockets {
     /// One entry per bound address.
     pub(crate) bound: Vec<Bound>,
+    /// The binary that this one upgrades has handed sockets over.
+    pub(crate) from_old_binary: bool,
 }
 
 /// One address of a configuration, bound.
@@ -88,6 +90,13 @@ impl Group {
 pub(crate) struct SocketFiles(Vec<SocketFile>);
 
 impl SocketFiles {
+    /// Keeps of them those on which nobody listens: another binary may serve the others.
+    pub(crate) fn without_served(mut self) -> SocketFiles {
+        self.0
+            .retain(|file| socket::is_stale_unix_socket(&file.path).unwrap_or(false));
+        self
+    }
+
     /// Removes the files, unless somebody else has put theirs in the same place.
     pub(crate) fn remove(self, journal: &Journal) {
         for file in self.0.into_iter().filter(SocketFile::is_ours) {
@@ -295,16 +304,26 @@ impl Attempt<'_> {
     fn bind(&self) -> Result<Group, Refusal> {
         let claimed = match self.purpose {
             Purpose::Serve => activation::claim(&self.address, self.count),
-            Purpose::Test => Vec::new(),
+            Purpose::Test => Claimed::default(),
         };
-        let ours = claimed.is_empty(); // the service manager's socket files are not
-        let sockets = if ours {
-            self.bind_replacing_stale(&self.options, self.count)?
-        } else {
-            claimed
-        };
+        // The service manager's socket files are not ours.
+        let ours = claimed.sockets.is_empty() || claimed.ours;
+        let mut sockets = claimed.sockets;
+        let is_new = sockets.is_empty();
+        if is_new {
+            sockets = self.bind_replacing_stale(&self.options, self.count)?;
+        } else if claimed.ours
+            && sockets.len() < self.count
+            && let Some(first) = sockets.first()
+        {
+            let missing = self.count - sockets.len();
+            let more = socket::bind_beside(first.as_fd(), &self.address, &self.options, missing)
+                .map_err(|error| self.report_bind(&error))?;
+            sockets.extend(more);
+        }
         let file = match &self.address {
-            BindAddress::Unix(path) if ours => Some(self.prepare_file(path)?),
+            BindAddress::Unix(path) if is_new => Some(self.prepare_file(path)?),
+            BindAddress::Unix(path) if ours => SocketFile::at(path).ok(),
             _ => None,
         };
         self.listen(&sockets)?;
@@ -356,13 +375,8 @@ impl Attempt<'_> {
     fn prepare_file(&self, path: &Path) -> Result<SocketFile, Refusal> {
         fs::set_permissions(path, Permissions::from_mode(UNIX_SOCKET_MODE))
             .map_err(|error| self.report(&error, format_args!("chmod() \"{}\"", path.display())))?;
-        let facts = fs::symlink_metadata(path)
-            .map_err(|error| self.report(&error, format_args!("lstat() \"{}\"", path.display())))?;
-        Ok(SocketFile {
-            path: path.to_owned(),
-            device: facts.dev(),
-            inode: facts.ino(),
-        })
+        SocketFile::at(path)
+            .map_err(|error| self.report(&error, format_args!("lstat() \"{}\"", path.display())))
     }
 
     fn report_bind(&self, error: &io::Error) -> Refusal {
@@ -406,6 +420,15 @@ fn report_options(failed: &[(&'static str, io::Error)], address: &BindAddress, j
 }
 
 impl SocketFile {
+    fn at(path: &Path) -> io::Result<SocketFile> {
+        let facts = fs::symlink_metadata(path)?;
+        Ok(SocketFile {
+            path: path.to_owned(),
+            device: facts.dev(),
+            inode: facts.ino(),
+        })
+    }
+
     fn is_ours(&self) -> bool {
         fs::symlink_metadata(&self.path)
             .is_ok_and(|now| (now.dev(), now.ino()) == (self.device, self.inode))

@@ -5,10 +5,11 @@ use crate::daemon::{self, Ready};
 use crate::identity::Identity;
 use crate::journal::{Journal, note};
 use crate::loader::FileSystemLoader;
-use crate::master::Master;
+use crate::master::{Master, Other};
 use crate::notify::{self, State};
 use crate::paths::{ConfChoice, FirstLog, Places};
 use crate::pid_file::PidFile;
+use crate::program::Program;
 use crate::reload::{RecordingLoader, Records};
 use crate::resolver::{self, Resolvers};
 use crate::session_store::{self, RemoteStore};
@@ -147,6 +148,7 @@ pub(crate) fn run(arguments: &Arguments, places: &Places) -> ExitCode {
             let origin = Origin {
                 arguments: arguments.clone(),
                 places: places.clone(),
+                program: Program::of_this_process(),
             };
             serve(server, origin)
         }
@@ -167,10 +169,11 @@ fn send_order(order: Order, reading: Reading, places: &Places, first: &Journal) 
     }
 }
 
-/// What the server was started with, to read its configuration again.
+/// What the server was started with, to read its configuration again, or to be started again.
 pub(crate) struct Origin {
     pub(crate) arguments: Arguments,
     pub(crate) places: Places,
+    pub(crate) program: Program,
 }
 
 /// The journal until the configuration says where to log.
@@ -382,11 +385,14 @@ fn open_sockets(
             (Purpose::Serve, known)
         }
     };
+    let mut from_old_binary = false;
     if let Goal::Serve = goal {
         activation::accept(journal);
+        from_old_binary = activation::accept_from_old_binary(journal);
     }
-    let sockets = Sockets::open(config.http.as_ref(), threads, purpose, known, journal)
+    let mut sockets = Sockets::open(config.http.as_ref(), threads, purpose, known, journal)
         .map_err(|_not_bound| Refused)?;
+    sockets.from_old_binary = from_old_binary;
     activation::close_the_rest(journal);
     if purpose == Purpose::Test {
         sockets.remove_files(journal);
@@ -409,7 +415,13 @@ fn read_ticket_state(path: Option<&Path>, journal: &Journal) -> Option<Zeroizing
 /// Runs the server until it is stopped.
 fn serve(mut server: Server, origin: Origin) -> ExitCode {
     log_facts(&server.journal);
-    if server.config.main.daemon {
+    let old_binary = server.sockets.from_old_binary;
+    let mut old_binary = old_binary.then(|| Other::that_started_us(&server.journal));
+    if let Some(keys) = old_binary.as_mut().and_then(Other::take_keys) {
+        server.ticket_state = Some(keys);
+    }
+    // As in nginx, an upgrade of a daemon is one already.
+    if server.config.main.daemon && old_binary.is_none() {
         match daemon::detach() {
             Ok(ready) => server.daemon = Some(ready),
             Err((call, error)) => {
@@ -435,7 +447,7 @@ fn serve(mut server: Server, origin: Origin) -> ExitCode {
     crash::report_to(&server.logs, &server.config.main.error_logs);
     let code = if server.config.main.master_process {
         let journal = server.journal.clone();
-        match Master::new(server, origin, pid_file) {
+        match Master::new(server, origin, pid_file, old_binary) {
             Ok(master) => {
                 drop(journal); // its logs may change
                 master.run()
@@ -461,12 +473,16 @@ fn serve_alone(mut server: Server, pid_file: PidFile) -> i32 {
     // As in nginx, where this mode is for developers: without its privileges the
     // process could not remove its pid file or open its logs again.
     server.identity = None;
-    let files = server.sockets.files();
+    let mut files = server.sockets.files();
+    let from_old_binary = server.sockets.from_old_binary;
     let code = worker_process::run(server, None);
     if let Err(message) = pid_file.remove() {
         note!(journal, Alert, "{message}");
     }
     note!(journal, Notice, "exit");
+    if from_old_binary {
+        files = files.without_served();
+    }
     files.remove(&journal);
     code
 }

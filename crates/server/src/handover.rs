@@ -35,6 +35,12 @@ const FULL_PAUSE: Duration = Duration::from_millis(1);
 /// What both processes must agree on; another layout has another number.
 const VERSION: u16 = 1;
 
+/// What two processes must agree on to hand connections to each other, in one line of less than
+/// 300 bytes.
+pub fn moving_format() -> String {
+    format!("connections {VERSION}, {}", sealane_tls::moving_format())
+}
+
 /// A connection on its way.
 pub(crate) struct Parcel {
     pub(crate) description: Description,

@@ -81,6 +81,7 @@ mod tls_stream;
 mod transport;
 mod variables;
 
+pub use handover::moving_format;
 pub use materials::Materials;
 pub use snapshot::Snapshot;
 pub use tls_build::{HandshakeThreads, SharedRing, TlsOfServers};

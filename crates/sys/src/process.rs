@@ -112,6 +112,14 @@ pub enum ExitStatus {
     },
 }
 
+/// Has everything from this descriptor on closed when a program is executed
+/// (close_range(2); Linux 5.11).
+pub fn close_on_exec_from(first: u32) -> io::Result<()> {
+    // SAFETY: it changes a flag of descriptors and no memory; whoever owns them goes on.
+    unsafe { libc::close_range(first, u32::MAX, libc::CLOSE_RANGE_CLOEXEC as i32) }.check()?;
+    Ok(())
+}
+
 /// Collects one child that has ended, without waiting; `None` when none has
 /// (or there are no children).
 pub fn reap() -> io::Result<Option<(Pid, ExitStatus)>> {

@@ -12,16 +12,21 @@
 //!
 //! One worker is the current one. Others have been told to finish what they have: after a
 //! change that a running process could not make, the one before. While such a change is made
-//! there is a successor, which becomes the current one when it serves.
+//! there is a successor, which becomes the current one when it serves. While the binary is
+//! upgraded there are two masters (`upgrade.rs`), and one of them may have no worker.
 
+mod other;
 mod reconfigure;
+mod upgrade;
 mod workers;
 
+pub(crate) use self::other::Other;
+use self::other::Side;
 use self::reconfigure::Reload;
 use self::workers::{Forked, Worker};
 use crate::control::{self, Report};
 use crate::journal::note;
-use crate::notify::{self, State};
+use crate::notify::State;
 use crate::pid_file::PidFile;
 use crate::restarts::Restarts;
 use crate::session_store::{StateFile, write_state_file};
@@ -82,6 +87,14 @@ pub(crate) struct Master {
     leaving: Vec<(u64, Bound)>,
     /// Files of Unix sockets that are closed already.
     closed_files: Option<SocketFiles>,
+    /// USR2 has come and was not looked at yet.
+    upgrade_wanted: bool,
+    /// The master of the binary before or after this one, while there are both.
+    other: Option<Other>,
+    /// WINCH: no worker is wanted until HUP.
+    paused: bool,
+    /// WINCH is not that of a terminal whose window has changed.
+    daemonized: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -108,9 +121,15 @@ impl Master {
     ///
     /// # Errors
     /// When the kernel has no room for their queue.
-    pub(crate) fn new(server: Server, origin: Origin, pid_file: PidFile) -> io::Result<Master> {
+    pub(crate) fn new(
+        server: Server,
+        origin: Origin,
+        pid_file: PidFile,
+        other: Option<Other>,
+    ) -> io::Result<Master> {
         let signals = SignalQueue::open(&SIGNALS)?;
         Ok(Master {
+            daemonized: server.config.main.daemon || other.is_some(),
             server,
             origin,
             pid_file,
@@ -127,6 +146,9 @@ impl Master {
             generation: 0,
             leaving: Vec::new(),
             closed_files: None,
+            upgrade_wanted: false,
+            other,
+            paused: false,
         })
     }
 
@@ -140,7 +162,7 @@ impl Master {
             if let Some(ready) = self.server.daemon.take() {
                 ready.tell();
             }
-            notify::tell(&State::Ready);
+            self.tell_manager(&State::Ready);
         }
         loop {
             match role {
@@ -171,16 +193,25 @@ impl Master {
         }
         note!(self.server.journal, Notice, "exit");
         let files = self.closed_files.take();
-        files
-            .unwrap_or_else(|| self.server.sockets.files())
-            .remove(&self.server.journal);
+        let mut files = files.unwrap_or_else(|| self.server.sockets.files());
+        if self.is_beside_another() {
+            self.server.sockets.close();
+            files = files.without_served();
+        }
+        files.remove(&self.server.journal);
         0
     }
 
-    /// Leaves behind what belongs to the master alone: its signals, which the worker reads
-    /// from a queue of its own, the lines to other workers, and who waits to hear that
-    /// the server runs.
+    /// In the worker process.
     fn become_worker(self, role: Role) -> i32 {
+        let (server, link) = self.into_worker(role);
+        worker_process::run(server, Some(link))
+    }
+
+    /// Closes what belongs to the master alone: its signals, which the worker reads
+    /// from a queue of its own, the lines to other workers and to another master, and who waits
+    /// to hear that the server runs.
+    fn into_worker(self, role: Role) -> (Server, OwnedFd) {
         let Master {
             mut server, reload, ..
         } = self;
@@ -195,7 +226,7 @@ impl Master {
             }
         };
         drop(server.daemon.take());
-        worker_process::run(server, Some(link))
+        (server, link)
     }
 
     /// All worker processes.
@@ -256,13 +287,18 @@ impl Master {
         let mut fds = vec![self.signals.as_fd()];
         let links = self.workers().filter(|worker| !worker.silent);
         fds.extend(links.map(|worker| worker.link.as_fd()));
+        fds.extend(self.other.as_ref().and_then(Other::fd));
         let readable = poll::wait_readable(&fds, timeout)?;
+        let other_speaks = readable.get(1 + talking.len()) == Some(&true);
         for (pid, _) in talking
             .into_iter()
             .zip(&readable[1..])
             .filter(|(_, readable)| **readable)
         {
             self.on_report(pid);
+        }
+        if other_speaks {
+            self.on_other();
         }
         while let Some(received) = self.signals.next()? {
             self.on_signal(received);
@@ -307,6 +343,11 @@ impl Master {
         if self.worker.as_ref().is_none_or(|worker| worker.pid != pid) {
             return;
         }
+        if let Some(other) = &self.other
+            && other.side == Side::Old
+        {
+            other.give_keys(&state); // for the way back
+        }
         self.server.ticket_state = Some(state);
         if self.server.ticket_state_file.is_some() {
             self.state.changed(Instant::now());
@@ -321,7 +362,7 @@ impl Master {
         else {
             return;
         };
-        if !due {
+        if !due || self.other_writes_state() {
             return;
         }
         let written = write_state_file(path, state);
@@ -359,7 +400,7 @@ impl Master {
                 };
                 Role::Master
             }
-            Phase::Serving => match self.go_on_reconfiguring() {
+            Phase::Serving => match self.go_on() {
                 Role::Master
                     if self.worker.is_none() && self.start_at.is_some_and(|at| now >= at) =>
                 {
@@ -371,6 +412,15 @@ impl Master {
         }
     }
 
+    /// Does what reloads and upgrades need.
+    fn go_on(&mut self) -> Role {
+        let role = self.go_on_reconfiguring();
+        if let Role::Master = role {
+            self.go_on_upgrading();
+        }
+        role
+    }
+
     fn on_signal(&mut self, received: Received) {
         let Received { signal, sender } = received;
         let action = match signal {
@@ -378,12 +428,10 @@ impl Master {
             Signal::Quit => ", shutting down",
             Signal::Usr1 => ", reopening logs",
             Signal::Hup => ", reconfiguring",
-            Signal::Winch if self.server.config.main.daemon => ", ignoring",
+            Signal::Winch if self.daemonized => ", the worker process finishes",
             Signal::Winch => return, // the terminal's window has changed, nothing else
-            Signal::Usr2 => {
-                ": upgrade of the binary in place is not available yet, nothing is changed; \
-                 restart the server to run a new binary"
-            }
+            Signal::Usr2 if self.is_beside_another() => ", ignoring",
+            Signal::Usr2 => ", changing binary",
             _ => "",
         };
         let (number, name) = (signal.number(), signal.name());
@@ -402,7 +450,9 @@ impl Master {
             Signal::Term | Signal::Int => self.terminate(),
             Signal::Quit => self.quit(),
             Signal::Usr1 => self.reopen_logs(),
-            Signal::Hup => self.reload_wanted = true,
+            Signal::Hup => self.reload_wanted |= !self.resume(),
+            Signal::Usr2 => self.want_upgrade(),
+            Signal::Winch => self.pause(),
             _ => {}
         }
     }
@@ -412,10 +462,16 @@ impl Master {
             return;
         }
         self.phase = Phase::Quitting;
-        notify::tell(&State::Stopping);
+        self.tell_manager_of_end();
         self.give_reload_up();
-        for worker in self.workers() {
+        for worker in &self.draining {
             worker.tell_end(true, &self.server.journal);
+        }
+        if let Some(worker) = self.worker.take() {
+            self.let_go(worker);
+        }
+        if let Some(other) = &mut self.other {
+            other.tell_serving(false);
         }
         // From now on new connections are refused as soon as the worker has
         // taken what waits in the queues.
@@ -428,7 +484,10 @@ impl Master {
         if let Phase::Terminating { .. } = self.phase {
             return;
         }
-        notify::tell(&State::Stopping);
+        self.tell_manager_of_end();
+        if let Some(other) = &mut self.other {
+            other.tell_serving(false);
+        }
         self.phase = Phase::Terminating {
             kill_at: Instant::now() + KILL_AFTER,
         };
@@ -478,6 +537,9 @@ impl Master {
     }
 
     fn on_exit(&mut self, pid: Pid, status: ExitStatus) {
+        if self.on_new_binary_exit(pid, status) {
+            return;
+        }
         let journal = &self.server.journal;
         match status {
             ExitStatus::Signal {
@@ -516,7 +578,7 @@ impl Master {
     fn plan_restart(&mut self, worker: &Worker, status: ExitStatus) {
         let (journal, pid) = (&self.server.journal, worker.pid);
         if status == ExitStatus::Code(FATAL) {
-            notify::tell(&State::Status("nothing is served, see the error log"));
+            self.tell_manager(&State::Status("nothing is served, see the error log"));
             note!(
                 journal,
                 Alert,

@@ -10,11 +10,12 @@
 //!
 //! Until a configuration is in use, nothing of the one before has changed.
 
+use super::other::{Other, Side};
 use super::{KILL_AFTER, Master, Phase, Role};
 use crate::control::{NewConfiguration, Report};
 use crate::crash;
 use crate::journal::note;
-use crate::notify::{self, State};
+use crate::notify::State;
 use crate::pid_file::PidFile;
 use crate::reload;
 use crate::sockets::Bound;
@@ -147,7 +148,7 @@ impl Master {
 
     /// Reads the configuration and hands it to the worker, or plans another worker.
     fn reconfigure(&mut self) {
-        notify::tell(&State::Reloading);
+        self.tell_manager(&State::Reloading);
         note!(self.server.journal, Notice, "reconfiguring");
         self.generation += 1;
         let Ok((next, handover)) = self.read_next() else {
@@ -156,7 +157,7 @@ impl Master {
                 Error,
                 "the new configuration is refused, everything goes on as it was"
             );
-            notify::tell(&State::Ready);
+            self.tell_manager(&State::Ready);
             return;
         };
         let step = match reload::needs_new_process(&self.server, &next) {
@@ -268,7 +269,12 @@ impl Master {
         let applying =
             reload.filter(|reload| is_current && matches!(reload.step, Step::Applying { .. }));
         match report {
-            Report::Ready => self.on_ready(pid),
+            Report::Ready => {
+                if let Some(worker) = self.worker_with(pid) {
+                    worker.ready = true;
+                }
+                self.on_ready(pid);
+            }
             Report::Applied(generation) => {
                 if applying.is_some_and(|reload| reload.generation == generation) {
                     self.on_applied();
@@ -328,7 +334,7 @@ impl Master {
             "the new configuration is not used, as its worker process could not start; everything \
              goes on as it was"
         );
-        if self.worker.is_none() && self.phase == Phase::Serving {
+        if self.worker.is_none() && self.phase == Phase::Serving && !self.paused {
             self.start_at = Some(Instant::now());
         }
     }
@@ -339,7 +345,7 @@ impl Master {
             return;
         };
         if self.phase == Phase::Serving {
-            notify::tell(&State::Ready);
+            self.tell_manager(&State::Ready);
         }
         let leaving = self.leaving.iter().map(|(_, bound)| bound);
         let known: Vec<&Bound> = self.server.sockets.bound.iter().chain(leaving).collect();
@@ -388,6 +394,7 @@ impl Master {
         };
         let before = self.switch_to(*next);
         self.start_at = None;
+        self.paused = false;
         let worker = self.worker.replace(successor);
         note!(
             self.server.journal,
@@ -445,7 +452,7 @@ impl Master {
         let sockets: Vec<&Bound> = self.server.sockets.bound.iter().collect();
         self.leaving.retain(|(_, bound)| !bound.is_among(&sockets));
         crash::report_to(&self.server.logs, &self.server.config.main.error_logs);
-        notify::tell(&State::Ready);
+        self.tell_manager(&State::Ready);
         before
     }
 
@@ -455,7 +462,13 @@ impl Master {
         if self.pid_file.path() == path {
             return;
         }
-        match PidFile::create(path, sealane_sys::process::pid()) {
+        let own = sealane_sys::process::pid();
+        let is_old = |other: &Other| other.side == Side::New;
+        let created = match &self.other {
+            Some(other) if is_old(other) => PidFile::create_aside(path, own),
+            _ => PidFile::create(path, own),
+        };
+        match created {
             Ok(new) => {
                 let old = std::mem::replace(&mut self.pid_file, new);
                 if let Err(message) = old.remove() {
@@ -469,6 +482,7 @@ impl Master {
     /// Closes sockets of addresses that were taken away by reloads up to this number, or by all
     /// of them, and removes the files of Unix sockets.
     pub(super) fn close_leaving(&mut self, up_to: Option<u64>) {
+        let beside_another = self.is_beside_another();
         let next = self
             .reload
             .iter()
@@ -479,7 +493,8 @@ impl Master {
             if up_to.is_some_and(|up_to| *generation > up_to) {
                 return true;
             }
-            if !bound.is_among(&used) {
+            // Another binary may serve it still.
+            if !bound.is_among(&used) && !beside_another {
                 bound.remove_file(journal);
             }
             false

@@ -17,6 +17,8 @@ pub(super) struct Worker {
     pub(super) link: OwnedFd,
     /// It has said all that it will.
     pub(super) silent: bool,
+    /// It accepts connections.
+    pub(super) ready: bool,
     pub(super) started: Instant,
     /// The logs whose positions it knows.
     pub(super) logs: Arc<LogSet>,
@@ -41,6 +43,7 @@ impl Worker {
                 pid,
                 link: master,
                 silent: false,
+                ready: false,
                 started: Instant::now(),
                 logs: Arc::clone(logs),
             }),
@@ -66,6 +69,28 @@ impl Worker {
         if moved.is_err() {
             self.tell_end(true, journal);
         }
+    }
+
+    /// Tells the worker to end and to hand its idle connections over a line, the other end of which
+    /// `give` gives away.
+    ///
+    /// # Errors
+    /// When one of both cannot be told; the worker goes on then.
+    pub(super) fn tell_move_out(
+        &self,
+        give: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let (out, line) = socket::seqpacket_pair()?;
+        give(line.as_fd())?;
+        control::send_hand_over(self.link.as_fd(), out.as_fd())
+    }
+
+    /// Has the worker take the connections that come over `line`.
+    ///
+    /// # Errors
+    /// When it cannot be told.
+    pub(super) fn take_over(&self, line: BorrowedFd<'_>) -> io::Result<()> {
+        control::send_take_over(self.link.as_fd(), line)
     }
 
     /// Sends it a signal.

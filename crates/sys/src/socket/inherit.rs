@@ -2,9 +2,11 @@
 
 use super::BindAddress;
 use crate::CheckReturn;
-use socket2::{SockRef, Type};
+use crate::process::Pid;
+use socket2::{Domain, SockRef, Type};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
 /// What a descriptor that came with the process is.
 #[derive(Debug)]
@@ -25,8 +27,69 @@ pub enum Inherited {
 /// # Errors
 /// `EBADF` when it is not open, `PermissionDenied` when this process has opened it by itself or
 /// taken it before: everything that it opens is closed on exec, and what came through an exec
-/// cannot be.
+/// cannot be. Standard input, output and error are not to be had either.
 pub fn take_inherited(fd: i32) -> io::Result<Inherited> {
+    let socket = take(fd)?;
+    match listening_address(&socket) {
+        Ok(Some(address)) => Ok(Inherited::Listening { socket, address }),
+        Ok(None) => Ok(Inherited::Other),
+        Err(error) if error.raw_os_error() == Some(libc::ENOTSOCK) => Ok(Inherited::Other),
+        Err(error) => Err(error),
+    }
+}
+
+/// Takes one end of a pair as [`super::seqpacket_pair`] makes it, which the process was started
+/// with, if the process `maker` has made the pair.
+///
+/// # Errors
+/// As [`take_inherited`]; `InvalidInput` when it is something else.
+pub fn take_inherited_line(fd: i32, maker: Pid) -> io::Result<OwnedFd> {
+    let line = take(fd)?;
+    let socket = SockRef::from(&line);
+    if socket.domain()? != Domain::UNIX
+        || socket.r#type()? != Type::from(libc::SOCK_SEQPACKET)
+        || peer_pid(&line)? != maker
+    {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    socket.set_nonblocking(true)?;
+    Ok(line)
+}
+
+/// Another descriptor of the same socket, which a program that is executed gets.
+pub fn inheritable(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    // SAFETY: the descriptor is borrowed, hence open, and no memory is involved.
+    let fd = unsafe { libc::fcntl(socket.as_raw_fd(), libc::F_DUPFD, FIRST) }.check()?;
+    // SAFETY: the kernel just returned this descriptor; nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Behind standard input, output and error.
+const FIRST: i32 = 3;
+
+/// The process that has made this pair of Unix sockets, or that listens at the other end.
+fn peer_pid(socket: &OwnedFd) -> io::Result<Pid> {
+    let mut peer = MaybeUninit::<libc::ucred>::zeroed();
+    let mut len = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: `peer` has room for the answer and `len` says so; the descriptor is owned.
+    unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            peer.as_mut_ptr().cast(),
+            &raw mut len,
+        )
+    }
+    .check()?;
+    // SAFETY: plain old data, zeroed and then filled.
+    Ok(unsafe { peer.assume_init() }.pid)
+}
+
+fn take(fd: i32) -> io::Result<OwnedFd> {
+    if fd < FIRST {
+        return Err(io::ErrorKind::PermissionDenied.into());
+    }
     // SAFETY: no memory is involved; a number that is not open is an error.
     let flags = unsafe { libc::fcntl(fd, libc::F_GETFD) }.check()?;
     if flags & libc::FD_CLOEXEC != 0 {
@@ -36,12 +99,7 @@ pub fn take_inherited(fd: i32) -> io::Result<Inherited> {
     let socket = unsafe { OwnedFd::from_raw_fd(fd) };
     // SAFETY: the descriptor is owned, hence open, and no memory is involved.
     unsafe { libc::fcntl(socket.as_raw_fd(), libc::F_SETFD, libc::FD_CLOEXEC) }.check()?;
-    match listening_address(&socket) {
-        Ok(Some(address)) => Ok(Inherited::Listening { socket, address }),
-        Ok(None) => Ok(Inherited::Other),
-        Err(error) if error.raw_os_error() == Some(libc::ENOTSOCK) => Ok(Inherited::Other),
-        Err(error) => Err(error),
-    }
+    Ok(socket)
 }
 
 /// Where a stream socket listens; `None` when it does not.
@@ -63,7 +121,7 @@ fn listening_address(socket: &OwnedFd) -> io::Result<Option<BindAddress>> {
 mod tests {
     use super::*;
     use std::net::{TcpListener, UdpSocket};
-    use std::os::fd::IntoRawFd;
+    use std::os::fd::{AsFd, IntoRawFd};
 
     /// A descriptor as one that came through an exec.
     fn pass_on(owned: impl Into<OwnedFd>) -> i32 {
@@ -96,5 +154,29 @@ mod tests {
             assert!(matches!(take_inherited(fd), Ok(Inherited::Other)));
         }
         assert!(take_inherited(1 << 20).is_err(), "not open");
+        assert!(take_inherited(2).is_err(), "it has an owner");
+    }
+
+    #[test]
+    fn a_line_is_taken_from_who_made_it_and_nothing_else() {
+        let own = crate::process::pid();
+        let (ours, theirs) = super::super::seqpacket_pair().expect("a pair");
+        for (fd, maker) in [
+            (inheritable(ours.as_fd()).expect("room"), own + 1),
+            (
+                TcpListener::bind("127.0.0.1:0").expect("a port").into(),
+                own,
+            ),
+            (std::fs::File::open("/dev/null").expect("there").into(), own),
+        ] {
+            assert!(take_inherited_line(pass_on(fd), maker).is_err());
+        }
+        let fd = inheritable(theirs.as_fd()).expect("room").into_raw_fd();
+        let line = take_inherited_line(fd, own).expect("a line");
+        drop(theirs);
+        super::super::send_fds(ours.as_fd(), b"x", &[]).expect("sent");
+        let mut bytes = [0; 4];
+        let received = super::super::receive_fds(line.as_fd(), &mut bytes).expect("received");
+        assert_eq!(received.len, 1);
     }
 }

@@ -5,7 +5,7 @@ mod inherit;
 mod listen;
 
 pub use fd_passing::{MAX_PASSED_FDS, ReceivedMessage, receive_fds, send_fds, seqpacket_pair};
-pub use inherit::{Inherited, take_inherited};
+pub use inherit::{Inherited, inheritable, take_inherited, take_inherited_line};
 pub use listen::{
     BindAddress, BindOptions, Keepalive, bind_beside, bind_group, is_stale_unix_socket,
     local_address, start_listening, take_back,

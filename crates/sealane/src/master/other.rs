@@ -1,0 +1,285 @@
+//! The other master while the binary is upgraded, and the line to it.
+//!
+//! Both binaries may be of different versions, and the other one may be nginx, which says
+//! nothing. So the first message on the line says what its sender understands; where that differs, all
+//! else is ignored, and connections finish in the process that has them.
+
+use crate::journal::{Journal, note};
+use crate::session_store::MAX_STATE_BYTES;
+use sealane_server::log::OsError;
+use sealane_sys::process::Pid;
+use sealane_sys::{process, socket};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use zeroize::Zeroizing;
+
+/// The variable that names the new binary's end of the line.
+pub(super) const VARIABLE: &str = "SEALANE_UPGRADE";
+
+/// Of the messages on the line; another meaning of any of them has another number.
+const VERSION: u8 = 1;
+
+const HELLO: u8 = b'H';
+const KEYS: u8 = b'K';
+const SERVING: u8 = b'S';
+const NOT_SERVING: u8 = b'N';
+const TAKE_OVER: u8 = b'T';
+
+/// Which of the two it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Side {
+    /// Our parent, which has executed this binary.
+    Old,
+    /// Our child.
+    New,
+}
+
+/// The other master.
+pub(crate) struct Other {
+    pub(super) pid: Pid,
+    pub(super) side: Side,
+    /// `None` for nginx, which has no such thing, and once the other end is closed.
+    line: Option<OwnedFd>,
+    /// Connections can go there in the format of this binary; unknown before its first message.
+    agrees: bool,
+    /// It has a worker that accepts connections.
+    pub(super) is_serving: bool,
+    /// What it was told of us last.
+    told_serving: bool,
+    /// Its newest ticket keys.
+    keys: Option<Zeroizing<Vec<u8>>>,
+    /// Where its worker's connections come from, for our worker.
+    pub(super) arriving: Vec<OwnedFd>,
+}
+
+impl Other {
+    fn new(pid: Pid, side: Side, line: Option<OwnedFd>) -> Other {
+        Other {
+            pid,
+            side,
+            line,
+            agrees: false,
+            is_serving: false,
+            told_serving: false,
+            keys: None,
+            arriving: Vec::new(),
+        }
+    }
+
+    /// The new binary, which was started with the other end of `line`.
+    pub(super) fn started(pid: Pid, line: OwnedFd) -> Other {
+        Other::new(pid, Side::New, Some(line))
+    }
+
+    /// The old binary, which has started this process; with what it has said already, its ticket keys
+    /// above all. nginx says nothing.
+    pub(crate) fn that_started_us(journal: &Journal) -> Other {
+        let pid = process::parent_pid();
+        let named = std::env::var(VARIABLE);
+        let line = named.ok().and_then(|text| text.parse().ok());
+        // Whoever was started with the variable of somebody else has no such line.
+        let line = line.and_then(|fd| socket::take_inherited_line(fd, pid).ok());
+        let mut other = Other::new(pid, Side::Old, line);
+        if let Some(line) = &other.line {
+            greet(line.as_fd(), journal);
+            while other.hear(journal) {}
+        }
+        other
+    }
+
+    /// Its newest ticket keys, once.
+    pub(crate) fn take_keys(&mut self) -> Option<Zeroizing<Vec<u8>>> {
+        self.keys.take()
+    }
+
+    /// To wait for its messages.
+    pub(super) fn fd(&self) -> Option<BorrowedFd<'_>> {
+        self.line.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Whether it runs. A child does until it is reaped.
+    pub(super) fn lives(&self) -> bool {
+        match self.side {
+            Side::New => true,
+            Side::Old => process::parent_pid() == self.pid,
+        }
+    }
+
+    /// Takes its next message. False when there is none.
+    pub(super) fn hear(&mut self, journal: &Journal) -> bool {
+        let Some(line) = &self.line else {
+            return false;
+        };
+        let mut data = Zeroizing::new(vec![0; 1 + MAX_STATE_BYTES]);
+        let received = match socket::receive_fds(line.as_fd(), &mut data) {
+            Ok(received) if received.len == 0 => {
+                self.hang_up();
+                return false;
+            }
+            Ok(received) => received,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return false,
+            Err(error) => {
+                if error.kind() != io::ErrorKind::ConnectionReset {
+                    let (pid, error) = (self.pid, OsError(&error));
+                    note!(
+                        journal,
+                        Alert,
+                        "master process {pid} of the other binary cannot be understood \
+                         ({error}); connections finish where they are"
+                    );
+                }
+                self.hang_up();
+                return false;
+            }
+        };
+        let mut fds = received.fds.into_iter();
+        match (&data[..received.len], fds.next()) {
+            ([HELLO, version, format @ ..], None) => {
+                self.agrees =
+                    *version == VERSION && format == sealane_server::moving_format().as_bytes();
+                if !self.agrees {
+                    let format: String = String::from_utf8_lossy(format)
+                        .chars()
+                        .filter(|c| !c.is_control())
+                        .collect();
+                    note!(
+                        journal,
+                        Notice,
+                        "the other binary keeps connections differently ({format}): they finish \
+                         in the process that has them"
+                    );
+                }
+            }
+            ([KEYS, keys @ ..], None) => self.keys = Some(Zeroizing::new(keys.to_vec())),
+            ([SERVING], None) => self.is_serving = true,
+            ([NOT_SERVING], None) => self.is_serving = false,
+            ([TAKE_OVER], Some(line)) if self.agrees => self.arriving.push(line),
+            _ => {} // of a version to come
+        }
+        true
+    }
+
+    fn hang_up(&mut self) {
+        self.line = None;
+        self.is_serving = false;
+    }
+
+    /// Says whether we serve, if it has heard something else.
+    pub(super) fn tell_serving(&mut self, serving: bool) {
+        let Some(line) = &self.line else { return };
+        if self.told_serving == serving {
+            return;
+        }
+        let message = if serving { SERVING } else { NOT_SERVING };
+        // Told again the next time.
+        if socket::send_fds(line.as_fd(), &[message], &[]).is_ok() {
+            self.told_serving = serving;
+        }
+    }
+
+    /// Gives it our ticket keys. Without them it does with its own.
+    pub(super) fn give_keys(&self, keys: &[u8]) {
+        if let Some(line) = &self.line {
+            let _ = send_keys(line.as_fd(), keys);
+        }
+    }
+
+    /// Whether connections can go there now.
+    pub(super) fn takes_connections(&self) -> bool {
+        self.agrees && self.is_serving && self.line.is_some()
+    }
+
+    /// Has its worker take the connections that come over `line`.
+    ///
+    /// # Errors
+    /// When it cannot be told.
+    pub(super) fn send_take_over(&self, line: BorrowedFd<'_>) -> io::Result<()> {
+        let ours = self.line.as_ref().ok_or(io::ErrorKind::NotConnected)?;
+        socket::send_fds(ours.as_fd(), &[TAKE_OVER], &[line])
+    }
+}
+
+/// Says what we understand.
+pub(super) fn greet(line: BorrowedFd<'_>, journal: &Journal) {
+    let mut hello = vec![HELLO, VERSION];
+    hello.extend(sealane_server::moving_format().into_bytes());
+    if let Err(error) = socket::send_fds(line, &hello, &[]) {
+        let error = OsError(&error);
+        note!(
+            journal,
+            Alert,
+            "the other binary cannot be told what this one understands ({error}): connections \
+             finish in the process that has them"
+        );
+    }
+}
+
+/// Sends ticket keys over a line.
+pub(super) fn send_keys(line: BorrowedFd<'_>, keys: &[u8]) -> io::Result<()> {
+    let mut data = Zeroizing::new(Vec::with_capacity(1 + keys.len()));
+    data.push(KEYS);
+    data.extend_from_slice(keys);
+    socket::send_fds(line, &data, &[])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sealane_server::log::Logger;
+    use std::fs::File;
+
+    fn pair() -> (Other, Other, Journal) {
+        let (ours, theirs) = socket::seqpacket_pair().expect("a pair");
+        let journal = Journal::running(Logger::discard());
+        let other = |line, side| Other::new(process::pid(), side, Some(line));
+        (other(ours, Side::New), other(theirs, Side::Old), journal)
+    }
+
+    fn hear_all(other: &mut Other, journal: &Journal) {
+        while other.hear(journal) {}
+    }
+
+    #[test]
+    fn two_of_one_kind_agree_and_hand_over() {
+        let (mut new, mut old, journal) = pair();
+        greet(new.fd().expect("a line"), &journal);
+        greet(old.fd().expect("a line"), &journal);
+        new.give_keys(&[7; MAX_STATE_BYTES]);
+        hear_all(&mut old, &journal);
+        hear_all(&mut new, &journal);
+        assert_eq!(old.take_keys().expect("keys").len(), MAX_STATE_BYTES);
+        assert!(!old.takes_connections(), "nobody serves there yet");
+        for serving in [true, true, false, true] {
+            new.tell_serving(serving);
+            hear_all(&mut old, &journal);
+            assert_eq!(old.takes_connections(), serving);
+        }
+        let null = File::open("/dev/null").expect("there");
+        old.send_take_over(null.as_fd()).expect("sent");
+        hear_all(&mut new, &journal);
+        assert_eq!(new.arriving.len(), 1);
+        drop(new);
+        hear_all(&mut old, &journal);
+        assert!(!old.takes_connections() && old.fd().is_none());
+        assert!(old.send_take_over(null.as_fd()).is_err());
+    }
+
+    #[test]
+    fn who_keeps_connections_differently_gets_none() {
+        let own = sealane_server::moving_format();
+        for (version, format) in [(VERSION + 1, own.as_str()), (VERSION, "other")] {
+            let (new, mut old, journal) = pair();
+            let line = new.fd().expect("a line");
+            let hello = [&[HELLO, version], format.as_bytes()].concat();
+            let null = File::open("/dev/null").expect("there");
+            socket::send_fds(line, &hello, &[]).expect("sent");
+            socket::send_fds(line, &[SERVING], &[]).expect("sent");
+            socket::send_fds(line, &[TAKE_OVER], &[null.as_fd()]).expect("sent");
+            socket::send_fds(line, b"? of a version to come", &[null.as_fd()]).expect("sent");
+            hear_all(&mut old, &journal);
+            assert!(old.is_serving && !old.takes_connections());
+            assert!(old.arriving.is_empty());
+            assert!(old.fd().is_some(), "its end is still to be heard of");
+        }
+    }
+}

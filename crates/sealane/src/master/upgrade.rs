@@ -1,0 +1,358 @@
+//! USR2, WINCH and QUIT: another binary takes the place of this one, as in nginx.
+//!
+//! ```text
+//!  old master                          new master
+//!  USR2: pid -> pid.oldbin
+//!        fork, exec ───── sockets ───> takes them, writes pid, starts its worker
+//!        (both serve) <── "serving" ──
+//!  WINCH: the worker finishes,
+//!        idle connections ───────────> go on in its worker
+//!  QUIT: the same, and the master ends
+//! ```
+//!
+//! | state of this master | what happens | goes to |
+//! |---|---|---|
+//! | alone | USR2 | *old*; alone if the file cannot be executed or the pid file not be renamed, all is as it was |
+//! | alone, during a reload | USR2 | waits for the end of the reload |
+//! | old | USR2 | ignored, nginx's message |
+//! | old | WINCH | *old, paused*: the worker hands its idle connections over, finishes the rest and ends |
+//! | old | HUP | reload, as ever |
+//! | old, paused | HUP | a worker with the configuration of before starts: the way back. Then QUIT to the new master brings connections back |
+//! | old | QUIT | connections are handed over, the rest finishes, the master ends; `pid.oldbin` goes |
+//! | old | TERM | the master ends at once, connections that it still has are closed |
+//! | old | the new master ends, in whatever way | *alone*: `pid.oldbin` is `pid` again, if paused a worker starts |
+//! | new | USR2 | ignored, nginx's message |
+//! | new | HUP, USR1, WINCH | as alone |
+//! | new | QUIT | connections are handed to the old master's worker if there is one; the master ends, `pid` goes |
+//! | new | the old master ends | *alone*; the service manager hears that this is the main process. If it was killed its `pid.oldbin` goes |
+//! | alone, paused (WINCH without USR2) | HUP | the configuration is read anew, a worker starts |
+//!
+//! Connections move only if both say the same of how they keep them, and the other one has a worker
+//! that serves. In all other cases, and to and from nginx, the worker finishes as at QUIT.
+
+use super::other::{self, Other, Side, VARIABLE};
+use super::{Master, Phase};
+use crate::activation::NGINX_VARIABLE;
+use crate::journal::note;
+use crate::notify::{self, State};
+use sealane_server::log::OsError;
+use sealane_sys::process::{self, ExitStatus, Pid};
+use sealane_sys::socket;
+use std::ffi::OsString;
+use std::fmt::Write;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::Instant;
+
+/// Variables that are about this process and no other one.
+const OWN_VARIABLES: [&str; 5] = [
+    NGINX_VARIABLE,
+    VARIABLE,
+    "LISTEN_PID",
+    "LISTEN_FDS",
+    "LISTEN_FDNAMES",
+];
+
+/// Behind standard input, output and error.
+const FIRST_DESCRIPTOR: u32 = 3;
+
+impl Master {
+    /// USR2.
+    pub(super) fn want_upgrade(&mut self) {
+        if self.phase != Phase::Serving || self.is_beside_another() {
+            note!(
+                self.server.journal,
+                Crit,
+                "the changing binary signal is ignored: you should shutdown or terminate before \
+                 either old or new binary's process"
+            );
+            return;
+        }
+        self.upgrade_wanted = true;
+    }
+
+    /// Whether the other binary's master runs.
+    pub(super) fn is_beside_another(&self) -> bool {
+        self.other.as_ref().is_some_and(Other::lives)
+    }
+
+    /// Executes the new binary.
+    pub(super) fn change_binary(&mut self) {
+        note!(self.server.journal, Notice, "changing binary");
+        let path = self.origin.program.path().display();
+        if let Err(message) = self.pid_file.set_aside() {
+            note!(
+                self.server.journal,
+                Alert,
+                "{message} before executing new binary process \"{path}\"; nothing is changed, \
+                 mend this and send USR2 again"
+            );
+            return;
+        }
+        match self.execute() {
+            Ok(other) => {
+                note!(
+                    self.server.journal,
+                    Notice,
+                    "start new binary process {}",
+                    other.pid
+                );
+                self.other = Some(other);
+            }
+            Err(error) => {
+                note!(
+                    self.server.journal,
+                    Alert,
+                    "execve() failed while executing new binary process \"{path}\" ({}); \
+                     everything goes on with the old one, put an executable file there and send \
+                     USR2 again",
+                    OsError(&error)
+                );
+                self.put_pid_file_back();
+            }
+        }
+    }
+
+    fn execute(&self) -> io::Result<Other> {
+        // What this process was itself given by mistake goes no further. A wish: old kernels
+        // cannot.
+        let _ = process::close_on_exec_from(FIRST_DESCRIPTOR);
+        let groups = self.server.sockets.bound.iter();
+        let sockets = groups
+            .flat_map(|bound| bound.group.fds())
+            .map(socket::inheritable)
+            .collect::<io::Result<Vec<OwnedFd>>>()?;
+        let (line, theirs) = socket::seqpacket_pair()?;
+        other::greet(line.as_fd(), &self.server.journal);
+        if let Some(keys) = &self.server.ticket_state {
+            let _ = other::send_keys(line.as_fd(), keys); // it makes its own without
+        }
+        let theirs = socket::inheritable(theirs.as_fd())?;
+        let list = sockets.iter().fold(String::new(), |mut list, socket| {
+            let _ = write!(list, "{};", socket.as_raw_fd()); // a string takes all
+            list
+        });
+        let others =
+            std::env::vars_os().filter(|(name, _)| !OWN_VARIABLES.iter().any(|own| name == own));
+        let added = [
+            (NGINX_VARIABLE, list),
+            (VARIABLE, theirs.as_raw_fd().to_string()),
+        ];
+        let added = added
+            .into_iter()
+            .map(|(name, value)| (OsString::from(name), OsString::from(value)));
+        let pid = self.origin.program.start(others.chain(added))?;
+        let pid = Pid::try_from(pid).map_err(io::Error::other)?;
+        Ok(Other::started(pid, line))
+    }
+
+    fn put_pid_file_back(&mut self) {
+        if let Err(message) = self.pid_file.put_back() {
+            note!(
+                self.server.journal,
+                Alert,
+                "{message}; the pid file is missing, signals have to go to {}",
+                process::pid()
+            );
+        }
+    }
+
+    /// A child has ended. Whether it was the new binary's master.
+    pub(super) fn on_new_binary_exit(&mut self, pid: Pid, status: ExitStatus) -> bool {
+        let is_it = |other: &mut Other| other.side == Side::New && other.pid == pid;
+        let Some(mut other) = self.other.take_if(is_it) else {
+            return false;
+        };
+        let journal = &self.server.journal;
+        match status {
+            ExitStatus::Code(0) => {
+                note!(
+                    journal,
+                    Notice,
+                    "new binary process {pid} exited with code 0"
+                );
+            }
+            ExitStatus::Code(code) => note!(
+                journal,
+                Error,
+                "new binary process {pid} exited with code {code}, why it has said before; the \
+                 old binary goes on"
+            ),
+            ExitStatus::Signal { signal, .. } => note!(
+                journal,
+                Alert,
+                "new binary process {pid} exited on signal {signal}; the old binary goes on"
+            ),
+        }
+        if let Some(keys) = other.take_keys() {
+            self.take_keys_of_other(keys);
+        }
+        self.put_pid_file_back();
+        if self.phase == Phase::Serving {
+            if self.server.ticket_state_file.is_some() {
+                self.state.changed(Instant::now());
+            }
+            if std::mem::take(&mut self.paused) {
+                self.start_at = Some(Instant::now());
+            }
+        }
+        true
+    }
+
+    /// What the other binary's workers have made is for the next worker of ours; one that runs
+    /// goes on with its own.
+    fn take_keys_of_other(&mut self, keys: zeroize::Zeroizing<Vec<u8>>) {
+        if self.worker.is_none() {
+            self.server.ticket_state = Some(keys);
+        }
+    }
+
+    /// WINCH: the worker finishes, the master keeps the sockets.
+    pub(super) fn pause(&mut self) {
+        if self.phase != Phase::Serving || self.paused {
+            return;
+        }
+        self.give_reload_up();
+        self.paused = true;
+        self.start_at = None;
+        if let Some(worker) = self.worker.take() {
+            self.let_go(worker);
+        }
+    }
+
+    /// HUP after WINCH while the new binary runs: the way back to this one.
+    pub(super) fn resume(&mut self) -> bool {
+        if !self.paused || !self.is_beside_another() {
+            return false;
+        }
+        self.paused = false;
+        if let Some(keys) = self.other.as_mut().and_then(Other::take_keys) {
+            self.take_keys_of_other(keys);
+        }
+        self.start_at = Some(Instant::now());
+        true
+    }
+
+    /// Has a worker finish what it has, and hand its idle connections to the other binary if
+    /// that takes them.
+    pub(super) fn let_go(&mut self, worker: super::Worker) {
+        let journal = &self.server.journal;
+        let to = self
+            .other
+            .as_ref()
+            .filter(|other| other.takes_connections());
+        let moves = to.is_some_and(|other| {
+            let (pid, there) = (worker.pid, other.pid);
+            match worker.tell_move_out(|line| other.send_take_over(line)) {
+                Ok(()) => {
+                    note!(
+                        journal,
+                        Notice,
+                        "idle connections of worker process {pid} go on with binary {there}"
+                    );
+                    true
+                }
+                Err(error) => {
+                    note!(
+                        journal,
+                        Warn,
+                        "connections of worker process {pid} cannot go on with binary {there} \
+                         ({}), they finish here",
+                        OsError(&error)
+                    );
+                    false
+                }
+            }
+        });
+        if !moves {
+            worker.tell_end(true, journal);
+        }
+        self.draining.push(worker);
+    }
+
+    /// The other binary says something, or is gone.
+    pub(super) fn on_other(&mut self) {
+        let journal = &self.server.journal;
+        let Some(other) = &mut self.other else { return };
+        other.hear(journal);
+        if other.side == Side::Old && other.fd().is_none() {
+            self.on_old_binary_gone();
+        }
+    }
+
+    fn on_old_binary_gone(&mut self) {
+        let Some(other) = self.other.take() else {
+            return;
+        };
+        let pid = other.pid;
+        note!(
+            self.server.journal,
+            Notice,
+            "master process {pid} of the old binary has ended"
+        );
+        self.pid_file.remove_aside_of(pid);
+        if self.phase == Phase::Serving {
+            notify::tell(&State::Ready);
+        }
+        self.take_arriving(other.arriving);
+    }
+
+    fn take_arriving(&self, lines: Vec<OwnedFd>) {
+        let Some(worker) = &self.worker else { return };
+        for line in lines {
+            if let Err(error) = worker.take_over(line.as_fd()) {
+                note!(
+                    self.server.journal,
+                    Alert,
+                    "worker process {} cannot be given the connections of the other binary ({}), \
+                     they are closed",
+                    worker.pid,
+                    OsError(&error)
+                );
+            }
+        }
+    }
+
+    /// Does what is due between the two binaries.
+    pub(super) fn go_on_upgrading(&mut self) {
+        if self.reload.is_none() && std::mem::take(&mut self.upgrade_wanted) {
+            self.change_binary();
+        }
+        let serving = self.worker.as_ref().is_some_and(|worker| worker.ready);
+        let Some(other) = &mut self.other else { return };
+        other.tell_serving(serving);
+        if serving && !other.arriving.is_empty() {
+            let arriving = std::mem::take(&mut other.arriving);
+            self.take_arriving(arriving);
+        }
+    }
+
+    /// Tells the service manager, for which there is one server: what the new binary's master
+    /// has to say before the old one's has ended would not be understood.
+    pub(super) fn tell_manager(&self, state: &State<'_>) {
+        let of_old = |other: &Other| other.side == Side::Old && other.lives();
+        if !self.other.as_ref().is_some_and(of_old) {
+            notify::tell(state);
+        }
+    }
+
+    /// This master ends. The service manager hears that the server does, too, or who goes on.
+    pub(super) fn tell_manager_of_end(&self) {
+        match &self.other {
+            // nginx says nothing, and writes its pid file when it serves.
+            Some(other)
+                if other.side == Side::New
+                    && (other.is_serving || self.pid_file.names(other.pid)) =>
+            {
+                notify::tell(&State::MainPid(other.pid));
+            }
+            _ => self.tell_manager(&State::Stopping),
+        }
+    }
+
+    /// Whether the file of ticket keys is another binary's to write.
+    pub(super) fn other_writes_state(&self) -> bool {
+        let other = self.other.as_ref();
+        other.is_some_and(|other| other.side == Side::New && other.is_serving)
+    }
+}

@@ -1,0 +1,90 @@
+//! The program that this process was started as, to be started again when its file has changed.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Path and arguments of this process.
+#[derive(Debug, Clone)]
+pub(crate) struct Program {
+    path: PathBuf,
+    arguments: Vec<OsString>,
+}
+
+impl Program {
+    /// Where the file is that was started, whatever will be there later: `/proc/self/exe` follows
+    /// the file of now when it is moved or deleted.
+    pub(crate) fn of_this_process() -> Program {
+        let arguments: Vec<OsString> = std::env::args_os().collect();
+        let name = arguments.first().map(PathBuf::from).unwrap_or_default();
+        let path = find(&name, std::env::var_os("PATH"));
+        Program { path, arguments }
+    }
+
+    /// The file.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Starts it with the same arguments and this environment, with no signal blocked and with
+    /// the descriptors that are not closed on exec. Returns its process id.
+    ///
+    /// # Errors
+    /// When there is no process to be had, or the file cannot be executed.
+    pub(crate) fn start(
+        &self,
+        environment: impl IntoIterator<Item = (OsString, OsString)>,
+    ) -> io::Result<u32> {
+        let mut command = Command::new(&self.path);
+        if let Some((name, others)) = self.arguments.split_first() {
+            command.arg0(name).args(others);
+        }
+        let child = command.env_clear().envs(environment).spawn()?;
+        // The master collects all of its children in one place.
+        Ok(child.id())
+    }
+}
+
+/// Where a shell, or execvp(3), has found it.
+fn find(name: &Path, search: Option<OsString>) -> PathBuf {
+    if name.components().count() > 1 || name.is_absolute() {
+        return std::path::absolute(name).unwrap_or_else(|_| name.to_owned());
+    }
+    let is_program = |path: &PathBuf| {
+        let facts = path.metadata();
+        facts.is_ok_and(|facts| facts.is_file() && facts.permissions().mode() & 0o111 != 0)
+    };
+    let search = search.unwrap_or_default();
+    let mut places = std::env::split_paths(&search).map(|directory| directory.join(name));
+    let found = places.find(is_program);
+    let found = found.and_then(|path| std::path::absolute(path).ok());
+    // Somebody has made the name up; the file of now has the right path, if it stays.
+    let running = || std::env::current_exe().unwrap_or_else(|_| name.to_owned());
+    found.unwrap_or_else(running)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_is_made_whole_and_a_name_is_looked_up() {
+        let cwd = std::env::current_dir().expect("a directory");
+        assert_eq!(
+            find(Path::new("/usr/sbin/x"), None),
+            Path::new("/usr/sbin/x")
+        );
+        assert_eq!(find(Path::new("./bin/x"), None), cwd.join("bin/x"));
+        let search = Some("/nonexistent:/usr/bin:/bin".into());
+        let found = find(Path::new("env"), search);
+        assert!(
+            found.ends_with("bin/env") && found.is_absolute(),
+            "{found:?}"
+        );
+        let made_up = find(Path::new("no such name"), Some("/bin".into()));
+        assert_eq!(made_up, std::env::current_exe().expect("this test"));
+    }
+}
