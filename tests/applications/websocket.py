@@ -2,6 +2,11 @@
 
     websocket.py serve PORT
     websocket.py check URL CONNECTIONS
+    websocket.py numbered URL CONNECTIONS
+
+numbered sends numbers until standard input ends and expects each back, in order; after some
+of them a connection closes and is opened again. It prints how many came back and how many
+connections broke.
 """
 
 import asyncio
@@ -11,6 +16,7 @@ import sys
 
 import websockets
 
+NUMBERS = 500  # of one connection
 SIZES = [0, 1, 125, 126, 65535, 65536, 1_000_000]
 
 
@@ -24,13 +30,17 @@ async def serve(port):
         await asyncio.Future()
 
 
-async def check(url, number):
+def connect(url):
     tls = None
     if url.startswith("wss:"):
         tls = ssl.create_default_context()
         tls.check_hostname = False
         tls.verify_mode = ssl.CERT_NONE
-    async with websockets.connect(url, ssl=tls, max_size=None, open_timeout=60) as socket:
+    return websockets.connect(url, ssl=tls, max_size=None, open_timeout=60, ping_interval=None)
+
+
+async def check(url, number):
+    async with connect(url) as socket:
         for size in SIZES:
             seed = hashlib.sha256(f"{number} {size}".encode()).digest()
             message = (seed * (size // 32 + 1))[:size]
@@ -48,7 +58,60 @@ async def check_all(url, connections):
     print("good", connections)
 
 
+class Numbers:
+    def __init__(self):
+        self.stop = False
+        self.good = 0
+        self.broken = 0
+        self.refused = 0
+        self.wrong = 0
+
+    async def send(self, url):
+        while not self.stop:
+            try:
+                await self.send_on_one(url)
+            except ConnectionRefusedError as error:
+                self.refused += 1
+                await self.after(error)
+            except AssertionError as error:
+                self.wrong += 1
+                await self.after(error)
+            except Exception as error:  # whatever ends a connection
+                self.broken += 1
+                await self.after(error)
+
+    async def after(self, error):
+        print(f"numbered: {error!r}", file=sys.stderr)
+        await asyncio.sleep(0.01)
+
+    async def send_on_one(self, url):
+        async with connect(url) as socket:
+            for number in range(NUMBERS):
+                if self.stop:
+                    break
+                await socket.send(str(number))
+                answer = await asyncio.wait_for(socket.recv(), 60)
+                assert answer == str(number), f"{answer} instead of {number}"
+                self.good += 1
+                await asyncio.sleep(0.02)
+        assert socket.close_code == 1000, socket.close_code
+
+
+async def numbered(url, connections):
+    numbers = Numbers()
+    all_of_them = asyncio.gather(*(numbers.send(url) for _ in range(connections)))
+    await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
+    numbers.stop = True
+    await all_of_them
+    print(
+        f"requests {numbers.good} connections {connections} refused {numbers.refused} "
+        f"broken {numbers.broken} wrong {numbers.wrong}"
+    )
+
+
 if sys.argv[1] == "serve":
     asyncio.run(serve(int(sys.argv[2])))
+elif sys.argv[1] == "numbered":
+    asyncio.run(numbered(sys.argv[2], int(sys.argv[3])))
 else:
     asyncio.run(check_all(sys.argv[2], int(sys.argv[3])))

@@ -26,6 +26,7 @@ pub mod comparison;
 pub mod fastcgi;
 mod go;
 pub mod http2;
+pub mod load;
 pub mod misbehaving;
 mod name_server;
 pub mod nodes;

@@ -114,6 +114,7 @@ pub(crate) fn run(mut server: Server, link: Option<OwnedFd>) -> i32 {
         logs,
         journal,
         ready: false,
+        ending: false,
         incoming: Incoming::default(),
         carried,
         threads,
@@ -294,6 +295,8 @@ struct Orders {
     journal: Journal,
     /// The master knows that this worker serves.
     ready: bool,
+    /// It finishes what is under way.
+    ending: bool,
     incoming: Incoming,
     carried: Carried,
     threads: Threads,
@@ -485,7 +488,10 @@ impl Orders {
     fn end(&mut self, command: Command) {
         match command {
             Command::Quit | Command::HandOver(_) => {
-                note!(self.journal, Notice, "gracefully shutting down");
+                // A second line says that a third process takes over.
+                if !std::mem::replace(&mut self.ending, true) {
+                    note!(self.journal, Notice, "gracefully shutting down");
+                }
             }
             Command::Terminate => note!(self.journal, Notice, "exiting"),
             Command::Apply(_) | Command::TakeOver(_) => {}

@@ -14,6 +14,7 @@ mod moving;
 pub(crate) mod tests;
 
 pub(crate) use self::moving::adopt;
+use self::moving::Leaving;
 use crate::acceptor::Place;
 use crate::buffers;
 use crate::client_link::ClientLink;
@@ -21,6 +22,7 @@ use crate::deadline::Deadline;
 use crate::exchange_task::{self, After};
 use crate::facts::{ConnectionFacts, PeerAddress};
 use crate::h2;
+use crate::handover::KeepAlive;
 use crate::proxy_protocol;
 use crate::registry::{Asked, Entry, Phase};
 use crate::snapshot::{ListenerId, ServerId, ServerRuntime, Snapshot};
@@ -28,6 +30,7 @@ use crate::socket::Socket;
 use crate::transport::{Received, Transport, TransportError};
 use crate::worker::Worker;
 use sealane_conf::model::LogLevel;
+use sealane_sys::time::monotonic_coarse_ms;
 use std::future::poll_fn;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -76,8 +79,16 @@ pub(crate) struct Connection {
     nodelay: bool,
     /// The request came behind the one before it, without waiting for its answer.
     pub(crate) pipelined: bool,
-    /// `keepalive_timeout` of the location that answered last.
-    pub(crate) keepalive_timeout: Option<Duration>,
+    /// How long it waits for the next request.
+    pub(crate) keep_alive: KeepAlive,
+    /// Since when it does, in milliseconds of the monotonic clock; 0 when it does not.
+    idle_since_ms: u64,
+    /// It waits for a place in another process.
+    leaving: Option<Box<Leaving>>,
+    /// It cannot move to another process.
+    stays: bool,
+    /// It was told to close, and does as soon as `keepalive_min_timeout` allows.
+    ends_soon: bool,
     /// A plain request came to a TLS port: it gets nginx's 400 and nothing else.
     pub(crate) plain_on_tls_port: bool,
     entry: Entry,
@@ -116,7 +127,11 @@ impl Connection {
             server,
             nodelay: true,
             pipelined: false,
-            keepalive_timeout: None,
+            keep_alive: KeepAlive::default(),
+            idle_since_ms: 0,
+            leaving: None,
+            stays: false,
+            ends_soon: false,
             plain_on_tls_port: false,
             entry,
             gauge: Gauge::new(worker.clone()),
@@ -340,17 +355,15 @@ impl Connection {
             self.gauge.enter(&self.entry, Phase::Idle);
             buffers::release(&mut self.buffer);
             self.transport.release_buffers();
-            let server = self.server().default_location;
-            let conf = &self.snapshot.location(server).conf;
-            let timeout = self.keepalive_timeout.unwrap_or(conf.keepalive_timeout);
-            self.set_deadline(timeout);
+            self.begin_idling();
         }
         // The first request is awaited even at shutdown: its client knows
         // nothing of it. Between requests the connection is free to go.
         match self.receive(HEAD_READ_BYTES, !first).await {
             Wait::Bytes => return true,
+            // Another process has it.
+            Wait::Asked(Asked::Move) => {}
             Wait::Asked(Asked::Abort) => {}
-            Wait::Asked(Asked::Move) if self.move_out() => {}
             Wait::TimedOut | Wait::Asked(_) | Wait::End => self.say_goodbye().await,
             Wait::Broken(error) => {
                 let what = if first {
@@ -364,10 +377,47 @@ impl Connection {
         false
     }
 
+    /// From now on `keepalive_timeout` holds; what of it has passed in another process counts.
+    fn begin_idling(&mut self) {
+        if self.idle_since_ms == 0 {
+            self.idle_since_ms = monotonic_coarse_ms();
+        }
+        self.ends_soon = false;
+        self.wait_until_idle_for(self.keep_alive.timeout_ms);
+    }
+
+    /// How long it has waited for its next request.
+    fn idle_ms(&self) -> u64 {
+        monotonic_coarse_ms().saturating_sub(self.idle_since_ms)
+    }
+
+    fn wait_until_idle_for(&mut self, ms: u64) {
+        let left_ms = ms.saturating_sub(self.idle_ms());
+        self.set_deadline(Duration::from_millis(left_ms));
+    }
+
+    /// Whether an idle connection that is to close may do so now. If not, its deadline is the
+    /// time when it may.
+    fn may_end(&mut self) -> bool {
+        let KeepAlive {
+            timeout_ms,
+            min_timeout_ms,
+        } = self.keep_alive;
+        if self.gauge.phase != Some(Phase::Idle) || self.idle_ms() >= min_timeout_ms {
+            return true;
+        }
+        if !self.ends_soon {
+            self.ends_soon = true;
+            self.wait_until_idle_for(min_timeout_ms.min(timeout_ms));
+        }
+        false
+    }
+
     /// The first bytes of a request are there: from now on
     /// `client_header_timeout` holds. Returns the time of their arrival.
     pub(crate) fn begin_request(&mut self) -> Instant {
         self.renew();
+        self.idle_since_ms = 0;
         self.gauge.enter(&self.entry, Phase::Opening);
         if self.facts.requests() > 0 {
             let timeout = self.server().conf.client_header_timeout;
@@ -402,7 +452,11 @@ impl Connection {
             self.buffer = buffers::small();
         }
         match self.transport.poll_receive(cx, &mut self.buffer, max) {
-            Poll::Ready(Ok(Received::Bytes(_))) => return Poll::Ready(Wait::Bytes),
+            Poll::Ready(Ok(Received::Bytes(_))) => {
+                // Others need the place now.
+                self.leaving = None;
+                return Poll::Ready(Wait::Bytes);
+            }
             Poll::Ready(Ok(Received::End)) => return Poll::Ready(Wait::End),
             Poll::Ready(Err(error)) => return Poll::Ready(Wait::Broken(error)),
             Poll::Pending => {}
@@ -412,7 +466,7 @@ impl Connection {
         }
         if self.gauge.phase == Some(Phase::Idle) {
             self.renew();
-            if self.entry.asked() == Asked::Move {
+            if self.entry.asked() == Asked::Move && self.poll_leave(cx).is_ready() {
                 return Poll::Ready(Wait::Asked(Asked::Move));
             }
         }
@@ -423,7 +477,7 @@ impl Connection {
     fn poll_interrupted(&mut self, cx: &mut Context<'_>, idle: bool) -> Poll<Wait> {
         match self.entry.asked() {
             Asked::Abort => Poll::Ready(Wait::Asked(Asked::Abort)),
-            Asked::Finish if idle => Poll::Ready(Wait::Asked(Asked::Finish)),
+            Asked::Finish if idle && self.may_end() => Poll::Ready(Wait::Asked(Asked::Finish)),
             _ => self.poll_expired(cx).map(|()| Wait::TimedOut),
         }
     }

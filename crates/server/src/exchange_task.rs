@@ -5,9 +5,9 @@ use crate::buffers;
 use crate::connection::{Connection, HEAD_READ_BYTES, Wait};
 use crate::exchange::Exchange;
 use crate::framing;
+use crate::handover::KeepAlive;
 use crate::pipeline;
 use crate::prologue::{self, Arrival};
-use crate::registry::Asked;
 use intake::Intake;
 use sealane_conf::model::{LingeringClose, LogLevel};
 use sealane_http::h1::{self, ParseState, Parsed, RequestError, RequestHead, Version};
@@ -198,13 +198,13 @@ async fn refuse(connection: &mut Connection, refusal: Refusal, since: Instant) -
 fn may_keep_alive(connection: &mut Connection, exchange: &Exchange, age: Duration) -> bool {
     let conf = exchange.conf();
     let head = &exchange.request.head;
-    connection.keepalive_timeout = Some(conf.keepalive_timeout);
+    connection.keep_alive = KeepAlive::of(conf);
     head.keep_alive
         && !exchange.response.close
         && !conf.keepalive_timeout.is_zero()
         && connection.facts.requests() < conf.keepalive_requests
         && age < conf.keepalive_time
-        && connection.asked() < Asked::Finish
+        && connection.may_go_on()
         && !connection.transport.should_end()
         && connection.has_listener()
         && !framing::keepalive_disabled(exchange)

@@ -3,22 +3,27 @@
 //! Between two requests a connection is little more than its socket: who the client is, what it
 //! has done so far and, with TLS, libssl's state. That goes as one message, with the socket, over
 //! a line that the old process has to the new one; from then on nobody in the old process may
-//! touch the socket. A connection that cannot move now finishes here.
+//! touch the socket.
+//!
+//! A connection leaves only when the new process has a place for it ([`line`]), so that none is
+//! under way for long or lost. Until then it is served where it is.
+
+pub(crate) mod line;
 
 use crate::facts::{ConnectionFacts, PeerAddress};
 use crate::proxy_protocol::ProxyHeader;
 use crate::socket::Socket;
-use sealane_conf::model::ListenAddress;
+use sealane_conf::model::{ListenAddress, LocationConf};
 use sealane_http::proxy_protocol::Addresses;
-use sealane_sys::{poll, socket};
 use sealane_tls::{MAX_PACKED_BYTES, Packed};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::sync::mpsc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
 
@@ -26,14 +31,8 @@ use zeroize::Zeroizing;
 const MAX_PARCEL_BYTES: usize = MAX_PACKED_BYTES + (128 << 10);
 /// Room for a usual description.
 const DESCRIPTION_BYTES: usize = 128;
-/// Connections that wait for their turn to be sent.
-const MAX_WAITING: usize = 1024;
-/// How long the other process may take to read one.
-const PATIENCE: Duration = Duration::from_secs(5);
-/// Pause before another attempt when the line is full.
-const FULL_PAUSE: Duration = Duration::from_millis(1);
 /// What both processes must agree on; another layout has another number.
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 
 /// What two processes must agree on to hand connections to each other, in one line of less than
 /// 300 bytes.
@@ -47,6 +46,35 @@ pub(crate) struct Parcel {
     /// The TLS side, if there is one.
     pub(crate) tls: Option<Packed>,
     pub(crate) socket: OwnedFd,
+    /// It has come back: no message takes it, so that it has to stay.
+    pub(crate) stays: bool,
+    pub(crate) under_way: Option<UnderWay>,
+}
+
+/// How many connections are no task's at the moment: on their way out, or in.
+#[derive(Clone, Default)]
+pub(crate) struct Travellers(Arc<AtomicUsize>);
+
+/// Counts as one of the [`Travellers`] until it is dropped.
+pub(crate) struct UnderWay(Arc<AtomicUsize>);
+
+impl Travellers {
+    /// One more.
+    pub(crate) fn one(&self) -> UnderWay {
+        self.0.fetch_add(1, Ordering::AcqRel);
+        UnderWay(self.0.clone())
+    }
+
+    /// How many there are.
+    pub(crate) fn count(&self) -> usize {
+        self.0.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::AcqRel);
+    }
 }
 
 /// A connection that has arrived.
@@ -65,10 +93,33 @@ pub(crate) struct Description {
     age: Duration,
     requests: u64,
     nodelay: bool,
-    keepalive_timeout: Option<Duration>,
+    keep_alive: KeepAlive,
+    /// So long it has waited for its next request.
+    idle_ms: u64,
     proxied: Option<Proxied>,
     /// Behind the description stand so many bytes of TLS.
     tls_bytes: u32,
+}
+
+/// How long a connection waits for its next request, in milliseconds: both are part of every idle
+/// connection.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct KeepAlive {
+    /// `keepalive_timeout` of the location that answered last.
+    pub(crate) timeout_ms: u64,
+    /// `keepalive_min_timeout` of the same.
+    pub(crate) min_timeout_ms: u64,
+}
+
+impl KeepAlive {
+    /// With the times of a location.
+    pub(crate) fn of(conf: &LocationConf) -> KeepAlive {
+        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        KeepAlive {
+            timeout_ms: ms(conf.keepalive_timeout),
+            min_timeout_ms: ms(conf.keepalive_min_timeout),
+        }
+    }
 }
 
 /// The address that its listener is bound to, in both configurations.
@@ -109,7 +160,8 @@ impl Description {
         facts: &ConnectionFacts,
         listener: &ListenAddress,
         nodelay: bool,
-        keepalive_timeout: Option<Duration>,
+        keep_alive: KeepAlive,
+        idle_ms: u64,
     ) -> Description {
         let proxied = facts.proxy_protocol().map(|header| Proxied {
             addresses: header.addresses.map(|both| (both.source, both.destination)),
@@ -128,19 +180,18 @@ impl Description {
             age: facts.accepted.elapsed(),
             requests: facts.requests(),
             nodelay,
-            keepalive_timeout,
+            keep_alive,
+            idle_ms,
             proxied,
             tls_bytes: 0,
         }
     }
 
     /// The message about a connection with this TLS side; `None` when it is too long.
-    fn encode(mut self, tls: Option<Packed>) -> Option<Zeroizing<Vec<u8>>> {
-        let tls = tls.map(Packed::into_bytes);
-        let tls = tls.as_ref().map_or(&b""[..], |tls| tls.expose());
+    fn encode(&mut self, tls: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
         self.tls_bytes = u32::try_from(tls.len()).ok()?;
         let mut bytes = Zeroizing::new(Vec::with_capacity(DESCRIPTION_BYTES + tls.len()));
-        bytes.extend_from_slice(&postcard::to_allocvec(&self).ok()?);
+        bytes.extend_from_slice(&postcard::to_allocvec(self).ok()?);
         bytes.extend_from_slice(tls);
         (bytes.len() <= MAX_PARCEL_BYTES).then_some(bytes)
     }
@@ -177,9 +228,14 @@ impl Description {
         self.nodelay
     }
 
-    /// `keepalive_timeout` of the location that answered last.
-    pub(crate) fn keepalive_timeout(&self) -> Option<Duration> {
-        self.keepalive_timeout
+    /// How long it waits.
+    pub(crate) fn keep_alive(&self) -> KeepAlive {
+        self.keep_alive
+    }
+
+    /// Of that, so much has passed.
+    pub(crate) fn idle_ms(&self) -> u64 {
+        self.idle_ms
     }
 }
 
@@ -190,6 +246,7 @@ impl Parcel {
             description,
             tls,
             socket,
+            ..
         } = self;
         let (socket, peer) = match description.peer {
             Some(peer) => (Socket::tcp(socket), PeerAddress::Inet(peer)),
@@ -211,90 +268,6 @@ impl Parcel {
             facts,
             tls,
         })
-    }
-}
-
-/// The way to the other process.
-pub(crate) struct Way(mpsc::SyncSender<Parcel>);
-
-impl Way {
-    /// Starts the thread that sends connections over `line`. It ends with the last of them.
-    ///
-    /// # Errors
-    /// When there is no thread to be had.
-    pub(crate) fn open(line: OwnedFd) -> io::Result<Way> {
-        let (sender, receiver) = mpsc::sync_channel::<Parcel>(MAX_WAITING);
-        std::thread::Builder::new()
-            .name("hand over".to_owned())
-            .spawn(move || {
-                for parcel in receiver {
-                    if send(&line, parcel).is_err() {
-                        // The other process is gone: what has not moved finishes here.
-                        return;
-                    }
-                }
-            })?;
-        Ok(Way(sender))
-    }
-
-    /// Sends a connection. False when it cannot go.
-    pub(crate) fn send(&self, parcel: Parcel) -> bool {
-        self.0.try_send(parcel).is_ok()
-    }
-}
-
-fn send(line: &OwnedFd, parcel: Parcel) -> io::Result<()> {
-    let Parcel {
-        description,
-        tls,
-        socket: moving,
-    } = parcel;
-    let Some(bytes) = description.encode(tls) else {
-        return Ok(()); // the client sees an idle connection closed
-    };
-    let until = Instant::now() + PATIENCE;
-    loop {
-        match socket::send_fds(line.as_fd(), &bytes, &[moving.as_fd()]) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock && Instant::now() < until => {
-                std::thread::sleep(FULL_PAUSE);
-            }
-            done => return done,
-        }
-    }
-}
-
-/// Receives connections until the other process has no more. `each` is given every one.
-///
-/// # Errors
-/// When the line breaks.
-pub(crate) fn receive(
-    line: &OwnedFd,
-    mut each: impl FnMut(Result<Parcel, NoParcel>),
-) -> io::Result<()> {
-    let mut bytes = Zeroizing::new(vec![0; MAX_PARCEL_BYTES]);
-    loop {
-        let received = match socket::receive_fds(line.as_fd(), &mut bytes) {
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                poll::wait_readable(&[line.as_fd()], None)?;
-                continue;
-            }
-            received => received?,
-        };
-        if received.len == 0 {
-            return Ok(());
-        }
-        let mut fds = received.fds.into_iter();
-        each(
-            match (Description::decode(&bytes[..received.len]), fds.next()) {
-                (Ok((description, tls)), Some(socket)) => Ok(Parcel {
-                    description,
-                    tls,
-                    socket,
-                }),
-                (Err(error), _) => Err(error),
-                (Ok(_), None) => Err(NoParcel::Unreadable),
-            },
-        );
     }
 }
 

@@ -115,14 +115,19 @@ impl TlsStream {
         }
     }
 
+    /// Whether nothing is on its way, so that another process can go on with it.
+    pub(crate) fn is_movable(&self) -> bool {
+        self.opening.is_none()
+            && !self.closed
+            && self.input_at == self.input.len()
+            && self.output.is_empty()
+            && self.connection.check_packable().is_ok()
+    }
+
     /// Packs a connection between two requests for another process. The stream as it was
     /// when something of it is still on its way.
     pub(crate) fn pack(self) -> Result<Packed, Box<TlsStream>> {
-        let is_quiet = self.opening.is_none()
-            && !self.closed
-            && self.input_at == self.input.len()
-            && self.output.is_empty();
-        if !is_quiet || self.connection.check_packable().is_err() {
+        if !self.is_movable() {
             return Err(Box::new(self));
         }
         let TlsStream { connection, .. } = self;

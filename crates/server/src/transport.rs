@@ -100,6 +100,11 @@ impl Transport {
         self.tls.as_deref()
     }
 
+    /// Whether [`Transport::pack`] would succeed now.
+    pub(crate) fn is_movable(&self) -> bool {
+        self.tls.as_ref().is_none_or(|tls| tls.is_movable())
+    }
+
     /// Packs the TLS side for another process, if there is one. False when something of it
     /// is still on its way: all is as it was then.
     pub(crate) fn pack(&mut self) -> Result<Option<Packed>, ()> {

@@ -5,7 +5,8 @@ mod threads;
 use crate::admission::RefusedHandshakes;
 use crate::counters::Counters;
 use crate::current::Current;
-use crate::handover::Way;
+use crate::handover::Travellers;
+use crate::handover::line::Way;
 use crate::log::{self, LogSet};
 use crate::open_file_cache::OpenFileCache;
 use crate::registry::{Asked, Registry};
@@ -18,7 +19,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use threads::{OwnSocket, SHUTDOWN_POLL, Threads};
 use tokio::sync::watch;
@@ -50,7 +51,9 @@ pub struct Process {
     workers: OnceLock<Vec<Arc<Worker>>>,
     connections: AtomicU64,
     /// Where idle connections go when another process takes over.
-    way_out: OnceLock<Way>,
+    way_out: Mutex<Option<Arc<Way>>>,
+    /// Connections that are with no thread at the moment.
+    pub(crate) travellers: Travellers,
     /// TLS sessions with peers, for the next connection.
     pub(crate) upstream_sessions: Arc<SessionCache>,
 }
@@ -64,6 +67,12 @@ impl Worker {
             format_args!("a connection of the process before is closed ({error})"),
         );
     }
+
+    /// How many of `worker_connections` are free.
+    pub(crate) fn free_slots(&self) -> i64 {
+        let limit = i64::from(self.current.snapshot().worker_connections);
+        limit - self.counters.active.get()
+    }
 }
 
 impl Process {
@@ -72,9 +81,19 @@ impl Process {
         self.workers.get().map_or(&[], Vec::as_slice)
     }
 
-    /// Where idle connections go, if another process takes over.
-    pub(crate) fn way_out(&self) -> Option<&Way> {
-        self.way_out.get()
+    /// Where idle connections go, if another process takes over and is there.
+    pub(crate) fn way_out(&self) -> Option<Arc<Way>> {
+        let way = self.way_out.lock().unwrap_or_else(PoisonError::into_inner);
+        way.as_ref().filter(|way| !way.is_closed()).cloned()
+    }
+
+    /// Has idle connections go this way from now on.
+    pub(crate) fn set_way_out(&self, way: Way) {
+        let before = {
+            let mut place = self.way_out.lock().unwrap_or_else(PoisonError::into_inner);
+            place.replace(Arc::new(way))
+        };
+        drop(before);
     }
 
     /// Says why a connection of another process does not go on here.
@@ -84,20 +103,16 @@ impl Process {
         }
     }
 
+    /// Writes a line to the main error log.
+    pub(crate) fn log(&self, level: LogLevel, text: fmt::Arguments<'_>) {
+        if let Some(worker) = self.workers().first() {
+            worker.current.snapshot().main_log.log(level, None, text);
+        }
+    }
+
     /// Tells, once, which threads there are.
     pub(crate) fn set_workers(&self, workers: Vec<Arc<Worker>>) {
         let _ = self.workers.set(workers);
-    }
-
-    /// Opens the way out. What its connections are to do: without it they finish here.
-    pub(crate) fn hand_over(&self, line: OwnedFd) -> Asked {
-        match Way::open(line) {
-            Ok(way) => {
-                let _ = self.way_out.set(way);
-                Asked::Move
-            }
-            Err(_) => Asked::Finish,
-        }
     }
 
     /// The next connection's serial number. One shared increment per connection
@@ -173,8 +188,8 @@ pub enum Command {
     Quit,
     /// TERM, INT: stop now.
     Terminate,
-    /// QUIT after USR2: like `Quit`, but idle connections go over this line to a process that
-    /// takes them ([`Command::TakeOver`]).
+    /// Like `Quit`, but idle connections go over this line to a process that takes them
+    /// ([`Command::TakeOver`]). Again: from now on they go over this one.
     HandOver(OwnedFd),
     /// Go on with the connections that another process sends over this line.
     TakeOver(OwnedFd),
@@ -244,12 +259,20 @@ pub fn run(
                 if *tell.borrow() == Asked::Nothing =>
             {
                 let asked = match command {
-                    Command::HandOver(line) => process.hand_over(line),
+                    Command::HandOver(line) => threads.hand_over(line, &process),
                     _ => Asked::Finish,
                 };
+                threads.take_over_no_more();
                 let _ = tell.send(asked);
                 let timeout = snapshot.worker_shutdown_timeout;
                 deadline = timeout.map(|t| std::time::Instant::now() + t);
+            }
+            // The process that was to take over is gone, or is to end itself.
+            Some(Command::HandOver(line)) if *tell.borrow() == Asked::Move => {
+                threads.hand_over(line, &process);
+                for worker in process.workers() {
+                    worker.registry.shut_down(Asked::Move);
+                }
             }
             Some(Command::Apply(update)) if *tell.borrow() == Asked::Nothing => {
                 update.logs.take_effect(update.snapshot.main_log.clone());
@@ -258,10 +281,15 @@ pub fn run(
                 snapshot = update.snapshot;
                 logs.0 = update.logs;
             }
-            Some(Command::TakeOver(line)) => threads.adopt_from(line, process.clone())?,
+            Some(Command::TakeOver(line)) if *tell.borrow() == Asked::Nothing => {
+                threads.take_over(line, process.clone())?;
+            }
             Some(Command::Terminate) => break,
             // Whoever finishes does so with what there is.
-            Some(Command::Apply(_) | Command::Quit | Command::HandOver(_)) | None => {}
+            Some(
+                Command::Apply(_) | Command::Quit | Command::HandOver(_) | Command::TakeOver(_),
+            )
+            | None => {}
         }
         if deadline.is_some_and(|at| std::time::Instant::now() >= at) {
             snapshot.main_log.log(

@@ -3,6 +3,7 @@
 //
 //	client get  -address HOST:PORT -ca FILE [-range R] [-parallel N] [-http2] PATH...
 //	client idle -address HOST:PORT -ca FILE -count N PATH
+//	client load -address HOST:PORT [-ca FILE] -kind close|keep|http2 -parallel N PATH
 //	client resume -address HOST:PORT -ca FILE [-tls 1.2] [-parallel N] [-for TIME] [-pause TIME] PATH
 //
 // get prints one line for each path: status, length, SHA-256, path. A single
@@ -34,18 +35,19 @@ const limit = 150 * time.Second
 
 func main() {
 	if len(os.Args) < 2 {
-		fail("usage: client get|idle|resume ...")
+		fail("usage: client get|idle|load|resume ...")
 	}
 	flags := flag.NewFlagSet(os.Args[1], flag.ExitOnError)
 	address := flags.String("address", "", "host:port to connect to")
 	authority := flags.String("ca", "", "PEM file with the authority to trust; plain HTTP without")
 	ranges := flags.String("range", "", "value of a Range header")
-	parallel := flags.Int("parallel", 1, "connections for get and resume")
+	parallel := flags.Int("parallel", 1, "connections for get, load and resume")
 	version := flags.String("tls", "", "1.2 or 1.3 only")
 	duration := flags.Duration("for", time.Second, "how long to resume")
 	pause := flags.Duration("pause", 0, "time between the connections of resume")
 	http2 := flags.Bool("http2", false, "HTTP/2 for get")
 	count := flags.Int("count", 1, "connections for idle")
+	kind := flags.String("kind", "keep", "close, keep or http2 for load")
 	_ = flags.Parse(os.Args[2:])
 
 	raiseDescriptorLimit()
@@ -64,6 +66,8 @@ func main() {
 		get(*address, configuration, *ranges, *parallel, *http2, flags.Args())
 	case "idle":
 		idle(*address, configuration, *count, flags.Arg(0))
+	case "load":
+		load(*address, configuration, *kind, *parallel, flags.Arg(0))
 	case "resume":
 		resume(*address, configuration, *parallel, *duration, *pause, flags.Arg(0))
 	default:

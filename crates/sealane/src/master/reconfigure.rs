@@ -382,7 +382,8 @@ impl Master {
     fn on_ready(&mut self, pid: Pid) {
         let successor = self.reload.as_ref().and_then(Reload::successor);
         if successor.is_none_or(|successor| successor.pid != pid) {
-            return;
+            // One in the place of a worker that died.
+            return self.lead_on();
         }
         let Some(Reload {
             next,
@@ -406,6 +407,7 @@ impl Master {
                 Some(successor) => worker.tell_move(successor, &self.server.journal),
                 None => worker.tell_end(true, &self.server.journal),
             }
+            self.lead_on();
             self.draining.push(worker);
         }
         // The process that finishes has copies of its own.
@@ -413,6 +415,16 @@ impl Master {
         let gone = gone.filter(|bound| !bound.has_address_of(&self.server.sockets.bound));
         self.leaving.extend(gone.map(|bound| (generation, bound)));
         self.close_leaving(None);
+    }
+
+    /// Where the connections of workers that finish were to go, nobody takes any more: they go to
+    /// the current worker.
+    fn lead_on(&self) {
+        if let (Phase::Serving, Some(current)) = (self.phase, &self.worker) {
+            for worker in &self.draining {
+                worker.tell_move(current, &self.server.journal);
+            }
+        }
     }
 
     /// Makes `next` the configuration in use, and returns the one before.

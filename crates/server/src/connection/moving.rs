@@ -2,18 +2,33 @@
 
 use super::Connection;
 use crate::acceptor::Place;
+use crate::handover::line::Way;
 use crate::handover::{Description, Opened, Parcel};
+use crate::registry::Asked;
 use crate::snapshot::ServerId;
 use crate::tls_stream::{HandshakeTimes, TlsStream};
 use crate::worker::Worker;
+use sealane_sys::time::monotonic_coarse_ms;
 use sealane_tls::{Packed, UnpackError};
 use std::os::fd::AsFd;
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
+use tokio::sync::{AcquireError, OwnedSemaphorePermit};
+
+/// A connection that waits for a place in the other process.
+pub(super) struct Leaving {
+    way: Arc<Way>,
+    place: Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send>>,
+}
 
 /// Goes on with a connection that another process has served so far.
-pub(crate) async fn adopt(worker: Arc<Worker>, parcel: Parcel) {
+pub(crate) async fn adopt(worker: Arc<Worker>, mut parcel: Parcel) {
     let number = worker.process.next_connection();
+    let stays = parcel.stays;
+    // Until it is in the registry.
+    let under_way = parcel.under_way.take();
     let opened = parcel.open(number);
     let Opened {
         description,
@@ -34,8 +49,11 @@ pub(crate) async fn adopt(worker: Arc<Worker>, parcel: Parcel) {
     let place = place.of_connection(&facts);
     worker.counters.active.add(1);
     let mut connection = Connection::new(worker, place, facts);
+    drop(under_way);
+    connection.stays = stays;
     connection.nodelay = description.nodelay();
-    connection.keepalive_timeout = description.keepalive_timeout();
+    connection.keep_alive = description.keep_alive();
+    connection.idle_since_ms = monotonic_coarse_ms().saturating_sub(description.idle_ms());
     connection.remember_task().await;
     if let Some(tls) = tls
         && let Err(error) = connection.go_on_with(tls).await
@@ -47,29 +65,70 @@ pub(crate) async fn adopt(worker: Arc<Worker>, parcel: Parcel) {
 }
 
 impl Connection {
-    /// Hands the connection to another process. False when it cannot move, and is to finish
-    /// here; otherwise nobody here may touch the socket any more.
-    pub(super) fn move_out(&mut self) -> bool {
+    /// Between two requests: goes to the other process when that has a place. Ready when it has left,
+    /// and nobody here may touch the socket any more.
+    ///
+    /// Until then it is served here. It stays when there is no other process, or none that takes
+    /// it; its next response is the last one then.
+    pub(super) fn poll_leave(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        // What has come of a request stays with this process, and so does its answer.
+        if self.stays || !self.buffer.is_empty() || !self.transport.is_movable() {
+            self.leaving = None;
+            return Poll::Pending;
+        }
         let Some(way) = self.worker.process.way_out() else {
-            return false;
+            self.leaving = None;
+            return Poll::Pending;
         };
+        let leaving = match &mut self.leaving {
+            Some(leaving) if Arc::ptr_eq(&leaving.way, &way) => leaving,
+            other => other.insert(Box::new(Leaving {
+                place: Box::pin(way.place()),
+                way,
+            })),
+        };
+        let place = ready!(leaving.place.as_mut().poll(cx));
+        let way = leaving.way.clone();
+        self.leaving = None;
+        match place {
+            Ok(place) => self.leave(&way, place),
+            // Nobody takes connections any more. The next way wakes this one.
+            Err(_) => Poll::Pending,
+        }
+    }
+
+    /// Leaves, if it can.
+    fn leave(&mut self, way: &Way, place: OwnedSemaphorePermit) -> Poll<()> {
         let Ok(socket) = self.facts.socket.as_fd().try_clone_to_owned() else {
-            return false;
+            return Poll::Pending;
         };
         let Ok(tls) = self.transport.pack() else {
-            return false;
+            self.stays = true;
+            return Poll::Pending;
         };
         let address = &self.snapshot.listener(self.listener).address;
-        let (nodelay, timeout) = (self.nodelay, self.keepalive_timeout);
-        let description = Description::new(&self.facts, address, nodelay, timeout);
-        // Without TLS nobody here can speak to the client any more, whatever comes of it.
-        let is_secure = tls.is_some();
-        let parcel = Parcel {
-            description,
-            tls,
-            socket,
-        };
-        way.send(parcel) || is_secure
+        let (keep_alive, idle_ms) = (self.keep_alive, self.idle_ms());
+        let description = Description::new(&self.facts, address, self.nodelay, keep_alive, idle_ms);
+        way.send(
+            place,
+            Parcel {
+                description,
+                tls,
+                socket,
+                stays: false,
+                under_way: Some(self.worker.process.travellers.one()),
+            },
+        );
+        Poll::Ready(())
+    }
+
+    /// Whether a connection that is to move, or to finish, may have another request.
+    pub(crate) fn may_go_on(&self) -> bool {
+        match self.entry.asked() {
+            Asked::Nothing => true,
+            Asked::Move => !self.stays && self.worker.process.way_out().is_some(),
+            Asked::Finish | Asked::Abort => false,
+        }
     }
 
     /// Goes on with the TLS side that another process has packed.

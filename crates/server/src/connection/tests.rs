@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::acceptor;
+use crate::handover::{NoParcel, Parcel, UnderWay, line};
 use crate::snapshot::Snapshot;
 use crate::testing::Site;
 use sealane_tls::{Acceptor, SelectServer, Selected};
@@ -485,15 +486,41 @@ fn connections_whose_listener_is_gone_finish() {
     }
 }
 
+/// Passes on what arrives.
+struct Passing(tokio::sync::mpsc::UnboundedSender<Parcel>, Arc<Worker>);
+
+impl line::Host for Passing {
+    fn has_room(&self, _count: usize) -> bool {
+        true
+    }
+
+    fn take(&mut self, arrived: Result<Parcel, NoParcel>) {
+        let parcel = arrived.unwrap_or_else(|error| panic!("{error}"));
+        let _ = self.0.send(parcel);
+    }
+
+    fn under_way(&self) -> UnderWay {
+        self.1.process.travellers.one()
+    }
+}
+
+/// A way to another process, whatever comes back being lost.
+fn way(out: std::os::fd::OwnedFd) -> line::Way {
+    let home = line::Home {
+        take_back: Box::new(drop),
+        tell: Box::new(|_| {}),
+    };
+    line::Way::open(out, home).expect("threads")
+}
+
 /// Goes on, on a thread of its own, with what arrives over a line.
 fn adopt_on_thread(site: &Site, line: std::os::fd::OwnedFd) -> Arc<Worker> {
     let worker = site.another_worker(|_| {});
     let (sender, mut parcels) = tokio::sync::mpsc::unbounded_channel();
+    let mut host = Passing(sender, worker.clone());
     std::thread::spawn(move || {
-        crate::handover::receive(&line, |parcel| {
-            let parcel = parcel.unwrap_or_else(|error| panic!("{error}"));
-            let _ = sender.send(parcel);
-        })
+        let (stop, _writer) = std::io::pipe().expect("a pipe");
+        line::receive(&line, stop.as_fd(), &mut host)
     });
     let adopting = worker.clone();
     std::thread::spawn(move || {
@@ -523,9 +550,8 @@ fn connections_move_to_another_process_between_two_requests() {
     let (mut busy, mut idle) = busy_and_idle(address, &worker);
     let (out, line) = sealane_sys::socket::seqpacket_pair().expect("a pair");
     let successor = adopt_on_thread(&new, line);
-    let asked = worker.process.hand_over(out);
-    assert_eq!(asked, Asked::Move);
-    worker.registry.shut_down(asked);
+    worker.process.set_way_out(way(out));
+    worker.registry.shut_down(Asked::Move);
     while worker.counters.waiting.get() > 0 {
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -550,12 +576,49 @@ fn connections_finish_here_when_the_other_process_is_gone() {
     let (mut busy, mut idle) = busy_and_idle(address, &worker);
     let (out, line) = sealane_sys::socket::seqpacket_pair().expect("a pair");
     drop(line);
-    worker.registry.shut_down(worker.process.hand_over(out));
-    let mut rest = Vec::new();
-    idle.read_to_end(&mut rest).expect("it is closed in order");
-    assert_eq!(rest, b"");
+    worker.process.set_way_out(way(out));
+    worker.registry.shut_down(Asked::Move);
+    while worker.process.way_out().is_some() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    // Neither is lost: each is answered once more, and told that this was the last time.
+    let answer = answer_to(&mut idle, "GET /3 HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert!(answer.ends_with("\r\n\r\nold /3"), "{answer}");
+    assert!(answer.contains("Connection: close"), "{answer}");
     let answer = answer_to(&mut busy, "Host: a\r\n\r\n");
     assert!(answer.ends_with("\r\n\r\nold /2"), "{answer}");
+    let mut rest = Vec::new();
     busy.read_to_end(&mut rest).expect("it is closed in order");
     settle(&worker);
+}
+
+#[test]
+fn who_waits_for_a_place_is_served_meanwhile_and_moves_later() {
+    let [old, new] = ["old", "new"].map(|word| {
+        Site::new(&format!(
+            "location / {{ return 200 \"{word} $request_uri\"; }}"
+        ))
+    });
+    let (address, worker) = serve_on_thread(&old, |_| {});
+    let (mut busy, mut idle) = busy_and_idle(address, &worker);
+    let (out, line) = sealane_sys::socket::seqpacket_pair().expect("a pair");
+    worker.process.set_way_out(way(out));
+    worker.registry.shut_down(Asked::Move);
+    let answer = answer_to(&mut busy, "Host: a\r\n\r\n");
+    assert!(answer.ends_with("\r\n\r\nold /2"), "{answer}");
+    for stream in [&mut busy, &mut idle] {
+        for _ in 0..3 {
+            let answer = answer_to(stream, "GET /3 HTTP/1.1\r\nHost: a\r\n\r\n");
+            assert!(answer.ends_with("\r\n\r\nold /3"), "{answer}");
+            assert!(answer.contains("Connection: keep-alive"), "{answer}");
+        }
+    }
+    let successor = adopt_on_thread(&new, line);
+    settle(&worker);
+    for stream in [&mut busy, &mut idle] {
+        let answer = answer_to(stream, "GET /4 HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert!(answer.ends_with("\r\n\r\nnew /4"), "{answer}");
+    }
+    drop((busy, idle));
+    settle(&successor);
 }

@@ -2,14 +2,15 @@
 
 use crate::acceptor::Acceptor;
 use crate::connection;
-use crate::handover::{self, Parcel};
+use crate::handover::line::{self, Home, Host, Way};
+use crate::handover::{NoParcel, Parcel, UnderWay};
 use crate::log::{self, OsError};
 use crate::registry::{Asked, SWEEP_INTERVAL};
 use crate::snapshot::Snapshot;
 use crate::worker::{Event, OnThread, Process, Update, Worker, own_sockets};
 use sealane_conf::model::{ListenAddress, LogLevel};
-use std::io;
-use std::os::fd::OwnedFd;
+use std::io::{self, PipeReader, PipeWriter};
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
@@ -34,6 +35,8 @@ pub(crate) const SHUTDOWN_POLL: Duration = Duration::from_millis(20);
 pub(crate) struct Threads {
     handles: Vec<JoinHandle<()>>,
     orders: Vec<(u32, mpsc::UnboundedSender<Order>)>,
+    /// Ends when no connection of another process is to come any more.
+    taking: Option<(PipeWriter, Arc<PipeReader>)>,
 }
 
 /// A socket that one thread accepts from.
@@ -157,29 +160,69 @@ impl Threads {
         Ok(())
     }
 
+    /// Opens the way out. What connections are to do: without it they finish here.
+    pub(crate) fn hand_over(&self, line: OwnedFd, process: &Arc<Process>) -> Asked {
+        let orders = self.each();
+        let process_log = process.clone();
+        let home = Home {
+            take_back: Box::new(move |parcel| {
+                // Some may have ended, but not the one that it comes from.
+                let mut order = Order::Adopt(Box::new(parcel));
+                for thread in &orders {
+                    match thread.send(order) {
+                        Ok(()) => return,
+                        Err(back) => order = back.0,
+                    }
+                }
+            }),
+            tell: Box::new(move |text| process_log.log(LogLevel::Notice, text)),
+        };
+        match Way::open(line, home) {
+            Ok(way) => {
+                process.set_way_out(way);
+                Asked::Move
+            }
+            Err(_) => Asked::Finish,
+        }
+    }
+
     /// Takes the connections that another process hands over, each thread its share.
     ///
     /// # Errors
     /// When there is no thread to receive them.
-    pub(crate) fn adopt_from(&self, line: OwnedFd, process: Arc<Process>) -> io::Result<()> {
-        let orders: Vec<_> = self.orders.iter().map(|(_, order)| order.clone()).collect();
+    pub(crate) fn take_over(&mut self, line: OwnedFd, process: Arc<Process>) -> io::Result<()> {
+        let stop = match &self.taking {
+            Some((_, stop)) => stop.clone(),
+            None => {
+                let (stop, writer) = io::pipe()?;
+                self.taking.insert((writer, Arc::new(stop))).1.clone()
+            }
+        };
+        // As long as some may come, no thread ends.
+        let under_way = process.travellers.one();
+        let mut host = Sharing {
+            orders: self.each(),
+            turn: 0,
+            process: process.clone(),
+        };
         std::thread::Builder::new()
             .name("take over".to_owned())
             .spawn(move || {
-                let mut turn = orders.iter().cycle();
-                let received = handover::receive(&line, |parcel| match (parcel, turn.next()) {
-                    (Ok(parcel), Some(order)) => {
-                        // A thread that has ended takes the process with it.
-                        let _ = order.send(Order::Adopt(Box::new(parcel)));
-                    }
-                    (Err(error), _) => process.log_adoption(&error),
-                    (Ok(_), None) => {}
-                });
-                if let Err(error) = received {
+                if let Err(error) = line::receive(&line, stop.as_fd(), &mut host) {
                     process.log_adoption(&OsError(&error));
                 }
+                drop(under_way);
             })?;
         Ok(())
+    }
+
+    /// Connections of other processes that have not left are to stay there.
+    pub(crate) fn take_over_no_more(&mut self) {
+        self.taking = None;
+    }
+
+    fn each(&self) -> Vec<mpsc::UnboundedSender<Order>> {
+        self.orders.iter().map(|(_, order)| order.clone()).collect()
     }
 
     /// Whether all threads have ended.
@@ -197,6 +240,42 @@ impl Threads {
         for handle in self.handles {
             let _ = handle.join();
         }
+    }
+}
+
+/// Gives each thread its share of the connections of another process.
+struct Sharing {
+    orders: Vec<mpsc::UnboundedSender<Order>>,
+    turn: usize,
+    process: Arc<Process>,
+}
+
+impl Host for Sharing {
+    fn has_room(&self, count: usize) -> bool {
+        let workers = self.process.workers().iter();
+        let room: i64 = workers.map(|worker| worker.free_slots().max(0)).sum();
+        let wanted = count + self.process.travellers.count();
+        room >= i64::try_from(wanted).unwrap_or(i64::MAX)
+    }
+
+    fn take(&mut self, arrived: Result<Parcel, NoParcel>) {
+        let parcel = match arrived {
+            Ok(parcel) => parcel,
+            Err(error) => return self.process.log_adoption(&error),
+        };
+        let workers = self.process.workers();
+        let count = self.orders.len();
+        let turns = (self.turn..).take(count).map(|turn| turn % count);
+        let has_room = |turn: &usize| workers.get(*turn).is_some_and(|w| w.free_slots() > 0);
+        let turn = turns.clone().find(has_room).or(turns.clone().next());
+        let Some(turn) = turn else { return };
+        self.turn = turn + 1;
+        // A thread that has ended takes the process with it.
+        let _ = self.orders[turn].send(Order::Adopt(Box::new(parcel)));
+    }
+
+    fn under_way(&self) -> UnderWay {
+        self.process.travellers.one()
     }
 }
 
@@ -229,16 +308,36 @@ async fn serve(
     };
     accepting.stop_all().await;
     worker.registry.shut_down(asked);
-    let finished = async {
-        while !worker.registry.is_empty() {
-            tokio::time::sleep(SHUTDOWN_POLL).await;
-        }
-    };
     tokio::select! {
-        () = finished => {}
+        () = finish(&worker, &mut orders) => {}
         _ = told.wait_for(|asked| *asked == Asked::Abort) => {}
     }
     sweeping.abort();
+}
+
+/// Waits until there are no connections, and none that may come or come back.
+async fn finish(worker: &Arc<Worker>, orders: &mut mpsc::UnboundedReceiver<Order>) {
+    let adopt_waiting = |orders: &mut mpsc::UnboundedReceiver<Order>| {
+        let mut came = false;
+        while let Ok(order) = orders.try_recv() {
+            if let Order::Adopt(parcel) = order {
+                came = true;
+                tokio::spawn(connection::adopt(worker.clone(), *parcel));
+            }
+        }
+        came
+    };
+    loop {
+        // Whoever was under way is in the queue by then.
+        let is_last = worker.process.travellers.count() == 0;
+        if !adopt_waiting(orders) && is_last && worker.registry.is_empty() {
+            orders.close(); // who comes back from now on goes to another thread
+            if !adopt_waiting(orders) {
+                return;
+            }
+        }
+        tokio::time::sleep(SHUTDOWN_POLL).await;
+    }
 }
 
 /// Goes on with another configuration.
