@@ -116,7 +116,15 @@ fn change(site: &Site, server: &Server<'_>, state: &State) {
         format!("https://{name}.test:{port}/page"),
         format!("{name}.test:{port}:127.0.0.1"),
     );
-    let words = ["--cacert", &authority, "--resolve", &place, "-o", "/dev/null", &url];
+    let words = [
+        "--cacert",
+        &authority,
+        "--resolve",
+        &place,
+        "-o",
+        "/dev/null",
+        &url,
+    ];
     curl(&words);
 }
 
@@ -166,7 +174,10 @@ fn large_file(site: &Site, bytes: u64) -> String {
     file.flush().expect("room");
     let digest = command("sha256sum", &[path.display().to_string()], b"").success();
     let text = digest.text();
-    text.split_whitespace().next().unwrap_or_default().to_owned()
+    text.split_whitespace()
+        .next()
+        .unwrap_or_default()
+        .to_owned()
 }
 
 /// Descriptors, resident and proportional memory of a process, in KiB.
@@ -189,6 +200,18 @@ fn size(pid: u32) -> Option<Size> {
         resident_kib: number("Rss:")?,
         own_kib: number("Private_Dirty:")?,
     })
+}
+
+impl Size {
+    /// Whether a process with this size has kept to what it had then: nothing left open, and no more
+    /// memory than caches and allocators take that were empty before.
+    fn is_about(&self, then: &Size) -> bool {
+        const DESCRIPTORS: usize = 4;
+        const KIB: u64 = 16 << 10;
+        self.descriptors <= then.descriptors + DESCRIPTORS
+            && self.resident_kib <= then.resident_kib + KIB
+            && self.own_kib <= then.own_kib + KIB
+    }
 }
 
 /// How large the load is.
@@ -240,7 +263,10 @@ fn under_load(site: &Site, server: &Server<'_>, work: impl FnOnce()) -> Outcome 
         Load::go("http2", &tls, Some(&authority), count),
         Load::web_sockets(&format!("wss://{tls}/socket"), count),
     ];
-    let (plain, tls) = (format!("http://{plain}/page"), format!("https://{tls}/page"));
+    let (plain, tls) = (
+        format!("http://{plain}/page"),
+        format!("https://{tls}/page"),
+    );
     let large = tls.replace("/page", "/large");
     let close = ["-H", "Connection: close"];
     let stop = AtomicBool::new(false);
@@ -310,24 +336,29 @@ fn no_request_fails_over_reloads() {
     let site = site();
     let server = site.serve_whole(&FIRST.configuration());
     let _origin = Application::web_socket(&site, "127.0.0.1:%origin%");
-    let mut state = FIRST;
+    let (mut state, mut masters) = (FIRST, Vec::new());
     let outcome = under_load(&site, &server, || {
         for number in 1..=scale(8, 200) {
             state = state.next();
             change(&site, &server, &state);
             if number % 20 == 0 {
-                tell_sizes(&server, number);
+                masters.push(sizes(&server, number));
             }
         }
     });
     outcome.assert_nothing_failed();
     one_worker_is_left(&server);
+    if let [first, .., last] = &masters[..] {
+        assert!(last.is_about(first), "the master grows: {masters:?}");
+    }
 }
 
-/// For whoever reads the output of a long run.
-fn tell_sizes(server: &Server<'_>, number: usize) {
+/// The master's size. That of all processes is for whoever reads the output of a long run.
+fn sizes(server: &Server<'_>, number: usize) -> Size {
     let workers: Vec<_> = server.worker_pids().into_iter().map(size).collect();
-    eprintln!("{number}: master {:?}, workers {workers:?}", size(server.pid()));
+    let master = size(server.pid()).expect("it runs");
+    eprintln!("{number}: master {master:?}, workers {workers:?}");
+    master
 }
 
 #[test]
@@ -336,7 +367,10 @@ fn connections_that_are_idle_move_to_another_process_and_are_used_there() {
     let server = site.serve_whole(&FIRST.configuration());
     let before = server.worker_pid();
     let authority = site.authority().display().to_string();
-    let (address, count) = (format!("127.0.0.1:{}", server.port("tls")), scale(300, 5000));
+    let (address, count) = (
+        format!("127.0.0.1:{}", server.port("tls")),
+        scale(300, 5000),
+    );
     let wanted = count.to_string();
     let mut client = Command::new(go_client_path())
         .args(["idle", "-address", &address, "-ca", &authority])

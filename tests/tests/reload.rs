@@ -235,15 +235,16 @@ fn another_number_of_threads_is_another_process_and_one_is_left() {
     for count in [1, 4, 2, 3] {
         let worker = server.worker_pid();
         applied(&site, &server, &with(count));
+        // It accepts until it has heard of the other one.
+        wait_for("the end of the worker before", || {
+            let now = server.worker_pids();
+            (now.len() == 1 && now[0] != worker).then_some(())
+        });
         for name in ["plain", "shared"] {
             for _ in 0..8 {
                 assert_eq!(body(server.port(name)), count.to_string(), "{name}");
             }
         }
-        wait_for("the end of the worker before", || {
-            let now = server.worker_pids();
-            (now.len() == 1 && now[0] != worker).then_some(())
-        });
     }
     assert!(
         server

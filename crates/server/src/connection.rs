@@ -13,8 +13,8 @@ mod moving;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub(crate) use self::moving::adopt;
 use self::moving::Leaving;
+pub(crate) use self::moving::adopt;
 use crate::acceptor::Place;
 use crate::buffers;
 use crate::client_link::ClientLink;

@@ -144,7 +144,7 @@ fn send_all(
     let mut is_open = true;
     for item in queue {
         let back = match item {
-            Item::Parcel(parcel) if is_open => match send(line, *parcel) {
+            Item::Parcel(parcel) if is_open => match send(line, parcel) {
                 Ok(()) => continue,
                 Err(NotSent::TooLong(parcel)) => Some(parcel),
                 Err(NotSent::Broken(parcel)) => {
@@ -152,7 +152,7 @@ fn send_all(
                     Some(parcel)
                 }
             },
-            Item::Parcel(parcel) => Some(*parcel),
+            Item::Parcel(parcel) => Some(parcel),
             Item::End => {
                 is_open = false;
                 None
@@ -164,7 +164,7 @@ fn send_all(
             let _ = socket::shutdown(line.as_fd(), Shutdown::Write);
         }
         if let Some(parcel) = back {
-            take_back(parcel);
+            take_back(*parcel);
         }
     }
 }
@@ -172,12 +172,12 @@ fn send_all(
 /// Why a connection was not sent.
 enum NotSent {
     /// The line has no room for it.
-    TooLong(Parcel),
+    TooLong(Box<Parcel>),
     /// The other process does not read.
-    Broken(Parcel),
+    Broken(Box<Parcel>),
 }
 
-fn send(line: &OwnedFd, mut parcel: Parcel) -> Result<(), NotSent> {
+fn send(line: &OwnedFd, mut parcel: Box<Parcel>) -> Result<(), NotSent> {
     let secret = parcel.tls.take().map(Packed::into_bytes);
     let tls = secret.as_ref().map_or(&b""[..], |tls| tls.expose());
     let message = parcel.description.encode(tls);
@@ -309,7 +309,10 @@ pub(crate) fn receive(line: &OwnedFd, stop: BorrowedFd<'_>, host: &mut dyn Host)
             Ending::Wanted(_) => Some(FULL_PAUSE),
             Ending::Said(until) => Some(until.saturating_duration_since(Instant::now())),
         };
-        let fds = [(line.as_fd(), Interest::Readable), (stop, Interest::Readable)];
+        let fds = [
+            (line.as_fd(), Interest::Readable),
+            (stop, Interest::Readable),
+        ];
         let watched = if let Ending::No = end { 2 } else { 1 };
         let ready = poll::wait(&fds[..watched], wait)?;
         if ready.get(1) == Some(&true) {
