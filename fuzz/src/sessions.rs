@@ -113,7 +113,7 @@ static SERVERS: LazyLock<Servers> = LazyLock::new(|| {
         identities: vec![identity],
         ticket_keys: vec![Secret::new(vec![1; 48])],
         early_data: Some(EarlyData {
-            register: Arc::new(ReplayRegister::new(1000, 0)),
+            register: Arc::new(ReplayRegister::new(1000, 0).expect("memory")),
         }),
         ..ServerSettings::default()
     };

@@ -18,6 +18,7 @@
 //! | [`limits`] | `rlimit` |
 //! | [`sandbox`] | filters for system calls |
 //! | [`sealed_memory`] | bytes for another process that never reach a disk |
+//! | [`shared_memory`] | numbers that several processes read and write |
 //! | [`memory`] | the heap and core dumps |
 //! | [`signal`] | blocking signals and reading them from a descriptor |
 //! | [`time`] | clocks and the local time zone |
@@ -40,6 +41,7 @@ pub mod privileges;
 pub mod process;
 pub mod sandbox;
 pub mod sealed_memory;
+pub mod shared_memory;
 pub mod signal;
 pub mod socket;
 pub mod time;

@@ -49,7 +49,7 @@ fn main() -> Outcome<()> {
         settings.session_cache = SessionCacheSetting::Builtin { sessions: 100_000 };
     })?;
     let early = server_with(&rcgen::PKCS_ECDSA_P256_SHA256, |settings| {
-        let register = Arc::new(ReplayRegister::new(1_000_000, 0));
+        let register = Arc::new(ReplayRegister::new(1_000_000, 0).expect("memory"));
         settings.early_data = Some(EarlyData { register });
     })?;
     for (label, version) in [
