@@ -5,6 +5,8 @@
 mod client;
 #[path = "early_data/der.rs"]
 mod der;
+#[path = "early_data/processes.rs"]
+mod processes;
 #[path = "early_data/replays.rs"]
 mod replays;
 

@@ -1,5 +1,8 @@
 //! Resumption: tickets and the session cache, as clients see it.
 
+#[path = "sessions/processes.rs"]
+mod processes;
+
 use sealane_tests::{Certificate, CertificateKey, Server, Site, handshake};
 
 fn serve<'a>(site: &'a Site, directives: &str) -> Server<'a> {

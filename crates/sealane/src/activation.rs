@@ -82,6 +82,11 @@ pub(crate) fn accept(journal: &Journal) {
     }
 }
 
+/// Whether another binary seems to have started this one in its place.
+pub(crate) fn is_upgrade() -> bool {
+    std::env::var_os(NGINX_VARIABLE).is_some()
+}
+
 /// Takes the listening sockets that the old binary hands over. False when there are none:
 /// nobody upgrades anything.
 pub(crate) fn accept_from_old_binary(journal: &Journal) -> bool {

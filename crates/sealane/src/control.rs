@@ -23,6 +23,9 @@ pub(crate) enum Message {
     HandOver(OwnedFd),
     /// Go on with the idle connections that another worker sends over this line.
     TakeOver(OwnedFd),
+    /// Tell the worker at the other end of this line, which is to take your place, which
+    /// sessions and ticket keys there are.
+    TellSuccessor(OwnedFd),
     /// End now.
     Terminate,
     /// Go on with these files in the logs at these positions.
@@ -65,6 +68,7 @@ const TERMINATE: u8 = b'T';
 const REOPEN: u8 = b'R';
 const HAND_OVER: u8 = b'H';
 const TAKE_OVER: u8 = b'I';
+const TELL_SUCCESSOR: u8 = b'P';
 const BUNDLE: u8 = b'B';
 const LOGS: u8 = b'L';
 const SOCKETS: u8 = b'K';
@@ -114,6 +118,14 @@ pub(crate) fn send_hand_over(link: BorrowedFd<'_>, line: BorrowedFd<'_>) -> io::
 /// As [`send_end`].
 pub(crate) fn send_take_over(link: BorrowedFd<'_>, line: BorrowedFd<'_>) -> io::Result<()> {
     socket::send_fds(link, &[TAKE_OVER, VERSION], &[line])
+}
+
+/// Tells a worker to tell what it has over a line.
+///
+/// # Errors
+/// As [`send_end`].
+pub(crate) fn send_succession(link: BorrowedFd<'_>, line: BorrowedFd<'_>) -> io::Result<()> {
+    socket::send_fds(link, &[TELL_SUCCESSOR, VERSION], &[line])
 }
 
 /// Hands the worker newly opened log files; at most [`FDS_PER_MESSAGE`].
@@ -189,10 +201,11 @@ fn understand(data: &[u8], mut fds: Vec<OwnedFd>) -> Option<Message> {
     match data {
         [QUIT] => return Some(Message::Quit),
         [TERMINATE] => return Some(Message::Terminate),
-        [tag @ (HAND_OVER | TAKE_OVER), VERSION] => {
+        [tag @ (HAND_OVER | TAKE_OVER | TELL_SUCCESSOR), VERSION] => {
             let line = fds.pop().filter(|_| fds.is_empty())?;
             return Some(match *tag {
                 HAND_OVER => Message::HandOver(line),
+                TELL_SUCCESSOR => Message::TellSuccessor(line),
                 _ => Message::TakeOver(line),
             });
         }

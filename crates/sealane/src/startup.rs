@@ -12,7 +12,7 @@ use crate::pid_file::PidFile;
 use crate::program::Program;
 use crate::reload::{RecordingLoader, Records};
 use crate::resolver::{self, Resolvers};
-use crate::session_store::{self, RemoteStore};
+use crate::session_store::{self, RemoteStore, TicketStates};
 use crate::sockets::{Bound, Purpose, Sockets};
 use crate::{
     activation, crash, kernel_tls, materials, say, signaller, temp_paths, version, worker_process,
@@ -26,7 +26,7 @@ use sealane_sys::crash::Role;
 use sealane_sys::file::{self, Standard};
 use sealane_sys::limits::{self, Resource};
 use sealane_sys::process;
-use sealane_tls::{Capabilities, HandshakeState, SessionState};
+use sealane_tls::{Capabilities, HandshakeState, ReplayRegister, SessionState};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -56,8 +56,8 @@ pub(crate) struct Server {
     pub(crate) resolvers: Resolvers,
     /// `ssl_session_ticket_state`.
     pub(crate) ticket_state_file: Option<PathBuf>,
-    /// The ticket keys that the last worker, or the last run, has left.
-    pub(crate) ticket_state: Option<Zeroizing<Vec<u8>>>,
+    /// The ticket keys that the last workers, or the last run, have left.
+    pub(crate) ticket_states: TicketStates,
     /// Whom to tell that the server runs.
     pub(crate) daemon: Option<Ready>,
 }
@@ -75,7 +75,10 @@ pub(crate) struct Reading {
 /// What a configuration is prepared for.
 pub(crate) enum Goal<'a> {
     /// To serve.
-    Serve,
+    Serve {
+        /// The old binary's register of early data.
+        register: Option<Arc<ReplayRegister>>,
+    },
     /// `-t`: to see whether it would work.
     Test {
         /// `-q`.
@@ -113,16 +116,21 @@ pub(crate) fn run(arguments: &Arguments, places: &Places) -> ExitCode {
     {
         return send_order(order, reading, places, &first);
     }
+    if !arguments.test {
+        crash::keep_secrets_out_of_dumps(&first); // before they are read
+    }
+    let is_upgrade = !arguments.test && activation::is_upgrade();
+    let mut old_binary = is_upgrade.then(|| Other::that_started_us(&first));
     let goal = if arguments.test {
         Goal::Test {
             quiet: arguments.quiet,
         }
     } else {
-        Goal::Serve
+        let register = old_binary.as_mut().and_then(Other::take_register);
+        Goal::Serve {
+            register: register.and_then(|it| session_store::register_of_old_binary(it, &first)),
+        }
     };
-    if !arguments.test {
-        crash::keep_secrets_out_of_dumps(&first); // before they are read
-    }
     let prepared = prepare(reading, places, &goal, &first).map(|(server, _)| server);
     match prepared {
         Err(Refused) if arguments.test => {
@@ -150,7 +158,7 @@ pub(crate) fn run(arguments: &Arguments, places: &Places) -> ExitCode {
                 places: places.clone(),
                 program: Program::of_this_process(),
             };
-            serve(server, origin)
+            serve(server, origin, old_binary)
         }
     }
 }
@@ -283,6 +291,15 @@ pub(crate) fn prepare(
         ));
     }
     let probed = find_kernel_tls(&config, goal, &mut materials);
+    let register = match goal {
+        Goal::Reload { running, .. } => running.sessions.known_register(),
+        Goal::Serve { register } => register.clone(),
+        Goal::Test { .. } | Goal::Check => None,
+    };
+    if let Some(register) = register {
+        // Other processes accept early data at the same time as those of this configuration.
+        materials.sessions().set_register(register);
+    }
     let session_stores = session_store::prepare(config.http.as_ref(), &[], &mut materials)
         .map_err(|message| refuse(&message))?;
     let resolvers = resolver::prepare(config.http.as_ref(), &Resolvers::default(), &mut materials);
@@ -311,9 +328,9 @@ pub(crate) fn prepare(
     }
     let threads = worker::thread_count(config.main.worker_processes);
     let ticket_state_file = session_store::state_file(config.http.as_ref());
-    let ticket_state = match goal {
-        Goal::Serve => read_ticket_state(ticket_state_file.as_deref(), &journal),
-        Goal::Test { .. } | Goal::Check | Goal::Reload { .. } => None,
+    let ticket_states = match goal {
+        Goal::Serve { .. } => read_ticket_state(ticket_state_file.as_deref(), &journal).into(),
+        Goal::Test { .. } | Goal::Check | Goal::Reload { .. } => TicketStates::default(),
     };
     let sockets = open_sockets(&config, threads, goal, &journal)?;
     let journal = match goal {
@@ -327,7 +344,7 @@ pub(crate) fn prepare(
         session_stores,
         resolvers,
         ticket_state_file,
-        ticket_state,
+        ticket_states,
         config,
         snapshot: Arc::new(snapshot),
         logs: Arc::new(logs),
@@ -349,7 +366,7 @@ pub(crate) fn prepare(
 fn find_kernel_tls(config: &Config, goal: &Goal<'_>, materials: &mut Materials) -> bool {
     let known = match goal {
         Goal::Test { .. } | Goal::Check => return false,
-        Goal::Serve => None,
+        Goal::Serve { .. } => None,
         Goal::Reload { running, .. } => running.kernel_tls.clone(),
     };
     let is_known = known.is_some();
@@ -376,7 +393,7 @@ fn open_sockets(
     };
     let (purpose, known) = match *goal {
         Goal::Check => return Ok(Sockets::default()),
-        Goal::Serve => (Purpose::Serve, &[][..]),
+        Goal::Serve { .. } => (Purpose::Serve, &[][..]),
         Goal::Test { .. } => (Purpose::Test, &[][..]),
         Goal::Reload { running, known } => {
             if running.config.main.pid != config.main.pid {
@@ -386,7 +403,7 @@ fn open_sockets(
         }
     };
     let mut from_old_binary = false;
-    if let Goal::Serve = goal {
+    if let Goal::Serve { .. } = goal {
         activation::accept(journal);
         from_old_binary = activation::accept_from_old_binary(journal);
     }
@@ -413,12 +430,11 @@ fn read_ticket_state(path: Option<&Path>, journal: &Journal) -> Option<Zeroizing
 }
 
 /// Runs the server until it is stopped.
-fn serve(mut server: Server, origin: Origin) -> ExitCode {
+fn serve(mut server: Server, origin: Origin, old_binary: Option<Other>) -> ExitCode {
     log_facts(&server.journal);
-    let old_binary = server.sockets.from_old_binary;
-    let mut old_binary = old_binary.then(|| Other::that_started_us(&server.journal));
+    let mut old_binary = old_binary.filter(|_| server.sockets.from_old_binary);
     if let Some(keys) = old_binary.as_mut().and_then(Other::take_keys) {
-        server.ticket_state = Some(keys);
+        server.ticket_states.set(keys);
     }
     // As in nginx, an upgrade of a daemon is one already.
     if server.config.main.daemon && old_binary.is_none() {
@@ -475,7 +491,7 @@ fn serve_alone(mut server: Server, pid_file: PidFile) -> i32 {
     server.identity = None;
     let mut files = server.sockets.files();
     let from_old_binary = server.sockets.from_old_binary;
-    let code = worker_process::run(server, None);
+    let code = worker_process::run(server, None, None);
     if let Err(message) = pid_file.remove() {
         note!(journal, Alert, "{message}");
     }

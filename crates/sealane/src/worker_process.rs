@@ -4,7 +4,7 @@ use crate::control::{self, Message, Report};
 use crate::journal::{Journal, note};
 use crate::reload::{Carried, Incoming};
 use crate::resolver::{self, ResolverThread};
-use crate::session_store::{StateSink, StoreThread};
+use crate::session_store::{self, StateSink, StoreThread};
 use crate::sockets::Sockets;
 use crate::startup::Server;
 use crate::{cpus, crash, limits, sandbox};
@@ -46,9 +46,10 @@ const SIGNALS: [Signal; 7] = [
 ];
 
 /// Serves until the master, or a signal, says to stop. `link` is the line to
-/// the master; without one this is the only process (`master_process off`).
+/// the master; without one this is the only process (`master_process off`). At `before` a worker
+/// tells what it has whose place this one takes.
 /// Returns the exit code.
-pub(crate) fn run(mut server: Server, link: Option<OwnedFd>) -> i32 {
+pub(crate) fn run(mut server: Server, link: Option<OwnedFd>, before: Option<OwnedFd>) -> i32 {
     let single = link.is_none();
     let link = link.map(Arc::new);
     let _ = process::set_thread_name("sealane: worker"); // for ps, if it works
@@ -68,17 +69,21 @@ pub(crate) fn run(mut server: Server, link: Option<OwnedFd>) -> i32 {
         resolver: ResolverThread::default(),
     };
     let mut carried = Carried::of(&mut server);
-    let state = server.ticket_state.take();
+    let states = std::mem::take(&mut server.ticket_states);
     let started = threads.set(
         &server.config,
         &server.snapshot,
         &mut carried,
-        state.as_ref().map(|state| state.as_slice()),
+        &states.all(),
         &server.journal,
     );
+    drop(states);
     if let Err(message) = started {
         note!(server.journal, Emerg, "{message}");
         return FATAL;
+    }
+    if let Some(before) = before {
+        session_store::learn(before, carried.sessions(), &server.journal);
     }
     let listeners = match listeners(&server.sockets) {
         Ok(listeners) => listeners,
@@ -185,13 +190,13 @@ struct Threads {
 }
 
 impl Threads {
-    /// Has them work for a configuration. `state` are the ticket keys of another process.
+    /// Has them work for a configuration. `states` are ticket keys of other processes.
     fn set(
         &mut self,
         config: &Config,
         snapshot: &Arc<Snapshot>,
         carried: &mut Carried,
-        state: Option<&[u8]>,
+        states: &[&[u8]],
         journal: &Journal,
     ) -> Result<(), String> {
         self.stores
@@ -199,7 +204,7 @@ impl Threads {
                 carried.session_stores(),
                 snapshot,
                 carried.sessions(),
-                state,
+                states,
                 journal,
             )
             .map_err(|error| {
@@ -385,6 +390,9 @@ impl Orders {
             Ok(Some(Message::TakeOver(line))) => {
                 self.waiting.push_back(Command::TakeOver(line));
             }
+            Ok(Some(Message::TellSuccessor(line))) => {
+                session_store::tell_successor(line, self.carried.sessions(), &self.journal);
+            }
             Ok(Some(Message::Terminate)) => self.end(Command::Terminate),
             Ok(Some(Message::Reopen(files))) => {
                 note!(self.journal, Notice, "reopening logs");
@@ -428,7 +436,7 @@ impl Orders {
                     &built.config,
                     &built.snapshot,
                     &mut self.carried,
-                    None,
+                    &[],
                     &journal,
                 )
                 .map(|()| built)
@@ -495,6 +503,11 @@ impl Orders {
             }
             Command::Terminate => note!(self.journal, Notice, "exiting"),
             Command::Apply(_) | Command::TakeOver(_) => {}
+        }
+        if let Command::Quit | Command::Terminate = command {
+            // Who serves next may be another server, with ticket keys that are ours, and a
+            // register that is not.
+            self.carried.sessions().close_register();
         }
         self.waiting.push_back(command);
     }

@@ -162,8 +162,8 @@ const ROWS: &[Row] = &[
         ONE,
         "10m",
         "Memory for the register that knows early data again, at least `64k`; a connection with early \
-         data takes about 100 bytes for five to ten minutes. When it is full, clients go on without \
-         early data until old entries leave.",
+         data takes 16 bytes for five minutes. When it is full, clients go on without early data until \
+         old entries leave. Another size has an effect after a restart.",
         |b, c| {
             c.size(&mut b.server().tls.early_data_register_bytes)?;
             let bytes = b.server().tls.early_data_register_bytes;

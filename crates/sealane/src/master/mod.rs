@@ -110,10 +110,11 @@ enum Phase {
 /// What this process goes on as.
 enum Role {
     Master,
-    /// The worker at this line, for the configuration that is in use.
-    Worker(OwnedFd),
-    /// The same, for the one that is to come.
-    Successor(OwnedFd),
+    /// The worker at this line, for the configuration that is in use. Over the other one a worker
+    /// tells what it has whose place this one takes.
+    Worker(OwnedFd, Option<OwnedFd>),
+    /// The same, for the configuration that is to come.
+    Successor(OwnedFd, Option<OwnedFd>),
 }
 
 impl Master {
@@ -204,29 +205,29 @@ impl Master {
 
     /// In the worker process.
     fn become_worker(self, role: Role) -> i32 {
-        let (server, link) = self.into_worker(role);
-        worker_process::run(server, Some(link))
+        let (server, link, before) = self.into_worker(role);
+        worker_process::run(server, Some(link), before)
     }
 
     /// Closes what belongs to the master alone: its signals, which the worker reads
     /// from a queue of its own, the lines to other workers and to another master, and who waits
     /// to hear that the server runs.
-    fn into_worker(self, role: Role) -> (Server, OwnedFd) {
+    fn into_worker(self, role: Role) -> (Server, OwnedFd, Option<OwnedFd>) {
         let Master {
             mut server, reload, ..
         } = self;
-        let link = match role {
+        let (link, before) = match role {
             Role::Master => unreachable!("the master stays what it is"),
-            Role::Worker(link) => link,
-            Role::Successor(link) => {
-                let state = server.ticket_state.take();
+            Role::Worker(link, before) => (link, before),
+            Role::Successor(link, before) => {
+                let states = std::mem::take(&mut server.ticket_states);
                 let reload = reload.expect("a successor is started for a reload");
-                server = reload.into_next(state);
-                link
+                server = reload.into_next(states);
+                (link, before)
             }
         };
         drop(server.daemon.take());
-        (server, link)
+        (server, link, before)
     }
 
     /// All worker processes.
@@ -248,8 +249,9 @@ impl Master {
     /// Forks the worker. When that fails, it is tried again later.
     fn start_worker(&mut self) -> Role {
         self.start_at = None;
+        let before = self.other.as_mut().and_then(Other::take_before);
         match Worker::fork(&self.server.logs) {
-            Ok(Forked::Worker(link)) => return Role::Worker(link),
+            Ok(Forked::Worker(link)) => return Role::Worker(link, before),
             Ok(Forked::Master(worker)) => {
                 let pid = worker.pid;
                 note!(self.server.journal, Notice, "start worker process {pid}");
@@ -338,9 +340,12 @@ impl Master {
         }
     }
 
-    /// Only the current worker's keys are those of new connections.
+    /// Only the current worker's keys are those of new connections, and soon the successor's.
     fn on_ticket_state(&mut self, pid: Pid, state: zeroize::Zeroizing<Vec<u8>>) {
         if self.worker.as_ref().is_none_or(|worker| worker.pid != pid) {
+            if let Some(reload) = &mut self.reload {
+                reload.on_ticket_state(pid, state);
+            }
             return;
         }
         if let Some(other) = &self.other
@@ -348,7 +353,7 @@ impl Master {
         {
             other.give_keys(&state); // for the way back
         }
-        self.server.ticket_state = Some(state);
+        self.server.ticket_states.set(state);
         if self.server.ticket_state_file.is_some() {
             self.state.changed(Instant::now());
         }
@@ -358,8 +363,8 @@ impl Master {
     fn write_state(&mut self, at_end: bool) {
         let now = Instant::now();
         let due = self.state.due.is_some_and(|at| at_end || now >= at);
-        let (Some(path), Some(state)) = (&self.server.ticket_state_file, &self.server.ticket_state)
-        else {
+        let state = self.server.ticket_states.newest();
+        let (Some(path), Some(state)) = (&self.server.ticket_state_file, state) else {
             return;
         };
         if !due || self.other_writes_state() {

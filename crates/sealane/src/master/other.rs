@@ -24,6 +24,8 @@ const KEYS: u8 = b'K';
 const SERVING: u8 = b'S';
 const NOT_SERVING: u8 = b'N';
 const TAKE_OVER: u8 = b'T';
+const REGISTER: u8 = b'R';
+const BEFORE: u8 = b'B';
 
 /// Which of the two it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +52,10 @@ pub(crate) struct Other {
     keys: Option<Zeroizing<Vec<u8>>>,
     /// Where its worker's connections come from, for our worker.
     pub(super) arriving: Vec<OwnedFd>,
+    /// The memory of its register of early data.
+    register: Option<OwnedFd>,
+    /// Where its worker tells its sessions to our first one.
+    before: Option<OwnedFd>,
 }
 
 impl Other {
@@ -63,6 +69,8 @@ impl Other {
             told_serving: false,
             keys: None,
             arriving: Vec::new(),
+            register: None,
+            before: None,
         }
     }
 
@@ -90,6 +98,16 @@ impl Other {
     /// Its newest ticket keys, once.
     pub(crate) fn take_keys(&mut self) -> Option<Zeroizing<Vec<u8>>> {
         self.keys.take()
+    }
+
+    /// The memory of its register of early data, once.
+    pub(crate) fn take_register(&mut self) -> Option<OwnedFd> {
+        self.register.take()
+    }
+
+    /// Where its worker tells its sessions to ours, once.
+    pub(super) fn take_before(&mut self) -> Option<OwnedFd> {
+        self.before.take()
     }
 
     /// To wait for its messages.
@@ -154,6 +172,8 @@ impl Other {
             ([SERVING], None) => self.is_serving = true,
             ([NOT_SERVING], None) => self.is_serving = false,
             ([TAKE_OVER], Some(line)) if self.agrees => self.arriving.push(line),
+            ([REGISTER], Some(register)) => self.register = Some(register),
+            ([BEFORE], Some(line)) => self.before = Some(line),
             _ => {} // of a version to come
         }
         true
@@ -222,6 +242,16 @@ pub(super) fn send_keys(line: BorrowedFd<'_>, keys: &[u8]) -> io::Result<()> {
     socket::send_fds(line, &data, &[])
 }
 
+/// Gives away the memory of the register of early data.
+pub(super) fn send_register(line: BorrowedFd<'_>, register: BorrowedFd<'_>) -> io::Result<()> {
+    socket::send_fds(line, &[REGISTER], &[register])
+}
+
+/// Gives away the line over which our worker tells its sessions.
+pub(super) fn send_before(line: BorrowedFd<'_>, before: BorrowedFd<'_>) -> io::Result<()> {
+    socket::send_fds(line, &[BEFORE], &[before])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -258,6 +288,12 @@ mod tests {
         old.send_take_over(null.as_fd()).expect("sent");
         hear_all(&mut new, &journal);
         assert_eq!(new.arriving.len(), 1);
+        let line = old.fd().expect("a line");
+        send_register(line, null.as_fd()).expect("sent");
+        send_before(line, null.as_fd()).expect("sent");
+        hear_all(&mut new, &journal);
+        assert!(new.take_register().is_some() && new.take_before().is_some());
+        assert!(new.take_register().is_none() && new.take_before().is_none());
         drop(new);
         hear_all(&mut old, &journal);
         assert!(!old.takes_connections() && old.fd().is_none());

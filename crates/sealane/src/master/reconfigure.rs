@@ -12,18 +12,20 @@
 
 use super::other::{Other, Side};
 use super::{KILL_AFTER, Master, Phase, Role};
-use crate::control::{NewConfiguration, Report};
+use crate::control::{self, NewConfiguration, Report};
 use crate::crash;
 use crate::journal::note;
 use crate::notify::State;
 use crate::pid_file::PidFile;
 use crate::reload;
+use crate::session_store::{self, TicketStates};
 use crate::sockets::Bound;
 use crate::startup::{self, Goal, Handover, Refused, Server};
 use sealane_server::log::OsError;
 use sealane_sys::process::Pid;
 use sealane_sys::sealed_memory::SealedMemory;
 use sealane_sys::signal::Signal;
+use sealane_sys::socket;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
@@ -41,6 +43,8 @@ pub(super) struct Reload {
     generation: u64,
     next: Box<Server>,
     step: Step,
+    /// The successor's ticket keys.
+    ticket_state: Option<Zeroizing<Vec<u8>>>,
 }
 
 enum Step {
@@ -75,6 +79,13 @@ impl Reload {
         }
     }
 
+    /// A worker that is not the current one has told its ticket keys.
+    pub(super) fn on_ticket_state(&mut self, pid: Pid, state: Zeroizing<Vec<u8>>) {
+        if self.successor().is_some_and(|worker| worker.pid == pid) {
+            self.ticket_state = Some(state);
+        }
+    }
+
     /// When the master has to look at it again.
     pub(super) fn due(&self) -> Option<Instant> {
         match &self.step {
@@ -87,9 +98,9 @@ impl Reload {
 
     /// In the process that is to serve it: the configuration, with the ticket keys of the
     /// worker before.
-    pub(super) fn into_next(self, ticket_state: Option<Zeroizing<Vec<u8>>>) -> Server {
+    pub(super) fn into_next(self, ticket_states: TicketStates) -> Server {
         let mut next = *self.next;
-        next.ticket_state = ticket_state;
+        next.ticket_states = ticket_states;
         let main_log = next.logs.logger(&next.config.main.error_logs);
         next.logs.take_effect(main_log);
         crash::report_to(&next.logs, &next.config.main.error_logs);
@@ -184,6 +195,7 @@ impl Master {
             generation: self.generation,
             next: Box::new(next),
             step,
+            ticket_state: None,
         });
     }
 
@@ -239,11 +251,23 @@ impl Master {
         let Some(reload) = &mut self.reload else {
             return Role::Master;
         };
+        // Over this line the worker tells its sessions. Without one, clients shake hands in full.
+        let worker = self.worker.as_ref().filter(|worker| !worker.silent);
+        let line = worker.and_then(|_| socket::seqpacket_pair().ok());
+        let (told, before) = line.unzip();
         match Worker::fork(&reload.next.logs) {
-            Ok(Forked::Worker(link)) => return Role::Successor(link),
+            // Its own end alone, or it would never see the other one close.
+            Ok(Forked::Worker(link)) => {
+                drop(told);
+                return Role::Successor(link, before);
+            }
             Ok(Forked::Master(successor)) => {
                 let pid = successor.pid;
                 note!(self.server.journal, Notice, "start worker process {pid}");
+                if let (Some(worker), Some(told)) = (worker, told) {
+                    // If it cannot be told, the line closes, which the successor sees.
+                    let _ = control::send_succession(worker.link.as_fd(), told.as_fd());
+                }
                 reload.step = Step::Waiting {
                     successor,
                     give_up_at: Instant::now() + APPLY_TIMEOUT,
@@ -389,11 +413,13 @@ impl Master {
             next,
             step: Step::Waiting { successor, .. },
             generation,
+            ticket_state,
         }) = self.reload.take()
         else {
             return;
         };
         let before = self.switch_to(*next);
+        self.server.ticket_states.succeed(ticket_state);
         self.start_at = None;
         self.paused = false;
         let worker = self.worker.replace(successor);
@@ -429,7 +455,7 @@ impl Master {
 
     /// Makes `next` the configuration in use, and returns the one before.
     fn switch_to(&mut self, mut next: Server) -> Server {
-        next.ticket_state = self.server.ticket_state.take();
+        next.ticket_states = std::mem::take(&mut self.server.ticket_states);
         let before = std::mem::replace(&mut self.server, next);
         let server = &self.server;
         let main_log = server.logs.logger(&server.config.main.error_logs);
@@ -438,9 +464,16 @@ impl Master {
             .sockets
             .change_options(&before.sockets, &server.journal);
         let (main, was) = (&server.config.main, &before.config.main);
+        let register_bytes =
+            |server: &Server| session_store::register_bytes(server.config.http.as_ref());
+        let registers = (register_bytes(server), register_bytes(&before));
         for (directive, differs) in [
             ("daemon", main.daemon != was.daemon),
             ("master_process", main.master_process != was.master_process),
+            (
+                "ssl_early_data_register_size",
+                matches!(registers, (Some(now), Some(then)) if now != then),
+            ),
         ] {
             if differs {
                 note!(

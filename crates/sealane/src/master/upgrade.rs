@@ -33,6 +33,7 @@
 use super::other::{self, Other, Side, VARIABLE};
 use super::{Master, Phase};
 use crate::activation::NGINX_VARIABLE;
+use crate::control;
 use crate::journal::note;
 use crate::notify::{self, State};
 use sealane_server::log::OsError;
@@ -124,8 +125,17 @@ impl Master {
             .collect::<io::Result<Vec<OwnedFd>>>()?;
         let (line, theirs) = socket::seqpacket_pair()?;
         other::greet(line.as_fd(), &self.server.journal);
-        if let Some(keys) = &self.server.ticket_state {
+        if let Some(keys) = self.server.ticket_states.newest() {
             let _ = other::send_keys(line.as_fd(), keys); // it makes its own without
+        }
+        if let Some(register) = self.server.sessions.known_register() {
+            // Two registers would each accept a flight.
+            other::send_register(line.as_fd(), (*register).as_fd())?;
+        }
+        let worker = self.worker.as_ref().filter(|worker| !worker.silent);
+        let (told, before) = worker.and_then(|_| socket::seqpacket_pair().ok()).unzip();
+        if let Some(before) = before {
+            let _ = other::send_before(line.as_fd(), before.as_fd()); // full handshakes without
         }
         let theirs = socket::inheritable(theirs.as_fd())?;
         let list = sockets.iter().fold(String::new(), |mut list, socket| {
@@ -143,6 +153,9 @@ impl Master {
             .map(|(name, value)| (OsString::from(name), OsString::from(value)));
         let pid = self.origin.program.start(others.chain(added))?;
         let pid = Pid::try_from(pid).map_err(io::Error::other)?;
+        if let (Some(worker), Some(told)) = (worker, told) {
+            let _ = control::send_succession(worker.link.as_fd(), told.as_fd());
+        }
         Ok(Other::started(pid, line))
     }
 
@@ -203,7 +216,7 @@ impl Master {
     /// goes on with its own.
     fn take_keys_of_other(&mut self, keys: zeroize::Zeroizing<Vec<u8>>) {
         if self.worker.is_none() {
-            self.server.ticket_state = Some(keys);
+            self.server.ticket_states.succeed(Some(keys));
         }
     }
 

@@ -23,6 +23,11 @@ pub(crate) fn needs_new_process(before: &Server, after: &Server) -> Option<&'sta
     if before.kernel_tls.is_none() && after.kernel_tls.is_some() {
         return Some("ssl_ktls");
     }
+    // Its memory is shared with the workers that come after, so the master makes it.
+    let has_register = |server: &Server| server.sessions.known_register().is_some();
+    if !has_register(before) && has_register(after) {
+        return Some("ssl_early_data");
+    }
     // Threads that run have one socket of each address.
     let more_sockets = after.sockets.bound.iter().any(|bound| {
         let known: Vec<_> = before.sockets.bound.iter().collect();

@@ -121,7 +121,7 @@ impl Carried {
     }
 
     /// Ticket keys and session caches.
-    pub(crate) fn sessions(&self) -> &SessionState {
+    pub(crate) fn sessions(&self) -> &Arc<SessionState> {
         &self.sessions
     }
 

@@ -12,16 +12,21 @@ mod health;
 mod link;
 mod ring_keeper;
 mod state;
+mod succession;
 mod thread;
 
-pub(crate) use self::state::{MAX_STATE_BYTES, StateFile, write_state_file};
+pub(crate) use self::state::{MAX_STATE_BYTES, StateFile, TicketStates, write_state_file};
+pub(crate) use self::succession::{learn, tell_successor};
 pub(crate) use self::thread::{StateSink, StoreThread};
 
 use self::client::Client;
 use self::link::{Dialer, MAX_IN_FLIGHT};
+use crate::journal::{Journal, note};
 use sealane_conf::model::{Http, SessionStore, Tls};
 use sealane_server::Materials;
-use sealane_tls::{Reply, SharedStore, StoreKey};
+use sealane_server::log::OsError;
+use sealane_tls::{ReplayRegister, Reply, SharedStore, StoreKey};
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -103,6 +108,34 @@ pub(crate) fn prepare(
 /// The file of `ssl_session_ticket_state`.
 pub(crate) fn state_file(http: Option<&Http>) -> Option<PathBuf> {
     servers(http).find_map(|tls| tls.session_ticket_state.clone())
+}
+
+/// The register of early data that the old binary has given this one. When it cannot be used, nobody
+/// knows what the other process accepts meanwhile: then this one accepts nothing.
+pub(crate) fn register_of_old_binary(
+    memory: OwnedFd,
+    journal: &Journal,
+) -> Option<Arc<ReplayRegister>> {
+    let error = match ReplayRegister::attach(memory) {
+        Ok(register) => return Some(Arc::new(register)),
+        Err(error) => OsError(&error).to_string(),
+    };
+    note!(
+        journal,
+        Warn,
+        "the old binary's register of early data cannot be used ({error}): clients go on without \
+         early data until this server is stopped and started"
+    );
+    let register = ReplayRegister::new(1, now_s()).ok()?;
+    register.close();
+    Some(Arc::new(register))
+}
+
+/// `ssl_early_data_register_size` in bytes, if there is early data.
+pub(crate) fn register_bytes(http: Option<&Http>) -> Option<u64> {
+    let early_data = servers(http).map(|tls| &tls.early_data);
+    let mut enabled = early_data.filter(|early_data| early_data.enabled);
+    enabled.next().map(|early_data| early_data.register_bytes)
 }
 
 fn servers(http: Option<&Http>) -> impl Iterator<Item = &Tls> {
@@ -228,6 +261,11 @@ impl Request {
             }
         }
     }
+}
+
+/// Seconds since the epoch.
+fn now_s() -> u64 {
+    u64::try_from(sealane_sys::time::unix_coarse_s()).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -10,11 +10,11 @@
 //! when it is back.
 
 use super::client::{Client, NoAnswer};
-use super::state;
 use super::thread::StateSink;
+use super::{now_s, state};
 use crate::journal::{Journal, note};
 use sealane_server::log::OsError;
-use sealane_tls::{RingSettings, StoreKey, StoreSeal, TicketRing};
+use sealane_tls::{RingSettings, SessionState, StoreKey, StoreSeal, TicketRing};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -95,16 +95,18 @@ impl Keeper {
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            for kept in &mut self.rings {
-                if let Err(error) = kept.look(&self.journal).await {
+            self.save();
+            for at in 0..self.rings.len() {
+                if let Err(error) = self.rings[at].look(&self.journal).await {
                     note!(
                         self.journal,
                         Alert,
                         "no new session ticket key could be made ({error}); the last one goes on"
                     );
                 }
+                // Before it seals, and before the store is asked about the next ring.
+                self.save();
             }
-            self.save();
         }
     }
 
@@ -282,27 +284,9 @@ fn of_bytes(settings: RingSettings, keys: &[u8], now_s: u64) -> Result<TicketRin
     Ok(copy)
 }
 
-/// Seconds since the epoch.
-fn now_s() -> u64 {
-    u64::try_from(sealane_sys::time::unix_coarse_s()).unwrap_or(0)
-}
-
 /// Gives rings the keys of the state that another process has left.
-pub(super) fn restore(rings: &[KeptRing], state: &[u8], journal: &Journal) {
-    let restored = state::unpack(state)
-        .map_err(str::to_owned)
-        .and_then(|found| {
-            for (name, keys) in found {
-                // A ring that the configuration no longer has is left out.
-                let kept = rings.iter().find(|kept| kept.name == name);
-                if let Some(kept) = kept.filter(|_| !keys.is_empty()) {
-                    let merged = kept.ring.merge(keys, now_s());
-                    merged.map_err(|error| error.to_string())?;
-                }
-            }
-            Ok(())
-        });
-    if let Err(why) = restored {
+pub(super) fn restore(sessions: &SessionState, state: &[u8], journal: &Journal) {
+    if let Err(why) = state::merge(state, sessions) {
         note!(
             journal,
             Warn,

@@ -7,6 +7,8 @@
 //! "SLST" | version 1 | count (2) | count x [ length (2) | name | length (4) | keys ]
 //! ```
 
+use super::now_s;
+use sealane_tls::SessionState;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -81,6 +83,32 @@ pub(super) fn unpack(bytes: &[u8]) -> Result<Rings<'_>, &'static str> {
     }
 }
 
+/// The keys of all rings of a process that rotate; `None` when they would be too large.
+pub(super) fn of(sessions: &SessionState) -> Option<Zeroizing<Vec<u8>>> {
+    let rings = sessions.rings();
+    let keys: Vec<_> = rings.iter().map(|(_, ring)| ring.to_bytes()).collect();
+    let rings = rings.iter().zip(&keys);
+    let rings = rings.map(|((name, _), keys)| (name.as_str(), keys.expose()));
+    pack(&rings.collect())
+}
+
+/// Gives the rings of a process the keys that another one has packed.
+///
+/// # Errors
+/// Why they cannot be used; the rings before the damaged one have theirs.
+pub(super) fn merge(bytes: &[u8], sessions: &SessionState) -> Result<(), String> {
+    let rings = sessions.rings();
+    for (name, keys) in unpack(bytes)? {
+        // A ring that the configuration no longer has is left out.
+        let known = rings.iter().find(|(known, _)| known == name);
+        if let Some((_, ring)) = known.filter(|_| !keys.is_empty()) {
+            ring.merge(keys, now_s())
+                .map_err(|error| error.to_string())?;
+        }
+    }
+    Ok(())
+}
+
 /// Puts `bytes` into a file that only its owner can read, all of them or none:
 /// whoever reads it, now or after a power failure, finds the old file or the new.
 ///
@@ -102,6 +130,51 @@ pub(crate) fn write_state_file(path: &Path, bytes: &[u8]) -> Result<(), (&'stati
     directory
         .and_then(|directory| directory.sync_all())
         .map_err(|error| ("fsync", error))
+}
+
+/// Ticket keys as the master has them.
+#[derive(Default)]
+pub(crate) struct TicketStates {
+    /// What the current worker has told last, or the run before.
+    newest: Option<Zeroizing<Vec<u8>>>,
+    /// What the worker before had told last. The current one has learned it from that one,
+    /// but may die before it says so.
+    before: Option<Zeroizing<Vec<u8>>>,
+}
+
+impl TicketStates {
+    /// The current worker has told its keys.
+    pub(crate) fn set(&mut self, state: Zeroizing<Vec<u8>>) {
+        self.newest = Some(state);
+    }
+
+    /// Another worker is the current one, which has told these.
+    pub(crate) fn succeed(&mut self, state: Option<Zeroizing<Vec<u8>>>) {
+        if let Some(state) = state {
+            self.before = self.newest.replace(state);
+        }
+    }
+
+    /// What goes into the file.
+    pub(crate) fn newest(&self) -> Option<&[u8]> {
+        self.newest.as_ref().map(|state| state.as_slice())
+    }
+
+    /// What a new worker begins with.
+    pub(crate) fn all(&self) -> Vec<&[u8]> {
+        let all = [&self.before, &self.newest].into_iter().flatten();
+        all.map(|state| state.as_slice()).collect()
+    }
+}
+
+impl From<Option<Zeroizing<Vec<u8>>>> for TicketStates {
+    /// Those of the run before.
+    fn from(newest: Option<Zeroizing<Vec<u8>>>) -> TicketStates {
+        TicketStates {
+            newest,
+            before: None,
+        }
+    }
 }
 
 /// When the master writes the file: soon after a change, and not more often than

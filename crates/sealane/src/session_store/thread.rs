@@ -66,7 +66,7 @@ impl StoreThread {
     }
 
     /// Goes on with what a configuration asks for, unless that is nothing: no store and no keys
-    /// that rotate. `state` is what another process, or the file, has left of the keys. Stores
+    /// that rotate. `states` are what other processes, or the file, have left of the keys. Stores
     /// of before are asked for as long as somebody has them.
     ///
     /// # Errors
@@ -76,7 +76,7 @@ impl StoreThread {
         stores: &[Arc<RemoteStore>],
         snapshot: &Snapshot,
         sessions: &SessionState,
-        state: Option<&[u8]>,
+        states: &[&[u8]],
         journal: &Journal,
     ) -> io::Result<()> {
         self.known.retain(|(store, _)| store.strong_count() > 0);
@@ -94,8 +94,8 @@ impl StoreThread {
         if self.work.is_none() && stores.is_empty() && rings.is_empty() {
             return Ok(());
         }
-        if let Some(state) = state {
-            restore(&rings, state, journal);
+        for state in states {
+            restore(sessions, state, journal);
         }
         if self.work.is_none() {
             let sink = self.sink.take().unwrap_or(StateSink::Nowhere);

@@ -5,25 +5,27 @@
 //! find the same objects again.
 
 use super::{emerg, file};
+use crate::log::OsError;
 use crate::materials::Materials;
 use sealane_conf::diagnostic::Diagnostic;
 use sealane_conf::model::{self, LogLevel, Tls};
 use sealane_tls::{
-    EarlyData, Identity, RingSettings, Secret, SessionCacheSetting, SessionState, SessionStats,
-    SharedSessions, SharedStore, StoreSeal, TicketRing,
+    EarlyData, FLIGHT_BYTES, Identity, RingSettings, Secret, SessionCacheSetting, SessionState,
+    SessionStats, SharedSessions, SharedStore, StoreSeal, TicketRing,
 };
 use std::sync::Arc;
 
 /// nginx's default for `ssl_session_cache builtin`.
 const BUILTIN_SESSIONS: usize = 20_480;
 
-/// What early data costs in the register, in bytes per connection.
-const REGISTER_ENTRY_BYTES: u64 = 100;
-
 /// How long a new ticket key waits until it seals, in seconds, when other nodes must
 /// have fetched it before: a quarter of its time, within these bounds. Nodes look twice
 /// a second.
 const SHARE_OVERLAP_S: std::ops::RangeInclusive<u64> = 2..=10;
+
+/// The same where there is no store: within this time the master has the key, and whoever comes
+/// after a worker that dies.
+const KEEP_OVERLAP_S: u64 = 1;
 
 /// Ticket keys that all nodes find in a store.
 #[derive(Clone)]
@@ -87,23 +89,29 @@ impl<'a> SessionsBuilder<'a> {
         let shared = self.shared(tls, identities)?;
         let ring = match (&shared, ticket_keys.is_empty()) {
             (_, false) => None,
-            (None, true) => Some(self.ring(tls, "local", 0)?),
+            (None, true) => Some(self.ring(tls, "local", KEEP_OVERLAP_S)?),
             (Some(shared), true) => Some(self.shared_ring(tls, shared)?),
         };
-        let early_data = tls.early_data.enabled.then(|| {
-            let flights = tls.early_data.register_bytes / REGISTER_ENTRY_BYTES;
-            let flights = usize::try_from(flights).unwrap_or(usize::MAX);
-            EarlyData {
-                register: self.state.register(flights, now_s()),
-            }
-        });
+        let early_data = tls.early_data.enabled.then(|| self.early_data(tls));
         Ok(ServerSessions {
             cache: self.cache(&tls.session_cache),
             ring,
             ticket_keys,
             shared,
-            early_data,
+            early_data: early_data.transpose()?,
         })
+    }
+
+    fn early_data(&self, tls: &Tls) -> Result<EarlyData, Diagnostic> {
+        let bytes = usize::try_from(tls.early_data.register_bytes).unwrap_or(usize::MAX);
+        let register = self.state.register(bytes / FLIGHT_BYTES, now_s());
+        let register = register.map_err(|error| {
+            emerg(format!(
+                "cannot make the register of early data, \"ssl_early_data_register_size\" ({})",
+                OsError(&error)
+            ))
+        })?;
+        Ok(EarlyData { register })
     }
 
     fn cache(&self, setting: &model::SessionCache) -> SessionCacheSetting {

@@ -7,12 +7,17 @@
 //! sessions that have ended go first, as far as they are the oldest, then
 //! those not used for longest.
 
+mod following;
+
 use std::fmt;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 
 use hashbrown::HashTable;
 use sealane_awslc::{Miss, Secret, SessionStore};
 use smallvec::SmallVec;
+
+pub use self::following::Follower;
 
 /// Locks; a power of two.
 const SHARDS: usize = 64;
@@ -33,6 +38,9 @@ const EXPIRED_PER_INSERT: usize = 2;
 pub struct SessionCache {
     shards: Box<[Mutex<Shard>]>,
     shard_bytes: usize,
+    /// Who is told of every session, while another process takes the place of this one.
+    follower: RwLock<Option<Follower>>,
+    is_followed: AtomicBool,
 }
 
 /// What a cache has seen, summed over its shards.
@@ -58,6 +66,8 @@ impl SessionCache {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
             shard_bytes: bytes.max(MIN_CACHE_BYTES) / SHARDS,
+            follower: RwLock::default(),
+            is_followed: AtomicBool::new(false),
         }
     }
 
@@ -96,9 +106,9 @@ impl SessionCache {
         if session.len() > MAX_SESSION_BYTES || now_s >= expires_s {
             return;
         }
-        let Some(id) = Id::new(id) else { return };
+        let Some(key) = Id::new(id) else { return };
         let entry = Entry {
-            id,
+            id: key,
             expires_s: u32::try_from(expires_s).unwrap_or(u32::MAX),
             session: Session(session.into()),
             used: Links::default(),
@@ -109,6 +119,7 @@ impl SessionCache {
             .insert(entry, self.shard_bytes, now_s, &mut removed);
         // The lock is free again before they are wiped and given back.
         drop(removed);
+        self.tell_follower(id, session, expires_s);
     }
 
     /// Appends the session with this id to `target`.
@@ -160,6 +171,10 @@ impl Id {
             bytes,
             length: u8::try_from(id.len()).ok()?,
         })
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.length)]
     }
 
     /// Ids that are kept are random, so their first bytes are a hash.

@@ -228,7 +228,10 @@ impl TicketRing {
                 return None;
             }
             for key in &mut list {
-                if key.provisional && !key.is_retired() {
+                if found.iter().any(|found| found.name == key.name) {
+                    // Another process began with the same key, and has sealed with it.
+                    *key = TicketKey::settled(key);
+                } else if key.provisional && !key.is_retired() {
                     *key = Arc::new(key.retired(now_s));
                 }
             }

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sealane_awslc::Error;
@@ -26,7 +27,7 @@ pub struct SessionState {
 struct Named {
     rings: HashMap<String, Arc<TicketRing>>,
     caches: HashMap<String, (usize, Arc<SessionCache>)>,
-    register: Option<(usize, Arc<ReplayRegister>)>,
+    register: Option<Arc<ReplayRegister>>,
 }
 
 impl SessionState {
@@ -85,30 +86,50 @@ impl SessionState {
         }
     }
 
-    /// All caches by zone.
-    pub fn caches(&self) -> Vec<(String, Arc<SessionCache>)> {
+    /// All caches, each with its zone and the size of that in bytes.
+    pub fn caches(&self) -> Vec<(String, usize, Arc<SessionCache>)> {
         let named = self.named();
         let mut caches: Vec<_> = named
             .caches
             .iter()
-            .map(|(zone, (_, cache))| (zone.clone(), Arc::clone(cache)))
+            .map(|(zone, (bytes, cache))| (zone.clone(), *bytes, Arc::clone(cache)))
             .collect();
         caches.sort_by(|a, b| a.0.cmp(&b.0));
         caches
     }
 
-    /// The register of early data. One of another size begins anew: it then takes no
-    /// early data with older tickets for the length of its window.
-    pub fn register(&self, flights: usize, now_s: u64) -> Arc<ReplayRegister> {
+    /// The register of early data, made at `now_s` if there is none. The one that is there goes
+    /// on, whatever its size: two that are in use at the same time would each accept a
+    /// flight.
+    ///
+    /// # Errors
+    ///
+    /// Without memory.
+    pub fn register(&self, flights: usize, now_s: u64) -> io::Result<Arc<ReplayRegister>> {
         let mut named = self.named();
-        match &named.register {
-            Some((size, register)) if *size == flights => Arc::clone(register),
-            _ => {
-                let register = Arc::new(ReplayRegister::new(flights, now_s));
-                named.register = Some((flights, Arc::clone(&register)));
-                register
-            }
+        if let Some(register) = &named.register {
+            return Ok(Arc::clone(register));
         }
+        let register = Arc::new(ReplayRegister::new(flights, now_s)?);
+        named.register = Some(Arc::clone(&register));
+        Ok(register)
+    }
+
+    /// The register of early data, if there is one.
+    pub fn known_register(&self) -> Option<Arc<ReplayRegister>> {
+        self.named().register.clone()
+    }
+
+    /// This process takes no early data any more.
+    pub fn close_register(&self) {
+        if let Some(register) = self.known_register() {
+            register.close();
+        }
+    }
+
+    /// Goes on with the register of another state, or of another process.
+    pub fn set_register(&self, register: Arc<ReplayRegister>) {
+        self.named().register = Some(register);
     }
 
     /// The counters.
@@ -158,7 +179,7 @@ mod tests {
         let state = SessionState::new();
         let ring = state.ring("default", SETTINGS, 0).expect("memory");
         let cache = state.cache("SSL", 1 << 20);
-        let register = state.register(1000, 0);
+        let register = state.register(1000, 0).expect("memory");
         let faster = RingSettings {
             rotation_s: 10,
             ..SETTINGS
@@ -171,7 +192,15 @@ mod tests {
             "it rotates as last configured"
         );
         assert!(Arc::ptr_eq(&cache, &state.cache("SSL", 1 << 20)));
-        assert!(Arc::ptr_eq(&register, &state.register(1000, 5)));
+        let again = state.register(2000, 5).expect("memory");
+        assert!(Arc::ptr_eq(&register, &again), "whatever the size");
+        let next = SessionState::new();
+        assert!(next.known_register().is_none());
+        next.set_register(register);
+        assert!(Arc::ptr_eq(
+            &again,
+            &next.register(1000, 9).expect("memory")
+        ));
         let other = state.ring("other", SETTINGS, 0).expect("memory");
         assert!(!Arc::ptr_eq(&ring, &other));
         assert!(

@@ -239,7 +239,7 @@ fn a_second_snapshot_resumes_what_the_first_began() {
             ticket_ring: Some(state.ring("", rotation, now_s).expect("memory")),
             session_cache: SessionCacheSetting::Shared(state.cache("SSL", 1 << 20)),
             early_data: Some(EarlyData {
-                register: state.register(100, now_s),
+                register: state.register(100, now_s).expect("memory"),
             }),
             session_stats: Some(Arc::clone(state.stats())),
             ..settings(&[p256()])

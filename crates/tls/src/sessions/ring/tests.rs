@@ -281,3 +281,22 @@ proptest! {
         prop_assert!(ring.key_count() >= 1);
     }
 }
+
+#[test]
+fn a_key_that_two_processes_began_with_stays_a_key_of_both() {
+    // What fork() does to a new ring.
+    let mut key = TicketKey::random(0, 0).expect("memory");
+    key.provisional = true;
+    let key = Arc::new(key);
+    let [first, second] =
+        [(); 2].map(|()| TicketRing::with(Keys::new(Some(SETTINGS), vec![Arc::clone(&key)])));
+    let now_s = SETTINGS.rotation_s;
+    assert!(first.rotate(now_s).expect("memory"));
+    let state = first.to_bytes();
+    assert_eq!(second.merge(state.expose(), now_s), Ok(1));
+    assert_eq!(
+        second.to_bytes().expose(),
+        state.expose(),
+        "the next one gets both"
+    );
+}
