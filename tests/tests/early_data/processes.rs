@@ -131,6 +131,7 @@ fn no_process_accepts_what_another_has_accepted() {
     uris.push(uri.to_owned());
     assert!(server.stop("QUIT").success());
     let server = site.serve_whole(&configuration(""));
+    server.expect_alert("exited on signal 9"); // in the log of before
     send(port, &flight.bytes(), 1);
     let full = client.converse(port, Some(&fresh), &get("/after-restart"));
     assert!(full.offered && full.resumed && !full.accepted, "{full:?}");

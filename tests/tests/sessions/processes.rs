@@ -42,29 +42,25 @@ fn configuration(main: &str, http: &str, certificate: &str) -> String {
     )
 }
 
+/// `site` and `other` have the same names and different keys, `renewed` has the key of `site`, and
+/// `stranger` has another name.
 fn site() -> Site {
     let site = Site::new();
-    for name in ["site", "other"] {
+    let path = |file: &str| site.path("certificates").join(file).display().to_string();
+    let copy = |from: &str, to: &str| {
+        std::fs::copy(path(from), path(to)).expect("it is there");
+    };
+    for name in ["stranger", "site"] {
         site.certificate(&Certificate::localhost(name, CertificateKey::P256));
     }
-    // The first one's key in a certificate that was made anew.
-    let path = |file: &str| site.path("certificates").join(file).display().to_string();
-    std::fs::copy(path("site.key"), path("renewed.key")).expect("it is there");
+    copy("site.pem", "other.pem");
+    copy("site.key", "other.key");
+    site.certificate(&Certificate::localhost("site", CertificateKey::P256));
+    copy("site.key", "renewed.key");
     let (key, new) = (path("renewed.key"), path("renewed.pem"));
-    let arguments = [
-        "req",
-        "-x509",
-        "-key",
-        &key,
-        "-out",
-        &new,
-        "-days",
-        "9",
-        "-subj",
-        "/CN=localhost",
-        "-addext",
-        "subjectAltName=DNS:localhost, IP:127.0.0.1, IP:::1",
-    ];
+    let names = "subjectAltName=DNS:localhost, IP:127.0.0.1, IP:::1";
+    let mut arguments = vec!["req", "-x509", "-subj", "/CN=site", "-addext", names];
+    arguments.extend(["-days", "9", "-key", &key, "-out", &new]);
     command("openssl", &arguments, b"").success();
     site
 }
@@ -124,11 +120,11 @@ fn sessions_outlive_reloads_and_tickets_the_process() {
     };
     let (limit, other_limit) = ("worker_rlimit_nofile 2000;", "worker_rlimit_nofile 2001;");
     let change = |http: &str, zone: &str| {
-        let text = configuration(other_limit, http, "site").replace("shared:S:1m", zone);
+        let text = configuration(other_limit, http, "stranger").replace("shared:S:1m", zone);
         assert_eq!(reload(&site, &server, &text), Reload::Applied);
     };
     type Happens<'a> = (&'a str, &'a dyn Fn(), Resumed);
-    let table: [Happens<'_>; 9] = [
+    let table: [Happens<'_>; 10] = [
         ("a reload in place", &|| to("", "site"), ALL),
         ("a renewed certificate", &|| to("", "renewed"), ALL),
         ("another certificate and key", &|| to("", "other"), ALL),
@@ -146,6 +142,11 @@ fn sessions_outlive_reloads_and_tickets_the_process() {
                 assert_eq!(reload_as_it_is(&server), Reload::Applied);
             },
             ALL,
+        ),
+        (
+            "a certificate with another name",
+            &|| to(other_limit, "stranger"),
+            NONE,
         ),
         ("the worker's death", &|| kill_worker(&server), TICKETS),
         ("another zone", &|| change("", "shared:S:2m"), TICKETS),
