@@ -108,8 +108,11 @@ fn change(site: &Site, server: &Server<'_>, state: &State) {
     let changed = reload(site, server, &state.configuration());
     assert_eq!(changed, Reload::Applied, "{state:?}");
     let plain = format!("http://127.0.0.1:{}/number", server.port("plain"));
-    let curl = |words: &[&str]| command("curl", &[&["-sS"], words].concat(), b"").success();
-    assert_eq!(curl(&[&plain]).text(), state.number.to_string());
+    let curl = |words: &[&str]| command("curl", &[&["-sS"], words].concat(), b"");
+    // A process that is to end accepts until it has heard of that.
+    wait_for("an answer of the new configuration", || {
+        (curl(&[&plain]).text() == state.number.to_string()).then_some(())
+    });
     let (port, name) = (server.port("tls"), CERTIFICATES[state.certificate]);
     let authority = site.authority().display().to_string();
     let (url, place) = (
@@ -125,7 +128,9 @@ fn change(site: &Site, server: &Server<'_>, state: &State) {
         "/dev/null",
         &url,
     ];
-    curl(&words);
+    wait_for("the new certificate", || {
+        (curl(&words).status == 0).then_some(())
+    });
 }
 
 /// wrk on a port until `stop`, and how many requests it made; the text of a run in which any failed.

@@ -4,7 +4,8 @@
 use sealane_tests::reload::{Reload, ask, configure, reload, reload_as_it_is};
 use sealane_tests::wire::{self, Connection};
 use sealane_tests::{
-    Certificate, CertificateKey, Outcome, Server, Site, command, handshake, scale, wait_for,
+    Certificate, CertificateKey, Outcome, Program, Server, Site, command, handshake, scale,
+    wait_for,
 };
 use std::fs;
 use std::net::TcpStream;
@@ -251,6 +252,62 @@ fn another_number_of_threads_is_another_process_and_one_is_left() {
             .error_log()
             .contains("\"worker_processes\" has changed")
     );
+}
+
+#[test]
+fn more_connections_than_the_worker_has_descriptors_for_need_another_process() {
+    let site = Site::new();
+    let with = |count: u32| {
+        let http = "server { listen 127.0.0.1:%plain%; return 200 ok; }";
+        let whole = configuration("worker_processes 1;", http);
+        whole.replace(
+            "events {}",
+            &format!("events {{ worker_connections {count}; }}"),
+        )
+    };
+    let limited = ["prlimit", "--nofile=200:5000"];
+    let server = Server::start_under(&site, Program::Sealane, &with(100), &limited);
+    let limit = |pid: u32| {
+        let limits = fs::read_to_string(format!("/proc/{pid}/limits")).expect("it runs");
+        let line = limits
+            .lines()
+            .find(|line| line.starts_with("Max open files"));
+        let soft = line.and_then(|line| line.split_whitespace().nth(3));
+        soft.and_then(|soft| soft.parse::<u32>().ok())
+            .expect("a number")
+    };
+    let worker = server.worker_pid();
+    assert_eq!(limit(worker), 200);
+    configure(&site, &with(120));
+    assert_eq!(reload_as_it_is(&server), Reload::Applied);
+    assert_eq!(server.worker_pids(), [worker], "there are enough");
+    configure(&site, &with(1000));
+    assert_eq!(reload_as_it_is(&server), Reload::Applied);
+    wait_for("the end of the worker before", || {
+        let now = server.worker_pids();
+        (now.len() == 1 && now[0] != worker).then_some(())
+    });
+    assert!(limit(server.worker_pid()) >= 1000);
+    // No process could have more than the hard limit.
+    let worker = server.worker_pid();
+    configure(&site, &with(4900));
+    assert_eq!(reload_as_it_is(&server), Reload::Applied);
+    configure(&site, &with(9000));
+    assert_eq!(reload_as_it_is(&server), Reload::Applied);
+    server.wait_for_log("9000 worker_connections in each of 1 threads exceed open file");
+    assert_ne!(server.worker_pid(), worker);
+    assert_eq!(body(server.port("plain")), "ok");
+}
+
+#[test]
+fn without_a_master_a_reload_changes_nothing_and_says_so() {
+    let site = Site::new();
+    let with = |text: &str| format!("master_process off; {}", answering(text));
+    let server = site.serve_whole(&with("one"));
+    configure(&site, &with("two"));
+    server.signal("HUP");
+    server.wait_for_log("the configuration is not read again, everything goes on as it was");
+    assert_eq!(body(server.port("plain")), "one");
 }
 
 #[test]

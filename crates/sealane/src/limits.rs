@@ -28,35 +28,69 @@ pub(crate) fn apply(config: &Config, threads: u32, journal: &Journal) {
     let Ok(current) = limits::get(Resource::OpenFiles) else {
         return;
     };
-    let wanted = u64::from(config.events.worker_connections) * u64::from(threads);
-    match config.main.worker_rlimit_nofile {
-        Some(per_thread) => {
-            let files = per_thread.saturating_mul(threads.into());
-            set(
-                Resource::OpenFiles,
-                Limit {
-                    soft: files,
-                    hard: files,
-                },
-                journal,
-            );
-        }
-        None => {
-            let soft = raised(current, wanted + SPARE_DESCRIPTORS, threads);
-            if soft != current.soft {
-                set(Resource::OpenFiles, Limit { soft, ..current }, journal);
-            }
-        }
+    let files = open_files(config, threads, current);
+    if files != current {
+        set(Resource::OpenFiles, files, journal);
     }
     let now = limits::get(Resource::OpenFiles).unwrap_or(current);
-    if wanted > now.soft {
+    warn_of_few(config, threads, now, journal);
+}
+
+/// Says so if connections will run out of descriptors before they run out of slots.
+fn warn_of_few(config: &Config, threads: u32, files: Limit, journal: &Journal) {
+    if connections(config, threads) > files.soft {
         note!(
             journal,
             Warn,
             "{} worker_connections in each of {threads} threads exceed open file resource \
              limit: {}; set worker_rlimit_nofile, or raise the limit of the service",
             config.events.worker_connections,
-            now.soft
+            files.soft
+        );
+    }
+}
+
+fn connections(config: &Config, threads: u32) -> u64 {
+    u64::from(config.events.worker_connections) * u64::from(threads)
+}
+
+/// The limit of a worker with this configuration that is forked from a process with the limit
+/// `current`.
+fn open_files(config: &Config, threads: u32, current: Limit) -> Limit {
+    match config.main.worker_rlimit_nofile {
+        Some(per_thread) => {
+            let files = per_thread.saturating_mul(threads.into());
+            Limit {
+                soft: files,
+                hard: files,
+            }
+        }
+        None => {
+            let needed = connections(config, threads) + SPARE_DESCRIPTORS;
+            let soft = raised(current, needed, threads);
+            Limit { soft, ..current }
+        }
+    }
+}
+
+/// Whether a worker that was started for `before` has fewer descriptors than one for `after` would
+/// have. It cannot raise its limit: the filter of system calls does not let it.
+pub(crate) fn are_too_few(before: &Config, after: &Config, threads: u32) -> bool {
+    let Ok(current) = limits::get(Resource::OpenFiles) else {
+        return false;
+    };
+    let [has, wants] = [before, after].map(|config| open_files(config, threads, current).soft);
+    wants > has
+}
+
+/// Warns as [`apply`] does, for a worker that takes this configuration in place.
+pub(crate) fn examine(config: &Config, threads: u32, journal: &Journal) {
+    if let Ok(current) = limits::get(Resource::OpenFiles) {
+        warn_of_few(
+            config,
+            threads,
+            open_files(config, threads, current),
+            journal,
         );
     }
 }

@@ -120,6 +120,7 @@ pub(crate) fn run(mut server: Server, link: Option<OwnedFd>, before: Option<Owne
         journal,
         ready: false,
         ending: false,
+        is_alone: single,
         incoming: Incoming::default(),
         carried,
         threads,
@@ -302,6 +303,8 @@ struct Orders {
     ready: bool,
     /// It finishes what is under way.
     ending: bool,
+    /// There is no master (`master_process off`).
+    is_alone: bool,
     incoming: Incoming,
     carried: Carried,
     threads: Threads,
@@ -368,6 +371,13 @@ impl Orders {
             "signal {number} ({name}) received from {sender}{action}"
         );
         match signal {
+            Signal::Hup if self.is_alone => note!(
+                self.journal,
+                Error,
+                "the configuration is not read again, everything goes on as it was: with \
+                 \"master_process off\" it is read at start only; restart the server, or let it \
+                 have a master process"
+            ),
             Signal::Term | Signal::Int => self.end(Command::Terminate),
             Signal::Quit | Signal::Winch => self.end(Command::Quit),
             Signal::Usr1 => {

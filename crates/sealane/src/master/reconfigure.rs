@@ -15,6 +15,7 @@ use super::{KILL_AFTER, Master, Phase, Role};
 use crate::control::{self, NewConfiguration, Report};
 use crate::crash;
 use crate::journal::note;
+use crate::limits;
 use crate::notify::State;
 use crate::pid_file::PidFile;
 use crate::reload;
@@ -216,6 +217,7 @@ impl Master {
         let Some(worker) = self.worker.as_ref().filter(|worker| !worker.silent) else {
             return Ok(Step::Starting);
         };
+        limits::examine(&next.config, next.threads, &self.server.journal);
         let memory = reload::seal(
             next.threads,
             &handover.options,

@@ -1,5 +1,6 @@
 //! What a process cannot change about itself.
 
+use crate::limits;
 use crate::startup::Server;
 use sealane_conf::model::Main;
 use sealane_server::HandshakeThreads;
@@ -36,7 +37,10 @@ pub(crate) fn needs_new_process(before: &Server, after: &Server) -> Option<&'sta
     if more_sockets {
         return Some("reuseport");
     }
-    of_main(&before.config.main, &after.config.main)
+    of_main(&before.config.main, &after.config.main).or_else(|| {
+        let are_too_few = limits::are_too_few(&before.config, &after.config, after.threads);
+        are_too_few.then_some("worker_connections")
+    })
 }
 
 fn of_main(before: &Main, after: &Main) -> Option<&'static str> {

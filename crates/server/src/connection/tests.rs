@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::acceptor;
-use crate::handover::{NoParcel, Parcel, UnderWay, line};
+use crate::handover::{Description, KeepAlive, NoParcel, Parcel, UnderWay, line};
 use crate::snapshot::Snapshot;
 use crate::testing::Site;
 use sealane_tls::{Acceptor, SelectServer, Selected};
@@ -621,4 +621,83 @@ fn who_waits_for_a_place_is_served_meanwhile_and_moves_later() {
     }
     drop((busy, idle));
     settle(&successor);
+}
+
+/// Sends what `change` makes of it a connection of `site` that waits for its next request.
+fn arriving(site: &Site, keep_alive: KeepAlive, idle_ms: u64) -> (TcpStream, Arc<Worker>) {
+    let (out, line) = sealane_sys::socket::seqpacket_pair().expect("a pair");
+    let successor = adopt_on_thread(site, line);
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let client = TcpStream::connect(listener.local_addr().expect("bound")).expect("it listens");
+    let (theirs, peer) = listener.accept().expect("a client is waiting");
+    theirs.set_nonblocking(true).expect("any socket can be");
+    let description = site.block_on(async {
+        let socket = Socket::tcp(theirs.try_clone().expect("a descriptor").into());
+        let socket = socket.expect("it is a socket");
+        let facts = ConnectionFacts::new(1, PeerAddress::Inet(peer), socket);
+        facts.count_request();
+        let listener = sealane_conf::model::ListenAddress::Inet(([127, 0, 0, 1], 80).into());
+        Description::new(&facts, &listener, true, keep_alive, idle_ms)
+    });
+    let way = way(out);
+    let place = site.block_on(way.place()).expect("there is a place");
+    way.send(
+        place,
+        Parcel {
+            description,
+            tls: None,
+            socket: theirs.into(),
+            stays: false,
+            under_way: None,
+        },
+    );
+    (client, successor)
+}
+
+#[test]
+fn the_time_that_has_passed_before_a_move_counts() {
+    const HOUR_MS: u64 = 3_600_000;
+    let site = Site::new("keepalive_timeout 1h; location / { return 200; }");
+    let keep_alive = KeepAlive {
+        timeout_ms: HOUR_MS,
+        min_timeout_ms: 0,
+    };
+    // Nobody waits for another hour.
+    let (mut late, worker) = arriving(&site, keep_alive, HOUR_MS - 1);
+    let mut rest = Vec::new();
+    late.read_to_end(&mut rest).expect("it is closed in order");
+    assert_eq!(rest, b"");
+    settle(&worker);
+    let (mut early, worker) = arriving(&site, keep_alive, HOUR_MS / 2);
+    let answer = answer_to(&mut early, "GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    assert!(answer.contains("Connection: keep-alive"), "{answer}");
+    drop(early);
+    settle(&worker);
+}
+
+#[test]
+fn keepalive_min_timeout_holds_at_shutdown() {
+    for (directive, waits) in [
+        ("", false),
+        ("keepalive_min_timeout 1h;", true),
+        // No longer than without shutdown.
+        ("keepalive_min_timeout 1h; keepalive_timeout 500ms;", false),
+        ("keepalive_min_timeout 100ms;", false),
+    ] {
+        let location = "location / { return 200 \"old $request_uri\"; }";
+        let site = Site::new(&format!("{directive} {location}"));
+        let (address, worker) = serve_on_thread(&site, |_| {});
+        let (busy, mut idle) = busy_and_idle(address, &worker);
+        worker.registry.shut_down(Asked::Finish);
+        if waits {
+            let answer = answer_to(&mut idle, "GET /3 HTTP/1.1\r\nHost: a\r\n\r\n");
+            assert!(answer.ends_with("\r\n\r\nold /3"), "{answer}");
+            assert!(answer.contains("Connection: close"), "{answer}");
+        }
+        let mut rest = Vec::new();
+        idle.read_to_end(&mut rest).expect("it is closed in order");
+        assert_eq!(rest, b"", "{directive}");
+        drop(busy);
+        settle(&worker);
+    }
 }
