@@ -40,6 +40,7 @@ mod server;
 mod site;
 mod tls_client;
 pub mod understanding;
+pub mod upgrade;
 pub mod wire;
 
 pub use applications::Application;

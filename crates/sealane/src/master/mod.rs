@@ -21,7 +21,7 @@ mod upgrade;
 mod workers;
 
 pub(crate) use self::other::Other;
-use self::other::Side;
+use self::other::{Readiness, Side};
 use self::reconfigure::Reload;
 use self::workers::{Forked, Worker};
 use crate::control::{self, Report};
@@ -91,6 +91,8 @@ pub(crate) struct Master {
     upgrade_wanted: bool,
     /// The master of the binary before or after this one, while there are both.
     other: Option<Other>,
+    /// WINCH or QUIT that waits for the new binary.
+    later: Option<upgrade::Later>,
     /// WINCH: no worker is wanted until HUP.
     paused: bool,
     /// WINCH is not that of a terminal whose window has changed.
@@ -149,6 +151,7 @@ impl Master {
             closed_files: None,
             upgrade_wanted: false,
             other,
+            later: None,
             paused: false,
         })
     }
@@ -279,7 +282,8 @@ impl Master {
             _ => self.start_at,
         };
         let reload = self.reload.as_ref().and_then(Reload::due);
-        let due = due.into_iter().chain(self.state.due).chain(reload).min();
+        let due = due.into_iter().chain(self.state.due).chain(reload);
+        let due = due.chain(self.later_due()).min();
         let timeout = due.map(|at| at.saturating_duration_since(Instant::now()));
         let talking: Vec<Pid> = self
             .workers()
@@ -453,11 +457,11 @@ impl Master {
         match signal {
             Signal::Chld => self.reap(),
             Signal::Term | Signal::Int => self.terminate(),
-            Signal::Quit => self.quit(),
+            Signal::Quit if !self.put_off(signal) => self.quit(),
             Signal::Usr1 => self.reopen_logs(),
             Signal::Hup => self.reload_wanted |= !self.resume(),
             Signal::Usr2 => self.want_upgrade(),
-            Signal::Winch => self.pause(),
+            Signal::Winch if !self.put_off(signal) => self.pause(),
             _ => {}
         }
     }
@@ -468,15 +472,15 @@ impl Master {
         }
         self.phase = Phase::Quitting;
         self.tell_manager_of_end();
+        if let Some(other) = &mut self.other {
+            other.tell(Readiness::No);
+        }
         self.give_reload_up();
         for worker in &self.draining {
             worker.tell_end(true, &self.server.journal);
         }
         if let Some(worker) = self.worker.take() {
             self.let_go(worker);
-        }
-        if let Some(other) = &mut self.other {
-            other.tell_serving(false);
         }
         // From now on new connections are refused as soon as the worker has
         // taken what waits in the queues.
@@ -491,7 +495,7 @@ impl Master {
         }
         self.tell_manager_of_end();
         if let Some(other) = &mut self.other {
-            other.tell_serving(false);
+            other.tell(Readiness::No);
         }
         self.phase = Phase::Terminating {
             kill_at: Instant::now() + KILL_AFTER,

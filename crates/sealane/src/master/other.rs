@@ -22,6 +22,7 @@ const VERSION: u8 = 1;
 const HELLO: u8 = b'H';
 const KEYS: u8 = b'K';
 const SERVING: u8 = b'S';
+const STARTING: u8 = b'W';
 const NOT_SERVING: u8 = b'N';
 const TAKE_OVER: u8 = b'T';
 const REGISTER: u8 = b'R';
@@ -36,18 +37,28 @@ pub(crate) enum Side {
     New,
 }
 
+/// Whether a master's worker accepts connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Readiness {
+    Serving,
+    /// Soon.
+    Starting,
+    No,
+}
+
 /// The other master.
 pub(crate) struct Other {
     pub(super) pid: Pid,
     pub(super) side: Side,
     /// `None` for nginx, which has no such thing, and once the other end is closed.
     line: Option<OwnedFd>,
-    /// Connections can go there in the format of this binary; unknown before its first message.
+    /// It has said what it understands, which nginx does not.
+    greeted: bool,
+    /// Connections can go there in the format of this binary.
     agrees: bool,
-    /// It has a worker that accepts connections.
-    pub(super) is_serving: bool,
+    readiness: Readiness,
     /// What it was told of us last.
-    told_serving: bool,
+    told: Readiness,
     /// Its newest ticket keys.
     keys: Option<Zeroizing<Vec<u8>>>,
     /// Where its worker's connections come from, for our worker.
@@ -64,9 +75,16 @@ impl Other {
             pid,
             side,
             line,
+            greeted: false,
             agrees: false,
-            is_serving: false,
-            told_serving: false,
+            readiness: match side {
+                Side::Old => Readiness::No,
+                Side::New => Readiness::Starting,
+            },
+            told: match side {
+                Side::Old => Readiness::Starting,
+                Side::New => Readiness::No,
+            },
             keys: None,
             arriving: Vec::new(),
             register: None,
@@ -153,6 +171,7 @@ impl Other {
         let mut fds = received.fds.into_iter();
         match (&data[..received.len], fds.next()) {
             ([HELLO, version, format @ ..], None) => {
+                self.greeted = true;
                 self.agrees =
                     *version == VERSION && format == sealane_server::moving_format().as_bytes();
                 if !self.agrees {
@@ -169,8 +188,9 @@ impl Other {
                 }
             }
             ([KEYS, keys @ ..], None) => self.keys = Some(Zeroizing::new(keys.to_vec())),
-            ([SERVING], None) => self.is_serving = true,
-            ([NOT_SERVING], None) => self.is_serving = false,
+            ([SERVING], None) => self.readiness = Readiness::Serving,
+            ([STARTING], None) => self.readiness = Readiness::Starting,
+            ([NOT_SERVING], None) => self.readiness = Readiness::No,
             ([TAKE_OVER], Some(line)) if self.agrees => self.arriving.push(line),
             ([REGISTER], Some(register)) => self.register = Some(register),
             ([BEFORE], Some(line)) => self.before = Some(line),
@@ -181,19 +201,23 @@ impl Other {
 
     fn hang_up(&mut self) {
         self.line = None;
-        self.is_serving = false;
+        self.readiness = Readiness::No;
     }
 
     /// Says whether we serve, if it has heard something else.
-    pub(super) fn tell_serving(&mut self, serving: bool) {
+    pub(super) fn tell(&mut self, readiness: Readiness) {
         let Some(line) = &self.line else { return };
-        if self.told_serving == serving {
+        if self.told == readiness {
             return;
         }
-        let message = if serving { SERVING } else { NOT_SERVING };
+        let message = match readiness {
+            Readiness::Serving => SERVING,
+            Readiness::Starting => STARTING,
+            Readiness::No => NOT_SERVING,
+        };
         // Told again the next time.
         if socket::send_fds(line.as_fd(), &[message], &[]).is_ok() {
-            self.told_serving = serving;
+            self.told = readiness;
         }
     }
 
@@ -204,9 +228,24 @@ impl Other {
         }
     }
 
+    /// Whether it serves, as far as it has said.
+    pub(super) fn is_serving(&self) -> bool {
+        self.readiness == Readiness::Serving
+    }
+
+    /// Whether it is to serve soon, as far as is known.
+    pub(super) fn is_starting(&self) -> bool {
+        self.readiness == Readiness::Starting && self.line.is_some()
+    }
+
+    /// Whether it speaks.
+    pub(super) fn has_greeted(&self) -> bool {
+        self.greeted
+    }
+
     /// Whether connections can go there now.
     pub(super) fn takes_connections(&self) -> bool {
-        self.agrees && self.is_serving && self.line.is_some()
+        self.agrees && self.is_serving() && self.line.is_some()
     }
 
     /// Has its worker take the connections that come over `line`.
@@ -279,10 +318,12 @@ mod tests {
         hear_all(&mut new, &journal);
         assert_eq!(old.take_keys().expect("keys").len(), MAX_STATE_BYTES);
         assert!(!old.takes_connections(), "nobody serves there yet");
-        for serving in [true, true, false, true] {
-            new.tell_serving(serving);
+        let all = [Readiness::Serving, Readiness::No, Readiness::Starting];
+        for readiness in all.into_iter().chain([Readiness::Serving; 2]) {
+            new.tell(readiness);
             hear_all(&mut old, &journal);
-            assert_eq!(old.takes_connections(), serving);
+            assert_eq!(old.takes_connections(), readiness == Readiness::Serving);
+            assert_eq!(old.is_starting(), readiness == Readiness::Starting);
         }
         let null = File::open("/dev/null").expect("there");
         old.send_take_over(null.as_fd()).expect("sent");
@@ -313,7 +354,7 @@ mod tests {
             socket::send_fds(line, &[TAKE_OVER], &[null.as_fd()]).expect("sent");
             socket::send_fds(line, b"? of a version to come", &[null.as_fd()]).expect("sent");
             hear_all(&mut old, &journal);
-            assert!(old.is_serving && !old.takes_connections());
+            assert!(old.is_serving() && !old.takes_connections());
             assert!(old.arriving.is_empty());
             assert!(old.fd().is_some(), "its end is still to be heard of");
         }

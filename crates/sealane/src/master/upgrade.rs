@@ -15,6 +15,7 @@
 //! | alone | USR2 | *old*; alone if the file cannot be executed or the pid file not be renamed, all is as it was |
 //! | alone, during a reload | USR2 | waits for the end of the reload |
 //! | old | USR2 | ignored, nginx's message |
+//! | beside one that starts to serve | WINCH, QUIT | wait until it serves or ends, 30 s at most; the second of a kind does not |
 //! | old | WINCH | *old, paused*: the worker hands its idle connections over, finishes the rest and ends |
 //! | old | HUP | reload, as ever |
 //! | old, paused | HUP | a worker with the configuration of before starts: the way back. Then QUIT to the new master brings connections back |
@@ -30,20 +31,21 @@
 //! Connections move only if both say the same of how they keep them, and the other one has a worker
 //! that serves. In all other cases, and to and from nginx, the worker finishes as at QUIT.
 
-use super::other::{self, Other, Side, VARIABLE};
-use super::{Master, Phase};
+use super::other::{self, Other, Readiness, Side, VARIABLE};
+use super::{Master, Phase, Worker};
 use crate::activation::NGINX_VARIABLE;
 use crate::control;
 use crate::journal::note;
 use crate::notify::{self, State};
 use sealane_server::log::OsError;
 use sealane_sys::process::{self, ExitStatus, Pid};
+use sealane_sys::signal::Signal;
 use sealane_sys::socket;
 use std::ffi::OsString;
 use std::fmt::Write;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Variables that are about this process and no other one.
 const OWN_VARIABLES: [&str; 5] = [
@@ -53,6 +55,18 @@ const OWN_VARIABLES: [&str; 5] = [
     "LISTEN_FDS",
     "LISTEN_FDNAMES",
 ];
+
+/// How long WINCH and QUIT wait for the new binary to serve.
+const START_PATIENCE: Duration = Duration::from_secs(30);
+/// nginx does not say that it serves: how often the pid file is looked at for it.
+const START_POLL: Duration = Duration::from_millis(50);
+
+/// What waits until the new binary serves.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Later {
+    signal: Signal,
+    give_up_at: Instant,
+}
 
 /// Behind standard input, output and error.
 const FIRST_DESCRIPTOR: u32 = 3;
@@ -220,6 +234,58 @@ impl Master {
         }
     }
 
+    /// Puts WINCH or QUIT off while the other binary starts to serve: otherwise nobody would
+    /// take the connections.
+    pub(super) fn put_off(&mut self, signal: Signal) -> bool {
+        let again = self.later.is_some_and(|later| later.signal == signal);
+        while let Some(other) = &mut self.other
+            && other.hear(&self.server.journal)
+        {}
+        if self.phase != Phase::Serving || again || !self.awaits_other() {
+            self.later = None;
+            return false;
+        }
+        note!(
+            self.server.journal,
+            Notice,
+            "the other binary does not serve yet, {} waits for that, {} s at most",
+            signal.name(),
+            START_PATIENCE.as_secs()
+        );
+        self.later = Some(Later {
+            signal,
+            give_up_at: Instant::now() + START_PATIENCE,
+        });
+        true
+    }
+
+    fn awaits_other(&self) -> bool {
+        let starting = self.other.as_ref().filter(|other| other.is_starting());
+        starting.is_some_and(|other| other.has_greeted() || !self.pid_file.names(other.pid))
+    }
+
+    /// When what was put off has to be looked at again.
+    pub(super) fn later_due(&self) -> Option<Instant> {
+        self.later.map(|_| Instant::now() + START_POLL)
+    }
+
+    /// Follows a signal that was put off.
+    fn go_on_with_later(&mut self) {
+        let Some(Later { signal, give_up_at }) = self.later else {
+            return;
+        };
+        if self.awaits_other() && Instant::now() < give_up_at {
+            return;
+        }
+        self.later = None;
+        match signal {
+            Signal::Quit => self.quit(),
+            // Without the new binary nobody would serve.
+            _ if self.is_beside_another() => self.pause(),
+            _ => {}
+        }
+    }
+
     /// WINCH: the worker finishes, the master keeps the sockets.
     pub(super) fn pause(&mut self) {
         if self.phase != Phase::Serving || self.paused {
@@ -248,7 +314,7 @@ impl Master {
 
     /// Has a worker finish what it has, and hand its idle connections to the other binary if
     /// that takes them.
-    pub(super) fn let_go(&mut self, worker: super::Worker) {
+    pub(super) fn let_go(&mut self, mut worker: Worker) {
         let journal = &self.server.journal;
         let to = self
             .other
@@ -277,6 +343,7 @@ impl Master {
                 }
             }
         });
+        worker.moves_away = moves;
         if !moves {
             worker.tell_end(true, journal);
         }
@@ -331,12 +398,35 @@ impl Master {
         if self.reload.is_none() && std::mem::take(&mut self.upgrade_wanted) {
             self.change_binary();
         }
-        let serving = self.worker.as_ref().is_some_and(|worker| worker.ready);
+        self.go_on_with_later();
+        let readiness = match &self.worker {
+            Some(worker) if worker.ready => Readiness::Serving,
+            Some(_) => Readiness::Starting,
+            None if self.start_at.is_some() => Readiness::Starting,
+            None => Readiness::No,
+        };
+        self.bring_back();
         let Some(other) = &mut self.other else { return };
-        other.tell_serving(serving);
-        if serving && !other.arriving.is_empty() {
+        other.tell(readiness);
+        if readiness == Readiness::Serving && !other.arriving.is_empty() {
             let arriving = std::mem::take(&mut other.arriving);
             self.take_arriving(arriving);
+        }
+    }
+
+    /// The other binary ends, and here is a worker again: connections that were to go there and
+    /// are not idle yet come to it.
+    fn bring_back(&mut self) {
+        let other = self.other.as_ref();
+        let worker = self.worker.as_ref().filter(|worker| worker.ready);
+        let Some(worker) = worker.filter(|_| other.is_none_or(|other| !other.takes_connections()))
+        else {
+            return;
+        };
+        let away = self.draining.iter_mut();
+        for draining in away.filter(|draining| draining.moves_away) {
+            draining.moves_away = false;
+            draining.tell_move(worker, &self.server.journal);
         }
     }
 
@@ -355,7 +445,7 @@ impl Master {
             // nginx says nothing, and writes its pid file when it serves.
             Some(other)
                 if other.side == Side::New
-                    && (other.is_serving || self.pid_file.names(other.pid)) =>
+                    && (other.is_serving() || self.pid_file.names(other.pid)) =>
             {
                 notify::tell(&State::MainPid(other.pid));
             }
@@ -366,6 +456,6 @@ impl Master {
     /// Whether the file of ticket keys is another binary's to write.
     pub(super) fn other_writes_state(&self) -> bool {
         let other = self.other.as_ref();
-        other.is_some_and(|other| other.side == Side::New && other.is_serving)
+        other.is_some_and(|other| other.side == Side::New && other.is_serving())
     }
 }
