@@ -256,6 +256,9 @@ fn a_new_binary_that_ends_gives_its_place_back() {
     // It is killed, when the old one has a worker and when it has none.
     server.expect_alert("exited on signal 9");
     server.expect_alert("is gone; this worker finishes");
+    // One that was just started.
+    server.expect_alert("the master cannot be told");
+    server.expect_alert("session ticket keys are not saved");
     for paused in [false, true] {
         let new = server.begin_upgrade();
         if paused {
@@ -288,6 +291,9 @@ fn an_old_master_that_is_killed_leaves_the_new_one_alone() {
     let new = server.begin_upgrade();
     let orphan = worker_of(old);
     server.expect_alert("is gone; this worker finishes");
+    // One that was just started.
+    server.expect_alert("the master cannot be told");
+    server.expect_alert("session ticket keys are not saved");
     signal(old, "KILL");
     server.wait_for_end(orphan);
     server.wait_for_log("of the old binary has ended");
@@ -378,7 +384,7 @@ fn listeners_and_workers_may_be_others() {
 fn sessions_resume_on_both_sides_of_an_upgrade() {
     let site = site();
     let server = start(&site);
-    for protocol in ["-tls1_3"] {
+    for protocol in ["-tls1_3", "-tls1_2"] {
         let file = site.path("session").display().to_string();
         let connect = |resume| {
             let outcome = s_client(site.port("tls"), protocol, &file, resume).success();
@@ -490,8 +496,15 @@ fn nginx_is_upgraded_to_sealane_and_back() {
     server.wait_for_end(sealane);
     server.install(Program::Sealane);
     let sealane = server.begin_upgrade();
+    let others = || {
+        let mut children = children(nginx);
+        children.retain(|pid| *pid != sealane && runs(*pid));
+        children.len()
+    };
     signal(nginx, "WINCH");
+    wait_for("no worker of nginx", || (others() == 0).then_some(()));
     signal(nginx, "HUP");
+    wait_for("workers of nginx", || (others() == 2).then_some(()));
     signal(sealane, "QUIT");
     server.wait_for_end(sealane);
     assert!(!is_sealane());

@@ -306,7 +306,14 @@ impl Master {
         if other_speaks {
             self.on_other();
         }
-        while let Some(received) = self.signals.next()? {
+        let mut received = Vec::new();
+        while let Some(next) = self.signals.next()? {
+            received.push(next);
+        }
+        // The kernel has no order for signals that wait: whoever sends USR2 and then QUIT wants
+        // the new binary to serve.
+        received.sort_by_key(|received| received.signal != Signal::Usr2);
+        for received in received {
             self.on_signal(received);
         }
         Ok(())

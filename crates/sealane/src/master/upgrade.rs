@@ -261,7 +261,8 @@ impl Master {
 
     fn awaits_other(&self) -> bool {
         let starting = self.other.as_ref().filter(|other| other.is_starting());
-        starting.is_some_and(|other| other.has_greeted() || !self.pid_file.names(other.pid))
+        self.upgrade_wanted
+            || starting.is_some_and(|other| other.has_greeted() || !self.pid_file.names(other.pid))
     }
 
     /// When what was put off has to be looked at again.
