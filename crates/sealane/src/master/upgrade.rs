@@ -315,7 +315,7 @@ impl Master {
 
     /// Has a worker finish what it has, and hand its idle connections to the other binary if
     /// that takes them.
-    pub(super) fn let_go(&mut self, mut worker: Worker) {
+    pub(super) fn let_go(&mut self, worker: Worker) {
         let journal = &self.server.journal;
         let to = self
             .other
@@ -344,7 +344,6 @@ impl Master {
                 }
             }
         });
-        worker.moves_away = moves;
         if !moves {
             worker.tell_end(true, journal);
         }
@@ -406,28 +405,11 @@ impl Master {
             None if self.start_at.is_some() => Readiness::Starting,
             None => Readiness::No,
         };
-        self.bring_back();
         let Some(other) = &mut self.other else { return };
         other.tell(readiness);
         if readiness == Readiness::Serving && !other.arriving.is_empty() {
             let arriving = std::mem::take(&mut other.arriving);
             self.take_arriving(arriving);
-        }
-    }
-
-    /// The other binary ends, and here is a worker again: connections that were to go there and
-    /// are not idle yet come to it.
-    fn bring_back(&mut self) {
-        let other = self.other.as_ref();
-        let worker = self.worker.as_ref().filter(|worker| worker.ready);
-        let Some(worker) = worker.filter(|_| other.is_none_or(|other| !other.takes_connections()))
-        else {
-            return;
-        };
-        let away = self.draining.iter_mut();
-        for draining in away.filter(|draining| draining.moves_away) {
-            draining.moves_away = false;
-            draining.tell_move(worker, &self.server.journal);
         }
     }
 

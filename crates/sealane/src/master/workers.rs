@@ -19,8 +19,6 @@ pub(super) struct Worker {
     pub(super) silent: bool,
     /// It accepts connections.
     pub(super) ready: bool,
-    /// Its idle connections go to the other binary.
-    pub(super) moves_away: bool,
     pub(super) started: Instant,
     /// The logs whose positions it knows.
     pub(super) logs: Arc<LogSet>,
@@ -46,7 +44,6 @@ impl Worker {
                 link: master,
                 silent: false,
                 ready: false,
-                moves_away: false,
                 started: Instant::now(),
                 logs: Arc::clone(logs),
             }),
