@@ -4,7 +4,7 @@ use crate::control::{self, Message, Report};
 use crate::journal::{Journal, note};
 use crate::reload::{Carried, Incoming};
 use crate::resolver::{self, ResolverThread};
-use crate::session_store::{self, StateSink, StoreThread};
+use crate::session_store::{self, StateSink, StoreThread, Telling};
 use crate::sockets::Sockets;
 use crate::startup::Server;
 use crate::{cpus, crash, limits, sandbox};
@@ -124,10 +124,14 @@ pub(crate) fn run(mut server: Server, link: Option<OwnedFd>, before: Option<Owne
         incoming: Incoming::default(),
         carried,
         threads,
+        telling: Vec::new(),
         happened,
         applying: None,
     };
     let result = worker::run(args, |timeout| orders.next(timeout));
+    for telling in std::mem::take(&mut orders.telling) {
+        telling.finish();
+    }
     let journal = orders.journal;
     if let Err(error) = &result {
         let error = OsError(error);
@@ -308,6 +312,8 @@ struct Orders {
     incoming: Incoming,
     carried: Carried,
     threads: Threads,
+    /// Who tells other processes what this one has.
+    telling: Vec<Telling>,
     /// What is being put to use, with its number.
     applying: Option<Applying>,
     happened: mpsc::Receiver<Event>,
@@ -401,7 +407,10 @@ impl Orders {
                 self.waiting.push_back(Command::TakeOver(line));
             }
             Ok(Some(Message::TellSuccessor(line))) => {
-                session_store::tell_successor(line, self.carried.sessions(), &self.journal);
+                let sessions = self.carried.sessions();
+                self.telling.retain(|telling| !telling.is_finished());
+                self.telling
+                    .extend(session_store::tell_successor(line, sessions, &self.journal));
             }
             Ok(Some(Message::Terminate)) => self.end(Command::Terminate),
             Ok(Some(Message::Reopen(files))) => {
@@ -511,7 +520,10 @@ impl Orders {
                     note!(self.journal, Notice, "gracefully shutting down");
                 }
             }
-            Command::Terminate => note!(self.journal, Notice, "exiting"),
+            Command::Terminate => {
+                note!(self.journal, Notice, "exiting");
+                self.telling.clear(); // nobody waits
+            }
             Command::Apply(_) | Command::TakeOver(_) => {}
         }
         if let Command::Quit | Command::Terminate = command {

@@ -16,7 +16,7 @@ mod succession;
 mod thread;
 
 pub(crate) use self::state::{MAX_STATE_BYTES, StateFile, TicketStates, write_state_file};
-pub(crate) use self::succession::{learn, tell_successor};
+pub(crate) use self::succession::{Telling, learn, tell_successor};
 pub(crate) use self::thread::{StateSink, StoreThread};
 
 use self::client::Client;

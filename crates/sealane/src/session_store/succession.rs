@@ -31,7 +31,9 @@ use sealane_tls::{SessionCache, SessionState};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, SyncSender};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
 
@@ -58,7 +60,9 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Pause before another attempt when the line is full.
 const FULL_PAUSE: Duration = Duration::from_millis(1);
 /// How often keys are looked at.
-const LOOK_INTERVAL: Duration = Duration::from_millis(200);
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+/// How long a process that has nothing else to do waits for the other one to read.
+const FINISH_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long connections wait for the sessions of before, at most. What comes later is taken
 /// while they are served.
 const LEARN_TIMEOUT: Duration = Duration::from_secs(5);
@@ -82,24 +86,56 @@ fn format() -> String {
 }
 
 /// Tells the process at the other end of `line` what there is, and what is added while both
-/// live.
-pub(crate) fn tell_successor(line: OwnedFd, sessions: &Arc<SessionState>, journal: &Journal) {
+/// live. `None` when there is no thread for it.
+pub(crate) fn tell_successor(
+    line: OwnedFd,
+    sessions: &Arc<SessionState>,
+    journal: &Journal,
+) -> Option<Telling> {
     let sessions = Arc::clone(sessions);
+    let is_last = Arc::new(AtomicBool::new(false));
+    let told_last = Arc::clone(&is_last);
     let spawned = std::thread::Builder::new()
         .name("succession".to_owned())
         .spawn(move || {
             let _ = sealane_sys::crash::prepare_thread(); // for the report of a crash
             let followed = Followed::new(&sessions);
             // The other process is gone: then nobody needs what it lacks.
-            let _ = followed.tell(&line, &sessions);
+            let _ = followed.tell(&line, &sessions, &told_last);
         });
-    if let Err(error) = spawned {
-        let error = OsError(&error);
-        note!(
-            journal,
-            Alert,
-            "the next worker process cannot be given the sessions of this one ({error})"
-        );
+    match spawned {
+        Ok(thread) => Some(Telling { thread, is_last }),
+        Err(error) => {
+            let error = OsError(&error);
+            note!(
+                journal,
+                Alert,
+                "the next worker process cannot be given the sessions of this one ({error})"
+            );
+            None
+        }
+    }
+}
+
+/// The thread that tells a successor.
+pub(crate) struct Telling {
+    thread: JoinHandle<()>,
+    is_last: Arc<AtomicBool>,
+}
+
+impl Telling {
+    /// The other process is gone, or has been told everything.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.thread.is_finished()
+    }
+
+    /// Nothing is added any more: waits until all is told, though not for ever.
+    pub(crate) fn finish(self) {
+        self.is_last.store(true, Ordering::Release);
+        let until = Instant::now() + FINISH_TIMEOUT;
+        while !self.thread.is_finished() && Instant::now() < until {
+            std::thread::sleep(FULL_PAUSE);
+        }
     }
 }
 
@@ -125,8 +161,13 @@ impl Followed {
         }
     }
 
-    /// Returns when the other process is gone.
-    fn tell(&self, line: &OwnedFd, sessions: &SessionState) -> io::Result<()> {
+    /// Returns when all is told and `is_last`, or when the other process is gone.
+    fn tell(
+        &self,
+        line: &OwnedFd,
+        sessions: &SessionState,
+        is_last: &AtomicBool,
+    ) -> io::Result<()> {
         send(line, &[&[VERSION], format().as_bytes()].concat())?;
         let mut keys = Keys::default();
         keys.tell(line, sessions)?;
@@ -146,8 +187,12 @@ impl Followed {
         }
         send(line, &[END])?;
         loop {
+            let ends = is_last.load(Ordering::Acquire);
             self.tell_made(line, Instant::now() + LOOK_INTERVAL)?;
             keys.tell(line, sessions)?;
+            if ends {
+                return Ok(());
+            }
             // It says nothing: what can be read is its end.
             if poll::wait_readable(&[line.as_fd()], Some(Duration::ZERO))?[0] {
                 return Ok(());

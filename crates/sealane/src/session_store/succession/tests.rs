@@ -53,7 +53,7 @@ fn what_there_is_and_what_follows_arrives() {
     let copied = theirs.ring("ring", SETTINGS, now_s()).expect("memory");
 
     let (line, far) = socket::seqpacket_pair().expect("a pair");
-    tell_successor(line, &ours, &journal());
+    let telling = tell_successor(line, &ours, &journal()).expect("a thread");
     learn(far, &theirs, &journal());
     // From here on connections are accepted.
     assert_eq!(kept.len(), 5000);
@@ -69,13 +69,19 @@ fn what_there_is_and_what_follows_arrives() {
     ring.rotate(now_s() + 20).expect("memory");
     let is_same = || copied.active_key(u64::MAX) == ring.active_key(u64::MAX);
     wait_for("key that was made later", is_same);
+    many.keep(&id(9001), b"session", end_s, now_s());
+    telling.finish();
+    wait_for("last session", || has(&kept, 9001));
+    // Nobody is told any more.
+    many.keep(&id(9002), b"session", end_s, now_s());
+    assert_eq!(Arc::strong_count(&many), 2);
 }
 
 #[test]
 fn who_has_nothing_says_so_and_who_is_gone_is_not_waited_for() {
     let (line, far) = socket::seqpacket_pair().expect("a pair");
     let began = Instant::now();
-    tell_successor(line, &SessionState::new(), &journal());
+    let _telling = tell_successor(line, &SessionState::new(), &journal());
     learn(far, &SessionState::new(), &journal());
     let (line, far) = socket::seqpacket_pair().expect("a pair");
     drop(line);
@@ -87,7 +93,7 @@ fn who_has_nothing_says_so_and_who_is_gone_is_not_waited_for() {
     let cache = state.cache("zone", 1 << 20);
     let (line, far) = socket::seqpacket_pair().expect("a pair");
     drop(far);
-    tell_successor(line, &state, &journal());
+    let _telling = tell_successor(line, &state, &journal());
     wait_for("end of the line", || Arc::strong_count(&cache) == 2);
 }
 
