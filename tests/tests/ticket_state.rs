@@ -1,8 +1,11 @@
 //! Ticket keys that Sealane makes: they rotate, survive a worker and a restart.
 
 use sealane_tests::nodes::{configuration, openssl, s_client};
+use sealane_tests::reload::{Reload, reload};
 use sealane_tests::{Certificate, CertificateKey, Program, Server, Site, command, wait_for};
 use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 fn site() -> Site {
     let site = Site::new();
@@ -64,12 +67,7 @@ fn keys_survive_a_worker_that_dies_even_without_the_file() {
     wait_for("more keys", || (size() > first).then_some(()));
     assert!(!connect(&server, &site, false));
     let _ = std::fs::remove_file(&path);
-    let worker = server.worker_pid();
-    command("kill", &["-KILL", &worker.to_string()], b"").success();
-    wait_for("another worker", || {
-        let workers = server.worker_pids();
-        workers.first().filter(|pid| **pid != worker).copied()
-    });
+    kill_worker(&server);
     server.wait_for_log("exited on signal 9");
     assert!(connect(&server, &site, true), "after the worker's death");
 }
@@ -110,4 +108,63 @@ fn a_place_where_nothing_can_be_written_is_said_once() {
     let alert = server.wait_for_log("session ticket keys cannot be saved: rename()");
     assert!(alert.contains("logs/tickets"), "{alert}");
     openssl(&site, server.port("tls"), "-tls1_2", 2).at_least(100, "without the file");
+}
+
+/// Keys change every two seconds while workers are replaced and killed: whichever key a ticket was
+/// sealed with, the worker of the end has it.
+#[test]
+fn tickets_given_at_any_moment_resume_whatever_happens_to_workers() {
+    let site = site();
+    let server = start(&site, "ssl_session_ticket_rotation 2s;");
+    server.expect_alert("exited on signal 9");
+    let text = std::fs::read_to_string(site.path("sealane.conf")).expect("it is there");
+    let port = server.port("tls");
+    let file = |number: usize| site.path(format!("temporary/{number}.pem"));
+    let done = AtomicBool::new(false);
+    let given = std::thread::scope(|scope| {
+        let client = scope.spawn(|| {
+            let mut given = Vec::new();
+            for number in 0.. {
+                if done.load(Ordering::Relaxed) {
+                    break;
+                }
+                let file = file(number).display().to_string();
+                let outcome = s_client(port, "", &file, false);
+                // The worker may have been killed meanwhile.
+                if outcome.text().contains("<.>") {
+                    given.push(file);
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            given
+        });
+        for round in 0..6 {
+            if round % 3 == 2 {
+                kill_worker(&server);
+            } else {
+                let text = format!("worker_rlimit_nofile {};\n{text}", 3000 + round);
+                assert_eq!(reload(&site, &server, &text), Reload::Applied);
+            }
+            std::thread::sleep(Duration::from_millis(500));
+        }
+        done.store(true, Ordering::Relaxed);
+        client.join().expect("no panic")
+    });
+    assert!(given.len() > 10, "{}", given.len());
+    let resumed = |file: &String| s_client(port, "", file, true).text().contains("<r>");
+    let lost: Vec<&String> = given.iter().filter(|file| !resumed(file)).collect();
+    assert!(lost.is_empty(), "{lost:?} of {}", given.len());
+}
+
+#[track_caller]
+fn kill_worker(server: &Server<'_>) {
+    let worker = wait_for("one worker", || {
+        let workers = server.worker_pids();
+        (workers.len() == 1).then(|| workers[0])
+    });
+    command("kill", &["-KILL", &worker.to_string()], b"").success();
+    wait_for("another worker", || {
+        let workers = server.worker_pids();
+        workers.first().filter(|pid| **pid != worker).copied()
+    });
 }
