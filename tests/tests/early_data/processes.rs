@@ -6,7 +6,8 @@ use crate::client::{Client, Flight, connect, get};
 use crate::replays::send;
 use crate::{LOG, logged, server_block, site};
 use sealane_tests::reload::{Reload, reload, reload_as_it_is};
-use sealane_tests::{Server, Site, command, wait_for};
+use sealane_tests::upgrade::{Daemon, runs, signal};
+use sealane_tests::{Program, Server, Site, command, wait_for};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -140,6 +141,51 @@ fn no_process_accepts_what_another_has_accepted() {
 
     for uri in uris {
         assert_eq!(accepted(&site, &uri), 1, "{uri}");
+    }
+}
+
+#[test]
+fn two_binaries_accept_a_flight_once() {
+    let site = site();
+    let text = configuration("daemon on;");
+    let daemon = Daemon::start(&site, Program::Sealane, &text);
+    std::thread::sleep(Duration::from_millis(1100));
+    let port = site.port("tls");
+    let client = Client::new();
+    let uris = ["/old", "/both", "/begun"];
+    let [old, both, half] = uris.map(|uri| client.flight(&client.session(port), &get(uri)));
+    let fresh = client.session(port);
+    send(port, &old.bytes(), 1);
+    assert!(logged(&site, "/old").starts_with("1|accepted"));
+    let half_sent = begun(port, &half);
+
+    let before = daemon.pid();
+    daemon.begin_upgrade();
+    for _ in 0..20 {
+        // Either of them answers.
+        send(port, &old.bytes(), 1);
+        send(port, &both.bytes(), 1);
+    }
+    signal(before, "QUIT");
+    wait_for("connections to go to the new binary alone", || {
+        daemon
+            .log()
+            .contains("gracefully shutting down")
+            .then_some(())
+    });
+    for flight in [&old, &both, &half] {
+        send(port, &flight.bytes(), 1);
+    }
+    assert!(logged(&site, "/begun").starts_with("1|accepted"));
+    assert!(runs(before), "it waits for its last connection");
+    finish(half_sent);
+    daemon.wait_for_end(before);
+    send(port, &half.bytes(), 1);
+    let early = client.converse(port, Some(&fresh), &get("/fresh"));
+    assert!(early.offered && early.accepted, "{early:?}");
+    assert!(logged(&site, "/fresh").starts_with("1|accepted"));
+    for uri in uris {
+        assert_eq!(accepted(&site, uri), 1, "{uri}");
     }
 }
 

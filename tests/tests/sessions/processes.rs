@@ -3,7 +3,8 @@
 
 use sealane_tests::nodes::s_client;
 use sealane_tests::reload::{Reload, reload, reload_as_it_is};
-use sealane_tests::{Certificate, CertificateKey, Redis, Server, Site, command, wait_for};
+use sealane_tests::upgrade::Daemon;
+use sealane_tests::{Certificate, CertificateKey, Program, Redis, Server, Site, command, wait_for};
 
 /// How a client comes back: the protocol, and whether the server gives tickets.
 const KINDS: [(&str, &str, &str); 4] = [
@@ -72,22 +73,22 @@ fn file(site: &Site, kind: usize) -> String {
 
 /// A new session of each kind.
 #[track_caller]
-fn begin(site: &Site, server: &Server<'_>) {
+fn begin(site: &Site) {
     for (kind, (name, option, port)) in KINDS.iter().enumerate() {
-        let outcome = s_client(server.port(port), option, &file(site, kind), false);
+        let outcome = s_client(site.port(port), option, &file(site, kind), false);
         assert!(outcome.text().contains("<.>"), "{name}: {}", outcome.text());
     }
 }
 
 /// Which of the sessions that [`begin`] has left are resumed.
 #[track_caller]
-fn come_back(site: &Site, server: &Server<'_>) -> Resumed {
+fn come_back(site: &Site) -> Resumed {
     let mut resumed = NONE;
     for (kind, (name, option, port)) in KINDS.iter().enumerate() {
         // Whatever comes of it, the session of before is still there.
         let copy = format!("{}.copy", file(site, kind));
         std::fs::copy(file(site, kind), &copy).expect("there is a session");
-        let outcome = s_client(server.port(port), option, &copy, true);
+        let outcome = s_client(site.port(port), option, &copy, true);
         let text = outcome.text();
         assert_eq!(outcome.status, 0, "{name}: {text}{}", outcome.stderr);
         resumed[kind] = text.contains("<r>");
@@ -157,9 +158,21 @@ fn sessions_outlive_reloads_and_tickets_the_process() {
         ),
     ];
     for (what, happens, expected) in table {
-        begin(&site, &server);
+        begin(&site);
         happens();
-        assert_eq!(come_back(&site, &server), expected, "after {what}");
+        assert_eq!(come_back(&site), expected, "after {what}");
+    }
+}
+
+#[test]
+fn sessions_outlive_upgrades() {
+    let site = site();
+    let text = configuration("daemon on;", "", "site");
+    let daemon = Daemon::start(&site, Program::Sealane, &text);
+    for round in ["first", "second"] {
+        begin(&site);
+        daemon.upgrade();
+        assert_eq!(come_back(&site), ALL, "after the {round} upgrade");
     }
 }
 
@@ -190,22 +203,22 @@ fn after_a_restart_sessions_need_a_place_to_be_in() {
                 (stored(":k:") > 0).then_some(())
             });
             let before = stored(":s:");
-            begin(&site, &server);
+            begin(&site);
             wait_for("sessions in the store", || {
                 (stored(":s:") >= before + 2).then_some(())
             });
         } else {
-            begin(&site, &server);
+            begin(&site);
         }
         assert!(server.stop("QUIT").success());
-        let server = site.serve_whole(&text);
+        let _server = site.serve_whole(&text);
         if http == store {
             // The new process serves already while it connects to the store.
             wait_for("all sessions", || {
-                (come_back(&site, &server) == expected).then_some(())
+                (come_back(&site) == expected).then_some(())
             });
         } else {
-            let resumed = come_back(&site, &server);
+            let resumed = come_back(&site);
             assert_eq!(resumed, expected, "after a restart with {http:?}");
         }
     }
