@@ -173,16 +173,20 @@ impl<'a> Server<'a> {
         send_signal(name, &self.pid().to_string());
     }
 
-    /// Asks the server to quit (`QUIT` or `TERM`) and returns how it ended.
+    /// Waits until the server has ended, as it was asked to.
     #[track_caller]
-    pub fn stop(mut self, signal: &str) -> ExitStatus {
-        self.signal(signal);
-        let status = self
-            .wait(PATIENCE)
-            .expect("the server ends when it is asked to");
+    pub fn wait_for_exit(mut self) -> ExitStatus {
+        let status = self.wait(PATIENCE).expect("the server ends");
         self.child = None;
         self.check_log();
         status
+    }
+
+    /// Asks the server to quit (`QUIT` or `TERM`) and returns how it ended.
+    #[track_caller]
+    pub fn stop(self, signal: &str) -> ExitStatus {
+        self.signal(signal);
+        self.wait_for_exit()
     }
 
     /// Panics unless the server is still the process that was started.

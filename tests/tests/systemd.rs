@@ -1,5 +1,6 @@
 //! What a service manager is told, and the sockets that it hands over.
 
+use sealane_tests::upgrade::{Daemon, runs, signal};
 use sealane_tests::{PATIENCE, Program, Server, Site, wait_for, wire};
 use std::net::{TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;
@@ -7,7 +8,7 @@ use std::os::unix::net::{UnixDatagram, UnixListener};
 use std::process::Stdio;
 
 const SERVE: &str = "
-    error_log logs/error.log notice;
+    pid logs/pid; error_log logs/error.log notice;
     events { worker_connections 64; }
     http { access_log off; server { LISTEN root html; } }";
 
@@ -59,6 +60,38 @@ fn the_manager_hears_of_start_reload_and_both_ends() {
         let log = std::fs::read_to_string(site.path("logs/error.log")).expect("a log");
         assert!(log.contains(worker_is_told), "{log}");
     }
+}
+
+#[test]
+fn the_manager_hears_of_a_new_main_process_before_the_old_one_ends() {
+    let site = site();
+    let (manager, variable) = manager(&site);
+    let listen = "listen 127.0.0.1:%plain%; ";
+    let text = SERVE.replace("LISTEN", listen);
+    let server = Daemon::start_under(&site, Program::Sealane, &text, &["env", &variable]);
+    let old = server.pid();
+    let ready = next_message(&manager);
+    assert!(ready.contains(&format!("MAINPID={old}")), "{ready}");
+    // A new one that goes again is nobody's business.
+    let new = server.begin_upgrade();
+    signal(new, "QUIT");
+    server.wait_for_end(new);
+    let new = server.begin_upgrade();
+    signal(old, "QUIT");
+    server.wait_for_end(old);
+    let message = next_message(&manager);
+    assert!(
+        message.starts_with(&format!("MAINPID={new}\n")),
+        "{message}"
+    );
+    let message = next_message(&manager);
+    assert!(
+        message.starts_with(&format!("READY=1\nMAINPID={new}\n")),
+        "{message}"
+    );
+    signal(new, "QUIT");
+    assert!(next_message(&manager).starts_with("STOPPING=1\n"));
+    server.wait_for_end(new);
 }
 
 #[test]
@@ -130,7 +163,16 @@ fn a_unix_socket_of_the_manager_keeps_its_file() {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
     assert!(answer.ends_with("hello"), "{answer}");
-    assert!(server.stop("QUIT").success());
+    let old = server.pid();
+    server.signal("USR2");
+    server.signal("QUIT");
+    assert!(server.wait_for_exit().success());
+    let new: u32 = wait_for("the pid file", || {
+        let text = std::fs::read_to_string(site.path("logs/pid")).ok()?;
+        text.trim().parse().ok().filter(|pid| *pid != old)
+    });
+    signal(new, "QUIT");
+    wait_for("its end", || (!runs(new)).then_some(()));
     assert!(path.exists(), "it is the manager's");
 }
 

@@ -24,6 +24,9 @@ const FIRST: i32 = 3;
 /// The variable with which nginx, and Sealane, hands its sockets to a new binary.
 pub(crate) const NGINX_VARIABLE: &str = "NGINX";
 
+/// The variable with which Sealane names those among them that the service manager has opened.
+pub(crate) const FOREIGN_VARIABLE: &str = "SEALANE_FOREIGN";
+
 /// Sockets that no `listen` directive has claimed yet. They belong to the process, which gets
 /// them once, when it is started.
 static WAITING: Mutex<Vec<Waiting>> = Mutex::new(Vec::new());
@@ -39,7 +42,8 @@ struct Waiting {
 enum From {
     /// The service manager, with its `FileDescriptorName=`, for messages.
     Manager(String),
-    OldBinary,
+    /// With whether the server has opened it by itself.
+    OldBinary { ours: bool },
 }
 
 /// Sockets for a `listen` directive.
@@ -96,6 +100,8 @@ pub(crate) fn accept_from_old_binary(journal: &Journal) -> bool {
     let list = list.to_string_lossy();
     note!(journal, Notice, "using inherited sockets from \"{list}\"");
     let (numbers, complaint) = descriptors(&list);
+    let foreign = std::env::var(FOREIGN_VARIABLE).unwrap_or_default();
+    let (foreign, _) = descriptors(&foreign);
     let mut taken = list.is_empty(); // a server without sockets
     for fd in numbers {
         match socket::take_inherited(fd) {
@@ -104,7 +110,9 @@ pub(crate) fn accept_from_old_binary(journal: &Journal) -> bool {
                 waiting().push(Waiting {
                     socket,
                     address,
-                    from: From::OldBinary,
+                    from: From::OldBinary {
+                        ours: !foreign.contains(&fd),
+                    },
                 });
             }
             Ok(Inherited::Other) => note!(
@@ -154,10 +162,13 @@ fn descriptors(list: &str) -> (Vec<i32>, Option<String>) {
 pub(crate) fn claim(address: &BindAddress, most: usize) -> Claimed {
     let (mut sockets, mut ours) = (Vec::new(), false);
     for waiting in waiting().extract_if(.., |waiting| same(&waiting.address, address)) {
-        let inherited = matches!(waiting.from, From::OldBinary);
-        if inherited || sockets.len() < most.max(1) {
+        let limit = match waiting.from {
+            From::Manager(_) => most.max(1),
+            From::OldBinary { .. } => usize::MAX,
+        };
+        if sockets.len() < limit {
             sockets.push(waiting.socket);
-            ours |= inherited;
+            ours |= matches!(waiting.from, From::OldBinary { ours: true });
         }
     }
     Claimed { sockets, ours }
@@ -177,7 +188,7 @@ pub(crate) fn close_the_rest(journal: &Journal) {
                 "the service manager has opened {address} ({name}), but no \"listen\" directive \
                  has this address; nobody answers there"
             ),
-            From::OldBinary => note!(
+            From::OldBinary { .. } => note!(
                 journal,
                 Notice,
                 "the old binary has served {address}, but no \"listen\" directive has this \

@@ -60,6 +60,8 @@ pub(crate) struct Group {
     sockets: Vec<OwnedFd>,
     /// The file of a Unix socket.
     file: Option<SocketFile>,
+    /// The service manager has made them.
+    foreign: bool,
 }
 
 /// The file of a Unix socket, and proof that it is ours.
@@ -74,6 +76,11 @@ impl Group {
     /// Descriptors of its sockets.
     pub(crate) fn fds(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
         self.sockets.iter().map(AsFd::as_fd)
+    }
+
+    /// Whether somebody else has made them, who also removes the file of a Unix socket.
+    pub(crate) fn is_foreign(&self) -> bool {
+        self.foreign
     }
 
     /// Descriptors of one's own.
@@ -297,8 +304,11 @@ impl Attempt<'_> {
             .map_err(|error| self.report_bind(&error))?;
         self.listen(&more)?;
         sockets.extend(more);
-        let file = group.file.clone();
-        Ok(Arc::new(Group { sockets, file }))
+        Ok(Arc::new(Group {
+            sockets,
+            file: group.file.clone(),
+            foreign: group.foreign,
+        }))
     }
 
     fn bind(&self) -> Result<Group, Refusal> {
@@ -327,7 +337,11 @@ impl Attempt<'_> {
             _ => None,
         };
         self.listen(&sockets)?;
-        Ok(Group { sockets, file })
+        Ok(Group {
+            sockets,
+            file,
+            foreign: !ours,
+        })
     }
 
     fn listen(&self, sockets: &[OwnedFd]) -> Result<(), Refusal> {

@@ -33,7 +33,7 @@
 
 use super::other::{self, Other, Readiness, Side, VARIABLE};
 use super::{Master, Phase, Worker};
-use crate::activation::NGINX_VARIABLE;
+use crate::activation::{FOREIGN_VARIABLE, NGINX_VARIABLE};
 use crate::control;
 use crate::journal::note;
 use crate::notify::{self, State};
@@ -42,14 +42,14 @@ use sealane_sys::process::{self, ExitStatus, Pid};
 use sealane_sys::signal::Signal;
 use sealane_sys::socket;
 use std::ffi::OsString;
-use std::fmt::Write;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::time::{Duration, Instant};
 
 /// Variables that are about this process and no other one.
-const OWN_VARIABLES: [&str; 5] = [
+const OWN_VARIABLES: [&str; 6] = [
     NGINX_VARIABLE,
+    FOREIGN_VARIABLE,
     VARIABLE,
     "LISTEN_PID",
     "LISTEN_FDS",
@@ -132,11 +132,18 @@ impl Master {
         // What this process was itself given by mistake goes no further. A wish: old kernels
         // cannot.
         let _ = process::close_on_exec_from(FIRST_DESCRIPTOR);
-        let groups = self.server.sockets.bound.iter();
-        let sockets = groups
-            .flat_map(|bound| bound.group.fds())
-            .map(socket::inheritable)
-            .collect::<io::Result<Vec<OwnedFd>>>()?;
+        let (mut sockets, mut list, mut foreign) = (Vec::new(), String::new(), String::new());
+        for group in self.server.sockets.bound.iter().map(|bound| &bound.group) {
+            for fd in group.fds() {
+                let socket = socket::inheritable(fd)?;
+                let number = format!("{};", socket.as_raw_fd());
+                list.push_str(&number);
+                if group.is_foreign() {
+                    foreign.push_str(&number);
+                }
+                sockets.push(socket); // open until the program has started
+            }
+        }
         let (line, theirs) = socket::seqpacket_pair()?;
         other::greet(line.as_fd(), &self.server.journal);
         if let Some(keys) = self.server.ticket_states.newest() {
@@ -152,18 +159,16 @@ impl Master {
             let _ = other::send_before(line.as_fd(), before.as_fd()); // full handshakes without
         }
         let theirs = socket::inheritable(theirs.as_fd())?;
-        let list = sockets.iter().fold(String::new(), |mut list, socket| {
-            let _ = write!(list, "{};", socket.as_raw_fd()); // a string takes all
-            list
-        });
         let others =
             std::env::vars_os().filter(|(name, _)| !OWN_VARIABLES.iter().any(|own| name == own));
         let added = [
             (NGINX_VARIABLE, list),
+            (FOREIGN_VARIABLE, foreign),
             (VARIABLE, theirs.as_raw_fd().to_string()),
         ];
         let added = added
             .into_iter()
+            .filter(|(name, value)| *name != FOREIGN_VARIABLE || !value.is_empty())
             .map(|(name, value)| (OsString::from(name), OsString::from(value)));
         let pid = self.origin.program.start(others.chain(added))?;
         let pid = Pid::try_from(pid).map_err(io::Error::other)?;

@@ -140,20 +140,6 @@ fn a_worker_without_its_master_says_so_and_ends() {
 }
 
 #[test]
-fn an_upgrade_says_that_it_changes_nothing() {
-    let mut site = Site::serving("");
-    site.start();
-    let worker = site.worker();
-    site.signal_master("USR2");
-    site.wait_for_text(
-        "logs/error.log",
-        "upgrade of the binary in place is not available yet",
-    );
-    assert_eq!(site.worker(), worker);
-    site.wait_until_it_answers();
-}
-
-#[test]
 fn a_daemon_is_ready_when_its_command_returns() {
     let site = Site::serving("");
     let output = site.run(&[]);
