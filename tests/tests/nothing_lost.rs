@@ -14,8 +14,8 @@ use sealane_tests::{
     wait_for,
 };
 use std::fs;
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, Stdio};
+use std::io::{BufRead, BufReader, Lines, Write};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
@@ -366,41 +366,120 @@ fn sizes(server: &Server<'_>, number: usize) -> Size {
     master
 }
 
+/// A Go client that answers lines with lines.
+struct Dialogue {
+    client: Child,
+    stdin: Option<ChildStdin>,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Dialogue {
+    #[track_caller]
+    fn start(words: &[&str]) -> Dialogue {
+        let mut client = Command::new(go_client_path())
+            .args(words)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("it was built");
+        let stdout = client.stdout.take().expect("it is a pipe");
+        Dialogue {
+            stdin: client.stdin.take(),
+            lines: BufReader::new(stdout).lines(),
+            client,
+        }
+    }
+
+    /// Its next line.
+    #[track_caller]
+    fn line(&mut self) -> String {
+        let line = self.lines.next().expect("a line");
+        line.expect("it is text")
+    }
+
+    /// Its answer to a line.
+    #[track_caller]
+    fn ask(&mut self) -> String {
+        let stdin = self.stdin.as_mut().expect("it is open");
+        stdin.write_all(b"\n").expect("it reads");
+        self.line()
+    }
+
+    #[track_caller]
+    fn end(mut self) {
+        drop(self.stdin.take());
+        assert!(self.client.wait().expect("it is our child").success());
+    }
+}
+
+/// Waits until another process than this has taken over, and the last connection has left this.
+#[track_caller]
+fn has_ended(server: &Server<'_>, worker: u32) {
+    wait_for("the end of the worker before", || {
+        let now = server.worker_pids();
+        (now.len() == 1 && now[0] != worker).then_some(())
+    });
+}
+
 #[test]
 fn connections_that_are_idle_move_to_another_process_and_are_used_there() {
     let site = site();
     let server = site.serve_whole(&FIRST.configuration());
     let before = server.worker_pid();
     let authority = site.authority().display().to_string();
-    let (address, count) = (
-        format!("127.0.0.1:{}", server.port("tls")),
-        scale(300, 5000),
-    );
-    let wanted = count.to_string();
-    let mut client = Command::new(go_client_path())
-        .args(["idle", "-address", &address, "-ca", &authority])
-        .args(["-count", &wanted, "/page"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("it was built");
-    let mut lines = BufReader::new(client.stdout.take().expect("it is a pipe")).lines();
-    let mut next = || lines.next().expect("a line").expect("it is text");
-    assert_eq!(next(), "ready");
+    let address = format!("127.0.0.1:{}", server.port("tls"));
+    let count = scale(300, 5000).to_string();
+    let words = ["idle", "-address", &address, "-ca", &authority];
+    let mut client = Dialogue::start(&[&words[..], &["-count", &count, "/page"]].concat());
+    assert_eq!(client.line(), "ready");
     let state = State {
         processes: 3,
         ..FIRST
     };
     change(&site, &server, &state);
-    // The process ends when the last of them has left it.
-    wait_for("the end of the worker before", || {
-        let now = server.worker_pids();
-        (now.len() == 1 && now[0] != before).then_some(())
-    });
-    let mut stdin = client.stdin.take().expect("it is a pipe");
-    stdin.write_all(b"\n").expect("it reads");
-    assert_eq!(next(), format!("alive {count}"));
-    assert!(client.wait().expect("it is our child").success());
+    has_ended(&server, before);
+    assert_eq!(client.ask(), format!("alive {count}"));
+    client.end();
+}
+
+#[test]
+fn requests_that_have_begun_are_finished_and_their_connections_move_then() {
+    let site = site();
+    let server = site.serve_whole(&FIRST.configuration());
+    let authority = site.authority().display().to_string();
+    let mut clients: Vec<Dialogue> = ["plain", "tls"]
+        .map(|name| {
+            let address = format!("127.0.0.1:{}", server.port(name));
+            let mut words = vec!["halves", "-address", &address, "-count", "5"];
+            if name == "tls" {
+                words.extend(["-ca", &authority]);
+            }
+            words.push("/page");
+            Dialogue::start(&words)
+        })
+        .into();
+    for client in &mut clients {
+        assert_eq!(client.line(), "begun");
+    }
+    let mut state = FIRST;
+    for processes in [3, 1] {
+        let before = server.worker_pid();
+        state = State {
+            processes,
+            number: processes,
+            ..state
+        };
+        change(&site, &server, &state);
+        // What had begun is answered by the process that it began in.
+        for client in &mut clients {
+            assert_eq!(client.ask(), "kept 20");
+        }
+        has_ended(&server, before);
+        for client in &mut clients {
+            assert_eq!(client.ask(), "kept 20");
+        }
+    }
+    clients.into_iter().for_each(Dialogue::end);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 //
 //	client get  -address HOST:PORT -ca FILE [-range R] [-parallel N] [-http2] PATH...
 //	client idle -address HOST:PORT -ca FILE -count N PATH
+//	client halves -address HOST:PORT [-ca FILE] -count N PATH
 //	client load -address HOST:PORT [-ca FILE] -kind close|keep|http2 -parallel N PATH
 //	client resume -address HOST:PORT -ca FILE [-tls 1.2] [-parallel N] [-for TIME] [-pause TIME] PATH
 //
@@ -35,7 +36,7 @@ const limit = 150 * time.Second
 
 func main() {
 	if len(os.Args) < 2 {
-		fail("usage: client get|idle|load|resume ...")
+		fail("usage: client get|halves|idle|load|resume ...")
 	}
 	flags := flag.NewFlagSet(os.Args[1], flag.ExitOnError)
 	address := flags.String("address", "", "host:port to connect to")
@@ -46,7 +47,7 @@ func main() {
 	duration := flags.Duration("for", time.Second, "how long to resume")
 	pause := flags.Duration("pause", 0, "time between the connections of resume")
 	http2 := flags.Bool("http2", false, "HTTP/2 for get")
-	count := flags.Int("count", 1, "connections for idle")
+	count := flags.Int("count", 1, "connections for halves and idle")
 	kind := flags.String("kind", "keep", "close, keep or http2 for load")
 	_ = flags.Parse(os.Args[2:])
 
@@ -66,6 +67,8 @@ func main() {
 		get(*address, configuration, *ranges, *parallel, *http2, flags.Args())
 	case "idle":
 		idle(*address, configuration, *count, flags.Arg(0))
+	case "halves":
+		halves(*address, configuration, *count, flags.Arg(0))
 	case "load":
 		load(*address, configuration, *kind, *parallel, flags.Arg(0))
 	case "resume":
