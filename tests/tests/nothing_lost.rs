@@ -421,17 +421,25 @@ fn has_ended(server: &Server<'_>, worker: u32) {
     });
 }
 
+/// So many connections over TLS, each of which has had an answer.
+#[track_caller]
+fn idle_connections(site: &Site, server: &Server<'_>, count: usize) -> Dialogue {
+    let authority = site.authority().display().to_string();
+    let address = format!("127.0.0.1:{}", server.port("tls"));
+    let count = count.to_string();
+    let words = ["idle", "-address", &address, "-ca", &authority];
+    let mut client = Dialogue::start(&[&words[..], &["-count", &count, "/page"]].concat());
+    assert_eq!(client.line(), "ready");
+    client
+}
+
 #[test]
 fn connections_that_are_idle_move_to_another_process_and_are_used_there() {
     let site = site();
     let server = site.serve_whole(&FIRST.configuration());
     let before = server.worker_pid();
-    let authority = site.authority().display().to_string();
-    let address = format!("127.0.0.1:{}", server.port("tls"));
-    let count = scale(300, 5000).to_string();
-    let words = ["idle", "-address", &address, "-ca", &authority];
-    let mut client = Dialogue::start(&[&words[..], &["-count", &count, "/page"]].concat());
-    assert_eq!(client.line(), "ready");
+    let count = scale(300, 5000);
+    let mut client = idle_connections(&site, &server, count);
     let state = State {
         processes: 3,
         ..FIRST
@@ -440,6 +448,51 @@ fn connections_that_are_idle_move_to_another_process_and_are_used_there() {
     has_ended(&server, before);
     assert_eq!(client.ask(), format!("alive {count}"));
     client.end();
+}
+
+#[test]
+fn connections_move_on_from_a_process_that_is_to_end_while_they_come() {
+    let site = site();
+    let server = site.serve_whole(&FIRST.configuration());
+    let count = scale(300, 5000);
+    let mut client = idle_connections(&site, &server, count);
+    let mut before = server.worker_pid();
+    for processes in [3, 4, 2, 4, 3] {
+        before = server.worker_pids().last().copied().unwrap_or(before);
+        let state = State { processes, ..FIRST };
+        let changed = reload(&site, &server, &state.configuration());
+        assert_eq!(changed, Reload::Applied, "{state:?}");
+    }
+    has_ended(&server, before);
+    assert_eq!(client.ask(), format!("alive {count}"));
+    client.end();
+}
+
+#[test]
+fn connections_stay_where_they_are_while_there_is_no_room_elsewhere() {
+    const ROOM: usize = 100;
+    let site = site();
+    let server = site.serve_whole(&FIRST.configuration());
+    let count = 2 * ROOM;
+    let mut client = idle_connections(&site, &server, count);
+    let state = State {
+        processes: 1,
+        ..FIRST
+    };
+    let small = format!("worker_connections {ROOM};");
+    let less = state
+        .configuration()
+        .replace("worker_connections 4000;", &small);
+    assert_eq!(reload(&site, &server, &less), Reload::Applied);
+    wait_for("the first to move", || {
+        let worker = *server.worker_pids().last()?;
+        (fs::read_dir(format!("/proc/{worker}/fd")).ok()?.count() > ROOM / 2).then_some(())
+    });
+    assert_eq!(server.worker_pids().len(), 2, "the others wait");
+    assert_eq!(client.ask(), format!("alive {count}"));
+    // As they go, there is room for those that waited.
+    client.end();
+    one_worker_is_left(&server);
 }
 
 #[test]

@@ -21,7 +21,7 @@ use tokio::sync::oneshot;
 /// How long accepting rests after the process ran out of descriptors or memory.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(500);
 /// When fewer than one in this many connection slots is free, idle connections are closed.
-const DRAIN_BELOW_FRACTION: i64 = 16;
+pub(crate) const DRAIN_BELOW_FRACTION: i64 = 16;
 /// Idle connections closed at a time to make room.
 const DRAIN_AT_ONCE: usize = 32;
 

@@ -2,6 +2,7 @@
 
 mod threads;
 
+use crate::acceptor::DRAIN_BELOW_FRACTION;
 use crate::admission::RefusedHandshakes;
 use crate::counters::Counters;
 use crate::current::Current;
@@ -68,10 +69,11 @@ impl Worker {
         );
     }
 
-    /// How many of `worker_connections` are free.
+    /// How many of `worker_connections` are free for connections of another process: so many that new
+    /// ones displace nobody.
     pub(crate) fn free_slots(&self) -> i64 {
         let limit = i64::from(self.current.snapshot().worker_connections);
-        limit - self.counters.active.get()
+        limit - limit / DRAIN_BELOW_FRACTION - self.counters.active.get()
     }
 }
 
