@@ -2,9 +2,9 @@
 
     websocket.py serve PORT
     websocket.py check URL CONNECTIONS
-    websocket.py numbered URL CONNECTIONS
+    websocket.py numbered URL CONNECTIONS NUMBERS
 
-numbered sends numbers until standard input ends and expects each back, in order; after some
+numbered sends numbers until standard input ends and expects each back, in order; after so many
 of them a connection closes and is opened again. It prints how many came back and how many
 connections broke.
 """
@@ -16,7 +16,6 @@ import sys
 
 import websockets
 
-NUMBERS = 500  # of one connection
 SIZES = [0, 1, 125, 126, 65535, 65536, 1_000_000]
 
 
@@ -59,7 +58,8 @@ async def check_all(url, connections):
 
 
 class Numbers:
-    def __init__(self):
+    def __init__(self, count):
+        self.count = count
         self.stop = False
         self.good = 0
         self.broken = 0
@@ -86,7 +86,7 @@ class Numbers:
 
     async def send_on_one(self, url):
         async with connect(url) as socket:
-            for number in range(NUMBERS):
+            for number in range(self.count):
                 if self.stop:
                     break
                 await socket.send(str(number))
@@ -97,8 +97,8 @@ class Numbers:
         assert socket.close_code == 1000, socket.close_code
 
 
-async def numbered(url, connections):
-    numbers = Numbers()
+async def numbered(url, connections, count):
+    numbers = Numbers(count)
     all_of_them = asyncio.gather(*(numbers.send(url) for _ in range(connections)))
     await asyncio.get_running_loop().run_in_executor(None, sys.stdin.read)
     numbers.stop = True
@@ -112,6 +112,6 @@ async def numbered(url, connections):
 if sys.argv[1] == "serve":
     asyncio.run(serve(int(sys.argv[2])))
 elif sys.argv[1] == "numbered":
-    asyncio.run(numbered(sys.argv[2], int(sys.argv[3])))
+    asyncio.run(numbered(sys.argv[2], int(sys.argv[3]), int(sys.argv[4])))
 else:
     asyncio.run(check_all(sys.argv[2], int(sys.argv[3])))

@@ -47,12 +47,13 @@ impl Load {
         Load::start(&format!("{kind}{tls}"), &program, &words)
     }
 
-    /// Numbers that a WebSocket server sends back.
+    /// Numbers that a WebSocket server sends back, so many on each connection.
     #[track_caller]
-    pub fn web_sockets(url: &str, parallel: usize) -> Load {
+    pub fn web_sockets(url: &str, parallel: usize, numbers: usize) -> Load {
         let script = repository().join("tests/applications/websocket.py");
         let (script, parallel) = (script.display().to_string(), parallel.to_string());
-        let words = ["-B", &script, "numbered", url, &parallel];
+        let numbers = numbers.to_string();
+        let words = ["-B", &script, "numbered", url, &parallel, &numbers];
         Load::start("WebSockets", "/usr/bin/python3", &words)
     }
 

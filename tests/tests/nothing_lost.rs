@@ -9,9 +9,10 @@
 
 use sealane_tests::load::{Load, Tally};
 use sealane_tests::reload::{Reload, reload};
+use sealane_tests::upgrade::{Daemon, children};
 use sealane_tests::{
-    Application, Certificate, CertificateKey, Server, Site, command, go_client_path, scale,
-    wait_for,
+    Application, Certificate, CertificateKey, Program, Server, Site, command, go_client_path,
+    scale, wait_for,
 };
 use std::fs;
 use std::io::{BufRead, BufReader, Lines, Write};
@@ -222,26 +223,45 @@ impl Size {
 /// How large the load is.
 struct Scale {
     parallel: usize,
+    /// A download, and its bytes per second.
     large: u64,
     rate: &'static str,
+    /// Of one WebSocket, 50 in a second.
+    numbers: usize,
+    /// Of one run of wrk.
     seconds: usize,
 }
 
-fn small_or_large() -> Scale {
-    match scale(0, 1) {
-        0 => Scale {
-            parallel: 4,
-            large: 8 * MIB,
-            rate: "8M",
-            seconds: 1,
-        },
-        _ => Scale {
-            parallel: 16,
-            large: 1024 * MIB,
-            rate: "20M",
-            seconds: 10,
-        },
+impl Scale {
+    /// For reloads: what takes long stays with its process for long.
+    fn of_reloads() -> Scale {
+        match scale(0, 1) {
+            0 => Scale::SMALL,
+            _ => Scale {
+                parallel: 16,
+                large: 1024 * MIB,
+                rate: "20M",
+                numbers: 500,
+                seconds: 10,
+            },
+        }
     }
+
+    /// For upgrades: one cannot begin before the process before has finished.
+    fn of_upgrades() -> Scale {
+        Scale {
+            parallel: scale(4, 16),
+            ..Scale::SMALL
+        }
+    }
+
+    const SMALL: Scale = Scale {
+        parallel: 4,
+        large: 8 * MIB,
+        rate: "8M",
+        numbers: 50,
+        seconds: 1,
+    };
 }
 
 /// What all clients did.
@@ -252,26 +272,28 @@ struct Outcome {
     downloads: u64,
 }
 
-/// Has all kinds of clients at work while `work` is done.
-fn under_load(site: &Site, server: &Server<'_>, work: impl FnOnce()) -> Outcome {
-    let scale = small_or_large();
-    let digest = large_file(site, scale.large);
+/// Clients of all kinds that count what fails.
+fn loads(site: &Site, scale: &Scale) -> [Load; 6] {
     let authority = site.authority().display().to_string();
-    let address = |name: &str| format!("127.0.0.1:{}", server.port(name));
+    let address = |name: &str| format!("127.0.0.1:{}", site.port(name));
     let (plain, tls) = (address("plain"), address("tls"));
     let count = scale.parallel;
-    let loads = [
+    [
         Load::go("close", &plain, None, count),
         Load::go("keep", &plain, None, 4 * count),
         Load::go("close", &tls, Some(&authority), 2),
         Load::go("keep", &tls, Some(&authority), 4 * count),
         Load::go("http2", &tls, Some(&authority), count),
-        Load::web_sockets(&format!("wss://{tls}/socket"), count),
-    ];
-    let (plain, tls) = (
-        format!("http://{plain}/page"),
-        format!("https://{tls}/page"),
-    );
+        Load::web_sockets(&format!("wss://{tls}/socket"), count, scale.numbers),
+    ]
+}
+
+/// Has all kinds of clients at work while `work` is done.
+fn under_load(site: &Site, scale: &Scale, work: impl FnOnce()) -> Outcome {
+    let digest = large_file(site, scale.large);
+    let loads = loads(site, scale);
+    let plain = format!("http://127.0.0.1:{}/page", site.port("plain"));
+    let tls = format!("https://127.0.0.1:{}/page", site.port("tls"));
     let large = tls.replace("/page", "/large");
     let close = ["-H", "Connection: close"];
     let stop = AtomicBool::new(false);
@@ -342,7 +364,7 @@ fn no_request_fails_over_reloads() {
     let server = site.serve_whole(&FIRST.configuration());
     let _origin = Application::web_socket(&site, "127.0.0.1:%origin%");
     let (mut state, mut masters) = (FIRST, Vec::new());
-    let outcome = under_load(&site, &server, || {
+    let outcome = under_load(&site, &Scale::of_reloads(), || {
         for number in 1..=scale(8, 200) {
             state = state.next();
             change(&site, &server, &state);
@@ -364,6 +386,28 @@ fn sizes(server: &Server<'_>, number: usize) -> Size {
     let master = size(server.pid()).expect("it runs");
     eprintln!("{number}: master {master:?}, workers {workers:?}");
     master
+}
+
+#[test]
+fn no_request_fails_over_upgrades() {
+    let site = site();
+    let server = Daemon::start(&site, Program::Sealane, &FIRST.configuration());
+    let _origin = Application::web_socket(&site, "127.0.0.1:%origin%");
+    let mut masters = Vec::new();
+    let outcome = under_load(&site, &Scale::of_upgrades(), || {
+        for number in 1..=scale(2, 20) {
+            server.upgrade();
+            let master = server.pid();
+            let workers: Vec<_> = children(master).into_iter().map(size).collect();
+            eprintln!("{number}: master {:?}, workers {workers:?}", size(master));
+            masters.extend(size(master));
+        }
+    });
+    outcome.assert_nothing_failed();
+    assert_eq!(children(server.pid()).len(), 1);
+    if let [first, .., last] = &masters[..] {
+        assert!(last.is_about(first), "each is larger: {masters:?}");
+    }
 }
 
 /// A Go client that answers lines with lines.
@@ -542,18 +586,8 @@ fn only_what_was_in_a_worker_fails_when_it_is_killed() {
     let _origin = Application::web_socket(&site, "127.0.0.1:%origin%");
     server.expect_alert("exited on signal 9");
     server.expect_alert("keep dying");
-    let authority = site.authority().display().to_string();
-    let address = |name: &str| format!("127.0.0.1:{}", server.port(name));
-    let (plain, tls) = (address("plain"), address("tls"));
-    let count = small_or_large().parallel;
-    let loads = [
-        Load::go("close", &plain, None, count),
-        Load::go("keep", &plain, None, count),
-        Load::go("close", &tls, Some(&authority), 2),
-        Load::go("keep", &tls, Some(&authority), count),
-        Load::go("http2", &tls, Some(&authority), count),
-        Load::web_sockets(&format!("wss://{tls}/socket"), count),
-    ];
+    let scale_of_load = Scale::of_upgrades();
+    let loads = loads(&site, &scale_of_load);
     let kills = scale(2, 50);
     for _ in 0..kills {
         // One that has lived for long is replaced at once.
@@ -565,7 +599,7 @@ fn only_what_was_in_a_worker_fails_when_it_is_killed() {
             (now.len() == 1 && now[0] != worker).then_some(())
         });
         // Who comes meanwhile waits in the sockets, which do not close.
-        let url = format!("http://{plain}/number");
+        let url = format!("http://127.0.0.1:{}/number", server.port("plain"));
         command("curl", &["-sS", &url], b"").success();
     }
     for load in loads {
@@ -574,7 +608,7 @@ fn only_what_was_in_a_worker_fails_when_it_is_killed() {
         eprintln!("{name}: {tally:?}");
         assert_eq!((tally.refused, tally.wrong), (0, 0), "{name}: {tally:?}");
         // Each client has one request under way at a time.
-        let most = (kills * count.max(2)) as u64;
+        let most = (kills * 4 * scale_of_load.parallel) as u64;
         assert!(tally.broken <= most, "{name}: {tally:?}");
         assert!(tally.requests > 0, "{name}: {tally:?}");
     }
