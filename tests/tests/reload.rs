@@ -283,19 +283,23 @@ fn more_connections_than_the_worker_has_descriptors_for_need_another_process() {
     assert_eq!(server.worker_pids(), [worker], "there are enough");
     configure(&site, &with(1000));
     assert_eq!(reload_as_it_is(&server), Reload::Applied);
-    wait_for("the end of the worker before", || {
-        let now = server.worker_pids();
-        (now.len() == 1 && now[0] != worker).then_some(())
-    });
-    assert!(limit(server.worker_pid()) >= 1000);
+    let another_than = |worker: u32| {
+        wait_for("the end of the worker before", || {
+            let now = server.worker_pids();
+            (now.len() == 1 && now[0] != worker).then_some(now[0])
+        })
+    };
+    let worker = another_than(worker);
+    assert!(limit(worker) >= 1000);
     // No process could have more than the hard limit.
-    let worker = server.worker_pid();
-    configure(&site, &with(4900));
+    configure(&site, &with(4990));
     assert_eq!(reload_as_it_is(&server), Reload::Applied);
+    let worker = another_than(worker);
+    assert_eq!(limit(worker), 5000);
     configure(&site, &with(9000));
     assert_eq!(reload_as_it_is(&server), Reload::Applied);
+    assert_eq!(server.worker_pids(), [worker]);
     server.wait_for_log("9000 worker_connections in each of 1 threads exceed open file");
-    assert_ne!(server.worker_pid(), worker);
     assert_eq!(body(server.port("plain")), "ok");
 }
 
