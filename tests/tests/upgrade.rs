@@ -590,3 +590,64 @@ fn many_idle_connections_move_at_once() {
         ask(&mut connections, &format!("{round} {worker}"));
     }
 }
+
+#[test]
+fn downloads_over_both_protocols_finish_in_the_old_process() {
+    let site = site();
+    site.write("html/large", vec![b'z'; 900_000]);
+    let text = BOTH.replacen("listen", "http2 on; limit_rate 400k; listen", 1);
+    let server = Daemon::start(&site, Program::Sealane, &configuration("", &text));
+    let old = server.pid();
+    let url = format!("https://127.0.0.1:{}/large", site.port("tls"));
+    let file = site.path("got").display().to_string();
+    std::thread::scope(|scope| {
+        let clients = [["--http2"], ["--http1.1"]].map(|version| {
+            let (url, file) = (&url, format!("{file}{}", version[0]));
+            scope.spawn(move || {
+                let options = ["-sSk", "--max-time", "60", version[0], "-o", &file, url];
+                command("curl", &options, b"").success();
+                fs::metadata(file).expect("written").len()
+            })
+        });
+        wait_for("both to begin", || {
+            let begun = |version: &str| {
+                let facts = fs::metadata(format!("{file}{version}"));
+                facts.is_ok_and(|facts| facts.len() > 0)
+            };
+            (begun("--http2") && begun("--http1.1")).then_some(())
+        });
+        server.begin_upgrade();
+        signal(old, "QUIT");
+        server.wait_for_log("gracefully shutting down");
+        assert!(runs(old), "it has still something to do");
+        for client in clients {
+            assert_eq!(client.join().expect("no panic"), 900_000);
+        }
+    });
+    server.wait_for_end(old);
+}
+
+#[test]
+fn a_worker_that_dies_during_an_upgrade_is_replaced_on_its_side() {
+    let site = site();
+    let server = start(&site);
+    let old = server.pid();
+    let new = server.begin_upgrade();
+    server.expect_alert("exited on signal 9");
+    for master in [old, new] {
+        let worker = worker_of(master);
+        signal(worker, "KILL");
+        server.wait_for_end(worker);
+        worker_of(master);
+        let answer = wire::get(site.port("plain"), "/page");
+        assert_eq!(answer.body.len(), 30_000);
+    }
+    let mut kept = Connection::open(site.port("plain"));
+    kept.send("GET /n HTTP/1.1\r\nHost: a\r\n\r\n");
+    kept.response(false);
+    signal(old, "QUIT");
+    server.wait_for_end(old);
+    kept.send("GET /n HTTP/1.1\r\nHost: a\r\n\r\n");
+    let expected = format!("2 {}", worker_of(new));
+    assert_eq!(kept.response(false).text(), expected);
+}
