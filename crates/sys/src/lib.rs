@@ -9,6 +9,7 @@
 //! | [`crash`] | reports of faults and of refused system calls, from signal handlers |
 //! | [`ethtool`] | features of network interfaces |
 //! | [`file`] | reading, opening and measuring files with and without blocking; `sendfile` |
+//! | [`guard`] | opening files where somebody with lesser rights may have put something |
 //! | [`socket`] | accepting, sending, receiving, listening, `TCP_INFO`, descriptor passing |
 //! | [`ktls`] | kernel TLS: keys into a socket, records of other types |
 //! | [`OsError`] | errors in nginx's notation |
@@ -32,6 +33,7 @@
 pub mod crash;
 pub mod ethtool;
 pub mod file;
+pub mod guard;
 pub mod ktls;
 pub mod limits;
 pub mod memory;

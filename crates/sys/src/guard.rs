@@ -1,0 +1,343 @@
+//! Opening files by name for a process with more rights than somebody who may have put the name
+//! there.
+//!
+//! A server's master is root and opens logs again long after the worker has begun to listen to
+//! the network. Where the worker's user may write to the log's directory, or to one above it,
+//! whoever has taken the worker over can put a symbolic link there, a hard link, a FIFO, a
+//! device. So every directory on the way is looked at:
+//!
+//! - where that user cannot write, names are the administrator's, and everything is as usual:
+//!   links are followed, devices and FIFOs opened;
+//! - a symbolic link which it could have made is followed **with its rights**, as is every name
+//!   that leads to something other than a file with one name, or a FIFO. What it could not open by
+//!   itself, nobody opens for it.
+//!
+//! Links to the standard streams and to `/dev/null` lead nowhere new and are always followed.
+//! Everything is opened relative to directories that are held open, so that nothing changes
+//! between a look and its use.
+
+mod rights;
+mod walk;
+
+#[cfg(test)]
+mod tests;
+
+pub use rights::Guest;
+
+use crate::{CheckReturn, retry};
+use std::ffi::{CStr, CString, OsStr};
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// Whose files names are not to be trusted with. The default trusts everybody, which is right for
+/// a process that has no other rights than they.
+#[derive(Debug, Clone, Default)]
+pub struct Guard {
+    guests: Vec<Guest>,
+}
+
+impl Guard {
+    /// Trusts everybody but these. Only root can have a guard: others have nobody's rights
+    /// but their own.
+    pub fn against(guests: impl IntoIterator<Item = Guest>) -> Guard {
+        let mut all: Vec<Guest> = Vec::new();
+        for guest in guests.into_iter().filter(|guest| guest.uid != 0) {
+            if !all.contains(&guest) {
+                all.push(guest);
+            }
+        }
+        Guard { guests: all }
+    }
+
+    /// This one, and against all that `other` is against.
+    #[must_use]
+    pub fn and(&self, other: &Guard) -> Guard {
+        Guard::against(self.guests.iter().chain(&other.guests).cloned())
+    }
+
+    /// Finds the directory of a name. A symbolic link of that name is followed.
+    ///
+    /// # Errors
+    /// Of a directory on the way.
+    pub fn find(&self, path: &Path) -> io::Result<Place<'_>> {
+        walk::find(&self.guests, path, true)
+    }
+
+    /// The same for a name that is to be made or replaced.
+    ///
+    /// # Errors
+    /// Of a directory on the way.
+    pub fn find_name(&self, path: &Path) -> io::Result<Place<'_>> {
+        walk::find(&self.guests, path, false)
+    }
+
+    /// Opens a file that may be there, or makes it.
+    ///
+    /// # Errors
+    /// As open(2); one that comes from lesser rights says so.
+    pub fn open(&self, path: &Path, how: Open) -> io::Result<File> {
+        self.find(path)?.open(how)
+    }
+}
+
+/// How a file is opened. Never blocks on a FIFO, never becomes the controlling terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Open {
+    /// For reading.
+    Read,
+    /// For appending; made with this mode if it is not there.
+    Append(u32),
+    /// For appending and, as FIFOs need it that nobody reads, reading.
+    AppendAndRead(u32),
+    /// For writing, at its beginning and with what it has; made with this mode if it is not there.
+    Write(u32),
+}
+
+impl Open {
+    fn flags(self) -> (i32, u32) {
+        let (flags, mode) = match self {
+            Open::Read => (libc::O_RDONLY, 0),
+            Open::Append(mode) => (libc::O_WRONLY | libc::O_APPEND | libc::O_CREAT, mode),
+            Open::AppendAndRead(mode) => (libc::O_RDWR | libc::O_APPEND | libc::O_CREAT, mode),
+            Open::Write(mode) => (libc::O_WRONLY | libc::O_CREAT, mode),
+        };
+        (
+            flags | libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY,
+            mode,
+        )
+    }
+}
+
+/// A name in a directory that is held open.
+#[derive(Debug)]
+pub struct Place<'a> {
+    directory: OwnedFd,
+    name: CString,
+    /// The last name may be a link: it leads into another file system, or only as far as
+    /// the guest's rights go.
+    follow: bool,
+    trust: Trust<'a>,
+}
+
+/// What is known of a name.
+#[derive(Debug, Clone)]
+enum Trust<'a> {
+    /// No guest can have anything to do with it.
+    Full,
+    /// This one could have put it there.
+    Name(&'a Guest),
+    /// This one could have made a symbolic link on the way.
+    Way(&'a Guest, PathBuf),
+}
+
+impl Place<'_> {
+    /// Opens what has this name, or makes it.
+    ///
+    /// # Errors
+    /// As open(2); one that comes from lesser rights says so.
+    pub fn open(&self, how: Open) -> io::Result<File> {
+        match &self.trust {
+            Trust::Full => self.open_as_it_is(how, self.follow),
+            Trust::Name(guest) => match self.open_as_it_is(how, false) {
+                Ok(file) if is_harmless(&file)? => Ok(file),
+                Err(error) if error.raw_os_error() != Some(libc::ELOOP) => Err(error),
+                _ => self.as_guest(guest, &self.shown(), || self.open_as_it_is(how, true)),
+            },
+            Trust::Way(guest, link) => self.as_guest(guest, link, || self.open_as_it_is(how, true)),
+        }
+    }
+
+    fn open_as_it_is(&self, how: Open, follow: bool) -> io::Result<File> {
+        let (flags, mode) = how.flags();
+        let flags = flags | if follow { 0 } else { libc::O_NOFOLLOW };
+        openat(self.directory.as_fd(), &self.name, flags, mode).map(File::from)
+    }
+
+    /// A new file under this name with `suffix`; one that is there is removed. Its
+    /// name is not followed.
+    ///
+    /// # Errors
+    /// The system call that failed, by name.
+    pub fn create_beside(
+        &self,
+        suffix: &str,
+        mode: u32,
+    ) -> Result<File, (&'static str, io::Error)> {
+        let name = self.beside(suffix);
+        self.with_rights(|| {
+            let _ = self.unlink(&name);
+            let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
+            openat(self.directory.as_fd(), &name, flags, mode).map(File::from)
+        })
+        .map_err(|error| ("open", error))
+    }
+
+    /// Puts the file that [`Place::create_beside`] has made under the name itself.
+    ///
+    /// # Errors
+    /// As rename(2).
+    pub fn put_in_place(&self, suffix: &str) -> io::Result<()> {
+        let from = self.beside(suffix);
+        let directory = self.directory.as_raw_fd();
+        self.with_rights(|| {
+            // SAFETY: both names end with NUL and outlive the call; the directory is open.
+            unsafe { libc::renameat(directory, from.as_ptr(), directory, self.name.as_ptr()) }
+                .check()
+        })?;
+        Ok(())
+    }
+
+    /// Removes the file that [`Place::create_beside`] has made.
+    ///
+    /// # Errors
+    /// As unlink(2).
+    pub fn remove_beside(&self, suffix: &str) -> io::Result<()> {
+        let name = self.beside(suffix);
+        self.with_rights(|| self.unlink(&name))
+    }
+
+    /// Waits until the directory's disk has what was put into it.
+    ///
+    /// # Errors
+    /// As open(2) and fsync(2).
+    pub fn sync_directory(&self) -> io::Result<()> {
+        let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
+        let directory =
+            self.with_rights(|| openat(self.directory.as_fd(), c".", flags, 0).map(File::from))?;
+        directory.sync_all()
+    }
+
+    /// Makes a directory of this name if there is none, and opens it. `owner` is who it is to
+    /// belong to: it is given to that user only if nobody else can have put it there.
+    ///
+    /// # Errors
+    /// The system call that failed, by name.
+    pub fn directory(
+        &self,
+        mode: u32,
+        owner: Option<u32>,
+    ) -> Result<File, (&'static str, io::Error)> {
+        let made = || {
+            // SAFETY: the name ends with NUL and outlives the call; the directory is open.
+            let made =
+                unsafe { libc::mkdirat(self.directory.as_raw_fd(), self.name.as_ptr(), mode) };
+            match made.check() {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                    return Err(("mkdir", error));
+                }
+                _ => {}
+            }
+            let follow = match self.trust {
+                Trust::Full => self.follow,
+                _ => true, // with the guest's rights
+            };
+            let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
+            let flags = flags | if follow { 0 } else { libc::O_NOFOLLOW };
+            openat(self.directory.as_fd(), &self.name, flags, 0)
+                .map(File::from)
+                .map_err(|error| ("open", error))
+        };
+        let guest = match &self.trust {
+            Trust::Full => None,
+            Trust::Name(guest) | Trust::Way(guest, _) => Some(*guest),
+        };
+        let Some(guest) = guest else {
+            let directory = made()?;
+            give_to(&directory, owner).map_err(|error| ("fchown", error))?;
+            return Ok(directory);
+        };
+        // Whatever is there, it is not made another's.
+        guest
+            .with_rights(made)
+            .map_err(|error| ("setfsuid", error))?
+    }
+
+    fn unlink(&self, name: &CString) -> io::Result<()> {
+        // SAFETY: the name ends with NUL and outlives the call; the directory is open.
+        unsafe { libc::unlinkat(self.directory.as_raw_fd(), name.as_ptr(), 0) }.check()?;
+        Ok(())
+    }
+
+    fn beside(&self, suffix: &str) -> CString {
+        let name = [self.name.as_bytes(), suffix.as_bytes()].concat();
+        CString::new(name).expect("a suffix has no NUL byte")
+    }
+
+    /// With the rights that the way to the name allows.
+    fn with_rights<T>(&self, call: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
+        match &self.trust {
+            Trust::Full | Trust::Name(_) => call(),
+            Trust::Way(guest, link) => self.as_guest(guest, link, call),
+        }
+    }
+
+    fn as_guest<T>(
+        &self,
+        guest: &Guest,
+        what: &Path,
+        call: impl FnOnce() -> io::Result<T>,
+    ) -> io::Result<T> {
+        guest.with_rights(call)?.map_err(|error| {
+            if error.kind() != io::ErrorKind::PermissionDenied {
+                return error;
+            }
+            let (uid, what) = (guest.uid, what.to_owned());
+            io::Error::new(io::ErrorKind::PermissionDenied, LesserRights { uid, what })
+        })
+    }
+
+    fn shown(&self) -> PathBuf {
+        OsStr::from_bytes(self.name.as_bytes()).into()
+    }
+}
+
+/// Why root was denied something.
+#[derive(Debug)]
+struct LesserRights {
+    uid: u32,
+    what: PathBuf,
+}
+
+impl fmt::Display for LesserRights {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (uid, what) = (self.uid, self.what.display());
+        write!(
+            f,
+            "13: Permission denied: user {uid}, whom worker processes run as, could have put \
+             \"{what}\" there, so it is opened with that user's rights; let the configuration name \
+             what is meant, or let the directory belong to root"
+        )
+    }
+}
+
+impl std::error::Error for LesserRights {}
+
+/// Whether opening it has given a guest nothing: a file with this one name, or a FIFO. Hard
+/// links may be to other people's files, and opening a device can set it going.
+fn is_harmless(file: &File) -> io::Result<bool> {
+    let facts = file.metadata()?;
+    let kind = facts.file_type();
+    Ok((kind.is_file() && facts.nlink() <= 1) || kind.is_fifo())
+}
+
+fn give_to(directory: &File, owner: Option<u32>) -> io::Result<()> {
+    let facts = directory.metadata()?;
+    match owner {
+        Some(uid) if facts.is_dir() && facts.uid() != uid => {
+            std::os::unix::fs::fchown(directory, Some(uid), None)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn openat(directory: BorrowedFd<'_>, name: &CStr, flags: i32, mode: u32) -> io::Result<OwnedFd> {
+    // SAFETY: the name ends with NUL and outlives the call; the directory is open.
+    let fd = retry(|| unsafe { libc::openat(directory.as_raw_fd(), name.as_ptr(), flags, mode) })?;
+    // SAFETY: the kernel just returned this descriptor; nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}

@@ -1,0 +1,302 @@
+use super::*;
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
+use std::path::PathBuf;
+
+/// Nobody's number everywhere.
+const NOBODY: u32 = 65534;
+
+/// A directory that root has made, and one in it that a guest may write to; gone at the end.
+struct Place(PathBuf);
+
+impl Place {
+    /// Nothing but root can act as somebody else.
+    fn new(name: &str) -> Option<Place> {
+        let path =
+            std::env::temp_dir().join(format!("sealane-guard-{}-{name}", std::process::id()));
+        fs::create_dir(&path).unwrap();
+        let place = Place(path);
+        fs::create_dir(place.0.join("logs")).unwrap();
+        place.mode("", 0o755);
+        place.write("secret", b"of root");
+        place.mode("secret", 0o600);
+        chown(place.0.join("logs"), Some(NOBODY), None)
+            .ok()
+            .map(|()| place)
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    fn write(&self, name: &str, content: &[u8]) {
+        fs::write(self.at(name), content).unwrap();
+    }
+
+    fn mode(&self, name: &str, mode: u32) {
+        fs::set_permissions(self.at(name), fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    fn read(&self, name: &str) -> Vec<u8> {
+        fs::read(self.at(name)).unwrap()
+    }
+
+    fn append(&self, name: &str) -> io::Result<()> {
+        let mut file = guard().open(&self.at(name), Open::Append(0o644))?;
+        file.write_all(b"line")
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn guest() -> Guest {
+    Guest {
+        uid: NOBODY,
+        groups: vec![NOBODY],
+    }
+}
+
+fn guard() -> Guard {
+    Guard::against([guest()])
+}
+
+#[track_caller]
+fn is_denied(result: io::Result<()>) {
+    let error = result.expect_err("it was opened");
+    assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+    let text = error.to_string();
+    assert!(
+        text.starts_with("13: Permission denied: user 65534"),
+        "{text}"
+    );
+}
+
+#[test]
+fn files_are_opened_and_made_as_usual() {
+    let Some(place) = Place::new("usual") else {
+        return;
+    };
+    place.append("log").unwrap();
+    place.append("logs/log").unwrap();
+    place.append("logs/log").unwrap();
+    assert_eq!(place.read("log"), b"line");
+    assert_eq!(place.read("logs/log"), b"lineline");
+    let facts = fs::metadata(place.at("logs/log")).unwrap();
+    assert_eq!(facts.uid(), 0, "the log stays root's");
+    let missing = guard().open(&place.at("none/log"), Open::Append(0o644));
+    assert_eq!(missing.unwrap_err().raw_os_error(), Some(libc::ENOENT));
+}
+
+#[test]
+fn links_of_the_administrator_are_followed() {
+    let Some(place) = Place::new("own-links") else {
+        return;
+    };
+    symlink("secret", place.at("log")).unwrap();
+    place.append("log").unwrap();
+    assert_eq!(place.read("secret"), b"of rootline");
+    // To a directory, from one that is further away, and by way of "..".
+    symlink(place.at("logs"), place.at("elsewhere")).unwrap();
+    place.append("elsewhere/../logs/./log").unwrap();
+    assert_eq!(place.read("logs/log"), b"line");
+    symlink("loop", place.at("loop")).unwrap();
+    let error = place.append("loop").unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::ELOOP));
+}
+
+#[test]
+fn links_that_the_guest_could_have_made_lead_only_where_it_may_go() {
+    let Some(place) = Place::new("planted") else {
+        return;
+    };
+    symlink(place.at("secret"), place.at("logs/log")).unwrap();
+    is_denied(place.append("logs/log"));
+    // Nothing is made where the guest could make nothing.
+    symlink(place.at("new"), place.at("logs/dangling")).unwrap();
+    is_denied(place.append("logs/dangling"));
+    assert!(!place.at("new").exists());
+    // A directory on the way.
+    fs::create_dir(place.at("private")).unwrap();
+    symlink(place.at("private"), place.at("logs/current")).unwrap();
+    is_denied(place.append("logs/current/log"));
+    assert_eq!(fs::read_dir(place.at("private")).unwrap().count(), 0);
+    // What is the guest's own is its business.
+    place.write("logs/own", b"");
+    chown(place.at("logs/own"), Some(NOBODY), None).unwrap();
+    symlink("own", place.at("logs/link")).unwrap();
+    place.append("logs/link").unwrap();
+    assert_eq!(place.read("logs/own"), b"line");
+    assert_eq!(place.read("secret"), b"of root");
+}
+
+#[test]
+fn hard_links_and_devices_are_not_opened_for_the_guest() {
+    let Some(place) = Place::new("hard") else {
+        return;
+    };
+    fs::hard_link(place.at("secret"), place.at("logs/log")).unwrap();
+    is_denied(place.append("logs/log"));
+    assert_eq!(place.read("secret"), b"of root");
+    symlink("/dev/null", place.at("logs/null")).unwrap();
+    place.append("logs/null").unwrap();
+    symlink("/dev/mem", place.at("logs/mem")).unwrap();
+    assert!(place.append("logs/mem").is_err());
+}
+
+#[test]
+fn fifos_are_opened_without_waiting() {
+    let Some(place) = Place::new("fifo") else {
+        return;
+    };
+    let path = CString::new(place.at("logs/fifo").as_os_str().as_bytes()).unwrap();
+    // SAFETY: the path ends with NUL.
+    unsafe { libc::mkfifo(path.as_ptr(), 0o644) }
+        .check()
+        .unwrap();
+    let error = place.append("logs/fifo").unwrap_err();
+    assert_eq!(error.raw_os_error(), Some(libc::ENXIO), "nobody reads");
+    let both = guard().open(&place.at("logs/fifo"), Open::AppendAndRead(0o644));
+    both.unwrap().write_all(b"line").unwrap();
+}
+
+#[test]
+fn standard_streams_may_be_linked_to_by_anybody() {
+    let Some(place) = Place::new("streams") else {
+        return;
+    };
+    for target in ["/dev/stderr", "/proc/self/fd/2"] {
+        let name = format!("logs/{}", target.replace('/', "-"));
+        symlink(target, place.at(&name)).unwrap();
+        let opened = guard().open(&place.at(&name), Open::Append(0o644));
+        // It may be a socket, which has no name to be opened by.
+        if let Err(error) = opened {
+            assert_eq!(error.raw_os_error(), Some(libc::ENXIO), "{error}");
+        }
+    }
+}
+
+#[test]
+fn who_may_write_to_a_directory() {
+    let Some(place) = Place::new("who") else {
+        return;
+    };
+    symlink(place.at("secret"), place.at("logs/log")).unwrap();
+    let open = || place.append("logs/log");
+    for (owner, group, mode, trusted) in [
+        (0, 0, 0o755, true),
+        (0, 0, 0o775, true),
+        (0, NOBODY, 0o755, true),
+        (0, NOBODY, 0o775, false),
+        (0, 0, 0o777, false),
+        (NOBODY, 0, 0o500, false),
+        (1, 0, 0o755, true),  // somebody else, whose business it is
+        (0, 0, 0o1777, true), // a link of root's, which nobody may replace
+    ] {
+        chown(place.at("logs"), Some(owner), Some(group)).unwrap();
+        place.mode("logs", mode);
+        if trusted {
+            open().unwrap_or_else(|error| panic!("{owner} {group} {mode:o}: {error}"));
+        } else {
+            is_denied(open());
+        }
+    }
+    std::os::unix::fs::lchown(place.at("logs/log"), Some(NOBODY), None).unwrap();
+    is_denied(open());
+}
+
+#[test]
+fn without_guests_everything_is_as_it_was() {
+    let Some(place) = Place::new("none") else {
+        return;
+    };
+    symlink(place.at("secret"), place.at("logs/log")).unwrap();
+    for guard in [
+        Guard::default(),
+        Guard::against([Guest {
+            uid: 0,
+            groups: vec![0],
+        }]),
+    ] {
+        guard
+            .open(&place.at("logs/log"), Open::Append(0o644))
+            .unwrap();
+    }
+}
+
+#[test]
+fn directories_are_given_away_only_where_nobody_else_put_them() {
+    let Some(place) = Place::new("directories") else {
+        return;
+    };
+    let make = |name: &str| {
+        let guard = guard();
+        let found = guard.find(&place.at(name)).unwrap();
+        let made = found.directory(0o700, Some(NOBODY));
+        made.map(|directory| directory.metadata().unwrap().uid())
+    };
+    assert_eq!(make("temp").unwrap(), NOBODY);
+    assert_eq!(make("temp").unwrap(), NOBODY);
+    assert_eq!(make("logs/temp").unwrap(), NOBODY, "made by the guest");
+    fs::create_dir(place.at("private")).unwrap();
+    symlink(place.at("private"), place.at("logs/link")).unwrap();
+    assert_ne!(make("logs/link").unwrap(), NOBODY);
+    place.mode("private", 0o700);
+    assert!(make("logs/link").is_err());
+    symlink("private", place.at("link")).unwrap();
+    assert_eq!(
+        make("link").unwrap(),
+        NOBODY,
+        "a link of the administrator's"
+    );
+    place.write("file", b"");
+    let (call, error) = make("file").unwrap_err();
+    assert_eq!((call, error.raw_os_error()), ("open", Some(libc::ENOTDIR)));
+}
+
+#[test]
+fn files_are_replaced_whole() {
+    let Some(place) = Place::new("replace") else {
+        return;
+    };
+    let guard = guard();
+    for name in ["state", "logs/state"] {
+        let path = place.at(name);
+        symlink("secret", place.at(&format!("{name}.tmp"))).unwrap();
+        let found = guard.find_name(&path).unwrap();
+        let mut file = found.create_beside(".tmp", 0o600).unwrap();
+        file.write_all(b"state").unwrap();
+        found.put_in_place(".tmp").unwrap();
+        found.sync_directory().unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"state");
+        assert!(found.remove_beside(".tmp").is_err(), "it is gone");
+    }
+    fs::create_dir(place.at("private")).unwrap();
+    symlink("../private", place.at("logs/way")).unwrap();
+    let path = place.at("logs/way/state");
+    let found = guard.find_name(&path).unwrap();
+    let (_, error) = found.create_beside(".tmp", 0o600).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+    assert_eq!(place.read("secret"), b"of root");
+}
+
+#[test]
+fn rights_come_back() {
+    if Place::new("rights").is_none() {
+        return;
+    }
+    let ids = || fs::read_to_string("/proc/thread-self/status").unwrap();
+    let lines = |text: &str| -> Vec<String> {
+        let wanted = |line: &&str| ["Uid", "Gid", "Gro", "Cap"].contains(&&line[..3]);
+        text.lines().filter(wanted).map(str::to_owned).collect()
+    };
+    let before = lines(&ids());
+    let meanwhile = guest().with_rights(|| lines(&ids())).unwrap();
+    assert_ne!(before, meanwhile);
+    assert!(meanwhile[0].ends_with("\t65534"), "{meanwhile:?}");
+    assert_eq!(lines(&ids()), before);
+}

@@ -1,0 +1,262 @@
+//! The way to a name, directory by directory.
+
+use super::{Guest, Place, Trust, openat};
+use crate::{CheckReturn, retry};
+use std::collections::VecDeque;
+use std::ffi::{CStr, CString, OsStr};
+use std::io;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// As the kernel's limit.
+const MAX_LINKS: usize = 40;
+
+/// Where links may lead to whoever made them.
+const HARMLESS_TARGETS: [&[u8]; 5] = [
+    b"/dev/stdout",
+    b"/dev/stderr",
+    b"/dev/null",
+    b"/proc/self/fd/1",
+    b"/proc/self/fd/2",
+];
+
+const DIRECTORY: i32 = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
+
+pub(super) fn find<'a>(guests: &'a [Guest], path: &Path, follow: bool) -> io::Result<Place<'a>> {
+    let directory_only = path.as_os_str().as_bytes().ends_with(b"/");
+    let (Some(last), false) = (path.file_name(), directory_only) else {
+        return Err(io::Error::from_raw_os_error(libc::EISDIR));
+    };
+    if guests.is_empty() {
+        return Ok(Place {
+            directory: open_parent(path)?,
+            name: name(last)?,
+            follow: true,
+            trust: Trust::Full,
+        });
+    }
+    let mut walk = Walk::begin(guests, path)?;
+    loop {
+        match walk.step(follow)? {
+            Step::On => {}
+            Step::There(place) => return Ok(place),
+            Step::Doubt(guest, link) => {
+                let directory = guest.with_rights(|| open_parent(path))??;
+                return Ok(Place {
+                    directory,
+                    name: name(last)?,
+                    follow: true,
+                    trust: Trust::Way(guest, link),
+                });
+            }
+        }
+    }
+}
+
+enum Step<'a> {
+    On,
+    There(Place<'a>),
+    /// This guest could have made this link.
+    Doubt(&'a Guest, PathBuf),
+}
+
+struct Walk<'a> {
+    guests: &'a [Guest],
+    directory: OwnedFd,
+    /// How far it has come, to be shown.
+    way: PathBuf,
+    left: VecDeque<CString>,
+    links: usize,
+}
+
+impl<'a> Walk<'a> {
+    fn begin(guests: &'a [Guest], path: &Path) -> io::Result<Walk<'a>> {
+        let (start, way) = if path.is_absolute() {
+            (c"/", "/")
+        } else {
+            (c".", "")
+        };
+        let mut walk = Walk {
+            guests,
+            directory: open_at_start(start)?,
+            way: way.into(),
+            left: VecDeque::new(),
+            links: 0,
+        };
+        walk.queue(path.as_os_str().as_bytes())?;
+        Ok(walk)
+    }
+
+    /// Puts the names of a path before those that are left.
+    fn queue(&mut self, path: &[u8]) -> io::Result<()> {
+        let names = path.split(|byte| *byte == b'/');
+        for part in names.rev().filter(|part| !part.is_empty() && *part != b".") {
+            self.left.push_front(name(OsStr::from_bytes(part))?);
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, follow: bool) -> io::Result<Step<'a>> {
+        let Some(name) = self.left.pop_front() else {
+            // A link has led to "/" or the like.
+            return Err(io::Error::from_raw_os_error(libc::EISDIR));
+        };
+        let is_last = self.left.is_empty();
+        let facts = match stat_at(self.directory.as_fd(), &name) {
+            Ok(facts) => Some(facts),
+            Err(error) if is_last && error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(error),
+        };
+        let planter = self.planter(facts.as_ref())?;
+        let is_link = facts.is_some_and(|facts| facts.st_mode & libc::S_IFMT == libc::S_IFLNK);
+        // Links of this file system are more than their texts.
+        let is_magic = is_link && planter.is_none() && is_procfs(self.directory.as_fd())?;
+        if is_link && !is_magic && (follow || !is_last) {
+            return self.follow(&name, planter);
+        }
+        if is_last {
+            return Ok(Step::There(Place {
+                directory: self.directory.try_clone()?,
+                name,
+                follow: is_magic,
+                trust: planter.map_or(Trust::Full, Trust::Name),
+            }));
+        }
+        let flags = DIRECTORY | if is_magic { 0 } else { libc::O_NOFOLLOW };
+        self.directory = openat(self.directory.as_fd(), &name, flags, 0)?;
+        self.way.push(OsStr::from_bytes(name.as_bytes()));
+        Ok(Step::On)
+    }
+
+    fn follow(&mut self, name: &CStr, planter: Option<&'a Guest>) -> io::Result<Step<'a>> {
+        let target = read_link(self.directory.as_fd(), name)?;
+        if let Some(guest) = planter
+            && !HARMLESS_TARGETS.contains(&&*target)
+        {
+            let link = self.way.join(OsStr::from_bytes(name.to_bytes()));
+            return Ok(Step::Doubt(guest, link));
+        }
+        self.links += 1;
+        if self.links > MAX_LINKS {
+            return Err(io::Error::from_raw_os_error(libc::ELOOP));
+        }
+        if target.starts_with(b"/") {
+            self.directory = open_at_start(c"/")?;
+            self.way = "/".into();
+        }
+        self.queue(&target)?;
+        Ok(Step::On)
+    }
+
+    /// Who could have put a name into the directory; `entry` is what it leads to.
+    fn planter(&self, entry: Option<&libc::stat>) -> io::Result<Option<&'a Guest>> {
+        let directory = stat_at(self.directory.as_fd(), c"")?;
+        for guest in self.guests {
+            if !may_write(guest, self.directory.as_fd(), &directory)? {
+                continue;
+            }
+            // In /tmp and the like, names belong to who made them.
+            let sticky = directory.st_mode & libc::S_ISVTX != 0 && directory.st_uid != guest.uid;
+            let others = entry.is_some_and(|entry| entry.st_uid != guest.uid);
+            if !(sticky && others) {
+                return Ok(Some(guest));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Whether a user may change the names in a directory, or give itself the right to.
+fn may_write(guest: &Guest, directory: BorrowedFd<'_>, facts: &libc::stat) -> io::Result<bool> {
+    if facts.st_uid == guest.uid || facts.st_mode & libc::S_IWOTH != 0 {
+        return Ok(true);
+    }
+    if facts.st_mode & libc::S_IWGRP == 0 {
+        return Ok(false);
+    }
+    // With an access control list these bits are what anybody named there can have at most.
+    Ok(guest.groups.contains(&facts.st_gid) || has_access_list(directory))
+}
+
+/// In doubt there is one.
+fn has_access_list(directory: BorrowedFd<'_>) -> bool {
+    let Ok(directory) = openat(directory, c".", libc::O_RDONLY | libc::O_CLOEXEC, 0) else {
+        return true;
+    };
+    let name = c"system.posix_acl_access";
+    // SAFETY: the name ends with NUL; with a length of 0 nothing is written.
+    let length = unsafe {
+        libc::fgetxattr(
+            directory.as_raw_fd(),
+            name.as_ptr(),
+            std::ptr::null_mut(),
+            0,
+        )
+    };
+    match length.check() {
+        Ok(_) => true,
+        Err(error) => !matches!(error.raw_os_error(), Some(libc::ENODATA | libc::EOPNOTSUPP)),
+    }
+}
+
+fn is_procfs(directory: BorrowedFd<'_>) -> io::Result<bool> {
+    let mut facts = MaybeUninit::<libc::statfs>::uninit();
+    // SAFETY: the descriptor is open, `facts` has room for the structure.
+    retry(|| unsafe { libc::fstatfs(directory.as_raw_fd(), facts.as_mut_ptr()) })?;
+    // SAFETY: the call has filled the structure.
+    Ok(unsafe { facts.assume_init() }.f_type == libc::PROC_SUPER_MAGIC)
+}
+
+/// What a name leads to, links not followed; of the directory itself if it is empty.
+fn stat_at(directory: BorrowedFd<'_>, name: &CStr) -> io::Result<libc::stat> {
+    let mut facts = MaybeUninit::<libc::stat>::uninit();
+    let flags = libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH;
+    // SAFETY: the name ends with NUL, `facts` has room for the structure.
+    retry(|| unsafe {
+        libc::fstatat(
+            directory.as_raw_fd(),
+            name.as_ptr(),
+            facts.as_mut_ptr(),
+            flags,
+        )
+    })?;
+    // SAFETY: the call has filled the structure.
+    Ok(unsafe { facts.assume_init() })
+}
+
+fn read_link(directory: BorrowedFd<'_>, name: &CStr) -> io::Result<Vec<u8>> {
+    let mut target = vec![0_u8; libc::PATH_MAX as usize];
+    // SAFETY: the name ends with NUL; the kernel writes at most the length given.
+    let length = retry(|| unsafe {
+        libc::readlinkat(
+            directory.as_raw_fd(),
+            name.as_ptr(),
+            target.as_mut_ptr().cast(),
+            target.len(),
+        )
+    })?;
+    target.truncate(length as usize);
+    Ok(target)
+}
+
+/// The directory in which the last name of a path lies.
+fn open_parent(path: &Path) -> io::Result<OwnedFd> {
+    let parent = path.parent().unwrap_or(Path::new("/")).as_os_str();
+    if parent.is_empty() {
+        return open_at_start(c".");
+    }
+    open_at_start(&name(parent)?)
+}
+
+fn open_at_start(path: &CStr) -> io::Result<OwnedFd> {
+    // SAFETY: the path ends with NUL and outlives the call.
+    let fd = retry(|| unsafe { libc::open(path.as_ptr(), DIRECTORY) })?;
+    // SAFETY: the kernel just returned this descriptor; nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn name(text: &OsStr) -> io::Result<CString> {
+    CString::new(text.as_bytes()).map_err(|_| io::ErrorKind::InvalidInput.into())
+}
