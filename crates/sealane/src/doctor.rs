@@ -28,6 +28,7 @@ use sealane_conf::Config;
 use sealane_server::TlsOfServers;
 use sealane_server::log::Logger;
 use sealane_server::worker;
+use sealane_sys::guard::Guard;
 use sealane_tls::Capabilities;
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
@@ -134,7 +135,8 @@ impl Subject {
         };
         let config = startup::read_configuration(&arguments, &places, &journal)
             .map_err(|_refused| Unreadable)?;
-        let materials = materials::read(config.http.as_ref()).map_err(|error| refuse(&error))?;
+        let materials = materials::read(config.http.as_ref(), &Guard::default())
+            .map_err(|error| refuse(&error))?;
         let tls = TlsOfServers::build(&config, &materials).map_err(|error| refuse(&error))?;
         for warning in &tls.warnings {
             journal.diagnostic(warning);

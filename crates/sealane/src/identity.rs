@@ -2,6 +2,7 @@
 
 use sealane_conf::model::Main;
 use sealane_server::log::OsError;
+use sealane_sys::guard::{Guard, Guest};
 use sealane_sys::{process, user};
 use std::ffi::CString;
 
@@ -67,6 +68,18 @@ impl Identity {
     /// The user's number: whom the worker's files belong to.
     pub(crate) fn uid(&self) -> u32 {
         self.uid
+    }
+
+    /// What keeps the master from opening for this user what it could not open by itself.
+    ///
+    /// # Errors
+    /// When the groups of the user cannot be found out.
+    pub(crate) fn guard(&self) -> Result<Guard, String> {
+        let guest = Guest::new(&self.name, self.uid, self.gid).map_err(|error| {
+            let (name, error) = (self.name.to_string_lossy(), OsError(&error));
+            format!("getgrouplist(\"{name}\") failed ({error})")
+        })?;
+        Ok(Guard::against([guest]))
     }
 
     /// Becomes this user, for good.

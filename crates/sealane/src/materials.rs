@@ -8,8 +8,8 @@ use sealane_conf::model::{
 };
 use sealane_server::Materials;
 use sealane_server::log::OsError;
+use sealane_sys::guard::{Guard, Open};
 use std::fmt;
-use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
@@ -22,8 +22,11 @@ const MAX_MATERIAL_BYTES: u64 = 16 << 20;
 ///
 /// # Errors
 /// The first file that cannot be read, in nginx's words.
-pub(crate) fn read(http: Option<&Http>) -> Result<Materials, Diagnostic> {
-    let mut materials = Materials::new();
+pub(crate) fn read(http: Option<&Http>, guard: &Guard) -> Result<Materials, Diagnostic> {
+    let mut materials = Reading {
+        materials: Materials::new(),
+        guard,
+    };
     let servers = http.iter().flat_map(|http| &http.servers);
     for tls in servers.filter_map(|server| server.tls.as_deref()) {
         read_server(tls, &mut materials)?;
@@ -35,10 +38,16 @@ pub(crate) fn read(http: Option<&Http>) -> Result<Materials, Diagnostic> {
     {
         read_upstream(tls, &mut materials)?;
     }
-    Ok(materials)
+    Ok(materials.materials)
 }
 
-fn read_server(tls: &Tls, materials: &mut Materials) -> Result<(), Diagnostic> {
+/// What was read, and what to mind when reading more.
+struct Reading<'a> {
+    materials: Materials,
+    guard: &'a Guard,
+}
+
+fn read_server(tls: &Tls, materials: &mut Reading<'_>) -> Result<(), Diagnostic> {
     for files in &tls.certificates {
         read_certificate(files, materials)?;
     }
@@ -64,7 +73,7 @@ fn read_server(tls: &Tls, materials: &mut Materials) -> Result<(), Diagnostic> {
 }
 
 /// The files of TLS to other servers. What comes out of variables is not known yet.
-fn read_upstream(tls: &UpstreamTls, materials: &mut Materials) -> Result<(), Diagnostic> {
+fn read_upstream(tls: &UpstreamTls, materials: &mut Reading<'_>) -> Result<(), Diagnostic> {
     if let Some(UpstreamCertificate::Files(files)) = &tls.certificate {
         read_certificate(files, materials)?;
     }
@@ -85,7 +94,10 @@ fn read_upstream(tls: &UpstreamTls, materials: &mut Materials) -> Result<(), Dia
     Ok(())
 }
 
-fn read_certificate(files: &CertificateFiles, materials: &mut Materials) -> Result<(), Diagnostic> {
+fn read_certificate(
+    files: &CertificateFiles,
+    materials: &mut Reading<'_>,
+) -> Result<(), Diagnostic> {
     for (what, source) in [
         ("certificate", &files.certificate),
         ("certificate key", &files.key),
@@ -99,8 +111,8 @@ fn read_certificate(files: &CertificateFiles, materials: &mut Materials) -> Resu
     Ok(())
 }
 
-fn require_pem(materials: &Materials, path: &Path, label: &str) -> Result<(), Diagnostic> {
-    if is_pem(materials.get(path).unwrap_or_default(), label) {
+fn require_pem(materials: &Reading<'_>, path: &Path, label: &str) -> Result<(), Diagnostic> {
+    if is_pem(materials.materials.get(path).unwrap_or_default(), label) {
         return Ok(());
     }
     let path = path.display();
@@ -113,8 +125,8 @@ fn require_pem(materials: &Materials, path: &Path, label: &str) -> Result<(), Di
 ///
 /// # Errors
 /// What to tell the operator. The server starts with new keys.
-pub(crate) fn read_ticket_state(path: &Path) -> Result<Option<Vec<u8>>, String> {
-    let why = match read_file(path) {
+pub(crate) fn read_ticket_state(path: &Path, guard: &Guard) -> Result<Option<Vec<u8>>, String> {
+    let why = match read_file(path, guard) {
         Ok(bytes) => return Ok(Some(bytes)),
         Err(Unreadable::System(_, error)) if error.kind() == io::ErrorKind::NotFound => {
             return Ok(None);
@@ -131,16 +143,16 @@ pub(crate) fn read_ticket_state(path: &Path) -> Result<Option<Vec<u8>>, String> 
 }
 
 fn add(
-    materials: &mut Materials,
+    materials: &mut Reading<'_>,
     path: &Path,
     message: impl FnOnce(&dyn fmt::Display) -> String,
 ) -> Result<(), Diagnostic> {
-    if materials.get(path).is_some() {
+    if materials.materials.get(path).is_some() {
         return Ok(());
     }
-    match read_file(path) {
+    match read_file(path, materials.guard) {
         Ok(bytes) => {
-            materials.insert(path.to_owned(), bytes);
+            materials.materials.insert(path.to_owned(), bytes);
             Ok(())
         }
         Err(Unreadable::System(call, error)) => Err(refusal(message(&format_args!(
@@ -162,8 +174,9 @@ enum Unreadable {
 
 /// Reads a file into memory that is never reallocated, so that no copy of a
 /// secret stays behind.
-fn read_file(path: &Path) -> Result<Vec<u8>, Unreadable> {
-    let file = File::open(path).map_err(|error| Unreadable::System("open", error))?;
+fn read_file(path: &Path, guard: &Guard) -> Result<Vec<u8>, Unreadable> {
+    let file = guard.open(path, Open::Read);
+    let file = file.map_err(|error| Unreadable::System("open", error))?;
     let facts = file
         .metadata()
         .map_err(|error| Unreadable::System("fstat", error))?;
@@ -237,9 +250,14 @@ mod tests {
 
     #[test]
     fn directories_and_devices_are_no_certificates() {
-        let mut materials = Materials::new();
+        let guard = Guard::default();
+        let mut materials = Reading {
+            materials: Materials::new(),
+            guard: &guard,
+        };
         for (path, expected) in [
-            ("/", "it is not a regular file"),
+            ("/", "open() failed (21: Is a directory)"),
+            ("/tmp", "it is not a regular file"),
             ("/dev/zero", "it is not a regular file"),
             (
                 "/nonexistent.pem",
@@ -256,9 +274,13 @@ mod tests {
         let path = std::env::temp_dir().join(format!("sealane-material-{}", std::process::id()));
         let content = vec![7; 100_000];
         std::fs::write(&path, &content).expect("writable");
-        let mut materials = Materials::new();
+        let guard = Guard::default();
+        let mut materials = Reading {
+            materials: Materials::new(),
+            guard: &guard,
+        };
         add(&mut materials, &path, |e| e.to_string()).expect("readable");
-        assert_eq!(materials.get(&path), Some(&content[..]));
+        assert_eq!(materials.materials.get(&path), Some(&content[..]));
         std::fs::remove_file(path).expect("there");
     }
 
@@ -280,7 +302,7 @@ mod tests {
             let mut loader = sealane_conf::MemoryLoader::new().with(&file, text);
             let options = sealane_conf::Options::new(&file, &directory);
             let config = sealane_conf::parse(&options, &mut loader).expect("it can be used");
-            read(config.http.as_ref())
+            read(config.http.as_ref(), &Guard::default())
         };
         let has = |materials: &Materials, name: &str| {
             materials.get(&directory.join(name)) == Some(name.as_bytes())

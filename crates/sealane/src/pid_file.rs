@@ -1,10 +1,10 @@
 //! The pid file.
 
 use sealane_server::log::OsError;
+use sealane_sys::guard::{Guard, Open};
 use sealane_sys::process::Pid;
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{self, Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Longest pid file that is read: a number and a line end.
@@ -27,14 +27,10 @@ impl PidFile {
     ///
     /// # Errors
     /// nginx's message.
-    pub(crate) fn create(path: &Path, pid: Pid) -> Result<PidFile, String> {
-        let mut file = OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o644)
-            .open(path)
-            .map_err(|error| open_failed(path, &error))?;
+    pub(crate) fn create(path: &Path, pid: Pid, guard: &Guard) -> Result<PidFile, String> {
+        let mut file = open(path, guard).map_err(|error| open_failed(path, &error))?;
+        // Emptied only now that it is known to be the file meant; a FIFO has no size.
+        let _ = file.set_len(0);
         writeln!(file, "{pid}").map_err(|error| {
             format!(
                 "write() to \"{}\" failed ({})",
@@ -52,8 +48,8 @@ impl PidFile {
     ///
     /// # Errors
     /// nginx's message.
-    pub(crate) fn create_aside(path: &Path, pid: Pid) -> Result<PidFile, String> {
-        PidFile::create(&aside(path), pid)?;
+    pub(crate) fn create_aside(path: &Path, pid: Pid, guard: &Guard) -> Result<PidFile, String> {
+        PidFile::create(&aside(path), pid, guard)?;
         Ok(PidFile {
             path: path.to_owned(),
             aside: true,
@@ -105,14 +101,9 @@ impl PidFile {
     ///
     /// # Errors
     /// nginx's message.
-    pub(crate) fn check(path: &Path) -> Result<(), String> {
+    pub(crate) fn check(path: &Path, guard: &Guard) -> Result<(), String> {
         let existed = path.exists();
-        let opened = OpenOptions::new()
-            .append(true)
-            .create(true)
-            .mode(0o644)
-            .open(path);
-        opened.map_err(|error| open_failed(path, &error))?;
+        open(path, guard).map_err(|error| open_failed(path, &error))?;
         if !existed {
             let _ = fs::remove_file(path); // a race with another process at worst
         }
@@ -155,12 +146,19 @@ fn rename(from: &Path, to: &Path) -> Result<(), String> {
     })
 }
 
+/// Opens the file for writing, or makes it.
+fn open(path: &Path, guard: &Guard) -> io::Result<fs::File> {
+    guard.open(path, Open::Write(0o644))
+}
+
 /// Reads the pid of a running master.
 ///
 /// # Errors
 /// nginx's message: the file cannot be read, or holds no number.
 pub(crate) fn read(path: &Path) -> Result<Pid, String> {
-    let file = fs::File::open(path).map_err(|error| open_failed(path, &error))?;
+    // Whatever is there, nobody waits for it.
+    let file = Guard::default().open(path, Open::Read);
+    let file = file.map_err(|error| open_failed(path, &error))?;
     let mut text = Vec::new();
     file.take(MAX_PID_FILE_BYTES)
         .read_to_end(&mut text)
@@ -194,7 +192,7 @@ mod tests {
     #[test]
     fn what_is_written_is_read_and_removed() {
         let path = temporary("round");
-        let file = PidFile::create(&path, 4321).expect("writable");
+        let file = PidFile::create(&path, 4321, &Guard::default()).expect("writable");
         assert_eq!(fs::read_to_string(&path).expect("readable"), "4321\n");
         assert_eq!(read(&path), Ok(4321));
         file.remove().expect("there");
@@ -208,10 +206,10 @@ mod tests {
     #[test]
     fn the_file_makes_room_and_comes_back() {
         let path = temporary("aside");
-        let mut file = PidFile::create(&path, 7).expect("writable");
+        let mut file = PidFile::create(&path, 7, &Guard::default()).expect("writable");
         file.set_aside().expect("renamed");
         assert!(!path.exists() && !file.names(7));
-        let new = PidFile::create(&path, 8).expect("writable");
+        let new = PidFile::create(&path, 8, &Guard::default()).expect("writable");
         assert!(file.names(8));
         assert_eq!(read(&aside(&path)), Ok(7));
         new.remove().expect("there");
@@ -222,7 +220,7 @@ mod tests {
         assert!(aside(&path).exists(), "it is another one's");
         file.remove().expect("there");
         assert!(!aside(&path).exists());
-        let mut gone = PidFile::create(&path, 7).expect("writable");
+        let mut gone = PidFile::create(&path, 7, &Guard::default()).expect("writable");
         fs::remove_file(&path).expect("there");
         assert!(gone.set_aside().expect_err("gone").contains("rename() \""));
     }
@@ -241,12 +239,12 @@ mod tests {
     #[test]
     fn checking_leaves_nothing_behind_and_keeps_what_is_there() {
         let path = temporary("check");
-        PidFile::check(&path).expect("writable");
+        PidFile::check(&path, &Guard::default()).expect("writable");
         assert!(!path.exists());
         fs::write(&path, "7\n").expect("writable");
-        PidFile::check(&path).expect("writable");
+        PidFile::check(&path, &Guard::default()).expect("writable");
         assert_eq!(read(&path), Ok(7));
         fs::remove_file(&path).expect("there");
-        assert!(PidFile::check(Path::new("/nonexistent/x.pid")).is_err());
+        assert!(PidFile::check(Path::new("/nonexistent/x.pid"), &Guard::default()).is_err());
     }
 }

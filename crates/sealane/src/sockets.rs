@@ -7,12 +7,14 @@ use crate::activation::{self, Claimed};
 use crate::journal::{Journal, note};
 use sealane_conf::model::{Http, ListenAddress, ListenOptions, LogLevel};
 use sealane_server::log::OsError;
+use sealane_sys::guard::Guard;
+use sealane_sys::process;
 use sealane_sys::socket::{self, BindAddress, BindOptions, Keepalive};
 use std::fmt;
-use std::fs::{self, Permissions};
+use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -142,6 +144,7 @@ impl Sockets {
         threads: u32,
         purpose: Purpose,
         known: &[&Bound],
+        guard: &Guard,
         journal: &Journal,
     ) -> Result<Sockets, NotBound> {
         let mut sockets = Sockets::default();
@@ -162,6 +165,7 @@ impl Sockets {
                         1
                     },
                     purpose,
+                    guard,
                     journal,
                 };
                 match attempt.take_or_bind(known) {
@@ -272,6 +276,7 @@ struct Attempt<'a> {
     /// How many sockets.
     count: usize,
     purpose: Purpose,
+    guard: &'a Guard,
     journal: &'a Journal,
 }
 
@@ -364,7 +369,7 @@ impl Attempt<'_> {
         options: &BindOptions,
         count: usize,
     ) -> Result<Vec<OwnedFd>, Refusal> {
-        let error = match socket::bind_group(&self.address, options, count) {
+        let error = match self.bind_group(options, count) {
             Ok(sockets) => return Ok(sockets),
             Err(error) => error,
         };
@@ -379,16 +384,28 @@ impl Attempt<'_> {
                     Notice,
                     "removed unix socket \"{path}\", which a killed process had left behind"
                 );
-                return socket::bind_group(&self.address, options, count)
+                return self
+                    .bind_group(options, count)
                     .map_err(|error| self.report_bind(&error));
             }
         }
         Err(self.report_bind(&error))
     }
 
+    /// The file of a Unix socket has its mode from the start: a chmod(2) afterwards might meet
+    /// what somebody has put in its place. This is the only thread, so the mask is nobody else's.
+    fn bind_group(&self, options: &BindOptions, count: usize) -> io::Result<Vec<OwnedFd>> {
+        let bind = || socket::bind_group(&self.address, options, count);
+        let BindAddress::Unix(path) = &self.address else {
+            return bind();
+        };
+        let mask = process::set_umask(!UNIX_SOCKET_MODE & 0o777);
+        let bound = self.guard.act(path, false, bind);
+        process::set_umask(mask);
+        bound
+    }
+
     fn prepare_file(&self, path: &Path) -> Result<SocketFile, Refusal> {
-        fs::set_permissions(path, Permissions::from_mode(UNIX_SOCKET_MODE))
-            .map_err(|error| self.report(&error, format_args!("chmod() \"{}\"", path.display())))?;
         SocketFile::at(path)
             .map_err(|error| self.report(&error, format_args!("lstat() \"{}\"", path.display())))
     }

@@ -24,6 +24,7 @@ use sealane_server::worker;
 use sealane_server::{Materials, Snapshot};
 use sealane_sys::crash::Role;
 use sealane_sys::file::{self, Standard};
+use sealane_sys::guard::{Guard, Guest};
 use sealane_sys::limits::{self, Resource};
 use sealane_sys::process;
 use sealane_tls::{Capabilities, HandshakeState, ReplayRegister, SessionState};
@@ -43,6 +44,8 @@ pub(crate) struct Server {
     pub(crate) threads: u32,
     /// Whom the worker becomes.
     pub(crate) identity: Option<Identity>,
+    /// What this user, and those of earlier configurations, cannot have the master open.
+    pub(crate) guard: Guard,
     pub(crate) journal: Journal,
     /// What outlives snapshots of ticket keys and session caches.
     pub(crate) sessions: Arc<SessionState>,
@@ -196,7 +199,8 @@ fn first_journal(log: &FirstLog) -> Journal {
         target: LogTarget::File(path.clone()),
         level: LogLevel::Notice,
     };
-    match LogSet::of_error_logs(std::slice::from_ref(&log)) {
+    let guard = Guard::against([Guest::anyone()]);
+    match LogSet::of_error_logs(std::slice::from_ref(&log), &guard) {
         Ok(set) => Journal::starting(set.logger(&[log])),
         Err(error) => {
             if wanted {
@@ -280,7 +284,8 @@ pub(crate) fn prepare(
         Refused
     };
     let identity = Identity::find(&config.main).map_err(|message| refuse(&message))?;
-    let mut materials = materials::read(config.http.as_ref()).map_err(|diagnostic| {
+    let guard = guard(&config, identity.as_ref(), goal).map_err(|message| refuse(&message))?;
+    let mut materials = materials::read(config.http.as_ref(), &guard).map_err(|diagnostic| {
         first.diagnostic(&diagnostic);
         Refused
     })?;
@@ -303,11 +308,11 @@ pub(crate) fn prepare(
     let session_stores = session_store::prepare(config.http.as_ref(), &[], &mut materials)
         .map_err(|message| refuse(&message))?;
     let resolvers = resolver::prepare(config.http.as_ref(), &Resolvers::default(), &mut materials);
-    temp_paths::prepare(&config, &places.prefix, identity.as_ref(), first)
+    temp_paths::prepare(&config, &places.prefix, identity.as_ref(), &guard, first)
         .map_err(|message| refuse(&message))?;
     let logs = match goal {
-        Goal::Reload { running, .. } => running.logs.open_next(&config),
-        _ => LogSet::open(&config),
+        Goal::Reload { running, .. } => running.logs.open_next(&config, &guard),
+        _ => LogSet::open(&config, &guard),
     };
     let logs = logs.map_err(|error| refuse(&error))?;
     let journal = match goal {
@@ -329,10 +334,12 @@ pub(crate) fn prepare(
     let threads = worker::thread_count(config.main.worker_processes);
     let ticket_state_file = session_store::state_file(config.http.as_ref());
     let ticket_states = match goal {
-        Goal::Serve { .. } => read_ticket_state(ticket_state_file.as_deref(), &journal).into(),
+        Goal::Serve { .. } => {
+            read_ticket_state(ticket_state_file.as_deref(), &guard, &journal).into()
+        }
         Goal::Test { .. } | Goal::Check | Goal::Reload { .. } => TicketStates::default(),
     };
-    let sockets = open_sockets(&config, threads, goal, &journal)?;
+    let sockets = open_sockets(&config, threads, goal, &guard, &journal)?;
     let journal = match goal {
         Goal::Reload { .. } => Journal::running(logs.logger(&config.main.error_logs)),
         _ => journal,
@@ -351,6 +358,7 @@ pub(crate) fn prepare(
         sockets,
         threads,
         identity,
+        guard,
         journal,
         daemon: None,
     };
@@ -360,6 +368,19 @@ pub(crate) fn prepare(
         materials,
     };
     Ok((server, handover))
+}
+
+/// Against the user of this configuration, and those that workers of earlier ones may still
+/// run as.
+fn guard(config: &Config, identity: Option<&Identity>, goal: &Goal<'_>) -> Result<Guard, String> {
+    let own = match identity {
+        Some(identity) if config.main.master_process => identity.guard()?,
+        _ => Guard::default(), // who serves has all rights anyway
+    };
+    Ok(match goal {
+        Goal::Reload { running, .. } => own.and(&running.guard),
+        _ => own,
+    })
 }
 
 /// Adds what the kernel can do for TLS, and says whether it was tried just now.
@@ -383,10 +404,11 @@ fn open_sockets(
     config: &Config,
     threads: u32,
     goal: &Goal<'_>,
+    guard: &Guard,
     journal: &Journal,
 ) -> Result<Sockets, Refused> {
     let check_pid = || {
-        PidFile::check(&config.main.pid).map_err(|message| {
+        PidFile::check(&config.main.pid, guard).map_err(|message| {
             note!(journal, Emerg, "{message}");
             Refused
         })
@@ -407,8 +429,15 @@ fn open_sockets(
         activation::accept(journal);
         from_old_binary = activation::accept_from_old_binary(journal);
     }
-    let mut sockets = Sockets::open(config.http.as_ref(), threads, purpose, known, journal)
-        .map_err(|_not_bound| Refused)?;
+    let mut sockets = Sockets::open(
+        config.http.as_ref(),
+        threads,
+        purpose,
+        known,
+        guard,
+        journal,
+    )
+    .map_err(|_not_bound| Refused)?;
     sockets.from_old_binary = from_old_binary;
     activation::close_the_rest(journal);
     if purpose == Purpose::Test {
@@ -419,8 +448,12 @@ fn open_sockets(
 }
 
 /// The ticket keys of the last run. Without them the server starts all the same.
-fn read_ticket_state(path: Option<&Path>, journal: &Journal) -> Option<Zeroizing<Vec<u8>>> {
-    match materials::read_ticket_state(path?) {
+fn read_ticket_state(
+    path: Option<&Path>,
+    guard: &Guard,
+    journal: &Journal,
+) -> Option<Zeroizing<Vec<u8>>> {
+    match materials::read_ticket_state(path?, guard) {
         Ok(state) => state.map(Zeroizing::new),
         Err(message) => {
             note!(journal, Warn, "{message}");
@@ -446,7 +479,7 @@ fn serve(mut server: Server, origin: Origin, old_binary: Option<Other>) -> ExitC
             }
         }
     }
-    let pid_file = match PidFile::create(&server.config.main.pid, process::pid()) {
+    let pid_file = match PidFile::create(&server.config.main.pid, process::pid(), &server.guard) {
         Ok(pid_file) => pid_file,
         Err(message) => {
             note!(server.journal, Emerg, "{message}");

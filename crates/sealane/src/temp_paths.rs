@@ -11,13 +11,11 @@ use crate::journal::{Journal, note};
 use sealane_conf::Config;
 use sealane_conf::model::{Family, LocationConf, Locations};
 use sealane_server::log::OsError;
-use sealane_sys::file;
+use sealane_sys::guard::Guard;
 use std::collections::BTreeMap;
-use std::ffi::CString;
-use std::fs::{self, DirBuilder, Permissions};
+use std::fs::{self, Permissions};
 use std::io;
-use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// What the worker needs of its directory: read, write, search.
@@ -31,6 +29,7 @@ pub(crate) fn prepare(
     config: &Config,
     prefix: &Path,
     identity: Option<&Identity>,
+    guard: &Guard,
     journal: &Journal,
 ) -> Result<(), String> {
     for (path, directive) in wanted(config) {
@@ -39,7 +38,7 @@ pub(crate) fn prepare(
             // What is wrong with it shows in the next step.
             let _ = fs::create_dir_all(parent);
         }
-        match prepare_one(&path, identity.map(Identity::uid)) {
+        match prepare_one(&path, identity.map(Identity::uid), guard) {
             Ok(()) => {}
             Err(message) if is_default => note!(
                 journal,
@@ -92,40 +91,45 @@ fn default_path(prefix: &Path, directive: &str) -> PathBuf {
     prefix.join(format!("{directive}_temp"))
 }
 
-fn prepare_one(path: &Path, owner: Option<u32>) -> Result<(), String> {
+fn prepare_one(path: &Path, owner: Option<u32>, guard: &Guard) -> Result<(), String> {
     let failed = |call: &str, error: &io::Error| {
-        format!("{call} \"{}\" failed ({})", path.display(), OsError(error))
+        format!(
+            "{call}() \"{}\" failed ({})",
+            path.display(),
+            OsError(error)
+        )
     };
-    match DirBuilder::new().mode(OWNER_ALL).create(path) {
-        Ok(()) => {}
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        Err(error) => return Err(failed("mkdir()", &error)),
-    }
-    let facts = fs::metadata(path).map_err(|error| failed("stat()", &error))?;
-    if !facts.is_dir() {
-        return Err(format!(
-            "\"{}\" is for temporary files but is not a directory",
-            path.display()
-        ));
-    }
+    let place = guard.find(path).map_err(|error| failed("mkdir", &error))?;
+    let directory = match place.directory(OWNER_ALL, owner) {
+        Ok(directory) => directory,
+        Err((_, error)) if error.raw_os_error() == Some(libc::ENOTDIR) => {
+            return Err(format!(
+                "\"{}\" is for temporary files but is not a directory",
+                path.display()
+            ));
+        }
+        Err((call, error)) => return Err(failed(call, &error)),
+    };
     let Some(uid) = owner else {
         return Ok(()); // the worker stays who made it
     };
+    let facts = directory
+        .metadata()
+        .map_err(|error| failed("fstat", &error))?;
     if facts.uid() != uid {
-        let name = CString::new(path.as_os_str().as_bytes())
-            .map_err(|_| format!("a NUL byte in the path \"{}\"", path.display()))?;
-        file::chown(&name, uid, None).map_err(|error| {
-            format!(
-                "chown(\"{}\", {uid}) failed ({})",
-                path.display(),
-                OsError(&error)
-            )
-        })?;
+        // Giving it away would give away what somebody may have moved there.
+        return Err(format!(
+            "\"{}\" is for temporary files but belongs to user {}: let it belong to user {uid}, \
+             whom worker processes run as, or remove it",
+            path.display(),
+            facts.uid()
+        ));
     }
     if facts.mode() & OWNER_ALL != OWNER_ALL {
         let mode = facts.mode() | OWNER_ALL;
-        fs::set_permissions(path, Permissions::from_mode(mode))
-            .map_err(|error| failed("chmod()", &error))?;
+        directory
+            .set_permissions(Permissions::from_mode(mode))
+            .map_err(|error| failed("fchmod", &error))?;
     }
     Ok(())
 }
@@ -156,7 +160,7 @@ mod tests {
                 Err(failure) => panic!("{failure:?}\n{text}"),
             };
             let journal = Journal::running(Logger::discard());
-            prepare(&config, &self.0, None, &journal)
+            prepare(&config, &self.0, None, &Guard::default(), &journal)
         }
 
         fn entries(&self) -> Vec<String> {
@@ -227,7 +231,7 @@ mod tests {
         fs::create_dir(&path).expect("new");
         fs::set_permissions(&path, Permissions::from_mode(0o540)).expect("ours");
         let uid = fs::metadata(&path).expect("there").uid();
-        prepare_one(&path, Some(uid)).expect("it is ours");
+        prepare_one(&path, Some(uid), &Guard::default()).expect("it is ours");
         assert_eq!(fs::metadata(&path).expect("there").mode() & 0o777, 0o740);
     }
 }

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, UnixListener};
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 /// How long accepting rests after the process ran out of descriptors or memory.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(500);
@@ -110,10 +110,19 @@ impl Acceptor {
     }
 
     /// Accepts connections until told to stop, and then what waits in the queue: closing the
-    /// socket would reset those clients.
-    pub(crate) async fn accept_until(mut self, stop: oneshot::Receiver<()>) {
+    /// socket would reset those clients. `renewed` says that there is a newer snapshot; where no
+    /// connection comes, keys of the one before would stay in memory otherwise.
+    pub(crate) async fn accept_until(mut self, renewed: Arc<Notify>, stop: oneshot::Receiver<()>) {
+        let renewing = async {
+            loop {
+                tokio::select! {
+                    () = self.accept_all() => return,
+                    () = renewed.notified() => self.place.renew(&self.worker, &self.address),
+                }
+            }
+        };
         tokio::select! {
-            () = self.accept_all() => return,
+            () = renewing => return,
             // A sender that is gone means the same.
             _ = stop => {}
         }

@@ -21,6 +21,7 @@ use sealane_conf::{Config, MemoryLoader, Options};
 use sealane_http::StatusCode;
 use sealane_http::h1::{self, ConnectionHeader, Framing, ParseState, Parsed};
 use sealane_http::uri;
+use sealane_sys::guard::Guard;
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
@@ -75,7 +76,8 @@ impl Site {
             http.replace("DIR", &format!("{dir}/www"))
         );
         let config = parse(&text);
-        let logs = LogSet::open(&config).expect("logs lie in the temporary directory");
+        let logs =
+            LogSet::open(&config, &Guard::default()).expect("logs lie in the temporary directory");
         let snapshot = Snapshot::build(&config, &Materials::new(), &logs)
             .expect("the configuration is valid")
             .0;

@@ -5,7 +5,7 @@
 //! caller then repeats the request with the plain call on a thread that may
 //! block.
 
-use crate::{CheckReturn, retry};
+use crate::retry;
 use std::ffi::CStr;
 use std::io;
 use std::mem::MaybeUninit;
@@ -277,14 +277,6 @@ pub fn replace(source: BorrowedFd<'_>, target: BorrowedFd<'_>) -> io::Result<()>
     // SAFETY: both descriptors are open and stay owned as they were; only the
     // open file that `target` names changes.
     retry(|| unsafe { libc::dup3(source.as_raw_fd(), target.as_raw_fd(), libc::O_CLOEXEC) })?;
-    Ok(())
-}
-
-/// Changes the owner of `path`; used for files that root creates for the worker.
-pub fn chown(path: &CStr, uid: u32, gid: Option<u32>) -> io::Result<()> {
-    let gid = gid.unwrap_or(u32::MAX); // (gid_t)-1: unchanged
-    // SAFETY: `path` is NUL-terminated and outlives the call.
-    unsafe { libc::chown(path.as_ptr(), uid, gid) }.check()?;
     Ok(())
 }
 

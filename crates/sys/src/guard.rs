@@ -76,6 +76,30 @@ impl Guard {
         walk::find(&self.guests, path, false)
     }
 
+    /// Does what is done by path and not by descriptor (bind(2), connect(2)): with lesser
+    /// rights if somebody who has them could change a directory on the way or, if
+    /// `name_matters`, what is at its end.
+    ///
+    /// # Errors
+    /// Of a directory on the way, and those of `call`.
+    pub fn act<T>(
+        &self,
+        path: &Path,
+        name_matters: bool,
+        call: impl FnOnce() -> io::Result<T>,
+    ) -> io::Result<T> {
+        let place = self.find_name(path)?;
+        let guest = match (place.way, &place.trust) {
+            (Some(guest), _) => Some(guest),
+            (None, Trust::Name(guest)) if name_matters => Some(*guest),
+            (None, _) => None,
+        };
+        match guest {
+            Some(guest) => place.as_guest(guest, path, call),
+            None => call(),
+        }
+    }
+
     /// Opens a file that may be there, or makes it.
     ///
     /// # Errors
@@ -122,6 +146,8 @@ pub struct Place<'a> {
     /// the guest's rights go.
     follow: bool,
     trust: Trust<'a>,
+    /// Who could put something else in the place of a directory on the way.
+    way: Option<&'a Guest>,
 }
 
 /// What is known of a name.

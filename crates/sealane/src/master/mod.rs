@@ -381,7 +381,7 @@ impl Master {
         if !due || self.other_writes_state() {
             return;
         }
-        let written = write_state_file(path, state);
+        let written = write_state_file(path, state, &self.server.guard);
         if self.state.written(now, written.is_ok())
             && let Err((call, error)) = written
         {

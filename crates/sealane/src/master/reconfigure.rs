@@ -512,8 +512,8 @@ impl Master {
         let own = sealane_sys::process::pid();
         let is_old = |other: &Other| other.side == Side::New;
         let created = match &self.other {
-            Some(other) if is_old(other) => PidFile::create_aside(path, own),
-            _ => PidFile::create(path, own),
+            Some(other) if is_old(other) => PidFile::create_aside(path, own, &self.server.guard),
+            _ => PidFile::create(path, own, &self.server.guard),
         };
         match created {
             Ok(new) => {

@@ -8,11 +8,10 @@
 //! ```
 
 use super::now_s;
+use sealane_sys::guard::{Guard, Place};
 use sealane_tls::SessionState;
-use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
 
@@ -114,22 +113,23 @@ pub(super) fn merge(bytes: &[u8], sessions: &SessionState) -> Result<(), String>
 ///
 /// # Errors
 /// The system call that failed, by name. The old file is as it was.
-pub(crate) fn write_state_file(path: &Path, bytes: &[u8]) -> Result<(), (&'static str, io::Error)> {
-    let temporary = temporary(path);
-    let written = write_temporary(&temporary, bytes)
-        .and_then(|()| fs::rename(&temporary, path).map_err(|error| ("rename", error)));
+pub(crate) fn write_state_file(
+    path: &Path,
+    bytes: &[u8],
+    guard: &Guard,
+) -> Result<(), (&'static str, io::Error)> {
+    let place = guard.find_name(path).map_err(|error| ("open", error))?;
+    let written = write_temporary(&place, bytes).and_then(|()| {
+        place
+            .put_in_place(TEMPORARY)
+            .map_err(|error| ("rename", error))
+    });
     if written.is_err() {
         // What is left of it is of no use to anybody.
-        let _ = fs::remove_file(&temporary);
+        let _ = place.remove_beside(TEMPORARY);
         return written;
     }
-    let directory = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty());
-    let directory = fs::File::open(directory.unwrap_or(Path::new(".")));
-    directory
-        .and_then(|directory| directory.sync_all())
-        .map_err(|error| ("fsync", error))
+    place.sync_directory().map_err(|error| ("fsync", error))
 }
 
 /// Ticket keys as the master has them.
@@ -207,29 +207,20 @@ impl StateFile {
     }
 }
 
-fn write_temporary(path: &Path, bytes: &[u8]) -> Result<(), (&'static str, io::Error)> {
-    // Left behind by a master that was killed. A name that somebody else has
-    // taken meanwhile is not followed, whatever it is: the file must be new.
-    let _ = fs::remove_file(path);
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(path)
-        .map_err(|error| ("open", error))?;
+/// What is added to the name of a file that is not complete yet.
+const TEMPORARY: &str = ".tmp";
+
+/// A name that somebody else has taken is not followed, whatever it is: the file is new.
+fn write_temporary(place: &Place<'_>, bytes: &[u8]) -> Result<(), (&'static str, io::Error)> {
+    let mut file = place.create_beside(TEMPORARY, 0o600)?;
     file.write_all(bytes).map_err(|error| ("write", error))?;
     file.sync_all().map_err(|error| ("fsync", error))
-}
-
-fn temporary(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(".tmp");
-    name.into()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
     use std::os::unix::fs::PermissionsExt;
 
     #[test]
@@ -256,16 +247,17 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("sealane-state-{}", std::process::id()));
         fs::create_dir(&directory).expect("new");
         let path = directory.join("tickets");
-        fs::write(temporary(&path), b"left behind").expect("writable");
+        fs::write(directory.join("tickets.tmp"), b"left behind").expect("writable");
         for content in [&b"first"[..], b"second, longer"] {
-            write_state_file(&path, content).expect("writable");
+            write_state_file(&path, content, &Guard::default()).expect("writable");
             assert_eq!(fs::read(&path).expect("there"), content);
             let mode = fs::metadata(&path).expect("there").permissions().mode();
             assert_eq!(mode & 0o777, 0o600);
         }
-        assert!(!temporary(&path).exists());
+        assert!(!directory.join("tickets.tmp").exists());
         let missing = directory.join("missing/tickets");
-        let (call, error) = write_state_file(&missing, b"x").expect_err("no directory");
+        let (call, error) =
+            write_state_file(&missing, b"x", &Guard::default()).expect_err("no directory");
         assert_eq!((call, error.kind()), ("open", io::ErrorKind::NotFound));
         fs::remove_file(&path).expect("there");
         fs::remove_dir(&directory).expect("empty");

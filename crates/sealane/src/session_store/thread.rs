@@ -8,6 +8,7 @@ use crate::control;
 use crate::journal::{Journal, note};
 use sealane_server::Snapshot;
 use sealane_server::log::OsError;
+use sealane_sys::guard::Guard;
 use sealane_tls::{SessionState, SharedStore};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -32,7 +33,9 @@ impl StateSink {
     pub(super) fn take(&self, state: &[u8]) -> io::Result<()> {
         match self {
             StateSink::Master(link) => control::send_ticket_state(link.as_fd(), state),
-            StateSink::File(path) => write_state_file(path, state).map_err(|(_call, error)| error),
+            StateSink::File(path) => {
+                write_state_file(path, state, &Guard::default()).map_err(|(_call, error)| error)
+            }
             StateSink::Nowhere => Ok(()),
         }
     }

@@ -5,6 +5,7 @@ use super::sink::{Losses, open_file};
 use super::{OsError, frames};
 use sealane_conf::model::{LogFileCache, LogPaths};
 use sealane_sys::file;
+use sealane_sys::guard::Guard;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, OsStr};
 use std::fs;
@@ -22,6 +23,8 @@ const BATCH_BYTES: usize = 64 << 10;
 #[derive(Debug)]
 pub(super) struct Paths {
     log: LogPaths,
+    /// For a process that has more rights than whom it serves; workers have not.
+    guard: Guard,
     files: Mutex<HashMap<Box<[u8]>, Known>>,
     /// All files are to be opened again.
     close: AtomicBool,
@@ -42,9 +45,10 @@ struct Known {
 }
 
 impl Paths {
-    pub(super) fn new(log: LogPaths) -> Paths {
+    pub(super) fn new(log: LogPaths, guard: Guard) -> Paths {
         Paths {
             log,
+            guard,
             files: Mutex::default(),
             close: AtomicBool::new(false),
             losses: Losses::default(),
@@ -144,7 +148,7 @@ impl Paths {
             let path = path.display();
             format!("open() \"{path}\" failed ({})", OsError(&error))
         };
-        let file = open_file(path).map_err(failed)?;
+        let file = open_file(path, &self.guard).map_err(failed)?;
         let stat = file::stat_fd(file.as_fd()).map_err(failed)?;
         known.identity = (stat.dev, stat.inode);
         known.file = Some(file);

@@ -8,6 +8,7 @@ use super::wanted::Wanted;
 use super::{AccessLogger, Logger, OsError, writer};
 use sealane_conf::Config;
 use sealane_conf::model::{AccessLog, ErrorLog, LogTarget};
+use sealane_sys::guard::Guard;
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
@@ -28,6 +29,8 @@ pub struct LogSet {
     queue: Arc<Queue>,
     /// `log_queue_size`.
     queue_bytes: usize,
+    /// Whose rights count where files are opened by name.
+    guard: Guard,
 }
 
 /// One position of a set.
@@ -119,13 +122,15 @@ impl std::error::Error for LogAdoptError {}
 
 impl LogSet {
     /// Opens every error log and access log that `config` names, creating files
-    /// that are missing with mode 0644.
+    /// that are missing with mode 0644. `guard` is asked now, and whenever they are opened
+    /// again.
     ///
     /// # Errors
     /// The first file that cannot be opened.
-    pub fn open(config: &Config) -> Result<LogSet, LogOpenError> {
+    pub fn open(config: &Config, guard: &Guard) -> Result<LogSet, LogOpenError> {
         let queue = Arc::new(Queue::new());
-        let set = LogSet::build(Wanted::of(config), &queue, None, open_target)?;
+        let open = |_, target: &LogTarget| open_target(target, guard);
+        let set = LogSet::build(Wanted::of(config), &queue, guard, None, open)?;
         queue.set_limit_bytes(set.queue_bytes);
         Ok(set)
     }
@@ -136,8 +141,9 @@ impl LogSet {
     ///
     /// # Errors
     /// The first file that cannot be opened.
-    pub fn open_next(&self, config: &Config) -> Result<LogSet, LogOpenError> {
-        LogSet::build(Wanted::of(config), &self.queue, Some(self), open_target)
+    pub fn open_next(&self, config: &Config, guard: &Guard) -> Result<LogSet, LogOpenError> {
+        let open = |_, target: &LogTarget| open_target(target, guard);
+        LogSet::build(Wanted::of(config), &self.queue, guard, Some(self), open)
     }
 
     /// In the worker: the set of the next configuration, with the
@@ -157,18 +163,18 @@ impl LogSet {
             let place = files.get_mut(usize::from(index));
             *place.ok_or(LogAdoptError::Unknown { index })? = Some(file);
         }
-        LogSet::build(wanted, &self.queue, Some(self), |index, target| {
-            match (target, files[index].take()) {
-                (LogTarget::File(path), None) => Err(LogAdoptError::Missing { path: path.clone() }),
-                (_, file) => Ok(file),
-            }
-        })
+        let take = |index: usize, target: &LogTarget| match (target, files[index].take()) {
+            (LogTarget::File(path), None) => Err(LogAdoptError::Missing { path: path.clone() }),
+            (_, file) => Ok(file),
+        };
+        LogSet::build(wanted, &self.queue, &self.guard, Some(self), take)
     }
 
     /// A set of all that is wanted; `open` gives the descriptor of a target.
     fn build<E>(
         wanted: Wanted,
         queue: &Arc<Queue>,
+        guard: &Guard,
         before: Option<&LogSet>,
         mut open: impl FnMut(usize, &LogTarget) -> Result<Option<OwnedFd>, E>,
     ) -> Result<LogSet, E> {
@@ -179,7 +185,7 @@ impl LogSet {
             let (destination, next) = match known {
                 Some(destination) => (destination, Some(Next { file, hold })),
                 None => {
-                    let sink = Sink::new(target, file);
+                    let sink = Sink::new(target, file, guard);
                     (Arc::new(Destination::new(sink, hold, queue)), None)
                 }
             };
@@ -193,6 +199,7 @@ impl LogSet {
             by_target: wanted.by_target,
             queue_bytes: wanted.queue_bytes,
             queue: Arc::clone(queue),
+            guard: guard.clone(),
         })
     }
 
@@ -251,11 +258,15 @@ impl LogSet {
     ///
     /// # Errors
     /// The first file that cannot be opened.
-    pub fn of_error_logs(logs: &[ErrorLog]) -> Result<LogSet, LogOpenError> {
-        LogSet::of_logs(logs, &[])
+    pub fn of_error_logs(logs: &[ErrorLog], guard: &Guard) -> Result<LogSet, LogOpenError> {
+        let mut wanted = Wanted::default();
+        wanted.error_logs(logs);
+        let open = |_, target: &LogTarget| open_target(target, guard);
+        LogSet::build(wanted, &Arc::new(Queue::new()), guard, None, open)
     }
 
     /// Opens these logs and no others.
+    #[cfg(test)]
     pub(super) fn of_logs(
         error_logs: &[ErrorLog],
         access_logs: &[AccessLog],
@@ -263,14 +274,18 @@ impl LogSet {
         let mut wanted = Wanted::default();
         wanted.error_logs(error_logs);
         wanted.access_logs(access_logs);
-        LogSet::build(wanted, &Arc::new(Queue::new()), None, open_target)
+        let guard = Guard::default();
+        let open = |_, target: &LogTarget| open_target(target, &guard);
+        LogSet::build(wanted, &Arc::new(Queue::new()), &guard, None, open)
     }
 
     /// A set with nothing but stderr, for the time before there is a configuration.
     pub fn stderr() -> LogSet {
         let mut wanted = Wanted::default();
         wanted.add(&LogTarget::Stderr, None);
-        LogSet::build(wanted, &Arc::new(Queue::new()), None, open_target)
+        let guard = Guard::default();
+        let open = |_, target: &LogTarget| open_target(target, &guard);
+        LogSet::build(wanted, &Arc::new(Queue::new()), &guard, None, open)
             .expect("stderr is open already, so nothing can fail")
     }
 
@@ -343,7 +358,7 @@ impl LogSet {
         self.reopen_paths();
         let mut failed = Vec::new();
         for (target, &index) in &self.by_target {
-            match open_target(index, target) {
+            match open_target(target, &self.guard) {
                 Ok(Some(new)) => self.replace(index, new),
                 Ok(None) => {}
                 Err(error) => failed.push(error),
@@ -381,16 +396,16 @@ impl Entry {
 }
 
 /// Opens what needs a descriptor of its own. A syslog server may be away.
-fn open_target(_index: usize, target: &LogTarget) -> Result<Option<OwnedFd>, LogOpenError> {
+fn open_target(target: &LogTarget, guard: &Guard) -> Result<Option<OwnedFd>, LogOpenError> {
     match target {
-        LogTarget::File(path) => match open_file(path) {
+        LogTarget::File(path) => match open_file(path, guard) {
             Ok(file) => Ok(Some(file)),
             Err(error) => Err(LogOpenError {
                 path: path.clone(),
                 error,
             }),
         },
-        LogTarget::Syslog(server) => Ok(Syslog::connect(server).ok()),
+        LogTarget::Syslog(server) => Ok(Syslog::connect(server, guard).ok()),
         LogTarget::Stderr | LogTarget::Discard | LogTarget::Paths(_) => Ok(None),
     }
 }

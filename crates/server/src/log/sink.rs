@@ -5,17 +5,20 @@ use super::syslog::Syslog;
 use super::{frames, gzip};
 use sealane_conf::model::LogTarget;
 use sealane_sys::file;
+use sealane_sys::guard::{Guard, Open};
 use sealane_sys::poll::{self, Interest};
-use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Bytes that a pipe takes without blocking when it is writable at all (`PIPE_BUF`).
 const PIPE_BYTES: usize = 4096;
+
+/// Mode of logs that are made, less what the umask takes away.
+const LOG_MODE: u32 = 0o644;
 
 /// What a [`super::destination::Destination`] writes to.
 #[derive(Debug)]
@@ -38,12 +41,14 @@ pub(super) enum Sink {
 
 impl Sink {
     /// What writes to `target`, with the descriptor opened for it.
-    pub(super) fn new(target: LogTarget, file: Option<OwnedFd>) -> Sink {
+    pub(super) fn new(target: LogTarget, file: Option<OwnedFd>, guard: &Guard) -> Sink {
         match (target, file) {
             (LogTarget::File(path), Some(fd)) => Sink::File { path, fd },
             (LogTarget::File(_), None) => unreachable!("no file is wanted without being opened"),
-            (LogTarget::Syslog(server), socket) => Sink::Syslog(Syslog::new(server, socket)),
-            (LogTarget::Paths(paths), _) => Sink::Paths(Paths::new(paths)),
+            (LogTarget::Syslog(server), socket) => {
+                Sink::Syslog(Syslog::new(server, socket, guard.clone()))
+            }
+            (LogTarget::Paths(paths), _) => Sink::Paths(Paths::new(paths, guard.clone())),
             (LogTarget::Stderr | LogTarget::Discard, _) => Sink::Stderr, // Discard is never wanted
         }
     }
@@ -152,20 +157,16 @@ impl Losses {
 
 /// Opens a log for appending, creating it with mode 0644 if it is missing. A FIFO
 /// is opened for reading as well, which Linux allows at any time: whether somebody
-/// reads or not, lines wait in it.
-pub(super) fn open_file(path: &Path) -> io::Result<OwnedFd> {
-    let open = |read: bool| {
-        OpenOptions::new()
-            .read(read)
-            .append(true)
-            .create(true)
-            .mode(0o644)
-            .custom_flags(libc::O_NONBLOCK)
-            .open(path)
-    };
-    let file = match open(false) {
-        Ok(file) if file.metadata()?.file_type().is_fifo() => open(true)?,
-        Err(error) if error.raw_os_error() == Some(libc::ENXIO) => open(true)?,
+/// reads or not, lines wait in it. Whatever is there, opening it does not wait.
+pub(super) fn open_file(path: &Path, guard: &Guard) -> io::Result<OwnedFd> {
+    let place = guard.find(path)?;
+    let file = match place.open(Open::Append(LOG_MODE)) {
+        Ok(file) if file.metadata()?.file_type().is_fifo() => {
+            place.open(Open::AppendAndRead(LOG_MODE))?
+        }
+        Err(error) if error.raw_os_error() == Some(libc::ENXIO) => {
+            place.open(Open::AppendAndRead(LOG_MODE))?
+        }
         result => result?,
     };
     Ok(file.into())

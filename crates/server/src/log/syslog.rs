@@ -5,6 +5,7 @@ use super::sink::Losses;
 use super::stamp::with_time_stamps;
 use super::{OsError, frames};
 use sealane_conf::model::{PeerAddress, SyslogServer};
+use sealane_sys::guard::Guard;
 use socket2::{Domain, SockAddr, Socket, Type};
 use std::io;
 use std::io::Write;
@@ -18,27 +19,33 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 #[derive(Debug)]
 pub(super) struct Syslog {
     server: Arc<SyslogServer>,
+    /// The master must not reach for a worker what the worker may not.
+    guard: Guard,
     socket: Mutex<Option<Socket>>,
     losses: Losses,
 }
 
 impl Syslog {
-    pub(super) fn new(server: Arc<SyslogServer>, socket: Option<OwnedFd>) -> Syslog {
+    pub(super) fn new(server: Arc<SyslogServer>, socket: Option<OwnedFd>, guard: Guard) -> Syslog {
         Syslog {
             server,
+            guard,
             socket: Mutex::new(socket.map(Socket::from)),
             losses: Losses::default(),
         }
     }
 
     /// A socket connected to a server. It never blocks.
-    pub(super) fn connect(server: &SyslogServer) -> io::Result<OwnedFd> {
+    pub(super) fn connect(server: &SyslogServer, guard: &Guard) -> io::Result<OwnedFd> {
         let (domain, address) = match &server.address {
             PeerAddress::Inet(address) => (Domain::for_address(*address), SockAddr::from(*address)),
             PeerAddress::Unix(path) => (Domain::UNIX, SockAddr::unix(path)?),
         };
         let socket = Socket::new(domain, Type::DGRAM.nonblocking().cloexec(), None)?;
-        socket.connect(&address)?;
+        match &server.address {
+            PeerAddress::Inet(_) => socket.connect(&address)?,
+            PeerAddress::Unix(path) => guard.act(path, true, || socket.connect(&address))?,
+        }
         Ok(socket.into())
     }
 
@@ -116,7 +123,7 @@ impl Syslog {
     fn attempt(&self, socket: &mut Option<Socket>, datagram: &[u8]) -> io::Result<()> {
         let connected = match socket {
             Some(connected) => connected,
-            None => socket.insert(Syslog::connect(&self.server)?.into()),
+            None => socket.insert(Syslog::connect(&self.server, &self.guard)?.into()),
         };
         match connected.send(datagram) {
             Ok(_) => Ok(()),

@@ -86,7 +86,7 @@ fn lines_have_nginx_s_format_and_respect_levels() {
         error_log(&all, LogLevel::Info),
         error_log(&errors, LogLevel::Error),
     ];
-    let set = LogSet::of_error_logs(&logs).unwrap();
+    let set = LogSet::of_logs(&logs, &[]).unwrap();
     let logger = set.logger(&logs);
     assert!(logger.enabled(LogLevel::Info) && !logger.enabled(LogLevel::Debug));
     log_error!(logger, Error, 17, "open() \"{}\" failed", "/x");
@@ -158,10 +158,10 @@ fn the_same_path_is_opened_once_and_a_missing_directory_named() {
         error_log(&path, LogLevel::Warn),
         error_log(&path, LogLevel::Error),
     ];
-    let set = LogSet::of_error_logs(&logs).unwrap();
+    let set = LogSet::of_logs(&logs, &[]).unwrap();
     assert_eq!(set.files().count(), 1);
     let missing = directory.file("none/log");
-    let error = LogSet::of_error_logs(&[error_log(&missing, LogLevel::Warn)]).unwrap_err();
+    let error = LogSet::of_logs(&[error_log(&missing, LogLevel::Warn)], &[]).unwrap_err();
     let expected = format!(
         "open() \"{}\" failed (2: No such file or directory)",
         missing.display()
@@ -175,7 +175,7 @@ fn a_discarded_log_costs_nothing_and_is_no_file() {
         target: LogTarget::Discard,
         level: LogLevel::Debug,
     };
-    let set = LogSet::of_error_logs(std::slice::from_ref(&log)).unwrap();
+    let set = LogSet::of_logs(std::slice::from_ref(&log), &[]).unwrap();
     assert!(!set.logger(&[log]).enabled(LogLevel::Emerg));
     let mut access = access_log(Path::new("/x"), None, None);
     access.target = LogTarget::Discard;
@@ -445,7 +445,7 @@ fn a_panic_becomes_one_alert() {
     let path = directory.file("error");
     if let Some(path) = std::env::var_os(MARK) {
         let logs = [error_log(Path::new(&path), LogLevel::Error)];
-        report_panics_to(LogSet::of_error_logs(&logs).unwrap().logger(&logs));
+        report_panics_to(LogSet::of_logs(&logs, &[]).unwrap().logger(&logs));
         let thread = std::thread::Builder::new().name("worker-7".into());
         let ended = thread
             .spawn(|| panic!("first line\nsecond {}", 42))

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tokio::sync::{mpsc, oneshot, watch};
+use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task;
 
 /// Threads of one worker's runtime that may wait for the disk at a time; nginx's
@@ -350,6 +350,7 @@ fn follow(worker: &Arc<Worker>, accepting: &mut Accepting, successor: Successor)
     } = successor;
     worker.current.set(generation, snapshot.clone());
     let stopped = accepting.stop_unknown(&snapshot);
+    accepting.renew();
     accepting.add(worker, added);
     worker.registry.wake_idle();
     progress.applied();
@@ -367,6 +368,8 @@ struct Accepting(Vec<Accepted>);
 
 struct Accepted {
     address: ListenAddress,
+    /// Told that there is a newer snapshot.
+    renewed: Arc<Notify>,
     /// Dropped to have the queue emptied and the socket closed.
     _stop: oneshot::Sender<()>,
     task: task::JoinHandle<()>,
@@ -390,10 +393,12 @@ impl Accepting {
                 }
             };
             let (stop, stopped) = oneshot::channel();
+            let renewed = Arc::new(Notify::new());
             self.0.push(Accepted {
                 address,
+                renewed: renewed.clone(),
                 _stop: stop,
-                task: tokio::spawn(acceptor.accept_until(stopped)),
+                task: tokio::spawn(acceptor.accept_until(renewed, stopped)),
             });
         }
     }
@@ -403,6 +408,13 @@ impl Accepting {
         let is_known = |accepted: &mut Accepted| !snapshot.has_socket(&accepted.address);
         let stopped = self.0.extract_if(.., is_known);
         stopped.map(|accepted| accepted.task).collect()
+    }
+
+    /// Lets go of the snapshot before, now and not with the next connection.
+    fn renew(&self) {
+        for accepted in &self.0 {
+            accepted.renewed.notify_one();
+        }
     }
 
     /// Stops accepting; each loop ends when its queue is empty.

@@ -10,7 +10,12 @@ pub struct Guest {
     pub(super) uid: u32,
     /// The primary one first.
     pub(super) groups: Vec<u32>,
+    /// Stands for everybody but root.
+    pub(super) anyone: bool,
 }
+
+/// A user without rights, by a number that all systems have.
+const NOBODY: u32 = 65534;
 
 /// The file system's ids cannot be read; they are what this value says they are not.
 const NO_ID: u32 = u32::MAX;
@@ -19,6 +24,34 @@ const NO_ID: u32 = u32::MAX;
 const MAX_GROUPS: usize = 65_536;
 
 impl Guest {
+    /// Everybody but root, with nobody's rights: for names that are used before it is known whom
+    /// they have to be guarded against.
+    pub fn anyone() -> Guest {
+        Guest {
+            uid: NOBODY,
+            groups: vec![NOBODY],
+            anyone: true,
+        }
+    }
+
+    /// Whether files of this owner are this user's.
+    pub(super) fn is(&self, owner: u32) -> bool {
+        if self.anyone {
+            owner != 0
+        } else {
+            owner == self.uid
+        }
+    }
+
+    /// Whether this user is in a group.
+    pub(super) fn is_in(&self, group: u32) -> bool {
+        if self.anyone {
+            group != 0
+        } else {
+            self.groups.contains(&group)
+        }
+    }
+
     /// A user with its group and the others that the database lists.
     ///
     /// # Errors
@@ -33,7 +66,11 @@ impl Guest {
             };
             if found >= 0 {
                 groups.truncate(usize::try_from(count).unwrap_or(0));
-                return Ok(Guest { uid, groups });
+                return Ok(Guest {
+                    uid,
+                    groups,
+                    anyone: false,
+                });
             }
             if groups.len() >= MAX_GROUPS {
                 return Err(io::Error::other("too many groups"));

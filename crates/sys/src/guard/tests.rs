@@ -58,6 +58,7 @@ fn guest() -> Guest {
     Guest {
         uid: NOBODY,
         groups: vec![NOBODY],
+        anyone: false,
     }
 }
 
@@ -210,6 +211,27 @@ fn who_may_write_to_a_directory() {
 }
 
 #[test]
+fn before_users_are_known_root_alone_is_trusted() {
+    let Some(place) = Place::new("anyone") else {
+        return;
+    };
+    symlink(place.at("secret"), place.at("logs/log")).unwrap();
+    let guard = Guard::against([Guest::anyone()]);
+    let open = || guard.open(&place.at("logs/log"), Open::Append(0o644));
+    for (owner, group, mode, trusted) in [
+        (0, 0, 0o755, true),
+        (0, 0, 0o775, true),
+        (0, 1, 0o775, false),
+        (1, 0, 0o755, false),
+        (0, 0, 0o777, false),
+    ] {
+        chown(place.at("logs"), Some(owner), Some(group)).unwrap();
+        place.mode("logs", mode);
+        assert_eq!(open().is_ok(), trusted, "{owner} {group} {mode:o}");
+    }
+}
+
+#[test]
 fn without_guests_everything_is_as_it_was() {
     let Some(place) = Place::new("none") else {
         return;
@@ -220,6 +242,7 @@ fn without_guests_everything_is_as_it_was() {
         Guard::against([Guest {
             uid: 0,
             groups: vec![0],
+            anyone: false,
         }]),
     ] {
         guard
@@ -282,6 +305,26 @@ fn files_are_replaced_whole() {
     let (_, error) = found.create_beside(".tmp", 0o600).unwrap_err();
     assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
     assert_eq!(place.read("secret"), b"of root");
+}
+
+#[test]
+fn what_is_done_by_path_is_done_with_the_rights_of_who_can_change_it() {
+    let Some(place) = Place::new("act") else {
+        return;
+    };
+    fs::create_dir(place.at("logs/below")).unwrap();
+    fs::create_dir(place.at("other")).unwrap();
+    let guard = guard();
+    let who = |name: &str, matters: bool| {
+        let own = || fs::read_to_string("/proc/thread-self/status");
+        let status = guard.act(&place.at(name), matters, own).unwrap();
+        let ids = status.lines().find(|line| line.starts_with("Uid")).unwrap();
+        ids.ends_with("\t65534")
+    };
+    assert!(!who("other/socket", true));
+    assert!(!who("logs/socket", false));
+    assert!(who("logs/socket", true));
+    assert!(who("logs/below/socket", false));
 }
 
 #[test]

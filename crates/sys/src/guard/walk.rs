@@ -29,12 +29,15 @@ pub(super) fn find<'a>(guests: &'a [Guest], path: &Path, follow: bool) -> io::Re
     let (Some(last), false) = (path.file_name(), directory_only) else {
         return Err(io::Error::from_raw_os_error(libc::EISDIR));
     };
-    if guests.is_empty() {
+    // Who is not root has nobody's rights but its own, and could not put them off.
+    // SAFETY: the call takes no pointer and cannot fail.
+    if guests.is_empty() || unsafe { libc::geteuid() } != 0 {
         return Ok(Place {
             directory: open_parent(path)?,
             name: name(last)?,
             follow: true,
             trust: Trust::Full,
+            way: None,
         });
     }
     let mut walk = Walk::begin(guests, path)?;
@@ -49,6 +52,7 @@ pub(super) fn find<'a>(guests: &'a [Guest], path: &Path, follow: bool) -> io::Re
                     name: name(last)?,
                     follow: true,
                     trust: Trust::Way(guest, link),
+                    way: Some(guest),
                 });
             }
         }
@@ -69,6 +73,8 @@ struct Walk<'a> {
     way: PathBuf,
     left: VecDeque<CString>,
     links: usize,
+    /// Who could change the way at any time, though no link of theirs is on it now.
+    changed_by: Option<&'a Guest>,
 }
 
 impl<'a> Walk<'a> {
@@ -84,6 +90,7 @@ impl<'a> Walk<'a> {
             way: way.into(),
             left: VecDeque::new(),
             links: 0,
+            changed_by: None,
         };
         walk.queue(path.as_os_str().as_bytes())?;
         Ok(walk)
@@ -122,8 +129,10 @@ impl<'a> Walk<'a> {
                 name,
                 follow: is_magic,
                 trust: planter.map_or(Trust::Full, Trust::Name),
+                way: self.changed_by,
             }));
         }
+        self.changed_by = self.changed_by.or(planter);
         let flags = DIRECTORY | if is_magic { 0 } else { libc::O_NOFOLLOW };
         self.directory = openat(self.directory.as_fd(), &name, flags, 0)?;
         self.way.push(OsStr::from_bytes(name.as_bytes()));
@@ -158,8 +167,8 @@ impl<'a> Walk<'a> {
                 continue;
             }
             // In /tmp and the like, names belong to who made them.
-            let sticky = directory.st_mode & libc::S_ISVTX != 0 && directory.st_uid != guest.uid;
-            let others = entry.is_some_and(|entry| entry.st_uid != guest.uid);
+            let sticky = directory.st_mode & libc::S_ISVTX != 0 && !guest.is(directory.st_uid);
+            let others = entry.is_some_and(|entry| !guest.is(entry.st_uid));
             if !(sticky && others) {
                 return Ok(Some(guest));
             }
@@ -170,14 +179,14 @@ impl<'a> Walk<'a> {
 
 /// Whether a user may change the names in a directory, or give itself the right to.
 fn may_write(guest: &Guest, directory: BorrowedFd<'_>, facts: &libc::stat) -> io::Result<bool> {
-    if facts.st_uid == guest.uid || facts.st_mode & libc::S_IWOTH != 0 {
+    if guest.is(facts.st_uid) || facts.st_mode & libc::S_IWOTH != 0 {
         return Ok(true);
     }
     if facts.st_mode & libc::S_IWGRP == 0 {
         return Ok(false);
     }
     // With an access control list these bits are what anybody named there can have at most.
-    Ok(guest.groups.contains(&facts.st_gid) || has_access_list(directory))
+    Ok(guest.is_in(facts.st_gid) || has_access_list(directory))
 }
 
 /// In doubt there is one.

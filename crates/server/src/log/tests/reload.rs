@@ -2,6 +2,7 @@
 
 use super::*;
 use sealane_conf::{Config, MemoryLoader, Options};
+use sealane_sys::guard::Guard;
 
 /// A configuration whose server has these directives; `error_log` is `DIR/error`.
 fn config(directory: &Directory, server: &str) -> Config {
@@ -58,8 +59,8 @@ fn shared_logs_go_on_in_order_and_a_log_that_is_no_longer_named_is_written_out_a
     );
     let second = config(&directory, "access_log DIR/new x; access_log DIR/kept x;");
     // Two sets of their own stand for the two processes.
-    let master = LogSet::open(&first).unwrap();
-    let worker = LogSet::open(&first).unwrap();
+    let master = LogSet::open(&first, &Guard::default()).unwrap();
+    let worker = LogSet::open(&first, &Guard::default()).unwrap();
     worker.start_writer(notices(&first, &worker)).unwrap();
     let old = loggers(&first, &worker);
     old[0].write_line(b"1\n");
@@ -69,7 +70,7 @@ fn shared_logs_go_on_in_order_and_a_log_that_is_no_longer_named_is_written_out_a
     // The log has been rotated away by the time of the reload, as nginx would notice.
     wait_for(&kept, |text| text == "1\n");
     fs::rename(&kept, directory.file("rotated")).unwrap();
-    let next_of_master = master.open_next(&second).unwrap();
+    let next_of_master = master.open_next(&second, &Guard::default()).unwrap();
     let next = adopt(&worker, &second, &next_of_master);
     let new = loggers(&second, &next);
     old[0].write_line(b"2\n"); // the new configuration is not in effect yet
@@ -99,11 +100,14 @@ fn shared_logs_go_on_in_order_and_a_log_that_is_no_longer_named_is_written_out_a
 fn a_refused_configuration_leaves_everything_as_it_was() {
     let directory = Directory::new("refused");
     let first = config(&directory, "access_log DIR/kept x;");
-    let set = LogSet::open(&first).unwrap();
+    let set = LogSet::open(&first, &Guard::default()).unwrap();
     set.start_writer(notices(&first, &set)).unwrap();
     let before = open_files_below(&directory);
     let broken = config(&directory, "access_log DIR/kept x; access_log DIR/no/x x;");
-    let error = set.open_next(&broken).unwrap_err().to_string();
+    let error = set
+        .open_next(&broken, &Guard::default())
+        .unwrap_err()
+        .to_string();
     assert!(
         error.ends_with("failed (2: No such file or directory)"),
         "{error}"
@@ -114,7 +118,7 @@ fn a_refused_configuration_leaves_everything_as_it_was() {
         "access_log DIR/kept x buffer=1m; access_log DIR/b x;",
     );
     fs::rename(directory.file("kept"), directory.file("moved")).unwrap();
-    drop(set.open_next(&other).unwrap());
+    drop(set.open_next(&other, &Guard::default()).unwrap());
     loggers(&first, &set)[0].write_line(b"as before\n");
     flush_thread_buffers();
     wait_for(&directory.file("moved"), |text| text == "as before\n");
@@ -129,12 +133,12 @@ fn buffers_are_those_of_the_new_configuration() {
     let directory = Directory::new("rebuffered");
     let held = config(&directory, "access_log DIR/log x buffer=1m;");
     let prompt = config(&directory, "access_log DIR/log x;");
-    let set = LogSet::open(&held).unwrap();
+    let set = LogSet::open(&held, &Guard::default()).unwrap();
     set.start_writer(notices(&held, &set)).unwrap();
     let logger = &loggers(&held, &set)[0];
     logger.write_line(b"held\n");
     flush_thread_buffers();
-    let next = set.open_next(&prompt).unwrap();
+    let next = set.open_next(&prompt, &Guard::default()).unwrap();
     next.take_effect(notices(&prompt, &next));
     wait_for(&directory.file("log"), |text| text == "held\n");
     assert!(next.finish(PATIENCE));
@@ -144,7 +148,7 @@ fn buffers_are_those_of_the_new_configuration() {
 fn descriptors_that_do_not_fit_the_configuration_are_refused() {
     let directory = Directory::new("misfit");
     let first = config(&directory, "access_log DIR/a x;");
-    let set = LogSet::open(&first).unwrap();
+    let set = LogSet::open(&first, &Guard::default()).unwrap();
     let mut descriptors = set.descriptors().unwrap();
     let numbers: Vec<u16> = descriptors.iter().map(|(number, _)| *number).collect();
     assert_eq!(numbers, [0, 1]);
@@ -172,12 +176,12 @@ fn many_reloads_under_load_lose_no_line_and_keep_descriptors_and_lanes_flat() {
     ];
     const RELOADS: usize = 200;
     const LINES: usize = 50;
-    let mut set = LogSet::open(&configs[0]).unwrap();
+    let mut set = LogSet::open(&configs[0], &Guard::default()).unwrap();
     set.start_writer(notices(&configs[0], &set)).unwrap();
     let mut threads = Vec::new();
     for reload in 0..RELOADS {
         let config = &configs[reload % 2];
-        let next = set.open_next(config).unwrap();
+        let next = set.open_next(config, &Guard::default()).unwrap();
         next.take_effect(notices(config, &next));
         set = next;
         let loggers = loggers(config, &set);
