@@ -27,6 +27,7 @@ pub mod fastcgi;
 mod go;
 pub mod http2;
 pub mod load;
+pub mod memory;
 pub mod misbehaving;
 mod name_server;
 pub mod nodes;

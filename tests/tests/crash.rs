@@ -1,9 +1,12 @@
 //! A worker that dies: what the log says, how soon the next one serves, and what a core dump
 //! does not hold.
 
+use sealane_tests::memory::{self, AS_IN_MEMORY, Place, Secret};
+use sealane_tests::reload::{Reload, reload};
 use sealane_tests::{
     Certificate, CertificateKey, Program, Server, Site, command, sealane_binary, wait_for, wire,
 };
+use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
@@ -100,6 +103,27 @@ fn the_log_has_signal_build_and_stack_and_the_next_worker_serves() {
 }
 
 #[test]
+fn what_was_logged_before_a_crash_is_in_the_log() {
+    const LINES: usize = 300;
+    let site = site();
+    let server = start(&site, "");
+    let mut connection = wire::Connection::open(server.port("plain"));
+    for number in 0..LINES {
+        connection.send(format!(
+            "GET /missing-{number}. HTTP/1.1\r\nHost: a\r\n\r\n"
+        ));
+        assert_eq!(connection.response(false).status, 404);
+    }
+    // The last lines are not older than the time that the writer lets lines come together.
+    kill(&server, "SEGV");
+    let log = server.error_log();
+    let lost = (0..LINES).filter(|number| !log.contains(&format!("/missing-{number}.")));
+    assert_eq!(lost.count(), 0, "of {LINES} lines");
+    let crash = log.find("worker process crashed").expect("a report");
+    assert!(log[crash..].contains("names of these"));
+}
+
+#[test]
 fn a_master_that_crashes_says_so_as_well() {
     let site = site();
     let server = start(&site, "");
@@ -120,107 +144,6 @@ fn a_master_that_crashes_says_so_as_well() {
         let gone = !PathBuf::from(format!("/proc/{worker}/exe")).exists();
         gone.then_some(())
     });
-}
-
-/// What must not be found: the key file's lines, the primes and the private exponent as the
-/// library and as its files have them, and the ticket keys.
-#[track_caller]
-fn secrets(site: &Site) -> Vec<(String, Vec<u8>)> {
-    let key = site.path("certificates/site.key");
-    let text = std::fs::read_to_string(&key).expect("a key");
-    let lines = text.lines().filter(|line| line.len() == 64);
-    let mut secrets: Vec<(String, Vec<u8>)> = lines
-        .enumerate()
-        .map(|(index, line)| (format!("line {index} of the key file"), line.into()))
-        .collect();
-    let key = key.display().to_string();
-    let numbers = command("openssl", &["rsa", "-in", &key, "-noout", "-text"], b"").success();
-    let numbers = numbers.text();
-    for name in [
-        "privateExponent",
-        "prime1",
-        "prime2",
-        "exponent1",
-        "exponent2",
-        "coefficient",
-    ] {
-        let from = numbers.split_once(&format!("{name}:")).expect(name).1;
-        let digits = from
-            .lines()
-            .skip(1)
-            .take_while(|line| line.starts_with(' '));
-        let digits: String = digits.flat_map(|line| line.chars()).collect();
-        let bytes = digits.trim().split(':').map(str::trim);
-        let big: Vec<u8> = bytes
-            .map(|byte| u8::from_str_radix(byte, 16).expect("hexadecimal digits"))
-            .skip_while(|byte| *byte == 0)
-            .collect();
-        let little: Vec<u8> = big.iter().rev().copied().collect();
-        // A part would be enough for whoever finds it.
-        secrets.push((format!("{name} as in files"), big[..32].to_vec()));
-        secrets.push((format!("{name} as in memory"), little[..32].to_vec()));
-    }
-    secrets.push(("a ticket key".into(), TICKET_KEY[16..48].to_vec()));
-    secrets.push(("the other ticket key".into(), TICKET_KEY[48..].to_vec()));
-    secrets
-}
-
-fn found<'a>(secrets: &'a [(String, Vec<u8>)], memory: &[u8]) -> Vec<&'a str> {
-    let within = |(name, secret): &'a (String, Vec<u8>)| {
-        let first = secret[0];
-        let mut starts = memory
-            .iter()
-            .enumerate()
-            .filter(|(_, byte)| **byte == first);
-        let is_there = starts.any(|(at, _)| memory[at..].starts_with(secret));
-        is_there.then_some(name.as_str())
-    };
-    secrets.iter().filter_map(within).collect()
-}
-
-/// The memory of a process that `/proc/PID/maps` says can be read.
-fn live_memory(pid: u32) -> Vec<u8> {
-    use std::os::unix::fs::FileExt;
-    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("it runs");
-    let memory = std::fs::File::open(format!("/proc/{pid}/mem")).expect("it may be read");
-    let mut all = Vec::new();
-    for line in maps.lines().filter(|line| line.contains(" rw-p ")) {
-        let range = line
-            .split(' ')
-            .next()
-            .and_then(|range| range.split_once('-'));
-        let (start, end) = range.expect("a range");
-        let address = |text| u64::from_str_radix(text, 16).expect("an address");
-        let mut page = [0; 4096];
-        // Most of the heap's addresses have never been written to.
-        for at in resident_pages(pid, address(start), address(end)) {
-            if memory.read_exact_at(&mut page, at).is_ok() {
-                all.extend(page);
-            }
-        }
-    }
-    all
-}
-
-/// Addresses of pages that have memory, by `/proc/PID/pagemap`.
-fn resident_pages(pid: u32, start: u64, end: u64) -> Vec<u64> {
-    use std::os::unix::fs::FileExt;
-    let map = std::fs::File::open(format!("/proc/{pid}/pagemap")).expect("it runs");
-    let mut pages = Vec::new();
-    let mut entries = vec![0; 8 << 16];
-    let mut at = start / 4096;
-    while at < end / 4096 {
-        let count = ((end / 4096 - at) as usize).min(1 << 16);
-        let entries = &mut entries[..count * 8];
-        map.read_exact_at(entries, at * 8)
-            .expect("an entry for each page");
-        let (words, _) = entries.as_chunks::<8>();
-        let present = words.iter().enumerate();
-        let present = present.filter(|(_, word)| u64::from_le_bytes(**word) >> 62 != 0);
-        pages.extend(present.map(|(index, _)| (at + index as u64) * 4096));
-        at += count as u64;
-    }
-    pages
 }
 
 /// The core file that the kernel or, where that sends them elsewhere, the debugger makes.
@@ -268,27 +191,150 @@ fn a_core_dump_has_the_stacks_and_no_secrets() {
         let outcome = command("curl", &arguments, b"").success();
         assert_eq!(outcome.text(), "hello");
     }
-    let secrets = secrets(&site);
-    let alive = found(&secrets, &live_memory(server.worker_pid()));
-    assert!(
-        alive.contains(&"prime1 as in memory"),
-        "{alive:?}: the search works"
-    );
-    assert!(
-        alive.contains(&"a ticket key"),
-        "{alive:?}: the search works"
-    );
+    let mut secrets = Secret::of_key_file("RSA", &site.path("certificates/site.key"));
+    secrets.extend(Secret::of_ticket_key("the", TICKET_KEY));
+    // The search works: they are there.
+    let alive = memory::find_in_process(&secrets, server.worker_pid());
+    for name in ["RSA prime1 as in memory", "the ticket key 1"] {
+        assert!(alive.iter().any(|(found, _)| found == name), "{alive:?}");
+    }
     let core = core_of(&site, &server);
     assert!(core.starts_with(b"\x7fELF"));
-    assert_eq!(found(&secrets, &core), [""; 0]);
+    assert_eq!(memory::find(&secrets, &core), BTreeSet::new());
     // It is a whole one: the stacks have the name of the program and the way to its threads.
-    assert!(
-        found(
-            &[("environment".into(), b"sealane: worker".to_vec())],
-            &core
-        )
-        .len()
-            == 1
-    );
+    let name = Secret {
+        name: "the name".into(),
+        bytes: b"sealane: worker".to_vec(),
+    };
+    assert_eq!(memory::find(&[name], &core).len(), 1);
     assert!(core.len() > 1 << 16, "{} bytes", core.len());
+}
+
+const KEYS: &str = "
+    error_log logs/error.log notice;
+    worker_processes THREADS;
+    events { worker_connections 64; }
+    http {
+        access_log off;
+        server { listen 127.0.0.1:%plain%; root html; }
+        server {
+            listen 127.0.0.1:%tls% ssl;
+            ssl_certificate certificates/SET-rsa.pem;
+            ssl_certificate_key certificates/SET-rsa.key;
+            ssl_certificate certificates/SET-ec.pem;
+            ssl_certificate_key certificates/SET-ec.key;
+            ssl_session_ticket_key SET-tickets.key;
+            root html;
+        }
+    }";
+
+/// Two sets of keys: what is in use, and what takes its place.
+#[track_caller]
+fn set_of_keys(site: &Site, set: &str, names: [&'static str; 2], fill: u8) -> Vec<Secret> {
+    let mut secrets = Vec::new();
+    for (name, key) in names
+        .into_iter()
+        .zip([CertificateKey::Rsa, CertificateKey::P256])
+    {
+        site.certificate(&Certificate::localhost(name, key));
+        let file = site.path(format!("certificates/{name}.key"));
+        secrets.extend(Secret::of_key_file(name, &file));
+    }
+    let mut file = *TICKET_KEY;
+    file.iter_mut().for_each(|byte| *byte ^= fill);
+    site.write(format!("{set}-tickets.key"), file);
+    secrets.extend(Secret::of_ticket_key(set, &file));
+    secrets
+}
+
+fn shake_hands(server: &Server<'_>) {
+    let address = format!("https://localhost:{}/a.txt", server.port("tls"));
+    for choice in [
+        &[
+            "--tls-max",
+            "1.2",
+            "--ciphers",
+            "ECDHE-RSA-AES128-GCM-SHA256",
+        ][..],
+        &[
+            "--tls-max",
+            "1.2",
+            "--ciphers",
+            "ECDHE-ECDSA-AES128-GCM-SHA256",
+        ],
+        &["--tlsv1.3"],
+    ] {
+        for _ in 0..4 {
+            let arguments = [&["-sk"], choice, &[address.as_str()]].concat();
+            let outcome = command("curl", &arguments, b"").success();
+            assert_eq!(outcome.text(), "hello");
+        }
+    }
+}
+
+/// Of the keys in use, each process has the numbers and the ticket keys, on its heap and nowhere
+/// else; the files are gone. Of others it has nothing.
+#[track_caller]
+fn keys_are_where_they_belong(server: &Server<'_>, when: &str, used: &[Secret], other: &[Secret]) {
+    let is_kept = |name: &str| name.ends_with(AS_IN_MEMORY) || name.contains("ticket key");
+    let all: Vec<Secret> = used.iter().chain(other).cloned().collect();
+    let expected: BTreeSet<(String, Place)> = used
+        .iter()
+        .filter(|secret| is_kept(&secret.name))
+        .map(|secret| (secret.name.clone(), Place::Heap))
+        .collect();
+    assert_eq!(expected.len(), 6 + 1 + 2, "{expected:?}");
+    for (process, pid) in [("master", server.pid()), ("worker", server.worker_pid())] {
+        // What a thread is about to let go of is gone soon.
+        let mut found = BTreeSet::new();
+        for _ in 0..20 {
+            found = memory::find_in_process(&all, pid);
+            if found == expected {
+                break;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(100));
+        }
+        let more: Vec<_> = found.difference(&expected).collect();
+        let less: Vec<_> = expected.difference(&found).collect();
+        assert!(
+            more.is_empty() && less.is_empty(),
+            "{process}, {when}: found besides {more:#?}, not found {less:#?}"
+        );
+    }
+}
+
+#[test]
+fn keys_are_in_memory_only_where_the_documentation_says() {
+    let site = Site::new();
+    site.write("html/a.txt", b"hello");
+    let first = set_of_keys(&site, "first", ["first-rsa", "first-ec"], 0);
+    let second = set_of_keys(&site, "second", ["second-rsa", "second-ec"], 0x80);
+    let text = |set: &str, threads: &str| KEYS.replace("SET", set).replace("THREADS", threads);
+    let server = Server::start(&site, Program::Sealane, &text("first", "2"));
+    server.expect_alert("crashed: signal");
+    server.expect_alert("exited on signal");
+    server.expect_alert("#");
+    server.expect_alert("names of these");
+    server.wait_for_log("start worker process ");
+    assert_eq!(wire::get(server.port("plain"), "/a.txt").body, b"hello");
+    keys_are_where_they_belong(&server, "at the start", &first, &second);
+    shake_hands(&server);
+    keys_are_where_they_belong(&server, "after handshakes", &first, &second);
+    let reloaded = reload(&site, &server, &text("first", "2"));
+    assert_eq!(reloaded, Reload::Applied);
+    keys_are_where_they_belong(&server, "after a reload", &first, &second);
+    let reloaded = reload(&site, &server, &text("second", "2"));
+    assert_eq!(reloaded, Reload::Applied);
+    keys_are_where_they_belong(&server, "with other keys", &second, &first);
+    shake_hands(&server);
+    kill(&server, "SEGV");
+    keys_are_where_they_belong(&server, "after a crash", &second, &first);
+    shake_hands(&server);
+    let before = server.worker_pid();
+    let reloaded = reload(&site, &server, &text("first", "1"));
+    assert_eq!(reloaded, Reload::Applied);
+    wait_for("the process before to end", || {
+        (!server.worker_pids().contains(&before)).then_some(())
+    });
+    keys_are_where_they_belong(&server, "in another process", &first, &second);
 }

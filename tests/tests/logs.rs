@@ -367,3 +367,131 @@ fn logs_that_cannot_be_written_hold_up_no_request() {
     assert!(arrived.lines().count() > 1000, "pipe and queue hold more");
     assert!(arrived.lines().all(|line| line == "/a.txt".repeat(8)));
 }
+
+#[test]
+fn compressed_logs_can_be_read_after_rotation_and_a_crash() {
+    let site = Site::new();
+    site.write("html/a.txt", "hello");
+    let server = site.serve(
+        "log_format line '$args'; server { listen 127.0.0.1:%plain%; root html;
+         access_log logs/all.gz line gzip=1 buffer=1k; }",
+    );
+    for alert in ["crashed: signal", "exited on signal", "#", "names of these"] {
+        server.expect_alert(alert);
+    }
+    let send = |numbers: std::ops::Range<usize>| {
+        requests(
+            &server,
+            numbers.map(|number| format!("/a.txt?line-{number}")),
+        );
+    };
+    send(0..500);
+    fs::rename(site.path("logs/all.gz"), site.path("logs/old.gz")).expect("it is there");
+    server.signal("USR1");
+    wait_for("a new file", || {
+        site.path("logs/all.gz").exists().then_some(())
+    });
+    send(500..1000);
+    let worker = server.worker_pid();
+    command("kill", &["-SEGV", &worker.to_string()], b"").success();
+    wait_for("another worker", || {
+        let workers = server.worker_pids();
+        workers.first().filter(|pid| **pid != worker).map(|_| ())
+    });
+    send(1000..1500);
+    assert!(server.stop("QUIT").success());
+    let text = |name: &str| {
+        let file = site.path(name).display().to_string();
+        command("zcat", &[&file], b"").success().text()
+    };
+    // Members are whole; what the buffer held is lost with the worker that held it.
+    let all = text("logs/old.gz") + &text("logs/all.gz");
+    let has = |number: usize| all.contains(&format!("line-{number}\n"));
+    assert!((0..500).chain(1000..1500).all(has), "{all}");
+    let kept = (500..1000).filter(|number| has(*number)).count();
+    assert!(kept > 300, "{kept} of 500, the buffer holds about 100");
+}
+
+#[test]
+fn a_log_server_that_is_restarted_gets_datagrams_again() {
+    let site = Site::new();
+    site.write("html/a.txt", "hello");
+    let bind = |address: &str| {
+        let socket = UdpSocket::bind(address).expect("a free port");
+        socket
+            .set_read_timeout(Some(PATIENCE))
+            .expect("it is valid");
+        socket
+    };
+    let first = bind("127.0.0.1:0");
+    let address = first.local_addr().expect("it is bound").to_string();
+    let server = site.serve(&format!(
+        "log_format args $args; server {{ listen 127.0.0.1:%plain%; root html;
+         access_log syslog:server={address} args; }}"
+    ));
+    server.expect_alert("lines for syslog server");
+    let mut buffer = [0; 1024];
+    let mut receive = |socket: &UdpSocket| {
+        let length = socket.recv(&mut buffer).expect("a line");
+        let text = String::from_utf8_lossy(&buffer[..length]).into_owned();
+        text.rsplit(' ').next().unwrap_or_default().to_owned()
+    };
+    requests(&server, ["/a.txt?before".into()]);
+    assert_eq!(receive(&first), "before");
+    drop(first);
+    requests(
+        &server,
+        (0..20).map(|number| format!("/a.txt?meanwhile-{number}")),
+    );
+    // The answer to what nobody took comes with a later datagram.
+    server.wait_for_log("sendto() failed (111: Connection refused)");
+    let second = bind(&address);
+    requests(&server, ["/a.txt?after-1".into(), "/a.txt?after-2".into()]);
+    while receive(&second) != "after-2" {}
+}
+
+#[test]
+fn a_disk_that_is_full_holds_up_no_request_and_is_used_again() {
+    const LINES: usize = 4000;
+    let site = Site::new();
+    site.write("html/a.txt", "hello");
+    fs::create_dir(site.path("small")).expect("new");
+    let small = site.path("small").display().to_string();
+    // A file system of 128 KiB that only the server sees, most of it taken.
+    let mount = format!(
+        "mount -t tmpfs -o size=128k,mode=755 none {small} && head -c 65536 /dev/zero > {small}/other"
+    );
+    let unshare = ["-m", "sh", "-c", &mount];
+    if command("unshare", &unshare, b"").status != 0 {
+        return; // nobody may mount here
+    }
+    let wrapper = format!("{mount} && exec \"$0\" \"$@\"");
+    let server = Server::start_under(
+        &site,
+        sealane_tests::Program::Sealane,
+        "error_log logs/error.log notice; log_queue_size 64k;
+         events { worker_connections 64; }
+         http { log_format uri $uri$uri$uri$uri$uri$uri$uri$uri; keepalive_requests 10000;
+             server { listen 127.0.0.1:%plain%; root html; access_log small/log uri; } }",
+        &["unshare", "-m", "sh", "-c", &wrapper],
+    );
+    server.expect_alert("small/log");
+    requests(&server, vec!["/a.txt".to_owned(); LINES]);
+    server.wait_for_log("small/log\" cannot be written (28: No space left on device)");
+    let seen = |name: &str| format!("/proc/{}/root{small}/{name}", server.pid());
+    // More room than lines can have been written.
+    let resize = format!("mount -o remount,size=1m {small}");
+    let pid = server.pid().to_string();
+    command("nsenter", &["-m", "-t", &pid, "sh", "-c", &resize], b"").success();
+    let line = server.wait_for_log("can be written again after");
+    let lost = line
+        .rsplit_once("; ")
+        .and_then(|(_, rest)| rest.split(' ').next());
+    let lost: usize = lost.and_then(|lost| lost.parse().ok()).expect("a number");
+    assert!(lost > 0, "{line}");
+    let written = || fs::read_to_string(seen("log")).unwrap_or_default();
+    wait_for("every line to be there or counted", || {
+        (written().lines().count() + lost == LINES).then_some(())
+    });
+    assert!(written().lines().all(|line| line == "/a.txt".repeat(8)));
+}

@@ -1,5 +1,6 @@
 //! What each process may do, as `/proc` tells it, and the modes of what they create.
 
+use sealane_tests::reload::{Reload, reload, reload_as_it_is};
 use sealane_tests::{Certificate, CertificateKey, Program, Server, Site, command, wait_for, wire};
 use std::collections::BTreeMap;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -276,4 +277,186 @@ fn threads(pid: u32) -> BTreeMap<String, String> {
         found.insert(name, list.expect("there").to_owned());
     }
     found
+}
+
+/// A site in which everything that the master makes or opens lies in a directory that belongs to
+/// the worker's user, with a file that is root's alone.
+fn planted_site() -> Site {
+    let site = site();
+    std::fs::create_dir(site.path("own")).expect("new");
+    site.write("own/.keep", b"");
+    let own = site.path("own").display().to_string();
+    command("chown", &["-R", "nobody", &own], b"").success();
+    site.write("secret", b"of root\n");
+    let secret = site.path("secret").display().to_string();
+    command("chmod", &["600", &secret], b"").success();
+    site
+}
+
+const PLANTED: &str = "
+    error_log logs/error.log notice;
+    user nobody nogroup;
+    pid own/server.pid;
+    events { worker_connections 64; }
+    http {
+        log_format uri $uri;
+        ssl_session_ticket_state own/tickets;
+        proxy_temp_path own/temporary;
+        server {
+            listen 127.0.0.1:%plain%;
+            access_log own/access.log uri;
+            root html;
+        }
+        server {
+            listen 127.0.0.1:%tls% ssl;
+            access_log off;
+            ssl_certificate certificates/site.pem;
+            ssl_certificate_key certificates/site.key;
+            location / { proxy_pass http://127.0.0.1:%plain%; }
+        }
+    }";
+
+/// What the worker's user puts in the place of a file.
+fn plant(site: &Site, name: &str, what: &[&str]) {
+    let place = site.path(name).display().to_string();
+    command("rm", &["-rf", &place], b"").success();
+    let (program, arguments) = what.split_first().expect("a command");
+    let mut arguments = arguments.to_vec();
+    arguments.push(&place);
+    command(program, &arguments, b"").success();
+}
+
+#[test]
+fn what_the_workers_user_puts_in_the_place_of_a_log_is_not_opened_for_it() {
+    if !is_root() {
+        return; // nobody has more rights than another
+    }
+    let site = planted_site();
+    let secret = site.path("secret").display().to_string();
+    let directory = site.path("").display().to_string();
+    let server = Server::start(&site, Program::Sealane, PLANTED);
+    server.expect_alert("13: Permission denied: user 65534");
+    let get = || assert_eq!(wire::get(server.port("plain"), "/a.txt").body, b"hello");
+    get();
+    let new = format!("{directory}/new");
+    for what in [
+        &["ln", "-s", &secret][..],
+        &["ln", &secret],
+        &["ln", "-s", &new],
+        &["ln", "-s", "/dev/mem"],
+    ] {
+        plant(&site, "own/access.log", what);
+        let refusals = || {
+            let log = server.error_log();
+            log.matches("own/access.log\" failed (").count()
+        };
+        let before = refusals();
+        server.signal("USR1");
+        wait_for("the refusal", || (refusals() > before).then_some(()));
+        get();
+        // The same in a reload, which changes nothing then.
+        assert_eq!(reload_as_it_is(&server), Reload::Refused, "{what:?}");
+        get();
+    }
+    assert!(!site.path("new").exists());
+    // A FIFO that nobody reads holds nobody up, and is a log as well as in nginx.
+    plant(&site, "own/access.log", &["mkfifo"]);
+    server.signal("USR1");
+    assert_eq!(reload_as_it_is(&server), Reload::Applied);
+    get();
+    // What leads nowhere else is followed, and a directory of files may be linked to.
+    plant(&site, "own/access.log", &["ln", "-s", "/dev/stderr"]);
+    assert_eq!(reload_as_it_is(&server), Reload::Applied);
+    std::fs::remove_file(site.path("own/access.log")).expect("it is there");
+    server.signal("USR1");
+    wait_for("the log to be made again", || {
+        get();
+        let log = std::fs::read_to_string(site.path("own/access.log"));
+        log.is_ok_and(|log| log.contains("/a.txt")).then_some(())
+    });
+    let text = std::fs::read_to_string(site.path("secret")).expect("root's");
+    assert_eq!(text, "of root\n");
+}
+
+#[test]
+fn what_the_workers_user_puts_in_the_place_of_other_files_is_left_alone() {
+    if !is_root() {
+        return;
+    }
+    let site = planted_site();
+    let secret = site.path("secret").display().to_string();
+    let private = site.path("private").display().to_string();
+    command("mkdir", &["-m", "700", &private], b"").success();
+    plant(&site, "own/tickets.tmp", &["ln", "-s", &secret]);
+    let server = Server::start(&site, Program::Sealane, PLANTED);
+    wait_for("the ticket keys", || {
+        site.path("own/tickets").exists().then_some(())
+    });
+    let facts = |name: &str| {
+        let facts = std::fs::symlink_metadata(site.path(name)).expect(name);
+        (facts.uid(), facts.mode() & 0o777)
+    };
+    assert_eq!(facts("own/tickets"), (0, 0o600));
+    assert_eq!(facts("own/temporary"), (65534, 0o700));
+    // A directory that becomes the worker's would be a present.
+    plant(&site, "own/temporary", &["ln", "-s", &private]);
+    server.expect_alert("own/temporary");
+    assert_eq!(reload_as_it_is(&server), Reload::Refused);
+    plant(&site, "own/temporary", &["mkdir", "-m", "755"]);
+    assert_eq!(reload_as_it_is(&server), Reload::Refused);
+    server.wait_for_log("is for temporary files but belongs to user 0");
+    assert_eq!(facts("private"), (0, 0o700));
+    std::fs::remove_dir(site.path("own/temporary")).expect("empty");
+    // A new pid file, where a link is already.
+    plant(&site, "own/other.pid", &["ln", "-s", &secret]);
+    server.expect_alert("own/other.pid");
+    let other = PLANTED.replace("server.pid", "other.pid");
+    assert_eq!(reload(&site, &server, &other), Reload::Refused);
+    // And keys of others.
+    plant(
+        &site,
+        "own/site.key",
+        &["ln", "-s", "../certificates/site.key"],
+    );
+    let key = site.path("certificates/site.key").display().to_string();
+    command("chmod", &["600", &key], b"").success();
+    server.expect_alert("own/site.key");
+    let other = PLANTED.replace("certificates/site.key", "own/site.key");
+    assert_eq!(reload(&site, &server, &other), Reload::Refused);
+    assert_eq!(facts("secret"), (0, 0o600));
+    let text = std::fs::read_to_string(site.path("secret")).expect("root's");
+    assert_eq!(text, "of root\n");
+}
+
+/// Modes of everything that both processes make, under a mask of the one who starts them.
+#[track_caller]
+fn modes_under(mask: &str) {
+    let site = site();
+    let directory = site.path("").display().to_string();
+    let text = SERVE.replace("MAIN", "user nobody nogroup;");
+    let text = text.replace("SITE", directory.trim_end_matches('/'));
+    let script = format!("umask {mask}; exec \"$0\" \"$@\"");
+    let server = Server::start_under(&site, Program::Sealane, &text, &["sh", "-c", &script]);
+    assert_eq!(wire::get(server.port("plain"), "/a.txt").body, b"hello");
+    wait_for("the ticket keys", || {
+        site.path("logs/tickets").exists().then_some(())
+    });
+    let kept = !u32::from_str_radix(mask, 8).expect("octal digits");
+    for (path, mode) in [
+        ("logs/server.pid", 0o644 & kept),
+        ("logs/access.log", 0o644 & kept),
+        ("logs/tickets", 0o600),
+        ("logs/socket", 0o666), // whatever the mask
+        ("client_body_temp", 0o700),
+        ("proxy_temp", 0o700),
+    ] {
+        let facts = std::fs::symlink_metadata(site.path(path)).expect(path);
+        assert_eq!(facts.mode() & 0o777, mode, "{path} under {mask}");
+    }
+}
+
+#[test]
+fn modes_do_not_depend_on_a_mask_beyond_what_it_takes_away() {
+    modes_under("000");
+    modes_under("077");
 }

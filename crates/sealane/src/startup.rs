@@ -374,8 +374,8 @@ pub(crate) fn prepare(
 /// run as.
 fn guard(config: &Config, identity: Option<&Identity>, goal: &Goal<'_>) -> Result<Guard, String> {
     let own = match identity {
-        Some(identity) if config.main.master_process => identity.guard()?,
-        _ => Guard::default(), // who serves has all rights anyway
+        Some(identity) if config.main.master_process && identity.uid() != 0 => identity.guard()?,
+        _ => return Ok(Guard::default()), // who serves has all rights anyway
     };
     Ok(match goal {
         Goal::Reload { running, .. } => own.and(&running.guard),

@@ -9,6 +9,7 @@ mod handshakes;
 
 use self::handshakes::Handshakes;
 use crate::counters::{Counters, Http2Counters};
+use crate::log::LostLines;
 use crate::worker::Process;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -24,11 +25,12 @@ use std::sync::Arc;
 const PREFIX: &str = "sealane";
 
 /// All metrics of a worker process; `sessions` and `handshakes` count for all of its
-/// servers.
+/// servers, `lost_lines` for all of its logs.
 pub fn registry(
     process: Arc<Process>,
     sessions: Arc<SessionState>,
     handshakes: Arc<HandshakeState>,
+    lost_lines: LostLines,
 ) -> Registry {
     let mut registry = Registry::with_prefix(PREFIX);
     registry.register_collector(Box::new(Workers(process.clone())));
@@ -37,6 +39,7 @@ pub fn registry(
         state: handshakes,
         process,
     }));
+    registry.register_collector(Box::new(Logs(lost_lines)));
     registry
 }
 
@@ -184,6 +187,22 @@ impl Collector for Sessions {
     }
 }
 
+/// What became of log lines.
+#[derive(Debug)]
+struct Logs(LostLines);
+
+impl Collector for Logs {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
+        let lost = ConstCounter::<u64>::new(self.0.count());
+        lost.encode(encoder.encode_descriptor(
+            "log_lines_lost",
+            "Log lines lost because a log was full, slow or could not be written",
+            None,
+            MetricType::Counter,
+        )?)
+    }
+}
+
 /// One counter for each value of a label: (name, what it says, label).
 fn labelled(
     encoder: &mut DescriptorEncoder<'_>,
@@ -208,6 +227,7 @@ impl fmt::Debug for Workers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::log::LogSet;
     use crate::testing::Site;
 
     #[test]
@@ -228,7 +248,12 @@ mod tests {
         sessions
             .stats()
             .count_early_data(EarlyVerdict::MethodRefused);
-        let text = text(&registry(process, sessions, HandshakeState::new()));
+        let text = text(&registry(
+            process,
+            sessions,
+            HandshakeState::new(),
+            LogSet::stderr().lost_lines(),
+        ));
         for line in [
             "# TYPE sealane_requests counter",
             "sealane_requests_total 42",
@@ -240,6 +265,7 @@ mod tests {
             "sealane_http2_floods_total{kind=\"rapid_reset\"} 0",
             "sealane_tls_handshakes_failed_total 0",
             "sealane_tls_sessions_resumed_total{by=\"store\"} 0",
+            "sealane_log_lines_lost_total 0",
             "sealane_tls_early_data_total{verdict=\"method_refused\"} 1",
         ] {
             assert!(text.lines().any(|known| known == line), "{line}\n{text}");

@@ -77,6 +77,7 @@ static ROLE: AtomicU8 = AtomicU8::new(Role::Master as u8);
 static LOG: AtomicI32 = AtomicI32::new(libc::STDERR_FILENO);
 static UTC_OFFSET_S: AtomicI32 = AtomicI32::new(0);
 static REPORTING: AtomicBool = AtomicBool::new(false);
+static LAST_WORDS: OnceLock<fn()> = OnceLock::new();
 
 /// From now on a fault in this process is reported, to stderr until [`report_to`] is called.
 /// Called again, in a forked process, it changes the role.
@@ -109,6 +110,14 @@ pub fn report_to(log: BorrowedFd<'_>) {
     LOG.store(log.as_raw_fd(), Ordering::Relaxed);
 }
 
+/// Calls this after the report of a fault, in its handler: for what other parts of the program
+/// have to say and have not written yet. It must take no lock that it has to wait for and allocate
+/// nothing, and may find anything destroyed; a second fault in it ends the process at once, as
+/// does the report's time limit. The first one stays.
+pub fn say_last(words: fn()) {
+    let _ = LAST_WORDS.set(words);
+}
+
 /// The GNU build id of this program in hexadecimal digits; `unknown` when the linker made none.
 pub fn build_id() -> &'static str {
     FACTS
@@ -116,7 +125,7 @@ pub fn build_id() -> &'static str {
         .map_or("unknown", |facts| facts.build_id.as_str())
 }
 
-/// Where the calling code is, as modules and offsets, for the report of a panic; empty before
+/// The command that names the frames of the calling code, for the report of a panic; empty before
 /// [`install`].
 pub fn call_stack() -> String {
     let Some(facts) = FACTS.get() else {
@@ -125,11 +134,8 @@ pub fn call_stack() -> String {
     let mut stack = Stack::default();
     stack.walk();
     let mut text = Line::new();
-    for &address in stack.frames() {
-        text.text(" ");
-        stack::describe(&mut text, &facts.modules, address);
-    }
-    text.as_str().trim_start().to_owned()
+    add_command(&mut text, facts, &stack);
+    text.as_str().to_owned()
 }
 
 /// Gives the calling thread room for a report in case its stack is full. Without it a report of
@@ -229,6 +235,9 @@ extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: *mut c_
         .find(|(number, _)| *number == signal)
         .map_or("SIGSYS", |(_, name)| name);
     report(signal, name, info, context);
+    if let Some(words) = LAST_WORDS.get() {
+        words();
+    }
     die_of(signal);
 }
 
@@ -271,8 +280,14 @@ fn report_frames(facts: &Facts, stack: &Stack) {
         line.end(log);
     }
     let mut line = start_line();
-    line.text("names of these: addr2line -Cfipe ")
-        .text(&facts.program);
+    line.text("names of these: ");
+    add_command(&mut line, facts, stack);
+    line.end(log);
+}
+
+/// The command that names the frames which lie in the program.
+fn add_command(line: &mut Line, facts: &Facts, stack: &Stack) {
+    line.text("addr2line -Cfipe ").text(&facts.program);
     let own = facts.modules.first();
     for (index, &address) in stack.frames().iter().enumerate() {
         if let Some(offset) = own.and_then(|module| module.offset(address)) {
@@ -283,7 +298,6 @@ fn report_frames(facts: &Facts, stack: &Stack) {
     if stack.frames().len() == MAX_FRAMES {
         line.text(" (and more)");
     }
-    line.end(log);
 }
 
 fn role() -> &'static str {

@@ -15,6 +15,14 @@ pub(super) const ENOSYS: u32 = libc::ENOSYS as u32;
 /// Starting threads, in a form that no filter can look into.
 pub(super) const CLONE3: Number = SYS_clone3;
 
+/// What rename(3) asks for where there is no call of that name.
+#[cfg(target_arch = "x86_64")]
+const RENAMEAT: Number = SYS_renameat;
+
+/// The same; `libc` leaves it out on other machines, whose common numbers these are.
+#[cfg(not(target_arch = "x86_64"))]
+const RENAMEAT: Number = 38;
+
 /// A condition on one argument.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Condition {
@@ -102,7 +110,7 @@ pub(super) const ALLOWED: &[Number] = &[
     SYS_readahead,
     SYS_readlinkat,
     SYS_readv,
-    SYS_renameat,
+    RENAMEAT,
     SYS_renameat2,
     SYS_splice,
     SYS_statfs,

@@ -62,7 +62,7 @@ pub(crate) fn serve_on_thread(
             let acceptor = acceptor::Acceptor::new(theirs, of_site, listener.into());
             let acceptor = acceptor.expect("the site has the listener");
             let (_never, stop) = tokio::sync::oneshot::channel();
-            acceptor.accept_until(stop).await;
+            acceptor.accept_until(std::sync::Arc::default(), stop).await;
         });
     });
     (address, worker)

@@ -118,7 +118,12 @@ fn each_flood_raises_its_metric() {
         settle(&worker);
         let process = Arc::new(Process::default());
         process.set_workers(vec![worker]);
-        let registry = metrics::registry(process, SessionState::new(), HandshakeState::new());
+        let registry = metrics::registry(
+            process,
+            SessionState::new(),
+            HandshakeState::new(),
+            crate::log::LogSet::stderr().lost_lines(),
+        );
         let text = metrics::text(&registry);
         let floods = text.lines().filter_map(|line| {
             let rest = line.strip_prefix("sealane_http2_floods_total{kind=\"")?;

@@ -17,6 +17,10 @@
 //! dropped and counted, and one line in the main error log (or on stderr) says
 //! how many and why.
 //!
+//! A process that dies of a fault writes, in the handler of the signal, what waits in the queue
+//! (`last_words.rs`). Lost with it is what `buffer=` holds back, what waits for compression or a syslog
+//! server, and access lines of the turn that each thread is in.
+//!
 //! # Reloading
 //!
 //! A process has one queue and one writer, and as many sets as there are
@@ -59,6 +63,7 @@ mod destination;
 mod error;
 mod frames;
 mod gzip;
+mod last_words;
 mod outgoing;
 mod panics;
 mod paths;
@@ -76,7 +81,7 @@ pub use panics::report_panics_to;
 pub use queue::QUEUE_BYTES_PER_FILE;
 pub use sealane_conf::model::LogLevel;
 pub use sealane_sys::OsError;
-pub use set::{LogAdoptError, LogFile, LogOpenError, LogSet};
+pub use set::{LogAdoptError, LogFile, LogOpenError, LogSet, LostLines};
 pub use stamp::{TimeStamps, with_time_stamps};
 
 /// Logs one line if its level is wanted; arguments are evaluated only then.

@@ -1,13 +1,15 @@
 //! Panics as lines of the error log.
 
 use super::{LogLevel, Logger};
+use sealane_sys::crash;
 
 /// Bytes of a panic's message that are logged.
 const MAX_PANIC_MESSAGE_BYTES: usize = 512;
 
-/// From now on a panic in any thread of the process is one `[alert]` line with
-/// its message and place instead of text on stderr. Catching it, and closing
-/// the connection it hit, is the business of whoever runs the code.
+/// From now on a panic in any thread of the process is an `[alert]` line with
+/// its message and place, and one with its build and stack, instead of text on
+/// stderr. Catching it, and closing the connection it hit, is the business of
+/// whoever runs the code.
 pub fn report_panics_to(logger: Logger) {
     std::panic::set_hook(Box::new(move |info| {
         let message = info.payload_as_str().unwrap_or("no message");
@@ -22,7 +24,18 @@ pub fn report_panics_to(logger: Logger) {
             None,
             format_args!(
                 "thread \"{name}\" panicked{place}: {message}; \
-                 this is a defect in Sealane, please report the line"
+                 this is a defect in Sealane, please report this line and the next"
+            ),
+        );
+        // Names come from the command and not from here: looking them up takes seconds, during
+        // which the thread's other connections would wait.
+        logger.log(
+            LogLevel::Alert,
+            None,
+            format_args!(
+                "thread \"{name}\" came there by way of what this command prints for build id {}: {}",
+                crash::build_id(),
+                crash::call_stack()
             ),
         );
     }));

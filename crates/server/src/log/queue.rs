@@ -4,7 +4,8 @@ use super::Logger;
 use super::destination::Hold;
 use super::outgoing::KEPT_BUFFER_BYTES;
 use super::sink::Sink;
-use std::os::fd::OwnedFd;
+use sealane_sys::file;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -13,6 +14,11 @@ use std::time::Duration;
 /// Bytes that wait for one log at most, in the queue and in the writer's hands
 /// together. Lines beyond it are dropped and counted. `log_queue_size` changes it.
 pub const QUEUE_BYTES_PER_FILE: usize = 4 << 20;
+
+/// How often a process that crashes looks whether it can write what waits, and how long it waits
+/// in between: a writer that is at work is done soon.
+const LAST_ATTEMPTS: u32 = 50;
+const LAST_PAUSE: Duration = Duration::from_millis(1);
 
 /// Lines that wait to be written, lane by lane: one for each open destination,
 /// whichever configurations it belongs to.
@@ -175,6 +181,27 @@ impl Queue {
         drop(previous); // not under the lock: it may close its destination
     }
 
+    /// In the handler of a fault: writes lines that the writer has not taken yet, so that what was
+    /// logged last is not lost with the process. Neither waits for a lock nor allocates; what
+    /// is held back (`buffer=`) or does not go to a file stays unwritten.
+    pub(super) fn write_last_lines(&self) {
+        for _ in 0..LAST_ATTEMPTS {
+            // What the writer has in its hands it writes by itself, and first.
+            match self.state.try_lock() {
+                Ok(state) if !state.lanes.iter().flatten().any(Lane::is_being_written) => {
+                    state
+                        .lanes
+                        .iter()
+                        .flatten()
+                        .for_each(Lane::write_last_lines);
+                    std::mem::forget(state); // nobody writes them again
+                    return;
+                }
+                _ => std::thread::sleep(LAST_PAUSE),
+            }
+        }
+    }
+
     fn wake(&self, mut state: MutexGuard<'_, State>) {
         state.writer_sleeps = false;
         drop(state);
@@ -277,6 +304,25 @@ impl Queue {
 }
 
 impl Lane {
+    /// Whether the writer has lines that it does not hold back.
+    fn is_being_written(&self) -> bool {
+        self.hold.is_none() && self.held_bytes > self.pending.len()
+    }
+
+    fn write_last_lines(&self) {
+        let (Sink::File { fd, .. }, None) = (&*self.sink, self.hold.and_then(|hold| hold.gzip))
+        else {
+            return;
+        };
+        let mut rest = &self.pending[..];
+        while !rest.is_empty() {
+            match file::write(fd.as_fd(), rest) {
+                Ok(0) | Err(_) => return,
+                Ok(count) => rest = &rest[count..],
+            }
+        }
+    }
+
     /// Whether the writer has lines to take.
     pub(super) fn has_lines(&self) -> bool {
         !self.pending.is_empty() || self.dropped_lines > 0

@@ -5,7 +5,7 @@ use super::queue::Queue;
 use super::sink::{Sink, open_file};
 use super::syslog::Syslog;
 use super::wanted::Wanted;
-use super::{AccessLogger, Logger, OsError, writer};
+use super::{AccessLogger, Logger, OsError, last_words, writer};
 use sealane_conf::Config;
 use sealane_conf::model::{AccessLog, ErrorLog, LogTarget};
 use sealane_sys::guard::Guard;
@@ -58,6 +58,18 @@ pub struct LogFile<'a> {
     pub path: &'a Path,
     /// Its descriptor.
     pub fd: BorrowedFd<'a>,
+}
+
+/// Lines that a process has lost: dropped because a log was full, slow or away, or because it
+/// could not be written to.
+#[derive(Debug, Clone)]
+pub struct LostLines(Arc<Queue>);
+
+impl LostLines {
+    /// How many, of all logs together.
+    pub fn count(&self) -> u64 {
+        self.0.lost_lines()
+    }
 }
 
 /// A log that could not be opened. Shown in nginx's words:
@@ -227,9 +239,9 @@ impl LogSet {
         Arc::ptr_eq(&self.queue, &other.queue)
     }
 
-    /// Lines that this process has lost, for whatever reason.
-    pub fn lost_lines(&self) -> u64 {
-        self.queue.lost_lines()
+    /// Who counts the lines that this process loses, also for the sets after this one.
+    pub fn lost_lines(&self) -> LostLines {
+        LostLines(Arc::clone(&self.queue))
     }
 
     /// Copies of all descriptors with their positions, to be handed to a worker:
@@ -319,6 +331,7 @@ impl LogSet {
             return Ok(());
         }
         let queue = Arc::clone(&self.queue);
+        last_words::are_in(&queue);
         queue.set_running(true);
         let started = std::thread::Builder::new()
             .name("log-writer".into())

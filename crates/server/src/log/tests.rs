@@ -438,13 +438,14 @@ fn lines_that_come_too_fast_are_dropped_counted_and_reported() {
 }
 
 #[test]
-fn a_panic_becomes_one_alert() {
+fn a_panic_becomes_two_alerts() {
     // The hook belongs to the whole process, so this runs in a process of its own.
     const MARK: &str = "SEALANE_LOG_PANIC_TEST";
     let directory = Directory::new("panic");
     let path = directory.file("error");
     if let Some(path) = std::env::var_os(MARK) {
         let logs = [error_log(Path::new(&path), LogLevel::Error)];
+        sealane_sys::crash::install(sealane_sys::crash::Role::Worker).unwrap();
         report_panics_to(LogSet::of_logs(&logs, &[]).unwrap().logger(&logs));
         let thread = std::thread::Builder::new().name("worker-7".into());
         let ended = thread
@@ -457,7 +458,7 @@ fn a_panic_becomes_one_alert() {
     let output = std::process::Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
-            "log::tests::a_panic_becomes_one_alert",
+            "log::tests::a_panic_becomes_two_alerts",
             "--nocapture",
         ])
         .env(MARK, &path)
@@ -465,7 +466,13 @@ fn a_panic_becomes_one_alert() {
         .unwrap();
     assert!(output.status.success(), "{output:?}");
     let text = read(&path);
-    assert_eq!(text.lines().count(), 1, "{text}");
+    assert_eq!(text.lines().count(), 2, "{text}");
+    let (text, stack) = text.split_once('\n').unwrap();
+    assert!(
+        stack.contains("[alert]") && stack.contains("addr2line -Cfipe /"),
+        "{stack}"
+    );
+    assert!(stack.matches(" 0x").count() > 3, "{stack}");
     assert!(text.contains("[alert]") && text.contains("thread \"worker-7\" panicked at "));
     assert!(text.contains(": first line\\x0Asecond 42; "), "{text}");
 }

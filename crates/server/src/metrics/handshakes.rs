@@ -227,7 +227,12 @@ mod tests {
         }
         stats.record_busy(AcceleratorKind::Batch, Duration::from_millis(2500));
         stats.flight_time.record(Duration::from_secs(20));
-        let text = text(&registry(process, SessionState::new(), state));
+        let text = text(&registry(
+            process,
+            SessionState::new(),
+            state,
+            crate::log::LogSet::stderr().lost_lines(),
+        ));
         for line in [
             "sealane_tls_handshakes_refused_total 7",
             "sealane_tls_key_operations_failed_total 1",
