@@ -355,7 +355,7 @@ impl LogSet {
     pub fn files(&self) -> impl Iterator<Item = LogFile<'_>> {
         let numbered = self.entries.iter().enumerate();
         numbered.filter_map(|(index, entry)| match &*entry.destination.sink {
-            Sink::File { path, fd } => Some(LogFile {
+            Sink::File { path, fd, .. } => Some(LogFile {
                 index,
                 path,
                 fd: fd.as_fd(),

@@ -11,6 +11,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -30,6 +31,8 @@ pub(super) enum Sink {
         path: PathBuf,
         /// Its descriptor.
         fd: OwnedFd,
+        /// Lines are written in pieces that a pipe takes whole or not at all.
+        is_pipe: AtomicBool,
     },
     /// Standard error, whatever it is at the time.
     Stderr,
@@ -43,7 +46,10 @@ impl Sink {
     /// What writes to `target`, with the descriptor opened for it.
     pub(super) fn new(target: LogTarget, file: Option<OwnedFd>, guard: &Guard) -> Sink {
         match (target, file) {
-            (LogTarget::File(path), Some(fd)) => Sink::File { path, fd },
+            (LogTarget::File(path), Some(fd)) => {
+                let is_pipe = AtomicBool::new(is_pipe(&fd));
+                Sink::File { path, fd, is_pipe }
+            }
             (LogTarget::File(_), None) => unreachable!("no file is wanted without being opened"),
             (LogTarget::Syslog(server), socket) => {
                 Sink::Syslog(Syslog::new(server, socket, guard.clone()))
@@ -56,7 +62,11 @@ impl Sink {
     /// One system call; returns how many of the bytes are done with.
     pub(super) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Sink::File { fd, .. } => file::write(fd.as_fd(), bytes),
+            Sink::File { fd, is_pipe, .. } => {
+                let is_pipe = is_pipe.load(Ordering::Relaxed);
+                let bytes = if is_pipe { piece(bytes) } else { bytes };
+                file::write(fd.as_fd(), bytes)
+            }
             Sink::Stderr => write_to_stderr(bytes),
             Sink::Syslog(syslog) => syslog.send(bytes),
             Sink::Paths(paths) => Ok(paths.write(bytes)),
@@ -71,7 +81,10 @@ impl Sink {
     /// Lets the descriptor refer to a newly opened file.
     pub(super) fn replace(&self, new: OwnedFd) -> io::Result<()> {
         match self {
-            Sink::File { fd, .. } => file::replace(new.as_fd(), fd.as_fd()),
+            Sink::File { fd, is_pipe, .. } => {
+                is_pipe.store(self::is_pipe(&new), Ordering::Relaxed);
+                file::replace(new.as_fd(), fd.as_fd())
+            }
             Sink::Syslog(syslog) => {
                 syslog.replace(new);
                 Ok(())
@@ -183,5 +196,19 @@ fn write_to_stderr(bytes: &[u8]) -> io::Result<usize> {
     {
         return Err(io::ErrorKind::WouldBlock.into());
     }
-    file::write(stderr.as_fd(), &bytes[..bytes.len().min(PIPE_BYTES)])
+    file::write(stderr.as_fd(), piece(bytes))
+}
+
+/// As many whole lines as a pipe takes in one piece (pipe(7)): none is torn by a pipe that is
+/// full, or by another process that writes there. A longer line is cut.
+fn piece(bytes: &[u8]) -> &[u8] {
+    let most = &bytes[..bytes.len().min(PIPE_BYTES)];
+    match memchr::memrchr(b'\n', most) {
+        Some(end) => &most[..=end],
+        None => most,
+    }
+}
+
+fn is_pipe(file: &OwnedFd) -> bool {
+    file::stat_fd(file.as_fd()).is_ok_and(|stat| stat.mode & libc::S_IFMT == libc::S_IFIFO)
 }

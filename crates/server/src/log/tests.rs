@@ -476,3 +476,36 @@ fn a_panic_becomes_two_alerts() {
     assert!(text.contains("[alert]") && text.contains("thread \"worker-7\" panicked at "));
     assert!(text.contains(": first line\\x0Asecond 42; "), "{text}");
 }
+
+#[test]
+fn a_pipe_gets_whole_lines() {
+    let directory = Directory::new("fifo");
+    let path = directory.file("fifo");
+    let made = std::process::Command::new("mkfifo").arg(&path).status();
+    assert!(made.unwrap().success());
+    let logs = [error_log(&path, LogLevel::Error)];
+    let set = LogSet::of_logs(&logs, &[]).unwrap();
+    let logger = set.logger(&logs);
+    set.start_writer(Logger::discard()).unwrap();
+    // A pipe holds 64 KiB, which are no whole number of these lines.
+    for number in 0..3000 {
+        log_error!(logger, Error, None, "{number:>90}");
+    }
+    set.finish(Duration::from_secs(10));
+    let mut reader = std::fs::OpenOptions::new();
+    let mut reader =
+        std::os::unix::fs::OpenOptionsExt::custom_flags(reader.read(true), libc::O_NONBLOCK)
+            .open(&path)
+            .unwrap();
+    let mut text = Vec::new();
+    // It ends with the error that there is no more, as there are writers.
+    let _ = std::io::Read::read_to_end(&mut reader, &mut text);
+    let text = String::from_utf8(text).unwrap();
+    assert!(
+        text.len() > 32 << 10 && text.ends_with('\n'),
+        "{}",
+        text.len()
+    );
+    let whole = |(number, line): (usize, &str)| line.ends_with(&format!("{number:>90}"));
+    assert!(text.lines().enumerate().all(whole));
+}
