@@ -513,6 +513,36 @@ fn connections_move_on_from_a_process_that_is_to_end_while_they_come() {
 }
 
 #[test]
+fn connections_whose_next_process_dies_go_on_in_the_one_after_it() {
+    let site = site();
+    let server = site.serve_whole(&FIRST.configuration());
+    server.expect_alert("exited on signal 9");
+    let count = scale(300, 5000);
+    let mut client = idle_connections(&site, &server, count);
+    let kill = |signal: &str, pid: u32| command("kill", &[signal, &pid.to_string()], b"").success();
+    // Stopped, it hears of its successor, and of how many may come, only when that is dead.
+    let before = server.worker_pid();
+    kill("-STOP", before);
+    let state = State {
+        processes: 3,
+        ..FIRST
+    };
+    let changed = reload(&site, &server, &state.configuration());
+    assert_eq!(changed, Reload::Applied);
+    let successor = wait_for("the successor", || {
+        server.worker_pids().into_iter().find(|pid| *pid != before)
+    });
+    kill("-KILL", successor);
+    wait_for("the end of the successor", || {
+        (!server.worker_pids().contains(&successor)).then_some(())
+    });
+    kill("-CONT", before);
+    has_ended(&server, before);
+    assert_eq!(client.ask(), format!("alive {count}"));
+    client.end();
+}
+
+#[test]
 fn connections_stay_where_they_are_while_there_is_no_room_elsewhere() {
     const ROOM: usize = 100;
     let site = site();
