@@ -94,7 +94,8 @@ class Numbers:
                 assert answer == str(number), f"{answer} instead of {number}"
                 self.good += 1
                 await asyncio.sleep(0.02)
-        assert socket.close_code == 1000, socket.close_code
+        if socket.close_code != 1000:
+            raise ConnectionError(f"closed with {socket.close_code}")
 
 
 async def numbered(url, connections, count):
