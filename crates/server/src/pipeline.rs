@@ -1,16 +1,14 @@
 //! From a parsed request to a finished response.
 //!
 //! ```text
-//! locate -> (return | try_files | content) -> filters
-//!   ^                  |  error_page, index, try_files
-//!   +- internal redirect
+//! server_rewrite -> find_config -> rewrite -> preaccess -> access -> precontent -> content -> filters
+//!   ^                                                                  |
+//!   +- internal redirect: error_page, index, try_files  <--------------+
 //! ```
 //!
-//! The phases follow nginx's: the client's address, the server's own `return`, the
-//! choice of the location, its `return`, `auth_request`, `try_files`, `mirror`, then the
-//! handlers of content. A handler
-//! answers with a [`Step`]; a status that it does not answer itself goes through
-//! `error_page` and ends in a built-in page at the latest.
+//! The phases are nginx's, one function for each. A phase answers with a [`Step`];
+//! [`Step::Declined`] leads to the next one, a status that is not answered yet goes
+//! through `error_page` and ends in a built-in page at the latest.
 
 use crate::exchange::{Exchange, RequestBody};
 use crate::handlers::{self, Step};
@@ -148,14 +146,54 @@ fn count_redirect(exchange: &mut Exchange, doing: &str, target: &[u8]) -> Option
     Some(Step::Status(StatusCode::INTERNAL_SERVER_ERROR))
 }
 
-/// From a URI to an answer: the server's `return`, then the location.
+/// From a URI to an answer: all phases, as nginx has them.
 async fn begin(exchange: &mut Exchange) -> Step {
     exchange.location = exchange.server().default_location;
     real_ip::apply(exchange);
-    if exchange.server().conf.returns.is_some() {
-        let server = exchange.server().conf.clone();
-        return handlers::returns::answer(exchange, server.returns.as_ref());
+    match server_rewrite(exchange) {
+        Step::Declined => {}
+        step => return step,
     }
+    match find_config(exchange) {
+        Step::Declined => {}
+        step => return step,
+    }
+    in_location(exchange).await
+}
+
+/// The phases from the location's own rewriting on: where a request in a named location
+/// begins.
+async fn in_location(exchange: &mut Exchange) -> Step {
+    match rewrite(exchange) {
+        Step::Declined => {}
+        step => return step,
+    }
+    match preaccess(exchange) {
+        Step::Declined => {}
+        step => return step,
+    }
+    match access(exchange).await {
+        Step::Declined => {}
+        step => return step,
+    }
+    match precontent(exchange).await {
+        Step::Declined => {}
+        step => return step,
+    }
+    handlers::content(exchange).await
+}
+
+/// NGX_HTTP_SERVER_REWRITE_PHASE: what the server itself answers.
+fn server_rewrite(exchange: &mut Exchange) -> Step {
+    if exchange.server().conf.returns.is_none() {
+        return Step::Declined;
+    }
+    let server = exchange.server().conf.clone();
+    handlers::returns::answer(exchange, server.returns.as_ref())
+}
+
+/// NGX_HTTP_FIND_CONFIG_PHASE: the location, and what follows from it alone.
+fn find_config(exchange: &mut Exchange) -> Step {
     let lacks_slash = match locate(exchange) {
         Ok(lacks_slash) => lacks_slash,
         Err(status) => return Step::Status(status),
@@ -166,10 +204,51 @@ async fn begin(exchange: &mut Exchange) -> Step {
     if let Some(status) = refuse_body(exchange) {
         return Step::Status(status);
     }
-    if lacks_slash {
-        return handlers::returns::add_slash(exchange);
+    match lacks_slash {
+        true => handlers::returns::add_slash(exchange),
+        false => Step::Declined,
     }
-    in_location(exchange).await
+}
+
+/// NGX_HTTP_REWRITE_PHASE.
+fn rewrite(exchange: &mut Exchange) -> Step {
+    if exchange.conf().returns.is_none() {
+        return Step::Declined;
+    }
+    let conf = exchange.snapshot.location(exchange.location).conf.clone();
+    handlers::returns::answer(exchange, conf.returns.as_ref())
+}
+
+/// NGX_HTTP_PREACCESS_PHASE: who the client is.
+fn preaccess(exchange: &mut Exchange) -> Step {
+    real_ip::apply(exchange);
+    Step::Declined
+}
+
+/// NGX_HTTP_ACCESS_PHASE: whether the client may.
+async fn access(exchange: &mut Exchange) -> Step {
+    if exchange.conf().auth_request.is_some()
+        && let Err(status) = Box::pin(subrequest::authorise(exchange)).await
+    {
+        return Step::Status(status);
+    }
+    Step::Declined
+}
+
+/// NGX_HTTP_PRECONTENT_PHASE: `try_files`, then `mirror`.
+async fn precontent(exchange: &mut Exchange) -> Step {
+    if exchange.conf().try_files.is_some() {
+        match Box::pin(handlers::try_files::choose(exchange)).await {
+            Step::Declined => {}
+            step => return step,
+        }
+    }
+    if !exchange.conf().mirrors.is_empty()
+        && let Err(status) = Box::pin(subrequest::mirror(exchange)).await
+    {
+        return Step::Status(status);
+    }
+    Step::Declined
 }
 
 /// Chooses the location and keeps the captures of its expression. True when only a
@@ -217,32 +296,6 @@ fn refuse_body(exchange: &mut Exchange) -> Option<StatusCode> {
         "client intended to send too large body: {bytes} bytes"
     );
     Some(StatusCode::CONTENT_TOO_LARGE)
-}
-
-/// The location's own phases.
-async fn in_location(exchange: &mut Exchange) -> Step {
-    if exchange.conf().returns.is_some() {
-        let conf = exchange.snapshot.location(exchange.location).conf.clone();
-        return handlers::returns::answer(exchange, conf.returns.as_ref());
-    }
-    real_ip::apply(exchange);
-    if exchange.conf().auth_request.is_some()
-        && let Err(status) = Box::pin(subrequest::authorise(exchange)).await
-    {
-        return Step::Status(status);
-    }
-    if exchange.conf().try_files.is_some() {
-        match Box::pin(handlers::try_files::choose(exchange)).await {
-            Step::Declined => {}
-            step => return step,
-        }
-    }
-    if !exchange.conf().mirrors.is_empty()
-        && let Err(status) = Box::pin(subrequest::mirror(exchange)).await
-    {
-        return Step::Status(status);
-    }
-    handlers::content(exchange).await
 }
 
 #[cfg(test)]
