@@ -5,12 +5,14 @@ use crate::call::Fault;
 use crate::diagnostic::{Diagnostic, Place};
 use crate::directives::{self, Contexts};
 use crate::draft::{
-    EventsDraft, HttpDraft, LocationBlock, LocationDraft, MainDraft, ServerBlock, ServerDraft,
-    UpstreamBlock,
+    EventsDraft, HttpDraft, LocationBlock, LocationDraft, MainDraft, ScriptDraft, ServerBlock,
+    ServerDraft, UpstreamBlock,
 };
 use crate::input::{Loader, Options};
+use crate::lexer::Word;
+use crate::lists::ListBlock;
 use crate::merge::HttpLevel;
-use crate::model::{LogLevel, Matcher, Origin, Server, Types, Upstream};
+use crate::model::{Condition, If, LogLevel, Matcher, Op, Origin, Server, Types, Upstream};
 use crate::regex::Regex;
 use crate::template::Names;
 use std::collections::HashSet;
@@ -41,6 +43,8 @@ pub(crate) struct Build<'a> {
     pub(crate) place: Option<Place>,
     /// The block that a setter wants opened.
     pub(crate) opening: Option<Opening>,
+    /// The block of a list that is open, other than `types`.
+    list: Option<Box<dyn ListBlock>>,
 }
 
 /// A block that a setter has prepared.
@@ -55,8 +59,12 @@ pub(crate) enum Opening {
     Location { matcher: Matcher, name: Box<str> },
     /// `upstream`.
     Upstream(Box<UpstreamBlock>),
+    /// `if`, in a server or in a location.
+    If(Condition),
     /// `types`: not directives but a list.
     Types,
+    /// Another block that holds a list.
+    List(Box<dyn ListBlock>),
 }
 
 /// An open block from `http` inwards.
@@ -66,6 +74,7 @@ struct Level {
     server: ServerDraft,
     location: LocationDraft,
     children: Vec<LocationBlock>,
+    script: ScriptDraft,
     /// Single-valued directives without a setter that were met here.
     seen: HashSet<&'static str>,
     /// The `types` block that is open.
@@ -77,7 +86,14 @@ enum LevelKind {
     Main,
     Http,
     Server,
-    Location { matcher: Matcher, name: Box<str> },
+    Location {
+        matcher: Matcher,
+        name: Box<str>,
+    },
+    If {
+        condition: Condition,
+        in_server: bool,
+    },
 }
 
 impl Level {
@@ -88,6 +104,7 @@ impl Level {
             server: ServerDraft::default(),
             location: LocationDraft::default(),
             children: Vec::new(),
+            script: ScriptDraft::default(),
             seen: HashSet::new(),
             types: None,
         }
@@ -116,6 +133,7 @@ impl<'a> Build<'a> {
             warned: HashSet::new(),
             place: None,
             opening: None,
+            list: None,
         }
     }
 
@@ -133,6 +151,11 @@ impl<'a> Build<'a> {
     /// Settings of location level in the innermost block.
     pub(crate) fn location(&mut self) -> &mut LocationDraft {
         &mut self.level().location
+    }
+
+    /// What the rewrite module does on the innermost level.
+    pub(crate) fn script(&mut self) -> &mut Vec<Op> {
+        &mut self.level().script.ops
     }
 
     /// The same, to be read.
@@ -200,6 +223,18 @@ impl<'a> Build<'a> {
                     .push(Level::new(LevelKind::Location { matcher, name }, origin));
                 directives::LOCATION
             }
+            Opening::If(condition) => {
+                let in_server = self.in_server();
+                let kind = LevelKind::If {
+                    condition,
+                    in_server,
+                };
+                self.levels.push(Level::new(kind, origin));
+                match in_server {
+                    true => directives::SERVER_IF,
+                    false => directives::LOCATION_IF,
+                }
+            }
             Opening::Upstream(block) => {
                 self.http.open_upstream = Some(*block);
                 directives::UPSTREAM
@@ -210,23 +245,56 @@ impl<'a> Build<'a> {
                 self.level().types = Some(earlier.unwrap_or_default());
                 0
             }
+            Opening::List(list) => {
+                self.list = Some(list);
+                0
+            }
         }
     }
 
     /// Ends the block that `context` was opened for.
-    pub(crate) fn close(&mut self, context: Contexts) {
+    pub(crate) fn close(&mut self, context: Contexts) -> Result<(), Fault> {
         match context {
+            0 if self.list.is_some() => {
+                if let Some(list) = self.list.take() {
+                    return list.end(self);
+                }
+            }
             0 => {
                 let types = self.level().types.take().unwrap_or_default();
                 self.level().location.types = Some(Arc::new(types));
             }
-            directives::SERVER | directives::LOCATION => {
+            directives::SERVER
+            | directives::LOCATION
+            | directives::SERVER_IF
+            | directives::LOCATION_IF => {
                 let level = self.levels.pop().expect("the block was opened");
                 self.finish(level);
             }
             // `http` stays open as a level until it is merged.
             _ => {}
         }
+        Ok(())
+    }
+
+    /// Whether `include` among the lines of the open list reads further ones.
+    pub(crate) fn list_includes(&self) -> bool {
+        self.list.as_ref().is_none_or(|list| list.includes())
+    }
+
+    /// One line of the list that is open.
+    pub(crate) fn list_line(&mut self, words: &[Word], origin: &Origin) -> Result<(), Fault> {
+        let Some(mut list) = self.list.take() else {
+            return directives::add_media_type(self, words);
+        };
+        let read = list.line(self, words, origin);
+        self.list = Some(list);
+        read
+    }
+
+    /// Whether the open list is a `types` block.
+    pub(crate) fn in_types(&self) -> bool {
+        self.list.is_none()
     }
 
     fn finish(&mut self, level: Level) {
@@ -236,6 +304,7 @@ impl<'a> Build<'a> {
             server,
             location,
             children,
+            mut script,
             ..
         } = level;
         match kind {
@@ -244,6 +313,7 @@ impl<'a> Build<'a> {
                     server,
                     location,
                     locations: children,
+                    script,
                     origin,
                 });
             }
@@ -253,9 +323,26 @@ impl<'a> Build<'a> {
                     name,
                     location,
                     children,
+                    script,
                     origin,
                 };
                 self.level().children.push(block);
+            }
+            LevelKind::If {
+                condition,
+                in_server,
+            } => {
+                let outer = &mut self.level().script;
+                let block = (!in_server).then_some(outer.blocks.len());
+                if !in_server {
+                    outer.blocks.push(location);
+                }
+                outer.ops.push(Op::If(Box::new(If {
+                    condition,
+                    inside: script.ops.len(),
+                    block,
+                })));
+                outer.ops.append(&mut script.ops);
             }
             LevelKind::Main | LevelKind::Http => {}
         }
@@ -290,8 +377,8 @@ impl<'a> Build<'a> {
         let names = &mut self.names;
         let mut taken = None;
         let regex = Regex::new(pattern, caseless, |name| {
-            names.define(name).unwrap_or_else(|| {
-                taken.get_or_insert_with(|| name.to_owned());
+            names.define(name).unwrap_or_else(|fault| {
+                taken.get_or_insert(fault);
                 0
             })
         });
@@ -310,10 +397,7 @@ impl<'a> Build<'a> {
             )
         })?;
         match taken {
-            Some(name) => Err(
-                Fault::at(word, format!("the duplicate \"{name}\" variable"))
-                    .help("a named group must not have the name of a variable that exists"),
-            ),
+            Some(fault) => Err(fault.at_word(word)),
             None => Ok(regex),
         }
     }

@@ -75,6 +75,12 @@ impl Fault {
         }
     }
 
+    /// The same, about one of the words.
+    pub(crate) fn at_word(mut self, word: usize) -> Fault {
+        self.place = FaultPlace::Word(word);
+        self
+    }
+
     /// With advice.
     pub(crate) fn help(mut self, help: impl Into<String>) -> Fault {
         self.help = Some(help.into());
@@ -123,6 +129,22 @@ impl<'a> Call<'a> {
             Fault::at(index, format!("invalid value \"{}\"", self.shown(index)))
                 .help("the value is not valid UTF-8")
         })
+    }
+
+    /// The name in argument `index`, which must be a variable.
+    pub(crate) fn variable_name(&self, index: usize) -> Result<&'a str, Fault> {
+        let invalid = || {
+            Fault::at(
+                index,
+                format!("invalid variable name \"{}\"", self.shown(index)),
+            )
+        };
+        let name = self.text(index)?.strip_prefix('$').ok_or_else(invalid)?;
+        // nginx looks at the name alone once the `$` is gone.
+        match name.is_empty() {
+            true => Err(Fault::at(index, "invalid variable name \"$\"")),
+            false => Ok(name),
+        }
     }
 
     /// Argument `index` as a path.

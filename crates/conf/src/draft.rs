@@ -10,10 +10,9 @@ use crate::model::{
     Accelerator, AccessLog, AddHeader, AsyncMode, AutoindexFormat, BalanceMethod, BodyInFile,
     CpuAffinity, EnvVar, ErrorLog, ErrorPage, Expires, FrameAllowance, GroupRef, GzipStatic,
     IfModifiedSince, KeepaliveDisable, KtlsMode, LingeringClose, List, ListenAddress,
-    ListenOptions, LogFileCache, LogFormat, Matcher, Origin, RealIpHeader, Resolver, Return,
-    Seccomp, SendProxyProtocol, ServerName, ServerTokens, SessionStore, SetVariable, TempPath,
-    Template, TlsProtocols, TrustedPeer, TryFiles, Types, UpstreamServer, UpstreamZone, User,
-    WorkerCount,
+    ListenOptions, LogFileCache, LogFormat, Matcher, Op, Origin, RealIpHeader, Resolver, Seccomp,
+    SendProxyProtocol, ServerName, ServerTokens, SessionStore, SetVariable, TempPath, Template,
+    TlsProtocols, TrustedPeer, TryFiles, Types, UpstreamServer, UpstreamZone, User, WorkerCount,
 };
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -118,6 +117,7 @@ pub(crate) struct ServerBlock {
     pub(crate) server: ServerDraft,
     pub(crate) location: LocationDraft,
     pub(crate) locations: Vec<LocationBlock>,
+    pub(crate) script: ScriptDraft,
     pub(crate) origin: Origin,
 }
 
@@ -129,7 +129,16 @@ pub(crate) struct LocationBlock {
     pub(crate) name: Box<str>,
     pub(crate) location: LocationDraft,
     pub(crate) children: Vec<LocationBlock>,
+    pub(crate) script: ScriptDraft,
     pub(crate) origin: Origin,
+}
+
+/// What the rewrite module does on a level.
+#[derive(Debug, Default)]
+pub(crate) struct ScriptDraft {
+    pub(crate) ops: Vec<Op>,
+    /// Settings of each `if` in a location.
+    pub(crate) blocks: Vec<LocationDraft>,
 }
 
 /// Settings of `http` and `server` level.
@@ -140,7 +149,6 @@ pub(crate) struct ServerDraft {
     pub(crate) primary_name: Option<String>,
     /// A `listen` line was met.
     pub(crate) listens: bool,
-    pub(crate) returns: Option<Return>,
     pub(crate) client_header_timeout: Option<Duration>,
     pub(crate) client_header_buffer_bytes: Option<u64>,
     pub(crate) large_header_buffers: Option<(u32, u64)>,
@@ -231,7 +239,8 @@ pub(crate) struct LocationDraft {
     pub(crate) files_at: Option<FilesDraft>,
     pub(crate) index: Option<List<Template>>,
     pub(crate) try_files: Option<TryFiles>,
-    pub(crate) returns: Option<Return>,
+    pub(crate) rewrite_log: Option<bool>,
+    pub(crate) uninitialized_variable_warn: Option<bool>,
     pub(crate) autoindex: Option<bool>,
     pub(crate) autoindex_exact_size: Option<bool>,
     pub(crate) autoindex_localtime: Option<bool>,

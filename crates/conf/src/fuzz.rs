@@ -3,7 +3,8 @@
 
 use crate::input::{MemoryLoader, Options};
 use crate::model::{
-    Config, Location, LocationConf, Locations, Part, Pass, ProxyTarget, Template, Variable,
+    Config, Location, LocationConf, Locations, Op, Part, Pass, ProxyTarget, Script, Template,
+    Variable,
 };
 use crate::parser::{Limits, parse_within};
 
@@ -81,13 +82,17 @@ fn check(config: &Config) {
             assert!(http.servers[listener.default_server].tls.is_some());
         }
     }
-    let names = http.named_captures.len();
+    let names = http.variables.len();
     for server in &http.servers {
         assert!(
             !server.names.is_empty(),
             "every server has a name, if an empty one"
         );
         check_conf(&server.conf, names);
+        if let Some(script) = &server.script {
+            assert!(script.blocks.is_empty());
+            check_script(script, names);
+        }
         check_locations(&server.locations, names, true);
     }
     for pass in http.passes() {
@@ -108,13 +113,41 @@ fn check_locations(locations: &Locations, names: usize, server_level: bool) {
 }
 
 fn check_conf(conf: &LocationConf, names: usize) {
-    let returns = conf
-        .returns
-        .iter()
-        .filter_map(|returns| returns.text.as_ref());
     let headers = conf.add_headers.iter().map(|header| &header.value);
-    for template in conf.index.iter().chain(returns).chain(headers) {
+    for template in conf.index.iter().chain(headers) {
         check_template(template, names);
+    }
+    if let Some(script) = &conf.script {
+        check_script(script, names);
+    }
+}
+
+fn check_script(script: &Script, names: usize) {
+    for (at, op) in script.ops.iter().enumerate() {
+        match op {
+            Op::If(condition) => {
+                assert!(condition.inside < script.ops.len() - at);
+                let block = condition.block;
+                assert!(block.is_none_or(|block| block < script.blocks.len()));
+            }
+            Op::Set(set) => check_template(&set.value, names),
+            Op::Rewrite(rewrite) => {
+                check_template(&rewrite.path, names);
+                rewrite
+                    .args
+                    .iter()
+                    .for_each(|args| check_template(args, names));
+            }
+            Op::Return(returns) => returns
+                .text
+                .iter()
+                .for_each(|text| check_template(text, names)),
+            Op::Break => {}
+        }
+    }
+    for block in &script.blocks {
+        assert!(block.script.is_none(), "the steps stand outside");
+        check_conf(block, names);
     }
 }
 
@@ -151,7 +184,7 @@ fn check_template(template: &Template, names: usize) {
     for part in template.parts() {
         match part {
             Part::Literal(text) => assert!(!text.is_empty()),
-            Part::Variable(Variable::NamedCapture(index)) => assert!(usize::from(*index) < names),
+            Part::Variable(Variable::User(index)) => assert!(usize::from(*index) < names),
             Part::Variable(_) => {}
         }
     }

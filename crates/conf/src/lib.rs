@@ -35,6 +35,7 @@ mod groups;
 pub mod input;
 mod lexer;
 mod listen;
+mod lists;
 pub mod manual;
 mod merge;
 pub mod model;

@@ -208,7 +208,7 @@ fn whole(b: &mut Build<'_>) -> Result<(Events, Option<Http>), String> {
             Some(Http {
                 servers: servers.into_iter().map(Arc::new).collect(),
                 listeners: listeners(b),
-                named_captures: std::mem::take(&mut b.names).into_list(),
+                variables: std::mem::take(&mut b.names).into_list(),
                 handshakes: handshake_limits(&level.server.tls, connections),
                 upstreams: std::mem::take(&mut b.upstreams),
                 http2_recv_buffer_bytes: b.http.http2_recv_buffer_bytes.unwrap_or(256 << 10),

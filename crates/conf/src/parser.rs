@@ -223,12 +223,12 @@ impl Parser<'_> {
                     let message = "block directives are not supported in -g option";
                     return Err(text.at_lexer(lexer, message));
                 }
-                // The context 0 is the list of `types`.
+                // The context 0 is a list, such as `types`.
                 (Item::BlockStart(_), _) if context == 0 => {
                     return Err(text.at_lexer(lexer, "unexpected \"{\""));
                 }
                 (Item::Simple(words), _) if context == 0 => {
-                    self.media_type(text, lexer, &words)?;
+                    self.list_line(text, lexer, &words)?;
                 }
                 (Item::Simple(words), _) => self.statement(text, lexer, context, &words, false)?,
                 (Item::BlockStart(words), _) => {
@@ -284,7 +284,7 @@ impl Parser<'_> {
         if inner == directives::UPSTREAM {
             ended = directives::end_upstream(&mut self.build);
         }
-        self.build.close(inner);
+        ended = ended.and(self.build.close(inner));
         if is_http {
             ended = merge::http(&mut self.build);
         }
@@ -375,11 +375,12 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// One line of a `types` block.
-    fn media_type(&mut self, text: &Text, lexer: &Lexer<'_>, words: &[Word]) -> Result<(), Stop> {
+    /// One line of a list, such as a `types` block.
+    fn list_line(&mut self, text: &Text, lexer: &Lexer<'_>, words: &[Word]) -> Result<(), Stop> {
         let line = lexer.line();
         self.build.place = Some(text.place(words[0].at, line));
-        if words[0].bytes == b"include" {
+        let may_include = words.len() == 2 || self.build.in_types();
+        if words[0].bytes == b"include" && self.build.list_includes() && may_include {
             if words.len() != 2 {
                 let fault = Fault::new("invalid number of arguments in \"include\" directive");
                 return Err(text.fault(fault, words, line, &[]));
@@ -394,7 +395,8 @@ impl Parser<'_> {
             };
             return self.include(text, line, 0, &call);
         }
-        crate::directives::add_media_type(&mut self.build, words)
+        self.build
+            .list_line(words, &text.origin(line))
             .map_err(|fault| text.fault(fault, words, line, &[]))
     }
 }

@@ -13,7 +13,7 @@ struct Inner {
     pattern: Box<str>,
     caseless: bool,
     /// Named groups: number of the group in the expression, index of its
-    /// name in [`crate::model::Http::named_captures`].
+    /// name in [`crate::model::Http::variables`].
     named: Box<[(u16, u16)]>,
     compiled: pcre2::bytes::Regex,
 }
@@ -43,7 +43,7 @@ pub struct Captures {
 
 impl Regex {
     /// Compiles `pattern`; `name_index` gives every named group its index in
-    /// [`crate::model::Http::named_captures`].
+    /// [`crate::model::Http::variables`].
     ///
     /// # Errors
     ///
@@ -87,7 +87,7 @@ impl Regex {
     }
 
     /// Named groups: number of the group (for [`Captures::get`]), index of
-    /// the name in [`crate::model::Http::named_captures`].
+    /// the name in [`crate::model::Http::variables`].
     pub fn named_groups(&self) -> &[(u16, u16)] {
         &self.inner.named
     }

@@ -1,78 +1,174 @@
 //! Compiles values with variables into [`Template`]s.
 
 use crate::call::{Fault, shown};
-use crate::model::{Origin, Part, Template, Variable};
-use crate::variables;
-use std::collections::HashMap;
+use crate::model::{Getter, Origin, Part, Template, UserVariable, Variable};
+use crate::variables::{self, Builtin};
+use std::collections::{HashMap, HashSet};
 
-/// Names that are variables only because a regular expression somewhere in
-/// the configuration captures them; it may stand after their first use.
+/// Names of variables that the configuration defines; it may do so after their first use.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
-    /// In the order of [`crate::model::Http::named_captures`].
+    /// In the order of [`crate::model::Http::variables`].
     list: Vec<Name>,
     index: HashMap<String, u16>,
+    /// Names that exist without being defined, may be defined all the same, and were used
+    /// before they were.
+    used_undefined: HashSet<String>,
 }
 
 #[derive(Debug)]
 struct Name {
     name: String,
-    defined: bool,
+    getter: Option<Getter>,
     used_at: Option<Origin>,
 }
 
+/// What an assignment to a variable changes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Settable {
+    /// A variable that the configuration defines.
+    User(u16),
+    /// One that exists and may be set: `$args`, `$limit_rate`.
+    Builtin(Builtin),
+}
+
+/// Variables that nginx knows by their whole name although a prefix leads to them as well;
+/// they cannot be defined again.
+const FIXED: &[&str] = &[
+    "http_host",
+    "http_user_agent",
+    "http_referer",
+    "http_via",
+    "http_x_forwarded_for",
+    "http_cookie",
+    "sent_http_content_type",
+    "sent_http_content_length",
+    "sent_http_location",
+    "sent_http_last_modified",
+    "sent_http_connection",
+    "sent_http_keep_alive",
+    "sent_http_transfer_encoding",
+    "sent_http_cache_control",
+    "sent_http_link",
+];
+
 impl Names {
-    /// The index of a named group; `None` if the name is a variable already
-    /// (or there are too many names).
-    pub(crate) fn define(&mut self, name: &str) -> Option<u16> {
-        if variables::lookup(name).is_some_and(|variable| !changeable(&variable)) {
-            return None;
-        }
-        let index = self.intern(name)?;
-        self.list[usize::from(index)].defined = true;
-        Some(index)
+    /// A named group of an expression.
+    pub(crate) fn define(&mut self, name: &str) -> Result<u16, Fault> {
+        let getter = match lookup_changeable(name)? {
+            // The group's text stands before the built-in value once there is one.
+            Some(existing @ Variable::Builtin(_)) => Getter::Same(existing),
+            _ => Getter::Absent,
+        };
+        self.define_as(name, getter)
     }
 
-    /// Notes the use of a name that is no built-in variable.
-    fn use_at(&mut self, name: &str, origin: &Origin) -> Option<u16> {
-        let index = self.intern(name)?;
+    /// A variable with a value of its own, such as `map`'s. The last definition holds.
+    pub(crate) fn define_as(&mut self, name: &str, getter: Getter) -> Result<u16, Fault> {
+        lookup_changeable(name)?;
+        let index = self.intern_new(name)?;
+        self.list[usize::from(index)].getter = Some(getter);
+        Ok(index)
+    }
+
+    /// What `set` and its like assign to. Without another definition the variable reads as
+    /// `otherwise` until something is assigned to it.
+    pub(crate) fn settable(&mut self, name: &str, otherwise: Getter) -> Result<Settable, Fault> {
+        let existing = lookup_changeable(name)?;
+        if let Some(Variable::Builtin(builtin @ (Builtin::Args | Builtin::LimitRate))) = existing {
+            return Ok(Settable::Builtin(builtin));
+        }
+        let index = self.intern_new(name)?;
+        let getter = &mut self.list[usize::from(index)].getter;
+        getter.get_or_insert_with(|| existing.map_or(otherwise, Getter::Same));
+        Ok(Settable::User(index))
+    }
+
+    /// The variable that a name means where it is used.
+    pub(crate) fn variable(&mut self, name: &str, origin: &Origin) -> Result<Variable, Fault> {
+        let lower = name.to_ascii_lowercase();
+        if let Some(index) = self.index.get(&lower)
+            && self.list[usize::from(*index)].getter.is_some()
+        {
+            return Ok(Variable::User(*index));
+        }
+        if let Some(variable) = variables::lookup(&lower) {
+            if changeable(&lower, &variable) {
+                self.used_undefined.insert(lower);
+            }
+            return Ok(variable);
+        }
+        let index = self.intern(lower)?;
         self.list[usize::from(index)]
             .used_at
             .get_or_insert_with(|| origin.clone());
-        Some(index)
+        Ok(Variable::User(index))
     }
 
-    fn intern(&mut self, name: &str) -> Option<u16> {
+    fn intern_new(&mut self, name: &str) -> Result<u16, Fault> {
         let name = name.to_ascii_lowercase();
-        if let Some(index) = self.index.get(&name) {
-            return Some(*index);
+        if name.is_empty() {
+            return Err(Fault::new("invalid variable name \"$\""));
         }
-        let index = u16::try_from(self.list.len()).ok()?;
+        if self.used_undefined.contains(&name) {
+            let message = format!("the \"{name}\" variable is defined after it was used");
+            return Err(Fault::new(message)
+                .help("a variable of this name exists anyway; define yours before its first use"));
+        }
+        self.intern(name)
+    }
+
+    fn intern(&mut self, name: String) -> Result<u16, Fault> {
+        if let Some(index) = self.index.get(&name) {
+            return Ok(*index);
+        }
+        let index = u16::try_from(self.list.len()).map_err(|_| Fault::new("too many variables"))?;
         self.list.push(Name {
             name: name.clone(),
-            defined: false,
+            getter: None,
             used_at: None,
         });
         self.index.insert(name, index);
-        Some(index)
+        Ok(index)
     }
 
     /// The first name that nothing defines, with the place of its first use.
     pub(crate) fn undefined(&self) -> Option<(&str, Option<&Origin>)> {
-        let name = self.list.iter().find(|name| !name.defined)?;
+        let name = self.list.iter().find(|name| name.getter.is_none())?;
         Some((&name.name, name.used_at.as_ref()))
     }
 
-    /// All names, in order.
-    pub(crate) fn into_list(self) -> Vec<String> {
-        self.list.into_iter().map(|name| name.name).collect()
+    /// All variables, in order.
+    pub(crate) fn into_list(self) -> Vec<UserVariable> {
+        let variable = |name: Name| UserVariable {
+            name: name.name.into(),
+            // It was checked that something defines each.
+            getter: name.getter.unwrap_or(Getter::Absent),
+        };
+        self.list.into_iter().map(variable).collect()
     }
 }
 
-/// Variables that nginx lets a configuration define again.
-fn changeable(variable: &Variable) -> bool {
-    use variables::Builtin::{Args, LimitRate};
-    matches!(variable, Variable::Builtin(Args | LimitRate))
+/// The variable of a name that may be defined again, if there is one.
+fn lookup_changeable(name: &str) -> Result<Option<Variable>, Fault> {
+    let lower = name.to_ascii_lowercase();
+    match variables::lookup(&lower) {
+        Some(variable) if !changeable(&lower, &variable) => {
+            let message = format!("the duplicate \"{name}\" variable");
+            Err(Fault::new(message).help("a variable of this name exists and cannot be changed"))
+        }
+        existing => Ok(existing),
+    }
+}
+
+/// Whether nginx lets a configuration define the variable again.
+fn changeable(name: &str, variable: &Variable) -> bool {
+    match variable {
+        Variable::Builtin(Builtin::Args | Builtin::LimitRate) => true,
+        Variable::Builtin(Builtin::ProxyHost | Builtin::ProxyPort) => true,
+        Variable::Builtin(_) => name.starts_with("ssl_"),
+        _ => !FIXED.contains(&name),
+    }
 }
 
 /// Compiles argument `word`, or the part of it given as `value`.
@@ -154,9 +250,7 @@ fn compile_with(
         if name.is_empty() {
             return Err(invalid_name(captures, word, from_dollar));
         }
-        let variable = variables::lookup(name)
-            .or_else(|| names.use_at(name, origin).map(Variable::NamedCapture))
-            .ok_or_else(|| Fault::at(word, "too many variables"))?;
+        let variable = names.variable(name, origin)?;
         parts.push(Part::Variable(variable));
     }
     Ok(Template::new(parts))
@@ -215,7 +309,7 @@ mod tests {
                 literal("-"),
             ])
         );
-        assert_eq!(parts("$mine"), Ok(vec![Var(Variable::NamedCapture(0))]));
+        assert_eq!(parts("$mine"), Ok(vec![Var(Variable::User(0))]));
     }
 
     #[test]
@@ -243,9 +337,9 @@ mod tests {
         let mut names = Names::default();
         compile(&mut names, b"$User", 1, &origin).expect("compiles");
         assert_eq!(names.undefined(), Some(("user", Some(&origin))));
-        assert_eq!(names.define("user"), Some(0));
+        assert_eq!(names.define("user"), Ok(0));
         assert_eq!(names.undefined(), None);
-        assert_eq!(names.define("host"), None, "a built-in variable");
-        assert_eq!(names.into_list(), ["user"]);
+        assert!(names.define("host").is_err(), "a built-in variable");
+        assert_eq!(names.into_list().len(), 1);
     }
 }

@@ -317,11 +317,11 @@ fn authentication_by_subrequest() {
     let server = &http.servers[0];
     let of = |conf: &LocationConf| conf.auth_request.clone().expect("there is one");
     let slot = |name: &str| {
-        let mut names = http.named_captures.iter();
+        let mut names = http.variables.iter();
         let at = names
-            .position(|known| known == name)
+            .position(|known| &*known.name == name)
             .expect("the name has a slot");
-        Variable::NamedCapture(u16::try_from(at).expect("few names"))
+        Variable::User(u16::try_from(at).expect("few names"))
     };
     let outer = of(&server.conf);
     assert_eq!(&*outer.uri, b"/auth");

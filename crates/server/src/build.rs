@@ -34,7 +34,7 @@ pub(crate) fn build(
         snapshot: empty(config, materials, logs),
     };
     if let Some(http) = &config.http {
-        parts.snapshot.named_captures = http.named_captures.clone();
+        parts.snapshot.variables = http.variables.clone();
         for (at, server) in http.servers.iter().enumerate() {
             parts.add_server(server, tls_build::offers_http2(http, at))?;
         }
@@ -68,7 +68,7 @@ fn empty(config: &Config, materials: &Materials, logs: &LogSet) -> Snapshot {
             worker::thread_count(config.main.worker_processes) as usize,
             materials.before().map(|before| &before.groups),
         ),
-        named_captures: Vec::new(),
+        variables: Vec::new(),
         prefix: prefix(config),
         worker_connections: config.events.worker_connections,
         multi_accept: config.events.multi_accept,
@@ -112,6 +112,9 @@ impl Parts<'_> {
         conf: &Arc<LocationConf>,
         location: Option<Arc<Location>>,
     ) -> Result<LocationId, Diagnostic> {
+        let blocks = conf.script.iter().flat_map(|script| &script.blocks);
+        let blocks = blocks.map(|block| self.add_location(block, location.clone()));
+        let blocks = blocks.collect::<Result<Box<[LocationId]>, Diagnostic>>()?;
         let number = index(self.snapshot.locations.len());
         let mut pass = self.snapshot.groups.pass(conf, number, self.materials);
         if let Some(pass) = &mut pass
@@ -134,6 +137,7 @@ impl Parts<'_> {
             location,
             logger: self.logs.logger(&conf.error_logs),
             access_logs,
+            blocks,
             pass,
         });
         Ok(LocationId(index(self.snapshot.locations.len() - 1)))

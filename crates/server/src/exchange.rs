@@ -13,9 +13,9 @@ use crate::facts::{ConnectionFacts, PeerAddress};
 use crate::proxying::UpstreamStates;
 use crate::request_body::ReceivedBody;
 use crate::snapshot::{ListenerId, LocationId, ServerId, ServerRuntime, Snapshot};
+use crate::values::Values;
 use crate::worker::Worker;
 use sealane_conf::model::LocationConf;
-use sealane_conf::regex::Regex;
 use sealane_http::h1::RequestHead;
 use sealane_http::headers::HeaderList;
 use sealane_http::status::StatusCode;
@@ -79,8 +79,9 @@ pub struct Request {
     /// It came as early data (0-RTT) and the client's Finished had not arrived when it
     /// was complete: someone may have recorded it and sent it again (RFC 8470).
     pub early_data: bool,
-    /// Captures of the last regular expression that matched.
-    pub captures: Captures,
+    /// Captures of the last regular expression that matched, and the configuration's own
+    /// variables.
+    pub values: Values,
 }
 
 /// What became of the request body.
@@ -93,30 +94,6 @@ pub enum RequestBody {
     /// Not read yet; unless somebody reads it through [`Exchange::client`], the
     /// connection discards it after the response.
     Unread,
-}
-
-/// Captures of a regular expression: the text is copied, since the URI may change.
-#[derive(Debug, Default, Clone)]
-pub struct Captures {
-    /// `$0` to `$9`.
-    pub numbered: Vec<Option<Box<[u8]>>>,
-    /// Named captures by their index in the configuration; set ones only.
-    pub named: Vec<(u16, Box<[u8]>)>,
-}
-
-impl Captures {
-    /// Keeps the groups of a match; `subject` is what was matched.
-    pub fn store(&mut self, regex: &Regex, found: &sealane_conf::regex::Captures, subject: &[u8]) {
-        self.numbered.clear();
-        self.numbered
-            .extend((0..found.len()).map(|group| found.get(subject, group).map(Into::into)));
-        for (group, name) in regex.named_groups() {
-            self.named.retain(|(known, _)| known != name);
-            if let Some(value) = found.get(subject, usize::from(*group)) {
-                self.named.push((*name, value.into()));
-            }
-        }
-    }
 }
 
 /// The response being built by handlers and filters.
@@ -205,7 +182,9 @@ pub struct Progress {
     pub status_override: Option<StatusCode>,
     /// `try_files` under an `alias` in a regex location: the URI is appended to the alias.
     pub uri_under_alias: bool,
-    /// `X-Accel-Limit-Rate`: replaces `limit_rate`.
+    /// `rewrite ... break` has changed the URI: it is not that of the location any more.
+    pub uri_left_location: bool,
+    /// `X-Accel-Limit-Rate` or `set $limit_rate`: replaces `limit_rate`.
     pub limit_rate: Option<u64>,
     /// It came as early data, which its method or server does not allow (425).
     pub refused_early: bool,
@@ -255,6 +234,7 @@ impl Progress {
             in_error_page: false,
             status_override: None,
             uri_under_alias: false,
+            uri_left_location: false,
             limit_rate: None,
             refused_early: false,
             body_refused: false,

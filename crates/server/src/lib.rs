@@ -44,6 +44,7 @@ pub mod router;
 pub mod snapshot;
 pub mod turns;
 pub mod upstream;
+pub mod values;
 pub mod worker;
 
 mod acceptor;
@@ -69,6 +70,7 @@ mod rate;
 mod real_ip;
 mod request_log;
 mod response_head;
+mod rewrite;
 mod socket;
 mod subrequest;
 mod temp_file;

@@ -4,8 +4,8 @@
 //! asterisk, the longest that ends with one, the first regular expression in
 //! the order of the configuration, the default server.
 
-use crate::exchange::Captures;
 use crate::snapshot::ServerId;
+use crate::values::Values;
 use sealane_conf::model::ServerName;
 use sealane_conf::regex::Regex;
 use std::collections::HashMap;
@@ -71,13 +71,13 @@ impl ServerNames {
     }
 
     /// The server for a host name in lower case without a port. Captures of a
-    /// regular expression are stored into `captures`.
-    pub fn find(&self, host: &[u8], captures: Option<&mut Captures>) -> ServerId {
-        self.find_named(host, captures)
+    /// regular expression are stored into `values`.
+    pub fn find(&self, host: &[u8], values: Option<&Values>) -> ServerId {
+        self.find_named(host, values)
             .unwrap_or_else(|| self.default_server())
     }
 
-    fn find_named(&self, host: &[u8], captures: Option<&mut Captures>) -> Option<ServerId> {
+    fn find_named(&self, host: &[u8], values: Option<&Values>) -> Option<ServerId> {
         if let Some(server) = self.exact.get(host) {
             return Some(*server);
         }
@@ -103,16 +103,16 @@ impl ServerNames {
                 return longest.copied();
             }
         }
-        self.find_regex(host, captures)
+        self.find_regex(host, values)
     }
 
-    fn find_regex(&self, host: &[u8], captures: Option<&mut Captures>) -> Option<ServerId> {
+    fn find_regex(&self, host: &[u8], values: Option<&Values>) -> Option<ServerId> {
         for (regex, server) in &self.regexes {
             // A match that gave up (backtracking limit) is treated as none: the
             // name decides nothing that the default server would not refuse too.
             if let Ok(Some(found)) = regex.captures(host) {
-                if let Some(captures) = captures {
-                    captures.store(regex, &found, host);
+                if let Some(values) = values {
+                    values.store(regex, &found, host);
                 }
                 return Some(*server);
             }
@@ -181,10 +181,12 @@ mod tests {
 
     #[test]
     fn captures_of_a_name() {
-        let mut captures = Captures::default();
-        names().find(b"anna.users.test", Some(&mut captures));
-        assert_eq!(captures.numbered[1].as_deref(), Some(&b"anna"[..]));
-        assert_eq!(captures.named, [(3, b"anna"[..].into())]);
+        let values = Values::default();
+        names().find(b"anna.users.test", Some(&values));
+        let mut out = Vec::new();
+        assert!(values.append_group(1, &mut out));
+        assert_eq!(values.append(3, &mut out), Some(true));
+        assert_eq!(out, b"annaanna");
     }
 
     #[test]

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! server_rewrite -> find_config -> rewrite -> preaccess -> access -> precontent -> content -> filters
-//!   ^                                                                  |
-//!   +- internal redirect: error_page, index, try_files  <--------------+
+//!   ^                  ^              |                                               |
+//!   |                  +- another URI +                                               |
+//!   +- internal redirect: error_page, index, try_files  <-----------------------------+
 //! ```
 //!
 //! The phases are nginx's, one function for each. A phase answers with a [`Step`];
@@ -14,7 +15,7 @@ use crate::exchange::{Exchange, RequestBody};
 use crate::handlers::{self, Step};
 use crate::request_log::{Text, log_request};
 use crate::router::RouteError;
-use crate::{access_log, filters, real_ip, subrequest};
+use crate::{access_log, filters, real_ip, rewrite, subrequest};
 use sealane_http::h1::Framing;
 use sealane_http::{Method, StatusCode};
 
@@ -108,6 +109,7 @@ async fn redirect(exchange: &mut Exchange, uri: Vec<u8>, args: Vec<u8>) -> Step 
     exchange.request.args = args;
     exchange.request.uri_replaced = true;
     exchange.progress.uri_under_alias = false;
+    exchange.progress.uri_left_location = false;
     begin(exchange).await
 }
 
@@ -150,9 +152,11 @@ fn count_redirect(exchange: &mut Exchange, doing: &str, target: &[u8]) -> Option
 async fn begin(exchange: &mut Exchange) -> Step {
     exchange.location = exchange.server().default_location;
     real_ip::apply(exchange);
-    match server_rewrite(exchange) {
-        Step::Declined => {}
-        step => return step,
+    if exchange.server().conf.script.is_some() {
+        match Box::pin(server_rewrite(exchange)).await {
+            Step::Declined => {}
+            step => return step,
+        }
     }
     match find_config(exchange) {
         Step::Declined => {}
@@ -164,9 +168,12 @@ async fn begin(exchange: &mut Exchange) -> Step {
 /// The phases from the location's own rewriting on: where a request in a named location
 /// begins.
 async fn in_location(exchange: &mut Exchange) -> Step {
-    match rewrite(exchange) {
-        Step::Declined => {}
-        step => return step,
+    // Nothing of this is asked where nothing is rewritten.
+    if exchange.conf().script.is_some() {
+        match Box::pin(rewrite_until_found(exchange)).await {
+            Step::Declined => {}
+            step => return step,
+        }
     }
     match preaccess(exchange) {
         Step::Declined => {}
@@ -183,13 +190,44 @@ async fn in_location(exchange: &mut Exchange) -> Step {
     handlers::content(exchange).await
 }
 
-/// NGX_HTTP_SERVER_REWRITE_PHASE: what the server itself answers.
-fn server_rewrite(exchange: &mut Exchange) -> Step {
-    if exchange.server().conf.returns.is_none() {
-        return Step::Declined;
-    }
+/// NGX_HTTP_SERVER_REWRITE_PHASE: what the server says for every URI.
+async fn server_rewrite(exchange: &mut Exchange) -> Step {
     let server = exchange.server().conf.clone();
-    handlers::returns::answer(exchange, server.returns.as_ref())
+    match &server.script {
+        Some(script) => rewrite::run(exchange, script, &[]).await.step,
+        None => Step::Declined,
+    }
+}
+
+/// NGX_HTTP_REWRITE_PHASE and NGX_HTTP_POST_REWRITE_PHASE, with another location for
+/// every other URI.
+async fn rewrite_until_found(exchange: &mut Exchange) -> Step {
+    loop {
+        let snapshot = exchange.snapshot.clone();
+        let location = snapshot.location(exchange.location);
+        let Some(script) = &location.conf.script else {
+            return Step::Declined;
+        };
+        let ran = rewrite::run(exchange, script, &location.blocks).await;
+        if ran.step != Step::Declined || !ran.uri_changed {
+            return ran.step;
+        }
+        exchange.progress.redirects += 1;
+        if exchange.progress.redirects > MAX_INTERNAL_REDIRECTS {
+            let uri = Text(&exchange.request.uri);
+            log_request!(
+                exchange,
+                Error,
+                "rewrite or internal redirection cycle while processing \"{uri}\""
+            );
+            return Step::Status(StatusCode::INTERNAL_SERVER_ERROR);
+        }
+        exchange.location = exchange.server().default_location;
+        match find_config(exchange) {
+            Step::Declined => {}
+            step => return step,
+        }
+    }
 }
 
 /// NGX_HTTP_FIND_CONFIG_PHASE: the location, and what follows from it alone.
@@ -208,15 +246,6 @@ fn find_config(exchange: &mut Exchange) -> Step {
         true => handlers::returns::add_slash(exchange),
         false => Step::Declined,
     }
-}
-
-/// NGX_HTTP_REWRITE_PHASE.
-fn rewrite(exchange: &mut Exchange) -> Step {
-    if exchange.conf().returns.is_none() {
-        return Step::Declined;
-    }
-    let conf = exchange.snapshot.location(exchange.location).conf.clone();
-    handlers::returns::answer(exchange, conf.returns.as_ref())
 }
 
 /// NGX_HTTP_PREACCESS_PHASE: who the client is.
@@ -261,8 +290,8 @@ fn locate(exchange: &mut Exchange) -> Result<bool, StatusCode> {
                 exchange.location = location;
             }
             if let Some((regex, captures)) = found.captures {
-                let request = &mut exchange.request;
-                request.captures.store(regex, &captures, &request.uri);
+                let request = &exchange.request;
+                request.values.store(regex, &captures, &request.uri);
             }
             Ok(found.lacks_slash)
         }
@@ -300,5 +329,7 @@ fn refuse_body(exchange: &mut Exchange) -> Option<StatusCode> {
 
 #[cfg(test)]
 mod differential;
+#[cfg(test)]
+mod differential_language;
 #[cfg(test)]
 mod tests;

@@ -2,11 +2,12 @@
 //! HTTP/2 alike: the exchange, its server by name, its normalised URI, early data.
 
 use crate::client_link::ClientLink;
-use crate::exchange::{Captures, Exchange, Progress, Request, RequestBody, Response};
+use crate::exchange::{Exchange, Progress, Request, RequestBody, Response};
 use crate::facts::ConnectionFacts;
 use crate::pipeline;
 use crate::request_log::log_request;
 use crate::snapshot::{ListenerId, ServerId, Snapshot};
+use crate::values::Values;
 use crate::worker::Worker;
 use sealane_http::StatusCode;
 use sealane_http::h1::{Framing, RequestHead};
@@ -69,7 +70,7 @@ impl Arrival {
                 uri_replaced: false,
                 is_subrequest: false,
                 early_data: self.early_data,
-                captures: Captures::default(),
+                values: Values::default(),
             },
         }
     }
@@ -113,8 +114,8 @@ fn choose_server(exchange: &mut Exchange) {
     let snapshot = exchange.snapshot.clone();
     let names = &snapshot.listener(exchange.listener).names;
     if !names.is_single() {
-        let request = &mut exchange.request;
-        exchange.server = names.find(&request.host, Some(&mut request.captures));
+        let request = &exchange.request;
+        exchange.server = names.find(&request.host, Some(&request.values));
         exchange.location = snapshot.server(exchange.server).default_location;
     }
 }

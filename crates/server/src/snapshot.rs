@@ -16,7 +16,7 @@ use crate::upstream::ResolvedAddress;
 use sealane_conf::Config;
 use sealane_conf::diagnostic::Diagnostic;
 use sealane_conf::model::{
-    ListenAddress, ListenOptions, Location, LocationConf, LogFormat, Server, Template,
+    ListenAddress, ListenOptions, Location, LocationConf, LogFormat, Server, Template, UserVariable,
 };
 use sealane_tls::{Acceptor, HandshakeState, ServerTls};
 use std::net::SocketAddr;
@@ -42,8 +42,8 @@ pub struct Snapshot {
     pub(crate) shared_rings: Vec<SharedRing>,
     /// Groups of servers, as the configuration counts them.
     pub(crate) groups: Groups,
-    /// Names of named captures, for variables.
-    pub named_captures: Vec<String>,
+    /// Variables that the configuration defines.
+    pub variables: Vec<UserVariable>,
     /// Where relative paths that are known only at run time start from; no
     /// slash at the end.
     pub prefix: Vec<u8>,
@@ -92,6 +92,8 @@ pub struct LocationRuntime {
     pub logger: Logger,
     /// Its access logs.
     pub access_logs: Vec<AccessLogRuntime>,
+    /// Locations that stand for the settings of its `if`s, in their order.
+    pub(crate) blocks: Box<[LocationId]>,
     /// Where it hands requests on to.
     pub(crate) pass: Option<PassRuntime>,
 }

@@ -6,7 +6,7 @@
 
 use crate::body_source::PendingBody;
 use crate::client_link::ClientLink;
-use crate::exchange::{Captures, Exchange, Progress, Request, RequestBody, Response};
+use crate::exchange::{Exchange, Progress, Request, RequestBody, Response};
 use crate::pipeline;
 use crate::registry::{Entry, Phase};
 use crate::request_body::{self, ReceivedBody};
@@ -14,7 +14,6 @@ use crate::request_log::{Text, log_request};
 use crate::template;
 use crate::variables;
 use sealane_conf::model::{AuthRequest, Variable};
-use sealane_conf::variables::Builtin;
 use sealane_http::headers::KnownHeader;
 use sealane_http::{Method, StatusCode};
 use std::pin::Pin;
@@ -88,23 +87,12 @@ fn set_variables(exchange: &mut Exchange, asked: &mut Exchange, auth: &AuthReque
     for set in &auth.set {
         let value = template::evaluate(&set.value, asked).into_owned();
         match &set.variable {
-            Variable::NamedCapture(index) => {
-                let named = &mut asked.request.captures.named;
-                named.retain(|(known, _)| known != index);
-                named.push((*index, value.into()));
-            }
-            Variable::Builtin(Builtin::Args) => {
-                exchange.request.args = value;
-                exchange.request.uri_replaced = true;
-            }
-            Variable::Builtin(Builtin::LimitRate) => {
-                exchange.progress.limit_rate = sealane_conf::values::size(&value);
-            }
-            // The configuration lets no others be set.
-            _ => {}
+            Variable::User(_) => variables::assign(asked, &set.variable, value),
+            _ => variables::assign(exchange, &set.variable, value),
         }
     }
-    exchange.request.captures.named = std::mem::take(&mut asked.request.captures.named);
+    let (values, theirs) = (&mut exchange.request.values, &mut asked.request.values);
+    values.take_variables(theirs);
 }
 
 /// `mirror`: copies of the request go where it says, and nobody waits for the answers.
@@ -210,10 +198,7 @@ impl Subrequest<'_> {
                 uri_replaced: true,
                 is_subrequest: true,
                 early_data: request.early_data,
-                captures: Captures {
-                    numbered: Vec::new(),
-                    named: request.captures.named.clone(),
-                },
+                values: request.values.variables_only(),
             },
         }
     }

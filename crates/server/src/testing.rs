@@ -6,7 +6,7 @@ use crate::chain::Segment;
 use crate::client_link::ClientLink;
 use crate::counters::Counters;
 use crate::current::Current;
-use crate::exchange::{Captures, Exchange, Progress, Request, RequestBody, Response};
+use crate::exchange::{Exchange, Progress, Request, RequestBody, Response};
 use crate::facts::{ConnectionFacts, PeerAddress};
 use crate::log::LogSet;
 use crate::materials::Materials;
@@ -16,6 +16,7 @@ use crate::registry::Registry;
 use crate::snapshot::{ListenerId, Snapshot};
 use crate::socket::Socket;
 use crate::turns::Turns;
+use crate::values::Values;
 use crate::worker::{Process, Worker};
 use sealane_conf::{Config, MemoryLoader, Options};
 use sealane_http::StatusCode;
@@ -182,8 +183,8 @@ impl Site {
         let host = head
             .host
             .map_or_else(Vec::new, |host| host.of(&buffer).to_ascii_lowercase());
-        let mut captures = Captures::default();
-        let server = listener.names.find(&host, Some(&mut captures));
+        let values = Values::default();
+        let server = listener.names.find(&host, Some(&values));
         let normal = uri::normalise(head.path.of(&buffer), true).expect("a valid target");
         Exchange {
             worker: self.worker.clone(),
@@ -209,7 +210,7 @@ impl Site {
                 uri_replaced: false,
                 is_subrequest: false,
                 early_data: false,
-                captures,
+                values,
                 head,
                 buffer,
             },

@@ -20,6 +20,7 @@ mod http_output;
 mod http_routing;
 mod later;
 mod log;
+mod map;
 mod proxy;
 mod proxy_rewrites;
 mod proxying;
@@ -223,6 +224,7 @@ pub const MODULES: &[&Module] = &[
     &autoindex::MODULE,
     &headers::MODULE,
     &rewrite::MODULE,
+    &map::MODULE,
     &log::MODULE,
     &ssl::MODULE,
     &ssl_sessions::MODULE,

@@ -1,15 +1,20 @@
-//! ngx_http_rewrite_module: `return`; the rest is refused.
+//! ngx_http_rewrite_module.
 
-use super::{Arity, Check, HTTP, LOCATION, LOCATION_IF, Module, ONE, Row, SERVER, SERVER_IF};
-use crate::build::Build;
-use crate::call::{Call, Fault};
-use crate::model::Return;
-use crate::template;
+use super::{Arity, HTTP, LOCATION, LOCATION_IF, Module, ONE, Row, SERVER, SERVER_IF};
+use crate::build::{Build, Opening};
+use crate::call::{Call, Fault, shown};
+use crate::model::{
+    Condition, FileTest, Getter, Op, Part, Return, Rewrite, RewriteThen, SetVariable, Template,
+    Variable,
+};
+use crate::template::{self, Settable};
 use crate::values;
 
 pub(super) const MODULE: Module = Module {
     title: "HTTP: rewrite",
-    doc: "Fixed answers. Rewriting and conditions are not supported yet.",
+    doc: "Other URIs, conditions, variables of one's own and fixed answers. What stands in a \
+          server is done before a location is looked for, what stands in a location once it is \
+          found.",
     rows: ROWS,
 };
 
@@ -26,46 +31,226 @@ const ROWS: &[Row] = &[
          alone for 302. 444 closes the connection without an answer. May contain variables.",
         returns,
     ),
-    Row::unsupported(
+    Row::new(
         "rewrite",
         REWRITE,
         Arity::Between(2, 3),
-        "URIs cannot be rewritten yet; `return 301 URL` and `try_files` cover many uses",
+        "",
+        "Another URI for those that an expression matches, in which `$1` and so on are its groups. \
+         `last`: a location is looked for anew; `break`: the request stays here; `redirect` and \
+         `permanent`: 302 or 301, as for a replacement that begins with `http://`, `https://` or \
+         `$scheme`. The request's arguments are appended unless the replacement ends with `?`.",
+        rewrite,
     ),
-    Row::unsupported(
+    Row::new(
         "break",
         REWRITE,
         Arity::Between(0, 0),
-        "there is no rewriting to break off",
+        "",
+        "Ends the rewriting of this round: the request stays in its location.",
+        |b, _| {
+            b.script().push(Op::Break);
+            Ok(())
+        },
     ),
-    Row::unsupported(
+    Row::new(
         "set",
         REWRITE,
         Arity::Between(2, 2),
-        "variables of one's own are not supported yet",
+        "",
+        "Gives a variable a value, which may contain variables.",
+        set,
     ),
-    Row::unsupported_block(
+    Row::block(
         "if",
         SERVER | LOCATION,
         Arity::AtLeast(1),
-        "conditions are not supported yet; a `location`, a second `server` or `try_files` covers \
-         many uses",
+        "Does what is inside if a condition holds, in a location with the settings inside: \
+         `$variable` (neither empty nor `0`), `=`, `!=`, `~`, `~*`, `!~`, `!~*`, `-f` (a file), \
+         `-d` (a directory), `-e` (either), `-x` (executable) and `!-f`, `!-d`, `!-e`, `!-x`.",
+        condition,
     ),
-    Row::meaningless(
+    Row::new(
         "rewrite_log",
         HTTP | REWRITE,
         ONE,
-        Check::Flag,
-        "There is no rewriting to log.",
+        "off",
+        "Logs what the directives of this module do, at level `notice`.",
+        |b, c| c.flag(&mut b.location().rewrite_log),
     ),
-    Row::meaningless(
+    Row::new(
         "uninitialized_variable_warn",
         HTTP | REWRITE,
         ONE,
-        Check::Flag,
-        "There are no variables that `set` could have left out.",
+        "on",
+        "Whether the use of a variable that `set` has not reached is logged.",
+        |b, c| c.flag(&mut b.location().uninitialized_variable_warn),
     ),
 ];
+
+fn rewrite(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    let written = c.arg(2);
+    if written.is_empty() {
+        return Err(Fault::at(2, "empty replacement"));
+    }
+    let regex = b.regex(c.text(1)?, false, 1)?;
+    let (replacement, keeps_args) = match written {
+        [replacement @ .., b'?'] => (replacement, false),
+        _ => (written, true),
+    };
+    let schemes = [&b"http://"[..], b"https://", b"$scheme"];
+    let absolute = schemes.iter().any(|begin| replacement.starts_with(begin));
+    let then = match c.arg(3) {
+        _ if c.count() == 2 && absolute => RewriteThen::Redirect(302),
+        _ if c.count() == 2 => RewriteThen::Next,
+        b"last" | b"break" if absolute => RewriteThen::Redirect(302),
+        b"last" => RewriteThen::Last,
+        b"break" => RewriteThen::Break,
+        b"redirect" => RewriteThen::Redirect(302),
+        b"permanent" => RewriteThen::Redirect(301),
+        _ => return Err(c.invalid_parameter(3)),
+    };
+    let whole = template::compile(&mut b.names, replacement, 2, &c.origin)?;
+    let (path, args) = split_args(&whole);
+    let redirects = matches!(then, RewriteThen::Redirect(_));
+    b.script().push(Op::Rewrite(Box::new(Rewrite {
+        regex,
+        has_args: args.is_some(),
+        path: if redirects { whole } else { path },
+        args: if redirects { None } else { args },
+        keeps_args,
+        then,
+    })));
+    Ok(())
+}
+
+/// A replacement taken apart at its first question mark.
+fn split_args(whole: &Template) -> (Template, Option<Template>) {
+    let parts = whole.parts();
+    for (at, part) in parts.iter().enumerate() {
+        let Part::Literal(text) = part else { continue };
+        let Some(mark) = memchr::memchr(b'?', text) else {
+            continue;
+        };
+        let literal = |text: &[u8]| (!text.is_empty()).then(|| Part::Literal(text.into()));
+        let path = parts[..at].iter().cloned().chain(literal(&text[..mark]));
+        let args = literal(&text[mark + 1..]).into_iter();
+        let args = args.chain(parts[at + 1..].iter().cloned());
+        return (
+            Template::new(path.collect()),
+            Some(Template::new(args.collect())),
+        );
+    }
+    (whole.clone(), None)
+}
+
+fn set(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    let name = c.variable_name(1)?;
+    let variable = match b.names.settable(name, Getter::Uninitialized) {
+        Ok(Settable::User(index)) => Variable::User(index),
+        Ok(Settable::Builtin(builtin)) => Variable::Builtin(builtin),
+        Err(fault) => return Err(fault.at_word(1)),
+    };
+    let value = template::compile(&mut b.names, c.arg(2), 2, &c.origin)?;
+    b.script().push(Op::Set(SetVariable { variable, value }));
+    Ok(())
+}
+
+fn condition(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    let invalid = |word: usize, text: &[u8]| {
+        Fault::at(word, format!("invalid condition \"{}\"", shown(text)))
+    };
+    let (mut first, mut last) = (1, c.count());
+    let Some(begin) = c.arg(1).strip_prefix(b"(") else {
+        return Err(invalid(1, c.arg(1)));
+    };
+    if begin.is_empty() {
+        first = 2;
+    }
+    // In `(x)` the parenthesis that opens is gone by now.
+    let ends = if last == 1 { begin } else { c.arg(last) };
+    let Some(end) = ends.strip_suffix(b")") else {
+        return Err(invalid(last, ends));
+    };
+    if end.is_empty() {
+        last -= 1;
+    }
+    let word = |index: usize| match index {
+        1 if last == 1 => begin.strip_suffix(b")").unwrap_or(begin),
+        1 => begin,
+        _ if index == last && !end.is_empty() => end,
+        _ => c.arg(index),
+    };
+    let head = word(first);
+    let condition = match head {
+        [b'$', name @ ..] if !name.is_empty() => {
+            if first != last && first + 2 != last {
+                return Err(invalid(first, head));
+            }
+            let name = c.utf8(first, name)?;
+            let variable = b.names.variable(name, &c.origin)?;
+            if first == last {
+                Condition::IsTrue(variable)
+            } else {
+                comparison(b, c, variable, word(first + 1), (last, word(last)))?
+            }
+        }
+        [b'-', test] | [b'!', b'-', test] => {
+            let test = match test {
+                b'f' => FileTest::File,
+                b'd' => FileTest::Directory,
+                b'e' => FileTest::Any,
+                b'x' => FileTest::Executable,
+                _ => return Err(invalid(first, head)),
+            };
+            if first + 1 != last {
+                return Err(invalid(first, head));
+            }
+            Condition::File {
+                path: template::compile(&mut b.names, word(last), last, &c.origin)?,
+                test,
+                negated: head[0] == b'!',
+            }
+        }
+        _ => return Err(invalid(first, head)),
+    };
+    b.opening = Some(Opening::If(condition));
+    Ok(())
+}
+
+/// `$variable operator value`.
+fn comparison(
+    b: &mut Build<'_>,
+    c: &Call<'_>,
+    variable: Variable,
+    operator: &[u8],
+    (at, value): (usize, &[u8]),
+) -> Result<Condition, Fault> {
+    let negated = operator.first() == Some(&b'!');
+    Ok(match operator {
+        b"=" => Condition::Equals(
+            variable,
+            template::compile(&mut b.names, value, at, &c.origin)?,
+        ),
+        b"!=" => Condition::Differs(
+            variable,
+            template::compile(&mut b.names, value, at, &c.origin)?,
+        ),
+        b"~" | b"!~" | b"~*" | b"!~*" => {
+            let pattern = std::str::from_utf8(value)
+                .map_err(|_| Fault::at(at, format!("invalid value \"{}\"", shown(value))))?;
+            Condition::Matches {
+                variable,
+                regex: b.regex(pattern, operator.ends_with(b"*"), at)?,
+                negated,
+            }
+        }
+        _ => {
+            let message = format!("unexpected \"{}\" in condition", shown(operator));
+            return Err(Fault::new(message));
+        }
+    })
+}
 
 fn returns(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     let first = c.arg(1);
@@ -95,12 +280,6 @@ fn returns(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
         )?),
         None => None,
     };
-    // The first of several lines answers.
-    let slot = if b.in_server() {
-        &mut b.server().returns
-    } else {
-        &mut b.location().returns
-    };
-    slot.get_or_insert(Return { code, text });
+    b.script().push(Op::Return(Return { code, text }));
     Ok(())
 }

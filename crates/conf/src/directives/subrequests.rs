@@ -5,9 +5,8 @@
 use super::{Arity, HSL, Module, ONE, Row};
 use crate::build::Build;
 use crate::call::{Call, Fault};
-use crate::model::{List, SendProxyProtocol, SetVariable, Variable};
-use crate::template;
-use crate::variables;
+use crate::model::{Getter, List, SendProxyProtocol, SetVariable, Variable};
+use crate::template::{self, Settable};
 
 pub(super) const MODULE: Module = Module {
     title: "HTTP: subrequests",
@@ -90,17 +89,11 @@ fn auth_request(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
 }
 
 fn auth_request_set(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
-    let invalid = || Fault::at(1, format!("invalid variable name \"{}\"", c.shown(1)));
-    let name = c.text(1)?;
-    let name = name.strip_prefix('$').filter(|name| !name.is_empty());
-    let name = name.ok_or_else(invalid)?;
-    let variable = match (variables::lookup(name), b.names.define(name)) {
-        (Some(builtin), Some(_)) => builtin,
-        (None, Some(slot)) => Variable::NamedCapture(slot),
-        (_, None) => {
-            return Err(Fault::at(1, format!("the duplicate \"{name}\" variable"))
-                .help("a variable that exists cannot be set"));
-        }
+    let name = c.variable_name(1)?;
+    let variable = match b.names.settable(name, Getter::Absent) {
+        Ok(Settable::User(index)) => Variable::User(index),
+        Ok(Settable::Builtin(builtin)) => Variable::Builtin(builtin),
+        Err(fault) => return Err(fault.at_word(1)),
     };
     let value = template::compile(&mut b.names, c.arg(2), 2, &c.origin)?;
     let set = b.location().auth_request_set.get_or_insert_default();

@@ -5,7 +5,7 @@ use super::*;
 use crate::input::{MemoryLoader, Options};
 use crate::model::{
     AutoindexFormat, Config, ErrorPageStatus, ErrorPageTarget, Expires, FilesAt, LocationConf,
-    LogEscape, LogLevel, LogTarget, Matcher, Server, ServerName, TryFallback,
+    LogEscape, LogLevel, LogTarget, Matcher, Op, Return, Server, ServerName, TryFallback,
 };
 use crate::parser::parse;
 use std::path::Path;
@@ -169,10 +169,11 @@ fn what_restricts_access_is_refused_unless_it_is_off() {
 
 #[test]
 fn blocks_that_are_refused_cause_one_error_only() {
-    let text =
-        refused("events {} http { map $a $b { default x; ~y z; } upstream u { server x; } }");
+    let text = refused(
+        "events {} http { charset_map a b { 80 E282AC; 81 82; } upstream u { server x; } }",
+    );
     assert!(
-        text.starts_with("sealane: [emerg] \"map\" directive is not supported yet"),
+        text.starts_with("sealane: [emerg] \"charset_map\" directive is not supported yet"),
         "{text}"
     );
     assert_eq!(text.matches("[emerg]").count(), 1);
@@ -335,9 +336,12 @@ fn try_files_and_error_pages() {
 fn returns() {
     let returns = |text: &str| {
         let conf = location(text);
-        conf.returns
-            .as_ref()
-            .map(|r| (r.code, r.text.as_ref().map(|t| format!("{t:?}"))))
+        let script = conf.script.as_ref()?;
+        let Op::Return(first) = &script.ops[0] else {
+            return None;
+        };
+        let text = first.text.as_ref().map(|text| format!("{text:?}"));
+        Some((first.code, text))
     };
     assert_eq!(returns("return 204;"), Some((204, None)));
     assert_eq!(
@@ -349,9 +353,13 @@ fn returns() {
         Some((302, Some("Template(\"https://x\")".into())))
     );
     let server = server("", "return 301 https://$host$request_uri; location / {}");
-    assert_eq!(server.returns.as_ref().map(|r| r.code), Some(301));
+    let script = server.script.as_ref().expect("there is one");
+    assert!(matches!(
+        &script.ops[..],
+        [Op::Return(Return { code: 301, .. })]
+    ));
     assert!(
-        server.locations.prefix[0].conf.returns.is_none(),
+        server.locations.prefix[0].conf.script.is_none(),
         "not inherited"
     );
 }

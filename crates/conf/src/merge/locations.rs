@@ -5,13 +5,15 @@ use super::servers::inherit;
 use crate::build::Build;
 use crate::call::Fault;
 use crate::directives::CONTENT_MAX_FILE_BYTES;
-use crate::draft::{AccessLogDraft, FilesDraft, HeaderInherit, LocationBlock, LocationDraft};
+use crate::draft::{
+    AccessLogDraft, FilesDraft, HeaderInherit, LocationBlock, LocationDraft, ScriptDraft,
+};
 use crate::input::Options;
 use crate::model::{
     AccessLog, AddHeader, AuthRequest, Autoindex, AutoindexFormat, ErrorLog, Expires, FilesAt,
     GzipStatic, IfModifiedSince, KeepaliveDisable, LingeringClose, List, Location, LocationConf,
-    Locations, LogFileCache, LogTarget, Matcher, OpenFileCache, RealIp, ServerTokens, TempPath,
-    Template, Types,
+    Locations, LogFileCache, LogTarget, Matcher, OpenFileCache, RealIp, Script, ServerTokens,
+    TempPath, Template, Types,
 };
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -75,12 +77,12 @@ impl AccessLogDraft {
 
 impl LocationDraft {
     /// Takes what is not set from the outer level. Lists are replaced as a
-    /// whole; `try_files`, `return`, `stub_status`, `proxy_pass` and its like hold
+    /// whole; `try_files`, `stub_status`, `proxy_pass` and its like hold
     /// only where they are written.
     pub(super) fn inherit(&mut self, outer: &LocationDraft) {
         self.passing.inherit(&outer.passing);
         inherit!(self, outer;
-            files_at index autoindex autoindex_exact_size autoindex_localtime autoindex_format
+            files_at index rewrite_log uninitialized_variable_warn autoindex autoindex_exact_size autoindex_localtime autoindex_format
             internal gzip_static gzip_vary error_pages recursive_error_pages types default_type etag
             if_modified_since max_ranges expires add_header_inherit add_trailer_inherit
             server_tokens chunked_transfer_encoding msie_padding absolute_redirect
@@ -109,6 +111,29 @@ impl LocationDraft {
             self.add_trailer_inherit,
         );
     }
+}
+
+impl LocationDraft {
+    /// A block without a name of its own, such as `if`, answers as the location that it
+    /// stands in, unless it says otherwise. `try_files` holds outside only.
+    fn stay_in(&mut self, location: &LocationDraft) {
+        self.stub_status |= location.stub_status;
+        self.passing.stay_in(&location.passing);
+    }
+}
+
+/// What the rewrite module does before a location is looked for.
+pub(super) fn server_script(script: &ScriptDraft) -> Option<Arc<Script>> {
+    finished(script, Vec::new())
+}
+
+fn finished(script: &ScriptDraft, blocks: Vec<Arc<LocationConf>>) -> Option<Arc<Script>> {
+    (!script.ops.is_empty()).then(|| {
+        Arc::new(Script {
+            ops: script.ops.clone().into(),
+            blocks: blocks.into(),
+        })
+    })
 }
 
 fn inherit_headers(
@@ -141,6 +166,7 @@ impl Inherited<'_> {
             let conf = LocationConf {
                 pass: passes::pass(self.options, &draft.passing)?,
                 auto_redirect: draft.passing.auto_redirect,
+                script: self.script(&block.script, &draft, &block.name)?,
                 ..self.finish(&draft, &block.name)
             };
             let location = Arc::new(Location {
@@ -171,6 +197,28 @@ impl Inherited<'_> {
         Ok(locations)
     }
 
+    /// What the rewrite module does in a location; the settings of each `if` start from the
+    /// location's, which are merged already.
+    fn script(
+        &self,
+        script: &ScriptDraft,
+        location: &LocationDraft,
+        name: &str,
+    ) -> Result<Option<Arc<Script>>, Fault> {
+        let mut blocks = Vec::with_capacity(script.blocks.len());
+        for block in &script.blocks {
+            let mut draft = block.clone();
+            draft.inherit(location);
+            draft.stay_in(location);
+            passes::check(&draft.passing)?;
+            blocks.push(Arc::new(LocationConf {
+                pass: passes::pass(self.options, &draft.passing)?,
+                ..self.finish(&draft, name)
+            }));
+        }
+        Ok(finished(script, blocks))
+    }
+
     /// Defaults for everything that no level has set; nothing is handed on.
     pub(super) fn finish(&self, draft: &LocationDraft, name: &str) -> LocationConf {
         let (files_at, alias_prefix_bytes) = self.files(draft);
@@ -186,7 +234,9 @@ impl Inherited<'_> {
                 .clone()
                 .unwrap_or_else(|| vec![Template::literal("index.html")].into()),
             try_files: draft.try_files.clone(),
-            returns: draft.returns.clone(),
+            script: None,
+            rewrite_log: draft.rewrite_log.unwrap_or(false),
+            uninitialized_variable_warn: draft.uninitialized_variable_warn.unwrap_or(true),
             autoindex: autoindex(draft),
             stub_status: draft.stub_status,
             internal: draft.internal.unwrap_or(false),

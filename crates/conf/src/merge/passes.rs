@@ -43,6 +43,19 @@ impl PassingDraft {
     }
 }
 
+impl PassingDraft {
+    /// Hands requests on as the location around does, unless it says otherwise.
+    pub(super) fn stay_in(&mut self, location: &PassingDraft) {
+        for family in Family::ALL {
+            let target = &mut self.of_mut(family).target;
+            if target.is_none() {
+                target.clone_from(&location.of(family).target);
+            }
+        }
+        self.answers = self.answers.or(location.answers);
+    }
+}
+
 impl UpstreamDraft {
     fn inherit(&mut self, outer: &UpstreamDraft) {
         inherit!(self, outer;

@@ -49,7 +49,7 @@ pub(super) fn server(
         primary_name: draft.primary_name.unwrap_or_default(),
         names: draft.names,
         tls: tls.map(Arc::new),
-        returns: draft.returns,
+        script: super::locations::server_script(&block.script),
         locations: Locations::default(),
         conf: Arc::new(inherited.finish(&location, "")),
         client_header_timeout: draft
@@ -77,7 +77,7 @@ macro_rules! inherit {
 pub(super) use inherit;
 
 impl ServerDraft {
-    /// Names, listens and `return` belong to one server and are not inherited.
+    /// Names and listens belong to one server and are not inherited.
     fn inherit(&mut self, outer: &ServerDraft) {
         inherit!(self, outer;
             client_header_timeout client_header_buffer_bytes large_header_buffers max_headers

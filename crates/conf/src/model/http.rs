@@ -1,6 +1,6 @@
 //! The `http` and `server` contexts.
 
-use super::{HandshakeLimits, Http2, LocationConf, Locations, Return, Tls, Upstream};
+use super::{HandshakeLimits, Http2, LocationConf, Locations, Script, Tls, Upstream, UserVariable};
 use crate::regex::Regex;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -14,9 +14,9 @@ pub struct Http {
     pub servers: Vec<Arc<Server>>,
     /// Every distinct address listened on, in the order first met.
     pub listeners: Vec<Listener>,
-    /// Names of named captures in any regular expression, for
-    /// [`super::Variable::NamedCapture`].
-    pub named_captures: Vec<String>,
+    /// Variables that the configuration defines; [`super::Variable::User`] is an index
+    /// into it.
+    pub variables: Vec<UserVariable>,
     /// `ssl_async_threads` and `ssl_handshake_queue`.
     pub handshakes: HandshakeLimits,
     /// Every group of servers that requests can be handed to;
@@ -137,8 +137,8 @@ pub struct Server {
     /// `ssl_reject_handshake on`, whichever of its `listen` lines have `ssl`.
     /// The default server of every address with `ssl` has them.
     pub tls: Option<Arc<Tls>>,
-    /// `return` in the server context, which answers every request.
-    pub returns: Option<Return>,
+    /// What the rewrite module does before a location is looked for.
+    pub script: Option<Arc<Script>>,
     /// Locations of the server.
     pub locations: Locations,
     /// Settings for requests that match no location, and before one is chosen.

@@ -1,8 +1,8 @@
 //! The `location` context: the tree of locations and what holds inside one.
 
 use super::{
-    AccessLog, AuthRequest, BodyInFile, ErrorLog, List, Pass, RealIp, Resolver, SendProxyProtocol,
-    TempPath, Template,
+    AccessLog, AuthRequest, BodyInFile, ErrorLog, List, Pass, RealIp, Resolver, Script,
+    SendProxyProtocol, TempPath, Template,
 };
 use crate::regex::Regex;
 use std::collections::HashMap;
@@ -82,8 +82,12 @@ pub struct LocationConf {
     pub index: List<Template>,
     /// `try_files`.
     pub try_files: Option<TryFiles>,
-    /// `return`.
-    pub returns: Option<Return>,
+    /// What the rewrite module does here; none for a server's own settings.
+    pub script: Option<Arc<Script>>,
+    /// `rewrite_log`: what it does is logged at level `notice`; default off.
+    pub rewrite_log: bool,
+    /// `uninitialized_variable_warn`; default on.
+    pub uninitialized_variable_warn: bool,
     /// `autoindex`.
     pub autoindex: Option<Autoindex>,
     /// `stub_status`.
@@ -258,15 +262,6 @@ pub enum TryFallback {
     Named(Box<str>),
     /// `=code`.
     Code(u16),
-}
-
-/// `return code [text]`, `return code URL`, `return URL`.
-#[derive(Debug, Clone)]
-pub struct Return {
-    /// Status; 302 for `return URL`. 444 closes without an answer.
-    pub code: u16,
-    /// Body text, or the target for 301, 302, 303, 307 and 308.
-    pub text: Option<Template>,
 }
 
 /// One `error_page` line.

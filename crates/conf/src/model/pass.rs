@@ -321,7 +321,7 @@ impl Http {
         self.locations().filter_map(|conf| conf.pass.as_ref())
     }
 
-    /// The settings of every location, nested ones included.
+    /// The settings of every location and of every `if` in one, nested ones included.
     pub fn locations(&self) -> impl Iterator<Item = &Arc<LocationConf>> {
         let mut found = Vec::new();
         for server in &self.servers {
@@ -334,6 +334,13 @@ impl Http {
 fn collect<'l>(locations: &'l Locations, found: &mut Vec<&'l Arc<LocationConf>>) {
     for location in locations.all() {
         found.push(&location.conf);
+        found.extend(
+            location
+                .conf
+                .script
+                .iter()
+                .flat_map(|script| &script.blocks),
+        );
         collect(&location.children, found);
     }
 }

@@ -15,7 +15,7 @@ pub struct AuthRequest {
 /// One `auth_request_set`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SetVariable {
-    /// What gets the value: a [`Variable::NamedCapture`] slot, or one of the
+    /// What gets the value: a [`Variable::User`] slot, or one of the
     /// built-in variables that may be set (`$args`, `$limit_rate`).
     pub variable: Variable,
     /// Its value, evaluated in the subrequest (`$upstream_http_...`).

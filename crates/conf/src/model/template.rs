@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 /// A compiled value: literal text and variables in turn. Cloning shares it.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Template {
     parts: Arc<[Part]>,
 }
@@ -99,7 +99,7 @@ pub enum Variable {
     ProxyProtocolTlv(Box<str>),
     /// `$1` to `$9` (and `$0`): capture of the last regular expression.
     Capture(u8),
-    /// `$name` of a named capture somewhere in the configuration: an index
-    /// into [`super::Http::named_captures`].
-    NamedCapture(u16),
+    /// `$name` of a variable that the configuration defines: an index into
+    /// [`super::Http::variables`].
+    User(u16),
 }

@@ -219,7 +219,8 @@ fn named_captures_are_numbered_across_the_configuration() {
     )])
     .expect("reads");
     let http = config.http.expect("http is there");
-    assert_eq!(http.named_captures, ["first", "second", "third"]);
+    let names: Vec<&str> = http.variables.iter().map(|known| &*known.name).collect();
+    assert_eq!(names, ["first", "second", "third"]);
     let location = &http.servers[0].locations.regex[0];
     match &location.matcher {
         crate::model::Matcher::Regex(regex) => assert_eq!(regex.named_groups(), [(1, 2)]),

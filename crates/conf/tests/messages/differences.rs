@@ -11,10 +11,10 @@ pub(super) const DIFFERENCES: &[Difference] = &[
     Difference {
         case: Case(
             Http,
-            "map $a $b { x; }",
-            r#"[emerg] "map" directive is not supported yet in FILE:3"#,
+            "charset_map a b { x; }",
+            r#"[emerg] "charset_map" directive is not supported yet in FILE:3"#,
         ),
-        nginx: "[emerg] invalid number of the map parameters in FILE:3",
+        nginx: "[emerg] invalid parameters number in FILE:3",
         why: EARLIER,
     },
     Difference {

@@ -7,6 +7,7 @@ mod language;
 mod locations;
 mod passing;
 mod passing_protocols;
+mod rewriting;
 mod servers;
 mod tls;
 mod upstreams;
@@ -66,6 +67,7 @@ fn all_cases() -> impl Iterator<Item = &'static Case> {
         locations::CASES,
         passing::CASES,
         passing_protocols::CASES,
+        rewriting::CASES,
         tls::CASES,
     ]
     .into_iter()

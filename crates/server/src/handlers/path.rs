@@ -34,6 +34,15 @@ impl FilePath {
         let uri = &exchange.request.uri[..];
         let (root, rest) = match &conf.files_at {
             FilesAt::Root(root) => (root, uri),
+            FilesAt::Alias(_) if exchange.progress.uri_left_location => {
+                log_request!(
+                    exchange,
+                    Alert,
+                    "\"alias\" cannot be used in location \"{}\" where URI was rewritten",
+                    conf.name
+                );
+                return Err(StatusCode::INTERNAL_SERVER_ERROR);
+            }
             FilesAt::Alias(alias) => match conf.alias_prefix_bytes {
                 None if exchange.progress.uri_under_alias => (alias, uri),
                 None => (alias, &b""[..]),
@@ -67,6 +76,16 @@ impl FilePath {
         path.bytes.push(0);
         path.push(rest);
         Ok(path)
+    }
+
+    /// A path as it is written.
+    pub(crate) fn absolute(path: &[u8]) -> FilePath {
+        let mut bytes = SmallVec::from_slice(path);
+        bytes.push(0);
+        FilePath {
+            bytes,
+            root_bytes: 0,
+        }
     }
 
     /// The path itself.

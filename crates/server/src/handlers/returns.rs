@@ -11,10 +11,7 @@ use sealane_http::uri::{EscapeKind, escape_into};
 /// Answers with a code and a text or, for the redirecting codes, a target.
 ///
 /// A code from 400 on without a text is an error like any other.
-pub(crate) fn answer(exchange: &mut Exchange, returns: Option<&Return>) -> Step {
-    let Some(returns) = returns else {
-        return Step::Declined;
-    };
+pub(crate) fn answer(exchange: &mut Exchange, returns: &Return) -> Step {
     let status = StatusCode(returns.code);
     let has_text = returns.text.as_ref().is_some_and(|text| !text.is_empty());
     if status >= StatusCode::BAD_REQUEST && !has_text {

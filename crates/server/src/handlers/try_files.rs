@@ -93,7 +93,7 @@ fn use_as_uri(exchange: &mut Exchange, path: &FilePath, directory: bool) {
 }
 
 /// What stands at a path. A file that may not be read exists all the same.
-async fn kind_of(exchange: &Exchange, path: &FilePath) -> Result<Kind, Errno> {
+pub(crate) async fn kind_of(exchange: &Exchange, path: &FilePath) -> Result<Kind, Errno> {
     match open(exchange, path).await {
         Ok(Opened::File(..)) => Ok(Kind::File),
         Ok(Opened::Directory) => Ok(Kind::Dir),

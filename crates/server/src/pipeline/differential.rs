@@ -38,7 +38,7 @@ fn free_port() -> u16 {
 }
 
 impl Nginx {
-    fn start(root: &Path, server: &str) -> Nginx {
+    fn start(root: &Path, http: &str, server: &str) -> Nginx {
         assert!(
             Path::new(NGINX).exists(),
             "{NGINX} is missing: apt-get install nginx-light"
@@ -52,8 +52,9 @@ impl Nginx {
             "daemon off; master_process off; pid {dir}/pid; error_log {dir}/error.log info; events {{}}\n\
              http {{ access_log off; root {root}; types {{ text/html html; text/plain txt; }}\n\
              client_body_temp_path {dir}/a; proxy_temp_path {dir}/b; fastcgi_temp_path {dir}/c;\n\
-             uwsgi_temp_path {dir}/d; scgi_temp_path {dir}/e;\n\
+             uwsgi_temp_path {dir}/d; scgi_temp_path {dir}/e; {}\n\
              server {{ listen 127.0.0.1:{port}; server_name site; lingering_close off; {} }} }}",
+            http.replace("DIR", &root),
             server.replace("DIR", &root)
         );
         let conf = directory.join("nginx.conf");
@@ -179,9 +180,16 @@ fn with_length(head: Vec<String>, body: &str, is_head: bool, name: &str) -> Vec<
 }
 
 fn compare(server: &str, prepare: fn(&Site), requests: &[&str]) {
-    let site = Site::new(server);
+    compare_http("", server, prepare, requests);
+}
+
+/// The same with directives in the `http` block.
+pub(super) fn compare_http(http: &str, server: &str, prepare: fn(&Site), requests: &[&str]) {
+    let site = Site::with_http(&format!(
+        "{http} server {{ listen 127.0.0.1:80; server_name site; {server} }}"
+    ));
     prepare(&site);
-    let nginx = Nginx::start(&site.root(), server);
+    let nginx = Nginx::start(&site.root(), http, server);
     for request in requests {
         let (method, rest) = request.split_once(' ').expect("METHOD target");
         let mut lines = rest.split('|');
@@ -235,8 +243,11 @@ fn compare(server: &str, prepare: fn(&Site), requests: &[&str]) {
 
 /// What was logged at level `error` and above, from the level on, without
 /// processes, connections and clients. nginx's own process says nothing so loud.
+/// The same twice in a row counts once: nginx evaluates values twice, the first time for
+/// their length.
 fn complaints(log: &str) -> Vec<String> {
-    log.lines()
+    let mut complaints: Vec<String> = log
+        .lines()
         .filter(|line| {
             ["[error]", "[crit]", "[alert]"]
                 .iter()
@@ -252,10 +263,12 @@ fn complaints(log: &str) -> Vec<String> {
                 message.replace("client: 192.0.2.7", "client: 127.0.0.1")
             )
         })
-        .collect()
+        .collect();
+    complaints.dedup();
+    complaints
 }
 
-fn some_files(site: &Site) {
+pub(super) fn some_files(site: &Site) {
     site.file("a.txt", "0123456789\n")
         .file("index.html", "<p>index</p>")
         .file("dir/index.html", "<p>dir</p>")

@@ -10,8 +10,10 @@ mod request;
 mod response;
 mod tls;
 mod upstream;
+mod user;
 
 pub(crate) use request::{argument, shared_request_id};
+pub(crate) use user::assign;
 
 use crate::exchange::Exchange;
 use sealane_conf::model::Variable;
@@ -43,25 +45,8 @@ pub(crate) fn append(exchange: &Exchange, variable: &Variable, out: &mut Vec<u8>
         Variable::UpstreamTrailer(name) => upstream::trailer(exchange, name, out),
         Variable::UpstreamCookie(name) => upstream::cookie(exchange, name, out),
         Variable::ProxyProtocolTlv(name) => connection::tlv(exchange, name, out),
-        Variable::Capture(number) => {
-            let captures = &request.captures.numbered;
-            put(
-                captures
-                    .get(usize::from(*number))
-                    .and_then(Option::as_deref),
-                out,
-            )
-        }
-        Variable::NamedCapture(index) => {
-            let captures = &request.captures.named;
-            put(
-                captures
-                    .iter()
-                    .find(|(known, _)| known == index)
-                    .map(|(_, value)| &**value),
-                out,
-            )
-        }
+        Variable::Capture(number) => request.values.append_group(*number, out),
+        Variable::User(index) => user::append(exchange, *index, out),
     }
 }
 

@@ -14,14 +14,21 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
         Builtin::BodyBytesSent => {
             number(progress.sent_bytes.saturating_sub(progress.head_bytes), out)
         }
-        Builtin::LimitRate => match &exchange.conf().limit_rate {
-            Some(rate) => text(template::evaluate(rate, exchange), out),
-            None => text("0", out),
-        },
+        Builtin::LimitRate => number(limit_rate(exchange), out),
         // Nothing compresses while it sends.
         Builtin::GzipRatio => false,
         _ => false,
     }
+}
+
+/// `$limit_rate` in bytes: what was set for this request, else what the location says.
+fn limit_rate(exchange: &Exchange) -> u64 {
+    let of_location = || {
+        let rate = exchange.conf().limit_rate.as_ref()?;
+        sealane_conf::values::size(&template::evaluate(rate, exchange))
+    };
+    let rate = exchange.progress.limit_rate.or_else(of_location);
+    rate.unwrap_or(0)
 }
 
 /// `$sent_http_NAME`.

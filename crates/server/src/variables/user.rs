@@ -1,0 +1,136 @@
+//! Variables that the configuration defines.
+
+use crate::exchange::Exchange;
+use crate::request_log::log_request;
+use crate::template;
+use sealane_conf::model::{Getter, Map, UserVariable, Variable};
+use sealane_conf::values;
+use sealane_conf::variables::Builtin;
+use smallvec::SmallVec;
+use std::cell::Cell;
+
+/// How deep variables may be made of other variables; nginx's limit.
+const MAX_DEPTH: u8 = 100;
+
+thread_local! {
+    /// How deep the evaluation under way is.
+    static DEPTH: Cell<u8> = const { Cell::new(0) };
+}
+
+/// Appends the value of a variable. Returns whether there is one.
+pub(super) fn append(exchange: &Exchange, index: u16, out: &mut Vec<u8>) -> bool {
+    if let Some(found) = exchange.request.values.append(index, out) {
+        return found;
+    }
+    // Every index comes from the configuration that the snapshot was made of.
+    let variable = &exchange.snapshot.variables[usize::from(index)];
+    let depth = DEPTH.get();
+    if depth == MAX_DEPTH {
+        let name = &variable.name;
+        log_request!(
+            exchange,
+            Error,
+            "cycle while evaluating variable \"{name}\""
+        );
+        return false;
+    }
+    DEPTH.set(depth + 1);
+    let found = get(exchange, variable, index, out);
+    DEPTH.set(depth);
+    found
+}
+
+/// The value of a variable that was not given one.
+fn get(exchange: &Exchange, variable: &UserVariable, index: u16, out: &mut Vec<u8>) -> bool {
+    let begin = out.len();
+    let keep = match &variable.getter {
+        Getter::Absent => return false,
+        Getter::Same(existing) => return super::append(exchange, existing, out),
+        Getter::Uninitialized => {
+            if exchange.conf().uninitialized_variable_warn {
+                let name = &variable.name;
+                log_request!(exchange, Warn, "using uninitialized \"{name}\" variable");
+            }
+            true
+        }
+        Getter::Map(map) => {
+            look_up(exchange, map, out);
+            !map.volatile
+        }
+    };
+    if keep {
+        let value = out[begin..].into();
+        exchange.request.values.set(index, Some(value));
+    }
+    true
+}
+
+/// Sources up to this length are looked up without an allocation.
+const INLINE_BYTES: usize = 128;
+
+fn look_up(exchange: &Exchange, map: &Map, out: &mut Vec<u8>) {
+    let source = template::evaluate(&map.source, exchange);
+    let source = match &source[..] {
+        [rest @ .., b'.'] if map.hostnames => rest,
+        source => source,
+    };
+    let mut lower: SmallVec<[u8; INLINE_BYTES]> = SmallVec::from_slice(source);
+    lower.make_ascii_lowercase();
+    let value = match map.value(&lower) {
+        Some(value) => value,
+        None => by_expression(exchange, map, source).unwrap_or(&map.default),
+    };
+    template::append(value, exchange, out);
+}
+
+fn by_expression<'m>(
+    exchange: &Exchange,
+    map: &'m Map,
+    source: &[u8],
+) -> Option<&'m sealane_conf::model::Template> {
+    // nginx does not ask expressions about nothing.
+    if source.is_empty() {
+        return None;
+    }
+    for (regex, value) in &map.expressions {
+        match regex.captures(source) {
+            Ok(None) => {}
+            Ok(Some(found)) => {
+                exchange.request.values.store(regex, &found, source);
+                return Some(value);
+            }
+            Err(reason) => {
+                let pattern = regex.pattern();
+                let source = source.escape_ascii();
+                log_request!(
+                    exchange,
+                    Alert,
+                    "\"{pattern}\" could not be matched against \"{source}\": {reason}; \
+                     an expression that backtracks less will do"
+                );
+                return None;
+            }
+        }
+    }
+    None
+}
+
+/// Gives a variable a value: `set`, `auth_request_set`.
+pub(crate) fn assign(exchange: &mut Exchange, variable: &Variable, value: Vec<u8>) {
+    match variable {
+        Variable::User(index) => exchange.request.values.set(*index, Some(value.into())),
+        Variable::Builtin(Builtin::Args) => {
+            exchange.request.args = value;
+            exchange.request.uri_replaced = true;
+        }
+        Variable::Builtin(Builtin::LimitRate) => match values::size(&value) {
+            Some(rate) => exchange.progress.limit_rate = Some(rate),
+            None => {
+                let value = value.escape_ascii();
+                log_request!(exchange, Error, "invalid $limit_rate \"{value}\"");
+            }
+        },
+        // The configuration lets no others be set.
+        _ => {}
+    }
+}
