@@ -14,6 +14,7 @@ use aws_lc_sys as sys;
 use crate::bio::Transfer;
 use crate::context::Hooks;
 use crate::key_operation::{KeyOperation, KeyProgress};
+use crate::peer;
 use crate::secret::Secret;
 use crate::session::{Miss, Offered, Session, TicketOpened};
 use crate::session_facts::SessionFacts;
@@ -484,10 +485,10 @@ pub(crate) unsafe extern "C" fn verify_peer(
         let Some(verifier) = hooks_of(ssl).and_then(|hooks| hooks.verifier.as_ref()) else {
             return sys::ssl_verify_result_t_ssl_verify_ok;
         };
-        let judged = guarded(ssl, Err(VerifyFailure::unspecified()), || {
+        let judged = guarded(ssl, Err(VerifyFailure::UNSPECIFIED), || {
             let transfer = transfer_of(sys::SSL_get_wbio(ssl));
             let peer = transfer.and_then(|transfer| transfer.peer.as_deref());
-            let peer = peer.ok_or(VerifyFailure::unspecified())?;
+            let peer = peer.ok_or(VerifyFailure::UNSPECIFIED)?;
             verifier.judge(sys::SSL_get0_peer_certificates(ssl), peer.name.as_ref())
         });
         let Err(failure) = judged else {
@@ -498,6 +499,26 @@ pub(crate) unsafe extern "C" fn verify_peer(
         if let Some(peer) = transfer.and_then(|transfer| transfer.peer.as_mut()) {
             peer.failure = Some(failure);
         }
+        sys::ssl_verify_result_t_ssl_verify_invalid
+    }
+}
+
+/// Takes a client's certificates, which are judged later, unless they are too many.
+pub(crate) unsafe extern "C" fn take_client_chain(
+    ssl: *mut sys::SSL,
+    out_alert: *mut u8,
+) -> sys::ssl_verify_result_t {
+    // SAFETY: libssl passes a valid SSL and a writable alert; the stack is null or valid.
+    unsafe {
+        let chain = sys::SSL_get0_peer_certificates(ssl);
+        let count = match chain.is_null() {
+            true => 0,
+            false => sys::OPENSSL_sk_num(chain.cast()),
+        };
+        if peer::is_chain_acceptable(count) {
+            return sys::ssl_verify_result_t_ssl_verify_ok;
+        }
+        *out_alert = u8::try_from(peer::CHAIN_ALERT).unwrap_or(u8::MAX);
         sys::ssl_verify_result_t_ssl_verify_invalid
     }
 }

@@ -1,11 +1,12 @@
 //! Certificates and their chains.
 
-use std::ffi::c_int;
-use std::fmt;
+use std::ffi::{CStr, c_int};
+use std::fmt::{self, Write};
 use std::ptr::{self, NonNull};
 
 use aws_lc_sys as sys;
 
+use crate::context::Buffer;
 use crate::error::{self, Error};
 use crate::ffi::check_ptr;
 use crate::key::{KeyKind, MemoryBio, PrivateKey};
@@ -59,6 +60,76 @@ impl Certificate {
     pub fn issuer(&self) -> Option<String> {
         // SAFETY: the name lives as long as the certificate.
         unsafe { print_name(sys::X509_get_issuer_name(self.as_ptr())) }
+    }
+
+    /// Parses a certificate as libssl keeps it.
+    pub(crate) fn from_buffer(buffer: &Buffer) -> Result<Self, Error> {
+        error::clear_queue();
+        // SAFETY: the buffer is valid; the certificate takes a reference of its own.
+        let certificate = unsafe { sys::X509_parse_from_buffer(buffer.as_ptr()) };
+        owned(check_ptr("X509_parse_from_buffer", certificate)?)
+    }
+
+    /// Subject as OpenSSL printed names once: `/C=DE/CN=x`.
+    pub fn subject_oneline(&self) -> Option<String> {
+        // SAFETY: the name lives as long as the certificate.
+        unsafe { oneline(sys::X509_get_subject_name(self.as_ptr())) }
+    }
+
+    /// Issuer in that form.
+    pub fn issuer_oneline(&self) -> Option<String> {
+        // SAFETY: the name lives as long as the certificate.
+        unsafe { oneline(sys::X509_get_issuer_name(self.as_ptr())) }
+    }
+
+    /// Subject in DER.
+    pub fn subject_der(&self) -> Result<Vec<u8>, Error> {
+        let mut bytes: *mut u8 = ptr::null_mut();
+        // SAFETY: the name lives as long as the certificate; with a null target the
+        // library allocates, and what it wrote is copied and given back.
+        unsafe {
+            let name = sys::X509_get_subject_name(self.as_ptr());
+            let length = sys::i2d_X509_NAME(name, &mut bytes);
+            let Ok(length) = usize::try_from(length) else {
+                return Err(Error::drain("i2d_X509_NAME"));
+            };
+            let der = std::slice::from_raw_parts(bytes, length).to_vec();
+            sys::OPENSSL_free(bytes.cast());
+            Ok(der)
+        }
+    }
+
+    /// Serial number in hexadecimal, upper case; with a sign if it is negative.
+    pub fn serial(&self) -> String {
+        // SAFETY: the number lives as long as the certificate, and its bytes are copied.
+        let (bytes, is_negative) = unsafe {
+            let number = sys::X509_get0_serialNumber(self.as_ptr());
+            let length = usize::try_from(sys::ASN1_STRING_length(number)).unwrap_or(0);
+            let bytes = match length {
+                0 => &[0][..],
+                _ => std::slice::from_raw_parts(sys::ASN1_STRING_get0_data(number), length),
+            };
+            let kind = sys::ASN1_STRING_type(number);
+            (bytes, kind == sys::V_ASN1_NEG_INTEGER)
+        };
+        let sign = if is_negative { "-" } else { "" };
+        let mut text = String::from(sign);
+        for byte in bytes {
+            let _ = write!(text, "{byte:02X}");
+        }
+        text
+    }
+
+    /// The start of its validity as OpenSSL prints it: `Nov 22 14:04:52 2026 GMT`.
+    pub fn not_before_text(&self) -> Option<String> {
+        // SAFETY: the time lives as long as the certificate.
+        unsafe { print_time(sys::X509_get0_notBefore(self.as_ptr())) }
+    }
+
+    /// The end of its validity in that form.
+    pub fn not_after_text(&self) -> Option<String> {
+        // SAFETY: the time lives as long as the certificate.
+        unsafe { print_time(sys::X509_get0_notAfter(self.as_ptr())) }
     }
 
     /// The end of its validity, in seconds since 1970.
@@ -247,15 +318,46 @@ fn owned(pointer: *mut sys::X509) -> Result<Certificate, Error> {
 ///
 /// `name` is valid.
 unsafe fn print_name(name: *mut sys::X509_NAME) -> Option<String> {
-    // SAFETY: by the caller's promise; the memory BIO is owned here, and its
-    // contents are copied before it is freed.
+    let flags = sys::XN_FLAG_RFC2253 as std::ffi::c_ulong;
+    // SAFETY: by the caller's promise; the BIO is valid during the call.
+    printed(|bio| unsafe { sys::X509_NAME_print_ex(bio, name, 0, flags) >= 0 })
+}
+
+/// # Safety
+///
+/// `time` is valid.
+unsafe fn print_time(time: *const sys::ASN1_TIME) -> Option<String> {
+    // SAFETY: by the caller's promise; the BIO is valid during the call.
+    printed(|bio| unsafe { sys::ASN1_TIME_print(bio, time) == 1 })
+}
+
+/// # Safety
+///
+/// `name` is valid.
+unsafe fn oneline(name: *mut sys::X509_NAME) -> Option<String> {
+    // SAFETY: by the caller's promise; without a buffer the library allocates a terminated
+    // string, which is copied and given back.
+    unsafe {
+        let text = sys::X509_NAME_oneline(name, ptr::null_mut(), 0);
+        if text.is_null() {
+            error::clear_queue();
+            return None;
+        }
+        let copy = CStr::from_ptr(text).to_string_lossy().into_owned();
+        sys::OPENSSL_free(text.cast());
+        Some(copy)
+    }
+}
+
+/// What `print` writes into a BIO, if it says that it succeeded.
+fn printed(print: impl FnOnce(*mut sys::BIO) -> bool) -> Option<String> {
+    // SAFETY: the memory BIO is owned here, and its contents are copied before it is freed.
     unsafe {
         let bio = sys::BIO_new(sys::BIO_s_mem());
         if bio.is_null() {
             return None;
         }
-        let flags = sys::XN_FLAG_RFC2253 as std::ffi::c_ulong;
-        let printed = sys::X509_NAME_print_ex(bio, name, 0, flags) >= 0;
+        let printed = print(bio);
         let mut text = None;
         let (mut bytes, mut length): (*const u8, usize) = (ptr::null(), 0);
         if printed && sys::BIO_mem_contents(bio, &mut bytes, &mut length) == 1 {

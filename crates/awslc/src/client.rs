@@ -97,14 +97,7 @@ impl ClientContextBuilder {
 
     /// Signature schemes accepted from the server, by their IANA numbers, preferred first.
     pub fn set_accepted_schemes(&mut self, schemes: &[u16]) -> Result<(), Error> {
-        // SAFETY: the context is valid, pointer and length describe `schemes`.
-        check("SSL_CTX_set_verify_algorithm_prefs", unsafe {
-            sys::SSL_CTX_set_verify_algorithm_prefs(
-                self.builder.as_ptr(),
-                schemes.as_ptr(),
-                schemes.len(),
-            )
-        })
+        self.builder.set_accepted_schemes(schemes)
     }
 
     /// Protocols to offer, preferred first.

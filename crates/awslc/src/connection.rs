@@ -458,11 +458,14 @@ impl Connection {
     /// when nothing was signed (resumption, static RSA) or no scheme is named
     /// (TLS 1.1 and below).
     pub fn signature_scheme(&self) -> Option<u16> {
-        let scheme = if self.signature_scheme != 0 {
-            self.signature_scheme
-        } else {
-            // SAFETY: the SSL is valid.
-            unsafe { sys::SSL_get_peer_signature_algorithm(self.ssl.as_ptr()) }
+        // SAFETY: the SSL is valid. What a server has of its peer is the client's scheme.
+        let scheme = unsafe {
+            match self.signature_scheme {
+                0 if sys::SSL_is_server(self.ssl.as_ptr()) == 0 => {
+                    sys::SSL_get_peer_signature_algorithm(self.ssl.as_ptr())
+                }
+                noted => noted,
+            }
         };
         (scheme != 0).then_some(scheme)
     }

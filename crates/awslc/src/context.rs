@@ -162,9 +162,9 @@ impl ContextBuilder {
     }
 
     /// The same without parsed certificates: libssl keeps the peer's as bytes, which
-    /// all connections share that see the same ones. A [`Verifier`] parses them for as
-    /// long as it judges them.
-    pub(crate) fn with_buffers() -> Result<Self, Error> {
+    /// all connections share that see the same ones. A [`Verifier`](crate::Verifier) parses
+    /// them for as long as it judges them.
+    pub fn with_buffers() -> Result<Self, Error> {
         // SAFETY: returns a static.
         let builder = Self::with_method(unsafe { sys::TLS_with_buffers_method() })?;
         // SAFETY: the context is valid, and the pool lives as long as the process.
@@ -466,7 +466,35 @@ impl Buffer {
         self.0.as_ptr()
     }
 
-    fn new(bytes: &[u8]) -> Result<Self, Error> {
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        // SAFETY: the buffer is valid, and its bytes live as long as the reference.
+        unsafe {
+            std::slice::from_raw_parts(
+                sys::CRYPTO_BUFFER_data(self.as_ptr()),
+                sys::CRYPTO_BUFFER_len(self.as_ptr()),
+            )
+        }
+    }
+
+    /// Gives the reference away.
+    pub(crate) fn into_ptr(self) -> *mut sys::CRYPTO_BUFFER {
+        std::mem::ManuallyDrop::new(self).as_ptr()
+    }
+
+    /// A reference more to a buffer of somebody else; `None` for null.
+    ///
+    /// # Safety
+    ///
+    /// `buffer` is null or valid.
+    pub(crate) unsafe fn share(buffer: *mut sys::CRYPTO_BUFFER) -> Option<Self> {
+        let buffer = NonNull::new(buffer)?;
+        // SAFETY: by the caller's promise.
+        let code = unsafe { sys::CRYPTO_BUFFER_up_ref(buffer.as_ptr()) };
+        debug_assert_eq!(code, 1, "adding a reference cannot fail");
+        Some(Self(buffer))
+    }
+
+    pub(crate) fn new(bytes: &[u8]) -> Result<Self, Error> {
         // SAFETY: pointer and length describe `bytes`; no pool is used.
         let buffer =
             unsafe { sys::CRYPTO_BUFFER_new(bytes.as_ptr(), bytes.len(), ptr::null_mut()) };

@@ -1,6 +1,14 @@
-//! SHA-256, HMAC-SHA-256 (RFC 2104) and HKDF-SHA-256 (RFC 5869).
+//! SHA-1, SHA-256, HMAC-SHA-256 (RFC 2104) and HKDF-SHA-256 (RFC 5869).
 
 use aws_lc_sys as sys;
+
+/// The SHA-1 of `data`: for fingerprints that others have computed so.
+pub fn sha1(data: &[u8]) -> [u8; 20] {
+    let mut digest = [0; 20];
+    // SAFETY: the input slice is valid for its length, the output for 20 bytes.
+    unsafe { sys::SHA1(data.as_ptr(), data.len(), digest.as_mut_ptr()) };
+    digest
+}
 
 /// The SHA-256 of `data`.
 pub fn sha256(data: &[u8]) -> [u8; 32] {

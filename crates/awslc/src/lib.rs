@@ -22,6 +22,7 @@
 //! | `record.rs` | application records sealed straight into the caller's output |
 //! | `transmit.rs` | taking the write direction away from libssl: keys, guard |
 //! | `moving.rs` | a connection that goes on in another process |
+//! | `peer.rs`, `verify.rs` | certificates of clients, and whether those of either side are trusted |
 //! | `key.rs`, `rsa.rs`, `certificate.rs` | private keys, an RSA key's numbers, and certificate chains |
 //! | `blinding.rs` | random factors for RSA private operations that are computed elsewhere |
 //! | `key_operation.rs` | what a handshake wants from the private key, computed wherever that is best |
@@ -70,6 +71,7 @@ mod key;
 mod key_operation;
 mod memory;
 mod moving;
+mod peer;
 mod psk;
 mod random;
 mod record;
@@ -90,7 +92,7 @@ pub use cipher::{Cipher, all_ciphers};
 pub use client::{ClientConnection, ClientContext, ClientContextBuilder, ClientIdentity};
 pub use connection::{Connection, HandshakeStatus, ReadStatus};
 pub use context::{Context, ContextBuilder, ProtocolVersion, Verify};
-pub use digest::{hkdf_sha256, hmac_sha256, sha256};
+pub use digest::{hkdf_sha256, hmac_sha256, sha1, sha256};
 pub use early_data::{EarlyDataOutcome, MAX_EARLY_DATA_BYTES};
 pub use error::{Error, Fault};
 pub use group::{Group, group_by_id, group_by_name};
@@ -98,6 +100,7 @@ pub use key::{KeyError, KeyKind, PrivateKey};
 pub use key_operation::KeyOperation;
 pub use memory::use_program_allocator;
 pub use moving::NotMovable;
+pub use peer::{MAX_CLIENT_CERTIFICATES, MAX_CLIENT_CHAIN_BYTES, PeerChain};
 pub use psk::is_psk_binder_valid;
 pub use random::fill_random;
 pub use rsa::RsaNumbers;

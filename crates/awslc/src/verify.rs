@@ -1,14 +1,16 @@
-//! Whether a server's certificates are trusted and belong to the name it was called by.
+//! Whether the certificates of a peer are trusted and, if it is a server, belong to the
+//! name it was called by.
 //!
 //! A [`Verifier`] is a set of roots, revocation lists and a depth. It judges the chain
-//! as OpenSSL does for the purpose `ssl_server`: signatures, validity, extensions, and,
-//! with revocation lists, every certificate of the chain against its issuer's list. Then
-//! the leaf's names are compared (`X509_check_host` and `X509_check_ip`).
+//! as OpenSSL does for the purpose `ssl_server` or `ssl_client`: signatures, validity,
+//! extensions, and, with revocation lists, every certificate of the chain against its
+//! issuer's list. Then the names of a server are compared (`X509_check_host` and
+//! `X509_check_ip`).
 //!
 //! libssl keeps certificates as bytes here: they are parsed when they are judged and
 //! not for longer, so that an idle connection does not own them.
 
-use std::ffi::{c_char, c_int, c_long, c_ulong};
+use std::ffi::{CStr, c_char, c_int, c_long, c_ulong};
 use std::fmt;
 use std::net::IpAddr;
 use std::ptr::{self, NonNull};
@@ -17,11 +19,16 @@ use aws_lc_sys as sys;
 
 use crate::callbacks;
 use crate::certificate::CertificateChain;
+use crate::context::Buffer;
 use crate::error::{self, Error};
 use crate::ffi::{check, check_ptr, static_str};
 use crate::key::MemoryBio;
+use crate::peer::PeerChain;
 
-/// Why a server's certificates were refused.
+/// OpenSSL 3's `X509_V_ERR_INVALID_CA`, which was 24 before.
+const OPENSSL_INVALID_CA: i32 = 79;
+
+/// Why the certificates of a peer were refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VerifyFailure {
     /// The chain is not trusted: OpenSSL's number (`X509_V_ERR_...`).
@@ -31,16 +38,40 @@ pub enum VerifyFailure {
 }
 
 impl VerifyFailure {
-    pub(crate) fn unspecified() -> Self {
-        Self::Chain(sys::X509_V_ERR_UNSPECIFIED)
+    /// There is no verdict: without memory, or when a certificate cannot be read.
+    pub const UNSPECIFIED: Self = Self::Chain(sys::X509_V_ERR_UNSPECIFIED);
+
+    fn library_code(self) -> i32 {
+        match self {
+            Self::Chain(code) => code,
+            Self::Name => sys::X509_V_ERR_HOSTNAME_MISMATCH,
+        }
+    }
+
+    /// OpenSSL 3's number for it.
+    pub fn code(self) -> i32 {
+        match self.library_code() {
+            sys::X509_V_ERR_INVALID_CA => OPENSSL_INVALID_CA,
+            code => code,
+        }
+    }
+
+    /// Whether all that is wrong is that nobody trusted has issued the chain: what
+    /// `ssl_verify_client optional_no_ca` lets pass.
+    pub fn is_untrusted_issuer(self) -> bool {
+        matches!(
+            self.library_code(),
+            sys::X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT
+                | sys::X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN
+                | sys::X509_V_ERR_UNABLE_TO_GET_ISSUER_CERT_LOCALLY
+                | sys::X509_V_ERR_CERT_UNTRUSTED
+                | sys::X509_V_ERR_UNABLE_TO_VERIFY_LEAF_SIGNATURE
+        )
     }
 
     /// What the number means, in OpenSSL's words.
     pub fn reason(self) -> &'static str {
-        let code = match self {
-            Self::Chain(code) => code,
-            Self::Name => sys::X509_V_ERR_HOSTNAME_MISMATCH,
-        };
+        let code = self.library_code();
         // What OpenSSL 3 puts in other words than AWS-LC.
         match code {
             sys::X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT => return "self-signed certificate",
@@ -48,6 +79,10 @@ impl VerifyFailure {
                 return "self-signed certificate in certificate chain";
             }
             sys::X509_V_ERR_INVALID_PURPOSE => return "unsuitable certificate purpose",
+            sys::X509_V_ERR_DIFFERENT_CRL_SCOPE => return "different CRL scope",
+            sys::X509_V_ERR_UNSUPPORTED_EXTENSION_FEATURE => {
+                return "unsupported extension feature";
+            }
             _ => {}
         }
         // SAFETY: returns a static string for any number.
@@ -57,12 +92,8 @@ impl VerifyFailure {
 
     /// The alert that says so (RFC 8446 section 6.2).
     pub(crate) fn alert(self) -> u8 {
-        let code = match self {
-            Self::Chain(code) => code,
-            Self::Name => sys::X509_V_ERR_HOSTNAME_MISMATCH,
-        };
         // SAFETY: answers for any number.
-        let alert = unsafe { sys::SSL_alert_from_verify_result(c_long::from(code)) };
+        let alert = unsafe { sys::SSL_alert_from_verify_result(c_long::from(self.library_code())) };
         u8::try_from(alert).unwrap_or(sys::SSL_AD_CERTIFICATE_UNKNOWN as u8)
     }
 }
@@ -92,12 +123,22 @@ pub(crate) struct PeerCheck {
 pub struct VerifierBuilder {
     store: Store,
     depth: c_int,
+    purpose: &'static CStr,
 }
 
 impl VerifierBuilder {
-    /// Nothing is trusted; chains may have up to `depth` certificates between the leaf
-    /// and the root.
+    /// To judge servers. Nothing is trusted; chains may have up to `depth` certificates
+    /// between the leaf and the root.
     pub fn new(depth: u32) -> Result<Self, Error> {
+        Self::with_purpose(depth, c"ssl_server")
+    }
+
+    /// The same to judge clients.
+    pub fn for_clients(depth: u32) -> Result<Self, Error> {
+        Self::with_purpose(depth, c"ssl_client")
+    }
+
+    fn with_purpose(depth: u32, purpose: &'static CStr) -> Result<Self, Error> {
         error::clear_queue();
         // SAFETY: allocates.
         let store = check_ptr("X509_STORE_new", unsafe { sys::X509_STORE_new() })?;
@@ -108,6 +149,7 @@ impl VerifierBuilder {
             store,
             // The library adds two to it.
             depth: c_int::try_from(depth).map_or(c_int::MAX - 2, |depth| depth.min(c_int::MAX - 2)),
+            purpose,
         })
     }
 
@@ -166,15 +208,17 @@ impl VerifierBuilder {
         Verifier {
             store: self.store,
             depth: self.depth,
+            purpose: self.purpose,
         }
     }
 }
 
-/// Judges servers' certificates; see the module's documentation.
+/// Judges certificates; see the module's documentation.
 #[derive(Debug)]
 pub struct Verifier {
     store: Store,
     depth: c_int,
+    purpose: &'static CStr,
 }
 
 /// Which flaw of a chain is reported.
@@ -185,6 +229,17 @@ enum Report {
 }
 
 impl Verifier {
+    /// Judges a chain that a client has shown, now.
+    pub fn judge_chain(&self, chain: &PeerChain) -> Result<(), VerifyFailure> {
+        error::clear_queue();
+        let buffers = chain.buffers().iter().map(Buffer::as_ptr);
+        // SAFETY: the buffers are valid and immutable.
+        let parsed = unsafe { Parsed::of(buffers) }.map_err(|_| VerifyFailure::UNSPECIFIED);
+        let judged = parsed.and_then(|parsed| self.judge_parsed(&parsed, None));
+        error::clear_queue();
+        judged
+    }
+
     /// Judges the chain that a peer has sent, leaf first.
     ///
     /// # Safety
@@ -197,7 +252,7 @@ impl Verifier {
     ) -> Result<(), VerifyFailure> {
         error::clear_queue();
         // SAFETY: by the caller's promise.
-        let chain = unsafe { Parsed::new(certificates) }.map_err(|_| VerifyFailure::unspecified());
+        let chain = unsafe { Parsed::new(certificates) }.map_err(|_| VerifyFailure::UNSPECIFIED);
         let judged = chain.and_then(|chain| self.judge_parsed(&chain, name));
         // What the library noted is in the verdict; libssl adds an error of its own.
         error::clear_queue();
@@ -205,7 +260,7 @@ impl Verifier {
     }
 
     fn judge_parsed(&self, chain: &Parsed, name: Option<&PeerName>) -> Result<(), VerifyFailure> {
-        let leaf = chain.leaf().ok_or(VerifyFailure::unspecified())?;
+        let leaf = chain.leaf().ok_or(VerifyFailure::UNSPECIFIED)?;
         if let Err(first) = self.run(leaf, chain, Report::First) {
             // The decision is made. nginx has the library go on and reports what it ends with.
             let last = self.run(leaf, chain, Report::Last).err();
@@ -225,15 +280,15 @@ impl Verifier {
     ) -> Result<(), VerifyFailure> {
         // SAFETY: allocates.
         let run = NonNull::new(unsafe { sys::X509_STORE_CTX_new() }).map(Run);
-        let run = run.ok_or(VerifyFailure::unspecified())?;
+        let run = run.ok_or(VerifyFailure::UNSPECIFIED)?;
         let run = run.0.as_ptr();
         // SAFETY: store, leaf and chain are valid and outlive the run; the purpose's name is
         // a static string; the callback has the declared signature.
         unsafe {
             if sys::X509_STORE_CTX_init(run, self.store.0.as_ptr(), leaf, chain.as_ptr()) != 1
-                || sys::X509_STORE_CTX_set_default(run, c"ssl_server".as_ptr()) != 1
+                || sys::X509_STORE_CTX_set_default(run, self.purpose.as_ptr()) != 1
             {
-                return Err(VerifyFailure::unspecified());
+                return Err(VerifyFailure::UNSPECIFIED);
             }
             sys::X509_VERIFY_PARAM_set_depth(sys::X509_STORE_CTX_get0_param(run), self.depth);
             if report == Report::Last {
@@ -245,7 +300,7 @@ impl Verifier {
                 return Err(VerifyFailure::Chain(code));
             }
             if !is_trusted {
-                return Err(VerifyFailure::unspecified());
+                return Err(VerifyFailure::UNSPECIFIED);
             }
         }
         Ok(())
@@ -323,6 +378,21 @@ impl Parsed {
     ///
     /// As for [`Verifier::judge`].
     unsafe fn new(buffers: *const sys::stack_st_CRYPTO_BUFFER) -> Result<Self, Error> {
+        // SAFETY: by the caller's promise.
+        unsafe {
+            let count = if buffers.is_null() {
+                0
+            } else {
+                sys::OPENSSL_sk_num(buffers.cast())
+            };
+            Self::of((0..count).map(|n| sys::OPENSSL_sk_value(buffers.cast(), n).cast()))
+        }
+    }
+
+    /// # Safety
+    ///
+    /// The buffers are valid, and nobody changes them.
+    unsafe fn of(buffers: impl Iterator<Item = *mut sys::CRYPTO_BUFFER>) -> Result<Self, Error> {
         // SAFETY: allocates.
         let stack: *mut sys::stack_st_X509 = unsafe { sys::OPENSSL_sk_new_null() }.cast();
         let parsed = NonNull::new(stack)
@@ -331,14 +401,8 @@ impl Parsed {
         // SAFETY: by the caller's promise; the stack takes over each certificate, which is
         // freed here when it does not.
         unsafe {
-            let count = if buffers.is_null() {
-                0
-            } else {
-                sys::OPENSSL_sk_num(buffers.cast())
-            };
-            for n in 0..count {
-                let buffer = sys::OPENSSL_sk_value(buffers.cast(), n);
-                let certificate = sys::X509_parse_from_buffer(buffer.cast());
+            for buffer in buffers {
+                let certificate = sys::X509_parse_from_buffer(buffer);
                 let certificate = check_ptr("X509_parse_from_buffer", certificate)?;
                 if sys::OPENSSL_sk_push(parsed.0.as_ptr().cast(), certificate.cast()) == 0 {
                     sys::X509_free(certificate);

@@ -12,7 +12,8 @@ use crate::model::{
     IfModifiedSince, KeepaliveDisable, KtlsMode, LingeringClose, List, ListenAddress,
     ListenOptions, LogFileCache, LogFormat, Matcher, Op, Origin, RealIpHeader, Resolver, Seccomp,
     SendProxyProtocol, ServerName, ServerTokens, SessionStore, SetVariable, TempPath, Template,
-    TlsProtocols, TrustedPeer, TryFiles, Types, UpstreamServer, UpstreamZone, User, WorkerCount,
+    TlsProtocols, TrustedPeer, TryFiles, Types, UpstreamServer, UpstreamZone, User, VerifyClient,
+    WorkerCount,
 };
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -215,6 +216,12 @@ pub(crate) struct TlsDraft {
     pub(crate) early_data_methods: Option<Arc<[String]>>,
     pub(crate) early_data_register_bytes: Option<u64>,
     pub(crate) reject_handshake: Option<bool>,
+    pub(crate) verify_client: Option<VerifyClient>,
+    pub(crate) verify_depth: Option<u64>,
+    /// Empty: none, as for the next two.
+    pub(crate) client_certificate: Option<PathBuf>,
+    pub(crate) trusted_certificate: Option<PathBuf>,
+    pub(crate) crl: Option<PathBuf>,
     pub(crate) async_mode: Option<AsyncMode>,
     /// `Some(None)`: `auto`.
     pub(crate) async_threads: Option<Option<u32>>,

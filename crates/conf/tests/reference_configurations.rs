@@ -96,14 +96,7 @@ fn https_tuning_study() {
              }
          }",
     );
-    assert_eq!(
-        warned(&config),
-        [
-            "ssl_stapling",
-            "ssl_stapling_verify",
-            "ssl_trusted_certificate"
-        ]
-    );
+    assert_eq!(warned(&config), ["ssl_stapling", "ssl_stapling_verify"]);
     let http = config.http.as_ref().expect("there is an http block");
     let server = &http.servers[0];
     let resolver = server.conf.resolver.as_ref().expect("it has name servers");

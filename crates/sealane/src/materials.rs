@@ -3,8 +3,8 @@
 
 use sealane_conf::Diagnostic;
 use sealane_conf::model::{
-    CertificateFiles, CertificateSource, Http, LogLevel, Pass, Tls, UpstreamCertificate,
-    UpstreamTls,
+    CertificateFiles, CertificateSource, ClientCertificates, Http, LogLevel, Pass, Tls,
+    UpstreamCertificate, UpstreamTls, VerifyClient,
 };
 use sealane_server::Materials;
 use sealane_server::log::OsError;
@@ -51,6 +51,7 @@ fn read_server(tls: &Tls, materials: &mut Reading<'_>) -> Result<(), Diagnostic>
     for files in &tls.certificates {
         read_certificate(files, materials)?;
     }
+    read_client_certificates(&tls.client_certificates, materials)?;
     if let Some(path) = &tls.dhparam {
         add(materials, path, |error| {
             format!("cannot load DH parameters \"{}\": {error}", path.display())
@@ -85,6 +86,29 @@ fn read_upstream(tls: &UpstreamTls, materials: &mut Reading<'_>) -> Result<(), D
     // As in nginx, without verification nobody looks at these.
     let verifying = [("certificate", &tls.trusted_certificate), ("CRL", &tls.crl)];
     for (what, path) in verifying.into_iter().filter(|_| tls.verify) {
+        if let Some(path) = path {
+            add(materials, path, |error| {
+                format!("cannot load {what} \"{}\": {error}", path.display())
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// What clients are verified by. As in nginx, certificates whose names are sent are read only
+/// where clients are asked.
+fn read_client_certificates(
+    conf: &ClientCertificates,
+    materials: &mut Reading<'_>,
+) -> Result<(), Diagnostic> {
+    let asked = conf.verify != VerifyClient::Off;
+    let named = conf.client_certificate.as_ref().filter(|_| asked);
+    let files = [
+        ("certificate", named),
+        ("certificate", conf.trusted_certificate.as_ref()),
+        ("CRL", conf.crl.as_ref()),
+    ];
+    for (what, path) in files {
         if let Some(path) = path {
             add(materials, path, |error| {
                 format!("cannot load {what} \"{}\": {error}", path.display())

@@ -14,7 +14,7 @@ use crate::tls_build::{self, HandshakeThreads, TlsBuilder};
 use crate::worker;
 use sealane_conf::Config;
 use sealane_conf::diagnostic::Diagnostic;
-use sealane_conf::model::{Http, Listener, Location, LocationConf, Server};
+use sealane_conf::model::{Http, Listener, Location, LocationConf, Server, VerifyClient};
 use sealane_http::h1::Limits;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -76,6 +76,10 @@ fn empty(config: &Config, materials: &Materials, logs: &LogSet) -> Snapshot {
         handshake_threads: HandshakeThreads::of(config),
         handshakes: Arc::clone(materials.handshakes()),
         worker_shutdown_timeout: config.main.worker_shutdown_timeout,
+        asks_clients: config.http.iter().any(|http| {
+            let mut servers = http.servers.iter();
+            servers.any(|server| server.verify_client != VerifyClient::Off)
+        }),
         uses_tls_facts: tls_build::uses_variable(config, "ssl_"),
         main_log: logs.logger(&config.main.error_logs),
     }

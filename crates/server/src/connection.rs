@@ -207,6 +207,7 @@ impl Connection {
         };
         self.listener = listener;
         self.snapshot = newest;
+        self.note_client();
     }
 
     /// Its listener in another snapshot, if connections begin there as this one did.

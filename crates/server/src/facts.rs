@@ -1,5 +1,6 @@
 //! What is known about a connection for its whole life.
 
+use crate::client_certificates::ClientFacts;
 use crate::proxy_protocol::ProxyHeader;
 use crate::socket::Socket;
 use sealane_tls::Ktls;
@@ -33,6 +34,8 @@ pub struct ConnectionFacts {
     ktls_refusal: OnceLock<&'static str>,
     /// What a PROXY header said before the connection's own bytes.
     proxy_protocol: OnceLock<Box<ProxyHeader>>,
+    /// What the client has shown; where some server asks for certificates.
+    client: OnceLock<Box<ClientFacts>>,
     /// TLS facts, collected after the handshake when some variable needs them.
     tls: OnceLock<Box<TlsFacts>>,
 }
@@ -100,6 +103,7 @@ impl ConnectionFacts {
             ktls: AtomicU8::new(KTLS_UNKNOWN),
             ktls_refusal: OnceLock::new(),
             proxy_protocol: OnceLock::new(),
+            client: OnceLock::new(),
             tls: OnceLock::new(),
         }
     }
@@ -170,6 +174,16 @@ impl ConnectionFacts {
 
     pub(crate) fn set_proxy_protocol(&self, header: ProxyHeader) {
         let _ = self.proxy_protocol.set(Box::new(header));
+    }
+
+    /// What the client has shown; `None` on plain connections, and when no server asks for
+    /// certificates.
+    pub fn client(&self) -> Option<&ClientFacts> {
+        self.client.get().map(|client| &**client)
+    }
+
+    pub(crate) fn set_client(&self, client: ClientFacts) {
+        let _ = self.client.set(Box::new(client));
     }
 
     /// TLS facts; `None` on plain connections, and when no variable asks for them.

@@ -28,6 +28,7 @@
 pub mod admission;
 pub mod body_source;
 pub mod chain;
+pub mod client_certificates;
 pub mod client_link;
 pub mod counters;
 pub mod current;

@@ -77,6 +77,11 @@ impl ServerNames {
             .unwrap_or_else(|| self.default_server())
     }
 
+    /// Whether a host name is one of these, and not just served by the default server.
+    pub fn has(&self, host: &[u8]) -> bool {
+        self.find_named(host, None).is_some()
+    }
+
     fn find_named(&self, host: &[u8], values: Option<&Values>) -> Option<ServerId> {
         if let Some(server) = self.exact.get(host) {
             return Some(*server);

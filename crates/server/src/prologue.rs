@@ -1,6 +1,7 @@
 //! What stands before the pipeline, for a request of HTTP/1 and for a stream of
 //! HTTP/2 alike: the exchange, its server by name, its normalised URI, early data.
 
+use crate::client_certificates;
 use crate::client_link::ClientLink;
 use crate::exchange::{Exchange, Progress, Request, RequestBody, Response};
 use crate::facts::ConnectionFacts;
@@ -87,6 +88,9 @@ pub(crate) async fn answer(exchange: &mut Exchange) {
         return pipeline::fail(exchange, StatusCode::BAD_REQUEST).await;
     }
     choose_server(exchange);
+    if let Err(status) = client_certificates::check(exchange).await {
+        return pipeline::fail(exchange, status).await;
+    }
     if is_too_early(exchange) {
         // The client sends it again after the handshake (RFC 8470 section 5.2).
         exchange.progress.refused_early = true;

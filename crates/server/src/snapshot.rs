@@ -62,6 +62,9 @@ pub struct Snapshot {
     /// Whether any log format or header uses a `$ssl_*` variable, so that TLS
     /// facts are worth collecting after each handshake.
     pub uses_tls_facts: bool,
+    /// Whether any server has `ssl_verify_client`, so that what clients have shown is worth
+    /// keeping.
+    pub asks_clients: bool,
     /// The main error log.
     pub main_log: Logger,
 }

@@ -17,11 +17,11 @@ use sealane_conf::diagnostic::Diagnostic;
 use sealane_conf::model::{self, CertificateSource, Http, Listener, LogLevel, Server, Tls};
 use sealane_tls::{
     AcceleratorChoice, Acceptor, AsyncMode, ClientVerification, HandshakeSettings, Identity,
-    KtlsMode, KtlsSettings, Protocol, Protocols, Secret, SelectServer, Selected, ServerSettings,
-    ServerTls,
+    KtlsMode, KtlsSettings, PemFile, Protocol, Protocols, Secret, SelectServer, Selected,
+    ServerSettings, ServerTls, VerifyClient,
 };
 use std::collections::HashMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Application protocols offered over TLS; the first only where `http2` is on.
@@ -178,7 +178,7 @@ impl<'a> TlsBuilder<'a> {
             ticket_keys: sessions.ticket_keys,
             shared_sessions: sessions.shared,
             early_data: sessions.early_data,
-            client_verification: ClientVerification::default(),
+            client_verification: self.client_verification(&tls.client_certificates)?,
             session_stats: Some(self.sessions.stats()),
             alpn: ALPN[usize::from(!http2)..].to_vec(),
             reject_handshake: tls.reject_handshake,
@@ -228,6 +228,39 @@ impl<'a> TlsBuilder<'a> {
             },
             state: Some(Arc::clone(self.materials.handshakes())),
         }
+    }
+
+    /// How clients are judged, with the files that are looked at.
+    fn client_verification(
+        &self,
+        conf: &model::ClientCertificates,
+    ) -> Result<ClientVerification, Diagnostic> {
+        let read = |path: &Option<PathBuf>, what: &str| {
+            path.as_ref()
+                .map(|path| {
+                    Ok(PemFile {
+                        pem: file(self.materials, path, what)?.to_vec(),
+                        label: path.display().to_string(),
+                    })
+                })
+                .transpose()
+        };
+        let mode = match conf.verify {
+            model::VerifyClient::Off => VerifyClient::Off,
+            model::VerifyClient::On => VerifyClient::On,
+            model::VerifyClient::Optional => VerifyClient::Optional,
+            model::VerifyClient::OptionalNoCa => VerifyClient::OptionalNoCa,
+        };
+        Ok(ClientVerification {
+            mode,
+            depth: conf.depth,
+            named: match mode {
+                VerifyClient::Off => None,
+                _ => read(&conf.client_certificate, "certificate")?,
+            },
+            trusted: read(&conf.trusted_certificate, "certificate")?,
+            revoked: read(&conf.crl, "CRL")?,
+        })
     }
 
     /// The lines of `ssl_password_file`.

@@ -26,6 +26,7 @@ use sealane_awslc::{HandshakeStatus, ReadStatus, Secret};
 
 use crate::accelerator::PendingJob;
 use crate::acceptor::Acceptor;
+use crate::client_certificates::ClientChain;
 use crate::error::Error;
 use crate::info::Info;
 use crate::ktls::{self, KeysEnded, Ktls, KtlsMode};
@@ -322,6 +323,16 @@ impl Connection {
             State::Running(tls) => {
                 Some(Info::new(tls, self.client_groups.as_deref(), self.session))
             }
+            _ => None,
+        }
+    }
+
+    /// The certificates of the client, once the handshake is done or early data is read:
+    /// what it has shown now or, with a resumed session, then. `None` when it has shown
+    /// none.
+    pub fn client_chain(&self) -> Option<ClientChain> {
+        match &self.state {
+            State::Running(tls) => ClientChain::of(tls),
             _ => None,
         }
     }

@@ -29,6 +29,7 @@
 //! | `ciphers/` | `ssl_ciphers`: OpenSSL's cipher strings |
 //! | `groups.rs`, `protocols.rs` | `ssl_ecdh_curve`, `ssl_protocols` |
 //! | `client_hello.rs` | the first message, zero-copy |
+//! | `client_certificates.rs` | certificates of clients: by what rules they are judged, what they say |
 //! | `choice.rs` | which certificate and suite order a client gets |
 //! | `acceptor.rs`, `connection.rs` | one listener, one connection |
 //! | `accelerator/` | who computes with the private key: AWS-LC, or vectors |
@@ -46,6 +47,7 @@ mod acceptor;
 mod choice;
 pub mod ciphers;
 pub mod client;
+mod client_certificates;
 mod client_hello;
 mod conf_command;
 mod connection;
@@ -68,6 +70,7 @@ mod tests;
 pub use accelerator::{AcceleratorChoice, AcceleratorKind, HandshakeStats, KeyType, NotSuited};
 pub use acceptor::{Acceptor, SelectServer, Selected, looks_like_tls};
 pub use ciphers::fuzz_cipher_string;
+pub use client_certificates::{ClientCertificateText, ClientChain, ClientVerifier};
 pub use client_hello::fuzz_client_hello;
 pub use connection::Connection;
 pub use error::{Error, SettingsError, Warning};
@@ -82,8 +85,8 @@ pub use packed::{MAX_PACKED_BYTES, NotPackable, Packed, UnpackError, moving_form
 pub use protocols::{Protocol, Protocols};
 pub use record_size::DynamicRecords;
 pub use sealane_awslc::{
-    Fault, HandshakeStatus, KeyOperation, ReadStatus, Secret, library_version, sha256,
-    use_program_allocator,
+    Fault, HandshakeStatus, KeyOperation, ReadStatus, Secret, VerifyFailure, library_version,
+    sha256, use_program_allocator,
 };
 pub use server::{Fingerprint, ServerTls};
 pub use sessions::cache::{CacheCounts, Follower, SessionCache};
@@ -99,5 +102,5 @@ pub use sessions::state::SessionState;
 pub use sessions::stats::{EarlyVerdict, Missed, Resumed, SessionStats};
 pub use sessions::store::{Reply, SharedSessions, SharedStore, StoreKey};
 pub use settings::{
-    DEFAULT_BUFFER_BYTES, DEFAULT_CIPHERS, Identity, ServerSettings, SessionCacheSetting,
+    DEFAULT_BUFFER_BYTES, DEFAULT_CIPHERS, Identity, PemFile, ServerSettings, SessionCacheSetting,
 };

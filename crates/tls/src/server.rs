@@ -10,6 +10,7 @@ use sealane_awslc::{
 use crate::accelerator::{self, Accelerator, AcceleratorChoice, KeyType, NotSuited, Report};
 use crate::choice::ChoiceRules;
 use crate::ciphers::{SecurityLevel, Suite};
+use crate::client_certificates::{ClientVerifier, SIGNATURE_SCHEMES};
 use crate::client_hello::ClientHello;
 use crate::conf_command::Policy;
 use crate::error::{SettingsError, Warning};
@@ -20,7 +21,7 @@ use crate::offload::{HandshakeSettings, Load, policy};
 use crate::parameters::Parameters;
 use crate::record_size::{DynamicRecords, MAX_RECORD_BYTES};
 use crate::sessions::cache::SessionCache;
-use crate::sessions::identity::{self, VerifyClient};
+use crate::sessions::identity;
 use crate::sessions::lookup::Resumption;
 use crate::sessions::opaque::{KeptSessions, OpaqueTickets};
 use crate::sessions::ring::{RingSettings, TicketRing};
@@ -43,6 +44,8 @@ pub struct ServerTls {
     dynamic_records: Option<DynamicRecords>,
     remember_client_groups: bool,
     resumption: Resumption,
+    /// Present when clients are asked for certificates.
+    clients: Option<Arc<ClientVerifier>>,
     ktls: KtlsPolicy,
     handshakes: HandshakeSettings,
 }
@@ -110,12 +113,14 @@ impl ServerTls {
         let plan = Plan::new(settings, &mut warnings)?;
         let loaded = load_identities(settings, &plan, &mut warnings)?;
         let resumption = resumption(settings, &plan, &loaded, &mut warnings)?;
+        let clients = ClientVerifier::build(&settings.client_verification)?;
         let mut identities = Vec::with_capacity(loaded.len());
         for identity in &loaded {
             let build = |suites: &[&'static Suite]| -> Result<Contexts, SettingsError> {
                 let tickets = plan.policy.ticket_count.unwrap_or(DEFAULT_TICKET_COUNT);
                 let context = |tickets| {
-                    build_context(settings, &plan, &resumption, identity, suites, tickets)
+                    let rest = (&resumption, clients.as_ref());
+                    build_context(settings, &plan, rest, identity, suites, tickets)
                 };
                 Ok(Contexts {
                     new: context(tickets)?,
@@ -143,6 +148,7 @@ impl ServerTls {
             dynamic_records: settings.dynamic_records,
             remember_client_groups: settings.remember_client_groups,
             resumption,
+            clients: clients.map(Arc::new),
             ktls: KtlsPolicy {
                 mode: settings.ktls.mode(plan.policy.ktls),
                 settings: settings.ktls.clone(),
@@ -161,6 +167,11 @@ impl ServerTls {
     /// Where this server counts what becomes of sessions and early data.
     pub fn session_stats(&self) -> &crate::SessionStats {
         &self.resumption.stats
+    }
+
+    /// How certificates of clients are judged; `None` when nobody is asked for one.
+    pub fn client_verifier(&self) -> Option<&Arc<ClientVerifier>> {
+        self.clients.as_ref()
     }
 
     /// What computes with the private keys: (type of key, name of the accelerator).
@@ -477,11 +488,6 @@ fn resumption(
     loaded: &[LoadedIdentity],
     warnings: &mut Vec<Warning>,
 ) -> Result<Resumption, SettingsError> {
-    if settings.client_verification.mode != VerifyClient::Off {
-        return Err(SettingsError::new(
-            "\"ssl_verify_client\" is not supported yet",
-        ));
-    }
     let ring = match &settings.ticket_ring {
         _ if !settings.ticket_keys.is_empty() => {
             Arc::new(TicketRing::from_files(&settings.ticket_keys)?)
@@ -539,13 +545,16 @@ fn resumption(
 fn build_context(
     settings: &ServerSettings,
     plan: &Plan,
-    resumption: &Resumption,
+    (resumption, clients): (&Resumption, Option<&ClientVerifier>),
     identity: &LoadedIdentity,
     suites: &[&'static Suite],
     ticket_count: usize,
 ) -> Result<Context, SettingsError> {
     let rules = &plan.rules;
-    let mut builder = ContextBuilder::new().map_err(library_error)?;
+    let mut builder = match clients {
+        None => ContextBuilder::new().map_err(library_error)?,
+        Some(clients) => asking_context(clients).map_err(library_error)?,
+    };
     builder
         .set_protocol_range(rules.min, rules.max)
         .map_err(library_error)?;
@@ -591,6 +600,14 @@ fn build_context(
     builder.note_signature_scheme();
     builder.set_chain(&identity.chain).map_err(library_error)?;
     builder.build().map_err(library_error)
+}
+
+/// A context that asks clients for certificates.
+fn asking_context(clients: &ClientVerifier) -> Result<ContextBuilder, sealane_awslc::Error> {
+    let mut builder = ContextBuilder::with_buffers()?;
+    builder.set_accepted_schemes(&SIGNATURE_SCHEMES)?;
+    builder.ask_for_certificate(clients.issuers())?;
+    Ok(builder)
 }
 
 pub(crate) fn join<'a>(names: impl Iterator<Item = &'a str>) -> String {

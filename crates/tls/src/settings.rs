@@ -149,3 +149,12 @@ pub enum SessionCacheSetting {
     /// `shared:name:size`: servers that name the same zone share one cache.
     Shared(Arc<SessionCache>),
 }
+
+/// A file in PEM, as read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PemFile {
+    /// Its contents.
+    pub pem: Vec<u8>,
+    /// Its name, for errors.
+    pub label: String,
+}

@@ -33,6 +33,7 @@ mod restricting;
 mod rewrite;
 mod scgi;
 mod ssl;
+mod ssl_client;
 mod ssl_handshakes;
 mod ssl_sessions;
 mod subrequests;
@@ -228,6 +229,7 @@ pub const MODULES: &[&Module] = &[
     &log::MODULE,
     &ssl::MODULE,
     &ssl_sessions::MODULE,
+    &ssl_client::MODULE,
     &ssl_handshakes::MODULE,
     &http2::MODULE,
     &later::HTTP3,

@@ -1,11 +1,9 @@
 //! Directives that restrict access or check a peer. Ignoring one would let
 //! somebody in who should stay out, so each is an error until it works.
 
-use super::{Arity, HS, HSL, HTTP, LIMIT_EXCEPT, LOCATION, Module, ONE, Row, SERVER};
+use super::{Arity, HSL, HTTP, LIMIT_EXCEPT, LOCATION, Module, ONE, Row, SERVER};
 
 const ACCESS: &str = "it restricts access, so it is refused until it works";
-const CLIENT_CERTIFICATES: &str =
-    "client certificates are not checked yet, so a configuration that asks for them is refused";
 
 pub(super) const MODULE: Module = Module {
     title: "Access control",
@@ -39,12 +37,5 @@ pub(super) const MODULE: Module = Module {
         ),
         Row::unsupported("referer_hash_bucket_size", SERVER | LOCATION, ONE, ACCESS),
         Row::unsupported("referer_hash_max_size", SERVER | LOCATION, ONE, ACCESS),
-        Row::unsupported("ssl_verify_client", HS, ONE, CLIENT_CERTIFICATES).inert(&["off"]),
-        Row::unsupported("ssl_verify_depth", HS, ONE, CLIENT_CERTIFICATES),
-        Row::unsupported("ssl_client_certificate", HS, ONE, CLIENT_CERTIFICATES),
-        Row::unsupported("ssl_crl", HS, ONE, CLIENT_CERTIFICATES),
-        Row::unsupported("ssl_ocsp", HS, ONE, CLIENT_CERTIFICATES).inert(&["off"]),
-        Row::unsupported("ssl_ocsp_cache", HS, ONE, CLIENT_CERTIFICATES).inert(&["off"]),
-        Row::unsupported("ssl_ocsp_responder", HS, ONE, CLIENT_CERTIFICATES),
     ],
 };

@@ -255,13 +255,6 @@ const ROWS: &[Row] = &[
     )
     .own(),
     Row::later(
-        "ssl_trusted_certificate",
-        HS,
-        ONE,
-        Check::Any,
-        "there are neither client certificates nor OCSP stapling to verify",
-    ),
-    Row::later(
         "ssl_stapling",
         HS,
         ONE,

@@ -159,12 +159,7 @@ fn what_restricts_access_is_refused_unless_it_is_off() {
         );
         assert!(text.contains("restricts access"), "{text}");
     }
-    let text = refused("events {} http { ssl_verify_client on; }");
-    assert!(
-        text.contains("client certificates are not checked yet"),
-        "{text}"
-    );
-    read("events {} http { ssl_verify_client off; auth_basic off; satisfy all; }");
+    read("events {} http { auth_basic off; satisfy all; }");
 }
 
 #[test]

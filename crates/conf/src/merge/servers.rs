@@ -8,13 +8,13 @@ use crate::call::Fault;
 use crate::draft::{BuiltinCache, Http2Draft, LocationDraft, ServerBlock, ServerDraft, TlsDraft};
 use crate::input::Options;
 use crate::model::{
-    Accelerator, AsyncMode, CertificateFiles, CertificateSource, DynamicRecords,
-    EARLY_DATA_METHODS, EARLY_DATA_REGISTER_BYTES, EarlyData, Http2, Http2Limits, Ktls,
-    ListenAddress, Locations, MIN_TICKET_ROTATION, Server, ServerName, SessionCache, Tls,
-    TlsProtocols,
+    Accelerator, AsyncMode, CertificateFiles, CertificateSource, ClientCertificates,
+    DynamicRecords, EARLY_DATA_METHODS, EARLY_DATA_REGISTER_BYTES, EarlyData, Http2, Http2Limits,
+    Ktls, ListenAddress, Locations, MIN_TICKET_ROTATION, Server, ServerName, SessionCache, Tls,
+    TlsProtocols, VerifyClient,
 };
 use std::collections::HashSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -50,6 +50,7 @@ pub(super) fn server(
         names: draft.names,
         tls: tls.map(Arc::new),
         script: super::locations::server_script(&block.script),
+        verify_client: draft.tls.verify_client.unwrap_or_default(),
         locations: Locations::default(),
         conf: Arc::new(inherited.finish(&location, "")),
         client_header_timeout: draft
@@ -137,7 +138,8 @@ impl TlsDraft {
             ktls_key_updates session_timeout session_tickets
             session_ticket_keys session_builtin session_shared session_ticket_rotation
             session_ticket_state session_store early_data early_data_methods
-            early_data_register_bytes reject_handshake async_mode accelerator handshake_timeout);
+            early_data_register_bytes reject_handshake verify_client verify_depth client_certificate
+            trusted_certificate crl async_mode accelerator handshake_timeout);
     }
 }
 
@@ -206,11 +208,35 @@ fn tls(options: &Options, draft: &TlsDraft) -> Result<Option<Tls>, Fault> {
                 .early_data_register_bytes
                 .unwrap_or(EARLY_DATA_REGISTER_BYTES),
         },
+        client_certificates: client_certificates(draft)?,
         reject_handshake,
         async_mode: draft.async_mode.unwrap_or(AsyncMode::Auto),
         accelerator: draft.accelerator.unwrap_or(Accelerator::Auto),
         handshake_timeout: draft.handshake_timeout.unwrap_or(Duration::from_secs(60)),
     }))
+}
+
+/// How clients are verified, whether or not they are.
+fn client_certificates(draft: &TlsDraft) -> Result<ClientCertificates, Fault> {
+    let present = |path: &Option<PathBuf>| {
+        let path = path.as_ref();
+        path.filter(|path| !path.as_os_str().is_empty()).cloned()
+    };
+    let settings = ClientCertificates {
+        verify: draft.verify_client.unwrap_or_default(),
+        depth: u32::try_from(draft.verify_depth.unwrap_or(1)).unwrap_or(u32::MAX),
+        client_certificate: present(&draft.client_certificate),
+        trusted_certificate: present(&draft.trusted_certificate),
+        crl: present(&draft.crl),
+    };
+    let needs_trust = matches!(settings.verify, VerifyClient::On | VerifyClient::Optional);
+    let has_trust = settings.client_certificate.is_some() || settings.trusted_certificate.is_some();
+    if needs_trust && !has_trust {
+        return Err(Fault::whole(
+            "no ssl_client_certificate or ssl_trusted_certificate for ssl_verify_client",
+        ));
+    }
+    Ok(settings)
 }
 
 fn certificates(options: &Options, draft: &TlsDraft) -> Result<Vec<CertificateFiles>, Fault> {

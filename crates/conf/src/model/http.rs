@@ -1,6 +1,9 @@
 //! The `http` and `server` contexts.
 
-use super::{HandshakeLimits, Http2, LocationConf, Locations, Script, Tls, Upstream, UserVariable};
+use super::{
+    HandshakeLimits, Http2, LocationConf, Locations, Script, Tls, Upstream, UserVariable,
+    VerifyClient,
+};
 use crate::regex::Regex;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -137,6 +140,9 @@ pub struct Server {
     /// `ssl_reject_handshake on`, whichever of its `listen` lines have `ssl`.
     /// The default server of every address with `ssl` has them.
     pub tls: Option<Arc<Tls>>,
+    /// `ssl_verify_client`, which holds also where the server has no certificate of its own
+    /// and its name is served with that of the default server.
+    pub verify_client: VerifyClient,
     /// What the rewrite module does before a location is looked for.
     pub script: Option<Arc<Script>>,
     /// Locations of the server.

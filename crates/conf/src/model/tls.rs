@@ -52,6 +52,8 @@ pub struct Tls {
     pub session_store: Option<Arc<SessionStore>>,
     /// `ssl_early_data` and what belongs to it.
     pub early_data: EarlyData,
+    /// How certificates of clients are judged.
+    pub client_certificates: ClientCertificates,
     /// `ssl_reject_handshake`; default off.
     pub reject_handshake: bool,
     /// `ssl_async`: where handshakes are worked on. Default auto.
@@ -132,6 +134,36 @@ pub enum KtlsMode {
     On,
     /// When a file body pays for it.
     Auto,
+}
+
+/// `ssl_verify_client` and what belongs to it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientCertificates {
+    /// `ssl_verify_client`.
+    pub verify: VerifyClient,
+    /// `ssl_verify_depth`; default 1.
+    pub depth: u32,
+    /// `ssl_client_certificate` (absolute). With the next, one of both is present when
+    /// clients are verified.
+    pub client_certificate: Option<PathBuf>,
+    /// `ssl_trusted_certificate` (absolute).
+    pub trusted_certificate: Option<PathBuf>,
+    /// `ssl_crl` (absolute).
+    pub crl: Option<PathBuf>,
+}
+
+/// `ssl_verify_client`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum VerifyClient {
+    /// No certificate is asked for.
+    #[default]
+    Off,
+    /// Without a valid one there is no answer.
+    On,
+    /// One that is shown must be valid.
+    Optional,
+    /// One that is shown may be issued by anybody.
+    OptionalNoCa,
 }
 
 /// `ssl_async`.

@@ -28,15 +28,6 @@ pub(super) const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         case: Case(
-            Server,
-            "ssl_verify_client foo;",
-            r#"[emerg] "ssl_verify_client" directive is not supported yet in FILE:4"#,
-        ),
-        nginx: r#"[emerg] invalid value "foo" in FILE:4"#,
-        why: EARLIER,
-    },
-    Difference {
-        case: Case(
             Http,
             "server { listen 8081 ssl; ssl_reject_handshake on; } server { listen 8081; ssl_reject_handshake on; }\n\
              server { listen 8081 ssl; ssl_reject_handshake on; } foo;",

@@ -113,6 +113,31 @@ pub(super) const CASES: &[Case] = &[
     ),
     Case(
         Server,
+        "ssl_verify_client foo;",
+        r#"[emerg] invalid value "foo" in FILE:4"#,
+    ),
+    Case(
+        Server,
+        "ssl_verify_client on; ssl_verify_client on;",
+        r#"[emerg] "ssl_verify_client" directive is duplicate in FILE:4"#,
+    ),
+    Case(
+        Server,
+        "ssl_verify_depth x;",
+        r#"[emerg] "ssl_verify_depth" directive invalid number in FILE:4"#,
+    ),
+    Case(
+        Server,
+        "ssl_crl a; ssl_crl b;",
+        r#"[emerg] "ssl_crl" directive is duplicate in FILE:4"#,
+    ),
+    Case(
+        Location,
+        "ssl_client_certificate ca.pem;",
+        r#"[emerg] "ssl_client_certificate" directive is not allowed here in FILE:5"#,
+    ),
+    Case(
+        Server,
         "ssl_ciphers a; ssl_ciphers b;",
         r#"[emerg] "ssl_ciphers" directive is duplicate in FILE:4"#,
     ),

@@ -2,6 +2,7 @@
 
 use super::Connection;
 use crate::admission::{self, Refused};
+use crate::client_certificates::ClientFacts;
 use crate::registry::Asked;
 use crate::snapshot::ServerId;
 use crate::tls_stream::{HandshakeTimes, TlsStream};
@@ -117,6 +118,17 @@ impl Connection {
         }
     }
 
+    /// Remembers what the client has shown, where some server asks for certificates: also once
+    /// one does.
+    pub(super) fn note_client(&mut self) {
+        if !self.snapshot.asks_clients || self.facts.client().is_some() {
+            return;
+        }
+        if let Some(tls) = self.transport.tls() {
+            self.facts.set_client(ClientFacts::of(tls.connection()));
+        }
+    }
+
     /// Remembers what the handshake decided.
     fn note_handshake(&mut self, times: HandshakeTimes) {
         let Some(tls) = self.transport.tls() else {
@@ -135,5 +147,6 @@ impl Connection {
         if self.snapshot.uses_tls_facts {
             self.facts.set_tls(crate::tls_facts::collect(&info, times));
         }
+        self.note_client();
     }
 }

@@ -148,6 +148,7 @@ impl Connection {
             self.facts.set_tls(crate::tls_facts::collect(&info, times));
         }
         self.transport.start_tls(TlsStream::moved(tls));
+        self.note_client();
         match self.settle_ktls().await {
             true => Ok(()),
             false => Err(UnpackError::NoServer),

@@ -1,8 +1,14 @@
 //! The `$ssl_*` variables; absent on connections without TLS.
 
 use super::{microseconds, put, text};
+use crate::client_certificates;
 use crate::exchange::Exchange;
+use base64::prelude::{BASE64_STANDARD, Engine};
 use sealane_conf::variables::Builtin;
+use sealane_http::uri::{self, EscapeKind};
+
+/// Characters in a line of PEM.
+const PEM_LINE: usize = 64;
 
 pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> bool {
     match builtin {
@@ -31,10 +37,75 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
         Builtin::SslHandshakeTime => microseconds(facts.handshake_time, out),
         Builtin::SslHandshakeQueueTime => microseconds(facts.handshake_queue_time, out),
         Builtin::SslEarlyData => some(if exchange.request.early_data { "1" } else { "" }, out),
-        // Client certificates cannot be asked for (`ssl_verify_client` is an error).
-        Builtin::SslClientVerify => text("NONE", out),
-        _ => false,
+        _ => client(exchange, builtin, out),
     }
+}
+
+/// What the client has shown.
+fn client(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> bool {
+    let Some(chain) = client_certificates::chain(exchange) else {
+        return match builtin {
+            Builtin::SslClientVerify => text("NONE", out),
+            _ => false,
+        };
+    };
+    match builtin {
+        Builtin::SslClientVerify => match client_certificates::verdict(exchange) {
+            Some(Err(failure)) => {
+                out.extend_from_slice(b"FAILED:");
+                text(failure.reason(), out)
+            }
+            _ => text("SUCCESS", out),
+        },
+        Builtin::SslClientFingerprint => text(chain.fingerprint(), out),
+        Builtin::SslClientSigalg => put(non_empty(chain.sigalg()), out),
+        Builtin::SslClientVRemain => match chain.days_left() {
+            Some(days) => text(days.to_string(), out),
+            None => false,
+        },
+        Builtin::SslClientRawCert => text(pem(chain.leaf_der()), out),
+        Builtin::SslClientCert => {
+            let pem = pem(chain.leaf_der());
+            text(pem.trim_end().replace('\n', "\n\t"), out)
+        }
+        Builtin::SslClientEscapedCert => {
+            let pem = pem(chain.leaf_der());
+            uri::escape_into(out, pem.as_bytes(), EscapeKind::UriComponent);
+            true
+        }
+        _ => {
+            let Some(leaf) = chain.text() else {
+                return false;
+            };
+            let value = match builtin {
+                Builtin::SslClientSDn => &leaf.subject,
+                Builtin::SslClientIDn => &leaf.issuer,
+                Builtin::SslClientSDnLegacy => &leaf.subject_legacy,
+                Builtin::SslClientIDnLegacy => &leaf.issuer_legacy,
+                Builtin::SslClientSerial => &leaf.serial,
+                Builtin::SslClientVStart => &leaf.not_before,
+                Builtin::SslClientVEnd => &leaf.not_after,
+                _ => return false,
+            };
+            put(non_empty(value), out)
+        }
+    }
+}
+
+/// A certificate in PEM (RFC 7468), with a line break at the end.
+fn pem(der: &[u8]) -> String {
+    let text = BASE64_STANDARD.encode(der);
+    let mut pem = String::with_capacity(text.len() + text.len() / PEM_LINE + 64);
+    pem.push_str("-----BEGIN CERTIFICATE-----\n");
+    let mut rest = &text[..];
+    while !rest.is_empty() {
+        let (line, later) = rest.split_at(rest.len().min(PEM_LINE));
+        pem.push_str(line);
+        pem.push('\n');
+        rest = later;
+    }
+    pem.push_str("-----END CERTIFICATE-----\n");
+    pem
 }
 
 fn non_empty(value: &str) -> Option<&[u8]> {

@@ -11,11 +11,12 @@ use super::error::Error;
 use super::identity::ClientIdentity;
 use super::name;
 use super::sessions::{Binding, Session};
-use super::settings::{ClientSettings, PemFile};
+use super::settings::ClientSettings;
 use crate::conf_command::Policy;
 use crate::error::{SettingsError, Warning};
 use crate::parameters::Parameters;
 use crate::server::join;
+use crate::settings::PemFile;
 
 /// Signatures accepted from servers (RFC 8446 section 4.2.3): AWS-LC's own list, which lacks
 /// Ed25519, in OpenSSL's order.

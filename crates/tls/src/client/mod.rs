@@ -40,4 +40,6 @@ pub use connection::{Connection, Handshake};
 pub use error::Error;
 pub use identity::ClientIdentity;
 pub use sessions::{DEFAULT_MAX_SESSION_KEYS, Session, SessionCache};
-pub use settings::{ClientSettings, DEFAULT_CLIENT_CIPHERS, DEFAULT_VERIFY_DEPTH, PemFile};
+pub use settings::{ClientSettings, DEFAULT_CLIENT_CIPHERS, DEFAULT_VERIFY_DEPTH};
+
+pub use crate::settings::PemFile;

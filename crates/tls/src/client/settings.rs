@@ -1,7 +1,7 @@
 //! What is configured for connections to upstreams.
 
 use crate::protocols::Protocols;
-use crate::settings::Identity;
+use crate::settings::{Identity, PemFile};
 
 /// nginx's default for `proxy_ssl_ciphers`.
 pub const DEFAULT_CLIENT_CIPHERS: &str = "DEFAULT";
@@ -56,13 +56,4 @@ impl Default for ClientSettings {
             alpn: Vec::new(),
         }
     }
-}
-
-/// A file in PEM, as read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PemFile {
-    /// Its contents.
-    pub pem: Vec<u8>,
-    /// Its name, for errors.
-    pub label: String,
 }

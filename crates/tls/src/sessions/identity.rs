@@ -15,6 +15,8 @@
 
 use sealane_awslc::sha256;
 
+use crate::settings::PemFile;
+
 /// The parts of the identity.
 #[derive(Debug)]
 pub(crate) struct Parts<'a> {
@@ -39,19 +41,19 @@ pub enum VerifyClient {
     OptionalNoCa,
 }
 
-/// How client certificates are judged. Until they can be, anything but the
-/// default is refused when the settings are built; the fields are part of the identity
-/// already, so that sessions from before do not survive the day they are used.
+/// How client certificates are judged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientVerification {
     /// `ssl_verify_client`.
     pub mode: VerifyClient,
     /// `ssl_verify_depth`.
     pub depth: u32,
-    /// Contents of `ssl_client_certificate` and `ssl_trusted_certificate`, PEM.
-    pub trusted_pem: Vec<u8>,
-    /// Contents of `ssl_crl`, PEM.
-    pub revoked_pem: Vec<u8>,
+    /// `ssl_client_certificate`: trusted, and clients are told its names.
+    pub named: Option<PemFile>,
+    /// `ssl_trusted_certificate`: trusted.
+    pub trusted: Option<PemFile>,
+    /// `ssl_crl`.
+    pub revoked: Option<PemFile>,
 }
 
 /// nginx's default for `ssl_verify_depth`.
@@ -62,8 +64,9 @@ impl ClientVerification {
     pub const OFF: Self = Self {
         mode: VerifyClient::Off,
         depth: DEFAULT_VERIFY_DEPTH,
-        trusted_pem: Vec::new(),
-        revoked_pem: Vec::new(),
+        named: None,
+        trusted: None,
+        revoked: None,
     };
 }
 
@@ -85,7 +88,7 @@ pub(crate) fn context_id(parts: &Parts<'_>) -> [u8; 32] {
     let mut certificate_names = parts.certificate_names.clone();
     certificate_names.sort_unstable();
     certificate_names.dedup();
-    let mut text = b"sealane session identity v2".to_vec();
+    let mut text = b"sealane session identity v3".to_vec();
     for name in &names {
         append(&mut text, b'n', name.as_bytes());
     }
@@ -99,9 +102,21 @@ pub(crate) fn context_id(parts: &Parts<'_>) -> [u8; 32] {
         VerifyClient::OptionalNoCa => 3,
     };
     append(&mut text, b'v', &[mode]);
-    append(&mut text, b'd', &parts.client.depth.to_be_bytes());
-    append(&mut text, b't', &parts.client.trusted_pem);
-    append(&mut text, b'r', &parts.client.revoked_pem);
+    // Where nobody is asked, files may be there for stapling.
+    if parts.client.mode != VerifyClient::Off {
+        append(&mut text, b'd', &parts.client.depth.to_be_bytes());
+        let ClientVerification {
+            named,
+            trusted,
+            revoked,
+            ..
+        } = parts.client;
+        for (kind, file) in [(b'a', named), (b't', trusted), (b'r', revoked)] {
+            if let Some(file) = file {
+                append(&mut text, kind, &file.pem);
+            }
+        }
+    }
     sha256(&text)
 }
 
@@ -134,6 +149,13 @@ mod tests {
         })
     }
 
+    fn file(pem: &str) -> Option<PemFile> {
+        Some(PemFile {
+            pem: pem.as_bytes().to_vec(),
+            label: "/ca.pem".to_owned(),
+        })
+    }
+
     #[test]
     fn every_field_changes_it() {
         let off = ClientVerification::OFF;
@@ -148,11 +170,12 @@ mod tests {
         ];
         let mut seen = vec![base];
         seen.extend(others);
+        let on = ClientVerification {
+            mode: VerifyClient::On,
+            ..off.clone()
+        };
         for client in [
-            ClientVerification {
-                mode: VerifyClient::On,
-                ..off.clone()
-            },
+            on.clone(),
             ClientVerification {
                 mode: VerifyClient::Optional,
                 ..off.clone()
@@ -163,25 +186,50 @@ mod tests {
             },
             ClientVerification {
                 depth: 2,
-                ..off.clone()
+                ..on.clone()
             },
             ClientVerification {
-                trusted_pem: b"CA 1".to_vec(),
-                ..off.clone()
+                named: file("CA 1"),
+                ..on.clone()
             },
             ClientVerification {
-                trusted_pem: b"CA 2".to_vec(),
-                ..off.clone()
+                trusted: file("CA 1"),
+                ..on.clone()
             },
             ClientVerification {
-                revoked_pem: b"CA 1".to_vec(),
-                ..off.clone()
+                trusted: file("CA 2"),
+                ..on.clone()
+            },
+            ClientVerification {
+                revoked: file("CA 1"),
+                ..on.clone()
             },
         ] {
             seen.push(of(&["a.test", "b.test"], &["a.test"], &client));
         }
         let distinct: std::collections::HashSet<_> = seen.iter().collect();
         assert_eq!(distinct.len(), seen.len());
+    }
+
+    #[test]
+    fn names_of_files_and_files_that_nobody_uses_do_not() {
+        let mut on = ClientVerification {
+            mode: VerifyClient::On,
+            named: file("CA 1"),
+            ..ClientVerification::OFF
+        };
+        let before = of(&["a.test"], &[], &on);
+        let named = on.named.as_mut().expect("set above");
+        named.label = "/elsewhere.pem".to_owned();
+        assert_eq!(of(&["a.test"], &[], &on), before);
+        let stapling = ClientVerification {
+            trusted: file("CA 1"),
+            ..ClientVerification::OFF
+        };
+        assert_eq!(
+            of(&["a.test"], &[], &stapling),
+            of(&["a.test"], &[], &ClientVerification::OFF)
+        );
     }
 
     #[test]

@@ -3,10 +3,7 @@
 use sealane_awslc::{CLOCK_TOLERANCE_S, unix_time_s};
 
 use super::*;
-use crate::{
-    ClientVerification, EarlyData, RingSettings, SessionCache, SessionCacheSetting, SessionState,
-    TicketRing, VerifyClient,
-};
+use crate::{EarlyData, RingSettings, SessionCache, SessionCacheSetting, SessionState, TicketRing};
 
 fn resumes(context: &ClientContext, first: &Arc<ServerTls>, second: &Arc<ServerTls>) -> bool {
     let mut pair = Pair::with(context, first);
@@ -253,17 +250,4 @@ fn a_second_snapshot_resumes_what_the_first_began() {
         }
     }
     assert_eq!(state.stats().full(), 4, "counted together");
-}
-
-#[test]
-fn client_certificates_are_an_error_until_they_are_checked() {
-    let result = ServerTls::build(&ServerSettings {
-        client_verification: ClientVerification {
-            mode: VerifyClient::On,
-            ..ClientVerification::OFF
-        },
-        ..settings(&[p256()])
-    });
-    let error = result.expect_err("nobody would check them");
-    assert!(error.to_string().contains("ssl_verify_client"), "{error}");
 }

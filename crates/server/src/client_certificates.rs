@@ -1,0 +1,138 @@
+//! What the server that answers makes of a client's certificate (nginx's
+//! `ngx_http_process_request()`), before anything else is done for a request.
+//!
+//! The handshake lets everybody in who has the key of what was shown. Here the chain is
+//! judged by the rules of the server that answers. What a connection has shown belongs to
+//! it for its whole life; verdicts are kept beside it, one for each set of rules.
+
+use crate::disk;
+use crate::exchange::Exchange;
+use crate::request_log::log_request;
+use sealane_conf::model::VerifyClient;
+use sealane_http::StatusCode;
+use sealane_tls::{ClientChain, ClientVerifier, VerifyFailure};
+use std::sync::Arc;
+
+/// What a handshake has told of the client, where some server asks for certificates.
+pub struct ClientFacts {
+    /// The server name, lower case and without a dot at the end; empty without SNI.
+    server_name: Box<[u8]>,
+    chain: Option<Arc<ClientChain>>,
+}
+
+impl ClientFacts {
+    pub(crate) fn of(connection: &sealane_tls::Connection) -> ClientFacts {
+        let info = connection.info();
+        let name = info.as_ref().map_or("", |info| info.server_name());
+        let name = name.strip_suffix('.').unwrap_or(name);
+        ClientFacts {
+            server_name: name.to_ascii_lowercase().into_bytes().into(),
+            chain: connection.client_chain().map(Arc::new),
+        }
+    }
+
+    /// The certificates that the client has shown.
+    pub(crate) fn chain(&self) -> Option<&Arc<ClientChain>> {
+        self.chain.as_ref()
+    }
+}
+
+/// Whether the client may be answered; if not, with what status. The server is chosen.
+pub(crate) async fn check(exchange: &Exchange) -> Result<(), StatusCode> {
+    if !exchange.snapshot.asks_clients || !exchange.is_tls() {
+        return Ok(());
+    }
+    let mode = exchange.server().conf.verify_client;
+    if mode == VerifyClient::Off {
+        return Ok(());
+    }
+    if is_misdirected(exchange) {
+        log_request!(
+            exchange,
+            Info,
+            "client attempted to request the server name different from the one that was \
+             negotiated while reading client request headers"
+        );
+        return Err(StatusCode::MISDIRECTED_REQUEST);
+    }
+    let Some(chain) = chain(exchange) else {
+        if mode != VerifyClient::On {
+            return Ok(());
+        }
+        log_request!(
+            exchange,
+            Info,
+            "client sent no required SSL certificate while reading client request headers"
+        );
+        return Err(StatusCode::NO_CERTIFICATE);
+    };
+    match judge(exchange, chain).await {
+        Ok(()) => Ok(()),
+        Err(failure) if mode == VerifyClient::OptionalNoCa && failure.is_untrusted_issuer() => {
+            Ok(())
+        }
+        Err(failure) => {
+            log_request!(
+                exchange,
+                Info,
+                "client SSL certificate verify error: ({}:{}) while reading client request headers",
+                failure.code(),
+                failure.reason()
+            );
+            Err(StatusCode::CERTIFICATE_ERROR)
+        }
+    }
+}
+
+/// Whether the connection was opened for another name than the request's, as nginx
+/// compares them: names, not servers, and only when the first was the name of a server.
+fn is_misdirected(exchange: &Exchange) -> bool {
+    let Some(client) = exchange.connection.client() else {
+        return false;
+    };
+    let names = &exchange.snapshot.listener(exchange.listener).names;
+    !names.is_single()
+        && *client.server_name != *exchange.request.host
+        && names.has(&client.server_name)
+}
+
+/// The verdict, computed elsewhere if it would take long and nobody has it yet.
+async fn judge(exchange: &Exchange, chain: &Arc<ClientChain>) -> Result<(), VerifyFailure> {
+    let Some(rules) = rules(exchange) else {
+        // Somebody must have asked for what was shown, and the rules are not there any more.
+        return Err(VerifyFailure::UNSPECIFIED);
+    };
+    if rules.is_judged(chain) || chain.is_cheap() {
+        return rules.judge(chain);
+    }
+    let (rules, chain) = (Arc::clone(rules), Arc::clone(chain));
+    disk::run(move || rules.judge(&chain)).await
+}
+
+/// The verdict on the client's certificates for `$ssl_client_verify`; `None` without any.
+pub(crate) fn verdict(exchange: &Exchange) -> Option<Result<(), VerifyFailure>> {
+    let chain = chain(exchange)?;
+    Some(match rules(exchange) {
+        Some(rules) => rules.judge(chain),
+        None => Err(VerifyFailure::UNSPECIFIED),
+    })
+}
+
+/// The certificates that the client has shown.
+pub(crate) fn chain(exchange: &Exchange) -> Option<&Arc<ClientChain>> {
+    exchange.connection.client()?.chain()
+}
+
+/// The rules of the server that answers or, if it has none of its own, of the one that the
+/// connection was opened for, or of the default server, with whose certificate names are
+/// served that have none.
+fn rules(exchange: &Exchange) -> Option<&Arc<ClientVerifier>> {
+    let snapshot = &exchange.snapshot;
+    let names = &snapshot.listener(exchange.listener).names;
+    let opened_for = match exchange.connection.client() {
+        Some(client) if !client.server_name.is_empty() => names.find(&client.server_name, None),
+        _ => names.default_server(),
+    };
+    let mut servers = [exchange.server, opened_for, names.default_server()].into_iter();
+    servers.find_map(|server| snapshot.server(server).tls.as_ref()?.client_verifier())
+}

@@ -1,0 +1,265 @@
+//! Certificates of clients: by what rules they are judged, and what they say.
+//!
+//! The handshake asks for a certificate and checks that the client has its key. The chain
+//! is judged afterwards, by the [`ClientVerifier`] of the server that answers the
+//! request, which need not be the one of the handshake: its session may have been
+//! resumed, its connection may have outlived a reload or come from another process. As
+//! the chain goes with the session, and the session with the connection, there is never
+//! a verdict that was given under other rules.
+
+use std::fmt::Write;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use sealane_awslc::{
+    self as awslc, CertificateChain, PeerChain, Verifier, VerifierBuilder, VerifyFailure, sha1,
+    sha256, unix_time_s,
+};
+
+use crate::error::SettingsError;
+use crate::sessions::identity::{ClientVerification, VerifyClient};
+use crate::settings::PemFile;
+
+/// What is judged where it is asked for: a leaf and two intermediates with keys of usual
+/// kinds and sizes.
+const MAX_CHEAP_CERTIFICATES: usize = 4;
+const MAX_CHEAP_BYTES: usize = 8 << 10;
+
+/// Verdicts that a connection remembers: as many servers as one may reasonably ask.
+const MAX_VERDICTS: usize = 8;
+
+/// Signatures accepted from clients (RFC 8446 section 4.2.3), in OpenSSL's order.
+pub(crate) const SIGNATURE_SCHEMES: [u16; 10] = [
+    0x0403, // ecdsa_secp256r1_sha256
+    0x0503, // ecdsa_secp384r1_sha384
+    0x0603, // ecdsa_secp521r1_sha512
+    0x0807, // ed25519
+    0x0804, // rsa_pss_rsae_sha256
+    0x0805, // rsa_pss_rsae_sha384
+    0x0806, // rsa_pss_rsae_sha512
+    0x0401, // rsa_pkcs1_sha256
+    0x0501, // rsa_pkcs1_sha384
+    0x0601, // rsa_pkcs1_sha512
+];
+
+/// The rules of one server.
+#[derive(Debug)]
+pub struct ClientVerifier {
+    mode: VerifyClient,
+    verifier: Verifier,
+    /// Names of `ssl_client_certificate`, in DER.
+    issuers: Vec<Vec<u8>>,
+    /// Of everything that a verdict depends on.
+    id: [u8; 32],
+}
+
+impl ClientVerifier {
+    /// Loads what the directives name; `None` where no certificate is asked for.
+    ///
+    /// # Errors
+    ///
+    /// In nginx's words, when a file does not load. `ssl_trusted_certificate` and
+    /// `ssl_crl` must load also where nobody is asked.
+    pub(crate) fn build(settings: &ClientVerification) -> Result<Option<Self>, SettingsError> {
+        let mut builder = VerifierBuilder::for_clients(settings.depth).map_err(library_error)?;
+        let asks = settings.mode != VerifyClient::Off;
+        let mut issuers: Vec<Vec<u8>> = Vec::new();
+        if let Some(named) = settings.named.as_ref().filter(|_| asks) {
+            let bundle = load(named)?;
+            builder.add_trusted(&bundle).map_err(library_error)?;
+            for certificate in bundle.certificates() {
+                let name = certificate.subject_der().map_err(library_error)?;
+                if !issuers.contains(&name) {
+                    issuers.push(name);
+                }
+            }
+        }
+        if let Some(trusted) = &settings.trusted {
+            let bundle = load(trusted)?;
+            builder.add_trusted(&bundle).map_err(library_error)?;
+        }
+        if let Some(lists) = &settings.revoked {
+            builder.add_revocation_lists(&lists.pem).map_err(|error| {
+                SettingsError::new(format!("cannot load CRL \"{}\": {error}", lists.label))
+            })?;
+        }
+        Ok(asks.then(|| Self {
+            mode: settings.mode,
+            verifier: builder.build(),
+            issuers,
+            id: rules_id(settings),
+        }))
+    }
+
+    /// `ssl_verify_client`; never `Off`.
+    pub fn mode(&self) -> VerifyClient {
+        self.mode
+    }
+
+    /// Judges the chain, once for each set of rules.
+    ///
+    /// # Errors
+    ///
+    /// Why it is not trusted.
+    pub fn judge(&self, client: &ClientChain) -> Result<(), VerifyFailure> {
+        if let Some(verdict) = client.verdict_under(&self.id) {
+            return verdict;
+        }
+        let verdict = self.verifier.judge_chain(&client.chain);
+        client.remember(self.id, verdict);
+        verdict
+    }
+
+    /// Whether [`judge`](Self::judge) would have to look at the chain.
+    pub fn is_judged(&self, client: &ClientChain) -> bool {
+        client.verdict_under(&self.id).is_some()
+    }
+
+    pub(crate) fn issuers(&self) -> &[Vec<u8>] {
+        &self.issuers
+    }
+}
+
+fn load(file: &PemFile) -> Result<CertificateChain, SettingsError> {
+    CertificateChain::bundle_from_pem(&file.pem).map_err(|error| {
+        SettingsError::new(format!(
+            "cannot load certificate \"{}\": {error}",
+            file.label
+        ))
+    })
+}
+
+/// Of the rules, and not of what is made of a verdict.
+fn rules_id(settings: &ClientVerification) -> [u8; 32] {
+    let digest = |file: &Option<PemFile>| file.as_ref().map(|file| sha256(&file.pem));
+    let text = format!(
+        "{} {:?} {:?} {:?}",
+        settings.depth,
+        digest(&settings.named),
+        digest(&settings.trusted),
+        digest(&settings.revoked)
+    );
+    sha256(text.as_bytes())
+}
+
+/// What a client has shown on a connection, and what was made of it.
+#[derive(Debug)]
+pub struct ClientChain {
+    chain: PeerChain,
+    sigalg: &'static str,
+    /// By the rules' id.
+    verdicts: Mutex<Vec<([u8; 32], Verdict)>>,
+    text: OnceLock<Option<Box<ClientCertificateText>>>,
+}
+
+type Verdict = Result<(), VerifyFailure>;
+
+/// What a certificate says, in nginx's notation.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ClientCertificateText {
+    /// `$ssl_client_s_dn` (RFC 2253).
+    pub subject: Box<str>,
+    /// `$ssl_client_i_dn`.
+    pub issuer: Box<str>,
+    /// `$ssl_client_s_dn_legacy`.
+    pub subject_legacy: Box<str>,
+    /// `$ssl_client_i_dn_legacy`.
+    pub issuer_legacy: Box<str>,
+    /// `$ssl_client_serial`: hexadecimal, upper case.
+    pub serial: Box<str>,
+    /// `$ssl_client_v_start`.
+    pub not_before: Box<str>,
+    /// `$ssl_client_v_end`.
+    pub not_after: Box<str>,
+    /// The end of validity in seconds since 1970.
+    pub not_after_s: Option<i64>,
+}
+
+impl ClientChain {
+    pub(crate) fn of(tls: &awslc::Connection) -> Option<Self> {
+        Some(Self {
+            chain: tls.peer_chain()?,
+            sigalg: tls
+                .client_signature_scheme()
+                .and_then(awslc::Connection::signature_scheme_name)
+                .unwrap_or(""),
+            verdicts: Mutex::default(),
+            text: OnceLock::new(),
+        })
+    }
+
+    /// What the leaf says; `None` when it cannot be read.
+    pub fn text(&self) -> Option<&ClientCertificateText> {
+        let text = self.text.get_or_init(|| {
+            let leaf = self.chain.parse_leaf().ok()?;
+            let text = |value: Option<String>| value.unwrap_or_default().into_boxed_str();
+            Some(Box::new(ClientCertificateText {
+                subject: text(leaf.subject()),
+                issuer: text(leaf.issuer()),
+                subject_legacy: text(leaf.subject_oneline()),
+                issuer_legacy: text(leaf.issuer_oneline()),
+                serial: leaf.serial().into(),
+                not_before: text(leaf.not_before_text()),
+                not_after: text(leaf.not_after_text()),
+                not_after_s: leaf.not_after_unix_s(),
+            }))
+        });
+        text.as_deref()
+    }
+
+    /// `$ssl_client_v_remain`: whole days until the leaf expires, 0 afterwards.
+    pub fn days_left(&self) -> Option<u64> {
+        let end_s = self.text()?.not_after_s?;
+        let now_s = i64::try_from(unix_time_s()).unwrap_or(i64::MAX);
+        let left_s = u64::try_from(end_s.saturating_sub(now_s)).unwrap_or(0);
+        Some(left_s / (24 * 3600))
+    }
+
+    /// `$ssl_client_fingerprint`: SHA-1 of the leaf, in hexadecimal, lower case.
+    pub fn fingerprint(&self) -> String {
+        let mut text = String::with_capacity(40);
+        for byte in sha1(self.chain.leaf()) {
+            let _ = write!(text, "{byte:02x}");
+        }
+        text
+    }
+
+    /// `$ssl_client_sigalg`: the scheme with which the client has signed; empty below TLS 1.2.
+    pub fn sigalg(&self) -> &'static str {
+        self.sigalg
+    }
+
+    /// Whether it is judged in a fraction of a millisecond at most.
+    pub fn is_cheap(&self) -> bool {
+        let (certificates, bytes) = self.size();
+        certificates <= MAX_CHEAP_CERTIFICATES && bytes <= MAX_CHEAP_BYTES
+    }
+
+    /// The leaf in DER.
+    pub fn leaf_der(&self) -> &[u8] {
+        self.chain.leaf()
+    }
+
+    /// How many certificates there are, and their bytes.
+    pub fn size(&self) -> (usize, usize) {
+        let certificates = self.chain.certificates();
+        (certificates.len(), certificates.map(<[u8]>::len).sum())
+    }
+
+    fn verdict_under(&self, rules: &[u8; 32]) -> Option<Verdict> {
+        let verdicts = self.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = verdicts.iter().find(|(id, _)| id == rules);
+        found.map(|(_, verdict)| *verdict)
+    }
+
+    fn remember(&self, rules: [u8; 32], verdict: Verdict) {
+        let mut verdicts = self.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
+        if verdicts.len() == MAX_VERDICTS {
+            drop(verdicts.drain(..1));
+        }
+        verdicts.push((rules, verdict));
+    }
+}
+
+fn library_error(error: awslc::Error) -> SettingsError {
+    SettingsError::new(error.to_string())
+}
