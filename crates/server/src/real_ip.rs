@@ -22,6 +22,14 @@ pub(crate) fn apply(exchange: &mut Exchange) {
     exchange.client_address = told_address(exchange, &real_ip).map(PeerAddress::Inet);
 }
 
+/// The address that a chain of proxies leads to, from the one at its end: `geo`'s `proxy`.
+pub(crate) fn forwarded(exchange: &Exchange, proxies: &RealIp, address: IpAddr) -> IpAddr {
+    match proxies.trusts(address) {
+        true => told_address(exchange, proxies).map_or(address, |told| told.ip()),
+        false => address,
+    }
+}
+
 fn trusts(real_ip: &RealIp, peer: PeerAddress) -> bool {
     match peer {
         PeerAddress::Inet(address) => real_ip.trusts(address.ip()),
@@ -113,7 +121,7 @@ fn parse(word: &[u8]) -> Option<SocketAddr> {
     Some(SocketAddr::new(parse_ip(ip)?, port))
 }
 
-fn parse_ip(text: &[u8]) -> Option<IpAddr> {
+pub(crate) fn parse_ip(text: &[u8]) -> Option<IpAddr> {
     if memchr::memchr(b':', text).is_some() {
         let address: Ipv6Addr = std::str::from_utf8(text).ok()?.parse().ok()?;
         return Some(address.into());

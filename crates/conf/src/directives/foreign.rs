@@ -9,7 +9,8 @@ const GUNZIP: &str = "compressed responses cannot be decompressed yet";
 const MEDIA: &str = "media files are served whole and by ranges only";
 const OTHER: &str = "it would change what clients get, and it does not work yet";
 const SCRIPTS: &str = "scripts are not supported";
-const VARIABLES: &str = "variables of one's own are not supported yet";
+const VARIABLES: &str =
+    "this kind of variable is not supported yet; `map` and `geo` make many of its uses possible";
 const WRITING: &str = "files are served, not written";
 
 pub(super) const MODULE: Module = Module {
@@ -31,7 +32,6 @@ pub(super) const MODULE: Module = Module {
         Row::unsupported("degrade", HSL, ONE, OTHER),
         Row::unsupported("empty_gif", LOCATION, Arity::Between(0, 0), OTHER),
         Row::unsupported("flv", LOCATION, Arity::Between(0, 0), MEDIA),
-        Row::unsupported_block("geo", HTTP, Arity::Between(1, 2), VARIABLES),
         Row::unsupported("geoip_city", HTTP, Arity::Between(1, 2), VARIABLES),
         Row::unsupported("geoip_country", HTTP, Arity::Between(1, 2), VARIABLES),
         Row::unsupported("geoip_org", HTTP, Arity::Between(1, 2), VARIABLES),
@@ -61,7 +61,6 @@ pub(super) const MODULE: Module = Module {
         Row::unsupported("random_index", LOCATION, ONE, OTHER).inert(&["off"]),
         Row::unsupported("slice", HSL, ONE, MEDIA),
         Row::unsupported("source_charset", HSL | LOCATION_IF, ONE, CHARSET),
-        Row::unsupported_block("split_clients", HTTP, Arity::Between(2, 2), VARIABLES),
         Row::unsupported("ssi", HSL | LOCATION_IF, ONE, CONTENT).inert(&["off"]),
         Row::unsupported("ssi_ignore_recycled_buffers", HSL, ONE, CONTENT).inert(&["off"]),
         Row::unsupported("ssi_last_modified", HSL, ONE, CONTENT).inert(&["off"]),

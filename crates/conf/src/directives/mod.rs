@@ -11,6 +11,7 @@ mod events;
 mod fastcgi;
 mod files;
 mod foreign;
+mod geo;
 mod grpc;
 mod headers;
 mod http2;
@@ -226,6 +227,7 @@ pub const MODULES: &[&Module] = &[
     &headers::MODULE,
     &rewrite::MODULE,
     &map::MODULE,
+    &geo::MODULE,
     &log::MODULE,
     &ssl::MODULE,
     &ssl_sessions::MODULE,

@@ -75,7 +75,7 @@ fn set_real_ip_from(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
 }
 
 /// An address or a network, and whether bits behind the prefix were set.
-fn network(written: &[u8]) -> Option<(IpNetwork, bool)> {
+pub(super) fn network(written: &[u8]) -> Option<(IpNetwork, bool)> {
     let text = std::str::from_utf8(written).ok()?;
     let Some((address, bits)) = text.split_once('/') else {
         return Some((IpNetwork::of(text.parse::<IpAddr>().ok()?), false));

@@ -4,6 +4,7 @@
 //! stands here is *as meant*: defaults filled in, inheritance applied, names
 //! resolved. The data plane reads only these types.
 
+mod geo;
 mod http;
 mod http2;
 mod list;
@@ -25,6 +26,7 @@ mod upstream_settings;
 mod upstream_tls;
 mod user_variable;
 
+pub use geo::*;
 pub use http::*;
 pub use http2::*;
 pub use list::*;

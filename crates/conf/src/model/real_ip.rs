@@ -92,6 +92,16 @@ impl IpNetwork {
         }
     }
 
+    /// Its first address as a number, and how many bits of an address it fixes.
+    pub(crate) fn first_and_bits(&self) -> (u128, u8) {
+        (bits_of(self.address).0, self.prefix_bits)
+    }
+
+    /// Whether it is one of IPv6 addresses.
+    pub(crate) fn is_ipv6(&self) -> bool {
+        self.address.is_ipv6()
+    }
+
     /// Whether an address lies in it. The IPv6 form of an IPv4 address
     /// (`::ffff:192.0.2.1`) is that IPv4 address, as in nginx: IPv4 networks
     /// contain it and IPv6 networks do not, `::/0` included.

@@ -1,6 +1,6 @@
 //! Variables that the configuration itself defines.
 
-use super::{Template, Variable};
+use super::{Geo, SplitClients, Template, Variable};
 use crate::regex::Regex;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,6 +27,10 @@ pub enum Getter {
     Same(Variable),
     /// `map`.
     Map(Arc<Map>),
+    /// `geo`.
+    Geo(Arc<Geo>),
+    /// `split_clients`.
+    Split(Arc<SplitClients>),
 }
 
 /// A `map` block.

@@ -265,4 +265,107 @@ pub(super) const CASES: &[Case] = &[
         "map_hash_max_size x;",
         r#"[emerg] "map_hash_max_size" directive invalid number in FILE:3"#,
     ),
+    Case(
+        Http,
+        "geo a { }",
+        r#"[emerg] invalid variable name "a" in FILE:3"#,
+    ),
+    Case(
+        Http,
+        "geo $uri a { }",
+        r#"[emerg] invalid variable name "a" in FILE:3"#,
+    ),
+    Case(
+        Http,
+        "geo $uri { }",
+        r#"[emerg] the duplicate "uri" variable in FILE:3"#,
+    ),
+    Case(
+        Http,
+        "geo $a { x; }",
+        "[emerg] invalid number of the geo parameters in FILE:3",
+    ),
+    Case(
+        Http,
+        "geo $a { x y; }",
+        r#"[emerg] invalid network "x" in FILE:3"#,
+    ),
+    Case(
+        Http,
+        "geo $a { 1.2.3.4/33 y; }",
+        r#"[emerg] invalid network "1.2.3.4/33" in FILE:3"#,
+    ),
+    Case(
+        Http,
+        "geo $a { proxy y; }",
+        r#"[emerg] invalid network "y" in FILE:3"#,
+    ),
+    Case(
+        Http,
+        "geo $a { 1.2.3.4/8 a; 1.0.0.0/8 b; default x; default y; delete 2.0.0.0/8; } foo;",
+        "[warn] low address bits of 1.2.3.4/8 are meaningless in FILE:3\n\
+         [warn] duplicate network \"1.0.0.0/8\", value: \"b\", old value: \"a\" in FILE:3\n\
+         [warn] duplicate network \"default\", value: \"y\", old value: \"x\" in FILE:3\n\
+         [warn] duplicate network \"default\", value: \"y\", old value: \"x\" in FILE:3\n\
+         [warn] no network \"2.0.0.0/8\" to delete in FILE:3\n\
+         [emerg] unknown directive \"foo\" in FILE:3",
+    ),
+    Case(
+        Http,
+        "geo $a { default x; ranges; }",
+        "[emerg] the \"ranges\" directive must be the first directive inside \"geo\" block in FILE:3",
+    ),
+    Case(
+        Http,
+        "geo $a { ranges; 1.2.3.4 y; }",
+        r#"[emerg] invalid range "1.2.3.4" in FILE:3"#,
+    ),
+    Case(
+        Http,
+        "geo $a { ranges; 1.2.3.4-1.2.3.3 y; }",
+        r#"[emerg] invalid range "1.2.3.4-1.2.3.3" in FILE:3"#,
+    ),
+    Case(
+        Http,
+        "geo $a { ranges; 1.2.3.4-1.2.3.9 y; 1.2.3.8-1.2.3.12 z; }",
+        r#"[emerg] range "1.2.3.8-1.2.3.12" overlaps "1.2.3.4-1.2.3.9" in FILE:3"#,
+    ),
+    Case(
+        Http,
+        "geo $a { ranges; 1.2.3.4-1.2.3.9 y; 1.2.3.4-1.2.3.9 z; default a; default b; delete 1.1.1.1-1.1.1.1; } foo;",
+        "[warn] duplicate range \"1.2.3.4-1.2.3.9\", value: \"z\", old value: \"y\" in FILE:3\n\
+         [warn] duplicate default geo range value: \"b\", old value: \"a\" in FILE:3\n\
+         [warn] no address range \"1.1.1.1-1.1.1.1\" to delete in FILE:3\n\
+         [emerg] unknown directive \"foo\" in FILE:3",
+    ),
+    Case(
+        Http,
+        "split_clients $uri a { }",
+        r#"[emerg] invalid variable name "a" in FILE:3"#,
+    ),
+    Case(
+        Http,
+        "split_clients $uri $a { x y; }",
+        r#"[emerg] invalid percent value "x" in FILE:3"#,
+    ),
+    Case(
+        Http,
+        "split_clients $uri $a { 0% y; }",
+        r#"[emerg] invalid percent value "0%" in FILE:3"#,
+    ),
+    Case(
+        Http,
+        "split_clients $uri $a { 1.234% y; }",
+        r#"[emerg] invalid percent value "1.234%" in FILE:3"#,
+    ),
+    Case(
+        Http,
+        "split_clients $uri $a { 50% y; 50.01% z; }",
+        "[emerg] percent total is greater than 100% in FILE:3",
+    ),
+    Case(
+        Http,
+        "split_clients $uri $a { * y; 1% z; }",
+        "[emerg] percent total is greater than 100% in FILE:3",
+    ),
 ];

@@ -345,3 +345,66 @@ fn named_locations_and_error_pages() {
         ],
     );
 }
+
+#[test]
+fn values_by_address() {
+    compare_http(
+        "geo $arg_a $net { default d; 10.0.0.0/8 ten; 10.1.0.0/16 ten-one; 10.1.2.3 host; 192.168.0.0/16 priv; \
+            delete 192.168.0.0/16; 255.255.255.255 none; 2001:db8::/32 doc; ::1 six; 0.0.0.0/1 low; }
+         geo $arg_a $bare { 127.0.0.1 local; }
+         geo $arg_a $range { ranges; default d; 10.0.0.0-10.255.255.255 ten; 10.1.0.0-10.1.255.255 inner; \
+            10.1.0.0-10.1.0.255 begin; 10.1.255.255-10.1.255.255 end; 1.1.1.1-1.1.1.1 one; delete 1.1.1.1-1.1.1.1; \
+            9.9.9.8-9.9.10.1 nine; 255.255.255.0-255.255.255.254 none; }
+         geo $arg_a $through { proxy 10.0.0.0/8; default d; 10.0.0.0/8 proxy; 1.2.3.0/24 client; 5.0.0.0/8 five; }
+         geo $arg_a $chain { proxy 10.0.0.0/8; proxy ::1; proxy_recursive; default d; 10.0.0.0/8 proxy; 1.2.3.0/24 client; 5.0.0.0/8 five; }
+         geo $uri $not_an_address { default d; 255.255.255.255 none; }",
+        "location / { return 200 \"$net|$bare|$range|$through|$chain|$not_an_address\"; }",
+        some_files,
+        &[
+            "GET /?a=10.0.0.0",
+            "GET /?a=10.1.2.2",
+            "GET /?a=10.1.2.3",
+            "GET /?a=10.255.255.255",
+            "GET /?a=11.0.0.0",
+            "GET /?a=192.168.3.4",
+            "GET /?a=200.1.1.1",
+            "GET /?a=127.0.0.1",
+            "GET /?a=2001:db8::1",
+            "GET /?a=2001:db9::1",
+            "GET /?a=::1",
+            "GET /?a=::ffff:10.1.2.3",
+            "GET /?a=x",
+            "GET /",
+            "GET /?a=1.1.1.1",
+            "GET /?a=10.1.0.17",
+            "GET /?a=10.1.1.0",
+            "GET /?a=10.1.255.255",
+            "GET /?a=10.2.0.0",
+            "GET /?a=9.9.9.255",
+            "GET /?a=9.9.10.2",
+            "GET /?a=10.0.0.1|X-Forwarded-For: 1.2.3.4",
+            "GET /?a=10.0.0.1|X-Forwarded-For: 1.2.3.4, 10.0.0.2",
+            "GET /?a=10.0.0.1|X-Forwarded-For: 5.6.7.8, 1.2.3.4, 10.0.0.2",
+            "GET /?a=10.0.0.1|X-Forwarded-For: 1.2.3.4|X-Forwarded-For: 10.3.4.5",
+            "GET /?a=10.0.0.1|X-Forwarded-For: unknown",
+            "GET /?a=1.2.3.4|X-Forwarded-For: 5.6.7.8",
+            "GET /?a=::1|X-Forwarded-For: 5.6.7.8",
+        ],
+    );
+}
+
+#[test]
+fn values_by_chance() {
+    let texts: Vec<String> = (0..120)
+        .map(|number| format!("GET /?t={}", "x".repeat(number % 9) + &number.to_string()))
+        .collect();
+    let requests: Vec<&str> = texts.iter().map(String::as_str).collect();
+    compare_http(
+        "split_clients $arg_t $part { 0.5% tiny; 12.25% some; 30% more; * rest; } \
+         split_clients \"${arg_t}salt\" $open { 33.33% a; 33.33% b; } \
+         split_clients $uri$arg_t $all { 100% all; }",
+        "location / { return 200 \"$part $open $all\"; }",
+        some_files,
+        &requests,
+    );
+}

@@ -1,13 +1,16 @@
 //! Variables that the configuration defines.
 
 use crate::exchange::Exchange;
+use crate::facts::PeerAddress;
+use crate::real_ip;
 use crate::request_log::log_request;
 use crate::template;
-use sealane_conf::model::{Getter, Map, UserVariable, Variable};
+use sealane_conf::model::{Geo, Getter, Map, Template, UserVariable, Variable};
 use sealane_conf::values;
 use sealane_conf::variables::Builtin;
 use smallvec::SmallVec;
 use std::cell::Cell;
+use std::net::IpAddr;
 
 /// How deep variables may be made of other variables; nginx's limit.
 const MAX_DEPTH: u8 = 100;
@@ -57,12 +60,40 @@ fn get(exchange: &Exchange, variable: &UserVariable, index: u16, out: &mut Vec<u
             look_up(exchange, map, out);
             !map.volatile
         }
+        Getter::Geo(geo) => {
+            out.extend_from_slice(geo.value(address(exchange, geo)));
+            !geo.volatile
+        }
+        Getter::Split(split) => {
+            let source = template::evaluate(&split.source, exchange);
+            out.extend_from_slice(split.value(&source));
+            true
+        }
     };
     if keep {
         let value = out[begin..].into();
         exchange.request.values.set(index, Some(value));
     }
     true
+}
+
+/// The address that a `geo` is about, if there is one.
+fn address(exchange: &Exchange, geo: &Geo) -> Option<IpAddr> {
+    let address = match &geo.address {
+        None => match exchange.client_address() {
+            PeerAddress::Inet(address) => address.ip(),
+            PeerAddress::Unix => return None,
+        },
+        Some(variable) => {
+            let mut text = Vec::new();
+            super::append(exchange, variable, &mut text);
+            real_ip::parse_ip(&text)?
+        }
+    };
+    Some(match &geo.proxies {
+        Some(proxies) => real_ip::forwarded(exchange, proxies, address),
+        None => address,
+    })
 }
 
 /// Sources up to this length are looked up without an allocation.
@@ -83,11 +114,7 @@ fn look_up(exchange: &Exchange, map: &Map, out: &mut Vec<u8>) {
     template::append(value, exchange, out);
 }
 
-fn by_expression<'m>(
-    exchange: &Exchange,
-    map: &'m Map,
-    source: &[u8],
-) -> Option<&'m sealane_conf::model::Template> {
+fn by_expression<'m>(exchange: &Exchange, map: &'m Map, source: &[u8]) -> Option<&'m Template> {
     // nginx does not ask expressions about nothing.
     if source.is_empty() {
         return None;
