@@ -5,7 +5,9 @@
 mod authority;
 
 use authority::CLIENTS;
-use sealane_tests::{Server, Site, command};
+use sealane_tests::reload::{Reload, reload};
+use sealane_tests::upgrade::{Daemon, KeptTls};
+use sealane_tests::{Program, Server, Site, command, handshake};
 
 /// Servers of the matrix, each on a port of its name.
 const RULES: [(&str, &str); 7] = [
@@ -129,5 +131,274 @@ fn everybody_gets_what_nginx_would_give() {
                 }
             }
         }
+    }
+}
+
+/// Servers by name on one port, which ask for different things.
+const NAMES: &str = "ssl_protocols TLSv1.2 TLSv1.3;
+    ssl_certificate certificates/site.pem; ssl_certificate_key certificates/site.key;
+    ssl_session_cache shared:all:1m;
+    server { listen 127.0.0.1:%tls% ssl http2; server_name open.test;
+        return 200 \"open $ssl_client_verify $ssl_session_reused;\"; }
+    server { listen 127.0.0.1:%tls% ssl http2; server_name closed.test also.test;
+        ssl_verify_client on; ssl_client_certificate clients/root.pem;
+        return 200 \"closed $ssl_client_verify $ssl_session_reused;\"; }
+    server { listen 127.0.0.1:%tls% ssl http2; server_name other.test;
+        ssl_verify_client on; ssl_client_certificate clients/other.pem;
+        return 200 \"other $ssl_client_verify $ssl_session_reused;\"; }
+    server { listen 127.0.0.1:%tls% ssl http2; server_name asking.test;
+        ssl_verify_client optional; ssl_client_certificate clients/root.pem;
+        return 200 \"asking $ssl_client_verify $ssl_session_reused;\"; }
+    server { listen 127.0.0.1:%strict% ssl default_server;
+        ssl_verify_client optional; ssl_client_certificate clients/root.pem;
+        return 200 \"default $ssl_client_verify;\"; }
+    server { listen 127.0.0.1:%strict% ssl; server_name other.test;
+        ssl_verify_client on; ssl_client_certificate clients/other.pem;
+        return 200 \"other $ssl_client_verify;\"; }";
+
+fn names(site: &Site) -> String {
+    let directory = site.path("").display().to_string();
+    NAMES
+        .replace(" certificates/", &format!(" {directory}certificates/"))
+        .replace(" clients/", &format!(" {directory}clients/"))
+}
+
+/// What `curl` gets that connects for the name `connected` and asks for `host`; the first line
+/// of the body and the status.
+fn ask_for(
+    port: u16,
+    site: &Site,
+    [connected, host]: [&str; 2],
+    client: Option<&str>,
+    options: &str,
+) -> String {
+    let path = |name: &str| site.path(format!("clients/{name}")).display().to_string();
+    let mut arguments: Vec<String> = ["-sk", "-w", " %{http_code}", "-H"]
+        .map(str::to_owned)
+        .into();
+    arguments.push(format!("Host: {host}"));
+    arguments.extend(options.split_whitespace().map(str::to_owned));
+    if let Some(client) = client {
+        let (certificate, key) = (path(&format!("{client}.pem")), path("client.key"));
+        arguments.extend(["--cert".to_owned(), certificate, "--key".to_owned(), key]);
+    }
+    match connected {
+        "" => arguments.push(format!("https://127.0.0.1:{port}/")),
+        name => arguments.extend([
+            "--resolve".to_owned(),
+            format!("{name}:{port}:127.0.0.1"),
+            format!("https://{name}:{port}/"),
+        ]),
+    }
+    let text = command("curl", &arguments, b"").success().text();
+    // The built-in page ends with the name of the server.
+    let end = text.find("<hr>").unwrap_or(text.len());
+    let status = text.rsplit(' ').next().unwrap_or("");
+    format!("{status} {}", &text[..end])
+}
+
+#[test]
+fn names_lead_where_nginx_would_lead() {
+    let (ours, theirs) = (authority::site(), Site::new());
+    let sealane = ours.serve(&names(&ours));
+    let nginx = theirs.serve_by_nginx(&names(&ours));
+    let mut misdirected = 0;
+    for connected in ["", "open.test", "closed.test", "unknown.test"] {
+        for host in ["open.test", "closed.test", "also.test", "other.test"] {
+            for client in [None, Some("good"), Some("foreign")] {
+                for options in ["--http1.1", "--http2"] {
+                    // Both protocols take the same way; a few will do for the second.
+                    if options == "--http2" && connected != "closed.test" {
+                        continue;
+                    }
+                    let names = [connected, host];
+                    let [own, other] = [&sealane, &nginx]
+                        .map(|server| ask_for(server.port("tls"), &ours, names, client, options));
+                    assert_eq!(own, other, "{names:?} {client:?} {options}");
+                    misdirected += usize::from(own.starts_with("421"));
+                }
+            }
+        }
+    }
+    assert!(misdirected > 10, "{misdirected}");
+    sealane.wait_for_log(
+        "client attempted to request the server name different from the one that was negotiated \
+         while reading client request headers, client: ",
+    );
+}
+
+#[test]
+fn a_certificate_that_another_server_trusts_is_not_good_enough() {
+    let site = authority::site();
+    let server = site.serve(&names(&site));
+    let ask = |names: [&str; 2], client: &str| {
+        ask_for(server.port("strict"), &site, names, Some(client), "")
+    };
+    assert!(ask(["", "x.test"], "good").contains("default SUCCESS"));
+    assert!(ask(["", "x.test"], "foreign").starts_with("400"));
+    // Without a name in the handshake the default server asks, and nginx would take its word.
+    assert!(ask(["", "other.test"], "good").starts_with("400"));
+    assert!(ask(["", "other.test"], "foreign").contains("other SUCCESS"));
+    assert!(ask(["other.test", "other.test"], "foreign").contains("other SUCCESS"));
+}
+
+/// One connection of `openssl s_client` for a name: whether it has resumed the session in
+/// `file`, and what it got.
+fn connect(server: &Server<'_>, site: &Site, name: &str, options: &str) -> (bool, String) {
+    let path = |name: &str| site.path(format!("clients/{name}")).display().to_string();
+    let address = format!("127.0.0.1:{}", server.port("tls"));
+    let (certificate, key) = (path("below.pem"), path("client.key"));
+    let mut arguments = vec![
+        "s_client",
+        "-connect",
+        &address,
+        "-ign_eof",
+        "-servername",
+        name,
+    ];
+    arguments.extend([
+        "-cert",
+        &certificate,
+        "-cert_chain",
+        &certificate,
+        "-key",
+        &key,
+    ]);
+    arguments.extend(options.split_whitespace());
+    let request = format!("GET / HTTP/1.1\r\nHost: {name}\r\nConnection: close\r\n\r\n");
+    let outcome = command("openssl", &arguments, request.as_bytes());
+    let text = outcome.text();
+    let line = text.lines().find(|line| line.contains(", Cipher is "));
+    let resumed = line.is_some_and(|line| line.starts_with("Reused"));
+    (resumed, text)
+}
+
+#[test]
+fn sessions_resume_with_their_certificate_and_never_under_other_rules() {
+    let site = authority::site();
+    for tickets in ["on", "off"] {
+        let server = site.serve(&format!("ssl_session_tickets {tickets};\n{}", names(&site)));
+        let names = ["open.test", "closed.test", "other.test", "asking.test"];
+        for protocol in ["-tls1_2", "-tls1_3"] {
+            for made in names {
+                let file = site.path("session").display().to_string();
+                let _ = std::fs::remove_file(&file);
+                let (_, text) = connect(
+                    &server,
+                    &site,
+                    made,
+                    &format!("{protocol} -sess_out {file}"),
+                );
+                for used in names {
+                    let place = format!("{tickets} {protocol} {made} {used}");
+                    let (resumed, text) =
+                        connect(&server, &site, used, &format!("{protocol} -sess_in {file}"));
+                    assert_eq!(resumed, made == used, "{place}: {text}");
+                    let expected = match used {
+                        "open.test" => "open NONE",
+                        "closed.test" => "closed SUCCESS",
+                        "asking.test" => "asking SUCCESS",
+                        _ => "400 The SSL certificate error",
+                    };
+                    assert!(text.contains(expected), "{place}: {text}");
+                }
+                assert!(text.contains("HTTP/1.1 "), "{text}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_reload_changes_the_rules_of_connections_and_sessions() {
+    let site = authority::site();
+    let with = |rules: &str| {
+        format!(
+            "worker_processes 1; pid logs/pid; error_log logs/error.log info; events {{}}
+             http {{ access_log off; server {{ listen 127.0.0.1:%tls% ssl; server_name a.test;
+             ssl_certificate certificates/site.pem; ssl_certificate_key certificates/site.key;
+             ssl_client_certificate clients/root.pem; {rules}
+             return 200 \"$ssl_client_verify,$ssl_client_s_dn;\"; }} }}"
+        )
+    };
+    let before = with("ssl_verify_client on; ssl_crl clients/empty.crl;");
+    let server = site.serve_whole(&before);
+    let path = |name: &str| site.path(format!("clients/{name}")).display().to_string();
+    let shown = |protocol: &str| {
+        format!(
+            "{protocol} -cert {} -key {}",
+            path("revoked.pem"),
+            path("client.key")
+        )
+    };
+    let protocols = ["-tls1_2", "-tls1_3"];
+    let open = |protocol: &&str| KeptTls::open(server.port("tls"), &shown(protocol));
+    let mut kept: Vec<KeptTls> = protocols.iter().map(open).collect();
+    let good = "SUCCESS,CN=revoked,O=Example,C=DE;";
+    for connection in &mut kept {
+        assert_eq!(connection.get("/"), good);
+    }
+    let session = |protocol: &str, direction: &str| {
+        let file = site.path(format!("session{protocol}"));
+        handshake(
+            &server,
+            &format!("{} {direction} {}", shown(protocol), file.display()),
+        )
+    };
+    for protocol in protocols {
+        assert!(session(protocol, "-sess_out").output.contains(good));
+    }
+    assert_eq!(
+        reload(&site, &server, &format!("{before} ")),
+        Reload::Applied
+    );
+    for protocol in protocols {
+        let again = session(protocol, "-sess_in");
+        assert!(
+            again.resumed && again.output.contains(good),
+            "{}",
+            again.output
+        );
+    }
+    let after = with("ssl_verify_client on; ssl_crl clients/root.crl;");
+    assert_eq!(reload(&site, &server, &after), Reload::Applied);
+    for protocol in protocols {
+        let again = session(protocol, "-sess_in");
+        assert!(!again.resumed, "{}", again.output);
+        assert!(again.output.contains("The SSL certificate error"));
+    }
+    for connection in &mut kept {
+        assert!(connection.get("/").contains("The SSL certificate error"));
+    }
+}
+
+#[test]
+fn a_connection_takes_its_certificate_to_another_binary() {
+    let site = authority::site();
+    let configuration = "worker_processes 1; pid logs/pid; error_log logs/error.log info; events {}
+        http { access_log off; server { listen 127.0.0.1:%tls% ssl; server_name a.test;
+        ssl_certificate certificates/site.pem; ssl_certificate_key certificates/site.key;
+        ssl_client_certificate clients/root.pem; ssl_verify_client on;
+        return 200 \"$ssl_client_verify,$ssl_client_s_dn,$ssl_client_fingerprint;$pid\"; } }";
+    let server = Daemon::start(&site, Program::Sealane, configuration);
+    let path = |name: &str| site.path(format!("clients/{name}")).display().to_string();
+    let (certificate, key) = (path("below.pem"), path("client.key"));
+    let mut kept = ["-tls1_2", "-tls1_3"].map(|protocol| {
+        let shown = format!("{protocol} -cert {certificate} -cert_chain {certificate} -key {key}");
+        KeptTls::open(site.port("tls"), &shown)
+    });
+    let before = kept.each_mut().map(|connection| connection.get("/"));
+    for said in &before {
+        assert!(
+            said.starts_with("SUCCESS,CN=below,O=Example,C=DE,"),
+            "{said}"
+        );
+    }
+    server.upgrade();
+    for (connection, before) in kept.iter_mut().zip(before) {
+        let after = connection.get("/");
+        let [(shown_before, old), (shown_after, new)] =
+            [&before, &after].map(|said| said.split_once(';').expect("two parts"));
+        assert_eq!(shown_before, shown_after);
+        assert_ne!(old, new, "another process");
     }
 }

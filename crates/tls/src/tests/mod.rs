@@ -1,5 +1,6 @@
 //! Whole connections in memory: a client of `awslc` against this crate's server.
 
+mod client_certificates;
 mod early_data;
 mod handshakes;
 mod ktls;
