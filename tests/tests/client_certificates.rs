@@ -236,6 +236,7 @@ fn a_certificate_that_another_server_trusts_is_not_good_enough() {
     };
     assert!(ask(["", "x.test"], "good").contains("default SUCCESS"));
     assert!(ask(["", "x.test"], "foreign").starts_with("400"));
+    assert!(ask(["x.test", "y.test"], "good").contains("default SUCCESS"));
     // Without a name in the handshake the default server asks, and nginx would take its word.
     assert!(ask(["", "other.test"], "good").starts_with("400"));
     assert!(ask(["", "other.test"], "foreign").contains("other SUCCESS"));

@@ -91,7 +91,8 @@ fn is_misdirected(exchange: &Exchange) -> bool {
         return false;
     };
     let names = &exchange.snapshot.listener(exchange.listener).names;
-    !names.is_single()
+    !client.server_name.is_empty()
+        && !names.is_single()
         && *client.server_name != *exchange.request.host
         && names.has(&client.server_name)
 }
