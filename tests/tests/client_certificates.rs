@@ -403,3 +403,81 @@ fn a_connection_takes_its_certificate_to_another_binary() {
         assert_ne!(old, new, "another process");
     }
 }
+
+#[test]
+fn pages_servers_without_a_certificate_and_headers_for_others() {
+    let (ours, theirs) = (authority::site(), Site::new());
+    let directory = ours.path("").display().to_string();
+    let configuration = "ssl_protocols TLSv1.2 TLSv1.3;
+        server { listen 127.0.0.1:%plain%;
+            location /whole { return 200 \"whole $http_x_whole;\"; }
+            location / { return 200 \"$http_x_subject|$http_x_verify|$http_x_escaped;\"; } }
+        server { listen 127.0.0.1:%tls% ssl default_server; server_name pages.test;
+            ssl_certificate certificates/site.pem; ssl_certificate_key certificates/site.key;
+            ssl_verify_client on; ssl_client_certificate clients/root.pem;
+            error_page 495 =403 /flawed; error_page 496 = @nobody;
+            location / { return 200 \"hello $ssl_client_v_remain;\"; }
+            location /flawed { return 200 \"flawed $ssl_client_verify;\"; }
+            location @nobody { return 401 \"nobody $ssl_client_verify;\"; }
+            location /whole {
+                proxy_pass http://127.0.0.1:%plain%; proxy_set_header X-Whole $ssl_client_cert;
+            }
+            location /passed {
+                proxy_pass http://127.0.0.1:%plain%;
+                proxy_set_header X-Subject $ssl_client_s_dn;
+                proxy_set_header X-Verify $ssl_client_verify;
+                proxy_set_header X-Escaped $ssl_client_escaped_cert;
+            } }
+        server { listen 127.0.0.1:%tls% ssl; server_name bare.test; ssl_verify_client on;
+            return 200 \"bare $ssl_client_verify;\"; }
+        server { listen 127.0.0.1:%tls% ssl; server_name open.test;
+            return 200 \"open $ssl_client_verify;\"; }"
+        .replace(" certificates/", &format!(" {directory}certificates/"))
+        .replace(" clients/", &format!(" {directory}clients/"));
+    let sealane = ours.serve(&configuration);
+    let nginx = theirs.serve_by_nginx(&configuration);
+    let mut seen = Vec::new();
+    for name in ["", "pages.test", "bare.test", "open.test"] {
+        for client in [None, Some("good"), Some("foreign")] {
+            let host = if name.is_empty() { "pages.test" } else { name };
+            for path in ["/", "/passed"] {
+                let [own, other] = [&sealane, &nginx].map(|server| {
+                    let target = format!("--path-as-is --request-target {path}");
+                    ask_for(server.port("tls"), &ours, [name, host], client, &target)
+                });
+                assert_eq!(own, other, "{name} {client:?} {path}");
+                seen.push(own);
+            }
+        }
+    }
+    for expected in [
+        "403 flawed FAILED:",
+        "401 nobody NONE",
+        "200 hello ",
+        "200 bare SUCCESS",
+    ] {
+        assert!(
+            seen.iter().any(|own| own.starts_with(expected)),
+            "{expected}: {seen:?}"
+        );
+    }
+    assert!(
+        seen.iter()
+            .any(|own| own.contains("CN=good,O=Example,C=DE|SUCCESS|-----BEGIN%20"))
+    );
+    // nginx sends it in several lines, which a server must not take any more.
+    let names = ["pages.test", "pages.test"];
+    let target = "--path-as-is --request-target /whole";
+    let whole = ask_for(sealane.port("tls"), &ours, names, Some("good"), target);
+    let begins = "200 whole -----BEGIN CERTIFICATE----- MII";
+    assert!(whole.starts_with(begins), "{whole}");
+    assert!(
+        whole.ends_with(" -----END CERTIFICATE-----; 200"),
+        "{whole}"
+    );
+    let address = format!("127.0.0.1:{}", sealane.port("tls"));
+    let asked = command("openssl", &["s_client", "-connect", &address], b"").text();
+    let names = asked.split_once("Acceptable client certificate CA names\n");
+    let (_, names) = names.expect("the handshake names authorities");
+    assert!(names.starts_with("O = Example, CN = root\n"), "{names}");
+}

@@ -118,7 +118,7 @@ pub(crate) fn for_each_field<E>(
             }
         };
         if !value.is_empty() {
-            each(&field.name, value)?;
+            each(&field.name, &unfolded(value))?;
         }
     }
     if marks_early_data(exchange, set, pass_client) {
@@ -135,6 +135,27 @@ pub(crate) fn for_each_field<E>(
         }
     }
     Ok(())
+}
+
+/// A value whose lines are continued (`$ssl_client_cert`) in one line, as whoever receives a
+/// folded field has to read it (RFC 9112 section 5.2); nobody may send such any more. Other line
+/// breaks stay, and are refused.
+fn unfolded(value: &[u8]) -> Cow<'_, [u8]> {
+    if memchr::memchr(b'\n', value).is_none() {
+        return Cow::Borrowed(value);
+    }
+    let mut line = Vec::with_capacity(value.len());
+    let mut rest = value.iter().copied().peekable();
+    while let Some(byte) = rest.next() {
+        match (byte, rest.peek()) {
+            (b'\n', Some(b' ' | b'\t')) => {
+                rest.next();
+                line.push(b' ');
+            }
+            _ => line.push(byte),
+        }
+    }
+    Cow::Owned(line)
 }
 
 /// The request target: what `proxy_pass` says, applied to the request's URI.
@@ -224,5 +245,24 @@ pub(super) fn http2_head(
         path,
         fields: Arc::new(fields),
         end,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::unfolded;
+
+    #[test]
+    fn continued_lines_become_one_and_other_line_breaks_stay() {
+        for (value, line) in [
+            ("a b", "a b"),
+            ("a\n\tb\n c", "a b c"),
+            ("a\nb", "a\nb"),
+            ("a\n\t\nHost: b", "a \nHost: b"),
+            ("a\r\n\tb", "a\r b"),
+            ("a\n", "a\n"),
+        ] {
+            assert_eq!(*unfolded(value.as_bytes()), *line.as_bytes(), "{value:?}");
+        }
     }
 }
