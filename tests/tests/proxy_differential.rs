@@ -4,6 +4,8 @@
 
 #[path = "proxy_differential/canned.rs"]
 mod canned;
+#[path = "proxy_differential/rewriting.rs"]
+mod rewriting;
 
 use canned::canned;
 use sealane_tests::origin::{Answer, Asked, Origin};

@@ -37,6 +37,7 @@ builtins! {
     ServerProtocol "server_protocol" "the protocol of the request, such as `HTTP/1.1`"
     Scheme "scheme" "`http` or `https`"
     Http2 "http2" "`h2` for HTTP/2 over TLS, `h2c` without TLS, else empty"
+    Http3 "http3" "`h3` for HTTP/3, which there is not yet: empty"
     Https "https" "`on` for a connection with TLS, else empty"
     Host "host" "host of the request line, else of the Host header, else the server's name"
     RequestPort "request_port" "port of the request line or the Host header"

@@ -117,7 +117,7 @@ impl ServerNames {
             // name decides nothing that the default server would not refuse too.
             if let Ok(Some(found)) = regex.captures(host) {
                 if let Some(values) = values {
-                    values.store(regex, &found, host);
+                    values.store(regex, found, host);
                 }
                 return Some(*server);
             }

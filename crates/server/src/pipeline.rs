@@ -291,7 +291,7 @@ fn locate(exchange: &mut Exchange) -> Result<bool, StatusCode> {
             }
             if let Some((regex, captures)) = found.captures {
                 let request = &exchange.request;
-                request.values.store(regex, &captures, &request.uri);
+                request.values.store(regex, captures, &request.uri);
             }
             Ok(found.lacks_slash)
         }

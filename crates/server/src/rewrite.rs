@@ -169,7 +169,7 @@ impl Engine {
         let pattern = regex.pattern();
         let matched = match regex.captures(subject) {
             Ok(Some(found)) => {
-                exchange.request.values.store(regex, &found, subject);
+                exchange.request.values.store(regex, found, subject);
                 true
             }
             Ok(None) => false,

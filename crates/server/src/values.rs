@@ -41,20 +41,19 @@ impl Values {
     }
 
     /// Keeps the groups of a match; `subject` is what was matched.
-    pub fn store(&self, regex: &Regex, found: &Captures, subject: &[u8]) {
+    pub fn store(&self, regex: &Regex, found: Captures, subject: &[u8]) {
         let mut inner = self.lock();
         let inner = &mut *inner;
-        inner.subject.clear();
-        inner.groups = Captures::default();
-        if found.len() > 1 {
-            inner.subject.extend_from_slice(subject);
-            inner.groups = found.clone();
-        }
         for (group, index) in regex.named_groups() {
             // As in nginx a group that took no part in the match is empty text.
             let text = found.get(subject, usize::from(*group)).unwrap_or_default();
             *inner.slot(*index) = Slot::Found(text.into());
         }
+        inner.subject.clear();
+        if found.len() > 1 {
+            inner.subject.extend_from_slice(subject);
+        }
+        inner.groups = found;
     }
 
     /// Forgets `$1` and so on: an expression was tried and did not match.
@@ -128,7 +127,7 @@ mod tests {
     fn matched(values: &Values, pattern: &str, subject: &[u8]) {
         let regex = regex(pattern);
         let found = regex.captures(subject).expect("no limit is reached");
-        values.store(&regex, &found.expect("it matches"), subject);
+        values.store(&regex, found.expect("it matches"), subject);
     }
 
     fn group(values: &Values, number: u8) -> Option<Vec<u8>> {

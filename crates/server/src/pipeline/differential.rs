@@ -241,17 +241,16 @@ pub(super) fn compare_http(http: &str, server: &str, prepare: fn(&Site), request
     );
 }
 
-/// What was logged at level `error` and above, from the level on, without
-/// processes, connections and clients. nginx's own process says nothing so loud.
+/// What was logged about requests at level `notice` and above, from the level on, without
+/// processes, connections and clients.
 /// The same twice in a row counts once: nginx evaluates values twice, the first time for
 /// their length.
 fn complaints(log: &str) -> Vec<String> {
     let mut complaints: Vec<String> = log
         .lines()
         .filter(|line| {
-            ["[error]", "[crit]", "[alert]"]
-                .iter()
-                .any(|level| line.contains(level))
+            let levels = ["[notice]", "[warn]", "[error]", "[crit]", "[alert]"];
+            levels.iter().any(|level| line.contains(level)) && line.contains(": *")
         })
         .map(|line| {
             let (_, line) = line.split_once('[').expect("there is a level");

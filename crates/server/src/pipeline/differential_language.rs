@@ -408,3 +408,25 @@ fn values_by_chance() {
         &requests,
     );
 }
+
+#[test]
+fn what_is_rewritten_is_logged() {
+    compare_http(
+        "rewrite_log on;",
+        "location /a { rewrite ^/a/(.*)$ /b/$1?x=$1; rewrite ^/c /d; if ($uri ~ x) { return 204; } if ($arg_a !~* Y) { return 205; } } \
+         location /b { rewrite ^ http://other.test/$uri; } \
+         location /quiet { rewrite_log off; rewrite ^ /b; } \
+         location /late { if ($arg_a = 1) { rewrite_log off; uninitialized_variable_warn off; rewrite ^ /none; } return 200 \"$unset\"; } \
+         location /set { set $unset 1; }",
+        some_files,
+        &[
+            "GET /a/1?y=2",
+            "GET /a/x",
+            "GET /a?a=y",
+            "GET /a",
+            "GET /quiet",
+            "GET /late?a=1",
+            "GET /late",
+        ],
+    );
+}

@@ -149,7 +149,7 @@ fn matched(
 fn remember_match(exchange: &mut Exchange, regex: &Regex, text: &[u8]) -> bool {
     match regex.captures(text) {
         Ok(Some(captures)) => {
-            exchange.request.values.store(regex, &captures, text);
+            exchange.request.values.store(regex, captures, text);
             true
         }
         Ok(None) => false,

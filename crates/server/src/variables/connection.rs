@@ -21,8 +21,9 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
         Builtin::Http2 => {
             let is_http2 = exchange.request.head.version == Version::Http2;
             let name = if exchange.is_tls() { "h2" } else { "h2c" };
-            is_http2 && text(name, out)
+            text(if is_http2 { name } else { "" }, out)
         }
+        Builtin::Http3 => true,
         Builtin::Https => text(if exchange.is_tls() { "on" } else { "" }, out),
         Builtin::RemoteAddr => peer_ip(exchange.client_address(), out),
         Builtin::RealipRemoteAddr => peer_ip(facts.peer, out),

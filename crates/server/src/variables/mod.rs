@@ -80,6 +80,7 @@ fn append_builtin(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> b
         | B::Pipe => request::append(exchange, builtin, out),
         B::Scheme
         | B::Http2
+        | B::Http3
         | B::Https
         | B::RemoteAddr
         | B::BinaryRemoteAddr

@@ -38,7 +38,9 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
             text("/", out)
         }
         Builtin::RequestUri => put(sent(head.path).or_else(|| sent(head.target)), out),
-        Builtin::Uri | Builtin::DocumentUri => text(&request.uri, out),
+        Builtin::Uri | Builtin::DocumentUri => {
+            put(Some(&request.uri[..]).filter(|uri| !uri.is_empty()), out)
+        }
         Builtin::Args | Builtin::QueryString => {
             put(Some(&request.args[..]).filter(|args| !args.is_empty()), out)
         }

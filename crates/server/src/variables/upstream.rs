@@ -33,7 +33,11 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
         },
         Builtin::GrpcInternalTrailers => takes_trailers(exchange) && text("trailers", out),
         Builtin::FastcgiScriptName => fastcgi_script(exchange, 1, out),
-        Builtin::FastcgiPathInfo => fastcgi_script(exchange, 2, out),
+        // Without an expression that splits it off, it is empty.
+        Builtin::FastcgiPathInfo => {
+            fastcgi_script(exchange, 2, out);
+            true
+        }
         _ => of_states(exchange, builtin, out),
     }
 }

@@ -123,7 +123,7 @@ fn by_expression<'m>(exchange: &Exchange, map: &'m Map, source: &[u8]) -> Option
         match regex.captures(source) {
             Ok(None) => {}
             Ok(Some(found)) => {
-                exchange.request.values.store(regex, &found, source);
+                exchange.request.values.store(regex, found, source);
                 return Some(value);
             }
             Err(reason) => {
