@@ -74,12 +74,15 @@ fn rewritten_requests_are_those_of_nginx() {
             requests.push(get(&format!("{prefix}{tail}"), ""));
         }
     }
-    compare(&pair, &requests, splits_lines);
+    compare(&pair, &requests, |request, ours, theirs| {
+        // nginx sends a redirect with a line break in its target; here it has no target.
+        request.starts_with(b"GET /return/%0a") || splits_lines(ours, theirs)
+    });
 }
 
 /// What was decoded and is a control character in a header or in the request line: nginx
 /// sends it, and whoever reads it sees something else than what was meant.
-fn splits_lines(_: &[u8], ours: &[Response], theirs: &[Response]) -> bool {
+fn splits_lines(ours: &[Response], theirs: &[Response]) -> bool {
     let refused = ours.first().is_some_and(|response| response.status == 500);
     let broken = theirs.first().is_none_or(|response| {
         let line = response

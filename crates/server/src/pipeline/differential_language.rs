@@ -161,7 +161,7 @@ fn settings_of_an_if_in_a_location() {
          location @named { return 200 named:$uri:$args; } \
          location /try { try_files /a.txt =404; if ($arg_a) { set $x 1; } } \
          location /status { if ($arg_a) { add_header X-A 1; } return 418; error_page 418 /z.txt; } \
-         location /after { if ($arg_a) { add_header X-A 1; set $v a; } add_header X-V \"$v\"; rewrite ^ /a.txt break; } \
+         location /after { uninitialized_variable_warn off; if ($arg_a) { add_header X-A 1; set $v a; } add_header X-V \"$v\"; rewrite ^ /a.txt break; } \
          location /alias/ { alias DIR/; if ($arg_a) { add_header X-A 1; } if ($arg_r) { rewrite ^/alias/(.*) /other/$1 break; } } \
          location ~ ^/re/(.*)$ { if ($arg_a ~ (.)) { add_header X-C \"$1\"; } alias DIR/$1; } \
          location /body { client_max_body_size 1; if ($arg_a) { set $b 1; } return 200; }",

@@ -17,7 +17,7 @@ pub(crate) use user::assign;
 
 use crate::exchange::Exchange;
 use sealane_conf::model::Variable;
-use sealane_conf::variables::Builtin;
+use sealane_conf::variables::{Builtin, Builtin as B};
 use std::time::Duration;
 
 /// Appends the value of a variable. Returns whether there is one.
@@ -51,7 +51,6 @@ pub(crate) fn append(exchange: &Exchange, variable: &Variable, out: &mut Vec<u8>
 }
 
 fn append_builtin(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> bool {
-    use Builtin as B;
     match builtin {
         B::Request
         | B::RequestMethod
