@@ -84,6 +84,10 @@ fn the_command_line_reloads_and_says_what_is_wrong() {
     let site = Site::new();
     let server = site.serve_whole(&answering("one"));
     configure(&site, &answering("two"));
+    // It listens before it writes its pid file, as nginx does.
+    wait_for("the pid file", || {
+        site.path("logs/pid").exists().then_some(())
+    });
     let outcome = ask(&site, &["-s", "reload"]).success();
     assert!(outcome.stderr.is_empty(), "{}", outcome.stderr);
     wait_for("the new answer", || {

@@ -27,12 +27,22 @@ use sealane_sys::file::{self, Standard};
 use sealane_sys::guard::{Guard, Guest};
 use sealane_sys::limits::{self, Resource};
 use sealane_sys::process;
+use sealane_sys::signal::{self, Signal};
 use sealane_tls::{Capabilities, HandshakeState, ReplayRegister, SessionState};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use zeroize::Zeroizing;
+
+/// Signals that wait until the server runs. Those that end it do so at any time.
+const HELD: [Signal; 5] = [
+    Signal::Quit,
+    Signal::Winch,
+    Signal::Usr1,
+    Signal::Hup,
+    Signal::Usr2,
+];
 
 /// A validated configuration with everything that it needs, opened.
 pub(crate) struct Server {
@@ -120,6 +130,12 @@ pub(crate) fn run(arguments: &Arguments, places: &Places) -> ExitCode {
         return send_order(order, reading, places, &first);
     }
     if !arguments.test {
+        // Between listening and serving a reload may be wanted already. The master finds it in
+        // its queue.
+        if let Err(error) = signal::block(&HELD) {
+            note!(first, Emerg, "sigprocmask() failed ({})", OsError(&error));
+            return ExitCode::FAILURE;
+        }
         crash::keep_secrets_out_of_dumps(&first); // before they are read
     }
     let is_upgrade = !arguments.test && activation::is_upgrade();

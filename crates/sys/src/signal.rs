@@ -100,17 +100,28 @@ pub struct SignalQueue {
     fd: OwnedFd,
 }
 
+/// Blocks `signals` in the calling thread, without their usual effect: whoever opens a
+/// [`SignalQueue`] for them later finds those that came meanwhile.
+///
+/// # Errors
+/// None that the kernel documents for these arguments.
+pub fn block(signals: &[Signal]) -> io::Result<()> {
+    let set = signal_set(signals);
+    // SAFETY: `set` is initialised and outlives the call.
+    let code =
+        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
+    match code {
+        0 => Ok(()),
+        code => Err(io::Error::from_raw_os_error(code)),
+    }
+}
+
 impl SignalQueue {
     /// Blocks `signals` in the calling thread and opens a queue for them
     /// (signalfd(2)). What is pending already is in the queue.
     pub fn open(signals: &[Signal]) -> io::Result<SignalQueue> {
+        block(signals)?;
         let set = signal_set(signals);
-        // SAFETY: `set` is initialised and outlives the call.
-        let code =
-            unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
-        if code != 0 {
-            return Err(io::Error::from_raw_os_error(code));
-        }
         let flags = libc::SFD_NONBLOCK | libc::SFD_CLOEXEC;
         // SAFETY: `set` is initialised and outlives the call.
         let fd = unsafe { libc::signalfd(-1, &raw const set, flags) }.check()?;
