@@ -29,7 +29,7 @@ use sealane_sys::limits::{self, Resource};
 use sealane_sys::process;
 use sealane_sys::signal::{self, Signal};
 use sealane_tls::{Capabilities, HandshakeState, ReplayRegister, SessionState};
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -300,6 +300,7 @@ pub(crate) fn prepare(
         Refused
     };
     let identity = Identity::find(&config.main).map_err(|message| refuse(&message))?;
+    check_working_directory(&config).map_err(|message| refuse(&message))?;
     let guard = guard(&config, identity.as_ref(), goal).map_err(|message| refuse(&message))?;
     let mut materials = materials::read(config.http.as_ref(), &guard).map_err(|diagnostic| {
         first.diagnostic(&diagnostic);
@@ -397,6 +398,23 @@ fn guard(config: &Config, identity: Option<&Identity>, goal: &Goal<'_>) -> Resul
         Goal::Reload { running, .. } => own.and(&running.guard),
         _ => own,
     })
+}
+
+/// The worker goes there, and a worker that cannot would be started again and again.
+fn check_working_directory(config: &Config) -> Result<(), String> {
+    let Some(directory) = &config.main.working_directory else {
+        return Ok(());
+    };
+    let error = match std::fs::metadata(directory) {
+        Ok(facts) if facts.is_dir() => return Ok(()),
+        Ok(_) => io::Error::from_raw_os_error(libc::ENOTDIR),
+        Err(error) => error,
+    };
+    let directory = directory.display();
+    Err(format!(
+        "chdir(\"{directory}\") failed ({})",
+        OsError(&error)
+    ))
 }
 
 /// Adds what the kernel can do for TLS, and says whether it was tried just now.
