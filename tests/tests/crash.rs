@@ -69,6 +69,30 @@ fn kill(server: &Server<'_>, signal: &str) -> u32 {
 }
 
 #[test]
+fn a_terminal_whose_window_changes_ends_no_worker() {
+    let site = site();
+    let server = Server::start(&site, Program::Sealane, &SERVE.replace("MAIN", ""));
+    let worker = server.worker_pid();
+    for signal in ["-WINCH", "-USR2"] {
+        command("kill", &[signal, &worker.to_string()], b"").success();
+    }
+    server.wait_for_log("signal 12 (SIGUSR2) received");
+    assert_eq!(wire::get(server.port("plain"), "/a.txt").body, b"hello");
+    assert_eq!(server.worker_pids(), [worker]);
+    assert!(!server.error_log().contains("shutting down"));
+}
+
+#[test]
+fn a_worker_is_missed_even_by_a_master_that_was_started_without_sigchld() {
+    let site = site();
+    let wrapper = ["env", "--ignore-signal=CHLD"];
+    let configuration = SERVE.replace("MAIN", "");
+    let server = Server::start_under(&site, Program::Sealane, &configuration, &wrapper);
+    server.expect_alert("exited on signal 9");
+    kill(&server, "KILL");
+}
+
+#[test]
 fn the_log_has_signal_build_and_stack_and_the_next_worker_serves() {
     let site = site();
     let server = start(&site, "");

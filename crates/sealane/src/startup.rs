@@ -136,6 +136,15 @@ pub(crate) fn run(arguments: &Arguments, places: &Places) -> ExitCode {
             note!(first, Emerg, "sigprocmask() failed ({})", OsError(&error));
             return ExitCode::FAILURE;
         }
+        if let Err(error) = signal::expect_children() {
+            note!(
+                first,
+                Emerg,
+                "sigaction(SIGCHLD) failed ({})",
+                OsError(&error)
+            );
+            return ExitCode::FAILURE;
+        }
         crash::keep_secrets_out_of_dumps(&first); // before they are read
     }
     let is_upgrade = !arguments.test && activation::is_upgrade();

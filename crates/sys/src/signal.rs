@@ -161,6 +161,16 @@ impl AsFd for SignalQueue {
     }
 }
 
+/// Has children that end be collected (wait(2)), and SIGCHLD be sent. Whoever has started this
+/// process may have ignored that signal, which lasts over an exec: the kernel would then
+/// collect children by itself and say nothing, even where the signal is blocked.
+///
+/// # Errors
+/// None that the kernel documents for these arguments.
+pub fn expect_children() -> io::Result<()> {
+    set_disposition(Signal::Chld, libc::SIG_DFL)
+}
+
 /// Lets a signal have its default effect and unblocks it in this thread.
 pub fn restore_default(signal: Signal) -> io::Result<()> {
     set_disposition(signal, libc::SIG_DFL)?;
