@@ -267,7 +267,10 @@ impl Master {
 
     fn awaits_other(&self) -> bool {
         let starting = self.other.as_ref().filter(|other| other.is_starting());
+        // Its line closes a moment before it has ended.
+        let is_ending = |other: &Other| other.side == Side::New && other.fd().is_none();
         self.upgrade_wanted
+            || self.other.as_ref().is_some_and(is_ending)
             || starting.is_some_and(|other| other.has_greeted() || !self.pid_file.names(other.pid))
     }
 
