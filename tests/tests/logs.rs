@@ -5,7 +5,7 @@ use sealane_tests::wire::{Connection, get};
 use sealane_tests::{PATIENCE, Server, Site, command, wait_for};
 use std::fs;
 use std::io::Read;
-use std::net::UdpSocket;
+use std::net::{Shutdown, UdpSocket};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
@@ -168,6 +168,9 @@ fn a_syslog_server_that_is_away_costs_nothing_and_its_return_is_noticed() {
             text.starts_with("<190>") && text.ends_with(" nginx: /a.txt"),
             "{text}"
         );
+        // Closing is not enough: another test may be starting a program, which has all descriptors
+        // until it is executed.
+        socket.shutdown(Shutdown::Both).expect("it is open");
         drop(socket);
         fs::remove_file(&path).expect("it is ours");
         wait_for("the return to be said", || {
@@ -448,12 +451,14 @@ fn a_log_server_that_is_restarted_gets_datagrams_again() {
     requests(&server, ["/a.txt?before".into()]);
     assert_eq!(receive(&first), "before");
     drop(first);
-    requests(
-        &server,
-        (0..20).map(|number| format!("/a.txt?meanwhile-{number}")),
-    );
-    // The answer to what nobody took comes with a later datagram.
-    server.wait_for_log("sendto() failed (111: Connection refused)");
+    // The answer to what nobody took comes with a later datagram; and a program that another test
+    // is starting has the socket until it is executed.
+    wait_for("the refusal to be said", || {
+        requests(&server, ["/a.txt?meanwhile".into()]);
+        let log = server.error_log();
+        let refused = "sendto() failed (111: Connection refused)";
+        log.contains(refused).then_some(())
+    });
     let second = bind(&address);
     requests(&server, ["/a.txt?after-1".into(), "/a.txt?after-2".into()]);
     while receive(&second) != "after-2" {}
