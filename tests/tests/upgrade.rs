@@ -79,7 +79,8 @@ impl Kept {
 fn worker_of(master: u32) -> u32 {
     let is_worker = |pid: &u32| {
         let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-        name.starts_with("sealane: worker")
+        // One that has ended is a child until it is waited for.
+        name.starts_with("sealane: worker") && runs(*pid)
     };
     wait_for("one worker", || {
         let mut workers = children(master);
