@@ -230,30 +230,22 @@ pub(crate) fn cases(base: &str, site: &Site) -> Vec<Case> {
     for file in [
         "none", ".", "empty", "text", "random", "cut", "no-end", "fifo",
     ] {
-        let lines = format!(
-            "proxy_pass https://127.0.0.1:1; proxy_ssl_verify on; proxy_ssl_trusted_certificate certificates/{file};"
-        );
-        add(
-            "upstreams' TLS",
-            Expected::Refused,
-            with(base, Place::In(LOCATION), &lines),
-        );
-        let lines = format!(
-            "proxy_pass https://127.0.0.1:1; proxy_ssl_certificate certificates/{file}; proxy_ssl_certificate_key certificates/server.key;"
-        );
-        add(
-            "upstreams' TLS",
-            Expected::Refused,
-            with(base, Place::In(LOCATION), &lines),
-        );
-        let lines = format!(
-            "proxy_pass https://127.0.0.1:1; proxy_ssl_verify on; proxy_ssl_trusted_certificate certificates/authority.pem; proxy_ssl_crl certificates/{file};"
-        );
-        add(
-            "upstreams' TLS",
-            Expected::Refused,
-            with(base, Place::In(LOCATION), &lines),
-        );
+        for lines in [
+            format!("proxy_ssl_verify on; proxy_ssl_trusted_certificate certificates/{file};"),
+            format!(
+                "proxy_ssl_certificate certificates/{file}; proxy_ssl_certificate_key certificates/server.key;"
+            ),
+            format!(
+                "proxy_ssl_verify on; proxy_ssl_trusted_certificate certificates/authority.pem; proxy_ssl_crl certificates/{file};"
+            ),
+        ] {
+            let lines = format!("proxy_pass https://127.0.0.1:1; {lines}");
+            add(
+                "upstreams' TLS",
+                Expected::Refused,
+                with(base, Place::In(LOCATION), &lines),
+            );
+        }
     }
     for line in [
         "ssl_certificate certificates/none;",
