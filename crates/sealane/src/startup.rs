@@ -35,7 +35,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
-/// Signals that wait until the server runs. Those that end it do so at any time.
+/// Signals that wait until the server runs. Those that end it at once do so until it listens.
 const HELD: [Signal; 5] = [
     Signal::Quit,
     Signal::Winch,
@@ -43,6 +43,10 @@ const HELD: [Signal; 5] = [
     Signal::Hup,
     Signal::Usr2,
 ];
+
+/// Signals that wait from then on: whoever has seen the server listen may have it stopped, and
+/// gets the end of one that runs.
+const HELD_LISTENING: [Signal; 2] = [Signal::Term, Signal::Int];
 
 /// A validated configuration with everything that it needs, opened.
 pub(crate) struct Server {
@@ -133,7 +137,7 @@ pub(crate) fn run(arguments: &Arguments, places: &Places) -> ExitCode {
         // Between listening and serving a reload may be wanted already. The master finds it in
         // its queue.
         if let Err(error) = signal::block(&HELD) {
-            note!(first, Emerg, "sigprocmask() failed ({})", OsError(&error));
+            note!(first, Emerg, "{}", sigprocmask_failed(&error));
             return ExitCode::FAILURE;
         }
         if let Err(error) = signal::expect_children() {
@@ -189,6 +193,10 @@ pub(crate) fn run(arguments: &Arguments, places: &Places) -> ExitCode {
             serve(server, origin, old_binary)
         }
     }
+}
+
+fn sigprocmask_failed(error: &io::Error) -> String {
+    format!("sigprocmask() failed ({})", OsError(error))
 }
 
 /// `-s`. What the server would refuse is said here and not sent, so that the caller's exit
@@ -365,6 +373,9 @@ pub(crate) fn prepare(
         }
         Goal::Test { .. } | Goal::Check | Goal::Reload { .. } => TicketStates::default(),
     };
+    if let Goal::Serve { .. } = goal {
+        signal::block(&HELD_LISTENING).map_err(|error| refuse(&sigprocmask_failed(&error)))?;
+    }
     let sockets = open_sockets(&config, threads, goal, &guard, &journal)?;
     let journal = match goal {
         Goal::Reload { .. } => Journal::running(logs.logger(&config.main.error_logs)),
