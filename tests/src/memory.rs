@@ -140,6 +140,24 @@ pub fn find(secrets: &[Secret], memory: &[u8]) -> BTreeSet<String> {
     found
 }
 
+/// The first of `secrets` that are in a file, which may be larger than memory.
+#[track_caller]
+pub fn find_in_file(secrets: &[Secret], path: &Path) -> BTreeSet<String> {
+    const PIECE_BYTES: usize = 16 << 20;
+    let file = File::open(path).expect("it is there");
+    let mut piece = vec![0; PIECE_BYTES];
+    let mut at = 0;
+    loop {
+        let count = file.read_at(&mut piece, at).expect("it can be read");
+        let found = find(secrets, &piece[..count]);
+        if !found.is_empty() || count <= PART_BYTES {
+            return found;
+        }
+        // What lies across the end of this piece is in the next one as a whole.
+        at += (count - PART_BYTES) as u64;
+    }
+}
+
 /// Looks through all memory of a process that can be read, whatever it belongs to.
 #[track_caller]
 pub fn find_in_process(secrets: &[Secret], pid: u32) -> BTreeSet<(String, Place)> {

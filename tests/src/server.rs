@@ -1,6 +1,6 @@
 //! A server process under test.
 
-use crate::{PATIENCE, Site, wait_for};
+use crate::{PATIENCE, Site, command, wait_for};
 use std::io::Read;
 use std::net::TcpStream;
 use std::os::unix::process::CommandExt;
@@ -125,6 +125,20 @@ impl<'a> Server<'a> {
         wait_for("the worker to start", || {
             self.worker_pids().first().copied()
         })
+    }
+
+    /// Kills the only worker and waits for the next one.
+    #[track_caller]
+    pub fn kill_worker(&self) {
+        let worker = wait_for("one worker", || {
+            let workers = self.worker_pids();
+            (workers.len() == 1).then(|| workers[0])
+        });
+        command("kill", &["-KILL", &worker.to_string()], b"").success();
+        wait_for("another worker", || {
+            let workers = self.worker_pids();
+            workers.first().filter(|pid| **pid != worker).copied()
+        });
     }
 
     /// Resident memory of the worker, in KiB.

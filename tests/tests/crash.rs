@@ -69,6 +69,30 @@ fn kill(server: &Server<'_>, signal: &str) -> u32 {
 }
 
 #[test]
+fn a_terminal_whose_window_changes_ends_no_worker() {
+    let site = site();
+    let server = Server::start(&site, Program::Sealane, &SERVE.replace("MAIN", ""));
+    let worker = server.worker_pid();
+    for signal in ["-WINCH", "-USR2"] {
+        command("kill", &[signal, &worker.to_string()], b"").success();
+    }
+    server.wait_for_log("signal 12 (SIGUSR2) received");
+    assert_eq!(wire::get(server.port("plain"), "/a.txt").body, b"hello");
+    assert_eq!(server.worker_pids(), [worker]);
+    assert!(!server.error_log().contains("shutting down"));
+}
+
+#[test]
+fn a_worker_is_missed_even_by_a_master_that_was_started_without_sigchld() {
+    let site = site();
+    let wrapper = ["env", "--ignore-signal=CHLD"];
+    let configuration = SERVE.replace("MAIN", "");
+    let server = Server::start_under(&site, Program::Sealane, &configuration, &wrapper);
+    server.expect_alert("exited on signal 9");
+    kill(&server, "KILL");
+}
+
+#[test]
 fn the_log_has_signal_build_and_stack_and_the_next_worker_serves() {
     let site = site();
     let server = start(&site, "");
@@ -148,11 +172,11 @@ fn a_master_that_crashes_says_so_as_well() {
 
 /// The core file that the kernel or, where that sends them elsewhere, the debugger makes.
 #[track_caller]
-fn core_of(site: &Site, server: &Server<'_>) -> Vec<u8> {
+fn core_of(site: &Site, server: &Server<'_>) -> PathBuf {
     let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").expect("procfs");
     let worker = server.worker_pid();
     let elsewhere = pattern.starts_with(['|', '/']) || pattern.contains('%');
-    let path = if elsewhere {
+    if elsewhere {
         let file = site.path(format!("logs/core.{worker}"));
         let prefix = site.path("logs/core").display().to_string();
         command("gcore", &["-o", &prefix, &worker.to_string()], b"").success();
@@ -163,8 +187,7 @@ fn core_of(site: &Site, server: &Server<'_>) -> Vec<u8> {
         let directory = std::fs::read_dir(site.path("cores")).expect("there");
         let mut names = directory.map(|entry| entry.expect("readable").path());
         names.next().expect("a core file")
-    };
-    std::fs::read(path).expect("a core file")
+    }
 }
 
 #[test]
@@ -199,14 +222,15 @@ fn a_core_dump_has_the_stacks_and_no_secrets() {
         assert!(alive.iter().any(|(found, _)| found == name), "{alive:?}");
     }
     let core = core_of(&site, &server);
-    assert!(core.starts_with(b"\x7fELF"));
-    assert_eq!(memory::find(&secrets, &core), BTreeSet::new());
+    assert_eq!(memory::find_in_file(&secrets, &core), BTreeSet::new());
     // It is a whole one: the stacks have the name of the program and the way to its threads.
     let name = Secret {
         name: "the name".into(),
         bytes: b"sealane: worker".to_vec(),
     };
-    assert_eq!(memory::find(&[name], &core).len(), 1);
+    assert_eq!(memory::find_in_file(&[name], &core).len(), 1);
+    let core = std::fs::read(core).expect("a small one");
+    assert!(core.starts_with(b"\x7fELF"));
     assert!(core.len() > 1 << 16, "{} bytes", core.len());
 }
 

@@ -9,6 +9,7 @@ use sealane_tests::{
 };
 use std::fs;
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -84,6 +85,10 @@ fn the_command_line_reloads_and_says_what_is_wrong() {
     let site = Site::new();
     let server = site.serve_whole(&answering("one"));
     configure(&site, &answering("two"));
+    // It listens before it writes its pid file, as nginx does.
+    wait_for("the pid file", || {
+        site.path("logs/pid").exists().then_some(())
+    });
     let outcome = ask(&site, &["-s", "reload"]).success();
     assert!(outcome.stderr.is_empty(), "{}", outcome.stderr);
     wait_for("the new answer", || {
@@ -465,7 +470,12 @@ fn a_process_that_cannot_start_leaves_the_one_before_serving() {
     server.expect_alert("fatal code");
     server.expect_alert("the new configuration is not used");
     let worker = server.worker_pid();
-    let elsewhere = format!("working_directory none;\n{}", answering("two"));
+    // It is there, but the worker may not go there.
+    let closed = site.path("closed");
+    fs::create_dir(&closed).expect("the site is writable");
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o400)).expect("it is ours");
+    let (closed, two) = (closed.display(), answering("two"));
+    let elsewhere = format!("working_directory {closed};\n{two}");
     for _ in 0..3 {
         assert_eq!(reload(&site, &server, &elsewhere), Reload::Refused);
         assert_eq!(body(server.port("plain")), "one");

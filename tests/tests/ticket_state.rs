@@ -2,7 +2,7 @@
 
 use sealane_tests::nodes::{configuration, openssl, s_client};
 use sealane_tests::reload::{Reload, reload};
-use sealane_tests::{Certificate, CertificateKey, Program, Server, Site, command, wait_for};
+use sealane_tests::{Certificate, CertificateKey, Program, Server, Site, wait_for};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -67,7 +67,7 @@ fn keys_survive_a_worker_that_dies_even_without_the_file() {
     wait_for("more keys", || (size() > first).then_some(()));
     assert!(!connect(&server, &site, false));
     let _ = std::fs::remove_file(&path);
-    kill_worker(&server);
+    server.kill_worker();
     server.wait_for_log("exited on signal 9");
     assert!(connect(&server, &site, true), "after the worker's death");
 }
@@ -140,7 +140,7 @@ fn tickets_given_at_any_moment_resume_whatever_happens_to_workers() {
         });
         for round in 0..6 {
             if round % 3 == 2 {
-                kill_worker(&server);
+                server.kill_worker();
             } else {
                 let text = format!("worker_rlimit_nofile {};\n{text}", 3000 + round);
                 assert_eq!(reload(&site, &server, &text), Reload::Applied);
@@ -154,17 +154,4 @@ fn tickets_given_at_any_moment_resume_whatever_happens_to_workers() {
     let resumed = |file: &String| s_client(port, "", file, true).text().contains("<r>");
     let lost: Vec<&String> = given.iter().filter(|file| !resumed(file)).collect();
     assert!(lost.is_empty(), "{lost:?} of {}", given.len());
-}
-
-#[track_caller]
-fn kill_worker(server: &Server<'_>) {
-    let worker = wait_for("one worker", || {
-        let workers = server.worker_pids();
-        (workers.len() == 1).then(|| workers[0])
-    });
-    command("kill", &["-KILL", &worker.to_string()], b"").success();
-    wait_for("another worker", || {
-        let workers = server.worker_pids();
-        workers.first().filter(|pid| **pid != worker).copied()
-    });
 }

@@ -79,7 +79,8 @@ impl Kept {
 fn worker_of(master: u32) -> u32 {
     let is_worker = |pid: &u32| {
         let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-        name.starts_with("sealane: worker")
+        // One that has ended is a child until it is waited for.
+        name.starts_with("sealane: worker") && runs(*pid)
     };
     wait_for("one worker", || {
         let mut workers = children(master);
@@ -236,6 +237,91 @@ fn a_binary_that_cannot_be_executed_leaves_all_as_it_was() {
     server.install(Program::Sealane);
     server.upgrade();
     kept.are_served_by(worker_of(server.pid()));
+}
+
+#[test]
+fn quit_does_not_end_the_server_when_the_upgrade_that_it_waits_for_fails() {
+    let site = site();
+    let server = start(&site);
+    let old = server.pid();
+    let mut kept = Kept::open(&site);
+    kept.are_served_by(worker_of(old));
+    let go = site.path("go");
+    let wrapper = format!(
+        "#!/bin/sh\nwhile ! test -e {}; do sleep 0.01; done\nexit 1\n",
+        go.display()
+    );
+    let wrapper = site.write("bin/wrapper", wrapper);
+    fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o700)).expect("ours");
+    server.install_file(&wrapper);
+    server.expect_alert("SIGQUIT has waited for the other binary, which has ended");
+    signal(old, "USR2");
+    signal(old, "QUIT");
+    server.wait_for_log("SIGQUIT waits for that");
+    fs::write(go, "").expect("writable");
+    server.wait_for_log("SIGQUIT has waited for");
+    assert_eq!((server.pid(), server.old_pid()), (old, None));
+    kept.are_served_by(worker_of(old));
+    signal(old, "QUIT");
+    server.wait_for_end(old);
+}
+
+#[test]
+fn an_old_master_that_has_ended_before_the_new_one_looks_is_nobody() {
+    let site = site();
+    let server = start(&site);
+    let old = server.pid();
+    let orphan = worker_of(old);
+    let (start, program) = (site.path("start"), site.path("bin/program"));
+    server.install(Program::Sealane);
+    fs::rename(site.path("bin/server"), &program).expect("ours");
+    let wrapper = format!(
+        "#!/bin/sh\nwhile ! test -e {}; do sleep 0.01; done\nexec {} \"$@\"\n",
+        start.display(),
+        program.display()
+    );
+    let wrapper = site.write("bin/wrapper", wrapper);
+    fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o700)).expect("ours");
+    server.install_file(&wrapper);
+    server.expect_alert("is gone; this worker finishes");
+    signal(old, "USR2");
+    server.wait_for_log("start new binary process");
+    signal(old, "KILL");
+    server.wait_for_end(old);
+    server.wait_for_end(orphan);
+    fs::write(start, "").expect("writable");
+    server.wait_for_log("of the old binary has ended");
+    assert_eq!(server.old_pid(), None);
+    server.upgrade();
+}
+
+#[test]
+fn a_master_that_waits_for_something_sleeps() {
+    let site = site();
+    let text = format!("ssl_session_ticket_state state; {BOTH}");
+    let server = Daemon::start(&site, Program::Sealane, &configuration("", &text));
+    let old = server.pid();
+    server.begin_upgrade();
+    // Its next worker tells keys, which are the other binary's to write.
+    server.expect_alert("exited on signal 9");
+    let worker = worker_of(old);
+    signal(worker, "KILL");
+    server.wait_for_end(worker);
+    wire::get(site.port("plain"), "/n");
+    let ticks = || -> u64 {
+        let stat = fs::read_to_string(format!("/proc/{old}/stat")).expect("it runs");
+        let (_, fields) = stat.rsplit_once(") ").expect("a state");
+        let times = fields.split(' ').skip(11).take(2);
+        times
+            .map(|time| time.parse::<u64>().expect("a number"))
+            .sum()
+    };
+    // A busy loop has about a hundred in each second.
+    wait_for("its other work to end", || {
+        let before = ticks();
+        std::thread::sleep(std::time::Duration::from_millis(500));
+        (ticks() - before < 10).then_some(())
+    });
 }
 
 #[test]

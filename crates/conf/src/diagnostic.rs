@@ -49,10 +49,11 @@ const SHOWN_LINE_CHARS: usize = 160;
 impl Diagnostic {
     /// The message with its place, without the program's name and the level:
     /// `unknown directive "foo" in /etc/nginx/nginx.conf:3`. This is what the
-    /// error log gets. Users and passwords in URLs of stores are masked.
+    /// error log gets. Users and passwords in URLs of stores are masked, control characters
+    /// escaped.
     pub fn headline(&self) -> String {
         let message = masked(&self.message);
-        match &self.place {
+        let headline = match &self.place {
             None => message,
             Some(Place {
                 file: Some(file),
@@ -62,8 +63,22 @@ impl Diagnostic {
                 format!("{message} in {}:{line}", file.display())
             }
             Some(Place { file: None, .. }) => format!("{message} in command line"),
+        };
+        printable(&headline)
+    }
+}
+
+/// The text with control characters as the error log has them, for a terminal: it would obey
+/// them, and what a configuration says may be somebody else's.
+pub fn printable(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c.is_control() {
+            true => out.push_str(&format!("\\x{:02X}", c as u32)),
+            false => out.push(c),
         }
     }
+    out
 }
 
 impl fmt::Display for Diagnostic {
@@ -187,8 +202,10 @@ mod tests {
             place.source_line = format!("{}\t\u{1b}[31mfoo{}", "é".repeat(1000), "x".repeat(1000));
             place.column = 2007;
         }
+        diagnostic.message = "unknown directive \"\u{1b}[2J\0\"".into();
         let text = diagnostic.to_string();
         assert!(!text.contains('\u{1b}'));
+        assert!(text.contains("unknown directive \"\\x1B[2J\\x00\" in"));
         let lines: Vec<&str> = text.lines().collect();
         assert!(lines[1].chars().count() <= SHOWN_LINE_CHARS + 4);
         let caret = lines[2].chars().count() - 1;

@@ -321,7 +321,9 @@ pub(crate) fn receive_report(link: &impl AsFd) -> io::Result<Option<Report>> {
     if data.is_empty() {
         return Ok(None);
     }
-    let report = received.fds.is_empty().then(|| understand_report(&data));
+    let has_fds = !received.fds.is_empty();
+    socket::discard_fds(received.fds);
+    let report = (!has_fds).then(|| understand_report(&data));
     report
         .flatten()
         .map(Some)
@@ -508,5 +510,19 @@ mod tests {
         let null = File::open("/dev/null").expect("there");
         socket::send_fds(worker.as_fd(), b"Y", &[null.as_fd()]).expect("sent");
         assert!(receive_report(&master).is_err(), "with a descriptor");
+    }
+
+    #[test]
+    fn a_line_that_refuses_descriptors_carries_the_rest() {
+        let (master, worker) = socket::seqpacket_pair().expect("a pair");
+        if socket::refuse_fds(master.as_fd()).is_err() {
+            return; // an older kernel
+        }
+        let null = File::open("/dev/null").expect("there");
+        assert!(socket::send_fds(worker.as_fd(), b"Y", &[null.as_fd()]).is_err());
+        send_report(worker.as_fd(), &Report::Ready).expect("sent");
+        assert!(matches!(receive_report(&master), Ok(Some(Report::Ready))));
+        send_logs(master.as_fd(), &[(3, null.as_fd())]).expect("the other way");
+        assert!(matches!(receive(&worker), Ok(Some(Message::Reopen(_)))));
     }
 }

@@ -32,7 +32,10 @@ impl Identity {
         let Some(user) = &main.user else {
             return Identity::default_user().map(Some);
         };
-        Identity::new(&user.name, group(&user.group)?).map(Some)
+        // As in nginx the user comes first: its group has the same name if none is given.
+        let identity = Identity::new(&user.name, 0)?;
+        let gid = group(&user.group)?;
+        Ok(Some(Identity { gid, ..identity }))
     }
 
     fn default_user() -> Result<Identity, String> {

@@ -3,6 +3,7 @@
 
 use crate::say;
 use sealane_conf::Diagnostic;
+use sealane_conf::diagnostic::printable;
 use sealane_conf::model::LogLevel;
 use sealane_server::log::Logger;
 use std::fmt;
@@ -35,6 +36,7 @@ impl Journal {
     pub(crate) fn write(&self, level: LogLevel, message: fmt::Arguments<'_>) {
         self.logger.log(level, None, message);
         if self.to_stderr && level <= LogLevel::Warn {
+            let message = printable(&message.to_string());
             say(&format!("sealane: [{}] {message}\n", level.name()));
         }
     }

@@ -2,26 +2,36 @@
 
 use glob::MatchOptions;
 use sealane_conf::Loader;
-use std::fs::File;
+use sealane_sys::poll;
+use std::fs::{File, OpenOptions};
 use std::io::{self, Read};
 use std::net::{IpAddr, ToSocketAddrs};
+use std::os::fd::AsFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Largest configuration file that is read, in bytes. A larger one is a
 /// mistake, such as an `include` of a log.
 const MAX_CONF_FILE_BYTES: u64 = 64 << 20;
+
+/// How long a pipe (`-c /dev/stdin`) may take. A master that waited for ever could neither be
+/// stopped nor start a worker.
+const PIPE_PATIENCE: Duration = Duration::from_secs(10);
 
 /// Reads from the disk and asks the system's resolver.
 pub(crate) struct FileSystemLoader;
 
 impl Loader for FileSystemLoader {
     fn read(&mut self, path: &Path) -> io::Result<Vec<u8>> {
-        let mut bytes = Vec::new();
+        // A FIFO without a writer is an empty file, and nothing to wait for.
+        let file = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open(path)?;
         // One byte more than allowed, to tell a full file from a longer one.
         // The size that a device or a pipe claims to have means nothing.
-        File::open(path)?
-            .take(MAX_CONF_FILE_BYTES + 1)
-            .read_to_end(&mut bytes)?;
+        let bytes = read_patiently(&file, MAX_CONF_FILE_BYTES + 1)?;
         if bytes.len() as u64 > MAX_CONF_FILE_BYTES {
             return Err(io::Error::new(
                 io::ErrorKind::FileTooLarge,
@@ -59,9 +69,31 @@ impl Loader for FileSystemLoader {
     }
 }
 
+/// Reads to the end, or `most` bytes, and waits for those of a pipe.
+fn read_patiently(file: &File, most: u64) -> io::Result<Vec<u8>> {
+    let until = Instant::now() + PIPE_PATIENCE;
+    let mut bytes = Vec::new();
+    loop {
+        let left = most - bytes.len() as u64;
+        match file.take(left).read_to_end(&mut bytes) {
+            Ok(_) => return Ok(bytes),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                let patience = until.saturating_duration_since(Instant::now());
+                if patience.is_zero() {
+                    return Err(io::ErrorKind::TimedOut.into());
+                }
+                poll::wait_readable(&[file.as_fd()], Some(patience))?;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
+    use std::os::fd::AsRawFd;
 
     #[test]
     fn globs_are_sorted_and_pass_over_hidden_files() {
@@ -90,6 +122,25 @@ mod tests {
             .read(Path::new("/nonexistent"))
             .expect_err("missing");
         assert_eq!(error.raw_os_error(), Some(2));
+    }
+
+    #[test]
+    fn a_pipe_is_read_as_far_as_somebody_writes() {
+        let path = std::env::temp_dir().join(format!("sealane-fifo-{}", std::process::id()));
+        let made = std::process::Command::new("mkfifo").arg(&path).status();
+        assert!(made.expect("coreutils").success());
+        assert_eq!(FileSystemLoader.read(&path).expect("nobody writes"), b"");
+        let (reader, mut writer) = io::pipe().expect("a pipe");
+        let reader = PathBuf::from(format!("/dev/fd/{}", reader.as_fd().as_raw_fd()));
+        let read = std::thread::spawn(move || FileSystemLoader.read(&reader));
+        for _ in 0..3 {
+            std::thread::sleep(Duration::from_millis(10));
+            writer.write_all(b"events {}\n").expect("it is read");
+        }
+        drop(writer);
+        let text = read.join().expect("no panic").expect("readable");
+        assert_eq!(text, b"events {}\n".repeat(3));
+        std::fs::remove_file(path).expect("clean up");
     }
 
     #[test]

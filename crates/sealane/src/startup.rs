@@ -27,12 +27,26 @@ use sealane_sys::file::{self, Standard};
 use sealane_sys::guard::{Guard, Guest};
 use sealane_sys::limits::{self, Resource};
 use sealane_sys::process;
+use sealane_sys::signal::{self, Signal};
 use sealane_tls::{Capabilities, HandshakeState, ReplayRegister, SessionState};
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 use zeroize::Zeroizing;
+
+/// Signals that wait until the server runs. Those that end it at once do so until it listens.
+const HELD: [Signal; 5] = [
+    Signal::Quit,
+    Signal::Winch,
+    Signal::Usr1,
+    Signal::Hup,
+    Signal::Usr2,
+];
+
+/// Signals that wait from then on: whoever has seen the server listen may have it stopped, and
+/// gets the end of one that runs.
+const HELD_LISTENING: [Signal; 2] = [Signal::Term, Signal::Int];
 
 /// A validated configuration with everything that it needs, opened.
 pub(crate) struct Server {
@@ -120,6 +134,21 @@ pub(crate) fn run(arguments: &Arguments, places: &Places) -> ExitCode {
         return send_order(order, reading, places, &first);
     }
     if !arguments.test {
+        // Between listening and serving a reload may be wanted already. The master finds it in
+        // its queue.
+        if let Err(error) = signal::block(&HELD) {
+            note!(first, Emerg, "{}", sigprocmask_failed(&error));
+            return ExitCode::FAILURE;
+        }
+        if let Err(error) = signal::expect_children() {
+            note!(
+                first,
+                Emerg,
+                "sigaction(SIGCHLD) failed ({})",
+                OsError(&error)
+            );
+            return ExitCode::FAILURE;
+        }
         crash::keep_secrets_out_of_dumps(&first); // before they are read
     }
     let is_upgrade = !arguments.test && activation::is_upgrade();
@@ -164,6 +193,10 @@ pub(crate) fn run(arguments: &Arguments, places: &Places) -> ExitCode {
             serve(server, origin, old_binary)
         }
     }
+}
+
+fn sigprocmask_failed(error: &io::Error) -> String {
+    format!("sigprocmask() failed ({})", OsError(error))
 }
 
 /// `-s`. What the server would refuse is said here and not sent, so that the caller's exit
@@ -284,6 +317,7 @@ pub(crate) fn prepare(
         Refused
     };
     let identity = Identity::find(&config.main).map_err(|message| refuse(&message))?;
+    check_working_directory(&config).map_err(|message| refuse(&message))?;
     let guard = guard(&config, identity.as_ref(), goal).map_err(|message| refuse(&message))?;
     let mut materials = materials::read(config.http.as_ref(), &guard).map_err(|diagnostic| {
         first.diagnostic(&diagnostic);
@@ -339,6 +373,9 @@ pub(crate) fn prepare(
         }
         Goal::Test { .. } | Goal::Check | Goal::Reload { .. } => TicketStates::default(),
     };
+    if let Goal::Serve { .. } = goal {
+        signal::block(&HELD_LISTENING).map_err(|error| refuse(&sigprocmask_failed(&error)))?;
+    }
     let sockets = open_sockets(&config, threads, goal, &guard, &journal)?;
     let journal = match goal {
         Goal::Reload { .. } => Journal::running(logs.logger(&config.main.error_logs)),
@@ -381,6 +418,23 @@ fn guard(config: &Config, identity: Option<&Identity>, goal: &Goal<'_>) -> Resul
         Goal::Reload { running, .. } => own.and(&running.guard),
         _ => own,
     })
+}
+
+/// The worker goes there, and a worker that cannot would be started again and again.
+fn check_working_directory(config: &Config) -> Result<(), String> {
+    let Some(directory) = &config.main.working_directory else {
+        return Ok(());
+    };
+    let error = match std::fs::metadata(directory) {
+        Ok(facts) if facts.is_dir() => return Ok(()),
+        Ok(_) => io::Error::from_raw_os_error(libc::ENOTDIR),
+        Err(error) => error,
+    };
+    let directory = directory.display();
+    Err(format!(
+        "chdir(\"{directory}\") failed ({})",
+        OsError(&error)
+    ))
 }
 
 /// Adds what the kernel can do for TLS, and says whether it was tried just now.

@@ -121,6 +121,7 @@ pub(crate) fn run(mut server: Server, link: Option<OwnedFd>, before: Option<Owne
         ready: false,
         ending: false,
         is_alone: single,
+        in_background: config.main.daemon,
         incoming: Incoming::default(),
         carried,
         threads,
@@ -309,6 +310,8 @@ struct Orders {
     ending: bool,
     /// There is no master (`master_process off`).
     is_alone: bool,
+    /// Signals do not come from a terminal.
+    in_background: bool,
     incoming: Incoming,
     carried: Carried,
     threads: Threads,
@@ -366,6 +369,8 @@ impl Orders {
     fn on_signal(&mut self, signal: Signal, sender: process::Pid) {
         let action = match signal {
             Signal::Term | Signal::Int => ", exiting",
+            // The terminal's window has changed, nothing else.
+            Signal::Winch if !self.in_background => return,
             Signal::Quit | Signal::Winch => ", shutting down",
             Signal::Usr1 => ", reopening logs",
             _ => ", ignoring",

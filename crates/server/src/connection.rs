@@ -392,8 +392,8 @@ impl Connection {
         monotonic_coarse_ms().saturating_sub(self.idle_since_ms)
     }
 
-    fn wait_until_idle_for(&mut self, ms: u64) {
-        let left_ms = ms.saturating_sub(self.idle_ms());
+    fn wait_until_idle_for(&mut self, ms: u32) {
+        let left_ms = u64::from(ms).saturating_sub(self.idle_ms());
         self.set_deadline(Duration::from_millis(left_ms));
     }
 
@@ -404,7 +404,7 @@ impl Connection {
             timeout_ms,
             min_timeout_ms,
         } = self.keep_alive;
-        if self.gauge.phase != Some(Phase::Idle) || self.idle_ms() >= min_timeout_ms {
+        if self.gauge.phase != Some(Phase::Idle) || self.idle_ms() >= min_timeout_ms.into() {
             return true;
         }
         if !self.ends_soon {

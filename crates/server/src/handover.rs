@@ -102,19 +102,19 @@ pub(crate) struct Description {
 }
 
 /// How long a connection waits for its next request, in milliseconds: both are part of every idle
-/// connection.
+/// connection, so they are short; what is longer than 49 days is 49 days.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct KeepAlive {
     /// `keepalive_timeout` of the location that answered last.
-    pub(crate) timeout_ms: u64,
+    pub(crate) timeout_ms: u32,
     /// `keepalive_min_timeout` of the same.
-    pub(crate) min_timeout_ms: u64,
+    pub(crate) min_timeout_ms: u32,
 }
 
 impl KeepAlive {
     /// With the times of a location.
     pub(crate) fn of(conf: &LocationConf) -> KeepAlive {
-        let ms = |time: Duration| u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+        let ms = |time: Duration| u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
         KeepAlive {
             timeout_ms: ms(conf.keepalive_timeout),
             min_timeout_ms: ms(conf.keepalive_min_timeout),

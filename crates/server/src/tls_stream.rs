@@ -88,15 +88,9 @@ impl TlsStream {
             lookup_timer: None,
         };
         TlsStream {
-            connection,
             input: received,
-            input_at: 0,
-            output: Outgoing::default(),
-            readable: false,
-            tickets_due: false,
-            bulk: false,
-            closed: false,
             opening: Some(Box::new(opening)),
+            ..TlsStream::moved(connection)
         }
     }
 

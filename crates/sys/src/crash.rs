@@ -332,9 +332,14 @@ fn limit_the_report() {
         },
     };
     // SAFETY: `limit` is valid, the old value is not wanted, and the default action of a signal
-    // runs no code of ours. Both calls are plain system calls.
+    // runs no code of ours. The set is initialised before it is used. All are plain system
+    // calls. The signal is blocked in this handler, and there may be no other thread to take it.
     unsafe {
         libc::signal(libc::SIGALRM, libc::SIG_DFL);
+        let mut alarm = MaybeUninit::<libc::sigset_t>::uninit();
+        libc::sigemptyset(alarm.as_mut_ptr());
+        libc::sigaddset(alarm.as_mut_ptr(), libc::SIGALRM);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, alarm.as_ptr(), std::ptr::null_mut());
         libc::setitimer(libc::ITIMER_REAL, &raw const limit, std::ptr::null_mut());
     }
 }

@@ -170,7 +170,7 @@ impl Place<'_> {
         match &self.trust {
             Trust::Full => self.open_as_it_is(how, self.follow),
             Trust::Name(guest) => match self.open_as_it_is(how, false) {
-                Ok(file) if is_harmless(&file)? => Ok(file),
+                Ok(file) if self.is_harmless(&file)? => Ok(file),
                 Err(error) if error.raw_os_error() != Some(libc::ELOOP) => Err(error),
                 _ => self.as_guest(guest, &self.shown(), || self.open_as_it_is(how, true)),
             },
@@ -283,6 +283,23 @@ impl Place<'_> {
             .map_err(|error| ("setfsuid", error))?
     }
 
+    /// Whether opening it has given a guest nothing: a file with this one name, or a FIFO. Hard
+    /// links may be to other people's files, and opening a device can set it going.
+    fn is_harmless(&self, file: &File) -> io::Result<bool> {
+        let facts = file.metadata()?;
+        if !facts.file_type().is_file() {
+            return Ok(facts.file_type().is_fifo());
+        }
+        // The one name has to be this one: a guest could have taken its link away again since.
+        let named = match walk::stat_at(self.directory.as_fd(), &self.name) {
+            Ok(named) => named,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let is_it = (named.st_dev, named.st_ino) == (facts.dev(), facts.ino());
+        Ok(is_it && named.st_nlink <= 1)
+    }
+
     fn unlink(&self, name: &CString) -> io::Result<()> {
         // SAFETY: the name ends with NUL and outlives the call; the directory is open.
         unsafe { libc::unlinkat(self.directory.as_raw_fd(), name.as_ptr(), 0) }.check()?;
@@ -342,14 +359,6 @@ impl fmt::Display for LesserRights {
 }
 
 impl std::error::Error for LesserRights {}
-
-/// Whether opening it has given a guest nothing: a file with this one name, or a FIFO. Hard
-/// links may be to other people's files, and opening a device can set it going.
-fn is_harmless(file: &File) -> io::Result<bool> {
-    let facts = file.metadata()?;
-    let kind = facts.file_type();
-    Ok((kind.is_file() && facts.nlink() <= 1) || kind.is_fifo())
-}
 
 fn give_to(directory: &File, owner: Option<u32>) -> io::Result<()> {
     let facts = directory.metadata()?;

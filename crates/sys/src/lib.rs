@@ -36,6 +36,7 @@ pub mod file;
 pub mod guard;
 pub mod ktls;
 pub mod limits;
+mod memfd;
 pub mod memory;
 mod os_error;
 pub mod poll;

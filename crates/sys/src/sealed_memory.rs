@@ -1,9 +1,10 @@
 //! Bytes handed to another process through memory: nothing of them reaches a disk.
 
 use crate::CheckReturn;
+use crate::memfd;
 use crate::process::{self, Pid};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
 /// Anonymous memory with a descriptor (memfd_create(2)), for secrets.
@@ -30,11 +31,7 @@ impl SealedMemory {
         if len == 0 {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-        // SAFETY: the name is NUL-terminated and only read.
-        let fd = unsafe { libc::memfd_create(c"sealane".as_ptr(), flags) }.check()?;
-        // SAFETY: the kernel just returned this descriptor; nobody else owns it.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let fd = memfd::create(c"sealane")?;
         let size = i64::try_from(len).map_err(|_| io::ErrorKind::InvalidInput)?;
         // Allocated at once: a lack of memory is an error here and not a signal later.
         // SAFETY: no memory is involved.

@@ -1,8 +1,9 @@
 //! Numbers that several processes read and write at the same time.
 
 use crate::CheckReturn;
+use crate::memfd;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
@@ -39,11 +40,7 @@ impl SharedMemory {
         let size = words.checked_mul(WORD_BYTES).filter(|size| *size > 0);
         let size = size.and_then(|size| i64::try_from(size).ok());
         let size = size.ok_or(io::ErrorKind::InvalidInput)?;
-        let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
-        // SAFETY: the name is NUL-terminated and only read.
-        let fd = unsafe { libc::memfd_create(c"sealane shared".as_ptr(), flags) }.check()?;
-        // SAFETY: the kernel just returned this descriptor; nobody else owns it.
-        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let fd = memfd::create(c"sealane shared")?;
         // SAFETY: no memory is involved.
         unsafe { libc::ftruncate(fd.as_raw_fd(), size) }.check()?;
         // SAFETY: the command takes an integer and no pointer.

@@ -100,17 +100,28 @@ pub struct SignalQueue {
     fd: OwnedFd,
 }
 
+/// Blocks `signals` in the calling thread, without their usual effect: whoever opens a
+/// [`SignalQueue`] for them later finds those that came meanwhile.
+///
+/// # Errors
+/// None that the kernel documents for these arguments.
+pub fn block(signals: &[Signal]) -> io::Result<()> {
+    let set = signal_set(signals);
+    // SAFETY: `set` is initialised and outlives the call.
+    let code =
+        unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
+    match code {
+        0 => Ok(()),
+        code => Err(io::Error::from_raw_os_error(code)),
+    }
+}
+
 impl SignalQueue {
     /// Blocks `signals` in the calling thread and opens a queue for them
     /// (signalfd(2)). What is pending already is in the queue.
     pub fn open(signals: &[Signal]) -> io::Result<SignalQueue> {
+        block(signals)?;
         let set = signal_set(signals);
-        // SAFETY: `set` is initialised and outlives the call.
-        let code =
-            unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, &raw const set, std::ptr::null_mut()) };
-        if code != 0 {
-            return Err(io::Error::from_raw_os_error(code));
-        }
         let flags = libc::SFD_NONBLOCK | libc::SFD_CLOEXEC;
         // SAFETY: `set` is initialised and outlives the call.
         let fd = unsafe { libc::signalfd(-1, &raw const set, flags) }.check()?;
@@ -148,6 +159,16 @@ impl AsFd for SignalQueue {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
+}
+
+/// Has children that end be collected (wait(2)), and SIGCHLD be sent. Whoever has started this
+/// process may have ignored that signal, which lasts over an exec: the kernel would then
+/// collect children by itself and say nothing, even where the signal is blocked.
+///
+/// # Errors
+/// None that the kernel documents for these arguments.
+pub fn expect_children() -> io::Result<()> {
+    set_disposition(Signal::Chld, libc::SIG_DFL)
 }
 
 /// Lets a signal have its default effect and unblocks it in this thread.

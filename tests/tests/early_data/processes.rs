@@ -7,7 +7,7 @@ use crate::replays::send;
 use crate::{LOG, logged, server_block, site};
 use sealane_tests::reload::{Reload, reload, reload_as_it_is};
 use sealane_tests::upgrade::{Daemon, runs, signal};
-use sealane_tests::{Program, Server, Site, command, wait_for};
+use sealane_tests::{Program, Server, Site, wait_for};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
@@ -38,17 +38,7 @@ fn happens(event: Event, site: &Site, server: &Server<'_>, round: usize) {
             let text = configuration(&format!("worker_rlimit_nofile {};", 2000 + round));
             assert_eq!(reload(site, server, &text), Reload::Applied);
         }
-        Event::Crash => {
-            let worker = wait_for("one worker", || {
-                let workers = server.worker_pids();
-                (workers.len() == 1).then(|| workers[0])
-            });
-            command("kill", &["-KILL", &worker.to_string()], b"").success();
-            wait_for("another worker", || {
-                let workers = server.worker_pids();
-                workers.first().filter(|pid| **pid != worker).copied()
-            });
-        }
+        Event::Crash => server.kill_worker(),
     }
 }
 

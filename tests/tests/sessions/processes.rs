@@ -4,7 +4,7 @@
 use sealane_tests::nodes::s_client;
 use sealane_tests::reload::{Reload, reload, reload_as_it_is};
 use sealane_tests::upgrade::Daemon;
-use sealane_tests::{Certificate, CertificateKey, Program, Redis, Server, Site, command, wait_for};
+use sealane_tests::{Certificate, CertificateKey, Program, Redis, Site, command, wait_for};
 
 /// How a client comes back: the protocol, and whether the server gives tickets.
 const KINDS: [(&str, &str, &str); 4] = [
@@ -97,19 +97,6 @@ fn come_back(site: &Site) -> Resumed {
     resumed
 }
 
-#[track_caller]
-fn kill_worker(server: &Server<'_>) {
-    let worker = wait_for("one worker", || {
-        let workers = server.worker_pids();
-        (workers.len() == 1).then(|| workers[0])
-    });
-    command("kill", &["-KILL", &worker.to_string()], b"").success();
-    wait_for("another worker", || {
-        let workers = server.worker_pids();
-        workers.first().filter(|pid| **pid != worker).copied()
-    });
-}
-
 #[test]
 fn sessions_outlive_reloads_and_tickets_the_process() {
     let site = site();
@@ -149,7 +136,7 @@ fn sessions_outlive_reloads_and_tickets_the_process() {
             &|| to(other_limit, "stranger"),
             NONE,
         ),
-        ("the worker's death", &|| kill_worker(&server), TICKETS),
+        ("the worker's death", &|| server.kill_worker(), TICKETS),
         ("another zone", &|| change("", "shared:S:2m"), TICKETS),
         (
             "another time",

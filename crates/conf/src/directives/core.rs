@@ -137,7 +137,8 @@ const ROWS: &[Row] = &[
         MAIN,
         ONE,
         "",
-        "Current directory of the worker, where a core file would be written.",
+        "Current directory of the worker, where a core file would be written. Unlike with nginx a \
+         directory that is not there is an error of the configuration.",
         |b, c| {
             c.once(&b.main.working_directory)?;
             b.main.working_directory = Some(c.path(1).to_owned());

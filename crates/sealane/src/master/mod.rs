@@ -37,6 +37,7 @@ use sealane_server::log::OsError;
 use sealane_sys::poll;
 use sealane_sys::process::{self, ExitStatus, Pid};
 use sealane_sys::signal::{Received, Signal, SignalQueue};
+use sealane_sys::socket;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -277,13 +278,14 @@ impl Master {
 
     /// Waits for signals, or until something is due, and acts on signals.
     fn wait(&mut self) -> io::Result<()> {
+        // Only what `on_time` would do now: anything else would be due for ever.
         let due = match self.phase {
             Phase::Terminating { kill_at } => Some(kill_at),
-            _ => self.start_at,
+            Phase::Serving => self.start_at.into_iter().chain(self.later_due()).min(),
+            Phase::Quitting => None,
         };
         let reload = self.reload.as_ref().and_then(Reload::due);
-        let due = due.into_iter().chain(self.state.due).chain(reload);
-        let due = due.chain(self.later_due()).min();
+        let due = due.into_iter().chain(self.state_due()).chain(reload).min();
         let timeout = due.map(|at| at.saturating_duration_since(Instant::now()));
         let talking: Vec<Pid> = self
             .workers()
@@ -370,17 +372,24 @@ impl Master {
         }
     }
 
+    /// When the ticket keys are to be written, if there is a file, and it is ours to write.
+    fn state_due(&self) -> Option<Instant> {
+        let has_file = self.server.ticket_state_file.is_some();
+        let can_write = has_file && self.server.ticket_states.newest().is_some();
+        let due = self.state.due.filter(|_| can_write);
+        due.filter(|_| !self.other_writes_state())
+    }
+
     /// Writes the ticket keys if they have changed and it is time (or the end).
     fn write_state(&mut self, at_end: bool) {
         let now = Instant::now();
-        let due = self.state.due.is_some_and(|at| at_end || now >= at);
+        if self.state_due().is_none_or(|at| !at_end && now < at) {
+            return;
+        }
         let state = self.server.ticket_states.newest();
         let (Some(path), Some(state)) = (&self.server.ticket_state_file, state) else {
             return;
         };
-        if !due || self.other_writes_state() {
-            return;
-        }
         let written = write_state_file(path, state, &self.server.guard);
         if self.state.written(now, written.is_ok())
             && let Err((call, error)) = written
@@ -578,21 +587,25 @@ impl Master {
             }
         }
         self.on_successor_exit(pid);
-        self.draining.retain(|worker| worker.pid != pid);
+        for ended in self.draining.extract_if(.., |worker| worker.pid == pid) {
+            socket::close_line(ended.link);
+        }
         let Some(worker) = self.worker.take_if(|worker| worker.pid == pid) else {
             return;
         };
         // What waited in these sockets is lost with the worker that was to take it.
         self.close_leaving(None);
+        let Worker { link, started, .. } = worker;
+        socket::close_line(link);
         if self.phase != Phase::Serving || self.go_on_without_worker() {
             return;
         }
-        self.plan_restart(&worker, status);
+        self.plan_restart(pid, started, status);
     }
 
     /// Says when another worker is started in the place of one that died.
-    fn plan_restart(&mut self, worker: &Worker, status: ExitStatus) {
-        let (journal, pid) = (&self.server.journal, worker.pid);
+    fn plan_restart(&mut self, pid: Pid, started: Instant, status: ExitStatus) {
+        let journal = &self.server.journal;
         if status == ExitStatus::Code(FATAL) {
             self.tell_manager(&State::Status("nothing is served, see the error log"));
             note!(
@@ -603,7 +616,7 @@ impl Master {
             );
             return;
         }
-        let wait = self.restarts.wait_after(worker.started.elapsed());
+        let wait = self.restarts.wait_after(started.elapsed());
         self.start_at = Some(Instant::now() + wait);
         if wait >= Duration::from_secs(1) {
             note!(

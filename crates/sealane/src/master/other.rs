@@ -8,7 +8,7 @@ use crate::journal::{Journal, note};
 use crate::session_store::MAX_STATE_BYTES;
 use sealane_server::log::OsError;
 use sealane_sys::process::Pid;
-use sealane_sys::{process, socket};
+use sealane_sys::{process, signal, socket};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use zeroize::Zeroizing;
@@ -100,11 +100,15 @@ impl Other {
     /// The old binary, which has started this process; with what it has said already, its ticket keys
     /// above all. nginx says nothing.
     pub(crate) fn that_started_us(journal: &Journal) -> Other {
-        let pid = process::parent_pid();
+        let parent = process::parent_pid();
         let named = std::env::var(VARIABLE);
         let line = named.ok().and_then(|text| text.parse().ok());
+        let line = line.and_then(|fd| socket::take_inherited_line(fd).ok());
+        let (line, maker) = line.unzip();
+        // The old binary may have ended already, and this process have another parent.
+        let pid = maker.unwrap_or(parent);
         // Whoever was started with the variable of somebody else has no such line.
-        let line = line.and_then(|fd| socket::take_inherited_line(fd, pid).ok());
+        let line = line.filter(|_| pid == parent || !signal::process_exists(pid));
         let mut other = Other::new(pid, Side::Old, line);
         if let Some(line) = &other.line {
             greet(line.as_fd(), journal);
@@ -262,7 +266,10 @@ impl Other {
 pub(super) fn greet(line: BorrowedFd<'_>, journal: &Journal) {
     let mut hello = vec![HELLO, VERSION];
     hello.extend(sealane_server::moving_format().into_bytes());
-    if let Err(error) = socket::send_fds(line, &hello, &[]) {
+    if let Err(error) = socket::send_fds(line, &hello, &[])
+        && error.kind() != io::ErrorKind::BrokenPipe
+    // it has ended, as is seen next
+    {
         let error = OsError(&error);
         note!(
             journal,

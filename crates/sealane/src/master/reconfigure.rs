@@ -296,10 +296,12 @@ impl Master {
             reload.filter(|reload| is_current && matches!(reload.step, Step::Applying { .. }));
         match report {
             Report::Ready => {
-                if let Some(worker) = self.worker_with(pid) {
-                    worker.ready = true;
+                // Once: what follows from it is work for other workers, too.
+                if let Some(worker) = self.worker_with(pid)
+                    && !std::mem::replace(&mut worker.ready, true)
+                {
+                    self.on_ready(pid);
                 }
-                self.on_ready(pid);
             }
             Report::Applied(generation) => {
                 if applying.is_some_and(|reload| reload.generation == generation) {

@@ -15,7 +15,7 @@
 //! | alone | USR2 | *old*; alone if the file cannot be executed or the pid file not be renamed, all is as it was |
 //! | alone, during a reload | USR2 | waits for the end of the reload |
 //! | old | USR2 | ignored, nginx's message |
-//! | beside one that starts to serve | WINCH, QUIT | wait until it serves or ends, 30 s at most; the second of a kind does not |
+//! | beside one that starts to serve | WINCH, QUIT | wait until it serves, 30 s at most, and are not followed if it ends; the second of a kind does not wait |
 //! | old | WINCH | *old, paused*: the worker hands its idle connections over, finishes the rest and ends |
 //! | old | HUP | reload, as ever |
 //! | old, paused | HUP | a worker with the configuration of before starts: the way back. Then QUIT to the new master brings connections back |
@@ -196,6 +196,7 @@ impl Master {
             return false;
         };
         let journal = &self.server.journal;
+        while other.hear(journal) {} // its last words, if they were not read yet
         match status {
             ExitStatus::Code(0) => {
                 note!(
@@ -266,7 +267,10 @@ impl Master {
 
     fn awaits_other(&self) -> bool {
         let starting = self.other.as_ref().filter(|other| other.is_starting());
+        // Its line closes a moment before it has ended.
+        let is_ending = |other: &Other| other.side == Side::New && other.fd().is_none();
         self.upgrade_wanted
+            || self.other.as_ref().is_some_and(is_ending)
             || starting.is_some_and(|other| other.has_greeted() || !self.pid_file.names(other.pid))
     }
 
@@ -285,10 +289,16 @@ impl Master {
         }
         self.later = None;
         match signal {
-            Signal::Quit => self.quit(),
-            // Without the new binary nobody would serve.
+            Signal::Quit if self.is_beside_another() => self.quit(),
             _ if self.is_beside_another() => self.pause(),
-            _ => {}
+            // Without the new binary nobody would serve.
+            _ => note!(
+                self.server.journal,
+                Alert,
+                "{} has waited for the other binary, which has ended: it is not followed, this \
+                 binary goes on serving; send it again if it is to end all the same",
+                signal.name()
+            ),
         }
     }
 
@@ -307,7 +317,7 @@ impl Master {
 
     /// HUP after WINCH while the new binary runs: the way back to this one.
     pub(super) fn resume(&mut self) -> bool {
-        if !self.paused || !self.is_beside_another() {
+        if !self.paused || self.phase != Phase::Serving || !self.is_beside_another() {
             return false;
         }
         self.paused = false;
@@ -404,6 +414,15 @@ impl Master {
             self.change_binary();
         }
         self.go_on_with_later();
+        // It was gone before the first look at its line, or is nginx, which has none, or its last
+        // message was heard in another place.
+        let is_gone = |other: &Other| {
+            let is_silent = other.side == Side::Old && other.fd().is_none();
+            is_silent && (other.has_greeted() || !other.lives())
+        };
+        if self.other.as_ref().is_some_and(is_gone) {
+            self.on_old_binary_gone();
+        }
         let readiness = match &self.worker {
             Some(worker) if worker.ready => Readiness::Serving,
             Some(_) => Readiness::Starting,

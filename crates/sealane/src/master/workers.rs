@@ -37,6 +37,8 @@ impl Worker {
     /// When the kernel refuses a process or descriptors.
     pub(super) fn fork(logs: &Arc<LogSet>) -> io::Result<Forked> {
         let (master, worker) = socket::seqpacket_pair()?;
+        // No report has descriptors. Older kernels cannot say so to the worker.
+        let _ = socket::refuse_fds(master.as_fd());
         Ok(match process::fork()? {
             Fork::Child => Forked::Worker(worker),
             Fork::Parent(pid) => Forked::Master(Worker {

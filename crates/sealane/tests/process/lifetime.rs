@@ -4,6 +4,7 @@ use crate::site::{PATIENCE, Site, alive, get, is_root, kill, stderr, wait_until}
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
 
 #[test]
 fn stop_and_quit_end_both_processes_and_remove_the_pid_file() {
@@ -230,7 +231,13 @@ fn the_worker_has_no_privileges_but_limits_and_a_time_zone() {
 
 #[test]
 fn a_worker_that_cannot_start_is_not_started_for_ever() {
-    let mut site = Site::serving("working_directory /nonexistent;");
+    let mut site = Site::serving("");
+    // It is there, but the worker may not go there.
+    let closed = site.path("closed");
+    fs::create_dir(&closed).unwrap();
+    fs::set_permissions(&closed, fs::Permissions::from_mode(0o400)).unwrap();
+    let (closed, rest) = (closed.display(), site.text("conf/nginx.conf"));
+    site.configure(&format!("working_directory {closed};\n{rest}"));
     site.spawn();
     site.wait_for_text(
         "logs/error.log",
@@ -238,7 +245,7 @@ fn a_worker_that_cannot_start_is_not_started_for_ever() {
     );
     let log = site.text("logs/error.log");
     assert!(
-        log.contains("chdir(\"/nonexistent\") failed (2: No such file or directory)"),
+        log.contains("/closed\") failed (13: Permission denied)"),
         "{log}"
     );
     assert_eq!(log.matches("start worker process ").count(), 1, "{log}");

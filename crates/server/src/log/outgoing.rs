@@ -350,13 +350,46 @@ impl Outgoing {
         report.into_iter().chain(self.sink.deadline()).min()
     }
 
-    /// Until when it is not tried again, because it failed or would block.
+    /// Until when it is not tried again, because it failed or would block: the later of both, as
+    /// a syslog server that is back may not read yet.
     fn blocked_until(&self) -> Option<Instant> {
         let failed = self.failure.as_ref().map(|failure| failure.retry_at);
-        failed.or(self.pause.map(|(at, _)| at))
+        failed.max(self.pause.map(|(at, _)| at))
     }
 
     fn held_until(&self, hold: Hold) -> Option<Instant> {
         Some(self.since? + hold.time?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::log::sink::Sink;
+
+    #[test]
+    fn a_server_that_is_back_and_does_not_read_is_not_asked_without_end() {
+        let now = Instant::now();
+        let wait = Duration::from_secs(60);
+        let failed_before = Failure {
+            since: now,
+            retry_at: now,
+            delay: FIRST_RETRY,
+        };
+        let mut outgoing = Outgoing::new(&Lane {
+            sink: Arc::new(Sink::Stderr),
+            hold: None,
+            closing: false,
+            pending: Vec::new(),
+            held_bytes: 0,
+            dropped_lines: 0,
+            replacement: None,
+        });
+        outgoing.failure = Some(failed_before);
+        outgoing.pause = Some((now + wait, wait));
+        assert_eq!(outgoing.deadline(), Some(now + wait));
+        assert!(!outgoing.is_due(false));
+        outgoing.pause = None;
+        assert_eq!(outgoing.deadline(), Some(now));
     }
 }

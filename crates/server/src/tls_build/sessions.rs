@@ -83,7 +83,15 @@ impl<'a> SessionsBuilder<'a> {
             .iter()
             .map(|path| {
                 let bytes = file(self.materials, path, "session ticket key")?;
-                Ok(Secret::new(bytes.to_vec()))
+                let key = Secret::new(bytes.to_vec());
+                // Here it is known which file is wrong.
+                TicketRing::from_files(std::slice::from_ref(&key)).map_err(|error| {
+                    let path = path.display();
+                    emerg(format!(
+                        "cannot load session ticket key \"{path}\": {error}"
+                    ))
+                })?;
+                Ok(key)
             })
             .collect::<Result<Vec<_>, Diagnostic>>()?;
         let shared = self.shared(tls, identities)?;

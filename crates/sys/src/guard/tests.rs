@@ -150,6 +150,25 @@ fn hard_links_and_devices_are_not_opened_for_the_guest() {
 }
 
 #[test]
+fn a_hard_link_that_is_taken_away_at_once_is_not_taken_for_a_file_of_its_own() {
+    let Some(place) = Place::new("unlinked") else {
+        return;
+    };
+    let path = place.at("logs/log");
+    let guard = guard();
+    let found = guard.find(&path).unwrap();
+    fs::hard_link(place.at("secret"), &path).unwrap();
+    let opened = File::open(&path).unwrap();
+    assert!(!found.is_harmless(&opened).unwrap());
+    fs::remove_file(&path).unwrap();
+    assert!(!found.is_harmless(&opened).unwrap(), "one name, another");
+    fs::write(&path, b"").unwrap();
+    assert!(!found.is_harmless(&opened).unwrap(), "another file");
+    let own = File::open(&path).unwrap();
+    assert!(found.is_harmless(&own).unwrap());
+}
+
+#[test]
 fn fifos_are_opened_without_waiting() {
     let Some(place) = Place::new("fifo") else {
         return;

@@ -219,7 +219,7 @@ fn is_procfs(directory: BorrowedFd<'_>) -> io::Result<bool> {
 }
 
 /// What a name leads to, links not followed; of the directory itself if it is empty.
-fn stat_at(directory: BorrowedFd<'_>, name: &CStr) -> io::Result<libc::stat> {
+pub(super) fn stat_at(directory: BorrowedFd<'_>, name: &CStr) -> io::Result<libc::stat> {
     let mut facts = MaybeUninit::<libc::stat>::uninit();
     let flags = libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH;
     // SAFETY: the name ends with NUL, `facts` has room for the structure.

@@ -4,7 +4,7 @@
 use crate::{CheckReturn, retry};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 
 /// Descriptors that one message may carry: the kernel's `SCM_MAX_FD`.
 pub const MAX_PASSED_FDS: usize = 253;
@@ -88,6 +88,7 @@ pub fn receive_fds(socket: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<Receive
     })? as usize;
     let fds = take_fds(&message);
     if message.msg_flags & (libc::MSG_TRUNC | libc::MSG_CTRUNC) != 0 {
+        discard_fds(fds);
         return Err(io::Error::new(
             io::ErrorKind::InvalidData,
             "message longer than expected",
@@ -95,6 +96,54 @@ pub fn receive_fds(socket: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<Receive
     }
     Ok(ReceivedMessage { len, fds })
 }
+
+/// Closes descriptors that came from a process which is not trusted. Closing a TCP socket whose
+/// owner has set `SO_LINGER` takes as long as the owner and its peer like.
+pub fn discard_fds(fds: Vec<OwnedFd>) {
+    for fd in fds {
+        let _ = super::set_linger(fd.as_fd(), None); // most are no sockets
+    }
+}
+
+/// Closes one end of a pair whose other end an untrusted process had, with what nobody has read
+/// of its messages: see [`discard_fds`].
+pub fn close_line(line: OwnedFd) {
+    let mut data = [0; 1];
+    for _ in 0..MAX_WAITING {
+        match receive_fds(line.as_fd(), &mut data) {
+            Ok(received) if received.len == 0 => return,
+            Ok(received) => discard_fds(received.fds),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => {} // it was longer
+            Err(_) => return,
+        }
+    }
+}
+
+/// More messages than wait at any time.
+const MAX_WAITING: usize = 10_000;
+
+/// From now on nobody can send descriptors to this end of a pair (`SO_PASSRIGHTS`).
+///
+/// # Errors
+/// `ENOPROTOOPT` before Linux 6.16.
+pub fn refuse_fds(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let off: libc::c_int = 0;
+    // SAFETY: the kernel reads an integer of the length given; the descriptor is borrowed.
+    unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            SO_PASSRIGHTS,
+            (&raw const off).cast(),
+            size_of_val(&off) as libc::socklen_t,
+        )
+    }
+    .check()?;
+    Ok(())
+}
+
+/// Not in the C library's headers yet; the same on all architectures that this program runs on.
+const SO_PASSRIGHTS: libc::c_int = 83;
 
 fn take_fds(message: &libc::msghdr) -> Vec<OwnedFd> {
     let mut fds = Vec::new();

@@ -354,3 +354,30 @@ fn unsent_bytes_take_memory_until_they_are_read() {
         std::thread::sleep(Duration::from_millis(1));
     }
 }
+
+#[test]
+fn descriptors_of_who_is_not_trusted_never_take_long_to_close() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback");
+    let tcp = TcpStream::connect(listener.local_addr().expect("bound")).expect("listening");
+    let linger = || socket2::SockRef::from(&tcp).linger().expect("a socket");
+    let (ours, theirs) = seqpacket_pair().expect("a pair");
+    let send = |bytes: usize| {
+        set_linger(tcp.as_fd(), Some(Duration::from_secs(3600))).expect("a socket");
+        send_fds(theirs.as_fd(), &vec![1; bytes], &[tcp.as_fd()]).expect("sent");
+    };
+    let mut room = [0; 8];
+    send(1);
+    let received = receive_fds(ours.as_fd(), &mut room).expect("received");
+    assert_eq!(received.fds.len(), 1);
+    discard_fds(received.fds);
+    assert_eq!(linger(), None);
+    send(100);
+    assert!(receive_fds(ours.as_fd(), &mut room).is_err(), "too long");
+    assert_eq!(linger(), None);
+    send(1);
+    send(100);
+    set_linger(tcp.as_fd(), Some(Duration::from_secs(3600))).expect("a socket");
+    drop(theirs);
+    close_line(ours);
+    assert_eq!(linger(), None, "what nobody has read");
+}

@@ -7,6 +7,7 @@ use crate::testing::Site;
 use std::os::unix::net::UnixStream;
 use std::sync::Mutex;
 use std::task::{Context, Poll, Waker};
+use std::thread::JoinHandle;
 
 /// What came back, and what was said.
 #[derive(Clone, Default)]
@@ -84,29 +85,59 @@ fn never() -> (std::io::PipeReader, std::io::PipeWriter) {
     std::io::pipe().expect("a pipe")
 }
 
+/// A process that takes connections, and what has come.
+type Receiving = JoinHandle<io::Result<Vec<Result<Parcel, NoParcel>>>>;
+
+/// The process that takes connections, with room for some. It is to end when the second is dropped.
+fn receiving(new: OwnedFd, room: usize) -> (Receiving, io::PipeWriter) {
+    let mut guests = Guests {
+        room,
+        ..Guests::default()
+    };
+    let (stop, writer) = never();
+    let thread = std::thread::spawn(move || {
+        let done = receive(&new, stop.as_fd(), &mut guests);
+        done.map(|()| guests.came)
+    });
+    (thread, writer)
+}
+
+/// What has come until the line ended.
+fn came(thread: Receiving) -> Vec<Result<Parcel, NoParcel>> {
+    let came = thread.join().expect("no panic");
+    came.expect("the line ended in order")
+}
+
+/// So many places.
+fn places(way: &Way, count: usize) -> Vec<OwnedSemaphorePermit> {
+    (0..count)
+        .map(|_| place(way).expect("there are places"))
+        .collect()
+}
+
+/// Sends a connection for each place; the ends of their clients.
+fn send_connections(
+    way: &Way,
+    places: impl IntoIterator<Item = OwnedSemaphorePermit>,
+    travellers: &Travellers,
+) -> Vec<UnixStream> {
+    let send = |place| {
+        let (parcel, client) = connection(travellers);
+        way.send(place, parcel);
+        client
+    };
+    places.into_iter().map(send).collect()
+}
+
 #[test]
 fn what_arrives_is_what_was_sent_until_the_line_ends() {
     let (way, new, heard) = pair();
-    let mut guests = Guests {
-        room: 1000,
-        ..Guests::default()
-    };
-    let (never, _writer) = never();
-    let receiving = std::thread::spawn(move || {
-        let done = receive(&new, never.as_fd(), &mut guests);
-        done.map(|()| guests.came)
-    });
+    let (thread, _writer) = receiving(new, 1000);
     let travellers = Travellers::default();
-    let mut clients = Vec::new();
-    for _ in 0..500 {
-        let place = place(&way).expect("there are places");
-        let (parcel, client) = connection(&travellers);
-        clients.push(client);
-        way.send(place, parcel);
-    }
+    let free = (0..500).map(|_| place(&way).expect("there are places"));
+    let _clients = send_connections(&way, free, &travellers);
     drop(way);
-    let came = receiving.join().expect("no panic");
-    let came = came.expect("the line ended in order");
+    let came = came(thread);
     assert_eq!((came.len(), heard.back()), (500, 0));
     wait_until(|| travellers.count() == 0);
     let site = Site::new("return 200;");
@@ -128,23 +159,9 @@ fn what_arrives_is_what_was_sent_until_the_line_ends() {
 #[test]
 fn who_has_no_place_does_not_leave() {
     let (way, new, heard) = pair();
-    let mut guests = Guests {
-        room: 5,
-        ..Guests::default()
-    };
-    let (stop, writer) = never();
-    let receiving = std::thread::spawn(move || {
-        let done = receive(&new, stop.as_fd(), &mut guests);
-        done.map(|()| guests.came.len())
-    });
+    let (thread, writer) = receiving(new, 5);
     let travellers = Travellers::default();
-    let mut clients = Vec::new();
-    for _ in 0..5 {
-        let place = place(&way).expect("there are places");
-        let (parcel, client) = connection(&travellers);
-        clients.push(client);
-        way.send(place, parcel);
-    }
+    let _clients = send_connections(&way, places(&way, 5), &travellers);
     let mut waiting = std::pin::pin!(way.place());
     let mut cx = Context::from_waker(Waker::noop());
     assert!(waiting.as_mut().poll(&mut cx).is_pending());
@@ -154,38 +171,21 @@ fn who_has_no_place_does_not_leave() {
     let Poll::Ready(Err(_)) = waiting.as_mut().poll(&mut cx) else {
         panic!("a place where there is none")
     };
-    let count = receiving.join().expect("no panic");
-    assert_eq!(count.expect("the line ended in order"), 5);
+    assert_eq!(came(thread).len(), 5);
     assert_eq!(heard.back(), 0);
 }
 
 #[test]
 fn what_is_under_way_arrives_at_a_process_that_ends() {
     let (way, new, heard) = pair();
-    let mut guests = Guests {
-        room: 1000,
-        ..Guests::default()
-    };
-    let (stop, writer) = never();
-    let receiving = std::thread::spawn(move || {
-        let done = receive(&new, stop.as_fd(), &mut guests);
-        done.map(|()| guests.came.len())
-    });
+    let (thread, writer) = receiving(new, 1000);
     let travellers = Travellers::default();
     // These have a place, and the end comes before they use it.
-    let places: Vec<_> = (0..10)
-        .map(|_| place(&way).expect("there are places"))
-        .collect();
+    let places = places(&way, 10);
     drop(writer);
     wait_until(|| way.is_closed());
-    let mut clients = Vec::new();
-    for place in places {
-        let (parcel, client) = connection(&travellers);
-        clients.push(client);
-        way.send(place, parcel);
-    }
-    let came = receiving.join().expect("no panic");
-    let came = came.expect("the line ended in order");
+    let _clients = send_connections(&way, places, &travellers);
+    let came = came(thread).len();
     wait_until(|| came + heard.back() == 10);
     let back = std::mem::take(&mut *heard.back.lock().expect("alive"));
     assert!(back.iter().all(|parcel| !parcel.stays));
@@ -195,17 +195,10 @@ fn what_is_under_way_arrives_at_a_process_that_ends() {
 fn who_cannot_be_sent_comes_back() {
     let (way, new, heard) = pair();
     invite(&new, 3).expect("room");
-    let places: Vec<_> = (0..3)
-        .map(|_| place(&way).expect("there are places"))
-        .collect();
+    let places = places(&way, 3);
     drop(new); // the other process dies
     let travellers = Travellers::default();
-    let mut clients = Vec::new();
-    for place in places {
-        let (parcel, client) = connection(&travellers);
-        clients.push(client);
-        way.send(place, parcel);
-    }
+    let _clients = send_connections(&way, places, &travellers);
     wait_until(|| heard.back() == 3);
     assert!(way.is_closed() && place(&way).is_none());
     assert_eq!(travellers.count(), 3, "as long as nobody has them");

@@ -100,6 +100,11 @@ impl SClient {
         })
     }
 
+    /// Whether it has ended: the server has closed the connection, or something is wrong with it.
+    pub(crate) fn has_ended(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(Some(_)))
+    }
+
     /// Waits until the client ends because the server closed the connection.
     #[track_caller]
     pub(crate) fn ended_by_server(mut self) -> (Vec<u8>, String) {

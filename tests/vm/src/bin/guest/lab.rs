@@ -310,9 +310,11 @@ pub(crate) fn sendfile_bytes(log: &str) -> u64 {
     sent.sum()
 }
 
-/// The beginning of every configuration: S1's, with logs that show who seals.
+/// The beginning of every configuration: S1's, with logs that show who seals. A worker that
+/// makes a system call which the filter does not know ends, and the case fails.
 pub(crate) const HEAD: &str = "
 worker_processes auto;
+worker_seccomp kill;
 pid logs/server.pid;
 error_log logs/error.log debug;
 events {}

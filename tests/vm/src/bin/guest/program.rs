@@ -99,6 +99,13 @@ pub(crate) fn signal(name: &str, pid: u32) {
     .success();
 }
 
+/// Whether a process that is nobody's child here runs, and is not only waiting to be reaped.
+pub(crate) fn is_running(pid: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let state = stat.rsplit_once(") ").map(|(_, fields)| fields);
+    state.is_some_and(|fields| !fields.starts_with('Z'))
+}
+
 /// Calls `probe` until it gives a value; panics with `what` in the end.
 #[track_caller]
 pub(crate) fn wait_for<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {

@@ -27,6 +27,8 @@ impl Kind {
 #[derive(Debug)]
 pub(crate) struct Server {
     child: RefCell<Child>,
+    /// The master that has taken the place of the child (an upgrade of the binary).
+    successor: Cell<Option<u32>>,
     directory: PathBuf,
     /// Where the present case's part of the error log begins.
     mark: Cell<usize>,
@@ -57,6 +59,7 @@ impl Server {
             .unwrap_or_else(|error| panic!("{}: {error}", kind.binary()));
         let server = Server {
             child: RefCell::new(child),
+            successor: Cell::new(None),
             directory,
             mark: Cell::new(0),
             expected: RefCell::default(),
@@ -74,19 +77,61 @@ impl Server {
         server
     }
 
+    /// The process id of the master.
+    pub(crate) fn master(&self) -> u32 {
+        let child = || self.child.borrow().id();
+        self.successor.get().unwrap_or_else(child)
+    }
+
     pub(crate) fn is_running(&self) -> bool {
-        matches!(self.child.borrow_mut().try_wait(), Ok(None))
+        match self.successor.get() {
+            None => matches!(self.child.borrow_mut().try_wait(), Ok(None)),
+            Some(master) => program::is_running(master),
+        }
     }
 
     /// The process ids of the workers.
     pub(crate) fn workers(&self) -> Vec<u32> {
-        let pid = self.child.borrow().id();
+        let pid = self.master();
         let path = format!("/proc/{pid}/task/{pid}/children");
         let children = std::fs::read_to_string(path).unwrap_or_default();
         children
             .split_whitespace()
             .filter_map(|pid| pid.parse().ok())
             .collect()
+    }
+
+    /// Gives the server another configuration (HUP), and does not wait for what comes of it.
+    #[track_caller]
+    pub(crate) fn reconfigure(&self, configuration: &str) {
+        let file = self.directory.join("nginx.conf");
+        std::fs::write(&file, configuration).expect("/tmp is writable");
+        program::signal("HUP", self.master());
+    }
+
+    /// Has the binary executed anew (USR2), waits until the new master is there, and asks the old
+    /// one to end (QUIT), for which nobody waits here. Returns the old one.
+    #[track_caller]
+    pub(crate) fn upgrade(&self) -> u32 {
+        let old = self.master();
+        program::signal("USR2", old);
+        let new = wait_for("the pid file of the new master", || {
+            let text = std::fs::read_to_string(self.directory.join("logs/server.pid")).ok()?;
+            let pid: u32 = text.trim().parse().ok()?;
+            (pid != old).then_some(pid)
+        });
+        program::signal("QUIT", old);
+        self.successor.set(Some(new));
+        old
+    }
+
+    /// Whether a process that [`Server::upgrade`] has asked to end still runs.
+    pub(crate) fn still_runs(&self, old: u32) -> bool {
+        let mut child = self.child.borrow_mut();
+        match child.id() == old {
+            true => matches!(child.try_wait(), Ok(None)),
+            false => program::is_running(old),
+        }
     }
 
     /// Everything in the error log, and what went to standard error.
@@ -160,6 +205,14 @@ impl Server {
     }
 
     fn end(&self) -> Option<i32> {
+        if let Some(master) = self.successor.get()
+            && program::is_running(master)
+        {
+            program::signal("TERM", master);
+            wait_for("the new master to end", || {
+                (!program::is_running(master)).then_some(())
+            });
+        }
         let mut child = self.child.borrow_mut();
         if let Ok(Some(status)) = child.try_wait() {
             return status.code();
@@ -176,6 +229,13 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            // To the guest's console: the report has the standard server's log only.
+            let log = self.log();
+            let lines: Vec<&str> = log.lines().collect();
+            let last = lines.len().saturating_sub(40);
+            eprintln!("{}", lines[last..].join("\n"));
+        }
         self.end();
     }
 }

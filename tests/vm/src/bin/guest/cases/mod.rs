@@ -13,6 +13,7 @@ mod measured;
 mod records;
 mod resumption;
 mod updates;
+mod upgrade;
 
 /// One behaviour.
 pub(crate) struct Case {
@@ -85,6 +86,17 @@ const CASES: &[Case] = cases! {
     rest updates::key_updates_without_end,
     core resumption::tickets_tls13,
     core resumption::tickets_tls12,
+    rest upgrade::tls13_aes128_gcm,
+    core upgrade::tls13_aes256_gcm,
+    rest upgrade::tls13_chacha20_poly1305,
+    core upgrade::tls12_aes128_gcm,
+    rest upgrade::tls12_aes256_gcm,
+    rest upgrade::tls12_cbc,
+    rest upgrade::taken_over_after_a_change,
+    core upgrade::key_updates,
+    core upgrade::requests_meanwhile,
+    rest upgrade::download_meanwhile,
+    rest upgrade::clients_that_leave_meanwhile,
     rest measured::curl_loop,
     rest measured::system_calls_per_mebibyte,
 };
