@@ -1,6 +1,8 @@
 //! `docs/directives.md`, derived from the directive table.
 
-use crate::directives::{ANYWHERE, Arity, CONTEXT_NAMES, Contexts, MODULES, Module, Row, Support};
+use crate::directives::{
+    ANYWHERE, Arity, CONTEXT_NAMES, Contexts, ELSEWHERE, MODULES, Module, Row, Support,
+};
 use crate::variables;
 use std::fmt::Write;
 
@@ -19,7 +21,7 @@ Sealane reads `nginx.conf` as nginx does. Every directive of nginx's HTTP server
 - **refused**: an error, because without it clients would get something else, or somebody would get in
   who should stay out. A value that switches the directive off is accepted where it is named.
 
-A name that is in none of these tables is unknown, which is an error too. Directives marked *Sealane* are not nginx's.
+A name that is in none of these tables, that of modules by others at the end included, is unknown, which is an error too. Directives marked *Sealane* are not nginx's.
 
 Sizes are numbers with `k` or `m` (and `g` where files are meant); times are numbers with `ms`, `s`, `m`, `h`, `d`,
 `w`, `M`, `y`, or several of them from large to small (`1h30m`).
@@ -31,6 +33,7 @@ pub fn render() -> String {
     for module in MODULES {
         render_module(&mut page, module).expect("writing to a string does not fail");
     }
+    render_elsewhere(&mut page).expect("writing to a string does not fail");
     render_variables(&mut page).expect("writing to a string does not fail");
     page
 }
@@ -90,6 +93,30 @@ fn render_working(page: &mut String, row: &Row) -> std::fmt::Result {
     };
     writeln!(page, "- Arguments: {}{block}", arity(row.arity))?;
     writeln!(page, "- Contexts: {}", contexts(row.contexts))
+}
+
+fn render_elsewhere(page: &mut String) -> std::fmt::Result {
+    writeln!(
+        page,
+        "\n## Modules that are not nginx's HTTP server\n\nRefused by name, with what to use instead; \
+         a star stands for any letters.\n\n| module | directives | what instead |\n|---|---|---|"
+    )?;
+    for module in ELSEWHERE {
+        let names: Vec<String> = module
+            .names
+            .iter()
+            .map(|name| format!("`{name}`"))
+            .collect();
+        let (names, instead) = (names.join(", "), upper_case_first(module.instead));
+        writeln!(page, "| {} | {names} | {instead}. |", module.module)?;
+    }
+    Ok(())
+}
+
+fn upper_case_first(text: &str) -> String {
+    let mut chars = text.chars();
+    let first = chars.next().map(|first| first.to_ascii_uppercase());
+    first.into_iter().chain(chars).collect()
 }
 
 fn render_variables(page: &mut String) -> std::fmt::Result {

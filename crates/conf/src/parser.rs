@@ -433,6 +433,11 @@ fn find(words: &[Word], context: Contexts, opens: bool) -> Result<&'static Row, 
             Err(fault.help(format!("it may stand in: {}", contexts_of(name))))
         }
         None => {
+            if let Some(elsewhere) = directives::owner(name) {
+                let (name, module) = (shown(name), elsewhere.module);
+                let fault = format!("\"{name}\" directive is not supported, it is of {module}");
+                return Err(Fault::new(fault).help(elsewhere.instead));
+            }
             let mut fault = Fault::new(format!("unknown directive \"{}\"", shown(name)));
             if let Some(near) = directives::nearest(name, context) {
                 fault = fault.help(format!("did you mean \"{near}\"?"));

@@ -1,6 +1,6 @@
 //! Modules of nginx that change what clients get and are not there yet.
 
-use super::{Arity, HSL, HTTP, LIMIT_EXCEPT, LOCATION, LOCATION_IF, Module, ONE, Row};
+use super::{Arity, HSL, HTTP, LOCATION, LOCATION_IF, Module, ONE, Row};
 
 const CHARSET: &str =
     "nothing converts or names character sets yet; write the charset into `types`";
@@ -8,7 +8,6 @@ const CONTENT: &str = "the content of responses cannot be changed yet";
 const GUNZIP: &str = "compressed responses cannot be decompressed yet";
 const MEDIA: &str = "media files are served whole and by ranges only";
 const OTHER: &str = "it would change what clients get, and it does not work yet";
-const SCRIPTS: &str = "scripts are not supported";
 const VARIABLES: &str =
     "this kind of variable is not supported yet; `map` and `geo` make many of its uses possible";
 const WRITING: &str = "files are served, not written";
@@ -28,24 +27,10 @@ pub(super) const MODULE: Module = Module {
         Row::unsupported("create_full_put_path", HSL, ONE, WRITING).inert(&["off"]),
         Row::unsupported("dav_access", HSL, Arity::Between(1, 3), WRITING),
         Row::unsupported("dav_methods", HSL, Arity::AtLeast(1), WRITING),
-        Row::unsupported("degradation", HTTP, ONE, OTHER),
-        Row::unsupported("degrade", HSL, ONE, OTHER),
         Row::unsupported("empty_gif", LOCATION, Arity::Between(0, 0), OTHER),
         Row::unsupported("flv", LOCATION, Arity::Between(0, 0), MEDIA),
-        Row::unsupported("geoip_city", HTTP, Arity::Between(1, 2), VARIABLES),
-        Row::unsupported("geoip_country", HTTP, Arity::Between(1, 2), VARIABLES),
-        Row::unsupported("geoip_org", HTTP, Arity::Between(1, 2), VARIABLES),
-        Row::unsupported("geoip_proxy", HTTP, ONE, VARIABLES),
-        Row::unsupported("geoip_proxy_recursive", HTTP, ONE, VARIABLES).inert(&["off"]),
         Row::unsupported("gunzip", HSL, ONE, GUNZIP).inert(&["off"]),
         Row::unsupported("gunzip_buffers", HSL, Arity::Between(2, 2), GUNZIP),
-        Row::unsupported("image_filter", LOCATION, Arity::Between(1, 3), CONTENT),
-        Row::unsupported("image_filter_buffer", HSL, ONE, CONTENT),
-        Row::unsupported("image_filter_interlace", HSL, ONE, CONTENT).inert(&["off"]),
-        Row::unsupported("image_filter_jpeg_quality", HSL, ONE, CONTENT),
-        Row::unsupported("image_filter_sharpen", HSL, ONE, CONTENT),
-        Row::unsupported("image_filter_transparency", HSL, ONE, CONTENT).inert(&["off"]),
-        Row::unsupported("image_filter_webp_quality", HSL, ONE, CONTENT),
         Row::unsupported("min_delete_depth", HSL, ONE, WRITING),
         Row::unsupported("modern_browser", HSL, Arity::Between(1, 2), VARIABLES),
         Row::unsupported("modern_browser_value", HSL, ONE, VARIABLES),
@@ -54,10 +39,6 @@ pub(super) const MODULE: Module = Module {
         Row::unsupported("mp4_max_buffer_size", HSL, ONE, MEDIA),
         Row::unsupported("mp4_start_key_frame", HSL, ONE, MEDIA).inert(&["off"]),
         Row::unsupported("override_charset", HSL | LOCATION_IF, ONE, CHARSET).inert(&["off"]),
-        Row::unsupported("perl", LOCATION | LIMIT_EXCEPT, ONE, SCRIPTS),
-        Row::unsupported("perl_modules", HTTP, ONE, SCRIPTS),
-        Row::unsupported("perl_require", HTTP, ONE, SCRIPTS),
-        Row::unsupported("perl_set", HTTP, Arity::Between(2, 2), SCRIPTS),
         Row::unsupported("random_index", LOCATION, ONE, OTHER).inert(&["off"]),
         Row::unsupported("slice", HSL, ONE, MEDIA),
         Row::unsupported("source_charset", HSL | LOCATION_IF, ONE, CHARSET),
@@ -81,11 +62,5 @@ pub(super) const MODULE: Module = Module {
         Row::unsupported("userid_p3p", HSL, ONE, OTHER),
         Row::unsupported("userid_path", HSL, ONE, OTHER),
         Row::unsupported("userid_service", HSL, ONE, OTHER),
-        Row::unsupported("xml_entities", HSL, ONE, CONTENT),
-        Row::unsupported("xslt_last_modified", HSL, ONE, CONTENT).inert(&["off"]),
-        Row::unsupported("xslt_param", HSL, Arity::Between(2, 2), CONTENT),
-        Row::unsupported("xslt_string_param", HSL, Arity::Between(2, 2), CONTENT),
-        Row::unsupported("xslt_stylesheet", LOCATION, Arity::AtLeast(1), CONTENT),
-        Row::unsupported("xslt_types", HSL, Arity::AtLeast(1), CONTENT),
     ],
 };

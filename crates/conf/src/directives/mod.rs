@@ -5,8 +5,10 @@
 //! stands in the row. The parser, the messages about unknown names and the
 //! manual (`docs/directives.md`) all read this table.
 
+mod absent;
 mod autoindex;
 mod core;
+mod elsewhere;
 mod events;
 mod fastcgi;
 mod files;
@@ -39,9 +41,11 @@ mod ssl_handshakes;
 mod ssl_sessions;
 mod subrequests;
 mod syslog;
+mod tuning;
 mod upstream;
 mod uwsgi;
 
+pub use self::elsewhere::{ELSEWHERE, Elsewhere, owner};
 pub(crate) use self::files::CONTENT_MAX_FILE_BYTES;
 pub use self::headers::parse_expires;
 pub(crate) use self::http_routing::add_media_type;
@@ -247,7 +251,13 @@ pub const MODULES: &[&Module] = &[
     &proxying::MEMCACHED,
     &upstream::MODULE,
     &subrequests::MODULE,
+    &tuning::MODULE,
     &foreign::MODULE,
+    &absent::GEOIP_MODULE,
+    &absent::IMAGE_FILTER,
+    &absent::XSLT_MODULE,
+    &absent::PERL_MODULE,
+    &absent::DEGRADATION_MODULE,
 ];
 
 impl Row {
@@ -468,5 +478,7 @@ pub(crate) fn distance(a: &str, b: &str) -> usize {
     above[b.len()]
 }
 
+#[cfg(test)]
+mod reference;
 #[cfg(test)]
 mod tests;

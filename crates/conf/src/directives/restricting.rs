@@ -28,7 +28,7 @@ pub(super) const MODULE: Module = Module {
         Row::unsupported("limit_req_zone", HTTP, Arity::Between(3, 3), ACCESS),
         Row::unsupported("secure_link", HSL, ONE, ACCESS),
         Row::unsupported("secure_link_md5", HSL, ONE, ACCESS),
-        Row::unsupported("secure_link_secret", LOCATION, ONE, ACCESS),
+        Row::unsupported("secure_link_secret", HSL, ONE, ACCESS),
         Row::unsupported(
             "valid_referers",
             SERVER | LOCATION,

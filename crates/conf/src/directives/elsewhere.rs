@@ -1,0 +1,596 @@
+//! Directives of modules that are not part of nginx's HTTP server: those of its other servers, of
+//! its commercial edition, of Tengine and of modules by others. Each is refused by its name, with
+//! what to use instead, so that nobody has to find out what an "unknown directive" was.
+//!
+//! There is no row for them: where they may stand and how many arguments they take does not
+//! matter to somebody who has to do without.
+
+/// The directives of a module, or of several that one answer does for.
+pub struct Elsewhere {
+    /// Whose they are, as a message says it after "of".
+    pub module: &'static str,
+    /// Names, or patterns with one `*`.
+    pub names: &'static [&'static str],
+    /// What to use instead, or why there is nothing.
+    pub instead: &'static str,
+}
+
+/// The module that a directive without a row is of.
+pub fn owner(name: &[u8]) -> Option<&'static Elsewhere> {
+    let name = std::str::from_utf8(name).ok()?;
+    let has = |module: &&Elsewhere| module.names.iter().any(|pattern| matches(pattern, name));
+    ELSEWHERE.iter().find(has)
+}
+
+fn matches(pattern: &str, name: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == name,
+        Some((head, tail)) => {
+            name.len() >= head.len() + tail.len() && name.starts_with(head) && name.ends_with(tail)
+        }
+    }
+}
+
+/// Every such module, in the order of the manual. The first whose pattern fits is the answer.
+pub const ELSEWHERE: &[Elsewhere] = &[
+    // nginx's other servers.
+    Elsewhere {
+        module: "nginx's stream server",
+        names: &[
+            "pass",
+            "preread_buffer_size",
+            "preread_timeout",
+            "proxy_download_rate",
+            "proxy_downstream_buffer",
+            "proxy_half_close",
+            "proxy_protocol",
+            "proxy_protocol_timeout",
+            "proxy_requests",
+            "proxy_responses",
+            "proxy_session_drop",
+            "proxy_ssl",
+            "proxy_timeout",
+            "proxy_upload_rate",
+            "proxy_upstream_buffer",
+            "ssl_alpn",
+            "ssl_preread",
+        ],
+        instead: "it belongs into `stream`, which is not supported: only http is served so far; \
+                  leave it to nginx",
+    },
+    Elsewhere {
+        module: "nginx's mail server",
+        names: &[
+            "auth_http",
+            "auth_http_header",
+            "auth_http_pass_client_cert",
+            "auth_http_timeout",
+            "imap_auth",
+            "imap_capabilities",
+            "imap_client_buffer",
+            "max_errors",
+            "pop3_auth",
+            "pop3_capabilities",
+            "protocol",
+            "proxy",
+            "proxy_buffer",
+            "proxy_pass_error_message",
+            "proxy_smtp_auth",
+            "smtp_auth",
+            "smtp_capabilities",
+            "smtp_client_buffer",
+            "smtp_greeting_delay",
+            "starttls",
+            "timeout",
+            "xclient",
+        ],
+        instead: "it belongs into `mail`, which is not supported: only http is served so far; \
+                  leave it to nginx",
+    },
+    // nginx's packages that are no part of its source.
+    Elsewhere {
+        module: "njs (JavaScript)",
+        names: &["js_*"],
+        instead: SCRIPTS,
+    },
+    Elsewhere {
+        module: "nginx's ACME client",
+        names: &["acme_*"],
+        instead: "get certificates with certbot, lego or acme.sh and name their files in \
+                  `ssl_certificate`; a reload takes renewed ones",
+    },
+    Elsewhere {
+        module: "nginx's OpenTelemetry module",
+        names: &["otel_*", "opentracing*", "opentelemetry*"],
+        instead: "traces are not sent; `proxy_set_header traceparent ...` hands on those of \
+                  clients, and `$request_id` in `log_format` finds a request again",
+    },
+    Elsewhere {
+        module: "nginx's proxy for CONNECT",
+        names: &["tunnel_*", "proxy_connect*"],
+        instead: "requests with CONNECT are not tunnelled yet",
+    },
+    // The commercial edition.
+    Elsewhere {
+        module: "nginx's commercial edition (authentication)",
+        names: &["auth_jwt*", "auth_oidc", "auth_require", "oidc_provider"],
+        instead: "`auth_request` lets a service such as oauth2-proxy decide about every request",
+    },
+    Elsewhere {
+        module: "nginx's commercial edition (status)",
+        names: &[
+            "api",
+            "session_log*",
+            "status",
+            "status_format",
+            "status_zone",
+            "upstream_conf",
+        ],
+        instead: "`stub_status` has the numbers of connections and requests; `access_log` with \
+                  `$upstream_*` variables has the rest",
+    },
+    Elsewhere {
+        module: "nginx's commercial edition (servers of upstreams)",
+        names: &[
+            "health_check*",
+            "zone_sync*",
+            "sticky_cookie_insert",
+            "*_allow_upstream",
+            "*_bind_dynamic",
+            "*_request_dynamic",
+        ],
+        instead: "`max_fails` and `fail_timeout` take a failing server out, `hash` and `ip_hash` \
+                  keep a client at one",
+    },
+    Elsewhere {
+        module: "nginx's commercial edition (key-value store)",
+        names: &["keyval", "keyval_zone", "num_map"],
+        instead: "`map` with a file of its own, and a reload when that changes",
+    },
+    Elsewhere {
+        module: "nginx's commercial edition (cache)",
+        names: &["*_cache_purge", "cache_purge_*"],
+        instead: "responses are not cached yet",
+    },
+    Elsewhere {
+        module: "nginx's commercial edition (streaming)",
+        names: &["f4f", "f4f_*", "hls", "hls_*", "mp4_limit_rate*"],
+        instead: "put segments into files with a packager such as ffmpeg and serve those; \
+                  `limit_rate` bounds the rate",
+    },
+    Elsewhere {
+        module: "nginx's commercial edition",
+        names: &[
+            "internal_redirect",
+            "mgmt",
+            "proxy_protocol_tlv*",
+            "state_path",
+            "license_token",
+            "usage_report",
+            "memcached_force_ranges",
+            "app_protect*",
+        ],
+        instead: "there is nothing like it here",
+    },
+    // Tengine.
+    Elsewhere {
+        module: "Tengine (pages)",
+        names: &[
+            "concat",
+            "concat_*",
+            "trim",
+            "trim_*",
+            "footer",
+            "footer_*",
+            "strip",
+            "slice_header*",
+            "slice_footer*",
+            "append_header",
+        ],
+        instead: "join and shrink pages when they are built; `sub_filter` and `add_after_body` \
+                  change them when they are sent",
+    },
+    Elsewhere {
+        module: "Tengine (status)",
+        names: &[
+            "req_status*",
+            "vhost_traffic_status*",
+            "stream_server_traffic_status*",
+            "json_status*",
+        ],
+        instead: "`stub_status` has the numbers of connections and requests; `access_log` with a \
+                  format of its own has those of each site",
+    },
+    Elsewhere {
+        module: "Tengine (upstreams)",
+        names: &[
+            "dyups_*",
+            "upsync*",
+            "upstream_show",
+            "consistent_hash",
+            "check_*",
+            "dynamic_resolve",
+            "dubbo_*",
+            "session_sticky*",
+            "ingress_gateway*",
+        ],
+        instead: "`server NAME resolve` follows the addresses of a name, `hash KEY consistent` is \
+                  the consistent hash, a reload takes another list of servers without losing a \
+                  connection",
+    },
+    Elsewhere {
+        module: "Tengine (overload)",
+        names: &[
+            "sysguard*",
+            "limit_tcp*",
+            "limit_upstream*",
+            "max_connections_*",
+        ],
+        instead: "`worker_connections`, `limit_req`, `limit_conn` and `max_conns` bound what is \
+                  taken on",
+    },
+    Elsewhere {
+        module: "Tengine",
+        names: &[
+            "ssl_async_*",
+            "xquic*",
+            "xudp*",
+            "server_info",
+            "server_tag",
+            "server_admin",
+            "debug_pool",
+            "debug_conn",
+            "debug_timer",
+            "backtrace_*",
+            "error_page_redefine",
+            "tfs_*",
+            "user_agent",
+        ],
+        instead: "there is nothing like it here; `sealane doctor` and `ssl_async` say what takes \
+                  the place of its accelerators",
+    },
+    // Modules by others.
+    Elsewhere {
+        module: "lua-nginx-module",
+        names: &[
+            "lua_*",
+            "*_by_lua",
+            "*_by_lua_block",
+            "*_by_lua_file",
+            "*_by_lua_no_postpone",
+        ],
+        instead: SCRIPTS,
+    },
+    Elsewhere {
+        module: "ngx_brotli and zstd-nginx-module",
+        names: &["brotli*", "zstd*"],
+        instead: "responses are not compressed with Brotli or zstd yet",
+    },
+    Elsewhere {
+        module: "headers-more",
+        names: &["more_*"],
+        instead: "`add_header NAME VALUE always` sets a header of responses, `proxy_hide_header` \
+                  takes away one that a backend sent, `proxy_set_header` sets or (with an empty \
+                  value) takes away one of requests to it",
+    },
+    Elsewhere {
+        module: "set-misc and the development kit",
+        names: &[
+            "set_encode_*",
+            "set_decode_*",
+            "set_escape_uri",
+            "set_unescape_uri",
+            "set_hmac_*",
+            "set_md5*",
+            "set_sha1*",
+            "set_murmur2*",
+            "set_quote_*",
+            "set_if_empty",
+            "set_hashed_upstream",
+            "set_misc_*",
+            "set_base32_*",
+            "set_local_today",
+            "set_formatted_*",
+            "set_random",
+            "set_secure_random_*",
+            "set_rotate",
+            "set_form_input*",
+            "set_iconv",
+            "set_cconv_*",
+            "set_pinyin_*",
+            "set_cookie_flag",
+            "set_from_accept_language",
+            "set_lang*",
+            "lang_*",
+            "upstream_list",
+            "array_*",
+            "lower",
+            "upper",
+            "let",
+            "eval",
+            "eval_*",
+            "encrypted_session_*",
+            "set_decrypt_session",
+            "set_encrypt_session",
+            "iconv_*",
+            "sorted_querysting_*",
+            "url_encoding_*",
+        ],
+        instead: "`map`, `set` and captures of regular expressions compute values; `$request_id` \
+                  is a random one, `secure_link_md5` checks a digest, `proxy_cookie_flags` sets \
+                  flags of cookies",
+    },
+    Elsewhere {
+        module: "echo-nginx-module",
+        names: &["echo", "echo_*"],
+        instead: "`return 200 TEXT` with `default_type` answers with a text; `add_before_body` \
+                  and `add_after_body` add to one",
+    },
+    Elsewhere {
+        module: "GeoIP2 and other databases of places",
+        names: &["geoip2", "geoip2_*", "ip2location_*", "ip2proxy_*"],
+        instead: "databases of places cannot be read; `geo` takes a list of networks, which can be \
+                  made from them, in a file of its own",
+    },
+    Elsewhere {
+        module: "ModSecurity and other application firewalls",
+        names: &[
+            "modsecurity*",
+            "ModSecurity*",
+            "pool_context_hash_size",
+            "SecRulesEnabled",
+            "SecRulesDisabled",
+            "BasicRule",
+            "CheckRule",
+            "MainRule",
+            "DeniedUrl",
+            "LearningMode",
+            "LibInjection*",
+            "basic_rule",
+            "check_rule",
+            "main_rule",
+            "denied_url",
+            "learning_mode",
+            "libinjection_*",
+            "rules_enabled",
+            "rules_disabled",
+            "naxsi_*",
+            "waf*",
+            "testcookie*",
+            "ip_blocker",
+        ],
+        instead: "requests are not searched for attacks; keep the firewall in front of this server \
+                  or behind it",
+    },
+    Elsewhere {
+        module: "modules that ask another service who somebody is",
+        names: &[
+            "auth_pam*",
+            "auth_ldap*",
+            "ldap_server",
+            "auth_gss*",
+            "auth_digest*",
+            "auth_spnego*",
+            "shib_*",
+            "form_auth*",
+            "sssd_info*",
+            "cas_*",
+            "g2o*",
+        ],
+        instead: "`auth_request` lets a service that knows them decide about every request; \
+                  `auth_basic` reads a file of passwords",
+    },
+    Elsewhere {
+        module: "Phusion Passenger",
+        names: &["passenger_*", "rails_*", "rack_env", "union_station_*"],
+        instead: "run `passenger start` (Passenger Standalone), puma or gunicorn as a service, and \
+                  `proxy_pass` to its socket",
+    },
+    Elsewhere {
+        module: "nginx-clojure",
+        names: &[
+            "jvm_*",
+            "*_handler_code",
+            "*_handler_name",
+            "*_handler_property",
+            "*_handler_type",
+            "handler_*",
+            "handlers_lazy_init",
+            "header_filter_code",
+            "header_filter_name",
+            "header_filter_property",
+            "header_filter_type",
+            "body_filter_code",
+            "body_filter_name",
+            "body_filter_property",
+            "body_filter_type",
+            "always_read_body",
+            "auto_upgrade_ws",
+            "max_balanced_tcp_connections",
+            "shared_map",
+            "write_page_size",
+        ],
+        instead: SCRIPTS,
+    },
+    Elsewhere {
+        module: "PageSpeed",
+        names: &["pagespeed", "pagespeed_*", "ModPagespeed*"],
+        instead: "pages are not rewritten; make images and scripts smaller when the site is built, \
+                  and serve them compressed with `gzip_static`",
+    },
+    Elsewhere {
+        module: "nginx-rtmp-module and other modules for video",
+        names: &[
+            "rtmp",
+            "rtmp_*",
+            "rtmpt_proxy*",
+            "vod",
+            "vod_*",
+            "video_thumbextractor*",
+            "ngx_hls_audio_track*",
+        ],
+        instead: "leave live video to a media server; its playlists and segments are served as \
+                  files or by `proxy_pass`",
+    },
+    Elsewhere {
+        module: "modules that push messages",
+        names: &["nchan_*", "push_*"],
+        instead: "a message server behind `proxy_pass` pushes over WebSocket and server-sent \
+                  events",
+    },
+    Elsewhere {
+        module: "modules that ask databases",
+        names: &[
+            "redis_*",
+            "redis2_*",
+            "memc_*",
+            "enhanced_memcached_*",
+            "srcache_*",
+            "postgres_*",
+            "drizzle_*",
+            "rds_*",
+            "mongo*",
+            "gridfs*",
+            "tnt_*",
+            "sphinx2_*",
+            "slowfs_*",
+            "selective_cache_purge_*",
+            "hash_key",
+            "php_session_*",
+        ],
+        instead: "an application behind `proxy_pass` or `fastcgi_pass` asks databases; \
+                  `memcached_pass` reads from memcached",
+    },
+    Elsewhere {
+        module: "modules that store uploads and files elsewhere",
+        names: &[
+            "upload_*",
+            "track_uploads",
+            "report_uploads",
+            "limit_upload_rate*",
+            "mogilefs_*",
+            "ngx_fastdfs_module",
+            "aws_*",
+            "dav_ext_*",
+            "file_in_unzip*",
+        ],
+        instead: "`client_body_in_file_only` hands the file of an upload to the application, \
+                  `dav_methods PUT DELETE MKCOL COPY MOVE` stores files, `proxy_pass` reaches \
+                  object stores",
+    },
+    Elsewhere {
+        module: "modules that change what is sent",
+        names: &[
+            "subs_*",
+            "replace_filter*",
+            "xss_*",
+            "md5_filter",
+            "types_filter*",
+            "sass_*",
+            "small_light*",
+            "circle_gif*",
+            "summarizer_*",
+            "dynamic_etags",
+            "subrange",
+            "unzip*",
+            "html_sanitize*",
+        ],
+        instead: "`sub_filter` replaces text in pages; everything else is better done when the \
+                  site is built, or by the application",
+    },
+    Elsewhere {
+        module: "fancyindex",
+        names: &["fancyindex", "fancyindex_*"],
+        instead: "`autoindex` lists directories, also as JSON and XML for a page of one's own",
+    },
+    Elsewhere {
+        module: "modules that count and log",
+        names: &[
+            "accounting*",
+            "statsd_*",
+            "sflow*",
+            "log_zmq_*",
+            "access_log_bypass_if",
+            "rrd_graph*",
+            "notice",
+            "notice_type",
+        ],
+        instead: "`access_log` with a format, a condition (`if=`) and syslog brings all of it to \
+                  whoever counts",
+    },
+    Elsewhere {
+        module: "modules that choose servers of upstreams",
+        names: &[
+            "fair",
+            "upstream_fair_*",
+            "ketama_chash",
+            "sticky_no_fallback",
+            "jdomain",
+            "supervisord*",
+            "dynamic_upstream",
+        ],
+        instead: "`least_conn`, `random two` and `hash KEY consistent` choose a server, \
+                  `server NAME resolve` follows the addresses of a name",
+    },
+    Elsewhere {
+        module: "modules for other protocols",
+        names: &["ajp_*", "websockify_*", "uwsgi_bind_*", "ngx_link_func_*"],
+        instead: "`proxy_pass`, `fastcgi_pass`, `uwsgi_pass`, `scgi_pass` and `grpc_pass` reach \
+                  applications; WebSocket passes through `proxy_pass`",
+    },
+    Elsewhere {
+        module: "other modules for TLS",
+        names: &[
+            "ssl_ct*",
+            "ssl_session_ticket_key_*",
+            "ocsp_proxy",
+            "ocsp_cache_timeout",
+            "openssl_*_minimum",
+            "ssl_engine_*",
+        ],
+        instead: "certificates bring their transparency time stamps with them; `sealane -V` says \
+                  which TLS library is built in",
+    },
+    Elsewhere {
+        module: "other modules by others",
+        names: &[
+            "response",
+            "response_type",
+            "internal_redirect_if*",
+            "rdns*",
+            "lua_file",
+        ],
+        instead: "`return`, `rewrite`, `map` and `error_page` cover most of what they do",
+    },
+    // Dropped by nginx long ago.
+    Elsewhere {
+        module: "earlier versions of nginx",
+        names: &["spdy_*"],
+        instead: "SPDY is gone; `http2 on` is what came of it",
+    },
+    Elsewhere {
+        module: "earlier versions of nginx",
+        names: &["ssl"],
+        instead: "write `ssl` on the `listen` lines; nginx dropped the directive in 1.25.1",
+    },
+    Elsewhere {
+        module: "earlier versions of nginx",
+        names: &["limit_zone"],
+        instead: "use `limit_conn_zone KEY zone=NAME:SIZE`",
+    },
+    Elsewhere {
+        module: "nginx on other systems",
+        names: &[
+            "acceptex_read",
+            "post_acceptex",
+            "iocp_threads",
+            "kqueue_*",
+            "devpoll_*",
+            "eventport_*",
+        ],
+        instead: "remove it: it does nothing on Linux",
+    },
+];
+
+const SCRIPTS: &str = "scripts are not supported; `map`, `rewrite` and `auth_request` cover many \
+                       of their uses, an application behind `proxy_pass` the others";
