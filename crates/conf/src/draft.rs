@@ -1,8 +1,10 @@
 //! The configuration as written, level by level: every setting is an option,
 //! and nothing is inherited yet. [`crate::merge`] turns it into the model.
 
+mod body_filters;
 mod passing;
 
+pub(crate) use body_filters::*;
 pub(crate) use passing::*;
 
 use crate::groups::Groups;
@@ -243,6 +245,7 @@ pub(crate) enum BuiltinCache {
 #[derive(Debug, Default, Clone)]
 pub(crate) struct LocationDraft {
     pub(crate) passing: PassingDraft,
+    pub(crate) body_filters: BodyFiltersDraft,
     pub(crate) files_at: Option<FilesDraft>,
     pub(crate) index: Option<List<Template>>,
     pub(crate) try_files: Option<TryFiles>,

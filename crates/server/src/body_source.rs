@@ -32,6 +32,12 @@ pub trait BodySource: Send {
         max_bytes: u64,
     ) -> Poll<Result<Filled, SourceError>>;
 
+    /// Whether what is there should reach the client although more follows: a filter then holds
+    /// nothing back for a better result (`proxy_buffering off`).
+    fn is_prompt(&self) -> bool {
+        false
+    }
+
     /// Trailers for the client, once the body has ended.
     fn take_trailers(&mut self, _exchange: &mut Exchange) -> HeaderList {
         HeaderList::new()

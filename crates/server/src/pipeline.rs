@@ -330,6 +330,8 @@ fn refuse_body(exchange: &mut Exchange) -> Option<StatusCode> {
 #[cfg(test)]
 mod differential;
 #[cfg(test)]
+mod differential_filters;
+#[cfg(test)]
 mod differential_language;
 #[cfg(test)]
 mod tests;

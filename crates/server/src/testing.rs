@@ -2,7 +2,8 @@
 //! network in between.
 
 use crate::admission::RefusedHandshakes;
-use crate::chain::Segment;
+use crate::body_source::{BodySource, Filled};
+use crate::chain::{OutputChain, Segment};
 use crate::client_link::ClientLink;
 use crate::counters::Counters;
 use crate::current::Current;
@@ -24,11 +25,13 @@ use sealane_http::h1::{self, ConnectionHeader, Framing, ParseState, Parsed};
 use sealane_http::uri;
 use sealane_sys::guard::Guard;
 use std::fs;
+use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Poll, ready};
 use std::time::Instant;
 
 /// A site with one configuration. `DIR` in the configuration is its directory,
@@ -159,9 +162,15 @@ impl Site {
         self.runtime.block_on(future)
     }
 
-    /// Answers an exchange.
+    /// Answers an exchange, and reads its body to the end if that is still to come.
     pub(crate) fn handle(&self, exchange: &mut Exchange) {
-        self.runtime.block_on(pipeline::handle(exchange));
+        self.runtime.block_on(async {
+            pipeline::handle(exchange).await;
+            crate::framing::leave_out_unwanted_source(exchange);
+            if let Some(source) = exchange.response.source.take() {
+                gather(exchange, source.into_source()).await;
+            }
+        });
     }
 
     /// Refuses what is not a proper request.
@@ -273,6 +282,28 @@ impl Reply {
     pub(crate) fn text(&self) -> &str {
         std::str::from_utf8(&self.body).expect("the body is text")
     }
+}
+
+/// Appends what a source has to the body, a little at a time, as for a slow client. Of a source
+/// that fails it is what came before.
+async fn gather(exchange: &mut Exchange, mut source: Box<dyn BodySource>) {
+    const ROOM_BYTES: u64 = 1000;
+    let mut body = std::mem::take(&mut exchange.response.body);
+    let result = poll_fn(|cx| {
+        loop {
+            let mut piece = OutputChain::new();
+            let filled = ready!(source.poll_fill(cx, exchange, &mut piece, ROOM_BYTES));
+            body.append(piece);
+            match filled {
+                Ok(Filled::More) => {}
+                Ok(Filled::End) => return Poll::Ready(Ok(())),
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+        }
+    })
+    .await;
+    source.conclude(exchange, result.is_ok());
+    exchange.response.body = body;
 }
 
 fn body_of(exchange: &Exchange) -> Vec<u8> {

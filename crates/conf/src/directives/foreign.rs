@@ -5,7 +5,6 @@ use super::{Arity, HSL, HTTP, LOCATION, LOCATION_IF, Module, ONE, Row};
 const CHARSET: &str =
     "nothing converts or names character sets yet; write the charset into `types`";
 const CONTENT: &str = "the content of responses cannot be changed yet";
-const GUNZIP: &str = "compressed responses cannot be decompressed yet";
 const MEDIA: &str = "media files are served whole and by ranges only";
 const OTHER: &str = "it would change what clients get, and it does not work yet";
 const VARIABLES: &str =
@@ -29,8 +28,6 @@ pub(super) const MODULE: Module = Module {
         Row::unsupported("dav_methods", HSL, Arity::AtLeast(1), WRITING),
         Row::unsupported("empty_gif", LOCATION, Arity::Between(0, 0), OTHER),
         Row::unsupported("flv", LOCATION, Arity::Between(0, 0), MEDIA),
-        Row::unsupported("gunzip", HSL, ONE, GUNZIP).inert(&["off"]),
-        Row::unsupported("gunzip_buffers", HSL, Arity::Between(2, 2), GUNZIP),
         Row::unsupported("min_delete_depth", HSL, ONE, WRITING),
         Row::unsupported("modern_browser", HSL, Arity::Between(1, 2), VARIABLES),
         Row::unsupported("modern_browser_value", HSL, ONE, VARIABLES),

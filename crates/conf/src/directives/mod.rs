@@ -15,6 +15,7 @@ mod files;
 mod foreign;
 mod geo;
 mod grpc;
+mod gunzip;
 mod headers;
 mod http2;
 mod http_core;
@@ -239,6 +240,7 @@ pub const MODULES: &[&Module] = &[
     &ssl_handshakes::MODULE,
     &http2::MODULE,
     &later::HTTP3,
+    &gunzip::MODULE,
     &later::GZIP,
     &resolver::MODULE,
     &real_ip::MODULE,

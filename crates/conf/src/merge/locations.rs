@@ -81,6 +81,7 @@ impl LocationDraft {
     /// only where they are written.
     pub(super) fn inherit(&mut self, outer: &LocationDraft) {
         self.passing.inherit(&outer.passing);
+        self.body_filters.inherit(&outer.body_filters);
         inherit!(self, outer;
             files_at index rewrite_log uninitialized_variable_warn autoindex autoindex_exact_size autoindex_localtime autoindex_format
             internal gzip_static gzip_vary error_pages recursive_error_pages types default_type etag
@@ -242,6 +243,7 @@ impl Inherited<'_> {
             internal: draft.internal.unwrap_or(false),
             gzip_static: draft.gzip_static.unwrap_or(GzipStatic::Off),
             gzip_vary: draft.gzip_vary.unwrap_or(false),
+            body_filters: draft.body_filters.build(),
             error_pages: draft.error_pages.clone().unwrap_or_default(),
             recursive_error_pages: draft.recursive_error_pages.unwrap_or(false),
             types: draft.types.clone().unwrap_or_else(default_types),

@@ -1,8 +1,8 @@
 //! The `location` context: the tree of locations and what holds inside one.
 
 use super::{
-    AccessLog, AuthRequest, BodyInFile, ErrorLog, List, Pass, RealIp, Resolver, Script,
-    SendProxyProtocol, TempPath, Template,
+    AccessLog, AuthRequest, BodyFilters, BodyInFile, ErrorLog, List, Pass, RealIp, Resolver,
+    Script, SendProxyProtocol, TempPath, Template,
 };
 use crate::regex::Regex;
 use std::collections::HashMap;
@@ -98,6 +98,8 @@ pub struct LocationConf {
     pub gzip_static: GzipStatic,
     /// `gzip_vary`; default off.
     pub gzip_vary: bool,
+    /// What changes bodies (`gzip`, `sub_filter` and their like); `None` where nothing does.
+    pub body_filters: Option<Arc<BodyFilters>>,
     /// `error_page` lines.
     pub error_pages: List<ErrorPage>,
     /// `recursive_error_pages`.

@@ -1,6 +1,7 @@
 //! What is done to every response before it is sent, in nginx's order: preconditions,
-//! `expires` and `add_header`, ranges, and what the method and the status leave of it.
+//! `expires` and `add_header`, what changes the body, ranges, and what the method and the status leave of it.
 
+mod body;
 mod expires;
 mod headers;
 mod preconditions;
@@ -31,6 +32,7 @@ pub(crate) fn apply(exchange: &mut Exchange) -> Result<(), StatusCode> {
         return Err(status);
     }
     headers::apply(exchange);
+    body::apply(exchange);
     if let Err(status) = ranges::apply(exchange) {
         // What was added stays, `Content-Range` among it; the file goes, and so does what
         // a server behind us said about it.

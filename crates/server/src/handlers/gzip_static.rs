@@ -55,7 +55,7 @@ pub(crate) async fn answer(exchange: &mut Exchange) -> Step {
 
 /// Whether the client takes gzip, by the rules and defaults of nginx's `gzip`:
 /// HTTP/1.1, `Accept-Encoding`, and no proxy in between (`gzip_proxied off`).
-fn accepts_gzip(exchange: &Exchange) -> bool {
+pub(crate) fn accepts_gzip(exchange: &Exchange) -> bool {
     let head = &exchange.request.head;
     let Some(accepted) = head.get(KnownHeader::AcceptEncoding) else {
         return false;

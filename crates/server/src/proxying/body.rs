@@ -50,6 +50,8 @@ pub(crate) struct ProxiedBody {
     /// What is wrong with a response that is complete.
     complaint: Option<&'static str>,
     is_tunnel: bool,
+    /// `proxy_buffering off`.
+    is_prompt: bool,
     ignores_client: bool,
     response_length: u64,
     bytes_sent: u64,
@@ -69,6 +71,8 @@ pub(crate) struct Buffering {
     limits: Limits,
     /// `proxy_limit_rate` in bytes per second; 0 is no limit.
     rate: u64,
+    /// `proxy_buffering`.
+    is_on: bool,
 }
 
 impl Buffering {
@@ -92,6 +96,7 @@ impl Buffering {
                 write_bytes: settings.temp_file_write_bytes,
             },
             rate: if is_on { rate } else { 0 },
+            is_on,
         }
     }
 }
@@ -103,7 +108,11 @@ impl ProxiedBody {
         buffering: Buffering,
         ignores_client: bool,
     ) -> ProxiedBody {
-        let Buffering { limits, rate } = buffering;
+        let Buffering {
+            limits,
+            rate,
+            is_on,
+        } = buffering;
         ProxiedBody {
             conversation: Some(conversation),
             lease: Some(lease),
@@ -117,6 +126,7 @@ impl ProxiedBody {
             remarks: Vec::new(),
             complaint: None,
             is_tunnel: false,
+            is_prompt: !is_on,
             ignores_client,
             response_length: 0,
             bytes_sent: 0,
@@ -377,6 +387,10 @@ impl BodySource for ProxiedBody {
     }
 
     /// As in nginx what is hidden in a head is hidden here; variables show it all the same.
+    fn is_prompt(&self) -> bool {
+        self.is_prompt
+    }
+
     fn take_trailers(&mut self, exchange: &mut Exchange) -> HeaderList {
         let trailers = std::mem::take(&mut self.trailers);
         let mut passed = HeaderList::new();

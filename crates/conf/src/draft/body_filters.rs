@@ -1,0 +1,26 @@
+//! Filters that change the body of a response, while a block is read.
+
+use crate::model::BodyFilters;
+use std::sync::Arc;
+
+/// The directives of [`BodyFilters`].
+#[derive(Debug, Default, Clone)]
+pub(crate) struct BodyFiltersDraft {
+    pub(crate) gunzip: Option<bool>,
+}
+
+impl BodyFiltersDraft {
+    /// What is not said here is said by the block around.
+    pub(crate) fn inherit(&mut self, outer: &BodyFiltersDraft) {
+        self.gunzip = self.gunzip.or(outer.gunzip);
+    }
+
+    /// What holds; nothing where no filter is on.
+    pub(crate) fn build(&self) -> Option<Arc<BodyFilters>> {
+        let filters = BodyFilters {
+            gunzip: self.gunzip.unwrap_or(false),
+        };
+        let is_any = filters != BodyFilters::default();
+        is_any.then(|| Arc::new(filters))
+    }
+}

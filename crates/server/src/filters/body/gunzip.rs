@@ -1,0 +1,111 @@
+//! `gunzip`: decompresses bodies for clients that do not take gzip.
+
+use super::head;
+use super::transformed::{Progress, Transform, transform};
+use crate::body_source::SourceError;
+use crate::chain::OutputChain;
+use crate::exchange::Exchange;
+use crate::handlers::gzip_static::accepts_gzip;
+use crate::request_log::log_request;
+use bytes::{Buf, Bytes};
+use flate2::{Decompress, FlushDecompress, Status};
+
+/// Where a compressed body is, and the client takes none.
+pub(super) fn apply(exchange: &mut Exchange) {
+    let coding = head::content_encoding(&exchange.response);
+    if !coding.is_some_and(|coding| coding.eq_ignore_ascii_case(b"gzip")) {
+        return;
+    }
+    exchange.response.varies_by_encoding = true;
+    if accepts_gzip(exchange) {
+        return;
+    }
+    head::clear_content_encoding(&mut exchange.response);
+    head::forget_length(&mut exchange.response);
+    head::weaken_etag(exchange);
+    transform(exchange, Gunzip::new());
+}
+
+/// Bytes that are made at a time.
+const OUTPUT_BYTES: usize = 16 << 10;
+
+/// 16 for the wrapper of RFC 1952, 15 for the largest window.
+const WINDOW_BITS: u8 = 15;
+
+struct Gunzip {
+    state: Decompress,
+    /// A member has begun that has not ended.
+    in_member: bool,
+    /// There was a member.
+    any: bool,
+}
+
+impl Gunzip {
+    fn new() -> Gunzip {
+        Gunzip {
+            state: Decompress::new_gzip(WINDOW_BITS),
+            in_member: false,
+            any: false,
+        }
+    }
+}
+
+impl Transform for Gunzip {
+    fn step(
+        &mut self,
+        exchange: &mut Exchange,
+        input: &mut Bytes,
+        ended: bool,
+        output: &mut OutputChain,
+        max_bytes: usize,
+    ) -> Result<Progress, SourceError> {
+        let mut made = Vec::with_capacity(max_bytes.min(OUTPUT_BYTES));
+        loop {
+            if input.is_empty() && !self.in_member {
+                break;
+            }
+            let (before_in, before_out) = (self.state.total_in(), made.len());
+            let result = self
+                .state
+                .decompress_vec(input, &mut made, FlushDecompress::None);
+            let taken = self.state.total_in() - before_in;
+            input.advance(taken as usize); // at most what is there
+            (self.in_member, self.any) = (true, true);
+            match result {
+                Ok(Status::StreamEnd) => {
+                    // Another member may follow (RFC 1952 section 2.2).
+                    self.state = Decompress::new_gzip(WINDOW_BITS);
+                    self.in_member = false;
+                }
+                Ok(Status::Ok | Status::BufError) if taken > 0 || made.len() > before_out => {}
+                Ok(Status::Ok | Status::BufError) => break,
+                Err(error) => {
+                    log_request!(
+                        exchange,
+                        Error,
+                        "gunzip: the body is not gzip's format ({error}); the response is cut"
+                    );
+                    return Err(SourceError);
+                }
+            }
+            if made.len() == made.capacity() {
+                output.push_bytes(made);
+                return Ok(Progress::Full);
+            }
+        }
+        output.push_bytes(made);
+        if ended && self.in_member {
+            log_request!(
+                exchange,
+                Error,
+                "gunzip: the body ends before its compressed data do; the response is cut"
+            );
+            return Err(SourceError);
+        }
+        Ok(if ended {
+            Progress::Ended
+        } else {
+            Progress::Hungry
+        })
+    }
+}

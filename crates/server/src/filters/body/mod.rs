@@ -1,0 +1,28 @@
+//! Filters that change what a body says, in nginx's order: decompression, additions,
+//! replacements, character sets, server-side includes, compression.
+//!
+//! Each has a file with two parts. `apply` looks at the head, decides whether the filter has
+//! anything to do, changes the head accordingly and puts its [`transformed::Transform`], or a
+//! [`crate::body_source::BodySource`] where it has to wait for something, around the body. The
+//! rest runs while the body is sent: a body is never gathered for a filter.
+//!
+//! Locations without such a filter have no [`sealane_conf::model::BodyFilters`], and nothing is
+//! asked of their responses.
+
+mod gunzip;
+mod head;
+mod input;
+mod transformed;
+
+use crate::exchange::Exchange;
+
+/// Puts the filters that the location has around the body.
+pub(super) fn apply(exchange: &mut Exchange) {
+    let Some(filters) = exchange.conf().body_filters.clone() else {
+        return;
+    };
+    // The decompressed body is what the filters behind it work on.
+    if filters.gunzip {
+        gunzip::apply(exchange);
+    }
+}

@@ -1,0 +1,149 @@
+//! A body that passes through a filter while it is sent.
+
+use super::input::Input;
+use crate::body_source::{BodySource, Filled, PendingBody, SourceError};
+use crate::chain::OutputChain;
+use crate::exchange::Exchange;
+use bytes::Bytes;
+use sealane_http::headers::HeaderList;
+use std::task::{Context, Poll};
+
+/// What a filter does to the bytes of a body. It neither waits nor reads; whatever it is given,
+/// it makes no more than it is asked for, so that little input cannot fill the memory.
+pub(crate) trait Transform: Send {
+    /// Takes from the front of `input` what it can use and appends to `output` what comes of it,
+    /// about `max_bytes` at most (never 0). `ended`: nothing follows `input`.
+    ///
+    /// # Errors
+    /// When the body makes no sense. The filter has said so in the log.
+    fn step(
+        &mut self,
+        exchange: &mut Exchange,
+        input: &mut Bytes,
+        ended: bool,
+        output: &mut OutputChain,
+        max_bytes: usize,
+    ) -> Result<Progress, SourceError>;
+
+    /// Appends what it holds back, as far as that can be read without what follows. Called when
+    /// nothing follows for now.
+    fn flush(&mut self, _exchange: &mut Exchange, _output: &mut OutputChain) {}
+}
+
+/// How far a [`Transform`] has come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Progress {
+    /// All of the input is taken.
+    Hungry,
+    /// There is more output than was asked for.
+    Full,
+    /// Nothing follows any more, whatever there is of input.
+    Ended,
+}
+
+/// The body of `exchange`, from now on what `transform` makes of it. The head is the caller's.
+pub(super) fn transform(exchange: &mut Exchange, transform: impl Transform + 'static) {
+    let response = &mut exchange.response;
+    let input = Input::of(response);
+    response.source = Some(PendingBody::new(Transformed {
+        input,
+        piece: Bytes::new(),
+        input_ended: false,
+        flushed: true,
+        transform,
+    }));
+}
+
+/// Input of one poll, after which others have their turn.
+const TURN_BYTES: usize = 256 << 10;
+
+struct Transformed<T> {
+    input: Input,
+    /// What the filter has not taken yet.
+    piece: Bytes,
+    input_ended: bool,
+    /// The filter holds nothing back.
+    flushed: bool,
+    transform: T,
+}
+
+impl<T: Transform> Transformed<T> {
+    /// Goes on until there is as much as was asked for, or nothing to read. `out` is empty.
+    fn poll_work(
+        &mut self,
+        cx: &mut Context<'_>,
+        exchange: &mut Exchange,
+        out: &mut OutputChain,
+        max_bytes: u64,
+    ) -> Poll<Result<Filled, SourceError>> {
+        let mut worked_bytes = 0;
+        loop {
+            if self.piece.is_empty() && !self.input_ended {
+                match self.input.poll_piece(cx, exchange)? {
+                    Poll::Ready(Some(piece)) => self.piece = piece,
+                    Poll::Ready(None) => self.input_ended = true,
+                    Poll::Pending => return Poll::Pending,
+                }
+            }
+            let before_bytes = self.piece.len();
+            let room = max_bytes.saturating_sub(out.len()).clamp(1, 1 << 30) as usize;
+            self.flushed = false;
+            let ended = self.input_ended;
+            let progress = self
+                .transform
+                .step(exchange, &mut self.piece, ended, out, room)?;
+            worked_bytes += before_bytes - self.piece.len();
+            match progress {
+                Progress::Ended => return Poll::Ready(Ok(Filled::End)),
+                Progress::Hungry if ended => return Poll::Ready(Ok(Filled::End)),
+                Progress::Full | Progress::Hungry if out.len() >= max_bytes => {
+                    return Poll::Ready(Ok(Filled::More));
+                }
+                Progress::Full | Progress::Hungry if worked_bytes < TURN_BYTES => {}
+                Progress::Full | Progress::Hungry => {
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
+            }
+        }
+    }
+}
+
+impl<T: Transform> BodySource for Transformed<T> {
+    fn poll_fill(
+        &mut self,
+        cx: &mut Context<'_>,
+        exchange: &mut Exchange,
+        out: &mut OutputChain,
+        max_bytes: u64,
+    ) -> Poll<Result<Filled, SourceError>> {
+        if max_bytes == 0 {
+            self.input.poll_ahead(cx, exchange)?;
+            return Poll::Pending;
+        }
+        let mut made = OutputChain::new();
+        let result = self.poll_work(cx, exchange, &mut made, max_bytes);
+        if result.is_pending() && made.is_empty() && !self.flushed && self.input.is_prompt() {
+            self.flushed = true;
+            self.transform.flush(exchange, &mut made);
+        }
+        let is_some = !made.is_empty();
+        out.append(made);
+        match result {
+            Poll::Pending if is_some => Poll::Ready(Ok(Filled::More)),
+            result => result,
+        }
+    }
+
+    fn is_prompt(&self) -> bool {
+        self.input.is_prompt()
+    }
+
+    fn take_trailers(&mut self, exchange: &mut Exchange) -> HeaderList {
+        self.input.take_trailers(exchange)
+    }
+
+    fn conclude(self: Box<Self>, exchange: &mut Exchange, completed: bool) {
+        self.input.conclude(exchange, completed);
+    }
+}
