@@ -5,8 +5,8 @@ use crate::call::Fault;
 use crate::diagnostic::{Diagnostic, Place};
 use crate::directives::{self, Contexts};
 use crate::draft::{
-    EventsDraft, HttpDraft, LocationBlock, LocationDraft, MainDraft, ScriptDraft, ServerBlock,
-    ServerDraft, UpstreamBlock,
+    EventsDraft, HttpDraft, LimitExceptBlock, LocationBlock, LocationDraft, MainDraft, ScriptDraft,
+    ServerBlock, ServerDraft, UpstreamBlock,
 };
 use crate::input::{Loader, Options};
 use crate::lexer::Word;
@@ -61,6 +61,8 @@ pub(crate) enum Opening {
     Upstream(Box<UpstreamBlock>),
     /// `if`, in a server or in a location.
     If(Condition),
+    /// `limit_except` with the methods that it is not about.
+    LimitExcept(Vec<&'static str>),
     /// `types`: not directives but a list.
     Types,
     /// Another block that holds a list.
@@ -75,6 +77,7 @@ struct Level {
     location: LocationDraft,
     children: Vec<LocationBlock>,
     script: ScriptDraft,
+    limit_except: Option<LimitExceptBlock>,
     /// Single-valued directives without a setter that were met here.
     seen: HashSet<&'static str>,
     /// The `types` block that is open.
@@ -94,6 +97,9 @@ enum LevelKind {
         condition: Condition,
         in_server: bool,
     },
+    LimitExcept {
+        methods: Vec<&'static str>,
+    },
 }
 
 impl Level {
@@ -105,6 +111,7 @@ impl Level {
             location: LocationDraft::default(),
             children: Vec::new(),
             script: ScriptDraft::default(),
+            limit_except: None,
             seen: HashSet::new(),
             types: None,
         }
@@ -235,6 +242,11 @@ impl<'a> Build<'a> {
                     false => directives::LOCATION_IF,
                 }
             }
+            Opening::LimitExcept(methods) => {
+                self.levels
+                    .push(Level::new(LevelKind::LimitExcept { methods }, origin));
+                directives::LIMIT_EXCEPT
+            }
             Opening::Upstream(block) => {
                 self.http.open_upstream = Some(*block);
                 directives::UPSTREAM
@@ -267,7 +279,8 @@ impl<'a> Build<'a> {
             directives::SERVER
             | directives::LOCATION
             | directives::SERVER_IF
-            | directives::LOCATION_IF => {
+            | directives::LOCATION_IF
+            | directives::LIMIT_EXCEPT => {
                 let level = self.levels.pop().expect("the block was opened");
                 self.finish(level);
             }
@@ -305,6 +318,7 @@ impl<'a> Build<'a> {
             location,
             children,
             mut script,
+            limit_except,
             ..
         } = level;
         match kind {
@@ -324,6 +338,7 @@ impl<'a> Build<'a> {
                     location,
                     children,
                     script,
+                    limit_except,
                     origin,
                 };
                 self.level().children.push(block);
@@ -344,8 +359,17 @@ impl<'a> Build<'a> {
                 })));
                 outer.ops.append(&mut script.ops);
             }
+            LevelKind::LimitExcept { methods } => {
+                self.level().limit_except = Some(LimitExceptBlock { methods, location });
+            }
             LevelKind::Main | LevelKind::Http => {}
         }
+    }
+
+    /// Whether the innermost block has had a `limit_except`.
+    pub(crate) fn has_limit_except(&self) -> bool {
+        let level = self.levels.last();
+        level.is_some_and(|level| level.limit_except.is_some())
     }
 
     /// Takes the level of `http` itself, once its block has ended.

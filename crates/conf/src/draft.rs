@@ -3,9 +3,11 @@
 
 mod body_filters;
 mod passing;
+mod restricting;
 
 pub(crate) use body_filters::*;
 pub(crate) use passing::*;
+pub(crate) use restricting::*;
 
 use crate::groups::Groups;
 use crate::model::{
@@ -133,7 +135,16 @@ pub(crate) struct LocationBlock {
     pub(crate) location: LocationDraft,
     pub(crate) children: Vec<LocationBlock>,
     pub(crate) script: ScriptDraft,
+    pub(crate) limit_except: Option<LimitExceptBlock>,
     pub(crate) origin: Origin,
+}
+
+/// A finished `limit_except` block.
+#[derive(Debug)]
+pub(crate) struct LimitExceptBlock {
+    /// Methods that it is not about.
+    pub(crate) methods: Vec<&'static str>,
+    pub(crate) location: LocationDraft,
 }
 
 /// What the rewrite module does on a level.
@@ -246,6 +257,7 @@ pub(crate) enum BuiltinCache {
 pub(crate) struct LocationDraft {
     pub(crate) passing: PassingDraft,
     pub(crate) body_filters: BodyFiltersDraft,
+    pub(crate) restricting: RestrictingDraft,
     pub(crate) files_at: Option<FilesDraft>,
     pub(crate) index: Option<List<Template>>,
     pub(crate) try_files: Option<TryFiles>,

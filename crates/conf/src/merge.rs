@@ -4,6 +4,7 @@
 
 mod locations;
 mod passes;
+mod restricting;
 mod servers;
 mod upstreams;
 

@@ -7,7 +7,7 @@ use crate::names::ServerNames;
 use crate::proxying::{Groups, TlsSettings};
 use crate::router::LocationTree;
 use crate::snapshot::{
-    AccessLogRuntime, ListenerId, ListenerRuntime, LocationId, LocationRuntime, ServerId,
+    AccessLogRuntime, Limited, ListenerId, ListenerRuntime, LocationId, LocationRuntime, ServerId,
     ServerRuntime, Snapshot, accepts_for,
 };
 use crate::tls_build::{self, HandshakeThreads, TlsBuilder};
@@ -15,6 +15,7 @@ use crate::worker;
 use sealane_conf::Config;
 use sealane_conf::diagnostic::Diagnostic;
 use sealane_conf::model::{Http, Listener, Location, LocationConf, Server, VerifyClient};
+use sealane_http::Method;
 use sealane_http::h1::Limits;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
@@ -119,6 +120,13 @@ impl Parts<'_> {
         let blocks = conf.script.iter().flat_map(|script| &script.blocks);
         let blocks = blocks.map(|block| self.add_location(block, location.clone()));
         let blocks = blocks.collect::<Result<Box<[LocationId]>, Diagnostic>>()?;
+        let limited = match &conf.limit_except {
+            None => None,
+            Some(limit) => Some(Limited {
+                methods: methods(&limit.methods),
+                location: self.add_location(&limit.conf, location.clone())?,
+            }),
+        };
         let number = index(self.snapshot.locations.len());
         let mut pass = self.snapshot.groups.pass(conf, number, self.materials);
         if let Some(pass) = &mut pass
@@ -142,6 +150,7 @@ impl Parts<'_> {
             logger: self.logs.logger(&conf.error_logs),
             access_logs,
             blocks,
+            limited,
             pass,
         });
         Ok(LocationId(index(self.snapshot.locations.len() - 1)))
@@ -179,6 +188,11 @@ impl Parts<'_> {
         });
         Ok(())
     }
+}
+
+fn methods(names: &[&str]) -> Vec<Method> {
+    let named = |name: &&str| Method::from_bytes(name.as_bytes());
+    names.iter().map(named).collect()
 }
 
 fn prefix(config: &Config) -> Vec<u8> {

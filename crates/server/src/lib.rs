@@ -17,6 +17,7 @@
 //! | [`snapshot`], `build`, `tls_build` | all configured state, and how it comes about |
 //! | [`exchange`], [`facts`] | one request with its response; one connection |
 //! | `pipeline`, `router`, `handlers`, `filters` | what answers a request |
+//! | `access` | who may: addresses, passwords, subrequests |
 //! | `variables`, `template`, `access_log` | what is known about an exchange, as text |
 //! | [`upstream`] | groups of servers that requests are passed to |
 //! | [`counters`], [`metrics`] | what is counted, and under which names |
@@ -49,6 +50,7 @@ pub mod values;
 pub mod worker;
 
 mod acceptor;
+mod access;
 mod access_log;
 mod buffers;
 mod build;

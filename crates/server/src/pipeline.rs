@@ -15,7 +15,7 @@ use crate::exchange::{Exchange, RequestBody};
 use crate::handlers::{self, Step};
 use crate::request_log::{Text, log_request};
 use crate::router::RouteError;
-use crate::{access_log, filters, real_ip, rewrite, subrequest};
+use crate::{access, access_log, filters, real_ip, rewrite, subrequest};
 use sealane_http::h1::Framing;
 use sealane_http::{Method, StatusCode};
 
@@ -128,6 +128,7 @@ async fn redirect_to_named(exchange: &mut Exchange, name: &str) -> Step {
         return Step::Status(StatusCode::INTERNAL_SERVER_ERROR);
     };
     exchange.location = location;
+    limit_to_methods(exchange);
     exchange.progress.uri_under_alias = false;
     in_location(exchange).await
 }
@@ -179,7 +180,7 @@ async fn in_location(exchange: &mut Exchange) -> Step {
         Step::Declined => {}
         step => return step,
     }
-    match access(exchange).await {
+    match check_access(exchange).await {
         Step::Declined => {}
         step => return step,
     }
@@ -242,9 +243,20 @@ fn find_config(exchange: &mut Exchange) -> Step {
     if let Some(status) = refuse_body(exchange) {
         return Step::Status(status);
     }
+    limit_to_methods(exchange);
     match lacks_slash {
         true => handlers::returns::add_slash(exchange),
         false => Step::Declined,
+    }
+}
+
+/// `limit_except`: other settings for methods that it does not name.
+fn limit_to_methods(exchange: &mut Exchange) {
+    let location = exchange.snapshot.location(exchange.location);
+    if let Some(limited) = &location.limited
+        && !limited.spares(exchange.request.head.method)
+    {
+        exchange.location = limited.location;
     }
 }
 
@@ -255,11 +267,10 @@ fn preaccess(exchange: &mut Exchange) -> Step {
 }
 
 /// NGX_HTTP_ACCESS_PHASE: whether the client may.
-async fn access(exchange: &mut Exchange) -> Step {
-    if exchange.conf().auth_request.is_some()
-        && let Err(status) = Box::pin(subrequest::authorise(exchange)).await
-    {
-        return Step::Status(status);
+async fn check_access(exchange: &mut Exchange) -> Step {
+    let conf = exchange.conf();
+    if conf.access.is_some() || conf.auth_request.is_some() {
+        return Box::pin(access::check(exchange)).await;
     }
     Step::Declined
 }
@@ -329,6 +340,8 @@ fn refuse_body(exchange: &mut Exchange) -> Option<StatusCode> {
 
 #[cfg(test)]
 mod differential;
+#[cfg(test)]
+mod differential_access;
 #[cfg(test)]
 mod differential_filters;
 #[cfg(test)]

@@ -18,6 +18,7 @@ use sealane_conf::diagnostic::Diagnostic;
 use sealane_conf::model::{
     ListenAddress, ListenOptions, Location, LocationConf, LogFormat, Server, Template, UserVariable,
 };
+use sealane_http::Method;
 use sealane_tls::{Acceptor, HandshakeState, ServerTls};
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -97,8 +98,25 @@ pub struct LocationRuntime {
     pub access_logs: Vec<AccessLogRuntime>,
     /// Locations that stand for the settings of its `if`s, in their order.
     pub(crate) blocks: Box<[LocationId]>,
+    /// What holds for other methods than those of `limit_except`.
+    pub(crate) limited: Option<Limited>,
     /// Where it hands requests on to.
     pub(crate) pass: Option<PassRuntime>,
+}
+
+/// `limit_except` at run time.
+pub(crate) struct Limited {
+    /// The methods that it is not about.
+    pub(crate) methods: Vec<Method>,
+    /// The location that stands for its settings.
+    pub(crate) location: LocationId,
+}
+
+impl Limited {
+    /// Whether it is not about this method.
+    pub(crate) fn spares(&self, method: Method) -> bool {
+        self.methods.contains(&method)
+    }
 }
 
 /// An access log at run time.

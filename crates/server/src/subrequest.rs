@@ -57,9 +57,13 @@ pub(crate) async fn authorise(exchange: &mut Exchange) -> Result<(), StatusCode>
     }
 }
 
-/// The client learns how to authenticate: from the answer, or, where an error page took
-/// its place, from what the server behind us said.
+/// The client learns how to authenticate from a server behind us: from the answer, or, where
+/// an error page took its place, from what that server said. As in nginx what `add_header`
+/// says of an answer of our own does not count.
 fn say_how(exchange: &mut Exchange, asked: &Exchange) {
+    if asked.upstream.is_none() {
+        return;
+    }
     let mut push = |value: &[u8]| {
         // It was checked when it came, or when it was added to the first list.
         let _ = exchange.response.headers.push(b"WWW-Authenticate", value);

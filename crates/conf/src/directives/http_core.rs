@@ -1,6 +1,6 @@
 //! ngx_http_core_module, first part: connections and what is read from them.
 
-use super::{Arity, Check, HS, HSL, HTTP, LOCATION, Module, ONE, Row};
+use super::{Arity, Check, HS, HSL, HTTP, Module, ONE, Row};
 use crate::build::Build;
 use crate::call::{Call, Fault};
 use crate::model::{KeepaliveDisable, LingeringClose};
@@ -232,12 +232,6 @@ const ROWS: &[Row] = &[
         HSL | super::LOCATION_IF,
         ONE,
         "there are no requests behind a response; nginx does not document the directive either",
-    ),
-    Row::unsupported_block(
-        "limit_except",
-        LOCATION,
-        Arity::AtLeast(1),
-        "it restricts access, so it is refused until it works",
     ),
 ];
 

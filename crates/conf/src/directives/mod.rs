@@ -6,6 +6,8 @@
 //! manual (`docs/directives.md`) all read this table.
 
 mod absent;
+mod access;
+mod auth_basic;
 mod autoindex;
 mod core;
 mod elsewhere;
@@ -244,6 +246,8 @@ pub const MODULES: &[&Module] = &[
     &later::GZIP,
     &resolver::MODULE,
     &real_ip::MODULE,
+    &access::MODULE,
+    &auth_basic::MODULE,
     &restricting::MODULE,
     &proxy::MODULE,
     &fastcgi::MODULE,

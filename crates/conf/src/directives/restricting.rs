@@ -1,7 +1,7 @@
 //! Directives that restrict access or check a peer. Ignoring one would let
 //! somebody in who should stay out, so each is an error until it works.
 
-use super::{Arity, HSL, HTTP, LIMIT_EXCEPT, LOCATION, Module, ONE, Row, SERVER};
+use super::{Arity, HSL, HTTP, LOCATION, Module, ONE, Row, SERVER};
 
 const ACCESS: &str = "it restricts access, so it is refused until it works";
 
@@ -10,12 +10,6 @@ pub(super) const MODULE: Module = Module {
     doc: "Not there yet. A directive that restricts access or checks a peer is an error until it \
           works, unless it is switched off.",
     rows: &[
-        Row::unsupported("allow", HSL | LIMIT_EXCEPT, ONE, ACCESS).inert(&["all"]),
-        Row::unsupported("deny", HSL | LIMIT_EXCEPT, ONE, ACCESS),
-        Row::unsupported("satisfy", HSL, ONE, ACCESS).inert(&["all"]),
-        Row::unsupported("auth_basic", HSL | LIMIT_EXCEPT, ONE, ACCESS).inert(&["off"]),
-        Row::unsupported("auth_basic_user_file", HSL | LIMIT_EXCEPT, ONE, ACCESS),
-        Row::unsupported("auth_delay", HSL, ONE, ACCESS).inert(&["0", "0s"]),
         Row::unsupported("limit_conn", HSL, Arity::Between(2, 2), ACCESS),
         Row::unsupported("limit_conn_dry_run", HSL, ONE, ACCESS).inert(&["off"]),
         Row::unsupported("limit_conn_log_level", HSL, ONE, ACCESS),

@@ -11,9 +11,9 @@ use crate::draft::{
 use crate::input::Options;
 use crate::model::{
     AccessLog, AddHeader, AuthRequest, Autoindex, AutoindexFormat, ErrorLog, Expires, FilesAt,
-    GzipStatic, IfModifiedSince, KeepaliveDisable, LingeringClose, List, Location, LocationConf,
-    Locations, LogFileCache, LogTarget, Matcher, OpenFileCache, RealIp, Script, ServerTokens,
-    TempPath, Template, Types,
+    GzipStatic, IfModifiedSince, KeepaliveDisable, LimitExcept, LingeringClose, List, Location,
+    LocationConf, Locations, LogFileCache, LogTarget, Matcher, OpenFileCache, RealIp, Script,
+    ServerTokens, TempPath, Template, Types,
 };
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -82,6 +82,7 @@ impl LocationDraft {
     pub(super) fn inherit(&mut self, outer: &LocationDraft) {
         self.passing.inherit(&outer.passing);
         self.body_filters.inherit(&outer.body_filters);
+        self.restricting.inherit(&outer.restricting);
         inherit!(self, outer;
             files_at index rewrite_log uninitialized_variable_warn autoindex autoindex_exact_size autoindex_localtime autoindex_format
             internal gzip_static gzip_vary error_pages recursive_error_pages types default_type etag
@@ -168,6 +169,7 @@ impl Inherited<'_> {
                 pass: passes::pass(self.options, &draft.passing)?,
                 auto_redirect: draft.passing.auto_redirect,
                 script: self.script(&block.script, &draft, &block.name)?,
+                limit_except: self.limit_except(block, &draft)?,
                 ..self.finish(&draft, &block.name)
             };
             let location = Arc::new(Location {
@@ -218,6 +220,29 @@ impl Inherited<'_> {
             }));
         }
         Ok(finished(script, blocks))
+    }
+
+    /// What holds for other methods than those of `limit_except`. As in nginx these are the
+    /// location's settings, but neither its `if`s and rewriting nor its `try_files`.
+    fn limit_except(
+        &self,
+        block: &LocationBlock,
+        location: &LocationDraft,
+    ) -> Result<Option<Arc<LimitExcept>>, Fault> {
+        let Some(limited) = &block.limit_except else {
+            return Ok(None);
+        };
+        let mut draft = limited.location.clone();
+        draft.inherit(location);
+        draft.passing.stay_in(&location.passing);
+        passes::check(&draft.passing)?;
+        Ok(Some(Arc::new(LimitExcept {
+            methods: limited.methods.clone(),
+            conf: Arc::new(LocationConf {
+                pass: passes::pass(self.options, &draft.passing)?,
+                ..self.finish(&draft, &block.name)
+            }),
+        })))
     }
 
     /// Defaults for everything that no level has set; nothing is handed on.
@@ -282,6 +307,8 @@ impl Inherited<'_> {
             client_body_in_single_buffer: draft.client_body_in_single_buffer.unwrap_or(false),
             real_ip: real_ip(draft),
             auth_request: auth_request(draft),
+            access: draft.restricting.access(has_auth_request(draft)),
+            limit_except: None,
             mirrors: draft.mirrors.clone().unwrap_or_default(),
             mirror_request_body: draft.mirror_request_body.unwrap_or(true),
             early_hints: draft.early_hints.clone().unwrap_or_default(),
@@ -374,6 +401,10 @@ fn auth_request(draft: &LocationDraft) -> Option<AuthRequest> {
     let uri = draft.auth_request.clone().flatten()?;
     let set = draft.auth_request_set.clone().unwrap_or_default();
     Some(AuthRequest { uri, set })
+}
+
+fn has_auth_request(draft: &LocationDraft) -> bool {
+    matches!(draft.auth_request, Some(Some(_)))
 }
 
 fn autoindex(draft: &LocationDraft) -> Option<Autoindex> {

@@ -1,8 +1,8 @@
 //! The `location` context: the tree of locations and what holds inside one.
 
 use super::{
-    AccessLog, AuthRequest, BodyFilters, BodyInFile, ErrorLog, List, Pass, RealIp, Resolver,
-    Script, SendProxyProtocol, TempPath, Template,
+    Access, AccessLog, AuthRequest, BodyFilters, BodyInFile, ErrorLog, LimitExcept, List, Pass,
+    RealIp, Resolver, Script, SendProxyProtocol, TempPath, Template,
 };
 use crate::regex::Regex;
 use std::collections::HashMap;
@@ -196,6 +196,11 @@ pub struct LocationConf {
     pub real_ip: Option<Arc<RealIp>>,
     /// `auth_request` and `auth_request_set`.
     pub auth_request: Option<AuthRequest>,
+    /// `allow`, `deny` and `auth_basic`, or `satisfy` and `auth_delay` for `auth_request`;
+    /// `None` when nobody but `auth_request` is asked.
+    pub access: Option<Arc<Access>>,
+    /// `limit_except`, which is not inherited.
+    pub limit_except: Option<Arc<LimitExcept>>,
 
     // Other servers.
     /// `mirror` URIs as written, in order; empty when off.

@@ -4,6 +4,7 @@
 //! stands here is *as meant*: defaults filled in, inheritance applied, names
 //! resolved. The data plane reads only these types.
 
+mod access;
 mod body_filters;
 mod geo;
 mod http;
@@ -27,6 +28,7 @@ mod upstream_settings;
 mod upstream_tls;
 mod user_variable;
 
+pub use access::*;
 pub use body_filters::*;
 pub use geo::*;
 pub use http::*;

@@ -106,7 +106,11 @@ impl IpNetwork {
     /// (`::ffff:192.0.2.1`) is that IPv4 address, as in nginx: IPv4 networks
     /// contain it and IPv6 networks do not, `::/0` included.
     pub fn contains(&self, address: IpAddr) -> bool {
-        let address = address.to_canonical();
+        self.contains_as_is(address.to_canonical())
+    }
+
+    /// The same without regard to IPv6 forms of IPv4 addresses.
+    pub(crate) fn contains_as_is(&self, address: IpAddr) -> bool {
         let (bits, width) = bits_of(address);
         address.is_ipv4() == self.address.is_ipv4()
             && bits & mask(self.prefix_bits, width) == bits_of(self.address).0

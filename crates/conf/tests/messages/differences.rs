@@ -19,15 +19,6 @@ pub(super) const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         case: Case(
-            Location,
-            "satisfy foo;",
-            r#"[emerg] "satisfy" directive is not supported yet in FILE:5"#,
-        ),
-        nginx: r#"[emerg] invalid value "foo" in FILE:5"#,
-        why: EARLIER,
-    },
-    Difference {
-        case: Case(
             Http,
             "server { listen 8081 ssl; ssl_reject_handshake on; } server { listen 8081; ssl_reject_handshake on; }\n\
              server { listen 8081 ssl; ssl_reject_handshake on; } foo;",

@@ -7,6 +7,7 @@ mod language;
 mod locations;
 mod passing;
 mod passing_protocols;
+mod restricting;
 mod rewriting;
 mod servers;
 mod tls;
@@ -67,6 +68,7 @@ fn all_cases() -> impl Iterator<Item = &'static Case> {
         locations::CASES,
         passing::CASES,
         passing_protocols::CASES,
+        restricting::CASES,
         rewriting::CASES,
         tls::CASES,
     ]

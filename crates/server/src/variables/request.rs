@@ -1,12 +1,11 @@
 //! Variables about the request.
 
 use super::{is_variable_name, number, put, seconds, text};
+use crate::access::Credentials;
 use crate::exchange::Exchange;
 use crate::handlers::path::FilePath;
 use crate::request_body::ReceivedBody;
 use crate::template;
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
 use sealane_conf::model::FilesAt;
 use sealane_conf::variables::Builtin;
 use sealane_http::h1::Framing;
@@ -139,22 +138,8 @@ pub(super) fn cookie<'e>(exchange: &'e Exchange, name: &[u8]) -> Option<&'e [u8]
 
 /// `$remote_user`: the name in Basic credentials, whether they are right or not.
 fn remote_user(exchange: &Exchange, out: &mut Vec<u8>) -> bool {
-    let Some(span) = exchange.request.head.get(KnownHeader::Authorization) else {
-        return false;
-    };
-    let Some((scheme, credentials)) = span.of(&exchange.request.buffer).split_at_checked(6) else {
-        return false;
-    };
-    if !scheme.eq_ignore_ascii_case(b"basic ") {
-        return false;
-    }
-    let Ok(decoded) = STANDARD.decode(credentials.trim_ascii()) else {
-        return false;
-    };
-    match decoded.iter().position(|byte| *byte == b':') {
-        Some(colon) => text(&decoded[..colon], out),
-        None => false,
-    }
+    let credentials = Credentials::of(exchange);
+    put(credentials.as_ref().map(Credentials::user), out)
 }
 
 /// `$realpath_root`. Asks the file system: links may change.

@@ -1,0 +1,136 @@
+//! ngx_http_access_module, and what of ngx_http_core_module says who may.
+
+use super::real_ip::network;
+use super::{Arity, HSL, LIMIT_EXCEPT, LOCATION, Module, ONE, Row};
+use crate::build::{Build, Opening};
+use crate::call::{Call, Fault};
+use crate::model::{AddressRule, IpNetwork, Satisfy};
+use std::net::{Ipv4Addr, Ipv6Addr};
+use std::sync::Arc;
+
+pub(super) const MODULE: Module = Module {
+    title: "HTTP: access",
+    doc: "Who may, by address and method, and what several conditions come to.",
+    rows: ROWS,
+};
+
+const ROWS: &[Row] = &[
+    Row::new(
+        "allow",
+        HSL | LIMIT_EXCEPT,
+        ONE,
+        "",
+        "Lets clients in: an address, a network (`192.0.2.0/24`, `2001:db8::/32`), `unix:` for \
+         every peer on a Unix socket, or `all`. The first `allow` or `deny` about a client decides.",
+        rule,
+    ),
+    Row::new(
+        "deny",
+        HSL | LIMIT_EXCEPT,
+        ONE,
+        "",
+        "Refuses clients with 403; addresses as in `allow`.",
+        rule,
+    ),
+    Row::new(
+        "satisfy",
+        HSL,
+        ONE,
+        "all",
+        "Whether `allow` and `deny`, `auth_basic` and `auth_request` must `all` let a request go \
+         on, or `any` of them.",
+        |b, c| {
+            let choices = [("all", Satisfy::All), ("any", Satisfy::Any)];
+            c.choice(&mut b.location().restricting.satisfy, &choices)
+        },
+    ),
+    Row::new(
+        "auth_delay",
+        HSL,
+        ONE,
+        "0s",
+        "How long an answer 401 waits, against guessing and timing; other requests go on meanwhile.",
+        |b, c| c.time(&mut b.location().restricting.auth_delay),
+    ),
+    Row::block(
+        "limit_except",
+        LOCATION,
+        Arity::AtLeast(1),
+        "Settings of a location for all methods but these; `GET` includes `HEAD`. Inside: `allow`, \
+         `deny`, `auth_basic`, `auth_basic_user_file`, `proxy_pass`, `access_log`. As in nginx, what \
+         rewrites in the location and its `try_files` do not hold for the other methods, and nested \
+         locations do not inherit it.",
+        limit_except,
+    ),
+];
+
+fn rule(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    let allows = c.row.name == "allow";
+    let written = c.arg(1);
+    let found = match written {
+        b"all" | b"unix:" => None,
+        _ => {
+            let found = network(written).ok_or_else(|| c.invalid_parameter(1))?;
+            if found.1 {
+                b.warn(format!(
+                    "low address bits of {} are meaningless",
+                    c.shown(1)
+                ));
+            }
+            Some(found.0)
+        }
+    };
+    let rules = b.location().restricting.addresses.get_or_insert_default();
+    let rules = Arc::make_mut(rules);
+    let is_all = written == b"all";
+    let every = |network: Option<(IpNetwork, bool)>| network.filter(|_| is_all).map(|all| all.0);
+    let ipv4 = every(IpNetwork::new(Ipv4Addr::UNSPECIFIED.into(), 0));
+    let ipv6 = every(IpNetwork::new(Ipv6Addr::UNSPECIFIED.into(), 0));
+    let rule = |network| AddressRule { network, allows };
+    let ipv4 = ipv4.or(found.filter(|network| !network.is_ipv6()));
+    let ipv6 = ipv6.or(found.filter(IpNetwork::is_ipv6));
+    rules.ipv4.extend(ipv4.map(rule));
+    rules.ipv6.extend(ipv6.map(rule));
+    if found.is_none() {
+        rules.unix.push(allows);
+    }
+    Ok(())
+}
+
+/// Methods that nginx knows here.
+const METHODS: [&str; 14] = [
+    "GET",
+    "HEAD",
+    "POST",
+    "PUT",
+    "DELETE",
+    "MKCOL",
+    "COPY",
+    "MOVE",
+    "OPTIONS",
+    "PROPFIND",
+    "PROPPATCH",
+    "LOCK",
+    "UNLOCK",
+    "PATCH",
+];
+
+fn limit_except(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    if b.has_limit_except() {
+        return Err(c.refuse("is duplicate"));
+    }
+    let mut methods = Vec::new();
+    for (index, word) in c.args() {
+        let known = METHODS
+            .iter()
+            .find(|name| name.as_bytes().eq_ignore_ascii_case(word));
+        let known =
+            known.ok_or_else(|| Fault::at(index, format!("invalid method \"{}\"", c.shown(index))));
+        methods.push(*known?);
+        if methods.last() == Some(&"GET") {
+            methods.push("HEAD");
+        }
+    }
+    b.opening = Some(Opening::LimitExcept(methods));
+    Ok(())
+}

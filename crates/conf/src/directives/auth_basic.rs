@@ -1,0 +1,60 @@
+//! ngx_http_auth_basic_module.
+
+use super::{HSL, LIMIT_EXCEPT, Module, ONE, Row};
+use crate::build::Build;
+use crate::call::{Call, Fault};
+use crate::template;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+pub(super) const MODULE: Module = Module {
+    title: "HTTP: basic authentication",
+    doc: "Names and passwords (RFC 7617).",
+    rows: ROWS,
+};
+
+const ROWS: &[Row] = &[
+    Row::new(
+        "auth_basic",
+        HSL | LIMIT_EXCEPT,
+        ONE,
+        "off",
+        "Asks for a name and a password; the argument is the realm that the client is told, and may \
+         contain variables. `off` asks nobody.",
+        |b, c| {
+            c.once(&b.location().restricting.auth_basic)?;
+            let realm = template::compile(&mut b.names, c.arg(1), 1, &c.origin)?;
+            b.location().restricting.auth_basic = Some(realm);
+            Ok(())
+        },
+    ),
+    Row::new(
+        "auth_basic_user_file",
+        HSL | LIMIT_EXCEPT,
+        ONE,
+        "",
+        "File with names and passwords, one `name:password` a line, read for each request. A relative \
+         path starts from the configuration file's directory; it may contain variables. Passwords as \
+         of `htpasswd` and `openssl passwd`: `$apr1$`, `$1$`, `$5$`, `$6$`, `$2a$`, `$2b$` and `$2y$` (bcrypt), \
+         `$y$` (yescrypt), crypt(3)'s DES, `{PLAIN}`, `{SHA}`, `{SSHA}`.",
+        user_file,
+    ),
+];
+
+fn user_file(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    c.once(&b.location().restricting.auth_basic_user_file)?;
+    let written = c.arg(1);
+    let full;
+    let path = match written.first() {
+        Some(b'$') => written,
+        _ => {
+            let path = Path::new(OsStr::from_bytes(written));
+            full = b.options.beside_conf(path);
+            full.as_os_str().as_bytes()
+        }
+    };
+    let path = template::compile(&mut b.names, path, 1, &c.origin)?;
+    b.location().restricting.auth_basic_user_file = Some(path);
+    Ok(())
+}

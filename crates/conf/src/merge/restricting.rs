@@ -1,0 +1,12 @@
+//! Inheritance of what restricts access.
+
+use super::servers::inherit;
+use crate::draft::RestrictingDraft;
+
+impl RestrictingDraft {
+    /// Takes what is not set from the outer level; lines of several kinds replace those of
+    /// the outer level as a whole.
+    pub(super) fn inherit(&mut self, outer: &RestrictingDraft) {
+        inherit!(self, outer; addresses satisfy auth_basic auth_basic_user_file auth_delay);
+    }
+}

@@ -1,0 +1,147 @@
+//! `auth_basic`: names and passwords.
+
+use super::{Credentials, Verdict, passwords, user_file};
+use crate::disk;
+use crate::exchange::Exchange;
+use crate::open_file_cache::Errno;
+use crate::request_log::{Text, log_request};
+use crate::template;
+use sealane_conf::model::AuthBasic;
+use sealane_http::StatusCode;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::LazyLock;
+use tokio::sync::Semaphore;
+
+/// Passwords of the whole process that are compared at a time, one for each processor: a
+/// slow hash is meant to be slow, and disk threads that compute serve no files.
+static COMPARING: LazyLock<Semaphore> = LazyLock::new(|| {
+    Semaphore::new(std::thread::available_parallelism().map_or(1, |cpus| cpus.get()))
+});
+
+/// What came of looking for a name and comparing the password.
+enum Compared {
+    Right,
+    Wrong,
+    /// There is no such name.
+    Unknown,
+    /// The password was made in a way that is not known here.
+    Unverifiable(String),
+    /// The file cannot be opened.
+    Unopened(io::Error),
+    /// It cannot be read.
+    Unread(io::Error),
+}
+
+pub(super) async fn check(exchange: &mut Exchange, basic: &AuthBasic) -> Verdict {
+    let realm = template::evaluate(&basic.realm, exchange).into_owned();
+    if realm == b"off" {
+        return Verdict::Declined;
+    }
+    let Some(credentials) = Credentials::of(exchange) else {
+        log_request!(
+            exchange,
+            Info,
+            "no user/password was provided for basic authentication"
+        );
+        return ask_client(exchange, &realm);
+    };
+    let path = user_file_path(exchange, basic);
+    let compared = {
+        let (path, credentials) = (path.clone(), credentials.clone());
+        let slot = COMPARING
+            .acquire()
+            .await
+            .expect("the semaphore is never closed");
+        let compared = disk::run(move || {
+            let compared = compare(&path, &credentials);
+            drop(slot);
+            compared
+        });
+        compared.await
+    };
+    let (path, user) = (Text(&path), Text(credentials.user()));
+    match compared {
+        Compared::Right => return Verdict::Granted,
+        Compared::Wrong => {
+            log_request!(exchange, Error, "user \"{user}\": password mismatch");
+        }
+        Compared::Unknown => {
+            log_request!(
+                exchange,
+                Error,
+                "user \"{user}\" was not found in \"{path}\""
+            );
+        }
+        Compared::Unverifiable(kind) => {
+            log_request!(
+                exchange,
+                Error,
+                "user \"{user}\": the password in \"{path}\" is of a kind ({kind}) that cannot be \
+                 verified; make another one with \"htpasswd -B\" or \"openssl passwd -6\""
+            );
+        }
+        Compared::Unopened(error) if error.kind() == io::ErrorKind::NotFound => {
+            let errno = Errno::of(&error);
+            log_request!(exchange, Error, "open() \"{path}\" failed ({errno})");
+            return Verdict::Refused(StatusCode::FORBIDDEN);
+        }
+        Compared::Unopened(error) => {
+            let errno = Errno::of(&error);
+            log_request!(exchange, Crit, "open() \"{path}\" failed ({errno})");
+            return Verdict::Refused(StatusCode::INTERNAL_SERVER_ERROR);
+        }
+        Compared::Unread(error) => {
+            let errno = Errno::of(&error);
+            log_request!(exchange, Crit, "pread() \"{path}\" failed ({errno})");
+            return Verdict::Refused(StatusCode::INTERNAL_SERVER_ERROR);
+        }
+    }
+    ask_client(exchange, &realm)
+}
+
+/// The path of the file; one with a NUL inside ends there, as C strings do.
+fn user_file_path(exchange: &Exchange, basic: &AuthBasic) -> Vec<u8> {
+    let path = template::evaluate(&basic.user_file, exchange);
+    let end = memchr::memchr(0, &path).unwrap_or(path.len());
+    match &path[..end] {
+        path @ [b'/', ..] => path.to_vec(),
+        path => [&exchange.snapshot.prefix[..], b"/", path].concat(),
+    }
+}
+
+/// A 401 that says what for.
+fn ask_client(exchange: &mut Exchange, realm: &[u8]) -> Verdict {
+    let value = [b"Basic realm=\"", realm, b"\""].concat();
+    // What a header cannot carry, such as a line end in a variable, is not said.
+    let _ = exchange.response.headers.push(b"WWW-Authenticate", &value);
+    Verdict::Refused(StatusCode::UNAUTHORIZED)
+}
+
+fn compare(path: &[u8], credentials: &Credentials) -> Compared {
+    let mut file = match File::open(Path::new(OsStr::from_bytes(path))) {
+        Ok(file) => file,
+        Err(error) => return Compared::Unopened(error),
+    };
+    let found = match user_file::find(&mut file, credentials.user()) {
+        Ok(found) => found,
+        Err(error) => return Compared::Unread(error),
+    };
+    match (found.password, found.first) {
+        (Some(stored), _) => match passwords::verify(credentials.password(), &stored) {
+            Ok(true) => Compared::Right,
+            Ok(false) => Compared::Wrong,
+            Err(kind) => Compared::Unverifiable(kind),
+        },
+        (None, first) => {
+            // Who guesses names is not to learn by the time it takes which exist.
+            if let Some(stored) = first {
+                let _ = passwords::verify(credentials.password(), &stored);
+            }
+            Compared::Unknown
+        }
+    }
+}

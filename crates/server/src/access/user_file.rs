@@ -1,0 +1,192 @@
+//! `auth_basic_user_file`: lines of `name:password`, read from the beginning for every
+//! request, as nginx does, however long the file is.
+
+use std::io::{self, Read};
+use zeroize::Zeroizing;
+
+/// Most bytes of a password; nginx's limit.
+const MAX_PASSWORD_BYTES: usize = 2048;
+
+/// How much is read at a time.
+const BLOCK_BYTES: usize = 16 << 10;
+
+/// What a file says about a name.
+pub(super) struct Found {
+    /// The password of the name, if it is there.
+    pub(super) password: Option<Zeroizing<Vec<u8>>>,
+    /// The password of the first line, to spend the same time on names that are not there.
+    pub(super) first: Option<Zeroizing<Vec<u8>>>,
+}
+
+/// Looks for a name, whose first line holds.
+///
+/// # Errors
+/// When reading fails.
+pub(super) fn find(file: &mut impl Read, user: &[u8]) -> io::Result<Found> {
+    let mut block = Zeroizing::new(vec![0; BLOCK_BYTES]);
+    let mut line = Line::new(user);
+    let mut found = Found {
+        password: None,
+        first: None,
+    };
+    loop {
+        let read = match file.read(&mut block) {
+            Ok(0) => break,
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        for byte in &block[..read] {
+            if line.take(*byte, found.first.is_none()) {
+                end_line(&mut line, &mut found);
+                if found.password.is_some() {
+                    return Ok(found);
+                }
+            }
+        }
+    }
+    end_line(&mut line, &mut found);
+    Ok(found)
+}
+
+/// Keeps what the line that has ended is good for, and begins the next one.
+fn end_line(line: &mut Line<'_>, found: &mut Found) {
+    if let Part::Password { matches, .. } = line.part {
+        let password = std::mem::take(&mut line.password);
+        if matches {
+            found.password = Some(password);
+        } else if found.first.is_none() && !password.is_empty() {
+            found.first = Some(password);
+        }
+    }
+    line.begin();
+}
+
+/// The line at hand.
+struct Line<'u> {
+    user: &'u [u8],
+    part: Part,
+    password: Zeroizing<Vec<u8>>,
+}
+
+#[derive(Clone, Copy)]
+enum Part {
+    /// So many bytes of the name have matched, or it is another one.
+    Name { matched: Option<usize> },
+    /// Whether of the name that is looked for, and whether something else has followed.
+    Password { matches: bool, ended: bool },
+    /// A comment.
+    Rest,
+}
+
+impl Line<'_> {
+    fn new(user: &[u8]) -> Line<'_> {
+        Line {
+            user,
+            part: Part::Name { matched: Some(0) },
+            password: Zeroizing::default(),
+        }
+    }
+
+    fn begin(&mut self) {
+        self.part = Part::Name { matched: Some(0) };
+        self.password.clear();
+    }
+
+    /// Takes one byte; true if the line, or all of it that is of use, ends with it.
+    fn take(&mut self, byte: u8, keeps_others: bool) -> bool {
+        if byte == b'\n' {
+            return true;
+        }
+        match &mut self.part {
+            Part::Name { matched } => match (byte, *matched) {
+                (b'#' | b'\r', Some(0)) => self.part = Part::Rest,
+                (b':', at) => {
+                    self.part = Part::Password {
+                        matches: at == Some(self.user.len()),
+                        ended: false,
+                    };
+                }
+                (_, Some(at)) if self.user.get(at) == Some(&byte) => *matched = Some(at + 1),
+                // Not the start any more, where a `#` is a comment.
+                _ => *matched = None,
+            },
+            Part::Password { matches, ended } => {
+                *ended |= matches!(byte, b':' | b'\r');
+                if *ended {
+                    return *matches;
+                }
+                let keeps = *matches || keeps_others;
+                if keeps && self.password.len() < MAX_PASSWORD_BYTES {
+                    // Grown at once, so that no half of it is left behind unwiped.
+                    if self.password.capacity() == 0 {
+                        self.password.reserve_exact(MAX_PASSWORD_BYTES);
+                    }
+                    self.password.push(byte);
+                }
+            }
+            Part::Rest => {}
+        }
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn find_in(text: &[u8], user: &str) -> Option<String> {
+        let found = find(&mut &text[..], user.as_bytes()).expect("reading works");
+        let bytes = found.password?;
+        Some(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    #[test]
+    fn lines_and_what_is_in_them() {
+        let text = b"# user:comment\n\nuser:one:and more\r\nother:two\r\nu:three\n:none\n\
+                     user:four\nempty:\nno colon\n#x:y\nlast:five";
+        for (user, want) in [
+            ("user", Some("one")),
+            ("other", Some("two")),
+            ("u", Some("three")),
+            ("use", None),
+            ("users", None),
+            ("User", None),
+            ("empty", Some("")),
+            ("no colon", None),
+            ("#x", None),
+            ("# user", None),
+            ("last", Some("five")),
+            ("one", None),
+        ] {
+            assert_eq!(find_in(text, user).as_deref(), want, "{user}");
+        }
+        assert_eq!(find_in(b"", "user"), None);
+        assert_eq!(find_in(b"user", "user"), None);
+        assert_eq!(find_in(b"user:", "user").as_deref(), Some(""));
+    }
+
+    #[test]
+    fn long_files_and_long_passwords() {
+        let mut text = Vec::new();
+        for number in 0..20_000 {
+            text.extend_from_slice(format!("user{number}:password{number}\n").as_bytes());
+        }
+        text.extend_from_slice(b"long:");
+        text.extend_from_slice(&[b'x'; 1 << 20]);
+        assert_eq!(
+            find_in(&text, "user19999").as_deref(),
+            Some("password19999")
+        );
+        let long = find_in(&text, "long").expect("it is there");
+        assert_eq!(long.len(), MAX_PASSWORD_BYTES);
+    }
+
+    #[test]
+    fn the_first_password_stands_in_for_a_name_that_is_not_there() {
+        let text = b"#a:b\nempty:\nuser:one:more\nother:two\n";
+        let found = find(&mut &text[..], b"nobody").expect("reading works");
+        assert!(found.password.is_none());
+        assert_eq!(found.first.as_deref().map(Vec::as_slice), Some(&b"one"[..]));
+    }
+}

@@ -1,0 +1,260 @@
+//! `allow`, `auth_basic`, `satisfy`, `limit_except`: the same configuration and requests for
+//! Debian's nginx and for the pipeline, with what is logged.
+
+use super::differential::{compare_http, some_files};
+use crate::testing::Site;
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+
+/// Clients say who they are.
+const ANYBODY: &str = "set_real_ip_from 0.0.0.0/0; real_ip_header X-Real-IP;";
+
+#[test]
+fn addresses() {
+    compare_http(
+        ANYBODY,
+        "deny 10.0.0.9; allow 10.0.0.0/8; deny all; \
+         location /own/ { allow 192.0.2.0/24; } \
+         location /inherits/ { return 200 in; } \
+         location /v6/ { allow 2001:db8::/32; deny 2001:db9::1; allow 10.1.0.0/16; deny all; } \
+         location /only6/ { deny ::/0; } \
+         location /mapped6/ { deny ::ffff:10.0.0.0/104; } \
+         location /unix/ { allow unix:; deny all; } \
+         location /open/ { allow all; alias DIR/; } \
+         location /static/ { alias DIR/; } \
+         location /rewritten/ { rewrite ^/rewritten/(.*)$ /static/$1 last; } \
+         location /page/ { error_page 403 /open/a.txt; deny all; } \
+         location /pages/ { error_page 403 /static/a.txt; deny all; } \
+         location /named/ { error_page 403 = @named; deny all; } \
+         location @named { allow all; return 200 named:$status; }",
+        some_files,
+        &[
+            "GET /static/a.txt",
+            "GET /static/a.txt|X-Real-IP: 10.0.0.9",
+            "GET /static/a.txt|X-Real-IP: 10.0.0.8",
+            "HEAD /static/a.txt|X-Real-IP: 10.0.0.9",
+            "GET /static/a.txt|X-Real-IP: ::1",
+            "GET /own/a.txt|X-Real-IP: 10.0.0.9",
+            "GET /own/a.txt|X-Real-IP: 192.0.2.1",
+            "GET /inherits/a.txt|X-Real-IP: 10.0.0.9",
+            "GET /v6/a|X-Real-IP: 2001:db8:1::1",
+            "GET /v6/a|X-Real-IP: 2001:db9::1",
+            "GET /v6/a|X-Real-IP: 2001:db9::2",
+            "GET /v6/a|X-Real-IP: 10.1.0.1",
+            "GET /v6/a|X-Real-IP: ::ffff:10.1.0.1",
+            "GET /v6/a|X-Real-IP: ::ffff:10.2.0.1",
+            "GET /only6/a|X-Real-IP: ::ffff:10.2.0.1",
+            "GET /only6/a|X-Real-IP: 10.2.0.1",
+            "GET /only6/a|X-Real-IP: 2001:db9::2",
+            "GET /mapped6/a|X-Real-IP: ::ffff:10.2.0.1",
+            "GET /mapped6/a|X-Real-IP: ::ffff:11.2.0.1",
+            "GET /unix/a|X-Real-IP: 10.2.0.1",
+            "GET /open/a.txt|X-Real-IP: 10.0.0.9",
+            "GET /rewritten/a.txt|X-Real-IP: 10.0.0.9",
+            "GET /rewritten/a.txt|X-Real-IP: 10.0.0.8",
+            "GET /page/a.txt",
+            "POST /page/a.txt|Content-Length: 2",
+            "GET /pages/a.txt",
+            "GET /named/a.txt",
+        ],
+    );
+}
+
+fn credentials(text: impl AsRef<[u8]>) -> String {
+    format!("Authorization: Basic {}", STANDARD.encode(text))
+}
+
+fn with_users(site: &Site) {
+    some_files(site);
+    let users = "# comment\nplain:{PLAIN}secret\nmd5:$1$abcdefgh$cHJi5PXp/ki/ktXzqlk6I1\n\
+         apr:$apr1$abcdefgh$h9FWgUz3n9YxylKLlR5SQ/:rest\r\ndes:abNANd1rDfiNc\n\
+         sha:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=\n\
+         ssha:{SSHA}1G904nLkTkGWjKNnQuB/hpWXC/hzYWx0c2FsdA==\n\
+         yes:$y$j75$abcdefghijklmno.$Pn8sxQPHVTdAnM9GGNj8GPFUmfKJYY0lO2Oh12De2yB\n\
+         bc:$2y$05$abcdefghijklmnopqrstuuOQiyCxlgf/oeuTqixKmWdcYUh4Hjl0a\n\
+         five:$5$saltsalt$0IyaXrmV7.sGNS6tirgqHLqX/G.FBvgkYA.lpPdS5sA\n\
+         short:$1$abc\nempty:\nbad:{SHA}short\nlast:{PLAIN}se:cret";
+    site.file("users", users)
+        .file("dir/users", "own:{PLAIN}x\n");
+}
+
+#[test]
+fn names_and_passwords() {
+    let mut requests = vec![
+        "GET /a.txt".to_owned(),
+        "HEAD /a.txt".to_owned(),
+        "GET /a.txt|Authorization: Bearer x".to_owned(),
+        "GET /a.txt|Authorization: Basic".to_owned(),
+        "GET /a.txt|Authorization: Basic ====".to_owned(),
+        "GET /a.txt|Authorization: Basic cGxhaW46c2VjcmV".to_owned(),
+        "GET /a.txt|Authorization: Basic cGxhaW46c2VjcmV0".to_owned(),
+        "GET /a.txt|Authorization: basic    cGxhaW46c2VjcmV0==".to_owned(),
+        "GET /a.txt|Authorization: Basic cGxhaW46c2VjcmV0 x".to_owned(),
+        "GET /a.txt|Authorization: Basic cGxh*W46c2VjcmV0".to_owned(),
+    ];
+    let pairs: &[&[u8]] = &[
+        b"plain:secret",
+        b"plain:Secret",
+        b"plain:secre",
+        b"plain:secrets",
+        b"plain:secret\0and more",
+        b"plain:",
+        b"plain",
+        b":secret",
+        b"md5:secret",
+        b"md5:secrets",
+        b"apr:secret",
+        b"apr:wrong",
+        b"des:secret",
+        b"des:wrong",
+        b"sha:secret",
+        b"sha:wrong",
+        b"ssha:secret",
+        b"ssha:wrong",
+        b"yes:secret",
+        b"yes:wrong",
+        b"bc:secret",
+        b"bc:wrong",
+        b"five:secret",
+        b"five:wrong",
+        b"short:secret",
+        b"bad:secret",
+        b"last:se",
+        b"last:se:cret",
+        b"# comment:",
+        b"nobody:secret",
+        b"p:secret",
+        b"\xc3\xa9:x",
+    ];
+    for pair in pairs {
+        requests.push(format!("GET /a.txt|{}", credentials(pair)));
+    }
+    for more in [
+        "GET /off/",
+        "GET /no-file/",
+        "GET /missing/",
+        "GET /directory/",
+        "GET /in/?file=users&realm=off",
+        "GET /in/?file=users&realm=one",
+        "GET /in/?file=dir/users&realm=two",
+        "GET /in/?file=none&realm=two",
+        "GET /page/",
+        "GET /open/",
+    ] {
+        requests.push(more.to_owned());
+        requests.push(format!("{more}|{}", credentials("plain:secret")));
+        requests.push(format!("{more}|{}", credentials("own:x")));
+    }
+    let requests: Vec<&str> = requests.iter().map(String::as_str).collect();
+    compare_http(
+        "",
+        "auth_basic \"the realm\"; auth_basic_user_file DIR/users; add_header X-User \"[$remote_user]\" always; \
+         location /off/ { auth_basic off; return 200 off; } \
+         location /open/ { auth_basic off; etag off; alias DIR/; } \
+         location /no-file/ { auth_basic other; alias DIR/; } \
+         location /missing/ { auth_basic_user_file DIR/missing; alias DIR/; } \
+         location /directory/ { auth_basic_user_file DIR/dir; alias DIR/; } \
+         location /in/ { auth_basic $arg_realm; auth_basic_user_file DIR/$arg_file; alias DIR/; } \
+         location /page/ { error_page 401 /open/a.txt; }",
+        with_users,
+        &requests,
+    );
+}
+
+#[test]
+fn satisfying_all_or_any() {
+    let good = credentials("plain:secret");
+    let bad = credentials("plain:wrong");
+    let mut requests = Vec::new();
+    for location in [
+        "any",
+        "all",
+        "any-asks",
+        "all-asks",
+        "asks",
+        "any-none",
+        "any-403",
+        "any-500",
+        "any-basic",
+    ] {
+        for who in ["", "|X-Real-IP: 10.0.0.1", "|X-Real-IP: 11.0.0.1"] {
+            for how in ["", &good, &bad] {
+                let bar = if how.is_empty() { "" } else { "|" };
+                requests.push(format!("GET /{location}/a.txt{who}{bar}{how}"));
+            }
+        }
+    }
+    let requests: Vec<&str> = requests.iter().map(String::as_str).collect();
+    compare_http(
+        ANYBODY,
+        "allow 10.0.0.0/8; deny 192.0.2.0/24; deny 127.0.0.0/8; auth_basic_user_file DIR/users; \
+         location /any/ { satisfy any; auth_basic realm; alias DIR/; } \
+         location /all/ { auth_basic realm; alias DIR/; } \
+         location /any-asks/ { satisfy any; auth_basic realm; auth_request /granted; alias DIR/; } \
+         location /all-asks/ { auth_basic realm; auth_request /granted; alias DIR/; } \
+         location /asks/ { satisfy any; auth_request /401; alias DIR/; } \
+         location /any-none/ { satisfy any; alias DIR/; } \
+         location /any-403/ { satisfy any; auth_basic realm; auth_request /403; alias DIR/; } \
+         location /any-500/ { satisfy any; auth_request /500; auth_basic realm; alias DIR/; } \
+         location /any-basic/ { satisfy any; auth_basic realm; alias DIR/; if ($uri) { set $x 1; } } \
+         location = /granted { return 204; } \
+         location = /401 { add_header WWW-Authenticate \"Basic realm=asked\" always; return 401; } \
+         location = /403 { return 403; } location = /500 { return 500; }",
+        with_users,
+        &requests,
+    );
+}
+
+#[test]
+fn other_settings_for_other_methods() {
+    let mut requests = Vec::new();
+    for location in [
+        "get",
+        "post",
+        "all",
+        "script",
+        "tries",
+        "basic",
+        "status",
+        "nested",
+        "nested/in",
+        "named",
+        "if",
+        "internal",
+        "re",
+    ] {
+        for method in ["GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "BREW"] {
+            let body = match method {
+                "POST" | "PUT" => "|Content-Length: 3",
+                _ => "",
+            };
+            requests.push(format!("{method} /{location}/a.txt{body}"));
+        }
+    }
+    requests.push(format!("POST /basic/a.txt|{}", credentials("plain:secret")));
+    let requests: Vec<&str> = requests.iter().map(String::as_str).collect();
+    compare_http(
+        "",
+        "location /get/ { alias DIR/; limit_except GET { deny all; } } \
+         location /post/ { alias DIR/; limit_except post { deny all; } } \
+         location /all/ { deny all; alias DIR/; limit_except GET POST { allow all; } } \
+         location /script/ { limit_except GET { allow all; } return 200 script; } \
+         location /tries/ { try_files /a.txt =404; limit_except GET { allow all; } } \
+         location /basic/ { alias DIR/; limit_except GET { auth_basic realm; auth_basic_user_file DIR/users; } } \
+         location /status/ { stub_status; limit_except GET HEAD { allow all; } } \
+         location /nested/ { alias DIR/; limit_except GET { deny all; } location /nested/in/ { return 200 in; } } \
+         location /named/ { error_page 404 = @named; } \
+         location @named { limit_except GET { deny all; } return 200 named; } \
+         location /if/ { limit_except GET { deny all; } if ($request_method = POST) { return 200 if; } return 201 no; } \
+         location /internal/ { internal; limit_except GET { deny all; } } \
+         location ~ ^/re/(.*)$ { limit_except GET { deny all; } return 200 $1; }",
+        with_users,
+        &requests
+            .iter()
+            .copied()
+            .filter(|request| {
+                !request.starts_with("GET /status") && !request.starts_with("HEAD /status")
+            })
+            .collect::<Vec<_>>(),
+    );
+}
