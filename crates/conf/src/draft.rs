@@ -12,12 +12,12 @@ pub(crate) use restricting::*;
 use crate::groups::Groups;
 use crate::model::{
     Accelerator, AccessLog, AddHeader, AsyncMode, AutoindexFormat, BalanceMethod, BodyInFile,
-    CpuAffinity, EnvVar, ErrorLog, ErrorPage, Expires, FrameAllowance, GroupRef, GzipStatic,
-    IfModifiedSince, KeepaliveDisable, KtlsMode, LingeringClose, List, ListenAddress,
-    ListenOptions, LogFileCache, LogFormat, Matcher, Op, Origin, RealIpHeader, Resolver, Seccomp,
-    SendProxyProtocol, ServerName, ServerTokens, SessionStore, SetVariable, TempPath, Template,
-    TlsProtocols, TrustedPeer, TryFiles, Types, UpstreamServer, UpstreamZone, User, VerifyClient,
-    WorkerCount,
+    ContentHandler, CpuAffinity, DavMethods, EnvVar, ErrorLog, ErrorPage, Expires, FrameAllowance,
+    GroupRef, GzipStatic, IfModifiedSince, KeepaliveDisable, KtlsMode, LingeringClose, List,
+    ListenAddress, ListenOptions, LogFileCache, LogFormat, Matcher, Op, Origin, RealIpHeader,
+    Resolver, Seccomp, SendProxyProtocol, ServerName, ServerTokens, SessionStore, SetVariable,
+    TempPath, Template, TlsProtocols, TrustedPeer, TryFiles, Types, UpstreamServer, UpstreamZone,
+    User, VerifyClient, WorkerCount,
 };
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -268,6 +268,12 @@ pub(crate) struct LocationDraft {
     pub(crate) autoindex_localtime: Option<bool>,
     pub(crate) autoindex_format: Option<AutoindexFormat>,
     pub(crate) stub_status: bool,
+    pub(crate) content_handler: Option<ContentHandler>,
+    pub(crate) random_index: Option<bool>,
+    pub(crate) dav_methods: Option<DavMethods>,
+    pub(crate) dav_access: Option<u32>,
+    pub(crate) min_delete_depth: Option<u64>,
+    pub(crate) create_full_put_path: Option<bool>,
     pub(crate) internal: Option<bool>,
     pub(crate) gzip_static: Option<GzipStatic>,
     pub(crate) gzip_vary: Option<bool>,

@@ -2,7 +2,7 @@
 
 /// Parses one or more ASCII digits up to `i64::MAX`, the largest file offset; `None` for
 /// anything else. The bound is nginx's, and it keeps sums of two such numbers inside `u64`.
-pub(crate) fn parse_offset(digits: &[u8]) -> Option<u64> {
+pub fn parse_offset(digits: &[u8]) -> Option<u64> {
     if digits.is_empty() {
         return None;
     }

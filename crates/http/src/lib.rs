@@ -46,7 +46,7 @@ pub mod status;
 pub mod uri;
 pub mod uwsgi;
 
-mod decimal;
+pub mod decimal;
 mod span;
 
 pub use method::Method;

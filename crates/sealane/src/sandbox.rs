@@ -94,13 +94,14 @@ fn kept_capabilities(config: &Config, identity: Option<&Identity>) -> Vec<Capabi
 /// inherit the filter.
 ///
 /// A kernel without filters is reported, and the worker runs without.
-pub(crate) fn enter(seccomp: Seccomp, journal: &Journal) {
-    let on_refusal = match seccomp {
+pub(crate) fn enter(config: &Config, journal: &Journal) {
+    let on_refusal = match config.main.worker_seccomp {
         Seccomp::Off => return,
         Seccomp::On => OnRefusal::Fail,
         Seccomp::Kill => OnRefusal::Die,
     };
-    let entered = crash::report_refused_calls(on_refusal).and_then(|()| install(process::pid()));
+    let entered = crash::report_refused_calls(on_refusal)
+        .and_then(|()| install(process::pid(), changes_files(config)));
     if let Err(error) = entered {
         note!(
             journal,
@@ -112,8 +113,18 @@ pub(crate) fn enter(seccomp: Seccomp, journal: &Journal) {
     }
 }
 
-fn install(own: process::Pid) -> io::Result<()> {
-    for program in programs(own).map_err(io::Error::other)? {
+/// Whether clients may change files (`dav_methods`).
+fn changes_files(config: &Config) -> bool {
+    config.http.as_ref().is_some_and(|http| {
+        let servers = http.servers.iter().map(|server| &server.conf);
+        servers
+            .chain(http.locations())
+            .any(|conf| conf.dav.is_some())
+    })
+}
+
+fn install(own: process::Pid, changes_files: bool) -> io::Result<()> {
+    for program in programs(own, changes_files).map_err(io::Error::other)? {
         let program: Vec<sandbox::Instruction> = program
             .iter()
             .map(|instruction| sandbox::Instruction {
@@ -131,6 +142,7 @@ fn install(own: process::Pid) -> io::Result<()> {
 /// The filters for the process with this id. The kernel asks both, and the stricter answer wins.
 fn programs(
     own: process::Pid,
+    changes_files: bool,
 ) -> Result<[BpfProgram; 2], Box<dyn std::error::Error + Send + Sync>> {
     let arch = TargetArch::try_from(std::env::consts::ARCH)?;
     // How clone3 is asked for threads stands in memory, where a filter cannot look. The C
@@ -143,6 +155,7 @@ fn programs(
     )?;
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = calls::ALLOWED
         .iter()
+        .chain(calls::CHANGING_FILES.iter().filter(|_| changes_files))
         .map(|&call| (call, Vec::new()))
         .collect();
     for (call, conditions) in calls::conditional(own) {

@@ -69,10 +69,11 @@ fn add_locations(wanted: &mut BTreeMap<PathBuf, &'static str>, level: &Locations
     }
 }
 
-/// Bodies are kept where they are handed on.
+/// Bodies are kept where they are handed on, or become files.
 fn add_location(wanted: &mut BTreeMap<PathBuf, &'static str>, conf: &LocationConf) {
     let Some(pass) = &conf.pass else {
-        if !conf.mirrors.is_empty() {
+        let puts_files = conf.dav.as_ref().is_some_and(|dav| dav.methods.put);
+        if !conf.mirrors.is_empty() || puts_files {
             wanted.insert(conf.client_body_temp_path.path.clone(), CLIENT_BODY);
         }
         return;

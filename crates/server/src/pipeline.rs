@@ -343,6 +343,8 @@ mod differential;
 #[cfg(test)]
 mod differential_access;
 #[cfg(test)]
+mod differential_content;
+#[cfg(test)]
 mod differential_filters;
 #[cfg(test)]
 mod differential_language;

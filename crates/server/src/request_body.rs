@@ -96,6 +96,54 @@ pub(crate) async fn receive(exchange: &mut Exchange) -> Result<ReceivedBody, Sta
     if let Some(body) = &exchange.request.received {
         return Ok(body.clone());
     }
+    let in_file = exchange.conf().client_body_in_file_only;
+    receive_first(exchange, in_file, true).await
+}
+
+/// Reads the request body to its end into a file that keeps its name as long as it is in
+/// use, so that it can be given another.
+///
+/// # Errors
+/// As [`receive`].
+pub(crate) async fn receive_as_file(exchange: &mut Exchange) -> Result<Arc<OpenFile>, StatusCode> {
+    let body = match exchange.request.received.clone() {
+        Some(body) => body,
+        None => {
+            let body = receive_first(exchange, BodyInFile::Clean, false).await?;
+            if let Stored::File { file, .. } = body.0 {
+                return Ok(file);
+            }
+            body
+        }
+    };
+    // It was read for somebody else before, or there is nothing in it.
+    let copied = match copy_to_file(exchange, body).await {
+        Ok(file) => return Ok(file),
+        Err(error) => error,
+    };
+    log_request!(exchange, Crit, "{copied}");
+    Err(StatusCode::INTERNAL_SERVER_ERROR)
+}
+
+async fn copy_to_file(
+    exchange: &Exchange,
+    body: ReceivedBody,
+) -> Result<Arc<OpenFile>, TempFileError> {
+    let place = &exchange.conf().client_body_temp_path;
+    let mut file = TempFile::create(place, Keep::WhileUsed).await?;
+    match body.0 {
+        Stored::Memory(bytes) => file.append(vec![bytes]).await?,
+        Stored::File { file: from, len } => file.append_from(from, len).await?,
+    }
+    Ok(file.into_file())
+}
+
+/// What [`receive`] does for the first time.
+async fn receive_first(
+    exchange: &mut Exchange,
+    in_file: BodyInFile,
+    is_noted: bool,
+) -> Result<ReceivedBody, StatusCode> {
     if exchange.request.body == RequestBody::None {
         return Ok(ReceivedBody::default());
     }
@@ -112,7 +160,7 @@ pub(crate) async fn receive(exchange: &mut Exchange) -> Result<ReceivedBody, Sta
         exchange.client.limit_body(max_bytes);
     }
     // Boxed: few requests have a body, and a future should be small.
-    let body = Box::pin(read(exchange)).await?;
+    let body = Box::pin(read(exchange, in_file, is_noted)).await?;
     exchange.request.received = Some(body.clone());
     exchange.progress.request_bytes =
         exchange.request.head.head_bytes as u64 + exchange.client.framed_bytes();
@@ -165,8 +213,13 @@ fn without_taken(exchange: &Exchange) -> Result<ReceivedBody, StatusCode> {
     Err(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
-async fn read(exchange: &mut Exchange) -> Result<ReceivedBody, StatusCode> {
-    let mut spool = Spool::new(exchange.conf(), exchange.request.head.framing);
+async fn read(
+    exchange: &mut Exchange,
+    in_file: BodyInFile,
+    is_noted: bool,
+) -> Result<ReceivedBody, StatusCode> {
+    let mut spool = Spool::new(exchange.conf(), exchange.request.head.framing, in_file);
+    spool.is_noted = is_noted;
     loop {
         let written = match exchange.client.read_body().await {
             Ok(Some(piece)) => spool.push(exchange, &piece).await,
@@ -195,10 +248,12 @@ struct Spool {
     memory_bytes: u64,
     write_bytes: usize,
     in_file: BodyInFile,
+    /// The log tells of a file.
+    is_noted: bool,
 }
 
 impl Spool {
-    fn new(conf: &LocationConf, framing: Framing) -> Spool {
+    fn new(conf: &LocationConf, framing: Framing, in_file: BodyInFile) -> Spool {
         let buffer_bytes = conf.client_body_buffer_bytes;
         // As nginx: a body whose length is known may be a quarter longer than the buffer.
         let (memory_bytes, goes_to_file, expected) = match framing {
@@ -210,7 +265,6 @@ impl Spool {
         };
         let write_bytes = usize::try_from(buffer_bytes).unwrap_or(usize::MAX);
         let write_bytes = write_bytes.max(WRITE_BYTES);
-        let in_file = conf.client_body_in_file_only;
         let capacity = if goes_to_file || in_file != BodyInFile::Off {
             expected.min(WRITE_BYTES as u64)
         } else {
@@ -224,6 +278,7 @@ impl Spool {
             memory_bytes: if goes_to_file { 0 } else { memory_bytes },
             write_bytes,
             in_file,
+            is_noted: true,
         }
     }
 
@@ -268,7 +323,7 @@ impl Spool {
                 };
                 let place = &exchange.conf().client_body_temp_path;
                 let file = TempFile::create(place, keep).await?;
-                if !bytes.is_empty() {
+                if !bytes.is_empty() && self.is_noted {
                     note_file(exchange, &file, self.in_file);
                 }
                 self.file.insert(file)

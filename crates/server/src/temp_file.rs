@@ -11,6 +11,7 @@ use crate::log::OsError;
 use crate::open_file_cache::OpenFile;
 use bytes::Bytes;
 use sealane_conf::model::TempPath;
+use sealane_sys::file;
 use std::ffi::OsStr;
 use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -19,7 +20,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock};
 
 /// Numbers that are tried for a new file before the directory counts as full of
@@ -65,6 +66,8 @@ pub(crate) struct Descriptor(Option<Remains>);
 struct Remains {
     file: File,
     remove: Option<PathBuf>,
+    /// Somebody has given the file another name.
+    renamed: AtomicBool,
 }
 
 impl TempFile {
@@ -107,6 +110,26 @@ impl TempFile {
         })
     }
 
+    /// Writes the first `len` bytes of another file behind all that was written so far.
+    ///
+    /// # Errors
+    /// As [`TempFile::append`].
+    pub(crate) fn append_from(
+        &mut self,
+        from: Arc<OpenFile>,
+        len: u64,
+    ) -> impl Future<Output = Result<(), TempFileError>> + Send + use<> {
+        let (file, begin) = (Arc::clone(&self.file), self.end);
+        self.end += len;
+        disk::run(move || {
+            copy_blocking(&from, &file, begin, len).map_err(|error| TempFileError {
+                call: "pwrite()",
+                path: path_of(file.path()),
+                error,
+            })
+        })
+    }
+
     /// Bytes written, and being written.
     pub(crate) fn len(&self) -> u64 {
         self.end
@@ -135,6 +158,7 @@ impl TempFile {
         let descriptor = Descriptor(Some(Remains {
             file,
             remove: (keep == Keep::WhileUsed).then(|| path.to_owned()),
+            renamed: AtomicBool::new(false),
         }));
         let file = OpenFile::temporary(descriptor, path.as_os_str().as_bytes());
         Ok(TempFile {
@@ -146,6 +170,23 @@ impl TempFile {
             end: 0,
         })
     }
+}
+
+fn copy_blocking(from: &OpenFile, to: &OpenFile, begin: u64, len: u64) -> io::Result<()> {
+    const PIECE_BYTES: u64 = 64 << 10;
+    let mut copied = 0;
+    let mut piece = Vec::new();
+    while copied < len {
+        piece.clear();
+        // At most PIECE_BYTES, so it fits.
+        let wanted = PIECE_BYTES.min(len - copied) as usize;
+        if file::read_at(from.as_fd(), &mut piece, wanted, copied)? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        to.write_all_at(&piece, begin + copied)?;
+        copied += piece.len() as u64;
+    }
+    Ok(())
 }
 
 /// `next_number` is told whether the number before was taken.
@@ -230,7 +271,7 @@ fn make_directories(place: &TempPath, path: &Path) -> Result<(), (PathBuf, io::E
 
 /// The number of the next file. After a collision with a file that another process has
 /// left or is using, numbers go on at some distance.
-fn next_number(collided: bool) -> u32 {
+pub(crate) fn next_number(collided: bool) -> u32 {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     static STRIDE: LazyLock<u32> = LazyLock::new(|| {
         let mut bytes = [0; 4];
@@ -250,6 +291,13 @@ impl Descriptor {
     /// Writes all of `bytes` at this offset.
     pub(crate) fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         self.file().write_all_at(bytes, offset)
+    }
+
+    /// The file has another name now; what has the old one is not ours.
+    pub(crate) fn lost_its_name(&self) {
+        if let Some(remains) = &self.0 {
+            remains.renamed.store(true, Ordering::Relaxed);
+        }
     }
 
     fn file(&self) -> &File {
@@ -279,7 +327,9 @@ impl Drop for Descriptor {
 
 impl Drop for Remains {
     fn drop(&mut self) {
-        if let Some(path) = &self.remove {
+        if let Some(path) = &self.remove
+            && !*self.renamed.get_mut()
+        {
             // It may be gone: an operator may have cleaned up.
             let _ = fs::remove_file(path);
         }

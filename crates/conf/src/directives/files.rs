@@ -1,4 +1,4 @@
-//! Files: ngx_http_index_module, ngx_http_gzip_static_module,
+//! Files: ngx_http_index_module, ngx_http_random_index_module, ngx_http_gzip_static_module,
 //! ngx_http_stub_status_module and the open-file cache.
 
 use super::{Arity, Check, HSL, LOCATION, Module, ONE, Row, SERVER};
@@ -24,6 +24,14 @@ const ROWS: &[Row] = &[
         "Files that answer for a directory, tried in order. The last may be an absolute URI, which \
          is an internal redirect. May contain variables.",
         index,
+    ),
+    Row::new(
+        "random_index",
+        LOCATION,
+        ONE,
+        "off",
+        "A file of the directory answers for it, a different one each time.",
+        |b, c| c.flag(&mut b.location().random_index),
     ),
     Row::new(
         "gzip_static",

@@ -9,7 +9,6 @@ const MEDIA: &str = "media files are served whole and by ranges only";
 const OTHER: &str = "it would change what clients get, and it does not work yet";
 const VARIABLES: &str =
     "this kind of variable is not supported yet; `map` and `geo` make many of its uses possible";
-const WRITING: &str = "files are served, not written";
 
 pub(super) const MODULE: Module = Module {
     title: "Other modules of nginx",
@@ -23,12 +22,6 @@ pub(super) const MODULE: Module = Module {
         Row::unsupported("charset", HSL | LOCATION_IF, ONE, CHARSET),
         Row::unsupported_block("charset_map", HTTP, Arity::Between(2, 2), CHARSET),
         Row::unsupported("charset_types", HSL, Arity::AtLeast(1), CHARSET),
-        Row::unsupported("create_full_put_path", HSL, ONE, WRITING).inert(&["off"]),
-        Row::unsupported("dav_access", HSL, Arity::Between(1, 3), WRITING),
-        Row::unsupported("dav_methods", HSL, Arity::AtLeast(1), WRITING),
-        Row::unsupported("empty_gif", LOCATION, Arity::Between(0, 0), OTHER),
-        Row::unsupported("flv", LOCATION, Arity::Between(0, 0), MEDIA),
-        Row::unsupported("min_delete_depth", HSL, ONE, WRITING),
         Row::unsupported("modern_browser", HSL, Arity::Between(1, 2), VARIABLES),
         Row::unsupported("modern_browser_value", HSL, ONE, VARIABLES),
         Row::unsupported("mp4", LOCATION, Arity::Between(0, 0), MEDIA),
@@ -36,7 +29,6 @@ pub(super) const MODULE: Module = Module {
         Row::unsupported("mp4_max_buffer_size", HSL, ONE, MEDIA),
         Row::unsupported("mp4_start_key_frame", HSL, ONE, MEDIA).inert(&["off"]),
         Row::unsupported("override_charset", HSL | LOCATION_IF, ONE, CHARSET).inert(&["off"]),
-        Row::unsupported("random_index", LOCATION, ONE, OTHER).inert(&["off"]),
         Row::unsupported("slice", HSL, ONE, MEDIA),
         Row::unsupported("source_charset", HSL | LOCATION_IF, ONE, CHARSET),
         Row::unsupported("ssi", HSL | LOCATION_IF, ONE, CONTENT).inert(&["off"]),

@@ -10,6 +10,7 @@ mod access;
 mod auth_basic;
 mod autoindex;
 mod core;
+mod dav;
 mod elsewhere;
 mod events;
 mod fastcgi;
@@ -27,6 +28,7 @@ mod http_routing;
 mod later;
 mod log;
 mod map;
+mod media;
 mod proxy;
 mod proxy_rewrites;
 mod proxying;
@@ -231,6 +233,8 @@ pub const MODULES: &[&Module] = &[
     &http_output::MODULE,
     &files::MODULE,
     &autoindex::MODULE,
+    &media::MODULE,
+    &dav::MODULE,
     &headers::MODULE,
     &rewrite::MODULE,
     &map::MODULE,

@@ -497,7 +497,9 @@ pub(super) fn pass(
     } else {
         TargetDraft::Fixed(fixed_target(b, c, schemes, needs_scheme, prefix)?)
     };
-    let passing = &mut b.location().passing;
+    let draft = b.location();
+    draft.content_handler = None;
+    let passing = &mut draft.passing;
     passing.answers = Some(family);
     passing.auto_redirect |= redirects && location.ends_with(b"/");
     passing.of_mut(family).target = Some(target);

@@ -10,10 +10,10 @@ use crate::draft::{
 };
 use crate::input::Options;
 use crate::model::{
-    AccessLog, AddHeader, AuthRequest, Autoindex, AutoindexFormat, ErrorLog, Expires, FilesAt,
-    GzipStatic, IfModifiedSince, KeepaliveDisable, LimitExcept, LingeringClose, List, Location,
-    LocationConf, Locations, LogFileCache, LogTarget, Matcher, OpenFileCache, RealIp, Script,
-    ServerTokens, TempPath, Template, Types,
+    AccessLog, AddHeader, AuthRequest, Autoindex, AutoindexFormat, Dav, DavMethods, ErrorLog,
+    Expires, FilesAt, GzipStatic, IfModifiedSince, KeepaliveDisable, LimitExcept, LingeringClose,
+    List, Location, LocationConf, Locations, LogFileCache, LogTarget, Matcher, OpenFileCache,
+    RealIp, Script, ServerTokens, TempPath, Template, Types,
 };
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -95,7 +95,7 @@ impl LocationDraft {
             client_body_temp_path client_body_in_file_only client_body_in_single_buffer send_timeout
             real_ip_from real_ip_header real_ip_recursive auth_request auth_request_set mirrors
             mirror_request_body early_hints resolver resolver_timeout send_proxy_protocol
-            http2_chunk_size
+            http2_chunk_size random_index dav_methods dav_access min_delete_depth create_full_put_path
             keepalive_timeout keepalive_header keepalive_requests keepalive_time
             keepalive_min_timeout keepalive_disable lingering_close lingering_time
             lingering_timeout reset_timedout_connection open_log_file_cache error_logs log_not_found log_subrequest);
@@ -120,6 +120,9 @@ impl LocationDraft {
     /// stands in, unless it says otherwise. `try_files` holds outside only.
     fn stay_in(&mut self, location: &LocationDraft) {
         self.stub_status |= location.stub_status;
+        if self.passing.answers.is_none() {
+            self.content_handler = self.content_handler.or(location.content_handler);
+        }
         self.passing.stay_in(&location.passing);
     }
 }
@@ -265,6 +268,9 @@ impl Inherited<'_> {
             uninitialized_variable_warn: draft.uninitialized_variable_warn.unwrap_or(true),
             autoindex: autoindex(draft),
             stub_status: draft.stub_status,
+            content_handler: draft.content_handler,
+            random_index: draft.random_index.unwrap_or(false),
+            dav: dav(draft),
             internal: draft.internal.unwrap_or(false),
             gzip_static: draft.gzip_static.unwrap_or(GzipStatic::Off),
             gzip_vary: draft.gzip_vary.unwrap_or(false),
@@ -413,6 +419,18 @@ fn autoindex(draft: &LocationDraft) -> Option<Autoindex> {
         localtime: draft.autoindex_localtime.unwrap_or(false),
         format: draft.autoindex_format.unwrap_or(AutoindexFormat::Html),
     })
+}
+
+fn dav(draft: &LocationDraft) -> Option<Arc<Dav>> {
+    let methods = draft
+        .dav_methods
+        .filter(|methods| *methods != DavMethods::default())?;
+    Some(Arc::new(Dav {
+        methods,
+        access: draft.dav_access.unwrap_or(0o600),
+        min_delete_depth: draft.min_delete_depth.unwrap_or(0),
+        create_full_put_path: draft.create_full_put_path.unwrap_or(false),
+    }))
 }
 
 fn open_file_cache(draft: &LocationDraft) -> Option<OpenFileCache> {

@@ -1,8 +1,8 @@
 //! The `location` context: the tree of locations and what holds inside one.
 
 use super::{
-    Access, AccessLog, AuthRequest, BodyFilters, BodyInFile, ErrorLog, LimitExcept, List, Pass,
-    RealIp, Resolver, Script, SendProxyProtocol, TempPath, Template,
+    Access, AccessLog, AuthRequest, BodyFilters, BodyInFile, ContentHandler, Dav, ErrorLog,
+    LimitExcept, List, Pass, RealIp, Resolver, Script, SendProxyProtocol, TempPath, Template,
 };
 use crate::regex::Regex;
 use std::collections::HashMap;
@@ -92,6 +92,12 @@ pub struct LocationConf {
     pub autoindex: Option<Autoindex>,
     /// `stub_status`.
     pub stub_status: bool,
+    /// `empty_gif`, `flv` or `mp4`.
+    pub content_handler: Option<ContentHandler>,
+    /// `random_index`; default off.
+    pub random_index: bool,
+    /// `dav_methods` and its options; `None` is off.
+    pub dav: Option<Arc<Dav>>,
     /// `internal`: reachable by internal redirects only.
     pub internal: bool,
     /// `gzip_static`.

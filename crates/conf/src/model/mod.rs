@@ -6,6 +6,7 @@
 
 mod access;
 mod body_filters;
+mod content;
 mod geo;
 mod http;
 mod http2;
@@ -30,6 +31,7 @@ mod user_variable;
 
 pub use access::*;
 pub use body_filters::*;
+pub use content::*;
 pub use geo::*;
 pub use http::*;
 pub use http2::*;

@@ -33,6 +33,7 @@ impl StatusCode {
     pub const NOT_ALLOWED: StatusCode = StatusCode(405);
     pub const REQUEST_TIMEOUT: StatusCode = StatusCode(408);
     pub const LENGTH_REQUIRED: StatusCode = StatusCode(411);
+    pub const CONFLICT: StatusCode = StatusCode(409);
     pub const PRECONDITION_FAILED: StatusCode = StatusCode(412);
     pub const CONTENT_TOO_LARGE: StatusCode = StatusCode(413);
     pub const URI_TOO_LONG: StatusCode = StatusCode(414);

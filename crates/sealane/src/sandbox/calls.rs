@@ -220,6 +220,15 @@ pub(super) const ALLOWED: &[Number] = &[
     SYS_unlink,
 ];
 
+/// Allowed as well where clients may change files (`dav_methods`). Renaming, removing files and
+/// making directories are needed for temporary files anyway.
+pub(super) const CHANGING_FILES: &[Number] = &[
+    SYS_fchmod,
+    SYS_utimensat,
+    #[cfg(target_arch = "x86_64")]
+    SYS_rmdir,
+];
+
 /// The operations of prctl that threads and the allocator ask for.
 const PRCTL_OPTIONS: [c_int; 5] = [
     PR_SET_NAME,

@@ -13,7 +13,7 @@ const PLAIN: &str =
 
 #[test]
 fn the_filters_fit_into_the_kernels_limit() {
-    for program in programs(4711).expect("they compile") {
+    for program in programs(4711, true).expect("they compile") {
         assert!(program.len() < 4096, "{} instructions", program.len());
     }
 }
@@ -51,6 +51,7 @@ fn what_starts_programs_or_reaches_others_is_not_among_the_calls() {
     let conditional = calls::conditional(1);
     for call in never {
         assert!(!calls::ALLOWED.contains(&call), "{call}");
+        assert!(!calls::CHANGING_FILES.contains(&call), "{call}");
         assert!(
             conditional.iter().all(|(number, _)| *number != call),
             "{call}"
@@ -80,4 +81,24 @@ fn capabilities_are_kept_for_what_needs_them_only() {
         [Capability::DacOverride, Capability::DacReadSearch]
     );
     assert_eq!(kept_capabilities(&config(&transparent), None), []);
+}
+
+#[test]
+fn files_are_changed_where_the_configuration_says_so_only() {
+    for call in calls::CHANGING_FILES {
+        assert!(!calls::ALLOWED.contains(call), "{call}");
+    }
+    assert!(!changes_files(&config(PLAIN)));
+    for place in [
+        "server { dav_methods PUT; }",
+        "server { location / { location /x { dav_methods MKCOL; } } }",
+        "server { location / { if ($arg_a) { root html; } dav_methods DELETE; } }",
+    ] {
+        assert!(
+            changes_files(&config(&format!("events {{}} http {{ {place} }}"))),
+            "{place}"
+        );
+    }
+    let off = "events {} http { dav_methods off; server { create_full_put_path on; } }";
+    assert!(!changes_files(&config(off)));
 }

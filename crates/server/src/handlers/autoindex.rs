@@ -21,15 +21,15 @@ use std::path::PathBuf;
 
 /// One line of the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Entry {
-    name: Vec<u8>,
-    kind: Kind,
+pub(super) struct Entry {
+    pub(super) name: Vec<u8>,
+    pub(super) kind: Kind,
     size: u64,
     mtime_s: i64,
 }
 
 /// What could not be read.
-struct Failure {
+pub(super) struct Failure {
     call: &'static str,
     path: PathBuf,
     errno: Errno,
@@ -103,7 +103,7 @@ fn local_offset_s() -> i64 {
 
 /// Reads a directory: directories first, then by name, without hidden names.
 /// Entries that may not be examined are left out and returned beside.
-fn read(directory: PathBuf) -> Result<(Vec<Entry>, Vec<Failure>), Failure> {
+pub(super) fn read(directory: PathBuf) -> Result<(Vec<Entry>, Vec<Failure>), Failure> {
     let fail = |call, path: &std::path::Path, error: &io::Error| Failure {
         call,
         path: path.to_owned(),
@@ -159,7 +159,7 @@ fn examine(path: &std::path::Path) -> io::Result<Stat> {
     }
 }
 
-fn refuse(exchange: &Exchange, failure: &Failure) -> StatusCode {
+pub(super) fn refuse(exchange: &Exchange, failure: &Failure) -> StatusCode {
     note(exchange, failure);
     if failure.errno.is_not_found() {
         StatusCode::NOT_FOUND
@@ -170,7 +170,7 @@ fn refuse(exchange: &Exchange, failure: &Failure) -> StatusCode {
     }
 }
 
-fn note(exchange: &Exchange, failure: &Failure) {
+pub(super) fn note(exchange: &Exchange, failure: &Failure) {
     let Failure { call, path, errno } = failure;
     let path = path.display();
     if *call == "opendir" && (errno.is_not_found() || errno.is_forbidden()) {

@@ -1,9 +1,13 @@
 //! What answers a request: files, directories, fixed texts, status pages.
 
 pub(crate) mod autoindex;
+pub(crate) mod dav;
+pub(crate) mod empty_gif;
+pub(crate) mod flv;
 pub(crate) mod gzip_static;
 pub(crate) mod index;
 pub(crate) mod path;
+pub(crate) mod random_index;
 pub(crate) mod returns;
 pub(crate) mod special;
 pub(crate) mod static_file;
@@ -16,7 +20,7 @@ use crate::open_file_cache::{Errno, Lookup, Opened, open_blocking, open_now};
 use crate::proxying;
 use crate::request_log::{Text, log_request};
 use path::FilePath;
-use sealane_conf::model::{GzipStatic, LocationConf};
+use sealane_conf::model::{ContentHandler, GzipStatic, LocationConf};
 use sealane_http::media_type;
 use sealane_http::{Method, StatusCode};
 
@@ -48,6 +52,18 @@ pub(crate) async fn content(exchange: &mut Exchange) -> Step {
     if exchange.snapshot.location(exchange.location).pass.is_some() {
         return Box::pin(proxying::answer(exchange)).await;
     }
+    if let Some(handler) = exchange.conf().content_handler {
+        match Box::pin(by_module(exchange, handler)).await {
+            Step::Declined => {}
+            step => return step,
+        }
+    }
+    if let Some(dav) = exchange.conf().dav.clone() {
+        match Box::pin(dav::answer(exchange, dav)).await {
+            Step::Declined => {}
+            step => return step,
+        }
+    }
     if exchange.request.uri.ends_with(b"/") {
         return Box::pin(directory(exchange)).await;
     }
@@ -60,8 +76,22 @@ pub(crate) async fn content(exchange: &mut Exchange) -> Step {
     static_file::answer(exchange).await
 }
 
+/// The module that answers in place of plain files; it may leave them what it is not for.
+async fn by_module(exchange: &mut Exchange, handler: ContentHandler) -> Step {
+    match handler {
+        ContentHandler::EmptyGif => empty_gif::answer(exchange),
+        ContentHandler::Flv => flv::answer(exchange).await,
+    }
+}
+
 /// A URI that ends with a slash: an index file, or a list of what is there.
 async fn directory(exchange: &mut Exchange) -> Step {
+    if exchange.conf().random_index {
+        match random_index::answer(exchange).await {
+            Step::Declined => {}
+            step => return step,
+        }
+    }
     match index::answer(exchange).await {
         Step::Declined => {}
         step => return step,

@@ -93,6 +93,13 @@ impl OpenFile {
         }
     }
 
+    /// A temporary file was given another name: the old one is not removed with it.
+    pub(crate) fn lost_its_name(&self) {
+        if let Handle::Temporary(descriptor) = &self.handle {
+            descriptor.lost_its_name();
+        }
+    }
+
     /// Whether both are the same file in the same state.
     pub(super) fn is_unchanged(&self, other: &OpenFile) -> bool {
         same_state(&self.stat, &other.stat)

@@ -179,7 +179,7 @@ fn with_length(head: Vec<String>, body: &str, is_head: bool, name: &str) -> Vec<
     head.into_iter().map(fix).collect()
 }
 
-fn compare(server: &str, prepare: fn(&Site), requests: &[&str]) {
+pub(super) fn compare(server: &str, prepare: fn(&Site), requests: &[&str]) {
     compare_http("", server, prepare, requests);
 }
 

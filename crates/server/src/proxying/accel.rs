@@ -69,7 +69,7 @@ fn keep_headers(exchange: &mut Exchange, head: &Head, pass: &PassRuntime) {
 
 /// The path and the arguments of a URI that may be followed; `None` when it leads out of
 /// where it is, or is empty.
-fn safe_uri(target: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
+pub(crate) fn safe_uri(target: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
     let (path, args) = match memchr::memchr(b'?', target) {
         Some(at) => (&target[..at], &target[at + 1..]),
         None => (target, &b""[..]),

@@ -63,6 +63,7 @@ use sealane_http::{Method, StatusCode};
 use std::task::{Context, Waker};
 use wire::{FastCgi, Gateway, Http1, Http2, Wire};
 
+pub(crate) use accel::safe_uri;
 pub(crate) use groups::Groups;
 pub(crate) use lease::GroupRuntime;
 pub(crate) use request::BodyPlan;

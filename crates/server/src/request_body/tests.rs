@@ -368,7 +368,11 @@ fn without_a_directory_large_bodies_fail() {
 fn a_full_disk_ends_the_request() {
     let site = site("");
     let exchange = with_length(&site, 100_000);
-    let mut spool = Spool::new(exchange.conf(), exchange.request.head.framing);
+    let mut spool = Spool::new(
+        exchange.conf(),
+        exchange.request.head.framing,
+        BodyInFile::Off,
+    );
     spool.file = Some(full_file());
     let result = site.block_on(async {
         spool.push(&exchange, &sample(50_000)).await?;

@@ -1,0 +1,41 @@
+//! What a location may do besides serving files and asking other servers:
+//! ngx_http_empty_gif_module, ngx_http_flv_module, ngx_http_mp4_module and
+//! ngx_http_dav_module.
+
+/// A module that answers every request of its location, in place of plain files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ContentHandler {
+    /// `empty_gif`: one transparent pixel.
+    EmptyGif,
+    /// `flv`: files, from the position `start=` on.
+    Flv,
+}
+
+/// `dav_methods` and its options.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dav {
+    /// `dav_methods`.
+    pub methods: DavMethods,
+    /// `dav_access`: permissions of files; a directory may be searched by whoever may read
+    /// it. Default 0600.
+    pub access: u32,
+    /// `min_delete_depth`: elements that a path must have to be deleted; default 0.
+    pub min_delete_depth: u64,
+    /// `create_full_put_path`: PUT creates directories that are missing; default off.
+    pub create_full_put_path: bool,
+}
+
+/// The methods of `dav_methods`; none for `off`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct DavMethods {
+    /// PUT.
+    pub put: bool,
+    /// DELETE.
+    pub delete: bool,
+    /// MKCOL.
+    pub mkcol: bool,
+    /// COPY.
+    pub copy: bool,
+    /// MOVE.
+    pub move_: bool,
+}

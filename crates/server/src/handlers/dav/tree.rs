@@ -1,0 +1,453 @@
+//! What WebDAV does to files and directories. Everything here blocks.
+
+use super::{Failure, directory_access};
+use crate::open_file_cache::Errno;
+use crate::temp_file;
+use std::ffi::OsString;
+use std::fs::{self, DirBuilder, File, FileTimes, Metadata, OpenOptions, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+/// Failures that are remembered for the log; a tree may have millions of files.
+const MAX_NOTED: usize = 32;
+
+/// Names that are tried for a file that is being copied.
+const MAX_COLLISIONS: u32 = 1000;
+
+/// A COPY or MOVE, ready to be done.
+pub(super) struct Order {
+    pub(super) is_move: bool,
+    /// The URI of the source ends with a slash.
+    pub(super) from_collection: bool,
+    /// So does the destination's path, which has lost it.
+    pub(super) to_collection: bool,
+    pub(super) overwrite: bool,
+    /// `dav_access`, for directories that are missing on the way.
+    pub(super) access: u32,
+    pub(super) from: PathBuf,
+    pub(super) to: PathBuf,
+}
+
+/// What was copied or moved.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Done {
+    File,
+    Tree,
+}
+
+/// Why nothing was.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    /// The destination is a directory and the URI does not say so.
+    ToDirectory,
+    /// It exists and must not be overwritten.
+    Exists(PathBuf),
+    /// The source is a directory and the URI does not say so.
+    IsCollection,
+    /// One lies in the other.
+    SamePlace,
+    /// The source is a link to a directory.
+    Link,
+    /// Before anything was done.
+    Failed(Failure),
+    /// On the way; what was there of the copy is gone again.
+    Incomplete(Failure),
+}
+
+/// Facts of a path, of a link itself rather than what it leads to.
+pub(super) fn look(path: &Path) -> Result<Metadata, Failure> {
+    fs::symlink_metadata(path).map_err(|error| failure("lstat()", path, &error))
+}
+
+/// Makes a directory.
+pub(super) fn make_directory(path: &Path, access: u32) -> Result<(), Failure> {
+    let made = DirBuilder::new().mode(access).create(path);
+    made.map_err(|error| failure("mkdir()", path, &error))
+}
+
+/// Removes a file, or a directory with all that is in it; links, not what they lead to.
+/// Beside the result what could not be removed on the way.
+pub(super) fn delete(path: &Path, is_directory: bool) -> (Vec<Failure>, Result<(), Failure>) {
+    let mut noted = Vec::new();
+    if !is_directory {
+        let deleted = fs::remove_file(path).map_err(|error| failure("unlink()", path, &error));
+        return (noted, deleted);
+    }
+    let deleted = match look(path) {
+        // The URI's slash has led through it.
+        Ok(facts) if facts.is_symlink() => {
+            let errno = Errno(libc::EPERM);
+            let (call, path) = ("rmdir()", path.to_owned());
+            Err(Failure { call, path, errno })
+        }
+        Ok(_) => delete_tree(path, &mut noted),
+        Err(failure) => Err(failure),
+    };
+    (noted, deleted)
+}
+
+/// Removes what is in a directory, then the directory. Failures inside are noted; they show
+/// again when the directory is not empty.
+fn delete_tree(path: &Path, noted: &mut Vec<Failure>) -> Result<(), Failure> {
+    for (name, is_directory) in list(path)? {
+        let inner = path.join(name);
+        let deleted = match is_directory {
+            true => delete_tree(&inner, noted),
+            false => fs::remove_file(&inner).map_err(|error| failure("unlink()", &inner, &error)),
+        };
+        if let Err(failure) = deleted
+            && noted.len() < MAX_NOTED
+        {
+            noted.push(failure);
+        }
+    }
+    fs::remove_dir(path).map_err(|error| failure("rmdir()", path, &error))
+}
+
+impl Order {
+    /// Does it. Beside the result what went wrong without consequences.
+    pub(super) fn run(&self) -> (Vec<Failure>, Result<Done, Refusal>) {
+        let mut noted = Vec::new();
+        let done = self.run_noting(&mut noted);
+        (noted, done)
+    }
+
+    fn run_noting(&self, noted: &mut Vec<Failure>) -> Result<Done, Refusal> {
+        let there = match look(&self.to) {
+            Ok(facts) => Some(facts),
+            Err(failure) if failure.errno == Errno(libc::ENOENT) => None,
+            Err(failure) => return Err(Refusal::Failed(failure)),
+        };
+        if let Some(facts) = &there {
+            if facts.is_dir() && !self.to_collection {
+                return Err(Refusal::ToDirectory);
+            }
+            if !self.overwrite {
+                return Err(Refusal::Exists(self.to.clone()));
+            }
+        }
+        let source = look(&self.from).map_err(Refusal::Failed)?;
+        if source.is_dir() && !self.from_collection {
+            return Err(Refusal::IsCollection);
+        }
+        if !source.is_dir() {
+            return self.file(&source).map(|()| Done::File);
+        }
+        let from = super::without_slash(self.from.clone());
+        if look(&from).map_err(Refusal::Failed)?.is_symlink() {
+            return Err(Refusal::Link);
+        }
+        if are_nested(&from, &self.to) {
+            return Err(Refusal::SamePlace);
+        }
+        if let Some(facts) = &there {
+            let (failures, deleted) = delete(&self.to, facts.is_dir());
+            noted.extend(failures);
+            deleted.map_err(Refusal::Failed)?;
+        }
+        self.directory(&from, &source, noted).map(|()| Done::Tree)
+    }
+
+    fn file(&self, source: &Metadata) -> Result<(), Refusal> {
+        let moved = match self.is_move {
+            true => move_file(&self.from, &self.to, self.access),
+            false if is_same_file(&self.from, &self.to) => return Err(Refusal::SamePlace),
+            false => copy_file(&self.from, &self.to, Facts::of(source)),
+        };
+        moved.map_err(Refusal::Incomplete)
+    }
+
+    fn directory(
+        &self,
+        from: &Path,
+        source: &Metadata,
+        noted: &mut Vec<Failure>,
+    ) -> Result<(), Refusal> {
+        if self.is_move && fs::rename(from, &self.to).is_ok() {
+            return Ok(());
+        }
+        // On another file system, or a copy.
+        make_directory(&self.to, source.mode() & 0o777).map_err(Refusal::Failed)?;
+        if let Err(failure) = copy_tree(from, &self.to) {
+            let _ = delete_tree(&self.to, noted);
+            return Err(Refusal::Incomplete(failure));
+        }
+        match self.is_move {
+            true => delete_tree(from, noted).map_err(Refusal::Failed),
+            false => Ok(()),
+        }
+    }
+}
+
+/// Whether one path lies in the other, by whatever links they go.
+fn are_nested(from: &Path, to: &Path) -> bool {
+    let Ok(from) = fs::canonicalize(from) else {
+        return false;
+    };
+    let to = match (to.parent().map(fs::canonicalize), to.file_name()) {
+        (Some(Ok(parent)), Some(name)) => parent.join(name),
+        // It cannot be made there either.
+        _ => to.to_owned(),
+    };
+    to.starts_with(&from) || from.starts_with(&to)
+}
+
+fn is_same_file(from: &Path, to: &Path) -> bool {
+    match (fs::metadata(from), fs::metadata(to)) {
+        (Ok(from), Ok(to)) => (from.dev(), from.ino()) == (to.dev(), to.ino()),
+        _ => false,
+    }
+}
+
+/// Copies what is in a directory into another one: files, those behind links too, and
+/// directories. What is neither is left out, as in nginx; so are links to directories.
+fn copy_tree(from: &Path, to: &Path) -> Result<(), Failure> {
+    for (name, is_directory) in list(from)? {
+        let (inner, target) = (from.join(&name), to.join(&name));
+        let facts = match fs::metadata(&inner) {
+            Ok(facts) => facts,
+            // A link that leads nowhere, or a file that went meanwhile.
+            Err(_) => continue,
+        };
+        if is_directory {
+            make_directory(&target, facts.mode() & 0o777)?;
+            copy_tree(&inner, &target)?;
+            set_time(&target, Facts::of(&facts).mtime_s)?;
+        } else if facts.is_file() {
+            copy_file(&inner, &target, Facts::of(&facts))?;
+        }
+    }
+    Ok(())
+}
+
+/// What of a file's facts a copy of it has.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Facts {
+    access: u32,
+    /// It has just these permissions, whatever the process's mask says.
+    is_ordered: bool,
+    mtime_s: i64,
+}
+
+impl Facts {
+    fn of(metadata: &Metadata) -> Facts {
+        Facts {
+            access: metadata.mode() & 0o777,
+            is_ordered: false,
+            mtime_s: metadata.mtime(),
+        }
+    }
+}
+
+/// Gives a file another path, by copying it where it must be.
+pub(super) fn move_file(from: &Path, to: &Path, access: u32) -> Result<(), Failure> {
+    let fail = |call, error: &io::Error| failure(call, to, error);
+    let mut renamed = fs::rename(from, to);
+    if is(&renamed, libc::ENOENT) {
+        make_path(to, directory_access(access))?;
+        renamed = fs::rename(from, to);
+    }
+    if is(&renamed, libc::EXDEV) {
+        let facts = fs::symlink_metadata(from).map_err(|error| fail("lstat()", &error))?;
+        copy_file(from, to, Facts::of(&facts))?;
+        return fs::remove_file(from).map_err(|error| failure("unlink()", from, &error));
+    }
+    renamed.map_err(|error| fail("rename()", &error))
+}
+
+/// A file that is complete, under a temporary name: what is to become of it.
+pub(super) struct Finished<'f> {
+    pub(super) file: &'f File,
+    pub(super) from: &'f Path,
+    pub(super) to: &'f Path,
+    /// `dav_access`.
+    pub(super) access: u32,
+    /// `Date` of the request.
+    pub(super) mtime_s: Option<i64>,
+    /// `create_full_put_path`.
+    pub(super) create_path: bool,
+}
+
+/// How a file has got its name.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Named {
+    /// There was nothing.
+    New,
+    /// Something else had it.
+    Replaced,
+}
+
+/// Why it has not.
+#[derive(Debug)]
+pub(super) enum NotNamed {
+    /// A directory has it.
+    Directory,
+    Failed(Failure),
+}
+
+impl Finished<'_> {
+    /// Gives the file its name. Beside how, whether the temporary one is gone; a copy
+    /// leaves it.
+    pub(super) fn name(&self) -> Result<(Named, bool), NotNamed> {
+        let named = match fs::metadata(self.to) {
+            Ok(facts) if facts.is_dir() => return Err(NotNamed::Directory),
+            Ok(_) => Named::Replaced,
+            Err(_) => Named::New,
+        };
+        let has_moved = self.rename().map_err(NotNamed::Failed)?;
+        Ok((named, has_moved))
+    }
+
+    fn rename(&self) -> Result<bool, Failure> {
+        let permissions = Permissions::from_mode(self.access);
+        let changed = self.file.set_permissions(permissions);
+        changed.map_err(|error| failure("chmod()", self.from, &error))?;
+        if let Some(mtime_s) = self.mtime_s {
+            set_time_of(self.file, mtime_s)
+                .map_err(|error| failure("utimes()", self.from, &error))?;
+        }
+        let mut renamed = fs::rename(self.from, self.to);
+        if self.create_path && is(&renamed, libc::ENOENT) {
+            make_path(self.to, directory_access(self.access))?;
+            renamed = fs::rename(self.from, self.to);
+        }
+        if is(&renamed, libc::EXDEV) {
+            let facts = self.file.metadata();
+            let facts = facts.map_err(|error| failure("fstat()", self.from, &error))?;
+            let facts = Facts {
+                is_ordered: true,
+                ..Facts::of(&facts)
+            };
+            return copy_file(self.from, self.to, facts).map(|()| false);
+        }
+        renamed.map(|()| true).map_err(|error| {
+            let paths = format!("{}\" to \"{}", self.from.display(), self.to.display());
+            failure("rename()", Path::new(&paths), &error)
+        })
+    }
+}
+
+fn is(result: &io::Result<()>, errno: i32) -> bool {
+    matches!(result, Err(error) if error.raw_os_error() == Some(errno))
+}
+
+/// Makes the directories on the way to a file. Those that are there, or may not be looked
+/// into, are no obstacle, as in nginx: what follows shows it.
+fn make_path(file: &Path, access: u32) -> Result<(), Failure> {
+    let mut missing: Vec<&Path> = file.ancestors().skip(1).collect();
+    missing.retain(|directory| !directory.as_os_str().is_empty());
+    while let Some(directory) = missing.pop() {
+        match make_directory(directory, access) {
+            Ok(()) => {}
+            Err(failure) if matches!(failure.errno.0, libc::EEXIST | libc::EACCES) => {}
+            Err(failure) => return Err(failure),
+        }
+    }
+    Ok(())
+}
+
+/// Copies a file, which gets its name when it is complete. Nobody sees half of it, and
+/// nothing stays of what fails.
+fn copy_file(from: &Path, to: &Path, facts: Facts) -> Result<(), Failure> {
+    let mut source = open_regular(from).map_err(|error| failure("open()", from, &error))?;
+    let (path, mut target) = create_beside(to, facts.access)?;
+    let copied = io::copy(&mut source, &mut target)
+        .map_err(|error| failure("write()", to, &error))
+        .and_then(|_| {
+            set_time_of(&target, facts.mtime_s).map_err(|error| failure("utimes()", to, &error))
+        })
+        .and_then(|()| match facts.is_ordered {
+            true => target
+                .set_permissions(Permissions::from_mode(facts.access))
+                .map_err(|error| failure("chmod()", to, &error)),
+            false => Ok(()),
+        })
+        .and_then(|()| fs::rename(&path, to).map_err(|error| failure("rename()", to, &error)));
+    if copied.is_err() {
+        // It may be gone with its directory.
+        let _ = fs::remove_file(&path);
+    }
+    copied
+}
+
+/// Opens a file to read it. What is no file is not waited for.
+fn open_regular(path: &Path) -> io::Result<File> {
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(path)?;
+    match file.metadata()?.is_file() {
+        true => Ok(file),
+        false => Err(io::Error::from_raw_os_error(libc::EINVAL)),
+    }
+}
+
+/// A new file in the directory of another, under a name that lists do not show.
+fn create_beside(to: &Path, access: u32) -> Result<(PathBuf, File), Failure> {
+    let directory = to.parent().unwrap_or(Path::new("/"));
+    let mut collisions = 0;
+    loop {
+        let number = temp_file::next_number(collisions > 0);
+        let path = directory.join(format!(".{number:010}.part"));
+        let opened = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(access)
+            .open(&path);
+        match opened {
+            Ok(file) => return Ok((path, file)),
+            Err(error)
+                if error.kind() == io::ErrorKind::AlreadyExists && collisions < MAX_COLLISIONS =>
+            {
+                collisions += 1;
+            }
+            Err(error) => return Err(failure("open()", to, &error)),
+        }
+    }
+}
+
+fn set_time(directory: &Path, mtime_s: i64) -> Result<(), Failure> {
+    let set = File::open(directory).and_then(|opened| set_time_of(&opened, mtime_s));
+    set.map_err(|error| failure("utimes()", directory, &error))
+}
+
+fn set_time_of(file: &File, mtime_s: i64) -> io::Result<()> {
+    let distance = Duration::from_secs(mtime_s.unsigned_abs());
+    let time = match mtime_s {
+        0.. => SystemTime::UNIX_EPOCH.checked_add(distance),
+        _ => SystemTime::UNIX_EPOCH.checked_sub(distance),
+    };
+    // Times that the system cannot represent are not set.
+    match time {
+        Some(time) => file.set_times(FileTimes::new().set_modified(time).set_accessed(time)),
+        None => Ok(()),
+    }
+}
+
+/// What is in a directory. It is closed before anything is done to it, so that deep trees
+/// need no more descriptors than flat ones.
+/// Beside each name whether it is a directory itself; links are not.
+fn list(directory: &Path) -> Result<Vec<(OsString, bool)>, Failure> {
+    let fail = |call, error: &io::Error| failure(call, directory, error);
+    let listed = fs::read_dir(directory).map_err(|error| fail("opendir()", &error))?;
+    let mut entries = Vec::new();
+    for entry in listed {
+        let entry = entry.map_err(|error| fail("readdir()", &error))?;
+        let kind = entry.file_type().map_err(|error| fail("lstat()", &error))?;
+        entries.push((entry.file_name(), kind.is_dir()));
+    }
+    Ok(entries)
+}
+
+pub(super) fn failure(call: &'static str, path: &Path, error: &io::Error) -> Failure {
+    Failure {
+        call,
+        path: path.to_owned(),
+        errno: Errno::of(error),
+    }
+}
+
+#[cfg(test)]
+mod tests;

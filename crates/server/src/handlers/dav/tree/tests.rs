@@ -1,0 +1,194 @@
+use super::*;
+use std::os::unix::fs::symlink;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// A directory with a small tree in it.
+struct Place(PathBuf);
+
+impl Place {
+    fn new() -> Place {
+        static NUMBER: AtomicU32 = AtomicU32::new(0);
+        let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+        let name = format!("sealane-test-dav-{}-{number}", std::process::id());
+        let place = Place(std::env::temp_dir().join(name));
+        fs::create_dir_all(place.path("tree/inner/deep")).expect("writable");
+        fs::create_dir_all(place.path("elsewhere")).expect("writable");
+        for file in [
+            "a",
+            "tree/b",
+            "tree/inner/c",
+            "tree/inner/deep/d",
+            "elsewhere/keep",
+        ] {
+            fs::write(place.path(file), file).expect("writable");
+        }
+        symlink("../elsewhere", place.path("tree/link")).expect("writable");
+        symlink("../a", place.path("tree/file-link")).expect("writable");
+        symlink(".", place.path("tree/loop")).expect("writable");
+        place
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+
+    fn text(&self, name: &str) -> String {
+        fs::read_to_string(self.path(name)).unwrap_or_else(|error| format!("{name}: {error}"))
+    }
+
+    fn order(&self, is_move: bool, from: &str, to: &str) -> Result<Done, Refusal> {
+        let order = Order {
+            is_move,
+            from_collection: from.ends_with('/'),
+            to_collection: to.ends_with('/'),
+            overwrite: true,
+            access: 0o600,
+            from: self.path(from),
+            to: self.path(to.trim_end_matches('/')),
+        };
+        let (noted, done) = order.run();
+        assert!(noted.is_empty(), "{noted:?}");
+        done
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn what_links_lead_to_is_not_deleted() {
+    let place = Place::new();
+    let (noted, deleted) = delete(&place.path("tree/link"), true);
+    assert!(noted.is_empty());
+    assert_eq!(deleted.expect_err("it is a link").errno, Errno(libc::EPERM));
+    let (noted, deleted) = delete(&place.path("tree"), true);
+    assert!(noted.is_empty() && deleted.is_ok(), "{noted:?} {deleted:?}");
+    assert!(!place.path("tree").exists());
+    assert_eq!(place.text("elsewhere/keep"), "elsewhere/keep");
+    assert_eq!(place.text("a"), "a");
+}
+
+#[test]
+fn a_tree_is_copied_with_its_times_and_without_links_to_directories() {
+    let place = Place::new();
+    set_time(&place.path("tree/inner"), 1_000_000_000).expect("our own");
+    let permissions = Permissions::from_mode(0o640);
+    fs::set_permissions(place.path("tree/b"), permissions).expect("our own");
+    assert_eq!(
+        place.order(false, "tree/", "copy/").expect("possible"),
+        Done::Tree
+    );
+    assert_eq!(place.text("copy/inner/deep/d"), "tree/inner/deep/d");
+    assert_eq!(place.text("copy/file-link"), "a");
+    assert!(
+        !look(&place.path("copy/file-link"))
+            .expect("there")
+            .is_symlink()
+    );
+    let inner = look(&place.path("copy/inner")).expect("there");
+    assert_eq!(inner.mtime(), 1_000_000_000);
+    let file = look(&place.path("copy/b")).expect("there");
+    assert_eq!(file.mode() & 0o777, 0o640);
+    assert!(!place.path("copy/link").exists() && !place.path("copy/loop").exists());
+    assert_eq!(place.text("tree/b"), "tree/b");
+}
+
+#[test]
+fn nothing_is_copied_or_moved_into_itself() {
+    let place = Place::new();
+    symlink("tree", place.path("other")).expect("writable");
+    for is_move in [false, true] {
+        for (from, to) in [
+            ("tree/", "tree/"),
+            ("tree/", "tree/new/"),
+            ("tree/", "tree/inner/"),
+            ("tree/inner/", "tree/"),
+            ("tree/", "other/inner/new/"),
+        ] {
+            let refused = place.order(is_move, from, to);
+            assert!(
+                matches!(refused, Err(Refusal::SamePlace)),
+                "{from} {to}: {refused:?}"
+            );
+        }
+        let refused = place.order(is_move, "other/", "new/");
+        assert!(matches!(refused, Err(Refusal::Link)), "{refused:?}");
+    }
+    for to in ["a", "tree/file-link"] {
+        let refused = place.order(false, "a", to);
+        assert!(
+            matches!(refused, Err(Refusal::SamePlace)),
+            "{to}: {refused:?}"
+        );
+    }
+    assert_eq!(
+        place.order(true, "a", "a").expect("nothing to do"),
+        Done::File
+    );
+    assert_eq!(place.text("a"), "a");
+    assert_eq!(place.text("tree/inner/deep/d"), "tree/inner/deep/d");
+}
+
+#[test]
+fn of_a_copy_that_fails_nothing_stays() {
+    let place = Place::new();
+    // A name that fits, of a path that does not: the copy fails behind the first files.
+    let long = "x".repeat(250);
+    let mut deep = String::from("new");
+    for _ in 0..15 {
+        deep.push('/');
+        deep.push_str(&long);
+    }
+    fs::create_dir_all(place.path(&deep)).expect("writable");
+    let name = "y".repeat(255);
+    fs::write(place.path("tree/inner").join(&name), "y").expect("writable");
+    let to = format!("{deep}/{}/", "z".repeat(100));
+    for is_move in [false, true] {
+        let refused = place.order(is_move, "tree/inner/", &to);
+        // Moving is one rename, unless the path is too long for that as well.
+        if is_move && refused.is_ok() {
+            continue;
+        }
+        assert!(
+            matches!(refused, Err(Refusal::Incomplete(_))),
+            "{refused:?}"
+        );
+        assert!(!place.path(&to).exists());
+        assert_eq!(place.text("tree/inner/c"), "tree/inner/c");
+    }
+}
+
+#[test]
+fn a_pipe_is_not_waited_for() {
+    let place = Place::new();
+    let made = std::process::Command::new("mkfifo")
+        .arg(place.path("pipe"))
+        .status();
+    assert!(made.expect("coreutils are there").success());
+    let refused = place.order(false, "pipe", "copy");
+    assert!(
+        matches!(refused, Err(Refusal::Incomplete(_))),
+        "{refused:?}"
+    );
+    assert!(!place.path("copy").exists());
+}
+
+#[test]
+fn directories_on_the_way_are_made_for_a_file_that_is_moved() {
+    let place = Place::new();
+    assert_eq!(
+        place.order(true, "a", "x/y/z").expect("possible"),
+        Done::File
+    );
+    assert_eq!(place.text("x/y/z"), "a");
+    let refused = place.order(false, "x/y/z", "no/such/z");
+    assert!(
+        matches!(refused, Err(Refusal::Incomplete(_))),
+        "{refused:?}"
+    );
+    let left = fs::read_dir(place.path("x/y")).expect("there").count();
+    assert_eq!(left, 1);
+}

@@ -1,0 +1,82 @@
+//! `random_index`: any file of a directory answers for it.
+
+use super::Step;
+use super::autoindex;
+use super::path::FilePath;
+use crate::disk;
+use crate::exchange::Exchange;
+use sealane_http::Method;
+use sealane_sys::file::Kind;
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
+
+/// Redirects internally to one of the files. Called for URIs that end with a slash.
+pub(crate) async fn answer(exchange: &mut Exchange) -> Step {
+    if !matches!(
+        exchange.request.head.method,
+        Method::Get | Method::Head | Method::Post
+    ) {
+        return Step::Declined;
+    }
+    let path = match FilePath::of(exchange) {
+        Ok(path) => path,
+        Err(status) => return Step::Status(status),
+    };
+    let mut directory = path.as_bytes().to_vec();
+    directory.pop(); // the slash, as nginx says it in its log
+    let directory = PathBuf::from(OsString::from_vec(directory));
+    let mut names = match disk::run(move || autoindex::read(directory)).await {
+        Ok((entries, skipped)) => {
+            for failure in skipped {
+                autoindex::note(exchange, &failure);
+            }
+            let files = entries.into_iter().filter(|entry| entry.kind == Kind::File);
+            files.map(|file| file.name).collect::<Vec<_>>()
+        }
+        Err(failure) => return Step::Status(autoindex::refuse(exchange, &failure)),
+    };
+    if names.is_empty() {
+        return Step::Declined;
+    }
+    let mut uri = exchange.request.uri.clone();
+    uri.append(&mut names.swap_remove(random_below(names.len())));
+    Step::Redirect {
+        uri,
+        args: exchange.request.args.clone(),
+    }
+}
+
+/// A number below `count`, which is not zero.
+fn random_below(count: usize) -> usize {
+    let mut bytes = [0; 8];
+    match getrandom::fill(&mut bytes) {
+        // Less than `count`, so it is a usize.
+        Ok(()) => (u64::from_ne_bytes(bytes) % count as u64) as usize,
+        // Without the kernel's generator the first file answers.
+        Err(_) => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::Site;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_file_has_its_turn() {
+        let site = Site::new("location /r/ { random_index on; }");
+        site.file("r/a.txt", "a")
+            .file("r/b.txt", "b")
+            .file("r/.c.txt", "c")
+            .file("r/d/e", "e");
+        let mut seen = HashSet::new();
+        // Both are seen after 64 attempts but once in 2^63 runs.
+        for _ in 0..64 {
+            let reply = site.get("/r/");
+            assert_eq!(reply.status(), 200);
+            seen.insert(reply.text().to_owned());
+        }
+        assert_eq!(seen, HashSet::from(["a".to_owned(), "b".to_owned()]));
+    }
+}
