@@ -29,8 +29,8 @@ const ROWS: &[Row] = &[
         "random_index",
         LOCATION,
         ONE,
-        "off",
-        "A file of the directory answers for it, a different one each time.",
+        "",
+        "With `on`, any file of a directory answers for it.",
         |b, c| c.flag(&mut b.location().random_index),
     ),
     Row::new(
