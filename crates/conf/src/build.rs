@@ -12,6 +12,7 @@ use crate::input::{Loader, Options};
 use crate::lexer::Word;
 use crate::lists::ListBlock;
 use crate::merge::HttpLevel;
+use crate::met::Met;
 use crate::model::{Condition, If, LogLevel, Matcher, Op, Origin, Server, Types, Upstream};
 use crate::regex::Regex;
 use crate::template::Names;
@@ -37,6 +38,8 @@ pub(crate) struct Build<'a> {
     /// Names of variables met so far.
     pub(crate) names: Names,
     pub(crate) warnings: Vec<Diagnostic>,
+    /// What directives do.
+    pub(crate) met: Met,
     /// Directives that were warned about already.
     warned: HashSet<&'static str>,
     /// The place of the directive at hand, for warnings.
@@ -137,6 +140,7 @@ impl<'a> Build<'a> {
             levels: vec![Level::new(LevelKind::Main, outermost)],
             names: Names::default(),
             warnings: Vec::new(),
+            met: Met::default(),
             warned: HashSet::new(),
             place: None,
             opening: None,

@@ -68,6 +68,13 @@ impl Diagnostic {
     }
 }
 
+impl Diagnostic {
+    /// The message alone, masked and printable like the headline.
+    pub fn text(&self) -> String {
+        printable(&masked(&self.message))
+    }
+}
+
 /// The text with control characters as the error log has them, for a terminal: it would obey
 /// them, and what a configuration says may be somebody else's.
 pub fn printable(text: &str) -> String {
@@ -100,6 +107,34 @@ impl fmt::Display for Diagnostic {
 }
 
 impl Place {
+    /// The line, masked, printable, without the blanks around it; of a long one, `most`
+    /// characters around the place.
+    pub fn shown_line(&self, most: usize) -> String {
+        let line = printable(masked(&self.source_line).trim());
+        let count = line.chars().count();
+        if count <= most {
+            return line;
+        }
+        let indent = self.source_line.len() - self.source_line.trim_start().len();
+        let column = (self.column as usize).saturating_sub(indent + 1);
+        let dots = "...".chars();
+        let room = most.saturating_sub(6);
+        // Bytes are near enough to characters: it is only about what is cut.
+        let skipped = column.saturating_sub(room / 4).min(count - room);
+        match skipped {
+            0 => line
+                .chars()
+                .take(most.saturating_sub(3))
+                .chain(dots)
+                .collect(),
+            _ if skipped + room >= count => dots.chain(line.chars().skip(skipped)).collect(),
+            _ => {
+                let middle = line.chars().skip(skipped).take(room);
+                dots.clone().chain(middle).chain(dots).collect()
+            }
+        }
+    }
+
     /// The beginning of a line that was read earlier.
     pub(crate) fn of_line(origin: Origin, sources: &[Source]) -> Place {
         let source = sources.iter().find(|source| source.path == origin.file);
@@ -193,6 +228,31 @@ mod tests {
             diagnostic.headline(),
             "unknown directive \"rot\" in command line"
         );
+    }
+
+    #[test]
+    fn a_long_line_is_shown_around_the_place() {
+        let shown = |line: &str, column: u32| {
+            let place = Place {
+                file: None,
+                line: 1,
+                column,
+                source_line: line.to_owned(),
+            };
+            place.shown_line(20)
+        };
+        assert_eq!(shown("  root /data;", 3), "root /data;");
+        assert_eq!(
+            shown("abcdefghijklmnopqrstuvwxyz", 1),
+            "abcdefghijklmnopq..."
+        );
+        assert_eq!(
+            shown("abcdefghijklmnopqrstuvwxyz", 10),
+            "...ghijklmnopqrst..."
+        );
+        assert_eq!(shown("abcdefghijklmnopqrstuvwxyz", 26), "...mnopqrstuvwxyz");
+        assert_eq!(shown(&"é".repeat(50), 99).chars().count(), 17);
+        assert_eq!(shown("\u{1b}[2J x;", 1), "\\x1B[2J x;");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::model::{
     Config, Location, LocationConf, Locations, Op, Part, Pass, ProxyTarget, Script, Template,
     Variable,
 };
-use crate::parser::{Limits, parse_within};
+use crate::parser::{Limits, parse_within, survey_within};
 
 /// Longest input that is looked at.
 pub const MAX_INPUT_BYTES: usize = 64 << 10;
@@ -43,7 +43,12 @@ pub fn fuzz_config(data: &[u8]) {
     for (name, text) in names.iter().zip(texts) {
         loader = loader.with(format!("/conf/{name}.conf"), text);
     }
-    match parse_within(&options, &mut loader, &LIMITS) {
+    // Who reads on finds faults in what is refused, and none in what is not.
+    let survey = survey_within(&options, &mut loader, &LIMITS);
+    let faults = survey.refusals.len() + survey.unread.len() + usize::from(survey.end.is_some());
+    let strict = parse_within(&options, &mut loader, &LIMITS);
+    assert_eq!(strict.is_err(), faults > 0);
+    match strict {
         Ok(config) => {
             config
                 .warnings

@@ -113,6 +113,60 @@ impl<'t> Lexer<'t> {
         }
     }
 
+    /// Reads past a block of Lua, whose `{` was read, as nginx's module for it does: braces in
+    /// its strings and comments do not count. False when the text ends before.
+    pub(crate) fn skip_lua(&mut self) -> bool {
+        let mut depth = 1_usize;
+        while let Some(byte) = self.bump() {
+            match byte {
+                b'{' => depth += 1,
+                b'}' => depth -= 1,
+                b'"' | b'\'' => self.skip_lua_string(byte),
+                b'[' => drop(self.skip_lua_long_string()),
+                b'-' if self.peek() == Some(b'-') => {
+                    self.bump();
+                    let long = self.peek() == Some(b'[') && {
+                        self.bump();
+                        self.skip_lua_long_string()
+                    };
+                    while !long && self.bump().is_some_and(|byte| byte != b'\n') {}
+                }
+                _ => {}
+            }
+            if depth == 0 {
+                return true;
+            }
+        }
+        false
+    }
+
+    fn skip_lua_string(&mut self, quote: u8) {
+        while let Some(byte) = self.bump() {
+            match byte {
+                b'\\' => drop(self.bump()),
+                _ if byte == quote => return,
+                _ => {}
+            }
+        }
+    }
+
+    /// After a `[`: past `[[...]]` or `[=[...]=]`, if that is what begins here.
+    fn skip_lua_long_string(&mut self) -> bool {
+        let rest = &self.text[self.at..];
+        let level = rest.iter().take_while(|byte| **byte == b'=').count();
+        if rest.get(level) != Some(&b'[') {
+            return false;
+        }
+        let mut close = vec![b'='; level + 2];
+        (close[0], close[level + 1]) = (b']', b']');
+        let inside = memchr::memmem::find(rest, &close);
+        let until = self.at + inside.map_or(rest.len(), |inside| inside + close.len());
+        while self.at < until {
+            self.bump();
+        }
+        true
+    }
+
     fn peek(&self) -> Option<u8> {
         self.text.get(self.at).copied()
     }

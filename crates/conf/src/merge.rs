@@ -30,8 +30,9 @@ pub(crate) struct HttpLevel {
     pub(crate) main_logs: usize,
 }
 
-/// At the end of the `http` block: checks and builds it.
-pub(crate) fn http(b: &mut Build<'_>) -> Result<(), Fault> {
+/// At the end of the `http` block: checks and builds it. What is wrong comes in the order in
+/// which nginx looks at it.
+pub(crate) fn http(b: &mut Build<'_>) -> Vec<Fault> {
     let (server, location) = b.take_http();
     let location = locations::with_log_defaults(location, b);
     let level = HttpLevel {
@@ -39,14 +40,24 @@ pub(crate) fn http(b: &mut Build<'_>) -> Result<(), Fault> {
         location,
         main_logs: b.main.error_logs.len(),
     };
-    let servers = build_servers(b, &level)?;
-    b.upstreams = upstreams::all(b, &level)?;
-    check_tls(b, &servers)?;
-    check_variables(b)?;
-    servers::check_names(b, &servers)?;
+    let servers = match build_servers(b, &level) {
+        Ok(servers) => servers,
+        Err(fault) => return vec![fault],
+    };
+    let mut faults = Vec::new();
+    match upstreams::all(b, &level) {
+        Ok(upstreams) => b.upstreams = upstreams,
+        Err(fault) => faults.push(fault),
+    }
+    faults.extend(check_tls(b, &servers).err());
+    faults.extend(undefined_variables(b));
+    if faults.is_empty() {
+        // Its warnings are about a configuration that is right so far.
+        faults.extend(servers::check_names(b, &servers).err());
+    }
     b.http_level = Some(level);
     b.servers = servers;
-    Ok(())
+    faults
 }
 
 fn build_servers(b: &Build<'_>, level: &HttpLevel) -> Result<Vec<Server>, Fault> {
@@ -73,18 +84,18 @@ fn build_servers(b: &Build<'_>, level: &HttpLevel) -> Result<Vec<Server>, Fault>
 }
 
 /// Every variable must be known by now.
-fn check_variables(b: &Build<'_>) -> Result<(), Fault> {
-    let Some((name, used_at)) = b.names.undefined() else {
-        return Ok(());
+fn undefined_variables(b: &Build<'_>) -> Vec<Fault> {
+    let fault = |(name, used_at): (&str, Option<&Origin>)| {
+        let mut help = Vec::new();
+        if let Some(Origin { file, line }) = used_at {
+            help.push(format!("it is used in {}:{line}", file.display()));
+        }
+        if let Some(near) = crate::variables::nearest(name) {
+            help.push(format!("did you mean \"${near}\"?"));
+        }
+        Fault::whole(format!("unknown \"{name}\" variable")).help(help.join("; "))
     };
-    let mut help = Vec::new();
-    if let Some(Origin { file, line }) = used_at {
-        help.push(format!("it is used in {}:{line}", file.display()));
-    }
-    if let Some(near) = crate::variables::nearest(name) {
-        help.push(format!("did you mean \"${near}\"?"));
-    }
-    Err(Fault::whole(format!("unknown \"{name}\" variable")).help(help.join("; ")))
+    b.names.undefined().map(fault).collect()
 }
 
 /// Every address with `ssl` needs a certificate, or refuses handshakes.
@@ -167,6 +178,7 @@ pub(crate) fn finish(mut b: Build<'_>, sources: Vec<Source>) -> Result<Config, F
                 options,
                 main,
                 warnings,
+                met,
                 ..
             } = b;
             Ok(Config {
@@ -175,6 +187,7 @@ pub(crate) fn finish(mut b: Build<'_>, sources: Vec<Source>) -> Result<Config, F
                 events,
                 http,
                 warnings,
+                met,
                 sources,
             })
         }

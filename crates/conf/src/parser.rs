@@ -8,7 +8,9 @@ use crate::input::{Loader, Options};
 use crate::lexer::{Item, LexError, Lexer, Origin as TextOrigin, Word};
 use crate::listen;
 use crate::merge;
+use crate::met::IdleReason;
 use crate::model::{Config, LogLevel, Origin, Source};
+use crate::survey::{Notes, Refusal, RefusalKind, Survey};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -60,16 +62,7 @@ pub(crate) fn parse_within(
     loader: &mut dyn Loader,
     limits: &Limits,
 ) -> Result<Config, Failure> {
-    let mut parser = Parser {
-        limits,
-        block_count: 0,
-        build: Build::new(options, loader),
-        files: Vec::new(),
-        sources: Vec::new(),
-        total_bytes: 0,
-        file_count: 0,
-        block_depth: 0,
-    };
+    let mut parser = Parser::new(options, loader, limits);
     let result = parser.run();
     let Parser { build, sources, .. } = parser;
     match result {
@@ -79,6 +72,55 @@ pub(crate) fn parse_within(
             error,
         }),
     }
+}
+
+/// [`crate::survey::survey`].
+pub(crate) fn survey(options: &Options, loader: &mut dyn Loader) -> Survey {
+    survey_within(options, loader, &Limits::DEFAULT)
+}
+
+/// [`survey`] with limits of one's own.
+pub(crate) fn survey_within(options: &Options, loader: &mut dyn Loader, limits: &Limits) -> Survey {
+    let mut parser = Parser::new(options, loader, limits);
+    parser.notes = Some(Notes::default());
+    let result = parser.run();
+    let Parser {
+        build,
+        sources,
+        notes,
+        ..
+    } = parser;
+    let mut notes = notes.unwrap_or_default();
+    let met = build.met.clone();
+    let result = match result {
+        Ok(()) => merge::finish(build, sources),
+        Err(error) => {
+            let warnings = build.warnings;
+            return Survey::of(Err(Failure { warnings, error }), notes, met);
+        }
+    };
+    // What is wrong with the whole is one fault among the others.
+    let mut survey = match result {
+        Err(Failure { warnings, error }) => {
+            notes.refusals.push(Refusal {
+                kind: RefusalKind::Wrong,
+                name: String::new(),
+                diagnostic: *error,
+                skipped_block: false,
+            });
+            Survey {
+                config: None,
+                refusals: Vec::new(),
+                unread: Vec::new(),
+                warnings,
+                met,
+                end: None,
+            }
+        }
+        good => Survey::of(good, Notes::default(), met),
+    };
+    (survey.refusals, survey.unread) = (notes.refusals, notes.unread);
+    survey
 }
 
 /// The reading ends here.
@@ -94,6 +136,8 @@ struct Parser<'a> {
     total_bytes: usize,
     file_count: usize,
     block_depth: usize,
+    /// Faults are noted here instead of ending the reading.
+    notes: Option<Notes>,
 }
 
 /// A text being read.
@@ -112,7 +156,21 @@ enum Run {
     Block,
 }
 
-impl Parser<'_> {
+impl<'a> Parser<'a> {
+    fn new(options: &'a Options, loader: &'a mut dyn Loader, limits: &'a Limits) -> Parser<'a> {
+        Parser {
+            limits,
+            block_count: 0,
+            build: Build::new(options, loader),
+            files: Vec::new(),
+            sources: Vec::new(),
+            total_bytes: 0,
+            file_count: 0,
+            block_depth: 0,
+            notes: None,
+        }
+    }
+
     fn run(&mut self) -> Result<(), Stop> {
         if let Some(globals) = &self.build.options.globals {
             let text = Rc::new(Text {
@@ -122,11 +180,20 @@ impl Parser<'_> {
             self.whole_text(text, MAIN)?;
         }
         let path = self.build.options.conf_path.clone();
-        self.file(&path, MAIN, None)
+        let text = self.read(&path, None)?;
+        self.whole_text(text, MAIN)
     }
 
-    /// Reads one file in the given context; `place` is that of the `include`.
-    fn file(&mut self, path: &Path, context: Contexts, place: Option<Place>) -> Result<(), Stop> {
+    /// Reads an included file in the given context; `place` is that of the `include`.
+    fn included(&mut self, path: &Path, context: Contexts, place: Place) -> Result<(), Stop> {
+        match self.read(path, Some(place)) {
+            Ok(text) => self.whole_text(text, context),
+            Err(stop) => self.note_unread(stop),
+        }
+    }
+
+    /// The text of a file; `place` is that of the `include`.
+    fn read(&mut self, path: &Path, place: Option<Place>) -> Result<Rc<Text>, Stop> {
         let refuse = |message: String, help: Option<&str>| {
             let help = help.map(str::to_owned);
             Box::new(Diagnostic {
@@ -180,13 +247,10 @@ impl Parser<'_> {
                 text: bytes.clone(),
             });
         }
-        self.whole_text(
-            Rc::new(Text {
-                path: Some(path.to_owned()),
-                bytes,
-            }),
-            context,
-        )
+        Ok(Rc::new(Text {
+            path: Some(path.to_owned()),
+            bytes,
+        }))
     }
 
     fn whole_text(&mut self, text: Rc<Text>, context: Contexts) -> Result<(), Stop> {
@@ -249,7 +313,10 @@ impl Parser<'_> {
     ) -> Result<(), Stop> {
         let line = lexer.line();
         let call_place = |fault: Fault| text.fault(fault, words, line, &[]);
-        let row = find(words, context, opens).map_err(call_place)?;
+        let row = match find(words, context, opens) {
+            Ok(row) => row,
+            Err(fault) => return self.pass_over(text, lexer, words, (opens, None), fault),
+        };
         let call = Call {
             row,
             words,
@@ -257,9 +324,13 @@ impl Parser<'_> {
         };
         self.build.place = Some(text.place(words[0].at, line));
         if row.name == "include" {
+            self.build.met.works(row);
             return self.include(text, line, context, &call);
         }
-        self.carry_out(&call).map_err(call_place)?;
+        if let Err(fault) = self.carry_out(&call) {
+            self.build.opening = None;
+            return self.pass_over(text, lexer, words, (opens, Some(row)), fault);
+        }
         let Some(opening) = self.build.opening.take() else {
             return Ok(());
         };
@@ -285,12 +356,115 @@ impl Parser<'_> {
             ended = directives::end_upstream(&mut self.build);
         }
         ended = ended.and(self.build.close(inner));
+        let mut faults: Vec<Fault> = ended.err().into_iter().collect();
         if is_http {
-            ended = merge::http(&mut self.build);
+            faults = merge::http(&mut self.build);
         }
-        ended.map_err(|fault| text.fault(fault, words, end_line, &self.sources))?;
+        for fault in faults {
+            let stop = text.fault(fault, words, end_line, &self.sources);
+            self.note(stop, RefusalKind::Wrong, row.name, false)?;
+        }
         self.block_depth -= 1;
         Ok(())
+    }
+
+    /// A directive that cannot be carried out: the end of the reading, or a note.
+    fn pass_over(
+        &mut self,
+        text: &Text,
+        lexer: &mut Lexer<'_>,
+        words: &[Word],
+        (opens, row): (bool, Option<&'static Row>),
+        fault: Fault,
+    ) -> Result<(), Stop> {
+        let stop = text.fault(fault, words, lexer.line(), &[]);
+        let kind = RefusalKind::of(row, &words[0].bytes);
+        self.note(stop, kind, &shown(&words[0].bytes), opens)?;
+        self.define_all_in(words);
+        match opens {
+            true => self.skip_block(text, lexer, &words[0].bytes),
+            false => Ok(()),
+        }
+    }
+
+    /// Notes a fault, or returns it when there are no notes, or enough.
+    fn note(
+        &mut self,
+        stop: Stop,
+        kind: RefusalKind,
+        name: &str,
+        skipped_block: bool,
+    ) -> Result<(), Stop> {
+        let Some(notes) = self.notes.as_mut() else {
+            return Err(stop);
+        };
+        notes.refusals.push(Refusal {
+            kind,
+            name: name.to_owned(),
+            diagnostic: *stop,
+            skipped_block,
+        });
+        self.enough()
+    }
+
+    /// Notes an include that cannot be read, or returns what is wrong with it.
+    fn note_unread(&mut self, stop: Stop) -> Result<(), Stop> {
+        let Some(notes) = self.notes.as_mut() else {
+            return Err(stop);
+        };
+        notes.unread.push(*stop);
+        self.enough()
+    }
+
+    fn enough(&self) -> Result<(), Stop> {
+        match self.notes.as_ref().is_some_and(Notes::is_full) {
+            true => {
+                let message = format!("more than {} faults; the rest was not read", Notes::MOST);
+                Err(Text::emerg(message, self.build.place.clone(), None))
+            }
+            false => Ok(()),
+        }
+    }
+
+    /// Reads past a block without looking at what is in it.
+    fn skip_block(&mut self, text: &Text, lexer: &mut Lexer<'_>, name: &[u8]) -> Result<(), Stop> {
+        let unfinished =
+            |lexer: &Lexer<'_>| text.at_lexer(lexer, "unexpected end of file, expecting \"}\"");
+        if name.ends_with(b"_by_lua_block") {
+            return match lexer.skip_lua() {
+                true => Ok(()),
+                false => Err(unfinished(lexer)),
+            };
+        }
+        let mut depth = 1_usize;
+        while depth > 0 {
+            match lexer.next_item().map_err(|error| text.lex_error(error))? {
+                Item::Simple(words) => self.define_all_in(&words),
+                Item::BlockStart(words) if words[0].bytes.ends_with(b"_by_lua_block") => {
+                    if !lexer.skip_lua() {
+                        return Err(unfinished(lexer));
+                    }
+                }
+                Item::BlockStart(_) => depth += 1,
+                Item::BlockEnd => depth -= 1,
+                Item::End => return Err(unfinished(lexer)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Variables that a directive names which is passed over: it may be what defines them, and
+    /// that they are missing then would be no news.
+    fn define_all_in(&mut self, words: &[Word]) {
+        for word in words {
+            let name = std::str::from_utf8(&word.bytes).ok();
+            let name = name.and_then(|word| word.strip_prefix('$'));
+            let Some(name) = name.filter(|name| is_variable_name(name)) else {
+                continue;
+            };
+            // One that exists needs no other.
+            let _ = self.build.names.define_if_new(name);
+        }
     }
 
     fn carry_out(&mut self, call: &Call<'_>) -> Result<(), Fault> {
@@ -301,14 +475,24 @@ impl Parser<'_> {
                 .iter()
                 .any(|inert| inert.as_bytes() == call.arg(1))
         {
+            self.build.met.works(row);
             return Ok(());
         }
         match row.support {
             Support::Implemented(set) | Support::Block(set) => {
                 let set: Setter = set.0;
-                set(&mut self.build, call)
+                set(&mut self.build, call)?;
+                self.build.met.works(row);
+                Ok(())
             }
-            Support::Meaningless(check, _) => self.check_only(call, check),
+            Support::Meaningless(check, why) => {
+                self.check_only(call, check)?;
+                let why = || why.to_owned();
+                self.build
+                    .met
+                    .is_idle(row, IdleReason::Meaningless, why, &call.origin);
+                Ok(())
+            }
             Support::Obsolete(instead) => {
                 let advice = match instead {
                     Some(instead) => format!("use the \"{instead}\" directive instead"),
@@ -317,13 +501,23 @@ impl Parser<'_> {
                 let name = row.name;
                 self.build
                     .warn(format!("the \"{name}\" directive is obsolete, {advice}"));
+                let why = || format!("nginx has dropped it; {advice}");
+                self.build
+                    .met
+                    .is_idle(row, IdleReason::Obsolete, why, &call.origin);
                 Ok(())
             }
             Support::Later(check, missing) => {
                 self.check_only(call, check)?;
                 // What is switched off is off already.
                 let off = check == directives::Check::Flag && call.on_off() == Ok(false);
-                if !off {
+                if off {
+                    self.build.met.works(row);
+                } else {
+                    let why = || missing.to_owned();
+                    self.build
+                        .met
+                        .is_idle(row, IdleReason::Later, why, &call.origin);
                     let message = format!(
                         "the \"{}\" directive has no effect yet: {missing}",
                         row.name
@@ -360,7 +554,7 @@ impl Parser<'_> {
             .iter()
             .any(|byte| matches!(byte, b'*' | b'?' | b'['))
         {
-            return self.file(&path, context, Some(place));
+            return self.included(&path, context, place);
         }
         let Some(pattern) = path.to_str() else {
             return Err(text.fault(call.invalid(1), call.words, line, &[]));
@@ -370,7 +564,7 @@ impl Parser<'_> {
             text.fault(Fault::at(1, message), call.words, line, &[])
         })?;
         for file in files {
-            self.file(&file, context, Some(place.clone()))?;
+            self.included(&file, context, place.clone())?;
         }
         Ok(())
     }
@@ -399,6 +593,15 @@ impl Parser<'_> {
             .list_line(words, &text.origin(line))
             .map_err(|fault| text.fault(fault, words, line, &[]))
     }
+}
+
+/// Whether the text after a `$` is the name of a variable and nothing else.
+fn is_variable_name(name: &str) -> bool {
+    !name.is_empty()
+        && name
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'_')
+        && !name.starts_with(|first: char| first.is_ascii_digit())
 }
 
 /// The row for a directive, with nginx's complaints in nginx's order.
@@ -435,7 +638,8 @@ fn find(words: &[Word], context: Contexts, opens: bool) -> Result<&'static Row, 
         None => {
             if let Some(elsewhere) = directives::owner(name) {
                 let (name, module) = (shown(name), elsewhere.module);
-                let fault = format!("\"{name}\" directive is not supported, it is of {module}");
+                let fault =
+                    format!("\"{name}\" directive is not supported, it belongs to {module}");
                 return Err(Fault::new(fault).help(elsewhere.instead));
             }
             let mut fault = Fault::new(format!("unknown directive \"{}\"", shown(name)));

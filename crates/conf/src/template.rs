@@ -71,6 +71,19 @@ impl Names {
         Ok(index)
     }
 
+    /// A variable without a value, unless there is one of that name.
+    pub(crate) fn define_if_new(&mut self, name: &str) -> Result<(), Fault> {
+        let lower = name.to_ascii_lowercase();
+        if variables::lookup(&lower).is_some() {
+            return Ok(());
+        }
+        let index = self.intern_new(name)?;
+        self.list[usize::from(index)]
+            .getter
+            .get_or_insert(Getter::Absent);
+        Ok(())
+    }
+
     /// What `set` and its like assign to. Without another definition the variable reads as
     /// `otherwise` until something is assigned to it.
     pub(crate) fn settable(&mut self, name: &str, otherwise: Getter) -> Result<Settable, Fault> {
@@ -132,10 +145,10 @@ impl Names {
         Ok(index)
     }
 
-    /// The first name that nothing defines, with the place of its first use.
-    pub(crate) fn undefined(&self) -> Option<(&str, Option<&Origin>)> {
-        let name = self.list.iter().find(|name| name.getter.is_none())?;
-        Some((&name.name, name.used_at.as_ref()))
+    /// The names that nothing defines, each with the place of its first use.
+    pub(crate) fn undefined(&self) -> impl Iterator<Item = (&str, Option<&Origin>)> {
+        let names = self.list.iter().filter(|name| name.getter.is_none());
+        names.map(|name| (name.name.as_str(), name.used_at.as_ref()))
     }
 
     /// All variables, in order.
@@ -336,9 +349,9 @@ mod tests {
         };
         let mut names = Names::default();
         compile(&mut names, b"$User", 1, &origin).expect("compiles");
-        assert_eq!(names.undefined(), Some(("user", Some(&origin))));
+        assert_eq!(names.undefined().next(), Some(("user", Some(&origin))));
         assert_eq!(names.define("user"), Ok(0));
-        assert_eq!(names.undefined(), None);
+        assert_eq!(names.undefined().next(), None);
         assert!(names.define("host").is_err(), "a built-in variable");
         assert_eq!(names.into_list().len(), 1);
     }

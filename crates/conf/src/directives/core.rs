@@ -1,6 +1,6 @@
 //! The `main` context: ngx_core_module and its neighbours.
 
-use super::{ANYWHERE, Arity, Check, MAIN, Module, ONE, Row};
+use super::{ANYWHERE, Arity, Check, MAIN, Module, ONE, Row, modules};
 use crate::build::{Build, Opening};
 use crate::call::{Call, Fault, shown};
 use crate::model::{CpuAffinity, EnvVar, Seccomp, User, WorkerCount};
@@ -158,9 +158,9 @@ const ROWS: &[Row] = &[
         MAIN,
         ONE,
         "",
-        "Sealane has no loadable modules. The line is accepted with a warning, as distributions \
-         put such lines into their default configuration; the module's directives are errors \
-         where they stand.",
+        "Sealane has no loadable modules. The line is accepted, as distributions put such lines into \
+         their default configuration, with a warning where the module is not built in: its \
+         directives are errors where they stand.",
         load_module,
     ),
     Row::block(
@@ -378,6 +378,9 @@ fn load_module(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
         return Err(c.refuse("is specified too late"));
     }
     let name = shown(c.arg(1));
+    if modules::is_built_in(&name) {
+        return Ok(());
+    }
     b.warn(format!(
         "the module \"{name}\" is not loaded, and its directives are errors"
     ));

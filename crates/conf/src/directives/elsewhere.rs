@@ -7,7 +7,7 @@
 
 /// The directives of a module, or of several that one answer does for.
 pub struct Elsewhere {
-    /// Whose they are, as a message says it after "of".
+    /// Whose they are, as a message says it after "belongs to".
     pub module: &'static str,
     /// Names, or patterns with one `*`.
     pub names: &'static [&'static str],
@@ -174,7 +174,7 @@ pub const ELSEWHERE: &[Elsewhere] = &[
     },
     // Tengine.
     Elsewhere {
-        module: "Tengine (pages)",
+        module: "Tengine (pages that are joined and shrunk)",
         names: &[
             "concat",
             "concat_*",
@@ -191,7 +191,7 @@ pub const ELSEWHERE: &[Elsewhere] = &[
                   change them when they are sent",
     },
     Elsewhere {
-        module: "Tengine (status)",
+        module: "modules for pages of numbers (VTS, Tengine)",
         names: &[
             "req_status*",
             "vhost_traffic_status*",
@@ -327,7 +327,7 @@ pub const ELSEWHERE: &[Elsewhere] = &[
                   and `add_after_body` add to one",
     },
     Elsewhere {
-        module: "GeoIP2 and other databases of places",
+        module: "modules that read databases of places (GeoIP2)",
         names: &["geoip2", "geoip2_*", "ip2location_*", "ip2proxy_*"],
         instead: "databases of places cannot be read; `geo` takes a list of networks, which can be \
                   made from them, in a file of its own",

@@ -29,6 +29,7 @@ mod later;
 mod log;
 mod map;
 mod media;
+mod modules;
 mod proxy;
 mod proxy_rewrites;
 mod proxying;
@@ -444,6 +445,12 @@ pub(crate) fn named(name: &[u8]) -> &'static [&'static Row] {
         index
     });
     index.get(name).map_or(&[], Vec::as_slice)
+}
+
+/// Whether there is a directive of that name that works somewhere.
+pub fn works(name: &str) -> bool {
+    let works = |row: &Row| matches!(row.support, Support::Implemented(_) | Support::Block(_));
+    named(name.as_bytes()).iter().any(|row| works(row))
 }
 
 /// The known name nearest to `name`, if it is near enough to be meant; names

@@ -88,6 +88,7 @@ fn defaults_in_the_table_are_the_real_ones() {
              location /g {{ grpc_pass grpcs://192.0.2.1:1; }} }} }}"
         ));
         config.sources.clear();
+        config.met = crate::met::Met::default();
         format!("{config:?}")
     };
     // Lists whose default stands for "none given", what the model keeps as written,

@@ -55,6 +55,7 @@ pub use upstream_tls::*;
 pub use user_variable::*;
 
 use crate::diagnostic::Diagnostic;
+use crate::met::Met;
 use std::path::PathBuf;
 
 /// A whole configuration, validated as far as text alone allows.
@@ -71,6 +72,8 @@ pub struct Config {
     pub prefix: PathBuf,
     /// Warnings and notices, in the order they were met; never fatal.
     pub warnings: Vec<Diagnostic>,
+    /// How many directives do something, and which do not.
+    pub met: Met,
     /// Every file read, in the order of reading, for `-T`.
     pub sources: Vec<Source>,
 }

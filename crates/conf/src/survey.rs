@@ -1,0 +1,112 @@
+//! Reading a configuration to the end although it has faults, to tell all of them.
+
+use crate::diagnostic::{Diagnostic, Failure};
+use crate::directives::{self, Row, Support};
+use crate::input::{Loader, Options};
+use crate::met::Met;
+use crate::model::Config;
+use crate::parser;
+
+/// What a configuration is made of, and everything that is wrong with it.
+#[derive(Debug)]
+pub struct Survey {
+    /// The configuration without what was refused, for advice. It may hang together no more.
+    pub config: Option<Config>,
+    /// What would keep the server from starting, in the order it was met.
+    pub refusals: Vec<Refusal>,
+    /// Includes that could not be read.
+    pub unread: Vec<Diagnostic>,
+    /// Warnings.
+    pub warnings: Vec<Diagnostic>,
+    /// What the directives do.
+    pub met: Met,
+    /// What ended the reading before the end: the text is no configuration, or its faults are
+    /// too many.
+    pub end: Option<Box<Diagnostic>>,
+}
+
+/// Something that would keep the server from starting.
+#[derive(Debug, Clone)]
+pub struct Refusal {
+    /// What kind of thing.
+    pub kind: RefusalKind,
+    /// The directive; empty when the whole configuration is meant.
+    pub name: String,
+    /// The message with its place and advice.
+    pub diagnostic: Diagnostic,
+    /// The directive opens a block, which was not looked at.
+    pub skipped_block: bool,
+}
+
+/// What is wrong with something that was refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum RefusalKind {
+    /// Sealane has no such thing.
+    Unsupported,
+    /// Nobody knows the name.
+    Unknown,
+    /// nginx would refuse it too: its place, its arguments, or what it has to do with others.
+    Wrong,
+}
+
+impl RefusalKind {
+    /// The kind for a directive that has the row, or none in this place.
+    pub(crate) fn of(row: Option<&'static Row>, name: &[u8]) -> RefusalKind {
+        match row.map(|row| row.support) {
+            Some(Support::Unsupported(_) | Support::UnsupportedBlock(_)) => {
+                RefusalKind::Unsupported
+            }
+            Some(_) => RefusalKind::Wrong,
+            None if !directives::named(name).is_empty() => RefusalKind::Wrong,
+            None if directives::owner(name).is_some() => RefusalKind::Unsupported,
+            None => RefusalKind::Unknown,
+        }
+    }
+}
+
+/// Reads a configuration to the end. Where [`crate::parse`] would stop, the directive is noted
+/// and passed over, with its block if it has one; only text that is no configuration ends the
+/// reading.
+pub fn survey(options: &Options, loader: &mut dyn Loader) -> Survey {
+    parser::survey(options, loader)
+}
+
+/// What was noted while reading.
+#[derive(Debug, Default)]
+pub(crate) struct Notes {
+    pub(crate) refusals: Vec<Refusal>,
+    pub(crate) unread: Vec<Diagnostic>,
+}
+
+impl Notes {
+    /// Faults that are told. A text with more is no configuration, and its reader has enough.
+    pub(crate) const MOST: usize = 1000;
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.refusals.len() + self.unread.len() >= Notes::MOST
+    }
+}
+
+impl Survey {
+    pub(crate) fn of(result: Result<Config, Failure>, notes: Notes, met: Met) -> Survey {
+        let (config, warnings, end) = match result {
+            Ok(config) => (Some(config), Vec::new(), None),
+            Err(failure) => (None, failure.warnings, Some(failure.error)),
+        };
+        let warnings = match &config {
+            Some(config) => config.warnings.clone(),
+            None => warnings,
+        };
+        Survey {
+            config,
+            refusals: notes.refusals,
+            unread: notes.unread,
+            warnings,
+            met,
+            end,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

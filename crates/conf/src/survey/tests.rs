@@ -1,0 +1,194 @@
+use super::*;
+use crate::met::IdleReason;
+use crate::parse;
+use crate::{MemoryLoader, Options};
+
+const MAIN: &str = "/etc/nginx/nginx.conf";
+
+fn options() -> Options {
+    Options::new(MAIN, "/usr/share/nginx")
+}
+
+fn read(text: &str) -> Survey {
+    survey(&options(), &mut MemoryLoader::new().with(MAIN, text))
+}
+
+/// Kind, directive and line of each refusal.
+fn refused(survey: &Survey) -> Vec<(RefusalKind, &str, u32)> {
+    let line = |refusal: &Refusal| refusal.diagnostic.place.as_ref().map_or(0, |it| it.line);
+    let refusals = survey.refusals.iter();
+    refusals
+        .map(|refusal| (refusal.kind, refusal.name.as_str(), line(refusal)))
+        .collect()
+}
+
+#[test]
+fn all_faults_are_told_each_with_its_line_and_the_rest_is_read() {
+    use RefusalKind::{Unknown, Unsupported, Wrong};
+    let survey = read(
+        "events {}
+         stream { server { listen 1; proxy_pass [::1]:1; } }
+         http {
+             more_set_headers 'Server: x';
+             sendfile maybe;
+             server {
+                 listen 80;
+                 rot /data;
+                 location ~ [ { return 200; }
+                 location / { perl x; proxy_pas http://a; root; }
+                 image_filter off;
+             }
+         }
+         worker_processes 4;",
+    );
+    assert_eq!(
+        refused(&survey),
+        [
+            (Unsupported, "stream", 2),
+            (Unsupported, "more_set_headers", 4),
+            (Wrong, "sendfile", 5),
+            (Unknown, "rot", 8),
+            (Wrong, "location", 9),
+            (Unsupported, "perl", 10),
+            (Unknown, "proxy_pas", 10),
+            (Wrong, "root", 10),
+            (Wrong, "image_filter", 11),
+        ]
+    );
+    assert!(survey.refusals[4].skipped_block);
+    let config = survey.config.expect("what is left is a configuration");
+    let servers = config.http.expect("there is one").servers;
+    assert_eq!(servers[0].locations.prefix.len(), 1);
+    assert!(survey.end.is_none());
+}
+
+#[test]
+fn what_parse_refuses_is_the_first_refusal_and_what_it_takes_has_none() {
+    for text in [
+        "events {} http { rot x; bad y; }",
+        "events {} http { server { listen 443 ssl; } server { listen 1 ssl; } }",
+        "events {} http { log_format x $nothing; log_format y $void; }",
+        "http {}",
+        "events { worker_connections 1; } http { server {} }",
+        "events {}",
+        "events {} http { server { location / { root /a; } } }",
+    ] {
+        let strict = parse(&options(), &mut MemoryLoader::new().with(MAIN, text));
+        let survey = read(text);
+        let first = survey.refusals.first().map(|refusal| &refusal.diagnostic);
+        let error = strict.as_ref().err().map(|failure| &*failure.error);
+        assert_eq!(error, first, "{text}");
+        assert!(survey.end.is_none());
+    }
+}
+
+#[test]
+fn every_unknown_variable_is_told_but_not_those_of_what_was_refused() {
+    let survey = read(
+        "events {} http {
+            geoip2 /a.mmdb { $country source=$remote_addr country iso_code; }
+            js_set $computed x.y;
+            server {
+                set_by_lua_block $lua { return \"}\" -- }
+                }
+                return 200 $country$computed$lua$one$two;
+            }
+        }",
+    );
+    let messages: Vec<&str> = survey
+        .refusals
+        .iter()
+        .map(|refusal| refusal.diagnostic.message.as_str())
+        .filter(|message| message.starts_with("unknown"))
+        .collect();
+    assert_eq!(
+        messages,
+        ["unknown \"one\" variable", "unknown \"two\" variable"]
+    );
+    assert_eq!(survey.refusals.len(), 5);
+}
+
+#[test]
+fn lua_is_passed_over_with_its_braces() {
+    for lua in [
+        "a = { 1, 2 }",
+        "s = \"}\" t = '}' u = '\\'}'",
+        "-- } not the end\n",
+        "--[[ } \n } ]] x = [==[ } ]] } ]==] y = a[b[1]]",
+        "x = a - -1",
+    ] {
+        let text =
+            format!("events {{}} http {{ server {{ content_by_lua_block {{ {lua} }} rot x; }} }}");
+        let survey = read(&text);
+        assert!(survey.end.is_none(), "{lua}: {:?}", survey.end);
+        let names: Vec<&str> = refused(&survey).iter().map(|refused| refused.1).collect();
+        assert_eq!(names, ["content_by_lua_block", "rot"], "{lua}");
+    }
+    let survey = read("events {} http { server { content_by_lua_block { x = '}'");
+    assert!(survey.end.is_some(), "the text ends inside of the block");
+}
+
+#[test]
+fn includes_that_cannot_be_read_are_told_and_the_rest_is_read() {
+    let mut files = MemoryLoader::new()
+        .with(
+            MAIN,
+            "include missing.conf; events {} http { include a.conf; include b.conf; }",
+        )
+        .with("/etc/nginx/a.conf", "include a.conf; include nginx.conf;")
+        .with("/etc/nginx/b.conf", "rot x;");
+    let survey = survey(&options(), &mut files);
+    let unread: Vec<&str> = survey
+        .unread
+        .iter()
+        .map(|unread| unread.message.as_str())
+        .collect();
+    assert_eq!(
+        unread,
+        [
+            "open() \"/etc/nginx/missing.conf\" failed (2: No such file or directory)",
+            "\"/etc/nginx/a.conf\" includes itself",
+            "\"/etc/nginx/nginx.conf\" includes itself",
+        ]
+    );
+    assert_eq!(refused(&survey).len(), 1);
+}
+
+#[test]
+fn what_is_no_configuration_ends_the_reading() {
+    let survey = read("events {} http { rot x; } }");
+    assert_eq!(refused(&survey).len(), 1);
+    let end = survey.end.expect("a brace too many");
+    assert_eq!(end.message, "unexpected \"}\"");
+    let many = read(&format!("events {{}} {}", "x;".repeat(5000)));
+    assert_eq!(many.refusals.len(), Notes::MOST);
+    assert!(many.end.is_some());
+}
+
+#[test]
+fn directives_are_counted_by_what_they_do() {
+    let survey = read(
+        "pcre_jit on; lock_file x; events { }
+         http { http3 on; http3_hq off; http2_max_requests 5; server { listen 80; } server { http3 on; listen 81; } }",
+    );
+    let met = survey.met;
+    let idle: Vec<_> = met
+        .idle
+        .iter()
+        .map(|idle| (idle.name, idle.reason, idle.count()))
+        .collect();
+    assert_eq!(
+        idle,
+        [
+            ("pcre_jit", IdleReason::Meaningless, 1),
+            ("lock_file", IdleReason::Meaningless, 1),
+            ("http3", IdleReason::Later, 2),
+            ("http2_max_requests", IdleReason::Obsolete, 1),
+        ]
+    );
+    // events, http, two servers, two listen, and what is off already.
+    assert_eq!(met.working, 7);
+    assert_eq!(met.idle_count(), 5);
+    assert!(met.has("listen") && !met.has("root"));
+    assert_eq!(met.idle[2].places[1].line, 2);
+}
