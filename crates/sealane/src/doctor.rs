@@ -95,7 +95,7 @@ pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
 
 /// Colours are for terminals, and for people who have not said no
 /// (https://no-color.org).
-fn wants_colours() -> bool {
+pub(crate) fn wants_colours() -> bool {
     let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
     std::io::stdout().is_terminal() && !set("NO_COLOR") && !dumb

@@ -19,6 +19,8 @@
 //! | `control.rs`, `worker_process.rs` | the worker process and its line to the master |
 //! | `signaller.rs` | `-s` |
 //! | `doctor.rs` | `sealane doctor` |
+//! | `migrate.rs` | `sealane migrate` |
+//! | `summary.rs`, `defaults.rs` | what `-t` says of directives; defaults that differ from nginx's |
 //! | `journal.rs` | messages, on stderr and in the error log |
 
 mod activation;
@@ -27,6 +29,7 @@ mod control;
 mod cpus;
 mod crash;
 mod daemon;
+mod defaults;
 mod doctor;
 mod identity;
 mod journal;
@@ -35,6 +38,7 @@ mod limits;
 mod loader;
 mod master;
 mod materials;
+mod migrate;
 mod notify;
 mod paths;
 mod pid_file;
@@ -47,6 +51,7 @@ mod session_store;
 mod signaller;
 mod sockets;
 mod startup;
+mod summary;
 mod temp_paths;
 mod version;
 mod worker_process;
@@ -69,6 +74,9 @@ fn main() -> ExitCode {
     }
     if arguments.first().is_some_and(|first| first == "doctor") {
         return doctor::run(&arguments);
+    }
+    if arguments.first().is_some_and(|first| first == "migrate") {
+        return migrate::run(&arguments);
     }
     match Arguments::parse(&arguments) {
         Ok(arguments) => run(&arguments),

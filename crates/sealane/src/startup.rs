@@ -15,7 +15,8 @@ use crate::resolver::{self, Resolvers};
 use crate::session_store::{self, RemoteStore, TicketStates};
 use crate::sockets::{Bound, Purpose, Sockets};
 use crate::{
-    activation, crash, kernel_tls, materials, say, signaller, temp_paths, version, worker_process,
+    activation, crash, kernel_tls, materials, say, signaller, summary, temp_paths, version,
+    worker_process,
 };
 use sealane_conf::model::{ErrorLog, LogLevel, LogTarget};
 use sealane_conf::{Config, Options};
@@ -125,6 +126,9 @@ pub(crate) fn run(arguments: &Arguments, places: &Places) -> ExitCode {
             say(&format!(
                 "sealane: configuration file {conf_file} test failed\n"
             ));
+            if !arguments.quiet {
+                summary::all_faults(arguments, places);
+            }
         }
         return ExitCode::FAILURE;
     };
@@ -177,6 +181,7 @@ pub(crate) fn run(arguments: &Arguments, places: &Places) -> ExitCode {
                 say(&format!(
                     "sealane: configuration file {conf_file} test is successful\n"
                 ));
+                say(&summary::lines(&server.config.met));
             }
             if arguments.dump {
                 dump(&server.config)
@@ -255,14 +260,10 @@ pub(crate) fn read_configuration(
     read_recorded(arguments, places, journal).map(|reading| reading.config)
 }
 
-/// The same, with what was read.
-pub(crate) fn read_recorded(
-    arguments: &Arguments,
-    places: &Places,
-    journal: &Journal,
-) -> Result<Reading, Refused> {
+/// Where and as whom the configuration is read.
+pub(crate) fn options(arguments: &Arguments, places: &Places) -> Options {
     let machine = process::machine().map(|machine| machine.hostname.to_lowercase());
-    let options = Options {
+    Options {
         globals: arguments
             .globals
             .as_ref()
@@ -271,7 +272,16 @@ pub(crate) fn read_recorded(
         privileged: process::effective_uid() == 0,
         hostname: machine.unwrap_or_default(),
         ..Options::new(&places.conf_file, &places.prefix)
-    };
+    }
+}
+
+/// The same, with what was read.
+pub(crate) fn read_recorded(
+    arguments: &Arguments,
+    places: &Places,
+    journal: &Journal,
+) -> Result<Reading, Refused> {
+    let options = options(arguments, places);
     let mut loader = RecordingLoader::new(FileSystemLoader);
     let parsed = sealane_conf::parse(&options, &mut loader);
     let warnings = match &parsed {

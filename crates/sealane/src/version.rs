@@ -25,6 +25,7 @@ pub(crate) fn help() -> String {
         "Usage: sealane [-?hvVtTq] [-s signal] [-p prefix]
                [-e filename] [-c filename] [-g directives]
        sealane doctor [-c filename] [-p prefix] [-g directives] [--json]
+       sealane migrate [filename] [-p prefix] [-g directives] [--json]
        sealane bench ...
 
 Options:
@@ -43,6 +44,8 @@ Options:
 Commands:
   doctor        : what this machine can do for TLS, and what to do about
                   the rest (sealane doctor --help)
+  migrate       : what becomes of a configuration of nginx, all of it
+                  (sealane migrate --help)
   bench         : load generator and comparison (sealane bench --help)
 
 "

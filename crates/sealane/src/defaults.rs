@@ -1,0 +1,124 @@
+//! Where a configuration says nothing and Sealane does something else than the nginx that it was
+//! written for.
+
+use sealane_conf::met::Met;
+
+/// A default that differs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Differs {
+    /// The directive that is not written.
+    pub(crate) name: &'static str,
+    /// What holds here.
+    pub(crate) here: &'static str,
+    /// What holds in nginx, or held in earlier ones.
+    pub(crate) nginx: &'static str,
+    /// What it means, and how to have it as it was.
+    pub(crate) note: &'static str,
+    /// It matters where one of these is written ...
+    with: &'static [&'static str],
+    /// ... and none of these.
+    without: &'static [&'static str],
+}
+
+const DIFFERING: &[Differs] = &[
+    Differs {
+        name: "pid",
+        here: "logs/sealane.pid",
+        nginx: "logs/nginx.pid",
+        note: "scripts that look for the file need the line",
+        with: &["events"],
+        without: &["pid"],
+    },
+    Differs {
+        name: "ssl_protocols",
+        here: "TLSv1.2 TLSv1.3",
+        nginx: "the same since 1.27.3, before TLSv1 and TLSv1.1 too",
+        note: "clients of before 2014 cannot connect any more; name the versions to have them back",
+        with: &["ssl_certificate"],
+        without: &["ssl_protocols"],
+    },
+    Differs {
+        name: "ssl_ktls",
+        here: "auto",
+        nginx: "off, unless ssl_conf_command Options KTLS",
+        note: "the kernel seals files of 64k and more that sendfile sends; `ssl_ktls off` switches it \
+               off",
+        with: &["ssl_certificate"],
+        without: &["ssl_ktls"],
+    },
+    Differs {
+        name: "ssl_async",
+        here: "auto",
+        nginx: "no such thing",
+        note: "private keys are computed with on threads of their own when others would wait; \
+               `ssl_async off` switches it off",
+        with: &["ssl_certificate"],
+        without: &["ssl_async"],
+    },
+    Differs {
+        name: "proxy_http_version",
+        here: "1.1",
+        nginx: "1.0 before 1.29.7",
+        note: "a backend may answer with chunks and keep the connection; `proxy_http_version 1.0` is as \
+               it was",
+        with: &["proxy_pass"],
+        without: &["proxy_http_version"],
+    },
+    Differs {
+        name: "keepalive",
+        here: "32 local",
+        nginx: "none before 1.29.7",
+        note: "connections to the servers of an upstream are used again; `keepalive 0` is as it was",
+        with: &["upstream"],
+        without: &["keepalive"],
+    },
+];
+
+/// The defaults that matter for a configuration.
+pub(crate) fn differing(met: &Met) -> Vec<&'static Differs> {
+    let matters = |differs: &&Differs| {
+        differs.with.iter().any(|name| met.has(name))
+            && !differs.without.iter().any(|name| met.has(name))
+    };
+    DIFFERING.iter().filter(matters).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sealane_conf::{MemoryLoader, Options, directives, survey};
+
+    #[test]
+    fn what_is_said_of_defaults_is_what_the_table_has() {
+        for differs in DIFFERING {
+            let mut rows = directives::rows();
+            let row = rows.find(|row| row.name == differs.name);
+            let default = row.expect("a directive").default;
+            // Without a default of its own it depends on another directive.
+            assert!(
+                default == differs.here || default.is_empty(),
+                "{}: {default}",
+                differs.name
+            );
+            for name in differs.with.iter().chain(differs.without) {
+                assert!(directives::works(name), "{name}");
+            }
+        }
+    }
+
+    #[test]
+    fn only_what_matters_is_said() {
+        let of = |text: &str| -> Vec<&str> {
+            let mut files = MemoryLoader::new().with("/c", text);
+            let met = survey(&Options::new("/c", "/p"), &mut files).met;
+            differing(&met).iter().map(|differs| differs.name).collect()
+        };
+        assert_eq!(of("pid /x; events {}"), [""; 0]);
+        assert_eq!(of("events {}"), ["pid"]);
+        assert_eq!(
+            of("pid x; events {} http { ssl_certificate a; ssl_protocols TLSv1.3; upstream u { server unix:/a; }
+                server { location / { proxy_pass http://u; proxy_http_version 1.1; } } }"),
+            ["ssl_ktls", "ssl_async", "keepalive"]
+        );
+    }
+}

@@ -1,0 +1,112 @@
+//! `sealane migrate`: what becomes of a configuration of nginx, all of it, before anything is
+//! changed. `docs/migrate.md` is its manual.
+//!
+//! | file | what |
+//! |---|---|
+//! | `reader.rs` | the file system as this command may use it: read, and nothing else |
+//! | `report.rs` | the findings as data, which is also the JSON schema |
+//! | `advice.rs` | what is worth switching on |
+//! | `render.rs` | the report as text |
+
+mod advice;
+mod reader;
+mod render;
+mod report;
+
+use crate::arguments::Arguments;
+use crate::paths::Places;
+use crate::{say, startup};
+use clap::Parser;
+use clap::error::ErrorKind;
+pub(crate) use reader::Reader;
+use report::Report;
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+/// The configuration, or the command line, could not be read.
+const UNREADABLE: u8 = 1;
+/// Something does not work here.
+const REFUSED: u8 = 2;
+
+#[derive(Parser)]
+#[command(
+    name = "sealane migrate",
+    bin_name = "sealane migrate",
+    about = "What becomes of a configuration of nginx: what works, what changes nothing, what is refused",
+    after_help = "Exit status: 0 everything works, 1 the configuration cannot be read, 2 something does not \n\
+                  work. Nothing is written, connected to or looked up, and no rights are needed \n\
+                  beyond reading the files; keys and certificates are not opened."
+)]
+struct Request {
+    /// Configuration file; without it, the one that the server would read
+    #[arg(value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Prefix path, as the server has it; without FILE, the configuration below it is read
+    #[arg(short = 'p', value_name = "prefix")]
+    prefix: Option<PathBuf>,
+    /// Global directives out of the configuration file, as the server has them
+    #[arg(short = 'g', value_name = "directives")]
+    globals: Option<OsString>,
+    /// Print JSON (docs/migrate.md has the schema)
+    #[arg(long)]
+    json: bool,
+}
+
+/// Does what the command line asks for; `arguments` begin with `migrate`.
+pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
+    let request = match Request::try_parse_from(arguments) {
+        Ok(request) => request,
+        Err(error) => {
+            // Help goes to stdout, mistakes to stderr.
+            let _ = error.print();
+            return match error.kind() {
+                ErrorKind::DisplayHelp => ExitCode::SUCCESS,
+                _ => ExitCode::from(UNREADABLE),
+            };
+        }
+    };
+    let report = examine(&request);
+    let text = if request.json {
+        match serde_json::to_string_pretty(&report) {
+            Ok(json) => format!("{json}\n"),
+            Err(error) => {
+                say(&format!("sealane migrate: cannot write JSON: {error}\n"));
+                return ExitCode::from(UNREADABLE);
+            }
+        }
+    } else {
+        render::text(&report, crate::doctor::wants_colours())
+    };
+    // A reader that went away (`| head`) has what it wanted.
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    if report.unfinished.is_some() {
+        ExitCode::from(UNREADABLE)
+    } else if report.refused.is_empty() && report.unread.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::from(REFUSED)
+    }
+}
+
+fn examine(request: &Request) -> Report {
+    // A file is named as to any other command, from the current directory; `-c` starts from the
+    // prefix.
+    let here = std::env::current_dir().unwrap_or_default();
+    let arguments = Arguments {
+        prefix: request.prefix.clone(),
+        conf_file: request.file.as_ref().map(|file| here.join(file)),
+        globals: request.globals.clone(),
+        ..Arguments::default()
+    };
+    let places = Places::new(&arguments);
+    let options = sealane_conf::Options {
+        // The server is started by root, whoever asks.
+        privileged: true,
+        ..startup::options(&arguments, &places)
+    };
+    let mut reader = Reader::default();
+    let survey = sealane_conf::survey(&options, &mut reader);
+    Report::of(&places.conf_file, survey, reader.names())
+}

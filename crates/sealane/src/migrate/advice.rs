@@ -1,0 +1,270 @@
+//! What is worth switching on for a configuration: nothing of it is needed, all of it is off, or
+//! not as good as it could be, and each is one or two lines.
+
+use super::report::Advice;
+use sealane_conf::Config;
+use sealane_conf::met::Met;
+use sealane_conf::model::{
+    AsyncMode, Http, LocationConf, Locations, Matcher, Server, SessionCache, Tls,
+};
+use std::time::Duration;
+
+/// nginx's default of `ssl_session_timeout`.
+const SHORT_SESSION: Duration = Duration::from_secs(300);
+
+/// What a configuration has that advice depends on.
+#[derive(Debug, Default)]
+struct Facts {
+    /// Some server completes handshakes.
+    tls: bool,
+    /// A server with TLS sends files, and `sendfile` is off there.
+    files_without_sendfile: bool,
+    /// Files are served at all.
+    files: bool,
+    /// A TLS listener or server has no HTTP/2.
+    without_http2: bool,
+    /// No session can be resumed by anything.
+    no_resumption: bool,
+    /// Tickets are sealed with keys of the server's own that are forgotten when it stops.
+    forgetful_tickets: bool,
+    /// Tickets are sealed with keys from files.
+    ticket_key_files: bool,
+    /// Sessions are worth five minutes.
+    short_sessions: bool,
+    /// What is offered where TLS 1.3 is not.
+    without_tls13: Option<String>,
+    /// The groups that are named, where none withstands quantum computers.
+    curves: Option<String>,
+    /// `ssl_async off`.
+    async_off: bool,
+}
+
+/// What is worth switching on, the most useful first.
+pub(super) fn of(config: &Config, met: &Met) -> Vec<Advice> {
+    let Some(http) = &config.http else {
+        return Vec::new();
+    };
+    let facts = Facts::of(http);
+    let mut list = Vec::new();
+    if !met.has("worker_processes") {
+        list.push(Advice::new(
+            "workers",
+            "One thread serves everything; `auto` is one for each CPU.",
+            &["worker_processes auto;"],
+        ));
+        list.iter_mut()
+            .for_each(|advice| advice.into = "main".to_owned());
+    }
+    files(&facts, met, &mut list);
+    handshakes(&facts, met, &mut list);
+    sessions(&facts, met, &mut list);
+    list
+}
+
+fn files(facts: &Facts, met: &Met, list: &mut Vec<Advice>) {
+    if facts.files_without_sendfile {
+        let advice = Advice::new(
+            "sendfile",
+            "Files are copied through the process. With `sendfile` they go from the page cache to the \
+             socket, over TLS too: the kernel seals them (kernel TLS, `ssl_ktls auto`). `sealane doctor \
+             -c FILE` says whether this machine can.",
+            &["sendfile on;"],
+        );
+        list.push(match met.has("sendfile") {
+            true => advice.instead_of("sendfile off;"),
+            false => advice,
+        });
+    } else if facts.tls && facts.files && !met.has("ssl_ktls") && !met.has("ssl_conf_command") {
+        list.push(Advice::new(
+            "ktls",
+            "The kernel seals files of 64k and more already (`ssl_ktls auto`); with `on` it seals whole \
+             connections, which is worth it where most of what is sent are files. `sealane doctor -c \
+             FILE` says whether this machine can.",
+            &["ssl_ktls on;"],
+        ));
+    }
+    if facts.files && !met.has("open_file_cache") {
+        list.push(Advice::new(
+            "open_file_cache",
+            "Files are looked up and opened for every request. The cache also keeps the contents of \
+             small ones; a changed file is seen after `open_file_cache_valid` (60s).",
+            &["open_file_cache max=10000;"],
+        ));
+    }
+}
+
+fn handshakes(facts: &Facts, met: &Met, list: &mut Vec<Advice>) {
+    if let Some(protocols) = &facts.without_tls13 {
+        list.push(
+            Advice::new(
+                "tls13",
+                "TLS 1.3 is not offered: handshakes take one round trip more than they need.",
+                &[&format!("ssl_protocols {protocols} TLSv1.3;")],
+            )
+            .instead_of(&format!("ssl_protocols {protocols};")),
+        );
+    }
+    if facts.without_http2 && !met.has("http2") {
+        let why = "Browsers fetch everything over one connection with HTTP/2.";
+        list.push(Advice::new("http2", why, &["http2 on;"]));
+    }
+    if let Some(curves) = &facts.curves {
+        list.push(
+            Advice::new(
+                "curves",
+                "X25519MLKEM768 is left out, which keeps what is recorded today from being read by a \
+                 quantum computer some day; `auto`, the default, begins with it.",
+                &["ssl_ecdh_curve auto;"],
+            )
+            .instead_of(&format!("ssl_ecdh_curve {curves};")),
+        );
+    }
+    if facts.async_off {
+        list.push(
+            Advice::new(
+                "async",
+                "Whoever shakes hands waits for the private key, and all connections of the thread \
+                 with it; `auto`, the default, has threads for that when others would wait.",
+                &["ssl_async auto;"],
+            )
+            .instead_of("ssl_async off;"),
+        );
+    }
+}
+
+fn sessions(facts: &Facts, met: &Met, list: &mut Vec<Advice>) {
+    if facts.no_resumption {
+        list.push(Advice::new(
+            "resumption",
+            "Tickets are off and there is no cache, so every connection shakes hands in full, with an \
+             operation of the private key.",
+            &["ssl_session_cache shared:SSL:10m;", "ssl_session_timeout 1d;"],
+        ));
+    } else if facts.short_sessions && !met.has("ssl_session_timeout") {
+        list.push(Advice::new(
+            "session_timeout",
+            "A session can be resumed for five minutes only; a day saves most handshakes of those who \
+             come back.",
+            &["ssl_session_timeout 1d;"],
+        ));
+    }
+    if facts.ticket_key_files && !met.has("ssl_session_store") {
+        list.push(Advice::new(
+            "session_store",
+            "Ticket keys come from files, which somebody has to change by hand. Nodes can share keys \
+             that change by themselves, and sessions, through Redis or Valkey.",
+            &["ssl_session_store redis://127.0.0.1:6379;"],
+        ));
+    } else if facts.forgetful_tickets && !met.has("ssl_session_ticket_state") {
+        list.push(Advice::new(
+            "ticket_state",
+            "Tickets outlive reloads and upgrades, but not a stop. With their keys in a file that only \
+             root can read they outlive that too; `ssl_session_store redis://...` shares them between \
+             nodes.",
+            &["ssl_session_ticket_state /var/lib/sealane/ticket-keys;"],
+        ));
+    }
+}
+
+impl Advice {
+    fn new(id: &'static str, why: &str, add: &[&str]) -> Advice {
+        Advice {
+            id,
+            why: why.to_owned(),
+            into: "http".to_owned(),
+            remove: Vec::new(),
+            add: add.iter().map(|line| (*line).to_owned()).collect(),
+        }
+    }
+
+    /// The same where a line stands already.
+    fn instead_of(mut self, line: &str) -> Advice {
+        self.into = "where it stands now".to_owned();
+        self.remove.push(line.to_owned());
+        self
+    }
+}
+
+impl Facts {
+    fn of(http: &Http) -> Facts {
+        let mut facts = Facts::default();
+        for (at, server) in http.servers.iter().enumerate() {
+            let mut listeners = http.listeners.iter();
+            let reached =
+                listeners.any(|listener| listener.options.ssl && listener.servers.contains(&at));
+            let (mut files, mut without_sendfile) = (false, false);
+            if server.script.is_none() && !has_root_location(&server.locations) {
+                note_files(&server.conf, &mut files, &mut without_sendfile);
+            }
+            walk(&server.locations, &mut files, &mut without_sendfile);
+            facts.files |= files;
+            let Some(tls) = server.tls.as_ref().filter(|_| reached) else {
+                continue;
+            };
+            if tls.reject_handshake || tls.certificates.is_empty() {
+                continue;
+            }
+            facts.tls = true;
+            facts.files_without_sendfile |= files && without_sendfile;
+            facts.note_tls(tls);
+            facts.without_http2 |= !has_http2(http, server, at);
+        }
+        facts
+    }
+
+    fn note_tls(&mut self, tls: &Tls) {
+        let has_cache = !matches!(tls.session_cache, SessionCache::Off | SessionCache::None);
+        let has_store = tls.session_store.is_some();
+        self.no_resumption |= !tls.session_tickets && !has_cache && !has_store;
+        self.short_sessions |= tls.session_timeout == SHORT_SESSION;
+        let own_keys = tls.session_tickets && tls.session_ticket_keys.is_empty();
+        self.forgetful_tickets |= own_keys && tls.session_ticket_state.is_none() && !has_store;
+        self.ticket_key_files |= !tls.session_ticket_keys.is_empty() && !has_store;
+        if !tls.protocols.tls_1_3 {
+            let versions = [
+                (tls.protocols.tls_1_0, "TLSv1"),
+                (tls.protocols.tls_1_1, "TLSv1.1"),
+                (tls.protocols.tls_1_2, "TLSv1.2"),
+            ];
+            let offered = versions.iter().filter(|(offered, _)| *offered);
+            let offered: Vec<&str> = offered.map(|(_, name)| *name).collect();
+            self.without_tls13.get_or_insert_with(|| offered.join(" "));
+        }
+        self.async_off |= tls.async_mode == AsyncMode::Off;
+        let curves = &tls.ecdh_curve;
+        if curves != "auto" && !curves.to_ascii_uppercase().contains("MLKEM") {
+            self.curves.get_or_insert_with(|| curves.clone());
+        }
+    }
+}
+
+fn has_http2(http: &Http, server: &Server, at: usize) -> bool {
+    server.http2.enabled
+        || http
+            .listeners
+            .iter()
+            .filter(|listener| listener.options.ssl && listener.servers.contains(&at))
+            .all(|listener| listener.options.http2)
+}
+
+/// Whether some location answers for everything that no other one does.
+fn has_root_location(locations: &Locations) -> bool {
+    locations.prefix.iter().any(
+        |location| matches!(&location.matcher, Matcher::Prefix { prefix, .. } if &**prefix == b"/"),
+    )
+}
+
+fn walk(locations: &Locations, files: &mut bool, without_sendfile: &mut bool) {
+    for location in locations.all() {
+        note_files(&location.conf, files, without_sendfile);
+        walk(&location.children, files, without_sendfile);
+    }
+}
+
+/// Whether files answer there, and go without `sendfile`.
+fn note_files(conf: &LocationConf, files: &mut bool, without_sendfile: &mut bool) {
+    // A location that only returns or passes on serves none; one with `if` may.
+    let serves = conf.pass.is_none() && !conf.stub_status && conf.script.is_none();
+    *files |= serves;
+    *without_sendfile |= serves && !conf.sendfile;
+}

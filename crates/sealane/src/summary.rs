@@ -1,0 +1,123 @@
+//! What `sealane -t` says below nginx's two lines: what becomes of the directives.
+
+use crate::arguments::Arguments;
+use crate::defaults::{self, Differs};
+use crate::migrate::Reader;
+use crate::paths::Places;
+use crate::{say, startup};
+use sealane_conf::diagnostic::printable;
+use sealane_conf::met::{Idle, Met};
+use std::fmt::Write;
+
+/// The lines for a configuration that works.
+pub(crate) fn lines(met: &Met) -> String {
+    let differing = defaults::differing(met);
+    let mut text = String::new();
+    let head = head(met, differing.len());
+    writeln!(text, "sealane: {head}").expect("writing to a string does not fail");
+    for idle in &met.idle {
+        writeln!(text, "sealane: {}", idle_line(idle)).expect("writing to a string does not fail");
+    }
+    for Differs {
+        name, here, nginx, ..
+    } in differing
+    {
+        writeln!(
+            text,
+            "sealane: {name}: {here} unless written (nginx: {nginx})"
+        )
+        .expect("writing to a string does not fail");
+    }
+    printable_lines(&text)
+}
+
+/// How many directives there are and what becomes of them, in a sentence without its stop.
+fn head(met: &Met, differing: usize) -> String {
+    let working = met.working;
+    let mut head = match (working, met.idle_count()) {
+        (1, 0) => "the only directive works".to_owned(),
+        (_, 0) => format!("all {working} directives work"),
+        (_, idle) => format!(
+            "{} {} without effect",
+            plural(working, "directive works,", "directives work,"),
+            plural(idle, "is", "are")
+        ),
+    };
+    if differing > 0 {
+        let defaults = plural(differing, "default differs", "defaults differ");
+        head.push_str(&format!("; {defaults} from nginx's"));
+    }
+    head
+}
+
+fn idle_line(idle: &Idle) -> String {
+    let place = idle.places.first().map_or(String::new(), |place| {
+        format!(" in {}:{}", place.file.display(), place.line)
+    });
+    let more = match idle.count() {
+        0 | 1 => String::new(),
+        count => format!(" and {}", plural(count - 1, "other place", "other places")),
+    };
+    let why = idle.why.trim_end_matches('.');
+    format!("\"{}\"{place}{more}: {why}", idle.name)
+}
+
+/// `1 thing`, `2 things`.
+pub(crate) fn plural(count: usize, one: &str, many: &str) -> String {
+    match count {
+        1 => format!("1 {one}"),
+        _ => format!("{count} {many}"),
+    }
+}
+
+fn printable_lines(text: &str) -> String {
+    let lines = text.lines().map(|line| printable(line) + "\n");
+    lines.collect()
+}
+
+/// After the first fault: how many there are, so that nobody has to find them one by one.
+pub(crate) fn all_faults(arguments: &Arguments, places: &Places) {
+    // What is not a file, such as a pipe, is read once.
+    if !places.conf_file.is_file() {
+        return;
+    }
+    let options = startup::options(arguments, places);
+    // Names are not looked up again, each of which may take its time.
+    let survey = sealane_conf::survey(&options, &mut Reader::default());
+    let faults = survey.refusals.len() + survey.unread.len();
+    if faults < 2 {
+        return;
+    }
+    let file = printable(&places.conf_file.display().to_string());
+    say(&format!(
+        "sealane: {faults} faults in all; \"sealane migrate {file}\" tells each of them\n"
+    ));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use sealane_conf::{MemoryLoader, Options};
+
+    fn of(text: &str) -> Vec<String> {
+        let mut files = MemoryLoader::new().with("/c\u{1b}", text);
+        let survey = sealane_conf::survey(&Options::new("/c\u{1b}", "/p"), &mut files);
+        assert!(survey.refusals.is_empty(), "{:?}", survey.refusals);
+        lines(&survey.met).lines().map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn the_sum_is_in_the_first_line_and_details_follow() {
+        assert_eq!(of("pid x; events {}"), ["sealane: all 2 directives work"]);
+        assert_eq!(
+            of("lock_file x;\nevents {}\nhttp { http3 on; server { listen 80; http3 on; } }"),
+            [
+                "sealane: 4 directives work, 3 are without effect; 1 default differs from nginx's",
+                "sealane: \"lock_file\" in /c\\x1B:1: No lock is taken around accepting connections",
+                "sealane: \"http3\" in /c\\x1B:3 and 1 other place: clients are offered HTTP/1.1 and \
+                 HTTP/2 only",
+                "sealane: pid: logs/sealane.pid unless written (nginx: logs/nginx.pid)",
+            ]
+        );
+    }
+}
