@@ -401,7 +401,7 @@ const EVERYDAY: &[(Contexts, &str)] = &[
     (SERVER, "limit_rate fast;"),
     (SERVER, "satisfy some;"),
     (SERVER, "allow 127.0.0.1/99;"),
-    (SERVER, "auth_basic realm;"),
+    (SERVER, "auth_basic;"),
     (SERVER, "gzip perhaps;"),
     (SERVER, "http2 perhaps;"),
     (SERVER, "http2_max_concurrent_streams x;"),
