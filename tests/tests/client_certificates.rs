@@ -3,6 +3,8 @@
 
 #[path = "client_certificates/authority.rs"]
 mod authority;
+#[path = "client_certificates/sessions.rs"]
+mod sessions;
 
 use authority::CLIENTS;
 use sealane_tests::reload::{Reload, reload};

@@ -317,7 +317,7 @@ static COMMANDS: &[(&str, Effect)] = &[
     ),
     (
         "ClientSignatureAlgorithms",
-        Effect::Meaningless("no client certificates are asked for"),
+        Effect::Meaningless("clients may sign with whatever AWS-LC accepts by default"),
     ),
     (
         "ChainCAPath",
@@ -349,43 +349,43 @@ static COMMANDS: &[(&str, Effect)] = &[
     ),
     (
         "VerifyMode",
-        Effect::Unsupported("client certificates are not supported yet"),
+        Effect::Unsupported("use \"ssl_verify_client\""),
     ),
     (
         "VerifyCAPath",
-        Effect::Unsupported("client certificates are not supported yet"),
+        Effect::Unsupported("use \"ssl_trusted_certificate\", which names a file"),
     ),
     (
         "VerifyCAFile",
-        Effect::Unsupported("client certificates are not supported yet"),
+        Effect::Unsupported("use \"ssl_trusted_certificate\""),
     ),
     (
         "VerifyCAStore",
-        Effect::Unsupported("client certificates are not supported yet"),
+        Effect::Unsupported("use \"ssl_trusted_certificate\", which names a file"),
     ),
     (
         "ClientCAFile",
-        Effect::Unsupported("client certificates are not supported yet"),
+        Effect::Unsupported("use \"ssl_client_certificate\""),
     ),
     (
         "ClientCAPath",
-        Effect::Unsupported("client certificates are not supported yet"),
+        Effect::Unsupported("use \"ssl_client_certificate\", which names a file"),
     ),
     (
         "ClientCAStore",
-        Effect::Unsupported("client certificates are not supported yet"),
+        Effect::Unsupported("use \"ssl_client_certificate\", which names a file"),
     ),
     (
         "RequestCAFile",
-        Effect::Unsupported("client certificates are not supported yet"),
+        Effect::Unsupported("use \"ssl_client_certificate\""),
     ),
     (
         "RequestCAPath",
-        Effect::Unsupported("client certificates are not supported yet"),
+        Effect::Unsupported("use \"ssl_client_certificate\", which names a file"),
     ),
     (
         "RequestCAStore",
-        Effect::Unsupported("client certificates are not supported yet"),
+        Effect::Unsupported("use \"ssl_client_certificate\", which names a file"),
     ),
 ];
 
@@ -469,7 +469,7 @@ static OPTIONS: &[(&str, Switch)] = &[
     ),
     (
         "AntiReplay",
-        Switch::Always(true, "0-RTT data is not accepted yet"),
+        Switch::Always(true, "early data is never accepted twice"),
     ),
     (
         "ExtendedMasterSecret",
@@ -477,7 +477,7 @@ static OPTIONS: &[(&str, Switch)] = &[
     ),
     (
         "CANames",
-        Switch::Always(true, "no client certificates are asked for"),
+        Switch::Always(true, "the names in \"ssl_client_certificate\" are sent"),
     ),
     (
         "StrictCertCheck",
