@@ -71,6 +71,9 @@ pub(crate) struct HttpDraft {
     /// The `upstream` block that is open.
     pub(crate) open_upstream: Option<UpstreamBlock>,
     pub(crate) http2_recv_buffer_bytes: Option<u64>,
+    /// Zones of `limit_req` and `limit_conn`; [`crate::model::Http::limit_zones`] keeps their
+    /// order.
+    pub(crate) limit_zones: Vec<LimitZoneDraft>,
     /// `zone`s of upstreams and their sizes.
     pub(crate) upstream_zones: HashMap<String, u64>,
     /// `shared:` zones and their sizes.

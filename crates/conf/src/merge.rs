@@ -55,9 +55,23 @@ pub(crate) fn http(b: &mut Build<'_>) -> Vec<Fault> {
         // Its warnings are about a configuration that is right so far.
         faults.extend(servers::check_names(b, &servers).err());
     }
+    faults.extend(check_zones(b).err());
     b.http_level = Some(level);
     b.servers = servers;
     faults
+}
+
+/// Every zone must be defined by now.
+fn check_zones(b: &Build<'_>) -> Result<(), Fault> {
+    let mut zones = b.http.limit_zones.iter();
+    match zones.find(|zone| zone.zone.is_none()) {
+        None => Ok(()),
+        Some(zone) => {
+            let message = format!("zero size shared memory zone \"{}\"", zone.name);
+            let help = "no \"limit_req_zone\" or \"limit_conn_zone\" defines it";
+            Err(Fault::whole(message).help(help))
+        }
+    }
 }
 
 fn build_servers(b: &Build<'_>, level: &HttpLevel) -> Result<Vec<Server>, Fault> {
@@ -223,6 +237,10 @@ fn whole(b: &mut Build<'_>) -> Result<(Events, Option<Http>), String> {
                 servers: servers.into_iter().map(Arc::new).collect(),
                 listeners: listeners(b),
                 variables: std::mem::take(&mut b.names).into_list(),
+                limit_zones: std::mem::take(&mut b.http.limit_zones)
+                    .into_iter()
+                    .filter_map(|zone| zone.zone) // all of them, as was checked
+                    .collect(),
                 handshakes: handshake_limits(&level.server.tls, connections),
                 upstreams: std::mem::take(&mut b.upstreams),
                 http2_recv_buffer_bytes: b.http.http2_recv_buffer_bytes.unwrap_or(256 << 10),

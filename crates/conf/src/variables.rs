@@ -86,6 +86,8 @@ builtins! {
     BytesSent "bytes_sent" "bytes sent to the client"
     LimitRate "limit_rate" "the rate limit in force, bytes per second"
     GzipRatio "gzip_ratio" "compression ratio achieved"
+    LimitReqStatus "limit_req_status" "what `limit_req` came to: `PASSED`, `DELAYED`, `REJECTED`, `DELAYED_DRY_RUN` or `REJECTED_DRY_RUN`"
+    LimitConnStatus "limit_conn_status" "what `limit_conn` came to: `PASSED`, `REJECTED` or `REJECTED_DRY_RUN`"
     Pipe "pipe" "`p` for a pipelined request, else `.`"
 
     // Time and process.

@@ -1,6 +1,7 @@
 //! From a configuration to a [`Snapshot`](crate::Snapshot).
 
 use crate::h2;
+use crate::limits::LimitZoneRuntime;
 use crate::log::LogSet;
 use crate::materials::Materials;
 use crate::names::ServerNames;
@@ -36,6 +37,9 @@ pub(crate) fn build(
     };
     if let Some(http) = &config.http {
         parts.snapshot.variables = http.variables.clone();
+        let zones = http.limit_zones.iter();
+        let zone = |zone| LimitZoneRuntime::build(zone, materials.before());
+        parts.snapshot.limit_zones = zones.map(zone).collect();
         for (at, server) in http.servers.iter().enumerate() {
             parts.add_server(server, tls_build::offers_http2(http, at))?;
         }
@@ -69,6 +73,7 @@ fn empty(config: &Config, materials: &Materials, logs: &LogSet) -> Snapshot {
             worker::thread_count(config.main.worker_processes) as usize,
             materials.before().map(|before| &before.groups),
         ),
+        limit_zones: Vec::new(),
         variables: Vec::new(),
         prefix: prefix(config),
         worker_connections: config.events.worker_connections,

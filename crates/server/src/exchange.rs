@@ -10,6 +10,7 @@ use crate::body_source::PendingBody;
 use crate::chain::OutputChain;
 use crate::client_link::ClientLink;
 use crate::facts::{ConnectionFacts, PeerAddress};
+use crate::limits::Limited;
 use crate::proxying::UpstreamStates;
 use crate::request_body::ReceivedBody;
 use crate::snapshot::{ListenerId, LocationId, ServerId, ServerRuntime, Snapshot};
@@ -196,6 +197,8 @@ pub struct Progress {
     pub pipelined: bool,
     /// `$request_id`, made when first asked for.
     pub request_id: OnceLock<[u8; 32]>,
+    /// What `limit_req` and `limit_conn` have come to; none before.
+    pub limited: Option<Box<Limited>>,
 }
 
 impl Exchange {
@@ -213,6 +216,16 @@ impl Exchange {
     /// names.
     pub fn client_address(&self) -> PeerAddress {
         self.client_address.unwrap_or(self.connection.peer)
+    }
+
+    /// What limits have come to.
+    pub(crate) fn limited(&self) -> Option<&Limited> {
+        self.progress.limited.as_deref()
+    }
+
+    /// The same, to be changed.
+    pub(crate) fn limited_mut(&mut self) -> &mut Limited {
+        self.progress.limited.get_or_insert_default()
     }
 
     /// Whether the connection's listener speaks TLS.
@@ -241,6 +254,7 @@ impl Progress {
             headers_added: false,
             pipelined: false,
             request_id: OnceLock::new(),
+            limited: None,
         }
     }
 }

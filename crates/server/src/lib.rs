@@ -17,7 +17,7 @@
 //! | [`snapshot`], `build`, `tls_build` | all configured state, and how it comes about |
 //! | [`exchange`], [`facts`] | one request with its response; one connection |
 //! | `pipeline`, `router`, `handlers`, `filters` | what answers a request |
-//! | `access` | who may: addresses, passwords, subrequests |
+//! | `access`, `limits` | who may: addresses, passwords, subrequests; how often, how many at a time |
 //! | `variables`, `template`, `access_log` | what is known about an exchange, as text |
 //! | [`upstream`] | groups of servers that requests are passed to |
 //! | [`counters`], [`metrics`] | what is counted, and under which names |
@@ -64,6 +64,7 @@ mod framing;
 mod h2;
 mod handlers;
 mod handover;
+mod limits;
 mod outgoing;
 mod pipeline;
 mod prologue;

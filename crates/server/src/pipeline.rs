@@ -15,7 +15,7 @@ use crate::exchange::{Exchange, RequestBody};
 use crate::handlers::{self, Step};
 use crate::request_log::{Text, log_request};
 use crate::router::RouteError;
-use crate::{access, access_log, filters, real_ip, rewrite, subrequest};
+use crate::{access, access_log, filters, limits, real_ip, rewrite, subrequest};
 use sealane_http::h1::Framing;
 use sealane_http::{Method, StatusCode};
 
@@ -176,7 +176,7 @@ async fn in_location(exchange: &mut Exchange) -> Step {
             step => return step,
         }
     }
-    match preaccess(exchange) {
+    match preaccess(exchange).await {
         Step::Declined => {}
         step => return step,
     }
@@ -260,10 +260,13 @@ fn limit_to_methods(exchange: &mut Exchange) {
     }
 }
 
-/// NGX_HTTP_PREACCESS_PHASE: who the client is.
-fn preaccess(exchange: &mut Exchange) -> Step {
+/// NGX_HTTP_PREACCESS_PHASE: who the client is, and how often it comes.
+async fn preaccess(exchange: &mut Exchange) -> Step {
     real_ip::apply(exchange);
-    Step::Declined
+    match exchange.conf().limits.clone() {
+        None => Step::Declined,
+        Some(limits) => Box::pin(limits::check(exchange, limits)).await,
+    }
 }
 
 /// NGX_HTTP_ACCESS_PHASE: whether the client may.

@@ -6,6 +6,7 @@
 //! not reference counts that threads would fight over.
 
 use crate::facts::ConnectionFacts;
+use crate::limits::LimitZoneRuntime;
 use crate::log::{AccessLogger, LogSet, Logger};
 use crate::materials::Materials;
 use crate::names::ServerNames;
@@ -43,6 +44,8 @@ pub struct Snapshot {
     pub(crate) shared_rings: Vec<SharedRing>,
     /// Groups of servers, as the configuration counts them.
     pub(crate) groups: Groups,
+    /// Zones of `limit_req` and `limit_conn`, as the configuration counts them.
+    pub(crate) limit_zones: Vec<LimitZoneRuntime>,
     /// Variables that the configuration defines.
     pub variables: Vec<UserVariable>,
     /// Where relative paths that are known only at run time start from; no

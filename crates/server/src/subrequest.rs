@@ -7,6 +7,7 @@
 use crate::body_source::PendingBody;
 use crate::client_link::ClientLink;
 use crate::exchange::{Exchange, Progress, Request, RequestBody, Response};
+use crate::limits::Limited;
 use crate::pipeline;
 use crate::registry::{Entry, Phase};
 use crate::request_body::{self, ReceivedBody};
@@ -38,7 +39,10 @@ pub(crate) async fn authorise(exchange: &mut Exchange) -> Result<(), StatusCode>
         client: exchange.client.clone(),
     }
     .of(exchange);
+    // Both are one request to limits.
+    asked.progress.limited = exchange.progress.limited.take();
     run(&mut asked).await;
+    exchange.progress.limited = asked.progress.limited.take();
     exchange.client.ignore_gone();
     set_variables(exchange, &mut asked, auth);
     match asked.response.status {
@@ -127,6 +131,8 @@ pub(crate) async fn mirror(exchange: &mut Exchange) -> Result<(), StatusCode> {
             client: ClientLink::default(),
         }
         .of(exchange);
+        let limited = exchange.limited().map(Limited::without_places);
+        copy.progress.limited = limited.map(Box::new);
         // In the registry it is waited for at shutdown, like the connection that nginx
         // keeps open for it.
         let entry = Entry::new(exchange.worker.clone());

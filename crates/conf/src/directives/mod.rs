@@ -26,6 +26,7 @@ mod http_limits;
 mod http_output;
 mod http_routing;
 mod later;
+mod limits;
 mod log;
 mod map;
 mod media;
@@ -253,6 +254,7 @@ pub const MODULES: &[&Module] = &[
     &real_ip::MODULE,
     &access::MODULE,
     &auth_basic::MODULE,
+    &limits::MODULE,
     &restricting::MODULE,
     &proxy::MODULE,
     &fastcgi::MODULE,

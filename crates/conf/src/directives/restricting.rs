@@ -1,7 +1,7 @@
 //! Directives that restrict access or check a peer. Ignoring one would let
 //! somebody in who should stay out, so each is an error until it works.
 
-use super::{Arity, HSL, HTTP, LOCATION, Module, ONE, Row, SERVER};
+use super::{Arity, HSL, LOCATION, Module, ONE, Row, SERVER};
 
 const ACCESS: &str = "it restricts access, so it is refused until it works";
 
@@ -10,16 +10,6 @@ pub(super) const MODULE: Module = Module {
     doc: "Not there yet. A directive that restricts access or checks a peer is an error until it \
           works, unless it is switched off.",
     rows: &[
-        Row::unsupported("limit_conn", HSL, Arity::Between(2, 2), ACCESS),
-        Row::unsupported("limit_conn_dry_run", HSL, ONE, ACCESS).inert(&["off"]),
-        Row::unsupported("limit_conn_log_level", HSL, ONE, ACCESS),
-        Row::unsupported("limit_conn_status", HSL, ONE, ACCESS),
-        Row::unsupported("limit_conn_zone", HTTP, Arity::Between(2, 2), ACCESS),
-        Row::unsupported("limit_req", HSL, Arity::Between(1, 3), ACCESS),
-        Row::unsupported("limit_req_dry_run", HSL, ONE, ACCESS).inert(&["off"]),
-        Row::unsupported("limit_req_log_level", HSL, ONE, ACCESS),
-        Row::unsupported("limit_req_status", HSL, ONE, ACCESS),
-        Row::unsupported("limit_req_zone", HTTP, Arity::Between(3, 3), ACCESS),
         Row::unsupported("secure_link", HSL, ONE, ACCESS),
         Row::unsupported("secure_link_md5", HSL, ONE, ACCESS),
         Row::unsupported("secure_link_secret", HSL, ONE, ACCESS),

@@ -1,6 +1,9 @@
 //! What restricts access, as written on a level.
 
-use crate::model::{Access, AddressRules, AuthBasic, Satisfy, Template};
+use crate::model::{
+    Access, AddressRules, AuthBasic, ConnectionLimit, LimitConnections, LimitRequests, LimitZone,
+    Limits, List, LogLevel, RequestLimit, Satisfy, Template,
+};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +15,29 @@ pub(crate) struct RestrictingDraft {
     pub(crate) auth_basic: Option<Template>,
     pub(crate) auth_basic_user_file: Option<Template>,
     pub(crate) auth_delay: Option<Duration>,
+    pub(crate) limit_req: Option<List<RequestLimit>>,
+    pub(crate) limit_req_status: Option<u64>,
+    pub(crate) limit_req_log_level: Option<LogLevel>,
+    pub(crate) limit_req_dry_run: Option<bool>,
+    pub(crate) limit_conn: Option<List<ConnectionLimit>>,
+    pub(crate) limit_conn_status: Option<u64>,
+    pub(crate) limit_conn_log_level: Option<LogLevel>,
+    pub(crate) limit_conn_dry_run: Option<bool>,
+}
+
+/// A zone of `limit_req` or `limit_conn`, maybe only used so far.
+#[derive(Debug)]
+pub(crate) struct LimitZoneDraft {
+    pub(crate) name: Box<str>,
+    pub(crate) kind: LimitUse,
+    pub(crate) zone: Option<LimitZone>,
+}
+
+/// What a zone is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LimitUse {
+    Requests,
+    Connections,
 }
 
 impl RestrictingDraft {
@@ -37,6 +63,31 @@ impl RestrictingDraft {
                 basic,
                 satisfy,
                 auth_delay,
+            })
+        })
+    }
+
+    /// What is limited; `None` when nothing is.
+    pub(crate) fn limits(&self) -> Option<Arc<Limits>> {
+        const STATUS: u16 = 503;
+        // It was checked to lie between 400 and 599.
+        let status = |given: Option<u64>| given.map_or(STATUS, |status| status as u16);
+        let requests = self.limit_req.as_ref().map(|limits| LimitRequests {
+            limits: limits.clone(),
+            status: status(self.limit_req_status),
+            log_level: self.limit_req_log_level.unwrap_or(LogLevel::Error),
+            dry_run: self.limit_req_dry_run.unwrap_or(false),
+        });
+        let connections = self.limit_conn.as_ref().map(|limits| LimitConnections {
+            limits: limits.clone(),
+            status: status(self.limit_conn_status),
+            log_level: self.limit_conn_log_level.unwrap_or(LogLevel::Error),
+            dry_run: self.limit_conn_dry_run.unwrap_or(false),
+        });
+        (requests.is_some() || connections.is_some()).then(|| {
+            Arc::new(Limits {
+                requests,
+                connections,
             })
         })
     }

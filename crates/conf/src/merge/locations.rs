@@ -314,6 +314,7 @@ impl Inherited<'_> {
             real_ip: real_ip(draft),
             auth_request: auth_request(draft),
             access: draft.restricting.access(has_auth_request(draft)),
+            limits: draft.restricting.limits(),
             limit_except: None,
             mirrors: draft.mirrors.clone().unwrap_or_default(),
             mirror_request_body: draft.mirror_request_body.unwrap_or(true),

@@ -7,6 +7,8 @@ impl RestrictingDraft {
     /// Takes what is not set from the outer level; lines of several kinds replace those of
     /// the outer level as a whole.
     pub(super) fn inherit(&mut self, outer: &RestrictingDraft) {
-        inherit!(self, outer; addresses satisfy auth_basic auth_basic_user_file auth_delay);
+        inherit!(self, outer; addresses satisfy auth_basic auth_basic_user_file auth_delay
+            limit_req limit_req_status limit_req_log_level limit_req_dry_run
+            limit_conn limit_conn_status limit_conn_log_level limit_conn_dry_run);
     }
 }

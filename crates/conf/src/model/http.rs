@@ -1,8 +1,8 @@
 //! The `http` and `server` contexts.
 
 use super::{
-    HandshakeLimits, Http2, LocationConf, Locations, Script, Tls, Upstream, UserVariable,
-    VerifyClient,
+    HandshakeLimits, Http2, LimitZone, LocationConf, Locations, Script, Tls, Upstream,
+    UserVariable, VerifyClient,
 };
 use crate::regex::Regex;
 use std::net::SocketAddr;
@@ -20,6 +20,8 @@ pub struct Http {
     /// Variables that the configuration defines; [`super::Variable::User`] is an index
     /// into it.
     pub variables: Vec<UserVariable>,
+    /// Zones of `limit_req` and `limit_conn`.
+    pub limit_zones: Vec<LimitZone>,
     /// `ssl_async_threads` and `ssl_handshake_queue`.
     pub handshakes: HandshakeLimits,
     /// Every group of servers that requests can be handed to;

@@ -2,7 +2,8 @@
 
 use super::{
     Access, AccessLog, AuthRequest, BodyFilters, BodyInFile, ContentHandler, Dav, ErrorLog,
-    LimitExcept, List, Pass, RealIp, Resolver, Script, SendProxyProtocol, TempPath, Template,
+    LimitExcept, Limits, List, Pass, RealIp, Resolver, Script, SendProxyProtocol, TempPath,
+    Template,
 };
 use crate::regex::Regex;
 use std::collections::HashMap;
@@ -205,6 +206,8 @@ pub struct LocationConf {
     /// `allow`, `deny` and `auth_basic`, or `satisfy` and `auth_delay` for `auth_request`;
     /// `None` when nobody but `auth_request` is asked.
     pub access: Option<Arc<Access>>,
+    /// `limit_req` and `limit_conn`; `None` when nothing is limited.
+    pub limits: Option<Arc<Limits>>,
     /// `limit_except`, which is not inherited.
     pub limit_except: Option<Arc<LimitExcept>>,
 

@@ -126,4 +126,171 @@ pub(super) const CASES: &[Case] = &[
         r#"[emerg] unknown "nothing" variable"#,
     ),
     Case(Server, "auth_basic \"\"; auth_basic_user_file $host;", "OK"),
+    // ngx_http_limit_req_module and ngx_http_limit_conn_module
+    Case(
+        Http,
+        r#"limit_req_zone $uri zone=a:32k rate=1r/s; limit_req zone=a burst=5 nodelay;"#,
+        r#"OK"#,
+    ),
+    Case(
+        Http,
+        r#"limit_req zone=a; limit_req_zone $uri zone=a:32k rate=30r/m;"#,
+        r#"OK"#,
+    ),
+    Case(
+        Http,
+        r#"limit_req_zone $uri zone=a:31k rate=1r/s;"#,
+        r#"[emerg] zone "zone=a:31k" is too small in FILE:3"#,
+    ),
+    Case(
+        Http,
+        r#"limit_req_zone $uri zone=a rate=1r/s;"#,
+        r#"[emerg] invalid zone size "zone=a" in FILE:3"#,
+    ),
+    Case(
+        Http,
+        r#"limit_req_zone $uri zone=a:x rate=1r/s;"#,
+        r#"[emerg] invalid zone size "zone=a:x" in FILE:3"#,
+    ),
+    Case(
+        Http,
+        r#"limit_req_zone $uri zone=:1m rate=1r/s;"#,
+        r#"[emerg] "limit_req_zone" must have "zone" parameter in FILE:3"#,
+    ),
+    Case(
+        Http,
+        r#"limit_req_zone $uri rate=1r/s rate=1r/s;"#,
+        r#"[emerg] "limit_req_zone" must have "zone" parameter in FILE:3"#,
+    ),
+    Case(
+        Http,
+        r#"limit_req_zone $uri zone=a:1m rate=0r/s;"#,
+        r#"[emerg] invalid rate "rate=0r/s" in FILE:3"#,
+    ),
+    Case(
+        Http,
+        r#"limit_req_zone $uri zone=a:1m rate=1r/h;"#,
+        r#"[emerg] invalid rate "rate=1r/h" in FILE:3"#,
+    ),
+    Case(Http, r#"limit_req_zone $uri zone=a:1m rate=5;"#, r#"OK"#),
+    Case(
+        Http,
+        r#"limit_req_zone $uri zone=a:1m speed=1r/s;"#,
+        r#"[emerg] invalid parameter "speed=1r/s" in FILE:3"#,
+    ),
+    Case(
+        Http,
+        r#"limit_req_zone $uri zone=a:1m;"#,
+        r#"[emerg] invalid number of arguments in "limit_req_zone" directive in FILE:3"#,
+    ),
+    Case(
+        Http,
+        r#"limit_req_zone $uri zone=a:1m rate=1r/s; limit_req_zone $args zone=a:1m rate=1r/s;"#,
+        r#"[emerg] limit_req_zone "a" is already bound to key "$uri" in FILE:3"#,
+    ),
+    Case(
+        Http,
+        r#"limit_req_zone $uri zone=a:1m rate=1r/s; limit_req_zone $args zone=a:2m rate=1r/s;"#,
+        r#"[emerg] the size 2097152 of shared memory zone "a" conflicts with already declared size 1048576 in FILE:3"#,
+    ),
+    Case(
+        Http,
+        r#"limit_req_zone $uri zone=a:1m rate=1r/s; limit_conn_zone $uri zone=a:1m;"#,
+        r#"[emerg] the shared memory zone "a" is already declared for a different use in FILE:3"#,
+    ),
+    Case(
+        Http,
+        r#"limit_req zone=a;"#,
+        r#"[emerg] zero size shared memory zone "a""#,
+    ),
+    Case(
+        Http,
+        r#"limit_conn a 1;"#,
+        r#"[emerg] zero size shared memory zone "a""#,
+    ),
+    Case(
+        Http,
+        r#"limit_req burst=5;"#,
+        r#"[emerg] "limit_req" must have "zone" parameter in FILE:3"#,
+    ),
+    Case(
+        Http,
+        r#"limit_req zone=a burst=0;"#,
+        r#"[emerg] invalid burst value "burst=0" in FILE:3"#,
+    ),
+    Case(
+        Http,
+        r#"limit_req zone=a delay=0;"#,
+        r#"[emerg] invalid delay value "delay=0" in FILE:3"#,
+    ),
+    Case(
+        Http,
+        r#"limit_req zone=a slowly;"#,
+        r#"[emerg] invalid parameter "slowly" in FILE:3"#,
+    ),
+    Case(
+        Http,
+        r#"limit_req zone=a; limit_req zone=a burst=2;"#,
+        r#"[emerg] "limit_req" directive is duplicate in FILE:3"#,
+    ),
+    Case(
+        Http,
+        r#"limit_req_status 399;"#,
+        r#"[emerg] value must be between 400 and 599 in FILE:3"#,
+    ),
+    Case(
+        Http,
+        r#"limit_req_status 600;"#,
+        r#"[emerg] value must be between 400 and 599 in FILE:3"#,
+    ),
+    Case(
+        Http,
+        r#"limit_req_log_level crit;"#,
+        r#"[emerg] invalid value "crit" in FILE:3"#,
+    ),
+    Case(
+        Http,
+        r#"limit_req_log_level warn; limit_req_dry_run on; limit_req_status 429; limit_conn_status 429; limit_conn_log_level info; limit_conn_dry_run on;"#,
+        r#"OK"#,
+    ),
+    Case(
+        Http,
+        r#"limit_conn_zone $uri zone=a:32k; limit_conn a 5; limit_conn a 6;"#,
+        r#"[emerg] "limit_conn" directive is duplicate in FILE:3"#,
+    ),
+    Case(
+        Http,
+        r#"limit_conn a 0;"#,
+        r#"[emerg] invalid number of connections "0" in FILE:3"#,
+    ),
+    Case(
+        Http,
+        r#"limit_conn a 65536;"#,
+        r#"[emerg] connection limit must be less 65536 in FILE:3"#,
+    ),
+    Case(
+        Http,
+        r#"limit_conn_zone $uri zone=a:32k rate=1;"#,
+        r#"[emerg] invalid number of arguments in "limit_conn_zone" directive in FILE:3"#,
+    ),
+    Case(
+        Http,
+        r#"limit_conn_zone $uri rate=1;"#,
+        r#"[emerg] invalid parameter "rate=1" in FILE:3"#,
+    ),
+    Case(
+        Http,
+        r#"limit_conn_zone $uri zone=a:3k;"#,
+        r#"[emerg] zone "zone=a:3k" is too small in FILE:3"#,
+    ),
+    Case(
+        Http,
+        r#"limit_conn_zone $uri zone=a;"#,
+        r#"[emerg] invalid zone size "zone=a" in FILE:3"#,
+    ),
+    Case(
+        Server,
+        r#"limit_req_zone $uri zone=a:1m rate=1r/s;"#,
+        r#"[emerg] "limit_req_zone" directive is not allowed here in FILE:4"#,
+    ),
 ];

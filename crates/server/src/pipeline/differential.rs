@@ -257,14 +257,21 @@ fn complaints(log: &str) -> Vec<String> {
             let (level, rest) = line.split_once(']').expect("it ends");
             let (_, message) = rest.split_once(": *").expect("it is about a connection");
             let (_, message) = message.split_once(' ').expect("the number ends");
-            format!(
-                "{level} {}",
-                message.replace("client: 192.0.2.7", "client: 127.0.0.1")
-            )
+            let message = message.replace("client: 192.0.2.7", "client: 127.0.0.1");
+            format!("{level} {}", without_excess(&message))
         })
         .collect();
     complaints.dedup();
     complaints
+}
+
+/// A message without the excess of `limit_req`, which says how much time has passed.
+fn without_excess(message: &str) -> String {
+    let Some((before, after)) = message.split_once("excess: ") else {
+        return message.to_owned();
+    };
+    let number = |byte: char| byte.is_ascii_digit() || byte == '.';
+    format!("{before}excess: N{}", after.trim_start_matches(number))
 }
 
 pub(super) fn some_files(site: &Site) {

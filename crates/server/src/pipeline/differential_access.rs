@@ -258,3 +258,60 @@ fn other_settings_for_other_methods() {
             .collect::<Vec<_>>(),
     );
 }
+
+#[test]
+fn limits_of_requests() {
+    // Nothing drips out of these buckets while the test runs.
+    compare_http(
+        "limit_req_zone $arg_key zone=key:1m rate=1r/m; limit_req_zone $uri zone=uri:1m rate=1r/m; \
+         limit_req_zone $arg_other zone=other:1m rate=1r/m;",
+        "add_header X-Status $limit_req_status always; error_page 429 = /open/a.txt; \
+         location /one/ { limit_req zone=key; alias DIR/; } \
+         location /burst/ { limit_req zone=key burst=2 nodelay; alias DIR/; } \
+         location /status/ { limit_req zone=key; limit_req_status 429; limit_req_log_level warn; alias DIR/; } \
+         location /dry/ { limit_req zone=key; limit_req_dry_run on; alias DIR/; } \
+         location /dry-delay/ { limit_req zone=key burst=9; limit_req_dry_run on; alias DIR/; } \
+         location /two/ { limit_req zone=uri burst=1 nodelay; limit_req zone=key burst=1 delay=1; alias DIR/; } \
+         location /asks/ { limit_req zone=key; auth_request /one/a.txt; alias DIR/; } \
+         location /asked/ { auth_request /limited/a.txt; limit_req zone=other; alias DIR/; } \
+         location /limited/ { limit_req zone=key; alias DIR/; } \
+         location /open/ { limit_req zone=key; alias DIR/; } \
+         location /named/ { error_page 503 = @named; limit_req zone=key; alias DIR/; } \
+         location @named { limit_req zone=uri; return 200 named:$limit_req_status; }",
+        some_files,
+        &[
+            "GET /one/a.txt",
+            "GET /one/a.txt",
+            "GET /one/a.txt?key=1",
+            "GET /one/a.txt?key=1",
+            "HEAD /one/a.txt?key=1",
+            "GET /burst/a.txt?key=2",
+            "GET /burst/a.txt?key=2",
+            "GET /burst/a.txt?key=2",
+            "GET /burst/a.txt?key=2",
+            "GET /one/a.txt?key=2",
+            "GET /status/a.txt?key=3",
+            "GET /status/a.txt?key=3",
+            "GET /dry/a.txt?key=4",
+            "GET /dry/a.txt?key=4",
+            "GET /dry-delay/a.txt?key=5",
+            "GET /dry-delay/a.txt?key=5",
+            "GET /two/a.txt?key=6",
+            "GET /two/a.txt?key=6",
+            "GET /two/a.txt?key=6",
+            "GET /two/z.txt",
+            "GET /two/z.txt",
+            "GET /two/z.txt",
+            "GET /two/z.txt?key=7",
+            "GET /two/dir/x.TXT?key=6",
+            "GET /asks/a.txt?key=8",
+            "GET /asks/a.txt?key=8",
+            "GET /asked/a.txt?key=9",
+            "GET /asked/a.txt?key=9",
+            "GET /asked/a.txt?key=9&other=1",
+            "GET /asked/a.txt?key=9&other=1",
+            "GET /named/a.txt?key=10",
+            "GET /named/a.txt?key=10",
+        ],
+    );
+}

@@ -76,6 +76,8 @@ fn append_builtin(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> b
         | B::RequestId
         | B::RequestCompletion
         | B::RemoteUser
+        | B::LimitReqStatus
+        | B::LimitConnStatus
         | B::Pipe => request::append(exchange, builtin, out),
         B::Scheme
         | B::Http2

@@ -89,6 +89,14 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
         Builtin::RequestId => text(progress.request_id.get_or_init(random_id), out),
         Builtin::RequestCompletion => text(if progress.completed { "OK" } else { "" }, out),
         Builtin::RemoteUser => remote_user(exchange, out),
+        Builtin::LimitReqStatus => {
+            let status = exchange.limited().and_then(|limited| limited.requests);
+            put(status.map(|status| status.name().as_bytes()), out)
+        }
+        Builtin::LimitConnStatus => {
+            let status = exchange.limited().and_then(|limited| limited.connections);
+            put(status.map(|status| status.name().as_bytes()), out)
+        }
         Builtin::Pipe => text(if progress.pipelined { "p" } else { "." }, out),
         _ => false,
     }

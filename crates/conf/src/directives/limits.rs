@@ -1,0 +1,279 @@
+//! ngx_http_limit_req_module and ngx_http_limit_conn_module.
+
+use super::{Arity, HSL, HTTP, Module, ONE, Row};
+use crate::build::Build;
+use crate::call::{Call, Fault, shown};
+use crate::draft::{LimitUse, LimitZoneDraft};
+use crate::model::{ConnectionLimit, LimitKind, LimitZone, LogLevel, RequestLimit};
+use crate::{template, values};
+
+/// Eight pages; nginx's least.
+const MIN_ZONE_BYTES: u64 = 8 * 4096;
+/// nginx's limit of `limit_conn`.
+const MAX_CONNECTIONS: u64 = 65535;
+
+pub(super) const MODULE: Module = Module {
+    title: "HTTP: limits of requests and connections",
+    doc: "How often, and how many at a time, by any key. Zones are shared by all threads of a worker \
+          process and outlive reloads that leave their key and their size as they are; a reload that \
+          needs another process begins with empty ones.",
+    rows: ROWS,
+};
+
+const ROWS: &[Row] = &[
+    Row::new(
+        "limit_req_zone",
+        HTTP,
+        Arity::Between(3, 3),
+        "",
+        "Zone for `limit_req`: key, `zone=name:size` and `rate=` (`10r/s`, `30r/m`). A key of 4 bytes \
+         such as `$binary_remote_addr` takes 128 bytes of it; the oldest key makes room for a new one. \
+         Requests with an empty key are not counted.",
+        |b, c| zone(b, c, LimitUse::Requests),
+    ),
+    Row::new(
+        "limit_req",
+        HSL,
+        Arity::Between(1, 3),
+        "",
+        "At most the rate of `zone=`, evenly; up to `burst=` more wait for their turn, with `nodelay` \
+         they do not, with `delay=` only those beyond it do. Several lines limit together.",
+        limit_req,
+    ),
+    Row::new(
+        "limit_req_status",
+        HSL,
+        ONE,
+        "503",
+        "Status of requests that are refused, from 400 to 599.",
+        |b, c| status(c, &mut b.location().restricting.limit_req_status),
+    ),
+    Row::new(
+        "limit_req_log_level",
+        HSL,
+        ONE,
+        "error",
+        "Level at which refusals are logged: `info`, `notice`, `warn` or `error`; delays are logged one \
+         level lower.",
+        |b, c| log_level(c, &mut b.location().restricting.limit_req_log_level),
+    ),
+    Row::new(
+        "limit_req_dry_run",
+        HSL,
+        ONE,
+        "off",
+        "Whether requests are counted and logged as limited, but not limited.",
+        |b, c| c.flag(&mut b.location().restricting.limit_req_dry_run),
+    ),
+    Row::new(
+        "limit_conn_zone",
+        HTTP,
+        Arity::Between(2, 2),
+        "",
+        "Zone for `limit_conn`: key and `zone=name:size`. A key takes 64 bytes of it while a request with \
+         it is under way; without room for one, a request is refused.",
+        |b, c| zone(b, c, LimitUse::Connections),
+    ),
+    Row::new(
+        "limit_conn",
+        HSL,
+        Arity::Between(2, 2),
+        "",
+        "So many requests (second argument) with the same key in the zone may be under way at a time; \
+         each request of an HTTP/2 connection counts.",
+        limit_conn,
+    ),
+    Row::new(
+        "limit_conn_status",
+        HSL,
+        ONE,
+        "503",
+        "Status of requests that are refused, from 400 to 599.",
+        |b, c| status(c, &mut b.location().restricting.limit_conn_status),
+    ),
+    Row::new(
+        "limit_conn_log_level",
+        HSL,
+        ONE,
+        "error",
+        "Level at which refusals are logged: `info`, `notice`, `warn` or `error`.",
+        |b, c| log_level(c, &mut b.location().restricting.limit_conn_log_level),
+    ),
+    Row::new(
+        "limit_conn_dry_run",
+        HSL,
+        ONE,
+        "off",
+        "Whether requests are counted and logged as limited, but not limited.",
+        |b, c| c.flag(&mut b.location().restricting.limit_conn_dry_run),
+    ),
+];
+
+fn status(c: &Call<'_>, slot: &mut Option<u64>) -> Result<(), Fault> {
+    c.number(slot)?;
+    match slot {
+        Some(400..=599) => Ok(()),
+        _ => Err(Fault::at(1, "value must be between 400 and 599")),
+    }
+}
+
+fn log_level(c: &Call<'_>, slot: &mut Option<LogLevel>) -> Result<(), Fault> {
+    let choices = [
+        ("info", LogLevel::Info),
+        ("notice", LogLevel::Notice),
+        ("warn", LogLevel::Warn),
+        ("error", LogLevel::Error),
+    ];
+    c.choice(slot, &choices)
+}
+
+fn must_have_zone(c: &Call<'_>) -> Fault {
+    Fault::new(format!("\"{}\" must have \"zone\" parameter", c.row.name))
+}
+
+/// `limit_req_zone` and `limit_conn_zone`.
+fn zone(b: &mut Build<'_>, c: &Call<'_>, kind: LimitUse) -> Result<(), Fault> {
+    let key = template::compile(&mut b.names, c.arg(1), 1, &c.origin)?;
+    let mut found = None;
+    let mut rate = 1000;
+    for (index, word) in c.args().skip(1) {
+        if let Some(zone) = word.strip_prefix(b"zone=") {
+            let invalid = || Fault::at(index, format!("invalid zone size \"{}\"", c.shown(index)));
+            let colon = memchr::memchr(b':', zone).ok_or_else(invalid)?;
+            let bytes = values::size(&zone[colon + 1..]).ok_or_else(invalid)?;
+            if bytes < MIN_ZONE_BYTES {
+                let message = format!("zone \"{}\" is too small", c.shown(index));
+                return Err(Fault::at(index, message));
+            }
+            found = Some((c.utf8(index, &zone[..colon])?, bytes));
+        } else if let Some(written) = word.strip_prefix(b"rate=")
+            && kind == LimitUse::Requests
+        {
+            rate = parse_rate(written)
+                .ok_or_else(|| Fault::at(index, format!("invalid rate \"{}\"", c.shown(index))))?;
+        } else {
+            return Err(c.invalid_parameter(index));
+        }
+    }
+    let (name, bytes) = found
+        .filter(|(name, _)| !name.is_empty())
+        .ok_or_else(|| must_have_zone(c))?;
+    let index = refer(b, name, kind)?;
+    let slot = &mut b.http.limit_zones[index].zone;
+    if let Some(earlier) = slot {
+        if earlier.bytes != bytes {
+            let declared = earlier.bytes;
+            return Err(Fault::new(format!(
+                "the size {bytes} of shared memory zone \"{name}\" conflicts with already declared \
+                 size {declared}"
+            )));
+        }
+        let key = shown(&earlier.key_text);
+        let row = c.row.name;
+        return Err(Fault::new(format!(
+            "{row} \"{name}\" is already bound to key \"{key}\""
+        )));
+    }
+    *slot = Some(LimitZone {
+        name: name.into(),
+        bytes,
+        key,
+        key_text: c.arg(1).into(),
+        kind: match kind {
+            LimitUse::Requests => LimitKind::Requests { rate },
+            LimitUse::Connections => LimitKind::Connections,
+        },
+    });
+    Ok(())
+}
+
+/// Thousandths of a request in a second.
+fn parse_rate(written: &[u8]) -> Option<u64> {
+    let (number, seconds) = if let Some(number) = written.strip_suffix(b"r/s") {
+        (number, 1)
+    } else if let Some(number) = written.strip_suffix(b"r/m") {
+        (number, 60)
+    } else {
+        (written, 1)
+    };
+    let number = values::number(number).filter(|number| *number > 0)?;
+    Some(number.checked_mul(1000)? / seconds)
+}
+
+/// The zone of a name, which may be defined later on.
+fn refer(b: &mut Build<'_>, name: &str, kind: LimitUse) -> Result<usize, Fault> {
+    let http = &mut b.http;
+    let zones = &mut http.limit_zones;
+    let known = zones.iter().position(|zone| *zone.name == *name);
+    let taken = known.is_some_and(|at| zones[at].kind != kind)
+        || http.zones.contains_key(name)
+        || http.upstream_zones.contains_key(name);
+    if taken {
+        return Err(Fault::new(format!(
+            "the shared memory zone \"{name}\" is already declared for a different use"
+        )));
+    }
+    Ok(known.unwrap_or_else(|| {
+        zones.push(LimitZoneDraft {
+            name: name.into(),
+            kind,
+            zone: None,
+        });
+        zones.len() - 1
+    }))
+}
+
+fn limit_req(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    const NO_DELAY: u64 = i64::MAX as u64 / 1000;
+    let (mut zone, mut burst, mut delay) = (None, 0, 0);
+    for (index, word) in c.args() {
+        let positive = |what: &str, number: &[u8]| {
+            let number = values::number(number).filter(|number| (1..=NO_DELAY).contains(number));
+            let message = || format!("invalid {what} value \"{}\"", c.shown(index));
+            number.ok_or_else(|| Fault::at(index, message()))
+        };
+        if let Some(name) = word.strip_prefix(b"zone=") {
+            zone = Some(refer(b, c.utf8(index, name)?, LimitUse::Requests)?);
+        } else if let Some(number) = word.strip_prefix(b"burst=") {
+            burst = positive("burst", number)?;
+        } else if let Some(number) = word.strip_prefix(b"delay=") {
+            delay = positive("delay", number)?;
+        } else if word == b"nodelay" {
+            delay = NO_DELAY;
+        } else {
+            return Err(c.invalid_parameter(index));
+        }
+    }
+    let zone = zone.ok_or_else(|| must_have_zone(c))?;
+    let limits = b.location().restricting.limit_req.get_or_insert_default();
+    if limits.iter().any(|limit| limit.zone == zone) {
+        return Err(c.refuse("is duplicate"));
+    }
+    limits.push(RequestLimit {
+        zone,
+        burst: burst * 1000,
+        delay: delay * 1000,
+    });
+    Ok(())
+}
+
+fn limit_conn(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    let zone = refer(b, c.text(1)?, LimitUse::Connections)?;
+    let limits = b.location().restricting.limit_conn.get_or_insert_default();
+    if limits.iter().any(|limit| limit.zone == zone) {
+        return Err(c.refuse("is duplicate"));
+    }
+    let number = values::number(c.arg(2)).filter(|number| *number > 0);
+    let number = number.ok_or_else(|| {
+        let message = format!("invalid number of connections \"{}\"", c.shown(2));
+        Fault::at(2, message)
+    })?;
+    if number > MAX_CONNECTIONS {
+        return Err(Fault::at(2, "connection limit must be less 65536"));
+    }
+    limits.push(ConnectionLimit {
+        zone,
+        connections: number as u32, // at most 65535
+    });
+    Ok(())
+}

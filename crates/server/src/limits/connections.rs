@@ -1,0 +1,150 @@
+//! `limit_conn`: so many requests with the same key may be under way.
+
+use super::zone::{NodeId, Place, Zone};
+use super::{LimitStatus, ZoneState};
+use crate::exchange::Exchange;
+use crate::request_log::{Text, log, log_request};
+use crate::template;
+use sealane_conf::model::LimitConnections;
+use sealane_http::StatusCode;
+use std::fmt;
+use std::sync::Arc;
+
+/// What a node takes in nginx besides its key: tree and number.
+const NODE_BYTES: usize = 36;
+/// nginx's limit.
+const MAX_KEY_BYTES: usize = 255;
+
+/// What a zone knows about keys: how many requests with each are under way. A key is there
+/// as long as there are any.
+pub(crate) struct ConnectionZone(Zone<u32>);
+
+/// A place among the requests under way, given up when it is dropped.
+pub(super) struct Held {
+    zone: Arc<ConnectionZone>,
+    place: Place,
+    id: NodeId,
+}
+
+/// Why there is no place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NoPlace {
+    /// There are so many already.
+    Busy,
+    /// The zone is full.
+    NoNode,
+}
+
+impl ConnectionZone {
+    /// An empty zone.
+    pub(crate) fn new(bytes: u64) -> ConnectionZone {
+        ConnectionZone(Zone::new(bytes, NODE_BYTES))
+    }
+
+    /// Takes a place if fewer than `limit` are taken.
+    pub(super) fn enter(self: &Arc<Self>, key: &[u8], limit: u32) -> Result<Held, NoPlace> {
+        let place = self.0.place(key);
+        let mut shard = self.0.lock(place);
+        let id = match shard.find(key) {
+            Some(id) => {
+                let count = shard.state(id);
+                if *count >= limit {
+                    return Err(NoPlace::Busy);
+                }
+                *count += 1;
+                id
+            }
+            None if !shard.has_room(key) => return Err(NoPlace::NoNode),
+            None => shard.insert(key, 1),
+        };
+        drop(shard);
+        Ok(Held {
+            zone: Arc::clone(self),
+            place,
+            id,
+        })
+    }
+
+    #[cfg(test)]
+    pub(super) fn keys(&self) -> usize {
+        self.0.len()
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let mut shard = self.zone.0.lock(self.place);
+        let count = shard.state(self.id);
+        *count -= 1;
+        if *count == 0 {
+            shard.remove(self.id);
+        }
+    }
+}
+
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Held(..)")
+    }
+}
+
+/// Takes a place in all zones of a location; a status if one has none.
+pub(super) fn check(exchange: &mut Exchange, limits: &LimitConnections) -> Option<StatusCode> {
+    if exchange
+        .limited()
+        .is_some_and(|limited| limited.connections.is_some())
+    {
+        return None;
+    }
+    let snapshot = exchange.snapshot.clone();
+    for limit in &limits.limits {
+        let runtime = &snapshot.limit_zones[limit.zone];
+        let ZoneState::Connections(zone) = &runtime.state else {
+            unreachable!("limit_conn uses zones of limit_conn_zone only");
+        };
+        let key = template::evaluate(&runtime.conf.key, exchange);
+        if key.is_empty() {
+            continue;
+        }
+        if key.len() > MAX_KEY_BYTES {
+            let (written, value) = (Text(&runtime.conf.key_text), Text(&key));
+            log_request!(
+                exchange,
+                Error,
+                "the value of the \"{written}\" key is more than 255 bytes: \"{value}\""
+            );
+            continue;
+        }
+        let entered = zone.enter(&key, limit.connections);
+        let limited = exchange.limited_mut();
+        limited.connections = Some(LimitStatus::Passed);
+        let reason = match entered {
+            Ok(held) => {
+                limited.held.push(held);
+                continue;
+            }
+            Err(reason) => reason,
+        };
+        limited.held.clear();
+        limited.connections = Some(match limits.dry_run {
+            true => LimitStatus::RejectedDryRun,
+            false => LimitStatus::Rejected,
+        });
+        let name = &runtime.conf.name;
+        let dry_run = if limits.dry_run { ", dry run" } else { "" };
+        match reason {
+            NoPlace::Busy => log(
+                exchange,
+                limits.log_level,
+                format_args!("limiting connections{dry_run} by zone \"{name}\""),
+            ),
+            NoPlace::NoNode => log_request!(
+                exchange,
+                Crit,
+                "could not allocate node in limit_conn_zone \"{name}\"; make the zone larger"
+            ),
+        }
+        return (!limits.dry_run).then_some(StatusCode(limits.status));
+    }
+    None
+}
