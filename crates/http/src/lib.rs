@@ -38,6 +38,7 @@ pub mod h2;
 pub mod headers;
 pub mod media_type;
 pub mod method;
+pub mod mp4;
 pub mod proxy_protocol;
 pub mod range;
 pub mod rewrite;

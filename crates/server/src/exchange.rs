@@ -111,6 +111,8 @@ pub struct Response {
     pub etag: Option<ETag>,
     /// `Accept-Ranges: bytes` may be said, and ranges served.
     pub allow_ranges: bool,
+    /// No more than one range at a time, whatever `max_ranges` says.
+    pub single_range: bool,
     /// `Location`, as it will be sent.
     pub location: Option<Vec<u8>>,
     /// The server made `location` absolute itself: nginx then writes it before `Connection`.
@@ -269,6 +271,7 @@ impl Response {
             last_modified_s: None,
             etag: None,
             allow_ranges: false,
+            single_range: false,
             location: None,
             location_made_absolute: false,
             varies_by_encoding: false,

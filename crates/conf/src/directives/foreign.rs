@@ -1,6 +1,6 @@
 //! Modules of nginx that change what clients get and are not there yet.
 
-use super::{Arity, HSL, HTTP, LOCATION, LOCATION_IF, Module, ONE, Row};
+use super::{Arity, HSL, HTTP, LOCATION_IF, Module, ONE, Row};
 
 const CHARSET: &str =
     "nothing converts or names character sets yet; write the charset into `types`";
@@ -24,10 +24,6 @@ pub(super) const MODULE: Module = Module {
         Row::unsupported("charset_types", HSL, Arity::AtLeast(1), CHARSET),
         Row::unsupported("modern_browser", HSL, Arity::Between(1, 2), VARIABLES),
         Row::unsupported("modern_browser_value", HSL, ONE, VARIABLES),
-        Row::unsupported("mp4", LOCATION, Arity::Between(0, 0), MEDIA),
-        Row::unsupported("mp4_buffer_size", HSL, ONE, MEDIA),
-        Row::unsupported("mp4_max_buffer_size", HSL, ONE, MEDIA),
-        Row::unsupported("mp4_start_key_frame", HSL, ONE, MEDIA).inert(&["off"]),
         Row::unsupported("override_charset", HSL | LOCATION_IF, ONE, CHARSET).inert(&["off"]),
         Row::unsupported("slice", HSL, ONE, MEDIA),
         Row::unsupported("source_charset", HSL | LOCATION_IF, ONE, CHARSET),

@@ -1,6 +1,6 @@
 //! ngx_http_empty_gif_module, ngx_http_flv_module and ngx_http_mp4_module.
 
-use super::{Arity, LOCATION, Module, Row};
+use super::{Arity, HSL, LOCATION, Module, ONE, Row};
 use crate::build::Build;
 use crate::call::{Call, Fault};
 use crate::model::ContentHandler;
@@ -27,6 +27,40 @@ pub(super) const MODULE: Module = Module {
             "",
             "FLV files can be asked for from a position on: `?start=BYTES`.",
             |b, c| handler(b, c, ContentHandler::Flv),
+        ),
+        Row::new(
+            "mp4",
+            LOCATION,
+            NONE,
+            "",
+            "MP4 files can be asked for from one second to another: `?start=SECONDS&end=SECONDS`.",
+            |b, c| handler(b, c, ContentHandler::Mp4),
+        ),
+        Row::new(
+            "mp4_buffer_size",
+            HSL,
+            ONE,
+            "512k",
+            "An index of this size is read whatever `mp4_max_buffer_size` says.",
+            |b, c| c.size(&mut b.location().mp4_buffer_size),
+        ),
+        Row::new(
+            "mp4_max_buffer_size",
+            HSL,
+            ONE,
+            "10m",
+            "The largest index (`moov`) of a file that is taken into memory; a part of a file with a \
+             larger one is 500.",
+            |b, c| c.size(&mut b.location().mp4_max_buffer_size),
+        ),
+        Row::new(
+            "mp4_start_key_frame",
+            HSL,
+            ONE,
+            "off",
+            "Whether the part begins with a key frame. What is before the second that was asked for \
+             is hidden by an edit list.",
+            |b, c| c.flag(&mut b.location().mp4_start_key_frame),
         ),
     ],
 };

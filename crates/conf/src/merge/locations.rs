@@ -10,10 +10,10 @@ use crate::draft::{
 };
 use crate::input::Options;
 use crate::model::{
-    AccessLog, AddHeader, AuthRequest, Autoindex, AutoindexFormat, Dav, DavMethods, ErrorLog,
-    Expires, FilesAt, GzipStatic, IfModifiedSince, KeepaliveDisable, LimitExcept, LingeringClose,
-    List, Location, LocationConf, Locations, LogFileCache, LogTarget, Matcher, OpenFileCache,
-    RealIp, Script, ServerTokens, TempPath, Template, Types,
+    AccessLog, AddHeader, AuthRequest, Autoindex, AutoindexFormat, ContentHandler, Dav, DavMethods,
+    ErrorLog, Expires, FilesAt, GzipStatic, IfModifiedSince, KeepaliveDisable, LimitExcept,
+    LingeringClose, List, Location, LocationConf, Locations, LogFileCache, LogTarget, Matcher, Mp4,
+    OpenFileCache, RealIp, Script, ServerTokens, TempPath, Template, Types,
 };
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -95,7 +95,7 @@ impl LocationDraft {
             client_body_temp_path client_body_in_file_only client_body_in_single_buffer send_timeout
             real_ip_from real_ip_header real_ip_recursive auth_request auth_request_set mirrors
             mirror_request_body early_hints resolver resolver_timeout send_proxy_protocol
-            http2_chunk_size random_index dav_methods dav_access min_delete_depth create_full_put_path
+            http2_chunk_size random_index mp4_buffer_size mp4_max_buffer_size mp4_start_key_frame dav_methods dav_access min_delete_depth create_full_put_path
             keepalive_timeout keepalive_header keepalive_requests keepalive_time
             keepalive_min_timeout keepalive_disable lingering_close lingering_time
             lingering_timeout reset_timedout_connection open_log_file_cache error_logs log_not_found log_subrequest);
@@ -269,6 +269,7 @@ impl Inherited<'_> {
             autoindex: autoindex(draft),
             stub_status: draft.stub_status,
             content_handler: draft.content_handler,
+            mp4: mp4(draft),
             random_index: draft.random_index.unwrap_or(false),
             dav: dav(draft),
             internal: draft.internal.unwrap_or(false),
@@ -419,6 +420,16 @@ fn autoindex(draft: &LocationDraft) -> Option<Autoindex> {
         exact_size: draft.autoindex_exact_size.unwrap_or(true),
         localtime: draft.autoindex_localtime.unwrap_or(false),
         format: draft.autoindex_format.unwrap_or(AutoindexFormat::Html),
+    })
+}
+
+fn mp4(draft: &LocationDraft) -> Option<Arc<Mp4>> {
+    (draft.content_handler == Some(ContentHandler::Mp4)).then(|| {
+        Arc::new(Mp4 {
+            buffer_bytes: draft.mp4_buffer_size.unwrap_or(512 << 10),
+            max_buffer_bytes: draft.mp4_max_buffer_size.unwrap_or(10 << 20),
+            start_key_frame: draft.mp4_start_key_frame.unwrap_or(false),
+        })
     })
 }
 

@@ -9,6 +9,19 @@ pub enum ContentHandler {
     EmptyGif,
     /// `flv`: files, from the position `start=` on.
     Flv,
+    /// `mp4`: files, from the second `start=` to `end=`.
+    Mp4,
+}
+
+/// The options of `mp4`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mp4 {
+    /// `mp4_buffer_size`: bytes that may always be taken of a file's index; default 512k.
+    pub buffer_bytes: u64,
+    /// `mp4_max_buffer_size`: the largest index (`moov`) that is taken into memory; default 10m.
+    pub max_buffer_bytes: u64,
+    /// `mp4_start_key_frame`: the beginning is moved back to a key frame; default off.
+    pub start_key_frame: bool,
 }
 
 /// `dav_methods` and its options.

@@ -2,7 +2,7 @@
 
 use super::{
     Access, AccessLog, AuthRequest, BodyFilters, BodyInFile, ContentHandler, Dav, ErrorLog,
-    LimitExcept, Limits, List, Pass, RealIp, Resolver, Script, SendProxyProtocol, TempPath,
+    LimitExcept, Limits, List, Mp4, Pass, RealIp, Resolver, Script, SendProxyProtocol, TempPath,
     Template,
 };
 use crate::regex::Regex;
@@ -95,6 +95,8 @@ pub struct LocationConf {
     pub stub_status: bool,
     /// `empty_gif`, `flv` or `mp4`.
     pub content_handler: Option<ContentHandler>,
+    /// The options of `mp4`, where it answers.
+    pub mp4: Option<Arc<Mp4>>,
     /// `random_index`; default off.
     pub random_index: bool,
     /// `dav_methods` and its options; `None` is off.

@@ -25,7 +25,10 @@ pub(super) fn apply(exchange: &mut Exchange) -> Result<(), StatusCode> {
         exchange.response.allow_ranges = false;
         return Ok(());
     };
-    let max_ranges = conf.max_ranges.map_or(usize::MAX, |max| max as usize);
+    let max_ranges = match response.single_range {
+        true => 1,
+        false => conf.max_ranges.map_or(usize::MAX, |max| max as usize),
+    };
     match wanted(exchange, total_bytes, max_ranges) {
         RangeOutcome::Whole => Ok(()),
         RangeOutcome::Single(range) => {

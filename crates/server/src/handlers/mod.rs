@@ -6,6 +6,7 @@ pub(crate) mod empty_gif;
 pub(crate) mod flv;
 pub(crate) mod gzip_static;
 pub(crate) mod index;
+pub(crate) mod mp4;
 pub(crate) mod path;
 pub(crate) mod random_index;
 pub(crate) mod returns;
@@ -81,6 +82,7 @@ async fn by_module(exchange: &mut Exchange, handler: ContentHandler) -> Step {
     match handler {
         ContentHandler::EmptyGif => empty_gif::answer(exchange),
         ContentHandler::Flv => flv::answer(exchange).await,
+        ContentHandler::Mp4 => mp4::answer(exchange).await,
     }
 }
 

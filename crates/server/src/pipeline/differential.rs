@@ -152,7 +152,8 @@ fn decode_chunks(mut body: &[u8]) -> Vec<u8> {
 
 /// A body without the server's name and the boundary, which the head knows.
 fn comparable_body(head: &str, body: &[u8]) -> String {
-    let text = String::from_utf8_lossy(body).into_owned();
+    // One character for each byte: nothing is lost.
+    let text: String = body.iter().copied().map(char::from).collect();
     let text = text.replace(OUR_NAME, THEIR_NAME);
     match head
         .split_once("boundary=")
@@ -234,11 +235,11 @@ pub(super) fn compare_http(http: &str, server: &str, prepare: fn(&Site), request
         assert_eq!(our_head, their_head, "{request}\n{server}\n{}", nginx.log());
         assert_eq!(our_body, their_body, "{request}\n{server}");
     }
-    assert_eq!(
-        complaints(&site.error_log()),
-        complaints(&nginx.log()),
-        "{server}"
-    );
+    let (ours, theirs) = (complaints(&site.error_log()), complaints(&nginx.log()));
+    for (our_line, their_line) in ours.iter().zip(&theirs) {
+        assert_eq!(our_line, their_line, "{server}");
+    }
+    assert_eq!(ours.len(), theirs.len(), "{server}\n{ours:#?}\n{theirs:#?}");
 }
 
 /// What was logged about requests at level `notice` and above, from the level on, without
@@ -250,7 +251,10 @@ fn complaints(log: &str) -> Vec<String> {
         .lines()
         .filter(|line| {
             let levels = ["[notice]", "[warn]", "[error]", "[crit]", "[alert]"];
-            levels.iter().any(|level| line.contains(level)) && line.contains(": *")
+            // nginx's mp4 module makes empty buffers and is told so.
+            let is_about_itself = line.contains("zero size buf in output");
+            let is_serious = levels.iter().any(|level| line.contains(level));
+            is_serious && line.contains(": *") && !is_about_itself
         })
         .map(|line| {
             let (_, line) = line.split_once('[').expect("there is a level");

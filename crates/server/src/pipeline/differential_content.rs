@@ -89,3 +89,82 @@ fn a_random_file_of_one() {
         ],
     );
 }
+
+/// Names of generated files: their number is the seed.
+const MP4_FILES: u64 = 24;
+
+fn mp4_files(site: &Site) {
+    media(site);
+    for seed in 0..MP4_FILES {
+        let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
+        let mut numbers = |below: u32| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            ((state >> 33) as u32) % below
+        };
+        let file = sealane_http::mp4::sample::file(&mut numbers);
+        site.file(&format!("{seed}.mp4"), &file);
+        // Broken where it hurts: in the middle of the index.
+        let mut broken = file;
+        let middle = broken.len() / 3;
+        broken.truncate(middle);
+        site.file(&format!("short{seed}.mp4"), &broken);
+    }
+}
+
+#[test]
+fn mp4_files_from_one_second_to_another() {
+    let questions = [
+        "start=0",
+        "start=0.1",
+        "start=0.4&end=0.9",
+        "end=0.5",
+        "start=0.73",
+        "start=1",
+        "start=1.5&end=1.6",
+        "start=2.25&end=9",
+        "start=7",
+        "start=0&end=100000",
+        "start=30",
+        "end=0.05",
+        "start=1&end=1",
+        "start=3&end=2",
+    ];
+    let mut requests = Vec::new();
+    for seed in 0..MP4_FILES {
+        for question in questions {
+            requests.push(format!("GET /{seed}.mp4?{question}"));
+            requests.push(format!("GET /key/{seed}.mp4?{question}"));
+        }
+        requests.push(format!("GET /short{seed}.mp4?start=0.1"));
+    }
+    requests.extend(
+        [
+            "GET /1.mp4",
+            "GET /1.mp4?start=",
+            "GET /1.mp4?start=x",
+            "GET /1.mp4?start=-1",
+            "HEAD /1.mp4?start=0.1",
+            "POST /1.mp4?start=0.1",
+            "PUT /dir/",
+            "GET /dir?start=1",
+            "GET /missing.mp4?start=1",
+            "GET /a.txt?start=1",
+            "GET /empty.txt?start=1",
+            "GET /1.mp4?start=0.1|Range: bytes=10-99",
+            "GET /1.mp4?start=0.1|Range: bytes=10-19,30-39",
+            "GET /1.mp4|Range: bytes=10-19,30-39",
+            "GET /small/1.mp4?start=0.1",
+            "GET /1.mp4?start=0.1|If-Modified-Since: Sun, 09 Sep 2001 01:46:40 GMT",
+        ]
+        .map(String::from),
+    );
+    let requests: Vec<&str> = requests.iter().map(String::as_str).collect();
+    compare(
+        "types { video/mp4 mp4; } location / { mp4; } location /key/ { mp4; mp4_start_key_frame on; alias DIR/; } \
+         location /small/ { mp4; mp4_buffer_size 100; mp4_max_buffer_size 200; alias DIR/; }",
+        mp4_files,
+        &requests,
+    );
+}
