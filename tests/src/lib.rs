@@ -52,7 +52,7 @@ pub use go::{go_client, go_client_path, go_get};
 pub use name_server::NameServer;
 pub use redis::Redis;
 pub use relay::Relay;
-pub use server::{Program, Server, sealane_binary};
+pub use server::{Program, Server, nginx_binary, sealane_binary};
 pub use site::Site;
 pub use tls_client::{Handshake, handshake};
 

@@ -338,7 +338,7 @@ fn listening_addresses(configuration: &str) -> Vec<String> {
 }
 
 /// Debian's nginx, or another one that `SEALANE_TEST_NGINX` names.
-pub(crate) fn nginx_binary() -> PathBuf {
+pub fn nginx_binary() -> PathBuf {
     std::env::var_os("SEALANE_TEST_NGINX")
         .map_or_else(|| PathBuf::from("/usr/sbin/nginx"), PathBuf::from)
 }
