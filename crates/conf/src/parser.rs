@@ -640,7 +640,12 @@ fn find(words: &[Word], context: Contexts, opens: bool) -> Result<&'static Row, 
                 let (name, module) = (shown(name), elsewhere.module);
                 let fault =
                     format!("\"{name}\" directive is not supported, it belongs to {module}");
-                return Err(Fault::new(fault).help(elsewhere.instead));
+                let is_off = matches!(words, [_, word] if word.bytes == b"off");
+                let help = match is_off {
+                    true => "remove the line: there is nothing to switch off",
+                    false => elsewhere.instead,
+                };
+                return Err(Fault::new(fault).help(help));
             }
             let mut fault = Fault::new(format!("unknown directive \"{}\"", shown(name)));
             if let Some(near) = directives::nearest(name, context) {

@@ -15,8 +15,14 @@ pub(crate) fn lines(met: &Met) -> String {
     let mut text = String::new();
     let head = head(met, differing.len());
     writeln!(text, "sealane: {head}").expect("writing to a string does not fail");
-    for idle in &met.idle {
-        writeln!(text, "sealane: {}", idle_line(idle)).expect("writing to a string does not fail");
+    let mut idle = met.idle.as_slice();
+    while let Some(first) = idle.first() {
+        // One reason for several directives is said once.
+        let same = idle.iter().take_while(|one| one.why == first.why).count();
+        let (group, rest) = idle.split_at(same);
+        idle = rest;
+        writeln!(text, "sealane: {}", idle_line(first, group))
+            .expect("writing to a string does not fail");
     }
     for Differs {
         name, here, nginx, ..
@@ -50,16 +56,21 @@ fn head(met: &Met, differing: usize) -> String {
     head
 }
 
-fn idle_line(idle: &Idle) -> String {
-    let place = idle.places.first().map_or(String::new(), |place| {
+fn idle_line(first: &Idle, group: &[Idle]) -> String {
+    let names: Vec<String> = group
+        .iter()
+        .map(|idle| format!("\"{}\"", idle.name))
+        .collect();
+    let count: usize = group.iter().map(Idle::count).sum();
+    let place = first.places.first().map_or(String::new(), |place| {
         format!(" in {}:{}", place.file.display(), place.line)
     });
-    let more = match idle.count() {
+    let more = match count {
         0 | 1 => String::new(),
         count => format!(" and {}", plural(count - 1, "other place", "other places")),
     };
-    let why = idle.why.trim_end_matches('.');
-    format!("\"{}\"{place}{more}: {why}", idle.name)
+    let why = first.why.trim_end_matches('.');
+    format!("{}{place}{more}: {why}", names.join(", "))
 }
 
 /// `1 thing`, `2 things`.
@@ -110,11 +121,13 @@ mod tests {
     fn the_sum_is_in_the_first_line_and_details_follow() {
         assert_eq!(of("pid x; events {}"), ["sealane: all 2 directives work"]);
         assert_eq!(
-            of("lock_file x;\nevents {}\nhttp { http3 on; server { listen 80; http3 on; } }"),
+            of(
+                "lock_file x;\nevents {}\nhttp { http3 on; quic_retry on; server { listen 80; http3 on; } }"
+            ),
             [
-                "sealane: 4 directives work, 3 are without effect; 1 default differs from nginx's",
+                "sealane: 4 directives work, 4 are without effect; 1 default differs from nginx's",
                 "sealane: \"lock_file\" in /c\\x1B:1: No lock is taken around accepting connections",
-                "sealane: \"http3\" in /c\\x1B:3 and 1 other place: clients are offered HTTP/1.1 and \
+                "sealane: \"http3\", \"quic_retry\" in /c\\x1B:3 and 2 other places: clients are offered HTTP/1.1 and \
                  HTTP/2 only",
                 "sealane: pid: logs/sealane.pid unless written (nginx: logs/nginx.pid)",
             ]

@@ -11,13 +11,35 @@ pub(crate) const LINE: &str = concat!("sealane version: sealane/", env!("CARGO_P
 /// The compiler.
 pub(crate) const COMPILER: &str = env!("SEALANE_RUSTC_VERSION");
 
-/// nginx's modules whose directives work here, in the notation of its
-/// `configure`, for scripts that look for them.
-const MODULES: [&str; 3] = [
-    "--with-http_gzip_static_module",
-    "--with-http_ssl_module",
-    "--with-http_stub_status_module",
+/// Modules of nginx that its `configure` has to be asked for, each with a directive of its own.
+const MODULES: &[(&str, &str)] = &[
+    ("http_addition", "add_before_body"),
+    ("http_auth_request", "auth_request"),
+    ("http_dav", "dav_methods"),
+    ("http_flv", "flv"),
+    ("http_gunzip", "gunzip"),
+    ("http_gzip_static", "gzip_static"),
+    ("http_mp4", "mp4"),
+    ("http_random_index", "random_index"),
+    ("http_realip", "real_ip_header"),
+    ("http_secure_link", "secure_link"),
+    ("http_slice", "slice"),
+    ("http_ssl", "ssl_certificate"),
+    ("http_stub_status", "stub_status"),
+    ("http_sub", "sub_filter"),
+    ("http_v2", "http2"),
+    ("http_v3", "http3"),
 ];
+
+/// Those whose directives work here, in the notation of nginx's `configure`, for scripts that
+/// look for them.
+fn modules() -> String {
+    let here = MODULES
+        .iter()
+        .filter(|(_, directive)| sealane_conf::directives::works(directive));
+    let options = here.map(|(module, _)| format!("--with-{module}_module"));
+    options.collect::<Vec<_>>().join(" ")
+}
 
 /// The answer to `-h`, below [`LINE`].
 pub(crate) fn help() -> String {
@@ -68,6 +90,6 @@ configuration file: {conf} ({why})
 configure arguments: --prefix={DEFAULT_PREFIX} --conf-path={DEFAULT_PREFIX}/{DEFAULT_CONF} \
          --error-log-path={DEFAULT_PREFIX}/{DEFAULT_ERROR_LOG} {}\n",
         sealane_tls::library_version(),
-        MODULES.join(" ")
+        modules()
     )
 }

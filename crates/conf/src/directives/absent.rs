@@ -66,6 +66,20 @@ pub(super) const PERL_MODULE: Module = Module {
     ],
 };
 
+const BROWSER: &str = "browsers name each other in User-Agent; `map $http_user_agent $name { ~MSIE old; \
+                       default new; }` recognizes what matters to a site";
+
+pub(super) const BROWSER_MODULE: Module = Module {
+    title: "Left out: browsers",
+    doc: "ngx_http_browser_module.",
+    rows: &[
+        Row::unsupported("ancient_browser", HSL, Arity::AtLeast(1), BROWSER),
+        Row::unsupported("ancient_browser_value", HSL, ONE, BROWSER),
+        Row::unsupported("modern_browser", HSL, Arity::Between(1, 2), BROWSER),
+        Row::unsupported("modern_browser_value", HSL, ONE, BROWSER),
+    ],
+};
+
 const DEGRADATION: &str = "it watches the size of nginx's process, and works on Solaris only; \
                            `worker_connections`, `limit_req` and `limit_conn` bound what is taken on";
 

@@ -249,6 +249,12 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         instead: "there is nothing like it here; `sealane doctor` and `ssl_async` say what takes \
                   the place of its accelerators",
     },
+    Elsewhere {
+        module: "Intel's asynch_mode_nginx",
+        names: &["*ssl_asynch", "ssl_zerocopy_sendfile", "ssl_skip_*"],
+        instead: "private keys leave the worker with `ssl_async on` (`auto` is the default), and \
+                  `ssl_accelerator` computes with them",
+    },
     // Modules by others.
     Elsewhere {
         module: "lua-nginx-module",

@@ -7,8 +7,6 @@ const CHARSET: &str =
 const CONTENT: &str = "the content of responses cannot be changed yet";
 const MEDIA: &str = "media files are served whole and by ranges only";
 const OTHER: &str = "it would change what clients get, and it does not work yet";
-const VARIABLES: &str =
-    "this kind of variable is not supported yet; `map` and `geo` make many of its uses possible";
 
 pub(super) const MODULE: Module = Module {
     title: "Other modules of nginx",
@@ -17,13 +15,9 @@ pub(super) const MODULE: Module = Module {
         Row::unsupported("add_after_body", HSL, ONE, CONTENT),
         Row::unsupported("add_before_body", HSL, ONE, CONTENT),
         Row::unsupported("addition_types", HSL, Arity::AtLeast(1), CONTENT),
-        Row::unsupported("ancient_browser", HSL, Arity::AtLeast(1), VARIABLES),
-        Row::unsupported("ancient_browser_value", HSL, ONE, VARIABLES),
         Row::unsupported("charset", HSL | LOCATION_IF, ONE, CHARSET),
         Row::unsupported_block("charset_map", HTTP, Arity::Between(2, 2), CHARSET),
         Row::unsupported("charset_types", HSL, Arity::AtLeast(1), CHARSET),
-        Row::unsupported("modern_browser", HSL, Arity::Between(1, 2), VARIABLES),
-        Row::unsupported("modern_browser_value", HSL, ONE, VARIABLES),
         Row::unsupported("override_charset", HSL | LOCATION_IF, ONE, CHARSET).inert(&["off"]),
         Row::unsupported("slice", HSL, ONE, MEDIA),
         Row::unsupported("source_charset", HSL | LOCATION_IF, ONE, CHARSET),

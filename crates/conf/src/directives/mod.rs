@@ -270,6 +270,7 @@ pub const MODULES: &[&Module] = &[
     &absent::IMAGE_FILTER,
     &absent::XSLT_MODULE,
     &absent::PERL_MODULE,
+    &absent::BROWSER_MODULE,
     &absent::DEGRADATION_MODULE,
 ];
 

@@ -7,8 +7,8 @@ use sealane_conf::diagnostic::printable;
 /// Columns of a line.
 const COLUMNS: usize = 79;
 
-/// Places of one directive without effect that are shown.
-const PLACES: usize = 4;
+/// Places of directives without effect for the same reason that are shown.
+const PLACES: usize = 6;
 
 /// The report as text; with colours for a terminal.
 pub(super) fn text(report: &Report, colours: bool) -> String {
@@ -104,13 +104,22 @@ impl Page {
             return;
         }
         self.heading(heading);
-        for one in list {
+        let mut list = list.as_slice();
+        while let Some(first) = list.first() {
+            // One reason for several directives is said once.
+            let same = list.iter().take_while(|one| one.why == first.why).count();
+            let (group, rest) = list.split_at(same);
+            list = rest;
+            let names: Vec<&str> = group.iter().map(|one| one.directive).collect();
             let mark = self.paint(Colour::Yellow, "-");
-            let text = format!("{}: {}", one.directive, one.why);
+            let text = format!("{}: {}", names.join(", "), first.why);
             self.wrapped(&format!("  {mark} "), "    ", &text);
-            let shown = one.places.iter().take(PLACES);
-            let mut places: Vec<String> = shown.map(where_it_is).collect();
-            let more = one.places.len().saturating_sub(PLACES) + one.more;
+            let mut all: Vec<&Place> = group.iter().flat_map(|one| &one.places).collect();
+            let unlisted: usize = group.iter().map(|one| one.more).sum();
+            let more = all.len().saturating_sub(PLACES) + unlisted;
+            all.truncate(PLACES);
+            all.dedup();
+            let mut places: Vec<String> = all.into_iter().map(where_it_is).collect();
             if more > 0 {
                 places.push(format!("and {more} more"));
             }

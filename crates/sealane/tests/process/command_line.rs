@@ -10,7 +10,8 @@ fn a_good_configuration_is_called_so() {
     let output = site.run(&["-t"]);
     let expected = format!(
         "sealane: the configuration file {0} syntax is ok\n\
-         sealane: configuration file {0} test is successful\n",
+         sealane: configuration file {0} test is successful\n\
+         sealane: all 10 directives work\n",
         conf.display()
     );
     assert_eq!(stderr(&output), expected);
