@@ -88,6 +88,9 @@ builtins! {
     GzipRatio "gzip_ratio" "compression ratio achieved"
     LimitReqStatus "limit_req_status" "what `limit_req` came to: `PASSED`, `DELAYED`, `REJECTED`, `DELAYED_DRY_RUN` or `REJECTED_DRY_RUN`"
     LimitConnStatus "limit_conn_status" "what `limit_conn` came to: `PASSED`, `REJECTED` or `REJECTED_DRY_RUN`"
+    SecureLink "secure_link" "what `secure_link` or `secure_link_secret` found: `1`, `0` or empty, or the link"
+    SecureLinkExpires "secure_link_expires" "until when the link holds, as the request says it"
+    InvalidReferer "invalid_referer" "`1` if the Referer header is not one of `valid_referers`, else empty"
     Pipe "pipe" "`p` for a pipelined request, else `.`"
 
     // Time and process.

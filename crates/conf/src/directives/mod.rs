@@ -37,11 +37,12 @@ mod proxying;
 mod proxying_cache;
 mod proxying_tls;
 mod real_ip;
+mod referer;
 mod request_body;
 mod resolver;
-mod restricting;
 mod rewrite;
 mod scgi;
+mod secure_link;
 mod ssl;
 mod ssl_client;
 mod ssl_handshakes;
@@ -255,7 +256,8 @@ pub const MODULES: &[&Module] = &[
     &access::MODULE,
     &auth_basic::MODULE,
     &limits::MODULE,
-    &restricting::MODULE,
+    &secure_link::MODULE,
+    &referer::MODULE,
     &proxy::MODULE,
     &fastcgi::MODULE,
     &uwsgi::MODULE,

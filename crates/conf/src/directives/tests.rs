@@ -145,18 +145,6 @@ fn what_has_no_effect_yet_is_warned_about_once() {
 }
 
 #[test]
-fn what_restricts_access_is_refused_unless_it_is_off() {
-    for line in ["secure_link a", "secure_link_md5 a"] {
-        let text = refused(&format!("events {{}} http {{ {line}; }}"));
-        assert!(
-            text.contains("is not supported yet in /etc/nginx.conf:1\n"),
-            "{text}"
-        );
-        assert!(text.contains("restricts access"), "{text}");
-    }
-}
-
-#[test]
 fn blocks_that_are_refused_cause_one_error_only() {
     let text = refused(
         "events {} http { charset_map a b { 80 E282AC; 81 82; } upstream u { server x; } }",

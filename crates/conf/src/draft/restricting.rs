@@ -1,8 +1,9 @@
 //! What restricts access, as written on a level.
 
+use crate::call::Fault;
 use crate::model::{
     Access, AddressRules, AuthBasic, ConnectionLimit, LimitConnections, LimitRequests, LimitZone,
-    Limits, List, LogLevel, RequestLimit, Satisfy, Template,
+    Limits, List, LogLevel, RequestLimit, Satisfy, SecureLink, Template, ValidReferers,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,6 +24,10 @@ pub(crate) struct RestrictingDraft {
     pub(crate) limit_conn_status: Option<u64>,
     pub(crate) limit_conn_log_level: Option<LogLevel>,
     pub(crate) limit_conn_dry_run: Option<bool>,
+    pub(crate) secure_link: Option<Template>,
+    pub(crate) secure_link_md5: Option<Template>,
+    pub(crate) secure_link_secret: Option<Box<[u8]>>,
+    pub(crate) valid_referers: Option<Arc<ValidReferers>>,
 }
 
 /// A zone of `limit_req` or `limit_conn`, maybe only used so far.
@@ -90,5 +95,37 @@ impl RestrictingDraft {
                 connections,
             })
         })
+    }
+
+    /// `secure_link` with `secure_link_md5`, or `secure_link_secret`.
+    pub(crate) fn secure_link(&self) -> Option<Arc<SecureLink>> {
+        if let Some(secret) = &self.secure_link_secret {
+            return Some(Arc::new(SecureLink::Secret(secret.clone())));
+        }
+        let (value, of) = (self.secure_link.clone()?, self.secure_link_md5.clone()?);
+        Some(Arc::new(SecureLink::Hash { value, of }))
+    }
+
+    /// What nginx checks when it merges a level.
+    pub(crate) fn check(&self) -> Result<(), Fault> {
+        if self.secure_link_secret.is_some()
+            && (self.secure_link.is_some() || self.secure_link_md5.is_some())
+        {
+            return Err(Fault::new(
+                "\"secure_link_secret\" cannot be mixed with \"secure_link\" and \"secure_link_md5\"",
+            ));
+        }
+        let lacks_names = |referers: &ValidReferers| {
+            (referers.none || referers.blocked)
+                && !referers.server_names
+                && referers.hosts.is_empty()
+        };
+        if self.valid_referers.as_deref().is_some_and(lacks_names) {
+            return Err(Fault::whole(
+                "the \"none\" or \"blocked\" referers are specified in the \"valid_referers\" \
+                 directive without any valid referer",
+            ));
+        }
+        Ok(())
     }
 }

@@ -168,6 +168,7 @@ impl Inherited<'_> {
             let mut draft = block.location.clone();
             draft.inherit(outer);
             passes::check(&draft.passing)?;
+            draft.restricting.check()?;
             let conf = LocationConf {
                 pass: passes::pass(self.options, &draft.passing)?,
                 auto_redirect: draft.passing.auto_redirect,
@@ -217,6 +218,7 @@ impl Inherited<'_> {
             draft.inherit(location);
             draft.stay_in(location);
             passes::check(&draft.passing)?;
+            draft.restricting.check()?;
             blocks.push(Arc::new(LocationConf {
                 pass: passes::pass(self.options, &draft.passing)?,
                 ..self.finish(&draft, name)
@@ -239,6 +241,7 @@ impl Inherited<'_> {
         draft.inherit(location);
         draft.passing.stay_in(&location.passing);
         passes::check(&draft.passing)?;
+        draft.restricting.check()?;
         Ok(Some(Arc::new(LimitExcept {
             methods: limited.methods.clone(),
             conf: Arc::new(LocationConf {
@@ -316,6 +319,8 @@ impl Inherited<'_> {
             auth_request: auth_request(draft),
             access: draft.restricting.access(has_auth_request(draft)),
             limits: draft.restricting.limits(),
+            secure_link: draft.restricting.secure_link(),
+            valid_referers: draft.restricting.valid_referers.clone(),
             limit_except: None,
             mirrors: draft.mirrors.clone().unwrap_or_default(),
             mirror_request_body: draft.mirror_request_body.unwrap_or(true),

@@ -9,6 +9,14 @@ impl RestrictingDraft {
     pub(super) fn inherit(&mut self, outer: &RestrictingDraft) {
         inherit!(self, outer; addresses satisfy auth_basic auth_basic_user_file auth_delay
             limit_req limit_req_status limit_req_log_level limit_req_dry_run
-            limit_conn limit_conn_status limit_conn_log_level limit_conn_dry_run);
+            limit_conn limit_conn_status limit_conn_log_level limit_conn_dry_run valid_referers);
+        if self.secure_link_secret.is_some() {
+            return;
+        }
+        inherit!(self, outer; secure_link secure_link_md5);
+        if self.secure_link.is_none() && self.secure_link_md5.is_none() {
+            self.secure_link_secret
+                .clone_from(&outer.secure_link_secret);
+        }
     }
 }

@@ -32,6 +32,7 @@ pub(super) fn server(
     let mut location = block.location.clone();
     location.inherit(&level.location);
     passes::check(&location.passing)?;
+    location.restricting.check()?;
 
     let (number, size) = draft.large_header_buffers.unwrap_or((4, 8 << 10));
     if size < CONNECTION_POOL_BYTES {

@@ -2,8 +2,8 @@
 
 use super::{
     Access, AccessLog, AuthRequest, BodyFilters, BodyInFile, ContentHandler, Dav, ErrorLog,
-    LimitExcept, Limits, List, Mp4, Pass, RealIp, Resolver, Script, SendProxyProtocol, TempPath,
-    Template,
+    LimitExcept, Limits, List, Mp4, Pass, RealIp, Resolver, Script, SecureLink, SendProxyProtocol,
+    TempPath, Template, ValidReferers,
 };
 use crate::regex::Regex;
 use std::collections::HashMap;
@@ -210,6 +210,10 @@ pub struct LocationConf {
     pub access: Option<Arc<Access>>,
     /// `limit_req` and `limit_conn`; `None` when nothing is limited.
     pub limits: Option<Arc<Limits>>,
+    /// `secure_link` or `secure_link_secret`.
+    pub secure_link: Option<Arc<SecureLink>>,
+    /// `valid_referers`.
+    pub valid_referers: Option<Arc<ValidReferers>>,
     /// `limit_except`, which is not inherited.
     pub limit_except: Option<Arc<LimitExcept>>,
 

@@ -293,4 +293,66 @@ pub(super) const CASES: &[Case] = &[
         r#"limit_req_zone $uri zone=a:1m rate=1r/s;"#,
         r#"[emerg] "limit_req_zone" directive is not allowed here in FILE:4"#,
     ),
+    // ngx_http_secure_link_module and ngx_http_referer_module
+    Case(
+        Server,
+        r#"secure_link a; secure_link b;"#,
+        r#"[emerg] "secure_link" directive is duplicate in FILE:4"#,
+    ),
+    Case(
+        Server,
+        r#"secure_link_md5 a; secure_link_md5 b;"#,
+        r#"[emerg] "secure_link_md5" directive is duplicate in FILE:4"#,
+    ),
+    Case(
+        Server,
+        r#"secure_link_secret a; secure_link_secret b;"#,
+        r#"[emerg] "secure_link_secret" directive is duplicate in FILE:4"#,
+    ),
+    Case(
+        Location,
+        r#"secure_link_secret a; secure_link $uri;"#,
+        r#"[emerg] "secure_link_secret" cannot be mixed with "secure_link" and "secure_link_md5" in FILE:8"#,
+    ),
+    Case(
+        Server,
+        r#"secure_link $uri; secure_link_md5 x; location / { secure_link_secret a; }"#,
+        r#"OK"#,
+    ),
+    Case(
+        Server,
+        r#"valid_referers "";"#,
+        r#"[emerg] invalid referer "" in FILE:4"#,
+    ),
+    Case(
+        Server,
+        r#"valid_referers ~;"#,
+        r#"[emerg] empty regex in "~" in FILE:4"#,
+    ),
+    Case(
+        Server,
+        r#"valid_referers a.*.b;"#,
+        r#"[emerg] invalid hostname or wildcard "a.*.b" in FILE:4"#,
+    ),
+    Case(
+        Server,
+        r#"valid_referers a A;"#,
+        r#"[emerg] conflicting parameter "a" in FILE:4"#,
+    ),
+    Case(
+        Server,
+        r#"valid_referers none;"#,
+        r#"[emerg] the "none" or "blocked" referers are specified in the "valid_referers" directive without any valid referer"#,
+    ),
+    Case(
+        Server,
+        r#"valid_referers blocked ~x;"#,
+        r#"[emerg] the "none" or "blocked" referers are specified in the "valid_referers" directive without any valid referer"#,
+    ),
+    Case(
+        Server,
+        r#"valid_referers none blocked server_names *.a.b .c.d/e www.* ~x; if ($invalid_referer) { return 403; } referer_hash_max_size 1; referer_hash_bucket_size 64;"#,
+        r#"OK"#,
+    ),
+    Case(Server, r#"if ($invalid_referer) { return 403; }"#, r#"OK"#),
 ];

@@ -4,7 +4,8 @@
 use super::differential::{compare_http, some_files};
 use crate::testing::Site;
 use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
+use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
+use md5::Digest;
 
 /// Clients say who they are.
 const ANYBODY: &str = "set_real_ip_from 0.0.0.0/0; real_ip_header X-Real-IP;";
@@ -313,5 +314,124 @@ fn limits_of_requests() {
             "GET /named/a.txt?key=10",
             "GET /named/a.txt?key=10",
         ],
+    );
+}
+
+/// MD5 of a text, as `secure_link` and as `secure_link_secret` have it.
+fn hashes(text: &str) -> (String, String) {
+    let digest = md5::Md5::digest(text);
+    let hex = digest.iter().map(|byte| format!("{byte:02x}")).collect();
+    (URL_SAFE_NO_PAD.encode(digest), hex)
+}
+
+#[test]
+fn secure_links() {
+    let (plain, _) = hashes("/hash/a.txt secret");
+    let (timed, _) = hashes("4102444800/timed/a.txt secret");
+    let (over, _) = hashes("1000000000/timed/a.txt secret");
+    let (_, old) = hashes("a.txtword");
+    let (_, old_args) = hashes("a.txt?x=ywordother");
+    let mut requests = Vec::new();
+    for link in [
+        &*plain,
+        "",
+        "x",
+        "=",
+        "AAAAAAAAAAAAAAAAAAAAAA",
+        "%00",
+        "AAAA,",
+    ] {
+        requests.push(format!("GET /hash/a.txt?h={link}"));
+        requests.push(format!("GET /hash/a.txt?h={link}=="));
+        requests.push(format!("GET /hash/a.txt?h={link}AAAAA"));
+    }
+    for (link, until) in [
+        (&timed, "4102444800"),
+        (&over, "1000000000"),
+        (&timed, "4102444801"),
+        (&timed, "4102444800x"),
+        (&timed, "0"),
+        (&timed, ""),
+        (&timed, "-1"),
+        (&timed, "99999999999999999999"),
+    ] {
+        requests.push(format!("GET /timed/a.txt?h={link}&e={until}"));
+    }
+    for path in [
+        format!("/old/{old}/a.txt"),
+        format!("/old/{}/a.txt", old.to_uppercase()),
+        format!("/old/{old}/b.txt"),
+        format!("/old/{old}/"),
+        format!("/old/{old}"),
+        format!("/old/{}/a.txt", &old[1..]),
+        format!("/old/{}g/a.txt", &old[1..]),
+        format!("/old/in/{old}/a.txt"),
+        format!("/other/{old_args}/a.txt?x=y"),
+        "/old/".to_owned(),
+        "/old".to_owned(),
+    ] {
+        requests.push(format!("GET {path}"));
+    }
+    let requests: Vec<&str> = requests.iter().map(String::as_str).collect();
+    compare_http(
+        "",
+        "secure_link_md5 \"$secure_link_expires$uri secret\"; \
+         location /hash/ { secure_link $arg_h; return 200 \"[$secure_link|$secure_link_expires]\"; } \
+         location /timed/ { secure_link $arg_h,$arg_e; if ($secure_link = \"\") { return 403; } \
+            if ($secure_link = 0) { return 410 \"gone $secure_link_expires\"; } return 200 $secure_link; } \
+         location /old { secure_link_secret word; return 200 \"[$secure_link|$secure_link_expires]\"; } \
+         location /other { secure_link_secret wordother; return 200 \"[$secure_link]\"; } \
+         location /none { return 200 \"[$secure_link|$secure_link_expires]\"; }",
+        some_files,
+        &[&requests[..], &["GET /none"]].concat(),
+    );
+}
+
+#[test]
+fn referrers() {
+    let mut requests = Vec::new();
+    let long = "a".repeat(300);
+    let long = format!("http://{long}.org/");
+    for referer in [
+        "",
+        "|Referer: http://www.example.org/x",
+        "|Referer: HTTPS://WWW.Example.ORG:8443/x",
+        "|Referer: http://example.org/x",
+        "|Referer: http://a.example.com/x",
+        "|Referer: http://example.com",
+        "|Referer: http://a.b.sub.example.net/x",
+        "|Referer: http://sub.example.net/x",
+        "|Referer: http://mail.anything.at.all",
+        "|Referer: http://path.org/images/x",
+        "|Referer: http://path.org:80/images/x",
+        "|Referer: http://path.org/x",
+        "|Referer: http://path.org",
+        "|Referer: http://site/",
+        "|Referer: http://site.tld/",
+        "|Referer: http://x.galaxy.org/a",
+        "|Referer: http://x.org/~galaxy",
+        "|Referer: ftp://www.example.org/",
+        "|Referer: blocked",
+        "|Referer: http://i.r",
+        "|Referer: http://",
+        "|Referer:",
+    ] {
+        for location in ["none", "names", "server", "paths", "regex", "nothing"] {
+            requests.push(format!("GET /{location}{referer}"));
+        }
+    }
+    requests.push(format!("GET /none|Referer: {long}"));
+    let requests: Vec<&str> = requests.iter().map(String::as_str).collect();
+    compare_http(
+        "",
+        "location /none { valid_referers none blocked www.example.org; return 200 \"[$invalid_referer]\"; } \
+         location /names { valid_referers .example.com *.example.net mail.*; valid_referers example.org; \
+            if ($invalid_referer) { return 403; } return 200 in; } \
+         location /server { valid_referers server_names; return 200 \"[$invalid_referer]\"; } \
+         location /paths { valid_referers path.org/images/; return 200 \"[$invalid_referer]\"; } \
+         location /regex { valid_referers ~GALAXY; return 200 \"[$invalid_referer]\"; } \
+         location /nothing { return 200 \"[$invalid_referer]\"; }",
+        some_files,
+        &requests,
     );
 }

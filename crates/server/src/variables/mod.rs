@@ -5,6 +5,7 @@
 //! for an absent one, templates nothing.
 
 mod connection;
+mod links;
 mod process;
 mod request;
 mod response;
@@ -149,27 +150,11 @@ fn append_builtin(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> b
         | B::SslClientVEnd
         | B::SslClientVRemain
         | B::SslClientVerify => tls::append(exchange, builtin, out),
-        B::UpstreamAddr
-        | B::UpstreamBytesReceived
-        | B::UpstreamBytesSent
-        | B::UpstreamCacheStatus
-        | B::UpstreamCacheLastModified
-        | B::UpstreamCacheEtag
-        | B::UpstreamCacheAge
-        | B::UpstreamConnectTime
-        | B::UpstreamHeaderTime
-        | B::UpstreamResponseLength
-        | B::UpstreamResponseTime
-        | B::UpstreamStatus
-        | B::UpstreamLastServerName
-        | B::ProxyHost
-        | B::ProxyPort
-        | B::ProxyAddXForwardedFor
-        | B::ProxyInternalBodyLength
-        | B::ProxyInternalChunked
-        | B::FastcgiScriptName
-        | B::FastcgiPathInfo
-        | B::GrpcInternalTrailers => upstream::append(exchange, builtin, out),
+        B::SecureLink => links::secure_link(exchange, out),
+        B::InvalidReferer => links::invalid_referer(exchange, out),
+        B::SecureLinkExpires => links::expires(exchange, out),
+        // What is known of servers behind us.
+        _ => upstream::append(exchange, builtin, out),
     }
 }
 
