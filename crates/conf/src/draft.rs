@@ -4,20 +4,22 @@
 mod body_filters;
 mod passing;
 mod restricting;
+mod text_filters;
 
 pub(crate) use body_filters::*;
 pub(crate) use passing::*;
 pub(crate) use restricting::*;
+pub(crate) use text_filters::*;
 
 use crate::groups::Groups;
 use crate::model::{
     Accelerator, AccessLog, AddHeader, AsyncMode, AutoindexFormat, BalanceMethod, BodyInFile,
-    ContentHandler, CpuAffinity, DavMethods, EnvVar, ErrorLog, ErrorPage, Expires, FrameAllowance,
-    GroupRef, GzipStatic, IfModifiedSince, KeepaliveDisable, KtlsMode, LingeringClose, List,
-    ListenAddress, ListenOptions, LogFileCache, LogFormat, Matcher, Op, Origin, RealIpHeader,
-    Resolver, Seccomp, SendProxyProtocol, ServerName, ServerTokens, SessionStore, SetVariable,
-    TempPath, Template, TlsProtocols, TrustedPeer, TryFiles, Types, UpstreamServer, UpstreamZone,
-    User, VerifyClient, WorkerCount,
+    Charsets, ContentHandler, CpuAffinity, DavMethods, EnvVar, ErrorLog, ErrorPage, Expires,
+    FrameAllowance, GroupRef, GzipStatic, IfModifiedSince, KeepaliveDisable, KtlsMode,
+    LingeringClose, List, ListenAddress, ListenOptions, LogFileCache, LogFormat, Matcher, Op,
+    Origin, RealIpHeader, Resolver, Seccomp, SendProxyProtocol, ServerName, ServerTokens,
+    SessionStore, SetVariable, TempPath, Template, TlsProtocols, TrustedPeer, TryFiles, Types,
+    UpstreamServer, UpstreamZone, User, VerifyClient, WorkerCount,
 };
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -78,6 +80,8 @@ pub(crate) struct HttpDraft {
     pub(crate) upstream_zones: HashMap<String, u64>,
     /// `shared:` zones and their sizes.
     pub(crate) zones: HashMap<String, u64>,
+    /// `charset_map` blocks, and names of character sets so far.
+    pub(crate) charsets: Charsets,
 }
 
 /// An `upstream` block.

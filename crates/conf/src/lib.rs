@@ -41,6 +41,7 @@ mod merge;
 pub mod met;
 pub mod model;
 mod parser;
+pub mod patterns;
 pub mod regex;
 mod store_url;
 pub mod survey;

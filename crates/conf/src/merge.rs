@@ -2,6 +2,7 @@
 //! checks that need the whole configuration. The order of the checks is
 //! nginx's, so that of several errors the same one is reported.
 
+mod charsets;
 mod locations;
 mod passes;
 mod restricting;
@@ -233,6 +234,8 @@ fn whole(b: &mut Build<'_>) -> Result<(Events, Option<Http>), String> {
                 b.servers = build_servers(b, &level).map_err(|fault| fault.message)?;
             }
             let servers = std::mem::take(&mut b.servers);
+            let charsets = std::mem::take(&mut b.http.charsets);
+            charsets::check(&charsets, &servers)?;
             Some(Http {
                 servers: servers.into_iter().map(Arc::new).collect(),
                 listeners: listeners(b),
@@ -241,6 +244,7 @@ fn whole(b: &mut Build<'_>) -> Result<(Events, Option<Http>), String> {
                     .into_iter()
                     .filter_map(|zone| zone.zone) // all of them, as was checked
                     .collect(),
+                charsets: Arc::new(charsets),
                 handshakes: handshake_limits(&level.server.tls, connections),
                 upstreams: std::mem::take(&mut b.upstreams),
                 http2_recv_buffer_bytes: b.http.http2_recv_buffer_bytes.unwrap_or(256 << 10),

@@ -40,6 +40,7 @@ pub(crate) fn build(
         let zones = http.limit_zones.iter();
         let zone = |zone| LimitZoneRuntime::build(zone, materials.before());
         parts.snapshot.limit_zones = zones.map(zone).collect();
+        parts.snapshot.charsets = Arc::clone(&http.charsets);
         for (at, server) in http.servers.iter().enumerate() {
             parts.add_server(server, tls_build::offers_http2(http, at))?;
         }
@@ -75,6 +76,7 @@ fn empty(config: &Config, materials: &Materials, logs: &LogSet) -> Snapshot {
         ),
         limit_zones: Vec::new(),
         variables: Vec::new(),
+        charsets: Arc::default(),
         prefix: prefix(config),
         worker_connections: config.events.worker_connections,
         multi_accept: config.events.multi_accept,

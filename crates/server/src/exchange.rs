@@ -77,6 +77,10 @@ pub struct Request {
     /// Another exchange has set it off: nobody is asked again whether it may, and
     /// nothing is mirrored.
     pub is_subrequest: bool,
+    /// The character set of the answer that this one becomes part of.
+    pub main_charset: Option<Box<[u8]>>,
+    /// How many subrequests it lies in whose answers become part of one another.
+    pub depth: u8,
     /// It came as early data (0-RTT) and the client's Finished had not arrived when it
     /// was complete: someone may have recorded it and sent it again (RFC 8470).
     pub early_data: bool,
@@ -103,6 +107,10 @@ pub struct Response {
     pub status: StatusCode,
     /// `Content-Type` with charset; `None` leaves the header out.
     pub content_type: Option<ContentType>,
+    /// `charset` has named a character set in `content_type`.
+    pub charset_named: bool,
+    /// `X-Accel-Charset`: the character set that a server behind us wants it to be in.
+    pub override_charset: Option<Box<[u8]>>,
     /// `Content-Length`, or `None` when unknown (then chunked, or closed at the end).
     pub content_length: Option<u64>,
     /// `Last-Modified` in seconds since 1970.
@@ -267,6 +275,8 @@ impl Response {
         Response {
             status: StatusCode::OK,
             content_type: None,
+            charset_named: false,
+            override_charset: None,
             content_length: None,
             last_modified_s: None,
             etag: None,

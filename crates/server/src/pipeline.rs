@@ -352,4 +352,6 @@ mod differential_filters;
 #[cfg(test)]
 mod differential_language;
 #[cfg(test)]
+mod differential_texts;
+#[cfg(test)]
 mod tests;

@@ -70,6 +70,8 @@ impl Arrival {
                 internal: false,
                 uri_replaced: false,
                 is_subrequest: false,
+                main_charset: None,
+                depth: 0,
                 early_data: self.early_data,
                 values: Values::default(),
             },

@@ -17,7 +17,8 @@ use crate::upstream::ResolvedAddress;
 use sealane_conf::Config;
 use sealane_conf::diagnostic::Diagnostic;
 use sealane_conf::model::{
-    ListenAddress, ListenOptions, Location, LocationConf, LogFormat, Server, Template, UserVariable,
+    Charsets, ListenAddress, ListenOptions, Location, LocationConf, LogFormat, Server, Template,
+    UserVariable,
 };
 use sealane_http::Method;
 use sealane_tls::{Acceptor, HandshakeState, ServerTls};
@@ -48,6 +49,8 @@ pub struct Snapshot {
     pub(crate) limit_zones: Vec<LimitZoneRuntime>,
     /// Variables that the configuration defines.
     pub variables: Vec<UserVariable>,
+    /// Character sets that the configuration names, and the tables between them.
+    pub charsets: Arc<Charsets>,
     /// Where relative paths that are known only at run time start from; no
     /// slash at the end.
     pub prefix: Vec<u8>,

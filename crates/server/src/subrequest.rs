@@ -1,19 +1,23 @@
 //! Requests that a request sets off: `auth_request` asks whether it may go on,
-//! `mirror` shows it to others.
+//! `mirror` shows it to others; the answers of some become part of another body.
 //!
 //! A subrequest is an exchange of its own with another URI. It goes through the
 //! pipeline like any other, as an internal one, and is never sent to a client.
+
+mod answer;
+
+pub(crate) use answer::Answer;
 
 use crate::body_source::PendingBody;
 use crate::client_link::ClientLink;
 use crate::exchange::{Exchange, Progress, Request, RequestBody, Response};
 use crate::limits::Limited;
-use crate::pipeline;
 use crate::registry::{Entry, Phase};
 use crate::request_body::{self, ReceivedBody};
 use crate::request_log::{Text, log_request};
 use crate::template;
 use crate::variables;
+use crate::{filters, pipeline};
 use sealane_conf::model::{AuthRequest, Variable};
 use sealane_http::headers::KnownHeader;
 use sealane_http::{Method, StatusCode};
@@ -207,10 +211,20 @@ impl Subrequest<'_> {
                 internal: true,
                 uri_replaced: true,
                 is_subrequest: true,
+                main_charset: main_charset(exchange),
+                depth: request.depth,
                 early_data: request.early_data,
                 values: request.values.variables_only(),
             },
         }
+    }
+}
+
+/// The character set that the answers to a request are to be in, those to its subrequests too.
+fn main_charset(exchange: &Exchange) -> Option<Box<[u8]>> {
+    match exchange.request.is_subrequest {
+        true => exchange.request.main_charset.clone(),
+        false => filters::charset_of(&exchange.response).map(Into::into),
     }
 }
 

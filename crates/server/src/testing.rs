@@ -218,6 +218,8 @@ impl Site {
                 internal: false,
                 uri_replaced: false,
                 is_subrequest: false,
+                main_charset: None,
+                depth: 0,
                 early_data: false,
                 values,
                 head,
@@ -307,8 +309,13 @@ async fn gather(exchange: &mut Exchange, mut source: Box<dyn BodySource>) {
 }
 
 fn body_of(exchange: &Exchange) -> Vec<u8> {
+    contents(&exchange.response.body)
+}
+
+/// The bytes of a chain.
+pub(crate) fn contents(chain: &OutputChain) -> Vec<u8> {
     let mut body = Vec::new();
-    for segment in exchange.response.body.segments() {
+    for segment in chain.segments() {
         match segment {
             Segment::Memory(bytes) => body.extend_from_slice(bytes),
             Segment::File(range) => {

@@ -1,9 +1,7 @@
 //! Modules of nginx that change what clients get and are not there yet.
 
-use super::{Arity, HSL, HTTP, LOCATION_IF, Module, ONE, Row};
+use super::{Arity, HSL, LOCATION_IF, Module, ONE, Row};
 
-const CHARSET: &str =
-    "nothing converts or names character sets yet; write the charset into `types`";
 const CONTENT: &str = "the content of responses cannot be changed yet";
 const MEDIA: &str = "media files are served whole and by ranges only";
 const OTHER: &str = "it would change what clients get, and it does not work yet";
@@ -12,15 +10,7 @@ pub(super) const MODULE: Module = Module {
     title: "Other modules of nginx",
     doc: "Not there yet, and refused because they change what clients get.",
     rows: &[
-        Row::unsupported("add_after_body", HSL, ONE, CONTENT),
-        Row::unsupported("add_before_body", HSL, ONE, CONTENT),
-        Row::unsupported("addition_types", HSL, Arity::AtLeast(1), CONTENT),
-        Row::unsupported("charset", HSL | LOCATION_IF, ONE, CHARSET),
-        Row::unsupported_block("charset_map", HTTP, Arity::Between(2, 2), CHARSET),
-        Row::unsupported("charset_types", HSL, Arity::AtLeast(1), CHARSET),
-        Row::unsupported("override_charset", HSL | LOCATION_IF, ONE, CHARSET).inert(&["off"]),
         Row::unsupported("slice", HSL, ONE, MEDIA),
-        Row::unsupported("source_charset", HSL | LOCATION_IF, ONE, CHARSET),
         Row::unsupported("ssi", HSL | LOCATION_IF, ONE, CONTENT).inert(&["off"]),
         Row::unsupported("ssi_ignore_recycled_buffers", HSL, ONE, CONTENT).inert(&["off"]),
         Row::unsupported("ssi_last_modified", HSL, ONE, CONTENT).inert(&["off"]),
@@ -28,10 +18,6 @@ pub(super) const MODULE: Module = Module {
         Row::unsupported("ssi_silent_errors", HSL, ONE, CONTENT).inert(&["off"]),
         Row::unsupported("ssi_types", HSL, Arity::AtLeast(1), CONTENT),
         Row::unsupported("ssi_value_length", HSL, ONE, CONTENT),
-        Row::unsupported("sub_filter", HSL, Arity::Between(2, 2), CONTENT),
-        Row::unsupported("sub_filter_last_modified", HSL, ONE, CONTENT).inert(&["off"]),
-        Row::unsupported("sub_filter_once", HSL, ONE, CONTENT).inert(&["off"]),
-        Row::unsupported("sub_filter_types", HSL, Arity::AtLeast(1), CONTENT),
         Row::unsupported("userid", HSL, ONE, OTHER),
         Row::unsupported("userid_domain", HSL, ONE, OTHER),
         Row::unsupported("userid_expires", HSL, ONE, OTHER),

@@ -7,8 +7,10 @@
 
 mod absent;
 mod access;
+mod addition;
 mod auth_basic;
 mod autoindex;
+mod charset;
 mod core;
 mod dav;
 mod elsewhere;
@@ -30,6 +32,7 @@ mod limits;
 mod log;
 mod map;
 mod media;
+mod media_types;
 mod modules;
 mod proxy;
 mod proxy_rewrites;
@@ -47,6 +50,7 @@ mod ssl;
 mod ssl_client;
 mod ssl_handshakes;
 mod ssl_sessions;
+mod sub_filter;
 mod subrequests;
 mod syslog;
 mod tuning;
@@ -250,6 +254,9 @@ pub const MODULES: &[&Module] = &[
     &http2::MODULE,
     &later::HTTP3,
     &gunzip::MODULE,
+    &addition::MODULE,
+    &sub_filter::MODULE,
+    &charset::MODULE,
     &later::GZIP,
     &resolver::MODULE,
     &real_ip::MODULE,

@@ -89,6 +89,8 @@ fn defaults_in_the_table_are_the_real_ones() {
         ));
         config.sources.clear();
         config.met = crate::met::Met::default();
+        // `text/html` is in lists of media types anyway, which nginx warns about.
+        config.warnings.clear();
         format!("{config:?}")
     };
     // Lists whose default stands for "none given", what the model keeps as written,
@@ -146,11 +148,9 @@ fn what_has_no_effect_yet_is_warned_about_once() {
 
 #[test]
 fn blocks_that_are_refused_cause_one_error_only() {
-    let text = refused(
-        "events {} http { charset_map a b { 80 E282AC; 81 82; } upstream u { server x; } }",
-    );
+    let text = refused("events {} http { match a { 80 E282AC; 81 82; } upstream u { server x; } }");
     assert!(
-        text.starts_with("sealane: [emerg] \"charset_map\" directive is not supported yet"),
+        text.starts_with("sealane: [emerg] \"match\" directive is not supported"),
         "{text}"
     );
     assert_eq!(text.matches("[emerg]").count(), 1);

@@ -1,5 +1,6 @@
 //! Filters that change the body of a response, while a block is read.
 
+use super::TextFiltersDraft;
 use crate::model::BodyFilters;
 use std::sync::Arc;
 
@@ -7,18 +8,21 @@ use std::sync::Arc;
 #[derive(Debug, Default, Clone)]
 pub(crate) struct BodyFiltersDraft {
     pub(crate) gunzip: Option<bool>,
+    pub(crate) texts: TextFiltersDraft,
 }
 
 impl BodyFiltersDraft {
     /// What is not said here is said by the block around.
     pub(crate) fn inherit(&mut self, outer: &BodyFiltersDraft) {
         self.gunzip = self.gunzip.or(outer.gunzip);
+        self.texts.inherit(&outer.texts);
     }
 
     /// What holds; nothing where no filter is on.
     pub(crate) fn build(&self) -> Option<Arc<BodyFilters>> {
         let filters = BodyFilters {
             gunzip: self.gunzip.unwrap_or(false),
+            texts: self.texts.build(),
         };
         let is_any = filters != BodyFilters::default();
         is_any.then(|| Arc::new(filters))

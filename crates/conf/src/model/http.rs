@@ -1,7 +1,7 @@
 //! The `http` and `server` contexts.
 
 use super::{
-    HandshakeLimits, Http2, LimitZone, LocationConf, Locations, Script, Tls, Upstream,
+    Charsets, HandshakeLimits, Http2, LimitZone, LocationConf, Locations, Script, Tls, Upstream,
     UserVariable, VerifyClient,
 };
 use crate::regex::Regex;
@@ -22,6 +22,8 @@ pub struct Http {
     pub variables: Vec<UserVariable>,
     /// Zones of `limit_req` and `limit_conn`.
     pub limit_zones: Vec<LimitZone>,
+    /// Character sets that are named, and the tables between them.
+    pub charsets: Arc<Charsets>,
     /// `ssl_async_threads` and `ssl_handshake_queue`.
     pub handshakes: HandshakeLimits,
     /// Every group of servers that requests can be handed to;

@@ -3,20 +3,10 @@
 use super::Where::*;
 use super::{Case, Difference};
 
-const EARLIER: &str = "what is not supported is refused before its arguments are read";
 const WARNED: &str = "what has no effect yet is warned about";
 const NEWER: &str = "the reference is newer than nginx 1.22";
 
 pub(super) const DIFFERENCES: &[Difference] = &[
-    Difference {
-        case: Case(
-            Http,
-            "charset_map a b { x; }",
-            r#"[emerg] "charset_map" directive is not supported yet in FILE:3"#,
-        ),
-        nginx: "[emerg] invalid parameters number in FILE:3",
-        why: EARLIER,
-    },
     Difference {
         case: Case(
             Http,

@@ -8,6 +8,56 @@ use super::Where::*;
 pub(super) const CASES: &[Case] = &[
     Case(
         Http,
+        "charset_map a b { x; }",
+        r#"[emerg] invalid parameters number in FILE:3"#,
+    ),
+    Case(
+        Http,
+        "charset_map a b { 100 1; }",
+        r#"[emerg] invalid value "100" in FILE:3"#,
+    ),
+    Case(
+        Http,
+        "charset_map a b { 1 g; }",
+        r#"[emerg] invalid value "g" in FILE:3"#,
+    ),
+    Case(
+        Http,
+        "charset_map a A { }",
+        r#"[emerg] "charset_map" between the same charsets "a" and "A" in FILE:3"#,
+    ),
+    Case(
+        Http,
+        "charset_map a b { } charset_map B a { }",
+        r#"[emerg] duplicate "charset_map" between "B" and "a" in FILE:3"#,
+    ),
+    Case(
+        Http,
+        "charset a; charset b;",
+        r#"[emerg] "charset" directive is duplicate in FILE:3"#,
+    ),
+    Case(
+        Http,
+        "charset a; source_charset b; server { }",
+        r#"[emerg] no "charset_map" between the charsets "b" and "a""#,
+    ),
+    Case(
+        Http,
+        "sub_filter '' a;",
+        r#"[emerg] empty search pattern in FILE:3"#,
+    ),
+    Case(
+        Http,
+        "sub_filter_types a a text/html; foo;",
+        "[warn] duplicate MIME type \"a\" in FILE:3\n[warn] duplicate MIME type \"text/html\" in FILE:3\n[emerg] unknown directive \"foo\" in FILE:3",
+    ),
+    Case(
+        Http,
+        "add_before_body /a; add_before_body /b;",
+        r#"[emerg] "add_before_body" directive is duplicate in FILE:3"#,
+    ),
+    Case(
+        Http,
         "gzip_comp_level 10;",
         "[emerg] value must be between 1 and 9 in FILE:3",
     ),

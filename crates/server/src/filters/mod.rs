@@ -8,6 +8,8 @@ mod preconditions;
 mod ranged_source;
 mod ranges;
 
+pub(crate) use body::charset_of;
+
 use crate::exchange::{Exchange, Response};
 use sealane_http::h1::Version;
 use sealane_http::{Method, StatusCode};
@@ -23,6 +25,15 @@ pub(crate) fn apply(exchange: &mut Exchange) -> Result<(), StatusCode> {
         if let Some(passed) = &mut exchange.response.passed {
             passed.reason = None;
         }
+    }
+    if exchange.request.is_subrequest {
+        // Its head is seen by nobody, so only what changes the body matters.
+        body::apply(exchange);
+        fit_to_status(&mut exchange.response);
+        if exchange.request.head.method == Method::Head {
+            exchange.response.body.clear();
+        }
+        return Ok(());
     }
     // A server behind us has judged them itself, as far as it wants to.
     if !exchange.response.from_upstream

@@ -35,8 +35,12 @@ pub(super) fn apply(exchange: &mut Exchange) -> Result<(), StatusCode> {
             send_one(exchange, range, total_bytes);
             Ok(())
         }
-        // A body that comes from elsewhere passes by once; nginx serves one range of it.
-        RangeOutcome::Multiple(_) if exchange.response.from_upstream => Ok(()),
+        // A body that comes from elsewhere, or through a filter, passes by once; nginx serves one range of it.
+        RangeOutcome::Multiple(_)
+            if exchange.response.from_upstream || exchange.response.source.is_some() =>
+        {
+            Ok(())
+        }
         RangeOutcome::Multiple(ranges) => {
             send_several(exchange, &ranges, total_bytes);
             Ok(())

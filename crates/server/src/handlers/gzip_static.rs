@@ -56,6 +56,10 @@ pub(crate) async fn answer(exchange: &mut Exchange) -> Step {
 /// Whether the client takes gzip, by the rules and defaults of nginx's `gzip`:
 /// HTTP/1.1, `Accept-Encoding`, and no proxy in between (`gzip_proxied off`).
 pub(crate) fn accepts_gzip(exchange: &Exchange) -> bool {
+    // What becomes part of another body is not compressed on its own.
+    if exchange.request.is_subrequest {
+        return false;
+    }
     let head = &exchange.request.head;
     let Some(accepted) = head.get(KnownHeader::AcceptEncoding) else {
         return false;

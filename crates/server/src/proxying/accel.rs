@@ -83,7 +83,7 @@ pub(crate) fn safe_uri(target: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
 }
 
 /// `X-Accel-Limit-Rate`, `X-Accel-Buffering`. Returns whether the response is buffered.
-/// (`X-Accel-Expires` means something to caches only, `X-Accel-Charset` to `charset`.)
+/// (`X-Accel-Expires` means something to caches only.) `X-Accel-Charset` is for `charset`.
 pub(super) fn apply(exchange: &mut Exchange, head: &Head, settings: &UpstreamSettings) -> bool {
     let value = |name| {
         let value = head.parsed.get(name)?;
@@ -97,6 +97,11 @@ pub(super) fn apply(exchange: &mut Exchange, head: &Head, settings: &UpstreamSet
             .and_then(|digits| digits.parse().ok())
     {
         exchange.progress.limit_rate = Some(rate);
+    }
+    if !settings.ignore_headers.accel_charset
+        && let Some(charset) = value(KnownHeader::XAccelCharset)
+    {
+        exchange.response.override_charset = Some(charset.into());
     }
     match value(KnownHeader::XAccelBuffering) {
         Some(word) if !settings.ignore_headers.accel_buffering => {

@@ -1,6 +1,7 @@
 //! What has to change in the head of a response whose body a filter changes.
 
 use crate::exchange::{ETag, Exchange, Response};
+use sealane_conf::model::MediaTypes;
 
 /// The coding that the body has now: a handler's, or that of a server behind us.
 pub(super) fn content_encoding(response: &Response) -> Option<&[u8]> {
@@ -12,6 +13,58 @@ pub(super) fn content_encoding(response: &Response) -> Option<&[u8]> {
 pub(super) fn clear_content_encoding(response: &mut Response) {
     response.content_encoding = None;
     response.headers.remove(b"Content-Encoding");
+}
+
+/// The media type without a character set that a server behind us or `charset` has named
+/// in it. Parameters that the configuration writes into a type are part of it, as in nginx.
+pub(super) fn media_type(response: &Response) -> Option<&[u8]> {
+    let text = response.content_type.as_ref()?.as_bytes();
+    match charset_at(response, text) {
+        Some((end, _)) => Some(&text[..end]),
+        None => Some(text),
+    }
+}
+
+/// The character set that is named in the type.
+pub(crate) fn charset(response: &Response) -> Option<&[u8]> {
+    let text = response.content_type.as_ref()?.as_bytes();
+    let (_, from) = charset_at(response, text)?;
+    let name = &text[from..];
+    let name = name.strip_prefix(b"\"").unwrap_or(name);
+    let name = name.strip_suffix(b"\"").unwrap_or(name);
+    Some(name).filter(|name| !name.is_empty())
+}
+
+/// Where the type ends, and where the name of its character set begins.
+fn charset_at(response: &Response, text: &[u8]) -> Option<(usize, usize)> {
+    if !response.from_upstream && !response.charset_named {
+        return None;
+    }
+    memchr::memchr_iter(b';', text).find_map(|end| {
+        let parameter = text[end + 1..].trim_ascii_start();
+        const NAME: &[u8] = b"charset=";
+        let is_charset = parameter
+            .get(..NAME.len())
+            .is_some_and(|name| name.eq_ignore_ascii_case(NAME));
+        is_charset.then(|| (end, text.len() - parameter.len() + NAME.len()))
+    })
+}
+
+/// Whether the response is of one of these types. `*` is all, even of none.
+pub(super) fn is_of(response: &Response, types: &MediaTypes) -> bool {
+    let media_type = media_type(response);
+    matches!(types, MediaTypes::Any) || media_type.is_some_and(|one| types.has(one))
+}
+
+/// The file's time and tag say nothing about this body.
+pub(super) fn clear_validators(response: &mut Response) {
+    response.last_modified_s = None;
+    response.etag = None;
+    response.headers.remove(b"ETag");
+    if let Some(passed) = &mut response.passed {
+        passed.last_modified = false;
+        response.headers.remove(b"Last-Modified");
+    }
 }
 
 /// Nobody knows the length any more, and byte ranges would be those of another body.

@@ -9,20 +9,44 @@
 //! Locations without such a filter have no [`sealane_conf::model::BodyFilters`], and nothing is
 //! asked of their responses.
 
+mod addition;
+mod charset;
 mod gunzip;
 mod head;
 mod input;
+mod pieces;
+mod sub_filter;
 mod transformed;
+
+pub(crate) use head::charset as charset_of;
 
 use crate::exchange::Exchange;
 
 /// Puts the filters that the location has around the body.
 pub(super) fn apply(exchange: &mut Exchange) {
     let Some(filters) = exchange.conf().body_filters.clone() else {
+        if exchange.response.override_charset.is_some() || exchange.request.main_charset.is_some() {
+            charset::apply(exchange, None);
+        }
         return;
     };
     // The decompressed body is what the filters behind it work on.
     if filters.gunzip {
         gunzip::apply(exchange);
+    }
+    let texts = &filters.texts;
+    let added = texts.addition.as_ref();
+    let added = added.filter(|settings| addition::announce(exchange, settings));
+    if let Some(settings) = &texts.sub {
+        sub_filter::apply(exchange, settings);
+    }
+    if texts.charset.is_some()
+        || exchange.response.override_charset.is_some()
+        || exchange.request.main_charset.is_some()
+    {
+        charset::apply(exchange, texts.charset.as_deref());
+    }
+    if let Some(settings) = added {
+        addition::put(exchange, settings);
     }
 }

@@ -1,0 +1,272 @@
+//! `charset`: names the character set of texts, and converts them where there is a table.
+
+use super::head;
+use super::transformed::{Progress, Transform, transform};
+use crate::body_source::SourceError;
+use crate::chain::OutputChain;
+use crate::exchange::{ContentType, Exchange};
+use crate::request_log::{Text, log_request};
+use crate::template;
+use bytes::{Buf, Bytes};
+use sealane_conf::model::{Charset, CharsetName, CharsetTable, Conversion};
+use sealane_http::StatusCode;
+
+/// Where the response has a type, and either it or the configuration says what set it is to be
+/// in. `None`: the location says nothing of character sets.
+pub(super) fn apply(exchange: &mut Exchange, settings: Option<&Charset>) {
+    if exchange.response.content_type.is_none() {
+        return;
+    }
+    let wanted = match exchange.request.is_subrequest {
+        true => exchange.request.main_charset.as_deref().map(Vec::from),
+        false => wanted(exchange, settings),
+    };
+    let Some(wanted) = wanted else {
+        return;
+    };
+    let Some(present) = present(exchange, settings) else {
+        name(exchange, &wanted);
+        return;
+    };
+    let charsets = exchange.snapshot.charsets.clone();
+    let (from, to) = (charsets.find(&present), charsets.find(&wanted));
+    if present.eq_ignore_ascii_case(&wanted) {
+        name(exchange, &wanted);
+        return;
+    }
+    let conversion = from.zip(to).and_then(|(from, to)| {
+        let conversion = charsets.conversion(from, to)?;
+        Some((conversion, &charsets.names[to]))
+    });
+    let Some((conversion, wanted)) = conversion else {
+        let (present, wanted) = (Text(&present), Text(&wanted));
+        let doing = doing(exchange);
+        log_request!(
+            exchange,
+            Error,
+            "no \"charset_map\" between the charsets \"{present}\" and \"{wanted}\"{doing}"
+        );
+        return;
+    };
+    let media_type = head::media_type(&exchange.response).map(Vec::from);
+    exchange.response.content_type = media_type.as_deref().and_then(ContentType::new);
+    name(exchange, wanted);
+    if matches!(conversion.map.table, CharsetTable::Utf8 { .. }) {
+        exchange.response.content_length = None;
+    }
+    transform(exchange, Recoding::new(conversion));
+}
+
+/// What nginx says in its log that it does.
+fn doing(exchange: &Exchange) -> &'static str {
+    let response = &exchange.response;
+    if response.from_upstream {
+        " while reading response header from upstream"
+    } else if response.last_modified_s.is_some() {
+        " while sending response to client"
+    } else {
+        ""
+    }
+}
+
+/// The set that it is to be in.
+fn wanted(exchange: &Exchange, settings: Option<&Charset>) -> Option<Vec<u8>> {
+    let charsets = &exchange.snapshot.charsets;
+    if let Some(asked) = exchange.response.override_charset.as_deref()
+        && !asked.is_empty()
+    {
+        if charsets.find(asked).is_some() {
+            return Some(asked.to_vec());
+        }
+        let asked = Text(asked);
+        let doing = doing(exchange);
+        log_request!(
+            exchange,
+            Error,
+            "unknown charset \"{asked}\" to override{doing}"
+        );
+        return None;
+    }
+    let settings = settings?;
+    let named = settings.named.as_ref()?;
+    let applies = match head::charset(&exchange.response) {
+        Some(_) => settings.override_charset,
+        None => head::is_of(&exchange.response, &settings.types),
+    };
+    applies.then(|| evaluate(exchange, named))
+}
+
+/// The set that it is in, as far as anybody says.
+fn present(exchange: &Exchange, settings: Option<&Charset>) -> Option<Vec<u8>> {
+    match head::charset(&exchange.response) {
+        Some(said) => Some(said.to_vec()),
+        None => {
+            let source = settings?.source.as_ref()?;
+            Some(evaluate(exchange, source))
+        }
+    }
+}
+
+fn evaluate(exchange: &Exchange, name: &CharsetName) -> Vec<u8> {
+    match name {
+        CharsetName::Known(index) => exchange.snapshot.charsets.names[*index].to_vec(),
+        CharsetName::Variable(variable) => template::evaluate(variable, exchange).into_owned(),
+    }
+}
+
+/// `Content-Type` names the set, unless it does so already, or nobody will see the body.
+fn name(exchange: &mut Exchange, charset: &[u8]) {
+    let response = &mut exchange.response;
+    let unseen = matches!(
+        response.status,
+        StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND
+    );
+    if exchange.request.is_subrequest || unseen {
+        return;
+    }
+    let names_one = head::charset(response).is_some();
+    if let Some(media_type) = &response.content_type
+        && !names_one
+        && !charset.is_empty()
+    {
+        let named = [media_type.as_bytes(), b"; charset=", charset].concat();
+        response.content_type = ContentType::new(&named);
+        response.charset_named = true;
+    }
+}
+
+struct Recoding {
+    conversion: Conversion,
+    /// The beginning of a character.
+    begun: Vec<u8>,
+}
+
+/// Bytes that are converted at a time.
+const STEP_BYTES: usize = 16 << 10;
+
+impl Recoding {
+    fn new(conversion: Conversion) -> Recoding {
+        Recoding {
+            conversion,
+            begun: Vec::new(),
+        }
+    }
+}
+
+impl Transform for Recoding {
+    fn step(
+        &mut self,
+        _exchange: &mut Exchange,
+        input: &mut Bytes,
+        ended: bool,
+        output: &mut OutputChain,
+        max_bytes: usize,
+    ) -> Result<Progress, SourceError> {
+        let mut made_bytes = 0;
+        while !input.is_empty() {
+            if made_bytes >= max_bytes {
+                return Ok(Progress::Full);
+            }
+            let part = input.split_to(input.len().min(STEP_BYTES));
+            let back = self.conversion.back;
+            let made = match &self.conversion.map.table {
+                CharsetTable::Bytes { forth, back: table } => {
+                    let table = if back { table } else { forth };
+                    part.iter().map(|byte| table[usize::from(*byte)]).collect()
+                }
+                CharsetTable::Utf8 { forth, .. } if !back => to_utf8(forth, &part),
+                CharsetTable::Utf8 { back, .. } => {
+                    let mut text = std::mem::take(&mut self.begun);
+                    text.extend_from_slice(&part);
+                    let (made, taken) = from_utf8(back, &text);
+                    self.begun = text.split_off(taken);
+                    made
+                }
+            };
+            made_bytes += made.len();
+            output.push_bytes(made);
+        }
+        // A character that never ends is left out, as in nginx.
+        Ok(match ended {
+            true => Progress::Ended,
+            false => Progress::Hungry,
+        })
+    }
+}
+
+fn to_utf8(table: &[[u8; 4]; 256], part: &[u8]) -> Vec<u8> {
+    let mut made = Vec::with_capacity(part.len() + part.len() / 2);
+    for byte in part {
+        let [len, bytes @ ..] = &table[usize::from(*byte)];
+        made.extend_from_slice(&bytes[..usize::from(*len)]);
+    }
+    made
+}
+
+/// What characters become, and how many bytes were taken: the last one may have more to come.
+fn from_utf8(table: &[Option<Box<[u8; 256]>>], text: &[u8]) -> (Vec<u8>, usize) {
+    let mut made = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(byte) = rest.first() {
+        if byte.is_ascii() {
+            made.push(*byte);
+            rest.advance(1);
+            continue;
+        }
+        let Some((character, len)) = decode(rest) else {
+            break;
+        };
+        rest.advance(len);
+        match character {
+            None => made.push(b'?'),
+            Some(number) => match mapped(table, number) {
+                Some(byte) => made.push(byte),
+                None => made.extend_from_slice(format!("&#{number};").as_bytes()),
+            },
+        }
+    }
+    (made, text.len() - rest.len())
+}
+
+fn mapped(table: &[Option<Box<[u8; 256]>>], number: u32) -> Option<u8> {
+    let [upper, lower] = u16::try_from(number).ok()?.to_be_bytes();
+    let part = table.get(usize::from(upper))?.as_deref()?;
+    Some(part[usize::from(lower)]).filter(|byte| *byte != 0)
+}
+
+/// The character at the beginning of `text`, none if it is not valid, and its length; nothing
+/// if there is only a part of it. As lenient as nginx, which looks no further than it must.
+fn decode(text: &[u8]) -> Option<(Option<u32>, usize)> {
+    let (first, least, following) = match *text.first()? {
+        first @ 0xf0..=0xf7 => (first & 0x07, 0x1_0000, 3),
+        first @ 0xe0..=0xef => (first & 0x0f, 0x800, 2),
+        first @ 0xc2..=0xdf => (first & 0x1f, 0x80, 1),
+        _ => return Some((None, 1)),
+    };
+    let following = text.get(1..=following)?;
+    let mut number = u32::from(first);
+    for (index, byte) in following.iter().enumerate() {
+        if byte.is_ascii() {
+            return Some((None, index + 2));
+        }
+        number = number << 6 | u32::from(byte & 0x3f);
+    }
+    let is_one = (least..=0x10_ffff).contains(&number);
+    Some((is_one.then_some(number), following.len() + 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn characters() {
+        assert_eq!(decode("ä".as_bytes()), Some((Some(0xe4), 2)));
+        assert_eq!(decode("€x".as_bytes()), Some((Some(0x20ac), 3)));
+        assert_eq!(decode("😀".as_bytes()), Some((Some(0x1f600), 4)));
+        assert_eq!(decode(b"\xe2\x82"), None);
+        assert_eq!(decode(b"\xe2\x41\x42"), Some((None, 2)));
+        assert_eq!(decode(b"\xff"), Some((None, 1)));
+        assert_eq!(decode(b"\xf7\xbf\xbf\xbf"), Some((None, 4)));
+    }
+}

@@ -1,0 +1,341 @@
+//! Filters of texts: the same configuration, files, servers behind and requests for Debian's
+//! nginx and for the pipeline.
+
+use super::differential::compare_http;
+use crate::testing::Site;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::time::Duration;
+
+/// A server that answers every path with the response that stands for it here, in pieces of the
+/// length in the path's last digits (`/name-1`).
+fn origin(answers: &'static [(&'static str, &'static str)]) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let port = listener.local_addr().expect("bound").port();
+    std::thread::spawn(move || {
+        // It ends with the process.
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || answer(stream, answers));
+        }
+    });
+    port
+}
+
+/// Whoever asks may go before the end, so errors are not looked at.
+fn answer(mut stream: TcpStream, answers: &[(&str, &str)]) -> Option<()> {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        let mut byte = [0];
+        stream.read_exact(&mut byte).ok()?;
+        head.push(byte[0]);
+    }
+    let head = String::from_utf8(head).ok()?;
+    let path = head.split(' ').nth(1)?;
+    let (name, piece_bytes) = path[1..].split_once('-')?;
+    let (_, response) = answers.iter().find(|(known, _)| *known == name)?;
+    let (head, body) = response.split_once("\n\n")?;
+    let head = head.replace('\n', "\r\n");
+    stream
+        .write_all(format!("HTTP/1.1 200 OK\r\nConnection: close\r\n{head}\r\n\r\n").as_bytes())
+        .ok()?;
+    stream.set_nodelay(true).ok()?;
+    for piece in body.as_bytes().chunks(piece_bytes.parse().ok()?) {
+        std::thread::sleep(Duration::from_millis(1));
+        stream.write_all(piece).ok()?;
+    }
+    Some(())
+}
+
+fn texts(site: &Site) {
+    site.file("a.html", "<p>Hello, hello HELLO</p>")
+        .file("a.txt", "hello abcd abc ab")
+        .file("end.html", "some ab")
+        .file("begun.html", "some abc")
+        .file("empty.html", "")
+        .file("404.html", "not hello")
+        .file("head.html", "<head>\n")
+        .file("foot.html", "</foot>\n")
+        .file("latin.html", b"gr\xfc\xdfe \x80 \x81 end")
+        .file("utf.html", "grüße € 😀 ž \u{2028} end")
+        .file("broken.html", b"\xc3A \x80 \xe2\x82 \xc0\xe2\x82");
+}
+
+#[test]
+fn replaced_texts() {
+    compare_http(
+        "",
+        "sub_filter Hello bye; location /all/ { alias DIR/; sub_filter_once off; sub_filter hello 'by $uri'; } \
+         location /types/ { alias DIR/; sub_filter_types text/plain; sub_filter hello bye; } \
+         location /any/ { alias DIR/; sub_filter_types *; sub_filter_last_modified on; sub_filter_once off; sub_filter abcd X; sub_filter ABC Y; sub_filter 'ab' ''; } \
+         location /swapped/ { alias DIR/; sub_filter_types *; sub_filter_once off; sub_filter ab Z; sub_filter abcd X; } \
+         location /dynamic/ { alias DIR/; sub_filter_types *; sub_filter_once off; sub_filter $arg_a $arg_b; sub_filter $arg_c $arg_d; } \
+         location /returned { return 200 'hello'; default_type text/html; } location /gone { return 410; } \
+         error_page 404 /404.html;",
+        texts,
+        &[
+            "GET /a.html",
+            "HEAD /a.html",
+            "GET /a.html|Range: bytes=0-3",
+            "GET /a.html|If-Modified-Since: Sun, 09 Sep 2001 01:46:40 GMT",
+            "GET /a.html|If-None-Match: \"3b9aca00-19\"",
+            "GET /a.txt",
+            "GET /empty.html",
+            "GET /none",
+            "GET /returned",
+            "GET /gone",
+            "GET /all/a.html",
+            "GET /all/a.txt",
+            "GET /types/a.txt",
+            "GET /types/a.html",
+            "GET /any/a.txt",
+            "GET /any/a.html",
+            "GET /any/end.html",
+            "GET /any/begun.html",
+            "GET /any/a.txt|If-Modified-Since: Sun, 09 Sep 2001 01:46:40 GMT",
+            "GET /any/a.txt|Range: bytes=0-3",
+            "GET /swapped/a.txt",
+            "GET /swapped/begun.html",
+            "GET /dynamic/a.txt?a=HELLO&b=x&c=ab&d=long",
+            "GET /dynamic/a.txt?c=ab&d=long",
+            "GET /dynamic/a.txt",
+        ],
+    );
+}
+
+#[test]
+fn replaced_texts_of_other_servers() {
+    const ANSWERS: &[(&str, &str)] = &[
+        (
+            "html",
+            "Content-Type: text/html; charset=utf-8\nLast-Modified: Sun, 09 Sep 2001 01:46:40 GMT\nETag: \"x\"\nAccept-Ranges: bytes\n\n<head>ababac</head>",
+        ),
+        (
+            "length",
+            "Content-Type: text/html\nContent-Length: 6\n\nababac",
+        ),
+        ("plain", "Content-Type: text/plain\n\nababac"),
+        ("untyped", "X-A: b\n\nababac"),
+        ("parameter", "Content-Type: text/html;level=1\n\nababac"),
+        (
+            "coded",
+            "Content-Type: text/html\nContent-Encoding: gzip\n\nababac",
+        ),
+    ];
+    let port = origin(ANSWERS);
+    compare_http(
+        "",
+        &format!(
+            "sub_filter abac X; sub_filter head body; sub_filter_once off; \
+             location / {{ proxy_pass http://127.0.0.1:{port}; }} \
+             location /now/ {{ proxy_pass http://127.0.0.1:{port}/; proxy_buffering off; }} \
+             location /kept/ {{ sub_filter_last_modified on; proxy_pass http://127.0.0.1:{port}/; }}"
+        ),
+        |_| {},
+        &[
+            "GET /html-1",
+            "GET /html-2",
+            "GET /html-3",
+            "GET /html-100",
+            "GET /now/html-1",
+            "GET /now/html-5",
+            "GET /kept/html-4",
+            "HEAD /html-100",
+            "GET /length-1",
+            "GET /length-1|Range: bytes=0-1",
+            "GET /plain-3",
+            "GET /untyped-3",
+            "GET /parameter-3",
+            "GET /coded-3",
+        ],
+    );
+}
+
+#[test]
+fn added_answers() {
+    const ANSWERS: &[(&str, &str)] = &[
+        (
+            "html",
+            "Content-Type: text/html\nETag: \"x\"\nAccept-Ranges: bytes\nContent-Length: 5\n\nhello",
+        ),
+        ("plain", "Content-Type: text/plain\n\nhello"),
+        ("other", "Content-Type: text/html\n\nHello you"),
+    ];
+    let port = origin(ANSWERS);
+    compare_http(
+        MAPS,
+        &format!(
+            "add_before_body /head.html; add_after_body /foot.html; error_page 404 /404.html; error_page 404 /404.html; \
+             location /types/ {{ alias DIR/; addition_types text/plain; }} \
+             location /any/ {{ alias DIR/; addition_types *; add_after_body ''; }} \
+             location /missing/ {{ alias DIR/; add_before_body /none; add_after_body /gone; }} \
+             location /gone {{ return 410; }} location /moved {{ return 302 /x; }} \
+             location /words/ {{ alias DIR/; sub_filter head HEAD; sub_filter hello X; add_after_body /lower/; }} \
+             location /lower/ {{ internal; alias DIR/; sub_filter head low; try_files head.html =404; }} \
+             location /proxied/ {{ proxy_pass http://127.0.0.1:{port}/; add_before_body /over/other-1; add_after_body /over/plain-2; }} \
+             location /over/ {{ proxy_pass http://127.0.0.1:{port}/; sub_filter you me; }} \
+             location /echo/ {{ alias DIR/; add_before_body /say/x?y; add_after_body /go; }} \
+             location /say/ {{ default_type text/html; return 200 '$uri $args $request_uri $request_method $is_args|'; }} \
+             location /go {{ rewrite ^ /say/moved?q; }} \
+             location /closed/ {{ alias DIR/; add_after_body /bytes; }} \
+             location /bytes {{ alias DIR/latin.html; add_header X-Y z; expires 1h; source_charset iso-8859-1; }} \
+             location /set/ {{ alias DIR/; charset utf-8; add_after_body /bytes; }}"
+        ),
+        texts,
+        &[
+            "GET /a.html",
+            "HEAD /a.html",
+            "POST /proxied/html-1",
+            "GET /a.html|Range: bytes=0-3",
+            "GET /a.html|If-Modified-Since: Sun, 09 Sep 2001 01:46:40 GMT",
+            "GET /a.html|If-None-Match: \"3b9aca00-19\"",
+            "GET /empty.html",
+            "GET /a.txt",
+            "GET /none",
+            "GET /moved",
+            "GET /types/a.txt",
+            "GET /types/a.txt|Range: bytes=0-3",
+            "GET /any/a.txt",
+            "GET /missing/a.html",
+            "GET /words/a.html",
+            "GET /lower/",
+            "GET /proxied/html-1",
+            "GET /proxied/html-5",
+            "GET /proxied/plain-1",
+            "HEAD /proxied/html-5",
+            "GET /echo/a.html?a=b",
+            "GET /closed/a.html",
+            "GET /set/a.html",
+            "GET /set/a.html|Accept-Encoding: gzip",
+        ],
+    );
+}
+
+/// The part of a character set that the tests use.
+const MAPS: &str = "charset_map iso-8859-1 utf-8 { FC C3BC; DF C39F; E4 C3A4; } \
+     charset_map one two { E4 84; FC 81; 41 42; } \
+     charset_map win utf-8 { 80 E282AC; FC C3BC; DF C39F; }";
+
+#[test]
+fn named_charsets() {
+    compare_http(
+        "",
+        "charset utf-8; error_page 404 /404.html; \
+         location /off/ { alias DIR/; charset off; } \
+         location /types/ { alias DIR/; charset_types text/css; } \
+         location /any/ { alias DIR/; charset_types *; charset ISO-8859-1; } \
+         location /variable/ { alias DIR/; charset $arg_set; } \
+         location /written/ { alias DIR/; types { } default_type 'text/html; charset=koi8-r'; } \
+         location /same/ { alias DIR/; source_charset UTF-8; } \
+         location /moved { return 301 /x; } location /moved8 { return 308 /x; } location /gone { return 410; } \
+         location /returned { default_type text/plain; return 200 'hello'; } \
+         location /bare { default_type ''; return 200 'hello'; }",
+        texts,
+        &[
+            "GET /a.html",
+            "HEAD /a.html",
+            "GET /a.txt",
+            "GET /a.txt|Range: bytes=0-3",
+            "GET /a.txt|Range: bytes=0-3,5-6",
+            "GET /a.txt|If-Modified-Since: Sun, 09 Sep 2001 01:46:40 GMT",
+            "GET /none",
+            "GET /off/a.html",
+            "GET /types/a.html",
+            "GET /types/a.txt",
+            "GET /any/a.txt",
+            "GET /variable/a.txt?set=koi8-r",
+            "GET /written/a.html",
+            "GET /same/a.html",
+            "GET /moved",
+            "GET /moved8",
+            "GET /gone",
+            "GET /returned",
+            "GET /bare",
+        ],
+    );
+}
+
+#[test]
+fn converted_charsets() {
+    compare_http(
+        MAPS,
+        "location /up/ { alias DIR/; charset utf-8; source_charset iso-8859-1; } \
+         location /down/ { alias DIR/; charset win; source_charset utf-8; } \
+         location /across/ { alias DIR/; charset two; source_charset one; } \
+         location /back/ { alias DIR/; charset one; source_charset two; } \
+         location /variable/ { alias DIR/; charset utf-8; source_charset $arg_from; } \
+         location /other/ { alias DIR/; charset $arg_to; source_charset win; }",
+        texts,
+        &[
+            "GET /up/latin.html",
+            "GET /up/a.html",
+            "HEAD /up/latin.html",
+            "GET /up/latin.html|Range: bytes=0-3",
+            "GET /down/utf.html",
+            "GET /down/broken.html",
+            "GET /down/a.txt",
+            "GET /across/latin.html",
+            "GET /across/latin.html|Range: bytes=1-2",
+            "HEAD /across/latin.html",
+            "GET /across/a.html",
+            "GET /back/latin.html",
+            "GET /variable/latin.html?from=win",
+            "GET /variable/latin.html?from=one",
+            "GET /variable/latin.html?from=utf-8",
+            "GET /variable/latin.html?from=nobody",
+            "GET /other/latin.html?to=utf-8",
+            "GET /other/latin.html?to=nobody",
+        ],
+    );
+}
+
+#[test]
+fn charsets_of_other_servers() {
+    const ANSWERS: &[(&str, &str)] = &[
+        ("plain", "Content-Type: text/plain\n\ngr\u{fc}\u{df}e"),
+        (
+            "named",
+            "Content-Type: text/html; charset=utf-8\n\ngr\u{fc}\u{df}e \u{20ac}",
+        ),
+        (
+            "quoted",
+            "Content-Type: text/html; level=1; Charset=\"utf-8\"\n\ngr\u{fc}\u{df}e \u{20ac}",
+        ),
+        (
+            "accel",
+            "Content-Type: text/html; charset=utf-8\nX-Accel-Charset: iso-8859-1\n\n\u{fc}\u{20ac}",
+        ),
+        (
+            "unknown",
+            "Content-Type: text/html\nX-Accel-Charset: nobody\n\n\u{fc}\u{20ac}",
+        ),
+        ("untyped", "X-Accel-Charset: win\n\n\u{fc}\u{20ac}"),
+    ];
+    let port = origin(ANSWERS);
+    compare_http(
+        MAPS,
+        &format!(
+            "location / {{ charset win; proxy_pass http://127.0.0.1:{port}; }} \
+             location /over/ {{ charset win; override_charset on; proxy_pass http://127.0.0.1:{port}/; }} \
+             location /same/ {{ charset UTF-8; override_charset on; proxy_pass http://127.0.0.1:{port}/; }} \
+             location /off/ {{ proxy_pass http://127.0.0.1:{port}/; }} \
+             location /deaf/ {{ proxy_ignore_headers X-Accel-Charset; proxy_pass http://127.0.0.1:{port}/; }}"
+        ),
+        |_| {},
+        &[
+            "GET /plain-1",
+            "GET /named-1",
+            "GET /over/named-1",
+            "GET /over/named-2",
+            "GET /over/named-100",
+            "GET /over/quoted-3",
+            "GET /over/plain-3",
+            "GET /same/named-3",
+            "GET /accel-3",
+            "GET /off/accel-3",
+            "GET /deaf/accel-3",
+            "GET /off/unknown-3",
+            "GET /unknown-3",
+            "GET /untyped-3",
+        ],
+    );
+}

@@ -1,0 +1,122 @@
+//! The answer of a subrequest as part of another body, as it comes.
+
+use super::Subrequest;
+use crate::body_source::{BodySource, Filled, PendingBody, SourceError};
+use crate::chain::OutputChain;
+use crate::client_link::ClientLink;
+use crate::exchange::Exchange;
+use crate::request_log::{Text, log_request};
+use crate::{framing, pipeline};
+use sealane_http::{Method, StatusCode};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+/// Subrequests that may lie in one another; nginx's limit.
+const MAX_DEPTH: u8 = 50;
+
+/// What another URI answers, to be put into a body.
+pub(crate) struct Answer(State);
+
+enum State {
+    /// Its head is being made.
+    Asked(Pin<Box<dyn Future<Output = Box<Exchange>> + Send>>),
+    /// Its body comes.
+    Comes(Box<Exchange>, Option<Box<dyn BodySource>>),
+    Over,
+}
+
+impl Answer {
+    /// Begins a subrequest; `None` if it lies too deep in others, which the log says.
+    ///
+    /// It has no part in the client's connection, except that it ends when its answer is
+    /// dropped: whoever sends the body knows when the client goes.
+    pub(crate) fn ask(exchange: &Exchange, uri: &[u8], args: &[u8]) -> Option<Answer> {
+        if exchange.request.depth >= MAX_DEPTH {
+            let uri = Text(uri);
+            log_request!(
+                exchange,
+                Error,
+                "subrequests cycle while processing \"{uri}\""
+            );
+            return None;
+        }
+        let subrequest = Subrequest {
+            uri,
+            args,
+            method: Method::Get,
+            body: exchange.request.received.clone(),
+            client: ClientLink::default(),
+        };
+        let mut asked = Box::new(subrequest.of(exchange));
+        asked.request.depth = exchange.request.depth + 1;
+        Some(Answer(State::Asked(Box::pin(async move {
+            pipeline::handle_subrequest(&mut asked).await;
+            asked
+        }))))
+    }
+
+    /// Lets it go on until its body begins.
+    fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if let State::Asked(asking) = &mut self.0 {
+            let mut asked = ready!(asking.as_mut().poll(cx));
+            framing::leave_out_unwanted_source(&mut asked);
+            let source = asked.response.source.take().map(PendingBody::into_source);
+            self.0 = State::Comes(asked, source);
+        }
+        Poll::Ready(())
+    }
+
+    /// See [`BodySource::poll_fill`]; `main` is whose body it becomes part of.
+    pub(crate) fn poll_fill(
+        &mut self,
+        cx: &mut Context<'_>,
+        main: &mut Exchange,
+        out: &mut OutputChain,
+        max_bytes: u64,
+    ) -> Poll<Result<Filled, SourceError>> {
+        ready!(self.poll_head(cx));
+        let State::Comes(asked, source) = &mut self.0 else {
+            return Poll::Ready(Ok(Filled::End));
+        };
+        let cut = asked.response.drop_connection;
+        if cut || asked.response.status == StatusCode::SWITCHING_PROTOCOLS {
+            self.end(main, false);
+            return Poll::Ready(Err(SourceError));
+        }
+        let body = &mut asked.response.body;
+        if !body.is_empty() {
+            if max_bytes == 0 {
+                return Poll::Pending;
+            }
+            out.append(body.split_to(max_bytes));
+            return Poll::Ready(Ok(Filled::More));
+        }
+        let filled = match source {
+            Some(source) => ready!(source.poll_fill(cx, asked, out, max_bytes)),
+            None => Ok(Filled::End),
+        };
+        if filled != Ok(Filled::More) {
+            self.end(main, filled.is_ok());
+        }
+        Poll::Ready(filled)
+    }
+
+    /// It is over: what became of it is logged, and variables are those of the request.
+    fn end(&mut self, main: &mut Exchange, completed: bool) {
+        if let State::Comes(mut asked, source) = std::mem::replace(&mut self.0, State::Over) {
+            if let Some(source) = source {
+                source.conclude(&mut asked, completed);
+            }
+            if asked.conf().log_subrequest {
+                pipeline::log_access(&asked);
+            }
+            let values = &mut asked.request.values;
+            main.request.values.take_variables(values);
+        }
+    }
+
+    /// Nobody wants more of it.
+    pub(crate) fn conclude(mut self, main: &mut Exchange) {
+        self.end(main, false);
+    }
+}
