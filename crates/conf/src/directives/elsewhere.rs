@@ -187,8 +187,7 @@ pub const ELSEWHERE: &[Elsewhere] = &[
             "slice_footer*",
             "append_header",
         ],
-        instead: "join and shrink pages when they are built; `sub_filter` and `add_after_body` \
-                  change them when they are sent",
+        instead: "join and shrink pages when they are built",
     },
     Elsewhere {
         module: "modules for pages of numbers (VTS, Tengine)",
@@ -323,14 +322,13 @@ pub const ELSEWHERE: &[Elsewhere] = &[
             "url_encoding_*",
         ],
         instead: "`map`, `set` and captures of regular expressions compute values; `$request_id` \
-                  is a random one, `secure_link_md5` checks a digest, `proxy_cookie_flags` sets \
+                  is a random one, `proxy_cookie_flags` sets \
                   flags of cookies",
     },
     Elsewhere {
         module: "echo-nginx-module",
         names: &["echo", "echo_*"],
-        instead: "`return 200 TEXT` with `default_type` answers with a text; `add_before_body` \
-                  and `add_after_body` add to one",
+        instead: "`return 200 TEXT` with `default_type` answers with a text",
     },
     Elsewhere {
         module: "modules that read databases of places (GeoIP2)",
@@ -464,8 +462,7 @@ pub const ELSEWHERE: &[Elsewhere] = &[
             "hash_key",
             "php_session_*",
         ],
-        instead: "an application behind `proxy_pass` or `fastcgi_pass` asks databases; \
-                  `memcached_pass` reads from memcached",
+        instead: "an application behind `proxy_pass` or `fastcgi_pass` asks databases",
     },
     Elsewhere {
         module: "modules that store uploads and files elsewhere",
@@ -501,8 +498,7 @@ pub const ELSEWHERE: &[Elsewhere] = &[
             "unzip*",
             "html_sanitize*",
         ],
-        instead: "`sub_filter` replaces text in pages; everything else is better done when the \
-                  site is built, or by the application",
+        instead: "pages are better changed when the site is built, or by the application",
     },
     Elsewhere {
         module: "fancyindex",

@@ -3,7 +3,7 @@
 
 use super::{
     ANYWHERE, Arity, CONTEXT_NAMES, Contexts, EVENTS, HTTP, LIMIT_EXCEPT, LOCATION, LOCATION_IF,
-    MAIN, SERVER, SERVER_IF, UPSTREAM, named, owner,
+    MAIN, SERVER, SERVER_IF, Support, UPSTREAM, named, owner, works,
 };
 use std::collections::BTreeSet;
 
@@ -160,4 +160,28 @@ fn every_module_has_a_name_and_an_answer() {
             assert!(name.matches('*').count() <= 1, "{name}: one star at most");
         }
     }
+}
+
+#[test]
+fn what_is_named_instead_works() {
+    let mut missing = Vec::new();
+    for row in super::rows() {
+        if let Support::Unsupported(why) | Support::UnsupportedBlock(why) = row.support {
+            missing.extend(not_working(why));
+        }
+    }
+    for module in super::ELSEWHERE {
+        missing.extend(not_working(module.instead));
+    }
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
+/// Directives that a text names in backticks and that do not work.
+fn not_working(text: &str) -> Vec<&str> {
+    let quoted = text.split('`').skip(1).step_by(2);
+    let names = quoted.filter_map(|code| code.split(' ').next());
+    names
+        .filter(|name| !named(name.as_bytes()).is_empty() && !works(name))
+        .filter(|name| !["stream", "mail"].contains(name)) // said to be refused
+        .collect()
 }
