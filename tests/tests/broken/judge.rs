@@ -49,6 +49,7 @@ const WITHOUT_PLACE: &[&str] = &[
     "mkdir() ",
     "no \"events\" section in configuration",
     "no \"ssl_certificate_key\" is defined for certificate ",
+    "no ssl_client_certificate or ssl_trusted_certificate for ssl_verify_client",
     "open() ",
     "SSL_CONF_cmd(",
     "SSL_CTX",
