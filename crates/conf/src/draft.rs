@@ -2,11 +2,15 @@
 //! and nothing is inherited yet. [`crate::merge`] turns it into the model.
 
 mod body_filters;
+mod compression;
+mod media_types;
 mod passing;
 mod restricting;
 mod text_filters;
 
 pub(crate) use body_filters::*;
+pub(crate) use compression::*;
+pub(crate) use media_types::*;
 pub(crate) use passing::*;
 pub(crate) use restricting::*;
 pub(crate) use text_filters::*;
@@ -15,11 +19,11 @@ use crate::groups::Groups;
 use crate::model::{
     Accelerator, AccessLog, AddHeader, AsyncMode, AutoindexFormat, BalanceMethod, BodyInFile,
     Charsets, ContentHandler, CpuAffinity, DavMethods, EnvVar, ErrorLog, ErrorPage, Expires,
-    FrameAllowance, GroupRef, GzipStatic, IfModifiedSince, KeepaliveDisable, KtlsMode,
-    LingeringClose, List, ListenAddress, ListenOptions, LogFileCache, LogFormat, Matcher, Op,
-    Origin, RealIpHeader, Resolver, Seccomp, SendProxyProtocol, ServerName, ServerTokens,
-    SessionStore, SetVariable, TempPath, Template, TlsProtocols, TrustedPeer, TryFiles, Types,
-    UpstreamServer, UpstreamZone, User, VerifyClient, WorkerCount,
+    FrameAllowance, GroupRef, IfModifiedSince, KeepaliveDisable, KtlsMode, LingeringClose, List,
+    ListenAddress, ListenOptions, LogFileCache, LogFormat, Matcher, Op, Origin, RealIpHeader,
+    Resolver, Seccomp, SendProxyProtocol, ServerName, ServerTokens, SessionStore, SetVariable,
+    TempPath, Template, TlsProtocols, TrustedPeer, TryFiles, Types, UpstreamServer, UpstreamZone,
+    User, VerifyClient, WorkerCount,
 };
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -285,7 +289,6 @@ pub(crate) struct LocationDraft {
     pub(crate) min_delete_depth: Option<u64>,
     pub(crate) create_full_put_path: Option<bool>,
     pub(crate) internal: Option<bool>,
-    pub(crate) gzip_static: Option<GzipStatic>,
     pub(crate) gzip_vary: Option<bool>,
     pub(crate) error_pages: Option<List<ErrorPage>>,
     pub(crate) recursive_error_pages: Option<bool>,

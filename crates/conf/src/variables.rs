@@ -85,12 +85,14 @@ builtins! {
     BodyBytesSent "body_bytes_sent" "bytes of the body sent, without the header"
     BytesSent "bytes_sent" "bytes sent to the client"
     LimitRate "limit_rate" "the rate limit in force, bytes per second"
-    GzipRatio "gzip_ratio" "compression ratio achieved"
     LimitReqStatus "limit_req_status" "what `limit_req` came to: `PASSED`, `DELAYED`, `REJECTED`, `DELAYED_DRY_RUN` or `REJECTED_DRY_RUN`"
     LimitConnStatus "limit_conn_status" "what `limit_conn` came to: `PASSED`, `REJECTED` or `REJECTED_DRY_RUN`"
     SecureLink "secure_link" "what `secure_link` or `secure_link_secret` found: `1`, `0` or empty, or the link"
     SecureLinkExpires "secure_link_expires" "until when the link holds, as the request says it"
     InvalidReferer "invalid_referer" "`1` if the Referer header is not one of `valid_referers`, else empty"
+    GzipRatio "gzip_ratio" "how many times smaller `gzip` has made the body"
+    BrotliRatio "brotli_ratio" "the same for `brotli`"
+    ZstdRatio "zstd_ratio" "the same for `zstd`"
     Pipe "pipe" "`p` for a pipelined request, else `.`"
 
     // Time and process.

@@ -182,7 +182,7 @@ fn debian_file_if_installed() {
         Ok(config) => {
             let subjects = warned(&config);
             let others = subjects.iter().filter(|subject| !subject.ends_with(".so"));
-            assert_eq!(others.collect::<Vec<_>>(), ["gzip"]);
+            assert_eq!(others.count(), 0, "{subjects:?}");
             let http = config.http.expect("there is an http block");
             assert_eq!(config.events.worker_connections, 768);
             assert!(!http.servers.is_empty());

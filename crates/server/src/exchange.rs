@@ -9,6 +9,7 @@
 use crate::body_source::PendingBody;
 use crate::chain::OutputChain;
 use crate::client_link::ClientLink;
+use crate::codings::Coding;
 use crate::facts::{ConnectionFacts, PeerAddress};
 use crate::limits::Limited;
 use crate::proxying::UpstreamStates;
@@ -203,12 +204,27 @@ pub struct Progress {
     pub body_refused: bool,
     /// `expires` and `add_header` have been applied.
     pub headers_added: bool,
+    /// What `codings::takes` has said about gzip.
+    pub(crate) takes_gzip: Option<bool>,
+    /// The body was compressed, to its end.
+    pub(crate) compressed: Option<Box<Compressed>>,
     /// The request came in one piece with the one before it (`$pipe`).
     pub pipelined: bool,
     /// `$request_id`, made when first asked for.
     pub request_id: OnceLock<[u8; 32]>,
     /// What `limit_req` and `limit_conn` have come to; none before.
     pub limited: Option<Box<Limited>>,
+}
+
+/// What compression has made of a body (`$gzip_ratio`).
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Compressed {
+    /// By which coding.
+    pub(crate) coding: Coding,
+    /// Bytes before.
+    pub(crate) in_bytes: u64,
+    /// Bytes after.
+    pub(crate) out_bytes: u64,
 }
 
 impl Exchange {
@@ -262,6 +278,8 @@ impl Progress {
             refused_early: false,
             body_refused: false,
             headers_added: false,
+            takes_gzip: None,
+            compressed: None,
             pipelined: false,
             request_id: OnceLock::new(),
             limited: None,

@@ -73,6 +73,23 @@ pub(crate) fn leave_out_unwanted_source(exchange: &mut Exchange) {
     }
 }
 
+/// Whether the client is what nginx takes for MSIE 6: versions 4 to 6 without the second
+/// service pack of Windows XP.
+pub(crate) fn is_msie6(exchange: &Exchange) -> bool {
+    let Some(agent) = exchange.request.head.get(KnownHeader::UserAgent) else {
+        return false;
+    };
+    let agent = agent.of(&exchange.request.buffer);
+    let find = |text: &[u8]| memchr::memmem::find(agent, text);
+    let version = find(b"MSIE ").and_then(|at| agent.get(at + 5..));
+    let is_it = match version {
+        Some([b'4' | b'5', b'.', _, ..]) => true,
+        Some([b'6', b'.', _, rest @ ..]) => memchr::memmem::find(rest, b"SV1").is_none(),
+        _ => false,
+    };
+    is_it && find(b"Opera").is_none()
+}
+
 /// `keepalive_disable`: old browsers that mishandle kept-alive connections. MSIE 6
 /// only after POST requests, as in nginx.
 pub(crate) fn keepalive_disabled(exchange: &Exchange) -> bool {
@@ -85,13 +102,8 @@ pub(crate) fn keepalive_disabled(exchange: &Exchange) -> bool {
     };
     let agent = agent.of(&exchange.request.buffer);
     let has = |text: &[u8]| memchr::memmem::find(agent, text).is_some();
-    if disable.msie6
-        && exchange.request.head.method == Method::Post
-        && has(b"MSIE ")
-        && !has(b"Opera")
-    {
-        let version = memchr::memmem::find(agent, b"MSIE ").and_then(|at| agent.get(at + 5));
-        return version.is_some_and(|digit| (b'4'..=b'6').contains(digit)) && !has(b"SV1");
+    if disable.msie6 && exchange.request.head.method == Method::Post && is_msie6(exchange) {
+        return true;
     }
     disable.safari && has(b"Mac OS X") && has(b"Safari/") && !has(b"Chrome/")
 }

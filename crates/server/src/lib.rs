@@ -55,6 +55,7 @@ mod access_log;
 mod buffers;
 mod build;
 mod clock;
+mod codings;
 mod connection;
 mod deadline;
 mod disk;

@@ -110,6 +110,7 @@ async fn redirect(exchange: &mut Exchange, uri: Vec<u8>, args: Vec<u8>) -> Step 
     exchange.request.uri_replaced = true;
     exchange.progress.uri_under_alias = false;
     exchange.progress.uri_left_location = false;
+    exchange.progress.takes_gzip = None;
     begin(exchange).await
 }
 

@@ -22,7 +22,6 @@ const TAKEN_HERE: &[(&str, &str)] = &[
     ("*_password_file", "read where a key needs it"),
     ("aio", "without effect here, whatever it says"),
     ("debug_connection", "the same"),
-    ("gzip_proxied", "the same"),
     ("ssl_certificate_cache", "the same"),
     ("ssl_trusted_certificate", "the same"),
     ("thread_pool", "the same"),

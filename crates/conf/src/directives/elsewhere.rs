@@ -267,11 +267,6 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         instead: SCRIPTS,
     },
     Elsewhere {
-        module: "ngx_brotli and zstd-nginx-module",
-        names: &["brotli*", "zstd*"],
-        instead: "responses are not compressed with Brotli or zstd yet",
-    },
-    Elsewhere {
         module: "headers-more",
         names: &["more_*"],
         instead: "`add_header NAME VALUE always` sets a header of responses, `proxy_hide_header` \

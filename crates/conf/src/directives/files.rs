@@ -1,17 +1,16 @@
-//! Files: ngx_http_index_module, ngx_http_random_index_module, ngx_http_gzip_static_module,
-//! ngx_http_stub_status_module and the open-file cache.
+//! Files: ngx_http_index_module, ngx_http_random_index_module, ngx_http_stub_status_module and the
+//! open-file cache.
 
 use super::{Arity, Check, HSL, LOCATION, Module, ONE, Row, SERVER};
 use crate::build::Build;
 use crate::call::{Call, Fault};
-use crate::model::GzipStatic;
 use crate::template;
 use crate::values;
 use std::time::Duration;
 
 pub(super) const MODULE: Module = Module {
     title: "HTTP: files",
-    doc: "Which file answers for a directory, precompressed files, and the cache of open files.",
+    doc: "Which file answers for a directory, and the cache of open files.",
     rows: ROWS,
 };
 
@@ -32,30 +31,6 @@ const ROWS: &[Row] = &[
         "",
         "With `on`, any file of a directory answers for it.",
         |b, c| c.flag(&mut b.location().random_index),
-    ),
-    Row::new(
-        "gzip_static",
-        HSL,
-        ONE,
-        "off",
-        "Sends `FILE.gz` instead of FILE, if it exists, to clients that accept gzip (`on`) or to \
-         all (`always`).",
-        |b, c| {
-            use GzipStatic::{Always, Off, On};
-            c.choice(
-                &mut b.location().gzip_static,
-                &[("off", Off), ("on", On), ("always", Always)],
-            )
-        },
-    ),
-    Row::new(
-        "gzip_vary",
-        HSL,
-        ONE,
-        "off",
-        "Adds `Vary: Accept-Encoding` to files that `gzip_static on` sends in two forms, so that \
-         caches keep both.",
-        |b, c| c.flag(&mut b.location().gzip_vary),
     ),
     Row::new(
         "stub_status",

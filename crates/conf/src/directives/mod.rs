@@ -11,6 +11,7 @@ mod addition;
 mod auth_basic;
 mod autoindex;
 mod charset;
+mod compression;
 mod core;
 mod dav;
 mod elsewhere;
@@ -257,7 +258,9 @@ pub const MODULES: &[&Module] = &[
     &addition::MODULE,
     &sub_filter::MODULE,
     &charset::MODULE,
-    &later::GZIP,
+    &compression::GZIP,
+    &compression::BROTLI,
+    &compression::ZSTD,
     &resolver::MODULE,
     &real_ip::MODULE,
     &access::MODULE,

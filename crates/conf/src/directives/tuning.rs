@@ -2,7 +2,7 @@
 
 use super::{Check, HSL, Module, ONE, Row};
 
-const ZLIB: &str = "How much memory the compressor takes is decided by `gzip_comp_level`";
+const ZLIB: &str = "How much memory the compressor takes is decided by `gzip_comp_level` and by the length of the response";
 
 pub(super) const MODULE: Module = Module {
     title: "HTTP: undocumented directives of nginx",

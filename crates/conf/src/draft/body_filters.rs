@@ -1,5 +1,6 @@
 //! Filters that change the body of a response, while a block is read.
 
+use super::CompressionDraft;
 use super::TextFiltersDraft;
 use crate::model::BodyFilters;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use std::sync::Arc;
 pub(crate) struct BodyFiltersDraft {
     pub(crate) gunzip: Option<bool>,
     pub(crate) texts: TextFiltersDraft,
+    pub(crate) compression: CompressionDraft,
 }
 
 impl BodyFiltersDraft {
@@ -16,6 +18,7 @@ impl BodyFiltersDraft {
     pub(crate) fn inherit(&mut self, outer: &BodyFiltersDraft) {
         self.gunzip = self.gunzip.or(outer.gunzip);
         self.texts.inherit(&outer.texts);
+        self.compression.inherit(&outer.compression);
     }
 
     /// What holds; nothing where no filter is on.
@@ -23,6 +26,7 @@ impl BodyFiltersDraft {
         let filters = BodyFilters {
             gunzip: self.gunzip.unwrap_or(false),
             texts: self.texts.build(),
+            compression: self.compression.build(),
         };
         let is_any = filters != BodyFilters::default();
         is_any.then(|| Arc::new(filters))

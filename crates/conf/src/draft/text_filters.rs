@@ -1,8 +1,7 @@
 //! Filters of texts while a block is read.
 
-use crate::model::{
-    Addition, Charset, CharsetName, List, MediaTypes, Replacements, SubFilter, TextFilters,
-};
+use super::MediaTypesDraft;
+use crate::model::{Addition, Charset, CharsetName, Replacements, SubFilter, TextFilters};
 use std::sync::Arc;
 
 /// The directives of [`TextFilters`].
@@ -20,15 +19,6 @@ pub(crate) struct TextFiltersDraft {
     pub(crate) source_charset: Option<CharsetName>,
     pub(crate) override_charset: Option<bool>,
     pub(crate) charset_types: Option<MediaTypesDraft>,
-}
-
-/// A list of media types as written.
-#[derive(Debug, Clone)]
-pub(crate) enum MediaTypesDraft {
-    /// `*`.
-    Any,
-    /// These.
-    Listed(List<Box<[u8]>>),
 }
 
 const HTML: &[&str] = &["text/html"];
@@ -70,7 +60,7 @@ impl TextFiltersDraft {
                 replacements: Arc::clone(replacements),
                 once: self.sub_once.unwrap_or(true),
                 last_modified: self.sub_last_modified.unwrap_or(false),
-                types: built(&self.sub_types, HTML),
+                types: MediaTypesDraft::built(&self.sub_types, HTML),
             })
         });
         let (before, after) = (path(&self.before_body), path(&self.after_body));
@@ -79,7 +69,7 @@ impl TextFiltersDraft {
             Arc::new(Addition {
                 before,
                 after,
-                types: built(&self.addition_types, HTML),
+                types: MediaTypesDraft::built(&self.addition_types, HTML),
             })
         });
         let named = self.charset.clone().flatten();
@@ -88,7 +78,7 @@ impl TextFiltersDraft {
                 named,
                 source: self.source_charset.clone(),
                 override_charset: self.override_charset.unwrap_or(false),
-                types: built(&self.charset_types, CHARSET_TYPES),
+                types: MediaTypesDraft::built(&self.charset_types, CHARSET_TYPES),
             })
         });
         TextFilters {
@@ -101,12 +91,4 @@ impl TextFiltersDraft {
 
 fn path(written: &Option<Arc<[u8]>>) -> Arc<[u8]> {
     written.clone().unwrap_or_default()
-}
-
-fn built(draft: &Option<MediaTypesDraft>, otherwise: &[&str]) -> MediaTypes {
-    match draft {
-        None => MediaTypes::of(otherwise),
-        Some(MediaTypesDraft::Any) => MediaTypes::Any,
-        Some(MediaTypesDraft::Listed(types)) => MediaTypes::Listed(types.iter().cloned().collect()),
-    }
 }

@@ -11,9 +11,9 @@ use crate::draft::{
 use crate::input::Options;
 use crate::model::{
     AccessLog, AddHeader, AuthRequest, Autoindex, AutoindexFormat, ContentHandler, Dav, DavMethods,
-    ErrorLog, Expires, FilesAt, GzipStatic, IfModifiedSince, KeepaliveDisable, LimitExcept,
-    LingeringClose, List, Location, LocationConf, Locations, LogFileCache, LogTarget, Matcher, Mp4,
-    OpenFileCache, RealIp, Script, ServerTokens, TempPath, Template, Types,
+    ErrorLog, Expires, FilesAt, IfModifiedSince, KeepaliveDisable, LimitExcept, LingeringClose,
+    List, Location, LocationConf, Locations, LogFileCache, LogTarget, Matcher, Mp4, OpenFileCache,
+    RealIp, Script, ServerTokens, TempPath, Template, Types,
 };
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -85,7 +85,7 @@ impl LocationDraft {
         self.restricting.inherit(&outer.restricting);
         inherit!(self, outer;
             files_at index rewrite_log uninitialized_variable_warn autoindex autoindex_exact_size autoindex_localtime autoindex_format
-            internal gzip_static gzip_vary error_pages recursive_error_pages types default_type etag
+            internal gzip_vary error_pages recursive_error_pages types default_type etag
             if_modified_since max_ranges expires add_header_inherit add_trailer_inherit
             server_tokens chunked_transfer_encoding msie_padding absolute_redirect
             server_name_in_redirect port_in_redirect sendfile sendfile_max_chunk output_buffers
@@ -276,8 +276,9 @@ impl Inherited<'_> {
             random_index: draft.random_index.unwrap_or(false),
             dav: dav(draft),
             internal: draft.internal.unwrap_or(false),
-            gzip_static: draft.gzip_static.unwrap_or(GzipStatic::Off),
+            static_codings: draft.body_filters.compression.static_codings(),
             gzip_vary: draft.gzip_vary.unwrap_or(false),
+            gzip_clients: draft.body_filters.compression.gzip_clients(),
             body_filters: draft.body_filters.build(),
             error_pages: draft.error_pages.clone().unwrap_or_default(),
             recursive_error_pages: draft.recursive_error_pages.unwrap_or(false),

@@ -1,5 +1,6 @@
 //! Filters that change the body of a response.
 
+use super::Compression;
 use super::TextFilters;
 
 /// What changes bodies in a location; locations where nothing does have none of it.
@@ -9,4 +10,6 @@ pub struct BodyFilters {
     pub gunzip: bool,
     /// `sub_filter`, `add_before_body`, `charset` and what belongs to them.
     pub texts: TextFilters,
+    /// `zstd`, `brotli` and `gzip`.
+    pub compression: Compression,
 }

@@ -2,8 +2,8 @@
 
 use super::{
     Access, AccessLog, AuthRequest, BodyFilters, BodyInFile, ContentHandler, Dav, ErrorLog,
-    LimitExcept, Limits, List, Mp4, Pass, RealIp, Resolver, Script, SecureLink, SendProxyProtocol,
-    TempPath, Template, ValidReferers,
+    GzipClients, LimitExcept, Limits, List, Mp4, Pass, RealIp, Resolver, Script, SecureLink,
+    SendProxyProtocol, StaticCodings, TempPath, Template, ValidReferers,
 };
 use crate::regex::Regex;
 use std::collections::HashMap;
@@ -103,10 +103,12 @@ pub struct LocationConf {
     pub dav: Option<Arc<Dav>>,
     /// `internal`: reachable by internal redirects only.
     pub internal: bool,
-    /// `gzip_static`.
-    pub gzip_static: GzipStatic,
+    /// `gzip_static`, `brotli_static`, `zstd_static`.
+    pub static_codings: StaticCodings,
     /// `gzip_vary`; default off.
     pub gzip_vary: bool,
+    /// Who takes gzip; `None` stands for the defaults.
+    pub gzip_clients: Option<Arc<GzipClients>>,
     /// What changes bodies (`gzip`, `sub_filter` and their like); `None` where nothing does.
     pub body_filters: Option<Arc<BodyFilters>>,
     /// `error_page` lines.
@@ -342,17 +344,6 @@ pub enum AutoindexFormat {
     Json,
     /// `jsonp`.
     Jsonp,
-}
-
-/// `gzip_static`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GzipStatic {
-    /// `off`.
-    Off,
-    /// `on`: when the client accepts gzip.
-    On,
-    /// `always`.
-    Always,
 }
 
 /// `types`: extension (lower case) to media type.

@@ -6,6 +6,7 @@
 
 mod access;
 mod body_filters;
+mod compression;
 mod content;
 mod geo;
 mod http;
@@ -35,6 +36,7 @@ mod user_variable;
 
 pub use access::*;
 pub use body_filters::*;
+pub use compression::*;
 pub use content::*;
 pub use geo::*;
 pub use http::*;

@@ -230,14 +230,14 @@ fn named_captures_are_numbered_across_the_configuration() {
 
 #[test]
 fn warnings_stand_with_the_error() {
-    let mut loader = MemoryLoader::new().with(MAIN_FILE, "events {} http { gzip on;\nfoo; }");
+    let mut loader = MemoryLoader::new().with(MAIN_FILE, "events {} http { http3 on;\nfoo; }");
     let failure = parse(&options(), &mut loader).expect_err("foo is unknown");
     assert_eq!(failure.warnings.len(), 1);
     assert_eq!(
         failure.warnings[0].to_string(),
-        "sealane: [warn] the \"gzip\" directive has no effect yet: responses are not compressed; \
-         gzip_static serves files that are in /etc/nginx/nginx.conf:1\n\
-         \x20   events {} http { gzip on;\n\
+        "sealane: [warn] the \"http3\" directive has no effect yet: clients are offered HTTP/1.1 \
+         and HTTP/2 only in /etc/nginx/nginx.conf:1\n\
+         \x20   events {} http { http3 on;\n\
          \x20                    ^"
     );
 }

@@ -84,17 +84,6 @@ pub(super) const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         case: Case(
-            Http,
-            "gzip on; gzip on;",
-            "[warn] the \"gzip\" directive has no effect yet: responses are not compressed; gzip_static \
-             serves files that are in FILE:3\n\
-             [emerg] \"gzip\" directive is duplicate in FILE:3",
-        ),
-        nginx: r#"[emerg] "gzip" directive is duplicate in FILE:3"#,
-        why: WARNED,
-    },
-    Difference {
-        case: Case(
             Location,
             "proxy_http_version 2; foo;",
             r#"[emerg] unknown directive "foo" in FILE:5"#,

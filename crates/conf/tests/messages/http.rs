@@ -587,6 +587,28 @@ pub(super) const CASES: &[Case] = &[
     ),
     Case(
         Http,
+        "gzip on; gzip on;",
+        r#"[emerg] "gzip" directive is duplicate in FILE:3"#,
+    ),
+    Case(
+        Http,
+        "gzip_types a/b A/B; gzip_proxied off off expired; foo;",
+        "[warn] duplicate MIME type \"a/b\" in FILE:3\n\
+         [warn] duplicate value \"off\" in FILE:3\n\
+         [emerg] unknown directive \"foo\" in FILE:3",
+    ),
+    Case(
+        Http,
+        "gzip_proxied expired sometimes;",
+        r#"[emerg] invalid value "sometimes" in FILE:3"#,
+    ),
+    Case(
+        Http,
+        "gzip_http_version 2;",
+        r#"[emerg] invalid value "2" in FILE:3"#,
+    ),
+    Case(
+        Http,
         "gzip_comp_level x;",
         r#"[emerg] "gzip_comp_level" directive invalid number in FILE:3"#,
     ),

@@ -4,13 +4,13 @@ pub(crate) mod autoindex;
 pub(crate) mod dav;
 pub(crate) mod empty_gif;
 pub(crate) mod flv;
-pub(crate) mod gzip_static;
 pub(crate) mod index;
 pub(crate) mod mp4;
 pub(crate) mod path;
 pub(crate) mod random_index;
 pub(crate) mod returns;
 pub(crate) mod special;
+pub(crate) mod static_codings;
 pub(crate) mod static_file;
 pub(crate) mod stub_status;
 pub(crate) mod try_files;
@@ -21,7 +21,7 @@ use crate::open_file_cache::{Errno, Lookup, Opened, open_blocking, open_now};
 use crate::proxying;
 use crate::request_log::{Text, log_request};
 use path::FilePath;
-use sealane_conf::model::{ContentHandler, GzipStatic, LocationConf};
+use sealane_conf::model::{ContentHandler, LocationConf, StaticCodings};
 use sealane_http::media_type;
 use sealane_http::{Method, StatusCode};
 
@@ -68,8 +68,9 @@ pub(crate) async fn content(exchange: &mut Exchange) -> Step {
     if exchange.request.uri.ends_with(b"/") {
         return Box::pin(directory(exchange)).await;
     }
-    if exchange.conf().gzip_static != GzipStatic::Off {
-        match Box::pin(gzip_static::answer(exchange)).await {
+    let codings = exchange.conf().static_codings;
+    if codings != StaticCodings::default() {
+        match Box::pin(static_codings::answer(exchange, codings)).await {
             Step::Declined => {}
             step => return step,
         }

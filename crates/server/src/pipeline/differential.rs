@@ -150,6 +150,18 @@ fn decode_chunks(mut body: &[u8]) -> Vec<u8> {
     out
 }
 
+/// Compressed bodies are compared by what they say: two compressors differ in bytes.
+fn decompressed(head: &str, body: Vec<u8>) -> Vec<u8> {
+    if !head.lines().any(|line| line == "Content-Encoding: gzip") {
+        return body;
+    }
+    let mut text = Vec::new();
+    match flate2::read::MultiGzDecoder::new(&*body).read_to_end(&mut text) {
+        Ok(_) => text,
+        Err(_) => body,
+    }
+}
+
 /// A body without the server's name and the boundary, which the head knows.
 fn comparable_body(head: &str, body: &[u8]) -> String {
     // One character for each byte: nothing is lost.
@@ -210,8 +222,8 @@ pub(super) fn compare_http(http: &str, server: &str, prepare: fn(&Site), request
         } else {
             their_body
         };
-        let their_body = comparable_body(&their_head, &their_body);
-        let our_body = comparable_body(&ours.head, &ours.body);
+        let their_body = comparable_body(&their_head, &decompressed(&their_head, their_body));
+        let our_body = comparable_body(&ours.head, &decompressed(&ours.head, ours.body.clone()));
         let is_head = method == "HEAD";
         let mut their_head = with_length(
             comparable_head(&their_head, nginx.port),

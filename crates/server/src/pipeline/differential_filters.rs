@@ -45,3 +45,168 @@ fn decompressed_files() {
         ],
     );
 }
+
+#[test]
+fn compressed_responses() {
+    compare_http(
+        "gzip on; gzip_vary on; gzip_min_length 3;",
+        "location /types/ { alias DIR/; gzip_types text/plain; gzip_comp_level 9; }
+         location /all/ { alias DIR/; gzip_types *; add_header X y; expires 1h; }
+         location /long/ { alias DIR/; gzip_types *; gzip_min_length 50; gzip_vary off; }
+         location /off/ { alias DIR/; gzip off; }
+         location /403 { return 403; }
+         location /404 { gzip_types *; default_type text/x; return 404 'not there'; }
+         location /500 { return 500; }
+         location /204 { return 204; }
+         location /200 { default_type text/html; return 200 'a short text'; }
+         location /none { default_type text/html; return 200 ''; }
+         location /charset { default_type 'text/html; charset=x'; return 200 'a short text'; }
+         location /redirect { return 301 /x; }
+         error_page 503 /all/a.txt; location /503 { return 503; }
+         error_page 502 =200 /all/a.txt; location /502 { return 502; }",
+        |site| {
+            some_files(site);
+            site.file("page.html", "<html>some text</html>".repeat(50));
+            site.file("empty.html", b"");
+            let long: Vec<u8> = (0..30_000u32).flat_map(|n| n.to_le_bytes()).collect();
+            site.file("numbers.txt", long);
+        },
+        &[
+            "GET /page.html|Accept-Encoding: gzip",
+            "GET /page.html|Accept-Encoding: deflate, GZIP;q=0.5",
+            "GET /page.html|Accept-Encoding: gzip;q=0",
+            "GET /page.html|Accept-Encoding: gzipx, gzip",
+            "GET /page.html|Accept-Encoding: br",
+            "GET /page.html",
+            "GET /page.html|Accept-Encoding: gzip|Via: 1.1 x",
+            "GET /page.html|Accept-Encoding: gzip|Range: bytes=3-9",
+            "GET /page.html|Range: bytes=3-9",
+            "GET /page.html|Accept-Encoding: gzip|If-None-Match: \"x\"",
+            "GET /page.html|Accept-Encoding: gzip|If-None-Match: *",
+            "GET /page.html|Accept-Encoding: gzip|If-Modified-Since: Sun, 06 Nov 2050 08:49:37 GMT",
+            "HEAD /page.html|Accept-Encoding: gzip",
+            "HEAD /page.html",
+            "GET /empty.html|Accept-Encoding: gzip",
+            "GET /numbers.txt|Accept-Encoding: gzip",
+            "GET /types/numbers.txt|Accept-Encoding: gzip",
+            "GET /types/page.html|Accept-Encoding: gzip",
+            "GET /all/numbers.txt|Accept-Encoding: gzip",
+            "GET /all/numbers.txt",
+            "HEAD /all/numbers.txt|Accept-Encoding: gzip",
+            "GET /all/a.txt|Accept-Encoding: gzip",
+            "GET /long/a.txt|Accept-Encoding: gzip",
+            "GET /long/numbers.txt|Accept-Encoding: gzip",
+            "GET /off/page.html|Accept-Encoding: gzip",
+            "GET /403|Accept-Encoding: gzip",
+            "GET /404|Accept-Encoding: gzip",
+            "GET /missing|Accept-Encoding: gzip",
+            "GET /500|Accept-Encoding: gzip",
+            "GET /204|Accept-Encoding: gzip",
+            "GET /200|Accept-Encoding: gzip",
+            "HEAD /200|Accept-Encoding: gzip",
+            "GET /none|Accept-Encoding: gzip",
+            "GET /charset|Accept-Encoding: gzip",
+            "GET /redirect|Accept-Encoding: gzip",
+            "GET /502|Accept-Encoding: gzip",
+            "GET /503|Accept-Encoding: gzip",
+        ],
+    );
+}
+
+#[test]
+fn who_gets_gzip() {
+    let agents = [
+        "Mozilla/4.0 (compatible; MSIE 6.0; Windows NT 5.1)",
+        "Mozilla/4.0 (compatible; MSIE 6.0; Windows NT 5.1; SV1)",
+        "Mozilla/4.0 (compatible; MSIE 5.5; Windows NT 5.1)",
+        "Mozilla/4.0 (compatible; MSIE 6.0; Opera 7.0)",
+        "OLDbrowser/1",
+        "other/1",
+    ];
+    let paths = [
+        "/off/",
+        "/any/",
+        "/auth/",
+        "/expired/",
+        "/cache/",
+        "/unsaid/",
+        "/disable/",
+        "/mixed/",
+    ];
+    let said = [
+        "plain", "past", "future", "no-cache", "no-store", "private", "public",
+    ];
+    let mut requests = Vec::new();
+    for path in paths {
+        for file in said {
+            requests.push(format!("GET {path}{file}|Accept-Encoding: gzip|Via: 1.1 x"));
+        }
+        requests.push(format!(
+            "GET {path}plain|Accept-Encoding: gzip|Via: 1.1 x|Authorization: Basic eDp5"
+        ));
+        requests.push(format!("GET {path}a.txt|Accept-Encoding: gzip|Via: 1.1 x"));
+        for agent in agents {
+            requests.push(format!(
+                "GET {path}plain|Accept-Encoding: gzip|User-Agent: {agent}"
+            ));
+        }
+    }
+    let requests: Vec<&str> = requests.iter().map(String::as_str).collect();
+    let answers = "default_type text/html; alias DIR/;
+         location ~ /plain$ { return 200 'a text to be compressed'; }
+         location ~ /past$ { expires -1; return 200 'a text to be compressed'; }
+         location ~ /future$ { expires 1h; return 200 'a text to be compressed'; }
+         location ~ /(no-cache|no-store|private|public)$ {
+             add_header Cache-Control 'x=y, $1'; return 200 'a text to be compressed'; }";
+    let server = [
+        ("off", "gzip_proxied off any;"),
+        ("any", "gzip_proxied any; gzip_disable msie6 ^old;"),
+        ("auth", "gzip_proxied auth;"),
+        ("expired", "gzip_proxied expired;"),
+        ("cache", "gzip_proxied no-cache no-store private;"),
+        ("unsaid", "gzip_proxied no_last_modified no_etag;"),
+        ("disable", "gzip_disable msie6; gzip_http_version 1.0;"),
+        (
+            "mixed",
+            "gzip_proxied expired private; gzip_disable ^other ^old;",
+        ),
+    ]
+    .map(|(path, rules)| format!("location /{path}/ {{ {rules} {answers} }}"))
+    .concat();
+    compare_http(
+        "gzip on; gzip_types *; gzip_min_length 0; gzip_vary on;",
+        &server,
+        some_files,
+        &requests,
+    );
+}
+
+#[test]
+fn compressed_files_and_compression() {
+    compare_http(
+        "gzip on; gzip_types *; gzip_min_length 0;",
+        "location / { gzip_static on; }
+         location /vary/ { alias DIR/; gzip_static on; gzip_vary on; gunzip on; }
+         location /always/ { alias DIR/; gzip_static always; gunzip on; gzip_vary on; }
+         location /disable/ { alias DIR/; gzip_static on; gzip_disable old; }
+         location /proxied/ { alias DIR/; gzip_static on; gzip_proxied any; }",
+        compressed_files,
+        &[
+            "GET /long.txt|Accept-Encoding: gzip",
+            "GET /long.txt|Accept-Encoding: gzip|Range: bytes=0-9",
+            "GET /a.txt|Accept-Encoding: gzip",
+            "GET /a.txt",
+            "GET /vary/two.txt|Accept-Encoding: gzip",
+            "GET /vary/a.txt|Accept-Encoding: gzip",
+            "GET /vary/a.txt",
+            "GET /always/two.txt",
+            "GET /always/two.txt|Accept-Encoding: gzip",
+            "HEAD /always/two.txt",
+            "GET /always/a.txt",
+            "GET /disable/two.txt|Accept-Encoding: gzip|User-Agent: very old",
+            "GET /disable/two.txt|Accept-Encoding: gzip|User-Agent: new",
+            "GET /proxied/two.txt|Accept-Encoding: gzip|Via: 1.1 x",
+            "GET /long.txt|Accept-Encoding: gzip|Via: 1.1 x",
+        ],
+    );
+}

@@ -103,7 +103,7 @@ fn append_builtin(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> b
         | B::ProxyProtocolPort
         | B::ProxyProtocolServerAddr
         | B::ProxyProtocolServerPort => connection::append(exchange, builtin, out),
-        B::Status | B::BodyBytesSent | B::BytesSent | B::LimitRate | B::GzipRatio => {
+        B::Status | B::BodyBytesSent | B::BytesSent | B::LimitRate => {
             response::append(exchange, builtin, out)
         }
         B::Msec
@@ -150,6 +150,7 @@ fn append_builtin(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> b
         | B::SslClientVEnd
         | B::SslClientVRemain
         | B::SslClientVerify => tls::append(exchange, builtin, out),
+        B::GzipRatio | B::BrotliRatio | B::ZstdRatio => response::append(exchange, builtin, out),
         B::SecureLink => links::secure_link(exchange, out),
         B::InvalidReferer => links::invalid_referer(exchange, out),
         B::SecureLinkExpires => links::expires(exchange, out),

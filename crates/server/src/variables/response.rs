@@ -1,7 +1,8 @@
 //! Variables about the response.
 
 use super::{is_variable_name, number, put, text};
-use crate::exchange::Exchange;
+use crate::codings::Coding;
+use crate::exchange::{Compressed, Exchange};
 use crate::template;
 use sealane_conf::variables::Builtin;
 use sealane_http::date;
@@ -15,10 +16,26 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
             number(progress.sent_bytes.saturating_sub(progress.head_bytes), out)
         }
         Builtin::LimitRate => number(limit_rate(exchange), out),
-        // Nothing compresses while it sends.
-        Builtin::GzipRatio => false,
+        Builtin::GzipRatio => ratio(exchange, Coding::Gzip, out),
+        Builtin::BrotliRatio => ratio(exchange, Coding::Brotli, out),
+        Builtin::ZstdRatio => ratio(exchange, Coding::Zstd, out),
         _ => false,
     }
+}
+
+/// `$gzip_ratio` and its like: two decimals, rounded as nginx does.
+fn ratio(exchange: &Exchange, coding: Coding, out: &mut Vec<u8>) -> bool {
+    let compressed = exchange.progress.compressed.as_deref();
+    let of_it = |compressed: &&Compressed| compressed.coding == coding && compressed.out_bytes > 0;
+    let Some(compressed) = compressed.filter(of_it) else {
+        return false;
+    };
+    let (before, after) = (
+        u128::from(compressed.in_bytes),
+        u128::from(compressed.out_bytes),
+    );
+    let hundredths = (before * 1000 / after + 5) / 10;
+    text(format!("{}.{:02}", hundredths / 100, hundredths % 100), out)
 }
 
 /// `$limit_rate` in bytes: what was set for this request, else what the location says.

@@ -4,8 +4,8 @@ use super::head;
 use super::transformed::{Progress, Transform, transform};
 use crate::body_source::SourceError;
 use crate::chain::OutputChain;
+use crate::codings::{self, Coding};
 use crate::exchange::Exchange;
-use crate::handlers::gzip_static::accepts_gzip;
 use crate::request_log::log_request;
 use bytes::{Buf, Bytes};
 use flate2::{Decompress, FlushDecompress, Status};
@@ -17,7 +17,7 @@ pub(super) fn apply(exchange: &mut Exchange) {
         return;
     }
     exchange.response.varies_by_encoding = true;
-    if accepts_gzip(exchange) {
+    if codings::takes(exchange, Coding::Gzip) {
         return;
     }
     head::clear_content_encoding(&mut exchange.response);

@@ -15,6 +15,14 @@ pub(super) fn clear_content_encoding(response: &mut Response) {
     response.headers.remove(b"Content-Encoding");
 }
 
+/// The body is in this coding from now on.
+pub(super) fn set_content_encoding(response: &mut Response, coding: &'static str) {
+    response.content_encoding = None;
+    response.headers.remove(b"Content-Encoding");
+    // A known name and a known value.
+    let _ = response.headers.set(b"Content-Encoding", coding.as_bytes());
+}
+
 /// The media type without a character set that a server behind us or `charset` has named
 /// in it. Parameters that the configuration writes into a type are part of it, as in nginx.
 pub(super) fn media_type(response: &Response) -> Option<&[u8]> {

@@ -11,6 +11,7 @@
 
 mod addition;
 mod charset;
+mod compress;
 mod gunzip;
 mod head;
 mod input;
@@ -49,4 +50,6 @@ pub(super) fn apply(exchange: &mut Exchange) {
     if let Some(settings) = added {
         addition::put(exchange, settings);
     }
+    // Last, as nobody reads what is compressed.
+    compress::apply(exchange, &filters.compression);
 }

@@ -28,6 +28,11 @@ pub(crate) trait Transform: Send {
     /// Appends what it holds back, as far as that can be read without what follows. Called when
     /// nothing follows for now.
     fn flush(&mut self, _exchange: &mut Exchange, _output: &mut OutputChain) {}
+
+    /// How much it takes before others have their turn.
+    fn turn_bytes(&self) -> usize {
+        TURN_BYTES
+    }
 }
 
 /// How far a [`Transform`] has come.
@@ -54,7 +59,7 @@ pub(super) fn transform(exchange: &mut Exchange, transform: impl Transform + 'st
     }));
 }
 
-/// Input of one poll, after which others have their turn.
+/// Input of one poll, after which others have their turn, where a filter does not say.
 const TURN_BYTES: usize = 256 << 10;
 
 struct Transformed<T> {
@@ -99,7 +104,8 @@ impl<T: Transform> Transformed<T> {
                 Progress::Full | Progress::Hungry if out.len() >= max_bytes => {
                     return Poll::Ready(Ok(Filled::More));
                 }
-                Progress::Full | Progress::Hungry if worked_bytes < TURN_BYTES => {}
+                Progress::Full | Progress::Hungry if worked_bytes < self.transform.turn_bytes() => {
+                }
                 Progress::Full | Progress::Hungry => {
                     cx.waker().wake_by_ref();
                     return Poll::Pending;

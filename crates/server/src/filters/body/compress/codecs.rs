@@ -1,0 +1,203 @@
+//! The libraries that compress, in one form: bytes in, bytes out, no I/O.
+//!
+//! What each keeps in memory while a response is sent is in `docs/performance.md`; a response
+//! of known length that is shorter than the window gets a smaller one.
+
+use crate::codings::Coding;
+use brotli::enc::StandardAlloc;
+use brotli::enc::encode::{
+    BrotliEncoderOperation, BrotliEncoderParameter, BrotliEncoderStateStruct,
+};
+use flate2::{Compress, Compression, FlushCompress, Status};
+use sealane_conf::model::Compressor;
+use zstd_safe::zstd_sys::ZSTD_EndDirective;
+use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer};
+
+/// What is asked of a compressor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Operation {
+    /// Take the input; give what comes of it.
+    Process,
+    /// Give all that has been taken, so that it can be read.
+    Flush,
+    /// As `Flush`, and the end.
+    Finish,
+}
+
+/// A compressor at work.
+pub(super) trait Codec: Send {
+    /// Takes from the front of `input` and appends to what `output` has room for. Returns how
+    /// much was taken, and whether everything is done that was asked for.
+    ///
+    /// # Errors
+    /// The library's reason.
+    fn run(
+        &mut self,
+        input: &[u8],
+        output: &mut Vec<u8>,
+        operation: Operation,
+    ) -> Result<(usize, bool), String>;
+}
+
+/// A compressor for a body of this length, if that is known; `None` when there is no memory.
+pub(super) fn new(
+    coding: Coding,
+    settings: &Compressor,
+    body_bytes: Option<u64>,
+) -> Option<Box<dyn Codec>> {
+    Some(match coding {
+        Coding::Gzip => Box::new(Gzip::new(settings, body_bytes)),
+        Coding::Brotli => Box::new(Brotli::new(settings, body_bytes)),
+        Coding::Zstd => Box::new(Zstd::new(settings, body_bytes)?),
+    })
+}
+
+/// The window that a body of this length has a use for. A format cannot use the last
+/// `lost_bytes` of it.
+fn fitting(window_bits: u8, least_bits: u8, lost_bytes: u64, body_bytes: Option<u64>) -> u8 {
+    let Some(bytes) = body_bytes.filter(|bytes| *bytes > 0) else {
+        return window_bits;
+    };
+    let mut bits = window_bits;
+    while bits > least_bits && bytes + lost_bytes < 1 << (bits - 1) {
+        bits -= 1;
+    }
+    bits
+}
+
+struct Gzip(Compress);
+
+impl Gzip {
+    fn new(settings: &Compressor, body_bytes: Option<u64>) -> Gzip {
+        let bits = fitting(settings.window_bits, 9, 262, body_bytes);
+        let level = Compression::new(settings.level.into());
+        Gzip(Compress::new_gzip(level, bits))
+    }
+}
+
+impl Codec for Gzip {
+    fn run(
+        &mut self,
+        input: &[u8],
+        output: &mut Vec<u8>,
+        operation: Operation,
+    ) -> Result<(usize, bool), String> {
+        let before = self.0.total_in();
+        let flush = match operation {
+            Operation::Process => FlushCompress::None,
+            Operation::Flush => FlushCompress::Sync,
+            Operation::Finish => FlushCompress::Finish,
+        };
+        let status = self.0.compress_vec(input, output, flush);
+        let status = status.map_err(|error| error.to_string())?;
+        let taken = (self.0.total_in() - before) as usize; // at most what is there
+        let done = match operation {
+            Operation::Finish => status == Status::StreamEnd,
+            // As zlib says: room is left when there is nothing more to write.
+            Operation::Process | Operation::Flush => output.len() < output.capacity(),
+        };
+        Ok((taken, done))
+    }
+}
+
+struct Brotli(Box<BrotliEncoderStateStruct<StandardAlloc>>);
+
+impl Brotli {
+    fn new(settings: &Compressor, body_bytes: Option<u64>) -> Brotli {
+        use BrotliEncoderParameter::{
+            BROTLI_PARAM_LGWIN, BROTLI_PARAM_QUALITY, BROTLI_PARAM_SIZE_HINT,
+        };
+        let bits = fitting(settings.window_bits, 10, 16, body_bytes);
+        let mut state = BrotliEncoderStateStruct::new(StandardAlloc::default());
+        state.set_parameter(BROTLI_PARAM_QUALITY, settings.level.into());
+        state.set_parameter(BROTLI_PARAM_LGWIN, bits.into());
+        let hint = body_bytes.map_or(0, |bytes| u32::try_from(bytes).unwrap_or(u32::MAX));
+        state.set_parameter(BROTLI_PARAM_SIZE_HINT, hint);
+        Brotli(Box::new(state))
+    }
+}
+
+impl Codec for Brotli {
+    fn run(
+        &mut self,
+        input: &[u8],
+        output: &mut Vec<u8>,
+        operation: Operation,
+    ) -> Result<(usize, bool), String> {
+        let (mut left_bytes, mut taken_bytes) = (input.len(), 0);
+        let (start, room) = (output.len(), output.capacity());
+        output.resize(room, 0);
+        let (mut room_left, mut end) = (room - start, start);
+        let well = self.0.compress_stream(
+            match operation {
+                Operation::Process => BrotliEncoderOperation::BROTLI_OPERATION_PROCESS,
+                Operation::Flush => BrotliEncoderOperation::BROTLI_OPERATION_FLUSH,
+                Operation::Finish => BrotliEncoderOperation::BROTLI_OPERATION_FINISH,
+            },
+            &mut left_bytes,
+            input,
+            &mut taken_bytes,
+            &mut room_left,
+            output,
+            &mut end,
+            &mut None,
+            &mut |_, _, _, _| (),
+        );
+        output.truncate(end);
+        if !well {
+            return Err("the library has refused".to_owned());
+        }
+        let done = match operation {
+            Operation::Finish => self.0.is_finished(),
+            Operation::Process | Operation::Flush => left_bytes == 0 && !self.0.has_more_output(),
+        };
+        Ok((taken_bytes, done))
+    }
+}
+
+struct Zstd(CCtx<'static>);
+
+impl Zstd {
+    fn new(settings: &Compressor, body_bytes: Option<u64>) -> Option<Zstd> {
+        let mut state = CCtx::try_create()?;
+        let level = settings.level.into();
+        let _ = state.set_parameter(CParameter::CompressionLevel(level));
+        // The levels below have windows that every client must take.
+        if settings.level >= ZSTD_LARGE_LEVEL {
+            let bits = settings.window_bits.into();
+            let _ = state.set_parameter(CParameter::WindowLog(bits));
+        }
+        let _ = state.set_pledged_src_size(body_bytes);
+        Some(Zstd(state))
+    }
+}
+
+/// From this level on zstd's own windows are larger than 8 MiB.
+const ZSTD_LARGE_LEVEL: u8 = 20;
+
+impl Codec for Zstd {
+    fn run(
+        &mut self,
+        input: &[u8],
+        output: &mut Vec<u8>,
+        operation: Operation,
+    ) -> Result<(usize, bool), String> {
+        let mut input = InBuffer::around(input);
+        let start = output.len();
+        let mut room = OutBuffer::around_pos(output, start);
+        let left = self.0.compress_stream2(
+            &mut room,
+            &mut input,
+            match operation {
+                Operation::Process => ZSTD_EndDirective::ZSTD_e_continue,
+                Operation::Flush => ZSTD_EndDirective::ZSTD_e_flush,
+                Operation::Finish => ZSTD_EndDirective::ZSTD_e_end,
+            },
+        );
+        let left = left.map_err(|code| zstd_safe::get_error_name(code).to_owned())?;
+        Ok((input.pos(), left == 0))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,231 @@
+//! `gzip`, `brotli`, `zstd`: compresses bodies while they are sent.
+
+mod codecs;
+
+use super::head;
+use super::transformed::{Progress, Transform, transform};
+use crate::body_source::SourceError;
+use crate::chain::OutputChain;
+use crate::codings::{self, Coding};
+use crate::exchange::{Compressed, Exchange};
+use crate::request_log::log_request;
+use bytes::{Buf, Bytes};
+use codecs::{Codec, Operation};
+use sealane_conf::model::{Compression, Compressor};
+use sealane_http::Method;
+
+/// Where the response is one that a coding of the location is for, and the client takes it.
+pub(super) fn apply(exchange: &mut Exchange, compression: &Compression) {
+    for coding in Coding::ALL {
+        let Some(settings) = coding.compressor(compression) else {
+            continue;
+        };
+        if !suits(exchange, settings) {
+            continue;
+        }
+        exchange.response.varies_by_encoding = true;
+        if codings::takes(exchange, coding) {
+            return compress(exchange, coding, settings);
+        }
+    }
+}
+
+/// nginx's conditions, which those of the other codings are copies of.
+fn suits(exchange: &Exchange, settings: &Compressor) -> bool {
+    let response = &exchange.response;
+    matches!(response.status.0, 200 | 403 | 404)
+        && head::content_encoding(response).is_none_or(<[u8]>::is_empty)
+        && response
+            .content_length
+            .is_none_or(|bytes| bytes >= settings.min_bytes)
+        && head::is_of(response, &settings.types)
+}
+
+fn compress(exchange: &mut Exchange, coding: Coding, settings: &Compressor) {
+    let body_bytes = exchange.response.content_length;
+    head::set_content_encoding(&mut exchange.response, coding.name());
+    head::forget_length(&mut exchange.response);
+    head::weaken_etag(exchange);
+    if exchange.request.head.method == Method::Head {
+        return;
+    }
+    match codecs::new(coding, settings, body_bytes) {
+        Some(codec) => transform(
+            exchange,
+            Compress {
+                coding,
+                codec,
+                bite_bytes: bite_bytes(coding, settings.level),
+                made: Vec::new(),
+                ready: OutputChain::new(),
+                finished: false,
+                in_bytes: 0,
+                out_bytes: 0,
+            },
+        ),
+        // There was no memory for it: an endless error is better than a wrong body.
+        None => transform(exchange, Broken(coding)),
+    }
+}
+
+/// What is taken in a step, after which others have their turn: about a millisecond's work, or
+/// what the slowest levels need to be of any use.
+fn bite_bytes(coding: Coding, level: u8) -> usize {
+    let is_slow = match coding {
+        Coding::Gzip => level > 6,
+        Coding::Brotli => level > 4,
+        Coding::Zstd => level > 6,
+    };
+    if is_slow { 16 << 10 } else { 64 << 10 }
+}
+
+/// Compressed bytes that are gathered before they are sent.
+const OUTPUT_BYTES: usize = 16 << 10;
+
+struct Compress {
+    coding: Coding,
+    codec: Box<dyn Codec>,
+    bite_bytes: usize,
+    /// Less than is worth sending.
+    made: Vec<u8>,
+    /// More than was asked for.
+    ready: OutputChain,
+    finished: bool,
+    in_bytes: u64,
+    out_bytes: u64,
+}
+
+impl Compress {
+    /// One call of the library: how much it has taken, and whether it has done all that was
+    /// asked for.
+    fn run(
+        &mut self,
+        exchange: &Exchange,
+        input: &[u8],
+        operation: Operation,
+    ) -> Result<(usize, bool), SourceError> {
+        if self.made.capacity() == 0 {
+            self.made.reserve_exact(OUTPUT_BYTES);
+        }
+        let before_bytes = self.made.len();
+        let result = self.codec.run(input, &mut self.made, operation);
+        let made_bytes = self.made.len() - before_bytes;
+        match result {
+            // A library that neither takes nor gives would be asked forever.
+            Ok((0, false)) if made_bytes == 0 && self.made.len() < self.made.capacity() => {
+                self.complain(exchange, "it does not go on")
+            }
+            Ok((taken_bytes, done)) => {
+                self.in_bytes += taken_bytes as u64;
+                self.out_bytes += made_bytes as u64;
+                Ok((taken_bytes, done))
+            }
+            Err(reason) => self.complain(exchange, &reason),
+        }
+    }
+
+    fn complain<T>(&self, exchange: &Exchange, reason: &str) -> Result<T, SourceError> {
+        let name = self.coding.name();
+        log_request!(
+            exchange,
+            Alert,
+            "compressing with {name} failed: {reason}; the response is cut"
+        );
+        Err(SourceError)
+    }
+
+    fn is_full(&self) -> bool {
+        self.made.len() == self.made.capacity()
+    }
+
+    /// What is made can be sent.
+    fn release(&mut self) {
+        if !self.made.is_empty() {
+            self.ready.push_bytes(std::mem::take(&mut self.made));
+        }
+    }
+
+    fn conclude(&mut self, exchange: &mut Exchange) {
+        self.finished = true;
+        exchange.progress.compressed = Some(Box::new(Compressed {
+            coding: self.coding,
+            in_bytes: self.in_bytes,
+            out_bytes: self.out_bytes,
+        }));
+    }
+}
+
+impl Transform for Compress {
+    fn step(
+        &mut self,
+        exchange: &mut Exchange,
+        input: &mut Bytes,
+        ended: bool,
+        output: &mut OutputChain,
+        max_bytes: usize,
+    ) -> Result<Progress, SourceError> {
+        let mut bite_bytes = input.len().min(self.bite_bytes);
+        let is_last = ended && bite_bytes == input.len();
+        while !self.finished && self.ready.len() < max_bytes as u64 {
+            let operation = match is_last {
+                true => Operation::Finish,
+                false if bite_bytes == 0 => break,
+                false => Operation::Process,
+            };
+            let (taken_bytes, done) = self.run(exchange, &input[..bite_bytes], operation)?;
+            input.advance(taken_bytes);
+            bite_bytes -= taken_bytes;
+            if is_last && done {
+                self.conclude(exchange);
+                self.release();
+            } else if self.is_full() {
+                self.release();
+            }
+        }
+        output.append(self.ready.split_to(max_bytes as u64));
+        Ok(if self.finished && self.ready.is_empty() {
+            Progress::Ended
+        } else if ended || !self.ready.is_empty() || !input.is_empty() {
+            Progress::Full
+        } else {
+            Progress::Hungry
+        })
+    }
+
+    fn flush(&mut self, exchange: &mut Exchange, output: &mut OutputChain) {
+        // An error here shows again with the next step.
+        while let Ok((_, false)) = self.run(exchange, &[], Operation::Flush) {
+            if self.is_full() {
+                self.release();
+            }
+        }
+        self.release();
+        output.append(std::mem::take(&mut self.ready));
+    }
+
+    fn turn_bytes(&self) -> usize {
+        self.bite_bytes
+    }
+}
+
+/// The body of a response that cannot be compressed although its head says so.
+struct Broken(Coding);
+
+impl Transform for Broken {
+    fn step(
+        &mut self,
+        exchange: &mut Exchange,
+        _input: &mut Bytes,
+        _ended: bool,
+        _output: &mut OutputChain,
+        _max_bytes: usize,
+    ) -> Result<Progress, SourceError> {
+        let name = self.0.name();
+        log_request!(
+            exchange,
+            Alert,
+            "compressing with {name} failed: no memory; the response is cut"
+        );
+        Err(SourceError)
+    }
+}

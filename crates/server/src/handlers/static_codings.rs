@@ -1,0 +1,71 @@
+//! `gzip_static`, `brotli_static`, `zstd_static`: a file's compressed twin with `.gz`, `.br` or
+//! `.zst` at the end of its name.
+
+use super::path::FilePath;
+use super::{Step, open, set_content_type, static_file};
+use crate::codings::{self, Coding};
+use crate::exchange::Exchange;
+use crate::open_file_cache::Opened;
+use crate::request_log::log_request;
+use sealane_conf::model::{StaticCoding, StaticCodings};
+use sealane_http::{Method, StatusCode};
+
+/// Serves the first twin that is there and that the client takes.
+pub(crate) async fn answer(exchange: &mut Exchange, codings: StaticCodings) -> Step {
+    if !matches!(exchange.request.head.method, Method::Get | Method::Head) {
+        return Step::Declined;
+    }
+    for coding in Coding::ALL {
+        let who = match coding {
+            Coding::Zstd => codings.zstd,
+            Coding::Brotli => codings.brotli,
+            Coding::Gzip => codings.gzip,
+        };
+        if who == StaticCoding::Off {
+            continue;
+        }
+        match answer_in(exchange, coding, who == StaticCoding::On).await {
+            Step::Declined => {}
+            step => return step,
+        }
+    }
+    Step::Declined
+}
+
+async fn answer_in(exchange: &mut Exchange, coding: Coding, by_client: bool) -> Step {
+    let accepted = !by_client || codings::takes(exchange, coding);
+    if !accepted && !exchange.conf().gzip_vary {
+        return Step::Declined;
+    }
+    let mut path = match FilePath::of(exchange) {
+        Ok(path) => path,
+        Err(status) => return Step::Status(status),
+    };
+    path.push(coding.suffix());
+    match open(exchange, &path).await {
+        Ok(Opened::File(file, content)) => {
+            exchange.response.varies_by_encoding |= by_client;
+            if !accepted {
+                // Another file answers, but caches must know of this one.
+                return Step::Declined;
+            }
+            set_content_type(exchange);
+            exchange.response.content_encoding = Some(coding.name());
+            static_file::send(exchange, &file, content);
+            Step::Answered
+        }
+        Ok(Opened::Directory) => Step::Declined,
+        Ok(Opened::Other) => {
+            log_request!(exchange, Crit, "\"{path}\" is not a regular file");
+            Step::Status(StatusCode::NOT_FOUND)
+        }
+        Err(errno) => {
+            // A twin that is missing is the usual case; one that cannot be
+            // opened is not, but the plain file may still do.
+            if !errno.is_not_found() {
+                let _ = static_file::refuse(exchange, &path, errno);
+            }
+            Step::Declined
+        }
+    }
+}
