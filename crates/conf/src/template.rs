@@ -179,7 +179,7 @@ fn changeable(name: &str, variable: &Variable) -> bool {
     match variable {
         Variable::Builtin(Builtin::Args | Builtin::LimitRate) => true,
         Variable::Builtin(Builtin::ProxyHost | Builtin::ProxyPort) => true,
-        Variable::Builtin(Builtin::InvalidReferer) => true,
+        Variable::Builtin(Builtin::InvalidReferer | Builtin::UidReset) => true,
         Variable::Builtin(_) => name.starts_with("ssl_"),
         _ => !FIXED.contains(&name),
     }

@@ -93,6 +93,9 @@ builtins! {
     GzipRatio "gzip_ratio" "how many times smaller `gzip` has made the body"
     BrotliRatio "brotli_ratio" "the same for `brotli`"
     ZstdRatio "zstd_ratio" "the same for `zstd`"
+    UidGot "uid_got" "name and value of the cookie of `userid` that came"
+    UidSet "uid_set" "name and value of the cookie of `userid` that is set"
+    UidReset "uid_reset" "set it to something else than `0` for a new cookie of `userid`; empty"
     Pipe "pipe" "`p` for a pipelined request, else `.`"
 
     // Time and process.

@@ -11,6 +11,7 @@ use crate::chain::OutputChain;
 use crate::client_link::ClientLink;
 use crate::codings::Coding;
 use crate::facts::{ConnectionFacts, PeerAddress};
+use crate::filters::userid::Uid;
 use crate::limits::Limited;
 use crate::proxying::UpstreamStates;
 use crate::request_body::ReceivedBody;
@@ -214,6 +215,8 @@ pub struct Progress {
     pub request_id: OnceLock<[u8; 32]>,
     /// What `limit_req` and `limit_conn` have come to; none before.
     pub limited: Option<Box<Limited>>,
+    /// The cookie of `userid`, once somebody has asked.
+    pub uid: OnceLock<Box<Uid>>,
 }
 
 /// What compression has made of a body (`$gzip_ratio`).
@@ -283,6 +286,7 @@ impl Progress {
             pipelined: false,
             request_id: OnceLock::new(),
             limited: None,
+            uid: OnceLock::new(),
         }
     }
 }

@@ -4,7 +4,6 @@ use super::{Arity, HSL, LOCATION_IF, Module, ONE, Row};
 
 const CONTENT: &str = "the content of responses cannot be changed yet";
 const MEDIA: &str = "media files are served whole and by ranges only";
-const OTHER: &str = "it would change what clients get, and it does not work yet";
 
 pub(super) const MODULE: Module = Module {
     title: "Other modules of nginx",
@@ -18,14 +17,5 @@ pub(super) const MODULE: Module = Module {
         Row::unsupported("ssi_silent_errors", HSL, ONE, CONTENT).inert(&["off"]),
         Row::unsupported("ssi_types", HSL, Arity::AtLeast(1), CONTENT),
         Row::unsupported("ssi_value_length", HSL, ONE, CONTENT),
-        Row::unsupported("userid", HSL, ONE, OTHER),
-        Row::unsupported("userid_domain", HSL, ONE, OTHER),
-        Row::unsupported("userid_expires", HSL, ONE, OTHER),
-        Row::unsupported("userid_flags", HSL, Arity::Between(1, 3), OTHER),
-        Row::unsupported("userid_mark", HSL, ONE, OTHER),
-        Row::unsupported("userid_name", HSL, ONE, OTHER),
-        Row::unsupported("userid_p3p", HSL, ONE, OTHER),
-        Row::unsupported("userid_path", HSL, ONE, OTHER),
-        Row::unsupported("userid_service", HSL, ONE, OTHER),
     ],
 };

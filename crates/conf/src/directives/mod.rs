@@ -56,6 +56,7 @@ mod subrequests;
 mod syslog;
 mod tuning;
 mod upstream;
+mod userid;
 mod uwsgi;
 
 pub use self::elsewhere::{ELSEWHERE, Elsewhere, owner};
@@ -268,6 +269,7 @@ pub const MODULES: &[&Module] = &[
     &limits::MODULE,
     &secure_link::MODULE,
     &referer::MODULE,
+    &userid::MODULE,
     &proxy::MODULE,
     &fastcgi::MODULE,
     &uwsgi::MODULE,

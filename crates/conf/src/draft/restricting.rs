@@ -3,7 +3,8 @@
 use crate::call::Fault;
 use crate::model::{
     Access, AddressRules, AuthBasic, ConnectionLimit, LimitConnections, LimitRequests, LimitZone,
-    Limits, List, LogLevel, RequestLimit, Satisfy, SecureLink, Template, ValidReferers,
+    Limits, List, LogLevel, RequestLimit, Satisfy, SecureLink, Template, UserId, UserIdExpires,
+    UserIdMode, ValidReferers, Variable,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,6 +29,45 @@ pub(crate) struct RestrictingDraft {
     pub(crate) secure_link_md5: Option<Template>,
     pub(crate) secure_link_secret: Option<Box<[u8]>>,
     pub(crate) valid_referers: Option<Arc<ValidReferers>>,
+    pub(crate) userid: UserIdDraft,
+}
+
+/// `userid` and its options. `Some(None)`: off, or none.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct UserIdDraft {
+    pub(crate) mode: Option<Option<UserIdMode>>,
+    pub(crate) name: Option<Box<str>>,
+    pub(crate) domain: Option<Option<Box<[u8]>>>,
+    pub(crate) path: Option<Box<[u8]>>,
+    pub(crate) expires: Option<Option<UserIdExpires>>,
+    pub(crate) flags: Option<Vec<&'static str>>,
+    pub(crate) mark: Option<Option<u8>>,
+    pub(crate) p3p: Option<Option<Box<[u8]>>>,
+    pub(crate) service: Option<u64>,
+    /// `$uid_reset`, where a mode is.
+    pub(crate) reset: Option<Variable>,
+}
+
+impl UserIdDraft {
+    /// What holds; `None` when it is off.
+    pub(crate) fn finish(&self) -> Option<Arc<UserId>> {
+        let mode = self.mode.flatten()?;
+        let name = self.name.clone();
+        let path = self.path.clone();
+        Some(Arc::new(UserId {
+            mode,
+            name: name.unwrap_or_else(|| "uid".into()),
+            domain: self.domain.clone().flatten(),
+            path: path.unwrap_or_else(|| b"/"[..].into()),
+            expires: self.expires.flatten(),
+            flags: self.flags.clone().unwrap_or_default(),
+            mark: self.mark.flatten(),
+            p3p: self.p3p.clone().flatten(),
+            // nginx keeps the lower half of the number.
+            service: self.service.map(|service| service as u32),
+            reset: self.reset.clone()?,
+        }))
+    }
 }
 
 /// A zone of `limit_req` or `limit_conn`, maybe only used so far.

@@ -322,6 +322,7 @@ impl Inherited<'_> {
             limits: draft.restricting.limits(),
             secure_link: draft.restricting.secure_link(),
             valid_referers: draft.restricting.valid_referers.clone(),
+            userid: draft.restricting.userid.finish(),
             limit_except: None,
             mirrors: draft.mirrors.clone().unwrap_or_default(),
             mirror_request_body: draft.mirror_request_body.unwrap_or(true),

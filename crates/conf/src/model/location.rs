@@ -3,7 +3,7 @@
 use super::{
     Access, AccessLog, AuthRequest, BodyFilters, BodyInFile, ContentHandler, Dav, ErrorLog,
     GzipClients, LimitExcept, Limits, List, Mp4, Pass, RealIp, Resolver, Script, SecureLink,
-    SendProxyProtocol, StaticCodings, TempPath, Template, ValidReferers,
+    SendProxyProtocol, StaticCodings, TempPath, Template, UserId, ValidReferers,
 };
 use crate::regex::Regex;
 use std::collections::HashMap;
@@ -216,6 +216,8 @@ pub struct LocationConf {
     pub secure_link: Option<Arc<SecureLink>>,
     /// `valid_referers`.
     pub valid_referers: Option<Arc<ValidReferers>>,
+    /// `userid` with its options; `None` when it is off.
+    pub userid: Option<Arc<UserId>>,
     /// `limit_except`, which is not inherited.
     pub limit_except: Option<Arc<LimitExcept>>,
 

@@ -33,6 +33,7 @@ mod upstream;
 mod upstream_settings;
 mod upstream_tls;
 mod user_variable;
+mod userid;
 
 pub use access::*;
 pub use body_filters::*;
@@ -63,6 +64,7 @@ pub use upstream::*;
 pub use upstream_settings::*;
 pub use upstream_tls::*;
 pub use user_variable::*;
+pub use userid::*;
 
 use crate::diagnostic::Diagnostic;
 use crate::met::Met;

@@ -355,4 +355,55 @@ pub(super) const CASES: &[Case] = &[
         r#"OK"#,
     ),
     Case(Server, r#"if ($invalid_referer) { return 403; }"#, r#"OK"#),
+    // ngx_http_userid_module
+    Case(
+        Server,
+        r#"userid maybe;"#,
+        r#"[emerg] invalid value "maybe" in FILE:4"#,
+    ),
+    Case(
+        Server,
+        r#"userid on; userid off;"#,
+        r#"[emerg] "userid" directive is duplicate in FILE:4"#,
+    ),
+    Case(
+        Server,
+        r#"userid_expires soon;"#,
+        r#"[emerg] "userid_expires" directive invalid value in FILE:4"#,
+    ),
+    Case(
+        Server,
+        r#"userid_mark ab;"#,
+        r#"[emerg] "userid_mark" directive value must be "off" or a single letter, digit or "=" in FILE:4"#,
+    ),
+    Case(
+        Server,
+        r#"userid_mark _;"#,
+        r#"[emerg] "userid_mark" directive value must be "off" or a single letter, digit or "=" in FILE:4"#,
+    ),
+    Case(
+        Server,
+        r#"userid_flags tasty;"#,
+        r#"[emerg] invalid value "tasty" in FILE:4"#,
+    ),
+    Case(
+        Server,
+        r#"userid_service x;"#,
+        r#"[emerg] "userid_service" directive invalid number in FILE:4"#,
+    ),
+    Case(
+        Server,
+        r#"userid_domain a; userid_domain b;"#,
+        r#"[emerg] "userid_domain" directive is duplicate in FILE:4"#,
+    ),
+    Case(
+        Server,
+        r#"userid v1; userid_name n; userid_domain none; userid_path /x; userid_expires max; userid_flags secure samesite=lax; userid_mark =; userid_p3p none; userid_service 5; set $uid_reset 1;"#,
+        r#"OK"#,
+    ),
+    Case(
+        Server,
+        r#"set $uid_got 1;"#,
+        r#"[emerg] the duplicate "uid_got" variable in FILE:4"#,
+    ),
 ];

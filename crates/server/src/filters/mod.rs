@@ -7,6 +7,7 @@ mod headers;
 mod preconditions;
 mod ranged_source;
 mod ranges;
+pub(crate) mod userid;
 
 pub(crate) use body::charset_of;
 
@@ -43,6 +44,9 @@ pub(crate) fn apply(exchange: &mut Exchange) -> Result<(), StatusCode> {
         return Err(status);
     }
     headers::apply(exchange);
+    if exchange.conf().userid.is_some() {
+        userid::apply(exchange);
+    }
     body::apply(exchange);
     if let Err(status) = ranges::apply(exchange) {
         // What was added stays, `Content-Range` among it; the file goes, and so does what

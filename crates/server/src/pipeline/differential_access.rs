@@ -435,3 +435,85 @@ fn referrers() {
         &requests,
     );
 }
+
+#[test]
+fn cookies_that_clients_bring() {
+    // Sixteen bytes, as they come with a mark, without, with another one, and broken.
+    let mut requests = Vec::new();
+    for cookie in [
+        "uid=CgAAAWXQ8Q0AAAAAAwMBAg==",
+        "a=b; uid=CgAAAWXQ8Q0AAAAAAwMBAg==; c=d",
+        "uid=CgAAAWXQ8Q0AAAAAAwMBAgZ=",
+        "uid=CgAAAWXQ8Q0AAAAAAwMBAgY=",
+        "uid=CgAAAWXQ8Q0AAAAAAwMBAgmore",
+    ] {
+        for location in ["on", "v1", "mark", "log", "off", "all", "zero"] {
+            requests.push(format!("GET /{location}/a.txt|Cookie: {cookie}"));
+            requests.push(format!("HEAD /{location}/missing|Cookie: {cookie}"));
+        }
+    }
+    for cookie in [
+        "uid=short",
+        "uid=",
+        "uid=!gAAAWXQ8Q0AAAAAAwMBAg==",
+        "other=x",
+    ] {
+        requests.push(format!("GET /log/a.txt|Cookie: {cookie}"));
+    }
+    let requests: Vec<&str> = requests.iter().map(String::as_str).collect();
+    compare_http(
+        "",
+        "userid on; add_header X-Uid \"[$uid_got|$uid_set|$uid_reset]\" always; \
+         location /on/ { alias DIR/; } \
+         location /v1/ { userid v1; alias DIR/; } \
+         location /mark/ { userid_mark Z; alias DIR/; } \
+         location /log/ { userid log; alias DIR/; } \
+         location /off/ { userid off; alias DIR/; } \
+         location /zero/ { set $uid_reset 0; alias DIR/; } \
+         location /all/ { userid_mark =; userid_domain example.org; userid_path /p; userid_expires max; \
+            userid_flags samesite=strict httponly secure; userid_p3p 'CP=\"ALL\"'; alias DIR/; }",
+        some_files,
+        &requests,
+    );
+}
+
+#[test]
+fn new_cookies_tell_clients_apart() {
+    let site = Site::new(
+        "userid_expires 1d; userid_p3p p3p; userid_flags secure; add_header X-Set $uid_set always; \
+         location /on { userid on; userid_service 258; } location /v1 { userid v1; userid_service 258; } \
+         location /mark { userid on; userid_mark Z; } \
+         location /reset { userid on; set $uid_reset log; }",
+    );
+    let cookie = |target: &str, headers: &[&str]| {
+        let reply = site.get_with(target, headers);
+        assert_eq!(reply.header("P3P"), Some("p3p"));
+        let value = reply.header("Set-Cookie").expect("one is set").to_owned();
+        let (id, rest) = value.split_once(';').expect("more follows");
+        assert!(rest.starts_with(" expires="), "{value}");
+        assert!(rest.ends_with(" GMT; path=/; secure"), "{value}");
+        let id = id.strip_prefix("uid=").expect("its name").to_owned();
+        let bytes = STANDARD.decode(format!("{}==", &id[..22])).expect("base64");
+        let shown = reply.header("X-Set").expect("it is shown").to_owned();
+        let words = bytes.chunks(4).map(|word| {
+            let word: [u8; 4] = word.try_into().expect("four bytes");
+            format!("{:08X}", u32::from_ne_bytes(word))
+        });
+        assert_eq!(shown, format!("uid={}", words.collect::<String>()));
+        (id, bytes)
+    };
+    let (first, bytes) = cookie("/on", &[]);
+    assert_eq!(bytes[..4], [0, 0, 1, 2]);
+    let (second, _) = cookie("/on", &[]);
+    assert_ne!(first, second);
+    let (_, bytes) = cookie("/v1", &[]);
+    assert_eq!(bytes[..4], 258_u32.to_ne_bytes());
+    let (marked, _) = cookie("/mark", &[]);
+    assert!(marked.ends_with("Z="), "{marked}");
+    let line = format!("Cookie: uid={first}");
+    assert_eq!(site.get_with("/on", &[&line]).header("Set-Cookie"), None);
+    let (reset, _) = cookie("/reset", &[&line]);
+    assert_ne!(first, reset);
+    assert!(site.error_log().contains("userid cookie \"uid="));
+    assert!(site.error_log().contains("\" was reset"));
+}

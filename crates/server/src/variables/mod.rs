@@ -13,10 +13,11 @@ mod tls;
 mod upstream;
 mod user;
 
-pub(crate) use request::{argument, shared_request_id};
+pub(crate) use request::{argument, cookie, shared_request_id};
 pub(crate) use user::assign;
 
 use crate::exchange::Exchange;
+use crate::filters::userid;
 use sealane_conf::model::Variable;
 use sealane_conf::variables::{Builtin, Builtin as B};
 use std::time::Duration;
@@ -153,6 +154,9 @@ fn append_builtin(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> b
         B::GzipRatio | B::BrotliRatio | B::ZstdRatio => response::append(exchange, builtin, out),
         B::SecureLink => links::secure_link(exchange, out),
         B::InvalidReferer => links::invalid_referer(exchange, out),
+        B::UidGot => userid::got(exchange, out),
+        B::UidSet => userid::set(exchange, out),
+        B::UidReset => text("", out),
         B::SecureLinkExpires => links::expires(exchange, out),
         // What is known of servers behind us.
         _ => upstream::append(exchange, builtin, out),

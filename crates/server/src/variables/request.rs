@@ -129,7 +129,7 @@ pub(crate) fn argument<'a>(args: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
 }
 
 /// The first cookie of that name. Names are compared without case, as in nginx.
-pub(super) fn cookie<'e>(exchange: &'e Exchange, name: &[u8]) -> Option<&'e [u8]> {
+pub(crate) fn cookie<'e>(exchange: &'e Exchange, name: &[u8]) -> Option<&'e [u8]> {
     let buffer = &exchange.request.buffer;
     let mut lines = exchange.request.head.get_all(KnownHeader::Cookie);
     lines.find_map(|line| {

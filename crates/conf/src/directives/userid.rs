@@ -1,0 +1,183 @@
+//! ngx_http_userid_module.
+
+use super::{Arity, HSL, Module, ONE, Row};
+use crate::build::Build;
+use crate::call::{Call, Fault};
+use crate::model::{Getter, UserIdExpires, UserIdMode, Variable};
+use crate::template::Settable;
+use crate::values;
+use crate::variables::Builtin;
+
+pub(super) const MODULE: Module = Module {
+    title: "HTTP: cookies for clients",
+    doc: "Cookies by which clients are known again: `$uid_got`, `$uid_set`, `$uid_reset`.",
+    rows: ROWS,
+};
+
+const ROWS: &[Row] = &[
+    Row::new(
+        "userid",
+        HSL,
+        ONE,
+        "off",
+        "Whether clients get a cookie that tells them apart: `on`, `v1` (an older form), `log` (cookies \
+         that come are known and none are set).",
+        userid,
+    ),
+    Row::new(
+        "userid_name",
+        HSL,
+        ONE,
+        "uid",
+        "Name of the cookie.",
+        |b, c| {
+            let slot = &mut b.location().restricting.userid.name;
+            c.once(slot)?;
+            *slot = Some(c.text(1)?.into());
+            Ok(())
+        },
+    ),
+    Row::new(
+        "userid_domain",
+        HSL,
+        ONE,
+        "none",
+        "Domain of the cookie.",
+        |b, c| unless_none(c, &mut b.location().restricting.userid.domain),
+    ),
+    Row::new(
+        "userid_path",
+        HSL,
+        ONE,
+        "/",
+        "Path of the cookie.",
+        |b, c| {
+            let slot = &mut b.location().restricting.userid.path;
+            c.once(slot)?;
+            *slot = Some(c.arg(1).into());
+            Ok(())
+        },
+    ),
+    Row::new(
+        "userid_expires",
+        HSL,
+        ONE,
+        "off",
+        "How long the client keeps the cookie: a time, `max`, or `off` until it ends.",
+        |b, c| {
+            let slot = &mut b.location().restricting.userid.expires;
+            c.once(slot)?;
+            *slot = Some(match c.arg(1) {
+                b"max" => Some(UserIdExpires::Max),
+                b"off" => None,
+                written => {
+                    let time = values::seconds(written).ok_or_else(|| c.refuse("invalid value"))?;
+                    Some(UserIdExpires::After(time)).filter(|_| !time.is_zero())
+                }
+            });
+            Ok(())
+        },
+    ),
+    Row::new(
+        "userid_flags",
+        HSL,
+        Arity::Between(1, 3),
+        "off",
+        "Flags of the cookie: `secure`, `httponly`, `samesite=strict`, `samesite=lax`, `samesite=none`.",
+        flags,
+    ),
+    Row::new(
+        "userid_mark",
+        HSL,
+        ONE,
+        "off",
+        "A letter, digit or `=` with which the cookie is marked; clients with another mark get it anew.",
+        |b, c| {
+            let slot = &mut b.location().restricting.userid.mark;
+            c.once(slot)?;
+            *slot = Some(match c.arg(1) {
+                b"off" => None,
+                [mark] if mark.is_ascii_alphanumeric() || *mark == b'=' => Some(*mark),
+                _ => {
+                    let what = "value must be \"off\" or a single letter, digit or \"=\"";
+                    return Err(c.refuse(what));
+                }
+            });
+            Ok(())
+        },
+    ),
+    Row::new(
+        "userid_p3p",
+        HSL,
+        ONE,
+        "none",
+        "Value of the header `P3P` that goes with the cookie.",
+        |b, c| unless_none(c, &mut b.location().restricting.userid.p3p),
+    ),
+    Row::new(
+        "userid_service",
+        HSL,
+        ONE,
+        "",
+        "Number of the server in the cookie; default its address, or 0 with `v1`.",
+        |b, c| c.number(&mut b.location().restricting.userid.service),
+    ),
+];
+
+fn userid(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    let choices = [
+        ("off", None),
+        ("log", Some(UserIdMode::Log)),
+        ("v1", Some(UserIdMode::V1)),
+        ("on", Some(UserIdMode::V2)),
+    ];
+    c.choice(&mut b.location().restricting.userid.mode, &choices)?;
+    if b.location().restricting.userid.mode == Some(None) {
+        return Ok(());
+    }
+    let reset = match b.names.settable("uid_reset", Getter::Absent) {
+        Ok(Settable::User(index)) => Variable::User(index),
+        // It was used before, so that nothing can define it any more.
+        _ => Variable::Builtin(Builtin::UidReset),
+    };
+    b.location().restricting.userid.reset = Some(reset);
+    Ok(())
+}
+
+fn unless_none(c: &Call<'_>, slot: &mut Option<Option<Box<[u8]>>>) -> Result<(), Fault> {
+    c.once(slot)?;
+    *slot = Some(match c.arg(1) {
+        b"none" => None,
+        value => Some(value.into()),
+    });
+    Ok(())
+}
+
+/// What the flags are written as, in nginx's order.
+const FLAGS: [(&str, &str); 5] = [
+    ("secure", "; secure"),
+    ("httponly", "; httponly"),
+    ("samesite=strict", "; samesite=strict"),
+    ("samesite=lax", "; samesite=lax"),
+    ("samesite=none", "; samesite=none"),
+];
+
+fn flags(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    let slot = &mut b.location().restricting.userid.flags;
+    c.once(slot)?;
+    let mut given = [false; FLAGS.len()];
+    for (index, word) in c.args() {
+        if word.eq_ignore_ascii_case(b"off") {
+            continue;
+        }
+        let is_it = |(name, _): &(&str, &str)| name.as_bytes().eq_ignore_ascii_case(word);
+        let at = FLAGS
+            .iter()
+            .position(is_it)
+            .ok_or_else(|| c.invalid(index))?;
+        given[at] = true;
+    }
+    let chosen = FLAGS.iter().zip(given).filter(|(_, given)| *given);
+    *slot = Some(chosen.map(|((_, text), _)| *text).collect());
+    Ok(())
+}
