@@ -30,6 +30,7 @@ fn answer(mut stream: TcpStream, answers: &[(&str, &str)]) -> Option<()> {
         head.push(byte[0]);
     }
     let head = String::from_utf8(head).ok()?;
+    let is_head = head.starts_with("HEAD ");
     let path = head.split(' ').nth(1)?;
     let (name, piece_bytes) = path[1..].split_once('-')?;
     let (_, response) = answers.iter().find(|(known, _)| *known == name)?;
@@ -38,6 +39,7 @@ fn answer(mut stream: TcpStream, answers: &[(&str, &str)]) -> Option<()> {
     stream
         .write_all(format!("HTTP/1.1 200 OK\r\nConnection: close\r\n{head}\r\n\r\n").as_bytes())
         .ok()?;
+    let body = if is_head { "" } else { body };
     stream.set_nodelay(true).ok()?;
     for piece in body.as_bytes().chunks(piece_bytes.parse().ok()?) {
         std::thread::sleep(Duration::from_millis(1));
