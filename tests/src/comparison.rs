@@ -34,3 +34,51 @@ pub fn head_without<'r>(response: &'r Response, names: &[&str]) -> Vec<&'r str> 
     head[1..].sort_unstable();
     head
 }
+
+/// Makes equal what may differ in two answers, one from each server; `port` is where it was asked.
+/// Each step says why.
+pub fn normalise(port: u16, mut response: Response, head_only: bool) -> Response {
+    // The name of the server is in error pages, and in their length.
+    let text = String::from_utf8_lossy(&response.body).into_owned();
+    let own_page = ["<center>nginx</center>", "<center>sealane</center>"]
+        .iter()
+        .any(|page| text.contains(page));
+    if own_page {
+        response.body = text
+            .replace("<center>sealane</center>", "<center>nginx</center>")
+            .into_bytes();
+    }
+    // The boundary of a multipart body counts connections.
+    let boundary = response
+        .header("content-type")
+        .and_then(|kind| kind.split_once("boundary="))
+        .map(|(_, boundary)| boundary.to_owned());
+    if let Some(boundary) = &boundary {
+        response.body = text.replace(boundary.as_str(), "BOUNDARY").into_bytes();
+    }
+    let mut lines = response.head.split("\r\n");
+    let status_line = lines.next().unwrap_or_default().to_owned();
+    let mut kept: Vec<String> = Vec::new();
+    for line in lines {
+        let (name, value) = line.split_once(':').unwrap_or((line, ""));
+        let (name, mut value) = (name.to_ascii_lowercase(), value.trim().to_owned());
+        match name.as_str() {
+            // The clock and the name of the server.
+            "date" | "server" => continue,
+            // Follows from the server's name in the page.
+            "content-length" if own_page || (head_only && response.status >= 300) => continue,
+            // The length of the boundary itself.
+            "content-length" if boundary.is_some() => continue,
+            "content-type" if boundary.is_some() => value = "multipart/byteranges".to_owned(),
+            // "expires -1" and "expires max": only the former depends on the clock.
+            "expires" if !value.starts_with("Thu, 31 Dec 2037") => continue,
+            "location" => value = value.replace(&format!(":{}", port), ":PORT"),
+            _ => {}
+        }
+        kept.push(format!("{name}: {value}"));
+    }
+    // The order of header lines means nothing (RFC 9110, 5.3).
+    kept.sort();
+    response.head = format!("{status_line}\n{}", kept.join("\n"));
+    response
+}

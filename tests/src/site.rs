@@ -103,7 +103,8 @@ impl Site {
             .number
     }
 
-    /// `text` with a port for every `%name%`, and `%site%` for the directory.
+    /// `text` with a port for every `%name%`, `%site%` for the directory and `%%` for a percent
+    /// sign.
     pub fn fill_in(&self, text: &str) -> String {
         let mut parts = text.split('%');
         let mut out = parts
@@ -113,6 +114,8 @@ impl Site {
         while let Some(word) = parts.next() {
             let rest = parts.next();
             match rest {
+                // Twice the sign is the sign itself.
+                Some(rest) if word.is_empty() => out.push_str(&format!("%{rest}")),
                 Some(rest) if word == "site" => {
                     out.push_str(&format!("{}{rest}", self.path.display()))
                 }

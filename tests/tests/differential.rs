@@ -2,7 +2,7 @@
 //! responses are equal, up to the differences that `normalise` names.
 
 use sealane_tests::wire::{Connection, Response};
-use sealane_tests::{Server, Site, random::Random, scale};
+use sealane_tests::{Server, Site, comparison, random::Random, scale};
 use std::time::{Duration, SystemTime};
 
 const SEED: u64 = 0x5ea1a9e;
@@ -362,57 +362,14 @@ fn exchange(server: &Server<'_>, request: &str) -> Vec<Response> {
     while let Some(response) = connection.try_response(head_only) {
         // A server may leave out 100 when it does not want the body (RFC 9110, 10.1.1).
         if response.status != 100 {
-            responses.push(normalise(server, response, head_only));
+            responses.push(comparison::normalise(
+                server.port("plain"),
+                response,
+                head_only,
+            ));
         }
     }
     responses
-}
-
-/// Makes equal what may differ. Each step says why.
-fn normalise(server: &Server<'_>, mut response: Response, head_only: bool) -> Response {
-    // The name of the server is in error pages, and in their length.
-    let text = String::from_utf8_lossy(&response.body).into_owned();
-    let own_page = ["<center>nginx</center>", "<center>sealane</center>"]
-        .iter()
-        .any(|page| text.contains(page));
-    if own_page {
-        response.body = text
-            .replace("<center>sealane</center>", "<center>nginx</center>")
-            .into_bytes();
-    }
-    // The boundary of a multipart body counts connections.
-    let boundary = response
-        .header("content-type")
-        .and_then(|kind| kind.split_once("boundary="))
-        .map(|(_, boundary)| boundary.to_owned());
-    if let Some(boundary) = &boundary {
-        response.body = text.replace(boundary.as_str(), "BOUNDARY").into_bytes();
-    }
-    let mut lines = response.head.split("\r\n");
-    let status_line = lines.next().unwrap_or_default().to_owned();
-    let mut kept: Vec<String> = Vec::new();
-    for line in lines {
-        let (name, value) = line.split_once(':').unwrap_or((line, ""));
-        let (name, mut value) = (name.to_ascii_lowercase(), value.trim().to_owned());
-        match name.as_str() {
-            // The clock and the name of the server.
-            "date" | "server" => continue,
-            // Follows from the server's name in the page.
-            "content-length" if own_page || (head_only && response.status >= 300) => continue,
-            // The length of the boundary itself.
-            "content-length" if boundary.is_some() => continue,
-            "content-type" if boundary.is_some() => value = "multipart/byteranges".to_owned(),
-            // "expires -1" and "expires max": only the former depends on the clock.
-            "expires" if !value.starts_with("Thu, 31 Dec 2037") => continue,
-            "location" => value = value.replace(&format!(":{}", server.port("plain")), ":PORT"),
-            _ => {}
-        }
-        kept.push(format!("{name}: {value}"));
-    }
-    // The order of header lines means nothing (RFC 9110, 5.3).
-    kept.sort();
-    response.head = format!("{status_line}\n{}", kept.join("\n"));
-    response
 }
 
 #[test]

@@ -216,11 +216,8 @@ pub fn lookup(name: &str) -> Option<Variable> {
     if let Some((_, builtin, _)) = BUILTINS.iter().find(|(known, ..)| *known == name) {
         return Some(Variable::Builtin(*builtin));
     }
-    let rest = |prefix: &str| {
-        name.strip_prefix(prefix)
-            .filter(|rest| !rest.is_empty())
-            .map(Box::<str>::from)
-    };
+    // As in nginx nothing may follow: a variable that never has a value.
+    let rest = |prefix: &str| name.strip_prefix(prefix).map(Box::<str>::from);
     if let Some(rest) = rest("http_") {
         return Some(Variable::RequestHeader(rest));
     }
@@ -245,7 +242,9 @@ pub fn lookup(name: &str) -> Option<Variable> {
     if let Some(rest) = rest("upstream_cookie_") {
         return Some(Variable::UpstreamCookie(rest));
     }
-    rest("proxy_protocol_tlv_").map(Variable::ProxyProtocolTlv)
+    rest("proxy_protocol_tlv_")
+        .filter(|rest| !rest.is_empty())
+        .map(Variable::ProxyProtocolTlv)
 }
 
 /// The known name nearest to an unknown one, if it is near enough to be meant.
@@ -299,6 +298,7 @@ mod tests {
             lookup("sent_trailer_x"),
             Some(Variable::ResponseTrailer("x".into()))
         );
+        assert_eq!(lookup("arg_"), Some(Variable::Argument("".into())));
         assert_eq!(lookup("arg_q"), Some(Variable::Argument("q".into())));
         assert_eq!(lookup("cookie_sid"), Some(Variable::Cookie("sid".into())));
         assert_eq!(
@@ -321,16 +321,7 @@ mod tests {
 
     #[test]
     fn unknown_names_are_not_found() {
-        for name in [
-            "",
-            "foo",
-            "http_",
-            "arg_",
-            "upstream_http_",
-            "proxy_protocol_tlv_",
-            "hosts",
-            "1",
-        ] {
+        for name in ["", "foo", "proxy_protocol_tlv_", "hosts", "1"] {
             assert_eq!(lookup(name), None, "{name:?}");
         }
     }

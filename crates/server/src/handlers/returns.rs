@@ -17,11 +17,12 @@ pub(crate) fn answer(exchange: &mut Exchange, returns: &Return) -> Step {
     if status >= StatusCode::BAD_REQUEST && !has_text {
         return Step::Status(status);
     }
+    // The text may ask for it.
+    exchange.response.status = status;
     let text = match &returns.text {
         Some(text) => template::evaluate(text, exchange).into_owned(),
         None => Vec::new(),
     };
-    exchange.response.status = status;
     if matches!(status.0, 301 | 302 | 303 | 307 | 308) {
         exchange.response.location = Some(text);
         return Step::Status(status);

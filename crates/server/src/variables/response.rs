@@ -5,12 +5,17 @@ use crate::codings::Coding;
 use crate::exchange::{Compressed, Exchange};
 use crate::template;
 use sealane_conf::variables::Builtin;
-use sealane_http::date;
+use sealane_http::{StatusCode, date};
 
 pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> bool {
     let progress = &exchange.progress;
     match builtin {
-        Builtin::Status => text(exchange.response.status.to_string(), out),
+        // That of an error page stays, whatever is sent in its name: 304 for its file.
+        Builtin::Status => {
+            let status = progress.status_override;
+            let status = status.unwrap_or(exchange.response.status);
+            text(status.to_string(), out)
+        }
         Builtin::BytesSent => number(progress.sent_bytes, out),
         Builtin::BodyBytesSent => {
             number(progress.sent_bytes.saturating_sub(progress.head_bytes), out)
@@ -70,22 +75,29 @@ pub(super) fn header(exchange: &Exchange, name: &str, out: &mut Vec<u8>) -> bool
             put(response.content_encoding.map(str::as_bytes), out)
         }
         "accept_ranges" if response.allow_ranges => text("bytes", out),
-        "connection" => text(
-            if response.close {
-                "close"
-            } else {
-                "keep-alive"
-            },
-            out,
-        ),
+        "connection" => text(connection(exchange), out),
         "keep_alive" => match exchange.conf().keepalive_header {
             Some(timeout) if !response.close => {
                 text("timeout=", out) && number(timeout.as_secs(), out)
             }
             _ => false,
         },
+        // 444 sends nothing.
+        "transfer_encoding" if response.status == StatusCode(444) => false,
         "transfer_encoding" => crate::framing::is_chunked(exchange) && text("chunked", out),
         _ => listed(exchange, name, out),
+    }
+}
+
+/// What nginx's variable says, which is not always what was sent: when a line is logged, the
+/// connection is not kept for this request any more.
+fn connection(exchange: &Exchange) -> &'static str {
+    let is_over = exchange.progress.head_bytes > 0;
+    match exchange.response.status {
+        StatusCode(101) => "upgrade",
+        StatusCode(444) => "close",
+        _ if exchange.response.close || is_over => "close",
+        _ => "keep-alive",
     }
 }
 

@@ -1,0 +1,196 @@
+//! Differences that are there on purpose, or because the nginx of Debian 12 (1.22) is older than
+//! the one whose behaviour counts.
+
+use crate::requests::{Body, Request};
+use crate::servers::{Difference, Seen};
+
+/// What is the same in both as far as it matters.
+struct Rule {
+    reason: &'static str,
+    /// Whether it is about this request and these answers.
+    applies: fn(&Request, &[Seen; 2]) -> bool,
+    /// Takes out of what was seen what need not be equal.
+    take_out: fn(&mut Seen),
+}
+
+const RULES: &[Rule] = &[
+    Rule {
+        reason: "the name of the server is in its pages, whose lengths are logged",
+        applies: |_, seen| {
+            seen.iter()
+                .all(|seen| is_own_page(seen) || status(seen) >= 300)
+        },
+        take_out: |seen| without(seen, &["length=", "bytes="]),
+    },
+    Rule {
+        reason: "$request_length of HTTP/2 is that of the head as text, in nginx that of the frame",
+        applies: |request, _| request.version == 2,
+        take_out: |seen| without(seen, &["asked="]),
+    },
+    Rule {
+        reason: "$request_length counts bodies that nobody read, $content_length does not know them",
+        applies: |request, _| request.body != Body::None,
+        take_out: |seen| without(seen, &["asked=", "body="]),
+    },
+    Rule {
+        reason: "nginx reads no header fields behind a request line that it refuses",
+        applies: |_, seen| seen.iter().all(|seen| status(seen) == 400),
+        take_out: |seen| seen.log.clear(),
+    },
+    Rule {
+        reason: "the length of a listing is known and told, nginx sends it in chunks",
+        applies: |_, [ours, theirs]| {
+            let has = |seen: &Seen, name| header(seen, name).is_some();
+            has(ours, "content-length")
+                && !has(theirs, "content-length")
+                && header(theirs, "content-type").is_some_and(|kind| {
+                    ["text/html", "text/xml", "application/json"]
+                        .iter()
+                        .any(|known| kind.starts_with(known))
+                })
+        },
+        take_out: |seen| {
+            without(seen, &["length=", "bytes=", "te=", "conn="]);
+            without_headers(seen, &["content-length", "transfer-encoding", "connection"]);
+        },
+    },
+    Rule {
+        reason: "a connection that is closed without an answer is not kept, which nginx does not log",
+        applies: |_, seen| seen.iter().all(|seen| status(seen) == 0),
+        take_out: |seen| without(seen, &["conn="]),
+    },
+    Rule {
+        reason: "after a rewrite there is still a file under an alias, in nginx there is none",
+        applies: |_, [_, theirs]| logged(theirs, "file=").is_some_and(|file| file.len() < 2),
+        take_out: |seen| without(seen, &["file="]),
+    },
+    Rule {
+        reason: "arguments that `set` has removed are none, in nginx they are empty",
+        applies: |_, [ours, theirs]| {
+            let seen = [ours, theirs].map(|seen| logged(seen, "args="));
+            seen.iter().all(|args| matches!(args, Some("" | "-")))
+        },
+        take_out: |seen| without(seen, &["args="]),
+    },
+    Rule {
+        reason: "nginx adds headers twice to a 416",
+        applies: |_, seen| seen.iter().all(|seen| status(seen) == 416),
+        take_out: |seen| {
+            without(seen, &["a=", "cc="]);
+            if let Some(response) = &mut seen.response {
+                let mut lines: Vec<&str> = response.head.split('\n').collect();
+                lines.dedup();
+                response.head = lines.join("\n");
+            }
+        },
+    },
+    Rule {
+        reason: "a variable that was decoded and would break the request line of an upstream is refused",
+        applies: |request, [ours, theirs]| {
+            let breaking = ["%20", "%00", "%0a", "%0d", "%7f", "sp ace"];
+            let own = request.target.split('?').next().unwrap_or_default();
+            status(ours) == 500
+                && logged(theirs, "up=").is_some_and(|status| !status.is_empty())
+                && breaking.iter().any(|text| own.contains(text))
+        },
+        take_out: |seen| {
+            seen.response = None;
+            seen.log.clear();
+        },
+    },
+    Rule {
+        reason: "nginx puts the cookies of HTTP/2 behind the other header fields",
+        applies: |request, _| {
+            let cookie = |(name, _): &(String, String)| name == "Cookie";
+            request.version == 2 && request.headers.iter().any(cookie)
+        },
+        take_out: |seen| {
+            if let Some(response) = &mut seen.response {
+                let text = response.text();
+                let mut lines: Vec<&str> = text.split('\n').collect();
+                lines.sort_unstable();
+                response.body = lines.join("\n").into_bytes();
+            }
+        },
+    },
+    Rule {
+        reason: "boundaries between parts are chosen at random, and counted by nginx",
+        applies: |_, seen| seen.iter().all(|seen| status(seen) == 206),
+        take_out: |seen| without(seen, &["type=", "length=", "bytes="]),
+    },
+    Rule {
+        reason: "nginx ends the request of a 412 as one that has failed",
+        applies: |_, seen| seen.iter().all(|seen| status(seen) == 412),
+        take_out: |seen| without(seen, &["done=", "conn="]),
+    },
+];
+
+/// Why the two do not do the same, if that is as it should be; empty if it is not.
+pub(crate) fn explained(difference: &Difference) -> Vec<&'static str> {
+    let mut seen = difference.seen.clone();
+    let mut reasons = Vec::new();
+    for rule in RULES {
+        if !(rule.applies)(&difference.request, &difference.seen) {
+            continue;
+        }
+        let before = seen.clone();
+        for one in &mut seen {
+            (rule.take_out)(one);
+        }
+        if seen != before {
+            reasons.push(rule.reason);
+        }
+        if seen[0] == seen[1] {
+            return reasons;
+        }
+    }
+    Vec::new()
+}
+
+fn status(seen: &Seen) -> u16 {
+    seen.response.as_ref().map_or(0, |response| response.status)
+}
+
+fn logged<'s>(seen: &'s Seen, name: &str) -> Option<&'s str> {
+    let mut parts = seen.log.first()?.split('|');
+    parts.find_map(|part| part.strip_prefix(name))
+}
+
+fn header<'s>(seen: &'s Seen, name: &str) -> Option<&'s str> {
+    let response = seen.response.as_ref()?;
+    let lines = response
+        .head
+        .split('\n')
+        .filter_map(|line| line.split_once(": "));
+    lines
+        .filter(|(key, _)| *key == name)
+        .map(|(_, value)| value)
+        .next()
+}
+
+fn is_own_page(seen: &Seen) -> bool {
+    let response = seen.response.as_ref();
+    response.is_some_and(|response| response.text().contains("<center>nginx</center>"))
+}
+
+/// Takes parts out of what was logged.
+fn without(seen: &mut Seen, names: &[&str]) {
+    for line in &mut seen.log {
+        let kept: Vec<&str> = line
+            .split('|')
+            .filter(|part| !names.iter().any(|name| part.starts_with(name)))
+            .collect();
+        *line = kept.join("|");
+    }
+}
+
+fn without_headers(seen: &mut Seen, names: &[&str]) {
+    let Some(response) = &mut seen.response else {
+        return;
+    };
+    let lines = response.head.split('\n').filter(|line| {
+        let name = line.split(':').next().unwrap_or_default();
+        !names.contains(&name)
+    });
+    response.head = lines.collect::<Vec<_>>().join("\n");
+}
