@@ -40,13 +40,12 @@ pub fn head_without<'r>(response: &'r Response, names: &[&str]) -> Vec<&'r str> 
 pub fn normalise(port: u16, mut response: Response, head_only: bool) -> Response {
     // The name of the server is in error pages, and in their length.
     let text = String::from_utf8_lossy(&response.body).into_owned();
-    let own_page = ["<center>nginx</center>", "<center>sealane</center>"]
+    let named = ["<center>nginx", "<center>sealane"]
         .iter()
-        .any(|page| text.contains(page));
-    if own_page {
-        response.body = text
-            .replace("<center>sealane</center>", "<center>nginx</center>")
-            .into_bytes();
+        .find_map(|name| text.find(name));
+    let own_page = named.is_some();
+    if let Some((at, end)) = named.and_then(|at| Some((at, at + text[at..].find("</center>")?))) {
+        response.body = format!("{}<center>nginx{}", &text[..at], &text[end..]).into_bytes();
     }
     // The boundary of a multipart body counts connections.
     let boundary = response

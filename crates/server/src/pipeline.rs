@@ -304,7 +304,7 @@ fn locate(exchange: &mut Exchange) -> Result<bool, StatusCode> {
             if let Some(location) = found.location {
                 exchange.location = location;
             }
-            if let Some((regex, captures)) = found.captures {
+            for (regex, captures) in found.around.into_iter().chain(found.captures) {
                 let request = &exchange.request;
                 request.values.store(regex, captures, &request.uri);
             }

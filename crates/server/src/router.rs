@@ -28,6 +28,8 @@ pub struct Found<'t> {
     pub location: Option<LocationId>,
     /// The expression that chose it, and where its groups matched in the URI.
     pub captures: Option<(&'t Regex, Captures)>,
+    /// Those around it that matched before and name groups, which keep their values.
+    pub around: Vec<(&'t Regex, Captures)>,
     /// The location ends with a slash and the URI lacks it: it is to be redirected there
     /// (`proxy_pass` and the like).
     pub lacks_slash: bool,
@@ -172,6 +174,14 @@ impl Level {
     }
 }
 
+impl<'t> Found<'t> {
+    fn keep(&mut self, regex: &'t Regex, captures: Captures) {
+        let before = self.captures.replace((regex, captures));
+        let named = before.filter(|(regex, _)| !regex.named_groups().is_empty());
+        self.around.extend(named);
+    }
+}
+
 impl Expression {
     fn matches<'t>(&'t self, uri: &[u8], found: &mut Found<'t>) -> Result<bool, RouteError> {
         let fail = |reason| RouteError {
@@ -182,14 +192,14 @@ impl Expression {
         if self.regex.group_count() <= 1 {
             let matched = self.regex.is_match(uri).map_err(fail)?;
             if matched {
-                found.captures = Some((&self.regex, Captures::default()));
+                found.keep(&self.regex, Captures::default());
             }
             return Ok(matched);
         }
         let Some(captures) = self.regex.captures(uri).map_err(fail)? else {
             return Ok(false);
         };
-        found.captures = Some((&self.regex, captures));
+        found.keep(&self.regex, captures);
         Ok(true)
     }
 }

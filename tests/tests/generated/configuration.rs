@@ -81,7 +81,6 @@ const VARIABLES: &[&str] = &[
     "$sent_http_x_b",
     "$http_user_agent",
     "$http_cookie",
-    "$proxy_host",
     "$proxy_add_x_forwarded_for",
     "$http_transfer_encoding",
     "$https",

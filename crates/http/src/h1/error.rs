@@ -56,8 +56,7 @@ pub enum RequestError {
     HeadTooLarge,
     /// More header lines than `max_headers`.
     TooManyHeaders,
-    /// A header line with a control character, a space before the colon, folding, no colon, or
-    /// (`ignore_invalid_headers off`) an unusual name.
+    /// A header line with a control character, a space before the colon, folding, or no colon.
     InvalidHeaderLine {
         /// The line.
         line: Span,

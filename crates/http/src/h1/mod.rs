@@ -5,7 +5,7 @@
 //!
 //! `httparse` was the first choice and is the tests' counterpart. It cannot express nginx's
 //! rules: a header name of characters outside `A-Za-z0-9-` is a *line to skip* (or, with
-//! `ignore_invalid_headers off`, an error) while folding and space before the colon are always
+//! `ignore_invalid_headers off`, one like any other) while folding and space before the colon are always
 //! errors, but its option to ignore invalid lines ignores those too; values may hold control
 //! characters other than NUL, CR and LF; HTTP/0.9 has no headers; repeated spaces separate the
 //! parts of a request line. It starts from the first byte at every call, so a client that

@@ -26,7 +26,7 @@ pub struct Limits {
     /// `max_headers`: lines, without those that are ignored.
     pub max_headers: usize,
     /// `ignore_invalid_headers`: skip headers whose names hold anything but letters, digits
-    /// and hyphens, instead of refusing the request.
+    /// and hyphens, instead of taking them as they are.
     pub ignore_invalid_headers: bool,
     /// `underscores_in_headers`: count the underscore among the valid characters.
     pub underscores_in_headers: bool,
@@ -436,10 +436,7 @@ fn add_header(
 ) -> Result<(), RequestError> {
     let invalid = RequestError::InvalidHeaderLine { line };
     let parsed = header_line::parse(buf, line, limits.underscores_in_headers).ok_or(invalid)?;
-    if !parsed.usual_name {
-        if !limits.ignore_invalid_headers {
-            return Err(invalid);
-        }
+    if !parsed.usual_name && limits.ignore_invalid_headers {
         head.ignored_header.get_or_insert(line);
         return Ok(());
     }

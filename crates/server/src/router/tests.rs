@@ -139,6 +139,20 @@ fn captures_are_those_of_the_expression_that_won() {
 }
 
 #[test]
+fn named_groups_of_expressions_around_are_kept() {
+    let fixture = compile("location ~ ^/(?<one>\\w+)/ { location ~ ^/(\\w) { location ~ x$ {} } }");
+    let around = |uri: &str| {
+        let found = fixture.tree.find(uri.as_bytes()).expect("simple");
+        let each = found.around.iter();
+        let names = each.map(|(regex, _)| regex.pattern().to_owned());
+        names.collect::<Vec<_>>()
+    };
+    assert_eq!(around("/user/y"), ["^/(?<one>\\w+)/"]);
+    assert_eq!(around("/user/x"), ["^/(?<one>\\w+)/"]);
+    assert_eq!(around("/x"), Vec::<String>::new());
+}
+
+#[test]
 fn an_expression_that_gives_up_is_an_error() {
     let fixture = compile("location ~ ^/(a+)+$ {} ");
     let uri = format!("/{}b", "a".repeat(4000));
