@@ -31,13 +31,13 @@ const SERVERS: usize = 120;
 const REQUESTS: usize = 14;
 
 /// How many failures are made small and shown.
-const SHOWN: usize = 8;
+const SHOWN: usize = 5;
 
 #[test]
 fn what_nobody_thought_of_is_done_as_nginx_does_it() {
     let (first, rounds) = match std::env::var("SEALANE_TEST_SEED") {
         Ok(seed) => (seed.parse().expect("SEALANE_TEST_SEED is a number"), 1),
-        Err(_) => (SEED, scale(2, 200)),
+        Err(_) => (SEED, scale(1, 100)),
     };
     let surroundings = Surroundings::new();
     let mut sums = Sums::default();
@@ -52,7 +52,9 @@ fn what_nobody_thought_of_is_done_as_nginx_does_it() {
         sums.failures,
         failures.join("\n")
     );
-    sums.assert_broad(rounds);
+    if rounds > 1 {
+        sums.assert_broad(rounds);
+    }
 }
 
 #[derive(Debug, Default)]

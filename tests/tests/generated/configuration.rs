@@ -236,7 +236,11 @@ const SETTINGS: &[&str] = &[
 ];
 
 /// Settings for servers alone.
-const SERVER_ONLY: &[&str] = &["merge_slashes"];
+const SERVER_ONLY: &[&str] = &[
+    "merge_slashes",
+    // In a location it holds for good, whichever location answers in the end.
+    "keepalive_timeout",
+];
 
 /// Settings that may stand in an `if` of a location.
 const IN_IF: &[&str] = &[
@@ -517,7 +521,7 @@ fn location(random: &mut Random, parent: &str, depth: usize) -> Node {
         }
     };
     let text = format!("location {kind}{}", quoted(&path));
-    let mut inside = content(random, Place::Location, depth);
+    let mut inside = content(random, is_regex, depth);
     let nested = match kind {
         "= " => 0,
         _ if depth == 0 => 0,
@@ -537,12 +541,13 @@ fn location(random: &mut Random, parent: &str, depth: usize) -> Node {
 fn location_named(random: &mut Random, name: &str) -> Node {
     Node {
         text: format!("location {name}"),
-        inside: Some(content(random, Place::Location, 1)),
+        inside: Some(content(random, true, 1)),
     }
 }
 
 /// What stands in a location besides other locations.
-fn content(random: &mut Random, place: Place, depth: usize) -> Vec<Node> {
+fn content(random: &mut Random, takes_no_path: bool, depth: usize) -> Vec<Node> {
+    let place = Place::Location;
     let mut nodes = Vec::new();
     for _ in 0..[0, 1, 1, 2, 3][random.below(5)] {
         push(&mut nodes, setting(random, place));
@@ -554,7 +559,11 @@ fn content(random: &mut Random, place: Place, depth: usize) -> Vec<Node> {
         }
     }
     if random.below(2) == 0 {
-        let text = choose(random, HANDLERS);
+        let text = match choose(random, HANDLERS) {
+            // Where that is not allowed it is left out mostly, not always.
+            text if takes_no_path && random.below(20) != 0 => without_path(&text),
+            text => text,
+        };
         if !text.starts_with("valid_referers") || !NOT_YET.contains(&"valid_referers") {
             push(&mut nodes, Node::line(text));
         }
@@ -571,6 +580,18 @@ fn content(random: &mut Random, place: Place, depth: usize) -> Vec<Node> {
         nodes.rotate_left(from);
     }
     nodes
+}
+
+/// `proxy_pass` without a path, and anything else but `alias` as it is.
+fn without_path(text: &str) -> String {
+    let Some(address) = text.strip_prefix("proxy_pass http://") else {
+        return match text.starts_with("alias") {
+            true if !text.contains('$') => "internal".to_owned(),
+            _ => text.to_owned(),
+        };
+    };
+    let end = address.find(['/', '$']).unwrap_or(address.len());
+    format!("proxy_pass http://{}", &address[..end])
 }
 
 fn setting(random: &mut Random, place: Place) -> Node {
