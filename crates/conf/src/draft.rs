@@ -281,6 +281,7 @@ pub(crate) struct LocationDraft {
     pub(crate) stub_status: bool,
     pub(crate) content_handler: Option<ContentHandler>,
     pub(crate) random_index: Option<bool>,
+    pub(crate) slice: Option<u64>,
     pub(crate) mp4_buffer_size: Option<u64>,
     pub(crate) mp4_max_buffer_size: Option<u64>,
     pub(crate) mp4_start_key_frame: Option<bool>,

@@ -52,6 +52,7 @@ builtins! {
     ContentLength "content_length" "the Content-Length header of the request"
     ContentType "content_type" "the Content-Type header of the request"
     RequestBody "request_body" "the body of the request, when it was read into memory"
+    SliceRange "slice_range" "the piece that `slice` asks for, as the value of a Range header"
     RequestBodyFile "request_body_file" "the temporary file with the body of the request"
     RequestLength "request_length" "bytes of the request: request line, header and body"
     RequestTime "request_time" "seconds since the first bytes of the request, with milliseconds"

@@ -11,6 +11,7 @@ use crate::chain::OutputChain;
 use crate::client_link::ClientLink;
 use crate::codings::Coding;
 use crate::facts::{ConnectionFacts, PeerAddress};
+use crate::filters::slice::Slice;
 use crate::filters::userid::Uid;
 use crate::limits::Limited;
 use crate::proxying::UpstreamStates;
@@ -211,6 +212,8 @@ pub struct Progress {
     pub(crate) compressed: Option<Box<Compressed>>,
     /// The request came in one piece with the one before it (`$pipe`).
     pub pipelined: bool,
+    /// The piece that `$slice_range` has asked for.
+    pub(crate) slice: OnceLock<Box<Slice>>,
     /// `$request_id`, made when first asked for.
     pub request_id: OnceLock<[u8; 32]>,
     /// What `limit_req` and `limit_conn` have come to; none before.
@@ -284,6 +287,7 @@ impl Progress {
             takes_gzip: None,
             compressed: None,
             pipelined: false,
+            slice: OnceLock::new(),
             request_id: OnceLock::new(),
             limited: None,
             uid: OnceLock::new(),

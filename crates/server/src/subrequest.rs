@@ -167,6 +167,26 @@ fn has_room(exchange: &Exchange, uri: &[u8]) -> bool {
     false
 }
 
+/// The same request once more, in the same location, for another answer (`slice`).
+pub(crate) fn again(exchange: &Exchange) -> Exchange {
+    let request = &exchange.request;
+    let mut again = Subrequest {
+        uri: &request.uri,
+        args: &request.args,
+        method: request.head.method,
+        body: None,
+        // Who waits for it drops it when the client goes.
+        client: ClientLink::default(),
+    }
+    .of(exchange);
+    again.location = exchange.location;
+    again.request.values = request.values.all();
+    again.request.internal = request.internal;
+    again.request.uri_replaced = request.uri_replaced;
+    again.progress.uri_left_location = exchange.progress.uri_left_location;
+    again
+}
+
 /// A request that another one sets off.
 struct Subrequest<'a> {
     /// Its path as it stands in the configuration: a question mark is one of its bytes.

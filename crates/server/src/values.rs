@@ -100,6 +100,13 @@ impl Values {
         }
     }
 
+    /// Variables and groups: the same request once more.
+    pub fn all(&self) -> Values {
+        Values {
+            inner: Mutex::new(self.lock().clone()),
+        }
+    }
+
     /// Takes over the variables of a subrequest.
     pub fn take_variables(&mut self, of: &mut Values) {
         std::mem::swap(&mut self.lock().slots, &mut of.lock().slots);

@@ -3,13 +3,11 @@
 use super::{Arity, HSL, LOCATION_IF, Module, ONE, Row};
 
 const CONTENT: &str = "the content of responses cannot be changed yet";
-const MEDIA: &str = "media files are served whole and by ranges only";
 
 pub(super) const MODULE: Module = Module {
     title: "Other modules of nginx",
     doc: "Not there yet, and refused because they change what clients get.",
     rows: &[
-        Row::unsupported("slice", HSL, ONE, MEDIA),
         Row::unsupported("ssi", HSL | LOCATION_IF, ONE, CONTENT).inert(&["off"]),
         Row::unsupported("ssi_ignore_recycled_buffers", HSL, ONE, CONTENT).inert(&["off"]),
         Row::unsupported("ssi_last_modified", HSL, ONE, CONTENT).inert(&["off"]),

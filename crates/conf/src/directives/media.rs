@@ -1,4 +1,5 @@
-//! ngx_http_empty_gif_module, ngx_http_flv_module and ngx_http_mp4_module.
+//! ngx_http_slice_module, ngx_http_empty_gif_module, ngx_http_flv_module and
+//! ngx_http_mp4_module.
 
 use super::{Arity, HSL, LOCATION, Module, ONE, Row};
 use crate::build::Build;
@@ -9,9 +10,18 @@ use crate::model::ContentHandler;
 const NONE: Arity = Arity::Between(0, 0);
 
 pub(super) const MODULE: Module = Module {
-    title: "HTTP: media files",
+    title: "HTTP: large files and media",
     doc: "Parts of FLV and MP4 files that players ask for with `?start=`, and the empty GIF.",
     rows: &[
+        Row::new(
+            "slice",
+            HSL,
+            ONE,
+            "0",
+            "What is asked of another server comes in pieces of this size; 0 is off. The request must \
+             say `proxy_set_header Range $slice_range`.",
+            |b, c| c.size(&mut b.location().slice),
+        ),
         Row::new(
             "empty_gif",
             LOCATION,

@@ -95,7 +95,7 @@ impl LocationDraft {
             client_body_temp_path client_body_in_file_only client_body_in_single_buffer send_timeout
             real_ip_from real_ip_header real_ip_recursive auth_request auth_request_set mirrors
             mirror_request_body early_hints resolver resolver_timeout send_proxy_protocol
-            http2_chunk_size random_index mp4_buffer_size mp4_max_buffer_size mp4_start_key_frame dav_methods dav_access min_delete_depth create_full_put_path
+            http2_chunk_size random_index slice mp4_buffer_size mp4_max_buffer_size mp4_start_key_frame dav_methods dav_access min_delete_depth create_full_put_path
             keepalive_timeout keepalive_header keepalive_requests keepalive_time
             keepalive_min_timeout keepalive_disable lingering_close lingering_time
             lingering_timeout reset_timedout_connection open_log_file_cache error_logs log_not_found log_subrequest);
@@ -273,6 +273,7 @@ impl Inherited<'_> {
             stub_status: draft.stub_status,
             content_handler: draft.content_handler,
             mp4: mp4(draft),
+            slice_bytes: draft.slice.unwrap_or(0),
             random_index: draft.random_index.unwrap_or(false),
             dav: dav(draft),
             internal: draft.internal.unwrap_or(false),

@@ -97,6 +97,8 @@ pub struct LocationConf {
     pub content_handler: Option<ContentHandler>,
     /// The options of `mp4`, where it answers.
     pub mp4: Option<Arc<Mp4>>,
+    /// `slice`: bytes of a piece; 0 is off.
+    pub slice_bytes: u64,
     /// `random_index`; default off.
     pub random_index: bool,
     /// `dav_methods` and its options; `None` is off.

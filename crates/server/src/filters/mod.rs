@@ -7,6 +7,7 @@ mod headers;
 mod preconditions;
 mod ranged_source;
 mod ranges;
+pub(crate) mod slice;
 pub(crate) mod userid;
 
 pub(crate) use body::charset_of;
@@ -35,6 +36,9 @@ pub(crate) fn apply(exchange: &mut Exchange) -> Result<(), StatusCode> {
             exchange.response.body.clear();
         }
         return Ok(());
+    }
+    if exchange.response.from_upstream {
+        slice::apply(exchange)?;
     }
     // A server behind us has judged them itself, as far as it wants to.
     if !exchange.response.from_upstream

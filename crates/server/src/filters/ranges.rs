@@ -2,6 +2,7 @@
 
 use super::has_head;
 use super::ranged_source::RangedSource;
+use super::slice;
 use crate::chain::OutputChain;
 use crate::exchange::{ContentType, Exchange};
 use sealane_http::StatusCode;
@@ -108,6 +109,10 @@ fn send_one(exchange: &mut Exchange, range: ByteRange, total_bytes: u64) {
     if let Some(passed) = &mut response.passed {
         passed.reason = None;
     }
+    if slice::set_range(exchange, range.start..range.start + range.bytes()) {
+        return;
+    }
+    let response = &mut exchange.response;
     if let Some(source) = response.source.take() {
         let body = &mut response.body;
         let ranged = source.wrap(|inner| Box::new(RangedSource::new(inner, range, body)));

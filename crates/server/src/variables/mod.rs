@@ -104,6 +104,7 @@ fn append_builtin(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> b
         | B::ProxyProtocolPort
         | B::ProxyProtocolServerAddr
         | B::ProxyProtocolServerPort => connection::append(exchange, builtin, out),
+        B::SliceRange => crate::filters::slice::append_range(exchange, out),
         B::Status | B::BodyBytesSent | B::BytesSent | B::LimitRate => {
             response::append(exchange, builtin, out)
         }
