@@ -86,7 +86,7 @@ const SHARED: &str = r#"
     default_type application/octet-stream;
     server_tokens off;
     proxy_http_version 1.1;
-    proxy_set_header Connection ""; proxy_read_timeout 5s;
+    proxy_set_header Connection "";
     log_format all escape=ESCAPE "$http_x_id $request|status=$status|done=$request_completion|host=$host|server=$server_name|uri=$uri|args=$args"
         "|type=$sent_http_content_type|length=$sent_http_content_length|to=$sent_http_location|a=$sent_http_x_a|range=$sent_http_content_range"
         "|map=$map_uri|arg=$map_arg|both=$map_both|geo=$geo_arg|v1=$v1|v2=$v2|seg=$seg|file=$request_filename|root=$document_root"
