@@ -40,8 +40,8 @@ const STRANGE: [&str; 6] = [
     "on on",
 ];
 
-/// The blocks that there are. `if` and `limit_except` are not among them: they are refused
-/// whatever they hold.
+/// The blocks that mistakes are made in. `if` and `limit_except` are not among them: they
+/// need a location around them.
 const BLOCKS: Contexts = MAIN | EVENTS | HTTP | SERVER | LOCATION | directives::UPSTREAM;
 
 /// How many mistakes in each directive.
