@@ -5,7 +5,7 @@ use super::differential::{compare_http, some_files};
 use crate::testing::Site;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use std::io::Write;
+use std::io::{Read, Write};
 
 fn gzip(text: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
@@ -209,4 +209,106 @@ fn compressed_files_and_compression() {
             "GET /long.txt|Accept-Encoding: gzip|Via: 1.1 x",
         ],
     );
+}
+
+/// Filters, for pairs of them: a line for each.
+const FILTERS: &[(&str, &str)] = &[
+    ("gzip", "gzip on; gzip_types *; gzip_proxied any;"),
+    ("gunzip", "gunzip on;"),
+    ("static", "gzip_static always;"),
+    (
+        "sub",
+        "sub_filter_types *; sub_filter_once off; sub_filter 56 FIVE;",
+    ),
+    ("addition", "addition_types *; add_after_body /tail;"),
+    ("charset", "charset utf-8;"),
+    ("ranges", "max_ranges 1;"),
+];
+
+#[test]
+fn every_pair_of_filters() {
+    let mut locations =
+        String::from("location = /tail { default_type text/plain; return 200 'tail'; }");
+    let mut requests = Vec::new();
+    for (at, (first, one)) in FILTERS.iter().enumerate() {
+        for (second, other) in &FILTERS[at + 1..] {
+            let path = format!("/{first}-{second}/");
+            locations.push_str(&format!("location {path} {{ {one} {other} alias DIR/; }}"));
+            for rest in [
+                "",
+                "|Accept-Encoding: gzip",
+                "|Range: bytes=2-5",
+                "|Accept-Encoding: gzip|Range: bytes=2-5",
+                "|If-Modified-Since: Sun, 06 Nov 2050 08:49:37 GMT",
+            ] {
+                requests.push(format!("GET {path}two.txt{rest}"));
+                requests.push(format!("GET {path}a.txt{rest}"));
+            }
+            requests.push(format!("HEAD {path}a.txt|Accept-Encoding: gzip"));
+        }
+    }
+    let requests: Vec<&str> = requests.iter().map(String::as_str).collect();
+    compare_http(
+        "gzip_vary on; gzip_min_length 0;",
+        &locations,
+        compressed_files,
+        &requests,
+    );
+}
+
+#[test]
+fn brotli_and_zstd() {
+    let site = Site::with_http(
+        "brotli_types *; zstd_types *; gzip_types *; gzip_vary on; server { listen 127.0.0.1:80;
+         location / { brotli on; gzip on; } location /all/ { alias DIR/; brotli on; gzip on; zstd on; }
+         location /static/ { alias DIR/; brotli_static on; zstd_static on; gzip_static on; } }",
+    );
+    let plain = "a text that is long enough ".repeat(5000);
+    site.file("t.txt", &plain)
+        .file("t.txt.br", "as brotli")
+        .file("t.txt.zst", "as zstd")
+        .file("t.txt.gz", "as gzip");
+    for (path, accepted, coding) in [
+        ("/t.txt", "gzip, br, zstd", "br"),
+        ("/t.txt", "gzip, br;q=0", "gzip"),
+        ("/all/t.txt", "gzip;q=1, br;q=1, zstd;q=0.1", "zstd"),
+        ("/all/t.txt", "br", "br"),
+        ("/all/t.txt", "identity", ""),
+        ("/static/t.txt", "gzip, br, zstd", "zstd"),
+        ("/static/t.txt", "br, gzip", "br"),
+        ("/static/t.txt", "x", ""),
+    ] {
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: a\r\nAccept-Encoding: {accepted}\r\n\r\n");
+        let reply = site.request(&request);
+        let said = reply
+            .head
+            .lines()
+            .find_map(|line| line.strip_prefix("Content-Encoding: "));
+        assert_eq!(said.unwrap_or_default(), coding, "{path} {accepted}");
+        assert!(
+            reply.head.contains("Vary: Accept-Encoding"),
+            "{path} {accepted}"
+        );
+        let is_static = path.starts_with("/static/") && !coding.is_empty();
+        let mut text = Vec::new();
+        let body = &*reply.body;
+        match coding {
+            _ if is_static => assert!(body.starts_with(b"as ")),
+            "br" => {
+                let mut decoder = brotli::Decompressor::new(body, 4096);
+                decoder.read_to_end(&mut text).expect("Brotli's format");
+            }
+            "gzip" => {
+                let mut decoder = flate2::read::GzDecoder::new(body);
+                decoder.read_to_end(&mut text).expect("gzip's format");
+            }
+            "zstd" => {
+                text = Vec::with_capacity(plain.len() + 1);
+                zstd_safe::decompress(&mut text, body).expect("zstd's format");
+            }
+            _ => text = body.to_vec(),
+        }
+        assert!(is_static || text == plain.as_bytes(), "{path} {accepted}");
+    }
 }

@@ -162,18 +162,29 @@ impl Zstd {
         let mut state = CCtx::try_create()?;
         let level = settings.level.into();
         let _ = state.set_parameter(CParameter::CompressionLevel(level));
-        // The levels below have windows that every client must take.
         if settings.level >= ZSTD_LARGE_LEVEL {
-            let bits = settings.window_bits.into();
-            let _ = state.set_parameter(CParameter::WindowLog(bits));
+            let window_bits = settings.window_bits.min(ZSTD_WINDOW_BITS).into();
+            let _ = state.set_parameter(CParameter::WindowLog(window_bits));
+            let _ = state.set_parameter(CParameter::HashLog(ZSTD_HASH_BITS));
+            let _ = state.set_parameter(CParameter::ChainLog(ZSTD_CHAIN_BITS));
         }
         let _ = state.set_pledged_src_size(body_bytes);
         Some(Zstd(state))
     }
 }
 
-/// From this level on zstd's own windows are larger than 8 MiB.
-const ZSTD_LARGE_LEVEL: u8 = 20;
+/// From this level on zstd's own windows and tables would take 45 to 665 MiB for each response;
+/// with these they take [`ZSTD_MAX_BYTES`] at most.
+const ZSTD_LARGE_LEVEL: u8 = 10;
+/// 4 MiB; clients need not take more than 8 MiB (RFC 9659).
+const ZSTD_WINDOW_BITS: u8 = 22;
+/// Entries of four bytes.
+const ZSTD_HASH_BITS: u32 = 20;
+const ZSTD_CHAIN_BITS: u32 = 21;
+
+/// What zstd takes for a response, whatever its level.
+#[cfg(test)]
+const ZSTD_MAX_BYTES: usize = 24 << 20;
 
 impl Codec for Zstd {
     fn run(

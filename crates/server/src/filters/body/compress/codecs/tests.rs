@@ -146,6 +146,19 @@ fn what_is_flushed_can_be_read() {
 }
 
 #[test]
+fn no_level_of_zstd_takes_more_than_is_said() {
+    for level in 1..=22 {
+        let mut codec = Zstd::new(&settings_of(Coding::Zstd, level), None).expect("memory");
+        let mut output = Vec::with_capacity(100_000);
+        codec
+            .run(&text(100_000), &mut output, Operation::Process)
+            .expect("good input");
+        let taken_bytes = codec.0.sizeof();
+        assert!(taken_bytes <= ZSTD_MAX_BYTES, "{level}: {taken_bytes}");
+    }
+}
+
+#[test]
 fn windows_are_no_larger_than_bodies_need() {
     for (bytes, wanted) in [
         (None, 15),
