@@ -1,14 +1,14 @@
 //! `mp4`: a file from one second to another, with an index of its own.
 
-use super::path::FilePath;
-use super::{Step, open, set_content_type, static_file};
+use super::Step;
+use super::media_file::{MediaFile, Part};
 use crate::disk;
-use crate::exchange::{ETag, Exchange};
-use crate::open_file_cache::{Errno, OpenFile, Opened};
+use crate::exchange::Exchange;
+use crate::open_file_cache::{Errno, OpenFile};
 use crate::request_log::{Text, log_request};
 use crate::variables::argument;
+use sealane_http::StatusCode;
 use sealane_http::mp4::{self, Cut, Mp4Error, Wanted};
-use sealane_http::{Method, StatusCode};
 use sealane_sys::file;
 use std::io;
 use std::os::fd::AsFd;
@@ -16,45 +16,27 @@ use std::sync::Arc;
 
 /// Sends the file that the URI leads to, or what of it is asked for.
 pub(crate) async fn answer(exchange: &mut Exchange) -> Step {
-    if !matches!(exchange.request.head.method, Method::Get | Method::Head) {
-        return Step::Status(StatusCode::NOT_ALLOWED);
-    }
-    if exchange.request.uri.ends_with(b"/") {
-        return Step::Declined;
-    }
-    let path = match FilePath::of(exchange) {
-        Ok(path) => path,
-        Err(status) => return Step::Status(status),
-    };
-    let (file, content) = match open(exchange, &path).await {
-        Ok(Opened::File(file, content)) => (file, content),
-        Ok(Opened::Directory | Opened::Other) => return Step::Declined,
-        Err(errno) => return Step::Status(static_file::refuse(exchange, &path, errno)),
+    let media = match MediaFile::open(exchange).await {
+        Ok(media) => media,
+        Err(step) => return step,
     };
     let wanted = wanted(exchange);
     let cut = match wanted {
-        Some(wanted) => match cut(exchange, &path, &file, wanted).await {
+        Some(wanted) => match cut(exchange, &media, wanted).await {
             Ok(cut) => cut,
             Err(status) => return Step::Status(status),
         },
         None => Cut::Whole,
     };
-    set_content_type(exchange);
-    exchange.response.allow_ranges = true;
     exchange.response.single_range = wanted.is_some();
-    static_file::send(exchange, &file, content);
-    if let Cut::Part { head, data } = cut {
-        let has_tag = exchange.conf().etag;
-        let response = &mut exchange.response;
-        response.body.clear();
-        response.body.push_bytes(head);
-        let (begin, len) = (data.start, data.end - data.start);
-        response.body.push_file(Arc::clone(&file), begin, len);
-        let len = response.body.len();
-        response.content_length = Some(len);
-        // Of what is sent, not of the file.
-        response.etag = has_tag.then(|| ETag::of_file(file.mtime_s(), len));
-    }
+    let part = match cut {
+        Cut::Part { head, data } => Some(Part {
+            head: head.into(),
+            data,
+        }),
+        Cut::Whole => None,
+    };
+    media.send(exchange, part);
     Step::Answered
 }
 
@@ -81,13 +63,8 @@ fn wanted(exchange: &Exchange) -> Option<Wanted> {
     })
 }
 
-async fn cut(
-    exchange: &Exchange,
-    path: &FilePath,
-    file: &Arc<OpenFile>,
-    wanted: Wanted,
-) -> Result<Cut, StatusCode> {
-    let opened = Arc::clone(file);
+async fn cut(exchange: &Exchange, media: &MediaFile, wanted: Wanted) -> Result<Cut, StatusCode> {
+    let (opened, path) = (Arc::clone(&media.file), &media.path);
     let cut = disk::run(move || {
         mp4::cut(opened.size(), &wanted, |offset, len| {
             read(&opened, offset, len)

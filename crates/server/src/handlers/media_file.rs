@@ -1,0 +1,69 @@
+//! What `flv` and `mp4` share: a file of which a part can be asked for, to be played from there.
+
+use super::path::FilePath;
+use super::{Step, open, set_content_type, static_file};
+use crate::exchange::{ETag, Exchange};
+use crate::open_file_cache::{OpenFile, Opened};
+use bytes::Bytes;
+use sealane_http::{Method, StatusCode};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// An open file, and where it is.
+pub(super) struct MediaFile {
+    pub(super) path: FilePath,
+    pub(super) file: Arc<OpenFile>,
+    /// What it holds, where `open_file_cache_content` keeps it.
+    content: Option<Bytes>,
+}
+
+/// Part of a file, with something in front.
+pub(super) struct Part {
+    pub(super) head: Bytes,
+    /// Positions in the file.
+    pub(super) data: Range<u64>,
+}
+
+impl MediaFile {
+    /// The file that the URI leads to.
+    ///
+    /// # Errors
+    /// What is answered instead.
+    pub(super) async fn open(exchange: &mut Exchange) -> Result<MediaFile, Step> {
+        if !matches!(exchange.request.head.method, Method::Get | Method::Head) {
+            return Err(Step::Status(StatusCode::NOT_ALLOWED));
+        }
+        if exchange.request.uri.ends_with(b"/") {
+            return Err(Step::Declined);
+        }
+        let path = FilePath::of(exchange).map_err(Step::Status)?;
+        match open(exchange, &path).await {
+            Ok(Opened::File(file, content)) => Ok(MediaFile {
+                path,
+                file,
+                content,
+            }),
+            Ok(Opened::Directory | Opened::Other) => Err(Step::Declined),
+            Err(errno) => Err(Step::Status(static_file::refuse(exchange, &path, errno))),
+        }
+    }
+
+    /// Answers with the file, or with a part of it, whose validators are those of what is sent.
+    pub(super) fn send(self, exchange: &mut Exchange, part: Option<Part>) {
+        set_content_type(exchange);
+        exchange.response.allow_ranges = true;
+        static_file::send(exchange, &self.file, self.content);
+        let Some(Part { head, data }) = part else {
+            return;
+        };
+        let has_tag = exchange.conf().etag;
+        let response = &mut exchange.response;
+        let rest = response.body.slice(data.start, data.end - data.start);
+        response.body.clear();
+        response.body.push_bytes(head);
+        response.body.append(rest);
+        let len = response.body.len();
+        response.content_length = Some(len);
+        response.etag = has_tag.then(|| ETag::of_file(self.file.mtime_s(), len));
+    }
+}
