@@ -351,3 +351,43 @@ fn the_test_sums_up_and_says_how_many_faults_there_are() {
     );
     assert!(test(&bad, &["-t", "-q"]).stderr.ends_with("test failed\n"));
 }
+
+#[test]
+fn part_of_a_configuration_is_read_as_one_would_include_it() {
+    let site = Site::new();
+    let whole = |text: &str| {
+        let file = site.write("sites/one[1].conf", text);
+        let (report, status) = json(&file);
+        let read_as = report["read_as"].as_str().map(str::to_owned);
+        (read_as, report["working"].clone(), refused(&report), status)
+    };
+    let http = Some("http { }".to_owned());
+    let server = Some("server { } in http { }".to_owned());
+    // A site.
+    let text = "upstream back { server 127.0.0.1:8000; }\n\
+         server { listen 80;\n location / { proxy_pass http://back; } }";
+    assert_eq!(whole(text), (http.clone(), 6.into(), vec![], 0));
+    // A snippet of a server, and one that would do in both.
+    let text = "listen 80;\nlocation / { root html; }";
+    assert_eq!(whole(text), (server.clone(), 3.into(), vec![], 0));
+    assert_eq!(
+        whole("fastcgi_param A b;\nsendfile on;"),
+        (http.clone(), 2.into(), vec![], 0)
+    );
+    // Faults stand where they are.
+    let text = "server {\n lisen 80;\n more_set_headers x;\n}";
+    let faults = vec![("lisen".to_owned(), 2), ("more_set_headers".to_owned(), 3)];
+    assert_eq!(whole(text), (http, 1.into(), faults, 2));
+    // Relative names begin where the configuration is.
+    site.write("nginx.conf", "");
+    site.write("more.conf", "sendfile on;");
+    let (.., status) = whole("server { include more.conf; }");
+    assert_eq!(status, 0);
+    // A whole one with a directive in the wrong place is what it is.
+    let text = "events { }\nhttp { }\nlocation / { }";
+    let (read_as, _, faults, status) = whole(text);
+    assert_eq!((read_as, status), (None, 2));
+    assert_eq!(faults, [("location".to_owned(), 3)]);
+    let text = migrate(&site.write("sites/two", "server { }")).text();
+    assert!(text.contains("part of a configuration"), "{text}");
+}

@@ -45,7 +45,9 @@ pub enum RefusalKind {
     Unsupported,
     /// Nobody knows the name.
     Unknown,
-    /// nginx would refuse it too: its place, its arguments, or what it has to do with others.
+    /// It stands where it must not; nginx would say so too.
+    Misplaced,
+    /// nginx would refuse it too: its arguments, or what it has to do with others.
     Wrong,
 }
 
@@ -57,7 +59,7 @@ impl RefusalKind {
                 RefusalKind::Unsupported
             }
             Some(_) => RefusalKind::Wrong,
-            None if !directives::named(name).is_empty() => RefusalKind::Wrong,
+            None if !directives::named(name).is_empty() => RefusalKind::Misplaced,
             None if directives::owner(name).is_some() => RefusalKind::Unsupported,
             None => RefusalKind::Unknown,
         }

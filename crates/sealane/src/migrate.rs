@@ -3,12 +3,14 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | `fragment.rs` | files that are part of a configuration |
 //! | `reader.rs` | the file system as this command may use it: read, and nothing else |
 //! | `report.rs` | the findings as data, which is also the JSON schema |
 //! | `advice.rs` | what is worth switching on |
 //! | `render.rs` | the report as text |
 
 mod advice;
+mod fragment;
 mod reader;
 mod render;
 mod report;
@@ -107,6 +109,10 @@ fn examine(request: &Request) -> Report {
         ..startup::options(&arguments, &places)
     };
     let mut reader = Reader::default();
-    let survey = sealane_conf::survey(&options, &mut reader);
-    Report::of(&places.conf_file, survey, reader.names())
+    let (survey, read_as) = fragment::read(&options, &mut reader);
+    let report = Report::of(&places.conf_file, survey, reader.names());
+    match read_as {
+        Some(block) => report.of_part(block),
+        None => report,
+    }
 }

@@ -20,6 +20,11 @@ pub(super) fn text(report: &Report, colours: bool) -> String {
     let colour = if good { Colour::Green } else { Colour::Red };
     page.wrapped("", "", &format!("{}  ({})", report.file, report.version));
     page.coloured(colour, &report.verdict);
+    if let Some(block) = report.read_as {
+        let text =
+            format!("It is part of a configuration and was read as one includes it in {block}.");
+        page.wrapped("", "", &text);
+    }
     if let Some(end) = &report.unfinished {
         page.heading("Reading ended here");
         page.message(end);

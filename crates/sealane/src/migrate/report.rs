@@ -27,6 +27,8 @@ pub(super) struct Report {
     /// `sealane/0.1.0`.
     pub(super) version: &'static str,
     pub(super) file: String,
+    /// The block that it was read in, where it is no configuration by itself.
+    pub(super) read_as: Option<&'static str>,
     /// One sentence.
     pub(super) verdict: String,
     /// Directives that do what nginx's documentation says.
@@ -168,6 +170,7 @@ impl Report {
             schema: SCHEMA,
             version: version::NAME_AND_VERSION,
             file: file.display().to_string(),
+            read_as: None,
             verdict: verdict(survey.end.is_some(), faults, working, idle),
             working,
             refused,
@@ -182,6 +185,15 @@ impl Report {
             unchecked: unchecked(&survey, &names),
             advice,
         }
+    }
+
+    /// The report on a part that was read in a block: what stands outside of that in the
+    /// configuration is not known, so nothing is said about it.
+    pub(super) fn of_part(mut self, block: &'static str) -> Report {
+        self.read_as = Some(block);
+        self.defaults.retain(|default| default.directive != "pid");
+        self.advice.retain(|advice| advice.into != "main");
+        self
     }
 }
 
@@ -222,7 +234,7 @@ fn grouped(refusals: &[Refusal]) -> Vec<Refused> {
                 kind: match refusal.kind {
                     RefusalKind::Unsupported => Kind::Unsupported,
                     RefusalKind::Unknown => Kind::Unknown,
-                    RefusalKind::Wrong => Kind::Wrong,
+                    RefusalKind::Misplaced | RefusalKind::Wrong => Kind::Wrong,
                 },
                 message,
                 remedy,
