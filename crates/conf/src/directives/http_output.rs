@@ -146,7 +146,7 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         Check::Flag,
-        "There are no temporary files.",
+        "Temporary files are always written by the same threads.",
     ),
     Row::later(
         "directio",
@@ -181,7 +181,8 @@ const ROWS: &[Row] = &[
         "disable_symlinks",
         HSL,
         Arity::Between(1, 2),
-        "it restricts access, so it is refused until it works",
+        "links are followed wherever they lead; a file system mounted with `nosymfollow` (Linux 5.10 \
+         and later) has none that are",
     )
     .inert(&["off"]),
 ];

@@ -24,7 +24,7 @@ fn refused(survey: &Survey) -> Vec<(RefusalKind, &str, u32)> {
 
 #[test]
 fn all_faults_are_told_each_with_its_line_and_the_rest_is_read() {
-    use RefusalKind::{Unknown, Unsupported, Wrong};
+    use RefusalKind::{Misplaced, Unknown, Unsupported, Wrong};
     let survey = read(
         "events {}
          stream { server { listen 1; proxy_pass [::1]:1; } }
@@ -52,7 +52,7 @@ fn all_faults_are_told_each_with_its_line_and_the_rest_is_read() {
             (Unsupported, "perl", 10),
             (Unknown, "proxy_pas", 10),
             (Wrong, "root", 10),
-            (Wrong, "image_filter", 11),
+            (Misplaced, "image_filter", 11),
         ]
     );
     assert!(survey.refusals[4].skipped_block);
