@@ -315,7 +315,10 @@ impl<'a> Parser<'a> {
         let call_place = |fault: Fault| text.fault(fault, words, line, &[]);
         let row = match find(words, context, opens) {
             Ok(row) => row,
-            Err(fault) => return self.pass_over(text, lexer, words, (opens, None), fault),
+            Err(fault) => {
+                let kind = RefusalKind::unfound(&words[0].bytes, context);
+                return self.pass_over(text, lexer, words, (opens, kind), fault);
+            }
         };
         let call = Call {
             row,
@@ -329,7 +332,8 @@ impl<'a> Parser<'a> {
         }
         if let Err(fault) = self.carry_out(&call) {
             self.build.opening = None;
-            return self.pass_over(text, lexer, words, (opens, Some(row)), fault);
+            let kind = RefusalKind::of(row);
+            return self.pass_over(text, lexer, words, (opens, kind), fault);
         }
         let Some(opening) = self.build.opening.take() else {
             return Ok(());
@@ -374,11 +378,10 @@ impl<'a> Parser<'a> {
         text: &Text,
         lexer: &mut Lexer<'_>,
         words: &[Word],
-        (opens, row): (bool, Option<&'static Row>),
+        (opens, kind): (bool, RefusalKind),
         fault: Fault,
     ) -> Result<(), Stop> {
         let stop = text.fault(fault, words, lexer.line(), &[]);
-        let kind = RefusalKind::of(row, &words[0].bytes);
         self.note(stop, kind, &shown(&words[0].bytes), opens)?;
         self.define_all_in(words);
         match opens {

@@ -1,7 +1,7 @@
 //! Reading a configuration to the end although it has faults, to tell all of them.
 
 use crate::diagnostic::{Diagnostic, Failure};
-use crate::directives::{self, Row, Support};
+use crate::directives::{self, Contexts, Row, Support};
 use crate::input::{Loader, Options};
 use crate::met::Met;
 use crate::model::Config;
@@ -52,16 +52,22 @@ pub enum RefusalKind {
 }
 
 impl RefusalKind {
-    /// The kind for a directive that has the row, or none in this place.
-    pub(crate) fn of(row: Option<&'static Row>, name: &[u8]) -> RefusalKind {
-        match row.map(|row| row.support) {
-            Some(Support::Unsupported(_) | Support::UnsupportedBlock(_)) => {
-                RefusalKind::Unsupported
-            }
-            Some(_) => RefusalKind::Wrong,
-            None if !directives::named(name).is_empty() => RefusalKind::Misplaced,
-            None if directives::owner(name).is_some() => RefusalKind::Unsupported,
-            None => RefusalKind::Unknown,
+    /// The kind for a directive that has this row.
+    pub(crate) fn of(row: &Row) -> RefusalKind {
+        match row.support {
+            Support::Unsupported(_) | Support::UnsupportedBlock(_) => RefusalKind::Unsupported,
+            _ => RefusalKind::Wrong,
+        }
+    }
+
+    /// The kind for a directive that has no row in this place, or cannot be written so.
+    pub(crate) fn unfound(name: &[u8], context: Contexts) -> RefusalKind {
+        let rows = directives::named(name);
+        match rows.iter().any(|row| row.contexts & context != 0) {
+            true => RefusalKind::Wrong,
+            false if !rows.is_empty() => RefusalKind::Misplaced,
+            false if directives::owner(name).is_some() => RefusalKind::Unsupported,
+            false => RefusalKind::Unknown,
         }
     }
 }
