@@ -101,6 +101,8 @@ builtins! {
 
     // Time and process.
     Msec "msec" "the time in seconds, with milliseconds"
+    DateGmt "date_gmt" "the time in UTC, as `config timefmt` of a page with commands (`ssi`) says, or as `Sunday, 22-Nov-2026 18:45:00 GMT`"
+    DateLocal "date_local" "the same in local time"
     TimeIso8601 "time_iso8601" "local time in ISO 8601"
     TimeLocal "time_local" "local time in Common Log Format"
     Pid "pid" "number of the worker process"

@@ -11,6 +11,7 @@ use crate::chain::OutputChain;
 use crate::client_link::ClientLink;
 use crate::codings::Coding;
 use crate::facts::{ConnectionFacts, PeerAddress};
+use crate::filters::SharedIncludes;
 use crate::filters::slice::Slice;
 use crate::filters::userid::Uid;
 use crate::limits::Limited;
@@ -19,13 +20,14 @@ use crate::request_body::ReceivedBody;
 use crate::snapshot::{ListenerId, LocationId, ServerId, ServerRuntime, Snapshot};
 use crate::values::Values;
 use crate::worker::Worker;
+use bytes::Bytes;
 use sealane_conf::model::LocationConf;
 use sealane_http::h1::RequestHead;
 use sealane_http::headers::HeaderList;
 use sealane_http::status::StatusCode;
 use smallvec::SmallVec;
 use std::io::Write;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 /// One request and its response.
@@ -84,12 +86,25 @@ pub struct Request {
     pub main_charset: Option<Box<[u8]>>,
     /// How many subrequests it lies in whose answers become part of one another.
     pub depth: u8,
+    /// What stands in for its answer should that be an error.
+    pub stub: Option<Box<Stub>>,
+    /// What server-side includes share with those that they include.
+    pub(crate) ssi: Option<Arc<Mutex<SharedIncludes>>>,
     /// It came as early data (0-RTT) and the client's Finished had not arrived when it
     /// was complete: someone may have recorded it and sent it again (RFC 8470).
     pub early_data: bool,
     /// Captures of the last regular expression that matched, and the configuration's own
     /// variables.
     pub values: Values,
+}
+
+/// What stands in for the answer of a subrequest, instead of an error page.
+#[derive(Debug, Clone)]
+pub struct Stub {
+    /// The body.
+    pub text: Bytes,
+    /// Its type.
+    pub content_type: Option<ContentType>,
 }
 
 /// What became of the request body.
@@ -216,10 +231,15 @@ pub struct Progress {
     pub(crate) slice: OnceLock<Box<Slice>>,
     /// `$request_id`, made when first asked for.
     pub request_id: OnceLock<[u8; 32]>,
-    /// What `limit_req` and `limit_conn` have come to; none before.
-    pub limited: Option<Box<Limited>>,
+    /// What `limit_req` and `limit_conn` have come to; none before. Those have it in common
+    /// whose answers become one.
+    pub limited: Option<Arc<Mutex<Limited>>>,
     /// The cookie of `userid`, once somebody has asked.
     pub uid: OnceLock<Box<Uid>>,
+    /// What it is doing, in nginx's words, for log lines that do not say so themselves.
+    pub(crate) doing: &'static str,
+    /// How `$date_local` and `$date_gmt` are written, once a page has said so.
+    pub(crate) time_format: Option<Box<[u8]>>,
 }
 
 /// What compression has made of a body (`$gzip_ratio`).
@@ -251,13 +271,15 @@ impl Exchange {
     }
 
     /// What limits have come to.
-    pub(crate) fn limited(&self) -> Option<&Limited> {
-        self.progress.limited.as_deref()
+    pub(crate) fn limited(&self) -> Option<MutexGuard<'_, Limited>> {
+        let limited = self.progress.limited.as_ref()?;
+        Some(limited.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The same, to be changed.
-    pub(crate) fn limited_mut(&mut self) -> &mut Limited {
-        self.progress.limited.get_or_insert_default()
+    pub(crate) fn limited_mut(&mut self) -> MutexGuard<'_, Limited> {
+        let limited = self.progress.limited.get_or_insert_default();
+        limited.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether the connection's listener speaks TLS.
@@ -291,6 +313,8 @@ impl Progress {
             request_id: OnceLock::new(),
             limited: None,
             uid: OnceLock::new(),
+            doing: "",
+            time_format: None,
         }
     }
 }

@@ -153,6 +153,7 @@ fn count_redirect(exchange: &mut Exchange, doing: &str, target: &[u8]) -> Option
 /// From a URI to an answer: all phases, as nginx has them.
 async fn begin(exchange: &mut Exchange) -> Step {
     exchange.location = exchange.server().default_location;
+    exchange.progress.doing = "";
     real_ip::apply(exchange);
     if exchange.server().conf.script.is_some() {
         match Box::pin(server_rewrite(exchange)).await {

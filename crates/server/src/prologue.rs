@@ -72,6 +72,8 @@ impl Arrival {
                 is_subrequest: false,
                 main_charset: None,
                 depth: 0,
+                stub: None,
+                ssi: None,
                 early_data: self.early_data,
                 values: Values::default(),
             },

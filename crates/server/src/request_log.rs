@@ -6,13 +6,17 @@ use sealane_conf::model::LogLevel;
 use sealane_http::headers::KnownHeader;
 use std::fmt;
 
-/// Logs a line where the location wants it, with nginx's tail: client, server,
+/// Logs a line where the location wants it, with nginx's tail: what it is doing, client, server,
 /// request, the server behind us, host and referrer.
 pub(crate) fn log(exchange: &Exchange, level: LogLevel, message: fmt::Arguments<'_>) {
     let logger = &exchange.snapshot.location(exchange.location).logger;
     if logger.enabled(level) {
         let number = Some(exchange.connection.number);
-        logger.log(level, number, format_args!("{message}{}", Tail(exchange)));
+        logger.log(
+            level,
+            number,
+            format_args!("{message}{}{}", exchange.progress.doing, Tail(exchange)),
+        );
     }
 }
 

@@ -11,7 +11,6 @@ pub(crate) use answer::Answer;
 use crate::body_source::PendingBody;
 use crate::client_link::ClientLink;
 use crate::exchange::{Exchange, Progress, Request, RequestBody, Response};
-use crate::limits::Limited;
 use crate::registry::{Entry, Phase};
 use crate::request_body::{self, ReceivedBody};
 use crate::request_log::{Text, log_request};
@@ -22,7 +21,7 @@ use sealane_conf::model::{AuthRequest, Variable};
 use sealane_http::headers::KnownHeader;
 use sealane_http::{Method, StatusCode};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 /// `auth_request`: a status that takes the request's place, unless it may go on.
@@ -135,8 +134,8 @@ pub(crate) async fn mirror(exchange: &mut Exchange) -> Result<(), StatusCode> {
             client: ClientLink::default(),
         }
         .of(exchange);
-        let limited = exchange.limited().map(Limited::without_places);
-        copy.progress.limited = limited.map(Box::new);
+        let limited = exchange.limited().map(|limited| limited.without_places());
+        copy.progress.limited = limited.map(|limited| Arc::new(Mutex::new(limited)));
         // In the registry it is waited for at shutdown, like the connection that nginx
         // keeps open for it.
         let entry = Entry::new(exchange.worker.clone());
@@ -183,6 +182,7 @@ pub(crate) fn again(exchange: &Exchange) -> Exchange {
     again.request.values = request.values.all();
     again.request.internal = request.internal;
     again.request.uri_replaced = request.uri_replaced;
+    again.progress.limited = exchange.progress.limited.clone();
     again.progress.uri_left_location = exchange.progress.uri_left_location;
     again
 }
@@ -233,6 +233,8 @@ impl Subrequest<'_> {
                 is_subrequest: true,
                 main_charset: main_charset(exchange),
                 depth: request.depth,
+                stub: None,
+                ssi: request.ssi.clone(),
                 early_data: request.early_data,
                 values: request.values.variables_only(),
             },

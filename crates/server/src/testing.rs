@@ -220,6 +220,8 @@ impl Site {
                 is_subrequest: false,
                 main_charset: None,
                 depth: 0,
+                stub: None,
+                ssi: None,
                 early_data: false,
                 values,
                 head,

@@ -1,5 +1,6 @@
 //! Clocks and the local time zone.
 
+use std::ffi::CStr;
 use std::mem::MaybeUninit;
 
 /// Milliseconds of the monotonic clock as of the last timer tick (1-4 ms
@@ -81,6 +82,35 @@ pub fn local(unix_s: i64) -> LocalTime {
         second: raw.tm_sec as u32,
         utc_offset_s: raw.tm_gmtoff as i32,
     }
+}
+
+/// A point in time in the notation of strftime(3), local or UTC; empty if it is longer than
+/// 2 KiB.
+pub fn formatted(unix_s: i64, is_local: bool, format: &CStr) -> Vec<u8> {
+    let mut raw = MaybeUninit::<libc::tm>::zeroed();
+    // SAFETY: as in `local`.
+    let found = unsafe {
+        match is_local {
+            true => libc::localtime_r(&raw const unix_s, raw.as_mut_ptr()),
+            false => libc::gmtime_r(&raw const unix_s, raw.as_mut_ptr()),
+        }
+    };
+    if found.is_null() {
+        return Vec::new();
+    }
+    let mut text = vec![0u8; 2048];
+    // SAFETY: the buffer has that many bytes, the format ends with NUL, and the time was
+    // filled in, as it was found.
+    let written = unsafe {
+        libc::strftime(
+            text.as_mut_ptr().cast(),
+            text.len(),
+            format.as_ptr(),
+            raw.as_ptr(),
+        )
+    };
+    text.truncate(written);
+    text
 }
 
 const EPOCH: LocalTime = LocalTime {

@@ -18,7 +18,6 @@ mod elsewhere;
 mod events;
 mod fastcgi;
 mod files;
-mod foreign;
 mod geo;
 mod grpc;
 mod gunzip;
@@ -47,6 +46,7 @@ mod resolver;
 mod rewrite;
 mod scgi;
 mod secure_link;
+mod ssi;
 mod ssl;
 mod ssl_client;
 mod ssl_handshakes;
@@ -259,6 +259,7 @@ pub const MODULES: &[&Module] = &[
     &addition::MODULE,
     &sub_filter::MODULE,
     &charset::MODULE,
+    &ssi::MODULE,
     &compression::GZIP,
     &compression::BROTLI,
     &compression::ZSTD,
@@ -279,7 +280,6 @@ pub const MODULES: &[&Module] = &[
     &upstream::MODULE,
     &subrequests::MODULE,
     &tuning::MODULE,
-    &foreign::MODULE,
     &absent::GEOIP_MODULE,
     &absent::IMAGE_FILTER,
     &absent::XSLT_MODULE,

@@ -1,7 +1,7 @@
 //! Filters of texts while a block is read.
 
 use super::MediaTypesDraft;
-use crate::model::{Addition, Charset, CharsetName, Replacements, SubFilter, TextFilters};
+use crate::model::{Addition, Charset, CharsetName, Replacements, Ssi, SubFilter, TextFilters};
 use std::sync::Arc;
 
 /// The directives of [`TextFilters`].
@@ -19,6 +19,11 @@ pub(crate) struct TextFiltersDraft {
     pub(crate) source_charset: Option<CharsetName>,
     pub(crate) override_charset: Option<bool>,
     pub(crate) charset_types: Option<MediaTypesDraft>,
+    pub(crate) ssi: Option<bool>,
+    pub(crate) ssi_last_modified: Option<bool>,
+    pub(crate) ssi_silent_errors: Option<bool>,
+    pub(crate) ssi_types: Option<MediaTypesDraft>,
+    pub(crate) ssi_value_length: Option<u64>,
 }
 
 const HTML: &[&str] = &["text/html"];
@@ -51,6 +56,11 @@ impl TextFiltersDraft {
         take(&mut self.source_charset, &outer.source_charset);
         take(&mut self.override_charset, &outer.override_charset);
         take(&mut self.charset_types, &outer.charset_types);
+        take(&mut self.ssi, &outer.ssi);
+        take(&mut self.ssi_last_modified, &outer.ssi_last_modified);
+        take(&mut self.ssi_silent_errors, &outer.ssi_silent_errors);
+        take(&mut self.ssi_types, &outer.ssi_types);
+        take(&mut self.ssi_value_length, &outer.ssi_value_length);
     }
 
     /// What holds.
@@ -81,10 +91,19 @@ impl TextFiltersDraft {
                 types: MediaTypesDraft::built(&self.charset_types, CHARSET_TYPES),
             })
         });
+        let ssi = self.ssi.unwrap_or(false).then(|| {
+            Arc::new(Ssi {
+                last_modified: self.ssi_last_modified.unwrap_or(false),
+                silent_errors: self.ssi_silent_errors.unwrap_or(false),
+                value_bytes: self.ssi_value_length.unwrap_or(255),
+                types: MediaTypesDraft::built(&self.ssi_types, HTML),
+            })
+        });
         TextFilters {
             sub,
             addition,
             charset,
+            ssi,
         }
     }
 }

@@ -13,6 +13,8 @@ pub struct TextFilters {
     pub addition: Option<Arc<Addition>>,
     /// `charset` and `source_charset`.
     pub charset: Option<Arc<Charset>>,
+    /// `ssi`.
+    pub ssi: Option<Arc<Ssi>>,
 }
 
 /// `sub_filter` lines and what belongs to them.
@@ -81,6 +83,19 @@ pub struct Addition {
     /// `add_after_body`; empty: nothing.
     pub after: Arc<[u8]>,
     /// `addition_types`; default `text/html`.
+    pub types: MediaTypes,
+}
+
+/// Server-side includes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ssi {
+    /// `ssi_last_modified`; default off.
+    pub last_modified: bool,
+    /// `ssi_silent_errors`; default off.
+    pub silent_errors: bool,
+    /// `ssi_value_length`; default 255.
+    pub value_bytes: u64,
+    /// `ssi_types`; default `text/html`.
     pub types: MediaTypes,
 }
 

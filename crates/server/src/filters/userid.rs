@@ -87,7 +87,7 @@ fn parse(exchange: &Exchange, cookie: &[u8]) -> Option<Id> {
         log_request!(
             exchange,
             Error,
-            "client sent too short userid cookie \"{line}\" while sending response to client"
+            "client sent too short userid cookie \"{line}\""
         );
         return None;
     };
@@ -100,7 +100,7 @@ fn parse(exchange: &Exchange, cookie: &[u8]) -> Option<Id> {
         log_request!(
             exchange,
             Error,
-            "client sent invalid userid cookie \"{line}\" while sending response to client"
+            "client sent invalid userid cookie \"{line}\""
         );
         return None;
     };

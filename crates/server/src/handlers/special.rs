@@ -18,6 +18,15 @@ pub(crate) fn answer(exchange: &mut Exchange, status: StatusCode) -> Step {
     exchange.progress.status_override = Some(status);
     exchange.response.close |= status.ends_connection();
     exchange.response.content_type = None;
+    if let Some(stub) = exchange.request.stub.take() {
+        let response = &mut exchange.response;
+        response.status = status;
+        response.content_type = stub.content_type;
+        response.content_length = Some(stub.text.len() as u64);
+        response.body.clear();
+        response.body.push_bytes(stub.text);
+        return Step::Answered;
+    }
     let conf = exchange.conf();
     let may_redirect = !exchange.progress.in_error_page
         && !conf.error_pages.is_empty()

@@ -116,7 +116,7 @@ pub(super) fn check(exchange: &mut Exchange, limits: &LimitConnections) -> Optio
             continue;
         }
         let entered = zone.enter(&key, limit.connections);
-        let limited = exchange.limited_mut();
+        let mut limited = exchange.limited_mut();
         limited.connections = Some(LimitStatus::Passed);
         let reason = match entered {
             Ok(held) => {
@@ -130,6 +130,7 @@ pub(super) fn check(exchange: &mut Exchange, limits: &LimitConnections) -> Optio
             true => LimitStatus::RejectedDryRun,
             false => LimitStatus::Rejected,
         });
+        drop(limited);
         let name = &runtime.conf.name;
         let dry_run = if limits.dry_run { ", dry run" } else { "" };
         match reason {

@@ -212,6 +212,104 @@ fn added_answers() {
     );
 }
 
+/// Pages with commands.
+fn pages(site: &Site) {
+    texts(site);
+    site.file("echo.html", "<<!--#echo var='uri' --> <!-- no --> <!-<!--#echo var=\"arg_a\"--><!--#echo var=\"none\" --><!--#echo var=\"none\" default=\"d\" --><!--#echo var=\"none\" default=\"\" -->|<!--#echo var='arg_b' encoding='url'--> <!--#echo var='arg_b' encoding='none'--> <!--#echo var='arg_b' --> <!--#echo var='arg_b' encoding='entity'-->.")
+        .file("wrong.html", "a<!--#foo -->b<!--#echo -->c<!--#echo var='a' var='b' -->d<!--#echo x='y' var='a' -->e<!--#endif -->f<!--#echo var=a -->g<!--#echo var -->h<!--#echo var- -->i<!--#echo var='x'x -->j<!--#echo var='x' -x -->k<!--#config errmsg='[!]' --><!--#else -->l<!--#abcdefghijklmnopqrstuvwxyzabcdefghijk -->m<!--#include -->n<!--#include virtual='x' file='y' -->o<!--#include file='a.html' wait='yes' -->p<!--#include virtual='a.html' wait='x' -->q<!--#include virtual='/../x' -->r<!--#include virtual='a.html' set='a' stub='b' -->s<!--#include virtual='a.html' stub='b' -->t<!--#echo var='x' --->u")
+        .file("if.html", "<!--#set var='v' value='abc' --><!--#if expr=\"$v\" -->1<!--#else -->2<!--#endif --><!--#if expr=\"$v = abc\" -->3<!--#endif --><!--#if expr=\"$v != abc\" -->4<!--#elif expr=\"$v = /^(a)(?<rest>.*)/\" -->5<!--#echo var='1' --><!--#echo var='rest' --><!--#else -->6<!--#endif --><!--#if expr=\"$none\" -->7<!--#echo var='uri' --><!--#else -->8<!--#endif --><!--#if expr=\"$v ~ x\" -->9<!--#endif --><!--#if expr=\"$v = /(/\" -->10<!--#endif --><!--#if expr=\"$arg_a = ${arg_b}x\" -->11<!--#endif -->.<!--#if expr=\"$v\" --><!--#if expr=\"$v\" -->12<!--#endif -->")
+        .file("set.html", "<!--#set var='Name' value=\"$arg_a-${arg_b}-\\$x \\'q\\' \\n\" --><!--#echo var='name' --><!--#set var='name' value=\"[$name]\" --><!--#echo var='NAME' --><!--#set var='x' value=\"${x\" --><!--#set var='x' value=\"a$\" -->")
+        .file("dir/include.html", "1<!--#include virtual=\"/a.html\" -->2<!--#include virtual='../x' -->3<!--#include virtual='inner.html?x=y' -->4<!--#include file='inner.html' -->5<!--#include virtual='/none' -->6<!--#include virtual='/upper/html-1' -->7<!--#include virtual='/empty.html' -->8<!--#include virtual='inner.html' wait='yes' -->9<!--#echo var='set_inside' -->")
+        .file("dir/inner.html", "(<!--#echo var='uri' -->?<!--#echo var='args' --> <!--#echo var='request_uri' --><!--#set var='set_inside' value='inside' -->)")
+        .file("stub.html", "<!--#block name='one' -->stub <!--#echo var='uri' --><!--#endblock -->a<!--#include virtual='/none' stub='one' -->b<!--#include virtual='/empty.html' stub='one' -->c<!--#include virtual='/a.html' stub='one' -->d<!--#include virtual='/none' stub='two' -->e")
+        .file("setting.html", "<!--#include virtual='/a.txt' set='got' -->[<!--#echo var='got' -->]<!--#include virtual='/none' set='got' -->[<!--#echo var='got' -->]<!--#include virtual='/upper/plain-1' set='other' -->[<!--#echo var='other' -->]")
+        .file("cycle.html", "x<!--#include virtual='/cycle.html' -->y")
+        .file("open.html", "text <!--#echo var='uri' ")
+        .file("date.html", "<!--#config timefmt='%s' --><!--#if expr='$date_gmt = $date_local' -->same<!--#endif --><!--#config timefmt='[%%]' --><!--#echo var='date_local' --><!--#echo var='date_gmt' --><!--#echo var='gmt' --><!--#config timefmt='' --><!--#echo var='date_gmt' -->")
+        .file("many.html", "<!--#include virtual='/limited/a.txt' --> <!--#include virtual='/limited/a.html' --> <!--#include file='inner.html' --><!--#include virtual='/limited/a.txt' -->");
+}
+
+#[test]
+fn includes() {
+    const ANSWERS: &[(&str, &str)] = &[
+        (
+            "html",
+            "Content-Type: text/html\nETag: \"x\"\nAccept-Ranges: bytes\nContent-Length: 47\n\nup <!-- <<!--#echo var='request_method' --> <!-",
+        ),
+        (
+            "plain",
+            "Content-Type: text/plain\n\nplain <!--#echo var='uri' -->",
+        ),
+    ];
+    let port = origin(ANSWERS);
+    compare_http(
+        "",
+        &format!(
+            "ssi on; location /upper/ {{ proxy_pass http://127.0.0.1:{port}/; }} \
+             location /off/ {{ alias DIR/; ssi off; }} location /silent/ {{ alias DIR/; ssi_silent_errors on; ssi_last_modified on; }} \
+             location /short/ {{ alias DIR/; ssi_value_length 3; ssi_types text/plain; }} \
+             location /added/ {{ alias DIR/; ssi off; add_before_body /dir/inner.html; add_after_body /echo.html; }} \
+             location /words/ {{ alias DIR/; sub_filter stub STUB; charset utf-8; }}"
+        ),
+        pages,
+        &[
+            "GET /echo.html?a=1&b=%3Ca%20'b'%26%22",
+            "GET /echo.html?a=1&b=<a'b%\"",
+            "HEAD /echo.html",
+            "GET /echo.html|Range: bytes=0-3",
+            "GET /echo.html|If-Modified-Since: Sun, 09 Sep 2001 01:46:40 GMT",
+            "GET /a.txt",
+            "GET /wrong.html",
+            "GET /silent/wrong.html",
+            "GET /short/echo.html",
+            "GET /off/echo.html",
+            "GET /if.html?a=1x&b=1",
+            "GET /set.html?a=1&b=2",
+            "GET /dir/include.html",
+            "POST /dir/include.html",
+            "GET /stub.html",
+            "GET /words/stub.html",
+            "GET /setting.html",
+            "GET /cycle.html",
+            "GET /open.html",
+            "GET /empty.html",
+            "GET /date.html",
+            "GET /added/a.html?x=y",
+            "GET /upper/html-1",
+            "GET /upper/html-2",
+            "GET /upper/html-50",
+            "GET /upper/wrong-100",
+            "GET /upper/wrong-1",
+            "GET /dated/a.txt",
+            "GET /returned",
+        ],
+    );
+}
+
+#[test]
+fn a_request_with_includes_is_limited_once() {
+    compare_http(
+        "limit_req_zone $server_name zone=requests:1m rate=1r/m; limit_conn_zone $server_name zone=connections:1m;
+         limit_req_zone $uri zone=own:1m rate=1r/m;",
+        "ssi on; location /limited/ { alias DIR/; limit_req zone=requests burst=1 nodelay; }
+         location /all/ { alias DIR/; limit_req zone=own; }
+         location = /one.html { alias DIR/many.html; limit_conn connections 1; }
+         location = /inner.html { limit_conn connections 1; }
+         location /around/ { alias DIR/; limit_req zone=own; add_before_body /all/a.txt; add_after_body /limited/a.txt; }",
+        pages,
+        &[
+            "GET /around/a.html",
+            "GET /around/a.html",
+            "GET /all/many.html",
+            "GET /all/many.html",
+            "GET /one.html",
+            "GET /many.html",
+            "GET /many.html",
+            "GET /limited/a.txt",
+        ],
+    );
+}
+
 /// The part of a character set that the tests use.
 const MAPS: &str = "charset_map iso-8859-1 utf-8 { FC C3BC; DF C39F; E4 C3A4; } \
      charset_map one two { E4 84; FC 81; 41 42; } \

@@ -78,6 +78,8 @@ pub(crate) async fn answer(exchange: &mut Exchange) -> Step {
     let Some(pass) = &snapshot.location(exchange.location).pass else {
         return Step::Declined;
     };
+    // The lines about peers say it themselves.
+    exchange.progress.doing = "";
     match hand_on(exchange, pass).await {
         Ok(step) => step,
         Err(status) => Step::Status(status),

@@ -4,18 +4,22 @@ use super::Subrequest;
 use crate::body_source::{BodySource, Filled, PendingBody, SourceError};
 use crate::chain::OutputChain;
 use crate::client_link::ClientLink;
-use crate::exchange::Exchange;
+use crate::exchange::{Exchange, Stub};
 use crate::request_log::{Text, log_request};
 use crate::{framing, pipeline};
 use sealane_http::{Method, StatusCode};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-/// Subrequests that may lie in one another; nginx's limit.
-const MAX_DEPTH: u8 = 50;
+/// Subrequests that may lie in one another; nginx's limit, which is 50 and the first.
+const MAX_DEPTH: u8 = 51;
 
 /// What another URI answers, to be put into a body.
-pub(crate) struct Answer(State);
+pub(crate) struct Answer {
+    state: State,
+    succeeded: bool,
+}
 
 enum State {
     /// Its head is being made.
@@ -30,8 +34,21 @@ impl Answer {
     ///
     /// It has no part in the client's connection, except that it ends when its answer is
     /// dropped: whoever sends the body knows when the client goes.
-    pub(crate) fn ask(exchange: &Exchange, uri: &[u8], args: &[u8]) -> Option<Answer> {
-        if exchange.request.depth >= MAX_DEPTH {
+    pub(crate) fn ask(exchange: &mut Exchange, uri: &[u8], args: &[u8]) -> Option<Answer> {
+        let depth = exchange.request.depth;
+        Answer::ask_from(exchange, uri, args, depth, None)
+    }
+
+    /// The same for something that lies `depth` deep in others, and what
+    /// stands in for the answer if that is an error.
+    pub(crate) fn ask_from(
+        exchange: &mut Exchange,
+        uri: &[u8],
+        args: &[u8],
+        depth: u8,
+        stub: Option<Stub>,
+    ) -> Option<Answer> {
+        if depth >= MAX_DEPTH {
             let uri = Text(uri);
             log_request!(
                 exchange,
@@ -48,22 +65,37 @@ impl Answer {
             client: ClientLink::default(),
         };
         let mut asked = Box::new(subrequest.of(exchange));
-        asked.request.depth = exchange.request.depth + 1;
-        Some(Answer(State::Asked(Box::pin(async move {
+        asked.request.depth = depth + 1;
+        asked.request.stub = stub.map(Box::new);
+        if !exchange.snapshot.limit_zones.is_empty() {
+            let limited = exchange.progress.limited.get_or_insert_default();
+            asked.progress.limited = Some(Arc::clone(limited));
+        }
+        let asking = Box::pin(async move {
             pipeline::handle_subrequest(&mut asked).await;
             asked
-        }))))
+        });
+        Some(Answer {
+            state: State::Asked(asking),
+            succeeded: false,
+        })
     }
 
     /// Lets it go on until its body begins.
-    fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if let State::Asked(asking) = &mut self.0 {
+    pub(crate) fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if let State::Asked(asking) = &mut self.state {
             let mut asked = ready!(asking.as_mut().poll(cx));
             framing::leave_out_unwanted_source(&mut asked);
             let source = asked.response.source.take().map(PendingBody::into_source);
-            self.0 = State::Comes(asked, source);
+            self.succeeded = asked.response.status.0 < 300;
+            self.state = State::Comes(asked, source);
         }
         Poll::Ready(())
+    }
+
+    /// Whether it was answered with a status below 300.
+    pub(crate) fn succeeded(&self) -> bool {
+        self.succeeded
     }
 
     /// See [`BodySource::poll_fill`]; `main` is whose body it becomes part of.
@@ -75,7 +107,7 @@ impl Answer {
         max_bytes: u64,
     ) -> Poll<Result<Filled, SourceError>> {
         ready!(self.poll_head(cx));
-        let State::Comes(asked, source) = &mut self.0 else {
+        let State::Comes(asked, source) = &mut self.state else {
             return Poll::Ready(Ok(Filled::End));
         };
         let cut = asked.response.drop_connection;
@@ -103,7 +135,7 @@ impl Answer {
 
     /// It is over: what became of it is logged, and variables are those of the request.
     fn end(&mut self, main: &mut Exchange, completed: bool) {
-        if let State::Comes(mut asked, source) = std::mem::replace(&mut self.0, State::Over) {
+        if let State::Comes(mut asked, source) = std::mem::replace(&mut self.state, State::Over) {
             if let Some(source) = source {
                 source.conclude(&mut asked, completed);
             }

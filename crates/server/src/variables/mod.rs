@@ -109,6 +109,8 @@ fn append_builtin(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> b
             response::append(exchange, builtin, out)
         }
         B::Msec
+        | B::DateGmt
+        | B::DateLocal
         | B::TimeIso8601
         | B::TimeLocal
         | B::Pid

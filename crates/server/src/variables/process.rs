@@ -6,6 +6,7 @@ use crate::handlers::stub_status::Totals;
 use crate::log::with_time_stamps;
 use sealane_conf::variables::Builtin;
 use sealane_sys::time;
+use std::ffi::CString;
 use std::sync::OnceLock;
 
 /// `$nginx_version`: the nginx whose behaviour is the reference.
@@ -18,6 +19,8 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
     match builtin {
         // Before 1970 there was no server to ask.
         Builtin::Msec => seconds(u128::try_from(time::unix_ms()).unwrap_or(0), out),
+        Builtin::DateGmt => date(exchange, false, out),
+        Builtin::DateLocal => date(exchange, true, out),
         Builtin::TimeIso8601 => with_time_stamps(|now| text(&now.iso8601, out)),
         Builtin::TimeLocal => with_time_stamps(|now| text(&now.local, out)),
         Builtin::Pid => number(std::process::id(), out),
@@ -29,6 +32,26 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
         Builtin::ConnectionsWaiting => count(|totals| totals.waiting, out),
         _ => false,
     }
+}
+
+/// How dates are written where no page says it.
+const DATE_FORMAT: &[u8] = b"%A, %d-%b-%Y %H:%M:%S %Z";
+
+/// `$date_local` and `$date_gmt`. Without a value if the format makes an empty text, or one that
+/// is too long.
+fn date(exchange: &Exchange, is_local: bool, out: &mut Vec<u8>) -> bool {
+    let now_s = time::unix_coarse_s();
+    let format = exchange.progress.time_format.as_deref();
+    let format = format.unwrap_or(DATE_FORMAT);
+    if format == b"%s" {
+        return number(u64::try_from(now_s).unwrap_or(0), out);
+    }
+    // A NUL ends the format in nginx too.
+    let format = format.split(|byte| *byte == 0).next().unwrap_or_default();
+    let format = CString::new(format).unwrap_or_default();
+    let text = time::formatted(now_s, is_local, &format);
+    out.extend_from_slice(&text);
+    !text.is_empty()
 }
 
 /// The machine's name in lower case, as it was when first asked for.

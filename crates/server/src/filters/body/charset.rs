@@ -59,13 +59,9 @@ pub(super) fn apply(exchange: &mut Exchange, settings: Option<&Charset>) {
 
 /// What nginx says in its log that it does.
 fn doing(exchange: &Exchange) -> &'static str {
-    let response = &exchange.response;
-    if response.from_upstream {
-        " while reading response header from upstream"
-    } else if response.last_modified_s.is_some() {
-        " while sending response to client"
-    } else {
-        ""
+    match exchange.response.from_upstream {
+        true => " while reading response header from upstream",
+        false => "", // the line says it already
     }
 }
 

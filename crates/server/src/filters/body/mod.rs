@@ -16,10 +16,12 @@ mod gunzip;
 mod head;
 mod input;
 mod pieces;
+mod ssi;
 mod sub_filter;
 mod transformed;
 
 pub(crate) use head::charset as charset_of;
+pub(crate) use ssi::Shared as SharedIncludes;
 
 use crate::exchange::Exchange;
 
@@ -46,6 +48,9 @@ pub(super) fn apply(exchange: &mut Exchange) {
         || exchange.request.main_charset.is_some()
     {
         charset::apply(exchange, texts.charset.as_deref());
+    }
+    if let Some(settings) = &texts.ssi {
+        ssi::apply(exchange, settings);
     }
     if let Some(settings) = added {
         addition::put(exchange, settings);

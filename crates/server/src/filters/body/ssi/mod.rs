@@ -1,0 +1,391 @@
+//! `ssi`: server-side includes. Text passes as it comes, commands are carried out where they
+//! stand, and what they include follows in its place.
+//!
+//! ```text
+//! body -> parser -> commands -> queue of texts and answers -> client
+//! ```
+//!
+//! Subrequests begin when their command is met, so that several go on at once; the queue is
+//! bounded, and what lies in a queued answer begins when that answer is next.
+
+mod commands;
+mod parser;
+mod values;
+
+use super::head;
+use super::input::Input;
+use crate::body_source::{BodySource, Filled, PendingBody, SourceError};
+use crate::chain::OutputChain;
+use crate::exchange::{Exchange, Response};
+use crate::request_log::log_request;
+use crate::subrequest::Answer;
+use bytes::Bytes;
+use parser::{Event, OPENING, Parser};
+use sealane_conf::model::Ssi as Settings;
+use sealane_http::headers::HeaderList;
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+pub(crate) use values::Shared;
+
+/// Where the response is of one of the types.
+pub(super) fn apply(exchange: &mut Exchange, settings: &Arc<Settings>) {
+    let response = &exchange.response;
+    if response.content_length == Some(0) || !head::is_of(response, &settings.types) {
+        return;
+    }
+    let is_main = !exchange.request.is_subrequest;
+    exchange.response.content_length = None;
+    if is_main {
+        head::forget_length(&mut exchange.response);
+        if settings.last_modified {
+            head::weaken_etag(exchange);
+        } else {
+            head::clear_validators(&mut exchange.response);
+        }
+    }
+    exchange.request.ssi.get_or_insert_default();
+    let input = Input::of(&mut exchange.response);
+    let depth = exchange.request.depth;
+    exchange.response.source = Some(PendingBody::new(Ssi::new(settings, input, depth)));
+}
+
+/// Texts and answers that may wait in the queue.
+const MAX_QUEUED: usize = 32;
+
+/// Bytes of text that may wait in the queue.
+const MAX_QUEUED_BYTES: usize = 64 << 10;
+
+/// What an answer may have that becomes a variable; nginx's default of
+/// `subrequest_output_buffer_size`.
+const MAX_SET_BYTES: u64 = 4 << 10;
+
+struct Ssi {
+    settings: Arc<Settings>,
+    input: Input,
+    input_ended: bool,
+    parser: Parser,
+    piece: Bytes,
+    /// Where in the piece the parser is.
+    at: usize,
+    page: Page,
+    queue: VecDeque<Item>,
+    queued_bytes: usize,
+    /// Nothing is parsed before the last of the queue is over.
+    waits: bool,
+}
+
+/// What commands change.
+struct Page {
+    /// Subrequests that it lies in.
+    depth: u8,
+    /// What is met is sent.
+    is_shown: bool,
+    /// A branch of the `if` was taken.
+    is_chosen: bool,
+    conditional: Conditional,
+    /// It goes to the newest block.
+    in_block: bool,
+    encoding: Encoding,
+    error_message: Vec<u8>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Conditional {
+    No,
+    If,
+    Else,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Encoding {
+    None,
+    Url,
+    Entity,
+}
+
+/// What is to be sent.
+enum Item {
+    Text(Bytes),
+    Answer(Box<Included>),
+}
+
+/// An answer, and what is done with it.
+struct Included {
+    answer: Answer,
+    purpose: Purpose,
+    /// Something of it was sent.
+    any: bool,
+}
+
+enum Purpose {
+    Show,
+    /// The block is shown if the answer is empty.
+    Stub(Bytes),
+    /// It becomes a variable.
+    Set(Box<Setting>),
+}
+
+/// A variable that is being set.
+struct Setting {
+    name: Vec<u8>,
+    /// What there is of the answer.
+    chain: OutputChain,
+    /// All of it, being read.
+    reading: Option<Input>,
+    text: Vec<u8>,
+}
+
+/// Says what is wrong with a command, and what was being done, as nginx does.
+fn complain(exchange: &Exchange, message: fmt::Arguments<'_>) {
+    let reading = match exchange.response.from_upstream {
+        true => " while reading upstream",
+        false => "", // every line says it
+    };
+    log_request!(exchange, Error, "{message}{reading}");
+}
+
+impl Ssi {
+    fn new(settings: &Arc<Settings>, input: Input, depth: u8) -> Ssi {
+        Ssi {
+            settings: Arc::clone(settings),
+            input,
+            input_ended: false,
+            parser: Parser::new(settings.value_bytes as usize),
+            piece: Bytes::new(),
+            at: 0,
+            page: Page {
+                depth,
+                is_shown: true,
+                is_chosen: false,
+                conditional: Conditional::No,
+                in_block: false,
+                encoding: Encoding::Entity,
+                error_message: b"[an error occurred while processing the directive]".to_vec(),
+            },
+            queue: VecDeque::new(),
+            queued_bytes: 0,
+            waits: false,
+        }
+    }
+
+    fn push(&mut self, text: Bytes) {
+        if !text.is_empty() {
+            self.queued_bytes += text.len();
+            self.queue.push_back(Item::Text(text));
+        }
+    }
+
+    /// Reads on until enough is queued. Pending: more text has to come first.
+    fn poll_parse(
+        &mut self,
+        cx: &mut Context<'_>,
+        exchange: &mut Exchange,
+    ) -> Poll<Result<(), SourceError>> {
+        while !self.waits && self.queue.len() < MAX_QUEUED && self.queued_bytes < MAX_QUEUED_BYTES {
+            if self.at == self.piece.len() {
+                if self.input_ended {
+                    break;
+                }
+                match ready!(self.input.poll_piece(cx, exchange))? {
+                    Some(piece) => (self.piece, self.at) = (piece, 0),
+                    None => self.input_ended = true,
+                }
+                continue;
+            }
+            let mut complain = |message: fmt::Arguments<'_>| complain(exchange, message);
+            let (at, event) = self.parser.next(&self.piece, self.at, &mut complain);
+            self.at = at;
+            match event {
+                None => {}
+                Some(Event::Text { held, from, to }) => self.text(exchange, held, from, to),
+                Some(Event::Broken) => self.say_error(),
+                Some(Event::Command(command)) => {
+                    match self.page.run(exchange, &command) {
+                        Ok(Some((Item::Text(text), _))) => self.push(text),
+                        Ok(Some((item, waits))) => {
+                            self.queue.push_back(item);
+                            self.waits = waits;
+                        }
+                        Ok(None) => {}
+                        Err(commands::Failed::Command) => self.say_error(),
+                    };
+                }
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn text(&mut self, exchange: &Exchange, held: usize, from: usize, to: usize) {
+        let text = self.piece.slice(from..to);
+        if self.page.is_shown {
+            self.push(Bytes::from_static(&OPENING[..held]));
+            self.push(text);
+        } else if self.page.in_block {
+            // Should there be no room the log says so; nothing of a block is shown here.
+            let _ = commands::keep(exchange, |shared| {
+                shared.add_to_block(&OPENING[..held])?;
+                shared.add_to_block(&text)
+            });
+        }
+    }
+
+    fn say_error(&mut self) {
+        if !self.settings.silent_errors {
+            self.push(Bytes::from(self.page.error_message.clone()));
+        }
+    }
+
+    /// Sends what is first in the queue. Ready with `End`: it is empty.
+    fn poll_first(
+        &mut self,
+        cx: &mut Context<'_>,
+        exchange: &mut Exchange,
+        out: &mut OutputChain,
+        max_bytes: u64,
+    ) -> Poll<Result<Filled, SourceError>> {
+        loop {
+            match self.queue.front_mut() {
+                None => return Poll::Ready(Ok(Filled::End)),
+                Some(Item::Text(_)) if max_bytes == 0 => return Poll::Pending,
+                Some(Item::Text(text)) => {
+                    let take = (text.len() as u64).min(max_bytes) as usize;
+                    out.push_bytes(text.split_to(take));
+                    self.queued_bytes -= take;
+                    if text.is_empty() {
+                        self.queue.pop_front();
+                    }
+                    return Poll::Ready(Ok(Filled::More));
+                }
+                Some(Item::Answer(included)) => {
+                    let before_bytes = out.len();
+                    let filled = ready!(included.poll_fill(cx, exchange, out, max_bytes))?;
+                    if filled == Filled::More {
+                        return Poll::Ready(Ok(Filled::More));
+                    }
+                    self.queue.pop_front();
+                    self.waits &= !self.queue.is_empty();
+                    if out.len() > before_bytes {
+                        return Poll::Ready(Ok(Filled::More));
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Included {
+    fn poll_fill(
+        &mut self,
+        cx: &mut Context<'_>,
+        main: &mut Exchange,
+        out: &mut OutputChain,
+        max_bytes: u64,
+    ) -> Poll<Result<Filled, SourceError>> {
+        if let Purpose::Set(setting) = &mut self.purpose {
+            ready!(setting.poll(cx, main, &mut self.answer))?;
+            return Poll::Ready(Ok(Filled::End));
+        }
+        let mut piece = OutputChain::new();
+        let filled = self.answer.poll_fill(cx, main, &mut piece, max_bytes);
+        self.any |= !piece.is_empty();
+        out.append(piece);
+        let filled = ready!(filled)?;
+        if filled == Filled::End
+            && !self.any
+            && let Purpose::Stub(block) = &self.purpose
+        {
+            // An answer that is empty; as in nginx commands in the block are not carried out.
+            out.push_bytes(block.clone());
+        }
+        Poll::Ready(Ok(filled))
+    }
+}
+
+impl Setting {
+    /// Gathers the answer, whatever the client takes meanwhile.
+    fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        main: &mut Exchange,
+        answer: &mut Answer,
+    ) -> Poll<Result<(), SourceError>> {
+        while self.reading.is_none() {
+            let filled = ready!(answer.poll_fill(cx, main, &mut self.chain, MAX_SET_BYTES))?;
+            let bytes = self.chain.len();
+            if bytes > MAX_SET_BYTES {
+                log_request!(main, Error, "too big subrequest response: {bytes}");
+                return Poll::Ready(Err(SourceError));
+            }
+            if filled == Filled::End {
+                let mut response = Response::new();
+                response.body = std::mem::take(&mut self.chain);
+                self.reading = Some(Input::of(&mut response));
+            }
+        }
+        while let Some(input) = &mut self.reading
+            && let Some(piece) = ready!(input.poll_piece(cx, main))?
+        {
+            self.text.extend_from_slice(&piece);
+        }
+        let text = std::mem::take(&mut self.text);
+        let is_usual = answer.succeeded() && !text.is_empty();
+        // Should there be no room the variable stays what it is, and the log says so.
+        let _ = commands::keep(main, |shared| {
+            shared.set_from(&self.name, is_usual.then_some(text))
+        });
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl BodySource for Ssi {
+    fn poll_fill(
+        &mut self,
+        cx: &mut Context<'_>,
+        exchange: &mut Exchange,
+        out: &mut OutputChain,
+        max_bytes: u64,
+    ) -> Poll<Result<Filled, SourceError>> {
+        let before_bytes = out.len();
+        loop {
+            let parsed = self.poll_parse(cx, exchange);
+            if let Poll::Ready(Err(error)) = parsed {
+                return Poll::Ready(Err(error));
+            }
+            // Those that are not next yet get on with their heads, in their order.
+            for item in &mut self.queue {
+                if let Item::Answer(included) = item {
+                    let _ = included.answer.poll_head(cx);
+                }
+            }
+            let filled = ready!(self.poll_first(cx, exchange, out, max_bytes))?;
+            if filled == Filled::More || out.len() > before_bytes {
+                return Poll::Ready(Ok(Filled::More));
+            }
+            let is_over = self.input_ended && self.at == self.piece.len();
+            match parsed {
+                _ if is_over && self.queue.is_empty() => return Poll::Ready(Ok(Filled::End)),
+                Poll::Pending => return Poll::Pending,
+                Poll::Ready(_) => {}
+            }
+        }
+    }
+
+    fn is_prompt(&self) -> bool {
+        self.input.is_prompt()
+    }
+
+    fn take_trailers(&mut self, exchange: &mut Exchange) -> HeaderList {
+        self.input.take_trailers(exchange)
+    }
+
+    fn conclude(self: Box<Self>, exchange: &mut Exchange, completed: bool) {
+        for item in self.queue {
+            if let Item::Answer(included) = item {
+                included.answer.conclude(exchange);
+            }
+        }
+        self.input.conclude(exchange, completed || self.input_ended);
+    }
+}

@@ -1,0 +1,238 @@
+//! Variables, blocks and captures of server-side includes: those of a response and of all that
+//! it includes.
+
+use super::commands::Failed;
+use super::complain;
+use crate::exchange::Exchange;
+use crate::request_log::Text;
+use crate::variables;
+use bytes::Bytes;
+use sealane_conf::model::Variable;
+use sealane_conf::regex::{Captures, Regex};
+use std::sync::PoisonError;
+
+/// What a response and what it includes have in common.
+#[derive(Debug, Default)]
+pub(crate) struct Shared {
+    variables: Vec<(Vec<u8>, Vec<u8>)>,
+    blocks: Vec<(Vec<u8>, Vec<u8>)>,
+    /// Groups of the expression that matched last.
+    groups: Vec<Vec<u8>>,
+    /// Of variables and blocks.
+    bytes: usize,
+}
+
+/// The longest text that variables in a command may make.
+const MAX_VALUE_BYTES: usize = 64 << 10;
+
+/// What all variables and blocks of a page and of what it includes may take: a page must not fill
+/// the memory by giving itself names.
+const MAX_SHARED_BYTES: usize = 1 << 20;
+
+/// What a variable or a block takes besides its bytes.
+const ENTRY_BYTES: usize = 64;
+
+/// There are too many variables and blocks, or they are too long.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Full;
+
+/// Does something with what is shared.
+pub(super) fn with<T>(exchange: &Exchange, act: impl FnOnce(&mut Shared) -> T) -> T {
+    match &exchange.request.ssi {
+        Some(shared) => act(&mut shared.lock().unwrap_or_else(PoisonError::into_inner)),
+        None => act(&mut Shared::default()),
+    }
+}
+
+impl Shared {
+    fn take(&mut self, bytes: usize) -> Result<(), Full> {
+        if self.bytes + bytes > MAX_SHARED_BYTES {
+            return Err(Full);
+        }
+        self.bytes += bytes;
+        Ok(())
+    }
+
+    /// `set`; the name is in lower case.
+    pub(super) fn set(&mut self, name: &[u8], value: Vec<u8>) -> Result<(), Full> {
+        let known = self.variables.iter().position(|(known, _)| known == name);
+        let old_bytes = known.map(|at| self.variables[at].1.len());
+        match old_bytes {
+            Some(bytes) => self.bytes -= bytes,
+            None => self.take(ENTRY_BYTES + name.len())?,
+        }
+        self.take(value.len())?;
+        match known {
+            Some(at) => self.variables[at].1 = value,
+            None => self.variables.push((name.to_vec(), value)),
+        }
+        Ok(())
+    }
+
+    /// `include` with `set`: without a value the variable stays what it is, but exists.
+    pub(super) fn set_from(&mut self, name: &[u8], value: Option<Vec<u8>>) -> Result<(), Full> {
+        let is_known = self.variables.iter().any(|(known, _)| known == name);
+        match value {
+            Some(value) => self.set(name, value),
+            None if is_known => Ok(()),
+            None => self.set(name, Vec::new()),
+        }
+    }
+
+    pub(super) fn begin_block(&mut self, name: &[u8]) -> Result<(), Full> {
+        self.take(ENTRY_BYTES + name.len())?;
+        self.blocks.push((name.to_vec(), Vec::new()));
+        Ok(())
+    }
+
+    pub(super) fn add_to_block(&mut self, text: &[u8]) -> Result<(), Full> {
+        self.take(text.len())?;
+        if let Some((_, block)) = self.blocks.last_mut() {
+            block.extend_from_slice(text);
+        }
+        Ok(())
+    }
+
+    pub(super) fn block(&self, name: &[u8]) -> Option<Bytes> {
+        let found = self.blocks.iter().find(|(known, _)| known == name);
+        found.map(|(_, text)| Bytes::copy_from_slice(text))
+    }
+
+    /// An expression matched: `names` are those of its named groups.
+    pub(super) fn capture(
+        &mut self,
+        regex: &Regex,
+        names: &[Vec<u8>],
+        found: &Captures,
+        subject: &[u8],
+    ) -> Result<(), Full> {
+        let group = |number| found.get(subject, number).unwrap_or_default().to_vec();
+        self.groups = (0..found.len()).map(group).collect();
+        for (number, name) in regex.named_groups() {
+            self.set(&names[usize::from(*name)], group(usize::from(*number)))?;
+        }
+        Ok(())
+    }
+
+    fn get(&self, name: &[u8]) -> Option<Vec<u8>> {
+        if let [digit @ b'0'..=b'9'] = name
+            && let Some(group) = self.groups.get(usize::from(digit - b'0'))
+        {
+            return Some(group.clone());
+        }
+        let found = self.variables.iter().find(|(known, _)| known == name);
+        found.map(|(_, value)| value.clone())
+    }
+}
+
+/// The value of a variable, whose name is in lower case.
+pub(super) fn lookup(exchange: &Exchange, name: &[u8]) -> Result<Option<Vec<u8>>, Failed> {
+    if let Some(value) = with(exchange, |shared| shared.get(name)) {
+        return Ok(Some(value));
+    }
+    let Ok(name) = std::str::from_utf8(name) else {
+        return Ok(None);
+    };
+    let mut defined = exchange.snapshot.variables.iter();
+    let position = defined.position(|one| &*one.name == name);
+    let variable = match position.and_then(|index| u16::try_from(index).ok()) {
+        Some(index) => Some(Variable::User(index)),
+        None => sealane_conf::variables::lookup(name),
+    };
+    let Some(variable) = variable else {
+        return Ok(None);
+    };
+    let mut value = Vec::new();
+    if variables::append(exchange, &variable, &mut value) {
+        return Ok(Some(value));
+    }
+    match name {
+        // The time always has a value: the format is wrong.
+        "date_local" | "date_gmt" => Err(Failed::Command),
+        _ => Ok(None),
+    }
+}
+
+/// A text with variables in it. `is_path`: relative to the URI of the response.
+pub(super) fn evaluate(exchange: &Exchange, text: &[u8], is_path: bool) -> Result<Vec<u8>, Failed> {
+    let mut out = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while !rest.is_empty() {
+        rest = match rest.strip_prefix(b"$") {
+            Some(name) => {
+                let (name, after) = variable_name(exchange, text, name)?;
+                let value = lookup(exchange, &name.to_ascii_lowercase())?;
+                out.extend_from_slice(&value.unwrap_or_default());
+                if out.len() > MAX_VALUE_BYTES {
+                    let text = Text(text);
+                    complain(
+                        exchange,
+                        format_args!("\"{text}\" has more than {MAX_VALUE_BYTES} bytes"),
+                    );
+                    return Err(Failed::Command);
+                }
+                after
+            }
+            None => unquote(rest, &mut out),
+        };
+    }
+    if is_path && !out.starts_with(b"/") {
+        let uri = &exchange.request.uri;
+        let end = memchr::memrchr(b'/', uri).map_or(0, |at| at + 1);
+        out.splice(0..0, uri[..end].iter().copied());
+    }
+    Ok(out)
+}
+
+/// The name of a variable behind its `$`, and what follows.
+fn variable_name<'t>(
+    exchange: &Exchange,
+    text: &[u8],
+    behind: &'t [u8],
+) -> Result<(&'t [u8], &'t [u8]), Failed> {
+    let in_brackets = behind.strip_prefix(b"{");
+    let from = in_brackets.unwrap_or(behind);
+    let is_name = |byte: &&u8| byte.is_ascii_alphanumeric() || **byte == b'_';
+    let (name, after) = from.split_at(from.iter().take_while(is_name).count());
+    let after = match (in_brackets, after) {
+        (None, after) => after,
+        (Some(_), [b'}', after @ ..]) => after,
+        (Some(b""), _) => &b""[..],
+        (Some(_), _) => {
+            let name = Text(name);
+            complain(
+                exchange,
+                format_args!("the closing bracket in \"{name}\" variable is missing"),
+            );
+            return Err(Failed::Command);
+        }
+    };
+    if name.is_empty() {
+        let text = Text(text);
+        complain(
+            exchange,
+            format_args!("invalid variable name in \"{text}\""),
+        );
+        return Err(Failed::Command);
+    }
+    Ok((name, after))
+}
+
+/// Text up to the next variable. A backslash takes the meaning from what may have one.
+fn unquote<'t>(text: &'t [u8], out: &mut Vec<u8>) -> &'t [u8] {
+    let mut is_quoted = false;
+    for (at, byte) in text.iter().enumerate() {
+        match byte {
+            b'\\' if !is_quoted => is_quoted = true,
+            b'$' if !is_quoted => return &text[at..],
+            _ => {
+                if is_quoted && !matches!(byte, b'\\' | b'\'' | b'"' | b'$') {
+                    out.push(b'\\');
+                }
+                out.push(*byte);
+                is_quoted = false;
+            }
+        }
+    }
+    b""
+}
