@@ -11,8 +11,6 @@ pub(crate) struct Site {
     /// Addresses in the configuration, and what answers there.
     pub(crate) behind: &'static [(&'static str, Behind)],
     pub(crate) requests: Vec<String>,
-    /// Directives that Sealane may still refuse; with all of them the site is tried.
-    pub(crate) waits_for: &'static [&'static str],
     pub(crate) differences: &'static [Difference],
 }
 
@@ -53,7 +51,6 @@ impl Site {
             files: &[],
             behind: &[],
             requests: Vec::new(),
-            waits_for: &[],
             differences: &[],
         }
     }
@@ -408,7 +405,6 @@ pub(crate) fn files() -> Vec<Site> {
                 ..LISTING
             },
         ],
-        waits_for: &["charset"],
         ..Site::new("mirror")
     };
     let mirror = mirror.ask(
@@ -651,7 +647,6 @@ pub(crate) fn access() -> Vec<Site> {
             ("srv/files/a.txt", "signed\n"),
             ("srv/files/p/a.txt", "pictures\n"),
         ],
-        waits_for: &["secure_link", "secure_link_secret", "valid_referers"],
         ..Site::new("signed")
     };
     let signed = signed.ask(

@@ -5,8 +5,7 @@ use crate::asking::{self, Answer};
 use crate::sites::{self, Behind};
 use sealane_tests::origin::{self, Origin};
 use sealane_tests::{
-    Application, Certificate, CertificateKey, Program, Server, Site, command, repository,
-    sealane_binary, wait_for,
+    Application, Certificate, CertificateKey, Program, Server, Site, repository, wait_for,
 };
 use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
@@ -155,20 +154,6 @@ impl Place {
             _origins: origins,
             _services: services,
         }
-    }
-
-    /// Directives of the configuration of which Sealane says that they are not there yet.
-    pub(crate) fn missing(&self) -> Vec<String> {
-        let file = self.site.write("check.conf", &self.main);
-        let [prefix, file] = [self.site.path(""), file].map(|path| path.display().to_string());
-        let words = ["-t", "-p", &prefix, "-c", &file, "-e", "logs/check.log"];
-        let said = command(&sealane_binary().display().to_string(), &words, b"").stderr;
-        let lines = said.lines().filter(|line| {
-            line.contains("directive is not supported yet")
-                || line.contains("directive has no effect yet")
-        });
-        let names = lines.filter_map(|line| line.split('"').nth(1));
-        names.map(str::to_owned).collect()
     }
 
     /// Starts a server, sends it all requests, and ends it.
