@@ -129,7 +129,7 @@ async fn redirect_to_named(exchange: &mut Exchange, name: &str) -> Step {
         return Step::Status(StatusCode::INTERNAL_SERVER_ERROR);
     };
     exchange.location = location;
-    limit_to_methods(exchange);
+    enter(exchange);
     exchange.progress.uri_under_alias = false;
     in_location(exchange).await
 }
@@ -242,23 +242,28 @@ fn find_config(exchange: &mut Exchange) -> Step {
     if exchange.conf().internal && !exchange.request.internal {
         return Step::Status(StatusCode::NOT_FOUND);
     }
+    enter(exchange);
     if let Some(status) = refuse_body(exchange) {
         return Step::Status(status);
     }
-    limit_to_methods(exchange);
     match lacks_slash {
         true => handlers::returns::add_slash(exchange),
         false => Step::Declined,
     }
 }
 
-/// `limit_except`: other settings for methods that it does not name.
-fn limit_to_methods(exchange: &mut Exchange) {
+/// What a location that is come to does at once: `limit_except` has other settings for methods
+/// that it does not name, and `keepalive_timeout 0` ends the connection whichever location
+/// answers in the end.
+fn enter(exchange: &mut Exchange) {
     let location = exchange.snapshot.location(exchange.location);
     if let Some(limited) = &location.limited
         && !limited.spares(exchange.request.head.method)
     {
         exchange.location = limited.location;
+    }
+    if exchange.conf().keepalive_timeout.is_zero() {
+        exchange.request.head.keep_alive = false;
     }
 }
 

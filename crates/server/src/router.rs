@@ -252,6 +252,16 @@ impl<R: FnMut(Arc<Location>) -> LocationId> Builder<'_, R> {
             level.prefixes.binary_search_by(prefix).is_ok()
         };
         level.slashless.retain(|(uri, _)| !has_own(uri));
+        for (uri, id) in &mut level.slashless {
+            // Of two with the same URI the exact one is redirected to.
+            let whole = [&**uri, b"/"].concat();
+            let exact = level
+                .exact
+                .binary_search_by(|(exact, _)| (**exact).cmp(&whole));
+            if let Ok(at) = exact {
+                *id = level.exact[at].1;
+            }
+        }
         level.slashless.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         level
     }

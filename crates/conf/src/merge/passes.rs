@@ -12,9 +12,8 @@ use crate::input::Options;
 use crate::model::{
     CertificateFiles, CertificateSource, Family, FastCgiPass, GrpcPass, HiddenHeaders, List,
     NextUpstream, NextUpstreamCause, Param, Params, Part, Pass, PassTarget, ProxyHttpVersion,
-    ProxyPass, ProxyTarget, ProxyUrl, RedirectRewrite, ScgiPass, SetHeader, SetHeaders, TempPath,
-    Template, TlsProtocols, UpstreamCertificate, UpstreamSettings, UpstreamTls, UriPart, UwsgiPass,
-    Variable,
+    ProxyPass, ProxyTarget, ProxyUrl, ScgiPass, SetHeader, SetHeaders, TempPath, Template,
+    TlsProtocols, UpstreamCertificate, UpstreamSettings, UpstreamTls, UriPart, UwsgiPass, Variable,
 };
 use crate::parser::path_of;
 use crate::variables::Builtin;
@@ -40,6 +39,13 @@ impl PassingDraft {
         self.proxy.inherit(&outer.proxy);
         self.fastcgi.inherit(&outer.fastcgi);
         self.uwsgi.inherit(&outer.uwsgi);
+        // Not left to the end: locations within inherit what is the default here.
+        let target = self.of(Family::Proxy).target.as_ref();
+        if matches!(self.proxy.redirects, RulesDraft::Unset)
+            && let Some(rule) = target.and_then(default_redirect)
+        {
+            self.proxy.redirects = RulesDraft::Rules([rule].into_iter().collect());
+        }
     }
 }
 
@@ -267,7 +273,7 @@ fn proxy(
         method: draft.method.clone(),
         set_headers: set_headers(common.set_headers.as_deref(), defaults),
         body: draft.body.clone(),
-        redirects: redirects(draft, target),
+        redirects: draft.redirects.rules(),
         cookie_domains: draft.cookie_domains.rules(),
         cookie_paths: draft.cookie_paths.rules(),
         cookie_flags: draft.cookie_flags.rules(),
@@ -287,13 +293,6 @@ fn proxy_url(target: &FixedTarget) -> ProxyUrl {
                 uri: uri.into(),
             },
         },
-    }
-}
-
-fn redirects(draft: &ProxyDraft, target: &TargetDraft) -> List<RedirectRewrite> {
-    match &draft.redirects {
-        RulesDraft::Unset => default_redirect(target).into_iter().collect(),
-        rules => rules.rules(),
     }
 }
 
