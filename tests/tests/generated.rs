@@ -15,6 +15,8 @@ mod requests;
 mod servers;
 #[path = "generated/shrink.rs"]
 mod shrink;
+#[path = "generated/words.rs"]
+mod words;
 
 use configuration::Node;
 use requests::Request;
@@ -27,7 +29,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const SEED: u64 = 0x5ea1;
 
 /// Server blocks of a round, and requests to each.
-const SERVERS: usize = 120;
+const SERVERS: usize = 60;
 const REQUESTS: usize = 14;
 
 /// How many failures are made small and shown.
@@ -37,7 +39,7 @@ const SHOWN: usize = 5;
 fn what_nobody_thought_of_is_done_as_nginx_does_it() {
     let (first, rounds) = match std::env::var("SEALANE_TEST_SEED") {
         Ok(seed) => (seed.parse().expect("SEALANE_TEST_SEED is a number"), 1),
-        Err(_) => (SEED, scale(1, 100)),
+        Err(_) => (SEED, scale(1, 200)),
     };
     let surroundings = Surroundings::new();
     let mut sums = Sums::default();

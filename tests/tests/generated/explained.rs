@@ -7,6 +7,8 @@ use crate::servers::{Difference, Seen};
 /// What is the same in both as far as it matters.
 struct Rule {
     reason: &'static str,
+    /// What the configuration contains if this is the reason.
+    needs: &'static str,
     /// Whether it is about this request and these answers.
     applies: fn(&Request, &[Seen; 2]) -> bool,
     /// Takes out of what was seen what need not be equal.
@@ -16,6 +18,7 @@ struct Rule {
 const RULES: &[Rule] = &[
     Rule {
         reason: "the name of the server is in its pages, whose lengths are logged",
+        needs: "",
         applies: |_, seen| {
             seen.iter()
                 .all(|seen| is_own_page(seen) || status(seen) >= 300)
@@ -24,21 +27,32 @@ const RULES: &[Rule] = &[
     },
     Rule {
         reason: "$request_length of HTTP/2 is that of the head as text, in nginx that of the frame",
+        needs: "",
         applies: |request, _| request.version == 2,
         take_out: |seen| without(seen, &["asked="]),
     },
     Rule {
         reason: "$request_length counts bodies that nobody read, $content_length does not know them",
+        needs: "",
         applies: |request, _| request.body != Body::None,
         take_out: |seen| without(seen, &["asked=", "body="]),
     },
     Rule {
         reason: "nginx reads no header fields behind a request line that it refuses",
-        applies: |_, seen| seen.iter().all(|seen| status(seen) == 400),
+        needs: "",
+        // Without the field by which its line would be found.
+        applies: |_, [ours, theirs]| {
+            let is_refused = |line: &String| line.contains("|status=400|");
+            status(ours) == 400
+                && status(theirs) == 400
+                && theirs.log.is_empty()
+                && ours.log.iter().all(is_refused)
+        },
         take_out: |seen| seen.log.clear(),
     },
     Rule {
         reason: "the length of a listing is known and told, nginx sends it in chunks",
+        needs: "",
         applies: |_, [ours, theirs]| {
             let has = |seen: &Seen, name| header(seen, name).is_some();
             has(ours, "content-length")
@@ -56,16 +70,34 @@ const RULES: &[Rule] = &[
     },
     Rule {
         reason: "a connection that is closed without an answer is not kept, which nginx does not log",
+        needs: "",
         applies: |_, seen| seen.iter().all(|seen| status(seen) == 0),
         take_out: |seen| without(seen, &["conn="]),
     },
     Rule {
         reason: "after a rewrite there is still a file under an alias, in nginx there is none",
+        needs: "alias",
         applies: |_, [_, theirs]| logged(theirs, "file=").is_some_and(|file| file.len() < 2),
         take_out: |seen| without(seen, &["file="]),
     },
     Rule {
+        reason: "nginx takes what is behind its URI in memory when that lacks the slash of an alias",
+        needs: "alias",
+        applies: |_, seen| {
+            seen.iter().all(|seen| {
+                status(seen) == 301 && header(seen, "location").is_some_and(|to| to.ends_with('/'))
+            }) && logged(&seen[1], "root=").is_some_and(|root| root.ends_with('/'))
+        },
+        take_out: |seen| {
+            without(
+                seen,
+                &["length=", "map=", "seg=", "file=", "root=", "bytes="],
+            )
+        },
+    },
+    Rule {
         reason: "arguments that `set` has removed are none, in nginx they are empty",
+        needs: "set $args",
         applies: |_, [ours, theirs]| {
             let seen = [ours, theirs].map(|seen| logged(seen, "args="));
             seen.iter().all(|args| matches!(args, Some("" | "-")))
@@ -74,6 +106,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         reason: "nginx adds headers twice to a 416",
+        needs: "",
         applies: |_, seen| seen.iter().all(|seen| status(seen) == 416),
         take_out: |seen| {
             without(seen, &["a=", "cc="]);
@@ -86,10 +119,12 @@ const RULES: &[Rule] = &[
     },
     Rule {
         reason: "a variable that was decoded and would break the request line of an upstream is refused",
+        needs: "",
         applies: |request, [ours, theirs]| {
             let breaking = ["%20", "%00", "%0a", "%0d", "%7f", "sp ace"];
             let own = request.target.split('?').next().unwrap_or_default();
             status(ours) == 500
+                && logged(ours, "up=").is_none_or(|status| matches!(status, "" | "-"))
                 && logged(theirs, "up=").is_some_and(|status| !status.is_empty())
                 && breaking.iter().any(|text| own.contains(text))
         },
@@ -100,6 +135,7 @@ const RULES: &[Rule] = &[
     },
     Rule {
         reason: "nginx puts the cookies of HTTP/2 behind the other header fields",
+        needs: "",
         applies: |request, _| {
             let cookie = |(name, _): &(String, String)| name == "Cookie";
             request.version == 2 && request.headers.iter().any(cookie)
@@ -115,11 +151,13 @@ const RULES: &[Rule] = &[
     },
     Rule {
         reason: "what an upstream sent although nobody wanted it is counted as received",
+        needs: "",
         applies: |request, [ours, _]| request.method == "HEAD" || status(ours) == 416,
         take_out: |seen| without(seen, &["got="]),
     },
     Rule {
         reason: "an upstream's answer keeps its type when it becomes a 204, and its body is received",
+        needs: "",
         applies: |_, seen| {
             let is_passed = |seen: &Seen| header(seen, "x-echo").is_some();
             seen.iter()
@@ -132,11 +170,56 @@ const RULES: &[Rule] = &[
     },
     Rule {
         reason: "boundaries between parts are chosen at random, and counted by nginx",
+        needs: "",
         applies: |_, seen| seen.iter().all(|seen| status(seen) == 206),
         take_out: |seen| without(seen, &["type=", "length=", "bytes="]),
     },
     Rule {
+        reason: "what is packed on the way is packed by another library, whose lengths are logged",
+        needs: "gzip",
+        applies: |_, seen| {
+            seen.iter().all(|seen| {
+                header(seen, "content-encoding") == Some("gzip")
+                    && header(seen, "content-length").is_none()
+            })
+        },
+        take_out: |seen| without(seen, &["bytes="]),
+    },
+    Rule {
+        reason: "nginx says that it keeps a connection, but closes it, when no location has been entered",
+        needs: "keepalive_timeout 0",
+        applies: |_, [ours, theirs]| {
+            header(ours, "connection") == Some("close")
+                && header(theirs, "connection") == Some("keep-alive")
+        },
+        take_out: |seen| {
+            without(seen, &["conn="]);
+            without_headers(seen, &["connection"]);
+        },
+    },
+    Rule {
+        reason: "$invalid_referer stays in nginx what it was where it was asked for first",
+        needs: "$invalid_referer",
+        applies: |_, [ours, theirs]| {
+            logged(ours, "bad=") == Some("1") && matches!(logged(theirs, "bad="), Some("" | "-"))
+        },
+        take_out: |seen| without(seen, &["bad="]),
+    },
+    Rule {
+        reason: "nginx hands a request on as an `if` says although a later one, which has no upstream, holds",
+        needs: "proxy_pass",
+        applies: |_, [ours, theirs]| {
+            let none_asked = matches!(logged(theirs, "up="), Some("" | "-"));
+            status(theirs) == 500 && is_own_page(theirs) && none_asked && status(ours) != 500
+        },
+        take_out: |seen| {
+            seen.response = None;
+            seen.log.clear();
+        },
+    },
+    Rule {
         reason: "nginx ends the request of a 412 as one that has failed",
+        needs: "",
         applies: |request, _| {
             let names = ["If-Unmodified-Since", "If-Match"];
             let mut headers = request.headers.iter();
@@ -151,7 +234,10 @@ pub(crate) fn explained(difference: &Difference) -> Vec<&'static str> {
     let mut seen = difference.seen.clone();
     let mut reasons = Vec::new();
     for rule in RULES {
-        if !(rule.applies)(&difference.request, &difference.seen) {
+        let configuration = &difference.configuration;
+        if !configuration.contains(rule.needs)
+            || !(rule.applies)(&difference.request, &difference.seen)
+        {
             continue;
         }
         let before = seen.clone();

@@ -68,6 +68,12 @@ const SEGMENTS: &[&str] = &[
     "s500",
     "s304",
     "accel",
+    "gz",
+    "gz",
+    "word",
+    "zip.txt",
+    // What `secure_link_secret word` wants before `x.txt`.
+    "68e191a30407831fe6832a1d28cd58fd/x.txt",
 ];
 
 fn target(random: &mut Random, paths: &[String]) -> String {
@@ -141,6 +147,11 @@ fn target(random: &mut Random, paths: &[String]) -> String {
         "#f",
         "?x='",
         "?x=a%0d%0ab",
+        "?x=x32vEOIXkPKvap67MyTyHw",
+        "?x=x32vEOIXkPKvap67MyTyHw,2147483647&y=2147483647",
+        "?x=x32vEOIXkPKvap67MyTyHw,1",
+        "?x=10.1.0.5",
+        "?y=op&x=e",
     ];
     target.push_str(random.choose::<&str>(&arguments));
     target
@@ -197,6 +208,9 @@ const HEADERS: &[&[(&str, &str)]] = &[
         ("Cookie", "d=2; c=3"),
         ("Cookie", "c="),
         ("Cookie", "cc=4; C=5"),
+        ("Cookie", "uid=fwAAAWGJugAAAAAAAwMEAg=="),
+        ("Cookie", "c=fwAAAWGJugAAAAAAAwMEAm=="),
+        ("Cookie", "uid=short"),
     ],
     &[
         ("Referer", "http://ok.test/x"),
@@ -223,6 +237,10 @@ const HEADERS: &[&[(&str, &str)]] = &[
         ("X-Forwarded-For", "10.1.2.3"),
         ("X-Forwarded-For", "10.1.2.3, 10.9.9.9"),
         ("Authorization", "Basic dTpw"),
+        ("Authorization", "Basic dTpw"),
+        ("Authorization", "Basic dTp3cm9uZw=="),
+        ("Authorization", "Basic bm9ib2R5OnA="),
+        ("Authorization", "Basic !"),
         ("Content-Type", "text/x"),
     ],
 ];
@@ -264,7 +282,7 @@ pub(crate) fn request(random: &mut Random, number: usize, paths: &[String]) -> R
         let value = *random.choose(&["close", "keep-alive", "Keep-Alive, x"]);
         headers.push(("Connection".to_owned(), value.to_owned()));
     }
-    let bytes = random.choose(&[0, 1, 4, 5, 300]);
+    let bytes = random.choose(&[0, 1, 4, 5, 300, 9_000]);
     let content: Vec<u8> = b"0123456789".iter().copied().cycle().take(*bytes).collect();
     let body = match (method.as_str(), random.below(3)) {
         ("GET" | "HEAD", 1) if random.below(10) == 0 => Body::Length(content),
@@ -313,7 +331,7 @@ impl Request {
             Body::None => {}
             Body::Length(content) => bytes.extend_from_slice(content),
             Body::Chunked(content) => {
-                for piece in content.chunks(100) {
+                for piece in content.chunks(1500) {
                     bytes.extend_from_slice(format!("{:x}\r\n", piece.len()).as_bytes());
                     bytes.extend_from_slice(piece);
                     bytes.extend_from_slice(b"\r\n");

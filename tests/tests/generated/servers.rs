@@ -2,12 +2,16 @@
 
 use crate::configuration::Node;
 use crate::requests::{Body, Request};
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
 use sealane_tests::comparison::normalise;
 use sealane_tests::http2::{self, flag, kind};
 use sealane_tests::origin::{Answer, Asked, Origin};
 use sealane_tests::wire::{Connection, Response};
 use sealane_tests::{Program, Server, Site, command, nginx_binary, sealane_binary, wait_for};
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read, Write};
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
@@ -21,6 +25,8 @@ pub(crate) struct Surroundings {
 #[derive(Debug, Clone)]
 pub(crate) struct Difference {
     pub server: usize,
+    /// What stands in the server block.
+    pub configuration: String,
     pub request: Request,
     /// What each has answered, ours first, and its lines in the access log.
     pub seen: [Seen; 2],
@@ -93,7 +99,7 @@ const SHARED: &str = r#"
         "|up=$upstream_status|got=$upstream_response_length|t=$http_x_t|ref=$http_referer|agent=$http_user_agent|cookie=$cookie_c|cookies=$http_cookie"
         "|asked=$request_length|body=$content_length|method=$request_method|protocol=$server_protocol|user=$remote_user|etag=$sent_http_etag"
         "|cc=$sent_http_cache_control|modified=$sent_http_last_modified|vary=$sent_http_vary|conn=$sent_http_connection|te=$sent_http_transfer_encoding"
-        "|bytes=$body_bytes_sent";
+        "|bytes=$body_bytes_sent|link=$secure_link|bad=$invalid_referer";
     access_log logs/access.log all;
     upstream group { server ORIGIN; keepalive 4; }
     map $uri $map_uri { default ""; /x.txt top; ~^/a/(?<seg>.*) "a:$seg"; ~*\.HTML$ "page$arg_x"; "~^/(b)/" "b-$1"; }
@@ -101,6 +107,13 @@ const SHARED: &str = r#"
     map "$v1:$arg_x" $map_both { default "d"; ":" both; ~(?<v2>.):1 "m$v2"; }
     map $arg_x $map_expires { default off; 1 epoch; 2 max; a 60m; }
     map $arg_x $map_type { default text/x-map; 1 ""; }
+    map $host $map_host { hostnames; default other; .test test; s1.test one; "" none; }
+    map $request_method $map_method { default ""; POST post; ~^(?<seg>P)U "put-$seg"; }
+    map $arg_x $map_charset { default x-two; 1 utf-8; 2 off; "" ""; }
+    geo $geo_self { default d; 127.0.0.0/8 net; 127.0.0.1 self; ::1 self6; }
+    geo $arg_x $geo_range { ranges; default d; 10.0.0.0-10.0.255.255 low; 10.1.0.0-10.1.0.255 high; }
+    split_clients "$uri" $split { 30%% one; 30%% two; * rest; }
+    charset_map x-one x-two { 6F 79; 68 C3; }
     geo $arg_x $geo_arg { default d; 10.0.0.0/8 ten; 10.1.0.0/16 ten-one; 127.0.0.1 self; }
     server {
         listen 127.0.0.1:%plain% default_server;
@@ -121,6 +134,13 @@ impl Surroundings {
         for (name, content) in FILES.iter().chain(&[("big.txt", big.as_str())]) {
             files.write(format!("html/{name}"), content);
         }
+        for name in ["x.txt", "a/x.txt", "zip.txt"] {
+            files.write(
+                format!("html/{name}.gz"),
+                packed(format!("{name}, packed\n").as_bytes()),
+            );
+        }
+        files.write("users", "u:{PLAIN}p\nbroken\n# n:{PLAIN}p\n");
         set_times(&files.path("html"), modified);
         Surroundings {
             files,
@@ -181,14 +201,17 @@ impl Surroundings {
                 if found.0 != usize::MAX {
                     return Some(found);
                 }
-                // Each alone, then.
-                let culprit = taken.iter().find(|(number, nodes)| {
-                    let alone = self.configuration(&[(*number, nodes)], escape);
-                    complaint(&sites[index], &binary, &alone).is_some()
-                });
-                let number = culprit
-                    .unwrap_or_else(|| panic!("in no server alone: {}", found.1))
-                    .0;
+                // The last of the fewest that are refused, then.
+                let (mut fine, mut refused) = (0, taken.len());
+                while fine + 1 < refused {
+                    let half = fine.midpoint(refused);
+                    let some = self.configuration(&taken[..half], escape);
+                    match complaint(&sites[index], &binary, &some) {
+                        Some(_) => refused = half,
+                        None => fine = half,
+                    }
+                }
+                let number = taken[refused - 1].0;
                 Some((number, found.1))
             });
             let numbers = complaints
@@ -277,6 +300,7 @@ impl Surroundings {
             if seen[0] != seen[1] {
                 report.differences.push(Difference {
                     server: *server,
+                    configuration: self.show(&servers[*server]),
                     request: request.clone(),
                     seen,
                 });
@@ -332,9 +356,23 @@ fn complaint(site: &Site, binary: &Path, written: &Written) -> Option<(usize, St
         .lines
         .windows(2)
         .find(|pair| (pair[0].0..pair[1].0).contains(&at));
-    let server =
-        server.unwrap_or_else(|| panic!("an error in no server: {line}\n{}", written.text));
-    Some((server[0].1, line.to_owned()))
+    // What is found at the end of everything is in any of them.
+    let number = server.map_or(usize::MAX, |server| server[0].1);
+    Some((number, line.to_owned()))
+}
+
+/// As a gzip member that says nothing about when it was made.
+fn packed(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::new(6));
+    encoder.write_all(bytes).expect("it is memory");
+    encoder.finish().expect("it is memory")
+}
+
+/// What was packed; `None` if that was not all of a gzip member.
+fn unpacked(bytes: &[u8]) -> Option<Vec<u8>> {
+    let mut out = Vec::new();
+    GzDecoder::new(bytes).read_to_end(&mut out).ok()?;
+    Some(out)
 }
 
 /// Files and directories alike, bottom up.
@@ -372,6 +410,10 @@ fn answer(asked: &Asked) -> Answer {
     };
     let host = asked.headers("Host").concat();
     let more = more.replace("HOST", &host);
+    let (more, body) = match path.contains("/gz") {
+        true => (format!("{more}Content-Encoding: gzip\r\n"), packed(&body)),
+        false => (more, body),
+    };
     let no_body = status.starts_with("304") || asked.head.starts_with(b"HEAD ");
     let head = format!(
         "HTTP/1.1 {status}\r\nX-Echo: yes\r\nContent-Type: text/plain\r\n{more}Content-Length: {}\r\n\r\n",
@@ -405,7 +447,25 @@ fn ask(server: &Server<'_>, request: &Request, id: &str) -> Option<Response> {
             response.body = response.text().replace(&own, ":PORT").into_bytes();
         }
     }
-    Some(normalise(port, response, head_only))
+    // Both pack as they like.
+    if response.header("content-encoding") == Some("gzip")
+        && let Some(body) = unpacked(&response.body)
+    {
+        response.body = body;
+    }
+    let mut response = normalise(port, response, head_only);
+    // Cookies of `userid` are as new as the request.
+    let lines = response.head.split('\n').map(|line| match line {
+        line if line.starts_with("set-cookie:") => match (line.find('='), line.find(';')) {
+            (Some(from), Some(to)) if to > from + 20 => {
+                format!("{}=NEW{}", &line[..from], &line[to..])
+            }
+            _ => line.to_owned(),
+        },
+        line => line.to_owned(),
+    });
+    response.head = lines.collect::<Vec<_>>().join("\n");
+    Some(response)
 }
 
 fn ask_http2(port: u16, request: &Request, id: &str) -> Option<Response> {
