@@ -96,8 +96,8 @@ const RULES: &[Rule] = &[
         },
     },
     Rule {
-        reason: "arguments that `set` has removed are none, in nginx they are empty",
-        needs: "set $args",
+        reason: "arguments that are empty are none, in nginx they are empty behind a `set` or a variable page",
+        needs: "",
         applies: |_, [ours, theirs]| {
             let seen = [ours, theirs].map(|seen| logged(seen, "args="));
             seen.iter().all(|args| matches!(args, Some("" | "-")))
@@ -132,6 +132,28 @@ const RULES: &[Rule] = &[
             seen.response = None;
             seen.log.clear();
         },
+    },
+    Rule {
+        reason: "what a rewrite makes of a URI and would break the request line of an upstream is refused",
+        needs: "sp ace",
+        applies: |_, [ours, theirs]| {
+            status(ours) == 500
+                && logged(ours, "up=").is_none_or(|status| matches!(status, "" | "-"))
+                && logged(theirs, "up=").is_some_and(|status| !matches!(status, "" | "-"))
+        },
+        take_out: |seen| {
+            seen.response = None;
+            seen.log.clear();
+        },
+    },
+    Rule {
+        reason: "how a text that is searched is cut into chunks is counted",
+        needs: "sub_filter",
+        applies: |_, seen| {
+            seen.iter()
+                .all(|seen| header(seen, "transfer-encoding") == Some("chunked"))
+        },
+        take_out: |seen| without(seen, &["bytes="]),
     },
     Rule {
         reason: "nginx puts the cookies of HTTP/2 behind the other header fields",
