@@ -85,7 +85,10 @@ const RULES: &[Rule] = &[
         needs: "alias",
         applies: |_, seen| {
             seen.iter().all(|seen| {
-                status(seen) == 301 && header(seen, "location").is_some_and(|to| to.ends_with('/'))
+                status(seen) == 301
+                    && header(seen, "location").is_some_and(|to| {
+                        to.split('?').next().is_some_and(|path| path.ends_with('/'))
+                    })
             }) && logged(&seen[1], "root=").is_some_and(|root| root.ends_with('/'))
         },
         take_out: |seen| {
@@ -145,6 +148,52 @@ const RULES: &[Rule] = &[
             seen.response = None;
             seen.log.clear();
         },
+    },
+    Rule {
+        reason: "arguments that were set and would break the request line of an upstream are refused",
+        needs: "set $args",
+        applies: |_, [ours, theirs]| {
+            status(ours) == 500
+                && logged(ours, "up=").is_none_or(|status| matches!(status, "" | "-"))
+                && logged(theirs, "up=").is_some_and(|status| !matches!(status, "" | "-"))
+        },
+        take_out: |seen| {
+            seen.response = None;
+            seen.log.clear();
+        },
+    },
+    Rule {
+        reason: "an old nginx knows the first of two headers with one name only",
+        needs: "add_header X-A",
+        applies: |_, seen| {
+            let is_twice = |seen: &Seen| {
+                let response = seen.response.as_ref();
+                response.is_some_and(|response| response.head.matches("\nx-a: ").count() > 1)
+            };
+            seen.iter().all(is_twice)
+        },
+        take_out: |seen| {
+            for line in &mut seen.log {
+                // Its text has bars of its own.
+                if let (Some(from), Some(to)) = (line.find("|a="), line.find("|range=")) {
+                    line.replace_range(from..to.max(from), "");
+                }
+            }
+        },
+    },
+    Rule {
+        reason: "what is asked for in a cycle is known for each turn, in nginx for the first",
+        needs: "index $uri/",
+        applies: |_, seen| seen.iter().all(|seen| status(seen) == 500),
+        take_out: |seen| without(seen, &["uri=", "map=", "file=", "length=", "bytes="]),
+    },
+    Rule {
+        reason: "nginx waits behind an answer whose rate is limited, and the client has gone by then",
+        needs: "set $limit_rate",
+        applies: |_, [ours, theirs]| {
+            logged(ours, "done=") == Some("OK") && matches!(logged(theirs, "done="), Some("" | "-"))
+        },
+        take_out: |seen| without(seen, &["done=", "conn="]),
     },
     Rule {
         reason: "how a text that is searched is cut into chunks is counted",
