@@ -10,7 +10,7 @@ mod ranges;
 pub(crate) mod slice;
 pub(crate) mod userid;
 
-pub(crate) use body::{SharedIncludes, charset_of};
+pub(crate) use body::{SharedIncludes, charset_of, charset_to_be_named};
 
 use crate::exchange::{Exchange, Response};
 use sealane_http::h1::Version;

@@ -6,6 +6,7 @@ use super::Step;
 use super::path::FilePath;
 use crate::disk;
 use crate::exchange::{ContentType, Exchange};
+use crate::filters;
 use crate::open_file_cache::Errno;
 use crate::request_log::log_request;
 use format::Callback;
@@ -71,15 +72,16 @@ pub(crate) async fn answer(exchange: &mut Exchange) -> Step {
         0
     };
     let (content_type, text) = match (autoindex.format, &callback) {
-        (AutoindexFormat::Html, _) => (
-            "text/html",
-            format::html(
-                &exchange.request.uri,
-                &entries,
-                autoindex.exact_size,
+        (AutoindexFormat::Html, _) => ("text/html", {
+            exchange.response.content_type = ContentType::new(b"text/html");
+            let charset = filters::charset_to_be_named(exchange);
+            let page = format::Page {
+                exact_size: autoindex.exact_size,
                 zone_s,
-            ),
-        ),
+                is_utf8: charset.is_some_and(|name| name.eq_ignore_ascii_case(b"utf-8")),
+            };
+            format::html(&exchange.request.uri, &entries, &page)
+        }),
         (AutoindexFormat::Xml, _) => ("text/xml; charset=utf-8", format::xml(&entries)),
         (AutoindexFormat::Json, _) | (AutoindexFormat::Jsonp, None) => {
             ("application/json", format::json(&entries, None))

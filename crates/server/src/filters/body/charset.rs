@@ -57,6 +57,19 @@ pub(super) fn apply(exchange: &mut Exchange, settings: Option<&Charset>) {
     transform(exchange, Recoding::new(conversion));
 }
 
+/// The set that the type of the response is going to name.
+pub(crate) fn to_be_named(exchange: &Exchange) -> Option<Vec<u8>> {
+    // Nobody sees the types of answers to subrequests.
+    if exchange.request.is_subrequest {
+        return None;
+    }
+    let filters = exchange.conf().body_filters.as_ref();
+    wanted(
+        exchange,
+        filters.and_then(|filters| filters.texts.charset.as_deref()),
+    )
+}
+
 /// What nginx says in its log that it does.
 fn doing(exchange: &Exchange) -> &'static str {
     match exchange.response.from_upstream {

@@ -20,6 +20,7 @@ mod ssi;
 mod sub_filter;
 mod transformed;
 
+pub(crate) use charset::to_be_named as charset_to_be_named;
 pub(crate) use head::charset as charset_of;
 pub(crate) use ssi::Shared as SharedIncludes;
 

@@ -8,8 +8,8 @@ use sealane_sys::file::Kind;
 use std::fmt;
 use std::io::Write;
 
-/// Bytes of a name shown on the HTML page; longer ones are cut.
-const NAME_BYTES: usize = 50;
+/// Bytes of a name shown on the HTML page, or characters if it is in UTF-8; longer ones are cut.
+const NAME_COLUMNS: usize = 50;
 
 /// Longest name of a JSONP callback.
 const CALLBACK_BYTES: usize = 128;
@@ -52,7 +52,17 @@ impl Callback {
     }
 }
 
-pub(super) fn html(uri: &[u8], entries: &[Entry], exact_size: bool, zone_s: i64) -> Vec<u8> {
+/// What an HTML page is to look like.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Page {
+    pub(super) exact_size: bool,
+    /// Of the times.
+    pub(super) zone_s: i64,
+    /// The page says that it is in UTF-8, so that columns are counted in characters.
+    pub(super) is_utf8: bool,
+}
+
+pub(super) fn html(uri: &[u8], entries: &[Entry], page: &Page) -> Vec<u8> {
     let mut out = Vec::with_capacity(512 + entries.len() * 160);
     out.extend_from_slice(b"<html>\r\n<head><title>Index of ");
     html_into(&mut out, uri);
@@ -60,11 +70,11 @@ pub(super) fn html(uri: &[u8], entries: &[Entry], exact_size: bool, zone_s: i64)
     html_into(&mut out, uri);
     out.extend_from_slice(b"</h1><hr><pre><a href=\"../\">../</a>\r\n");
     for entry in entries {
-        push_link(&mut out, entry);
+        push_link(&mut out, entry, page.is_utf8);
         out.push(b' ');
-        out.extend_from_slice(&date::autoindex(entry.mtime_s + zone_s, 0));
+        out.extend_from_slice(&date::autoindex(entry.mtime_s + page.zone_s, 0));
         out.push(b' ');
-        push_size(&mut out, entry, exact_size);
+        push_size(&mut out, entry, page.exact_size);
         out.extend_from_slice(b"\r\n");
     }
     out.extend_from_slice(b"</pre><hr></body>\r\n</html>\r\n");
@@ -72,25 +82,31 @@ pub(super) fn html(uri: &[u8], entries: &[Entry], exact_size: bool, zone_s: i64)
 }
 
 /// The link and the spaces up to the next column.
-fn push_link(out: &mut Vec<u8>, entry: &Entry) {
+fn push_link(out: &mut Vec<u8>, entry: &Entry, is_utf8: bool) {
     let slash = if entry.kind == Kind::Dir { "/" } else { "" };
     out.extend_from_slice(b"<a href=\"");
     escape_into(out, &entry.name, EscapeKind::UriComponent);
     out.extend_from_slice(slash.as_bytes());
     out.extend_from_slice(b"\">");
-    if entry.name.len() > NAME_BYTES {
-        html_into(out, &entry.name[..NAME_BYTES - 3]);
+    // A name that is no UTF-8 is counted in bytes all the same.
+    let text = is_utf8
+        .then(|| std::str::from_utf8(&entry.name).ok())
+        .flatten();
+    let mut columns = text.map_or(entry.name.len(), |text| text.chars().count());
+    if columns > NAME_COLUMNS {
+        let kept = NAME_COLUMNS - 3;
+        let end = text.and_then(|text| text.char_indices().nth(kept));
+        html_into(out, &entry.name[..end.map_or(kept, |(end, _)| end)]);
         out.extend_from_slice(b"..&gt;</a>");
         return;
     }
     html_into(out, &entry.name);
-    let mut shown_bytes = entry.name.len();
-    if shown_bytes < NAME_BYTES {
+    if columns < NAME_COLUMNS {
         out.extend_from_slice(slash.as_bytes());
-        shown_bytes += slash.len();
+        columns += slash.len();
     }
     out.extend_from_slice(b"</a>");
-    out.resize(out.len() + NAME_BYTES - shown_bytes, b' ');
+    out.resize(out.len() + NAME_COLUMNS - columns, b' ');
 }
 
 fn push_size(out: &mut Vec<u8>, entry: &Entry, exact: bool) {

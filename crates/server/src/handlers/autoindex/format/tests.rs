@@ -1,5 +1,11 @@
 use super::*;
 
+const PAGE: Page = Page {
+    exact_size: true,
+    zone_s: 0,
+    is_utf8: false,
+};
+
 fn entry(name: &str, kind: Kind, size: u64) -> Entry {
     Entry {
         name: name.as_bytes().to_vec(),
@@ -16,7 +22,7 @@ fn text(bytes: Vec<u8>) -> String {
 #[test]
 fn an_empty_directory() {
     assert_eq!(
-        text(html(b"/<d>/", &[], true, 0)),
+        text(html(b"/<d>/", &[], &PAGE)),
         "<html>\r\n<head><title>Index of /&lt;d&gt;/</title></head>\r\n<body>\r\n\
          <h1>Index of /&lt;d&gt;/</h1><hr><pre><a href=\"../\">../</a>\r\n</pre><hr></body>\r\n</html>\r\n"
     );
@@ -53,7 +59,10 @@ fn sizes_are_rounded_as_nginx_rounds_them() {
 
 #[test]
 fn times_are_shown_in_the_zone_asked_for() {
-    let line = |zone_s| text(html(b"/", &[entry("x", Kind::File, 1)], true, zone_s));
+    let line = |zone_s| {
+        let page = Page { zone_s, ..PAGE };
+        text(html(b"/", &[entry("x", Kind::File, 1)], &page))
+    };
     assert!(line(0).contains(" 06-Nov-1994 08:49 "));
     assert!(line(5400).contains(" 06-Nov-1994 10:19 "));
 }
