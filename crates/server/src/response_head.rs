@@ -89,6 +89,14 @@ fn put_in_order(exchange: &Exchange, ordered: &mut HeaderList) {
     let mut add = |name, value: &[u8]| {
         let _ = ordered.push_known(name, value);
     };
+    // Who asks for a password has done so before `error_page` found what is shown.
+    let challenge = match exchange.progress.status_override {
+        Some(_) => response.headers.get_known(KnownHeader::WwwAuthenticate),
+        None => None,
+    };
+    if let Some(challenge) = challenge {
+        add(KnownHeader::WwwAuthenticate, challenge);
+    }
     if let Some(etag) = &response.etag {
         add(KnownHeader::Etag, etag.as_bytes());
     }
@@ -102,7 +110,20 @@ fn put_in_order(exchange: &Exchange, ordered: &mut HeaderList) {
     {
         add(KnownHeader::Location, location);
     }
-    let _ = ordered.extend(&response.headers);
+    if challenge.is_none() {
+        let _ = ordered.extend(&response.headers);
+    } else {
+        let is_challenge = |name: &[u8]| name.eq_ignore_ascii_case(b"WWW-Authenticate");
+        let first = response
+            .headers
+            .iter()
+            .position(|(name, _)| is_challenge(name));
+        for (at, (name, value)) in response.headers.iter().enumerate() {
+            if Some(at) != first {
+                let _ = ordered.push(name, value);
+            }
+        }
+    }
     if response.allow_ranges {
         let _ = ordered.push_known(KnownHeader::AcceptRanges, b"bytes");
     }
