@@ -4,8 +4,12 @@
 //! Only what nginx 1.22 and the reference version agree on is asked here.
 
 use crate::testing::{Reply, Site};
+use sealane_http::date;
+use sealane_sys::time;
+use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -134,7 +138,23 @@ fn comparable_head(head: &str, port: u16) -> Vec<String> {
             Some((start, _)) => format!("{start}boundary=N"),
             None => line,
         })
+        .map(|line| match line.strip_prefix("Expires: ") {
+            Some(date) => format!("Expires: {}", from_now(date)),
+            None => line,
+        })
         .collect()
+}
+
+/// A date close to now as the minutes from now: the two are not asked within the same second.
+fn from_now(date: &str) -> String {
+    const DAY_S: i64 = 24 * 3600;
+    let now_s = time::unix_coarse_s();
+    match date::parse(date.as_bytes()).map(|date_s| date_s - now_s) {
+        Some(away_s) if away_s.abs() < DAY_S => {
+            format!("in {} minutes", (away_s + 30).div_euclid(60))
+        }
+        _ => date.to_owned(),
+    }
 }
 
 fn decode_chunks(mut body: &[u8]) -> Vec<u8> {
@@ -714,6 +734,13 @@ fn odd_names(site: &Site) {
     }
     site.file(&format!("list/{}<", "m".repeat(46)), "");
     site.file(&format!("list/{}", "é".repeat(40)), "");
+    for characters in [47, 49, 50, 51, 60] {
+        site.file(&format!("list/{}", "ü".repeat(characters)), "");
+        let directory = site.root().join(format!("list/{}", "ö".repeat(characters)));
+        std::fs::create_dir_all(&directory).expect("writable");
+    }
+    let no_text = OsStr::from_bytes(b"list/\xc3\xa4\xff");
+    std::fs::write(site.root().join(no_text), "").expect("writable");
     std::os::unix::fs::symlink("nowhere", site.root().join("list/dangling")).expect("writable");
     std::os::unix::fs::symlink("d1", site.root().join("list/link")).expect("writable");
 }
@@ -723,12 +750,17 @@ fn lists_of_directories() {
     compare(
         "autoindex on; location /rough/ { alias DIR/list/; autoindex_exact_size off; } \
          location /json/ { alias DIR/list/; autoindex_format json; } location /xml/ { alias DIR/list/; autoindex_format xml; } \
-         location /jsonp/ { alias DIR/list/; autoindex_format jsonp; } location /nothing/ { alias DIR/nothing/; }",
+         location /jsonp/ { alias DIR/list/; autoindex_format jsonp; } location /nothing/ { alias DIR/nothing/; } \
+         location /utf8/ { alias DIR/list/; charset UTF-8; } location /other/ { alias DIR/list/; charset koi8-r; } \
+         location /json8/ { alias DIR/list/; charset utf-8; autoindex_format json; }",
         odd_names,
         &[
             "GET /list/",
             "POST /list/",
             "GET /rough/",
+            "GET /utf8/",
+            "GET /other/",
+            "GET /json8/",
             "GET /json/",
             "GET /xml/",
             "GET /jsonp/",
