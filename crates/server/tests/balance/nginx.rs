@@ -39,13 +39,10 @@ impl Site {
     /// One peer for each of `listens`.
     pub(crate) fn new(listens: impl Iterator<Item = bool>) -> Site {
         let listens: Vec<bool> = listens.collect();
-        let (mut free, mut kept) = (Vec::new(), Vec::new());
-        let mut peers = Vec::new();
+        let (mut peers, mut kept) = (Vec::new(), Vec::new());
         for listens in &listens {
             if *listens {
-                let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-                peers.push(listener.local_addr().expect("an address"));
-                free.push(listener);
+                peers.push(free_address());
             } else {
                 let socket =
                     socket2::Socket::new(socket2::Domain::IPV4, socket2::Type::STREAM, None)
@@ -57,13 +54,28 @@ impl Site {
                 kept.push(socket);
             }
         }
-        let front = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let listening = peers.iter().zip(&listens).filter(|(_, listens)| **listens);
         Site {
-            front: front.local_addr().expect("an address"),
+            front: free_address(),
             listening: listening.map(|(peer, _)| *peer).collect(),
             peers,
             _kept: kept,
+        }
+    }
+}
+
+/// An address on which nothing listened a moment ago, and that nobody else gets by chance until
+/// nginx listens there: the port is below those that the kernel gives away. With one of those, a
+/// connection made too early could be one to itself, or to the nginx of another test.
+fn free_address() -> SocketAddr {
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let start = std::process::id() % 40 * 200;
+    loop {
+        let step = NEXT.fetch_add(1, Ordering::Relaxed);
+        let port = u16::try_from(12_000 + (start + step) % 8000).expect("below 20,000");
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        if TcpListener::bind(address).is_ok() {
+            return address;
         }
     }
 }
@@ -112,10 +124,12 @@ impl Nginx {
         let stream = self.connection.get_mut();
         stream.write_all(request.as_bytes()).expect("nginx reads");
         let (mut tried, mut length) = (None, 0);
+        let mut head = String::new();
         loop {
             let mut line = String::new();
             let read = self.connection.read_line(&mut line).expect("nginx answers");
             assert_ne!(read, 0, "nginx closed the connection");
+            head.push_str(&line);
             match line.trim_end().split_once(": ") {
                 Some(("X-Tried", value)) => tried = Some(value.to_owned()),
                 Some(("Content-Length", value)) => length = value.parse().expect("a number"),
@@ -125,7 +139,7 @@ impl Nginx {
         }
         let mut body = vec![0; length];
         self.connection.read_exact(&mut body).expect("a body");
-        tried.expect("nginx says what it tried")
+        tried.unwrap_or_else(|| panic!("nginx does not say what it tried: {head}"))
     }
 }
 
