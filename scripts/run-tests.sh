@@ -27,6 +27,11 @@ built=$((SECONDS - started))
 
 status=0
 "$cargo" test --workspace --exclude sealane-vm --locked --no-fail-fast "$@" 2>&1 | tee "$output" || status=$?
+if [[ ${SEALANE_TEST_LONG:-} == 1 ]]; then
+  # Those that cannot be had in a bounded count.
+  "$cargo" test --workspace --exclude sealane-vm --locked --no-fail-fast --lib --bins --tests -- --ignored 2>&1 |
+    tee -a "$output" || status=$?
+fi
 SEALANE_BINARY="$target/release/sealane" "$cargo" test -p sealane-vm --locked --no-fail-fast "$@" 2>&1 |
   tee -a "$output" || status=$?
 

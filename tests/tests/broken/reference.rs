@@ -67,14 +67,25 @@ const REFUSED_HERE: &[(&str, &str)] = &[
 /// What nothing is to be learned from.
 const NOT_COMPARED: &[&str] = &["unknown directive", "not supported", "is not built in"];
 
-/// One line for each configuration that only one of the two refuses, and that is not listed.
-pub(crate) fn differences<'a>(site: &Site, cases: impl Iterator<Item = &'a Case>) -> Vec<String> {
+/// What came of giving configurations to both.
+pub(crate) struct Compared {
+    /// Configurations that both refuse.
+    pub(crate) refused_by_both: usize,
+    /// One line for each configuration that only one of the two refuses, and that is not listed.
+    pub(crate) differences: Vec<String>,
+}
+
+/// Gives each configuration to both.
+pub(crate) fn compare<'a>(site: &Site, cases: impl Iterator<Item = &'a Case>) -> Compared {
     let cache = std::env::var_os("SEALANE_CACHE");
     let cache = cache.map_or_else(|| repository().join(".cache"), PathBuf::from);
     let nginx = cache.join("peers/nginx-reference/sbin/nginx");
     let good = [BASE, LARGE].map(|good| site.fill_in(good)).concat();
     let good: BTreeSet<&str> = good.lines().collect();
-    let mut differences = Vec::new();
+    let mut compared = Compared {
+        refused_by_both: 0,
+        differences: Vec::new(),
+    };
     for case in cases {
         let text = String::from_utf8_lossy(&case.text);
         // Words of nginx's end with NUL, and it does not look at encodings.
@@ -90,7 +101,12 @@ pub(crate) fn differences<'a>(site: &Site, cases: impl Iterator<Item = &'a Case>
         let known = match (ours.status, theirs.status) {
             (0, 1) => TAKEN_HERE,
             (1, 0) => REFUSED_HERE,
-            _ => continue,
+            (1, 1) => {
+                compared.refused_by_both += 1;
+                continue;
+            }
+            (0, 0) => continue,
+            (ours, theirs) => panic!("Sealane ended with {ours}, nginx with {theirs}: {text}"),
         };
         let said = first_error(&ours.stderr).or_else(|| first_error(&theirs.stderr));
         let said = said.unwrap_or_default();
@@ -107,10 +123,12 @@ pub(crate) fn differences<'a>(site: &Site, cases: impl Iterator<Item = &'a Case>
             .any(|line| line.split([';', '{']).any(|part| is_listed(&part)))
         {
             let who = if ours.status == 0 { "nginx" } else { "Sealane" };
-            differences.push(format!("only {who} refuses {}: {said}", lines.join(" ")));
+            compared
+                .differences
+                .push(format!("only {who} refuses {}: {said}", lines.join(" ")));
         }
     }
-    differences
+    compared
 }
 
 fn test(site: &Site, binary: &std::path::Path) -> Outcome {
