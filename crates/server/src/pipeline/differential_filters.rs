@@ -222,6 +222,7 @@ const FILTERS: &[(&str, &str)] = &[
     ),
     ("addition", "addition_types *; add_after_body /tail;"),
     ("charset", "charset utf-8;"),
+    ("ssi", "ssi on; ssi_types *;"),
     ("ranges", "max_ranges 1;"),
 ];
 

@@ -3,7 +3,6 @@
 use super::Subrequest;
 use crate::body_source::{BodySource, Filled, PendingBody, SourceError};
 use crate::chain::OutputChain;
-use crate::client_link::ClientLink;
 use crate::exchange::{Exchange, Stub};
 use crate::request_log::{Text, log_request};
 use crate::{framing, pipeline};
@@ -32,8 +31,7 @@ enum State {
 impl Answer {
     /// Begins a subrequest; `None` if it lies too deep in others, which the log says.
     ///
-    /// It has no part in the client's connection, except that it ends when its answer is
-    /// dropped: whoever sends the body knows when the client goes.
+    /// It has no part in the client's connection, except that it ends when the client goes.
     pub(crate) fn ask(exchange: &mut Exchange, uri: &[u8], args: &[u8]) -> Option<Answer> {
         let depth = exchange.request.depth;
         Answer::ask_from(exchange, uri, args, depth, None)
@@ -62,7 +60,7 @@ impl Answer {
             args,
             method: Method::Get,
             body: exchange.request.received.clone(),
-            client: ClientLink::default(),
+            client: exchange.client.clone(),
         };
         let mut asked = Box::new(subrequest.of(exchange));
         asked.request.depth = depth + 1;
@@ -144,6 +142,8 @@ impl Answer {
             }
             let values = &mut asked.request.values;
             main.request.values.take_variables(values);
+            // What else waits for somebody asks again.
+            main.client.ignore_gone();
         }
     }
 
