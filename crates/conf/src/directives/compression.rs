@@ -6,7 +6,7 @@ use super::{Arity, Check, HSL, HTTP, LOCATION_IF, Module, ONE, Row, media_types}
 use crate::build::Build;
 use crate::call::{Call, Fault};
 use crate::draft::CompressorDraft;
-use crate::model::{GzipProxied, StaticCoding};
+use crate::model::{BROTLI_MAX_LEVEL, GzipProxied, StaticCoding};
 use crate::values;
 
 const AS_TAKEN: &str = "A response is compressed as far as its client takes it.";
@@ -149,11 +149,10 @@ pub(super) const BROTLI: Module = Module {
             HSL,
             ONE,
             "6",
-            "0 is fastest, 11 compresses best. [What each costs](performance.md#compression).",
-            |b, c| {
-                c.check(Between(0, 11))?;
-                c.number(&mut brotli(b).level)
-            },
+            "0 is fastest, 8 compresses best; 9 to 11 mean 8, with a warning, as they take too much \
+             memory and time for responses that are compressed while they are sent. \
+             [What each costs](performance.md#compression).",
+            brotli_level,
         ),
         Row::new(
             "brotli_window",
@@ -161,7 +160,9 @@ pub(super) const BROTLI: Module = Module {
             ONE,
             "512k",
             "How far back the compressor looks, a power of two from 1k to 16m; it decides about \
-             memory on both ends. Less is taken where the response is known to be shorter.",
+             memory on both ends. Less is taken where the response is known to be shorter. From \
+             level 5 on it is at least 128k, and 512k for responses that are longer than that or \
+             of unknown length.",
             brotli_window,
         ),
         Row::new(
@@ -315,6 +316,19 @@ fn gzip_disable(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
         let regex = b.regex(c.text(index)?, true, index)?;
         let compression = &mut b.location().body_filters.compression;
         compression.gzip_disable.get_or_insert_default().push(regex);
+    }
+    Ok(())
+}
+
+fn brotli_level(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    c.check(Between(0, 11))?;
+    let slot = &mut brotli(b).level;
+    c.number(slot)?;
+    if let Some(level) = slot.filter(|level| *level > BROTLI_MAX_LEVEL.into()) {
+        b.warn(format!(
+            "responses are compressed at level {BROTLI_MAX_LEVEL} instead of {level}, which takes too \
+             much memory and time; compress files beforehand and send them with \"brotli_static\""
+        ));
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use brotli::enc::encode::{
     BrotliEncoderOperation, BrotliEncoderParameter, BrotliEncoderStateStruct,
 };
 use flate2::{Compress, Compression, FlushCompress, Status};
-use sealane_conf::model::Compressor;
+use sealane_conf::model::{BROTLI_MAX_LEVEL, Compressor};
 use zstd_safe::zstd_sys::ZSTD_EndDirective;
 use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer};
 
@@ -107,11 +107,11 @@ impl Brotli {
         use BrotliEncoderParameter::{
             BROTLI_PARAM_LGWIN, BROTLI_PARAM_QUALITY, BROTLI_PARAM_SIZE_HINT,
         };
-        let bits = fitting(settings.window_bits, 10, 16, body_bytes);
+        let level = settings.level.min(BROTLI_MAX_LEVEL);
+        let (bits, hint) = brotli_window(level, settings.window_bits, body_bytes);
         let mut state = BrotliEncoderStateStruct::new(StandardAlloc::default());
-        state.set_parameter(BROTLI_PARAM_QUALITY, settings.level.into());
+        state.set_parameter(BROTLI_PARAM_QUALITY, level.into());
         state.set_parameter(BROTLI_PARAM_LGWIN, bits.into());
-        let hint = body_bytes.map_or(0, |bytes| u32::try_from(bytes).unwrap_or(u32::MAX));
         state.set_parameter(BROTLI_PARAM_SIZE_HINT, hint);
         Brotli(Box::new(state))
     }
@@ -154,6 +154,31 @@ impl Codec for Brotli {
         Ok((taken_bytes, done))
     }
 }
+
+/// The window that a level of Brotli gets for a body of this length, and what the library is told
+/// about the length, by which it chooses how to search.
+///
+/// From level 5 on, the library's search in tables of 32 KiB to 4 MiB (its `H5`) finds next to
+/// nothing any more in what is longer than two windows; the one that it has for long bodies in
+/// windows of 512 KiB and more (`H6`) does. The one for windows of up to 64 KiB takes 33 MiB.
+fn brotli_window(level: u8, window_bits: u8, body_bytes: Option<u64>) -> (u8, u32) {
+    if level < BROTLI_CAREFUL_LEVEL {
+        let bits = fitting(window_bits, 10, 16, body_bytes);
+        let hint = body_bytes.map_or(0, |bytes| u32::try_from(bytes).unwrap_or(u32::MAX));
+        return (bits, hint);
+    }
+    let bits = fitting(window_bits.max(17), 17, 16, body_bytes);
+    match body_bytes.filter(|bytes| bytes + 16 <= 1 << bits) {
+        Some(bytes) => (bits, bytes as u32), // at most 16 MiB, the largest window
+        None => (bits.max(BROTLI_LONG_BITS), BROTLI_LONG_BYTES),
+    }
+}
+
+/// From this level on the library remembers several places for each hash.
+const BROTLI_CAREFUL_LEVEL: u8 = 5;
+/// From these on it takes a body for a long one.
+const BROTLI_LONG_BITS: u8 = 19;
+const BROTLI_LONG_BYTES: u32 = (4 << 20) + 1;
 
 struct Zstd(CCtx<'static>);
 

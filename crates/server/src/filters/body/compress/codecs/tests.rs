@@ -173,3 +173,66 @@ fn windows_are_no_larger_than_bodies_need() {
         assert_eq!(fitting(15, 9, 262, bytes), wanted, "{bytes:?}");
     }
 }
+
+#[test]
+fn brotli_finds_as_much_in_long_bodies_as_in_short_ones() {
+    let short = blocks(900 << 10);
+    let long = blocks(3 << 20);
+    let compressed_bytes = |plain: &[u8], window_bits, length| {
+        let mut codec = new(Coding::Brotli, &settings(6, window_bits), length).expect("memory");
+        let compressed = compress(&mut *codec, plain, 16 << 10, Operation::Finish);
+        assert!(decompress(Coding::Brotli, &compressed) == plain);
+        compressed.len() as u64
+    };
+    let wanted = compressed_bytes(&short, 19, None);
+    for (window_bits, length) in [(19, None), (19, Some(long.len() as u64)), (16, None)] {
+        let bytes = compressed_bytes(&long, window_bits, length);
+        let per_byte = |bytes: u64, of: &[u8]| bytes * 1000 / of.len() as u64;
+        let (is, must) = (per_byte(bytes, &long), per_byte(wanted, &short));
+        assert!(
+            is <= must + must / 10,
+            "{window_bits} {length:?}: {is} {must}"
+        );
+    }
+}
+
+/// Text whose words come again within 200 KiB, the same each time.
+fn blocks(bytes: usize) -> Vec<u8> {
+    let mut state = 1u64;
+    let mut next = move |below: usize| {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (state >> 33) as usize % below
+    };
+    let mut made: Vec<u8> = (0..1000).map(|_| next(256) as u8).collect();
+    while made.len() < bytes {
+        let from = next(made.len().min(200 << 10));
+        let from = made.len() - 1 - from;
+        let to = (from + 20 + next(60)).min(made.len());
+        made.extend_from_within(from..to);
+        made.push(next(256) as u8);
+    }
+    made.truncate(bytes);
+    made
+}
+
+#[test]
+fn no_level_of_brotli_has_tables_of_more_than_16_mib() {
+    for level in 0..=11 {
+        for body_bytes in [Some(0), Some(3000), Some(200_000), Some(1 << 30), None] {
+            let level = settings_of(Coding::Brotli, level)
+                .level
+                .min(BROTLI_MAX_LEVEL);
+            for window_bits in [10, 16, 19] {
+                let (bits, hint) = brotli_window(level, window_bits, body_bytes);
+                // What is searched in less takes 33 MiB.
+                assert!(level < 5 || bits >= 17, "{level} {window_bits}");
+                assert!(bits <= 19);
+                let fits = body_bytes.is_some_and(|bytes| bytes + 16 <= 1 << bits);
+                let is_long = bits >= 19 && hint > 4 << 20;
+                assert!(level < 5 || fits || is_long, "{level} {body_bytes:?}");
+            }
+        }
+    }
+}
