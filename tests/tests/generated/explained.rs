@@ -112,7 +112,7 @@ const RULES: &[Rule] = &[
         needs: "",
         applies: |_, seen| seen.iter().all(|seen| status(seen) == 416),
         take_out: |seen| {
-            without(seen, &["a=", "cc="]);
+            without(seen, &["a=", "cc=", "etag="]);
             if let Some(response) = &mut seen.response {
                 let mut lines: Vec<&str> = response.head.split('\n').collect();
                 lines.dedup();
@@ -271,8 +271,9 @@ const RULES: &[Rule] = &[
     Rule {
         reason: "$invalid_referer stays in nginx what it was where it was asked for first",
         needs: "$invalid_referer",
-        applies: |_, [ours, theirs]| {
-            logged(ours, "bad=") == Some("1") && matches!(logged(theirs, "bad="), Some("" | "-"))
+        applies: |_, seen| {
+            let bad = seen.each_ref().map(|seen| logged(seen, "bad="));
+            bad.iter().all(|bad| matches!(bad, Some("" | "-" | "1")))
         },
         take_out: |seen| without(seen, &["bad="]),
     },
