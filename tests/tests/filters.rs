@@ -7,7 +7,7 @@ use flate2::write::GzEncoder;
 use sealane_tests::comparison::normalise;
 use sealane_tests::origin::{Answer, Origin};
 use sealane_tests::wire::{Connection, Response};
-use sealane_tests::{Certificate, CertificateKey, Site};
+use sealane_tests::{Certificate, CertificateKey, Site, command};
 use std::io::{Read, Write};
 
 /// Filters, a line for each; those of the last kind nginx does not have.
@@ -196,5 +196,66 @@ fn decompressed(body: &[u8]) -> Vec<u8> {
     match MultiGzDecoder::new(body).read_to_end(&mut plain) {
         Ok(_) if body.starts_with(&[0x1f, 0x8b]) => plain,
         _ => body.to_vec(),
+    }
+}
+
+/// Without buffers more is read from the origin only when nobody holds what it sent before.
+#[test]
+fn bodies_without_buffers_pass_through_filters() {
+    let site = Site::new();
+    // Far more than the one buffer, compressed too.
+    let mut state = 1_u32;
+    let mut plain = Vec::new();
+    while plain.len() < 300_000 {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        plain.extend_from_slice(format!("{:x}", state >> 8).as_bytes());
+    }
+    site.write("html/t.txt.gz", gzip(&plain));
+    site.write("html/plain.txt", &plain);
+    site.write("html/tail", "the end");
+    let filters = [
+        ("none", ""),
+        ("sub", "sub_filter abc ABCDEF;"),
+        ("gzip", "gzip on; gzip_types *; gzip_proxied any;"),
+        (
+            "all",
+            "sub_filter abc ABCDEF; add_after_body /tail; ssi on; ssi_types *; charset utf-8; \
+             gzip on; gzip_types *; gzip_proxied any;",
+        ),
+    ];
+    let locations: String = filters
+        .iter()
+        .map(|(name, filter)| {
+            format!("location /{name}/ {{ proxy_pass http://127.0.0.1:%origin%/; {filter} }}\n")
+        })
+        .collect();
+    let server = site.serve(&format!(
+        "default_type text/plain; root html;
+         server {{ listen 127.0.0.1:%origin%; gzip_static always; }}
+         server {{ listen 127.0.0.1:%plain%; gunzip on; proxy_buffering off;
+             sub_filter_types *; sub_filter_once off; addition_types *;
+             proxy_set_header Accept-Encoding \"\";
+             location /tail {{ }} {locations} }}"
+    ));
+    let text = String::from_utf8(plain).expect("digits");
+    let replaced = text.replace("abc", "ABCDEF");
+    for (name, _) in filters {
+        let expected = match name {
+            "sub" => replaced.clone(),
+            "all" => format!("{replaced}the end"),
+            _ => text.clone(),
+        };
+        // Decompressed for one client, compressed for the other.
+        for (file, compressed) in [("t.txt", &[][..]), ("plain.txt", &["--compressed"][..])] {
+            let url = format!("http://127.0.0.1:{}/{name}/{file}", server.port("plain"));
+            let mut arguments = vec!["-s", "--max-time", "50", &url];
+            arguments.extend(compressed);
+            let got = command("curl", &arguments, b"").success().text();
+            assert!(
+                got == expected,
+                "{name} {compressed:?}: {} bytes",
+                got.len()
+            );
+        }
     }
 }

@@ -102,6 +102,9 @@ impl Input {
             None => 0,
         });
         match piece.front() {
+            // A source without buffers reads on when nobody has what it gave any more; a filter
+            // that waits for the end of a word may keep some of it.
+            Some(Segment::Memory(bytes)) if self.is_prompt() => Some(Bytes::copy_from_slice(bytes)),
             Some(Segment::Memory(bytes)) => Some(bytes.clone()),
             _ => None,
         }

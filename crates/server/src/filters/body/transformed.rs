@@ -84,6 +84,7 @@ impl<T: Transform> Transformed<T> {
         let mut worked_bytes = 0;
         loop {
             if self.piece.is_empty() && !self.input_ended {
+                self.piece = Bytes::new(); // what is empty keeps the memory that it was taken from
                 match self.input.poll_piece(cx, exchange)? {
                     Poll::Ready(Some(piece)) => self.piece = piece,
                     Poll::Ready(None) => self.input_ended = true,
