@@ -259,3 +259,71 @@ fn bodies_without_buffers_pass_through_filters() {
         }
     }
 }
+
+/// The same for answers that become parts of other bodies, and for bodies that those are put
+/// around.
+#[test]
+fn answers_without_buffers_become_parts() {
+    let site = Site::new();
+    let mut random = sealane_tests::random::Random::new(11);
+    let text: String = random
+        .bytes(150_000)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    let short = &text[..3000];
+    site.write("html/text", &text);
+    site.write("html/short", short);
+    site.write("html/empty", "");
+    site.write("html/word", "word");
+    site.write(
+        "html/include",
+        "[<!--# include virtual=\"/plain/text\" --><!--# include virtual=\"/sub/text\" -->]",
+    );
+    // More than the buffer, less than a variable may have.
+    site.write(
+        "html/set",
+        "<!--# include virtual=\"/small/short\" set=\"x\" -->[<!--# echo var=\"x\" -->]",
+    );
+    let server = site.serve(
+        "default_type text/plain; root html; addition_types *; ssi_types *; gzip_types *;
+         gzip_proxied any; sub_filter_types *; sub_filter_once off;
+         server { listen 127.0.0.1:%origin%; }
+         server { listen 127.0.0.1:%plain%; proxy_buffering off; proxy_buffer_size 4k;
+             location /plain/ { proxy_pass http://127.0.0.1:%origin%/; }
+             location /sub/ { sub_filter abc ABCDEF; proxy_pass http://127.0.0.1:%origin%/; }
+             location /small/ { proxy_buffer_size 1k; proxy_pass http://127.0.0.1:%origin%/; }
+             location /around/ { add_before_body /plain/text; add_after_body /sub/text;
+                                 proxy_pass http://127.0.0.1:%origin%/; }
+             location /files/ { add_before_body /plain/text; add_after_body /sub/text;
+                                gzip on; alias html/; }
+             location /ssi/ { ssi on; alias html/; }
+             location /passed/ { ssi on; gzip on; add_after_body /plain/text;
+                                 proxy_pass http://127.0.0.1:%origin%/; } }",
+    );
+    let replaced = text.replace("abc", "ABCDEF");
+    for (path, expected) in [
+        ("/around/word", format!("{text}word{replaced}")),
+        ("/around/text", format!("{text}{text}{replaced}")),
+        ("/files/word", format!("{text}word{replaced}")),
+        ("/files/text", format!("{text}{text}{replaced}")),
+        ("/ssi/include", format!("[{text}{replaced}]")),
+        ("/ssi/set", format!("[{short}]")),
+        ("/passed/text", format!("{text}{text}")),
+        ("/passed/include", format!("[{text}{replaced}]{text}")),
+        ("/passed/set", format!("[{short}]{text}")),
+    ] {
+        let url = format!("http://127.0.0.1:{}{path}", server.port("plain"));
+        for compressed in [&[][..], &["--compressed"][..]] {
+            let mut arguments = vec!["-s", "--max-time", "50", &url];
+            arguments.extend(compressed);
+            let got = command("curl", &arguments, b"").text();
+            assert!(
+                got == expected,
+                "{path} {compressed:?}: {} bytes of {}",
+                got.len(),
+                expected.len()
+            );
+        }
+    }
+}

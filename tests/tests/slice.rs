@@ -1,8 +1,11 @@
 //! `slice`: answers that are put together from pieces, compared with nginx's, for every range
 //! and for origins whose pieces do not fit together.
 
+use sealane_tests::http2::{Client, kind};
+use sealane_tests::origin::{Answer, Origin};
+use sealane_tests::random::Random;
 use sealane_tests::wire::Connection;
-use sealane_tests::{Server, Site, random::Random};
+use sealane_tests::{Server, Site, command, wait_for};
 use std::time::{Duration, SystemTime};
 
 const CONFIGURATION: &str = r#"
@@ -239,4 +242,106 @@ fn every_range_and_every_origin_is_answered_as_nginx_does() {
     ] {
         ours.wait_for_log(message);
     }
+}
+
+/// Without buffers more is read from the origin only when nobody holds what it sent before.
+#[test]
+fn pieces_without_buffers() {
+    let site = site();
+    let content: String = Random::new(7)
+        .bytes(150_000)
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    site.write("html/hex.txt", &content);
+    let server = site.serve(
+        "types { text/plain txt; } root html;
+         server { listen 127.0.0.1:%origin%; location /tail { return 200 'the end'; } }
+         server { listen 127.0.0.1:%plain%;
+             slice 100k; proxy_buffering off; proxy_buffer_size 4k;
+             proxy_set_header Range $slice_range;
+             location /plain/ { proxy_pass http://127.0.0.1:%origin%/; }
+             location /sub/ {
+                 sub_filter_once off; sub_filter_types *;
+                 sub_filter abc ABCDEF;
+                 proxy_pass http://127.0.0.1:%origin%/; }
+             location /ssi/ { ssi on; ssi_types *; proxy_pass http://127.0.0.1:%origin%/; }
+             location /gzip/ { gzip on; gzip_types *; proxy_pass http://127.0.0.1:%origin%/; }
+             location /all/ {
+                 sub_filter_once off; sub_filter_types *; addition_types *;
+                 sub_filter abc ABCDEF; add_after_body /tail; ssi on; ssi_types *;
+                 gzip on; gzip_types *; proxy_pass http://127.0.0.1:%origin%/; }
+             location /tail { proxy_pass http://127.0.0.1:%origin%; proxy_set_header Range ''; } }",
+    );
+    let replaced = content.replace("abc", "ABCDEF");
+    for (name, range, expected) in [
+        ("plain", "0-", content.as_str()),
+        ("plain", "150000-250000", &content[150_000..250_001]),
+        ("sub", "", &replaced),
+        ("ssi", "", &content),
+        ("gzip", "", &content),
+        ("all", "", &format!("{replaced}the end")),
+    ] {
+        let url = format!("http://127.0.0.1:{}/{name}/hex.txt", server.port("plain"));
+        let mut arguments = vec!["-s", "--compressed", "--max-time", "50", &url];
+        if !range.is_empty() {
+            arguments.extend(["-r", range]);
+        }
+        let got = command("curl", &arguments, b"").success().text();
+        assert!(got == expected, "{name} {range}: {} bytes", got.len());
+    }
+}
+
+/// Who has gone wants no more pieces, and the origin is not waited for.
+#[test]
+fn a_client_that_goes_ends_the_pieces() {
+    let site = Site::new();
+    let origin = Origin::answering(|asked| match asked.headers("Range")[0].as_str() {
+        "bytes=0-9" => Answer::Send(
+            b"HTTP/1.1 206 Partial Content\r\nContent-Range: bytes 0-9/100\r\n\
+              Content-Length: 10\r\n\r\n0123456789"
+                .to_vec(),
+        ),
+        _ => Answer::Silence,
+    });
+    let server = site.serve_with(
+        "",
+        "",
+        &format!(
+            "log_format status '$request_method $status $body_bytes_sent';
+             server {{ listen 127.0.0.1:%plain%; http2 on; slice 10;
+                 access_log logs/access.log status; error_log logs/error.log info;
+                 proxy_set_header Range $slice_range;
+                 location / {{ proxy_pass http://127.0.0.1:{}; }} }}",
+            origin.port()
+        ),
+    );
+    let mut connection = Connection::open(server.port("plain"));
+    connection.send("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+    wait_for_pieces(&origin, 2);
+    drop(connection);
+    let lines = |count: usize| {
+        wait_for("a line for each in the access log", || {
+            let log = std::fs::read_to_string(site.path("logs/access.log")).unwrap_or_default();
+            (log.lines().count() == count).then_some(())
+        });
+    };
+    lines(1);
+    let mut client = Client::open(server.port("plain"), &[]);
+    let stream = client.get("/");
+    wait_for_pieces(&origin, 2);
+    client.frame(kind::RST_STREAM, 0, stream, &8_u32.to_be_bytes());
+    lines(2);
+    assert_eq!(origin.take_asked().len(), 0, "more was asked for");
+    let log = server.error_log();
+    assert!(!log.contains("[error]"), "{log}");
+}
+
+#[track_caller]
+fn wait_for_pieces(origin: &Origin, count: usize) {
+    let mut asked = 0;
+    wait_for("pieces to be asked for", || {
+        asked += origin.take_asked().len();
+        (asked == count).then_some(())
+    });
 }

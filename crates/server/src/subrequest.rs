@@ -174,8 +174,8 @@ pub(crate) fn again(exchange: &Exchange) -> Exchange {
         args: &request.args,
         method: request.head.method,
         body: None,
-        // Who waits for it drops it when the client goes.
-        client: ClientLink::default(),
+        // While it is waited for, the client may go.
+        client: exchange.client.clone(),
     }
     .of(exchange);
     again.location = exchange.location;

@@ -71,6 +71,10 @@ impl BodySource for RangedSource {
         }
     }
 
+    fn is_prompt(&self) -> bool {
+        self.inner.is_prompt()
+    }
+
     fn conclude(self: Box<Self>, exchange: &mut Exchange, completed: bool) {
         self.inner.conclude(exchange, completed);
     }

@@ -118,9 +118,11 @@ pub(super) fn apply(exchange: &mut Exchange) -> Result<(), StatusCode> {
     if let Some(passed) = &mut response.passed {
         passed.reason = None;
     }
+    let source = response.source.take().map(PendingBody::into_source);
+    let is_prompt = source.as_ref().is_some_and(|source| source.is_prompt());
     let part = Part {
         owner: None,
-        source: response.source.take().map(PendingBody::into_source),
+        source,
         pending: std::mem::take(&mut response.body),
         range: piece.range,
     };
@@ -129,6 +131,7 @@ pub(super) fn apply(exchange: &mut Exchange) -> Result<(), StatusCode> {
         complete_bytes: piece.complete_bytes,
         etag,
         position: None,
+        is_prompt,
         state: State::Reading(part),
     }));
     Ok(())
@@ -198,6 +201,8 @@ struct SliceSource {
     etag: Option<Box<[u8]>>,
     /// Of the next byte for the client; none before the first is asked for.
     position: Option<u64>,
+    /// See [`BodySource::is_prompt`].
+    is_prompt: bool,
     state: State,
 }
 
@@ -291,6 +296,9 @@ impl SliceSource {
             Step::Status(status) => status,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
+        if status == StatusCode::CLIENT_CLOSED_REQUEST {
+            return None; // the log says so already
+        }
         if status != StatusCode::PARTIAL_CONTENT {
             let status = status.0;
             log_request!(
@@ -384,6 +392,11 @@ impl BodySource for SliceSource {
                 false => Filled::More,
             }));
         }
+    }
+
+    /// All pieces come from the same location.
+    fn is_prompt(&self) -> bool {
+        self.is_prompt
     }
 
     fn conclude(self: Box<Self>, exchange: &mut Exchange, completed: bool) {

@@ -96,6 +96,14 @@ impl Answer {
         self.succeeded
     }
 
+    /// See [`BodySource::is_prompt`].
+    pub(crate) fn is_prompt(&self) -> bool {
+        match &self.state {
+            State::Comes(_, Some(source)) => source.is_prompt(),
+            _ => false,
+        }
+    }
+
     /// See [`BodySource::poll_fill`]; `main` is whose body it becomes part of.
     pub(crate) fn poll_fill(
         &mut self,

@@ -138,9 +138,10 @@ impl BodySource for Framed {
     }
 
     fn is_prompt(&self) -> bool {
-        self.source
-            .as_ref()
-            .is_some_and(|source| source.is_prompt())
+        let source = self.source.as_ref();
+        let answer = self.answer.as_ref();
+        source.is_some_and(|source| source.is_prompt())
+            || answer.is_some_and(|answer| answer.is_prompt())
     }
 
     fn take_trailers(&mut self, exchange: &mut Exchange) -> HeaderList {

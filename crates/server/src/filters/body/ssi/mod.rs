@@ -15,7 +15,7 @@ mod values;
 use super::head;
 use super::input::Input;
 use crate::body_source::{BodySource, Filled, PendingBody, SourceError};
-use crate::chain::OutputChain;
+use crate::chain::{OutputChain, Segment};
 use crate::exchange::{Exchange, Response};
 use crate::request_log::log_request;
 use crate::subrequest::Answer;
@@ -312,7 +312,15 @@ impl Setting {
         answer: &mut Answer,
     ) -> Poll<Result<(), SourceError>> {
         while self.reading.is_none() {
-            let filled = ready!(answer.poll_fill(cx, main, &mut self.chain, MAX_SET_BYTES))?;
+            let mut piece = OutputChain::new();
+            let filled = ready!(answer.poll_fill(cx, main, &mut piece, MAX_SET_BYTES))?;
+            // A source without buffers reads on when nobody has what it gave any more.
+            for segment in piece.segments() {
+                self.chain.push(match segment {
+                    Segment::Memory(bytes) => Segment::Memory(Bytes::copy_from_slice(bytes)),
+                    Segment::File(_) => segment.clone(),
+                });
+            }
             let bytes = self.chain.len();
             if bytes > MAX_SET_BYTES {
                 log_request!(main, Error, "too big subrequest response: {bytes}");
@@ -373,7 +381,11 @@ impl BodySource for Ssi {
     }
 
     fn is_prompt(&self) -> bool {
-        self.input.is_prompt()
+        let is_first_prompt = || match self.queue.front() {
+            Some(Item::Answer(included)) => included.answer.is_prompt(),
+            _ => false,
+        };
+        self.input.is_prompt() || is_first_prompt()
     }
 
     fn take_trailers(&mut self, exchange: &mut Exchange) -> HeaderList {
