@@ -32,6 +32,10 @@ const MAX_SHARED_BYTES: usize = 1 << 20;
 /// What a variable or a block takes besides its bytes.
 const ENTRY_BYTES: usize = 64;
 
+/// `$0` to `$9`: no others can be asked for, and an expression may have thousands of groups that
+/// each are all of a long text.
+const MAX_GROUPS: usize = 10;
+
 /// There are too many variables and blocks, or they are too long.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Full;
@@ -56,16 +60,15 @@ impl Shared {
     /// `set`; the name is in lower case.
     pub(super) fn set(&mut self, name: &[u8], value: Vec<u8>) -> Result<(), Full> {
         let known = self.variables.iter().position(|(known, _)| known == name);
-        let old_bytes = known.map(|at| self.variables[at].1.len());
-        match old_bytes {
-            Some(bytes) => self.bytes -= bytes,
-            None => self.take(ENTRY_BYTES + name.len())?,
-        }
-        self.take(value.len())?;
-        match known {
-            Some(at) => self.variables[at].1 = value,
-            None => self.variables.push((name.to_vec(), value)),
-        }
+        let Some(at) = known else {
+            self.take(ENTRY_BYTES + name.len() + value.len())?;
+            self.variables.push((name.to_vec(), value));
+            return Ok(());
+        };
+        let old_bytes = self.variables[at].1.len();
+        self.take(value.len().saturating_sub(old_bytes))?;
+        self.bytes -= old_bytes.saturating_sub(value.len());
+        self.variables[at].1 = value;
         Ok(())
     }
 
@@ -107,7 +110,7 @@ impl Shared {
         subject: &[u8],
     ) -> Result<(), Full> {
         let group = |number| found.get(subject, number).unwrap_or_default().to_vec();
-        self.groups = (0..found.len()).map(group).collect();
+        self.groups = (0..found.len().min(MAX_GROUPS)).map(group).collect();
         for (number, name) in regex.named_groups() {
             self.set(&names[usize::from(*name)], group(usize::from(*number)))?;
         }
@@ -235,4 +238,44 @@ fn unquote<'t>(text: &'t [u8], out: &mut Vec<u8>) -> &'t [u8] {
         }
     }
     b""
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_shared_is_bounded_whatever_is_refused() {
+        let mut shared = Shared::default();
+        let step = MAX_SHARED_BYTES / 16;
+        // Each is made shorter than what it has and then longer than there is room for, which is
+        // refused and must not make room for more.
+        for number in 0..64_u8 {
+            let _ = shared.set(&[number], vec![b'x'; step]);
+            let _ = shared.set(&[number], vec![b'x'; step - 1]);
+            assert_eq!(
+                shared.set(&[number], vec![b'x'; MAX_SHARED_BYTES]),
+                Err(Full)
+            );
+        }
+        let held: usize = shared
+            .variables
+            .iter()
+            .map(|(name, value)| ENTRY_BYTES + name.len() + value.len())
+            .sum();
+        assert_eq!(shared.bytes, held);
+        assert!(held <= MAX_SHARED_BYTES, "{held}");
+    }
+
+    #[test]
+    fn groups_beyond_the_ninth_are_not_kept() {
+        let regex = Regex::new(&"(?=(.*))".repeat(40), false, |_| 0).expect("it is valid");
+        let subject = b"text";
+        let found = regex.captures(subject).expect("no limit is reached");
+        let mut shared = Shared::default();
+        let kept = shared.capture(&regex, &[], &found.expect("it matches"), subject);
+        assert_eq!(kept, Ok(()));
+        assert_eq!(shared.get(b"9"), Some(subject.to_vec()));
+        assert_eq!(shared.groups.len(), MAX_GROUPS);
+    }
 }
