@@ -7,7 +7,6 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use sealane_conf::model::{UserId, UserIdExpires, UserIdMode};
 use sealane_http::date;
-use sealane_http::headers::KnownHeader;
 use sealane_sys::time::{unix_coarse_s, unix_ms};
 use std::io::Write;
 use std::net::IpAddr;
@@ -80,14 +79,13 @@ fn uid<'e>(exchange: &'e Exchange, conf: &UserId) -> &'e Uid {
 }
 
 fn parse(exchange: &Exchange, cookie: &[u8]) -> Option<Id> {
-    let line = exchange.request.head.get(KnownHeader::Cookie);
-    let line = line.map(|span| span.of(&exchange.request.buffer));
-    let line = Text(line.unwrap_or_default());
+    // nginx says the whole header line, with the sessions of others in it.
+    let shown = Text(cookie);
     let Some(digits) = cookie.get(..ID_DIGITS) else {
         log_request!(
             exchange,
             Error,
-            "client sent too short userid cookie \"{line}\""
+            "client sent too short userid cookie \"{shown}\""
         );
         return None;
     };
@@ -100,7 +98,7 @@ fn parse(exchange: &Exchange, cookie: &[u8]) -> Option<Id> {
         log_request!(
             exchange,
             Error,
-            "client sent invalid userid cookie \"{line}\""
+            "client sent invalid userid cookie \"{shown}\""
         );
         return None;
     };
@@ -263,6 +261,7 @@ fn push_cookie_time(unix_s: i64, out: &mut Vec<u8>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::Site;
 
     #[test]
     fn times_of_cookies() {
@@ -274,5 +273,17 @@ mod tests {
         assert_eq!(time(2_145_916_555), "Thu, 31-Dec-37 23:55:55 GMT");
         assert_eq!(time(2_145_916_800), "Fri, 01-Jan-2038 00:00:00 GMT");
         assert_eq!(time(0), "Thu, 01-Jan-70 00:00:00 GMT");
+    }
+
+    #[test]
+    fn a_complaint_shows_no_other_cookies() {
+        let site = Site::new("userid on;");
+        for cookie in ["uid=short", "uid=!gAAAWXQ8Q0AAAAAAwMBAg=="] {
+            site.get_with("/", &[&format!("Cookie: session=hidden; {cookie}")]);
+        }
+        let log = site.error_log();
+        assert!(log.contains("too short userid cookie \"short\""), "{log}");
+        assert!(log.contains("invalid userid cookie \"!gAAA"), "{log}");
+        assert!(!log.contains("hidden"), "{log}");
     }
 }
