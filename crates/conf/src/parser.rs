@@ -136,6 +136,8 @@ struct Parser<'a> {
     total_bytes: usize,
     file_count: usize,
     block_depth: usize,
+    /// The directive whose list, such as `map`, is open or was the last one.
+    list: &'static str,
     /// Faults are noted here instead of ending the reading.
     notes: Option<Notes>,
 }
@@ -167,6 +169,7 @@ impl<'a> Parser<'a> {
             total_bytes: 0,
             file_count: 0,
             block_depth: 0,
+            list: "",
             notes: None,
         }
     }
@@ -349,6 +352,9 @@ impl<'a> Parser<'a> {
         let is_http = matches!(opening, Opening::Http);
         let is_server = matches!(opening, Opening::Server);
         let inner = self.build.open(opening, call.origin.clone());
+        if inner == 0 {
+            self.list = row.name;
+        }
         self.statements(text, lexer, inner, Run::Block)?;
         let end_line = lexer.line();
         self.build.place = Some(text.place(words[0].at, end_line));
@@ -562,10 +568,14 @@ impl<'a> Parser<'a> {
         let Some(pattern) = path.to_str() else {
             return Err(text.fault(call.invalid(1), call.words, line, &[]));
         };
-        let files = self.build.loader.glob(pattern).map_err(|error| {
-            let message = format!("glob() \"{pattern}\" failed ({})", errno_text(&error));
-            text.fault(Fault::at(1, message), call.words, line, &[])
-        })?;
+        let files = match self.build.loader.glob(pattern) {
+            Ok(files) => files,
+            Err(error) => {
+                let message = format!("glob() \"{pattern}\" failed ({})", errno_text(&error));
+                let stop = text.fault(Fault::at(1, message), call.words, line, &[]);
+                return self.note_unread(stop);
+            }
+        };
         for file in files {
             self.included(&file, context, place.clone())?;
         }
@@ -592,9 +602,13 @@ impl<'a> Parser<'a> {
             };
             return self.include(text, line, 0, &call);
         }
-        self.build
-            .list_line(words, &text.origin(line))
-            .map_err(|fault| text.fault(fault, words, line, &[]))
+        match self.build.list_line(words, &text.origin(line)) {
+            Ok(()) => Ok(()),
+            Err(fault) => {
+                let stop = text.fault(fault, words, line, &[]);
+                self.note(stop, RefusalKind::Wrong, self.list, false)
+            }
+        }
     }
 }
 

@@ -243,10 +243,24 @@ pub const ELSEWHERE: &[Elsewhere] = &[
             "backtrace_*",
             "error_page_redefine",
             "tfs_*",
-            "user_agent",
         ],
         instead: "there is nothing like it here; `sealane doctor` and `ssl_async` say what takes \
                   the place of its accelerators",
+    },
+    Elsewhere {
+        module: "Tengine (browsers by name)",
+        names: &["user_agent"],
+        instead: "`map $http_user_agent $NAME { ~EXPRESSION VALUE; ... }` does the same",
+    },
+    Elsewhere {
+        module: "Tengine (expiry by type)",
+        names: &["expires_by_types"],
+        instead: "`map $sent_http_content_type $NAME { TYPE TIME; ... }` and `expires $NAME`",
+    },
+    Elsewhere {
+        module: "earlier versions of Tengine",
+        names: &["dso"],
+        instead: "remove the block: modules are built in",
     },
     Elsewhere {
         module: "Intel's asynch_mode_nginx",

@@ -1,7 +1,10 @@
 use super::*;
 use crate::met::IdleReason;
 use crate::parse;
-use crate::{MemoryLoader, Options};
+use crate::{Loader, MemoryLoader, Options};
+use std::io;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
 
 const MAIN: &str = "/etc/nginx/nginx.conf";
 
@@ -59,6 +62,60 @@ fn all_faults_are_told_each_with_its_line_and_the_rest_is_read() {
     let config = survey.config.expect("what is left is a configuration");
     let servers = config.http.expect("there is one").servers;
     assert_eq!(servers[0].locations.prefix.len(), 1);
+    assert!(survey.end.is_none());
+}
+
+#[test]
+fn a_wrong_line_of_a_list_does_not_end_the_reading() {
+    let survey = read(
+        "events {}
+         http {
+             map $uri $x { one 1; a b c; ~( 1; default 2; default 3; }
+             geo $y {
+                 10.0.0.0/40 1;
+                 10.0.0.0/8 in;
+             }
+             server { listen 80; rot /; return 200 $x$y; }
+         }",
+    );
+    assert_eq!(
+        refused(&survey),
+        [
+            (RefusalKind::Wrong, "map", 3),
+            (RefusalKind::Wrong, "map", 3),
+            (RefusalKind::Wrong, "map", 3),
+            (RefusalKind::Wrong, "geo", 5),
+            (RefusalKind::Unknown, "rot", 8),
+        ]
+    );
+    assert!(survey.end.is_none());
+}
+
+#[test]
+fn a_pattern_that_cannot_be_looked_for_is_an_include_that_cannot_be_read() {
+    struct Closed(MemoryLoader);
+    impl Loader for Closed {
+        fn read(&mut self, path: &Path) -> io::Result<Vec<u8>> {
+            self.0.read(path)
+        }
+        fn glob(&mut self, _: &str) -> io::Result<Vec<PathBuf>> {
+            Err(io::Error::from_raw_os_error(13))
+        }
+        fn resolve(&mut self, host: &str) -> io::Result<Vec<IpAddr>> {
+            self.0.resolve(host)
+        }
+    }
+    let text = "events {} http { include closed/*.conf; rot x; }";
+    let survey = survey(
+        &options(),
+        &mut Closed(MemoryLoader::new().with(MAIN, text)),
+    );
+    let unread: Vec<&str> = survey.unread.iter().map(|it| &*it.message).collect();
+    assert_eq!(
+        unread,
+        ["glob() \"/etc/nginx/closed/*.conf\" failed (13: Permission denied)"]
+    );
+    assert_eq!(refused(&survey), [(RefusalKind::Unknown, "rot", 1)]);
     assert!(survey.end.is_none());
 }
 
