@@ -1,15 +1,13 @@
 //! ngx_http_gzip_module and ngx_http_gzip_static_module; ngx_brotli and zstd-nginx-module, which
 //! are not nginx's own.
 
-use super::Check::{Between, Buffers};
-use super::{Arity, Check, HSL, HTTP, LOCATION_IF, Module, ONE, Row, media_types};
+use super::Check::Between;
+use super::{Arity, Check, HSL, HTTP, LOCATION_IF, Module, ONE, Row, Setter, media_types};
 use crate::build::Build;
 use crate::call::{Call, Fault};
 use crate::draft::CompressorDraft;
 use crate::model::{BROTLI_MAX_LEVEL, GzipProxied, StaticCoding};
 use crate::values;
-
-const AS_TAKEN: &str = "A response is compressed as far as its client takes it.";
 
 pub(super) const GZIP: Module = Module {
     title: "HTTP: compression with gzip",
@@ -24,27 +22,13 @@ pub(super) const GZIP: Module = Module {
             "Compresses responses with status 200, 403 or 404 for clients that take gzip.",
             |b, c| c.flag(&mut gzip(b).on),
         ),
-        Row::new(
-            "gzip_types",
-            HSL,
-            Arity::AtLeast(1),
-            "text/html",
-            "Media types of responses that are compressed, besides `text/html`; `*` is all.",
-            |b, c| {
-                media_types::add(b, c, |location| {
-                    &mut location.body_filters.compression.gzip.types
-                });
-                Ok(())
-            },
-        ),
-        Row::new(
-            "gzip_min_length",
-            HSL,
-            ONE,
-            "20",
-            "Responses that are known to be shorter stay as they are.",
-            |b, c| c.size(&mut gzip(b).min_length),
-        ),
+        types("gzip_types", |b, c| {
+            media_types::add(b, c, |location| {
+                &mut location.body_filters.compression.gzip.types
+            });
+            Ok(())
+        }),
+        least("gzip_min_length", |b, c| c.size(&mut gzip(b).min_length)),
         Row::new(
             "gzip_comp_level",
             HSL,
@@ -106,7 +90,7 @@ pub(super) const GZIP: Module = Module {
              to all (`always`).",
             |b, c| static_coding(c, &mut gzip(b).precompressed),
         ),
-        Row::meaningless("gzip_buffers", HSL, Arity::Between(2, 2), Buffers, AS_TAKEN),
+        buffers("gzip_buffers"),
     ],
 };
 
@@ -123,27 +107,15 @@ pub(super) const BROTLI: Module = Module {
             "Compresses responses with status 200, 403 or 404 for clients that take Brotli (`br`).",
             |b, c| c.flag(&mut brotli(b).on),
         ),
-        Row::new(
-            "brotli_types",
-            HSL,
-            Arity::AtLeast(1),
-            "text/html",
-            "Media types of responses that are compressed, besides `text/html`; `*` is all.",
-            |b, c| {
-                media_types::add(b, c, |location| {
-                    &mut location.body_filters.compression.brotli.types
-                });
-                Ok(())
-            },
-        ),
-        Row::new(
-            "brotli_min_length",
-            HSL,
-            ONE,
-            "20",
-            "Responses that are known to be shorter stay as they are.",
-            |b, c| c.size(&mut brotli(b).min_length),
-        ),
+        types("brotli_types", |b, c| {
+            media_types::add(b, c, |location| {
+                &mut location.body_filters.compression.brotli.types
+            });
+            Ok(())
+        }),
+        least("brotli_min_length", |b, c| {
+            c.size(&mut brotli(b).min_length)
+        }),
         Row::new(
             "brotli_comp_level",
             HSL,
@@ -174,13 +146,7 @@ pub(super) const BROTLI: Module = Module {
              or to all (`always`).",
             |b, c| static_coding(c, &mut brotli(b).precompressed),
         ),
-        Row::meaningless(
-            "brotli_buffers",
-            HSL,
-            Arity::Between(2, 2),
-            Buffers,
-            AS_TAKEN,
-        ),
+        buffers("brotli_buffers"),
     ],
 };
 
@@ -197,27 +163,13 @@ pub(super) const ZSTD: Module = Module {
             "Compresses responses with status 200, 403 or 404 for clients that take zstd.",
             |b, c| c.flag(&mut zstd(b).on),
         ),
-        Row::new(
-            "zstd_types",
-            HSL,
-            Arity::AtLeast(1),
-            "text/html",
-            "Media types of responses that are compressed, besides `text/html`; `*` is all.",
-            |b, c| {
-                media_types::add(b, c, |location| {
-                    &mut location.body_filters.compression.zstd.types
-                });
-                Ok(())
-            },
-        ),
-        Row::new(
-            "zstd_min_length",
-            HSL,
-            ONE,
-            "20",
-            "Responses that are known to be shorter stay as they are.",
-            |b, c| c.size(&mut zstd(b).min_length),
-        ),
+        types("zstd_types", |b, c| {
+            media_types::add(b, c, |location| {
+                &mut location.body_filters.compression.zstd.types
+            });
+            Ok(())
+        }),
+        least("zstd_min_length", |b, c| c.size(&mut zstd(b).min_length)),
         Row::new(
             "zstd_comp_level",
             HSL,
@@ -246,15 +198,28 @@ pub(super) const ZSTD: Module = Module {
             "clients could not read what is compressed with a dictionary that `Accept-Encoding: \
              zstd` says nothing about",
         ),
-        Row::meaningless(
-            "zstd_buffers",
-            HSL,
-            Arity::Between(2, 2),
-            Check::Buffers,
-            AS_TAKEN,
-        ),
+        buffers("zstd_buffers"),
     ],
 };
+
+/// `gzip_types` and its like.
+const fn types(name: &'static str, set: Setter) -> Row {
+    const DOC: &str =
+        "Media types of responses that are compressed, besides `text/html`; `*` is all.";
+    Row::new(name, HSL, Arity::AtLeast(1), "text/html", DOC, set)
+}
+
+/// `gzip_min_length` and its like.
+const fn least(name: &'static str, set: Setter) -> Row {
+    const DOC: &str = "Responses that are known to be shorter stay as they are.";
+    Row::new(name, HSL, ONE, "20", DOC, set)
+}
+
+/// `gzip_buffers` and its like.
+const fn buffers(name: &'static str) -> Row {
+    const WHY: &str = "A response is compressed as far as its client takes it.";
+    Row::meaningless(name, HSL, Arity::Between(2, 2), Check::Buffers, WHY)
+}
 
 fn gzip<'b>(b: &'b mut Build<'_>) -> &'b mut CompressorDraft {
     &mut b.location().body_filters.compression.gzip
