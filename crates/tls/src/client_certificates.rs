@@ -28,20 +28,6 @@ const MAX_CHEAP_BYTES: usize = 4 << 10;
 /// Verdicts that a connection remembers: as many servers as one may reasonably ask.
 const MAX_VERDICTS: usize = 8;
 
-/// Signatures accepted from clients (RFC 8446 section 4.2.3), in OpenSSL's order.
-pub(crate) const SIGNATURE_SCHEMES: [u16; 10] = [
-    0x0403, // ecdsa_secp256r1_sha256
-    0x0503, // ecdsa_secp384r1_sha384
-    0x0603, // ecdsa_secp521r1_sha512
-    0x0807, // ed25519
-    0x0804, // rsa_pss_rsae_sha256
-    0x0805, // rsa_pss_rsae_sha384
-    0x0806, // rsa_pss_rsae_sha512
-    0x0401, // rsa_pkcs1_sha256
-    0x0501, // rsa_pkcs1_sha384
-    0x0601, // rsa_pkcs1_sha512
-];
-
 /// The rules of one server.
 #[derive(Debug)]
 pub struct ClientVerifier {

@@ -64,6 +64,7 @@ mod record_writer;
 mod server;
 mod sessions;
 mod settings;
+mod signatures;
 #[cfg(test)]
 mod tests;
 

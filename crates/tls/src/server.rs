@@ -10,7 +10,7 @@ use sealane_awslc::{
 use crate::accelerator::{self, Accelerator, AcceleratorChoice, KeyType, NotSuited, Report};
 use crate::choice::ChoiceRules;
 use crate::ciphers::{SecurityLevel, Suite};
-use crate::client_certificates::{ClientVerifier, SIGNATURE_SCHEMES};
+use crate::client_certificates::ClientVerifier;
 use crate::client_hello::ClientHello;
 use crate::conf_command::Policy;
 use crate::error::{SettingsError, Warning};
@@ -26,6 +26,7 @@ use crate::sessions::lookup::Resumption;
 use crate::sessions::opaque::{KeptSessions, OpaqueTickets};
 use crate::sessions::ring::{RingSettings, TicketRing};
 use crate::settings::{Identity, ServerSettings, SessionCacheSetting};
+use crate::signatures;
 
 /// Bytes of a `builtin` cache per session: most sessions have 150 to 250.
 const BUILTIN_SESSION_BYTES: usize = 384;
@@ -605,7 +606,7 @@ fn build_context(
 /// A context that asks clients for certificates.
 fn asking_context(clients: &ClientVerifier) -> Result<ContextBuilder, sealane_awslc::Error> {
     let mut builder = ContextBuilder::with_buffers()?;
-    builder.set_accepted_schemes(&SIGNATURE_SCHEMES)?;
+    builder.set_accepted_schemes(signatures::OF_CLIENTS)?;
     builder.ask_for_certificate(clients.issuers())?;
     Ok(builder)
 }

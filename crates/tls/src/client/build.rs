@@ -17,22 +17,7 @@ use crate::error::{SettingsError, Warning};
 use crate::parameters::Parameters;
 use crate::server::join;
 use crate::settings::PemFile;
-
-/// Signatures accepted from servers (RFC 8446 section 4.2.3): AWS-LC's own list, which lacks
-/// Ed25519, in OpenSSL's order.
-const SIGNATURE_SCHEMES: [u16; 11] = [
-    0x0403, // ecdsa_secp256r1_sha256
-    0x0503, // ecdsa_secp384r1_sha384
-    0x0603, // ecdsa_secp521r1_sha512
-    0x0807, // ed25519
-    0x0804, // rsa_pss_rsae_sha256
-    0x0805, // rsa_pss_rsae_sha384
-    0x0806, // rsa_pss_rsae_sha512
-    0x0401, // rsa_pkcs1_sha256
-    0x0501, // rsa_pkcs1_sha384
-    0x0601, // rsa_pkcs1_sha512
-    0x0201, // rsa_pkcs1_sha1, of old servers
-];
+use crate::signatures;
 
 /// How connections to upstreams are secured: immutable, shared by all threads. Cloning is
 /// cheap.
@@ -81,7 +66,7 @@ impl ClientTls {
             .map_err(library_error)?;
         match &policy.signature_algorithms {
             Some(algorithms) => builder.set_signature_algorithms(algorithms),
-            None => builder.set_accepted_schemes(&SIGNATURE_SCHEMES),
+            None => builder.set_accepted_schemes(signatures::OF_SERVERS),
         }
         .map_err(library_error)?;
         if !settings.alpn.is_empty() {
