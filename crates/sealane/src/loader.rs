@@ -50,6 +50,8 @@ impl Loader for FileSystemLoader {
             require_literal_leading_dot: true,
         };
         let found = glob::glob_with(pattern, options)
+            // To glob(3) a bracket that nothing closes is one that a name has.
+            .or_else(|_| glob::glob_with(&pattern.replace('[', "[[]"), options))
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidInput, error))?;
         let mut paths = found
             .collect::<Result<Vec<_>, _>>()
@@ -109,6 +111,10 @@ mod tests {
         assert_eq!(found, [directory.join("a.conf"), directory.join("b.conf")]);
         let none = FileSystemLoader.glob(directory.join("*.x").to_str().expect("UTF-8"));
         assert!(none.expect("no match is no error").is_empty());
+        std::fs::write(directory.join("[d.conf"), "").expect("a file");
+        let bracket = FileSystemLoader.glob(directory.join("[d*").to_str().expect("UTF-8"));
+        let bracket = bracket.expect("the bracket is part of a name");
+        assert_eq!(bracket, [directory.join("[d.conf")]);
         std::fs::remove_dir_all(directory).expect("clean up");
     }
 
