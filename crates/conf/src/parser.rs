@@ -136,8 +136,9 @@ struct Parser<'a> {
     total_bytes: usize,
     file_count: usize,
     block_depth: usize,
-    /// The directive whose list, such as `map`, is open or was the last one.
-    list: &'static str,
+    /// The last directive that opened a block: in a list, such as `map`, where there are no
+    /// blocks, the one whose list it is.
+    opened: &'static str,
     /// Faults are noted here instead of ending the reading.
     notes: Option<Notes>,
 }
@@ -169,7 +170,7 @@ impl<'a> Parser<'a> {
             total_bytes: 0,
             file_count: 0,
             block_depth: 0,
-            list: "",
+            opened: "",
             notes: None,
         }
     }
@@ -351,10 +352,8 @@ impl<'a> Parser<'a> {
         }
         let is_http = matches!(opening, Opening::Http);
         let is_server = matches!(opening, Opening::Server);
+        self.opened = row.name;
         let inner = self.build.open(opening, call.origin.clone());
-        if inner == 0 {
-            self.list = row.name;
-        }
         self.statements(text, lexer, inner, Run::Block)?;
         let end_line = lexer.line();
         self.build.place = Some(text.place(words[0].at, end_line));
@@ -606,7 +605,7 @@ impl<'a> Parser<'a> {
             Ok(()) => Ok(()),
             Err(fault) => {
                 let stop = text.fault(fault, words, line, &[]);
-                self.note(stop, RefusalKind::Wrong, self.list, false)
+                self.note(stop, RefusalKind::Wrong, self.opened, false)
             }
         }
     }
