@@ -18,12 +18,12 @@ pub(crate) use text_filters::*;
 use crate::groups::Groups;
 use crate::model::{
     Accelerator, AccessLog, AddHeader, AsyncMode, AutoindexFormat, BalanceMethod, BodyInFile,
-    Charsets, ContentHandler, CpuAffinity, DavMethods, EnvVar, ErrorLog, ErrorPage, Expires,
-    FrameAllowance, GroupRef, IfModifiedSince, KeepaliveDisable, KtlsMode, LingeringClose, List,
-    ListenAddress, ListenOptions, LogFileCache, LogFormat, Matcher, Op, Origin, RealIpHeader,
-    Resolver, Seccomp, SendProxyProtocol, ServerName, ServerTokens, SessionStore, SetVariable,
-    TempPath, Template, TlsProtocols, TrustedPeer, TryFiles, Types, UpstreamServer, UpstreamZone,
-    User, VerifyClient, WorkerCount,
+    Charsets, ContentHandler, CpuAffinity, DavMethods, DisableSymlinks, EnvVar, ErrorLog,
+    ErrorPage, Expires, FrameAllowance, GroupRef, IfModifiedSince, KeepaliveDisable, KtlsMode,
+    LingeringClose, List, ListenAddress, ListenOptions, LogFileCache, LogFormat, Matcher, Op,
+    Origin, RealIpHeader, Resolver, Seccomp, SendProxyProtocol, ServerName, ServerTokens,
+    SessionStore, SetVariable, TempPath, Template, TlsProtocols, TrustedPeer, TryFiles, Types,
+    UpstreamServer, UpstreamZone, User, VerifyClient, WorkerCount,
 };
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -313,6 +313,7 @@ pub(crate) struct LocationDraft {
     pub(crate) sendfile_max_chunk: Option<u64>,
     pub(crate) output_buffers: Option<(u32, u64)>,
     pub(crate) open_file_cache: Option<Option<(u32, Duration)>>,
+    pub(crate) disable_symlinks: Option<Option<Arc<DisableSymlinks>>>,
     pub(crate) open_file_cache_valid: Option<Duration>,
     pub(crate) open_file_cache_min_uses: Option<u64>,
     pub(crate) open_file_cache_errors: Option<bool>,

@@ -4,7 +4,7 @@
 use crate::disk;
 use crate::exchange::Exchange;
 use crate::handlers::path::FilePath;
-use crate::handlers::{Step, returns, try_files};
+use crate::handlers::{Step, returns, symlinks, try_files};
 use crate::open_file_cache::Errno;
 use crate::request_log::{Text, log_request};
 use crate::snapshot::LocationId;
@@ -310,24 +310,24 @@ async fn is_file(exchange: &Exchange, path: &[u8], test: FileTest) -> bool {
     let Ok(name) = CString::new(path) else {
         return false;
     };
-    let answer = match test {
-        FileTest::Executable => disk::run(move || file::stat_path(&name))
+    let kind = match test {
+        FileTest::Executable if exchange.conf().disable_symlinks.is_none() => Ok(Kind::File),
+        _ => try_files::kind_of(exchange, &FilePath::absolute(path)).await,
+    };
+    let answer = match (kind, test) {
+        (Err(errno), _) => Err(errno),
+        (_, FileTest::Executable) => disk::run(move || file::stat_path(&name))
             .await
             .map(|stat| stat.mode & OWNER_EXECUTES != 0)
             .map_err(|error| Errno::of(&error)),
-        _ => {
-            let kind = try_files::kind_of(exchange, &FilePath::absolute(path)).await;
-            kind.map(|kind| match test {
-                FileTest::File => kind == Kind::File,
-                FileTest::Directory => kind == Kind::Dir,
-                FileTest::Any | FileTest::Executable => kind != Kind::Other,
-            })
-        }
+        (Ok(kind), FileTest::File) => Ok(kind == Kind::File),
+        (Ok(kind), FileTest::Directory) => Ok(kind == Kind::Dir),
+        (Ok(kind), FileTest::Any) => Ok(kind != Kind::Other),
     };
     answer.unwrap_or_else(|errno| {
         if !errno.is_not_found() {
-            let path = Text(path);
-            log_request!(exchange, Crit, "stat() \"{path}\" failed ({errno})");
+            let (call, path) = (symlinks::call(exchange, "stat()"), Text(path));
+            log_request!(exchange, Crit, "{call} \"{path}\" failed ({errno})");
         }
         false
     })

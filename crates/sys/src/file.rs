@@ -109,19 +109,31 @@ pub(crate) fn append(
 /// Never blocks on a FIFO (`O_NONBLOCK`). Kernels before 5.12, and sandboxes
 /// that refuse openat2(2), answer `WouldBlock` too; that is remembered.
 pub fn open_cached(path: &CStr) -> io::Result<OwnedFd> {
+    openat2(None, path, OPEN_READ_FLAGS, libc::RESOLVE_CACHED)
+}
+
+/// openat2(2), from a directory or the current one. That there is no such call, in this kernel or for
+/// this process, is [`io::ErrorKind::WouldBlock`], and remembered.
+pub(crate) fn openat2(
+    directory: Option<&OwnedFd>,
+    path: &CStr,
+    flags: i32,
+    resolve: u64,
+) -> io::Result<OwnedFd> {
     static UNSUPPORTED: AtomicBool = AtomicBool::new(false);
     if UNSUPPORTED.load(Ordering::Relaxed) {
         return Err(io::ErrorKind::WouldBlock.into());
     }
     // SAFETY: `open_how` is plain old data; all-zero is its documented default.
     let mut how: libc::open_how = unsafe { MaybeUninit::zeroed().assume_init() };
-    how.flags = OPEN_READ_FLAGS as u64;
-    how.resolve = libc::RESOLVE_CACHED;
-    // SAFETY: `path` is NUL-terminated, `how` has the size given; both outlive the call.
+    how.flags = flags as u64;
+    how.resolve = resolve;
+    // SAFETY: `path` is NUL-terminated, `how` has the size given; both outlive the call, and the
+    // directory is borrowed, hence open.
     let result = retry(|| unsafe {
         libc::syscall(
             libc::SYS_openat2,
-            libc::AT_FDCWD,
+            directory.map_or(libc::AT_FDCWD, AsRawFd::as_raw_fd),
             path.as_ptr(),
             &raw const how,
             size_of::<libc::open_how>(),
@@ -136,6 +148,22 @@ pub fn open_cached(path: &CStr) -> io::Result<OwnedFd> {
         }
         Err(error) => Err(error),
     }
+}
+
+/// The text of a symbolic link: `name` in a directory, or, if that is empty, of one that is open itself.
+pub(crate) fn read_link(directory: BorrowedFd<'_>, name: &CStr) -> io::Result<Vec<u8>> {
+    let mut target = vec![0_u8; libc::PATH_MAX as usize];
+    // SAFETY: the name ends with NUL; the kernel writes at most the length given.
+    let length = retry(|| unsafe {
+        libc::readlinkat(
+            directory.as_raw_fd(),
+            name.as_ptr(),
+            target.as_mut_ptr().cast(),
+            target.len(),
+        )
+    })?;
+    target.truncate(length as usize);
+    Ok(target)
 }
 
 /// Opens `path` for reading. Blocks while directories are read from disk, but
@@ -156,7 +184,7 @@ pub fn memory_file(name: &CStr) -> io::Result<std::fs::File> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) }.into())
 }
 
-const OPEN_READ_FLAGS: i32 = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK;
+pub(crate) const OPEN_READ_FLAGS: i32 = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK;
 
 /// What a directory entry is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

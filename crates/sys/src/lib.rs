@@ -10,6 +10,7 @@
 //! | [`ethtool`] | features of network interfaces |
 //! | [`file`] | reading, opening and measuring files with and without blocking; `sendfile` |
 //! | [`guard`] | opening files where somebody with lesser rights may have put something |
+//! | [`links`] | opening files with symbolic links followed of some owners, or not at all |
 //! | [`socket`] | accepting, sending, receiving, listening, `TCP_INFO`, descriptor passing |
 //! | [`ktls`] | kernel TLS: keys into a socket, records of other types |
 //! | [`OsError`] | errors in nginx's notation |
@@ -36,6 +37,7 @@ pub mod file;
 pub mod guard;
 pub mod ktls;
 pub mod limits;
+pub mod links;
 mod memfd;
 pub mod memory;
 mod os_error;

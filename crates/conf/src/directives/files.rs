@@ -4,8 +4,10 @@
 use super::{Arity, Check, HSL, LOCATION, Module, ONE, Row, SERVER};
 use crate::build::Build;
 use crate::call::{Call, Fault};
+use crate::model::{DisableSymlinks, FollowedSymlinks};
 use crate::template;
 use crate::values;
+use std::sync::Arc;
 use std::time::Duration;
 
 pub(super) const MODULE: Module = Module {
@@ -93,6 +95,16 @@ const ROWS: &[Row] = &[
         Check::Flag,
         "It has no effect on Linux in nginx either.",
     ),
+    Row::new(
+        "disable_symlinks",
+        HSL,
+        Arity::Between(1, 2),
+        "off",
+        "Whether files are opened through symbolic links: `on` refuses each of a path, `if_not_owner` those \
+         that belong to another user than what they lead to. Links are followed in the part of the path \
+         that `from=` names; may contain variables. Lists of directories name what lies in them all the same.",
+        disable_symlinks,
+    ),
 ];
 
 fn index(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
@@ -109,6 +121,41 @@ fn index(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
         let name = template::compile(&mut b.names, written, position, &c.origin)?;
         b.location().index.get_or_insert_default().push(name);
     }
+    Ok(())
+}
+
+fn disable_symlinks(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
+    c.once(&b.location().disable_symlinks)?;
+    let (mut except, mut from) = (None, None);
+    for (index, written) in c.args() {
+        match (written, written.strip_prefix(b"from=")) {
+            (b"off", _) => except = Some(None),
+            (b"on", _) => except = Some(Some(FollowedSymlinks::None)),
+            (b"if_not_owner", _) => except = Some(Some(FollowedSymlinks::OfTheOwner)),
+            (_, Some(part)) => {
+                from = Some(template::compile(&mut b.names, part, index, &c.origin)?);
+            }
+            _ => return Err(c.invalid(index)),
+        }
+    }
+    let name = c.row.name;
+    let Some(except) = except else {
+        let what = "must have \"off\", \"on\" or \"if_not_owner\" parameter";
+        return Err(Fault::new(format!("\"{name}\" {what}")));
+    };
+    if c.count() == 2 && from.is_none() {
+        let (one, other) = (c.shown(1), c.shown(2));
+        return Err(Fault::at(
+            2,
+            format!("duplicate parameters \"{one} {other}\""),
+        ));
+    }
+    if except.is_none() && from.is_some() {
+        let what = "\"from=\" cannot be used with \"off\" parameter";
+        return Err(Fault::new(what));
+    }
+    let rule = except.map(|except| Arc::new(DisableSymlinks { except, from }));
+    b.location().disable_symlinks = Some(rule);
     Ok(())
 }
 

@@ -177,12 +177,4 @@ const ROWS: &[Row] = &[
         Check::Flag,
         "No browser in use needs a refresh page instead of a redirect.",
     ),
-    Row::unsupported(
-        "disable_symlinks",
-        HSL,
-        Arity::Between(1, 2),
-        "links are followed wherever they lead; a file system mounted with `nosymfollow` (Linux 5.10 \
-         and later) has none that are",
-    )
-    .inert(&["off"]),
 ];

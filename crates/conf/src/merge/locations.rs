@@ -90,7 +90,7 @@ impl LocationDraft {
             server_tokens chunked_transfer_encoding msie_padding absolute_redirect
             server_name_in_redirect port_in_redirect sendfile sendfile_max_chunk output_buffers
             open_file_cache open_file_cache_valid open_file_cache_min_uses open_file_cache_errors
-            open_file_cache_content tcp_nodelay limit_rate limit_rate_after
+            open_file_cache_content disable_symlinks tcp_nodelay limit_rate limit_rate_after
             postpone_output client_max_body client_body_buffer client_body_timeout
             client_body_temp_path client_body_in_file_only client_body_in_single_buffer send_timeout
             real_ip_from real_ip_header real_ip_recursive auth_request auth_request_set mirrors
@@ -304,6 +304,7 @@ impl Inherited<'_> {
             sendfile_max_chunk_bytes: draft.sendfile_max_chunk.unwrap_or(2 << 20),
             output_buffers: draft.output_buffers.unwrap_or((2, 32 << 10)),
             open_file_cache: open_file_cache(draft),
+            disable_symlinks: draft.disable_symlinks.clone().flatten(),
             tcp_nodelay: draft.tcp_nodelay.unwrap_or(true),
             limit_rate: draft.limit_rate.clone(),
             limit_rate_after: draft.limit_rate_after.clone(),

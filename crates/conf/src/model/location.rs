@@ -159,6 +159,8 @@ pub struct LocationConf {
     pub output_buffers: (u32, u64),
     /// `open_file_cache`; `None` is off.
     pub open_file_cache: Option<OpenFileCache>,
+    /// `disable_symlinks`; `None` is off.
+    pub disable_symlinks: Option<Arc<DisableSymlinks>>,
     /// `tcp_nodelay`; default on.
     pub tcp_nodelay: bool,
     /// `limit_rate` in bytes per second; `None` when never set, else evaluated per request.
@@ -427,6 +429,24 @@ pub struct OpenFileCache {
     pub content_bytes: u64,
     /// Second argument: the largest file kept.
     pub content_max_file_bytes: u64,
+}
+
+/// `disable_symlinks`, where it is not off.
+#[derive(Debug, Clone)]
+pub struct DisableSymlinks {
+    /// Which links are followed all the same.
+    pub except: FollowedSymlinks,
+    /// `from=`: how the part of a path begins in which all links are followed.
+    pub from: Option<Template>,
+}
+
+/// `on` or `if_not_owner`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FollowedSymlinks {
+    /// `on`: none.
+    None,
+    /// `if_not_owner`: those that belong to whom belongs what they lead to.
+    OfTheOwner,
 }
 
 /// `keepalive_disable`.

@@ -1,6 +1,7 @@
 //! `index`: the file that stands for a directory.
 
 use super::path::FilePath;
+use super::symlinks;
 use super::{Step, open};
 use crate::exchange::Exchange;
 use crate::open_file_cache::{Errno, Opened};
@@ -57,7 +58,8 @@ pub(crate) async fn answer(exchange: &mut Exchange) -> Step {
             directory_tested = true;
         }
         if errno != Errno(libc::ENOENT) {
-            log_request!(exchange, Crit, "open() \"{path}\" failed ({errno})");
+            let call = symlinks::call(exchange, "open()");
+            log_request!(exchange, Crit, "{call} \"{path}\" failed ({errno})");
             return Step::Status(StatusCode::INTERNAL_SERVER_ERROR);
         }
     }
@@ -79,7 +81,8 @@ async fn test_directory(exchange: &Exchange, path: &FilePath, index: &[u8]) -> O
         // It is there, but may not be read: what is inside may still be served.
         Err(errno) if errno.is_forbidden() => None,
         Err(errno) => {
-            log_request!(exchange, Crit, "open() \"{path}\" failed ({errno})");
+            let call = symlinks::call(exchange, "open()");
+            log_request!(exchange, Crit, "{call} \"{path}\" failed ({errno})");
             Some(Step::Status(StatusCode::INTERNAL_SERVER_ERROR))
         }
     }

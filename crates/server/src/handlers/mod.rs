@@ -14,6 +14,7 @@ pub(crate) mod special;
 pub(crate) mod static_codings;
 pub(crate) mod static_file;
 pub(crate) mod stub_status;
+pub(crate) mod symlinks;
 pub(crate) mod try_files;
 
 use crate::disk;
@@ -25,6 +26,7 @@ use path::FilePath;
 use sealane_conf::model::{ContentHandler, LocationConf, StaticCodings};
 use sealane_http::media_type;
 use sealane_http::{Method, StatusCode};
+use symlinks::SymlinkRule;
 
 /// How a handler leaves the exchange.
 #[derive(Debug, PartialEq, Eq)]
@@ -124,24 +126,40 @@ async fn directory(exchange: &mut Exchange) -> Step {
 /// What stands at a path: from the cache, else from the file system, without
 /// leaving the worker thread unless the disk has to be asked.
 pub(crate) async fn open(exchange: &Exchange, path: &FilePath) -> Result<Opened, Errno> {
+    match symlinks::rule(exchange, path) {
+        None => open_by(exchange, path, path.as_bytes(), None).await,
+        Some(rule) => {
+            let key = rule.cache_key(path);
+            Box::pin(open_by(exchange, path, &key, Some(rule))).await
+        }
+    }
+}
+
+/// Opens a path under a rule for links; the cache knows it by `key`.
+async fn open_by(
+    exchange: &Exchange,
+    path: &FilePath,
+    key: &[u8],
+    rule: Option<SymlinkRule>,
+) -> Result<Opened, Errno> {
     let settings = exchange.conf().open_file_cache;
     let now = exchange.progress.started;
     let cache = &exchange.worker.open_files;
     if let Some(settings) = &settings
-        && let Lookup::Answer(answer) = cache.lookup(settings, path.as_bytes(), now)
+        && let Lookup::Answer(answer) = cache.lookup(settings, key, now)
     {
         return answer;
     }
-    let mut result = open_at_once_or_from_disk(path).await;
+    let mut result = open_at_once_or_from_disk(path, rule).await;
     if result
         .as_ref()
         .is_err_and(|errno| errno.is_out_of_descriptors())
         && cache.shed(SHED_ENTRIES) > 0
     {
-        result = open_at_once_or_from_disk(path).await;
+        result = open_at_once_or_from_disk(path, rule).await;
     }
     match &settings {
-        Some(settings) => cache.store(settings, path.as_bytes(), now, result),
+        Some(settings) => cache.store(settings, key, now, result),
         None => result,
     }
 }
@@ -150,16 +168,19 @@ pub(crate) async fn open(exchange: &Exchange, path: &FilePath) -> Result<Opened,
 /// out: enough for the requests of a moment, few enough to leave a warm cache.
 pub(crate) const SHED_ENTRIES: usize = 32;
 
-async fn open_at_once_or_from_disk(path: &FilePath) -> Result<Opened, Errno> {
-    match open_now(path.nul_terminated()) {
+async fn open_at_once_or_from_disk(
+    path: &FilePath,
+    rule: Option<SymlinkRule>,
+) -> Result<Opened, Errno> {
+    match open_now(path.nul_terminated(), rule) {
         Some(result) => result,
-        None => Box::pin(open_from_disk(path)).await,
+        None => Box::pin(open_from_disk(path, rule)).await,
     }
 }
 
-async fn open_from_disk(path: &FilePath) -> Result<Opened, Errno> {
+async fn open_from_disk(path: &FilePath, rule: Option<SymlinkRule>) -> Result<Opened, Errno> {
     let name = path.nul_terminated().to_vec();
-    disk::run(move || open_blocking(&name)).await
+    disk::run(move || open_blocking(&name, rule)).await
 }
 
 /// Sets the type of a response by the extension of the URI, unless a server behind us has

@@ -2,6 +2,7 @@
 
 use super::path::FilePath;
 use super::returns::add_slash;
+use super::symlinks;
 use super::{Step, open, set_content_type};
 use crate::exchange::Exchange;
 use crate::open_file_cache::{Errno, OpenFile, Opened};
@@ -56,17 +57,17 @@ pub(super) fn send(exchange: &mut Exchange, file: &Arc<OpenFile>, content: Optio
 
 /// Logs why a file could not be opened and says which status that is.
 pub(crate) fn refuse(exchange: &Exchange, path: &FilePath, errno: Errno) -> StatusCode {
-    let path = Text(path.as_bytes());
+    let (call, path) = (symlinks::call(exchange, "open()"), Text(path.as_bytes()));
     if errno.is_not_found() {
         if exchange.conf().log_not_found {
-            log_request!(exchange, Error, "open() \"{path}\" failed ({errno})");
+            log_request!(exchange, Error, "{call} \"{path}\" failed ({errno})");
         }
         return StatusCode::NOT_FOUND;
     }
     if errno.is_forbidden() {
-        log_request!(exchange, Error, "open() \"{path}\" failed ({errno})");
+        log_request!(exchange, Error, "{call} \"{path}\" failed ({errno})");
         return StatusCode::FORBIDDEN;
     }
-    log_request!(exchange, Crit, "open() \"{path}\" failed ({errno})");
+    log_request!(exchange, Crit, "{call} \"{path}\" failed ({errno})");
     StatusCode::INTERNAL_SERVER_ERROR
 }

@@ -1,7 +1,7 @@
 //! `try_files`.
 
 use super::path::FilePath;
-use super::{Step, open, special};
+use super::{Step, open, special, symlinks};
 use crate::disk;
 use crate::exchange::Exchange;
 use crate::open_file_cache::{Errno, Opened};
@@ -41,7 +41,8 @@ pub(crate) async fn choose(exchange: &mut Exchange) -> Step {
             Ok(kind) => kind == Kind::Dir,
             Err(errno) => {
                 if !errno.is_not_found() {
-                    log_request!(exchange, Crit, "stat() \"{path}\" failed ({errno})");
+                    let call = symlinks::call(exchange, "stat()");
+                    log_request!(exchange, Crit, "{call} \"{path}\" failed ({errno})");
                 }
                 continue;
             }
@@ -92,13 +93,14 @@ fn use_as_uri(exchange: &mut Exchange, path: &FilePath, directory: bool) {
     }
 }
 
-/// What stands at a path. A file that may not be read exists all the same.
+/// What stands at a path. A file that may not be read exists all the same, one that
+/// `disable_symlinks` hides does not.
 pub(crate) async fn kind_of(exchange: &Exchange, path: &FilePath) -> Result<Kind, Errno> {
     match open(exchange, path).await {
         Ok(Opened::File(..)) => Ok(Kind::File),
         Ok(Opened::Directory) => Ok(Kind::Dir),
         Ok(Opened::Other) => Ok(Kind::Other),
-        Err(errno) if errno.is_forbidden() => {
+        Err(errno) if errno.is_forbidden() && errno != Errno(libc::ELOOP) => {
             let Ok(name) = CString::new(path.as_bytes()) else {
                 return Err(errno);
             };

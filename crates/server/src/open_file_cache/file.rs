@@ -1,9 +1,11 @@
 //! A file on disk, opened, and the ways to open one.
 
 use crate::exchange::ETag;
+use crate::handlers::symlinks::SymlinkRule;
 use crate::temp_file::Descriptor;
 use bytes::Bytes;
 use sealane_sys::file::{self, Kind, Stat};
+use sealane_sys::links;
 use std::ffi::CStr;
 use std::fmt;
 use std::io;
@@ -197,11 +199,16 @@ fn same_state(a: &Stat, b: &Stat) -> bool {
 }
 
 /// Opens a path (NUL-terminated bytes) if that takes no disk access; `None` if it does.
-pub(crate) fn open_now(path: &[u8]) -> Option<Result<Opened, Errno>> {
+/// Under a rule for links it does where there is a link.
+pub(crate) fn open_now(path: &[u8], rule: Option<SymlinkRule>) -> Option<Result<Opened, Errno>> {
     let Ok(name) = CStr::from_bytes_with_nul(path) else {
         return Some(Err(Errno(libc::ENOENT)));
     };
-    match file::open_cached(name) {
+    let opened = match rule {
+        None => file::open_cached(name),
+        Some(rule) => links::open_cached(name, rule.trusted_bytes),
+    };
+    match opened {
         Ok(fd) => Some(examine(fd, name)),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
         Err(error) => Some(Err(Errno::of(&error))),
@@ -209,11 +216,17 @@ pub(crate) fn open_now(path: &[u8]) -> Option<Result<Opened, Errno>> {
 }
 
 /// Opens a path (NUL-terminated bytes), waiting for the disk.
-pub(crate) fn open_blocking(path: &[u8]) -> Result<Opened, Errno> {
+pub(crate) fn open_blocking(path: &[u8], rule: Option<SymlinkRule>) -> Result<Opened, Errno> {
     // A NUL inside cannot be part of a file's name.
     let name = CStr::from_bytes_with_nul(path).map_err(|_| Errno(libc::ENOENT))?;
-    let fd = file::open_read(name).map_err(|error| Errno::of(&error))?;
-    examine(fd, name)
+    let opened = match rule {
+        None => file::open_read(name),
+        Some(SymlinkRule {
+            trusted_bytes,
+            links,
+        }) => links::open_read(name, trusted_bytes, links),
+    };
+    examine(opened.map_err(|error| Errno::of(&error))?, name)
 }
 
 fn examine(fd: OwnedFd, path: &CStr) -> Result<Opened, Errno> {

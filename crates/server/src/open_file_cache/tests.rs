@@ -63,7 +63,7 @@ impl Fixture {
             Lookup::Ask => {
                 self.asked += 1;
                 path.push(0);
-                let result = open_blocking(&path);
+                let result = open_blocking(&path, None);
                 path.pop();
                 self.cache.store(&self.settings, &path, self.now, result)
             }
@@ -237,9 +237,12 @@ fn directories_are_answers_and_others_are_not_files() {
     let _listener = std::os::unix::net::UnixListener::bind(&socket).expect("writable");
     // A socket cannot be opened at all.
     assert_eq!(fixture.open("s").err(), Some(Errno(libc::ENXIO)));
-    assert!(matches!(open_blocking(b"/dev/null\0"), Ok(Opened::Other)));
+    assert!(matches!(
+        open_blocking(b"/dev/null\0", None),
+        Ok(Opened::Other)
+    ));
     assert_eq!(
-        open_blocking(b"/dev\0/null\0").err(),
+        open_blocking(b"/dev\0/null\0", None).err(),
         Some(Errno(libc::ENOENT))
     );
 }

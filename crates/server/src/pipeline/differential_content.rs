@@ -168,3 +168,130 @@ fn mp4_files_from_one_second_to_another() {
         &requests,
     );
 }
+
+/// Links to everything, among them one whose target belongs to another user.
+fn links(site: &Site) {
+    const NOBODY: u32 = 65534;
+    some_files(site);
+    site.file("dir/a.txt.gz", "packed").file("l/plain", "plain");
+    let root = site.root();
+    let link = |target: &str, name: &str| {
+        std::os::unix::fs::symlink(target, root.join(name)).expect("writable");
+    };
+    link("dir", "l-dir");
+    link("a.txt", "l-file");
+    link("nowhere", "l-dangling");
+    link("l-loop", "l-loop");
+    link(".", "l-root");
+    link("../dir", "l/dir");
+    link("../a.txt", "l/a.txt");
+    link("dir/a.txt.gz", "a.txt.gz");
+    // Files of root are another user's, unless one is root and gives the link away.
+    link("/etc/passwd", "other");
+    link("/etc", "l/other");
+    for name in ["other", "l/other"] {
+        let given = std::os::unix::fs::lchown(root.join(name), Some(NOBODY), None);
+        let links_are_ours = sealane_sys::process::effective_uid() != 0;
+        assert!(given.is_ok() || links_are_ours, "{given:?}");
+    }
+}
+
+#[test]
+fn links_that_are_not_followed() {
+    let places = [
+        "/a.txt",
+        "/dir/",
+        "/dir",
+        "/bare",
+        "/nothing",
+        "/a.txt/",
+        "/l-dir/index.html",
+        "/l-dir/",
+        "/l-dir",
+        "/l-file",
+        "/l-file/",
+        "/l-dangling",
+        "/l-loop",
+        "/l-loop/x",
+        "/l-root/a.txt",
+        "/l/",
+        "/l/plain",
+        "/l/a.txt",
+        "/l/dir/x.TXT",
+        "/other",
+        "/l/other/passwd",
+        "/l/other",
+    ];
+    let kinds = [
+        ("off", "disable_symlinks off"),
+        ("on", "disable_symlinks on"),
+        ("own", "disable_symlinks if_not_owner"),
+        ("from", "disable_symlinks on from=DIR"),
+        ("slash", "disable_symlinks if_not_owner from=DIR/"),
+        ("below", "disable_symlinks on from=DIR/l"),
+        ("variable", "disable_symlinks on from=$document_root"),
+        ("elsewhere", "disable_symlinks on from=/elsewhere"),
+        ("part", "disable_symlinks on from=DIR/l-di"),
+        ("itself", "disable_symlinks on from=DIR/l-file"),
+        ("empty", "disable_symlinks on from="),
+        (
+            "cache",
+            "disable_symlinks on from=$arg_from; open_file_cache max=100; open_file_cache_errors on",
+        ),
+    ];
+    let locations: String = kinds
+        .iter()
+        .map(|(name, directive)| format!("location /{name}/ {{ alias DIR/; {directive}; }} "))
+        .collect();
+    let rest = "location /try/ { alias DIR/; disable_symlinks on; try_files $uri /l-file /l/plain =410; } \
+         location /if/ { disable_symlinks on; if (-f DIR/$arg_f) { return 200 file; } \
+             if (-d DIR/$arg_f) { return 200 directory; } if (-x DIR/$arg_f) { return 200 executable; } \
+             return 200 nothing; } \
+         location /gz/ { alias DIR/; disable_symlinks on; gzip_static always; } \
+         location /list/ { alias DIR/; disable_symlinks on; autoindex on; index none; } \
+         location /outer/ { disable_symlinks on; location /outer/in/ { alias DIR/; } \
+             location /outer/off/ { alias DIR/; disable_symlinks off; } }";
+    let mut requests: Vec<String> = kinds
+        .iter()
+        .flat_map(|(name, _)| places.map(|place| format!("GET /{name}{place}")))
+        .collect();
+    // The same path under two rules, and one after the other.
+    for _ in 0..2 {
+        for from in ["", "?from=DIR/l-dir", "?from=DIR"] {
+            requests.push(format!("GET /cache/l-dir/x.TXT{from}"));
+        }
+    }
+    for place in [
+        "l-file",
+        "a.txt",
+        "l-dir",
+        "l-dir/x.TXT",
+        "l-dangling",
+        "dir",
+    ] {
+        requests.push(format!("GET /try/{place}"));
+        requests.push(format!("GET /if/?f={place}"));
+        requests.push(format!("GET /gz/{place}"));
+        requests.push(format!("GET /outer/in/{place}"));
+        requests.push(format!("GET /outer/off/{place}"));
+    }
+    requests.extend(["GET /list/bare/", "GET /list/l-dir/"].map(str::to_owned));
+    let requests: Vec<&str> = requests.iter().map(String::as_str).collect();
+    compare(&(locations + rest), links, &requests);
+}
+
+/// nginx does not say why.
+#[test]
+fn a_link_in_place_of_an_index_file_is_logged() {
+    let site =
+        Site::new("disable_symlinks on; location /off/ { alias DIR/l/; disable_symlinks off; }");
+    links(&site);
+    std::os::unix::fs::symlink("../a.txt", site.root().join("l/index.html")).expect("writable");
+    assert_eq!(site.get("/off/").status(), 200);
+    assert_eq!(site.get("/l/").status(), 403);
+    let log = site.error_log();
+    assert!(
+        log.contains("/l/index.html\" is forbidden (40: Too many"),
+        "{log}"
+    );
+}

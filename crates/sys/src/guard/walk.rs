@@ -1,6 +1,7 @@
 //! The way to a name, directory by directory.
 
 use super::{Guest, Place, Trust, openat};
+use crate::file::read_link;
 use crate::{CheckReturn, retry};
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString, OsStr};
@@ -233,21 +234,6 @@ pub(super) fn stat_at(directory: BorrowedFd<'_>, name: &CStr) -> io::Result<libc
     })?;
     // SAFETY: the call has filled the structure.
     Ok(unsafe { facts.assume_init() })
-}
-
-fn read_link(directory: BorrowedFd<'_>, name: &CStr) -> io::Result<Vec<u8>> {
-    let mut target = vec![0_u8; libc::PATH_MAX as usize];
-    // SAFETY: the name ends with NUL; the kernel writes at most the length given.
-    let length = retry(|| unsafe {
-        libc::readlinkat(
-            directory.as_raw_fd(),
-            name.as_ptr(),
-            target.as_mut_ptr().cast(),
-            target.len(),
-        )
-    })?;
-    target.truncate(length as usize);
-    Ok(target)
 }
 
 /// The directory in which the last name of a path lies.

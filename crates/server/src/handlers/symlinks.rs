@@ -1,0 +1,63 @@
+//! `disable_symlinks`: through which symbolic links a file may be reached.
+
+use super::path::FilePath;
+use crate::exchange::Exchange;
+use crate::template;
+use sealane_conf::model::FollowedSymlinks;
+use sealane_sys::links::Links;
+
+/// What holds for one path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SymlinkRule {
+    /// Links in so much of the path, from its beginning, are followed.
+    pub(crate) trusted_bytes: usize,
+    /// Which are followed behind.
+    pub(crate) links: Links,
+}
+
+/// What `disable_symlinks` says of a path; `None` where every link is followed.
+///
+/// `from=` counts if the path begins with it and a name ends there. As in nginx it is no rule at
+/// all for a path that is nothing but it.
+pub(crate) fn rule(exchange: &Exchange, path: &FilePath) -> Option<SymlinkRule> {
+    let settings = exchange.conf().disable_symlinks.as_deref()?;
+    let mut rule = SymlinkRule {
+        trusted_bytes: 0,
+        links: match settings.except {
+            FollowedSymlinks::None => Links::Never,
+            FollowedSymlinks::OfTheOwner => Links::OfTheOwner,
+        },
+    };
+    let Some(from) = &settings.from else {
+        return Some(rule);
+    };
+    let from = template::evaluate(from, exchange);
+    match path.as_bytes().strip_prefix(&from[..]) {
+        Some([]) => return None,
+        Some([b'/', ..]) if !from.is_empty() => rule.trusted_bytes = from.len(),
+        Some(_) if from.ends_with(b"/") => rule.trusted_bytes = from.len() - 1,
+        _ => {}
+    }
+    Some(rule)
+}
+
+/// The system call that failed, for messages: another where the rules hold, as in nginx.
+pub(crate) fn call(exchange: &Exchange, otherwise: &'static str) -> &'static str {
+    match exchange.conf().disable_symlinks {
+        None => otherwise,
+        Some(_) => "openat()",
+    }
+}
+
+impl SymlinkRule {
+    /// By what an answer is kept under this rule: the path, and behind a NUL, which no path has,
+    /// the rule.
+    pub(super) fn cache_key(&self, path: &FilePath) -> Vec<u8> {
+        let links = match self.links {
+            Links::Never => 0,
+            Links::OfTheOwner => 1,
+        };
+        let rule = self.trusted_bytes.to_ne_bytes();
+        [path.nul_terminated(), &[links], &rule].concat()
+    }
+}

@@ -1,0 +1,126 @@
+//! Opening files where somebody else may have put symbolic links.
+//!
+//! The way is walked name by name from a directory that is trusted, and no answer depends on a
+//! name being looked up twice: what is found to be a link is followed by its own text, and what
+//! is not is opened in a way that fails if it has become one. So nobody gains anything by
+//! exchanging names meanwhile.
+
+use crate::file::{self, OPEN_READ_FLAGS};
+use crate::retry;
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+
+/// Which symbolic links are followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Links {
+    /// None.
+    Never,
+    /// Those that belong to whom belongs what they lead to.
+    OfTheOwner,
+}
+
+/// Opens `path` for reading. Behind its first `trusted_bytes`, links are followed as `links` says;
+/// another is `ELOOP`, or, on the way to the last name, `ENOTDIR` if none are followed.
+///
+/// Blocks while directories are read from disk, but not on a FIFO.
+pub fn open_read(path: &CStr, trusted_bytes: usize, links: Links) -> io::Result<OwnedFd> {
+    let (start, rest) = split(path, trusted_bytes)?;
+    let mut names = rest.split(|byte| *byte == b'/').filter(|n| !n.is_empty());
+    let Some(mut name) = names.next() else {
+        return file::open_read(path);
+    };
+    let mut directory = match start {
+        Some(start) => Some(open_at(None, &start, DIRECTORY)?),
+        None => None,
+    };
+    for next in names {
+        directory = Some(open_name(directory.as_ref(), name, DIRECTORY, links)?);
+        name = next;
+    }
+    let kind = if rest.ends_with(b"/") {
+        libc::O_DIRECTORY
+    } else {
+        0
+    };
+    open_name(directory.as_ref(), name, OPEN_READ_FLAGS | kind, links)
+}
+
+/// Opens `path` for reading if there is no link behind its first `trusted_bytes` and every
+/// directory entry on the way is cached, else [`io::ErrorKind::WouldBlock`].
+pub fn open_cached(path: &CStr, trusted_bytes: usize) -> io::Result<OwnedFd> {
+    let would_block = |_| io::Error::from(io::ErrorKind::WouldBlock);
+    let (start, rest) = split(path, trusted_bytes)?;
+    // A path that begins with a slash would be looked up from the root again.
+    let slashes = rest.iter().take_while(|byte| **byte == b'/').count();
+    let rest = CString::new(&rest[slashes..])?;
+    let start = match start {
+        Some(start) => {
+            let opened = file::openat2(None, &start, DIRECTORY, libc::RESOLVE_CACHED);
+            Some(opened.map_err(would_block)?)
+        }
+        None => None,
+    };
+    let resolve = libc::RESOLVE_CACHED | libc::RESOLVE_NO_SYMLINKS;
+    let opened = file::openat2(start.as_ref(), &rest, OPEN_READ_FLAGS, resolve);
+    opened.map_err(would_block)
+}
+
+/// A directory on the way: nothing is read from it.
+const DIRECTORY: i32 = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
+
+/// What is trusted of a path (the current directory if there is nothing), and the rest.
+fn split(path: &CStr, trusted_bytes: usize) -> io::Result<(Option<CString>, &[u8])> {
+    let path = path.to_bytes();
+    let rooted = usize::from(path.first() == Some(&b'/'));
+    let (trusted, rest) = path.split_at(trusted_bytes.max(rooted).min(path.len()));
+    let start = match trusted {
+        [] => None,
+        trusted => Some(CString::new(trusted)?),
+    };
+    Ok((start, rest))
+}
+
+fn open_name(
+    directory: Option<&OwnedFd>,
+    name: &[u8],
+    flags: i32,
+    links: Links,
+) -> io::Result<OwnedFd> {
+    let name = CString::new(name)?;
+    if links == Links::OfTheOwner {
+        let entry = libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+        let entry = open_at(directory, &name, entry)?;
+        let facts = file::stat_fd(entry.as_fd())?;
+        if facts.mode & libc::S_IFMT == libc::S_IFLNK {
+            return follow(directory, &entry, facts.uid, flags);
+        }
+    }
+    open_at(directory, &name, flags | libc::O_NOFOLLOW)
+}
+
+/// Opens what an open link leads to, if it belongs to the link's owner.
+fn follow(
+    directory: Option<&OwnedFd>,
+    link: &OwnedFd,
+    owner: u32,
+    flags: i32,
+) -> io::Result<OwnedFd> {
+    let target = CString::new(file::read_link(link.as_fd(), c"")?)?;
+    let opened = open_at(directory, &target, flags)?;
+    match file::stat_fd(opened.as_fd())?.uid == owner {
+        true => Ok(opened),
+        false => Err(io::Error::from_raw_os_error(libc::ELOOP)),
+    }
+}
+
+fn open_at(directory: Option<&OwnedFd>, path: &CStr, flags: i32) -> io::Result<OwnedFd> {
+    let directory = directory.map_or(libc::AT_FDCWD, AsRawFd::as_raw_fd);
+    // SAFETY: `path` is NUL-terminated and outlives the call; the directory is borrowed, hence open.
+    let fd = retry(|| unsafe { libc::openat(directory, path.as_ptr(), flags) })?;
+    // SAFETY: the kernel just returned this descriptor; nobody else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+#[cfg(test)]
+mod tests;
