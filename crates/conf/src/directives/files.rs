@@ -135,7 +135,7 @@ fn disable_symlinks(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
             (_, Some(part)) => {
                 from = Some(template::compile(&mut b.names, part, index, &c.origin)?);
             }
-            _ => return Err(c.invalid(index)),
+            _ => return Err(c.invalid_parameter(index)),
         }
     }
     let name = c.row.name;

@@ -298,6 +298,46 @@ pub(super) const CASES: &[Case] = &[
     ),
     Case(
         Http,
+        "disable_symlinks;",
+        r#"[emerg] invalid number of arguments in "disable_symlinks" directive in FILE:3"#,
+    ),
+    Case(
+        Http,
+        "disable_symlinks x;",
+        r#"[emerg] invalid parameter "x" in FILE:3"#,
+    ),
+    Case(
+        Http,
+        "disable_symlinks on x;",
+        r#"[emerg] invalid parameter "x" in FILE:3"#,
+    ),
+    Case(
+        Http,
+        "disable_symlinks on off;",
+        r#"[emerg] duplicate parameters "on off" in FILE:3"#,
+    ),
+    Case(
+        Http,
+        "disable_symlinks from=/x;",
+        r#"[emerg] "disable_symlinks" must have "off", "on" or "if_not_owner" parameter in FILE:3"#,
+    ),
+    Case(
+        Http,
+        "disable_symlinks off from=/x;",
+        r#"[emerg] "from=" cannot be used with "off" parameter in FILE:3"#,
+    ),
+    Case(
+        Http,
+        "disable_symlinks on; disable_symlinks off;",
+        r#"[emerg] "disable_symlinks" directive is duplicate in FILE:3"#,
+    ),
+    Case(
+        Http,
+        "disable_symlinks on from=$nothing;",
+        r#"[emerg] unknown "nothing" variable"#,
+    ),
+    Case(
+        Http,
         "open_file_cache foo;",
         r#"[emerg] invalid "open_file_cache" parameter "foo" in FILE:3"#,
     ),
