@@ -61,7 +61,6 @@ const REFUSED_HERE: &[(&str, &str)] = &[
         "ssl_certificate_key",
         "a key of another kind than the certificate's is of no use",
     ),
-    ("userid_flags", "nginx sees no duplicate behind \"off\""),
 ];
 
 /// What nothing is to be learned from.

@@ -154,7 +154,8 @@ fn unless_none(c: &Call<'_>, slot: &mut Option<Option<Box<[u8]>>>) -> Result<(),
 }
 
 /// What the flags are written as, in nginx's order.
-const FLAGS: [(&str, &str); 5] = [
+const FLAGS: [(&str, &str); 6] = [
+    ("off", ""),
     ("secure", "; secure"),
     ("httponly", "; httponly"),
     ("samesite=strict", "; samesite=strict"),
@@ -162,22 +163,26 @@ const FLAGS: [(&str, &str); 5] = [
     ("samesite=none", "; samesite=none"),
 ];
 
+/// A second directive adds to the first, as with all of nginx's directives that are sets of words.
 fn flags(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     let slot = &mut b.location().restricting.userid.flags;
-    c.once(slot)?;
-    let mut given = [false; FLAGS.len()];
+    let before = slot.take().unwrap_or_default();
+    let mut given = FLAGS.map(|(_, text)| before.contains(&text));
+    let mut repeated = Vec::new();
     for (index, word) in c.args() {
-        if word.eq_ignore_ascii_case(b"off") {
-            continue;
-        }
         let is_it = |(name, _): &(&str, &str)| name.as_bytes().eq_ignore_ascii_case(word);
         let at = FLAGS
             .iter()
             .position(is_it)
             .ok_or_else(|| c.invalid(index))?;
-        given[at] = true;
+        if std::mem::replace(&mut given[at], true) {
+            repeated.push(c.shown(index));
+        }
     }
     let chosen = FLAGS.iter().zip(given).filter(|(_, given)| *given);
     *slot = Some(chosen.map(|((_, text), _)| *text).collect());
+    for word in repeated {
+        b.warn(format!("duplicate value \"{word}\""));
+    }
     Ok(())
 }

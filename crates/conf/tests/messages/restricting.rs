@@ -383,6 +383,11 @@ pub(super) const CASES: &[Case] = &[
     ),
     Case(
         Server,
+        "userid_flags off; userid_flags off; userid_flags secure; userid_flags httponly SECURE;",
+        "[warn] duplicate value \"off\" in FILE:4\n[warn] duplicate value \"SECURE\" in FILE:4\nOK",
+    ),
+    Case(
+        Server,
         r#"userid_flags tasty;"#,
         r#"[emerg] invalid value "tasty" in FILE:4"#,
     ),
