@@ -51,6 +51,8 @@ async fn answer_in(exchange: &mut Exchange, coding: Coding, by_client: bool) -> 
             }
             set_content_type(exchange);
             exchange.response.content_encoding = Some(coding.name());
+            // The twin stays what it is, other than what is compressed while it is sent.
+            exchange.response.allow_ranges = true;
             static_file::send(exchange, &file, content);
             Step::Answered
         }

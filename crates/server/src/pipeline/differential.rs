@@ -264,6 +264,15 @@ pub(super) fn compare_http(http: &str, server: &str, prepare: fn(&Site), request
             their_head.retain(|line| line != "Transfer-Encoding: chunked");
             our_head.retain(|line| !line.starts_with("Content-Length: "));
         }
+        // Ranges of files that were compressed beforehand: since nginx 1.23.
+        let has = |start: &str| our_head.iter().any(|line| line.starts_with(start));
+        if has("Content-Encoding: gzip") && has("Content-Length: ") {
+            if our_head[0] == "HTTP/1.1 206 Partial Content" {
+                assert_eq!(their_head[0], "HTTP/1.1 200 OK", "{request}\n{server}");
+                continue;
+            }
+            our_head.retain(|line| line != "Accept-Ranges: bytes");
+        }
         assert_eq!(our_head, their_head, "{request}\n{server}\n{}", nginx.log());
         assert_eq!(our_body, their_body, "{request}\n{server}");
     }

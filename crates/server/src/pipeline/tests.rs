@@ -463,6 +463,27 @@ fn an_error_page_of_416_takes_the_place_of_the_file() {
 }
 
 #[test]
+fn files_that_were_compressed_beforehand_have_ranges() {
+    let site = Site::new("gzip_static always;");
+    site.file("a.txt", "0123456789")
+        .file("a.txt.gz", "not really gzip");
+    let whole = site.get("/a.txt");
+    assert_eq!(
+        (whole.text(), whole.header("Accept-Ranges")),
+        ("not really gzip", Some("bytes"))
+    );
+    let part = site.get_with("/a.txt", &["Range: bytes=4-9"]);
+    assert_eq!((part.status(), part.text()), (206, "really"));
+    assert_eq!(part.header("Content-Range"), Some("bytes 4-9/15"));
+    assert_eq!(part.header("Content-Encoding"), Some("gzip"));
+    // The page of a 416 is no gzip.
+    let none = site.get_with("/a.txt", &["Range: bytes=100-"]);
+    assert_eq!(none.status(), 416);
+    assert_eq!(none.header("Content-Range"), Some("bytes */15"));
+    assert_eq!(none.header("Content-Encoding"), None);
+}
+
+#[test]
 fn a_failed_precondition_leaves_nothing_of_the_file() {
     let site = Site::new("add_header X-Always a always;");
     site.file("a.txt", "0123456789");
