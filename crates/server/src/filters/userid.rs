@@ -70,7 +70,7 @@ fn uid<'e>(exchange: &'e Exchange, conf: &UserId) -> &'e Uid {
     exchange.progress.uid.get_or_init(|| {
         let cookie = variables::cookie(exchange, conf.name.as_bytes());
         Box::new(Uid {
-            got: cookie.and_then(|cookie| parse(exchange, cookie)),
+            got: cookie.and_then(|cookie| parse(exchange, &conf.name, cookie)),
             cookie: cookie.unwrap_or_default().to_vec(),
             set: OnceLock::new(),
             sent: false,
@@ -78,14 +78,14 @@ fn uid<'e>(exchange: &'e Exchange, conf: &UserId) -> &'e Uid {
     })
 }
 
-fn parse(exchange: &Exchange, cookie: &[u8]) -> Option<Id> {
+fn parse(exchange: &Exchange, name: &str, cookie: &[u8]) -> Option<Id> {
     // nginx says the whole header line, with the sessions of others in it.
     let shown = Text(cookie);
     let Some(digits) = cookie.get(..ID_DIGITS) else {
         log_request!(
             exchange,
             Error,
-            "client sent too short userid cookie \"{shown}\""
+            "client sent too short userid cookie \"{name}={shown}\""
         );
         return None;
     };
@@ -98,7 +98,7 @@ fn parse(exchange: &Exchange, cookie: &[u8]) -> Option<Id> {
         log_request!(
             exchange,
             Error,
-            "client sent invalid userid cookie \"{shown}\""
+            "client sent invalid userid cookie \"{name}={shown}\""
         );
         return None;
     };
@@ -282,8 +282,11 @@ mod tests {
             site.get_with("/", &[&format!("Cookie: session=hidden; {cookie}")]);
         }
         let log = site.error_log();
-        assert!(log.contains("too short userid cookie \"short\""), "{log}");
-        assert!(log.contains("invalid userid cookie \"!gAAA"), "{log}");
+        assert!(
+            log.contains("too short userid cookie \"uid=short\""),
+            "{log}"
+        );
+        assert!(log.contains("invalid userid cookie \"uid=!gAAA"), "{log}");
         assert!(!log.contains("hidden"), "{log}");
     }
 }
