@@ -20,6 +20,8 @@ pub struct ServerNames {
     prefixes: HashMap<Box<[u8]>, ServerId>,
     regexes: Vec<(Regex, ServerId)>,
     default: Option<ServerId>,
+    /// Some name leads elsewhere than to the default server.
+    is_needed: bool,
 }
 
 impl ServerNames {
@@ -34,22 +36,23 @@ impl ServerNames {
     /// Adds a server's name. The first server to claim a name keeps it, as in
     /// nginx, which has warned about the conflict already.
     pub fn add(&mut self, name: &ServerName, server: ServerId) {
-        let key = |text: &str| text.as_bytes().into();
+        let mut claim = |names: &mut HashMap<Box<[u8]>, ServerId>, text: &str| {
+            let kept = *names.entry(text.as_bytes().into()).or_insert(server);
+            self.is_needed |= Some(kept) != self.default;
+        };
         match name {
-            ServerName::Exact(text) => {
-                self.exact.entry(key(text)).or_insert(server);
-            }
-            ServerName::WildcardPrefix(suffix) => {
-                self.suffixes.entry(key(suffix)).or_insert(server);
-            }
+            ServerName::Exact(text) => claim(&mut self.exact, text),
+            ServerName::WildcardPrefix(suffix) => claim(&mut self.suffixes, suffix),
             ServerName::Dot(suffix) => {
-                self.suffixes.entry(key(suffix)).or_insert(server);
-                self.exact.entry(key(&suffix[1..])).or_insert(server);
+                claim(&mut self.suffixes, suffix);
+                claim(&mut self.exact, &suffix[1..]);
             }
-            ServerName::WildcardSuffix(prefix) => {
-                self.prefixes.entry(key(prefix)).or_insert(server);
+            ServerName::WildcardSuffix(prefix) => claim(&mut self.prefixes, prefix),
+            ServerName::Regex(regex) => {
+                self.regexes.push((regex.clone(), server));
+                // Its groups are variables, whichever server it is of.
+                self.is_needed = true;
             }
-            ServerName::Regex(regex) => self.regexes.push((regex.clone(), server)),
         }
     }
 
@@ -60,14 +63,7 @@ impl ServerNames {
 
     /// Whether every name leads to the same server, so that looking is needless.
     pub fn is_single(&self) -> bool {
-        let default = self.default_server();
-        self.regexes.is_empty()
-            && self
-                .exact
-                .values()
-                .chain(self.suffixes.values())
-                .chain(self.prefixes.values())
-                .all(|s| *s == default)
+        !self.is_needed
     }
 
     /// The server for a host name in lower case without a port. Captures of a
