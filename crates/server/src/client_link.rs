@@ -18,6 +18,7 @@ use std::fmt;
 use std::future::poll_fn;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 /// Pieces of the body are joined up to this size while nobody reads them.
 const JOINED_BYTES: usize = 4096;
@@ -49,6 +50,8 @@ struct Flow {
     tunnel: bool,
     /// `client_max_body_size` for bodies of unknown length; `None` is no limit.
     max_bytes: Option<u64>,
+    /// `client_body_timeout` of the location that reads the body.
+    timeout: Option<Duration>,
     /// Bytes of the body that arrived.
     received: u64,
     /// Bytes on the wire that they took.
@@ -174,11 +177,14 @@ impl ClientLink {
         }
     }
 
-    /// Bodies longer than this end in [`BodyError::TooLarge`].
-    pub fn limit_body(&self, max_bytes: u64) {
+    /// Bodies longer than `max_bytes`, unless that is 0, end in [`BodyError::TooLarge`], and
+    /// those of which nothing comes for `timeout` in [`BodyError::TimedOut`]: the location is
+    /// known by now.
+    pub fn limit_body(&self, max_bytes: u64, timeout: Duration) {
         let mut flow = self.flow();
         let flow = flow.get_or_insert_default();
-        flow.max_bytes = Some(max_bytes);
+        flow.max_bytes = (max_bytes > 0).then_some(max_bytes);
+        flow.timeout = Some(timeout);
         flow.check_size(0);
     }
 
@@ -240,6 +246,11 @@ impl ClientFeed {
     /// Whether the body was asked for: a client that waits for 100 may send it.
     pub(crate) fn has_begun(&self) -> bool {
         self.0.flow().as_ref().is_some_and(|flow| flow.begun)
+    }
+
+    /// How long the next piece of the body may take, if its reader has said so.
+    pub(crate) fn body_timeout(&self) -> Option<Duration> {
+        self.0.flow().as_ref().and_then(|flow| flow.timeout)
     }
 
     /// Whether the body has become a tunnel.

@@ -155,16 +155,20 @@ async fn receive_first(
     if exchange.request.body == RequestBody::Taken {
         return without_taken(exchange);
     }
-    let max_bytes = exchange.conf().client_max_body_bytes;
-    if max_bytes > 0 {
-        exchange.client.limit_body(max_bytes);
-    }
+    limit(exchange);
     // Boxed: few requests have a body, and a future should be small.
     let body = Box::pin(read(exchange, in_file, is_noted)).await?;
     exchange.request.received = Some(body.clone());
     exchange.progress.request_bytes =
         exchange.request.head.head_bytes as u64 + exchange.client.framed_bytes();
     Ok(body)
+}
+
+/// Bounds the body as the location says, before it is read.
+pub(crate) fn limit(exchange: &Exchange) {
+    let conf = exchange.conf();
+    let (max_bytes, timeout) = (conf.client_max_body_bytes, conf.client_body_timeout);
+    exchange.client.limit_body(max_bytes, timeout);
 }
 
 /// Why the body could not be read, for the log and for the client. For readers of

@@ -57,7 +57,7 @@ impl Intake {
         self.feed.is_tunnel()
     }
 
-    /// `client_body_timeout` of the location that answers.
+    /// `client_body_timeout` where nobody who reads the body has said another.
     pub(super) fn set_body_timeout(&mut self, timeout: Duration) {
         self.body_timeout = timeout;
     }
@@ -137,7 +137,8 @@ impl Intake {
             let wait = match may_expire {
                 true => {
                     if !std::mem::replace(&mut self.waits, true) {
-                        connection.set_deadline(self.body_timeout);
+                        let timeout = self.feed.body_timeout();
+                        connection.set_deadline(timeout.unwrap_or(self.body_timeout));
                     }
                     connection.poll_receive_wait(cx, BODY_READ_BYTES, false)
                 }

@@ -269,9 +269,11 @@ impl Serving {
                 .send_interim(reference, interim.status, fields, &mut self.out);
         }
         let awaits_body = stream.feed.demand() == Demand::Bytes;
+        let mut look_within = None;
         if awaits_body && !stream.awaits_body {
             // `client_body_timeout` runs from here on.
             stream.moved_ms = now_ms;
+            look_within = stream.feed.body_timeout();
             self.codec
                 .widen(reference, READ_WINDOW_BYTES, &mut self.out);
         }
@@ -291,6 +293,9 @@ impl Serving {
             // What is in memory fits a usize.
             self.codec
                 .release(reference, consumed as usize, &mut self.out);
+        }
+        if let Some(timeout) = look_within {
+            self.look_within(timeout);
         }
     }
 
@@ -328,10 +333,7 @@ impl Serving {
         if is_head {
             sending.trailers.clear();
         }
-        if sending.send_timeout < self.look_every {
-            self.look_every = sending.send_timeout;
-            self.look_soon();
-        }
+        self.look_within(sending.send_timeout);
         let before = self.out.len();
         let end = sending.is_empty();
         let (codec, out) = (&mut self.codec, &mut self.out);

@@ -100,6 +100,14 @@ impl Serving {
         self.patience = Patience::Unset;
     }
 
+    /// A location has a time-out that may be shorter than those that were known.
+    pub(super) fn look_within(&mut self, timeout: Duration) {
+        if timeout < self.look_every {
+            self.look_every = timeout;
+            self.look_soon();
+        }
+    }
+
     /// The deadline has passed. False when the connection is to be closed at once.
     pub(super) fn expire(&mut self, connection: &mut Connection) -> bool {
         self.look_at_ms = u64::MAX;
@@ -170,7 +178,9 @@ impl Serving {
                 }
                 _ => None,
             };
-            let body_ms = stream.awaits_body.then_some(body_timeout_ms);
+            let body_ms = stream
+                .awaits_body
+                .then(|| stream.feed.body_timeout().map_or(body_timeout_ms, ms));
             let Some(limit_ms) = send_ms.or(body_ms) else {
                 continue;
             };

@@ -132,7 +132,7 @@ pub(super) fn check(exchange: &mut Exchange, limits: &LimitConnections) -> Optio
         });
         drop(limited);
         let name = &runtime.conf.name;
-        let dry_run = if limits.dry_run { ", dry run" } else { "" };
+        let dry_run = if limits.dry_run { ", dry run," } else { "" };
         match reason {
             NoPlace::Busy => log(
                 exchange,

@@ -128,6 +128,9 @@ impl RequestZone {
 /// A key that was not there.
 fn begin(shard: &mut Locked<'_, Bucket>, key: &[u8], rate: i64, adds: bool, now_ms: u64) -> Answer {
     forget_empty(shard, rate, now_ms);
+    if !shard.may_ever_have_room(key) {
+        return Answer::NoNode; // all the others would go for nothing
+    }
     while !shard.has_room(key) {
         // The oldest makes room, unless a request is about to be added to it.
         match shard.oldest() {

@@ -263,7 +263,7 @@ fn a_request_holds_its_place_until_it_is_over() {
     let log = site.error_log();
     assert!(log.contains("limiting connections by zone \"a\""), "{log}");
     assert!(
-        log.contains("limiting connections, dry run by zone \"a\""),
+        log.contains("limiting connections, dry run, by zone \"a\""),
         "{log}"
     );
     let long = "k".repeat(256);

@@ -121,6 +121,11 @@ impl<S> Locked<'_, S> {
         self.shard.used_bytes + needed <= self.shard.max_bytes
     }
 
+    /// Whether an empty zone would have room for this key.
+    pub(super) fn may_ever_have_room(&self, key: &[u8]) -> bool {
+        slab_bytes(self.node_bytes + key.len()) <= self.shard.max_bytes
+    }
+
     /// Adds a key that is not there, for which there is room.
     pub(super) fn insert(&mut self, key: &[u8], state: S) -> NodeId {
         let bytes = slab_bytes(self.node_bytes + key.len());

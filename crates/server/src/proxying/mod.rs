@@ -150,10 +150,7 @@ async fn prepare_body(exchange: &mut Exchange, pass: &PassRuntime) -> Result<Bod
     let is_unread =
         exchange.request.body == RequestBody::Unread && exchange.request.received.is_none();
     if is_unread && !settings.request_buffering && pass.can_stream(exchange) {
-        let limit = exchange.conf().client_max_body_bytes;
-        if limit > 0 {
-            exchange.client.limit_body(limit);
-        }
+        request_body::limit(exchange);
         let plan = match exchange.request.head.framing {
             Framing::Length(bytes) => BodyPlan::Length(bytes),
             _ => BodyPlan::Unknown,
