@@ -2,6 +2,7 @@
 //! with nginx after every request; and what must not happen to them.
 
 use sealane_tests::command;
+use sealane_tests::reload::{Reload, reload};
 use sealane_tests::wire::{self, Connection};
 use sealane_tests::{Server, Site, wait_for};
 use std::fs::{self, Permissions};
@@ -424,4 +425,33 @@ fn files_cross_to_another_file_system_and_arrive_by_http_2() {
     assert_eq!(beside, ["l.txt", "way", "way/to", "way/to/it.bin"]);
     drop(server);
     let _ = fs::remove_dir_all(&elsewhere);
+}
+
+#[test]
+fn methods_that_come_with_a_reload_have_the_system_calls_that_they_need() {
+    let site = site();
+    let with = |methods: &str| {
+        format!(
+            "worker_processes 1; error_log logs/error.log info; pid logs/pid; events {{}}
+             http {{
+                 access_log off;
+                 server {{ listen 127.0.0.1:%plain%; root html; {methods} }}
+             }}"
+        )
+    };
+    let server = site.serve_whole(&with(""));
+    let status = |request: &str| ask(&server, request)[0].clone();
+    assert_eq!(status("MKCOL /made/"), "HTTP/1.1 405 Not Allowed");
+    let all = with("dav_methods PUT DELETE MKCOL;");
+    assert_eq!(reload(&site, &server, &all), Reload::Applied);
+    for (request, wanted) in [
+        ("MKCOL /made/", "201 Created"),
+        (
+            "PUT /made/a|Date: Sun, 09 Sep 2001 01:46:41 GMT|Content-Length: 1||a",
+            "201 Created",
+        ),
+        ("DELETE /made/", "204 No Content"),
+    ] {
+        assert_eq!(status(request), format!("HTTP/1.1 {wanted}"), "{request}");
+    }
 }

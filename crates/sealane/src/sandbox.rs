@@ -113,6 +113,23 @@ pub(crate) fn enter(config: &Config, journal: &Journal) {
     }
 }
 
+/// The directive of `after` for which a process that was made for `before` may do too little: what
+/// it has given up does not come back. `identity` is that of both.
+pub(crate) fn needs_more(
+    before: &Config,
+    after: &Config,
+    identity: Option<&Identity>,
+) -> Option<&'static str> {
+    let is_filtered = before.main.worker_seccomp != Seccomp::Off;
+    if is_filtered && changes_files(after) && !changes_files(before) {
+        return Some("dav_methods");
+    }
+    let kept = kept_capabilities(before, identity);
+    let needed = kept_capabilities(after, identity);
+    let is_missing = |capability| !kept.contains(capability);
+    needed.iter().any(is_missing).then_some("proxy_bind")
+}
+
 /// Whether clients may change files (`dav_methods`).
 fn changes_files(config: &Config) -> bool {
     config.http.as_ref().is_some_and(|http| {

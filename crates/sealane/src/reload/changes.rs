@@ -1,7 +1,7 @@
 //! What a process cannot change about itself.
 
-use crate::limits;
 use crate::startup::Server;
+use crate::{limits, sandbox};
 use sealane_conf::model::Main;
 use sealane_server::HandshakeThreads;
 use sealane_sys::process;
@@ -37,10 +37,13 @@ pub(crate) fn needs_new_process(before: &Server, after: &Server) -> Option<&'sta
     if more_sockets {
         return Some("reuseport");
     }
-    of_main(&before.config.main, &after.config.main).or_else(|| {
-        let are_too_few = limits::are_too_few(&before.config, &after.config, after.threads);
-        are_too_few.then_some("worker_connections")
-    })
+    let (old, new) = (&before.config, &after.config);
+    of_main(&old.main, &new.main)
+        .or_else(|| sandbox::needs_more(old, new, after.identity.as_ref()))
+        .or_else(|| {
+            let are_too_few = limits::are_too_few(old, new, after.threads);
+            are_too_few.then_some("worker_connections")
+        })
 }
 
 fn of_main(before: &Main, after: &Main) -> Option<&'static str> {
@@ -68,14 +71,35 @@ fn of_main(before: &Main, after: &Main) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sealane_conf::{MemoryLoader, Options};
+    use sealane_conf::{Config, MemoryLoader, Options};
 
-    fn main(text: &str) -> Main {
+    fn config(text: &str) -> Config {
         let mut loader = MemoryLoader::new().with("/nginx.conf", format!("events {{}} {text}"));
         let options = Options::new("/nginx.conf", "/");
-        sealane_conf::parse(&options, &mut loader)
-            .expect("a good one")
-            .main
+        sealane_conf::parse(&options, &mut loader).expect("a good one")
+    }
+
+    fn main(text: &str) -> Main {
+        config(text).main
+    }
+
+    #[test]
+    fn calls_that_were_given_up_do_not_come_back() {
+        let needs_more = |before: &str, after: &str| {
+            let dav = "server { location / { location /put/ { dav_methods PUT; } } }";
+            let config = |text: &str| config(&text.replace("DAV", dav));
+            sandbox::needs_more(&config(before), &config(after), None)
+        };
+        assert_eq!(needs_more("http {}", "http { DAV }"), Some("dav_methods"));
+        assert_eq!(needs_more("", "http { DAV }"), Some("dav_methods"));
+        assert_eq!(needs_more("http { DAV }", "http { DAV }"), None);
+        assert_eq!(needs_more("http { DAV }", "http {}"), None);
+        // Without a filter nothing was given up; another one makes another process anyway.
+        let off = "worker_seccomp off; http";
+        assert_eq!(
+            needs_more(&format!("{off} {{}}"), &format!("{off} {{ DAV }}")),
+            None
+        );
     }
 
     #[test]
