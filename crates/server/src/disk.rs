@@ -9,6 +9,10 @@
 use std::sync::LazyLock;
 use tokio::sync::Semaphore;
 
+/// Threads of one worker's runtime that may wait for the disk at a time; nginx's
+/// default `thread_pool` has 32 for all workers.
+pub(crate) const THREADS: usize = 16;
+
 /// Work items of the whole process that may be running or queued at a time, as
 /// the default queue of nginx's `thread_pool`.
 pub(crate) const MAX_WAITING: usize = 65536;

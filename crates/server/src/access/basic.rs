@@ -13,14 +13,23 @@ use std::fs::File;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 use tokio::sync::Semaphore;
 
 /// Passwords of the whole process that are compared at a time, one for each processor: a
-/// slow hash is meant to be slow, and disk threads that compute serve no files.
+/// slow hash is meant to be slow.
 static COMPARING: LazyLock<Semaphore> = LazyLock::new(|| {
     Semaphore::new(std::thread::available_parallelism().map_or(1, |cpus| cpus.get()))
 });
+
+/// Passwords of one worker: disk threads that compute serve no files, so that half of them
+/// are left where there are more processors than that.
+const MAX_OF_WORKER: usize = disk::THREADS / 2;
+
+thread_local! {
+    /// Of the worker whose thread this is.
+    static OF_WORKER: Arc<Semaphore> = Arc::new(Semaphore::new(MAX_OF_WORKER));
+}
 
 /// What came of looking for a name and comparing the password.
 enum Compared {
@@ -52,13 +61,15 @@ pub(super) async fn check(exchange: &mut Exchange, basic: &AuthBasic) -> Verdict
     let path = user_file_path(exchange, basic);
     let compared = {
         let (path, credentials) = (path.clone(), credentials.clone());
-        let slot = COMPARING
-            .acquire()
-            .await
-            .expect("the semaphore is never closed");
+        const OPEN: &str = "semaphores are never closed";
+        let of_worker = OF_WORKER.with(Arc::clone).acquire_owned().await;
+        let slots = (
+            of_worker.expect(OPEN),
+            COMPARING.acquire().await.expect(OPEN),
+        );
         let compared = disk::run(move || {
             let compared = compare(&path, &credentials);
-            drop(slot);
+            drop(slots);
             compared
         });
         compared.await

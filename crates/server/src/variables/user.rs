@@ -37,10 +37,24 @@ pub(super) fn append(exchange: &Exchange, index: u16, out: &mut Vec<u8>) -> bool
         );
         return false;
     }
-    DEPTH.set(depth + 1);
-    let found = get(exchange, variable, index, out);
-    DEPTH.set(depth);
-    found
+    let _deeper = Deeper::than(depth);
+    get(exchange, variable, index, out)
+}
+
+/// One evaluation more is under way as long as it lives, however it ends.
+struct Deeper(u8);
+
+impl Deeper {
+    fn than(depth: u8) -> Deeper {
+        DEPTH.set(depth + 1);
+        Deeper(depth)
+    }
+}
+
+impl Drop for Deeper {
+    fn drop(&mut self) {
+        DEPTH.set(self.0);
+    }
 }
 
 /// The value of a variable that was not given one.

@@ -2,6 +2,7 @@
 
 use crate::acceptor::Acceptor;
 use crate::connection;
+use crate::disk;
 use crate::handover::line::{self, Home, Host, Way};
 use crate::handover::{NoParcel, Parcel, UnderWay};
 use crate::log::{self, OsError};
@@ -18,9 +19,6 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task;
 
-/// Threads of one worker's runtime that may wait for the disk at a time; nginx's
-/// default `thread_pool` has 32 for all workers.
-const DISK_THREADS: usize = 16;
 /// Disk threads end after they had nothing to do for this long.
 const DISK_THREAD_IDLE: Duration = Duration::from_secs(60);
 /// How long a worker thread computes at a time when others want its processor: so short that it
@@ -99,7 +97,7 @@ impl Threads {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
-            .max_blocking_threads(DISK_THREADS)
+            .max_blocking_threads(disk::THREADS)
             .thread_keep_alive(DISK_THREAD_IDLE)
             .on_thread_start(|| {
                 // Without memory for it the report of a crash lacks this thread's stack.
