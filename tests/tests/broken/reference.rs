@@ -52,10 +52,7 @@ const REFUSED_HERE: &[(&str, &str)] = &[
     ("pid", "the same"),
     ("ssl_dhparam", "the same"),
     ("ssl_ecdh_curve", "an empty list has no group"),
-    (
-        "include",
-        "a device without end, and a pattern that is none",
-    ),
+    ("include", "a device without end"),
     ("location", "blocks may be 64 deep"),
     (
         "ssl_certificate_key",
