@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime};
 /// Failures that are remembered for the log; a tree may have millions of files.
 const MAX_NOTED: usize = 32;
 
-/// Names that are tried for a file that is being copied.
+/// Names that are tried for what is being copied.
 const MAX_COLLISIONS: u32 = 1000;
 
 /// A COPY or MOVE, ready to be done.
@@ -142,12 +142,8 @@ impl Order {
         if are_nested(&from, &self.to) {
             return Err(Refusal::SamePlace);
         }
-        if let Some(facts) = &there {
-            let (failures, deleted) = delete(&self.to, facts.is_dir());
-            noted.extend(failures);
-            deleted.map_err(Refusal::Failed)?;
-        }
-        self.directory(&from, &source, noted).map(|()| Done::Tree)
+        self.directory(&from, &source, there.as_ref(), noted)
+            .map(|()| Done::Tree)
     }
 
     fn file(&self, source: &Metadata) -> Result<(), Refusal> {
@@ -159,25 +155,65 @@ impl Order {
         moved.map_err(Refusal::Incomplete)
     }
 
+    /// What is in the way goes when the tree can take its place, not before: should the disk be
+    /// full, both are as they were.
     fn directory(
         &self,
         from: &Path,
         source: &Metadata,
+        there: Option<&Metadata>,
         noted: &mut Vec<Failure>,
     ) -> Result<(), Refusal> {
-        if self.is_move && fs::rename(from, &self.to).is_ok() {
+        if self.is_move && self.take_place(from, there, noted).is_ok() {
             return Ok(());
         }
         // On another file system, or a copy.
-        make_directory(&self.to, source.mode() & 0o777).map_err(Refusal::Failed)?;
-        if let Err(failure) = copy_tree(from, &self.to) {
-            let _ = delete_tree(&self.to, noted);
+        let copy = make_beside(&self.to, source.mode() & 0o777).map_err(Refusal::Failed)?;
+        if let Err(failure) = copy_tree(from, &copy) {
+            let _ = delete_tree(&copy, noted);
+            return Err(Refusal::Incomplete(failure));
+        }
+        if let Err(failure) = self.take_place(&copy, there, noted) {
+            let _ = delete_tree(&copy, noted);
             return Err(Refusal::Incomplete(failure));
         }
         match self.is_move {
             true => delete_tree(from, noted).map_err(Refusal::Failed),
             false => Ok(()),
         }
+    }
+
+    /// Gives a tree the destination's name; what has it is deleted then.
+    fn take_place(
+        &self,
+        tree: &Path,
+        there: Option<&Metadata>,
+        noted: &mut Vec<Failure>,
+    ) -> Result<(), Failure> {
+        let renamed = |from: &Path, to: &Path| {
+            fs::rename(from, to).map_err(|error| failure("rename()", to, &error))
+        };
+        let Some(there) = there else {
+            return renamed(tree, &self.to);
+        };
+        // In a directory of its own it has a name that nobody else has.
+        let aside = make_beside(&self.to, 0o700)?;
+        let inside = aside.join("replaced");
+        let taken = renamed(&self.to, &inside).and_then(|()| {
+            renamed(tree, &self.to).inspect_err(|_| {
+                // Nobody can have made another one but who writes to the directory himself.
+                let _ = fs::rename(&inside, &self.to);
+            })
+        });
+        if taken.is_ok() {
+            let (failures, deleted) = delete(&inside, there.is_dir());
+            noted.extend(failures);
+            noted.extend(deleted.err());
+        }
+        if let Err(error) = fs::remove_dir(&aside) {
+            noted.push(failure("rmdir()", &aside, &error));
+        }
+        taken
     }
 }
 
@@ -386,24 +422,34 @@ fn open_regular(path: &Path) -> io::Result<File> {
 
 /// A new file in the directory of another, under a name that lists do not show.
 fn create_beside(to: &Path, access: u32) -> Result<(PathBuf, File), Failure> {
+    beside(to, |path| {
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true).mode(access).open(path)
+    })
+    .map_err(|error| failure("open()", to, &error))
+}
+
+/// A new directory there.
+fn make_beside(to: &Path, access: u32) -> Result<PathBuf, Failure> {
+    beside(to, |path| DirBuilder::new().mode(access).create(path))
+        .map(|(path, ())| path)
+        .map_err(|error| failure("mkdir()", to, &error))
+}
+
+fn beside<T>(to: &Path, make: impl Fn(&Path) -> io::Result<T>) -> io::Result<(PathBuf, T)> {
     let directory = to.parent().unwrap_or(Path::new("/"));
     let mut collisions = 0;
     loop {
         let number = temp_file::next_number(collisions > 0);
         let path = directory.join(format!(".{number:010}.part"));
-        let opened = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .mode(access)
-            .open(&path);
-        match opened {
-            Ok(file) => return Ok((path, file)),
+        match make(&path) {
+            Ok(made) => return Ok((path, made)),
             Err(error)
                 if error.kind() == io::ErrorKind::AlreadyExists && collisions < MAX_COLLISIONS =>
             {
                 collisions += 1;
             }
-            Err(error) => return Err(failure("open()", to, &error)),
+            Err(error) => return Err(error),
         }
     }
 }
