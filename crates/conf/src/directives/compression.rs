@@ -34,7 +34,7 @@ pub(super) const GZIP: Module = Module {
             HSL,
             ONE,
             "1",
-            "1 is fastest, 9 compresses best. [What each costs](performance.md#compression).",
+            "1 is fastest and means 2, 9 compresses best. [What each costs](performance.md#compression).",
             |b, c| {
                 c.check(Between(1, 9))?;
                 c.number(&mut gzip(b).level)
