@@ -342,6 +342,11 @@ const HEADERS: &str = r#"
             proxy_set_header Content-Length "";
         }
         location /body/ { proxy_pass http://ORIGIN; proxy_set_body "x=$arg_x&y"; }
+        location /body-of/ {
+            proxy_pass http://ORIGIN;
+            proxy_set_body "<$request_body>";
+            proxy_request_buffering off;
+        }
         location /method/ { proxy_pass http://ORIGIN; proxy_method PUT; }
         location /evaluated/ { proxy_pass http://ORIGIN; proxy_method $arg_m; }
         location /old/ { proxy_pass http://ORIGIN; proxy_http_version 1.0; }
@@ -361,6 +366,7 @@ fn request_headers_and_bodies_are_those_of_nginx() {
         "/none/",
         "/nobody/",
         "/body/?x=1",
+        "/body-of/",
         "/method/",
         "/old/",
         "/streamed/",

@@ -66,8 +66,9 @@ pub struct Request {
     pub head: RequestHead,
     /// Normalised path: decoded, dots resolved, slashes merged. Changed by internal redirects.
     pub uri: Vec<u8>,
-    /// Arguments after `?`, as they came, without the `?`. Changed by internal redirects.
-    pub args: Vec<u8>,
+    /// Arguments after `?`, as they came, without the `?`. Changed by internal redirects. Those
+    /// that a configuration has made empty are not the same as none: see [`Request::args`].
+    pub args: Option<Vec<u8>>,
     /// Host name: from the request line, else `Host`, lower case, without port. Empty if there is none.
     pub host: Vec<u8>,
     /// What is known of the body.
@@ -251,6 +252,13 @@ pub(crate) struct Compressed {
     pub(crate) in_bytes: u64,
     /// Bytes after.
     pub(crate) out_bytes: u64,
+}
+
+impl Request {
+    /// The arguments; empty if there are none.
+    pub fn args(&self) -> &[u8] {
+        self.args.as_deref().unwrap_or_default()
+    }
 }
 
 impl Exchange {

@@ -101,7 +101,7 @@ async fn finish(exchange: &mut Exchange, first: Step) {
 }
 
 /// Starts over with another URI, inside the same server.
-async fn redirect(exchange: &mut Exchange, uri: Vec<u8>, args: Vec<u8>) -> Step {
+async fn redirect(exchange: &mut Exchange, uri: Vec<u8>, args: Option<Vec<u8>>) -> Step {
     if let Some(step) = count_redirect(exchange, "while internally redirecting to", &uri) {
         return step;
     }

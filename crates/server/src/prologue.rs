@@ -64,7 +64,7 @@ impl Arrival {
                 buffer,
                 head,
                 uri: Vec::new(),
-                args: Vec::new(),
+                args: None,
                 body,
                 received: None,
                 internal: false,
@@ -108,10 +108,9 @@ fn normalise_uri(exchange: &mut Exchange) -> Result<(), uri::UriError> {
     let merge_slashes = exchange.server().conf.merge_slashes;
     let request = &mut exchange.request;
     let normal = uri::normalise(request.head.path.of(&request.buffer), merge_slashes)?;
-    let (path, args) = (
-        normal.path.into_owned(),
-        normal.args.unwrap_or_default().to_vec(),
-    );
+    // A question mark with nothing behind it brings no arguments.
+    let args = normal.args.filter(|args| !args.is_empty());
+    let (path, args) = (normal.path.into_owned(), args.map(<[u8]>::to_vec));
     request.uri = path;
     request.args = args;
     Ok(())

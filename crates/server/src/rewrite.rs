@@ -117,18 +117,19 @@ impl Engine {
         let request = &mut exchange.request;
         match own_args {
             Some(mut args) => {
-                if rewrite.keeps_args && !request.args.is_empty() {
+                if rewrite.keeps_args && !request.args().is_empty() {
                     args.push(b'&');
-                    args.extend_from_slice(&request.args);
+                    args.extend_from_slice(request.args());
                 }
-                request.args = args;
+                request.args = Some(args);
             }
             None if rewrite.keeps_args => {}
-            None => request.args.clear(),
+            // There are some still, which are empty.
+            None => request.args.iter_mut().for_each(Vec::clear),
         }
         request.uri = path;
         if self.logs {
-            let (uri, args) = (Text(&exchange.request.uri), Text(&exchange.request.args));
+            let (uri, args) = (Text(&exchange.request.uri), Text(exchange.request.args()));
             log_request!(
                 exchange,
                 Notice,
@@ -145,9 +146,9 @@ impl Engine {
     fn redirect(&mut self, exchange: &mut Exchange, rewrite: &Rewrite, status: StatusCode) -> Step {
         let target = self.evaluate(exchange, &rewrite.path, true);
         let mut location = unescape_redirect(&target);
-        if rewrite.keeps_args && !exchange.request.args.is_empty() {
+        if rewrite.keeps_args && !exchange.request.args().is_empty() {
             location.push(if rewrite.has_args { b'&' } else { b'?' });
-            location.extend_from_slice(&exchange.request.args);
+            location.extend_from_slice(exchange.request.args());
         }
         if self.logs {
             let target = Text(&location);

@@ -35,7 +35,7 @@ pub(crate) async fn authorise(exchange: &mut Exchange) -> Result<(), StatusCode>
     };
     let mut asked = Subrequest {
         uri: &auth.uri,
-        args: b"",
+        args: None,
         method: Method::Get,
         body: None,
         // While it is waited for, the client may go.
@@ -124,7 +124,7 @@ pub(crate) async fn mirror(exchange: &mut Exchange) -> Result<(), StatusCode> {
         }
         let mut copy = Subrequest {
             uri,
-            args: &exchange.request.args,
+            args: exchange.request.args.as_deref(),
             method: exchange.request.head.method,
             body: match conf.mirror_request_body {
                 true => exchange.request.received.clone(),
@@ -171,7 +171,7 @@ pub(crate) fn again(exchange: &Exchange) -> Exchange {
     let request = &exchange.request;
     let mut again = Subrequest {
         uri: &request.uri,
-        args: &request.args,
+        args: request.args.as_deref(),
         method: request.head.method,
         body: None,
         // While it is waited for, the client may go.
@@ -191,7 +191,7 @@ pub(crate) fn again(exchange: &Exchange) -> Exchange {
 struct Subrequest<'a> {
     /// Its path as it stands in the configuration: a question mark is one of its bytes.
     uri: &'a [u8],
-    args: &'a [u8],
+    args: Option<&'a [u8]>,
     method: Method,
     /// The body of the other one, if it is to have it.
     body: Option<ReceivedBody>,
@@ -224,7 +224,7 @@ impl Subrequest<'_> {
                 buffer: request.buffer.clone(),
                 head,
                 uri: self.uri.to_vec(),
-                args: self.args.to_vec(),
+                args: self.args.map(<[u8]>::to_vec),
                 host: request.host.clone(),
                 body: RequestBody::None,
                 received: self.body,

@@ -208,7 +208,7 @@ impl Site {
             progress: Progress::new(Instant::now(), head.head_bytes as u64),
             request: Request {
                 uri: normal.path.into_owned(),
-                args: normal.args.unwrap_or_default().to_vec(),
+                args: normal.args.map(<[u8]>::to_vec),
                 host,
                 body: match head.framing {
                     Framing::None => RequestBody::None,

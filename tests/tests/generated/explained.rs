@@ -1,8 +1,11 @@
 //! Differences that are there on purpose, or because the nginx of Debian 12 (1.22) is older than
 //! the one whose behaviour counts.
 
-use crate::requests::{Body, Request};
+use crate::requests::Body;
 use crate::servers::{Difference, Seen};
+use sealane_tests::{command, nginx_binary};
+use std::collections::BTreeSet;
+use std::sync::OnceLock;
 
 /// What is the same in both as far as it matters.
 struct Rule {
@@ -10,7 +13,7 @@ struct Rule {
     /// What the configuration contains if this is the reason.
     needs: &'static str,
     /// Whether it is about this request and these answers.
-    applies: fn(&Request, &[Seen; 2]) -> bool,
+    applies: fn(&Difference, &[Seen; 2]) -> bool,
     /// Takes out of what was seen what need not be equal.
     take_out: fn(&mut Seen),
 }
@@ -19,23 +22,57 @@ const RULES: &[Rule] = &[
     Rule {
         reason: "the name of the server is in its pages, whose lengths are logged",
         needs: "",
-        applies: |_, seen| {
-            seen.iter()
-                .all(|seen| is_own_page(seen) || status(seen) >= 300)
+        applies: |Difference { request, .. }, seen| {
+            let pages = seen.each_ref().map(own_pages);
+            // That of a HEAD is not seen.
+            let is_head = request.method == "HEAD" && status(&seen[0]) >= 300;
+            pages[0] == pages[1]
+                && (pages[0] > 0 || is_head)
+                && is_longer(seen, "length=", 2 * pages[0].max(1))
+                && is_longer(seen, "bytes=", 2 * pages[0])
         },
         take_out: |seen| without(seen, &["length=", "bytes="]),
     },
     Rule {
         reason: "$request_length of HTTP/2 is that of the head as text, in nginx that of the frame",
         needs: "",
-        applies: |request, _| request.version == 2,
+        applies: |difference, [ours, theirs]| {
+            let request = &difference.request;
+            let (frame, body) = (request.block(&difference.id).len(), request.body_bytes());
+            let [ours, theirs] = [ours, theirs].map(|seen| number(seen, "asked="));
+            request.version == 2
+                && ours > theirs
+                && (theirs == Some(frame) || theirs == Some(frame + body))
+        },
         take_out: |seen| without(seen, &["asked="]),
     },
     Rule {
-        reason: "$request_length counts bodies that nobody read, $content_length does not know them",
+        reason: "a body in chunks that nobody read has no length, in nginx it has none of them left",
         needs: "",
-        applies: |request, _| request.body != Body::None,
-        take_out: |seen| without(seen, &["asked=", "body="]),
+        applies: |Difference { request, .. }, [ours, theirs]| {
+            matches!(request.body, Body::Chunked(_))
+                && matches!(logged(ours, "body="), Some("" | "-"))
+                && logged(theirs, "body=") == Some("0")
+        },
+        take_out: |seen| without(seen, &["body="]),
+    },
+    Rule {
+        reason: "nginx measures a text, then writes it, by when a map in it has changed the captures",
+        needs: "$map_",
+        applies: |Difference { configuration, .. }, _| {
+            let mut lines = configuration.lines();
+            lines.any(|line| {
+                let captures = ["$1", "$2", "$seg", "$v2"];
+                let maps = ["$map_uri", "$map_both", "$map_method"];
+                let first = captures.iter().filter_map(|name| line.find(name)).min();
+                let last = maps.iter().filter_map(|name| line.rfind(name)).max();
+                matches!((first, last), (Some(first), Some(last)) if first < last)
+            })
+        },
+        take_out: |seen| {
+            seen.response = None;
+            seen.log.clear();
+        },
     },
     Rule {
         reason: "nginx reads no header fields behind a request line that it refuses",
@@ -99,31 +136,50 @@ const RULES: &[Rule] = &[
         },
     },
     Rule {
-        reason: "arguments that are empty are none, in nginx they are empty behind a `set` or a variable page",
+        reason: "nginx adds headers twice to a 416, those of the file and those of the page",
         needs: "",
-        applies: |_, [ours, theirs]| {
-            let seen = [ours, theirs].map(|seen| logged(seen, "args="));
-            seen.iter().all(|args| matches!(args, Some("" | "-")))
+        applies: |_, seen| {
+            let fields = |seen: &Seen| -> BTreeSet<String> {
+                let response = seen.response.as_ref();
+                let names = [
+                    "x-a",
+                    "x-b",
+                    "x-s",
+                    "etag",
+                    "cache-control",
+                    "expires",
+                    "set-cookie",
+                ];
+                let lines = response.map_or("", |response| &response.head).lines();
+                let added =
+                    lines.filter(|line| names.contains(&line.split(':').next().unwrap_or("")));
+                added.map(str::to_owned).collect()
+            };
+            // Ours are among theirs.
+            seen.iter().all(|seen| status(seen) == 416)
+                && fields(&seen[0]).is_subset(&fields(&seen[1]))
         },
-        take_out: |seen| without(seen, &["args="]),
-    },
-    Rule {
-        reason: "nginx adds headers twice to a 416",
-        needs: "",
-        applies: |_, seen| seen.iter().all(|seen| status(seen) == 416),
         take_out: |seen| {
-            without(seen, &["a=", "cc=", "etag="]);
-            if let Some(response) = &mut seen.response {
-                let mut lines: Vec<&str> = response.head.split('\n').collect();
-                lines.dedup();
-                response.head = lines.join("\n");
-            }
+            without_between(seen, "|a=", "|range=");
+            without(seen, &["cc=", "etag="]);
+            without_headers(
+                seen,
+                &[
+                    "x-a",
+                    "x-b",
+                    "x-s",
+                    "etag",
+                    "cache-control",
+                    "expires",
+                    "set-cookie",
+                ],
+            );
         },
     },
     Rule {
         reason: "a variable that was decoded and would break the request line of an upstream is refused",
         needs: "",
-        applies: |request, [ours, theirs]| {
+        applies: |Difference { request, .. }, [ours, theirs]| {
             let breaking = ["%20", "%00", "%0a", "%0d", "%7f", "sp ace"];
             let own = request.target.split('?').next().unwrap_or_default();
             status(ours) == 500
@@ -170,16 +226,9 @@ const RULES: &[Rule] = &[
                 let response = seen.response.as_ref();
                 response.is_some_and(|response| response.head.matches("\nx-a: ").count() > 1)
             };
-            seen.iter().all(is_twice)
+            is_old() && seen.iter().all(is_twice)
         },
-        take_out: |seen| {
-            for line in &mut seen.log {
-                // Its text has bars of its own.
-                if let (Some(from), Some(to)) = (line.find("|a="), line.find("|range=")) {
-                    line.replace_range(from..to.max(from), "");
-                }
-            }
-        },
+        take_out: |seen| without_between(seen, "|a=", "|range="),
     },
     Rule {
         reason: "what is asked for in a cycle is known for each turn, in nginx for the first",
@@ -207,7 +256,7 @@ const RULES: &[Rule] = &[
     Rule {
         reason: "nginx puts the cookies of HTTP/2 behind the other header fields",
         needs: "",
-        applies: |request, _| {
+        applies: |Difference { request, .. }, _| {
             let cookie = |(name, _): &(String, String)| name == "Cookie";
             request.version == 2 && request.headers.iter().any(cookie)
         },
@@ -223,7 +272,9 @@ const RULES: &[Rule] = &[
     Rule {
         reason: "what an upstream sent although nobody wanted it is counted as received",
         needs: "",
-        applies: |request, [ours, _]| request.method == "HEAD" || status(ours) == 416,
+        applies: |Difference { request, .. }, [ours, _]| {
+            request.method == "HEAD" || status(ours) == 416
+        },
         take_out: |seen| without(seen, &["got="]),
     },
     Rule {
@@ -292,10 +343,14 @@ const RULES: &[Rule] = &[
     Rule {
         reason: "nginx ends the request of a 412 as one that has failed",
         needs: "",
-        applies: |request, _| {
+        applies: |Difference { request, .. }, seen| {
             let names = ["If-Unmodified-Since", "If-Match"];
             let mut headers = request.headers.iter();
             headers.any(|(name, _)| names.contains(&name.as_str()))
+                && seen
+                    .iter()
+                    .all(|seen| seen.log.concat().contains("status=412"))
+                && matches!(logged(&seen[1], "done="), Some("" | "-"))
         },
         take_out: |seen| without(seen, &["done=", "conn="]),
     },
@@ -307,9 +362,7 @@ pub(crate) fn explained(difference: &Difference) -> Vec<&'static str> {
     let mut reasons = Vec::new();
     for rule in RULES {
         let configuration = &difference.configuration;
-        if !configuration.contains(rule.needs)
-            || !(rule.applies)(&difference.request, &difference.seen)
-        {
+        if !configuration.contains(rule.needs) || !(rule.applies)(difference, &difference.seen) {
             continue;
         }
         let before = seen.clone();
@@ -347,9 +400,45 @@ fn header<'s>(seen: &'s Seen, name: &str) -> Option<&'s str> {
         .next()
 }
 
-fn is_own_page(seen: &Seen) -> bool {
+/// A number that was logged.
+fn number(seen: &Seen, name: &str) -> Option<usize> {
+    logged(seen, name)?.parse().ok()
+}
+
+/// Whether ours is as long as theirs, or that much longer.
+fn is_longer(seen: &[Seen; 2], name: &str, more: usize) -> bool {
+    let [ours, theirs] = seen.each_ref().map(|seen| number(seen, name));
+    ours == theirs || ours == theirs.map(|theirs| theirs + more)
+}
+
+/// Whether nginx is the one of Debian 12, which lacks what came after 1.22.
+fn is_old() -> bool {
+    static IS_OLD: OnceLock<bool> = OnceLock::new();
+    *IS_OLD.get_or_init(|| {
+        let said = command(&nginx_binary().display().to_string(), &["-v"], b"");
+        said.stderr.contains("nginx/1.22")
+    })
+}
+
+/// How many pages of a server's own there are in a body.
+fn own_pages(seen: &Seen) -> usize {
     let response = seen.response.as_ref();
-    response.is_some_and(|response| response.text().contains("<center>nginx</center>"))
+    response.map_or(0, |response| {
+        response.text().matches("<center>nginx</center>").count()
+    })
+}
+
+fn is_own_page(seen: &Seen) -> bool {
+    own_pages(seen) > 0
+}
+
+/// Takes out what was logged between two names, as it may have bars of its own.
+fn without_between(seen: &mut Seen, from: &str, to: &str) {
+    for line in &mut seen.log {
+        if let (Some(from), Some(to)) = (line.find(from), line.find(to)) {
+            line.replace_range(from..to.max(from), "");
+        }
+    }
 }
 
 /// Takes parts out of what was logged.

@@ -1,5 +1,6 @@
 //! Requests that a grammar makes up.
 
+use sealane_tests::http2;
 use sealane_tests::random::Random;
 
 /// A request, in parts that can be left out one by one.
@@ -303,6 +304,36 @@ pub(crate) fn request(random: &mut Random, number: usize, paths: &[String]) -> R
 }
 
 impl Request {
+    /// Bytes of the body, without what frames it.
+    pub(crate) fn body_bytes(&self) -> usize {
+        match &self.body {
+            Body::None => 0,
+            Body::Length(content) | Body::Chunked(content) => content.len(),
+        }
+    }
+
+    /// The header block that it is sent with over HTTP/2.
+    pub(crate) fn block(&self, id: &str) -> Vec<u8> {
+        let mut block = Vec::new();
+        let host = self.host.as_deref().unwrap_or_default();
+        for (name, value) in [
+            (":method", self.method.as_str()),
+            (":scheme", "http"),
+            (":path", &self.target),
+            (":authority", host),
+            ("x-id", id),
+        ] {
+            http2::push_field(&mut block, name, value);
+        }
+        for (name, value) in &self.headers {
+            http2::push_field(&mut block, &name.to_ascii_lowercase(), value);
+        }
+        if self.body != Body::None {
+            http2::push_field(&mut block, "content-length", &self.body_bytes().to_string());
+        }
+        block
+    }
+
     /// As it is sent over HTTP/1, `id` being what its log lines are found by.
     pub(crate) fn bytes(&self, id: &str) -> Vec<u8> {
         let mut text = format!(

@@ -28,6 +28,8 @@ pub(crate) struct Difference {
     /// What stands in the server block.
     pub configuration: String,
     pub request: Request,
+    /// What its log lines were found by.
+    pub id: String,
     /// What each has answered, ours first, and its lines in the access log.
     pub seen: [Seen; 2],
 }
@@ -302,6 +304,7 @@ impl Surroundings {
                     server: *server,
                     configuration: self.show(&servers[*server]),
                     request: request.clone(),
+                    id,
                     seen,
                 });
             }
@@ -470,27 +473,11 @@ fn ask(server: &Server<'_>, request: &Request, id: &str) -> Option<Response> {
 
 fn ask_http2(port: u16, request: &Request, id: &str) -> Option<Response> {
     let mut client = http2::Client::open(port, &[]);
-    let mut block = Vec::new();
-    let host = request.host.as_deref().unwrap_or_default();
-    for (name, value) in [
-        (":method", request.method.as_str()),
-        (":scheme", "http"),
-        (":path", &request.target),
-        (":authority", host),
-        ("x-id", id),
-    ] {
-        http2::push_field(&mut block, name, value);
-    }
-    for (name, value) in &request.headers {
-        http2::push_field(&mut block, &name.to_ascii_lowercase(), value);
-    }
+    let block = request.block(id);
     let body = match &request.body {
         Body::None => None,
         Body::Length(body) | Body::Chunked(body) => Some(body),
     };
-    if let Some(body) = body {
-        http2::push_field(&mut block, "content-length", &body.len().to_string());
-    }
     let stream = client.next_stream();
     let end = if body.is_none() { flag::END_STREAM } else { 0 };
     client.frame(kind::HEADERS, flag::END_HEADERS | end, stream, &block);

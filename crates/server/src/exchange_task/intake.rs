@@ -24,7 +24,7 @@ pub(super) struct Intake {
     awaits_continue: bool,
     /// Interim responses that have not left yet.
     early: Vec<u8>,
-    /// Bytes of the body as it was framed.
+    /// Bytes of the body as it was framed, without what was dropped.
     pub(super) received: u64,
     /// The reader was told of the end.
     told_end: bool,
@@ -109,7 +109,10 @@ impl Intake {
             let decoded = self.decoder.decode(&buffer[at..]);
             at += decoded.map_err(|error| error.to_string())?.consumed;
         }
-        self.received += at as u64;
+        if at > 0 {
+            // It does not wait to be asked for it.
+            self.awaits_continue = false;
+        }
         buffer.drain(..at);
         Ok(buffer.len())
     }

@@ -48,7 +48,7 @@ pub(crate) async fn answer(exchange: &mut Exchange) -> Step {
         Ok(path) => path,
         Err(status) => return Step::Status(status),
     };
-    let callback = match Callback::of(&exchange.request.args) {
+    let callback = match Callback::of(exchange.request.args()) {
         Ok(callback) => callback,
         Err(_) if autoindex.format != AutoindexFormat::Jsonp => None,
         Err(problem) => {

@@ -17,7 +17,7 @@ pub(crate) async fn answer(exchange: &mut Exchange) -> Step {
         Err(step) => return step,
     };
     let size = media.file.size();
-    let start = variables::argument(&exchange.request.args, b"start")
+    let start = variables::argument(exchange.request.args(), b"start")
         .and_then(parse_offset)
         .filter(|start| (1..size).contains(start));
     let part = start.map(|start| Part {

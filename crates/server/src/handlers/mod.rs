@@ -41,8 +41,8 @@ pub(crate) enum Step {
     Redirect {
         /// The new URI.
         uri: Vec<u8>,
-        /// The new arguments.
-        args: Vec<u8>,
+        /// The new arguments, if there are any.
+        args: Option<Vec<u8>>,
     },
     /// An internal redirect to `@name`.
     Named(Box<str>),

@@ -42,7 +42,7 @@ pub(crate) async fn answer(exchange: &mut Exchange) -> Step {
 
 /// What `start` and `end` ask for; `None` is the file as it is.
 fn wanted(exchange: &Exchange) -> Option<Wanted> {
-    let args = &exchange.request.args;
+    let args = exchange.request.args();
     if args.is_empty() {
         return None;
     }

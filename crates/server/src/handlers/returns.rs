@@ -39,12 +39,12 @@ pub(crate) fn answer(exchange: &mut Exchange, returns: &Return) -> Step {
 /// `proxy_pass` and the like: 301 to that.
 pub(crate) fn add_slash(exchange: &mut Exchange) -> Step {
     let request = &exchange.request;
-    let mut location = Vec::with_capacity(request.uri.len() + request.args.len() + 8);
+    let mut location = Vec::with_capacity(request.uri.len() + request.args().len() + 8);
     escape_into(&mut location, &request.uri, EscapeKind::Uri);
     location.push(b'/');
-    if !request.args.is_empty() {
+    if !request.args().is_empty() {
         location.push(b'?');
-        location.extend_from_slice(&request.args);
+        location.extend_from_slice(request.args());
     }
     exchange.response.location = Some(location);
     Step::Status(StatusCode::MOVED_PERMANENTLY)

@@ -67,7 +67,7 @@ fn follow(exchange: &mut Exchange, page: &Configured) -> Step {
         let (uri, args) = split_args(&target);
         return Step::Redirect {
             uri: uri.to_vec(),
-            args: args.to_vec(),
+            args: args.map(<[u8]>::to_vec),
         };
     }
     if let Some(name) = target.strip_prefix(b"@") {
@@ -85,10 +85,10 @@ fn follow(exchange: &mut Exchange, page: &Configured) -> Step {
 }
 
 /// A URI taken apart at its question mark.
-pub(super) fn split_args(target: &[u8]) -> (&[u8], &[u8]) {
+pub(crate) fn split_args(target: &[u8]) -> (&[u8], Option<&[u8]>) {
     match memchr::memchr(b'?', target) {
-        Some(at) => (&target[..at], &target[at + 1..]),
-        None => (target, b""),
+        Some(at) => (&target[..at], Some(&target[at + 1..])),
+        None => (target, None),
     }
 }
 

@@ -7,7 +7,7 @@ use crate::exchange::Exchange;
 use crate::open_file_cache::{Errno, Opened};
 use crate::request_log::log_request;
 use crate::template;
-use sealane_conf::model::{FilesAt, TryFallback};
+use sealane_conf::model::{FilesAt, LocationConf, Template, TryFallback};
 use sealane_http::StatusCode;
 use sealane_sys::file::{self, Kind};
 use std::ffi::CString;
@@ -25,18 +25,7 @@ pub(crate) async fn choose(exchange: &mut Exchange) -> Step {
     };
     for candidate in &try_files.candidates {
         let name = template::evaluate(&candidate.name, exchange);
-        let mut below = &name[..];
-        // A value that repeats the location's prefix stands for a URI: `alias`
-        // replaces the prefix (as in nginx only if the value has variables).
-        if let (FilesAt::Alias(_), Some(prefix_bytes), None) = (
-            &conf.files_at,
-            conf.alias_prefix_bytes,
-            candidate.name.as_literal(),
-        ) && name.get(..prefix_bytes) == exchange.request.uri.get(..prefix_bytes)
-        {
-            below = &name[prefix_bytes..];
-        }
-        path.replace_below_root(below);
+        path.replace_below_root(below_alias(exchange, &conf, &candidate.name, &name));
         let is_directory = match kind_of(exchange, &path).await {
             Ok(kind) => kind == Kind::Dir,
             Err(errno) => {
@@ -52,22 +41,45 @@ pub(crate) async fn choose(exchange: &mut Exchange) -> Step {
             return Step::Declined;
         }
     }
-    fall_back(exchange, &try_files.fallback)
+    fall_back(exchange, &conf, &try_files.fallback)
 }
 
-fn fall_back(exchange: &Exchange, fallback: &TryFallback) -> Step {
+/// A value that repeats the location's prefix stands for a URI, in which `alias` replaces the
+/// prefix: as in nginx only if it has variables, and even in the fallback, where it takes those
+/// aback who have not written the prefix twice (nginx's ticket 97).
+fn below_alias<'n>(
+    exchange: &Exchange,
+    conf: &LocationConf,
+    template: &Template,
+    name: &'n [u8],
+) -> &'n [u8] {
+    let (FilesAt::Alias(_), Some(prefix_bytes), None) = (
+        &conf.files_at,
+        conf.alias_prefix_bytes,
+        template.as_literal(),
+    ) else {
+        return name;
+    };
+    let prefix = exchange.request.uri.get(..prefix_bytes);
+    prefix
+        .and_then(|prefix| name.strip_prefix(prefix))
+        .unwrap_or(name)
+}
+
+fn fall_back(exchange: &Exchange, conf: &LocationConf, fallback: &TryFallback) -> Step {
     match fallback {
         TryFallback::Code(code) => Step::Status(StatusCode(*code)),
         TryFallback::Named(name) => Step::Named(name.clone()),
         TryFallback::Uri(target) => {
-            let target = template::evaluate(target, exchange);
+            let text = template::evaluate(target, exchange);
+            let target = below_alias(exchange, conf, target, &text);
             if let Some(name) = target.strip_prefix(b"@") {
                 return Step::Named(String::from_utf8_lossy(name).into());
             }
-            let (uri, args) = special::split_args(&target);
+            let (uri, args) = special::split_args(target);
             Step::Redirect {
                 uri: uri.to_vec(),
-                args: args.to_vec(),
+                args: args.map(<[u8]>::to_vec),
             }
         }
     }

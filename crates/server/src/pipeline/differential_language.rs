@@ -94,6 +94,39 @@ fn redirects_by_rewrite() {
 }
 
 #[test]
+fn what_try_files_falls_back_to_under_an_alias() {
+    compare_http(
+        "",
+        "location / { return 200 \"<$uri>$args\"; } \
+         location /once { alias DIR/dir; try_files $uri $uri/ /once/x?$args; } \
+         location /twice { alias DIR/dir; try_files $uri /twice/twice/index.html?$args; } \
+         location /slashes { alias DIR/dir; try_files $uri /slashes//slashes/index.html?$args; } \
+         location /fixed { alias DIR/dir; try_files $uri /fixed/index.html; } \
+         location /named { alias DIR/dir; try_files $uri $arg_to; } \
+         location ~ ^/re(/.*) { alias DIR$1; try_files $uri /re/x?$args; } \
+         location /out/ { alias DIR/dir/; location /out/in/ { location /out/in/deep { try_files $arg_x /a$uri?$args; } } } \
+         location @n { return 200 named; }",
+        some_files,
+        &[
+            "GET /once/index.html",
+            "GET /once/no?a=b",
+            "GET /once",
+            "GET /twice/no",
+            "GET /twice/index.html",
+            "GET /slashes/no",
+            "GET /fixed/no",
+            "GET /named/no?to=/named/index.html",
+            "GET /named/no?to=/named@n",
+            "GET /named/no?to=@n",
+            "GET /named/no?to=/name",
+            "GET /re/no",
+            "GET /out/in/deep",
+            "GET /out/in/deep?x=no",
+        ],
+    );
+}
+
+#[test]
 fn conditions() {
     compare_http(
         "",

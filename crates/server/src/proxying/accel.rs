@@ -3,7 +3,7 @@
 use super::PassRuntime;
 use super::wire::Head;
 use crate::exchange::{ContentType, Exchange};
-use crate::handlers::Step;
+use crate::handlers::{Step, special};
 use crate::request_log::{Text, log_request};
 use sealane_conf::model::UpstreamSettings;
 use sealane_http::headers::KnownHeader;
@@ -69,17 +69,14 @@ fn keep_headers(exchange: &mut Exchange, head: &Head, pass: &PassRuntime) {
 
 /// The path and the arguments of a URI that may be followed; `None` when it leads out of
 /// where it is, or is empty.
-pub(crate) fn safe_uri(target: &[u8]) -> Option<(Vec<u8>, Vec<u8>)> {
-    let (path, args) = match memchr::memchr(b'?', target) {
-        Some(at) => (&target[..at], &target[at + 1..]),
-        None => (target, &b""[..]),
-    };
+pub(crate) fn safe_uri(target: &[u8]) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
+    let (path, args) = special::split_args(target);
     let decoded = uri::unescape(path);
     let is_safe = |path: &[u8]| {
         let mut parts = path.split(|&byte| byte == b'/');
         !path.is_empty() && !path.contains(&0) && !parts.any(|part| part == b"..")
     };
-    (is_safe(path) && is_safe(&decoded)).then(|| (decoded.into_owned(), args.to_vec()))
+    (is_safe(path) && is_safe(&decoded)).then(|| (decoded.into_owned(), args.map(<[u8]>::to_vec)))
 }
 
 /// `X-Accel-Limit-Rate`, `X-Accel-Buffering`. Returns whether the response is buffered.
@@ -126,7 +123,7 @@ mod tests {
         let taken = |target: &str| {
             let (uri, args) = safe_uri(target.as_bytes())?;
             let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
-            Some((text(uri), text(args)))
+            Some((text(uri), text(args.unwrap_or_default())))
         };
         for (target, uri, args) in [
             ("/a/b", "/a/b", ""),

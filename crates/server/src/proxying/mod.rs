@@ -120,14 +120,16 @@ struct Body {
 /// Reads the request body, or finds out how it will be streamed.
 async fn prepare_body(exchange: &mut Exchange, pass: &PassRuntime) -> Result<Body, StatusCode> {
     let settings = pass.settings();
-    let replaced = pass.replacing_body(exchange);
     let nothing = Body {
         plan: BodyPlan::None,
         chain: OutputChain::new(),
         streamed: false,
     };
-    if let Some(bytes) = replaced {
+    if let Some(template) = pass.replacing_body() {
+        // It may be made of the client's: `$request_body`.
+        request_body::receive(exchange).await?;
         let mut chain = OutputChain::new();
+        let bytes = template::evaluate(template, exchange).into_owned();
         let plan = BodyPlan::Length(bytes.len() as u64);
         chain.push_bytes(bytes);
         return Ok(Body {

@@ -178,7 +178,7 @@ pub(crate) fn target(exchange: &Exchange, part: &UriPart) -> Vec<u8> {
 fn rest_of(exchange: &Exchange, instead: &[u8], prefix_bytes: usize) -> Vec<u8> {
     let request = &exchange.request;
     let rest = request.uri.get(prefix_bytes..).unwrap_or_default();
-    let mut target = Vec::with_capacity(instead.len() + rest.len() + request.args.len() + 1);
+    let mut target = Vec::with_capacity(instead.len() + rest.len() + request.args().len() + 1);
     target.extend_from_slice(instead);
     // As in nginx, what came without escapes is sent without, unless that would
     // break the request line.
@@ -190,9 +190,9 @@ fn rest_of(exchange: &Exchange, instead: &[u8], prefix_bytes: usize) -> Vec<u8> 
     } else {
         target.extend_from_slice(rest);
     }
-    if !request.args.is_empty() {
+    if !request.args().is_empty() {
         target.push(b'?');
-        target.extend_from_slice(&request.args);
+        target.extend_from_slice(request.args());
     }
     target
 }

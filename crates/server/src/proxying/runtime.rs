@@ -3,13 +3,12 @@
 use super::tls_settings::{PeerTls, Secured};
 use super::{GroupRuntime, knows_chunks, rewrite};
 use crate::exchange::Exchange;
-use crate::template;
 use crate::upstream::pool::ConnectionKey;
 use crate::upstream::resolve::Resolve;
 use crate::upstream::{
     Group, GroupSettings, IdlePool, KeepaliveSettings, Method, PeerAddress, ServerSettings,
 };
-use sealane_conf::model::{Pass, ProxyHttpVersion, ProxyTarget, UpstreamSettings};
+use sealane_conf::model::{Pass, ProxyHttpVersion, ProxyTarget, Template, UpstreamSettings};
 use sealane_http::headers::KnownHeader;
 use std::sync::Arc;
 
@@ -106,12 +105,11 @@ impl PassRuntime {
     }
 
     /// `proxy_set_body`: what is sent instead of the request's body.
-    pub(crate) fn replacing_body(&self, exchange: &Exchange) -> Option<Vec<u8>> {
-        let Pass::Proxy(proxy) = &self.pass else {
-            return None;
-        };
-        let body = proxy.body.as_ref()?;
-        Some(template::evaluate(body, exchange).into_owned())
+    pub(crate) fn replacing_body(&self) -> Option<&Template> {
+        match &self.pass {
+            Pass::Proxy(proxy) => proxy.body.as_ref(),
+            _ => None,
+        }
     }
 
     /// Whether a body can be sent while it arrives: its length is known, or the

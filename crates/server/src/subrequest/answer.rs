@@ -32,7 +32,7 @@ impl Answer {
     /// Begins a subrequest; `None` if it lies too deep in others, which the log says.
     ///
     /// It has no part in the client's connection, except that it ends when the client goes.
-    pub(crate) fn ask(exchange: &mut Exchange, uri: &[u8], args: &[u8]) -> Option<Answer> {
+    pub(crate) fn ask(exchange: &mut Exchange, uri: &[u8], args: Option<&[u8]>) -> Option<Answer> {
         let depth = exchange.request.depth;
         Answer::ask_from(exchange, uri, args, depth, None)
     }
@@ -42,7 +42,7 @@ impl Answer {
     pub(crate) fn ask_from(
         exchange: &mut Exchange,
         uri: &[u8],
-        args: &[u8],
+        args: Option<&[u8]>,
         depth: u8,
         stub: Option<Stub>,
     ) -> Option<Answer> {

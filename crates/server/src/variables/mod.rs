@@ -41,7 +41,7 @@ pub(crate) fn append(exchange: &Exchange, variable: &Variable, out: &mut Vec<u8>
                 out,
             )
         }
-        Variable::Argument(name) => put(argument(&request.args, name.as_bytes()), out),
+        Variable::Argument(name) => put(argument(request.args(), name.as_bytes()), out),
         Variable::Cookie(name) => put(request::cookie(exchange, name.as_bytes()), out),
         Variable::UpstreamHeader(name) => upstream::header(exchange, name, out),
         Variable::UpstreamTrailer(name) => upstream::trailer(exchange, name, out),

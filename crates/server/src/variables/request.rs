@@ -37,13 +37,13 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
             text("/", out)
         }
         Builtin::RequestUri => put(sent(head.path).or_else(|| sent(head.target)), out),
+        // It is empty before the request line is understood, and where a rewrite leaves nothing.
         Builtin::Uri | Builtin::DocumentUri => {
-            put(Some(&request.uri[..]).filter(|uri| !uri.is_empty()), out)
+            let is_known = !request.uri.is_empty() || request.uri_replaced;
+            put(is_known.then_some(&request.uri), out)
         }
-        Builtin::Args | Builtin::QueryString => {
-            put(Some(&request.args[..]).filter(|args| !args.is_empty()), out)
-        }
-        Builtin::IsArgs => text(if request.args.is_empty() { "" } else { "?" }, out),
+        Builtin::Args | Builtin::QueryString => put(request.args.as_deref(), out),
+        Builtin::IsArgs => text(if request.args().is_empty() { "" } else { "?" }, out),
         Builtin::ServerProtocol => text(head.version.name(), out),
         Builtin::Host if !request.host.is_empty() => text(&request.host, out),
         Builtin::Host => text(&exchange.server().conf.primary_name, out),

@@ -161,7 +161,7 @@ pub(crate) fn assign(exchange: &mut Exchange, variable: &Variable, value: Vec<u8
     match variable {
         Variable::User(index) => exchange.request.values.set(*index, Some(value.into())),
         Variable::Builtin(Builtin::Args) => {
-            exchange.request.args = value;
+            exchange.request.args = Some(value);
             exchange.request.uri_replaced = true;
         }
         Variable::Builtin(Builtin::LimitRate) => match values::size(&value) {

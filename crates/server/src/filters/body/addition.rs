@@ -76,7 +76,7 @@ impl Framed {
             return Poll::Ready(Ok(Filled::End));
         }
         if self.answer.is_none() {
-            self.answer = Some(Answer::ask(exchange, uri, b"").ok_or(SourceError)?);
+            self.answer = Some(Answer::ask(exchange, uri, None).ok_or(SourceError)?);
         }
         match &mut self.answer {
             Some(answer) => answer.poll_fill(cx, exchange, out, max_bytes),

@@ -239,7 +239,7 @@ impl Page {
             }),
             Purpose::Show | Purpose::Set(_) => None,
         };
-        let answer = Answer::ask_from(exchange, &uri, &args, self.depth, stub);
+        let answer = Answer::ask_from(exchange, &uri, args.as_deref(), self.depth, stub);
         let answer = answer.ok_or(Failed::Command)?;
         let included = Included {
             answer,
