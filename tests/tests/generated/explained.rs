@@ -136,6 +136,20 @@ const RULES: &[Rule] = &[
         },
     },
     Rule {
+        reason: "a page without `?` brings no arguments or empty ones in nginx, as memory happens to be",
+        needs: "",
+        applies: |Difference { configuration, .. }, seen| {
+            let mut lines = configuration.lines().map(str::trim_start);
+            let is_page = lines.any(|line| {
+                line.starts_with("try_files ")
+                    || line.starts_with("error_page ") && line.contains('$')
+            });
+            let args = seen.each_ref().map(|seen| logged(seen, "args="));
+            is_page && args.iter().all(|args| matches!(args, Some("" | "-")))
+        },
+        take_out: |seen| without(seen, &["args="]),
+    },
+    Rule {
         reason: "nginx adds headers twice to a 416, those of the file and those of the page",
         needs: "",
         applies: |_, seen| {

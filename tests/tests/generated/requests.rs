@@ -99,7 +99,7 @@ fn target(random: &mut Random, paths: &[String]) -> String {
     if target.is_empty() || random.below(3) == 0 {
         target.push('/');
     }
-    match random.below(40) {
+    match random.below(45) {
         0 => target = target.replacen('/', "//", 1),
         1 => target.push_str("/."),
         2 => target.push_str("/.."),
@@ -114,6 +114,11 @@ fn target(random: &mut Random, paths: &[String]) -> String {
         11 => target = format!("/..{target}"),
         12 => target.push('%'),
         13 => target.push_str("...."),
+        14 => target = target.replacen('/', "/%2e/", 1),
+        15 => target.push_str("/%2F..%2fb/x.txt"),
+        16 => target.push_str("%2e%2e"),
+        17 => target = format!("{target}/a//../x.txt"),
+        18 => target.push_str("/b/%2E%2E/x.txt"),
         _ => {}
     }
     let arguments = [
@@ -171,6 +176,12 @@ const HEADERS: &[&[(&str, &str)]] = &[
         ("Range", "items=0-1"),
         ("Range", "bytes=0-,0-"),
         ("Range", "bytes=a-b"),
+        ("Range", "bytes=0-18446744073709551615"),
+        ("Range", "bytes=0-0, 2-3 ,-1"),
+        ("Range", "bytes=3-,0-1"),
+        ("Range", "bytes= 1-2"),
+        ("Range", "BYTES=1-2"),
+        ("Range", "bytes=1-2,"),
     ],
     &[
         ("If-None-Match", "*"),
@@ -181,6 +192,9 @@ const HEADERS: &[&[(&str, &str)]] = &[
         ("If-Match", "\"no\""),
         ("If-Match", "\"6189ba00-7\""),
         ("If-None-Match", "\"1\""),
+        ("If-Match", "W/\"6189ba00-7\", \"6189ba00-f\""),
+        ("If-None-Match", "\"no\",\"6189ba00-7\""),
+        ("If-Match", "\"o\""),
     ],
     &[
         ("If-Modified-Since", "Tue, 09 Nov 2021 00:00:00 GMT"),
@@ -194,6 +208,9 @@ const HEADERS: &[&[(&str, &str)]] = &[
         ("If-Range", "\"6189ba00-7\""),
         ("If-Range", "\"no\""),
         ("If-Range", "Tue, 09 Nov 2021 00:00:00 GMT"),
+        ("If-Range", "W/\"6189ba00-7\""),
+        ("If-Range", "Mon, 08 Nov 2021 23:59:59 GMT"),
+        ("If-Range", "\"o\""),
     ],
     &[
         ("X-T", "1"),
@@ -249,17 +266,24 @@ const HEADERS: &[&[(&str, &str)]] = &[
 /// Makes up a request to the server of this number, often to one of these paths or below it.
 pub(crate) fn request(random: &mut Random, number: usize, paths: &[String]) -> Request {
     let methods = [
-        "GET", "GET", "GET", "GET", "GET", "GET", "GET", "GET", "HEAD", "HEAD", "POST", "POST",
-        "PUT", "DELETE", "OPTIONS", "PATCH", "PROPFIND", "MKCOL", "TRACE", "FOO",
+        "POST", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "PROPFIND", "MKCOL", "TRACE", "FOO",
     ];
-    let method = (*random.choose(&methods)).to_owned();
+    let method = match random.below(20) {
+        0..=10 => "GET",
+        11..=13 => "HEAD",
+        14 => "POST",
+        _ => *random.choose(&methods),
+    };
+    let method = method.to_owned();
     let version = [1, 1, 1, 1, 1, 1, 0, 2, 2][random.below(9)];
     let own = format!("s{number}.test");
     let mut host = match random.below(25) {
         0 => Some(own.to_uppercase()),
         1 => Some(format!("{own}:8080")),
         2 => Some(format!("{own}.")),
-        3 if version == 0 => None,
+        3 if version != 2 => None,
+        4 if version != 2 => Some("bad host".to_owned()),
+        5 if version != 2 => Some("127.0.0.1".to_owned()),
         _ => Some(own),
     };
     let mut target = target(random, paths);

@@ -79,7 +79,8 @@ fn fall_back(exchange: &Exchange, conf: &LocationConf, fallback: &TryFallback) -
             let (uri, args) = special::split_args(target);
             Step::Redirect {
                 uri: uri.to_vec(),
-                args: args.map(<[u8]>::to_vec),
+                // There are some, be they empty, as nginx has it.
+                args: Some(args.unwrap_or_default().to_vec()),
             }
         }
     }
