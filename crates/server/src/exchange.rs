@@ -210,6 +210,8 @@ pub struct Progress {
     pub in_error_page: bool,
     /// `error_page code =status`: the status that replaces the handler's.
     pub status_override: Option<StatusCode>,
+    /// Something has an answer, or an error for one: `$status` is that of the response.
+    pub has_status: bool,
     /// `try_files` under an `alias` in a regex location: the URI is appended to the alias.
     pub uri_under_alias: bool,
     /// `rewrite ... break` has changed the URI: it is not that of the location any more.
@@ -308,6 +310,7 @@ impl Progress {
             redirects: 0,
             in_error_page: false,
             status_override: None,
+            has_status: false,
             uri_under_alias: false,
             uri_left_location: false,
             limit_rate: None,

@@ -10,7 +10,7 @@ use crate::pipeline;
 use crate::prologue::{self, Arrival};
 use intake::Intake;
 use sealane_conf::model::{LingeringClose, LogLevel};
-use sealane_http::h1::{self, ParseState, Parsed, RequestError, RequestHead, Version};
+use sealane_http::h1::{self, Framing, ParseState, Parsed, RequestError, RequestHead, Version};
 use sealane_http::status::StatusCode;
 use sealane_http::{Method, Span};
 use std::future::poll_fn;
@@ -37,8 +37,8 @@ pub(crate) enum After {
 
 /// Why a request is refused before it is one.
 enum Refusal {
-    /// It does not parse.
-    Malformed(RequestError),
+    /// It does not parse; what is known of it, if its line does.
+    Malformed(RequestError, Option<Box<RequestHead>>),
     /// Its head did not arrive within `client_header_timeout`.
     TimedOut,
 }
@@ -76,7 +76,10 @@ async fn read_head(connection: &mut Connection) -> Head {
         match h1::parse_request(&connection.buffer, &mut state, limits) {
             Ok(Parsed::Complete(head)) => return Head::Complete(head),
             Ok(Parsed::Incomplete) => {}
-            Err(error) => return Head::Refused(Refusal::Malformed(error)),
+            Err(error) => {
+                let known = state.into_refused().map(Box::new);
+                return Head::Refused(Refusal::Malformed(error, known));
+            }
         }
         match connection.receive(HEAD_READ_BYTES, false).await {
             Wait::Bytes => {}
@@ -154,6 +157,7 @@ async fn answer(connection: &mut Connection, exchange: &mut Exchange, intake: &m
 
 /// Answers what is no request.
 async fn refuse(connection: &mut Connection, refusal: Refusal, since: Instant) -> After {
+    let mut known = None;
     let status = match refusal {
         Refusal::TimedOut => {
             connection.log(
@@ -162,8 +166,9 @@ async fn refuse(connection: &mut Connection, refusal: Refusal, since: Instant) -
             );
             StatusCode::REQUEST_TIMEOUT
         }
-        Refusal::Malformed(error) => {
+        Refusal::Malformed(error, head) => {
             log_malformed(connection, &error);
+            known = head;
             if connection.plain_on_tls_port {
                 StatusCode::PLAIN_HTTP_ON_TLS_PORT
             } else {
@@ -172,15 +177,11 @@ async fn refuse(connection: &mut Connection, refusal: Refusal, since: Instant) -
         }
     };
     let buffer = std::mem::take(&mut connection.buffer);
-    let line_end = memchr::memchr2(b'\r', b'\n', &buffer);
-    let mut head = RequestHead::default();
-    // For the access log: what came as the request line, if it is there.
-    head.request_line = Span::new(0, line_end.unwrap_or(0));
-    head.head_bytes = buffer.len();
-    let word_end = memchr::memchr(b' ', &buffer).unwrap_or(0);
-    if &buffer[..word_end] == b"HEAD" {
-        head.method = Method::Head; // its answer has no body either
-    }
+    let is_known = known.is_some();
+    let mut head = known.map_or_else(|| not_understood(&buffer), |head| *head);
+    // Nobody reads a body of it, and nothing follows.
+    head.framing = Framing::None;
+    head.keep_alive = false;
     let mut intake = Intake::new(connection.link.feed(), head.framing, false);
     let mut exchange = begin(connection, buffer, head, since);
     if status == StatusCode::REQUEST_TIMEOUT {
@@ -188,10 +189,26 @@ async fn refuse(connection: &mut Connection, refusal: Refusal, since: Instant) -
         exchange.response.status = status;
         exchange.response.drop_connection = true;
     } else {
+        if is_known {
+            prologue::recognise(&mut exchange);
+        }
         pipeline::fail(&mut exchange, status).await;
     }
     exchange.response.close = true;
     respond(connection, &mut exchange, &mut intake, false).await
+}
+
+/// What the access log is told of what is no request: what came as its line, if it is there.
+fn not_understood(buffer: &[u8]) -> RequestHead {
+    let line_end = memchr::memchr2(b'\r', b'\n', buffer);
+    let mut head = RequestHead::default();
+    head.head_bytes = buffer.len();
+    head.request_line = Span::new(0, line_end.unwrap_or(0));
+    let word_end = memchr::memchr(b' ', buffer).unwrap_or(0);
+    if &buffer[..word_end] == b"HEAD" {
+        head.method = Method::Head; // its answer has no body either
+    }
+    head
 }
 
 /// Whether the client and the configuration allow another request.

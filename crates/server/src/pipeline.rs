@@ -69,6 +69,7 @@ fn refuse_method(exchange: &mut Exchange, method: &str) -> Step {
 async fn finish(exchange: &mut Exchange, first: Step) {
     let mut step = first;
     loop {
+        exchange.progress.has_status |= matches!(step, Step::Answered | Step::Status(_));
         step = match step {
             Step::Answered => match filters::apply(exchange) {
                 Ok(()) => return,

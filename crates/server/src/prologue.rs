@@ -103,6 +103,15 @@ pub(crate) async fn answer(exchange: &mut Exchange) {
     pipeline::handle(exchange).await;
 }
 
+/// Finds out what a request that is refused is about, and whose error page it gets.
+pub(crate) fn recognise(exchange: &mut Exchange) {
+    // A path that is wrong as well is none.
+    let _ = normalise_uri(exchange);
+    if !exchange.request.host.is_empty() {
+        choose_server(exchange);
+    }
+}
+
 /// Fills in path and arguments.
 fn normalise_uri(exchange: &mut Exchange) -> Result<(), uri::UriError> {
     let merge_slashes = exchange.server().conf.merge_slashes;

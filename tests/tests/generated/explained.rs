@@ -357,13 +357,18 @@ const RULES: &[Rule] = &[
     Rule {
         reason: "nginx ends the request of a 412 as one that has failed",
         needs: "",
-        applies: |Difference { request, .. }, seen| {
+        applies: |Difference {
+                      request,
+                      configuration,
+                      ..
+                  },
+                  seen| {
             let names = ["If-Unmodified-Since", "If-Match"];
             let mut headers = request.headers.iter();
             headers.any(|(name, _)| names.contains(&name.as_str()))
-                && seen
-                    .iter()
-                    .all(|seen| seen.log.concat().contains("status=412"))
+                // Or what an `error_page` has made of it.
+                && (configuration.contains("error_page 412")
+                    || seen.iter().all(|seen| logged(seen, "status=") == Some("412")))
                 && matches!(logged(&seen[1], "done="), Some("" | "-"))
         },
         take_out: |seen| without(seen, &["done=", "conn="]),

@@ -410,7 +410,7 @@ pub(crate) const HANDLERS: &[&str] = &[
     "proxy_pass http://«origin»/$1?x=$arg_x",
     "proxy_pass http://$v1",
     "return 301 $scheme://$http_host$request_uri",
-    "return 200 \"$status|$request_length|$content_length|$is_args$args\"",
+    "return 200 \"$status|$is_args$args\"",
     "alias «root»/a/",
     "alias «root»/a",
     "alias «root»/$arg_r/",

@@ -262,6 +262,18 @@ pub struct ParseState {
     head: RequestHead,
 }
 
+impl ParseState {
+    /// What is known of a request that was refused: its line, and the header lines before the
+    /// one that was wrong. `None` if its line was not understood.
+    pub fn into_refused(self) -> Option<RequestHead> {
+        let head_bytes = self.line_start;
+        (self.stage == Stage::Headers).then_some(RequestHead {
+            head_bytes,
+            ..self.head
+        })
+    }
+}
+
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stage {
     #[default]

@@ -51,7 +51,10 @@ fn follow(exchange: &mut Exchange, page: &Configured) -> Step {
     match page.status {
         ErrorPageStatus::Original => {}
         ErrorPageStatus::Fixed(code) => exchange.progress.status_override = Some(StatusCode(code)),
-        ErrorPageStatus::FromTarget => exchange.progress.status_override = None,
+        ErrorPageStatus::FromTarget => {
+            exchange.progress.status_override = None;
+            exchange.progress.has_status = false;
+        }
     }
     let target = match &page.target {
         ErrorPageTarget::Named(name) => return Step::Named(name.clone()),

@@ -66,7 +66,12 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
                 .received
                 .as_ref()
                 .is_some_and(|body| number(body.len(), out)),
-            Framing::None => false,
+            // There is none, or the request is refused, whatever it says.
+            Framing::None => put(
+                head.get(KnownHeader::ContentLength)
+                    .map(|span| span.of(&request.buffer)),
+                out,
+            ),
         },
         Builtin::ContentType => put(
             head.get(KnownHeader::ContentType)

@@ -12,9 +12,12 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
     match builtin {
         // That of an error page stays, whatever is sent in its name: 304 for its file.
         Builtin::Status => {
-            let status = progress.status_override;
-            let status = status.unwrap_or(exchange.response.status);
-            text(status.to_string(), out)
+            let is_known = progress.has_status || exchange.response.status != StatusCode::OK;
+            let status = is_known.then_some(exchange.response.status);
+            match progress.status_override.or(status) {
+                Some(status) => text(status.to_string(), out),
+                None => text("000", out),
+            }
         }
         Builtin::BytesSent => number(progress.sent_bytes, out),
         Builtin::BodyBytesSent => {
