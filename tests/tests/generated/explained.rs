@@ -150,6 +150,69 @@ const RULES: &[Rule] = &[
         take_out: |seen| without(seen, &["args="]),
     },
     Rule {
+        reason: "an old nginx has no ranges of what gzip_static sends",
+        needs: "gzip_static",
+        applies: |_, seen| {
+            let has = |seen: &Seen| header(seen, "accept-ranges").is_some();
+            is_old()
+                && has(&seen[0])
+                && !has(&seen[1])
+                && seen
+                    .iter()
+                    .all(|seen| header(seen, "content-encoding") == Some("gzip"))
+        },
+        take_out: |seen| without_headers(seen, &["accept-ranges"]),
+    },
+    Rule {
+        reason: "an old nginx has no ranges of what gzip_static sends, and answers them in full",
+        needs: "gzip_static",
+        applies: |Difference { request, .. }, seen| {
+            is_old()
+                && request.headers.iter().any(|(name, _)| name == "Range")
+                && matches!(status(&seen[0]), 206 | 416)
+                && status(&seen[1]) == 200
+                && header(&seen[1], "content-encoding") == Some("gzip")
+        },
+        take_out: |seen| {
+            seen.response = None;
+            seen.log.clear();
+        },
+    },
+    Rule {
+        reason: "of a body in chunks that is too large is counted what came, in nginx none of it",
+        needs: "client_max_body_size",
+        applies: |Difference { request, .. }, [ours, theirs]| {
+            matches!(request.body, Body::Chunked(_))
+                && ours.log.concat().contains("|status=413|")
+                && number(ours, "asked=") > number(theirs, "asked=")
+        },
+        take_out: |seen| without(seen, &["asked="]),
+    },
+    Rule {
+        reason: "nginx reads the body before it sees that there is no upstream of this name",
+        needs: "proxy_pass http://$",
+        applies: |Difference { request, .. }, seen| {
+            request.body != Body::None
+                && seen.iter().all(|seen| matches!(status(seen), 500 | 502))
+                && number(&seen[0], "asked=") < number(&seen[1], "asked=")
+        },
+        take_out: |seen| without(seen, &["asked=", "body="]),
+    },
+    Rule {
+        reason: "nginx does not name the character set of a page for a 412, as it has named that of the file",
+        needs: "charset ",
+        applies: |Difference { configuration, .. }, [ours, theirs]| {
+            configuration.contains("error_page 412")
+                && header(ours, "content-type")
+                    .and_then(|kind| kind.split_once("; charset="))
+                    .is_some_and(|(kind, _)| header(theirs, "content-type") == Some(kind))
+        },
+        take_out: |seen| {
+            without(seen, &["type="]);
+            without_headers(seen, &["content-type"]);
+        },
+    },
+    Rule {
         reason: "nginx adds headers twice to a 416, those of the file and those of the page",
         needs: "",
         applies: |_, seen| {
@@ -163,6 +226,7 @@ const RULES: &[Rule] = &[
                     "cache-control",
                     "expires",
                     "set-cookie",
+                    "p3p",
                 ];
                 let lines = response.map_or("", |response| &response.head).lines();
                 let added =
@@ -186,6 +250,7 @@ const RULES: &[Rule] = &[
                     "cache-control",
                     "expires",
                     "set-cookie",
+                    "p3p",
                 ],
             );
         },
@@ -345,9 +410,11 @@ const RULES: &[Rule] = &[
     Rule {
         reason: "nginx hands a request on as an `if` says although a later one, which has no upstream, holds",
         needs: "proxy_pass",
-        applies: |_, [ours, theirs]| {
+        applies: |Difference { configuration, .. }, [ours, theirs]| {
             let none_asked = matches!(logged(theirs, "up="), Some("" | "-"));
-            status(theirs) == 500 && is_own_page(theirs) && none_asked && status(ours) != 500
+            let is_500 = status(theirs) == 500 && is_own_page(theirs) && status(ours) != 500;
+            // Or what an `error_page` has made of it.
+            none_asked && (is_500 || configuration.contains("error_page 500"))
         },
         take_out: |seen| {
             seen.response = None;

@@ -307,7 +307,7 @@ pub(crate) fn request(random: &mut Random, number: usize, paths: &[String]) -> R
         let value = *random.choose(&["close", "keep-alive", "Keep-Alive, x"]);
         headers.push(("Connection".to_owned(), value.to_owned()));
     }
-    let bytes = random.choose(&[0, 1, 4, 5, 300, 9_000]);
+    let bytes = random.choose(&[0, 1, 4, 5, 300, 16_000]);
     let content: Vec<u8> = b"0123456789".iter().copied().cycle().take(*bytes).collect();
     let body = match (method.as_str(), random.below(3)) {
         ("GET" | "HEAD", 1) if random.below(10) == 0 => Body::Length(content),
