@@ -444,6 +444,12 @@ fn explained(request: &str, mine: &[Response], reference: &[Response]) -> bool {
         theirs.dedup();
         return theirs == mine.head.lines().collect::<Vec<_>>() && mine.body == reference.body;
     }
+    // 1.22 has no ranges of what gzip_static sends.
+    if reference.status == 200 && reference.header("content-encoding") == Some("gzip") {
+        let is_part = matches!(mine.status, 206 | 416) && request.contains("\r\nRange: ");
+        let head = mine.head.replace("accept-ranges: bytes\n", "");
+        return is_part || head == reference.head && mine.body == reference.body;
+    }
     // nginx sends a listing in chunks of unknown total; here its length is known and told.
     let without_length = |response: &Response| {
         let lines = response.head.lines().filter(|line| {
