@@ -445,7 +445,7 @@ fn explained(request: &str, mine: &[Response], reference: &[Response]) -> bool {
         return theirs == mine.head.lines().collect::<Vec<_>>() && mine.body == reference.body;
     }
     // 1.22 has no ranges of what gzip_static sends.
-    if reference.status == 200 && reference.header("content-encoding") == Some("gzip") {
+    if reference.status == 200 && reference.head.contains("\ncontent-encoding: gzip\n") {
         let is_part = matches!(mine.status, 206 | 416) && request.contains("\r\nRange: ");
         let head = mine.head.replace("accept-ranges: bytes\n", "");
         return is_part || head == reference.head && mine.body == reference.body;
