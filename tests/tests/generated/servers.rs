@@ -418,9 +418,14 @@ fn answer(asked: &Asked) -> Answer {
         false => (more, body),
     };
     let no_body = status.starts_with("304") || asked.head.starts_with(b"HEAD ");
+    // An `error_page` may make another status of a 304, whose length both servers then pass on
+    // without a body.
+    let length = match status.starts_with("304") {
+        true => String::new(),
+        false => format!("Content-Length: {}\r\n", body.len()),
+    };
     let head = format!(
-        "HTTP/1.1 {status}\r\nX-Echo: yes\r\nContent-Type: text/plain\r\n{more}Content-Length: {}\r\n\r\n",
-        body.len()
+        "HTTP/1.1 {status}\r\nX-Echo: yes\r\nContent-Type: text/plain\r\n{more}{length}\r\n"
     );
     let mut bytes = head.into_bytes();
     if !no_body {
