@@ -105,9 +105,8 @@ pub(crate) async fn answer(exchange: &mut Exchange) {
 
 /// Finds out what a request that is refused is about, and whose error page it gets.
 pub(crate) fn recognise(exchange: &mut Exchange) {
-    // A path that is wrong as well is none.
-    let _ = normalise_uri(exchange);
-    if !exchange.request.host.is_empty() {
+    // Where the path is wrong as well, that was so before the host was looked at.
+    if normalise_uri(exchange).is_ok() && !exchange.request.host.is_empty() {
         choose_server(exchange);
     }
 }

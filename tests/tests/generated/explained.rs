@@ -412,7 +412,7 @@ const RULES: &[Rule] = &[
         needs: "proxy_pass",
         applies: |Difference { configuration, .. }, [ours, theirs]| {
             let none_asked = matches!(logged(theirs, "up="), Some("" | "-"));
-            let is_500 = status(theirs) == 500 && is_own_page(theirs) && status(ours) != 500;
+            let is_500 = status(theirs) == 500 && status(ours) != 500;
             // Or what an `error_page` has made of it.
             none_asked && (is_500 || configuration.contains("error_page 500"))
         },
@@ -512,10 +512,6 @@ fn own_pages(seen: &Seen) -> usize {
     response.map_or(0, |response| {
         response.text().matches("<center>nginx</center>").count()
     })
-}
-
-fn is_own_page(seen: &Seen) -> bool {
-    own_pages(seen) > 0
 }
 
 /// Takes out what was logged between two names, as it may have bars of its own.
