@@ -1,6 +1,10 @@
 //! Filters of bodies: every two of them, on whatever answers, and on bodies that are broken or
 //! have no end.
 
+#[path = "filters/broken.rs"]
+mod broken;
+#[path = "filters/endless.rs"]
+mod endless;
 #[path = "filters/pairs.rs"]
 mod pairs;
 
