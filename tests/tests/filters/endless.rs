@@ -215,7 +215,7 @@ fn drain(server: &Server<'_>, path: &str, options: &[&str]) -> (u64, u64) {
 
 #[test]
 fn bombs_and_endless_bodies_stay_small() {
-    let bytes = scale(32 << 20, 1 << 30);
+    let bytes = scale(16 << 20, 1 << 30);
     let bomb = Arc::new(bomb(bytes));
     let site = site(&bomb);
     let origin = Endless::start(bomb.clone());
@@ -280,7 +280,7 @@ fn hardly_read(server: &Server<'_>, origin: &Endless, before_kib: u64) {
             bound_kib += 2 * paths.len() as u64 * COMPRESSOR_KIB;
         }
         let mut idle = leave_unread(server, &paths, accepted(filter));
-        let most_kib = idle.sip(server, scale(10, 100));
+        let most_kib = idle.sip(server, scale(5, 100));
         let above_kib = most_kib.saturating_sub(before_kib);
         let clients = 2 * paths.len();
         println!("{clients} clients more that hardly read, {filter}: {above_kib} KiB above");
