@@ -535,7 +535,7 @@ impl<'a> Parser<'a> {
                 Ok(())
             }
             Support::Unsupported(why) | Support::UnsupportedBlock(why) => {
-                Err(call.refuse("is not supported yet").help(why))
+                Err(call.refuse("is not supported").help(why))
             }
         }
     }

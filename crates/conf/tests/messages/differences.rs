@@ -124,7 +124,7 @@ pub(super) const DIFFERENCES: &[Difference] = &[
         case: Case(
             Location,
             "proxy_store on;\nfoo;",
-            r#"[emerg] "proxy_store" directive is not supported yet in FILE:5"#,
+            r#"[emerg] "proxy_store" directive is not supported in FILE:5"#,
         ),
         nginx: r#"[emerg] unknown directive "foo" in FILE:6"#,
         why: "responses are not written into the document root",
