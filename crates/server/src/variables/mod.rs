@@ -4,6 +4,7 @@
 //! kept. A variable is either found, maybe empty, or absent: access logs show `-`
 //! for an absent one, templates nothing.
 
+mod composed;
 mod connection;
 mod links;
 mod process;
@@ -66,9 +67,6 @@ fn append_builtin(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> b
         | B::Host
         | B::RequestPort
         | B::IsRequestPort
-        | B::DocumentRoot
-        | B::RealpathRoot
-        | B::RequestFilename
         | B::ContentLength
         | B::ContentType
         | B::RequestBody
@@ -105,9 +103,13 @@ fn append_builtin(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> b
         | B::ProxyProtocolServerAddr
         | B::ProxyProtocolServerPort => connection::append(exchange, builtin, out),
         B::SliceRange => crate::filters::slice::append_range(exchange, out),
-        B::Status | B::BodyBytesSent | B::BytesSent | B::LimitRate => {
-            response::append(exchange, builtin, out)
-        }
+        B::Status | B::BodyBytesSent | B::BytesSent => response::append(exchange, builtin, out),
+        B::DocumentRoot
+        | B::RealpathRoot
+        | B::RequestFilename
+        | B::LimitRate
+        | B::SecureLink
+        | B::SecureLinkExpires => composed::append(exchange, builtin, out),
         B::Msec
         | B::DateGmt
         | B::DateLocal
@@ -155,12 +157,10 @@ fn append_builtin(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> b
         | B::SslClientVRemain
         | B::SslClientVerify => tls::append(exchange, builtin, out),
         B::GzipRatio | B::BrotliRatio | B::ZstdRatio => response::append(exchange, builtin, out),
-        B::SecureLink => links::secure_link(exchange, out),
         B::InvalidReferer => links::invalid_referer(exchange, out),
         B::UidGot => userid::got(exchange, out),
         B::UidSet => userid::set(exchange, out),
         B::UidReset => text("", out),
-        B::SecureLinkExpires => links::expires(exchange, out),
         // What is known of servers behind us.
         _ => upstream::append(exchange, builtin, out),
     }

@@ -260,3 +260,45 @@ fn every_variable_can_be_asked_for() {
         );
     }
 }
+
+/// A value that is made of itself is a mistake in the configuration: it must not cost the worker.
+#[test]
+fn values_made_of_themselves() {
+    let cycles = [
+        (
+            "root /x$request_filename;",
+            "$request_filename|$document_root",
+        ),
+        ("root /x$request_filename;", "$realpath_root"),
+        ("limit_rate $limit_rate;", "$limit_rate"),
+        (
+            "secure_link \"$secure_link_expires$secure_link,1\"; \
+             secure_link_md5 \"$secure_link $secure_link_expires\";",
+            "$secure_link|$secure_link_expires",
+        ),
+        (
+            "secure_link \"AAAAAAAAAAAAAAAAAAAAAA,9\"; \
+             secure_link_md5 \"$secure_link$secure_link$secure_link_expires\";",
+            "$secure_link|$secure_link_expires",
+        ),
+        (
+            "secure_link $mapped; secure_link_md5 $mapped;",
+            "$mapped|$secure_link",
+        ),
+        ("root /$mapped;", "$document_root$mapped"),
+    ];
+    for (directives, value) in cycles {
+        let site = Site::with_http(&format!(
+            "map $secure_link$request_filename $mapped {{ default $request_filename$secure_link; }} \
+             server {{ listen 127.0.0.1:80; server_name site; location / {{ {directives} return 200 '{value}'; }} }}"
+        ));
+        assert_eq!(site.get("/a").status(), 200, "{directives}");
+        let log = site.error_log();
+        assert!(
+            log.contains("cycle while evaluating variable"),
+            "{directives}: {log}"
+        );
+        // What was under way is over.
+        assert_eq!(site.get("/a").status(), 200, "{directives}");
+    }
+}

@@ -36,8 +36,6 @@ struct Gunzip {
     state: Decompress,
     /// A member has begun that has not ended.
     in_member: bool,
-    /// There was a member.
-    any: bool,
 }
 
 impl Gunzip {
@@ -45,7 +43,6 @@ impl Gunzip {
         Gunzip {
             state: Decompress::new_gzip(WINDOW_BITS),
             in_member: false,
-            any: false,
         }
     }
 }
@@ -70,7 +67,7 @@ impl Transform for Gunzip {
                 .decompress_vec(input, &mut made, FlushDecompress::None);
             let taken = self.state.total_in() - before_in;
             input.advance(taken as usize); // at most what is there
-            (self.in_member, self.any) = (true, true);
+            self.in_member = true;
             match result {
                 Ok(Status::StreamEnd) => {
                     // Another member may follow (RFC 1952 section 2.2).
