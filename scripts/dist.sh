@@ -16,6 +16,7 @@ install -m 0755 "$binary" "dist/$name/bin/sealane"
 for file in README.md CHANGELOG.md SECURITY.md LICENSE-MIT LICENSE-APACHE; do
   install -m 0644 "$file" "dist/$name/"
 done
+scripts/third-party-notices.sh >"dist/$name/THIRD-PARTY"
 # Only what is committed: never the certificates and logs that a quickstart leaves behind.
 git archive HEAD docs examples | tar -x -C "dist/$name"
 tar --sort=name --mtime="@$epoch" --owner=0 --group=0 --numeric-owner -C dist -c "$name" | gzip -9n >"dist/$name.tar.gz"

@@ -376,3 +376,43 @@ fn every_package_of_the_workspace_is_described() {
     }
     assert!(missing.is_empty(), "manifests without: {missing:?}");
 }
+
+/// What is linked may be used under one of these, and comes with its text.
+const LICENCES: [&str; 10] = [
+    "MIT",
+    "MIT-0",
+    "Apache-2.0",
+    "BSD-2-Clause",
+    "BSD-3-Clause",
+    "ISC",
+    "Zlib",
+    "BSL-1.0",
+    "Unlicense",
+    "Unicode-3.0",
+];
+
+#[test]
+fn what_is_linked_is_permissively_licensed() {
+    let script = sealane_tests::repository().join("scripts/third-party-notices.sh");
+    let notices = sealane_tests::command(&script.display().to_string(), &[""; 0], b"");
+    let notices = notices.success();
+    let text = String::from_utf8_lossy(&notices.stdout);
+    let licences: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("Licence: "))
+        .collect();
+    assert!(
+        licences.len() > 100,
+        "the list has {} packages only",
+        licences.len()
+    );
+    let unknown = licences.iter().filter(|licence| {
+        let mut names = licence.split(|c: char| !(c.is_alphanumeric() || "-._".contains(c)));
+        names.any(|name| {
+            let joins = ["", "AND", "OR", "WITH", "LLVM-exception"];
+            !joins.contains(&name) && !LICENCES.contains(&name)
+        })
+    });
+    let unknown = unknown.map(|licence| (*licence).to_owned()).collect();
+    assert_none("licences that are new here: is each permissive?", unknown);
+}
