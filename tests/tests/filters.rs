@@ -5,6 +5,8 @@
 mod broken;
 #[path = "filters/endless.rs"]
 mod endless;
+#[path = "filters/odd.rs"]
+mod odd;
 #[path = "filters/pairs.rs"]
 mod pairs;
 
