@@ -642,3 +642,36 @@ fn the_method_that_is_sent_decides_about_the_body() {
         assert_eq!(response.text(), expected, "{request}");
     }
 }
+
+/// nginx announces the length that the 304 had, and the client waits for that body.
+#[test]
+fn a_304_that_becomes_something_else_has_no_body() {
+    let origin = Origin::answering(|_| {
+        Answer::Send(
+            b"HTTP/1.1 304 Not Modified\r\nContent-Length: 5\r\nETag: \"x\"\r\n\r\n".to_vec(),
+        )
+    });
+    let site = Site::new();
+    let server = serve(
+        &site,
+        &[&origin],
+        "server {
+             listen 127.0.0.1:%plain%;
+             location /plain/ { proxy_pass http://ORIGIN0; }
+             location / { error_page 404 =402 @other; return 404; }
+             location @other { proxy_pass http://ORIGIN0; }
+         }",
+    );
+    let mut connection = Connection::open(server.port("plain"));
+    for (target, status, length) in [
+        ("/plain/", 304, "5"),
+        ("/x", 402, "0"),
+        ("/plain/", 304, "5"),
+    ] {
+        connection.send(format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n"));
+        let response = connection.response(false);
+        assert_eq!(response.status, status, "{target}");
+        assert_eq!(response.header("Content-Length"), Some(length), "{target}");
+        assert_eq!(response.body, b"", "{target}");
+    }
+}

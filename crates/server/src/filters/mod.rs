@@ -23,6 +23,11 @@ use std::net::SocketAddr;
 /// A status that takes the response's place: 412 or 416.
 pub(crate) fn apply(exchange: &mut Exchange) -> Result<(), StatusCode> {
     if let Some(status) = exchange.progress.status_override {
+        // The length that a 304 announces is that of a body which does not follow it.
+        let response = &mut exchange.response;
+        if response.from_upstream && response.status.is_bodiless() && !status.is_bodiless() {
+            response.content_length = Some(0);
+        }
         exchange.response.status = status;
         if let Some(passed) = &mut exchange.response.passed {
             passed.reason = None;
