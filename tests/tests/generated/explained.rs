@@ -69,10 +69,7 @@ const RULES: &[Rule] = &[
                 matches!((first, last), (Some(first), Some(last)) if first < last)
             })
         },
-        take_out: |seen| {
-            seen.response = None;
-            seen.log.clear();
-        },
+        take_out: everything,
     },
     Rule {
         reason: "nginx reads no header fields behind a request line that it refuses",
@@ -173,10 +170,7 @@ const RULES: &[Rule] = &[
                 && status(&seen[1]) == 200
                 && header(&seen[1], "content-encoding") == Some("gzip")
         },
-        take_out: |seen| {
-            seen.response = None;
-            seen.log.clear();
-        },
+        take_out: everything,
     },
     Rule {
         reason: "of a body in chunks that is too large is counted what came, in nginx none of it",
@@ -258,44 +252,24 @@ const RULES: &[Rule] = &[
     Rule {
         reason: "a variable that was decoded and would break the request line of an upstream is refused",
         needs: "",
-        applies: |Difference { request, .. }, [ours, theirs]| {
+        applies: |Difference { request, .. }, seen| {
             let breaking = ["%20", "%00", "%0a", "%0d", "%7f", "sp ace"];
             let own = request.target.split('?').next().unwrap_or_default();
-            status(ours) == 500
-                && logged(ours, "up=").is_none_or(|status| matches!(status, "" | "-"))
-                && logged(theirs, "up=").is_some_and(|status| !status.is_empty())
-                && breaking.iter().any(|text| own.contains(text))
+            is_refused_here_only(seen) && breaking.iter().any(|text| own.contains(text))
         },
-        take_out: |seen| {
-            seen.response = None;
-            seen.log.clear();
-        },
+        take_out: everything,
     },
     Rule {
         reason: "what a rewrite makes of a URI and would break the request line of an upstream is refused",
         needs: "sp ace",
-        applies: |_, [ours, theirs]| {
-            status(ours) == 500
-                && logged(ours, "up=").is_none_or(|status| matches!(status, "" | "-"))
-                && logged(theirs, "up=").is_some_and(|status| !matches!(status, "" | "-"))
-        },
-        take_out: |seen| {
-            seen.response = None;
-            seen.log.clear();
-        },
+        applies: |_, seen| is_refused_here_only(seen),
+        take_out: everything,
     },
     Rule {
         reason: "arguments that were set and would break the request line of an upstream are refused",
         needs: "set $args",
-        applies: |_, [ours, theirs]| {
-            status(ours) == 500
-                && logged(ours, "up=").is_none_or(|status| matches!(status, "" | "-"))
-                && logged(theirs, "up=").is_some_and(|status| !matches!(status, "" | "-"))
-        },
-        take_out: |seen| {
-            seen.response = None;
-            seen.log.clear();
-        },
+        applies: |_, seen| is_refused_here_only(seen),
+        take_out: everything,
     },
     Rule {
         reason: "an old nginx knows the first of two headers with one name only",
@@ -416,10 +390,7 @@ const RULES: &[Rule] = &[
             // Or what an `error_page` has made of it.
             none_asked && (is_500 || configuration.contains("error_page 500"))
         },
-        take_out: |seen| {
-            seen.response = None;
-            seen.log.clear();
-        },
+        take_out: everything,
     },
     Rule {
         reason: "nginx ends the request of a 412 as one that has failed",
@@ -512,6 +483,18 @@ fn own_pages(seen: &Seen) -> usize {
     response.map_or(0, |response| {
         response.text().matches("<center>nginx</center>").count()
     })
+}
+
+/// Whether Sealane answered 500 without asking an upstream that nginx asked: the head of the
+/// request would not have been one.
+fn is_refused_here_only([ours, theirs]: &[Seen; 2]) -> bool {
+    let asked = |seen| logged(seen, "up=").is_some_and(|status| !matches!(status, "" | "-"));
+    status(ours) == 500 && !asked(ours) && asked(theirs)
+}
+
+fn everything(seen: &mut Seen) {
+    seen.response = None;
+    seen.log.clear();
 }
 
 /// Takes out what was logged between two names, as it may have bars of its own.
