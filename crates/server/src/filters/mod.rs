@@ -26,7 +26,7 @@ pub(crate) fn apply(exchange: &mut Exchange) -> Result<(), StatusCode> {
         // The length that a 304 announces is that of a body which does not follow it.
         let response = &mut exchange.response;
         if response.from_upstream && response.status.is_bodiless() && !status.is_bodiless() {
-            response.content_length = Some(0);
+            response.content_length = response.content_length.map(|_| 0);
         }
         exchange.response.status = status;
         if let Some(passed) = &mut exchange.response.passed {
