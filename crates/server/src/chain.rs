@@ -79,6 +79,15 @@ impl OutputChain {
         self.push(Segment::Memory(bytes.into()));
     }
 
+    /// Appends what stands in a buffer that may be much larger. Who bounds a chain does so by its
+    /// length, so it must not keep the room that was not needed.
+    pub fn push_made(&mut self, made: Vec<u8>) {
+        match made.len() < made.capacity() / 2 {
+            true => self.push_bytes(Bytes::copy_from_slice(&made)),
+            false => self.push_bytes(made),
+        }
+    }
+
     /// Appends part of a file.
     pub fn push_file(&mut self, file: Arc<OpenFile>, offset: u64, len: u64) {
         self.push(Segment::File(FileRange { file, offset, len }));
@@ -224,6 +233,25 @@ mod tests {
                 Segment::File(_) => unreachable!("these tests use memory only"),
             })
             .collect()
+    }
+
+    #[test]
+    fn room_that_was_not_needed_is_not_kept() {
+        for (len, kept) in [(3, 3), (600, 1000)] {
+            let mut made = Vec::with_capacity(1000);
+            made.resize(len, b'x');
+            let mut chain = OutputChain::new();
+            chain.push_made(made);
+            let segment = chain.first.pop().expect("it was pushed");
+            let Segment::Memory(bytes) = segment else {
+                unreachable!("it is in memory");
+            };
+            let room = bytes.try_into_mut().expect("nobody else has it").capacity();
+            assert!(
+                (len..=kept).contains(&room),
+                "{room} bytes are kept for {len}"
+            );
+        }
     }
 
     fn abc() -> OutputChain {

@@ -193,7 +193,7 @@ impl Transform for Recoding {
                 }
             };
             made_bytes += made.len();
-            output.push_bytes(made);
+            output.push_made(made);
         }
         // A character that never ends is left out, as in nginx.
         Ok(match ended {

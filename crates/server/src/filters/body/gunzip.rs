@@ -86,11 +86,11 @@ impl Transform for Gunzip {
                 }
             }
             if made.len() == made.capacity() {
-                output.push_bytes(made);
+                output.push_made(made);
                 return Ok(Progress::Full);
             }
         }
-        output.push_bytes(made);
+        output.push_made(made);
         if ended && self.in_member {
             log_request!(
                 exchange,

@@ -141,7 +141,7 @@ impl Compress {
     /// What is made can be sent.
     fn release(&mut self) {
         if !self.made.is_empty() {
-            self.ready.push_bytes(std::mem::take(&mut self.made));
+            self.ready.push_made(std::mem::take(&mut self.made));
         }
     }
 
