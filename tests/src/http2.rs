@@ -233,9 +233,15 @@ impl Client {
     /// When the connection ends before the stream.
     #[track_caller]
     pub fn response(&mut self, stream: u32) -> Response {
+        self.try_response(stream).expect("the connection goes on")
+    }
+
+    /// The same, or `None` when the connection ends before the stream.
+    #[track_caller]
+    pub fn try_response(&mut self, stream: u32) -> Option<Response> {
         let mut response = Response::default();
         loop {
-            let frame = self.next_frame().expect("the connection goes on");
+            let frame = self.next_frame()?;
             if frame.kind == kind::DATA && !frame.payload.is_empty() {
                 let bytes = frame.payload.len() as u32;
                 self.grant(0, bytes);
@@ -245,7 +251,7 @@ impl Client {
             }
             if frame.stream == stream {
                 if response.take(self, &frame) {
-                    return response;
+                    return Some(response);
                 }
             } else if frame.kind == kind::HEADERS {
                 // The table follows every block.

@@ -115,6 +115,14 @@ const RULES: &[Rule] = &[
         take_out: |seen| without(seen, &["file="]),
     },
     Rule {
+        reason: "a worker of nginx ends by a signal where a URI is shorter than what an alias replaces",
+        needs: "alias",
+        applies: |_, [ours, theirs]| {
+            status(ours) == 500 && theirs.response.is_none() && theirs.log.is_empty()
+        },
+        take_out: everything,
+    },
+    Rule {
         reason: "nginx takes what is behind its URI in memory when that lacks the slash of an alias",
         needs: "alias",
         applies: |_, seen| {
@@ -123,7 +131,11 @@ const RULES: &[Rule] = &[
                     && header(seen, "location").is_some_and(|to| {
                         to.split('?').next().is_some_and(|path| path.ends_with('/'))
                     })
-            }) && logged(&seen[1], "root=").is_some_and(|root| root.ends_with('/'))
+            }) && (logged(&seen[1], "root=").is_some_and(|root| root.ends_with('/'))
+                || logged(&seen[1], "file=").is_some_and(|file| {
+                    let is_odd = |c: char| c.is_control() || c == char::REPLACEMENT_CHARACTER;
+                    file.contains(is_odd)
+                }))
         },
         take_out: |seen| {
             without(

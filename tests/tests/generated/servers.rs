@@ -489,7 +489,7 @@ fn ask_http2(port: u16, request: &Request, id: &str) -> Option<Response> {
     if let Some(body) = body {
         client.frame(kind::DATA, flag::END_STREAM, stream, body);
     }
-    let answer = client.response(stream);
+    let answer = client.try_response(stream)?;
     if answer.status == 0 {
         return None;
     }
