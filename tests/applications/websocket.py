@@ -5,8 +5,8 @@
     websocket.py numbered URL CONNECTIONS NUMBERS
 
 numbered sends numbers until standard input ends and expects each back, in order; after so many
-of them a connection closes and is opened again. It prints how many came back and how many
-connections broke.
+of them a connection closes and is opened again. It prints "begun" when the first came back, and
+in the end how many did and how many connections broke.
 """
 
 import asyncio
@@ -93,6 +93,8 @@ class Numbers:
                 answer = await asyncio.wait_for(socket.recv(), 60)
                 assert answer == str(number), f"{answer} instead of {number}"
                 self.good += 1
+                if self.good == 1:
+                    print("begun", flush=True)
                 await asyncio.sleep(0.02)
         if socket.close_code != 1000:
             raise ConnectionError(f"closed with {socket.close_code}")

@@ -1,8 +1,9 @@
 //! Clients that make requests until they are told to stop, and count what failed.
 
 use crate::{PATIENCE, go_client_path, repository};
-use std::io::Read;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::mpsc;
 use std::time::Instant;
 
 /// What came of a load.
@@ -31,6 +32,7 @@ pub struct Load {
     name: String,
     child: Child,
     stdin: Option<ChildStdin>,
+    stdout: Option<BufReader<ChildStdout>>,
 }
 
 impl Load {
@@ -68,7 +70,28 @@ impl Load {
         Load {
             name: name.to_owned(),
             stdin: child.stdin.take(),
+            stdout: child.stdout.take().map(BufReader::new),
             child,
+        }
+    }
+
+    /// Waits for its first good answer.
+    ///
+    /// # Panics
+    ///
+    /// When there is none.
+    #[track_caller]
+    pub fn wait_until_begun(&mut self) {
+        let mut stdout = self.stdout.take().expect("it is a pipe");
+        let (sender, first) = mpsc::channel();
+        std::thread::spawn(move || {
+            let mut line = String::new();
+            let read = stdout.read_line(&mut line);
+            let _ = sender.send((read.is_ok() && line == "begun\n", stdout));
+        });
+        match first.recv_timeout(PATIENCE) {
+            Ok((true, stdout)) => self.stdout = Some(stdout),
+            _ => panic!("{}: not one good answer", self.name),
         }
     }
 
@@ -82,7 +105,7 @@ impl Load {
     pub fn stop(mut self) -> Tally {
         drop(self.stdin.take());
         let mut text = String::new();
-        let stdout = self.child.stdout.take();
+        let stdout = self.stdout.take();
         stdout
             .expect("it is a pipe")
             .read_to_string(&mut text)

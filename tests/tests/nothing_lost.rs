@@ -291,7 +291,9 @@ fn loads(site: &Site, scale: &Scale) -> [Load; 6] {
 /// Has all kinds of clients at work while `work` is done.
 fn under_load(site: &Site, scale: &Scale, work: impl FnOnce()) -> Outcome {
     let digest = large_file(site, scale.large);
-    let loads = loads(site, scale);
+    let mut loads = loads(site, scale);
+    // Some take a second to start, which is all that the work may take.
+    loads.iter_mut().for_each(Load::wait_until_begun);
     let plain = format!("http://127.0.0.1:{}/page", site.port("plain"));
     let tls = format!("https://127.0.0.1:{}/page", site.port("tls"));
     let large = tls.replace("/page", "/large");

@@ -60,6 +60,13 @@ func load(address string, configuration *tls.Config, kind string, parallel int, 
 		all.connections.Load(), all.refused.Load(), all.broken.Load(), all.wrong.Load())
 }
 
+// answered counts a good answer and tells of the first.
+func (t *tally) answered() {
+	if t.requests.Add(1) == 1 {
+		fmt.Println("begun")
+	}
+}
+
 // failed counts a failure and says the first ones.
 func (t *tally) failed(count *atomic.Int64, what string, err error) {
 	count.Add(1)
@@ -119,7 +126,7 @@ func (t *tally) one(socket net.Conn, reader *bufio.Reader, request string, expec
 	if err != nil {
 		return true, err
 	}
-	t.requests.Add(1)
+	t.answered()
 	defer response.Body.Close()
 	return response.Close, t.check(response, expected)
 }
@@ -179,7 +186,7 @@ func (t *tally) streams(client *http.Client, address, path string, stop *atomic.
 			time.Sleep(10 * time.Millisecond)
 			continue
 		}
-		t.requests.Add(1)
+		t.answered()
 		if response.ProtoMajor != 2 {
 			t.failed(&t.wrong, "stream", fmt.Errorf("it came over %s", response.Proto))
 		}
