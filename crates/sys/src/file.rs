@@ -115,7 +115,7 @@ pub fn open_cached(path: &CStr) -> io::Result<OwnedFd> {
 /// openat2(2), from a directory or the current one. That there is no such call, in this kernel or for
 /// this process, is [`io::ErrorKind::WouldBlock`], and remembered.
 pub(crate) fn openat2(
-    directory: Option<&OwnedFd>,
+    directory: Option<BorrowedFd<'_>>,
     path: &CStr,
     flags: i32,
     resolve: u64,
@@ -133,7 +133,7 @@ pub(crate) fn openat2(
     let result = retry(|| unsafe {
         libc::syscall(
             libc::SYS_openat2,
-            directory.map_or(libc::AT_FDCWD, AsRawFd::as_raw_fd),
+            directory.map_or(libc::AT_FDCWD, |directory| directory.as_raw_fd()),
             path.as_ptr(),
             &raw const how,
             size_of::<libc::open_how>(),
@@ -169,11 +169,25 @@ pub(crate) fn read_link(directory: BorrowedFd<'_>, name: &CStr) -> io::Result<Ve
 /// Opens `path` for reading. Blocks while directories are read from disk, but
 /// not on a FIFO (`O_NONBLOCK`).
 pub fn open_read(path: &CStr) -> io::Result<OwnedFd> {
-    // SAFETY: `path` is NUL-terminated and outlives the call.
-    let fd = retry(|| unsafe { libc::open(path.as_ptr(), OPEN_READ_FLAGS) })?;
+    openat(None, path, OPEN_READ_FLAGS, 0)
+}
+
+/// openat(2), from a directory or the current one.
+pub(crate) fn openat(
+    directory: Option<BorrowedFd<'_>>,
+    path: &CStr,
+    flags: i32,
+    mode: u32,
+) -> io::Result<OwnedFd> {
+    let directory = directory.map_or(libc::AT_FDCWD, |directory| directory.as_raw_fd());
+    // SAFETY: `path` is NUL-terminated and outlives the call; the directory is borrowed, hence open.
+    let fd = retry(|| unsafe { libc::openat(directory, path.as_ptr(), flags, mode) })?;
     // SAFETY: the kernel just returned this descriptor; nobody else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
+
+/// Flags for a directory on the way to something: nothing is read from it.
+pub(crate) const DIRECTORY: i32 = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
 
 /// A file in memory without a name in any directory (memfd_create(2)); `name`
 /// shows in `/proc/PID/fd` only.

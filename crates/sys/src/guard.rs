@@ -24,12 +24,13 @@ mod tests;
 
 pub use rights::Guest;
 
-use crate::{CheckReturn, retry};
-use std::ffi::{CStr, CString, OsStr};
+use crate::CheckReturn;
+use crate::file::openat;
+use std::ffi::{CString, OsStr};
 use std::fmt;
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -181,7 +182,7 @@ impl Place<'_> {
     fn open_as_it_is(&self, how: Open, follow: bool) -> io::Result<File> {
         let (flags, mode) = how.flags();
         let flags = flags | if follow { 0 } else { libc::O_NOFOLLOW };
-        openat(self.directory.as_fd(), &self.name, flags, mode).map(File::from)
+        openat(Some(self.directory.as_fd()), &self.name, flags, mode).map(File::from)
     }
 
     /// A new file under this name with `suffix`; one that is there is removed. Its
@@ -198,7 +199,7 @@ impl Place<'_> {
         self.with_rights(|| {
             let _ = self.unlink(&name);
             let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
-            openat(self.directory.as_fd(), &name, flags, mode).map(File::from)
+            openat(Some(self.directory.as_fd()), &name, flags, mode).map(File::from)
         })
         .map_err(|error| ("open", error))
     }
@@ -233,8 +234,8 @@ impl Place<'_> {
     /// As open(2) and fsync(2).
     pub fn sync_directory(&self) -> io::Result<()> {
         let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
-        let directory =
-            self.with_rights(|| openat(self.directory.as_fd(), c".", flags, 0).map(File::from))?;
+        let directory = self
+            .with_rights(|| openat(Some(self.directory.as_fd()), c".", flags, 0).map(File::from))?;
         directory.sync_all()
     }
 
@@ -264,7 +265,7 @@ impl Place<'_> {
             };
             let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
             let flags = flags | if follow { 0 } else { libc::O_NOFOLLOW };
-            openat(self.directory.as_fd(), &self.name, flags, 0)
+            openat(Some(self.directory.as_fd()), &self.name, flags, 0)
                 .map(File::from)
                 .map_err(|error| ("open", error))
         };
@@ -368,11 +369,4 @@ fn give_to(directory: &File, owner: Option<u32>) -> io::Result<()> {
         }
         _ => Ok(()),
     }
-}
-
-fn openat(directory: BorrowedFd<'_>, name: &CStr, flags: i32, mode: u32) -> io::Result<OwnedFd> {
-    // SAFETY: the name ends with NUL and outlives the call; the directory is open.
-    let fd = retry(|| unsafe { libc::openat(directory.as_raw_fd(), name.as_ptr(), flags, mode) })?;
-    // SAFETY: the kernel just returned this descriptor; nobody else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }

@@ -5,11 +5,10 @@
 //! is not is opened in a way that fails if it has become one. So nobody gains anything by
 //! exchanging names meanwhile.
 
-use crate::file::{self, OPEN_READ_FLAGS};
-use crate::retry;
+use crate::file::{self, DIRECTORY, OPEN_READ_FLAGS, openat};
 use std::ffi::{CStr, CString};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// Which symbolic links are followed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -31,11 +30,16 @@ pub fn open_read(path: &CStr, trusted_bytes: usize, links: Links) -> io::Result<
         return file::open_read(path);
     };
     let mut directory = match start {
-        Some(start) => Some(open_at(None, &start, DIRECTORY)?),
+        Some(start) => Some(openat(None, &start, DIRECTORY, 0)?),
         None => None,
     };
     for next in names {
-        directory = Some(open_name(directory.as_ref(), name, DIRECTORY, links)?);
+        directory = Some(open_name(
+            directory.as_ref().map(AsFd::as_fd),
+            name,
+            DIRECTORY,
+            links,
+        )?);
         name = next;
     }
     let kind = if rest.ends_with(b"/") {
@@ -43,7 +47,12 @@ pub fn open_read(path: &CStr, trusted_bytes: usize, links: Links) -> io::Result<
     } else {
         0
     };
-    open_name(directory.as_ref(), name, OPEN_READ_FLAGS | kind, links)
+    open_name(
+        directory.as_ref().map(AsFd::as_fd),
+        name,
+        OPEN_READ_FLAGS | kind,
+        links,
+    )
 }
 
 /// Opens `path` for reading if there is no link behind its first `trusted_bytes` and every
@@ -62,12 +71,14 @@ pub fn open_cached(path: &CStr, trusted_bytes: usize) -> io::Result<OwnedFd> {
         None => None,
     };
     let resolve = libc::RESOLVE_CACHED | libc::RESOLVE_NO_SYMLINKS;
-    let opened = file::openat2(start.as_ref(), &rest, OPEN_READ_FLAGS, resolve);
+    let opened = file::openat2(
+        start.as_ref().map(AsFd::as_fd),
+        &rest,
+        OPEN_READ_FLAGS,
+        resolve,
+    );
     opened.map_err(would_block)
 }
-
-/// A directory on the way: nothing is read from it.
-const DIRECTORY: i32 = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
 
 /// What is trusted of a path (the current directory if there is nothing), and the rest.
 fn split(path: &CStr, trusted_bytes: usize) -> io::Result<(Option<CString>, &[u8])> {
@@ -82,7 +93,7 @@ fn split(path: &CStr, trusted_bytes: usize) -> io::Result<(Option<CString>, &[u8
 }
 
 fn open_name(
-    directory: Option<&OwnedFd>,
+    directory: Option<BorrowedFd<'_>>,
     name: &[u8],
     flags: i32,
     links: Links,
@@ -90,36 +101,28 @@ fn open_name(
     let name = CString::new(name)?;
     if links == Links::OfTheOwner {
         let entry = libc::O_PATH | libc::O_NOFOLLOW | libc::O_CLOEXEC;
-        let entry = open_at(directory, &name, entry)?;
+        let entry = openat(directory, &name, entry, 0)?;
         let facts = file::stat_fd(entry.as_fd())?;
         if facts.mode & libc::S_IFMT == libc::S_IFLNK {
             return follow(directory, &entry, facts.uid, flags);
         }
     }
-    open_at(directory, &name, flags | libc::O_NOFOLLOW)
+    openat(directory, &name, flags | libc::O_NOFOLLOW, 0)
 }
 
 /// Opens what an open link leads to, if it belongs to the link's owner.
 fn follow(
-    directory: Option<&OwnedFd>,
+    directory: Option<BorrowedFd<'_>>,
     link: &OwnedFd,
     owner: u32,
     flags: i32,
 ) -> io::Result<OwnedFd> {
     let target = CString::new(file::read_link(link.as_fd(), c"")?)?;
-    let opened = open_at(directory, &target, flags)?;
+    let opened = openat(directory, &target, flags, 0)?;
     match file::stat_fd(opened.as_fd())?.uid == owner {
         true => Ok(opened),
         false => Err(io::Error::from_raw_os_error(libc::ELOOP)),
     }
-}
-
-fn open_at(directory: Option<&OwnedFd>, path: &CStr, flags: i32) -> io::Result<OwnedFd> {
-    let directory = directory.map_or(libc::AT_FDCWD, AsRawFd::as_raw_fd);
-    // SAFETY: `path` is NUL-terminated and outlives the call; the directory is borrowed, hence open.
-    let fd = retry(|| unsafe { libc::openat(directory, path.as_ptr(), flags) })?;
-    // SAFETY: the kernel just returned this descriptor; nobody else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 #[cfg(test)]

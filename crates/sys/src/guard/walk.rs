@@ -1,13 +1,13 @@
 //! The way to a name, directory by directory.
 
-use super::{Guest, Place, Trust, openat};
-use crate::file::read_link;
+use super::{Guest, Place, Trust};
+use crate::file::{DIRECTORY, openat, read_link};
 use crate::{CheckReturn, retry};
 use std::collections::VecDeque;
 use std::ffi::{CStr, CString, OsStr};
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -22,8 +22,6 @@ const HARMLESS_TARGETS: [&[u8]; 5] = [
     b"/proc/self/fd/1",
     b"/proc/self/fd/2",
 ];
-
-const DIRECTORY: i32 = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
 
 pub(super) fn find<'a>(guests: &'a [Guest], path: &Path, follow: bool) -> io::Result<Place<'a>> {
     let directory_only = path.as_os_str().as_bytes().ends_with(b"/");
@@ -135,7 +133,7 @@ impl<'a> Walk<'a> {
         }
         self.changed_by = self.changed_by.or(planter);
         let flags = DIRECTORY | if is_magic { 0 } else { libc::O_NOFOLLOW };
-        self.directory = openat(self.directory.as_fd(), &name, flags, 0)?;
+        self.directory = openat(Some(self.directory.as_fd()), &name, flags, 0)?;
         self.way.push(OsStr::from_bytes(name.as_bytes()));
         Ok(Step::On)
     }
@@ -192,7 +190,7 @@ fn may_write(guest: &Guest, directory: BorrowedFd<'_>, facts: &libc::stat) -> io
 
 /// In doubt there is one.
 fn has_access_list(directory: BorrowedFd<'_>) -> bool {
-    let Ok(directory) = openat(directory, c".", libc::O_RDONLY | libc::O_CLOEXEC, 0) else {
+    let Ok(directory) = openat(Some(directory), c".", libc::O_RDONLY | libc::O_CLOEXEC, 0) else {
         return true;
     };
     let name = c"system.posix_acl_access";
@@ -246,10 +244,7 @@ fn open_parent(path: &Path) -> io::Result<OwnedFd> {
 }
 
 fn open_at_start(path: &CStr) -> io::Result<OwnedFd> {
-    // SAFETY: the path ends with NUL and outlives the call.
-    let fd = retry(|| unsafe { libc::open(path.as_ptr(), DIRECTORY) })?;
-    // SAFETY: the kernel just returned this descriptor; nobody else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+    openat(None, path, DIRECTORY, 0)
 }
 
 fn name(text: &OsStr) -> io::Result<CString> {
