@@ -3,6 +3,9 @@
 # command that does. `make help` lists the targets.
 
 CARGO ?= cargo
+# The stable compiler by name, whatever rustup's default is; another one:
+# make RUSTUP_TOOLCHAIN=1.95.0 test
+export RUSTUP_TOOLCHAIN := stable
 FUZZ_SECONDS ?= 60
 BENCH_ARGS ?=
 

@@ -10,10 +10,8 @@
 #
 # PCRE2 needs no package: the crate builds its own copy where the system has none.
 set -euo pipefail
-source "$(dirname "${BASH_SOURCE[0]}")/packages.sh"
+directory=$(dirname "${BASH_SOURCE[0]}")
+source "$directory/packages.sh"
 
-command -v cargo >/dev/null || {
-  echo "build: cargo is not on the PATH; install Rust 1.91 or newer from https://rustup.rs" >&2
-  exit 1
-}
+"$directory/check-toolchain.sh"
 require_packages build gcc g++ libc6-dev cmake make libclang-dev ca-certificates openssl curl

@@ -434,8 +434,8 @@ fn the_same_as_nginx() {
         for _ in 0..=random.below(3) {
             let mut value = String::new();
             for _ in 0..=random.below(4) {
-                value.push_str(random.choose(&words));
-                value.push_str(random.choose(&separators));
+                value.push_str(random.choose::<&str>(&words));
+                value.push_str(random.choose::<&str>(&separators));
             }
             if random.below(3) > 0 {
                 value.truncate(value.trim_end_matches([',', ' ', ';']).len());

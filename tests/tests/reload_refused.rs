@@ -165,7 +165,7 @@ fn changed(random: &mut Random) -> String {
         }
         1 => words.insert(at, words[at]),
         2 if at > 0 => words.swap(at, at - 1),
-        3 => words.insert(at, random.choose(&["{", "}", ";", "\"", "'", "$", "-1"])),
+        3 => words.insert(at, *random.choose(&["{", "}", ";", "\"", "'", "$", "-1"])),
         _ if !is_address(words[at]) => words[at] = "-1",
         _ => {
             words.truncate(at);

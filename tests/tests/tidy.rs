@@ -416,3 +416,36 @@ fn what_is_linked_is_permissively_licensed() {
     let unknown = unknown.map(|licence| (*licence).to_owned()).collect();
     assert_none("licences that are new here: is each permissive?", unknown);
 }
+
+/// A compiler that nobody tried is not promised, and no other one than stable is used.
+#[test]
+fn the_compiler_is_the_same_everywhere() {
+    let read = |name: &str| {
+        std::fs::read_to_string(sealane_tests::repository().join(name)).expect("the file is there")
+    };
+    let manifest = read("Cargo.toml");
+    let version = manifest
+        .lines()
+        .find_map(|line| line.strip_prefix("rust-version = \"")?.strip_suffix('"'))
+        .expect("Cargo.toml has a rust-version");
+    let promise = format!("({version} or newer, stable)");
+    assert!(
+        read("README.md").contains(&promise),
+        "README.md does not say {promise:?}"
+    );
+    for (file, line) in [
+        ("rust-toolchain.toml", "channel = \"stable\""),
+        ("Makefile", "export RUSTUP_TOOLCHAIN := stable"),
+        (".ci/run", "export RUSTUP_TOOLCHAIN=stable"),
+        (".ci/run", "scripts/check-toolchain.sh"),
+        (
+            "scripts/install-build-deps.sh",
+            "\"$directory/check-toolchain.sh\"",
+        ),
+    ] {
+        assert!(
+            read(file).lines().any(|found| found == line),
+            "{file}: no line {line:?}"
+        );
+    }
+}

@@ -190,7 +190,7 @@ fn damage_text(random: &mut Random, text: &mut String) {
         at -= 1;
     }
     match random.below(4) {
-        0..3 => text.insert_str(at, random.choose(PIECES)),
+        0..3 => text.insert_str(at, random.choose::<&str>(PIECES)),
         _ => text.truncate(at),
     }
 }
