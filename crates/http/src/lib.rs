@@ -48,6 +48,8 @@ pub mod uri;
 pub mod uwsgi;
 
 pub mod decimal;
+#[cfg(test)]
+mod final_errors;
 mod span;
 
 pub use method::Method;

@@ -2,7 +2,7 @@
 
 use crate::connection::{Connection, HEAD_READ_BYTES, Wait};
 use sealane_conf::model::LogLevel;
-use sealane_http::proxy_protocol::{self, Addresses, Parsed, Tlvs};
+use sealane_http::proxy_protocol::{self, Addresses, HeaderDecoder, Parsed, Tlvs};
 
 /// What a PROXY header said.
 #[derive(Debug, Clone)]
@@ -36,8 +36,9 @@ impl ProxyHeader {
 /// an answer, since whoever sent something else is not meant to connect here.
 pub(crate) async fn read(connection: &mut Connection) -> bool {
     const READING: &str = "while reading PROXY protocol";
+    let mut decoder = HeaderDecoder::default();
     loop {
-        match proxy_protocol::parse(&connection.buffer) {
+        match decoder.decode(&connection.buffer) {
             Ok(Parsed::Complete(header)) => {
                 let tlvs = header.tlvs.of(&connection.buffer).into();
                 connection.facts.set_proxy_protocol(ProxyHeader {

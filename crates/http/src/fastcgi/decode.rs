@@ -86,7 +86,8 @@ impl std::error::Error for FastCgiError {}
 ///
 /// ```text
 /// Header -> Content -> Padding -+-> Header
-///                               +-> Done (after the end of the request)
+///      \                        +-> Done (after the end of the request)
+///       +-> Failed, for good
 /// ```
 #[derive(Clone, Debug)]
 pub struct RecordDecoder {
@@ -106,6 +107,7 @@ enum State {
     Content,
     Padding,
     Done,
+    Failed(FastCgiError),
 }
 
 impl Default for RecordDecoder {
@@ -151,14 +153,17 @@ impl RecordDecoder {
     /// [`Event::NeedMore`]; after [`Event::End`] too, for the padding.
     ///
     /// # Errors
-    /// [`FastCgiError`]; events before it stand.
+    /// [`FastCgiError`]; events before it stand. Every later call returns it again.
     pub fn decode(&mut self, input: &[u8]) -> Result<Decoded, FastCgiError> {
         let mut at = 0;
         loop {
             match self.state {
                 State::Header => {
                     at += self.fill(&input[at..], RECORD_HEADER_BYTES);
-                    self.check_header()?;
+                    if let Err(error) = self.check_header() {
+                        self.state = State::Failed(error);
+                        continue;
+                    }
                     if self.filled < RECORD_HEADER_BYTES {
                         return Ok(need_more(at));
                     }
@@ -193,6 +198,7 @@ impl RecordDecoder {
                     self.end_record();
                 }
                 State::Done => return Ok(need_more(at)),
+                State::Failed(error) => return Err(error),
             }
         }
     }

@@ -22,6 +22,9 @@ const MAX_SIZE_DIGITS: u8 = 16;
 /// is dealt with. Chunked framing is read strictly (RFC 9112 section 7.1): every line ends with
 /// CR LF, sizes fit into a file offset, extensions and trailers are bounded, and trailers are dropped
 /// unless they are to be kept.
+///
+/// An error is final: where the body ends is unknown from then on, so whatever follows is refused
+/// for the same reason.
 #[derive(Clone, Debug)]
 pub struct BodyDecoder {
     state: State,
@@ -43,6 +46,8 @@ pub struct BodyDecoder {
 ///   TrailerStart <-> TrailerLine/TrailerLf
 ///        v
 ///   EndLf -------------------------------------------------> Done
+///
+/// any of them, at a byte that cannot stand there ----------> Failed
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -73,6 +78,7 @@ enum State {
     TrailerLf,
     EndLf,
     Done,
+    Failed(BodyError),
 }
 
 /// What one call of [`BodyDecoder::decode`] found.
@@ -159,16 +165,24 @@ impl BodyDecoder {
         self.trailers.take().unwrap_or_default()
     }
 
-    /// Whether the body has ended.
+    /// Whether the body has ended. Never after an error.
     pub fn is_done(&self) -> bool {
         self.state == State::Done
+    }
+
+    /// What was wrong, if anything was: nothing behind the body can be found any more.
+    pub fn error(&self) -> Option<BodyError> {
+        match self.state {
+            State::Failed(error) => Some(error),
+            _ => None,
+        }
     }
 
     /// A lower bound of the bytes still to come, for sizing the next read.
     pub fn known_left(&self) -> u64 {
         match self.state {
             State::Length { left } | State::Data { left } => left,
-            State::Done => 0,
+            State::Done | State::Failed(_) => 0,
             _ => 1,
         }
     }
@@ -177,7 +191,7 @@ impl BodyDecoder {
     /// again with what follows `consumed` until `done`, or until the input is used up.
     ///
     /// # Errors
-    /// [`BodyError`]; data returned before it stands.
+    /// [`BodyError`]; data returned before it stands. Every later call returns it again.
     pub fn decode(&mut self, input: &[u8]) -> Result<Decoded, BodyError> {
         let mut at = 0;
         loop {
@@ -185,12 +199,14 @@ impl BodyDecoder {
                 State::Length { left } => return Ok(self.take_data(input, at, left, true)),
                 State::Data { left } => return Ok(self.take_data(input, at, left, false)),
                 State::Done => return Ok(self.no_data(at)),
+                State::Failed(error) => return Err(error),
                 _ => {}
             }
             let Some(&byte) = input.get(at) else {
                 return Ok(self.no_data(at));
             };
-            self.state = self.framing_byte(byte)?;
+            // A failure is returned above, in the next round.
+            self.state = self.framing_byte(byte).unwrap_or_else(State::Failed);
             at += 1;
         }
     }
@@ -274,7 +290,8 @@ impl BodyDecoder {
             State::EndLf if byte == b'\n' => State::Done,
             State::TrailerLf | State::EndLf => return Err(BodyError::InvalidLine),
             // `decode` handles these before it looks at a byte.
-            state @ (State::Length { .. } | State::Data { .. } | State::Done) => state,
+            state
+            @ (State::Length { .. } | State::Data { .. } | State::Done | State::Failed(_)) => state,
         })
     }
 

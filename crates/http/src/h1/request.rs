@@ -248,7 +248,8 @@ pub(super) fn find_by_name(headers: &[RawHeader], buf: &[u8], name: &[u8]) -> Op
 ///
 /// Belongs to one buffer position: the buffer may grow at its end between calls, but bytes
 /// already seen must stay where they are relative to its start. Ready for the next request
-/// after [`Parsed::Complete`]; after an error the connection is over.
+/// after [`Parsed::Complete`]; after an error the connection is over, and the state is good for
+/// nothing but that error.
 #[derive(Debug, Default)]
 pub struct ParseState {
     stage: Stage,
@@ -260,6 +261,7 @@ pub struct ParseState {
     method_scanned: usize,
     buffers: HeaderBuffers,
     head: RequestHead,
+    failed: Option<RequestError>,
 }
 
 impl ParseState {
@@ -305,12 +307,22 @@ pub(super) enum LineEnd {
 /// exactly what it yields at once, errors included.
 ///
 /// # Errors
-/// [`RequestError`]; the request must be answered with its status and the connection closed.
+/// [`RequestError`]; the request must be answered with its status and the connection closed. Every
+/// later call with this state returns it again.
 pub fn parse_request(
     buf: &[u8],
     state: &mut ParseState,
     limits: &Limits,
 ) -> Result<Parsed, RequestError> {
+    if let Some(error) = state.failed {
+        return Err(error);
+    }
+    let parsed = read_on(buf, state, limits);
+    state.failed = parsed.as_ref().err().copied();
+    parsed
+}
+
+fn read_on(buf: &[u8], state: &mut ParseState, limits: &Limits) -> Result<Parsed, RequestError> {
     if state.stage == Stage::EmptyLines && !skip_empty_lines(buf, state, limits)? {
         return Ok(Parsed::Incomplete);
     }

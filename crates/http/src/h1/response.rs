@@ -56,7 +56,8 @@ pub enum ParsedResponse {
 ///
 /// Belongs to one buffer position: the buffer may grow at its end between calls, but bytes
 /// already seen must stay where they are relative to its start. After
-/// [`ParsedResponse::Complete`] the next call starts at the next head's first byte.
+/// [`ParsedResponse::Complete`] the next call starts at the next head's first byte. After an error
+/// the connection is over, and the state is good for nothing but that error.
 #[derive(Debug, Default)]
 pub struct ResponseState {
     stage: Stage,
@@ -67,6 +68,7 @@ pub struct ResponseState {
     /// Interim responses since the last answer.
     interim: usize,
     head: ReceivedResponse,
+    failed: Option<ResponseError>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -92,7 +94,8 @@ pub(crate) enum FirstLine {
 /// Whatever the fragmentation, the result is the same, errors included.
 ///
 /// # Errors
-/// [`ResponseError`]; the connection must be closed.
+/// [`ResponseError`]; the connection must be closed. Every later call with this state returns it
+/// again.
 pub fn parse_response(
     buf: &[u8],
     state: &mut ResponseState,
@@ -102,6 +105,20 @@ pub fn parse_response(
 }
 
 pub(crate) fn parse_head(
+    buf: &[u8],
+    state: &mut ResponseState,
+    limits: &ResponseLimits,
+    first_line: FirstLine,
+) -> Result<ParsedResponse, ResponseError> {
+    if let Some(error) = state.failed {
+        return Err(error);
+    }
+    let parsed = read_on(buf, state, limits, first_line);
+    state.failed = parsed.as_ref().err().copied();
+    parsed
+}
+
+fn read_on(
     buf: &[u8],
     state: &mut ResponseState,
     limits: &ResponseLimits,

@@ -11,12 +11,16 @@ use crate::Span;
 use crate::headers::KnownHeader;
 
 /// Finds the body's data in the bytes after a response head, copying nothing.
+///
+/// An error is final, also that of a connection that ended too early.
 #[derive(Clone, Debug)]
 pub struct ResponseBodyDecoder {
     framing: ResponseFraming,
     body: BodyDecoder,
     /// The connection has closed, which ends a body without length.
     is_closed: bool,
+    /// It ended before the body did.
+    is_cut: bool,
 }
 
 impl ResponseBodyDecoder {
@@ -31,6 +35,7 @@ impl ResponseBodyDecoder {
             framing,
             body,
             is_closed: false,
+            is_cut: false,
         }
     }
 
@@ -47,8 +52,11 @@ impl ResponseBodyDecoder {
     /// [`surplus`](Self::surplus).
     ///
     /// # Errors
-    /// [`ResponseBodyError`]; data returned before it stands.
+    /// [`ResponseBodyError`]; data returned before it stands. Every later call returns it again.
     pub fn decode(&mut self, input: &[u8]) -> Result<Decoded, ResponseBodyError> {
+        if self.is_cut {
+            return Err(ResponseBodyError::ClosedEarly);
+        }
         if self.framing == ResponseFraming::UntilClose && !self.is_closed {
             return Ok(Decoded {
                 consumed: input.len(),
@@ -84,12 +92,17 @@ impl ResponseBodyDecoder {
     /// Told that the origin closed the connection in order (end of file, or close_notify).
     ///
     /// # Errors
-    /// [`ResponseBodyError::ClosedEarly`] when bytes were still to come.
+    /// [`ResponseBodyError::ClosedEarly`] when bytes were still to come; what was wrong before
+    /// that, if anything was.
     pub fn close(&mut self) -> Result<(), ResponseBodyError> {
         self.is_closed = true;
         if self.is_done() {
             return Ok(());
         }
+        if let Some(error) = self.body.error() {
+            return Err(error.into());
+        }
+        self.is_cut = true;
         Err(ResponseBodyError::ClosedEarly)
     }
 

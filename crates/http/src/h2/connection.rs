@@ -53,6 +53,8 @@ pub struct Connection {
     pub(super) role: Role,
     pub(super) settings: Arc<Settings>,
     pub(super) phase: Phase,
+    /// What the peer did wrong, if that ended the connection.
+    pub(super) fault: Option<Fault>,
     /// Bytes of the client preface that are still to come.
     pub(super) preface_left: u8,
     /// The peer's first SETTINGS have come.
@@ -125,6 +127,7 @@ impl Connection {
         Connection {
             role,
             phase: Phase::Open,
+            fault: None,
             preface_left: u8::from(is_server) * PREFACE.len() as u8,
             peer_is_known: false,
             peer: PeerSettings::default(),
@@ -272,6 +275,7 @@ impl Connection {
             _ => self.counters.connection_faults += 1,
         }
         self.close(fault.code(), out);
+        self.fault = Some(fault);
     }
 
     /// The highest stream the peer has opened, which is what GOAWAY names.

@@ -39,13 +39,17 @@ impl Connection {
     /// resets, window updates) are appended to `out`.
     ///
     /// # Errors
-    /// [`Fault`]: the connection is over. GOAWAY is in `out`; send it and close.
+    /// [`Fault`]: the connection is over. GOAWAY is in `out`; send it and close. Every later call
+    /// returns it again, and writes nothing. What comes after [`close`](Self::close) is ignored.
     pub fn receive<'i>(
         &mut self,
         input: &'i [u8],
         now: Duration,
         out: &mut Vec<u8>,
     ) -> Result<Received<'i>, Fault> {
+        if let Some(fault) = self.fault {
+            return Err(fault);
+        }
         self.now = now;
         let mut consumed = 0;
         match self.read(input, &mut consumed, out) {
@@ -62,8 +66,12 @@ impl Connection {
     /// that came to nothing.
     ///
     /// # Errors
-    /// [`Fault`]: there were too many of them. GOAWAY is in `out`; send it and close.
+    /// [`Fault`]: there were too many of them. GOAWAY is in `out`; send it and close. So it is, too,
+    /// when the connection has ended in a fault before.
     pub fn refuse(&mut self, stream: StreamRef, out: &mut Vec<u8>) -> Result<(), Fault> {
+        if let Some(fault) = self.fault {
+            return Err(fault);
+        }
         if self.streams.get(stream).is_none() {
             return Ok(());
         }

@@ -20,7 +20,7 @@ pub const MAX_V1_BYTES: usize = 107;
 /// The longest header of version 2 that is taken: nginx's buffer for it.
 pub const MAX_V2_BYTES: usize = 4096;
 
-/// What [`parse`] found.
+/// What [`HeaderDecoder::decode`] found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Parsed {
     /// The header has not ended; call again from its start when more bytes follow.
@@ -110,14 +110,31 @@ impl fmt::Display for ProxyProtocolError {
 
 impl std::error::Error for ProxyProtocolError {}
 
-/// Reads a PROXY header of either version from the start of `buf`.
-///
-/// Unlike nginx, which wants the header in one piece, it waits for the rest of one that comes in
-/// several. The connection's time-out for it is the caller's.
-///
-/// # Errors
-/// [`ProxyProtocolError`].
-pub fn parse(buf: &[u8]) -> Result<Parsed, ProxyProtocolError> {
+/// Reads the PROXY header of one connection, of either version.
+#[derive(Clone, Debug, Default)]
+pub struct HeaderDecoder {
+    failed: Option<ProxyProtocolError>,
+}
+
+impl HeaderDecoder {
+    /// Reads the header from the start of `buf`, which holds all that has come.
+    ///
+    /// Unlike nginx, which wants the header in one piece, it waits for the rest of one that comes
+    /// in several. The connection's time-out for it is the caller's.
+    ///
+    /// # Errors
+    /// [`ProxyProtocolError`]; the connection must be closed. Every later call returns it again.
+    pub fn decode(&mut self, buf: &[u8]) -> Result<Parsed, ProxyProtocolError> {
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        let parsed = parse(buf);
+        self.failed = parsed.as_ref().err().copied();
+        parsed
+    }
+}
+
+pub(crate) fn parse(buf: &[u8]) -> Result<Parsed, ProxyProtocolError> {
     if version2::may_begin(buf) {
         return version2::parse(buf);
     }

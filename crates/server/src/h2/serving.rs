@@ -10,7 +10,7 @@ use crate::connection::{Connection, HEAD_READ_BYTES};
 use crate::registry::Asked;
 use crate::transport::{Received, SendMode};
 use crate::worker::Worker;
-use sealane_conf::model::LocationConf;
+use sealane_conf::model::{LingeringClose, LocationConf};
 use sealane_http::h2::{self, StreamRef};
 use std::future::poll_fn;
 use std::os::fd::AsFd;
@@ -92,8 +92,10 @@ pub(crate) async fn serve(connection: &mut Connection) {
     serving.abandon();
     poll_fn(|cx| serving.poll_handlers(connection, cx)).await;
     drop(serving);
+    let lingers = default_conf(connection).lingering_close != LingeringClose::Off;
     match end {
-        End::Done => connection.linger().await,
+        End::Done if lingers => connection.linger().await,
+        End::Done => connection.say_goodbye().await,
         End::Displaced => connection.say_goodbye().await,
         End::Broken => {}
     }
@@ -315,6 +317,10 @@ impl Serving {
             .now
             .saturating_duration_since(connection.facts.accepted);
         let all = loop {
+            if self.codec.is_finished() {
+                at = input.len(); // what comes now comes too late
+                break true;
+            }
             if self.queued_bytes() > MAX_QUEUED_BYTES {
                 break false;
             }
@@ -327,9 +333,7 @@ impl Serving {
                     }
                 }
                 Err(fault) => {
-                    log_fault(connection, fault);
-                    at = input.len();
-                    break true; // GOAWAY is queued; the codec is finished
+                    log_fault(connection, fault); // GOAWAY is queued; the codec is finished
                 }
             }
         };

@@ -96,13 +96,17 @@ pub enum Decoded {
     LimitExceeded,
 }
 
-/// Decodes the header blocks of one connection, all of them and in the order they arrived.
+/// Decodes the header blocks of one connection, all of them and in the order they arrived. A clone goes on from the
+/// same state by itself.
+#[derive(Clone)]
 pub struct Decoder {
     table: DynamicTable<Note>,
     /// SETTINGS_HEADER_TABLE_SIZE as acknowledged by the peer.
     limit: u32,
     /// The limit sank below the table's size, and the peer has not said yet that it knows.
     must_update: bool,
+    /// A block did not decode: the table is out of step with the peer's.
+    failed: Option<HpackError>,
 }
 
 impl Default for Decoder {
@@ -118,6 +122,7 @@ impl Decoder {
             table: DynamicTable::new(DEFAULT_TABLE_BYTES),
             limit: DEFAULT_TABLE_BYTES,
             must_update: false,
+            failed: None,
         }
     }
 
@@ -151,8 +156,23 @@ impl Decoder {
     ///
     /// # Errors
     /// [`HpackError`] if the block is malformed; the connection must end then, as the table is out of step, and
-    /// `head` ends with bytes of no meaning.
+    /// `head` ends with bytes of no meaning. No later block decodes.
     pub fn decode(
+        &mut self,
+        block: &[u8],
+        limits: &FieldLimits,
+        head: &mut Vec<u8>,
+        sink: &mut impl FieldSink,
+    ) -> Result<Decoded, HpackError> {
+        if let Some(error) = self.failed {
+            return Err(error);
+        }
+        let decoded = self.block(block, limits, head, sink);
+        self.failed = decoded.err();
+        decoded
+    }
+
+    fn block(
         &mut self,
         block: &[u8],
         limits: &FieldLimits,

@@ -9,6 +9,7 @@ use super::{ENTRY_OVERHEAD_BYTES, MAX_TABLE_BYTES};
 /// Evicted lines stay at the buffer's front until room is needed; then those that live move down. The buffer is at
 /// most twice as large as what lives, so a line moves once for every time it is written. `N` is what the table's
 /// owner keeps beside each entry.
+#[derive(Clone)]
 pub(super) struct DynamicTable<N> {
     lines: Vec<u8>,
     /// Position of the first byte of `lines` among all bytes ever appended, modulo 2^32.
