@@ -34,7 +34,7 @@ use sealane_sys::time::monotonic_coarse_ms;
 use std::future::poll_fn;
 use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -159,6 +159,13 @@ impl Connection {
             Poll::Pending => {}
         }
         self.poll_interrupted(cx, idle)
+    }
+
+    /// Whether there is something to read, as far as is known without a system call.
+    pub(crate) fn has_unread(&self) -> bool {
+        // Nobody waits for it; who does later on says so again.
+        let mut cx = Context::from_waker(Waker::noop());
+        self.facts.socket.poll_readable(&mut cx).is_ready()
     }
 
     /// Sets the time-out of what the connection waits for next.

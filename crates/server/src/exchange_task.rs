@@ -8,7 +8,7 @@ use crate::framing;
 use crate::handover::KeepAlive;
 use crate::pipeline;
 use crate::prologue::{self, Arrival};
-use intake::Intake;
+use intake::{Intake, Remainder};
 use sealane_conf::model::{LingeringClose, LogLevel};
 use sealane_http::h1::{self, Framing, ParseState, Parsed, RequestError, RequestHead, Version};
 use sealane_http::status::StatusCode;
@@ -115,6 +115,7 @@ async fn run(connection: &mut Connection, head: RequestHead, since: Instant) -> 
         pipeline::fail(&mut exchange, StatusCode::PLAIN_HTTP_ON_TLS_PORT).await;
     } else {
         answer(connection, &mut exchange, &mut intake).await;
+        settle_body(connection, &mut exchange, &mut intake).await;
     }
     if exchange.progress.refused_early {
         connection.count_early_data_refused();
@@ -122,7 +123,9 @@ async fn run(connection: &mut Connection, head: RequestHead, since: Instant) -> 
     let age = since
         .into_std()
         .saturating_duration_since(connection.facts.accepted);
-    let keep_alive = may_keep_alive(connection, &exchange, age) && !intake.is_tunnel();
+    let keep_alive = may_keep_alive(connection, &exchange, age)
+        && !intake.is_tunnel()
+        && intake.remainder() != Remainder::Unknown;
     respond(connection, &mut exchange, &mut intake, keep_alive).await
 }
 
@@ -138,10 +141,29 @@ fn take_head(connection: &mut Connection, head_bytes: usize) -> Vec<u8> {
     head
 }
 
-/// Goes through the pipeline, and brings from the client what a handler asks for.
+/// Goes through the pipeline.
 async fn answer(connection: &mut Connection, exchange: &mut Exchange, intake: &mut Intake) {
     intake.set_body_timeout(exchange.conf().client_body_timeout);
-    let mut work = pin!(prologue::answer(exchange));
+    attend(connection, intake, prologue::answer(exchange)).await;
+}
+
+/// Looks at what has come of a body that nobody reads, before anything of the answer is sent.
+/// When it is malformed the answer is 400; as in nginx one that is an error anyway stays.
+async fn settle_body(connection: &mut Connection, exchange: &mut Exchange, intake: &mut Intake) {
+    let is_read = exchange.response.source.is_some() && intake.has_reader();
+    if is_read || exchange.response.drop_connection || intake.is_tunnel() {
+        return;
+    }
+    let remainder = intake.drop_received(connection);
+    if remainder == Remainder::Unknown && exchange.response.status.0 < 400 {
+        let other = Box::pin(pipeline::answer_instead(exchange, StatusCode::BAD_REQUEST));
+        attend(connection, intake, other).await;
+    }
+}
+
+/// Waits for a handler, and brings from the client what it asks for.
+async fn attend(connection: &mut Connection, intake: &mut Intake, work: impl Future<Output = ()>) {
+    let mut work = pin!(work);
     poll_fn(|cx| {
         loop {
             if work.as_mut().poll(cx).is_ready() {
@@ -182,7 +204,7 @@ async fn refuse(connection: &mut Connection, refusal: Refusal, since: Instant) -
     // Nobody reads a body of it, and nothing follows.
     head.framing = Framing::None;
     head.keep_alive = false;
-    let mut intake = Intake::new(connection.link.feed(), head.framing, false);
+    let mut intake = Intake::refused(connection.link.feed());
     let mut exchange = begin(connection, buffer, head, since);
     if status == StatusCode::REQUEST_TIMEOUT {
         // nginx only logs 408 and closes: the client is not listening.
@@ -258,10 +280,6 @@ async fn respond(
     let chunked = framing::is_chunked(exchange);
     // Without a length and without chunks only closing ends the body.
     let keep_alive = keep_alive && framing::has_end(exchange, chunked);
-    if exchange.response.source.is_none() && !intake.is_tunnel() {
-        // What is malformed is said when the rest is discarded.
-        let _ = intake.drop_received(&mut connection.buffer);
-    }
     let result = sending::send(connection, exchange, intake, keep_alive, chunked).await;
     let head_bytes = exchange.request.head.head_bytes as u64;
     exchange.progress.request_bytes = head_bytes + intake.received;
@@ -274,8 +292,7 @@ async fn respond(
         }
         Ok(()) if intake.is_tunnel() => After::Close,
         Ok(()) if keep_alive => discard_body(connection, exchange, intake).await,
-        Ok(()) if lingers(connection, exchange, intake) => After::Linger,
-        Ok(()) => After::Close,
+        Ok(()) => end(connection, exchange, intake),
     };
     connection.link.reset();
     buffers::give_back(std::mem::take(&mut exchange.request.buffer));
@@ -285,12 +302,21 @@ async fn respond(
     after
 }
 
-/// `lingering_close`: whether the client may be sending still.
-fn lingers(connection: &Connection, exchange: &Exchange, intake: &Intake) -> bool {
-    match exchange.conf().lingering_close {
+/// How a connection ends that takes no other request: `lingering_close` where the client is
+/// sending still, or may be.
+fn end(connection: &Connection, exchange: &Exchange, intake: &Intake) -> After {
+    let lingers = match exchange.conf().lingering_close {
         LingeringClose::Off => false,
-        LingeringClose::On => !intake.is_done() || !connection.buffer.is_empty(),
+        LingeringClose::On => {
+            intake.remainder() != Remainder::Nothing
+                || !connection.buffer.is_empty()
+                || connection.has_unread()
+        }
         LingeringClose::Always => true,
+    };
+    match lingers {
+        true => After::Linger,
+        false => After::Close,
     }
 }
 
@@ -307,15 +333,10 @@ async fn discard_body(
     );
     let mut end = None;
     loop {
-        if let Err(error) = intake.drop_received(&mut connection.buffer) {
-            connection.log(
-                LogLevel::Info,
-                &format!("{error} while discarding the request body"),
-            );
-            return After::Close;
-        }
-        if intake.is_done() {
-            return After::KeepAlive;
+        match intake.drop_received(connection) {
+            Remainder::Nothing => return After::KeepAlive,
+            Remainder::Unknown => return self::end(connection, exchange, intake),
+            Remainder::More => {}
         }
         let now = Instant::now();
         let end = *end.get_or_insert(now + time);

@@ -11,7 +11,7 @@
 //! [`Step::Declined`] leads to the next one, a status that is not answered yet goes
 //! through `error_page` and ends in a built-in page at the latest.
 
-use crate::exchange::{Exchange, RequestBody};
+use crate::exchange::{Exchange, RequestBody, Response};
 use crate::handlers::{self, Step};
 use crate::request_log::{Text, log_request};
 use crate::router::RouteError;
@@ -45,6 +45,16 @@ pub(crate) async fn handle_subrequest(exchange: &mut Exchange) {
 /// `error_page` of the server applies.
 pub(crate) async fn fail(exchange: &mut Exchange, status: StatusCode) {
     exchange.location = exchange.server().default_location;
+    finish(exchange, Step::Status(status)).await;
+}
+
+/// Answers with a status instead of what was to be the answer, nothing of which was sent.
+/// `error_page` of the location applies.
+pub(crate) async fn answer_instead(exchange: &mut Exchange, status: StatusCode) {
+    if let Some(source) = exchange.response.source.take() {
+        source.into_source().conclude(exchange, false);
+    }
+    exchange.response = Response::new();
     finish(exchange, Step::Status(status)).await;
 }
 

@@ -141,6 +141,11 @@ impl Socket {
         }
     }
 
+    /// Ready when there may be something to receive, the end of the stream included.
+    pub(crate) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        self.poll_ready(cx, Interest::READABLE)
+    }
+
     fn poll_ready(&self, cx: &mut Context<'_>, interest: Interest) -> Poll<io::Result<()>> {
         match (self, interest.is_readable()) {
             (Socket::Tcp(s), true) => s.poll_read_ready(cx),

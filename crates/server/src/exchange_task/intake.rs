@@ -8,18 +8,34 @@ use crate::registry::Asked;
 use crate::transport::{Received, SendMode};
 use bytes::Bytes;
 use sealane_conf::model::LogLevel;
-use sealane_http::h1::{BodyDecoder, CONTINUE, Framing};
+use sealane_http::h1::{BodyDecoder, CONTINUE, Decoded, Framing};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// Bytes of a body asked for at a time: two full TLS records.
 const BODY_READ_BYTES: usize = 32 << 10;
 
+/// What is left of a request body on its connection: what has to be known before another
+/// request is looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[must_use]
+pub(super) enum Remainder {
+    /// Nothing: the next byte begins another request.
+    Nothing,
+    /// More of it is to come.
+    More,
+    /// Nobody can tell: the request, or the framing of its body, was malformed. No byte that
+    /// follows may be taken for a request, and none ever will be.
+    Unknown,
+}
+
 /// What comes from the client during an exchange. Bytes that were received and not
 /// decoded yet are in the connection's buffer.
 pub(super) struct Intake {
     feed: ClientFeed,
     decoder: BodyDecoder,
+    /// The head was refused, and with it whatever follows.
+    is_refused: bool,
     /// The client waits for 100 before it sends its body.
     awaits_continue: bool,
     /// Interim responses that have not left yet.
@@ -38,6 +54,7 @@ impl Intake {
         Intake {
             feed,
             decoder: BodyDecoder::new(framing),
+            is_refused: false,
             awaits_continue,
             early: Vec::new(),
             received: 0,
@@ -47,9 +64,26 @@ impl Intake {
         }
     }
 
-    /// Whether all of the body has been decoded.
-    pub(super) fn is_done(&self) -> bool {
-        self.decoder.is_done()
+    /// Of a request whose head was refused: nobody reads a body of it.
+    pub(super) fn refused(feed: ClientFeed) -> Intake {
+        Intake {
+            is_refused: true,
+            ..Intake::new(feed, Framing::None, false)
+        }
+    }
+
+    /// What is left of the body. Once that is unknown it stays so.
+    pub(super) fn remainder(&self) -> Remainder {
+        match () {
+            () if self.is_refused || self.decoder.error().is_some() => Remainder::Unknown,
+            () if self.decoder.is_done() => Remainder::Nothing,
+            () => Remainder::More,
+        }
+    }
+
+    /// Whether somebody has begun to read the body.
+    pub(super) fn has_reader(&self) -> bool {
+        self.feed.has_begun()
     }
 
     /// Whether the connection has become a tunnel.
@@ -101,20 +135,35 @@ impl Intake {
         }
     }
 
-    /// Decodes and drops what has arrived of a body that nobody reads. Returns how
-    /// many bytes in the buffer follow the body.
-    pub(super) fn drop_received(&mut self, buffer: &mut Vec<u8>) -> Result<usize, String> {
+    /// Decodes and drops what has arrived of a body that nobody reads.
+    pub(super) fn drop_received(&mut self, connection: &mut Connection) -> Remainder {
         let mut at = 0;
-        while !self.decoder.is_done() && at < buffer.len() {
-            let decoded = self.decoder.decode(&buffer[at..]);
-            at += decoded.map_err(|error| error.to_string())?.consumed;
+        while let Some(part) = self.next_part(connection, at, "discarding the request body") {
+            at += part.consumed;
         }
         if at > 0 {
             // It does not wait to be asked for it.
             self.awaits_continue = false;
         }
-        buffer.drain(..at);
-        Ok(buffer.len())
+        connection.buffer.drain(..at);
+        self.remainder()
+    }
+
+    /// The next part of the body in the connection's buffer from `at` on. `None` when there is
+    /// none: what has come is used up, the body has ended, or its framing is wrong. That is
+    /// said once, to the log and to whoever reads.
+    fn next_part(&mut self, connection: &Connection, at: usize, doing: &str) -> Option<Decoded> {
+        if self.remainder() != Remainder::More || at == connection.buffer.len() {
+            return None;
+        }
+        match self.decoder.decode(&connection.buffer[at..]) {
+            Ok(part) => Some(part),
+            Err(error) => {
+                connection.log(LogLevel::Info, &format!("{error} while {doing}"));
+                self.feed.fail(BodyError::Malformed);
+                None
+            }
+        }
     }
 
     fn poll_body(
@@ -124,12 +173,16 @@ impl Intake {
         may_expire: bool,
     ) -> bool {
         loop {
-            if self.decoder.is_done() {
-                let news = !std::mem::replace(&mut self.told_end, true);
-                if news {
-                    self.feed.finish(Vec::new());
+            match self.remainder() {
+                Remainder::Nothing => {
+                    let news = !std::mem::replace(&mut self.told_end, true);
+                    if news {
+                        self.feed.finish(Vec::new());
+                    }
+                    return news;
                 }
-                return news;
+                Remainder::Unknown => return false,
+                Remainder::More => {}
             }
             if !connection.buffer.is_empty() {
                 if self.decode(connection) {
@@ -166,19 +219,7 @@ impl Intake {
     fn decode(&mut self, connection: &mut Connection) -> bool {
         let mut at = 0;
         let mut news = false;
-        while at < connection.buffer.len() && !self.decoder.is_done() {
-            let decoded = match self.decoder.decode(&connection.buffer[at..]) {
-                Ok(decoded) => decoded,
-                Err(error) => {
-                    connection.log(
-                        LogLevel::Info,
-                        &format!("{error} while reading client request body"),
-                    );
-                    self.feed.fail(BodyError::Malformed);
-                    news = true;
-                    break;
-                }
-            };
+        while let Some(decoded) = self.next_part(connection, at, "reading client request body") {
             self.received += decoded.consumed as u64;
             self.feed.count_framed(decoded.consumed as u64);
             self.announce(decoded.data.len() as u64);
@@ -193,7 +234,7 @@ impl Intake {
             at += decoded.consumed;
         }
         connection.buffer.drain(..at);
-        news
+        news || self.remainder() == Remainder::Unknown
     }
 
     /// Tells of the rest of a chunk before it has come, so that what is too large is

@@ -113,7 +113,9 @@ pub(super) async fn ask(
                 return Err(NoAnswer::ClientGone);
             }
             Err(Broken::Failed(failure)) => {
-                request_log::log(exchange, failure.level(), format_args!("{failure}"));
+                if !failure.is_said() {
+                    request_log::log(exchange, failure.level(), format_args!("{failure}"));
+                }
                 let status = failure.status();
                 if !failure.is_of_peer() {
                     end_attempt(exchange, status);

@@ -368,7 +368,9 @@ impl BodySource for ProxiedBody {
         match &self.end {
             Some(Ok(())) => return Poll::Ready(Ok(Filled::End)),
             Some(Err(failure)) => {
-                request_log::log(exchange, failure.level(), format_args!("{failure}"));
+                if !failure.is_said() {
+                    request_log::log(exchange, failure.level(), format_args!("{failure}"));
+                }
                 return Poll::Ready(Err(SourceError));
             }
             None => {}

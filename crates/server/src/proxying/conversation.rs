@@ -23,6 +23,8 @@ const BODY_READ_BYTES: usize = 64 << 10;
 pub(crate) struct Conversation {
     pub(crate) connection: PeerConnection,
     wire: Wire,
+    /// The response could not be understood: whatever the peer still says is none.
+    wire_error: Option<WireError>,
     /// What is to be sent: the head, and what is there of the body.
     out: OutputChain,
     /// Where the rest of the request body comes from.
@@ -80,6 +82,7 @@ impl Conversation {
         Conversation {
             connection,
             wire,
+            wire_error: None,
             out,
             upload,
             input: Vec::new(),
@@ -225,7 +228,7 @@ impl Conversation {
     /// See [`Failure`]; the connection must be closed.
     pub(crate) fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Result<Event, Failure>> {
         loop {
-            match self.wire.next_event(&mut self.input, self.closed) {
+            match self.next_event() {
                 Ok(Some(event)) => return Poll::Ready(self.checked(event)),
                 Ok(None) => {}
                 Err(WireError::Invalid(text)) => {
@@ -250,6 +253,16 @@ impl Conversation {
             }
             ready!(self.poll_read(cx))?;
         }
+    }
+
+    /// The next event in what has come. An error is final.
+    fn next_event(&mut self) -> Result<Option<Event>, WireError> {
+        if let Some(error) = &self.wire_error {
+            return Err(error.clone());
+        }
+        let event = self.wire.next_event(&mut self.input, self.closed);
+        self.wire_error = event.as_ref().err().cloned();
+        event
     }
 
     /// An event of the wire. One that is the end only because the connection has ended must

@@ -109,6 +109,12 @@ impl Failure {
         }
     }
 
+    /// Whether the log has it already: what is wrong with a request body is said where that is
+    /// found out.
+    pub(crate) fn is_said(&self) -> bool {
+        matches!(self, Failure::Client(BodyError::Malformed))
+    }
+
     /// Whether the peer is to blame, so that another may be asked.
     pub(crate) fn is_of_peer(&self) -> bool {
         !matches!(
@@ -218,7 +224,6 @@ mod tests {
             (Failure::Client(BodyError::ClientClosed), LogLevel::Info),
             (Failure::Client(BodyError::TimedOut), LogLevel::Info),
             (Failure::Client(BodyError::TooLarge), LogLevel::Error),
-            (Failure::Client(BodyError::Malformed), LogLevel::Error),
         ] {
             assert_eq!(failure.level(), level, "{failure}");
         }

@@ -36,6 +36,8 @@ struct Gunzip {
     state: Decompress,
     /// A member has begun that has not ended.
     in_member: bool,
+    /// The body was no gzip: nothing that follows is read.
+    is_broken: bool,
 }
 
 impl Gunzip {
@@ -43,6 +45,7 @@ impl Gunzip {
         Gunzip {
             state: Decompress::new_gzip(WINDOW_BITS),
             in_member: false,
+            is_broken: false,
         }
     }
 }
@@ -56,6 +59,9 @@ impl Transform for Gunzip {
         output: &mut OutputChain,
         max_bytes: usize,
     ) -> Result<Progress, SourceError> {
+        if self.is_broken {
+            return Err(SourceError);
+        }
         let mut made = Vec::with_capacity(max_bytes.min(OUTPUT_BYTES));
         loop {
             if input.is_empty() && !self.in_member {
@@ -77,6 +83,7 @@ impl Transform for Gunzip {
                 Ok(Status::Ok | Status::BufError) if taken > 0 || made.len() > before_out => {}
                 Ok(Status::Ok | Status::BufError) => break,
                 Err(error) => {
+                    self.is_broken = true;
                     log_request!(
                         exchange,
                         Error,
@@ -92,6 +99,7 @@ impl Transform for Gunzip {
         }
         output.push_made(made);
         if ended && self.in_member {
+            self.is_broken = true;
             log_request!(
                 exchange,
                 Error,

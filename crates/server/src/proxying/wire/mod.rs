@@ -70,7 +70,7 @@ pub(crate) struct Ending {
 }
 
 /// A response that cannot be understood, in nginx's words.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) enum WireError {
     /// The head or the framing of the body is malformed.
     Invalid(String),
