@@ -9,6 +9,8 @@ use std::collections::{HashMap, HashSet};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 
+#[path = "smuggling/broken_chunks.rs"]
+mod broken_chunks;
 #[path = "smuggling/http1_cases.rs"]
 mod http1_cases;
 #[path = "smuggling/http2_cases.rs"]
