@@ -15,7 +15,7 @@ use browser::BROWSER;
 use sealane_http::h1::{ResponseHead, Version};
 use sealane_http::h2::hpack::{Encoder, Indexing};
 use sealane_http::h2::{Connection, Event, PREFACE, Settings};
-use sealane_http::headers::{HeaderList, KnownHeader};
+use sealane_http::headers::{FieldValue, HeaderList, KnownHeader};
 use sealane_http::{StatusCode, date};
 
 const STREAMS: u32 = 10;
@@ -124,11 +124,13 @@ impl Bench {
                 }) => {
                     black_box(&request);
                     let head = ResponseHead {
-                        server: Some(b"sealane"),
-                        date: Some(&self.date),
-                        content_type: Some(b"application/octet-stream"),
+                        server: Some(FieldValue::from_static("sealane")),
+                        date: FieldValue::new(&self.date).ok(),
+                        content_type: Some(FieldValue::from_static("application/octet-stream")),
                         content_length: Some(1024),
-                        last_modified: Some(b"Wed, 13 Mar 2024 12:00:00 GMT"),
+                        last_modified: Some(FieldValue::from_static(
+                            "Wed, 13 Mar 2024 12:00:00 GMT",
+                        )),
                         ..ResponseHead::new(Version::Http2, StatusCode::OK, &self.headers)
                     };
                     self.connection

@@ -11,7 +11,8 @@ use sealane_http::h1::{
     ConnectionHeader, Limits, ParseState, RequestEncoder, ResponseHead, ResponseLimits,
     ResponseState, Version, encode_response_head, parse_request, parse_response,
 };
-use sealane_http::headers::{HeaderList, KnownHeader};
+use sealane_http::headers::{Field, FieldValue, HeaderList, KnownHeader};
+use sealane_http::outgoing::{MethodName, Target};
 use sealane_http::{StatusCode, date, uri};
 
 const WRK: &str = "GET /1k.bin HTTP/1.1\r\nHost: 127.0.0.1:8443\r\n\r\n";
@@ -67,8 +68,9 @@ fn main() {
     report("encode, proxied request", || {
         request.clear();
         let (method, target) = (black_box(b"GET"), black_box(b"/assets/app.3f2a1b.js?v=17"));
-        let mut head = RequestEncoder::new(&mut request, method, target, Version::Http11)
-            .expect("a valid request line");
+        let method = MethodName::new(method).expect("a method");
+        let target = Target::new(target).expect("a target");
+        let mut head = RequestEncoder::new(&mut request, method, target, Version::Http11);
         for (name, value) in [
             (&b"Host"[..], &b"backend"[..]),
             (b"Connection", b""),
@@ -76,7 +78,7 @@ fn main() {
             (b"User-Agent", b"curl/8.5.0"),
             (b"Accept", b"*/*"),
         ] {
-            head.header(name, black_box(value)).expect("a valid header");
+            head.header(Field::new(name, black_box(value)).expect("a valid header"));
         }
         black_box(head.finish());
     });
@@ -97,11 +99,11 @@ fn main() {
             headers.push_known(name, value).expect("a valid header");
         }
         let head = ResponseHead {
-            server: Some(b"sealane"),
-            date: Some(&time),
-            content_type: Some(b"text/html"),
+            server: Some(FieldValue::from_static("sealane")),
+            date: FieldValue::new(&time).ok(),
+            content_type: Some(FieldValue::from_static("text/html")),
             content_length: Some(1024),
-            last_modified: Some(&time),
+            last_modified: FieldValue::new(&time).ok(),
             connection: ConnectionHeader::KeepAlive { timeout_s: None },
             ..ResponseHead::new(Version::Http11, StatusCode::OK, &headers)
         };

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | [`h1`] | HTTP/1 from both ends: heads of requests and responses, body framing, chunks |
 //! | [`h2`] | HTTP/2, both ends: frames, streams, flow control, priorities, header compression |
-//! | [`cgi`] | responses of gateway programs, headers as meta-variables |
+//! | [`cgi`] | responses of gateway programs, their parameters, headers as meta-variables |
 //! | [`fastcgi`] | FastCGI records |
 //! | [`scgi`], [`uwsgi`] | requests in these protocols |
 //! | [`proxy_protocol`] | PROXY protocol headers, both versions |
@@ -23,6 +23,7 @@
 //! | [`status`] | status codes, reason phrases, nginx's built-in pages |
 //! | [`media_type`] | file extension to media type (`types`, `default_type`) |
 //! | [`method`] | the methods nginx knows by name |
+//! | [`outgoing`] | what may be written into a request to another server |
 //! | [`fuzz`] | entry points for the fuzzers |
 
 #![forbid(unsafe_code)]
@@ -39,6 +40,7 @@ pub mod headers;
 pub mod media_type;
 pub mod method;
 pub mod mp4;
+pub mod outgoing;
 pub mod proxy_protocol;
 pub mod range;
 pub mod rewrite;

@@ -8,7 +8,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use sealane_http::StatusCode;
-use sealane_http::h2::{Connection, ErrorCode, Event, Request, RequestTarget, Settings, StreamRef};
+use sealane_http::h2::{
+    Connection, ErrorCode, Event, Request, RequestTarget, Scheme, Settings, StreamRef,
+};
+use sealane_http::headers::Field;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::sync::oneshot;
 
@@ -101,7 +104,7 @@ impl Ours {
             .expect("within the grant");
         self.out.extend_from_slice(part);
         if is_done && outgoing.trailers {
-            let fields = [(&b"x-trailer"[..], &b"the end"[..])];
+            let fields = [Field::from_static("x-trailer", "the end")];
             self.connection
                 .send_trailers(stream, fields, &mut self.out)
                 .expect("after the body");
@@ -222,8 +225,8 @@ fn answer(
     }
     let is_empty = body_out.bytes.is_empty() && !body_out.open && !body_out.trailers;
     let fields = [
-        (&b"Content-Type"[..], &b"text/plain"[..]),
-        (b"X-Path", path),
+        Field::from_static("Content-Type", "text/plain"),
+        Field::new(b"X-Path", path).expect("a path that was sent"),
     ];
     connection
         .send_head(stream, StatusCode::OK, fields, is_empty, out)
@@ -493,13 +496,10 @@ fn open(ours: &mut Ours, asked: &mut HashMap<StreamRef, Asked>, number: usize) {
         _ => ("/refuse".to_owned(), Vec::new()),
     };
     let is_echo = path == "/echo";
-    let target = RequestTarget {
-        method: if is_echo { b"POST" } else { b"GET" },
-        scheme: b"https",
-        authority: b"test.example",
-        path: path.as_bytes(),
-    };
-    let fields = [(&b"User-Agent"[..], &b"ours"[..])];
+    let method: &[u8] = if is_echo { b"POST" } else { b"GET" };
+    let target = RequestTarget::new(method, Scheme::Https, b"test.example", path.as_bytes());
+    let target = target.expect("valid");
+    let fields = [Field::from_static("User-Agent", "ours")];
     let stream = ours
         .connection
         .open(&target, fields, !is_echo, &mut ours.out)

@@ -4,8 +4,8 @@ use crate::clock;
 use crate::exchange::Exchange;
 use sealane_conf::model::ServerTokens;
 use sealane_http::date;
-use sealane_http::h1::{ConnectionHeader, ResponseHead, encode_response_head};
-use sealane_http::headers::{HeaderList, KnownHeader};
+use sealane_http::h1::{ConnectionHeader, ResponseHead, encode_response_head, push_fields};
+use sealane_http::headers::{FieldValue, HeaderList, KnownHeader};
 use std::cell::RefCell;
 
 /// `Server` and the last line of built-in pages, with `server_tokens on`.
@@ -63,17 +63,19 @@ pub(crate) fn with_head<T>(
             .as_deref()
             .filter(|_| response.location_made_absolute);
         let mut head = ResponseHead::new(exchange.request.head.version, response.status, ordered);
-        head.server = Some(server_name(exchange).as_bytes());
-        head.date = Some(&date);
-        head.content_type = response.content_type.as_ref().map(|text| text.as_bytes());
+        let valid = |text| FieldValue::new(text).ok();
+        head.server = valid(server_name(exchange).as_bytes());
+        head.date = valid(&date);
+        let content_type = response.content_type.as_ref();
+        head.content_type = content_type.and_then(|text| valid(text.as_bytes()));
         head.content_length = response.content_length;
-        head.last_modified = last_modified.as_ref().map(|text| &text[..]);
+        head.last_modified = last_modified.as_ref().and_then(|text| valid(text));
         if let Some(passed) = passed {
             head.server = head.server.filter(|_| !passed.server);
             head.date = head.date.filter(|_| !passed.date);
-            head.reason = passed.reason.as_deref();
+            head.reason = passed.reason.as_deref().and_then(valid);
         }
-        head.location = location;
+        head.location = location.and_then(valid);
         head.chunked = chunked;
         head.connection = connection;
         head.vary_accept_encoding = response.varies_by_encoding && exchange.conf().gzip_vary;
@@ -133,11 +135,6 @@ fn put_in_order(exchange: &Exchange, ordered: &mut HeaderList) {
 pub(crate) fn encode_trailers(exchange: &Exchange) -> Vec<u8> {
     let trailers = &exchange.response.trailers;
     let mut out = Vec::with_capacity(trailers.wire_bytes());
-    for (name, value) in trailers.iter() {
-        out.extend_from_slice(name);
-        out.extend_from_slice(b": ");
-        out.extend_from_slice(value);
-        out.extend_from_slice(b"\r\n");
-    }
+    push_fields(&mut out, trailers);
     out
 }

@@ -3,7 +3,8 @@
 
 use std::{sync::Arc, time::Instant};
 
-use sealane_http::h2::{Connection, Event, RequestTarget, Settings};
+use sealane_http::h2::{Connection, Event, RequestTarget, Scheme, Settings};
+use sealane_http::headers::Field;
 
 use crate::{Error, load::Plan};
 
@@ -65,16 +66,13 @@ impl Http2 {
 
     /// Writes the requests of one batch.
     pub(super) fn ask(&mut self) -> Result<(), Error> {
-        let target = RequestTarget {
-            method: b"GET",
-            scheme: b"https",
-            authority: self.plan.authority.as_bytes(),
-            path: self.plan.path.as_bytes(),
-        };
+        let (authority, path) = (self.plan.authority.as_bytes(), self.plan.path.as_bytes());
+        let target = RequestTarget::new(b"GET", Scheme::Https, authority, path)
+            .map_err(|error| Error::Http2(error.to_string()))?;
         for _ in 0..self.plan.streams {
             let fields = [
-                (&b"user-agent"[..], &b"sealane-bench"[..]),
-                (b"accept", b"*/*"),
+                Field::from_static("user-agent", "sealane-bench"),
+                Field::from_static("accept", "*/*"),
             ];
             let opened = self.codec.open(&target, fields, true, &mut self.outgoing);
             let stream = opened.map_err(|error| Error::Http2(error.to_string()))?;

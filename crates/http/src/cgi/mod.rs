@@ -6,7 +6,10 @@
 use crate::h1::response::{FirstLine, parse_head};
 use crate::h1::{ParsedResponse, ResponseError, ResponseLimits, ResponseState};
 
+mod param;
 pub mod variables;
+
+pub use param::Param;
 
 #[cfg(test)]
 mod tests;

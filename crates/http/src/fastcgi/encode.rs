@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::cgi::Param;
+
 use super::{
     ABORT_REQUEST, BEGIN_REQUEST, MAX_RECORD_BYTES, PARAMS, RECORD_HEADER_BYTES, REQUEST_ID, STDIN,
     VERSION,
@@ -49,12 +51,13 @@ pub fn encode_begin(out: &mut Vec<u8>, keep_conn: bool) {
 /// [`ParamTooLong`]; `out` is as it was.
 pub fn encode_params<'a>(
     out: &mut Vec<u8>,
-    params: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
+    params: impl IntoIterator<Item = Param<'a>>,
 ) -> Result<(), ParamTooLong> {
     let start = out.len();
     let mut record = out.len();
     push_header(out, PARAMS, 0, 0);
-    for (name, value) in params {
+    for param in params {
+        let (name, value) = (param.name(), param.value());
         let pair_bytes =
             length_bytes(name.len()) + length_bytes(value.len()) + name.len() + value.len();
         if pair_bytes > MAX_RECORD_BYTES {

@@ -7,9 +7,9 @@ use crate::StatusCode;
 use crate::h1;
 use crate::h2::{
     Allowance, Connection, Event, Fault, HEADER_BYTES, Limits, MAX_UNCONSUMED_BYTES, PREFACE,
-    Priority, RequestTarget, Role, Settings, StreamRef,
+    Priority, RequestTarget, Role, Scheme, Settings, StreamRef,
 };
-use crate::headers::KnownHeader;
+use crate::headers::{Field, KnownHeader};
 
 /// A server's end. The first byte chooses settings and what the application does, the rest is
 /// what the client sends after its preface (or, by a bit of the choice, with it).
@@ -122,12 +122,7 @@ impl Run {
 
     fn ask(&mut self) {
         for method in [&b"GET"[..], b"HEAD", b"POST"] {
-            let target = RequestTarget {
-                method,
-                scheme: b"https",
-                authority: b"a",
-                path: b"/",
-            };
+            let target = RequestTarget::new(method, Scheme::Https, b"a", b"/").expect("valid");
             let end = method != b"POST";
             let opened = self
                 .connection
@@ -242,7 +237,7 @@ impl Run {
     }
 
     fn answer(&mut self, stream: StreamRef) {
-        let fields = [(&b"server"[..], &b"fuzz"[..])];
+        let fields = [Field::from_static("server", "fuzz")];
         let end = self.choice & 16 != 0;
         self.connection
             .send_head(stream, StatusCode::OK, fields, end, &mut self.written)

@@ -3,7 +3,7 @@
 use super::request::Version;
 use crate::StatusCode;
 use crate::decimal;
-use crate::headers::HeaderList;
+use crate::headers::{FieldValue, HeaderList};
 
 /// The interim response that asks for the body (RFC 9110 section 15.2.1).
 pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
@@ -30,8 +30,8 @@ pub enum ConnectionHeader {
 ///
 /// The fields are the headers that nothing but the server sets; what handlers and filters add
 /// (`ETag`, `Accept-Ranges`, `Content-Range`, `add_header`) is in `headers` and follows them.
-/// Values of fields must hold no line breaks: they come from the configuration, the clock or
-/// the type map, never from a client. Everything else belongs into `headers`, which checks.
+/// Nothing that is written can break a line, whoever has a say in it: values are checked when
+/// they are made.
 #[derive(Clone, Copy, Debug)]
 pub struct ResponseHead<'a> {
     /// The request's version. HTTP/0.9 gets no head; all others are answered as HTTP/1.1.
@@ -39,22 +39,21 @@ pub struct ResponseHead<'a> {
     /// The status; nginx's own codes go out as 400.
     pub status: StatusCode,
     /// The reason phrase, instead of the usual one of the status.
-    pub reason: Option<&'a [u8]>,
+    pub reason: Option<FieldValue<'a>>,
     /// `Server`.
-    pub server: Option<&'a [u8]>,
+    pub server: Option<FieldValue<'a>>,
     /// `Date`, formatted once per second by its owner.
-    pub date: Option<&'a [u8]>,
+    pub date: Option<FieldValue<'a>>,
     /// `Content-Type`.
-    pub content_type: Option<&'a [u8]>,
+    pub content_type: Option<FieldValue<'a>>,
     /// The charset to add to it.
-    pub charset: Option<&'a [u8]>,
+    pub charset: Option<FieldValue<'a>>,
     /// `Content-Length`.
     pub content_length: Option<u64>,
     /// `Last-Modified`, formatted.
-    pub last_modified: Option<&'a [u8]>,
-    /// `Location` of a redirect that the server itself made absolute. It holds parts of the
-    /// request: escape it (see [`EscapeKind::Uri`](crate::uri::EscapeKind::Uri)).
-    pub location: Option<&'a [u8]>,
+    pub last_modified: Option<FieldValue<'a>>,
+    /// `Location` of a redirect that the server itself made absolute.
+    pub location: Option<FieldValue<'a>>,
     /// `Transfer-Encoding: chunked`.
     pub chunked: bool,
     /// `Connection`.
@@ -105,10 +104,10 @@ pub fn encode_response_head(out: &mut Vec<u8>, head: &ResponseHead<'_>) {
     }
     if let Some(content_type) = head.content_type {
         out.extend_from_slice(b"Content-Type: ");
-        out.extend_from_slice(content_type);
+        out.extend_from_slice(content_type.as_bytes());
         if let Some(charset) = head.charset {
             out.extend_from_slice(b"; charset=");
-            out.extend_from_slice(charset);
+            out.extend_from_slice(charset.as_bytes());
         }
         out.extend_from_slice(b"\r\n");
     }
@@ -130,21 +129,24 @@ pub fn encode_response_head(out: &mut Vec<u8>, head: &ResponseHead<'_>) {
     if head.vary_accept_encoding {
         out.extend_from_slice(b"Vary: Accept-Encoding\r\n");
     }
-    for (name, value) in head.headers.iter() {
-        out.extend_from_slice(name);
-        push_field(out, b": ", value);
-    }
+    push_fields(out, head.headers);
     out.extend_from_slice(b"\r\n");
 }
 
 /// Appends an interim response (1xx) with its headers; the final response follows it.
 pub fn encode_interim_head(out: &mut Vec<u8>, status: StatusCode, headers: &HeaderList) {
     push_status_line(out, status, None);
-    for (name, value) in headers.iter() {
-        out.extend_from_slice(name);
-        push_field(out, b": ", value);
-    }
+    push_fields(out, headers);
     out.extend_from_slice(b"\r\n");
+}
+
+/// Appends the lines of these fields, without the empty one: trailers, as they follow the last
+/// chunk.
+pub fn push_fields(out: &mut Vec<u8>, fields: &HeaderList) {
+    for field in fields.fields() {
+        out.extend_from_slice(field.name.as_bytes());
+        push_field(out, b": ", field.value);
+    }
 }
 
 /// Appends the line before a chunk of `data_bytes`, which must not be zero: that would end the
@@ -165,7 +167,7 @@ pub fn encode_last_chunk(out: &mut Vec<u8>) {
     out.extend_from_slice(LAST_CHUNK);
 }
 
-fn push_status_line(out: &mut Vec<u8>, status: StatusCode, reason: Option<&[u8]>) {
+fn push_status_line(out: &mut Vec<u8>, status: StatusCode, reason: Option<FieldValue<'_>>) {
     if status == StatusCode::OK && reason.is_none() {
         out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");
         return;
@@ -174,7 +176,8 @@ fn push_status_line(out: &mut Vec<u8>, status: StatusCode, reason: Option<&[u8]>
     let code = status.0;
     out.extend_from_slice(b"HTTP/1.1 ");
     out.extend_from_slice(&[digit(code / 100), digit(code / 10), digit(code), b' ']);
-    out.extend_from_slice(reason.unwrap_or(status.reason().as_bytes()));
+    let usual = status.reason().as_bytes();
+    out.extend_from_slice(reason.map_or(usual, FieldValue::as_bytes));
     out.extend_from_slice(b"\r\n");
 }
 
@@ -193,8 +196,8 @@ fn push_connection(out: &mut Vec<u8>, connection: ConnectionHeader) {
     }
 }
 
-fn push_field(out: &mut Vec<u8>, name_and_colon: &[u8], value: &[u8]) {
+fn push_field(out: &mut Vec<u8>, name_and_colon: &[u8], value: FieldValue<'_>) {
     out.extend_from_slice(name_and_colon);
-    out.extend_from_slice(value);
+    out.extend_from_slice(value.as_bytes());
     out.extend_from_slice(b"\r\n");
 }

@@ -94,7 +94,7 @@ pub use event::{Event, Grant, OpenError, Received, Request, Response, SendError,
 pub use frame::{DEFAULT_MAX_FRAME_BYTES, HEADER_BYTES, PREFACE};
 pub use limits::{Allowance, Counters, Limits};
 pub use priority::Priority;
-pub use send::RequestTarget;
+pub use send::{RequestTarget, Scheme};
 pub use settings::Settings;
 pub use streams::StreamRef;
 

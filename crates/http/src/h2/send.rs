@@ -11,7 +11,8 @@ use super::priority::Priority;
 use super::streams::{Half, Lane, StreamRef};
 use crate::StatusCode;
 use crate::h1::ResponseHead;
-use crate::headers::KnownHeader;
+use crate::headers::{Field, FieldValue, KnownHeader};
+use crate::outgoing::{Authority, InvalidRequest, MethodName, Target};
 
 /// Streams a client opens before the server has said how many it may: what RFC 9113 section
 /// 6.5.2 recommends that a server allows at least.
@@ -21,13 +22,52 @@ const STREAMS_BEFORE_SETTINGS: u32 = 100;
 #[derive(Clone, Copy, Debug)]
 pub struct RequestTarget<'a> {
     /// `:method`.
-    pub method: &'a [u8],
-    /// `:scheme`, `http` or `https`; empty for CONNECT.
-    pub scheme: &'a [u8],
+    pub method: MethodName<'a>,
+    /// `:scheme`.
+    pub scheme: Scheme,
     /// `:authority`; empty to send none, so that a `host` field speaks.
-    pub authority: &'a [u8],
-    /// `:path`, not empty; empty for CONNECT.
-    pub path: &'a [u8],
+    pub authority: Authority<'a>,
+    /// `:path`.
+    pub path: Target<'a>,
+}
+
+impl<'a> RequestTarget<'a> {
+    /// The pseudo-headers made of these texts.
+    ///
+    /// # Errors
+    /// [`InvalidRequest`] when one of them must not be sent.
+    pub fn new(
+        method: &'a [u8],
+        scheme: Scheme,
+        authority: &'a [u8],
+        path: &'a [u8],
+    ) -> Result<RequestTarget<'a>, InvalidRequest> {
+        Ok(RequestTarget {
+            method: MethodName::new(method)?,
+            scheme,
+            authority: Authority::new(authority)?,
+            path: Target::new(path)?,
+        })
+    }
+}
+
+/// The scheme of a request that a client sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheme {
+    /// `http`.
+    Http,
+    /// `https`.
+    Https,
+}
+
+impl Scheme {
+    /// As it is sent.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Scheme::Http => "http",
+            Scheme::Https => "https",
+        }
+    }
 }
 
 impl Connection {
@@ -47,7 +87,7 @@ impl Connection {
     ) -> Result<(), SendError> {
         let start = self.push_head(stream, out, head.status.on_wire(), |block| {
             push_response_fields(block, head);
-            push_fields(block, head.headers.iter());
+            push_fields(block, head.headers.fields());
         })?;
         self.end_head(stream, start, end, out);
         Ok(())
@@ -62,7 +102,7 @@ impl Connection {
         &mut self,
         stream: StreamRef,
         status: StatusCode,
-        fields: impl IntoIterator<Item = (&'f [u8], &'f [u8])>,
+        fields: impl IntoIterator<Item = Field<'f>>,
         end: bool,
         out: &mut Vec<u8>,
     ) -> Result<(), SendError> {
@@ -80,7 +120,7 @@ impl Connection {
         &mut self,
         stream: StreamRef,
         status: StatusCode,
-        fields: impl IntoIterator<Item = (&'f [u8], &'f [u8])>,
+        fields: impl IntoIterator<Item = Field<'f>>,
         out: &mut Vec<u8>,
     ) -> Result<(), SendError> {
         let push = |block: &mut BlockEncoder<'_>| push_fields(block, fields);
@@ -96,7 +136,7 @@ impl Connection {
     pub fn send_trailers<'f>(
         &mut self,
         stream: StreamRef,
-        fields: impl IntoIterator<Item = (&'f [u8], &'f [u8])>,
+        fields: impl IntoIterator<Item = Field<'f>>,
         out: &mut Vec<u8>,
     ) -> Result<(), SendError> {
         match self.streams.get(stream).ok_or(SendError::Gone)?.send {
@@ -150,7 +190,7 @@ impl Connection {
     pub fn open<'f>(
         &mut self,
         target: &RequestTarget<'_>,
-        fields: impl IntoIterator<Item = (&'f [u8], &'f [u8])>,
+        fields: impl IntoIterator<Item = Field<'f>>,
         end: bool,
         out: &mut Vec<u8>,
     ) -> Result<StreamRef, OpenError> {
@@ -165,23 +205,22 @@ impl Connection {
         self.meters.empty_frames.credit(2);
         self.meters.pings.credit(1);
         let stream = self.insert_stream(id);
-        self.streams.at(stream.slot() as u32).is_head_request = target.method == b"HEAD";
+        let method = target.method.as_bytes();
+        let authority = target.authority.as_bytes();
+        self.streams.at(stream.slot() as u32).is_head_request = method == b"HEAD";
         let start = begin_block(out);
         let mut block = self.encoder.block(out);
-        for (name, value) in [
-            (&b":method"[..], target.method),
-            (b":scheme", target.scheme),
-            (b":authority", target.authority),
-            (b":path", target.path),
-        ] {
-            if !value.is_empty() {
-                block.field(name, value, Indexing::Auto);
-            }
+        block.field(b":method", method, Indexing::Auto);
+        let scheme = target.scheme.name().as_bytes();
+        block.field(b":scheme", scheme, Indexing::Auto);
+        if !authority.is_empty() {
+            block.field(b":authority", authority, Indexing::Auto);
         }
-        for (name, value) in fields {
-            let is_host = name.eq_ignore_ascii_case(b"host");
-            if !is_host || target.authority.is_empty() {
-                push_field(&mut block, name, value);
+        block.field(b":path", target.path.as_bytes(), Indexing::Auto);
+        for field in fields {
+            let is_host = field.name.as_bytes().eq_ignore_ascii_case(b"host");
+            if !is_host || authority.is_empty() {
+                push_field(&mut block, field);
             }
         }
         self.end_head(stream, start, end, out);
@@ -496,17 +535,16 @@ fn end_block(out: &mut Vec<u8>, start: usize, stream: u32, flags: u8, max_frame_
     }
 }
 
-/// Adds a field of any name, unless HTTP/2 does not have it.
-fn push_fields<'f>(
-    block: &mut BlockEncoder<'_>,
-    fields: impl IntoIterator<Item = (&'f [u8], &'f [u8])>,
-) {
-    for (name, value) in fields {
-        push_field(block, name, value);
+/// Adds fields, unless HTTP/2 does not have them.
+fn push_fields<'f>(block: &mut BlockEncoder<'_>, fields: impl IntoIterator<Item = Field<'f>>) {
+    for field in fields {
+        push_field(block, field);
     }
 }
 
-fn push_field(block: &mut BlockEncoder<'_>, name: &[u8], value: &[u8]) {
+fn push_field(block: &mut BlockEncoder<'_>, field: Field<'_>) {
+    let name = field.name.as_bytes();
+    let value = field.value.trimmed().as_bytes();
     match KnownHeader::from_name(name) {
         Some(known) if is_about_connection(known) => {}
         Some(KnownHeader::Te) => {
@@ -526,21 +564,22 @@ fn mentions_trailers(value: &[u8]) -> bool {
 }
 
 /// The fields that an HTTP/1 response writes from its head, in nginx's order.
-fn push_response_fields(block: &mut BlockEncoder<'_>, head: &ResponseHead<'_>) {
+fn push_response_fields<'a>(block: &mut BlockEncoder<'_>, head: &ResponseHead<'a>) {
     let mut known = |name, value: &[u8]| block.known(name, value, Indexing::Auto);
+    let text = |value: FieldValue<'a>| value.trimmed().as_bytes();
     if let Some(server) = head.server {
-        known(KnownHeader::Server, server);
+        known(KnownHeader::Server, text(server));
     }
     if let Some(date) = head.date {
-        known(KnownHeader::Date, date);
+        known(KnownHeader::Date, text(date));
     }
     if let Some(content_type) = head.content_type {
         match head.charset {
-            None => known(KnownHeader::ContentType, content_type),
+            None => known(KnownHeader::ContentType, text(content_type)),
             Some(charset) => {
-                let mut value = smallvec::SmallVec::<[u8; 128]>::from_slice(content_type);
+                let mut value = smallvec::SmallVec::<[u8; 128]>::from_slice(text(content_type));
                 value.extend_from_slice(b"; charset=");
-                value.extend_from_slice(charset);
+                value.extend_from_slice(text(charset));
                 known(KnownHeader::ContentType, &value);
             }
         }
@@ -550,10 +589,10 @@ fn push_response_fields(block: &mut BlockEncoder<'_>, head: &ResponseHead<'_>) {
         known(KnownHeader::ContentLength, digits.format(length).as_bytes());
     }
     if let Some(last_modified) = head.last_modified {
-        known(KnownHeader::LastModified, last_modified);
+        known(KnownHeader::LastModified, text(last_modified));
     }
     if let Some(location) = head.location {
-        known(KnownHeader::Location, location);
+        known(KnownHeader::Location, text(location));
     }
     if head.vary_accept_encoding {
         known(KnownHeader::Vary, b"Accept-Encoding");

@@ -4,7 +4,7 @@ use std::fmt;
 
 use memchr::memchr3;
 
-use super::KnownHeader;
+use super::{Field, KnownHeader};
 
 /// Response header fields in the order they were added, names as written.
 ///
@@ -180,6 +180,11 @@ impl HeaderList {
             .map(|entry| (self.name(entry), self.value(entry)))
     }
 
+    /// All fields in order, for an encoder.
+    pub fn fields(&self) -> impl Iterator<Item = Field<'_>> {
+        self.iter().map(|(name, value)| Field::of_list(name, value))
+    }
+
     /// Bytes that the fields take on the wire in HTTP/1: names, values and `": "`, CRLF.
     pub fn wire_bytes(&self) -> usize {
         self.iter()
@@ -253,8 +258,25 @@ pub fn is_token(name: &[u8]) -> bool {
 }
 
 /// `tchar` of RFC 9110 section 5.6.2.
-fn is_token_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+pub(super) const fn is_token_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+        || matches!(
+            byte,
+            b'!' | b'#'
+                | b'$'
+                | b'%'
+                | b'&'
+                | b'\''
+                | b'*'
+                | b'+'
+                | b'-'
+                | b'.'
+                | b'^'
+                | b'_'
+                | b'`'
+                | b'|'
+                | b'~'
+        )
 }
 
 #[cfg(test)]

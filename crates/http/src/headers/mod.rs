@@ -1,7 +1,10 @@
-//! Header fields: numbers for the well-known names, and the list a response carries.
+//! Header fields: numbers for the well-known names, what may be written, and the list a response
+//! carries.
 
+mod field;
 mod known;
 mod list;
 
+pub use field::{Field, FieldName, FieldValue};
 pub use known::{KnownHeader, KnownSet};
 pub use list::{HeaderList, InvalidHeader, is_token};

@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use crate::cgi::Param;
+
 /// The most bytes of a packet after its header: its length has 16 bits.
 pub const MAX_PACKET_BYTES: usize = 65535;
 
@@ -37,13 +39,14 @@ pub fn encode_request<'a>(
     out: &mut Vec<u8>,
     modifier1: u8,
     modifier2: u8,
-    params: impl IntoIterator<Item = (&'a [u8], &'a [u8])>,
+    params: impl IntoIterator<Item = Param<'a>>,
     string: &[u8],
 ) -> Result<(), PacketTooBig> {
     let start = out.len();
     out.extend_from_slice(&[modifier1, 0, 0, modifier2]);
     let content = start + HEADER_BYTES;
-    for (name, value) in params {
+    for param in params {
+        let (name, value) = (param.name(), param.value());
         let bytes = out.len() - content + name.len() + value.len() + 4;
         if bytes > MAX_PACKET_BYTES {
             out.truncate(start);

@@ -13,7 +13,9 @@ pub(crate) mod userid;
 pub(crate) use body::{SharedIncludes, charset_of, charset_to_be_named};
 
 use crate::exchange::{Exchange, Response};
+use crate::request_log::log_request;
 use sealane_http::h1::Version;
+use sealane_http::headers::FieldValue;
 use sealane_http::{Method, StatusCode};
 use std::net::SocketAddr;
 
@@ -68,7 +70,7 @@ pub(crate) fn apply(exchange: &mut Exchange) -> Result<(), StatusCode> {
         exchange.response.headers = headers;
         return Err(status);
     }
-    make_location_absolute(exchange);
+    finish_location(exchange);
     fit_to_status(&mut exchange.response);
     headers::add_trailers(exchange);
     if exchange.request.head.method == Method::Head {
@@ -104,12 +106,24 @@ fn fit_to_status(response: &mut Response) {
 }
 
 /// `absolute_redirect`, `server_name_in_redirect`, `port_in_redirect`: completes a
-/// `Location` that begins with a slash.
-fn make_location_absolute(exchange: &mut Exchange) {
+/// `Location` that begins with a slash. One that cannot be sent goes.
+fn finish_location(exchange: &mut Exchange) {
     let conf = exchange.conf();
     let Some(location) = exchange.response.location.as_deref() else {
         return;
     };
+    if FieldValue::new(location).is_err() {
+        // Better no target than a header that a client wrote.
+        log_request!(
+            exchange,
+            Error,
+            "line break or NUL in \"Location\" of the response, which is left out: a variable in \
+             \"return\", \"rewrite\" or \"error_page\" holds decoded text ($uri, $1 and the \
+             like); $request_uri holds it as it was sent"
+        );
+        exchange.response.location = None;
+        return;
+    }
     if !conf.absolute_redirect
         || !location.starts_with(b"/")
         || exchange.response.location_made_absolute

@@ -262,7 +262,7 @@ impl Serving {
             return;
         };
         while let Some(interim) = stream.feed.take_interim() {
-            let fields = interim.headers.iter();
+            let fields = interim.headers.fields();
             // A head that was sent meanwhile leaves no room for it.
             let _ = self
                 .codec
@@ -412,7 +412,7 @@ impl Serving {
         };
         if !sending.trailers.is_empty() {
             // The stream is there and its head was sent.
-            let fields = sending.trailers.iter();
+            let fields = sending.trailers.fields();
             let _ = self.codec.send_trailers(reference, fields, &mut self.out);
         }
         if !self.codec.has_received_end(reference) {

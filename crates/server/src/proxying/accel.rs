@@ -1,6 +1,7 @@
 //! What a peer tells us to do (`X-Accel-*`), unless `proxy_ignore_headers` says not to listen.
 
 use super::PassRuntime;
+use super::response;
 use super::wire::Head;
 use crate::exchange::{ContentType, Exchange};
 use crate::handlers::{Step, special};
@@ -60,9 +61,7 @@ fn keep_headers(exchange: &mut Exchange, head: &Head, pass: &PassRuntime) {
         } else if KEPT.contains(&known) {
             let rewritten = pass.rewrite_header(exchange, known, value);
             let value = rewritten.as_deref().unwrap_or(value);
-            // The parser let no line break through; one that a rule brings in loses the
-            // header rather than splitting the response.
-            let _ = exchange.response.headers.push(name, value);
+            response::push(exchange, header.known, name, value);
         }
     }
 }

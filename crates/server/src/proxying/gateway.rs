@@ -1,9 +1,15 @@
 //! The requests of FastCGI, uwsgi and SCGI: parameters instead of a request head.
 
+use super::request::{
+    EARLY_DATA, Marked, early_data, is_early_data, log_odd_name, refusal, unfolded,
+};
 use crate::exchange::Exchange;
 use crate::template;
 use sealane_conf::model::{FastCgiPass, Params, ScgiPass, UwsgiPass};
+use sealane_http::cgi::Param;
+use sealane_http::headers::is_token;
 use sealane_http::{cgi, fastcgi, scgi, uwsgi};
+use std::borrow::Cow;
 
 /// Appends the records that stand before the body of a FastCGI request.
 ///
@@ -16,7 +22,8 @@ pub(super) fn encode_fastcgi(
 ) -> Result<(), String> {
     fastcgi::encode_begin(out, pass.keep_conn);
     let pairs = Pairs::of(exchange, &pass.params, pass.upstream.pass_request_headers);
-    fastcgi::encode_params(out, pairs.iter()).map_err(|error| error.to_string())
+    let params = pairs.checked("fastcgi")?;
+    fastcgi::encode_params(out, params).map_err(|error| error.to_string())
 }
 
 /// Appends the packet that stands before the body of a uwsgi request.
@@ -30,8 +37,8 @@ pub(super) fn encode_uwsgi(
 ) -> Result<(), String> {
     let pairs = Pairs::of(exchange, &pass.params, pass.upstream.pass_request_headers);
     let (one, two) = (pass.modifier1, pass.modifier2);
-    uwsgi::encode_request(out, one, two, pairs.iter(), &pass.string)
-        .map_err(|error| error.to_string())
+    let params = pairs.checked("uwsgi")?;
+    uwsgi::encode_request(out, one, two, params, &pass.string).map_err(|error| error.to_string())
 }
 
 /// Appends the netstring that stands before the body of an SCGI request.
@@ -45,7 +52,8 @@ pub(super) fn encode_scgi(
     out: &mut Vec<u8>,
 ) -> Result<(), String> {
     let pairs = Pairs::of(exchange, &pass.params, pass.upstream.pass_request_headers);
-    scgi::encode_request(out, body_bytes, pairs.iter()).map_err(|error| error.to_string())
+    scgi::encode_request(out, body_bytes, pairs.checked("scgi")?);
+    Ok(())
 }
 
 /// Names and values, in one piece of memory.
@@ -71,17 +79,32 @@ impl Pairs {
                 pairs.text.truncate(start);
                 continue;
             }
+            if param.name.starts_with(b"HTTP_")
+                && let Cow::Owned(line) = unfolded(&pairs.text[name_end..])
+            {
+                pairs.text.truncate(name_end);
+                pairs.text.extend_from_slice(&line);
+            }
+            pairs.places.push((start, name_end, pairs.text.len()));
+        }
+        let early_data = early_data(exchange, pass_headers)
+            .filter(|marked| *marked == Marked::ByUs && !params.replaces_header(EARLY_DATA));
+        if early_data.is_some() {
+            let start = pairs.text.len();
+            cgi::variables::push_name(&mut pairs.text, EARLY_DATA);
+            let name_end = pairs.text.len();
+            pairs.text.push(b'1');
             pairs.places.push((start, name_end, pairs.text.len()));
         }
         if pass_headers {
-            pairs.add_headers(exchange, params);
+            pairs.add_headers(exchange, params, early_data.is_some());
         }
         pairs
     }
 
     /// Fields that become one parameter are joined, so that `X_A` cannot take the
-    /// place of `X-A`.
-    fn add_headers(&mut self, exchange: &Exchange, params: &Params) {
+    /// place of `X-A`. With `is_marked` we have said ourselves that this may be a replay.
+    fn add_headers(&mut self, exchange: &Exchange, params: &Params, is_marked: bool) {
         let request = &exchange.request;
         let headers = &request.head.headers;
         for (at, header) in headers.iter().enumerate() {
@@ -89,7 +112,16 @@ impl Pairs {
             let same = |other: &sealane_http::h1::RawHeader| {
                 cgi::variables::is_same_variable(name, other.name.of(&request.buffer))
             };
-            if params.replaces_header(name) || headers[..at].iter().any(same) {
+            if params.replaces_header(name)
+                || (is_marked && is_early_data(name))
+                || headers[..at].iter().any(same)
+            {
+                continue;
+            }
+            if !is_token(name) {
+                // `ignore_invalid_headers off` lets such names in; where a parameter becomes an
+                // environment variable, `X=a` would be `X`.
+                log_odd_name(exchange, name);
                 continue;
             }
             let start = self.text.len();
@@ -105,9 +137,17 @@ impl Pairs {
         }
     }
 
-    fn iter(&self) -> impl Iterator<Item = (&[u8], &[u8])> + Clone {
+    /// The parameters, if each may be sent.
+    ///
+    /// # Errors
+    /// What is wrong with one, for the log; `family` is what the directives begin with.
+    fn checked(&self, family: &str) -> Result<Vec<Param<'_>>, String> {
         self.places
             .iter()
-            .map(|&(start, name_end, end)| (&self.text[start..name_end], &self.text[name_end..end]))
+            .map(|&(start, name_end, end)| {
+                Param::new(&self.text[start..name_end], &self.text[name_end..end])
+            })
+            .collect::<Result<_, _>>()
+            .map_err(|error| refusal(family, &error))
     }
 }

@@ -59,6 +59,7 @@ use lease::Leased;
 use sealane_conf::model::{Pass, ProxyHttpVersion, ProxyPass, UpstreamSettings};
 use sealane_http::h1::{Framing, ResponseKind};
 use sealane_http::headers::KnownHeader;
+use sealane_http::outgoing::InvalidRequest;
 use sealane_http::{Method, StatusCode};
 use std::task::{Context, Waker};
 use wire::{FastCgi, Gateway, Http1, Http2, Wire};
@@ -189,9 +190,9 @@ fn outbound(
     let mut head = buffers::small();
     let encoded = match &pass.pass {
         // The head is encoded with the header tables of the connection.
-        Pass::Proxy(proxy) if proxy.http_version == ProxyHttpVersion::Http2 => Ok(()),
+        _ if pass.speaks_http2() => Ok(()),
         Pass::Proxy(proxy) => request::encode_head(exchange, proxy, &target.uri, &mut head)
-            .map_err(|error| error.to_string()),
+            .map_err(|error| request::refusal("proxy", &error)),
         Pass::FastCgi(fastcgi) => gateway::encode_fastcgi(exchange, fastcgi, &mut head),
         Pass::Uwsgi(uwsgi) => gateway::encode_uwsgi(exchange, uwsgi, &mut head),
         Pass::Scgi(scgi) => {
@@ -203,11 +204,17 @@ fn outbound(
         }
         Pass::Grpc(_) => Ok(()),
     };
-    if let Err(error) = encoded {
+    let wire = encoded.and_then(|()| {
+        let family = match &pass.pass {
+            Pass::Grpc(_) => "grpc",
+            _ => "proxy",
+        };
+        wire_maker(exchange, pass, target, &body).map_err(|error| request::refusal(family, &error))
+    });
+    let wire = wire.map_err(|error| {
         log_request!(exchange, Error, "{error}");
-        return Err(StatusCode::INTERNAL_SERVER_ERROR);
-    }
-    let wire = wire_maker(exchange, pass, target, &body);
+        StatusCode::INTERNAL_SERVER_ERROR
+    })?;
     let mut chain = OutputChain::new();
     chain.push_bytes(buffers::shared(head));
     // In HTTP/2 the peer's windows say how the body is framed.
@@ -228,7 +235,12 @@ fn outbound(
 /// Makes the wire of each attempt.
 type WireMaker = Box<dyn Fn() -> Wire + Send + Sync>;
 
-fn wire_maker(exchange: &Exchange, pass: &PassRuntime, target: &Target, body: &Body) -> WireMaker {
+fn wire_maker(
+    exchange: &Exchange,
+    pass: &PassRuntime,
+    target: &Target,
+    body: &Body,
+) -> Result<WireMaker, InvalidRequest> {
     let settings = pass.settings();
     let max_head_bytes = usize::try_from(settings.buffer_bytes).unwrap_or(usize::MAX);
     let chunked = body.plan == BodyPlan::Unknown;
@@ -237,10 +249,10 @@ fn wire_maker(exchange: &Exchange, pass: &PassRuntime, target: &Target, body: &B
         Pass::Proxy(proxy) => Method::from_bytes(&request::method(exchange, proxy)),
         _ => exchange.request.head.method,
     };
-    match &pass.pass {
+    Ok(match &pass.pass {
         _ if pass.speaks_http2() => {
             let is_empty = !body.streamed && body.chain.is_empty();
-            let head = request::http2_head(exchange, pass, target, is_empty);
+            let head = request::http2_head(exchange, pass, target, is_empty)?;
             let whole = (!body.streamed).then(|| body.chain.clone());
             Box::new(move || {
                 let wire = Http2::new(head.clone(), keeps_trailers, max_head_bytes);
@@ -264,7 +276,7 @@ fn wire_maker(exchange: &Exchange, pass: &PassRuntime, target: &Target, body: &B
         Pass::Proxy(_) | Pass::Grpc(_) => Box::new(move || {
             Wire::Http1(Http1::new(method, chunked, keeps_trailers, max_head_bytes))
         }),
-    }
+    })
 }
 
 /// Makes a peer's answer the client's.

@@ -6,12 +6,13 @@ use crate::exchange::Exchange;
 use crate::request_log::{Text, log_request};
 use crate::template;
 use sealane_conf::model::{Pass, ProxyHttpVersion, ProxyPass, SetHeaders, UriPart};
-use sealane_http::Method;
-use sealane_http::h1::{RawHeader, RequestEncodeError, RequestEncoder, Version};
-use sealane_http::headers::HeaderList;
+use sealane_http::cgi;
+use sealane_http::h1::{RequestEncoder, Version};
+use sealane_http::h2::{RequestTarget, Scheme};
+use sealane_http::headers::{Field, HeaderList, InvalidHeader};
+use sealane_http::outgoing::{self as sent, InvalidRequest, MethodName};
 use sealane_http::uri::{EscapeKind, escape_into};
 use std::borrow::Cow;
-use std::sync::Arc;
 
 /// What is sent as the request's body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -27,56 +28,92 @@ pub(crate) enum BodyPlan {
 /// Appends the request head.
 ///
 /// # Errors
-/// When a variable would end a line early.
+/// When something in it, most likely a variable, would be read as more than it is.
 pub(crate) fn encode_head(
     exchange: &Exchange,
     pass: &ProxyPass,
     target: &[u8],
     out: &mut Vec<u8>,
-) -> Result<(), RequestEncodeError> {
+) -> Result<(), InvalidRequest> {
     let method = method(exchange, pass);
     let version = match pass.http_version {
         ProxyHttpVersion::Http10 => Version::Http10,
         _ => Version::Http11,
     };
-    let mut encoder = RequestEncoder::new(out, &method, target, version)?;
-    for_each_field(
-        exchange,
-        &pass.set_headers,
-        pass.upstream.pass_request_headers,
-        |name, value| match encoder.header(name, value) {
-            // `ignore_invalid_headers off` lets such names in; they must not get further.
-            Err(RequestEncodeError::Name) => {
-                log_request!(
-                    exchange,
-                    Warn,
-                    "client header \"{}\" is not passed to upstream: \
-                     invalid character in its name",
-                    Text(name)
-                );
-                Ok(())
-            }
-            done => done,
-        },
-    )?;
+    let (method, target) = (MethodName::new(&method)?, sent::Target::new(target)?);
+    let mut encoder = RequestEncoder::new(out, method, target, version);
+    let pass_client = pass.upstream.pass_request_headers;
+    for_each_field(exchange, &pass.set_headers, pass_client, |field| {
+        encoder.header(field);
+    })?;
     encoder.finish();
     Ok(())
 }
 
-/// The client's header that says that its request may be a replay (RFC 8470 section 5.1).
-const EARLY_DATA: &[u8] = b"Early-Data";
-
-/// Whether a peer must be told that a request came as early data: it did, the
-/// configuration does not say so itself, and no proxy before us has.
-fn marks_early_data(exchange: &Exchange, set: &SetHeaders, pass_client: bool) -> bool {
-    let request = &exchange.request;
-    let says_so = |header: &RawHeader| {
-        let name = header.name.of(&request.buffer);
-        name.eq_ignore_ascii_case(EARLY_DATA)
+/// What is logged of a request that is not sent: what is wrong with it, which directive is to
+/// blame, and what may be done.
+/// `family` is what the directives begin with.
+pub(super) fn refusal(family: &str, error: &InvalidRequest) -> String {
+    let cause = match error {
+        InvalidRequest::Method => format!("\"{family}_method\" must give the name of a method"),
+        InvalidRequest::Target => format!(
+            "a variable in \"{family}_pass\", \"rewrite\" or \"set $args\" holds decoded text \
+             ($uri, $1 and the like); $request_uri holds it as it was sent"
+        ),
+        InvalidRequest::Authority => {
+            format!("a variable in \"{family}_pass\" holds more than a host")
+        }
+        InvalidRequest::Name { .. } => return error.to_string(),
+        InvalidRequest::Value { name } => format!(
+            "a variable in \"{family}_set_header {}\" holds decoded text or binary data",
+            name.escape_ascii()
+        ),
+        InvalidRequest::ParamName { name } => format!(
+            "\"{family}_param {}\" needs another name",
+            name.escape_ascii()
+        ),
+        InvalidRequest::ParamValue { name } => format!(
+            "a variable in \"{family}_param {}\" holds decoded text or binary data",
+            name.escape_ascii()
+        ),
     };
-    request.early_data
-        && !set.replaces(EARLY_DATA)
-        && !(pass_client && request.head.headers.iter().any(says_so))
+    format!("{error}: {cause}")
+}
+
+/// The header that says that a request may be a replay (RFC 8470 section 5.1).
+pub(super) const EARLY_DATA: &[u8] = b"Early-Data";
+
+/// Who says that a request may be a replay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Marked {
+    /// We do, instead of whatever the client says.
+    ByUs,
+    /// Somebody before us, whose words go on as they came.
+    ByClient,
+}
+
+/// Whether a peer must be told that a request may be a replay.
+///
+/// A request in early data is marked whatever its client says: applications that compare with
+/// `1` would believe a `0`. What a proxy before us said about other requests is never dropped,
+/// not even where no header of the client is passed.
+pub(super) fn early_data(exchange: &Exchange, pass_client: bool) -> Option<Marked> {
+    let request = &exchange.request;
+    let mut headers = request.head.headers.iter();
+    if request.early_data {
+        return Some(Marked::ByUs);
+    }
+    headers
+        .any(|header| is_early_data(header.name.of(&request.buffer)))
+        .then_some(match pass_client {
+            true => Marked::ByClient,
+            false => Marked::ByUs,
+        })
+}
+
+/// Whether this is the name of the header, or of one that applications take for it (`Early_Data`).
+pub(super) fn is_early_data(name: &[u8]) -> bool {
+    cgi::variables::is_same_variable(name, EARLY_DATA)
 }
 
 /// `proxy_method`, else the client's.
@@ -101,12 +138,15 @@ fn current_method(exchange: &Exchange) -> &[u8] {
 }
 
 /// Header fields in nginx's order: what the configuration sets, then the client's.
-pub(crate) fn for_each_field<E>(
+///
+/// # Errors
+/// When a value would be read as more than it is.
+fn for_each_field(
     exchange: &Exchange,
     set: &SetHeaders,
     pass_client: bool,
-    mut each: impl FnMut(&[u8], &[u8]) -> Result<(), E>,
-) -> Result<(), E> {
+    mut each: impl FnMut(Field<'_>),
+) -> Result<(), InvalidRequest> {
     let mut value = Vec::new();
     for field in &set.fields {
         let value = match field.value.as_literal() {
@@ -118,11 +158,13 @@ pub(crate) fn for_each_field<E>(
             }
         };
         if !value.is_empty() {
-            each(&field.name, &unfolded(value))?;
+            let (name, value) = (&field.name, unfolded(value));
+            each(Field::new(name, &value).map_err(|error| InvalidRequest::field(name, error))?);
         }
     }
-    if marks_early_data(exchange, set, pass_client) {
-        each(EARLY_DATA, b"1")?;
+    let early_data = early_data(exchange, pass_client).filter(|_| !set.replaces(EARLY_DATA));
+    if early_data == Some(Marked::ByUs) {
+        each(Field::from_static("Early-Data", "1"));
     }
     if !pass_client {
         return Ok(());
@@ -130,17 +172,33 @@ pub(crate) fn for_each_field<E>(
     let request = &exchange.request;
     for header in &request.head.headers {
         let name = header.name.of(&request.buffer);
-        if !set.replaces(name) {
-            each(name, header.value.of(&request.buffer))?;
+        let is_said_by_us = early_data == Some(Marked::ByUs) && is_early_data(name);
+        if set.replaces(name) || is_said_by_us {
+            continue;
+        }
+        match Field::new(name, header.value.of(&request.buffer)) {
+            Ok(field) => each(field),
+            // `ignore_invalid_headers off` lets such names in; they must not get further.
+            Err(InvalidHeader::Name) => log_odd_name(exchange, name),
+            Err(error) => return Err(InvalidRequest::field(name, error)),
         }
     }
     Ok(())
 }
 
+pub(super) fn log_odd_name(exchange: &Exchange, name: &[u8]) {
+    log_request!(
+        exchange,
+        Warn,
+        "client header \"{}\" is not passed to upstream: invalid character in its name",
+        Text(name)
+    );
+}
+
 /// A value whose lines are continued (`$ssl_client_cert`) in one line, as whoever receives a
 /// folded field has to read it (RFC 9112 section 5.2); nobody may send such any more. Other line
 /// breaks stay, and are refused.
-fn unfolded(value: &[u8]) -> Cow<'_, [u8]> {
+pub(super) fn unfolded(value: &[u8]) -> Cow<'_, [u8]> {
     if memchr::memchr(b'\n', value).is_none() {
         return Cow::Borrowed(value);
     }
@@ -198,54 +256,48 @@ fn rest_of(exchange: &Exchange, instead: &[u8], prefix_bytes: usize) -> Vec<u8> 
 }
 
 /// The head of a request by HTTP/2.
+///
+/// # Errors
+/// As for [`encode_head`].
 pub(super) fn http2_head(
     exchange: &Exchange,
     pass: &PassRuntime,
     target: &Target,
     end: bool,
-) -> RequestHead {
-    let client_method = current_method(exchange);
-    let (method_name, set, host_set) = match &pass.pass {
-        Pass::Proxy(proxy) => {
-            let set = &proxy.set_headers;
-            (
-                method(exchange, proxy).into_owned(),
-                Some(set),
-                set.host_set,
-            )
+) -> Result<RequestHead, InvalidRequest> {
+    let (method, set, path) = match &pass.pass {
+        Pass::Proxy(proxy) => (
+            method(exchange, proxy),
+            Some(&proxy.set_headers),
+            Cow::Borrowed(&target.uri[..]),
+        ),
+        other => {
+            let set = match other {
+                Pass::Grpc(grpc) => Some(&grpc.set_headers),
+                _ => None,
+            };
+            let path = self::target(exchange, &UriPart::AsReceived);
+            (Cow::Borrowed(current_method(exchange)), set, path.into())
         }
-        Pass::Grpc(grpc) => {
-            let set = &grpc.set_headers;
-            (client_method.to_vec(), Some(set), set.host_set)
-        }
-        _ => (client_method.to_vec(), None, false),
     };
     let mut fields = HeaderList::new();
     if let Some(set) = set {
         let pass_client = pass.settings().pass_request_headers;
-        // A field with a line break or an odd name is left out: it cannot be sent.
-        let push = |name: &[u8], value: &[u8]| {
-            let _ = fields.push(name, value);
-            Ok::<(), std::convert::Infallible>(())
-        };
-        let _ = for_each_field(exchange, set, pass_client, push);
+        for_each_field(exchange, set, pass_client, |field| {
+            // Only gigabytes do not fit.
+            let _ = fields.push(field.name.as_bytes(), field.value.as_bytes());
+        })?;
     }
-    let path = match &pass.pass {
-        Pass::Proxy(_) => target.uri.clone(),
-        _ => self::target(exchange, &UriPart::AsReceived),
+    let scheme = match target.tls {
+        true => Scheme::Https,
+        false => Scheme::Http,
     };
-    RequestHead {
-        method: Method::from_bytes(&method_name),
-        method_name,
-        scheme: if target.tls { "https" } else { "http" },
-        authority: match host_set {
-            true => Vec::new(),
-            false => target.host.as_bytes().to_vec(),
-        },
-        path,
-        fields: Arc::new(fields),
-        end,
-    }
+    let authority = match set {
+        Some(set) if set.host_set => &b""[..],
+        _ => target.host.as_bytes(),
+    };
+    let target = RequestTarget::new(&method, scheme, authority, &path)?;
+    Ok(RequestHead::new(&target, fields, end))
 }
 
 #[cfg(test)]

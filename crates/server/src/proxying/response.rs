@@ -148,7 +148,8 @@ fn is_framing(known: KnownHeader) -> bool {
     )
 }
 
-fn push(exchange: &mut Exchange, known: Option<KnownHeader>, name: &[u8], value: &[u8]) {
+/// Adds a field of a peer to those for the client.
+pub(super) fn push(exchange: &mut Exchange, known: Option<KnownHeader>, name: &[u8], value: &[u8]) {
     // The parser let no line break through; a rewriting rule that brings one in loses
     // the header rather than splitting the response.
     let pushed = exchange.response.headers.push_parsed(known, name, value);

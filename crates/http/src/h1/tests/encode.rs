@@ -6,7 +6,7 @@ use crate::h1::{
     ConnectionHeader, ResponseHead, Version, encode_chunk_header, encode_last_chunk,
     encode_response_head,
 };
-use crate::headers::{HeaderList, KnownHeader};
+use crate::headers::{FieldValue, HeaderList, KnownHeader};
 
 fn encode(head: &ResponseHead<'_>) -> String {
     let mut out = Vec::new();
@@ -25,12 +25,12 @@ fn a_file_is_answered_in_nginx_s_order() {
         .push_known(KnownHeader::AcceptRanges, b"bytes")
         .expect("valid");
     let head = ResponseHead {
-        server: Some(b"nginx/1.29.3"),
-        date: Some(&time),
-        content_type: Some(b"text/html"),
-        charset: Some(b"utf-8"),
+        server: Some(FieldValue::from_static("nginx/1.29.3")),
+        date: FieldValue::new(&time).ok(),
+        content_type: Some(FieldValue::from_static("text/html")),
+        charset: Some(FieldValue::from_static("utf-8")),
         content_length: Some(5),
-        last_modified: Some(&time),
+        last_modified: FieldValue::new(&time).ok(),
         connection: ConnectionHeader::KeepAlive { timeout_s: None },
         ..ResponseHead::new(Version::Http11, StatusCode::OK, &headers)
     };
@@ -52,7 +52,7 @@ fn a_file_is_answered_in_nginx_s_order() {
 fn the_other_fixed_headers() {
     let headers = HeaderList::new();
     let head = ResponseHead {
-        location: Some(b"http://a/b/"),
+        location: Some(FieldValue::from_static("http://a/b/")),
         chunked: true,
         connection: ConnectionHeader::KeepAlive {
             timeout_s: Some(75),

@@ -5,9 +5,7 @@ use proptest::prelude::*;
 use super::response::parse;
 use super::{decode_in_pieces, in_chunks};
 use crate::fuzz::{fuzz_fastcgi, fuzz_proxy_protocol, fuzz_response, fuzz_set_cookie};
-use crate::h1::{
-    RequestEncodeError, RequestEncoder, ResponseBodyDecoder, ResponseFraming, Version,
-};
+use crate::h1::{ResponseBodyDecoder, ResponseFraming};
 use crate::headers::KnownHeader;
 
 /// Pieces of which responses are made, valid and not.
@@ -127,34 +125,6 @@ proptest! {
         for (one, other) in head.headers.iter().zip(other.headers.iter()) {
             prop_assert_eq!(one.name.of(buf), other.name.as_bytes());
             prop_assert_eq!(one.value.of(buf), other.value);
-        }
-    }
-
-    #[test]
-    fn whatever_variables_expand_to_a_request_has_the_lines_it_was_given(
-        method in "[A-Z]{1,8}|[ -~\r\n\0]{0,8}",
-        target in "/[a-z]{0,8}|[ -~\r\n\0]{0,12}",
-        fields in prop::collection::vec(("[A-Za-z-]{1,8}|[ -~\r\n\0]{0,8}", "[ -~\r\n\0]{0,12}"), 0..6),
-    ) {
-        let mut out = Vec::new();
-        let mut lines = 1;
-        if let Ok(mut encoder) =
-            RequestEncoder::new(&mut out, method.as_bytes(), target.as_bytes(), Version::Http11)
-        {
-            for (name, value) in &fields {
-                let wrote = encoder.header(name.as_bytes(), value.as_bytes());
-                if matches!(wrote, Err(RequestEncodeError::Value { .. })) {
-                    prop_assert!(value.contains(['\r', '\n', '\0']));
-                }
-                lines += usize::from(wrote.is_ok());
-            }
-            encoder.finish();
-        }
-        if !out.is_empty() {
-            let text = String::from_utf8(out).expect("ASCII in, ASCII out");
-            prop_assert_eq!(text.matches("\r\n").count(), lines + 1);
-            prop_assert_eq!(text.matches(['\r', '\n', '\0']).count(), 2 * (lines + 1));
-            prop_assert_eq!(text.find("\r\n\r\n"), Some(text.len() - 4));
         }
     }
 

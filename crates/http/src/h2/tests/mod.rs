@@ -377,12 +377,8 @@ impl End {
 
     /// Client: sends a request.
     fn open(&mut self, end: bool) -> StreamRef {
-        let target = RequestTarget {
-            method: b"GET",
-            scheme: b"https",
-            authority: b"example.com",
-            path: b"/",
-        };
+        let target = RequestTarget::new(b"GET", Scheme::Https, b"example.com", b"/");
+        let target = target.expect("valid");
         self.connection
             .open(&target, [], end, &mut self.out)
             .expect("a stream may be opened")

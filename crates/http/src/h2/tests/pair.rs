@@ -2,6 +2,7 @@
 //! thousands of requests with bodies both ways, trailers, resets and odd windows, byte by byte
 //! the same at the other end.
 
+use crate::headers::Field;
 use std::collections::BTreeMap;
 
 use super::*;
@@ -133,7 +134,7 @@ impl Side {
             sending.sent += count;
             if is_last {
                 if sending.trailers {
-                    let fields = [(&b"x-sum"[..], &b"done"[..])];
+                    let fields = [Field::from_static("x-sum", "done")];
                     self.connection
                         .send_trailers(grant.stream, fields, &mut self.out)
                         .expect("the body is complete");
@@ -317,21 +318,18 @@ impl Run {
             let answer = self.body_bytes().to_string();
             let path = format!("/{}", self.opened);
             let length = total.to_string();
-            let target = RequestTarget {
-                method: b"POST",
-                scheme: b"https",
-                authority: b"origin.example",
-                path: path.as_bytes(),
-            };
+            let (authority, path) = (b"origin.example", path.as_bytes());
+            let target = RequestTarget::new(b"POST", Scheme::Https, authority, path);
+            let target = target.expect("valid");
             let mut fields = vec![
-                (&b"x-answer"[..], answer.as_bytes()),
-                (b"user-agent", b"pair"),
+                field("x-answer", &answer),
+                Field::from_static("user-agent", "pair"),
             ];
             if self.random.below(2) == 0 {
-                fields.push((b"content-length", length.as_bytes()));
+                fields.push(field("content-length", &length));
             }
             let priority = format!("u={}, i=?{}", self.random.below(8), self.random.below(2));
-            fields.push((b"priority", priority.as_bytes()));
+            fields.push(field("priority", &priority));
             let trailers = self.random.below(5) == 0;
             let end = total == 0 && !trailers;
             let stream = self
@@ -397,16 +395,16 @@ impl Run {
         let total: usize = text.parse().expect("a number");
         let (connection, out) = (&mut self.server.connection, &mut self.server.out);
         if self.random.below(6) == 0 {
-            let hint = [(&b"link"[..], &b"</style.css>; rel=preload"[..])];
+            let hint = [Field::from_static("link", "</style.css>; rel=preload")];
             connection
                 .send_interim(stream, StatusCode(103), hint, out)
                 .expect("before the head");
         }
         let trailers = self.random.below(5) == 0;
         let end = total == 0 && !trailers;
-        let mut fields = vec![(&b"content-type"[..], &b"text/plain"[..])];
+        let mut fields = vec![Field::from_static("content-type", "text/plain")];
         if self.random.below(2) == 0 {
-            fields.push((b"content-length", text.as_bytes()));
+            fields.push(field("content-length", &text));
         }
         connection
             .send_head(
@@ -591,4 +589,8 @@ fn thousands_of_mixed_requests_on_one_connection() {
         shut_down: true,
     })
     .go();
+}
+
+fn field<'a>(name: &'static str, value: &'a str) -> Field<'a> {
+    Field::new(name.as_bytes(), value.as_bytes()).expect("valid")
 }

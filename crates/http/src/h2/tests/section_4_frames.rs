@@ -1,6 +1,7 @@
 //! Section 4: frame format, frame size, header blocks.
 
 use super::*;
+use crate::headers::Field;
 
 #[test]
 fn the_reserved_bit_is_ignored() {
@@ -190,7 +191,7 @@ fn a_head_larger_than_a_frame_leaves_in_continuations() {
             .send_head(
                 stream,
                 crate::StatusCode::OK,
-                [(&b"x-large"[..], value.as_bytes())],
+                Field::new(b"x-large", value.as_bytes()),
                 true,
                 &mut end.out,
             )

@@ -170,12 +170,7 @@ fn identifiers_run_out() {
         assert_eq!(end.open(true).id(), frame::MAX_STREAM_ID - 2);
         assert_eq!(end.open(true).id(), frame::MAX_STREAM_ID);
         assert!(!end.connection.can_open());
-        let target = RequestTarget {
-            method: b"GET",
-            scheme: b"http",
-            authority: b"a",
-            path: b"/",
-        };
+        let target = RequestTarget::new(b"GET", Scheme::Http, b"a", b"/").expect("valid");
         let error = end.connection.open(&target, [], true, &mut end.out);
         assert_eq!(error, Err(OpenError::Closing));
     });

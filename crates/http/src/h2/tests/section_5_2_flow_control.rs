@@ -1,6 +1,7 @@
 //! Sections 5.2 and 6.9: flow control of both directions, and how receive windows grow.
 
 use super::*;
+use crate::headers::Field;
 
 fn offered(end: &mut End, id: u32) -> StreamRef {
     let stream = end.get(id);
@@ -43,7 +44,7 @@ fn an_end_without_bytes_needs_no_window() {
         assert_eq!(end.sent_words(), ["DATA 1 0 end"]);
         let other = offered(end, 3);
         end.sent();
-        let fields = [(&b"grpc-status"[..], &b"0"[..])];
+        let fields = [Field::from_static("grpc-status", "0")];
         end.connection
             .send_trailers(other, fields, &mut end.out)
             .expect("trailers are not flow-controlled");

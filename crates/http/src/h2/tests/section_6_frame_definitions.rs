@@ -1,6 +1,7 @@
 //! Section 6: each type of frame. Flow control is with section 5.2, priorities with RFC 9218.
 
 use super::*;
+use crate::headers::Field;
 
 /// Frames whose header alone is wrong.
 #[test]
@@ -262,7 +263,7 @@ fn the_header_table_of_the_peer_is_obeyed() {
         for id in [1, 3, 5] {
             let stream = end.get(id);
             end.sent();
-            let fields = [(&b"x-same"[..], &b"value"[..])];
+            let fields = [Field::from_static("x-same", "value")];
             end.connection
                 .send_head(stream, crate::StatusCode::OK, fields, true, &mut end.out)
                 .expect("a head");

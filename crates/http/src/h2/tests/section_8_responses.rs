@@ -3,7 +3,7 @@
 use super::*;
 use crate::StatusCode;
 use crate::h1::{ResponseHead, Version};
-use crate::headers::HeaderList;
+use crate::headers::{Field, FieldValue, HeaderList};
 
 #[test]
 fn trailers_of_requests() {
@@ -82,13 +82,13 @@ fn responses_are_written_without_what_http_2_does_not_have() {
                 .expect("a valid header");
         }
         let head = ResponseHead {
-            server: Some(b"sealane"),
-            date: Some(b"today"),
-            content_type: Some(b"text/html"),
-            charset: Some(b"utf-8"),
+            server: Some(FieldValue::from_static("sealane")),
+            date: Some(FieldValue::from_static("today")),
+            content_type: Some(FieldValue::from_static(" text/html ")),
+            charset: Some(FieldValue::from_static("utf-8")),
             content_length: Some(1234),
-            last_modified: Some(b"yesterday"),
-            location: Some(b"/there"),
+            last_modified: Some(FieldValue::from_static("yesterday")),
+            location: Some(FieldValue::from_static("/there ")),
             chunked: true,
             vary_accept_encoding: true,
             ..ResponseHead::new(Version::Http2, StatusCode(301), &headers)
@@ -111,7 +111,7 @@ fn responses_are_written_without_what_http_2_does_not_have() {
 fn interim_responses_come_before_the_head() {
     server(|end| {
         let stream = end.get(1);
-        let link = [(&b"Link"[..], &b"</a.css>"[..])];
+        let link = [Field::from_static("Link", "</a.css>")];
         let connection = &mut end.connection;
         for status in [100, 103] {
             connection
@@ -229,12 +229,7 @@ fn bodies_of_responses_agree_with_their_length() {
     let run = |method: &'static [u8], status: &str, length: &str, body: Option<&[u8]>| {
         let result = std::cell::RefCell::new(String::new());
         client(|end| {
-            let target = RequestTarget {
-                method,
-                scheme: b"https",
-                authority: b"a",
-                path: b"/",
-            };
+            let target = RequestTarget::new(method, Scheme::Https, b"a", b"/").expect("valid");
             end.connection
                 .open(&target, [], true, &mut end.out)
                 .expect("a stream");
@@ -262,20 +257,17 @@ fn bodies_of_responses_agree_with_their_length() {
 #[test]
 fn requests_are_written_without_what_http_2_does_not_have() {
     client(|end| {
-        let target = RequestTarget {
-            method: b"POST",
-            scheme: b"http",
-            authority: b"origin:81",
-            path: b"/a?b",
-        };
-        let fields: [(&[u8], &[u8]); 7] = [
-            (b"Host", b"other"),
-            (b"Connection", b"close"),
-            (b"TE", b"gzip, Trailers"),
-            (b"Transfer-Encoding", b"chunked"),
-            (b"HTTP2-Settings", b"x"),
-            (b"X-Up", b"Value"),
-            (b"content-length", b"3"),
+        let (http, path) = (Scheme::Http, b"/a?b");
+        let target = RequestTarget::new(b"POST", http, b"origin:81", path).expect("valid");
+        let fields = [
+            Field::from_static("Host", "other"),
+            Field::from_static("Connection", "close"),
+            Field::from_static("TE", "gzip, Trailers"),
+            Field::from_static("Transfer-Encoding", "chunked"),
+            Field::from_static("HTTP2-Settings", "x"),
+            Field::from_static("X-Up", " \tValue of it\t "),
+            Field::from_static("X-Blank", " "),
+            Field::from_static("content-length", "3"),
         ];
         end.sent();
         let stream = end
@@ -291,15 +283,15 @@ fn requests_are_written_without_what_http_2_does_not_have() {
             end.sent_words(),
             [
                 "HEADERS 1 :method: POST; :scheme: http; :authority: origin:81; :path: /a?b; \
-                 te: trailers; x-up: Value; content-length: 3",
+                 te: trailers; x-up: Value of it; x-blank: ; content-length: 3",
                 "DATA 1 3 end"
             ]
         );
-        let target = RequestTarget {
-            authority: b"",
-            ..target
-        };
-        let host = [(&b"host"[..], &b"named"[..]), (b"te", b"gzip")];
+        let target = RequestTarget::new(b"POST", http, b"", path).expect("valid");
+        let host = [
+            Field::from_static("host", "named"),
+            Field::from_static("te", "gzip"),
+        ];
         end.connection
             .open(&target, host, true, &mut end.out)
             .expect("a stream");

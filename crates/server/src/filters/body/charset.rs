@@ -10,6 +10,7 @@ use crate::template;
 use bytes::{Buf, Bytes};
 use sealane_conf::model::{Charset, CharsetName, CharsetTable, Conversion};
 use sealane_http::StatusCode;
+use sealane_http::headers::FieldValue;
 
 /// Where the response has a type, and either it or the configuration says what set it is to be
 /// in. `None`: the location says nothing of character sets.
@@ -125,6 +126,15 @@ fn evaluate(exchange: &Exchange, name: &CharsetName) -> Vec<u8> {
 
 /// `Content-Type` names the set, unless it does so already, or nobody will see the body.
 fn name(exchange: &mut Exchange, charset: &[u8]) {
+    if FieldValue::new(charset).is_err() {
+        log_request!(
+            exchange,
+            Error,
+            "line break or NUL in the charset of the response, which is left out: a variable in \
+             \"charset\" holds decoded text"
+        );
+        return;
+    }
     let response = &mut exchange.response;
     let unseen = matches!(
         response.status,

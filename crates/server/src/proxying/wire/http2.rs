@@ -11,7 +11,7 @@ use bytes::Bytes;
 use sealane_http::Method;
 use sealane_http::h1::Limits;
 use sealane_http::h2::{
-    Connection, ErrorCode, Event as Frame, OpenError, RequestTarget, Settings, StreamRef,
+    Connection, ErrorCode, Event as Frame, OpenError, RequestTarget, Scheme, Settings, StreamRef,
 };
 use sealane_http::headers::HeaderList;
 use std::sync::Arc;
@@ -33,15 +33,35 @@ pub(crate) struct Session {
 /// What is sent as the request's head.
 #[derive(Clone)]
 pub(crate) struct RequestHead {
-    pub(crate) method_name: Vec<u8>,
-    pub(crate) method: Method,
-    pub(crate) scheme: &'static str,
-    pub(crate) authority: Vec<u8>,
-    pub(crate) path: Vec<u8>,
+    method_name: Arc<[u8]>,
+    method: Method,
+    scheme: Scheme,
+    authority: Arc<[u8]>,
+    path: Arc<[u8]>,
     /// Header fields, in order.
-    pub(crate) fields: Arc<HeaderList>,
+    fields: Arc<HeaderList>,
     /// Nothing follows.
-    pub(crate) end: bool,
+    end: bool,
+}
+
+impl RequestHead {
+    /// A head with these fields, in order; with `end` nothing follows it.
+    pub(crate) fn new(target: &RequestTarget<'_>, fields: HeaderList, end: bool) -> RequestHead {
+        RequestHead {
+            method_name: target.method.as_bytes().into(),
+            method: Method::from_bytes(target.method.as_bytes()),
+            scheme: target.scheme,
+            authority: target.authority.as_bytes().into(),
+            path: target.path.as_bytes().into(),
+            fields: Arc::new(fields),
+            end,
+        }
+    }
+
+    fn target(&self) -> RequestTarget<'_> {
+        RequestTarget::new(&self.method_name, self.scheme, &self.authority, &self.path)
+            .expect("made of one that was valid")
+    }
 }
 
 /// One request by HTTP/2.
@@ -160,15 +180,10 @@ impl Http2 {
         let mut session =
             session.unwrap_or_else(|| Box::new(Session::begin(max_head_bytes, &mut self.out)));
         let head = &self.head;
-        let target = RequestTarget {
-            method: &head.method_name,
-            scheme: head.scheme.as_bytes(),
-            authority: &head.authority,
-            path: &head.path,
-        };
+        let fields = head.fields.fields();
         let opened = session
             .codec
-            .open(&target, head.fields.iter(), head.end, &mut self.out);
+            .open(&head.target(), fields, head.end, &mut self.out);
         match opened {
             Ok(stream) => self.stream = Some(stream),
             Err(OpenError::Full | OpenError::Closing) => self.closing = true,

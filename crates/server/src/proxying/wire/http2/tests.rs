@@ -4,11 +4,17 @@ use super::*;
 use crate::proxying::wire::Head;
 use sealane_http::StatusCode;
 use sealane_http::h2::MAX_UNCONSUMED_BYTES;
+use sealane_http::headers::Field;
 use std::time::Duration;
 
 type Fields<'f> = &'f [(&'f [u8], &'f [u8])];
 
 const NO_FIELDS: Fields<'_> = &[];
+
+fn checked(fields: Fields<'_>) -> impl Iterator<Item = Field<'_>> {
+    let field = |&(name, value): &(_, _)| Field::new(name, value).expect("a valid field");
+    fields.iter().map(field)
+}
 
 /// The peer: what it understood, and what it sends.
 struct Peer {
@@ -92,7 +98,7 @@ impl Peer {
 
     fn head(&mut self, status: u16, fields: Fields<'_>, end: bool) {
         let stream = self.stream();
-        let fields = fields.iter().copied();
+        let fields = checked(fields);
         self.codec
             .send_head(stream, StatusCode(status), fields, end, &mut self.out)
             .expect("the stream is open");
@@ -109,7 +115,7 @@ impl Peer {
     fn trailers(&mut self, fields: Fields<'_>) {
         let stream = self.stream();
         self.codec
-            .send_trailers(stream, fields.iter().copied(), &mut self.out)
+            .send_trailers(stream, checked(fields), &mut self.out)
             .expect("the stream is open");
     }
 
@@ -176,15 +182,9 @@ fn request(method: &str, end: bool) -> RequestHead {
     let mut fields = HeaderList::new();
     fields.push(b"TE", b"trailers").expect("a valid field");
     fields.push(b"X-Asked", b"yes").expect("a valid field");
-    RequestHead {
-        method_name: method.as_bytes().to_vec(),
-        method: Method::from_bytes(method.as_bytes()),
-        scheme: "http",
-        authority: b"origin:1".to_vec(),
-        path: b"/call?x=1".to_vec(),
-        fields: Arc::new(fields),
-        end,
-    }
+    let (method, path) = (method.as_bytes(), b"/call?x=1");
+    let target = RequestTarget::new(method, Scheme::Http, b"origin:1", path);
+    RequestHead::new(&target.expect("valid"), fields, end)
 }
 
 /// A request on a new connection, heard by the peer.
@@ -298,7 +298,7 @@ fn interim_responses_come_first() {
     let stream = peer.stream();
     let link: Fields<'_> = &[(b"link", b"</a.css>")];
     peer.codec
-        .send_interim(stream, StatusCode(103), link.iter().copied(), &mut peer.out)
+        .send_interim(stream, StatusCode(103), checked(link), &mut peer.out)
         .expect("the head is still to come");
     peer.head(200, NO_FIELDS, true);
     let mut heard = Heard::default();
