@@ -1,10 +1,11 @@
 //! The pid file.
 
 use sealane_server::log::OsError;
-use sealane_sys::guard::{Guard, Open};
+use sealane_sys::guard::{FileId, Guard, Open};
 use sealane_sys::process::Pid;
-use std::fs;
+use std::fs::File;
 use std::io::{self, Read, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// Longest pid file that is read: a number and a line end.
@@ -12,9 +13,13 @@ const MAX_PID_FILE_BYTES: u64 = 32;
 
 /// The pid file of this process. It stays until [`PidFile::remove`], because a
 /// forked worker that ends must not take it away.
+///
+/// It is renamed and removed as what was made, whatever its path leads to by then.
 #[derive(Debug)]
 pub(crate) struct PidFile {
     path: PathBuf,
+    /// What the path named when the file had been made: a link, if it is one.
+    id: FileId,
     /// It stands beside the new binary's, as `.oldbin`.
     aside: bool,
 }
@@ -28,7 +33,8 @@ impl PidFile {
     /// # Errors
     /// nginx's message.
     pub(crate) fn create(path: &Path, pid: Pid, guard: &Guard) -> Result<PidFile, String> {
-        let mut file = open(path, guard).map_err(|error| open_failed(path, &error))?;
+        let opened = guard.open(path, Open::Write(0o644));
+        let mut file = opened.map_err(|error| failed("open", path, &error))?;
         // Emptied only now that it is known to be the file meant; a FIFO has no size.
         let _ = file.set_len(0);
         writeln!(file, "{pid}").map_err(|error| {
@@ -38,8 +44,11 @@ impl PidFile {
                 OsError(&error)
             )
         })?;
+        let id = guard.find_name(path).and_then(|place| place.entry());
+        let id = id.and_then(|id| id.ok_or_else(|| io::ErrorKind::NotFound.into()));
         Ok(PidFile {
             path: path.to_owned(),
+            id: id.map_err(|error| failed("lstat", path, &error))?,
             aside: false,
         })
     }
@@ -49,10 +58,11 @@ impl PidFile {
     /// # Errors
     /// nginx's message.
     pub(crate) fn create_aside(path: &Path, pid: Pid, guard: &Guard) -> Result<PidFile, String> {
-        PidFile::create(&aside(path), pid, guard)?;
+        let file = PidFile::create(&aside(path), pid, guard)?;
         Ok(PidFile {
             path: path.to_owned(),
             aside: true,
+            ..file
         })
     }
 
@@ -65,8 +75,11 @@ impl PidFile {
     ///
     /// # Errors
     /// Which call failed.
-    pub(crate) fn set_aside(&mut self) -> Result<(), String> {
-        rename(&self.path, &aside(&self.path))?;
+    pub(crate) fn set_aside(&mut self, guard: &Guard) -> Result<(), String> {
+        let place = guard.find_name(&self.path);
+        place
+            .and_then(|place| place.put_aside(ASIDE_SUFFIX, self.id))
+            .map_err(|error| rename_failed(&self.path, &aside(&self.path), &error))?;
         self.aside = true;
         Ok(())
     }
@@ -75,24 +88,31 @@ impl PidFile {
     ///
     /// # Errors
     /// Which call failed.
-    pub(crate) fn put_back(&mut self) -> Result<(), String> {
+    pub(crate) fn put_back(&mut self, guard: &Guard) -> Result<(), String> {
         if self.aside {
-            rename(&aside(&self.path), &self.path)?;
+            let place = guard.find_name(&self.path);
+            place
+                .and_then(|place| place.put_back(ASIDE_SUFFIX, self.id))
+                .map_err(|error| rename_failed(&aside(&self.path), &self.path, &error))?;
             self.aside = false;
         }
         Ok(())
     }
 
     /// Whether the file with the name of this one names that process.
-    pub(crate) fn names(&self, pid: Pid) -> bool {
-        read(&self.path) == Ok(pid)
+    pub(crate) fn names(&self, pid: Pid, guard: &Guard) -> bool {
+        read(&self.path, guard) == Ok(pid)
     }
 
     /// Removes what the old binary's process, which was killed, has left behind.
-    pub(crate) fn remove_aside_of(&self, killed: Pid) {
+    pub(crate) fn remove_aside_of(&self, killed: Pid, guard: &Guard) {
         let left = aside(&self.path);
-        if read(&left) == Ok(killed) {
-            let _ = fs::remove_file(left); // another one overwrites it
+        if let Ok((file, _)) = open(&left, guard)
+            && let Ok(id) = FileId::of(&file)
+            && number(&file, &left) == Ok(killed)
+        {
+            let place = guard.find_name(&left);
+            let _ = place.and_then(|place| place.remove(id)); // another one overwrites it
         }
     }
 
@@ -102,31 +122,34 @@ impl PidFile {
     /// # Errors
     /// nginx's message.
     pub(crate) fn check(path: &Path, guard: &Guard) -> Result<(), String> {
-        let existed = path.exists();
-        open(path, guard).map_err(|error| open_failed(path, &error))?;
-        if !existed {
-            let _ = fs::remove_file(path); // a race with another process at worst
-        }
-        Ok(())
+        let checked = guard.find(path).and_then(|place| {
+            let made = match place.create_new(0o644) {
+                Ok(made) => made,
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                    return place.open(Open::Write(0o644)).map(drop);
+                }
+                Err(error) => return Err(error),
+            };
+            let _ = place.remove(FileId::of(&made)?); // it stays empty at worst
+            Ok(())
+        });
+        checked.map_err(|error| failed("open", path, &error))
     }
 
     /// Removes the file.
     ///
     /// # Errors
     /// nginx's message.
-    pub(crate) fn remove(&self) -> Result<(), String> {
+    pub(crate) fn remove(&self, guard: &Guard) -> Result<(), String> {
         let path = if self.aside {
             aside(&self.path)
         } else {
             self.path.clone()
         };
-        fs::remove_file(&path).map_err(|error| {
-            format!(
-                "unlink() \"{}\" failed ({})",
-                path.display(),
-                OsError(&error)
-            )
-        })
+        let place = guard.find_name(&path);
+        place
+            .and_then(|place| place.remove(self.id))
+            .map_err(|error| failed("unlink", &path, &error))
     }
 }
 
@@ -136,33 +159,44 @@ fn aside(path: &Path) -> PathBuf {
     name.into()
 }
 
-fn rename(from: &Path, to: &Path) -> Result<(), String> {
-    fs::rename(from, to).map_err(|error| {
-        let (from, to) = (from.display(), to.display());
-        format!(
-            "rename() \"{from}\" to \"{to}\" failed ({})",
-            OsError(&error)
-        )
-    })
-}
-
-/// Opens the file for writing, or makes it.
-fn open(path: &Path, guard: &Guard) -> io::Result<fs::File> {
-    guard.open(path, Open::Write(0o644))
+fn rename_failed(from: &Path, to: &Path, error: &io::Error) -> String {
+    let (from, to) = (from.display(), to.display());
+    format!(
+        "rename() \"{from}\" to \"{to}\" failed ({})",
+        OsError(error)
+    )
 }
 
 /// Reads the pid of a running master.
 ///
 /// # Errors
-/// nginx's message: the file cannot be read, or holds no number.
-pub(crate) fn read(path: &Path) -> Result<Pid, String> {
-    // Whatever is there, nobody waits for it.
-    let file = Guard::default().open(path, Open::Read);
-    let file = file.map_err(|error| open_failed(path, &error))?;
+/// nginx's message: the file cannot be read, or holds no number. Also, if it belongs to whom
+/// `guard` is against: what that user has written there is no reason to signal a process.
+pub(crate) fn read(path: &Path, guard: &Guard) -> Result<Pid, String> {
+    let (file, is_of_guest) = open(path, guard).map_err(|error| failed("open", path, &error))?;
+    if is_of_guest {
+        return Err(format!(
+            "pid file \"{}\" belongs to the user whom worker processes run as, who can write any \
+             number into it: signal the master process by its id, and let the directory belong \
+             to root",
+            path.display()
+        ));
+    }
+    number(&file, path)
+}
+
+/// Whatever is there, nobody waits for it. Whether it belongs to a guest is told as well.
+fn open(path: &Path, guard: &Guard) -> io::Result<(File, bool)> {
+    let file = guard.open(path, Open::Read)?;
+    let owner = file.metadata()?.uid();
+    Ok((file, guard.is_against(owner)))
+}
+
+fn number(file: &File, path: &Path) -> Result<Pid, String> {
     let mut text = Vec::new();
     file.take(MAX_PID_FILE_BYTES)
         .read_to_end(&mut text)
-        .map_err(|error| format!("read() \"{}\" failed ({})", path.display(), OsError(&error)))?;
+        .map_err(|error| failed("read", path, &error))?;
     let number = text.trim_ascii_end();
     let pid = std::str::from_utf8(number)
         .ok()
@@ -177,74 +211,13 @@ pub(crate) fn read(path: &Path) -> Result<Pid, String> {
     })
 }
 
-fn open_failed(path: &Path, error: &io::Error) -> String {
-    format!("open() \"{}\" failed ({})", path.display(), OsError(error))
+fn failed(call: &str, path: &Path, error: &io::Error) -> String {
+    format!(
+        "{call}() \"{}\" failed ({})",
+        path.display(),
+        OsError(error)
+    )
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn temporary(name: &str) -> PathBuf {
-        std::env::temp_dir().join(format!("sealane-pid-{}-{name}", std::process::id()))
-    }
-
-    #[test]
-    fn what_is_written_is_read_and_removed() {
-        let path = temporary("round");
-        let file = PidFile::create(&path, 4321, &Guard::default()).expect("writable");
-        assert_eq!(fs::read_to_string(&path).expect("readable"), "4321\n");
-        assert_eq!(read(&path), Ok(4321));
-        file.remove().expect("there");
-        assert!(
-            read(&path)
-                .expect_err("gone")
-                .contains("failed (2: No such file or directory)")
-        );
-    }
-
-    #[test]
-    fn the_file_makes_room_and_comes_back() {
-        let path = temporary("aside");
-        let mut file = PidFile::create(&path, 7, &Guard::default()).expect("writable");
-        file.set_aside().expect("renamed");
-        assert!(!path.exists() && !file.names(7));
-        let new = PidFile::create(&path, 8, &Guard::default()).expect("writable");
-        assert!(file.names(8));
-        assert_eq!(read(&aside(&path)), Ok(7));
-        new.remove().expect("there");
-        file.put_back().expect("renamed");
-        assert_eq!(read(&path), Ok(7));
-        file.set_aside().expect("renamed");
-        file.remove_aside_of(8);
-        assert!(aside(&path).exists(), "it is another one's");
-        file.remove().expect("there");
-        assert!(!aside(&path).exists());
-        let mut gone = PidFile::create(&path, 7, &Guard::default()).expect("writable");
-        fs::remove_file(&path).expect("there");
-        assert!(gone.set_aside().expect_err("gone").contains("rename() \""));
-    }
-
-    #[test]
-    fn what_is_no_pid_is_refused() {
-        let path = temporary("bad");
-        for text in ["", "\n", "abc", "-1", "0", "12 34", "99999999999999999999"] {
-            fs::write(&path, text).expect("writable");
-            let message = read(&path).expect_err(text);
-            assert!(message.starts_with("invalid PID number \""), "{message}");
-        }
-        fs::remove_file(&path).expect("there");
-    }
-
-    #[test]
-    fn checking_leaves_nothing_behind_and_keeps_what_is_there() {
-        let path = temporary("check");
-        PidFile::check(&path, &Guard::default()).expect("writable");
-        assert!(!path.exists());
-        fs::write(&path, "7\n").expect("writable");
-        PidFile::check(&path, &Guard::default()).expect("writable");
-        assert_eq!(read(&path), Ok(7));
-        fs::remove_file(&path).expect("there");
-        assert!(PidFile::check(Path::new("/nonexistent/x.pid"), &Guard::default()).is_err());
-    }
-}
+mod tests;

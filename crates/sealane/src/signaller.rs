@@ -4,14 +4,15 @@ use crate::arguments::Order;
 use crate::journal::{Journal, note};
 use crate::pid_file;
 use sealane_server::log::OsError;
+use sealane_sys::guard::Guard;
 use sealane_sys::signal::{self, Signal};
 use std::path::Path;
 
 /// Signals the master whose pid file is `path`. False when that did not work;
 /// why is in the journal.
-pub(crate) fn send(order: Order, path: &Path, journal: &Journal) -> bool {
+pub(crate) fn send(order: Order, path: &Path, guard: &Guard, journal: &Journal) -> bool {
     note!(journal, Notice, "signal process started");
-    let pid = match pid_file::read(path) {
+    let pid = match pid_file::read(path, guard) {
         Ok(pid) => pid,
         Err(message) => {
             note!(journal, Error, "{message}");

@@ -7,14 +7,13 @@ use crate::activation::{self, Claimed};
 use crate::journal::{Journal, note};
 use sealane_conf::model::{Http, ListenAddress, ListenOptions, LogLevel};
 use sealane_server::log::OsError;
-use sealane_sys::guard::Guard;
+use sealane_sys::guard::{FileId, Guard};
 use sealane_sys::process;
 use sealane_sys::socket::{self, BindAddress, BindOptions, Keepalive};
 use std::fmt;
-use std::fs;
+use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,12 +65,13 @@ pub(crate) struct Group {
     foreign: bool,
 }
 
-/// The file of a Unix socket, and proof that it is ours.
+/// The file of a Unix socket, and proof that it is ours. It is removed as what was made, whatever
+/// its path leads to by then.
 #[derive(Debug, Clone)]
 struct SocketFile {
     path: PathBuf,
-    device: u64,
-    inode: u64,
+    id: FileId,
+    guard: Guard,
 }
 
 impl Group {
@@ -101,15 +101,19 @@ pub(crate) struct SocketFiles(Vec<SocketFile>);
 impl SocketFiles {
     /// Keeps of them those on which nobody listens: another binary may serve the others.
     pub(crate) fn without_served(mut self) -> SocketFiles {
-        self.0
-            .retain(|file| socket::is_stale_unix_socket(&file.path).unwrap_or(false));
+        self.0.retain(|file| {
+            let stale = stale_socket(&file.path, &file.guard);
+            stale.is_ok_and(|stale| stale.is_some())
+        });
         self
     }
 
     /// Removes the files, unless somebody else has put theirs in the same place.
     pub(crate) fn remove(self, journal: &Journal) {
-        for file in self.0.into_iter().filter(SocketFile::is_ours) {
-            if let Err(error) = fs::remove_file(&file.path) {
+        for file in self.0 {
+            if let Err(error) = file.remove()
+                && error.kind() != io::ErrorKind::NotFound
+            {
                 let path = file.path.display();
                 note!(
                     journal,
@@ -338,7 +342,7 @@ impl Attempt<'_> {
         }
         let file = match &self.address {
             BindAddress::Unix(path) if is_new => Some(self.prepare_file(path)?),
-            BindAddress::Unix(path) if ours => SocketFile::at(path).ok(),
+            BindAddress::Unix(path) if ours => SocketFile::at(path, self.guard).ok(),
             _ => None,
         };
         self.listen(&sockets)?;
@@ -374,10 +378,13 @@ impl Attempt<'_> {
             Err(error) => error,
         };
         if let BindAddress::Unix(path) = &self.address {
-            let stale = error.kind() == io::ErrorKind::AddrInUse
-                && self.purpose == Purpose::Serve
-                && socket::is_stale_unix_socket(path).unwrap_or(false);
-            if stale && fs::remove_file(path).is_ok() {
+            let may_be_stale =
+                error.kind() == io::ErrorKind::AddrInUse && self.purpose == Purpose::Serve;
+            let stale = match may_be_stale {
+                true => stale_socket(path, self.guard).unwrap_or_default(),
+                false => None,
+            };
+            if stale.is_some_and(|file| file.remove().is_ok()) {
                 let path = path.display();
                 note!(
                     self.journal,
@@ -406,7 +413,7 @@ impl Attempt<'_> {
     }
 
     fn prepare_file(&self, path: &Path) -> Result<SocketFile, Refusal> {
-        SocketFile::at(path)
+        SocketFile::at(path, self.guard)
             .map_err(|error| self.report(&error, format_args!("lstat() \"{}\"", path.display())))
     }
 
@@ -451,19 +458,30 @@ fn report_options(failed: &[(&'static str, io::Error)], address: &BindAddress, j
 }
 
 impl SocketFile {
-    fn at(path: &Path) -> io::Result<SocketFile> {
-        let facts = fs::symlink_metadata(path)?;
+    fn at(path: &Path, guard: &Guard) -> io::Result<SocketFile> {
+        let id = guard.find_name(path)?.entry()?;
         Ok(SocketFile {
             path: path.to_owned(),
-            device: facts.dev(),
-            inode: facts.ino(),
+            id: id.ok_or(io::ErrorKind::NotFound)?,
+            guard: guard.clone(),
         })
     }
 
-    fn is_ours(&self) -> bool {
-        fs::symlink_metadata(&self.path)
-            .is_ok_and(|now| (now.dev(), now.ino()) == (self.device, self.inode))
+    /// `NotFound` if somebody else has put theirs in the same place.
+    fn remove(&self) -> io::Result<()> {
+        self.guard.find_name(&self.path)?.remove(self.id)
     }
+}
+
+/// The file of a socket that nobody listens on any more, left behind by a process that was killed.
+fn stale_socket(path: &Path, guard: &Guard) -> io::Result<Option<SocketFile>> {
+    let held = File::from(guard.find_name(path)?.hold()?);
+    let is_stale = socket::is_stale_unix_socket(held.as_fd())?;
+    Ok(is_stale.then_some(SocketFile {
+        path: path.to_owned(),
+        id: FileId::of(&held)?,
+        guard: guard.clone(),
+    }))
 }
 
 fn bind_address(address: &ListenAddress) -> BindAddress {

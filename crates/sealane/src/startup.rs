@@ -208,12 +208,15 @@ fn sigprocmask_failed(error: &io::Error) -> String {
 /// code tells whether its configuration is taken.
 fn send_order(order: Order, reading: Reading, places: &Places, first: &Journal) -> ExitCode {
     let pid_file = reading.config.main.pid.clone();
+    // A user that does not exist runs no worker.
+    let identity = Identity::find(&reading.config.main).unwrap_or_default();
+    let guard = guard_of(&reading.config, identity.as_ref()).unwrap_or_default();
     let checked = match order {
         Order::Reload => prepare(reading, places, &Goal::Check, first).map(drop),
         Order::Stop | Order::Quit | Order::Reopen => Ok(()),
     };
     match checked {
-        Ok(()) if signaller::send(order, &pid_file, first) => ExitCode::SUCCESS,
+        Ok(()) if signaller::send(order, &pid_file, &guard, first) => ExitCode::SUCCESS,
         _ => ExitCode::FAILURE,
     }
 }
@@ -420,14 +423,18 @@ pub(crate) fn prepare(
 /// Against the user of this configuration, and those that workers of earlier ones may still
 /// run as.
 fn guard(config: &Config, identity: Option<&Identity>, goal: &Goal<'_>) -> Result<Guard, String> {
-    let own = match identity {
-        Some(identity) if config.main.master_process && identity.uid() != 0 => identity.guard()?,
-        _ => return Ok(Guard::default()), // who serves has all rights anyway
-    };
+    let own = guard_of(config, identity)?;
     Ok(match goal {
         Goal::Reload { running, .. } => own.and(&running.guard),
         _ => own,
     })
+}
+
+fn guard_of(config: &Config, identity: Option<&Identity>) -> Result<Guard, String> {
+    match identity {
+        Some(identity) if config.main.master_process && identity.uid() != 0 => identity.guard(),
+        _ => Ok(Guard::default()), // who serves has all rights anyway
+    }
 }
 
 /// The worker goes there, and a worker that cannot would be started again and again.
@@ -588,8 +595,9 @@ fn serve_alone(mut server: Server, pid_file: PidFile) -> i32 {
     server.identity = None;
     let mut files = server.sockets.files();
     let from_old_binary = server.sockets.from_old_binary;
+    let guard = server.guard.clone();
     let code = worker_process::run(server, None, None);
-    if let Err(message) = pid_file.remove() {
+    if let Err(message) = pid_file.remove(&guard) {
         note!(journal, Alert, "{message}");
     }
     note!(journal, Notice, "exit");

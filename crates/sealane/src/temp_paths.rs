@@ -13,13 +13,16 @@ use sealane_conf::model::{Family, LocationConf, Locations};
 use sealane_server::log::OsError;
 use sealane_sys::guard::Guard;
 use std::collections::BTreeMap;
-use std::fs::{self, Permissions};
+use std::fs::Permissions;
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// What the worker needs of its directory: read, write, search.
 const OWNER_ALL: u32 = 0o700;
+
+/// The prefix has what others need as well: root's, less the mask.
+const PREFIX_MODE: u32 = 0o777;
 
 /// Makes the directories of a configuration. `identity` is whom the worker becomes.
 ///
@@ -36,7 +39,7 @@ pub(crate) fn prepare(
         let is_default = path == default_path(prefix, directive);
         if is_default && let Some(parent) = path.parent() {
             // What is wrong with it shows in the next step.
-            let _ = fs::create_dir_all(parent);
+            let _ = guard.make_directories(parent, PREFIX_MODE);
         }
         match prepare_one(&path, identity.map(Identity::uid), guard) {
             Ok(()) => {}
@@ -140,6 +143,7 @@ mod tests {
     use super::*;
     use sealane_conf::{MemoryLoader, Options};
     use sealane_server::log::Logger;
+    use std::fs;
 
     /// A directory that goes with the test.
     struct Place(PathBuf);

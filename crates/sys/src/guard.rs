@@ -13,15 +13,21 @@
 //!   itself, nobody opens for it.
 //!
 //! Links to the standard streams and to `/dev/null` lead nowhere new and are always followed.
-//! Everything is opened relative to directories that are held open, so that nothing changes
-//! between a look and its use.
+//! Everything is opened, made, renamed and removed relative to directories that are held open, so
+//! that nothing changes between a look and its use.
+//!
+//! What is left to a guest is to move a directory of somebody else's about within one of its own.
+//! So what is renamed or removed is known by its [`FileId`] as well, and the owner is changed only
+//! of directories that nobody can have moved.
 
+mod names;
 mod rights;
 mod walk;
 
 #[cfg(test)]
 mod tests;
 
+pub use names::FileId;
 pub use rights::Guest;
 
 use crate::CheckReturn;
@@ -59,6 +65,11 @@ impl Guard {
     #[must_use]
     pub fn and(&self, other: &Guard) -> Guard {
         Guard::against(self.guests.iter().chain(&other.guests).cloned())
+    }
+
+    /// Whether files of this owner are somebody's whom it is against.
+    pub fn is_against(&self, owner: u32) -> bool {
+        self.guests.iter().any(|guest| guest.is(owner))
     }
 
     /// Finds the directory of a name. A symbolic link of that name is followed.
@@ -197,35 +208,11 @@ impl Place<'_> {
     ) -> Result<File, (&'static str, io::Error)> {
         let name = self.beside(suffix);
         self.with_rights(|| {
-            let _ = self.unlink(&name);
+            let _ = names::unlink(self.directory.as_fd(), &name);
             let flags = libc::O_WRONLY | libc::O_CREAT | libc::O_EXCL | libc::O_CLOEXEC;
             openat(Some(self.directory.as_fd()), &name, flags, mode).map(File::from)
         })
         .map_err(|error| ("open", error))
-    }
-
-    /// Puts the file that [`Place::create_beside`] has made under the name itself.
-    ///
-    /// # Errors
-    /// As rename(2).
-    pub fn put_in_place(&self, suffix: &str) -> io::Result<()> {
-        let from = self.beside(suffix);
-        let directory = self.directory.as_raw_fd();
-        self.with_rights(|| {
-            // SAFETY: both names end with NUL and outlive the call; the directory is open.
-            unsafe { libc::renameat(directory, from.as_ptr(), directory, self.name.as_ptr()) }
-                .check()
-        })?;
-        Ok(())
-    }
-
-    /// Removes the file that [`Place::create_beside`] has made.
-    ///
-    /// # Errors
-    /// As unlink(2).
-    pub fn remove_beside(&self, suffix: &str) -> io::Result<()> {
-        let name = self.beside(suffix);
-        self.with_rights(|| self.unlink(&name))
     }
 
     /// Waits until the directory's disk has what was put into it.
@@ -249,39 +236,43 @@ impl Place<'_> {
         mode: u32,
         owner: Option<u32>,
     ) -> Result<File, (&'static str, io::Error)> {
-        let made = || {
-            // SAFETY: the name ends with NUL and outlives the call; the directory is open.
-            let made =
-                unsafe { libc::mkdirat(self.directory.as_raw_fd(), self.name.as_ptr(), mode) };
-            match made.check() {
-                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-                    return Err(("mkdir", error));
-                }
-                _ => {}
-            }
-            let follow = match self.trust {
-                Trust::Full => self.follow,
-                _ => true, // with the guest's rights
-            };
-            let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
-            let flags = flags | if follow { 0 } else { libc::O_NOFOLLOW };
-            openat(Some(self.directory.as_fd()), &self.name, flags, 0)
-                .map(File::from)
-                .map_err(|error| ("open", error))
-        };
         let guest = match &self.trust {
             Trust::Full => None,
             Trust::Name(guest) | Trust::Way(guest, _) => Some(*guest),
         };
         let Some(guest) = guest else {
-            let directory = made()?;
-            give_to(&directory, owner).map_err(|error| ("fchown", error))?;
+            let (directory, is_new) = self.make_directory(mode, self.follow)?;
+            // What is on a way that somebody can change may be another's directory.
+            if is_new || self.way.is_none() {
+                give_to(&directory, owner).map_err(|error| ("fchown", error))?;
+            }
             return Ok(directory);
         };
         // Whatever is there, it is not made another's.
         guest
-            .with_rights(made)
+            .with_rights(|| self.make_directory(mode, true))
             .map_err(|error| ("setfsuid", error))?
+            .map(|(directory, _)| directory)
+    }
+
+    /// Whether the directory is new is told as well.
+    fn make_directory(
+        &self,
+        mode: u32,
+        follow: bool,
+    ) -> Result<(File, bool), (&'static str, io::Error)> {
+        // SAFETY: the name ends with NUL and outlives the call; the directory is open.
+        let made = unsafe { libc::mkdirat(self.directory.as_raw_fd(), self.name.as_ptr(), mode) };
+        let is_new = match made.check() {
+            Ok(_) => true,
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
+            Err(error) => return Err(("mkdir", error)),
+        };
+        let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
+        let flags = flags | if follow { 0 } else { libc::O_NOFOLLOW };
+        openat(Some(self.directory.as_fd()), &self.name, flags, 0)
+            .map(|directory| (directory.into(), is_new))
+            .map_err(|error| ("open", error))
     }
 
     /// Whether opening it has given a guest nothing: a file with this one name, or a FIFO. Hard
@@ -299,17 +290,6 @@ impl Place<'_> {
         };
         let is_it = (named.st_dev, named.st_ino) == (facts.dev(), facts.ino());
         Ok(is_it && named.st_nlink <= 1)
-    }
-
-    fn unlink(&self, name: &CString) -> io::Result<()> {
-        // SAFETY: the name ends with NUL and outlives the call; the directory is open.
-        unsafe { libc::unlinkat(self.directory.as_raw_fd(), name.as_ptr(), 0) }.check()?;
-        Ok(())
-    }
-
-    fn beside(&self, suffix: &str) -> CString {
-        let name = [self.name.as_bytes(), suffix.as_bytes()].concat();
-        CString::new(name).expect("a suffix has no NUL byte")
     }
 
     /// With the rights that the way to the name allows.

@@ -193,7 +193,7 @@ impl Master {
 
     fn finish(mut self) -> i32 {
         self.write_state(true);
-        if let Err(message) = self.pid_file.remove() {
+        if let Err(message) = self.pid_file.remove(&self.server.guard) {
             note!(self.server.journal, Alert, "{message}");
         }
         note!(self.server.journal, Notice, "exit");

@@ -520,7 +520,7 @@ impl Master {
         match created {
             Ok(new) => {
                 let old = std::mem::replace(&mut self.pid_file, new);
-                if let Err(message) = old.remove() {
+                if let Err(message) = old.remove(&self.server.guard) {
                     note!(self.server.journal, Alert, "{message}");
                 }
             }

@@ -95,7 +95,7 @@ impl Master {
     pub(super) fn change_binary(&mut self) {
         note!(self.server.journal, Notice, "changing binary");
         let path = self.origin.program.path().display();
-        if let Err(message) = self.pid_file.set_aside() {
+        if let Err(message) = self.pid_file.set_aside(&self.server.guard) {
             note!(
                 self.server.journal,
                 Alert,
@@ -179,7 +179,7 @@ impl Master {
     }
 
     fn put_pid_file_back(&mut self) {
-        if let Err(message) = self.pid_file.put_back() {
+        if let Err(message) = self.pid_file.put_back(&self.server.guard) {
             note!(
                 self.server.journal,
                 Alert,
@@ -271,7 +271,9 @@ impl Master {
         let is_ending = |other: &Other| other.side == Side::New && other.fd().is_none();
         self.upgrade_wanted
             || self.other.as_ref().is_some_and(is_ending)
-            || starting.is_some_and(|other| other.has_greeted() || !self.pid_file.names(other.pid))
+            || starting.is_some_and(|other| {
+                other.has_greeted() || !self.pid_file.names(other.pid, &self.server.guard)
+            })
     }
 
     /// When what was put off has to be looked at again.
@@ -385,7 +387,7 @@ impl Master {
             Notice,
             "master process {pid} of the old binary has ended"
         );
-        self.pid_file.remove_aside_of(pid);
+        self.pid_file.remove_aside_of(pid, &self.server.guard);
         if self.phase == Phase::Serving {
             notify::tell(&State::Ready);
         }
@@ -452,7 +454,8 @@ impl Master {
             // nginx says nothing, and writes its pid file when it serves.
             Some(other)
                 if other.side == Side::New
-                    && (other.is_serving() || self.pid_file.names(other.pid)) =>
+                    && (other.is_serving()
+                        || self.pid_file.names(other.pid, &self.server.guard)) =>
             {
                 notify::tell(&State::MainPid(other.pid));
             }

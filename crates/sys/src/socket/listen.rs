@@ -5,7 +5,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -244,18 +244,22 @@ fn set_tcp_option(socket: BorrowedFd<'_>, name: i32, value: i32) -> io::Result<(
     Ok(())
 }
 
-/// Whether `path` is a Unix socket that nobody listens on any more, left behind
-/// by a process that was killed.
+/// Whether a file is a Unix socket that nobody listens on any more, left behind by a process
+/// that was killed. It is held open (`O_PATH`), so that it is this one that is asked; that takes
+/// procfs.
 ///
 /// # Errors
 /// When it cannot be told, for example for lack of permission.
-pub fn is_stale_unix_socket(path: &Path) -> io::Result<bool> {
-    // Connecting to an ordinary file is refused, too: never take one for a socket.
-    if !std::fs::symlink_metadata(path)?.file_type().is_socket() {
+pub fn is_stale_unix_socket(file: BorrowedFd<'_>) -> io::Result<bool> {
+    let facts = std::fs::File::from(file.try_clone_to_owned()?).metadata()?;
+    // Connecting to an ordinary file is refused, too: never take one for a socket. One that has
+    // other names is somebody else's, who has linked to it.
+    if !facts.file_type().is_socket() || facts.nlink() > 1 {
         return Ok(false);
     }
     let socket = Socket::new(Domain::UNIX, Type::STREAM.cloexec().nonblocking(), None)?;
-    match socket.connect(&unix_name(path)?) {
+    let name = format!("/proc/self/fd/{}", file.as_raw_fd());
+    match socket.connect(&unix_name(Path::new(&name))?) {
         Ok(()) => Ok(false),
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(true),
         // Somebody listens, but the queue is full.

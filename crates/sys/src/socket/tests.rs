@@ -223,7 +223,12 @@ fn a_unix_socket_is_stale_only_when_nobody_listens() {
     let socket = bind_group(&address, &OPTIONS, 4).unwrap();
     assert_eq!(socket.len(), 1, "reuseport means nothing to a unix socket");
     start_listening(socket[0].as_fd(), &address, &OPTIONS).unwrap();
-    assert!(!is_stale_unix_socket(&path).unwrap());
+    let is_stale = || {
+        let guard = crate::guard::Guard::default();
+        let held = guard.find_name(&path).unwrap().hold().unwrap();
+        is_stale_unix_socket(held.as_fd()).unwrap()
+    };
+    assert!(!is_stale());
     let client = UnixStream::connect(&path).unwrap();
     wait(&socket[0]);
     // The question above has connected, too.
@@ -235,11 +240,15 @@ fn a_unix_socket_is_stale_only_when_nobody_listens() {
             && !peers.is_empty()
     );
     drop((socket, client));
-    once_closed(|| is_stale_unix_socket(&path).unwrap().then_some(()));
+    once_closed(|| is_stale().then_some(()));
+    let other = temporary("stale.link");
+    std::fs::hard_link(&path, &other).unwrap();
+    assert!(!is_stale(), "it is somebody's under another name");
+    std::fs::remove_file(&other).unwrap();
     std::fs::remove_file(&path).unwrap();
 
     std::fs::write(&path, "an ordinary file").unwrap();
-    assert!(!is_stale_unix_socket(&path).unwrap(), "never to be removed");
+    assert!(!is_stale(), "never to be removed");
     std::fs::remove_file(&path).unwrap();
 }
 
