@@ -39,6 +39,7 @@ mod relay;
 pub mod reload;
 mod server;
 mod site;
+pub mod takeover;
 mod tls_client;
 pub mod understanding;
 pub mod upgrade;

@@ -1,6 +1,7 @@
 //! What each process may do, as `/proc` tells it, and the modes of what they create.
 
 use sealane_tests::reload::{Reload, reload, reload_as_it_is};
+use sealane_tests::takeover::call_within;
 use sealane_tests::{Certificate, CertificateKey, Program, Server, Site, command, wait_for, wire};
 use std::collections::BTreeMap;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -122,28 +123,6 @@ fn transparent_binding_keeps_one_capability() {
     for set in ["CapInh", "CapAmb"] {
         assert_eq!(sets[set], "0000000000000000", "{set}");
     }
-}
-
-/// Has the main thread of a process make a system call that it would never make by itself,
-/// as whoever takes it over would. The answer of the call.
-#[track_caller]
-fn call_within(pid: u32, call: &str) -> String {
-    let script = [
-        "set confirm off".to_owned(),
-        format!("attach {pid}"),
-        // The signal of a refused call belongs to the process.
-        "handle SIGSYS nostop noprint pass".to_owned(),
-        format!("print (int){call}"),
-        "detach".to_owned(),
-    ];
-    let mut arguments = vec!["-batch", "-nx"];
-    for line in &script {
-        arguments.extend(["-ex", line]);
-    }
-    let outcome = command("gdb", &arguments, b"");
-    let text = outcome.text();
-    let answer = text.lines().find_map(|line| line.strip_prefix("$1 = "));
-    answer.unwrap_or(&text).to_owned()
 }
 
 #[cfg(target_arch = "x86_64")] // whose numbers these are

@@ -43,6 +43,7 @@ pub(crate) struct MainDraft {
     pub(crate) worker_cpu_affinity: Option<CpuAffinity>,
     pub(crate) worker_priority: Option<i32>,
     pub(crate) worker_seccomp: Option<Seccomp>,
+    pub(crate) worker_landlock: Option<bool>,
     pub(crate) log_queue_size: Option<u64>,
     pub(crate) worker_shutdown_timeout: Option<Duration>,
     pub(crate) working_directory: Option<PathBuf>,

@@ -7,10 +7,12 @@
 //! system calls which no server needs.
 
 mod calls;
+mod files;
 
 #[cfg(test)]
 mod tests;
 
+pub(crate) use self::files::Changeable;
 use crate::identity::Identity;
 use crate::journal::{Journal, note};
 use sealane_conf::Config;
@@ -93,8 +95,12 @@ fn kept_capabilities(config: &Config, identity: Option<&Identity>) -> Vec<Capabi
 /// Puts this process under its filter. Its only thread must be the calling one: all others
 /// inherit the filter.
 ///
-/// A kernel without filters is reported, and the worker runs without.
-pub(crate) fn enter(config: &Config, journal: &Journal) {
+/// A kernel without filters is reported, and the worker runs without. Before that, it is confined
+/// to where it may change files.
+pub(crate) fn enter(config: &Config, changeable: &Changeable, journal: &Journal) {
+    if config.main.worker_landlock {
+        changeable.confine(journal);
+    }
     let on_refusal = match config.main.worker_seccomp {
         Seccomp::Off => return,
         Seccomp::On => OnRefusal::Fail,
@@ -195,6 +201,13 @@ impl calls::Condition {
             calls::Test::Is(value) => (SeccompCmpOp::Eq, value, SeccompCmpArgLen::Dword),
             calls::Test::HasBits(bits) => {
                 (SeccompCmpOp::MaskedEq(bits), bits, SeccompCmpArgLen::Qword)
+            }
+            calls::Test::IsNot(value) => (SeccompCmpOp::Ne, value, SeccompCmpArgLen::Dword),
+            calls::Test::LacksBits(bits) => {
+                (SeccompCmpOp::MaskedEq(bits), 0, SeccompCmpArgLen::Qword)
+            }
+            calls::Test::HasOf(mask, bits) => {
+                (SeccompCmpOp::MaskedEq(mask), bits, SeccompCmpArgLen::Qword)
             }
             calls::Test::IsNull => (SeccompCmpOp::Eq, 0, SeccompCmpArgLen::Qword),
         };

@@ -12,6 +12,7 @@ use crate::pid_file::PidFile;
 use crate::program::Program;
 use crate::reload::{RecordingLoader, Records};
 use crate::resolver::{self, Resolvers};
+use crate::sandbox::Changeable;
 use crate::session_store::{self, RemoteStore, TicketStates};
 use crate::sockets::{Bound, Purpose, Sockets};
 use crate::{
@@ -61,6 +62,8 @@ pub(crate) struct Server {
     pub(crate) identity: Option<Identity>,
     /// What this user, and those of earlier configurations, cannot have the master open.
     pub(crate) guard: Guard,
+    /// Where a worker changes files.
+    pub(crate) changeable: Changeable,
     pub(crate) journal: Journal,
     /// What outlives snapshots of ticket keys and session caches.
     pub(crate) sessions: Arc<SessionState>,
@@ -402,6 +405,7 @@ pub(crate) fn prepare(
         resolvers,
         ticket_state_file,
         ticket_states,
+        changeable: Changeable::of(&config),
         config,
         snapshot: Arc::new(snapshot),
         logs: Arc::new(logs),

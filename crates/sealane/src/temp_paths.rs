@@ -9,7 +9,7 @@
 use crate::identity::Identity;
 use crate::journal::{Journal, note};
 use sealane_conf::Config;
-use sealane_conf::model::{Family, LocationConf, Locations};
+use sealane_conf::model::{Family, LocationConf};
 use sealane_server::log::OsError;
 use sealane_sys::guard::Guard;
 use std::collections::BTreeMap;
@@ -17,6 +17,7 @@ use std::fs::Permissions;
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// What the worker needs of its directory: read, write, search.
 const OWNER_ALL: u32 = 0o700;
@@ -56,20 +57,19 @@ pub(crate) fn prepare(
 }
 
 /// Paths that may be needed, each with the beginning of its directive's name.
-fn wanted(config: &Config) -> BTreeMap<PathBuf, &'static str> {
+pub(crate) fn wanted(config: &Config) -> BTreeMap<PathBuf, &'static str> {
     let mut wanted = BTreeMap::new();
-    for server in config.http.iter().flat_map(|http| &http.servers) {
-        add_location(&mut wanted, &server.conf);
-        add_locations(&mut wanted, &server.locations);
+    for conf in locations(config) {
+        add_location(&mut wanted, conf);
     }
     wanted
 }
 
-fn add_locations(wanted: &mut BTreeMap<PathBuf, &'static str>, level: &Locations) {
-    for location in level.all() {
-        add_location(wanted, &location.conf);
-        add_locations(wanted, &location.children);
-    }
+/// What servers, locations and every `if` in one say of files.
+pub(crate) fn locations(config: &Config) -> impl Iterator<Item = &Arc<LocationConf>> {
+    let servers = config.http.iter().flat_map(|http| &http.servers);
+    let locations = config.http.iter().flat_map(|http| http.locations());
+    servers.map(|server| &server.conf).chain(locations)
 }
 
 /// Bodies are kept where they are handed on, or become files.

@@ -257,7 +257,7 @@ fn prepare(server: &Server, single: bool) -> Result<SignalQueue, String> {
     let signals = SignalQueue::open(&SIGNALS)
         .map_err(|error| format!("signalfd() failed ({})", OsError(&error)))?;
     if !single {
-        sandbox::enter(&server.config, journal); // all threads inherit the filter
+        sandbox::enter(&server.config, &server.changeable, journal); // all threads inherit the filter
     }
     Ok(signals)
 }

@@ -31,6 +31,7 @@ pub mod body_source;
 pub mod chain;
 pub mod client_certificates;
 pub mod client_link;
+pub mod confinement;
 pub mod counters;
 pub mod current;
 pub mod exchange;

@@ -6,6 +6,7 @@
 //! process ends; what holds it is its descriptor, in the chains that send it.
 
 use crate::chain::{FileRange, Segment};
+use crate::confinement;
 use crate::disk;
 use crate::log::OsError;
 use crate::open_file_cache::OpenFile;
@@ -341,9 +342,10 @@ impl fmt::Display for TempFileError {
         let TempFileError { call, path, error } = self;
         write!(
             f,
-            "{call} \"{}\" failed ({})",
+            "{call} \"{}\" failed ({}){}",
             path.display(),
-            OsError(error)
+            OsError(error),
+            confinement::reason(error.raw_os_error())
         )
     }
 }

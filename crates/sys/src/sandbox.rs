@@ -1,4 +1,5 @@
-//! A filter for system calls (seccomp(2)).
+//! A filter for system calls (seccomp(2)), and whether the kernel can confine a process to
+//! directories (landlock(7)).
 
 use crate::CheckReturn;
 use std::io;
@@ -14,6 +15,28 @@ pub struct Instruction {
     pub jump_false: u8,
     /// The operand.
     pub operand: u32,
+}
+
+/// What `landlock_create_ruleset` is asked for the version with.
+const CREATE_RULESET_VERSION: u32 = 1;
+
+/// Version of the kernel's Landlock.
+///
+/// # Errors
+/// `ENOSYS` if the kernel has none, `EOPNOTSUPP` if it is switched off.
+pub fn landlock_version() -> io::Result<u32> {
+    let no_attributes = std::ptr::null::<libc::c_void>();
+    // SAFETY: asked for the version, the call reads no attributes.
+    let version = unsafe {
+        libc::syscall(
+            libc::SYS_landlock_create_ruleset,
+            no_attributes,
+            0_usize,
+            CREATE_RULESET_VERSION,
+        )
+    }
+    .check()?;
+    u32::try_from(version).map_err(io::Error::other)
 }
 
 /// Puts the calling thread, and all that it starts, under a filter, for good. It needs

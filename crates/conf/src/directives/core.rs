@@ -97,6 +97,21 @@ const ROWS: &[Row] = &[
         worker_cpu_affinity,
     ),
     Row::new(
+        "worker_landlock",
+        MAIN,
+        ONE,
+        "on",
+        "Whether the kernel confines the worker process to changing files where the configuration \
+         has it do that: directories for temporary files, `root` and `alias` of locations with \
+         `dav_methods`, directories of logs with variables in their paths, of core dumps. Files \
+         are read as ever. The process cannot look into others of its user, or signal them, \
+         either. A directory that is replaced needs a reload. Takes Linux 5.19 or later with \
+         Landlock; without, the error log says so at level `notice`. Has no effect with \
+         `master_process off`.",
+        |b, c| c.flag(&mut b.main.worker_landlock),
+    )
+    .own(),
+    Row::new(
         "worker_priority",
         MAIN,
         ONE,

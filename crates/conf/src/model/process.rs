@@ -27,6 +27,8 @@ pub struct Main {
     pub worker_priority: Option<i32>,
     /// `worker_seccomp`. Default on.
     pub worker_seccomp: Seccomp,
+    /// `worker_landlock`. Default on.
+    pub worker_landlock: bool,
     /// `worker_shutdown_timeout`.
     pub worker_shutdown_timeout: Option<Duration>,
     /// `working_directory`.

@@ -1,7 +1,7 @@
 //! The running kernel: its module `tls`, its counters, its ciphers.
 
 use super::report::{Installed, Kernel, Loadable, Module};
-use sealane_sys::process;
+use sealane_sys::{process, sandbox};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -33,6 +33,7 @@ pub(super) fn examine(loaded_before: bool, refused: Loadable) -> Kernel {
             loaded,
             loadable: if loaded { Loadable::Yes } else { refused },
         },
+        landlock: sandbox::landlock_version().ok(),
         crypto: read("/proc/crypto").map_or_else(BTreeMap::new, |text| drivers(&text)),
         system,
         release,

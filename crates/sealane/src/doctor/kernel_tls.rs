@@ -160,6 +160,7 @@ mod tests {
                 loaded: false,
                 loadable: Loadable::No,
             },
+            landlock: None,
             tls_stat: None,
             crypto: BTreeMap::new(),
         }

@@ -100,6 +100,13 @@ impl Page {
             Loadable::Unknown => ", not loaded",
         };
         self.row("module tls", format!("{installed}{loaded}"));
+        let landlock = match kernel.landlock {
+            None => "none or switched off: worker_landlock has no effect".to_owned(),
+            Some(1) => "version 1, too old for worker_landlock".to_owned(),
+            Some(version @ 2..6) => format!("version {version}; signals are confined from 6 on"),
+            Some(version) => format!("version {version}"),
+        };
+        self.row("Landlock", landlock);
         for (algorithm, driver) in &kernel.crypto {
             let name = match *algorithm {
                 "gcm(aes)" => "AES-GCM by",

@@ -66,6 +66,8 @@ pub(super) struct Kernel {
     pub(super) system: String,
     pub(super) release: String,
     pub(super) module: Module,
+    /// Version of Landlock, which confines workers (`worker_landlock`).
+    pub(super) landlock: Option<u32>,
     /// `/proc/net/tls_stat`: counters by name, once the module is loaded.
     pub(super) tls_stat: Option<BTreeMap<String, u64>>,
     /// What encrypts in the kernel, by the kernel's name of the algorithm.

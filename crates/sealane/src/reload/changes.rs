@@ -38,6 +38,9 @@ pub(crate) fn needs_new_process(before: &Server, after: &Server) -> Option<&'sta
         return Some("reuseport");
     }
     let (old, new) = (&before.config, &after.config);
+    if !before.changeable.covers(&after.changeable) {
+        return Some("worker_landlock");
+    }
     of_main(&old.main, &new.main)
         .or_else(|| sandbox::needs_more(old, new, after.identity.as_ref()))
         .or_else(|| {
@@ -61,6 +64,9 @@ fn of_main(before: &Main, after: &Main) -> Option<&'static str> {
     }
     if before.worker_seccomp != after.worker_seccomp {
         return Some("worker_seccomp");
+    }
+    if before.worker_landlock != after.worker_landlock {
+        return Some("worker_landlock");
     }
     if before.working_directory != after.working_directory {
         return Some("working_directory");
@@ -114,6 +120,7 @@ mod tests {
             ("worker_priority 5;", Some("worker_priority")),
             ("worker_cpu_affinity auto;", Some("worker_cpu_affinity")),
             ("worker_seccomp off;", Some("worker_seccomp")),
+            ("worker_landlock off;", Some("worker_landlock")),
             ("working_directory /tmp;", Some("working_directory")),
             ("env A=1;", Some("env")),
         ] {

@@ -36,8 +36,14 @@ pub(super) struct Condition {
 pub(super) enum Test {
     /// Its lower 32 bits are this number.
     Is(u64),
+    /// Its lower 32 bits are another number.
+    IsNot(u64),
     /// It has all of these bits.
     HasBits(u64),
+    /// It has none of these bits.
+    LacksBits(u64),
+    /// Of the first bits, its own are the second.
+    HasOf(u64, u64),
     /// It is a null pointer.
     IsNull,
 }
@@ -60,9 +66,7 @@ pub(super) const ALLOWED: &[Number] = &[
     SYS_sendmmsg,
     SYS_sendmsg,
     SYS_sendto,
-    SYS_setsockopt, // kernel TLS as well
     SYS_shutdown,
-    SYS_socketpair,
     // Waiting.
     SYS_epoll_create1,
     SYS_epoll_ctl,
@@ -84,7 +88,6 @@ pub(super) const ALLOWED: &[Number] = &[
     SYS_faccessat2,
     SYS_fadvise64,
     SYS_fallocate,
-    SYS_fcntl,
     SYS_fdatasync,
     SYS_flock,
     SYS_fstat,
@@ -238,9 +241,72 @@ const PRCTL_OPTIONS: [c_int; 5] = [
     PR_GET_THP_DISABLE,
 ];
 
-/// Protocol families that a server talks: to clients, other servers, name servers and the
-/// system's log.
-const SOCKET_FAMILIES: [c_int; 3] = [AF_UNIX, AF_INET, AF_INET6];
+/// Families, types and protocols of sockets that a server talks over: to clients, other servers,
+/// name servers and the system's log. The C library asks which addresses the machine has before it
+/// looks a name up.
+const SOCKETS: [(c_int, c_int, c_int); 12] = [
+    (AF_UNIX, SOCK_STREAM, 0),
+    (AF_UNIX, SOCK_DGRAM, 0),
+    (AF_UNIX, SOCK_SEQPACKET, 0),
+    (AF_INET, SOCK_STREAM, 0),
+    (AF_INET, SOCK_STREAM, IPPROTO_TCP),
+    (AF_INET, SOCK_DGRAM, 0),
+    (AF_INET, SOCK_DGRAM, IPPROTO_UDP),
+    (AF_INET6, SOCK_STREAM, 0),
+    (AF_INET6, SOCK_STREAM, IPPROTO_TCP),
+    (AF_INET6, SOCK_DGRAM, 0),
+    (AF_INET6, SOCK_DGRAM, IPPROTO_UDP),
+    (AF_NETLINK, SOCK_RAW, NETLINK_ROUTE),
+];
+
+/// Where the type of a socket stands among the flags that are given with it.
+const SOCKET_TYPE_BITS: u64 = 0xf;
+
+/// Levels of which every option may be set: the server's own, kernel TLS as well.
+const OPTION_LEVELS: [c_int; 2] = [IPPROTO_TCP, SOL_TLS];
+
+/// Options of the socket itself that hand the kernel a program.
+const PROGRAM_OPTIONS: [c_int; 4] = [
+    SO_ATTACH_FILTER,
+    SO_ATTACH_BPF,
+    SO_ATTACH_REUSEPORT_CBPF,
+    SO_ATTACH_REUSEPORT_EBPF,
+];
+
+/// Options of IP: `proxy_bind`, and what the C library sets for its questions to name servers.
+/// Packet filters are behind others.
+const IP_OPTIONS: [(c_int, c_int); 8] = [
+    (IPPROTO_IP, IP_MTU_DISCOVER),
+    (IPPROTO_IP, IP_RECVERR),
+    (IPPROTO_IP, IP_TRANSPARENT),
+    (IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT),
+    (IPPROTO_IPV6, IPV6_MTU_DISCOVER),
+    (IPPROTO_IPV6, IPV6_RECVERR),
+    (IPPROTO_IPV6, IPV6_V6ONLY),
+    (IPPROTO_IPV6, IPV6_TRANSPARENT),
+];
+
+/// What is asked of descriptors by fcntl. Not who gets a signal when they are ready, which would
+/// have the kernel send signals to other processes, nor leases and notices.
+const FCNTL_COMMANDS: [c_int; 7] = [
+    F_DUPFD,
+    F_DUPFD_CLOEXEC,
+    F_GETFD,
+    F_SETFD,
+    F_GETFL,
+    F_ADD_SEALS,
+    F_GET_SEALS,
+];
+
+/// Threads share all of these with the process, and are in no namespace of their own.
+const THREAD: c_int = CLONE_THREAD | CLONE_VM | CLONE_SIGHAND;
+const NAMESPACES: c_int = CLONE_NEWNS
+    | CLONE_NEWCGROUP
+    | CLONE_NEWUTS
+    | CLONE_NEWIPC
+    | CLONE_NEWUSER
+    | CLONE_NEWPID
+    | CLONE_NEWNET;
 
 /// What the standard library asks of descriptors.
 const IOCTL_REQUESTS: [Ioctl; 4] = [FIONBIO, FIONREAD, FIOCLEX, TCGETS];
@@ -248,44 +314,60 @@ const IOCTL_REQUESTS: [Ioctl; 4] = [FIONBIO, FIONREAD, FIOCLEX, TCGETS];
 /// Allowed when one of a call's lines holds with all of its conditions. `own` is the process
 /// under the filter.
 pub(super) fn conditional(own: Pid) -> Vec<(Number, Vec<Condition>)> {
-    let is = |argument, value: u64| Condition {
-        argument,
-        test: Test::Is(value),
-    };
+    let on = |argument, test| Condition { argument, test };
+    let is = |argument, value: u64| on(argument, Test::Is(value));
     let mut rules = vec![
         // Threads, but no processes.
         (
             SYS_clone,
-            vec![Condition {
-                argument: 0,
-                test: Test::HasBits((CLONE_THREAD | CLONE_VM | CLONE_SIGHAND) as u64),
-            }],
+            vec![
+                on(0, Test::HasBits(THREAD as u64)),
+                on(0, Test::LacksBits(NAMESPACES as u64)),
+            ],
         ),
         // Signals to itself only: abort(3) and the report of a crash.
         (SYS_tgkill, vec![is(0, own as u64)]),
         // Time slices and processors of the calling thread.
         (SYS_sched_setattr, vec![is(0, 0)]),
         (SYS_sched_setaffinity, vec![is(0, 0)]),
-        // Reading limits, not changing them.
+        // Reading limits of its own, not changing them.
+        (SYS_prlimit64, vec![is(0, 0), on(2, Test::IsNull)]),
+        (SYS_socketpair, vec![is(0, AF_UNIX as u64)]),
+        // No signals when a descriptor is ready.
         (
-            SYS_prlimit64,
-            vec![Condition {
-                argument: 2,
-                test: Test::IsNull,
-            }],
+            SYS_fcntl,
+            vec![
+                is(1, F_SETFL as u64),
+                on(2, Test::LacksBits(O_ASYNC as u64)),
+            ],
         ),
-        // The C library asks which addresses the machine has before it looks a name up.
+        // Options of the socket itself, without programs.
         (
-            SYS_socket,
-            vec![is(0, AF_NETLINK as u64), is(2, NETLINK_ROUTE as u64)],
+            SYS_setsockopt,
+            std::iter::once(is(1, SOL_SOCKET as u64))
+                .chain(PROGRAM_OPTIONS.map(|option| on(2, Test::IsNot(option as u64))))
+                .collect(),
         ),
     ];
+    let sockets = SOCKETS.map(|(family, kind, protocol)| {
+        let kind = Test::HasOf(SOCKET_TYPE_BITS, kind as u64);
+        let conditions = vec![is(0, family as u64), on(1, kind), is(2, protocol as u64)];
+        (SYS_socket, conditions)
+    });
+    let levels = OPTION_LEVELS.map(|level| (SYS_setsockopt, vec![is(1, level as u64)]));
+    let of_ip = IP_OPTIONS.map(|(level, option)| {
+        let conditions = vec![is(1, level as u64), is(2, option as u64)];
+        (SYS_setsockopt, conditions)
+    });
+    let commands = FCNTL_COMMANDS.map(|command| (SYS_fcntl, vec![is(1, command as u64)]));
     let options = PRCTL_OPTIONS.map(|option| (SYS_prctl, vec![is(0, option as u64)]));
-    let families = SOCKET_FAMILIES.map(|family| (SYS_socket, vec![is(0, family as u64)]));
     let requests =
         IOCTL_REQUESTS.map(|request| (SYS_ioctl, vec![is(1, u64::from(request as u32))]));
+    rules.extend(sockets);
+    rules.extend(levels);
+    rules.extend(of_ip);
+    rules.extend(commands);
     rules.extend(options);
-    rules.extend(families);
     rules.extend(requests);
     rules
 }

@@ -3,12 +3,14 @@
 
 use super::sink::{Losses, open_file};
 use super::{OsError, frames};
+use crate::confinement;
 use sealane_conf::model::{LogFileCache, LogPaths};
 use sealane_sys::file;
 use sealane_sys::guard::Guard;
 use std::collections::HashMap;
 use std::ffi::{CStr, CString, OsStr};
 use std::fs;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -144,9 +146,9 @@ impl Paths {
             return Ok(());
         }
         known.file = None;
-        let failed = |error| {
-            let path = path.display();
-            format!("open() \"{path}\" failed ({})", OsError(&error))
+        let failed = |error: io::Error| {
+            let (path, reason) = (path.display(), confinement::reason(error.raw_os_error()));
+            format!("open() \"{path}\" failed ({}){reason}", OsError(&error))
         };
         let file = open_file(path, &self.guard).map_err(failed)?;
         let stat = file::stat_fd(file.as_fd()).map_err(failed)?;

@@ -63,6 +63,7 @@ fn report() -> Report {
                 loaded: true,
                 loadable: Loadable::Yes,
             },
+            landlock: Some(2),
             tls_stat: Some(BTreeMap::from([
                 ("TlsCurrTxSw".to_owned(), 3),
                 ("TlsCurrTxDevice".to_owned(), 4),
@@ -153,6 +154,7 @@ fn everything_found_is_shown_aligned() {
         "  - something else",
         "  release           Linux 6.1.0",
         "  module tls        installed, loaded just now",
+        "  Landlock          version 2; signals are confined from 6 on",
         "  AES-GCM by        generic-gcm-aesni",
         "  TLSv1.3  AES-128-GCM          yes      yes",
         "  TLSv1.3  AES-256-GCM          no       yes      because of suite_unsupported",

@@ -3,6 +3,7 @@
 use super::{
     Depth, Failure, depth, header, note, path_of, refuse, refuse_body, tree, without_slash,
 };
+use crate::confinement;
 use crate::disk;
 use crate::exchange::Exchange;
 use crate::handlers::path::FilePath;
@@ -233,8 +234,8 @@ fn explain(exchange: &Exchange, refusal: tree::Refusal) -> StatusCode {
 /// is said here.
 fn incomplete(exchange: &Exchange, failure: &Failure) -> StatusCode {
     let Failure { call, path, errno } = failure;
-    let path = path.display();
-    log_request!(exchange, Crit, "{call} \"{path}\" failed ({errno})");
+    let (path, reason) = (path.display(), confinement::reason(Some(errno.0)));
+    log_request!(exchange, Crit, "{call} \"{path}\" failed ({errno}){reason}");
     match errno.0 {
         libc::ENOSPC | libc::EDQUOT => StatusCode::INSUFFICIENT_STORAGE,
         _ => StatusCode::INTERNAL_SERVER_ERROR,
