@@ -34,33 +34,33 @@ const PARTS: [(&str, &str, &str); 17] = [
     ),
     (
         "uri-grpc",
-        "set $args $1; grpc_pass ORIGIN;",
+        "set $args $uri; rewrite ^ /to break; grpc_pass ORIGIN;",
         "character in the URI of the request to the upstream: a variable in \"grpc_pass\"",
     ),
     (
         "method-1",
-        "proxy_pass http://ORIGIN/; proxy_http_version 1.1; proxy_method $1;",
+        "proxy_pass http://ORIGIN/$arg_none; proxy_http_version 1.1; proxy_method $1;",
         "invalid method of the request to the upstream: \"proxy_method\"",
     ),
     (
         "method-2",
-        "proxy_pass http://ORIGIN/; proxy_http_version 2; proxy_method $1;",
+        "proxy_pass http://ORIGIN/$arg_none; proxy_http_version 2; proxy_method $1;",
         "invalid method of the request to the upstream: \"proxy_method\"",
     ),
     (
         "value-1",
-        "proxy_pass http://ORIGIN/; proxy_http_version 1.1; proxy_set_header X-V $1;",
+        "proxy_pass http://ORIGIN/$arg_none; proxy_http_version 1.1; proxy_set_header X-V $1;",
         "line break or NUL in header \"X-V\" of the request to the upstream: a variable in \
          \"proxy_set_header X-V\"",
     ),
     (
         "value-2",
-        "proxy_pass http://ORIGIN/; proxy_http_version 2; proxy_set_header X-V $1;",
+        "proxy_pass http://ORIGIN/$arg_none; proxy_http_version 2; proxy_set_header X-V $1;",
         "a variable in \"proxy_set_header X-V\"",
     ),
     (
         "host-2",
-        "proxy_pass http://ORIGIN/; proxy_http_version 2; proxy_set_header Host $1;",
+        "proxy_pass http://ORIGIN/$arg_none; proxy_http_version 2; proxy_set_header Host $1;",
         "a variable in \"proxy_set_header Host\"",
     ),
     (
@@ -122,7 +122,7 @@ fn no_part_of_a_request_to_another_server_is_more_than_it_was_meant_to_be() {
         .iter()
         .map(|(name, directives, _)| {
             let directives = directives.replace("ORIGIN", &address);
-            format!("location ~ ^/{name}/(.*)$ {{ {directives} }}\n")
+            format!("location ~ (?s)^/{name}/(.*)$ {{ {directives} }}\n")
         })
         .collect();
     // Before, some of these were sent: nobody waits for their answers.
@@ -165,21 +165,23 @@ fn parameters_hold_whatever_a_path_does_and_stay_one() {
     let (site, origin) = (Site::new(), echo_fastcgi());
     let server = site.serve(&format!(
         "ignore_invalid_headers off; server {{ listen 127.0.0.1:%plain%;
-           location ~ ^/path(/.*)$ {{ fastcgi_pass 127.0.0.1:{}; fastcgi_param PATH_INFO $1; }} }}",
+           location ~ (?s)^/path(/.*)$ {{ fastcgi_pass 127.0.0.1:{}; fastcgi_param PATH_INFO $1; }} }}",
         origin.port()
     ));
     let response = wire::get(server.port("plain"), "/path/a%0d%0aHTTPS:on");
     assert_eq!(
         response.text(),
-        "HTTP_CONNECTION=close|HTTP_HOST=x|PATH_INFO=/a\\r\\nHTTPS:on|"
+        "HTTP_CONNECTION=close|HTTP_HOST=localhost|PATH_INFO=/a\\r\\nHTTPS:on|"
     );
     // A name with `=` would be another variable in the environment of a program.
     let mut connection = wire::Connection::open(server.port("plain"));
-    connection.send("GET /path/a HTTP/1.1\r\nHost: x\r\nUser=root: b\r\nConnection: close\r\n\r\n");
+    connection.send(
+        "GET /path/a HTTP/1.1\r\nHost: localhost\r\nUser=root: b\r\nConnection: close\r\n\r\n",
+    );
     let response = connection.response(false);
     assert_eq!(
         response.text(),
-        "HTTP_CONNECTION=close|HTTP_HOST=x|PATH_INFO=/a|"
+        "HTTP_CONNECTION=close|HTTP_HOST=localhost|PATH_INFO=/a|"
     );
     server.wait_for_log("client header \"User=root\" is not passed to upstream");
 }
@@ -205,12 +207,12 @@ fn no_header_of_a_response_is_more_than_it_was_meant_to_be() {
         Answer::Send(head.as_bytes().to_vec())
     });
     let site = Site::new();
-    let pass = format!("proxy_pass http://127.0.0.1:{}/;", origin.port());
+    let pass = format!("proxy_pass http://127.0.0.1:{}/$arg_none;", origin.port());
     let locations = [
         ("return", "return 301 /to$1;".to_owned()),
         ("return-url", "return 302 https://x.test/$1;".to_owned()),
-        ("rewrite", "rewrite ^/rewrite/(.*)$ /to/$1 redirect;".to_owned()),
-        ("rewrite-url", "rewrite ^/[^/]*/(.*)$ http://x.test/$1 permanent;".to_owned()),
+        ("rewrite", "rewrite (?s)^/rewrite/(.*)$ /to/$1 redirect;".to_owned()),
+        ("rewrite-url", "rewrite (?s)^/[^/]*/(.*)$ http://x.test/$1 permanent;".to_owned()),
         ("error-page", "error_page 404 http://x.test/$1; return 404;".to_owned()),
         ("add-header", "add_header X-V $1 always; return 200 ok;".to_owned()),
         ("add-trailer", "add_trailer X-V $1 always; return 200 ok;".to_owned()),
@@ -218,7 +220,7 @@ fn no_header_of_a_response_is_more_than_it_was_meant_to_be() {
         ("location", "add_header Location $1 always; return 200 ok;".to_owned()),
         (
             "charset",
-            "set $c $1; charset $c; default_type text/html; return 200 ok;".to_owned(),
+            "set $c $uri; charset $c; default_type text/html; return 200 ok;".to_owned(),
         ),
         ("realm", "auth_basic $1; auth_basic_user_file users; return 200 ok;".to_owned()),
         ("redirect", format!("{pass} proxy_redirect http://origin/ /to/$1;")),
@@ -233,7 +235,7 @@ fn no_header_of_a_response_is_more_than_it_was_meant_to_be() {
     ];
     let text: String = locations
         .iter()
-        .map(|(name, directives)| format!("location ~ ^/{name}/(.*)$ {{ {directives} }}\n"))
+        .map(|(name, directives)| format!("location ~ (?s)^/{name}/(.*)$ {{ {directives} }}\n"))
         .collect();
     site.write("users", "");
     let server = site.serve(&format!(
