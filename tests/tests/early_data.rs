@@ -1,6 +1,8 @@
 //! `ssl_early_data`: requests that come with the ClientHello (0-RTT), each flight
 //! of them accepted once.
 
+#[path = "early_data/applications.rs"]
+mod applications;
 #[path = "early_data/client.rs"]
 mod client;
 #[path = "early_data/der.rs"]
