@@ -6,20 +6,32 @@ use crate::command;
 /// answer of the call; gdb's words, if there is none.
 #[track_caller]
 pub fn call_within(pid: u32, call: &str) -> String {
-    let script = [
+    calls_within(pid, &[call]).remove(0)
+}
+
+/// The same with several, one after the other.
+#[track_caller]
+pub fn calls_within<S: AsRef<str>>(pid: u32, calls: &[S]) -> Vec<String> {
+    let mut script = vec![
         "set confirm off".to_owned(),
         format!("attach {pid}"),
         // The signal of a refused call belongs to the process.
         "handle SIGSYS nostop noprint pass".to_owned(),
-        format!("print (int){call}"),
-        "detach".to_owned(),
     ];
+    for call in calls {
+        script.push(format!("print (int){}", call.as_ref()));
+    }
+    script.push("detach".to_owned());
     let mut arguments = vec!["-batch", "-nx"];
     for line in &script {
         arguments.extend(["-ex", line]);
     }
     let outcome = command("gdb", &arguments, b"");
     let text = outcome.text();
-    let answer = text.lines().find_map(|line| line.strip_prefix("$1 = "));
-    answer.unwrap_or(&text).to_owned()
+    let answer = |number: usize| {
+        let beginning = format!("${number} = ");
+        let line = text.lines().find_map(|line| line.strip_prefix(&beginning));
+        line.unwrap_or(&text).to_owned()
+    };
+    (1..=calls.len()).map(answer).collect()
 }

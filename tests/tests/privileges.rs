@@ -1,6 +1,6 @@
 //! What each process may do, as `/proc` tells it, and the modes of what they create.
 
-use sealane_tests::reload::{Reload, reload, reload_as_it_is};
+use sealane_tests::reload::{Reload, ask, reload, reload_as_it_is};
 use sealane_tests::takeover::call_within;
 use sealane_tests::{Certificate, CertificateKey, Program, Server, Site, command, wait_for, wire};
 use std::collections::BTreeMap;
@@ -138,7 +138,7 @@ fn what_the_filter_refuses_fails_and_the_log_says_which_call_it_was() {
         ("syscall(59, \"/bin/true\", 0, 0)", "(execve)"),
         ("syscall(56, 17, 0, 0, 0, 0)", "(clone)"), // fork(3)
         ("syscall(41, 38, 5, 0)", "(socket)"),      // AF_ALG
-        ("syscall(50, 0, 1)", "(listen)"),
+        ("syscall(50, 0, 1)", "(listen) with 0x0, 0x1, "),
         ("syscall(16, 0, 0x5412, 0)", "(ioctl)"), // TIOCSTI
         ("syscall(157, 22, 0, 0, 0, 0)", "(prctl)"),
         ("syscall(62, 1, 0)", "(kill)"),
@@ -406,6 +406,142 @@ fn what_the_workers_user_puts_in_the_place_of_other_files_is_left_alone() {
     assert_eq!(facts("secret"), (0, 0o600));
     let text = std::fs::read_to_string(site.path("secret")).expect("root's");
     assert_eq!(text, "of root\n");
+}
+
+const IN_A_DIRECTORY_BELOW: &str = "
+    error_log logs/error.log notice;
+    user nobody nogroup;
+    pid own/run/server.pid;
+    events { worker_connections 64; }
+    http {
+        access_log off;
+        server { listen 127.0.0.1:%plain%; root html; }
+        MORE
+    }";
+
+/// A planted site with a directory of the worker's user for the pid file, and one of root's which
+/// everybody may look into.
+fn site_with_a_way() -> Site {
+    let site = planted_site();
+    let run = site.path("own/run").display().to_string();
+    command("mkdir", &[&run], b"").success();
+    command("chown", &["nobody", &run], b"").success();
+    std::fs::create_dir(site.path("private")).expect("new");
+    site
+}
+
+/// The worker's user has a directory of root's stand where its own was.
+fn exchange_the_way(site: &Site) {
+    let run = site.path("own/run").display().to_string();
+    let aside = site.path("own/aside").display().to_string();
+    command("mv", &[&run, &aside], b"").success();
+    plant(site, "own/run", &["ln", "-s", "../private"]);
+}
+
+#[test]
+fn the_master_removes_and_renames_only_the_pid_file_that_it_has_made() {
+    if !is_root() {
+        return;
+    }
+    let site = site_with_a_way();
+    site.write("private/server.pid", "1\n");
+    let server = Server::start(
+        &site,
+        Program::Sealane,
+        &IN_A_DIRECTORY_BELOW.replace("MORE", ""),
+    );
+    assert_eq!(wire::get(server.port("plain"), "/a.txt").body, b"hello");
+    exchange_the_way(&site);
+    server.expect_alert("own/run/server.pid");
+    server.signal("USR2");
+    server.wait_for_log("before executing new binary process");
+    assert!(site.path("private/server.pid").exists(), "it was renamed");
+    server.stop("QUIT");
+    let content = std::fs::read_to_string(site.path("private/server.pid"));
+    assert_eq!(content.expect("it was removed"), "1\n");
+    assert!(!site.path("private/server.pid.oldbin").exists());
+}
+
+#[test]
+fn sockets_that_others_have_left_elsewhere_are_not_taken_for_the_masters() {
+    if !is_root() {
+        return;
+    }
+    let site = site_with_a_way();
+    let stale = site.path("private/socket");
+    drop(std::os::unix::net::UnixListener::bind(&stale).expect("new"));
+    exchange_the_way(&site);
+    let directory = site.path("").display().to_string();
+    let more = format!("server {{ listen unix:{directory}own/run/socket; }}");
+    let text = IN_A_DIRECTORY_BELOW.replace("MORE", &more);
+    let text = text.replace("own/run/server.pid", "logs/server.pid");
+    site.write("sealane.conf", site.fill_in(&text));
+    // It ends by itself, as it cannot listen there.
+    let refused = ask(&site, &["-g", "daemon off;"]);
+    assert!(
+        refused.stderr.contains("own/run/socket"),
+        "{}",
+        refused.stderr
+    );
+    assert!(stale.exists(), "it was removed");
+}
+
+#[test]
+fn directories_that_the_workers_user_can_move_are_not_given_to_it() {
+    if !is_root() {
+        return;
+    }
+    let site = planted_site();
+    std::fs::create_dir_all(site.path("own/run/temporary")).expect("new");
+    let more = "server { listen 127.0.0.1:%other%; location / {
+        proxy_pass http://127.0.0.1:%plain%; proxy_temp_path own/run/temporary; } }";
+    let text = IN_A_DIRECTORY_BELOW.replace("MORE", more);
+    let text = text.replace("own/run/server.pid", "logs/server.pid");
+    site.write("sealane.conf", site.fill_in(&text));
+    let refused = ask(&site, &["-t"]);
+    let facts = std::fs::metadata(site.path("own/run/temporary")).expect("there");
+    assert_eq!(facts.uid(), 0, "it was given away");
+    assert!(
+        refused.stderr.contains("belongs to user 0"),
+        "{}",
+        refused.stderr
+    );
+}
+
+#[test]
+fn a_pid_that_the_workers_user_has_written_is_not_signalled() {
+    if !is_root() {
+        return;
+    }
+    let site = site_with_a_way();
+    let server = Server::start(
+        &site,
+        Program::Sealane,
+        &IN_A_DIRECTORY_BELOW.replace("MORE", ""),
+    );
+    assert_eq!(wire::get(server.port("plain"), "/a.txt").body, b"hello");
+    let mut bystander = std::process::Command::new("sleep")
+        .arg("600")
+        .spawn()
+        .expect("coreutils");
+    let own = std::fs::read(site.path("own/run/server.pid")).expect("there");
+    let pid = format!("{}\n", bystander.id());
+    let path = site.path("own/run/server.pid").display().to_string();
+    std::fs::remove_file(&path).expect("there");
+    std::fs::write(&path, pid).expect("writable");
+    command("chown", &["nobody", &path], b"").success();
+    let refused = ask(&site, &["-s", "stop"]);
+    let lives = bystander.try_wait().expect("ours").is_none();
+    let _ = bystander.kill();
+    let _ = bystander.wait();
+    assert!(lives, "{}", refused.stderr);
+    assert!(
+        refused.stderr.contains("belongs to the user whom"),
+        "{}",
+        refused.stderr
+    );
+    std::fs::write(&path, own).expect("writable");
+    server.expect_alert("own/run/server.pid");
 }
 
 /// Modes of everything that both processes make, under a mask of the one who starts them.

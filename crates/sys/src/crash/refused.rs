@@ -47,7 +47,7 @@ extern "C" fn on_refused(signal: i32, info: *mut libc::siginfo_t, context: *mut 
     let context_ref = unsafe { &mut *context.cast::<libc::ucontext_t>() };
     let dies = ON_REFUSAL.load(Ordering::Relaxed) == OnRefusal::Die as u8;
     if dies || is_first(call) {
-        report(call, dies, registers(context_ref).0);
+        report(call, arguments(context_ref), dies, registers(context_ref).0);
     }
     if dies {
         return on_fault(signal, info, context);
@@ -55,7 +55,7 @@ extern "C" fn on_refused(signal: i32, info: *mut libc::siginfo_t, context: *mut 
     set_result(context_ref, -libc::ENOSYS);
 }
 
-fn report(call: i32, dies: bool, counter: usize) {
+fn report(call: i32, arguments: [u32; 3], dies: bool, counter: usize) {
     let mut line = start_line();
     line.text(role()).text(" was refused system call ");
     line.number(call.max(0) as u64);
@@ -64,6 +64,10 @@ fn report(call: i32, dies: bool, counter: usize) {
         .find(|(number, _)| *number == libc::c_long::from(call))
     {
         line.text(" (").text(name).text(")");
+    }
+    for (at, argument) in arguments.into_iter().enumerate() {
+        line.text(if at == 0 { " with " } else { ", " });
+        line.hex(argument as usize);
     }
     line.text(", thread \"").thread_name().text("\", at ");
     if let Some(facts) = super::FACTS.get() {
@@ -88,6 +92,25 @@ fn is_first(call: i32) -> bool {
     SAID[call / 64].fetch_or(bit, Ordering::Relaxed) & bit == 0
 }
 
+/// The first arguments of the call, as far as filters look at them: what would be an address is
+/// not all there.
+fn arguments(context: &libc::ucontext_t) -> [u32; 3] {
+    #[cfg(target_arch = "x86_64")]
+    {
+        [libc::REG_RDI, libc::REG_RSI, libc::REG_RDX]
+            .map(|register| context.uc_mcontext.gregs[register as usize] as u32)
+    }
+    #[cfg(target_arch = "aarch64")]
+    {
+        [0, 1, 2].map(|register| context.uc_mcontext.regs[register] as u32)
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    {
+        let _ = context;
+        [0; 3]
+    }
+}
+
 /// What the call returns.
 fn set_result(context: &mut libc::ucontext_t, result: i32) {
     #[cfg(target_arch = "x86_64")]
@@ -103,7 +126,7 @@ fn set_result(context: &mut libc::ucontext_t, result: i32) {
 }
 
 /// Calls that whoever takes a process over would want, by name.
-const NAMES: [(libc::c_long, &str); 36] = [
+const NAMES: [(libc::c_long, &str); 39] = [
     (libc::SYS_execve, "execve"),
     (libc::SYS_execveat, "execveat"),
     (libc::SYS_clone, "clone"),
@@ -117,7 +140,10 @@ const NAMES: [(libc::c_long, &str); 36] = [
     (libc::SYS_pidfd_getfd, "pidfd_getfd"),
     (libc::SYS_socket, "socket"),
     (libc::SYS_listen, "listen"),
+    (libc::SYS_socketpair, "socketpair"),
+    (libc::SYS_setsockopt, "setsockopt"),
     (libc::SYS_ioctl, "ioctl"),
+    (libc::SYS_fcntl, "fcntl"),
     (libc::SYS_prctl, "prctl"),
     (libc::SYS_prlimit64, "prlimit64"),
     (libc::SYS_bpf, "bpf"),

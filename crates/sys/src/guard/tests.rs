@@ -1,3 +1,5 @@
+mod exchanged;
+
 use super::*;
 use std::fs;
 use std::io::Write;

@@ -17,6 +17,7 @@ mod tree;
 
 use super::Step;
 use super::path::FilePath;
+use crate::confinement;
 use crate::disk;
 use crate::exchange::Exchange;
 use crate::open_file_cache::Errno;
@@ -224,7 +225,7 @@ fn note(exchange: &Exchange, failures: &[Failure]) {
 /// `ngx_http_dav_error()`).
 fn refuse(exchange: &Exchange, failure: &Failure, not_found: StatusCode) -> StatusCode {
     let Failure { call, path, errno } = failure;
-    let path = path.display();
+    let (path, reason) = (path.display(), confinement::reason(Some(errno.0)));
     let status = match errno.0 {
         libc::ENOENT | libc::ENOTDIR | libc::ENAMETOOLONG => not_found,
         libc::EACCES | libc::EPERM => StatusCode::FORBIDDEN,
@@ -238,6 +239,10 @@ fn refuse(exchange: &Exchange, failure: &Failure, not_found: StatusCode) -> Stat
             return StatusCode::INTERNAL_SERVER_ERROR;
         }
     };
-    log_request!(exchange, Error, "{call} \"{path}\" failed ({errno})");
+    log_request!(
+        exchange,
+        Error,
+        "{call} \"{path}\" failed ({errno}){reason}"
+    );
     status
 }

@@ -2,6 +2,7 @@
 
 use super::tree::{Finished, Named, NotNamed};
 use super::{header, path_of, set_location};
+use crate::confinement;
 use crate::disk;
 use crate::exchange::Exchange;
 use crate::handlers::Step;
@@ -69,7 +70,8 @@ async fn store(exchange: &mut Exchange, dav: &Dav) -> Result<Named, StatusCode> 
         }
         Err(NotNamed::Failed(failure)) => {
             let (call, path, errno) = (failure.call, failure.path.display(), failure.errno);
-            log_request!(exchange, Crit, "{call} \"{path}\" failed ({errno})");
+            let reason = confinement::reason(Some(errno.0));
+            log_request!(exchange, Crit, "{call} \"{path}\" failed ({errno}){reason}");
             Err(match errno.0 {
                 libc::ENOSPC | libc::EDQUOT => StatusCode::INSUFFICIENT_STORAGE,
                 _ => StatusCode::INTERNAL_SERVER_ERROR,
