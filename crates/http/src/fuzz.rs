@@ -17,11 +17,18 @@ use crate::{Method, date};
 
 mod h2;
 mod hpack;
+mod media;
+mod model;
 mod origin;
+mod refused;
+mod stream;
 
 pub use h2::{fuzz_h2_client, fuzz_h2_server};
 pub use hpack::fuzz_hpack;
+pub use media::fuzz_mp4;
+pub use model::request_starts;
 pub use origin::{fuzz_fastcgi, fuzz_proxy_protocol, fuzz_response, fuzz_set_cookie};
+pub use stream::{fuzz_stream, stream_of};
 
 /// HTTP/1 request heads: the first byte chooses limits and leniency, the rest is the input.
 ///
@@ -77,8 +84,13 @@ fn parse_in_pieces(
     let mut end = 0;
     loop {
         end = (end + piece).min(input.len());
-        if let Parsed::Complete(head) = parse_request(&input[..end], &mut state, limits)? {
-            return Ok(Some(head));
+        match parse_request(&input[..end], &mut state, limits) {
+            Ok(Parsed::Complete(head)) => return Ok(Some(head)),
+            Ok(Parsed::Incomplete) => {}
+            Err(error) => {
+                refused::request(&mut state, input, end, limits, &error);
+                return Err(error);
+            }
         }
         if end == input.len() {
             return Ok(None);
@@ -254,7 +266,8 @@ fn check_ranges(ranges: &[ByteRange], total_bytes: u64, max_ranges: usize) {
 
 /// Chunked bodies. The first byte chooses how the rest is cut.
 ///
-/// However the bytes are cut, the data, the end and the errors are the same.
+/// However the bytes are cut, the data, the end and the errors are the same. Behind an error
+/// nothing is read any more.
 pub fn fuzz_chunked(data: &[u8]) {
     let Some((&choice, input)) = data.split_first() else {
         return;
@@ -295,6 +308,7 @@ fn decode_in_pieces(input: &[u8], piece: usize) -> DecodedBody {
                     body.end = Ok(decoded.done);
                 }
                 Err(error) => {
+                    refused::body(&mut decoder, &input[body.consumed..]);
                     body.end = Err(error);
                     // Where in a piece an error is found is not told, and does not matter.
                     body.consumed = 0;

@@ -150,6 +150,9 @@ impl Run {
         while end < bytes.len() && fault.is_none() {
             end = (end + piece).min(bytes.len());
             fault = self.take(&bytes[..end], &mut at).err();
+            if fault.is_some() {
+                super::refused::connection(&mut self.connection, &bytes[at..]);
+            }
             assert!(fault.is_some() || end - at < MAX_UNCONSUMED_BYTES);
         }
         self.check(bytes.len(), fault);

@@ -11,6 +11,8 @@ use crate::proxy_protocol::{self, Header, Parsed, Tlv, Tlvs};
 use crate::rewrite::{self, CookieFlags, SameSite, SetCookie};
 use crate::{Method, Span};
 
+use super::refused;
+
 /// Responses of HTTP/1 origins and gateways, interim ones included, with their bodies. The first
 /// byte chooses dialect, limits and method, the rest is what the origin sends before it closes.
 ///
@@ -95,6 +97,12 @@ impl Stream {
                 }
                 Ok(ParsedResponse::Incomplete) => return stream,
                 Err(error) => {
+                    refused::response(
+                        &mut state,
+                        &input[start..],
+                        available - start,
+                        |buf, state| parse_dialect(buf, state, choice),
+                    );
                     stream.error = Some(error);
                     return stream;
                 }
@@ -120,6 +128,7 @@ impl Stream {
                     at += decoded.consumed;
                 }
                 Err(error) => {
+                    refused::response_body(&mut decoder, &input[at..]);
                     self.end = Some(Err(error));
                     return;
                 }
@@ -216,6 +225,7 @@ impl Records {
                 let decoded = match decoder.decode(rest) {
                     Ok(decoded) => decoded,
                     Err(error) => {
+                        refused::records(&mut decoder, &input[at..]);
                         records.error = Some(error);
                         return records;
                     }
