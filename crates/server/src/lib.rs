@@ -63,6 +63,8 @@ mod disk;
 mod exchange_task;
 mod filters;
 mod framing;
+#[cfg(feature = "fuzz")]
+pub mod fuzz;
 mod h2;
 mod handlers;
 mod handover;

@@ -1,0 +1,127 @@
+//! Clients of a run, and what each may be told.
+
+use super::site::{MARK, Stage, Through};
+use sealane_http::fuzz::request_starts;
+use sealane_http::h2::PREFACE;
+use std::collections::BTreeSet;
+use std::io;
+use std::os::fd::AsFd;
+use tokio::net::UnixStream;
+
+/// More than any answer of the site, several times. A worker that sends more to a client has
+/// lost count of something.
+const MAX_ANSWER_BYTES: usize = 8 << 20;
+
+const PROXY_HEADER: &[u8] = b"PROXY TCP4 192.0.2.1 192.0.2.2 1000 80\r\n";
+const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
+const FRAME_HEAD_BYTES: usize = 9;
+const HEADERS: u8 = 1;
+
+/// A client's end of a connection.
+pub(super) struct Client {
+    socket: UnixStream,
+    through: Through,
+    /// Behind a PROXY header or the preface of HTTP/2.
+    sent: Vec<u8>,
+    received: Vec<u8>,
+    /// The socket took less than it was given: nothing that is sent afterwards would be where
+    /// the program has it.
+    is_full: bool,
+}
+
+impl Client {
+    pub(super) fn open(stage: &Stage, through: Through) -> Client {
+        let mut client = Client {
+            socket: stage.connect(through),
+            through,
+            sent: Vec::new(),
+            received: Vec::new(),
+            is_full: false,
+        };
+        match through {
+            Through::Http1 => {}
+            Through::Proxied => client.send(PROXY_HEADER),
+            Through::Http2 => client.send(&[PREFACE, &SETTINGS[..]].concat()),
+        }
+        client.sent.clear();
+        client
+    }
+
+    pub(super) fn send(&mut self, bytes: &[u8]) {
+        if self.is_full || bytes.is_empty() {
+            return;
+        }
+        let taken = self.socket.try_write(bytes).unwrap_or(0);
+        self.is_full = taken < bytes.len();
+        self.sent.extend_from_slice(&bytes[..taken]);
+    }
+
+    pub(super) fn read(&mut self) {
+        receive(&self.socket, &mut self.received);
+        assert!(self.received.len() <= MAX_ANSWER_BYTES);
+    }
+
+    /// Sends no more, and still reads.
+    pub(super) fn half_close(&mut self) {
+        let _ = sealane_sys::socket::shutdown(self.socket.as_fd(), std::net::Shutdown::Write);
+        self.is_full = true;
+    }
+
+    /// Reads what has come until now, and looks whether all of it was asked for.
+    pub(super) fn check(mut self) {
+        self.read();
+        match self.through {
+            Through::Http2 => self.check_streams(),
+            Through::Http1 | Through::Proxied => self.check_answers(),
+        }
+    }
+
+    fn check_answers(&self) {
+        let answers = memchr::memmem::find_iter(&self.received, MARK).count();
+        let allowed = request_starts(&self.sent).len();
+        assert!(
+            answers <= allowed,
+            "{answers} answers to {allowed} requests: {}\n{}",
+            self.sent.escape_ascii(),
+            self.received.escape_ascii()
+        );
+    }
+
+    fn check_streams(&self) {
+        let asked = streams_with_head(&self.sent);
+        let answered = streams_with_head(&self.received);
+        assert!(
+            answered.is_subset(&asked),
+            "answers on {answered:?} to requests on {asked:?}"
+        );
+    }
+}
+
+/// Streams on which there is a header block in these frames.
+fn streams_with_head(mut frames: &[u8]) -> BTreeSet<u32> {
+    let mut streams = BTreeSet::new();
+    while let Some((head, rest)) = frames.split_at_checked(FRAME_HEAD_BYTES) {
+        let length = usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2]);
+        if head[3] == HEADERS {
+            let stream = [head[5] & 0x7f, head[6], head[7], head[8]];
+            streams.insert(u32::from_be_bytes(stream));
+        }
+        frames = rest.get(length..).unwrap_or_default();
+    }
+    streams
+}
+
+/// Appends what has come. Whether more may come.
+pub(super) fn receive(socket: &UnixStream, received: &mut Vec<u8>) -> bool {
+    let mut piece = vec![0; 64 << 10];
+    loop {
+        match socket.try_read(&mut piece) {
+            Ok(0) => return false,
+            Ok(read) => received.extend_from_slice(&piece[..read]),
+            Err(error) => return error.kind() == io::ErrorKind::WouldBlock,
+        }
+        if received.len() > MAX_ANSWER_BYTES {
+            return false;
+        }
+    }
+}
