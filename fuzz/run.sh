@@ -4,28 +4,15 @@
 #   fuzz/run.sh [SECONDS [TARGET...]]      default: 60 seconds for each target
 #
 # The corpus that grows is in target/fuzz/corpus/; findings go to fuzz/findings/
-# and end the run with status 1. README.md says what this is and is not.
+# and end the run with status 1. At the end stands what of the parsers was
+# reached (coverage.sh). README.md says what this is and is not.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 seconds=${1:-60}
 shift || true
-cargo=${CARGO:-cargo}
-host=$(rustc -vV | sed -n 's/^host: //p')
 directory=${CARGO_TARGET_DIR:-target}/fuzz
-
-# LLVM's coverage instrumentation through stable codegen options; `cargo fuzz`
-# sets the same, plus a sanitizer, which only a nightly compiler offers.
-flags="-Cpasses=sancov-module -Ccodegen-units=1 -Cdebug-assertions -Coverflow-checks"
-for option in level=4 inline-8bit-counters pc-table trace-compares; do
-  flags+=" -Cllvm-args=-sanitizer-coverage-$option"
-done
-
-# --target keeps the flags away from build scripts. Without link-time
-# optimisation, which would move the code between the counters.
-RUSTFLAGS="$flags" CARGO_PROFILE_RELEASE_LTO=false \
-  "$cargo" build --release --locked -p sealane-fuzz --features libfuzzer --bin fuzz --target "$host" --target-dir "$directory"
-binary="$directory/$host/release/fuzz"
+binary=$(fuzz/build.sh)
 
 targets=("$@")
 ((${#targets[@]})) || mapfile -t targets < <(find fuzz/seeds -mindepth 1 -maxdepth 1 -printf '%f\n' | sort)
@@ -54,3 +41,4 @@ if ((${#failed[@]})); then
   exit 1
 fi
 printf '\nno findings\n'
+fuzz/coverage.sh "${targets[@]}"

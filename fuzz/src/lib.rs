@@ -22,7 +22,7 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 18] = [
+pub const TARGETS: [Target; 22] = [
     Target {
         name: "config",
         run: sealane_conf::fuzz::fuzz_config,
@@ -47,6 +47,16 @@ pub const TARGETS: [Target; 18] = [
         name: "chunked",
         run: sealane_http::fuzz::fuzz_chunked,
         max_bytes: 1024,
+    },
+    Target {
+        name: "h1_stream",
+        run: sealane_http::fuzz::fuzz_stream,
+        max_bytes: 256,
+    },
+    Target {
+        name: "mp4",
+        run: sealane_http::fuzz::fuzz_mp4,
+        max_bytes: 2048,
     },
     Target {
         name: "response",
@@ -107,6 +117,16 @@ pub const TARGETS: [Target; 18] = [
         name: "early_flight",
         run: sessions::early_flight,
         max_bytes: 4096,
+    },
+    Target {
+        name: "worker",
+        run: sealane_server::fuzz::fuzz_worker,
+        max_bytes: 512,
+    },
+    Target {
+        name: "body_filters",
+        run: sealane_server::fuzz::fuzz_body_filters,
+        max_bytes: 1024,
     },
     Target {
         name: "packed",

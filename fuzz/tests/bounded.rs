@@ -121,6 +121,16 @@ fn chunked_bodies() {
 }
 
 #[test]
+fn several_requests_on_a_connection() {
+    run("h1_stream");
+}
+
+#[test]
+fn media_files() {
+    run("mp4");
+}
+
+#[test]
 fn http_2_connections_of_clients() {
     run("h2_server");
 }
@@ -178,6 +188,16 @@ fn session_values() {
 #[test]
 fn early_flights() {
     run("early_flight");
+}
+
+#[test]
+fn a_whole_worker() {
+    run("worker");
+}
+
+#[test]
+fn bodies_through_filters() {
+    run("body_filters");
 }
 
 #[test]
