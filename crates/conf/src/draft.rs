@@ -78,6 +78,7 @@ pub(crate) struct HttpDraft {
     /// The `upstream` block that is open.
     pub(crate) open_upstream: Option<UpstreamBlock>,
     pub(crate) http2_recv_buffer_bytes: Option<u64>,
+    pub(crate) compression_memory_bytes: Option<u64>,
     /// Zones of `limit_req` and `limit_conn`; [`crate::model::Http::limit_zones`] keeps their
     /// order.
     pub(crate) limit_zones: Vec<LimitZoneDraft>,
@@ -279,6 +280,7 @@ pub(crate) struct LocationDraft {
     pub(crate) autoindex_exact_size: Option<bool>,
     pub(crate) autoindex_localtime: Option<bool>,
     pub(crate) autoindex_format: Option<AutoindexFormat>,
+    pub(crate) autoindex_max_entries: Option<u64>,
     pub(crate) stub_status: bool,
     pub(crate) content_handler: Option<ContentHandler>,
     pub(crate) random_index: Option<bool>,
@@ -359,6 +361,7 @@ pub(crate) struct LocationDraft {
     pub(crate) error_logs: Option<List<ErrorLog>>,
     pub(crate) log_not_found: Option<bool>,
     pub(crate) log_subrequest: Option<bool>,
+    pub(crate) max_subrequests: Option<u64>,
 }
 
 /// `root` or `alias` as written.

@@ -248,6 +248,7 @@ fn whole(b: &mut Build<'_>) -> Result<(Events, Option<Http>), String> {
                 handshakes: handshake_limits(&level.server.tls, connections),
                 upstreams: std::mem::take(&mut b.upstreams),
                 http2_recv_buffer_bytes: b.http.http2_recv_buffer_bytes.unwrap_or(256 << 10),
+                compression_memory_bytes: b.http.compression_memory_bytes.unwrap_or(512 << 20),
             })
         }
     };

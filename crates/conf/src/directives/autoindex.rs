@@ -48,5 +48,16 @@ pub(super) const MODULE: Module = Module {
                 c.choice(&mut b.location().autoindex_format, &choices)
             },
         ),
+        Row::new(
+            "autoindex_max_entries",
+            HSL,
+            ONE,
+            "100000",
+            "How many entries of a directory are read, for `random_index` too; a larger one is 500. \
+             Long lists are made one after the other, and wait for slow clients in files below \
+             `client_body_temp_path` where they would take more than 16 MiB of memory together.",
+            |b, c| c.number(&mut b.location().autoindex_max_entries),
+        )
+        .own(),
     ],
 };

@@ -22,6 +22,18 @@ pub(super) const GZIP: Module = Module {
             "Compresses responses with status 200, 403 or 404 for clients that take gzip.",
             |b, c| c.flag(&mut gzip(b).on),
         ),
+        Row::new(
+            "compression_memory",
+            HTTP,
+            ONE,
+            "512m",
+            "What `gzip`, `brotli` and `zstd` may take in all worker threads at a time. [What each \
+             response takes](performance.md#compression), for as long as its client reads, depends on \
+             coding and level: 0.4 to 24 MiB. Responses for which there is no room are sent as they \
+             are, and the log says so once each time that it runs out.",
+            |b, c| c.size(&mut b.http.compression_memory_bytes),
+        )
+        .own(),
         types("gzip_types", |b, c| {
             media_types::add(b, c, |location| {
                 &mut location.body_filters.compression.gzip.types

@@ -59,8 +59,10 @@ pub(super) const MODULE: Module = Module {
             HSL,
             ONE,
             "10m",
-            "The largest index (`moov`) of a file that is taken into memory; a part of a file with a \
-             larger one is 500.",
+            "The largest index (`moov`) of a file that is taken into memory while a part is cut; a \
+             part of a file with a larger one is 500. What is cut at a time takes 24 MiB, or as much \
+             as one file needs. New indexes wait for slow clients in files below \
+             `client_body_temp_path` where they would take more than 16 MiB of memory together.",
             |b, c| c.size(&mut b.location().mp4_max_buffer_size),
         ),
         Row::new(

@@ -51,6 +51,17 @@ const ROWS: &[Row] = &[
         |b, c| c.flag(&mut b.location().mirror_request_body),
     ),
     Row::new(
+        "max_subrequests",
+        HSL,
+        ONE,
+        "10000",
+        "How many subrequests a request may set off, for whatever purpose, with those that they set \
+         off themselves; one more is an error. A page that includes itself twice would have no end. \
+         The pieces of `slice` follow one another and count while they are sent.",
+        |b, c| c.number(&mut b.location().max_subrequests),
+    )
+    .own(),
+    Row::new(
         "early_hints",
         HSL,
         Arity::AtLeast(1),

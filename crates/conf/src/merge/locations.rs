@@ -85,6 +85,7 @@ impl LocationDraft {
         self.restricting.inherit(&outer.restricting);
         inherit!(self, outer;
             files_at index rewrite_log uninitialized_variable_warn autoindex autoindex_exact_size autoindex_localtime autoindex_format
+            autoindex_max_entries
             internal gzip_vary error_pages recursive_error_pages types default_type etag
             if_modified_since max_ranges expires add_header_inherit add_trailer_inherit
             server_tokens chunked_transfer_encoding msie_padding absolute_redirect
@@ -98,7 +99,7 @@ impl LocationDraft {
             http2_chunk_size random_index slice mp4_buffer_size mp4_max_buffer_size mp4_start_key_frame dav_methods dav_access min_delete_depth create_full_put_path
             keepalive_timeout keepalive_header keepalive_requests keepalive_time
             keepalive_min_timeout keepalive_disable lingering_close lingering_time
-            lingering_timeout reset_timedout_connection open_log_file_cache error_logs log_not_found log_subrequest);
+            lingering_timeout reset_timedout_connection open_log_file_cache error_logs log_not_found log_subrequest max_subrequests);
         if self.access_logs.is_unset() {
             self.access_logs = outer.access_logs.clone();
         }
@@ -270,6 +271,7 @@ impl Inherited<'_> {
             rewrite_log: draft.rewrite_log.unwrap_or(false),
             uninitialized_variable_warn: draft.uninitialized_variable_warn.unwrap_or(true),
             autoindex: autoindex(draft),
+            autoindex_max_entries: number(draft.autoindex_max_entries, 100_000),
             stub_status: draft.stub_status,
             content_handler: draft.content_handler,
             mp4: mp4(draft),
@@ -357,6 +359,7 @@ impl Inherited<'_> {
                 .unwrap_or_else(|| self.main_logs.clone()),
             log_not_found: draft.log_not_found.unwrap_or(true),
             log_subrequest: draft.log_subrequest.unwrap_or(false),
+            max_subrequests: number(draft.max_subrequests, 10_000),
         }
     }
 
@@ -422,6 +425,10 @@ fn auth_request(draft: &LocationDraft) -> Option<AuthRequest> {
 
 fn has_auth_request(draft: &LocationDraft) -> bool {
     matches!(draft.auth_request, Some(Some(_)))
+}
+
+fn number(set: Option<u64>, default: u32) -> u32 {
+    set.map_or(default, |number| u32::try_from(number).unwrap_or(u32::MAX))
 }
 
 fn autoindex(draft: &LocationDraft) -> Option<Autoindex> {

@@ -32,6 +32,9 @@ pub struct Http {
     /// `http2_recv_buffer_size`: what a worker reads HTTP/2 frames into;
     /// default 256k.
     pub http2_recv_buffer_bytes: u64,
+    /// `compression_memory`: what all compressors of the worker process may take at a time;
+    /// default 512m.
+    pub compression_memory_bytes: u64,
 }
 
 impl Http {

@@ -91,6 +91,9 @@ pub struct LocationConf {
     pub uninitialized_variable_warn: bool,
     /// `autoindex`.
     pub autoindex: Option<Autoindex>,
+    /// `autoindex_max_entries`: of a directory that is read, for `random_index` too; default
+    /// 100000.
+    pub autoindex_max_entries: u32,
     /// `stub_status`.
     pub stub_status: bool,
     /// `empty_gif`, `flv` or `mp4`.
@@ -252,6 +255,9 @@ pub struct LocationConf {
     pub log_not_found: bool,
     /// `log_subrequest`: subrequests get lines in the access log too; default off.
     pub log_subrequest: bool,
+    /// `max_subrequests`: how many a request may set off, with those that they set off; default
+    /// 10000.
+    pub max_subrequests: u32,
 }
 
 /// `root` or `alias`.
