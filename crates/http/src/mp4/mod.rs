@@ -6,9 +6,10 @@
 //! answer  ftyp  moov (rewritten)  mdat: one range of the file
 //! ```
 //!
-//! Files come from anywhere: every size, count and position is checked before it is used, and
-//! what is taken into memory is bounded by [`Wanted::max_buffer_bytes`]. Answers are nginx's
-//! byte for byte; so are the messages, with `FILE` where the name of the file belongs.
+//! Files come from anywhere: every size, count and position is checked before it is used. What
+//! is taken into memory is bounded by [`Wanted::max_buffer_bytes`], the index and its copy for the
+//! answer, and by [`MAX_TRACKS`]; what is read besides the index by [`MAX_ATOMS`]. Answers are
+//! nginx's byte for byte; so are the messages, with `FILE` where the name of the file belongs.
 
 mod atoms;
 pub mod sample;
@@ -74,8 +75,18 @@ type Fault = Cow<'static, str>;
 /// Longest `ftyp`.
 const FTYP_BYTES: u64 = 1024;
 
-/// Bytes that are read ahead while atoms of the file are looked for.
-const SCAN_BYTES: u64 = 64 << 10;
+/// Bytes that are read ahead while atoms of the file are looked for; reads of more are those of
+/// an index.
+pub const SCAN_BYTES: u64 = 64 << 10;
+
+/// Atoms of a file that are looked at, of which it needs three. Others lie before or between
+/// those, and there are few (`free`, `uuid`, `sidx`); with millions of empty ones a file would be
+/// read to its end for each request.
+pub const MAX_ATOMS: usize = 1000;
+
+/// Tracks of a file. A film with all its languages has some dozens; an index of 10 MiB has room
+/// for a million that are empty, each of which would take a hundred times its size.
+pub const MAX_TRACKS: usize = 256;
 
 /// Cuts a file of `file_bytes`. `read` reads so many bytes at a position; fewer are an error.
 /// It is never asked for more than the limits of `wanted` allow.
@@ -159,11 +170,16 @@ impl<'w> Movie<'w> {
             begin: 0,
             file_bytes,
         };
-        let mut offset = 0;
+        let (mut offset, mut looked_at) = (0, 0);
         while offset < file_bytes {
             let Some(atom) = scan.atom(offset, read)? else {
                 break;
             };
+            looked_at += 1;
+            if looked_at > MAX_ATOMS {
+                let message = format!("\"FILE\" mp4 file has more than {MAX_ATOMS} atoms");
+                return Err(Fault::from(message).into());
+            }
             let data = offset + atom.head_bytes..offset + atom.bytes;
             match &atom.name {
                 b"ftyp" => {
@@ -209,6 +225,11 @@ impl<'w> Movie<'w> {
             match &atom.name {
                 b"trak" => {
                     let read = Track::read(&mut self.moov, &atom, timescale, self.wanted)?;
+                    if read.is_some() && self.tracks.len() == MAX_TRACKS {
+                        let message =
+                            format!("\"FILE\" mp4 file has more than {MAX_TRACKS} tracks");
+                        return Err(message.into());
+                    }
                     self.tracks.extend(read);
                 }
                 b"mvhd" => {

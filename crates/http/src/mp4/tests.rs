@@ -143,6 +143,46 @@ fn an_index_is_no_larger_than_allowed() {
     );
 }
 
+/// An index of a file with this many empty tracks.
+fn tracks(count: usize) -> Vec<u8> {
+    let moov = atoms::whole(b"moov", &atoms::whole(b"trak", b"").repeat(count));
+    [atoms::whole(b"ftyp", b"isom"), moov].concat()
+}
+
+#[test]
+fn tracks_are_counted() {
+    let file = tracks(MAX_TRACKS);
+    let refused = cut_bytes(&file, &wanted(1, 0)).expect_err("there is no media");
+    assert!(
+        format!("{refused:?}").contains("no mp4 mdat"),
+        "{refused:?}"
+    );
+    let file = tracks(MAX_TRACKS + 1);
+    let refused = cut_bytes(&file, &wanted(1, 0)).expect_err("they are too many");
+    assert!(
+        format!("{refused:?}").contains("mp4 file has more than 256 tracks"),
+        "{refused:?}"
+    );
+}
+
+/// A file of nothing but small atoms is not read to its end.
+#[test]
+fn atoms_of_the_file_are_counted() {
+    let file = atoms::whole(b"free", b"").repeat(1 << 20);
+    let mut read_bytes = 0;
+    let refused = cut(file.len() as u64, &wanted(1, 0), |offset, len| {
+        read_bytes += len;
+        let begin = offset as usize;
+        Ok::<_, ()>(file[begin..begin + len].to_vec())
+    });
+    let refused = refused.expect_err("they are too many");
+    assert!(
+        format!("{refused:?}").contains("mp4 file has more than 1000 atoms"),
+        "{refused:?}"
+    );
+    assert!(read_bytes <= SCAN_BYTES as usize, "{read_bytes}");
+}
+
 #[test]
 fn what_cannot_be_read_is_said() {
     let refused: Result<Cut, Mp4Error<&str>> = cut(100, &wanted(1, 0), |_, _| Err("bad sector"));
