@@ -72,11 +72,13 @@ pub(crate) fn locations(config: &Config) -> impl Iterator<Item = &Arc<LocationCo
     servers.map(|server| &server.conf).chain(locations)
 }
 
-/// Bodies are kept where they are handed on, or become files.
+/// Bodies are kept where they are handed on, or become files; answers that are long where they are
+/// made.
 fn add_location(wanted: &mut BTreeMap<PathBuf, &'static str>, conf: &LocationConf) {
     let Some(pass) = &conf.pass else {
         let puts_files = conf.dav.as_ref().is_some_and(|dav| dav.methods.put);
-        if !conf.mirrors.is_empty() || puts_files {
+        let makes_answers = conf.autoindex.is_some() || conf.mp4.is_some();
+        if !conf.mirrors.is_empty() || puts_files || makes_answers {
             wanted.insert(conf.client_body_temp_path.path.clone(), CLIENT_BODY);
         }
         return;

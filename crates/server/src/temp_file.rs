@@ -99,12 +99,7 @@ impl TempFile {
         disk::run(move || {
             let mut offset = begin;
             for piece in &pieces {
-                file.write_all_at(piece, offset)
-                    .map_err(|error| TempFileError {
-                        call: "pwrite()",
-                        path: path_of(file.path()),
-                        error,
-                    })?;
+                write_blocking(&file, piece, offset)?;
                 offset += piece.len() as u64;
             }
             Ok(())
@@ -129,6 +124,20 @@ impl TempFile {
                 error,
             })
         })
+    }
+
+    /// A file below `place` with these bytes, for a chain. Blocks: for work that is on a disk
+    /// thread already.
+    ///
+    /// # Errors
+    /// As [`TempFile::create`] and [`TempFile::append`].
+    pub(crate) fn written_blocking(
+        place: &TempPath,
+        bytes: &[u8],
+    ) -> Result<Segment, TempFileError> {
+        let file = create_blocking(place, Keep::Unnamed, next_number)?;
+        write_blocking(&file.file, bytes, 0)?;
+        Ok(file.segment(0, bytes.len() as u64))
     }
 
     /// Bytes written, and being written.
@@ -171,6 +180,15 @@ impl TempFile {
             end: 0,
         })
     }
+}
+
+fn write_blocking(file: &OpenFile, bytes: &[u8], offset: u64) -> Result<(), TempFileError> {
+    let written = file.write_all_at(bytes, offset);
+    written.map_err(|error| TempFileError {
+        call: "pwrite()",
+        path: path_of(file.path()),
+        error,
+    })
 }
 
 fn copy_blocking(from: &OpenFile, to: &OpenFile, begin: u64, len: u64) -> io::Result<()> {

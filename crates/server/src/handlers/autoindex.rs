@@ -2,8 +2,9 @@
 
 mod format;
 
-use super::Step;
+use super::made::Room;
 use super::path::FilePath;
+use super::{Step, made};
 use crate::disk;
 use crate::exchange::{ContentType, Exchange};
 use crate::filters;
@@ -19,6 +20,7 @@ use std::fs;
 use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// One line of the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,11 +32,27 @@ pub(super) struct Entry {
 }
 
 /// What could not be read.
-pub(super) struct Failure {
-    call: &'static str,
-    path: PathBuf,
-    errno: Errno,
+pub(super) enum Failure {
+    Call {
+        call: &'static str,
+        path: PathBuf,
+        errno: Errno,
+    },
+    /// There are more entries than may be listed.
+    TooMany { path: PathBuf, most: u32 },
 }
+
+/// What was read.
+pub(super) struct List {
+    pub(super) entries: Vec<Entry>,
+    /// What may not be examined.
+    pub(super) skipped: Vec<Failure>,
+    /// Held while a long list is worked on.
+    _room: Option<Room>,
+}
+
+/// Longer lists are made one after the other.
+const LONG_LIST: usize = 2000;
 
 /// Lists the directory. Called for URIs that end with a slash.
 pub(crate) async fn answer(exchange: &mut Exchange) -> Step {
@@ -57,45 +75,60 @@ pub(crate) async fn answer(exchange: &mut Exchange) -> Step {
         }
     };
     let directory = PathBuf::from(std::ffi::OsString::from_vec(path.as_bytes().to_vec()));
-    let entries = match disk::run(move || read(directory)).await {
-        Ok((entries, skipped)) => {
-            for failure in skipped {
-                note(exchange, &failure);
-            }
-            entries
-        }
-        Err(failure) => return Step::Status(refuse(exchange, &failure)),
+    let content_type: &[u8] = match (autoindex.format, &callback) {
+        (AutoindexFormat::Html, _) => b"text/html",
+        (AutoindexFormat::Xml, _) => b"text/xml; charset=utf-8",
+        (AutoindexFormat::Json, _) | (AutoindexFormat::Jsonp, None) => b"application/json",
+        (AutoindexFormat::Jsonp, Some(_)) => b"application/javascript",
     };
-    let zone_s = if autoindex.localtime {
-        local_offset_s()
-    } else {
-        0
+    exchange.response.content_type = ContentType::new(content_type);
+    let charset = filters::charset_to_be_named(exchange);
+    let page = format::Page {
+        exact_size: autoindex.exact_size,
+        zone_s: match autoindex.localtime {
+            true => local_offset_s(),
+            false => 0,
+        },
+        is_utf8: charset.is_some_and(|name| name.eq_ignore_ascii_case(b"utf-8")),
     };
-    let (content_type, text) = match (autoindex.format, &callback) {
-        (AutoindexFormat::Html, _) => ("text/html", {
-            exchange.response.content_type = ContentType::new(b"text/html");
-            let charset = filters::charset_to_be_named(exchange);
-            let page = format::Page {
-                exact_size: autoindex.exact_size,
-                zone_s,
-                is_utf8: charset.is_some_and(|name| name.eq_ignore_ascii_case(b"utf-8")),
-            };
-            format::html(&exchange.request.uri, &entries, &page)
-        }),
-        (AutoindexFormat::Xml, _) => ("text/xml; charset=utf-8", format::xml(&entries)),
-        (AutoindexFormat::Json, _) | (AutoindexFormat::Jsonp, None) => {
-            ("application/json", format::json(&entries, None))
+    let (uri, most) = (
+        exchange.request.uri.clone(),
+        exchange.conf().autoindex_max_entries,
+    );
+    let place = Arc::clone(&exchange.conf().client_body_temp_path);
+    let made = disk::run(move || {
+        let list = read(directory, most)?;
+        let entries = &list.entries;
+        let text = match autoindex.format {
+            AutoindexFormat::Html => format::html(&uri, entries, &page),
+            AutoindexFormat::Xml => format::xml(entries),
+            AutoindexFormat::Json => format::json(entries, None),
+            AutoindexFormat::Jsonp => format::json(entries, callback.as_ref()),
+        };
+        Ok((made::keep(&place, text), list.skipped))
+    });
+    let (text, skipped) = match made.await {
+        Ok(made) => made,
+        Err(failure) => {
+            exchange.response.content_type = None;
+            return Step::Status(refuse(exchange, &failure));
         }
-        (AutoindexFormat::Jsonp, Some(callback)) => (
-            "application/javascript",
-            format::json(&entries, Some(callback)),
-        ),
+    };
+    for failure in skipped {
+        note(exchange, &failure);
+    }
+    let text = match text {
+        Ok(text) => text,
+        Err(error) => {
+            exchange.response.content_type = None;
+            log_request!(exchange, Crit, "{error}");
+            return Step::Status(StatusCode::INTERNAL_SERVER_ERROR);
+        }
     };
     let response = &mut exchange.response;
     response.status = StatusCode::OK;
-    response.content_type = ContentType::new(content_type.as_bytes());
-    response.content_length = Some(text.len() as u64);
-    response.body.push_bytes(text);
+    response.content_length = Some(text.len());
+    response.body.push(text);
     Step::Answered
 }
 
@@ -104,16 +137,27 @@ fn local_offset_s() -> i64 {
 }
 
 /// Reads a directory: directories first, then by name, without hidden names.
-/// Entries that may not be examined are left out and returned beside.
-pub(super) fn read(directory: PathBuf) -> Result<(Vec<Entry>, Vec<Failure>), Failure> {
-    let fail = |call, path: &std::path::Path, error: &io::Error| Failure {
+/// Entries that may not be examined are left out and returned beside. Blocks, for a long list
+/// until others are done.
+pub(super) fn read(directory: PathBuf, most: u32) -> Result<List, Failure> {
+    let fail = |call, path: &std::path::Path, error: &io::Error| Failure::Call {
         call,
         path: path.to_owned(),
         errno: Errno::of(error),
     };
     let listed = fs::read_dir(&directory).map_err(|error| fail("opendir", &directory, &error))?;
-    let (mut entries, mut skipped) = (Vec::new(), Vec::new());
+    let (mut entries, mut skipped, mut room) = (Vec::new(), Vec::new(), None);
     for entry in listed {
+        let count = entries.len() + skipped.len();
+        if count == most as usize {
+            return Err(Failure::TooMany {
+                path: directory,
+                most,
+            });
+        }
+        if count == LONG_LIST && room.is_none() {
+            room = Some(made::wait_for_room(usize::MAX));
+        }
         let entry = entry.map_err(|error| fail("readdir", &directory, &error))?;
         let name = entry.file_name().into_vec();
         if name.starts_with(b".") {
@@ -136,7 +180,11 @@ pub(super) fn read(directory: PathBuf) -> Result<(Vec<Entry>, Vec<Failure>), Fai
         let directory_last = |entry: &Entry| entry.kind != Kind::Dir;
         (directory_last(a), &a.name).cmp(&(directory_last(b), &b.name))
     });
-    Ok((entries, skipped))
+    Ok(List {
+        entries,
+        skipped,
+        _room: room,
+    })
 }
 
 /// The facts of an entry; of the link itself when it leads nowhere.
@@ -163,18 +211,27 @@ fn examine(path: &std::path::Path) -> io::Result<Stat> {
 
 pub(super) fn refuse(exchange: &Exchange, failure: &Failure) -> StatusCode {
     note(exchange, failure);
-    if failure.errno.is_not_found() {
-        StatusCode::NOT_FOUND
-    } else if failure.errno.is_forbidden() {
-        StatusCode::FORBIDDEN
-    } else {
-        StatusCode::INTERNAL_SERVER_ERROR
+    match failure {
+        Failure::Call { errno, .. } if errno.is_not_found() => StatusCode::NOT_FOUND,
+        Failure::Call { errno, .. } if errno.is_forbidden() => StatusCode::FORBIDDEN,
+        Failure::Call { .. } | Failure::TooMany { .. } => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }
 
 pub(super) fn note(exchange: &Exchange, failure: &Failure) {
-    let Failure { call, path, errno } = failure;
-    let path = path.display();
+    let (call, path, errno) = match failure {
+        Failure::Call { call, path, errno } => (call, path.display(), errno),
+        Failure::TooMany { path, most } => {
+            let path = path.display();
+            log_request!(
+                exchange,
+                Error,
+                "directory \"{path}\" has more than {most} entries, you may want to increase \
+                 autoindex_max_entries"
+            );
+            return;
+        }
+    };
     if *call == "opendir" && (errno.is_not_found() || errno.is_forbidden()) {
         log_request!(exchange, Error, "{call}() \"{path}\" failed ({errno})");
     } else {

@@ -2,6 +2,7 @@
 
 use super::Step;
 use super::media_file::{MediaFile, Part};
+use crate::chain::Segment;
 use crate::exchange::Exchange;
 use crate::variables;
 use bytes::Bytes;
@@ -21,7 +22,7 @@ pub(crate) async fn answer(exchange: &mut Exchange) -> Step {
         .and_then(parse_offset)
         .filter(|start| (1..size).contains(start));
     let part = start.map(|start| Part {
-        head: Bytes::from_static(HEADER),
+        head: Segment::Memory(Bytes::from_static(HEADER)),
         data: start..size,
     });
     media.send(exchange, part);

@@ -2,6 +2,7 @@
 
 use super::path::FilePath;
 use super::{Step, open, set_content_type, static_file};
+use crate::chain::Segment;
 use crate::exchange::{ETag, Exchange};
 use crate::open_file_cache::{OpenFile, Opened};
 use bytes::Bytes;
@@ -19,7 +20,7 @@ pub(super) struct MediaFile {
 
 /// Part of a file, with something in front.
 pub(super) struct Part {
-    pub(super) head: Bytes,
+    pub(super) head: Segment,
     /// Positions in the file.
     pub(super) data: Range<u64>,
 }
@@ -60,7 +61,7 @@ impl MediaFile {
         let response = &mut exchange.response;
         let rest = response.body.slice(data.start, data.end - data.start);
         response.body.clear();
-        response.body.push_bytes(head);
+        response.body.push(head);
         response.body.append(rest);
         let len = response.body.len();
         response.content_length = Some(len);

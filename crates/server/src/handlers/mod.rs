@@ -5,6 +5,7 @@ pub(crate) mod dav;
 pub(crate) mod empty_gif;
 pub(crate) mod flv;
 pub(crate) mod index;
+mod made;
 mod media_file;
 pub(crate) mod mp4;
 pub(crate) mod path;

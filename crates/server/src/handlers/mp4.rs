@@ -1,14 +1,17 @@
 //! `mp4`: a file from one second to another, with an index of its own.
+//!
+//! An index has megabytes: what is cut at a time, and what waits for clients, is bounded
+//! ([`made`]).
 
-use super::Step;
 use super::media_file::{MediaFile, Part};
+use super::{Step, made};
 use crate::disk;
 use crate::exchange::Exchange;
 use crate::open_file_cache::{Errno, OpenFile};
 use crate::request_log::{Text, log_request};
 use crate::variables::argument;
 use sealane_http::StatusCode;
-use sealane_http::mp4::{self, Cut, Mp4Error, Wanted};
+use sealane_http::mp4::{self, Cut, Mp4Error, SCAN_BYTES, Wanted};
 use sealane_sys::file;
 use std::io;
 use std::os::fd::AsFd;
@@ -21,21 +24,14 @@ pub(crate) async fn answer(exchange: &mut Exchange) -> Step {
         Err(step) => return step,
     };
     let wanted = wanted(exchange);
-    let cut = match wanted {
+    let part = match wanted {
         Some(wanted) => match cut(exchange, &media, wanted).await {
-            Ok(cut) => cut,
+            Ok(part) => part,
             Err(status) => return Step::Status(status),
         },
-        None => Cut::Whole,
+        None => None,
     };
     exchange.response.single_range = wanted.is_some();
-    let part = match cut {
-        Cut::Part { head, data } => Some(Part {
-            head: head.into(),
-            data,
-        }),
-        Cut::Whole => None,
-    };
     media.send(exchange, part);
     Step::Answered
 }
@@ -63,15 +59,34 @@ fn wanted(exchange: &Exchange) -> Option<Wanted> {
     })
 }
 
-async fn cut(exchange: &Exchange, media: &MediaFile, wanted: Wanted) -> Result<Cut, StatusCode> {
+/// What is to be sent instead of the file; `None` is all of it.
+async fn cut(
+    exchange: &Exchange,
+    media: &MediaFile,
+    wanted: Wanted,
+) -> Result<Option<Part>, StatusCode> {
     let (opened, path) = (Arc::clone(&media.file), &media.path);
+    let place = Arc::clone(&exchange.conf().client_body_temp_path);
     let cut = disk::run(move || {
-        mp4::cut(opened.size(), &wanted, |offset, len| {
+        // Held until the new index is where it waits for the client.
+        let mut room = None;
+        let cut = mp4::cut(opened.size(), &wanted, |offset, len| {
+            if len as u64 > SCAN_BYTES && room.is_none() {
+                // For the index, and what is made of it.
+                room = Some(made::wait_for_room(2 * len));
+            }
             read(&opened, offset, len)
+        });
+        cut.map(|cut| match cut {
+            Cut::Part { head, data } => {
+                made::keep(&place, head).map(|head| Some(Part { head, data }))
+            }
+            Cut::Whole => Ok(None),
         })
     });
     match cut.await {
-        Ok(cut) => return Ok(cut),
+        Ok(Ok(part)) => return Ok(part),
+        Ok(Err(error)) => log_request!(exchange, Crit, "{error}"),
         Err(Mp4Error::Malformed(message)) => {
             let name = Text(path.as_bytes()).to_string();
             log_request!(exchange, Error, "{}", message.replacen("FILE", &name, 1));

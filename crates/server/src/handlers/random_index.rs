@@ -26,21 +26,30 @@ pub(crate) async fn answer(exchange: &mut Exchange) -> Step {
     let mut directory = path.as_bytes().to_vec();
     directory.pop(); // the slash, as nginx says it in its log
     let directory = PathBuf::from(OsString::from_vec(directory));
-    let mut names = match disk::run(move || autoindex::read(directory)).await {
-        Ok((entries, skipped)) => {
+    let most = exchange.conf().autoindex_max_entries;
+    let chosen = disk::run(move || {
+        let mut list = autoindex::read(directory, most)?;
+        list.entries.retain(|entry| entry.kind == Kind::File);
+        let name = match list.entries.len() {
+            0 => None,
+            count => Some(list.entries.swap_remove(random_below(count)).name),
+        };
+        Ok((name, list.skipped))
+    });
+    let name = match chosen.await {
+        Ok((name, skipped)) => {
             for failure in skipped {
                 autoindex::note(exchange, &failure);
             }
-            let files = entries.into_iter().filter(|entry| entry.kind == Kind::File);
-            files.map(|file| file.name).collect::<Vec<_>>()
+            name
         }
         Err(failure) => return Step::Status(autoindex::refuse(exchange, &failure)),
     };
-    if names.is_empty() {
+    let Some(name) = name else {
         return Step::Declined;
-    }
+    };
     let mut uri = exchange.request.uri.clone();
-    uri.append(&mut names.swap_remove(random_below(names.len())));
+    uri.extend_from_slice(&name);
     Step::Redirect {
         uri,
         args: exchange.request.args.clone(),
