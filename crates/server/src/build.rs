@@ -79,6 +79,8 @@ fn empty(config: &Config, materials: &Materials, logs: &LogSet) -> Snapshot {
         charsets: Arc::default(),
         prefix: prefix(config),
         worker_connections: config.events.worker_connections,
+        compression_memory_bytes: (config.http.as_ref())
+            .map_or(0, |http| http.compression_memory_bytes),
         multi_accept: config.events.multi_accept,
         handshake_queue: limits.map_or(u32::MAX, |limits| limits.queue),
         handshake_threads: HandshakeThreads::of(config),

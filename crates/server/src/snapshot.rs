@@ -56,6 +56,8 @@ pub struct Snapshot {
     pub prefix: Vec<u8>,
     /// `worker_connections`.
     pub worker_connections: u32,
+    /// `compression_memory`.
+    pub compression_memory_bytes: u64,
     /// `multi_accept`.
     pub multi_accept: bool,
     /// `ssl_handshake_queue`, per worker thread.

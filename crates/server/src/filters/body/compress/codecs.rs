@@ -52,6 +52,28 @@ pub(super) fn new(
     })
 }
 
+/// The most that a compressor for a body of this length takes, if that is known; measured
+/// (`docs/performance.md`).
+pub(super) fn most_bytes(coding: Coding, settings: &Compressor, body_bytes: Option<u64>) -> u64 {
+    const MIB: u64 = 1 << 20;
+    let is_short = body_bytes.is_some_and(|bytes| bytes > 0 && bytes < 128 << 10);
+    match (coding, settings.level) {
+        (Coding::Gzip, _) => MIB / 2,
+        (Coding::Brotli, 0 | 1) => MIB,
+        (Coding::Brotli, 2..=4) if is_short => 3 * MIB,
+        (Coding::Brotli, 2..=4) => 8 * MIB,
+        (Coding::Brotli, 5..=7) if is_short => 4 * MIB,
+        (Coding::Brotli, 5..=7) => 12 * MIB,
+        (Coding::Brotli, _) if is_short => 18 * MIB,
+        (Coding::Brotli, _) => 24 * MIB,
+        (Coding::Zstd, level) if is_short && level < ZSTD_LARGE_LEVEL => 2 * MIB,
+        (Coding::Zstd, 0 | 1) => 2 * MIB,
+        (Coding::Zstd, 2..=5) => 6 * MIB,
+        (Coding::Zstd, 6..ZSTD_LARGE_LEVEL) => 16 * MIB,
+        (Coding::Zstd, _) => ZSTD_MAX_BYTES,
+    }
+}
+
 /// The window that a body of this length has a use for. A format cannot use the last
 /// `lost_bytes` of it.
 fn fitting(window_bits: u8, least_bits: u8, lost_bytes: u64, body_bytes: Option<u64>) -> u8 {
@@ -213,8 +235,7 @@ const ZSTD_HASH_BITS: u32 = 20;
 const ZSTD_CHAIN_BITS: u32 = 21;
 
 /// What zstd takes for a response, whatever its level.
-#[cfg(test)]
-const ZSTD_MAX_BYTES: usize = 24 << 20;
+const ZSTD_MAX_BYTES: u64 = 24 << 20;
 
 impl Codec for Zstd {
     fn run(

@@ -1,6 +1,7 @@
 //! `gzip`, `brotli`, `zstd`: compresses bodies while they are sent.
 
 mod codecs;
+mod memory;
 
 use super::head;
 use super::transformed::{Progress, Transform, transform};
@@ -11,6 +12,7 @@ use crate::exchange::{Compressed, Exchange};
 use crate::request_log::log_request;
 use bytes::{Buf, Bytes};
 use codecs::{Codec, Operation};
+use memory::Share;
 use sealane_conf::model::{Compression, Compressor};
 use sealane_http::Method;
 
@@ -25,7 +27,11 @@ pub(super) fn apply(exchange: &mut Exchange, compression: &Compression) {
         }
         exchange.response.varies_by_encoding = true;
         if codings::takes(exchange, coding) {
-            return compress(exchange, coding, settings);
+            let bytes = codecs::most_bytes(coding, settings, exchange.response.content_length);
+            if let Some(share) = memory::share(exchange, bytes) {
+                compress(exchange, coding, settings, share);
+            }
+            return;
         }
     }
 }
@@ -41,7 +47,7 @@ fn suits(exchange: &Exchange, settings: &Compressor) -> bool {
         && head::is_of(response, &settings.types)
 }
 
-fn compress(exchange: &mut Exchange, coding: Coding, settings: &Compressor) {
+fn compress(exchange: &mut Exchange, coding: Coding, settings: &Compressor, share: Share) {
     let body_bytes = exchange.response.content_length;
     head::set_content_encoding(&mut exchange.response, coding.name());
     head::forget_length(&mut exchange.response);
@@ -55,6 +61,7 @@ fn compress(exchange: &mut Exchange, coding: Coding, settings: &Compressor) {
             Compress {
                 coding,
                 codec,
+                _share: share,
                 bite_bytes: bite_bytes(coding, settings.level),
                 made: Vec::new(),
                 ready: OutputChain::new(),
@@ -85,6 +92,7 @@ const OUTPUT_BYTES: usize = 16 << 10;
 struct Compress {
     coding: Coding,
     codec: Box<dyn Codec>,
+    _share: Share,
     bite_bytes: usize,
     /// Less than is worth sending.
     made: Vec<u8>,

@@ -148,13 +148,20 @@ fn what_is_flushed_can_be_read() {
 #[test]
 fn no_level_of_zstd_takes_more_than_is_said() {
     for level in 1..=22 {
-        let mut codec = Zstd::new(&settings_of(Coding::Zstd, level), None).expect("memory");
-        let mut output = Vec::with_capacity(100_000);
-        codec
-            .run(&text(100_000), &mut output, Operation::Process)
-            .expect("good input");
-        let taken_bytes = codec.0.sizeof();
-        assert!(taken_bytes <= ZSTD_MAX_BYTES, "{level}: {taken_bytes}");
+        for body_bytes in [None, Some(127 << 10), Some(200 << 10), Some(1 << 30)] {
+            let settings = settings_of(Coding::Zstd, level);
+            let mut codec = Zstd::new(&settings, body_bytes).expect("memory");
+            let mut output = Vec::with_capacity(100_000);
+            codec
+                .run(&text(100_000), &mut output, Operation::Process)
+                .expect("good input");
+            let (taken, most) = (
+                codec.0.sizeof() as u64,
+                most_bytes(Coding::Zstd, &settings, body_bytes),
+            );
+            assert!(taken <= most, "{level} {body_bytes:?}: {taken}");
+            assert!(most <= ZSTD_MAX_BYTES);
+        }
     }
 }
 
