@@ -18,6 +18,7 @@ use crate::limits::Limited;
 use crate::proxying::UpstreamStates;
 use crate::request_body::ReceivedBody;
 use crate::snapshot::{ListenerId, LocationId, ServerId, ServerRuntime, Snapshot};
+use crate::tally::{Place, Tally};
 use crate::values::Values;
 use crate::worker::Worker;
 use bytes::Bytes;
@@ -237,6 +238,10 @@ pub struct Progress {
     /// What `limit_req` and `limit_conn` have come to; none before. Those have it in common
     /// whose answers become one.
     pub limited: Option<Arc<Mutex<Limited>>>,
+    /// What it and those that it belongs with come to, once there is something to count.
+    pub(crate) tally: OnceLock<Arc<Tally>>,
+    /// Where it counts as a subrequest.
+    pub(crate) _place: Option<Place>,
     /// The cookie of `userid`, once somebody has asked.
     pub uid: OnceLock<Box<Uid>>,
     /// What it is doing, in nginx's words, for log lines that do not say so themselves.
@@ -323,6 +328,8 @@ impl Progress {
             slice: OnceLock::new(),
             request_id: OnceLock::new(),
             limited: None,
+            tally: OnceLock::new(),
+            _place: None,
             uid: OnceLock::new(),
             doing: "",
             time_format: None,

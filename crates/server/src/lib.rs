@@ -81,6 +81,7 @@ mod response_head;
 mod rewrite;
 mod socket;
 mod subrequest;
+mod tally;
 mod temp_file;
 mod template;
 #[cfg(test)]

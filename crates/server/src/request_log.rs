@@ -7,16 +7,22 @@ use sealane_http::headers::KnownHeader;
 use std::fmt;
 
 /// Logs a line where the location wants it, with nginx's tail: what it is doing, client, server,
-/// request, the server behind us, host and referrer.
+/// request, the server behind us, host and referrer. A line that the request has written before
+/// is counted instead; those that are only for debugging are not.
 pub(crate) fn log(exchange: &Exchange, level: LogLevel, message: fmt::Arguments<'_>) {
     let logger = &exchange.snapshot.location(exchange.location).logger;
-    if logger.enabled(level) {
-        let number = Some(exchange.connection.number);
-        logger.log(
-            level,
-            number,
-            format_args!("{message}{}{}", exchange.progress.doing, Tail(exchange)),
-        );
+    if !logger.enabled(level) {
+        return;
+    }
+    let number = exchange.connection.number;
+    let (doing, tail) = (exchange.progress.doing, Tail(exchange));
+    if level > LogLevel::Notice {
+        logger.log(level, Some(number), format_args!("{message}{doing}{tail}"));
+        return;
+    }
+    let line = format!("{message}{doing}{tail}");
+    if exchange.tally().is_new(logger, level, number, &line) {
+        logger.log(level, Some(number), format_args!("{line}"));
     }
 }
 

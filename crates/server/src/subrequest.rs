@@ -14,6 +14,7 @@ use crate::exchange::{Exchange, Progress, Request, RequestBody, Response};
 use crate::registry::{Entry, Phase};
 use crate::request_body::{self, ReceivedBody};
 use crate::request_log::{Text, log_request};
+use crate::tally::Place;
 use crate::template;
 use crate::variables;
 use crate::{filters, pipeline};
@@ -21,7 +22,7 @@ use sealane_conf::model::{AuthRequest, Variable};
 use sealane_http::headers::KnownHeader;
 use sealane_http::{Method, StatusCode};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Instant;
 
 /// `auth_request`: a status that takes the request's place, unless it may go on.
@@ -33,7 +34,9 @@ pub(crate) async fn authorise(exchange: &mut Exchange) -> Result<(), StatusCode>
     let Some(auth) = &conf.auth_request else {
         return Ok(());
     };
+    let place = place(exchange, &auth.uri, false).ok_or(StatusCode::INTERNAL_SERVER_ERROR)?;
     let mut asked = Subrequest {
+        place,
         uri: &auth.uri,
         args: None,
         method: Method::Get,
@@ -122,7 +125,11 @@ pub(crate) async fn mirror(exchange: &mut Exchange) -> Result<(), StatusCode> {
         if !has_room(exchange, uri) {
             continue;
         }
+        let Some(place) = place(exchange, uri, false) else {
+            break;
+        };
         let mut copy = Subrequest {
+            place,
             uri,
             args: exchange.request.args.as_deref(),
             method: exchange.request.head.method,
@@ -166,10 +173,29 @@ fn has_room(exchange: &Exchange, uri: &[u8]) -> bool {
     false
 }
 
-/// The same request once more, in the same location, for another answer (`slice`).
-pub(crate) fn again(exchange: &Exchange) -> Exchange {
+/// Where a subrequest counts; `None`, which the log says, when its request has as many as it may.
+/// `is_piece`: see [`Tally::begin`](crate::tally::Tally::begin).
+fn place(exchange: &Exchange, uri: &[u8], is_piece: bool) -> Option<Place> {
+    let limit = exchange.conf().max_subrequests;
+    let place = exchange.tally().begin(limit, is_piece);
+    if place.is_none() {
+        let uri = Text(uri);
+        log_request!(
+            exchange,
+            Crit,
+            "request reference counter overflow while processing \"{uri}\", \
+             max_subrequests is {limit}"
+        );
+    }
+    place
+}
+
+/// The same request once more, in the same location, for another answer (`slice`); `None` if its
+/// request has too many.
+pub(crate) fn again(exchange: &Exchange) -> Option<Exchange> {
     let request = &exchange.request;
     let mut again = Subrequest {
+        place: place(exchange, &request.uri, true)?,
         uri: &request.uri,
         args: request.args.as_deref(),
         method: request.head.method,
@@ -184,11 +210,13 @@ pub(crate) fn again(exchange: &Exchange) -> Exchange {
     again.request.uri_replaced = request.uri_replaced;
     again.progress.limited = exchange.progress.limited.clone();
     again.progress.uri_left_location = exchange.progress.uri_left_location;
-    again
+    Some(again)
 }
 
 /// A request that another one sets off.
 struct Subrequest<'a> {
+    /// Where it counts.
+    place: Place,
     /// Its path as it stands in the configuration: a question mark is one of its bytes.
     uri: &'a [u8],
     args: Option<&'a [u8]>,
@@ -218,6 +246,8 @@ impl Subrequest<'_> {
             response: Response::new(),
             progress: Progress {
                 request_id: variables::shared_request_id(exchange),
+                tally: OnceLock::from(Arc::clone(exchange.tally())),
+                _place: Some(self.place),
                 ..Progress::new(Instant::now(), 0)
             },
             request: Request {

@@ -274,14 +274,17 @@ impl SliceSource {
             .unwrap_or_default()
     }
 
-    /// Asks for the piece with this position.
+    /// Asks for the piece with this position. It is over if there may be no more subrequests.
     fn ask(&self, exchange: &Exchange, position: u64) -> State {
         let slice = Slice {
             start: position / self.bytes * self.bytes,
             bytes: self.bytes,
             wanted: None,
         };
-        let mut asked = Box::new(subrequest::again(exchange));
+        let Some(asked) = subrequest::again(exchange) else {
+            return State::Over;
+        };
+        let mut asked = Box::new(asked);
         asked.progress.slice = Box::new(slice).into();
         State::Asking(Box::pin(async move {
             let step = handlers::content(&mut asked).await;
@@ -363,11 +366,11 @@ impl BodySource for SliceSource {
                 State::Reading(part) => part,
             };
             if position < part.range.start || position >= part.range.end {
-                let next = self.ask(exchange, position);
-                if let State::Reading(part) = std::mem::replace(&mut self.state, next) {
+                if let State::Reading(part) = std::mem::replace(&mut self.state, State::Over) {
                     let completed = part.range.is_empty();
                     part.conclude(exchange, completed);
                 }
+                self.state = self.ask(exchange, position);
                 continue;
             }
             part.skip_to(position);

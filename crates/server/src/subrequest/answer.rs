@@ -29,7 +29,8 @@ enum State {
 }
 
 impl Answer {
-    /// Begins a subrequest; `None` if it lies too deep in others, which the log says.
+    /// Begins a subrequest; `None`, which the log says, if it lies too deep in others or its
+    /// request has too many.
     ///
     /// It has no part in the client's connection, except that it ends when the client goes.
     pub(crate) fn ask(exchange: &mut Exchange, uri: &[u8], args: Option<&[u8]>) -> Option<Answer> {
@@ -56,6 +57,7 @@ impl Answer {
             return None;
         }
         let subrequest = Subrequest {
+            place: super::place(exchange, uri, false)?,
             uri,
             args,
             method: Method::Get,

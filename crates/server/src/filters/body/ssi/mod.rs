@@ -57,6 +57,10 @@ const MAX_QUEUED: usize = 32;
 /// Bytes of text that may wait in the queue.
 const MAX_QUEUED_BYTES: usize = 64 << 10;
 
+/// Text that is read and answers that come to nothing, after which others have their turn.
+const TURN_BYTES: usize = 256 << 10;
+const TURN_ANSWERS: u32 = 16;
+
 /// What an answer may have that becomes a variable; nginx's default of
 /// `subrequest_output_buffer_size`.
 const MAX_SET_BYTES: u64 = 4 << 10;
@@ -74,6 +78,8 @@ struct Ssi {
     queued_bytes: usize,
     /// Nothing is parsed before the last of the queue is over.
     waits: bool,
+    /// Answers of this turn that came to nothing.
+    empty_answers: u32,
 }
 
 /// What commands change.
@@ -167,6 +173,7 @@ impl Ssi {
             queue: VecDeque::new(),
             queued_bytes: 0,
             waits: false,
+            empty_answers: 0,
         }
     }
 
@@ -177,19 +184,37 @@ impl Ssi {
         }
     }
 
+    /// Whether more may be queued. What is next to be sent is always read.
+    fn may_parse(&self, exchange: &Exchange) -> bool {
+        let tally = exchange.progress.tally.get();
+        let may_begin = self.queue.is_empty() || tally.is_none_or(|tally| tally.may_begin_ahead());
+        !self.waits
+            && may_begin
+            && self.queue.len() < MAX_QUEUED
+            && self.queued_bytes < MAX_QUEUED_BYTES
+    }
+
     /// Reads on until enough is queued. Pending: more text has to come first.
     fn poll_parse(
         &mut self,
         cx: &mut Context<'_>,
         exchange: &mut Exchange,
     ) -> Poll<Result<(), SourceError>> {
-        while !self.waits && self.queue.len() < MAX_QUEUED && self.queued_bytes < MAX_QUEUED_BYTES {
+        let mut read_bytes = 0;
+        while self.may_parse(exchange) {
             if self.at == self.piece.len() {
                 if self.input_ended {
                     break;
                 }
+                if read_bytes > TURN_BYTES {
+                    cx.waker().wake_by_ref();
+                    return Poll::Pending;
+                }
                 match ready!(self.input.poll_piece(cx, exchange))? {
-                    Some(piece) => (self.piece, self.at) = (piece, 0),
+                    Some(piece) => {
+                        read_bytes += piece.len();
+                        (self.piece, self.at) = (piece, 0);
+                    }
                     None => self.input_ended = true,
                 }
                 continue;
@@ -268,6 +293,12 @@ impl Ssi {
                     self.waits &= !self.queue.is_empty();
                     if out.len() > before_bytes {
                         return Poll::Ready(Ok(Filled::More));
+                    }
+                    self.empty_answers += 1;
+                    if self.empty_answers == TURN_ANSWERS {
+                        self.empty_answers = 0;
+                        cx.waker().wake_by_ref();
+                        return Poll::Pending;
                     }
                 }
             }

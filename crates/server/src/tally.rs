@@ -1,0 +1,176 @@
+//! What a request and all those that it sets off come to together: how many they are, and what
+//! they have said in the error log.
+//!
+//! Pages and applications may set off subrequests without an end, and say the same about each.
+//! The first are refused past `max_subrequests`. A line that a request has written already is
+//! counted, and its number written when the request is over.
+
+use crate::exchange::Exchange;
+use crate::log::{Logger, MAX_ERROR_LINE_BYTES};
+use sealane_conf::model::LogLevel;
+use std::mem;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Subrequests of a request that may begin before it is their turn to be sent. nginx's begin when
+/// they are met; each holds a copy of the client's head and perhaps a file or a connection.
+const MAX_AHEAD: u32 = 64;
+
+/// Lines of a request that are known again.
+const MAX_KNOWN: usize = 16;
+
+/// Different lines of a request; what it says beyond them is counted. An application may write to
+/// the log (FastCGI's standard error) for as long as it likes.
+const MAX_LINES: u32 = 1000;
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Tally {
+    /// Subrequests that were set off.
+    begun: AtomicU32,
+    /// Those that are not over.
+    under_way: AtomicU32,
+    said: Mutex<Said>,
+}
+
+/// A subrequest that counts among those under way until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    tally: Arc<Tally>,
+    is_piece: bool,
+}
+
+impl Tally {
+    /// Counts a subrequest; `None` when there are `limit` already. `is_piece`: it is one of a row
+    /// of pieces, which count only while they last; their number is that of the whole's bytes.
+    pub(crate) fn begin(self: &Arc<Self>, limit: u32, is_piece: bool) -> Option<Place> {
+        let more = |begun| (begun < limit).then_some(begun + 1);
+        let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
+        self.begun.fetch_update(success, failure, more).ok()?;
+        self.under_way.fetch_add(1, Ordering::Relaxed);
+        Some(Place {
+            tally: Arc::clone(self),
+            is_piece,
+        })
+    }
+
+    /// Whether a subrequest may begin before it is its turn.
+    pub(crate) fn may_begin_ahead(&self) -> bool {
+        self.under_way.load(Ordering::Relaxed) < MAX_AHEAD
+    }
+
+    /// Whether this line is to be written; else it is counted.
+    pub(crate) fn is_new(
+        &self,
+        logger: &Logger,
+        level: LogLevel,
+        connection: u64,
+        line: &str,
+    ) -> bool {
+        let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
+        said.is_new(logger, level, connection, line)
+    }
+}
+
+impl Exchange {
+    /// What it and those that it belongs with come to.
+    pub(crate) fn tally(&self) -> &Arc<Tally> {
+        self.progress.tally.get_or_init(Arc::default)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.tally.under_way.fetch_sub(1, Ordering::Relaxed);
+        if self.is_piece {
+            self.tally.begun.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// What was written to the log.
+#[derive(Debug, Default)]
+struct Said {
+    /// The last ones that differ, oldest first.
+    known: Vec<Known>,
+    /// How many were written.
+    lines: u32,
+    /// How many were not, being too many.
+    unsaid: u64,
+}
+
+/// A line that was written.
+#[derive(Debug)]
+struct Known {
+    logger: Logger,
+    level: LogLevel,
+    connection: u64,
+    line: Box<str>,
+    /// How often it came again.
+    again: u64,
+}
+
+impl Said {
+    fn is_new(&mut self, logger: &Logger, level: LogLevel, connection: u64, line: &str) -> bool {
+        // More of it would not be written either.
+        let line = &line[..line.floor_char_boundary(MAX_ERROR_LINE_BYTES)];
+        let is_same = |known: &&mut Known| known.level == level && *known.line == *line;
+        // Newest first, as lines that are repeated usually are.
+        if let Some(known) = self.known.iter_mut().rev().find(is_same) {
+            known.again += 1;
+            return false;
+        }
+        if self.lines == MAX_LINES {
+            self.unsaid += 1;
+            return false;
+        }
+        self.lines += 1;
+        if self.known.len() == MAX_KNOWN {
+            self.known.remove(0).conclude();
+        }
+        self.known.push(Known {
+            logger: logger.clone(),
+            level,
+            connection,
+            line: line.into(),
+            again: 0,
+        });
+        true
+    }
+}
+
+impl Known {
+    fn conclude(self) {
+        if self.again > 0 {
+            self.logger.log(
+                self.level,
+                Some(self.connection),
+                format_args!("message repeated {} times: [{}]", self.again, self.line),
+            );
+        }
+    }
+}
+
+impl Drop for Said {
+    fn drop(&mut self) {
+        if self.unsaid > 0
+            && let Some(last) = self.known.last()
+        {
+            last.logger.log(
+                last.level,
+                Some(last.connection),
+                format_args!(
+                    "{} more messages about the same request were not written, which had \
+                     {MAX_LINES} different ones; the last that was: [{}]",
+                    self.unsaid, last.line
+                ),
+            );
+        }
+        mem::take(&mut self.known)
+            .into_iter()
+            .for_each(Known::conclude);
+    }
+}
+
+#[cfg(test)]
+mod tests;
