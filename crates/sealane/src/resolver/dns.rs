@@ -26,6 +26,9 @@ const ASKED_AT_ONCE: usize = 2;
 /// Questions under way for each connection to a name server.
 const MAX_ACTIVE: usize = 256;
 
+/// Records of one kind that are taken of an answer, which may have thousands.
+const MAX_RECORDS: usize = 1_000;
+
 /// The name servers of a `resolver` directive.
 pub(super) struct Dns {
     resolver: TokioResolver,
@@ -126,7 +129,8 @@ impl Dns {
             .answers()
             .iter()
             .filter(|record| record.record_type() == kind);
-        let found: Vec<RData> = of_kind.map(|record| record.data.clone()).collect();
+        let found = of_kind.map(|record| record.data.clone());
+        let found: Vec<RData> = found.take(MAX_RECORDS).collect();
         let ttl = Duration::from_secs(ttl_s.unwrap_or(0).into());
         Ok(Answer {
             found,

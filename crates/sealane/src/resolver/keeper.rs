@@ -17,6 +17,10 @@ use std::time::Duration;
 /// The shortest time between two lookups of a name, whatever its TTL.
 const SHORTEST_WAIT: Duration = Duration::from_secs(1);
 
+/// Peers that a name may stand for. Each record of a service has all addresses of its target, so
+/// that an answer of 64 KiB could make millions of them.
+pub(super) const MAX_PEERS: usize = 4_096;
+
 /// A name and what is to know its addresses.
 pub(crate) struct KeptServer {
     /// The group, for the log.
@@ -142,8 +146,11 @@ impl Keeping {
         let answer = self.dns.services(&name).await?;
         let mut valid = answer.valid;
         let mut known = std::mem::take(&mut self.targets);
-        let mut records = Vec::new();
+        let (mut records, mut count) = (Vec::new(), 0);
         for record in answer.found {
+            if count >= MAX_PEERS {
+                break;
+            }
             if !self.targets.contains_key(&record.target) {
                 let before = known.remove(&record.target).unwrap_or_default();
                 let (target, target_valid) = self.target(service, &record.target, before).await;
@@ -151,6 +158,7 @@ impl Keeping {
                 self.targets.insert(record.target.clone(), target);
             }
             let addresses = self.targets[&record.target].addresses.clone();
+            count += addresses.len();
             records.push((record, addresses));
         }
         let found = peers(records);
@@ -219,7 +227,7 @@ fn service_name(service: &str, host: &str) -> String {
 
 /// Peers of records with their addresses: those of the highest priority, which has the lowest
 /// number, are primary.
-fn peers(mut targets: Vec<(Service, Vec<IpAddr>)>) -> Vec<ResolvedAddress> {
+pub(super) fn peers(mut targets: Vec<(Service, Vec<IpAddr>)>) -> Vec<ResolvedAddress> {
     // Name servers turn records; the order is not to change with every answer.
     targets.sort_by(|(a, _), (b, _)| {
         let key = |record: &Service| (record.priority, record.target.clone(), record.port);
@@ -230,6 +238,9 @@ fn peers(mut targets: Vec<(Service, Vec<IpAddr>)>) -> Vec<ResolvedAddress> {
     for (record, addresses) in targets {
         for address in addresses {
             let address = at(address, record.port);
+            if found.len() == MAX_PEERS {
+                return found;
+            }
             if found.iter().any(|known| known.address == address) {
                 continue;
             }

@@ -21,6 +21,10 @@ const MAX_WAITING: usize = 1_024;
 /// Names that are kept.
 const MAX_KEPT: usize = 10_000;
 
+/// Addresses of a name that are kept. Clients may choose names, and a name server how many
+/// addresses each has.
+const MAX_ADDRESSES: usize = 256;
+
 /// The longest that a name is kept.
 const LONGEST_KEPT: Duration = Duration::from_secs(366 * 24 * 3600);
 
@@ -170,7 +174,8 @@ impl Kept {
         Some(self.turned(&kept.addresses))
     }
 
-    fn put(&self, name: &str, answer: Answer<IpAddr>, now: Instant) -> Addresses {
+    fn put(&self, name: &str, mut answer: Answer<IpAddr>, now: Instant) -> Addresses {
+        answer.found.truncate(MAX_ADDRESSES);
         let addresses: Addresses = answer.found.into();
         let turned = self.turned(&addresses);
         // A TTL of 0 is for those who wait already.

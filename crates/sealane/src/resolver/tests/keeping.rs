@@ -1,5 +1,7 @@
 //! `server ... resolve`.
 
+use super::dns::Service;
+use super::keeper::{MAX_PEERS, peers};
 use super::name_server::{address, service};
 use super::*;
 use sealane_server::upstream::{Group, GroupSettings, KeepaliveSettings, Method, ServerSettings};
@@ -105,6 +107,21 @@ async fn a_group_follows_its_name() {
     kept.becomes(&[]).await;
     server.says("app.test", says(&[4]));
     kept.becomes(&["192.0.2.4:8080"]).await;
+}
+
+#[test]
+fn a_service_has_no_more_peers_than_may_be() {
+    let addresses: Vec<IpAddr> = (0..1000u32)
+        .map(|number| Ipv4Addr::from_bits(0x0a00_0000 + number).into())
+        .collect();
+    let record = |port| Service {
+        target: "app.test.".into(),
+        port,
+        weight: 1,
+        priority: 1,
+    };
+    let records = (1..=100).map(|port| (record(port), addresses.clone()));
+    assert_eq!(peers(records.collect()).len(), MAX_PEERS);
 }
 
 #[tokio::test]

@@ -221,6 +221,19 @@ async fn what_does_not_fit_into_udp_comes_over_tcp() {
 }
 
 #[tokio::test]
+async fn no_name_has_more_addresses_than_are_kept() {
+    let server = NameServer::start().await;
+    let records = (0..1500).map(|number| {
+        let ip = format!("10.0.{}.{}", number / 250, number % 250);
+        address("app.test", 60, &ip)
+    });
+    server.says("app.test", Says::OnlyOverTcp(records.collect()));
+    let resolver = asking(&server).await;
+    let found = addresses(&resolver, "app.test").await;
+    assert_eq!(found.map(|found| found.len()), Ok(256));
+}
+
+#[tokio::test]
 async fn answers_are_kept_for_their_ttl_or_as_valid_says() {
     let server = NameServer::start().await;
     server.says(
