@@ -144,9 +144,26 @@ impl<'a> Server<'a> {
     /// Resident memory of the worker, in KiB.
     #[track_caller]
     pub fn resident_kib(&self) -> u64 {
+        self.kib_of_worker("VmRSS:")
+    }
+
+    /// The most that it was, in KiB, since it was last forgotten.
+    #[track_caller]
+    pub fn most_resident_kib(&self) -> u64 {
+        self.kib_of_worker("VmHWM:")
+    }
+
+    /// Makes the most what it is now. Without the permission it stays the most since the start.
+    #[track_caller]
+    pub fn forget_most_resident(&self) {
+        let _ = std::fs::write(format!("/proc/{}/clear_refs", self.worker_pid()), "5");
+    }
+
+    #[track_caller]
+    fn kib_of_worker(&self, name: &str) -> u64 {
         let path = format!("/proc/{}/status", self.worker_pid());
         let status = std::fs::read_to_string(path).expect("the worker runs");
-        let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+        let line = status.lines().find(|line| line.starts_with(name));
         let value = line.and_then(|line| line.split_whitespace().nth(1));
         value
             .and_then(|kib| kib.parse().ok())
