@@ -50,9 +50,9 @@ pub mod uri;
 pub mod uwsgi;
 
 pub mod decimal;
-#[cfg(test)]
-mod final_errors;
 mod span;
+#[cfg(test)]
+mod tests;
 
 pub use method::Method;
 pub use span::Span;

@@ -1,11 +1,13 @@
 //! A request body whose chunks are wrong ends its connection, whoever answers the request, and
 //! however it is cut into packets. What follows it is never a request.
 
+use super::{http1_cases, mutants};
+use sealane_http::h1::{BodyDecoder, Limits, ParseState, Parsed, parse_request};
 use sealane_tests::random::Random;
-use sealane_tests::{PATIENCE, Server, Site, wire};
+use sealane_tests::{PATIENCE, Server, Site, scale, wire};
 use std::collections::HashSet;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
 use std::thread;
 
 /// Bodies up to the byte that is wrong, which is in the second part.
@@ -161,6 +163,7 @@ fn serve<'s>(site: &'s Site) -> Server<'s> {
         "limit_req_zone $server_port zone=requests:1m rate=1r/m; gzip_types text/plain; gzip_min_length 1;
          server {{ listen 127.0.0.1:%http%; root html; default_type text/plain; error_page 410 /a.txt;
            location /return {{ return 200 text; }}
+           location /marker {{ return 200 'reached $request_uri;'; }}
            location /empty {{ return 204; }}
            location /redirect {{ return 301 /elsewhere; }}
            location /refused {{ return 403; }}
@@ -246,13 +249,16 @@ fn a_broken_chunk_ends_the_connection_whoever_answers() {
     let port = server.port("http");
     // From now on there are too many.
     wire::get(port, "/limited/a.txt");
-    let (mut count, mut wrong) = (0, Vec::new());
+    let (mut count, mut found_out, mut wrong) = (0, 0, Vec::new());
     let mut random = Random::new(1);
     for route in ROUTES {
         for form in FORMS {
             for cut in [Cut::Whole, Cut::Bytes, Cut::Twice, Cut::Late] {
                 let received = exchange(port, cut, route, *form, &mut random);
                 count += 1;
+                // Behind an answer that ends the connection nothing is looked at.
+                let is_over = received.contains("\r\nConnection: close\r\n");
+                found_out += usize::from(cut != Cut::Late || !route.is_early || !is_over);
                 let statuses = super::statuses(&received);
                 let has_one = statuses.len() == 3;
                 let is_meant = cut != Cut::Whole || statuses == route.status.to_string();
@@ -287,5 +293,97 @@ fn a_broken_chunk_ends_the_connection_whoever_answers() {
         .iter()
         .filter_map(|line| line.split(' ').find(|word| word.starts_with('*')))
         .collect();
-    assert_eq!((lines.len(), connections.len()), (count, count));
+    assert_eq!((lines.len(), connections.len()), (found_out, found_out));
+    assert!(found_out > count * 9 / 10);
+}
+
+/// Whether a request for this path begins where another one ends. What a connection does that
+/// reads requests, and their bodies, by the rules, and stops at the first that breaks them.
+fn is_reached(mut bytes: &[u8], path: &str) -> bool {
+    loop {
+        let (mut state, limits) = (ParseState::default(), Limits::default());
+        let Ok(Parsed::Complete(head)) = parse_request(bytes, &mut state, &limits) else {
+            return false;
+        };
+        if head.path.of(bytes) == path.as_bytes() {
+            return true;
+        }
+        if !head.keep_alive {
+            return false;
+        }
+        bytes = &bytes[head.head_bytes..];
+        let mut body = BodyDecoder::new(head.framing);
+        while !body.is_done() {
+            match body.decode(bytes) {
+                Ok(decoded) if decoded.consumed > 0 || decoded.done => {
+                    bytes = &bytes[decoded.consumed..];
+                }
+                Ok(_) | Err(_) => return false,
+            }
+        }
+    }
+}
+
+#[test]
+fn mutants_open_no_way_to_another_request_whoever_answers() {
+    let site = Site::new();
+    let server = serve(&site);
+    // The worker may not write there.
+    server.expect_alert("rename()");
+    let mut random = Random::new(7);
+    let cases = http1_cases::all();
+    let (mut reached, mut refused) = (0, 0);
+    let count = scale(3000, 100_000);
+    for number in 0..count {
+        let route = random.choose::<Route>(ROUTES);
+        let form = random.choose::<(&str, &str)>(FORMS);
+        let (path, method) = (route.path, route.method);
+        // A case of any kind, or a body in chunks: a damaged one, or a good one to damage.
+        let text = match random.below(4) {
+            0 | 1 => {
+                let bytes = &random.choose(&cases).bytes;
+                String::from_utf8_lossy(bytes).replacen("/t", path, 1)
+            }
+            kind => {
+                let head =
+                    format!("{method} {path} HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked");
+                let body = match kind {
+                    2 => format!("{}{}", form.0, form.1),
+                    _ => "5\r\nhello\r\n1;x\r\nA\r\n0\r\nX: y\r\n\r\n".to_owned(),
+                };
+                format!("{head}\r\n\r\n{body}")
+            }
+        };
+        let mut bytes = text.into_bytes();
+        mutants::damage(&mut random, &mut bytes, &cases);
+        let marker = format!("/marker{number}");
+        bytes.extend_from_slice(
+            format!("GET {marker} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes(),
+        );
+        let port = server.port("http");
+        let mut socket = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("it listens");
+        let timeout = Some(PATIENCE);
+        socket.set_read_timeout(timeout).expect("it is not zero");
+        let (one, other) = bytes.split_at(random.below(bytes.len()));
+        for piece in [one, other] {
+            socket.write_all(piece).expect("the server reads all");
+        }
+        // Whoever waits for more hears that there is none.
+        socket.shutdown(Shutdown::Write).expect("it is connected");
+        let mut received = Vec::new();
+        let read = socket.read_to_end(&mut received);
+        let shown = bytes.escape_ascii();
+        read.unwrap_or_else(|error| panic!("{error}: {shown}"));
+        let received = String::from_utf8_lossy(&received);
+        let is_answered = received.contains(&format!("reached {marker};"));
+        match is_reached(&bytes, &marker) {
+            true => reached += u32::from(is_answered),
+            false => {
+                refused += 1;
+                assert!(!is_answered, "{method} {path}: {shown}: {received}");
+            }
+        }
+    }
+    println!("{refused} of {count} end the connection, {reached} do not");
+    assert!(refused > 500 && reached > 100, "{refused}, {reached}");
 }

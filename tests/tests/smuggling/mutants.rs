@@ -61,7 +61,7 @@ const PIECES: &[&str] = &[
 ];
 
 /// Damages bytes in one place or two.
-fn damage(random: &mut Random, bytes: &mut Vec<u8>, others: &[http1_cases::Case]) {
+pub(super) fn damage(random: &mut Random, bytes: &mut Vec<u8>, others: &[http1_cases::Case]) {
     for _ in 0..=random.below(2) {
         let at = random.below(bytes.len() + 1);
         let end = (at + 1 + random.below(4)).min(bytes.len());

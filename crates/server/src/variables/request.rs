@@ -8,7 +8,7 @@ use crate::request_body::ReceivedBody;
 use crate::template;
 use sealane_conf::model::FilesAt;
 use sealane_conf::variables::Builtin;
-use sealane_http::h1::Framing;
+use sealane_http::h1::{Framing, RequestHead, Version};
 use sealane_http::headers::KnownHeader;
 use sealane_http::uri::TargetForm;
 use std::ffi::OsStr;
@@ -44,7 +44,7 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
         }
         Builtin::Args | Builtin::QueryString => put(request.args.as_deref(), out),
         Builtin::IsArgs => text(if request.args().is_empty() { "" } else { "?" }, out),
-        Builtin::ServerProtocol => text(head.version.name(), out),
+        Builtin::ServerProtocol => text(protocol(head, &request.buffer), out),
         Builtin::Host if !request.host.is_empty() => text(&request.host, out),
         Builtin::Host => text(&exchange.server().conf.primary_name, out),
         Builtin::RequestPort => head.port.is_some_and(|port| number(port, out)),
@@ -150,6 +150,16 @@ pub(crate) fn cookie<'e>(exchange: &'e Exchange, name: &[u8]) -> Option<&'e [u8]
 }
 
 /// `$remote_user`: the name in Basic credentials, whether they are right or not.
+/// The protocol as the client wrote it: `HTTP/1.12` is answered like HTTP/1.1, but not called so.
+fn protocol<'h>(head: &RequestHead, buffer: &'h [u8]) -> &'h [u8] {
+    let line = head.request_line.of(buffer).trim_ascii_end();
+    let last = line.rsplit(|&byte| byte == b' ').next();
+    match (head.version, last) {
+        (Version::Http10 | Version::Http11, Some(word)) if word.starts_with(b"HTTP/") => word,
+        (version, _) => version.name().as_bytes(),
+    }
+}
+
 fn remote_user(exchange: &Exchange, out: &mut Vec<u8>) -> bool {
     let credentials = Credentials::of(exchange);
     put(credentials.as_ref().map(Credentials::user), out)

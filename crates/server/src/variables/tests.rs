@@ -38,6 +38,17 @@ fn the_request_line() {
         value("$server_protocol $host", "GET / HTTP/1.0\r\n\r\n"),
         "HTTP/1.0 site"
     );
+    for written in [
+        "HTTP/1.12",
+        "HTTP/1.2",
+        "HTTP/1.00",
+        "HTTP/1.01",
+        "HTTP/1.1 ",
+    ] {
+        let request = format!("GET / {written}\r\nHost: a\r\n\r\n");
+        let protocol = value("$server_protocol", &request);
+        assert_eq!(protocol, written.trim_end());
+    }
 }
 
 #[test]

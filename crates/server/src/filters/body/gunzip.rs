@@ -114,3 +114,46 @@ impl Transform for Gunzip {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Site;
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+    use std::io::Write;
+
+    fn member() -> Vec<u8> {
+        let mut encoder = GzEncoder::new(Vec::new(), Compression::fast());
+        encoder.write_all(b"a body").expect("memory takes it");
+        encoder.finish().expect("memory takes it")
+    }
+
+    #[test]
+    fn an_error_is_final() {
+        let site = Site::new("");
+        let mut exchange = site.exchange("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        let mut step = |gunzip: &mut Gunzip, input: &[u8], ended| {
+            let (mut input, mut output) = (Bytes::copy_from_slice(input), OutputChain::new());
+            gunzip.step(&mut exchange, &mut input, ended, &mut output, 1000)
+        };
+        let member = member();
+        for wrong in 0..member.len() {
+            let mut broken = member.clone();
+            broken[wrong] ^= 0xff;
+            for cut in 0..=broken.len() {
+                let mut gunzip = Gunzip::new();
+                let (first, second) = broken.split_at(cut);
+                let failed = step(&mut gunzip, first, false).is_err()
+                    || step(&mut gunzip, second, true).is_err();
+                // Some bytes of the header mean nothing to us.
+                for input in [&member[..], b"", b"no gzip"] {
+                    assert!(!failed || step(&mut gunzip, input, false).is_err());
+                }
+            }
+        }
+        let mut gunzip = Gunzip::new();
+        assert!(step(&mut gunzip, &member[..9], true).is_err(), "it was cut");
+        assert!(step(&mut gunzip, &member[9..], true).is_err(), "for good");
+    }
+}

@@ -1,0 +1,3 @@
+//! What holds of all decoders of the crate.
+
+mod final_errors;
