@@ -22,7 +22,7 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 22] = [
+pub const TARGETS: [Target; 23] = [
     Target {
         name: "config",
         run: sealane_conf::fuzz::fuzz_config,
@@ -92,6 +92,11 @@ pub const TARGETS: [Target; 22] = [
         name: "h2_client",
         run: sealane_http::fuzz::fuzz_h2_client,
         max_bytes: 2048,
+    },
+    Target {
+        name: "h2_frames",
+        run: sealane_http::fuzz::fuzz_h2_frames,
+        max_bytes: 1024,
     },
     Target {
         name: "cipher_string",

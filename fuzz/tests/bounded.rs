@@ -204,3 +204,8 @@ fn bodies_through_filters() {
 fn packed_connections() {
     run("packed");
 }
+
+#[test]
+fn http2_frames() {
+    run("h2_frames");
+}

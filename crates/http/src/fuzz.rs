@@ -16,6 +16,7 @@ use crate::uri::{self, EscapeKind, TargetForm};
 use crate::{Method, date};
 
 mod h2;
+mod h2_frames;
 mod hpack;
 mod media;
 mod model;
@@ -24,6 +25,7 @@ mod refused;
 mod stream;
 
 pub use h2::{fuzz_h2_client, fuzz_h2_server};
+pub use h2_frames::fuzz_h2_frames;
 pub use hpack::fuzz_hpack;
 pub use media::fuzz_mp4;
 pub use model::request_starts;

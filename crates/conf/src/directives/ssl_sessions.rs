@@ -142,7 +142,9 @@ const ROWS: &[Row] = &[
          which saves a returning client a round trip. Each such flight is accepted once, on one \
          node if they share an `ssl_session_store`. For five minutes after the server, or that \
          store, has started, early data is refused where it could be a replay from before. The \
-         store must not evict (`maxmemory-policy noeviction`).",
+         store must not evict (`maxmemory-policy noeviction`). Servers behind are told with \
+         `Early-Data: 1`, applications with the parameter `HTTP_EARLY_DATA`, unless the \
+         configuration sets it itself (RFC 8470); a 425 of theirs goes to the client.",
         |b, c| c.flag(&mut b.server().tls.early_data),
     ),
     Row::new(

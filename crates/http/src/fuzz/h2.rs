@@ -41,7 +41,7 @@ fn run(role: Role, data: &[u8]) {
 /// Large enough that honest windows do not matter, small enough to be exhausted by a fuzzer.
 const BODY_BYTES: u32 = 3000;
 
-fn settings_from(choice: u8) -> Settings {
+pub(super) fn settings_from(choice: u8) -> Settings {
     let tight = Allowance {
         burst: 4,
         per_second: 0,

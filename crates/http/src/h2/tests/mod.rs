@@ -3,6 +3,7 @@
 //! Every test runs its script against a connection that gets its input whole, byte by byte and
 //! cut at random: what happens must be the same.
 
+mod frame_programs;
 mod pair;
 mod random_frames;
 mod rfc9218;
