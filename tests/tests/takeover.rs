@@ -258,6 +258,7 @@ fn a_reload_that_has_files_changed_elsewhere_replaces_the_process() {
     });
     assert_eq!(put(&server, "/put/b"), 201);
     assert!(site.path("two/put/b").exists());
+    server.expect_alert("\"worker_landlock\" confines the worker process");
     // A directory that has been replaced is another one. The log says what to do.
     std::fs::rename(site.path("two"), site.path("before")).expect("writable");
     std::fs::create_dir_all(site.path("two/put")).expect("new");
