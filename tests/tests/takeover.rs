@@ -166,7 +166,8 @@ fn files_are_changed_where_the_configuration_says_only() {
     }
     let site = site();
     // So that it is not the filter that refuses.
-    let server = site.serve_whole(&configuration("worker_seccomp off;", "one"));
+    let main = "worker_seccomp off; worker_landlock strict;";
+    let server = site.serve_whole(&configuration(main, "one"));
     assert_eq!(wire::get(server.port("plain"), "/a.txt").body, b"hello");
     server.wait_for_log("worker process may change files below");
     let outside = site.path("outside").display().to_string();

@@ -301,7 +301,7 @@ fn main_of(options: &Options, draft: MainDraft) -> Main {
         worker_cpu_affinity: draft.worker_cpu_affinity,
         worker_priority: draft.worker_priority,
         worker_seccomp: draft.worker_seccomp.unwrap_or_default(),
-        worker_landlock: draft.worker_landlock.unwrap_or(true),
+        worker_landlock: draft.worker_landlock.unwrap_or_default(),
         log_queue_bytes: draft.log_queue_size.unwrap_or(4 << 20),
         worker_shutdown_timeout: draft.worker_shutdown_timeout,
         working_directory: draft.working_directory,

@@ -16,7 +16,7 @@ pub(crate) use self::files::Changeable;
 use crate::identity::Identity;
 use crate::journal::{Journal, note};
 use sealane_conf::Config;
-use sealane_conf::model::Seccomp;
+use sealane_conf::model::{Landlock, Seccomp};
 use sealane_server::log::OsError;
 use sealane_sys::crash::{self, OnRefusal};
 use sealane_sys::privileges::{self, Capability};
@@ -98,8 +98,8 @@ fn kept_capabilities(config: &Config, identity: Option<&Identity>) -> Vec<Capabi
 /// A kernel without filters is reported, and the worker runs without. Before that, it is confined
 /// to where it may change files.
 pub(crate) fn enter(config: &Config, changeable: &Changeable, journal: &Journal) {
-    if config.main.worker_landlock {
-        changeable.confine(journal);
+    if config.main.worker_landlock != Landlock::Off {
+        changeable.confine(config.main.worker_landlock, journal);
     }
     let on_refusal = match config.main.worker_seccomp {
         Seccomp::Off => return,

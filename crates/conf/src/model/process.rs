@@ -28,7 +28,7 @@ pub struct Main {
     /// `worker_seccomp`. Default on.
     pub worker_seccomp: Seccomp,
     /// `worker_landlock`. Default on.
-    pub worker_landlock: bool,
+    pub worker_landlock: Landlock,
     /// `worker_shutdown_timeout`.
     pub worker_shutdown_timeout: Option<Duration>,
     /// `working_directory`.
@@ -68,6 +68,18 @@ pub enum CpuAffinity {
     Sets(Vec<Vec<usize>>),
     /// Each thread runs on one CPU, of this set or of all that there are.
     Auto(Option<Vec<usize>>),
+}
+
+/// The argument of `worker_landlock`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Landlock {
+    /// File permissions decide alone.
+    Off,
+    /// Files are changed where the configuration says only.
+    #[default]
+    On,
+    /// They are emptied there only as well.
+    Strict,
 }
 
 /// The argument of `worker_seccomp`.

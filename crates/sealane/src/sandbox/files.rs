@@ -16,7 +16,7 @@ use landlock::{
     Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetStatus, Scope, make_bitflags,
 };
 use sealane_conf::Config;
-use sealane_conf::model::{FilesAt, LocationConf, LogTarget, Part, Template};
+use sealane_conf::model::{FilesAt, Landlock, LocationConf, LogTarget, Part, Template};
 use sealane_server::confinement;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -28,8 +28,11 @@ use std::path::{Path, PathBuf};
 /// What a worker does in its directories. The same in all of them, or files could not be moved
 /// from one to another.
 const CHANGES: BitFlags<AccessFs> = make_bitflags!(AccessFs::{
-    WriteFile | Truncate | RemoveFile | RemoveDir | MakeReg | MakeDir | Refer
+    WriteFile | RemoveFile | RemoveDir | MakeReg | MakeDir | Refer
 });
+
+/// With `strict`: the kernel then asks where a file lies whenever one is opened, for reading too.
+const EMPTYING: BitFlags<AccessFs> = make_bitflags!(AccessFs::{ Truncate });
 
 /// What it does nowhere.
 const NEVER: BitFlags<AccessFs> = make_bitflags!(AccessFs::{
@@ -47,7 +50,7 @@ impl Changeable {
     /// Of a configuration, as the directories are now.
     pub(crate) fn of(config: &Config) -> Changeable {
         let mut found = Changeable::default();
-        if !config.main.worker_landlock {
+        if config.main.worker_landlock == Landlock::Off {
             return found;
         }
         for path in temp_paths::wanted(config).into_keys() {
@@ -97,8 +100,12 @@ impl Changeable {
     }
 
     /// Confines this process, whose only thread must be the calling one.
-    pub(super) fn confine(&self, journal: &Journal) {
-        match self.restrict() {
+    pub(super) fn confine(&self, how: Landlock, journal: &Journal) {
+        let changes = match how {
+            Landlock::Strict => CHANGES | EMPTYING,
+            _ => CHANGES,
+        };
+        match self.restrict(changes) {
             Ok(status) if status.ruleset != RulesetStatus::NotEnforced => {
                 confinement::begin();
                 let paths: Vec<_> = self.0.keys().map(|path| path.to_string_lossy()).collect();
@@ -134,16 +141,19 @@ impl Changeable {
         }
     }
 
-    fn restrict(&self) -> Result<landlock::RestrictionStatus, landlock::RulesetError> {
+    fn restrict(
+        &self,
+        changes: BitFlags<AccessFs>,
+    ) -> Result<landlock::RestrictionStatus, landlock::RulesetError> {
         let mut rules = Ruleset::default()
             .set_compatibility(CompatLevel::BestEffort)
-            .handle_access(CHANGES | NEVER)?
+            .handle_access(changes | NEVER)?
             .scope(Scope::from_all(ABI::V6))?
             .create()?;
         for path in self.0.keys() {
             // What cannot be reached cannot be changed either.
             if let Ok(directory) = PathFd::new(path) {
-                rules = rules.add_rule(PathBeneath::new(directory, CHANGES))?;
+                rules = rules.add_rule(PathBeneath::new(directory, changes))?;
             }
         }
         rules.restrict_self()
