@@ -16,6 +16,7 @@ use crate::callbacks;
 use crate::error::Error;
 use crate::ffi::{check, check_ptr};
 use crate::key_operation::KeyProgress;
+use crate::large_hello::LargeHello;
 use crate::session::{Offered, Prefetched, Session};
 use crate::transmit::Guard;
 use crate::verify::PeerCheck;
@@ -30,6 +31,10 @@ pub(crate) struct Transfer<'a> {
     pub(crate) guard: Option<&'a mut Guard>,
     /// The signature scheme this side used in its handshake signature.
     pub(crate) signature_scheme: u16,
+    /// A server has sent its Finished in TLS 1.3: the client encrypts from now on.
+    pub(crate) sent_finished: bool,
+    /// How large hellos are taken.
+    pub(crate) large_hello: Option<LargeHello>,
     /// A session that the client side was given.
     pub(crate) new_session: Option<Session>,
     /// A session that was looked up before this call.
@@ -55,6 +60,8 @@ impl<'a> Transfer<'a> {
             output,
             guard: None,
             signature_scheme: 0,
+            sent_finished: false,
+            large_hello: None,
             new_session: None,
             prefetched: None,
             offered: Offered::Nothing,

@@ -19,8 +19,8 @@ use crate::secret::Secret;
 use crate::session::{Miss, Offered, Session, TicketOpened};
 use crate::session_facts::SessionFacts;
 use crate::time::unix_time_s;
-use crate::transmit;
 use crate::verify::VerifyFailure;
+use crate::wire_rules;
 
 /// The table for `SSL_CTX_set_ticket_aead_method`.
 pub(crate) static TICKET_METHOD: sys::SSL_TICKET_AEAD_METHOD = sys::SSL_TICKET_AEAD_METHOD {
@@ -100,8 +100,10 @@ pub(crate) unsafe extern "C" fn bio_ctrl(
 
 // ---- the handshake ---------------------------------------------------------
 
-/// Notes the scheme of this side's handshake signature as it is written; libssl
-/// forgets it with the rest of the handshake's state.
+/// Sees what a server reads and writes. Notes the scheme of its handshake signature, which
+/// libssl forgets with the rest of the handshake's state, and alerts that are written
+/// behind the guard, for whoever seals now; keeps the rules of [`wire_rules`] and lets
+/// large hellos pass.
 pub(crate) unsafe extern "C" fn message(
     is_write: c_int,
     version: c_int,
@@ -111,38 +113,104 @@ pub(crate) unsafe extern "C" fn message(
     ssl: *mut sys::SSL,
     _argument: *mut c_void,
 ) {
-    if is_write == 0 || content_type != sys::SSL3_RT_HANDSHAKE || data.is_null() {
+    if data.is_null() {
         return;
     }
-    // SAFETY: `data` has `length` readable bytes for the time of the call, and
-    // the SSL's BIO is ours.
+    // SAFETY: `data` has `length` readable bytes for the time of the call, which is made by
+    // libssl for this SSL, whose BIO is ours.
     unsafe {
-        let message = slice::from_raw_parts(data.cast::<u8>(), length);
-        if let Some(scheme) = signature_scheme(version, message)
-            && let Some(transfer) = transfer_of(sys::SSL_get_wbio(ssl))
-        {
-            transfer.signature_scheme = scheme;
+        let bytes = slice::from_raw_parts(data.cast::<u8>(), length);
+        match (is_write != 0, content_type) {
+            (true, sys::SSL3_RT_ALERT) => note_alert(ssl, bytes),
+            (true, sys::SSL3_RT_HANDSHAKE) => note_written(ssl, version, bytes),
+            (false, sys::SSL3_RT_HEADER) => judge_record(ssl, bytes),
+            (false, sys::SSL3_RT_HANDSHAKE) => judge_message(ssl, version, bytes),
+            _ => {}
         }
     }
 }
 
-/// Notes alerts that libssl writes behind the guard, for whoever seals now.
-pub(crate) unsafe extern "C" fn alert(
-    is_write: c_int,
-    _version: c_int,
-    content_type: c_int,
-    data: *const c_void,
-    length: usize,
-    ssl: *mut sys::SSL,
-    _argument: *mut c_void,
-) {
-    // SAFETY: libssl passes `length` readable bytes, and the SSL's BIO is ours.
+/// # Safety
+///
+/// `ssl` is valid and its BIO ours.
+unsafe fn note_alert(ssl: *mut sys::SSL, bytes: &[u8]) {
+    // SAFETY: by the caller's promise.
+    let transfer = unsafe { transfer_of(sys::SSL_get_wbio(ssl)) };
+    if let Ok(alert) = bytes.try_into()
+        && let Some(guard) = transfer.and_then(|transfer| transfer.guard.as_deref_mut())
+    {
+        guard.note_alert(alert);
+    }
+}
+
+/// # Safety
+///
+/// As [`note_alert`].
+unsafe fn note_written(ssl: *mut sys::SSL, version: c_int, message: &[u8]) {
+    // SAFETY: by the caller's promise.
+    let Some(transfer) = (unsafe { transfer_of(sys::SSL_get_wbio(ssl)) }) else {
+        return;
+    };
+    if let Some(scheme) = signature_scheme(version, message) {
+        transfer.signature_scheme = scheme;
+    }
+    let is_finished = message.first().copied().map(c_int::from) == Some(sys::SSL3_MT_FINISHED);
+    transfer.sent_finished |= is_finished && version == sys::TLS1_3_VERSION;
+    if let Some(large) = transfer.large_hello
+        && wire_rules::is_hello_retry_request(message)
+    {
+        // SAFETY: by the caller's promise; the hello that follows is as large.
+        unsafe { large.expect(ssl) }
+    }
+}
+
+/// # Safety
+///
+/// As [`note_alert`].
+unsafe fn judge_record(ssl: *mut sys::SSL, header: &[u8]) {
+    // SAFETY: by the caller's promise. No transfer is borrowed while the alert is written.
     unsafe {
-        if let Some(alert) = transmit::alert_in(is_write, content_type, data, length)
-            && let Some(transfer) = transfer_of(sys::SSL_get_wbio(ssl))
-            && let Some(guard) = &mut transfer.guard
+        let sent_finished =
+            transfer_of(sys::SSL_get_wbio(ssl)).is_some_and(|transfer| transfer.sent_finished);
+        let is_handshaking = sys::SSL_in_init(ssl) != 0 || sys::SSL_in_early_data(ssl) != 0;
+        let is_keyed = match is_handshaking {
+            true => sent_finished,
+            false => sys::SSL_version(ssl) == sys::TLS1_3_VERSION,
+        };
+        if is_keyed
+            && let Ok(header) = header.try_into()
+            && let Some(alert) = wire_rules::record_alert(header, is_handshaking)
         {
-            guard.note_alert(alert);
+            sys::SSL_send_fatal_alert(ssl, alert as u8);
+        }
+    }
+}
+
+/// # Safety
+///
+/// As [`note_alert`].
+unsafe fn judge_message(ssl: *mut sys::SSL, version: c_int, message: &[u8]) {
+    // SAFETY: by the caller's promise. No transfer is borrowed while the alert is written.
+    unsafe {
+        if message.first().copied().map(c_int::from) == Some(sys::SSL3_MT_CLIENT_HELLO) {
+            let transfer = transfer_of(sys::SSL_get_wbio(ssl));
+            if let Some(large) = transfer.and_then(|transfer| transfer.large_hello) {
+                large.received(ssl);
+            }
+            return;
+        }
+        if version != sys::TLS1_3_VERSION {
+            return;
+        }
+        let cipher = sys::SSL_get_pending_cipher(ssl);
+        let digest_bytes = match cipher.is_null() {
+            true => None,
+            false => Some(sys::EVP_MD_size(sys::SSL_CIPHER_get_handshake_digest(
+                cipher,
+            ))),
+        };
+        if let Some(alert) = wire_rules::message_alert(message, digest_bytes) {
+            sys::SSL_send_fatal_alert(ssl, alert as u8);
         }
     }
 }

@@ -19,6 +19,7 @@ use crate::error::{self, Error};
 use crate::ffi::{check, check_ptr, int_length, static_str};
 use crate::group::{Group, group_by_id};
 use crate::key_operation::KeyProgress;
+use crate::large_hello::LargeHello;
 use crate::record;
 use crate::session::{Offered, Prefetched, Session};
 use crate::transmit::Guard;
@@ -58,6 +59,8 @@ pub struct Connection {
     bio: NonNull<sys::BIO>,
     new_session: Option<Session>,
     signature_scheme: u16,
+    sent_finished: bool,
+    pub(crate) large_hello: Option<LargeHello>,
     /// Of a connection that comes from another process: libssl does not know them.
     client_cipher_suites: Option<Box<[u8]>>,
     /// A session looked up for this handshake; gone once libssl has used it.
@@ -127,6 +130,8 @@ impl Connection {
             bio,
             new_session: None,
             signature_scheme: 0,
+            sent_finished: false,
+            large_hello: None,
             client_cipher_suites: None,
             prefetched: None,
             offered: Offered::Nothing,
@@ -146,9 +151,6 @@ impl Connection {
         // SAFETY: the SSL is valid and its BIO attached.
         let code = self.call(input, output, |ssl| unsafe { sys::SSL_do_handshake(ssl) });
         if code == 1 {
-            // SAFETY: the SSL is valid. The callback is of use during the
-            // handshake only.
-            unsafe { sys::SSL_set_msg_callback(self.ssl.as_ptr(), None) };
             return Ok(HandshakeStatus::Done);
         }
         match self.reason(code) {
@@ -503,6 +505,8 @@ impl Connection {
         run: impl FnOnce(*mut sys::SSL) -> c_int,
     ) -> c_int {
         let mut transfer = Transfer::new(input, output, &mut self.key);
+        transfer.sent_finished = self.sent_finished;
+        transfer.large_hello = self.large_hello;
         transfer.guard = self.guard.as_mut();
         transfer.prefetched = self.prefetched.as_deref();
         transfer.peer = self.peer.as_deref_mut();
@@ -518,12 +522,14 @@ impl Connection {
         let Transfer {
             input: rest,
             signature_scheme,
+            sent_finished,
             new_session,
             offered,
             panic,
             ..
         } = transfer;
         *input = &input[input.len() - rest.len()..];
+        self.sent_finished = sent_finished;
         if signature_scheme != 0 {
             self.signature_scheme = signature_scheme;
         }

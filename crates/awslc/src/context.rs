@@ -383,9 +383,10 @@ impl ContextBuilder {
         self.hooks.verifier = Some(verifier);
     }
 
-    /// Notes the scheme of the server's handshake signature
-    /// ([`crate::Connection::signature_scheme`]).
-    pub fn note_signature_scheme(&mut self) {
+    /// Sees what a server reads and writes: notes the scheme of its handshake signature
+    /// ([`crate::Connection::signature_scheme`]) and answers mistakes of the client with
+    /// the alert that RFC 8446 names.
+    pub fn watch_messages(&mut self) {
         // SAFETY: the context is valid; the callback lives as long as the process.
         unsafe { sys::SSL_CTX_set_msg_callback(self.as_ptr(), Some(callbacks::message)) }
     }

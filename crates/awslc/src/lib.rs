@@ -69,6 +69,7 @@ mod ffi;
 mod group;
 mod key;
 mod key_operation;
+mod large_hello;
 mod memory;
 mod moving;
 mod peer;
@@ -84,6 +85,7 @@ mod tests;
 mod time;
 mod transmit;
 mod verify;
+mod wire_rules;
 
 pub use aead::Aead;
 pub use blinding::{RsaBlinding, RsaUnblinding};

@@ -9,7 +9,7 @@
 //! meant is told in plain: alerts by [`Connection::take_alert`], an owed
 //! KeyUpdate by [`Connection::is_key_update_due`].
 
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::fmt;
 use std::ptr;
 
@@ -173,7 +173,7 @@ impl Connection {
     pub fn release_transmit(&mut self) {
         self.guard = Some(Guard::default());
         // SAFETY: the SSL is valid; the callback lives as long as the process.
-        unsafe { sys::SSL_set_msg_callback(self.as_ptr(), Some(callbacks::alert)) }
+        unsafe { sys::SSL_set_msg_callback(self.as_ptr(), Some(callbacks::message)) }
     }
 
     /// Whether libssl has lost the write direction.
@@ -307,24 +307,6 @@ unsafe extern "C" {
         read_secret: *mut Span,
         write_secret: *mut Span,
     ) -> bool;
-}
-
-/// The alert in a message that libssl writes, if it is one.
-///
-/// # Safety
-///
-/// `data` is null or has `length` readable bytes.
-pub(crate) unsafe fn alert_in(
-    is_write: c_int,
-    content_type: c_int,
-    data: *const c_void,
-    length: usize,
-) -> Option<[u8; 2]> {
-    if is_write == 0 || content_type != sys::SSL3_RT_ALERT || data.is_null() || length != 2 {
-        return None;
-    }
-    // SAFETY: two readable bytes, by the caller's promise.
-    Some(unsafe { *data.cast::<[u8; 2]>() })
 }
 
 #[cfg(test)]

@@ -27,9 +27,10 @@ use crate::proxy_protocol;
 use crate::registry::{Asked, Entry, Phase};
 use crate::snapshot::{ListenerId, ServerId, ServerRuntime, Snapshot};
 use crate::socket::Socket;
+use crate::tls_stream::TlsStream;
 use crate::transport::{Received, Transport, TransportError};
 use crate::worker::Worker;
-use sealane_conf::model::LogLevel;
+use sealane_conf::model::{LingeringClose, LogLevel};
 use sealane_sys::time::monotonic_coarse_ms;
 use std::future::poll_fn;
 use std::os::fd::AsFd;
@@ -53,6 +54,9 @@ pub(crate) async fn serve(worker: Arc<Worker>, place: Place, socket: Socket, pee
     let mut connection = Connection::new(worker, place, facts);
     if connection.open().await {
         connection.serve_requests().await;
+    }
+    if connection.lingers_after_alert() {
+        Box::pin(connection.linger()).await;
     }
     connection.count_ktls();
 }
@@ -546,6 +550,16 @@ impl Connection {
                 return;
             }
         }
+    }
+
+    /// Whether the client is to be left time to read why TLS has failed: what it has sent
+    /// meanwhile would reset the connection (`lingering_close`).
+    fn lingers_after_alert(&self) -> bool {
+        let location = self.server().default_location;
+        let lingering = self.snapshot.location(location).conf.lingering_close;
+        lingering != LingeringClose::Off
+            && self.transport.tls().is_some_and(TlsStream::is_alerted)
+            && self.entry.asked() != Asked::Abort
     }
 
     /// Closes our side and reads what the client still sends, so that the kernel

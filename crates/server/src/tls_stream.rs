@@ -37,6 +37,8 @@ pub(crate) struct TlsStream {
     bulk: bool,
     /// close_notify has been written to `output`.
     closed: bool,
+    /// TLS has failed on our side, and an alert says why.
+    alerted: bool,
     /// The handshake, until it is done. In a box, as few connections are in one.
     opening: Option<Box<Opening>>,
 }
@@ -105,6 +107,7 @@ impl TlsStream {
             tickets_due: false,
             bulk: false,
             closed: false,
+            alerted: false,
             opening: None,
         }
     }
@@ -133,6 +136,12 @@ impl TlsStream {
     /// The TLS connection itself, for what was negotiated.
     pub(crate) fn connection(&self) -> &sealane_tls::Connection {
         &self.connection
+    }
+
+    /// Whether the connection ends with an alert of ours, which a close that finds bytes
+    /// unread would take from the client.
+    pub(crate) fn is_alerted(&self) -> bool {
+        self.alerted
     }
 
     /// The checks for kernel TLS at the end of the handshake. Returns whether the
@@ -242,6 +251,7 @@ impl TlsStream {
                     }
                     Err(error) => {
                         self.opening = None;
+                        self.alerted = !self.output.is_empty();
                         // The alert is sent as far as the socket takes it.
                         let _ = self.poll_flush(socket, cx);
                         return Poll::Ready(Err(TransportError::Tls(error)));
@@ -389,6 +399,7 @@ impl TlsStream {
             Ok(ReadStatus::CloseNotify) => Ok(Some(Received::End)),
             Ok(ReadStatus::WantRead) => Ok(None),
             Err(error) => {
+                self.alerted |= !self.output.is_empty() || self.is_sealed_by_kernel();
                 // The alert is sent as far as the socket takes it.
                 let _ = self.poll_flush(socket, cx);
                 let _ = self.poll_control(socket, cx, false);

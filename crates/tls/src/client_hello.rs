@@ -6,13 +6,19 @@
 
 use std::borrow::Cow;
 
-/// Records of a ClientHello are collected up to this many bytes; libssl takes
-/// messages of 16 KiB, and each record adds a header.
-pub(crate) const MAX_HELLO_BYTES: usize = 20 * 1024;
+/// The longest ClientHello there can be, without its header: every list is as long as its
+/// length says at most. It is also what OpenSSL takes.
+pub(crate) const MAX_HELLO_BYTES: usize =
+    2 + 32 + (1 + 32) + (2 + 65_534) + (1 + 255) + (2 + 65_535);
+/// What libssl takes of any client; a hello of more is large, and needs a place among them
+/// ([`HelloRecords`](crate::hello_records::HelloRecords)).
+pub(crate) const USUAL_HELLO_BYTES: usize = 16 * 1024;
 
-const RECORD_HEADER_BYTES: usize = 5;
-const MESSAGE_HEADER_BYTES: usize = 4;
+pub(crate) const RECORD_HEADER_BYTES: usize = 5;
+pub(crate) const MESSAGE_HEADER_BYTES: usize = 4;
 const HANDSHAKE_RECORD: u8 = 22;
+/// The longest plaintext of a record (RFC 8446 section 5.1).
+pub(crate) const MAX_FRAGMENT_BYTES: usize = 16_384;
 const CLIENT_HELLO: u8 = 1;
 
 const EXTENSION_SERVER_NAME: u16 = 0;
@@ -45,10 +51,9 @@ pub(crate) fn collect(bytes: &[u8]) -> Parsed<'_> {
             }
             return Parsed::Incomplete(RECORD_HEADER_BYTES - rest.len());
         };
-        let length = usize::from(u16::from_be_bytes([header[3], header[4]]));
-        if header[0] != HANDSHAKE_RECORD || header[1] != 3 || length == 0 || length > 16_384 {
+        let Some(length) = fragment_length(header) else {
             return Parsed::Unusable;
-        }
+        };
         let Some((fragment, after)) = body.split_at_checked(length) else {
             return Parsed::Incomplete(length - body.len());
         };
@@ -64,11 +69,24 @@ pub(crate) fn collect(bytes: &[u8]) -> Parsed<'_> {
         match message_length(&joined) {
             Some(_) if joined[0] != CLIENT_HELLO => return Parsed::Unusable,
             Some(length) if length <= joined.len() => return Parsed::Complete(joined),
-            Some(length) if length > MAX_HELLO_BYTES => return Parsed::Unusable,
-            _ if bytes.len() - rest.len() > MAX_HELLO_BYTES => return Parsed::Unusable,
+            Some(length) if length > MESSAGE_HEADER_BYTES + MAX_HELLO_BYTES => {
+                return Parsed::Unusable;
+            }
             _ => message = Some(joined),
         }
     }
+}
+
+/// How many bytes of a ClientHello follow the header of a record; `None` when it cannot be
+/// one's.
+pub(crate) fn fragment_length(header: &[u8]) -> Option<usize> {
+    let &[kind, major, _, high, low] = header else {
+        return None;
+    };
+    let length = usize::from(u16::from_be_bytes([high, low]));
+    let is_one =
+        kind == HANDSHAKE_RECORD && major == 3 && (1..=MAX_FRAGMENT_BYTES).contains(&length);
+    is_one.then_some(length)
 }
 
 /// How many bytes the records of a whole hello take at the start of `bytes`.
@@ -88,7 +106,8 @@ pub(crate) fn records_length(bytes: &[u8]) -> usize {
     at
 }
 
-fn message_length(message: &[u8]) -> Option<usize> {
+/// How long the message is that begins so, with its header.
+pub(crate) fn message_length(message: &[u8]) -> Option<usize> {
     let header = message.get(..MESSAGE_HEADER_BYTES)?;
     let length = u32::from_be_bytes([0, header[1], header[2], header[3]]);
     Some(MESSAGE_HEADER_BYTES + length as usize)
@@ -218,6 +237,12 @@ impl<'a> ClientHello<'a> {
     /// without the extension.
     pub(crate) fn session_ticket(&self) -> Option<&'a [u8]> {
         self.session_ticket
+    }
+
+    /// Whether it is one of SSL 3.0 or older, whatever it offers besides (RFC 8446
+    /// appendix D.5).
+    pub(crate) fn is_obsolete(&self) -> bool {
+        self.legacy_version <= 0x0300
     }
 
     /// Whether a version (its number on the wire) is offered.

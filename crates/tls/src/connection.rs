@@ -28,6 +28,7 @@ use crate::accelerator::PendingJob;
 use crate::acceptor::Acceptor;
 use crate::client_certificates::ClientChain;
 use crate::error::Error;
+use crate::hello_records::{HelloRecords, LargeHello};
 use crate::info::Info;
 use crate::ktls::{self, KeysEnded, Ktls, KtlsMode};
 use crate::offload::Load;
@@ -66,7 +67,7 @@ pub struct Connection {
 enum State {
     Hello {
         acceptor: Acceptor,
-        fragments: Vec<u8>,
+        records: HelloRecords,
     },
     /// The store of all nodes was asked about the session or the early data.
     Waiting(Box<Waiting>),
@@ -92,6 +93,8 @@ struct Waiting {
     hello: Vec<u8>,
     server: Arc<ServerTls>,
     lookup: Lookup,
+    /// Its place, if it is a large one.
+    _large: Option<LargeHello>,
 }
 
 impl Connection {
@@ -100,7 +103,7 @@ impl Connection {
         Self {
             state: State::Hello {
                 acceptor: acceptor.clone(),
-                fragments: Vec::new(),
+                records: HelloRecords::default(),
             },
             server: None,
             token: 0,
@@ -458,6 +461,8 @@ impl Connection {
     }
 }
 
+const ALERT_ILLEGAL_PARAMETER: u8 = 47;
+const ALERT_PROTOCOL_VERSION: u8 = 70;
 const ALERT_INTERNAL_ERROR: u8 = 80;
 const ALERT_UNRECOGNIZED_NAME: u8 = 112;
 
@@ -470,8 +475,8 @@ const fn fatal_alert(description: u8) -> [u8; 7] {
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.state {
-            State::Hello { fragments, .. } => {
-                write!(f, "Connection(hello, {} bytes)", fragments.len())
+            State::Hello { records, .. } => {
+                write!(f, "Connection(hello, {} bytes)", records.len())
             }
             State::Waiting(waiting) => write!(f, "Connection({:?})", waiting.lookup),
             State::Running(tls) => tls.fmt(f),

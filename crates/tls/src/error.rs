@@ -47,6 +47,10 @@ pub enum Error {
     /// `ssl_reject_handshake`, or no server for the name: `unrecognized_name`
     /// was sent.
     Rejected,
+    /// The ClientHello is longer than it may be: an alert was sent.
+    HelloTooLarge,
+    /// The ClientHello is one of SSL 3.0 or older: an alert was sent.
+    VersionTooLow,
     /// More handshakes waited than may (`ssl_handshake_queue`, `ssl_handshake_timeout`): an
     /// alert was sent.
     Overloaded,
@@ -63,6 +67,7 @@ impl Error {
             Self::Library(error) => error.fault(),
             // Nobody's fault, and told in a line of its own; the connection's is for `info`.
             Self::Rejected | Self::Overloaded | Self::Stopping => Fault::Peer,
+            Self::HelloTooLarge | Self::VersionTooLow => Fault::Peer,
             Self::NotEstablished => Fault::Local,
         }
     }
@@ -74,6 +79,12 @@ impl fmt::Display for Error {
             Self::Library(error) => error.fmt(f),
             Self::Rejected => {
                 f.write_str("SSL_do_handshake() failed (SSL: rejected by ssl_reject_handshake, alert unrecognized_name sent)")
+            }
+            Self::HelloTooLarge => {
+                f.write_str("SSL_do_handshake() failed (SSL: excessive message size)")
+            }
+            Self::VersionTooLow => {
+                f.write_str("SSL_do_handshake() failed (SSL: version too low)")
             }
             Self::Overloaded => f.write_str("SSL_do_handshake() not begun: too many handshakes wait"),
             Self::Stopping => f.write_str("SSL_do_handshake() given up: the process stops"),

@@ -53,6 +53,7 @@ mod conf_command;
 mod connection;
 mod error;
 mod groups;
+mod hello_records;
 mod info;
 mod ktls;
 mod offload;

@@ -598,7 +598,7 @@ fn build_context(
     if !settings.alpn.is_empty() {
         builder.set_alpn_select(&settings.alpn);
     }
-    builder.note_signature_scheme();
+    builder.watch_messages();
     builder.set_chain(&identity.chain).map_err(library_error)?;
     builder.build().map_err(library_error)
 }

@@ -15,7 +15,7 @@ fn pair(suite: &str, version: ProtocolVersion) -> (ClientConnection, Connection,
         .and_then(|()| builder.set_ticket_count(2))
         .expect("known");
     builder.set_tickets_enabled(true);
-    builder.note_signature_scheme();
+    builder.watch_messages();
     let context = builder.build().expect("memory");
     let mut server = Connection::server(&context).expect("memory");
     let mut builder = ClientContext::builder().expect("memory");

@@ -7,11 +7,15 @@ use std::time::Duration;
 use sealane_awslc as awslc;
 use sealane_awslc::{HandshakeStatus, KeyOperation, unix_time_s};
 
-use super::{ALERT_UNRECOGNIZED_NAME, Connection, Signing, State, Waiting, fatal_alert};
+use super::{
+    ALERT_ILLEGAL_PARAMETER, ALERT_PROTOCOL_VERSION, ALERT_UNRECOGNIZED_NAME, Connection, Signing,
+    State, Waiting, fatal_alert,
+};
 use crate::accelerator::job;
 use crate::acceptor::Selected;
-use crate::client_hello::{self, ClientHello, Parsed};
+use crate::client_hello::{self, ClientHello, MAX_HELLO_BYTES, Parsed, USUAL_HELLO_BYTES};
 use crate::error::Error;
+use crate::hello_records::{Collected, LargeHello};
 use crate::offload::Load;
 use crate::offload::flight::Landed;
 use crate::offload::pool::NotTaken;
@@ -27,32 +31,24 @@ impl Connection {
         output: &mut Vec<u8>,
         load: Load,
     ) -> Result<Option<HandshakeStatus>, Error> {
-        let State::Hello { fragments, .. } = &mut self.state else {
+        let State::Hello { records, .. } = &mut self.state else {
             return Ok(None);
         };
-        if fragments.is_empty() {
-            // As a rule it is here in one piece, and libssl reads it in place.
-            if let Parsed::Incomplete(_) = client_hello::collect(input) {
-                fragments.extend_from_slice(input);
-                *input = &[];
-                return Ok(Some(HandshakeStatus::WantRead));
-            }
+        // As a rule it is here in one piece, and libssl reads it in place.
+        if records.is_empty() && !matches!(client_hello::collect(input), Parsed::Incomplete(_)) {
             let message = *input;
-            return self.start(message, input, output, load);
+            return self.start(message, None, input, output, load);
         }
-        // No byte beyond the hello's last record is taken, so nothing is left over
-        // once libssl has read them.
-        while let Parsed::Incomplete(missing) = client_hello::collect(fragments) {
-            if input.is_empty() {
-                return Ok(Some(HandshakeStatus::WantRead));
+        match records.push(input) {
+            Collected::Incomplete => return Ok(Some(HandshakeStatus::WantRead)),
+            Collected::TooLarge => {
+                return Err(self.reject(ALERT_ILLEGAL_PARAMETER, Error::HelloTooLarge, output));
             }
-            let (taken, rest) = input.split_at(missing.min(input.len()));
-            fragments.extend_from_slice(taken);
-            *input = rest;
+            Collected::Ready => {}
         }
-        let fragments = std::mem::take(fragments);
-        let mut collected = &fragments[..];
-        match self.start(&fragments, &mut collected, output, load)? {
+        let (records, large) = records.take();
+        let mut collected = &records[..];
+        match self.start(&records, large, &mut collected, output, load)? {
             Some(HandshakeStatus::Pending) => Ok(Some(HandshakeStatus::Pending)),
             _ => {
                 debug_assert!(
@@ -69,6 +65,7 @@ impl Connection {
     fn start(
         &mut self,
         bytes: &[u8],
+        large: Option<LargeHello>,
         input: &mut &[u8],
         output: &mut Vec<u8>,
         load: Load,
@@ -81,12 +78,15 @@ impl Connection {
             _ => None,
         };
         let hello = message.as_deref().and_then(ClientHello::parse);
+        if hello.as_ref().is_some_and(ClientHello::is_obsolete) {
+            return Err(self.reject(ALERT_PROTOCOL_VERSION, Error::VersionTooLow, output));
+        }
         let name = hello.as_ref().and_then(ClientHello::server_name);
         let Selected::Server(server, token) = acceptor.select(name.as_deref()) else {
-            return Err(self.reject(output));
+            return Err(self.reject(ALERT_UNRECOGNIZED_NAME, Error::Rejected, output));
         };
         if server.rejects() {
-            return Err(self.reject(output));
+            return Err(self.reject(ALERT_UNRECOGNIZED_NAME, Error::Rejected, output));
         }
         if server.remembers_client_groups() {
             let groups = hello.as_ref().and_then(ClientHello::groups);
@@ -103,7 +103,7 @@ impl Connection {
             match server.resumption().begin(version, hello, message, now_s) {
                 Step::Ready(ready) => prepared = ready,
                 Step::Wait(lookup) => {
-                    self.wait(bytes, input, server, lookup);
+                    self.wait(bytes, large, input, server, lookup);
                     return Ok(Some(HandshakeStatus::Pending));
                 }
             }
@@ -113,7 +113,14 @@ impl Connection {
     }
 
     /// Keeps the hello at the start of `bytes` until the store has answered.
-    fn wait(&mut self, bytes: &[u8], input: &mut &[u8], server: Arc<ServerTls>, lookup: Lookup) {
+    fn wait(
+        &mut self,
+        bytes: &[u8],
+        large: Option<LargeHello>,
+        input: &mut &[u8],
+        server: Arc<ServerTls>,
+        lookup: Lookup,
+    ) {
         // What follows the hello stays with the caller.
         let hello_bytes = client_hello::records_length(bytes).min(bytes.len());
         *input = &input[hello_bytes.min(input.len())..];
@@ -121,6 +128,7 @@ impl Connection {
             hello: bytes[..hello_bytes].to_vec(),
             server,
             lookup,
+            _large: large,
         }));
     }
 
@@ -137,6 +145,7 @@ impl Connection {
             hello: records,
             server,
             lookup,
+            _large: large,
         } = *waiting;
         let Parsed::Complete(message) = client_hello::collect(&records) else {
             return Err(Error::NotEstablished);
@@ -154,7 +163,7 @@ impl Connection {
                 {
                     Step::Ready(prepared) => prepared,
                     Step::Wait(lookup) => {
-                        self.wait(&records, &mut input, server, lookup);
+                        self.wait(&records, large, &mut input, server, lookup);
                         return Ok(HandshakeStatus::Pending);
                     }
                 }
@@ -174,10 +183,15 @@ impl Connection {
         load: Load,
     ) -> Result<HandshakeStatus, Error> {
         let Some(chosen) = server.choose(hello) else {
-            return Err(self.reject(output));
+            return Err(self.reject(ALERT_UNRECOGNIZED_NAME, Error::Rejected, output));
         };
         self.identity = chosen.identity;
         let mut tls = awslc::Connection::server(chosen.context)?;
+        if input.len() > USUAL_HELLO_BYTES
+            && client_hello::records_length(input) > USUAL_HELLO_BYTES
+        {
+            tls.allow_large_hello(MAX_HELLO_BYTES);
+        }
         if let Some(suite) = chosen.tls13_suite {
             tls.restrict_tls13(suite)?;
         }
@@ -329,9 +343,10 @@ impl Connection {
         self.queue_time_us = self.queue_time_us.saturating_add(time_us);
     }
 
-    fn reject(&mut self, output: &mut Vec<u8>) -> Error {
-        output.extend_from_slice(&fatal_alert(ALERT_UNRECOGNIZED_NAME));
+    /// Ends the handshake before libssl has a part in it.
+    fn reject(&mut self, alert: u8, error: Error, output: &mut Vec<u8>) -> Error {
+        output.extend_from_slice(&fatal_alert(alert));
         self.state = State::Closed;
-        Error::Rejected
+        error
     }
 }

@@ -4,6 +4,7 @@ mod client_certificates;
 mod early_data;
 mod handshakes;
 mod ktls;
+mod large_hellos;
 mod moving;
 mod offer;
 mod offload;

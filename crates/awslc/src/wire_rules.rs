@@ -1,0 +1,66 @@
+//! Rules of TLS 1.3 for what a client sends that libssl keeps with an alert other than
+//! the one that RFC 8446 names.
+//!
+//! libssl shows a server's callback ([`crate::callbacks::message`]) each record header and
+//! each message before it looks at them itself. Whatever is found here fails in libssl
+//! too, so the alert that names the mistake only has to leave first: libssl sends no
+//! second one.
+
+use aws_lc_sys as sys;
+
+/// The longest record: plaintext, type, padding and tag (RFC 8446 section 5.2).
+const MAX_RECORD_BYTES: u16 = (1 << 14) + 256;
+const MESSAGE_HEADER_BYTES: usize = 4;
+
+/// The alert for the header of a record that comes once the client has to encrypt, if it
+/// is wrong. Plain alerts are left to libssl.
+pub(crate) fn record_alert(header: [u8; 5], is_handshaking: bool) -> Option<i32> {
+    let length = u16::from_be_bytes([header[3], header[4]]);
+    match i32::from(header[0]) {
+        sys::SSL3_RT_APPLICATION_DATA if length <= MAX_RECORD_BYTES => None,
+        sys::SSL3_RT_APPLICATION_DATA => Some(sys::SSL_AD_RECORD_OVERFLOW),
+        sys::SSL3_RT_CHANGE_CIPHER_SPEC if is_handshaking && length == 1 => None,
+        sys::SSL3_RT_ALERT => None,
+        _ => Some(sys::SSL_AD_UNEXPECTED_MESSAGE),
+    }
+}
+
+/// The alert for a message with its header, if it is wrong. `digest_bytes` is the length
+/// of the handshake's hash, where it is known.
+pub(crate) fn message_alert(message: &[u8], digest_bytes: Option<usize>) -> Option<i32> {
+    let (header, body) = message.split_at_checked(MESSAGE_HEADER_BYTES)?;
+    match i32::from(header[0]) {
+        // Section 4.6.3: no value but these two.
+        sys::SSL3_MT_KEY_UPDATE => match body {
+            [0 | 1] => None,
+            [_] => Some(sys::SSL_AD_ILLEGAL_PARAMETER),
+            _ => Some(sys::SSL_AD_DECODE_ERROR),
+        },
+        sys::SSL3_MT_FINISHED => match digest_bytes {
+            Some(length) if body.len() != length => Some(sys::SSL_AD_DECODE_ERROR),
+            _ => None,
+        },
+        // Section 4.4.3: PKCS #1 v1.5 signs certificates only.
+        sys::SSL3_MT_CERTIFICATE_VERIFY => {
+            let is_pkcs1 = matches!(body, [2 | 4 | 5 | 6, 1, ..]);
+            is_pkcs1.then_some(sys::SSL_AD_ILLEGAL_PARAMETER)
+        }
+        _ => None,
+    }
+}
+
+/// Whether a message is a HelloRetryRequest: a ServerHello with the random that says so
+/// (RFC 8446 section 4.1.3).
+pub(crate) fn is_hello_retry_request(message: &[u8]) -> bool {
+    const RANDOM_AT: usize = MESSAGE_HEADER_BYTES + 2;
+    const RANDOM: [u8; 32] = [
+        0xcf, 0x21, 0xad, 0x74, 0xe5, 0x9a, 0x61, 0x11, 0xbe, 0x1d, 0x8c, 0x02, 0x1e, 0x65, 0xb8,
+        0x91, 0xc2, 0xa2, 0x11, 0x16, 0x7a, 0xbb, 0x8c, 0x5e, 0x07, 0x9e, 0x09, 0xe2, 0xc8, 0xa8,
+        0x33, 0x9c,
+    ];
+    message.first().copied().map(i32::from) == Some(sys::SSL3_MT_SERVER_HELLO)
+        && message.get(RANDOM_AT..RANDOM_AT + RANDOM.len()) == Some(&RANDOM[..])
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+use super::*;
+use crate::tests::{handshake, make, server_builder};
+use crate::transmit::tests::Sealer;
+use crate::{ClientConnection, ClientContext, Connection, ProtocolVersion, ReadStatus};
+
+/// A client and a server of TLS 1.3 with their handshake behind them, and what seals in the
+/// client's place.
+fn established() -> (ClientConnection, Connection, Sealer) {
+    let mut builder = server_builder(&make(&rcgen::PKCS_ECDSA_P256_SHA256));
+    builder.watch_messages();
+    let mut server = Connection::server(&builder.build().expect("memory")).expect("memory");
+    let mut builder = ClientContext::builder().expect("memory");
+    builder
+        .set_protocol_range(ProtocolVersion::Tls13, ProtocolVersion::Tls13)
+        .expect("valid");
+    let context = builder.build().expect("memory");
+    let mut client = ClientConnection::new(&context, None).expect("memory");
+    handshake(&mut client, &mut server).expect("defaults");
+    let keys = client.connection().transmit_keys().expect("an AEAD");
+    (client, server, Sealer::new(keys))
+}
+
+/// What the server reads of `wire`, or the alert that the client gets.
+fn answer(
+    client: &mut ClientConnection,
+    server: &mut Connection,
+    wire: &[u8],
+) -> Result<ReadStatus, u8> {
+    let mut to_client = Vec::new();
+    let status = server.read(&mut &wire[..], &mut to_client, &mut [0; 100]);
+    status.map_err(|_| {
+        let error = client
+            .read(&mut &to_client[..], &mut Vec::new(), &mut [0; 100])
+            .expect_err("an alert, and one only");
+        error.received_alert().expect("an alert")
+    })
+}
+
+#[test]
+fn mistakes_are_answered_with_the_alert_of_the_rfc() {
+    let too_long = [&[23, 3, 3, 0x41, 1][..], &[0; 16_641]].concat();
+    for (what, wire, alert) in [
+        ("CCS after the handshake", &[20, 3, 3, 0, 1, 1][..], 10),
+        (
+            "a handshake record in plain",
+            &[22, 3, 3, 0, 5, 24, 0, 0, 1, 0],
+            10,
+        ),
+        ("an unknown type in plain", &[99, 3, 3, 0, 1, 0], 10),
+        ("a record of 2^14 + 257 bytes", &too_long, 22),
+    ] {
+        let (mut client, mut server, _) = established();
+        assert_eq!(answer(&mut client, &mut server, wire), Err(alert), "{what}");
+    }
+    for (what, record_type, plain, alert) in [
+        (
+            "KeyUpdate with another value",
+            22,
+            &[24, 0, 0, 1, 2][..],
+            47,
+        ),
+        ("an empty KeyUpdate", 22, &[24, 0, 0, 0], 50),
+        ("an alert of one byte", 21, &[2], 50),
+        ("CCS under keys", 20, &[1], 10),
+    ] {
+        let (mut client, mut server, mut sealer) = established();
+        let mut wire = Vec::new();
+        sealer.seal(record_type, plain, &mut wire);
+        assert_eq!(
+            answer(&mut client, &mut server, &wire),
+            Err(alert),
+            "{what}"
+        );
+    }
+}
+
+#[test]
+fn a_flood_of_key_updates_ends_the_connection() {
+    let (mut client, mut server, _) = established();
+    for _ in 0..10_000 {
+        let mut wire = Vec::new();
+        client.update_keys().expect("TLS 1.3");
+        client
+            .connection_mut()
+            .write(b"", &mut wire)
+            .expect("established");
+        match answer(&mut client, &mut server, &wire) {
+            Ok(status) => assert_eq!(status, ReadStatus::WantRead),
+            Err(alert) => return assert_eq!(alert, 10),
+        }
+    }
+    panic!("10,000 in a row");
+}
+
+#[test]
+fn a_key_update_between_data_is_answered_and_goes_on() {
+    let (mut client, mut server, _) = established();
+    for _ in 0..100 {
+        let mut wire = Vec::new();
+        client.update_keys().expect("TLS 1.3");
+        client.write(b"x", &mut wire).expect("established");
+        assert_eq!(
+            answer(&mut client, &mut server, &wire),
+            Ok(ReadStatus::Data(1))
+        );
+        let mut wire = Vec::new();
+        server.write(b"y", &mut wire).expect("established");
+        let status = client.read(&mut &wire[..], &mut Vec::new(), &mut [0; 10]);
+        assert_eq!(status, Ok(ReadStatus::Data(1)));
+    }
+}
+
+#[test]
+fn headers_under_keys() {
+    let alert = |kind, length: u16, handshaking| {
+        let [high, low] = length.to_be_bytes();
+        record_alert([kind, 3, 3, high, low], handshaking)
+    };
+    assert_eq!(alert(23, 16_640, false), None);
+    assert_eq!(alert(23, 16_641, false), Some(22));
+    assert_eq!(alert(20, 1, true), None);
+    assert_eq!(alert(20, 2, true), Some(10));
+    assert_eq!(alert(20, 1, false), Some(10));
+    assert_eq!(alert(22, 40, true), Some(10));
+    assert_eq!(alert(21, 2, true), None);
+    assert_eq!(alert(0, 2, false), Some(10));
+}
+
+#[test]
+fn messages() {
+    let key_update = |body: &[u8]| message_alert(&[&[24, 0, 0, 1], body].concat(), None);
+    assert_eq!(key_update(&[0]), None);
+    assert_eq!(key_update(&[1]), None);
+    assert_eq!(key_update(&[2]), Some(47));
+    assert_eq!(key_update(&[]), Some(50));
+    let finished = |length: usize| message_alert(&vec![20; 4 + length], Some(32));
+    assert_eq!(finished(32), None);
+    assert_eq!(finished(31), Some(50));
+    assert_eq!(finished(48), Some(50));
+    assert_eq!(message_alert(&[15, 0, 0, 2, 4, 1], None), Some(47));
+    assert_eq!(message_alert(&[15, 0, 0, 2, 8, 4], None), None);
+    assert_eq!(message_alert(&[15, 0, 0, 2, 4, 3], None), None);
+    assert_eq!(message_alert(&[1, 0], None), None);
+}
