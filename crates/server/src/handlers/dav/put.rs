@@ -32,8 +32,10 @@ pub(super) async fn answer(exchange: &mut Exchange, dav: &Dav) -> Step {
         log_request!(exchange, Error, "PUT with range is unsupported");
         return Step::Status(StatusCode::NOT_IMPLEMENTED);
     }
-    // nginx makes no empty files of requests that say nothing of a body either.
-    if exchange.request.head.framing == Framing::None {
+    // nginx makes no empty files of requests that say nothing of a body either. In HTTP/2, what
+    // says that it is empty is the length alone.
+    let says_nothing = header(exchange, KnownHeader::ContentLength).is_none();
+    if exchange.request.head.framing == Framing::None && says_nothing {
         log_request!(exchange, Error, "PUT request body must be in a file");
         return Step::Status(StatusCode::INTERNAL_SERVER_ERROR);
     }
