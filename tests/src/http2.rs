@@ -130,7 +130,12 @@ impl Client {
     /// Connects to a port on 127.0.0.1 and sends nothing.
     #[track_caller]
     pub fn silent(port: u16) -> Client {
-        let socket = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("the server listens");
+        Client::on(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("the server listens"))
+    }
+
+    /// Takes a connection over and sends nothing.
+    #[track_caller]
+    pub fn on(socket: TcpStream) -> Client {
         for set in [TcpStream::set_read_timeout, TcpStream::set_write_timeout] {
             set(&socket, Some(PATIENCE)).expect("the time-out is not zero");
         }
