@@ -87,7 +87,7 @@ pub fn fuzz_h2_frames(data: &[u8]) {
     while !program.rest.is_empty() {
         run.step(&mut program);
         if let Some(fault) = run.fault {
-            return run.is_over(fault);
+            return run.end_with(fault);
         }
     }
     run.hear(1 << 20);
@@ -344,8 +344,11 @@ impl Run {
         }
         let is_whole = shape & 32 == 0;
         self.frame(1, flags | u8::from(is_whole) << 2, id, &payload);
+        if is_whole {
+            return;
+        }
         let mut rest = &block[first..];
-        while !is_whole {
+        loop {
             let count = (usize::from(program.byte()) % 20).min(rest.len());
             let (part, behind) = rest.split_at(count);
             rest = behind;
@@ -533,7 +536,7 @@ impl Run {
     }
 
     /// A connection error is the last word.
-    fn is_over(mut self, fault: Fault) {
+    fn end_with(mut self, fault: Fault) {
         assert!(self.connection.is_finished() && !fault.to_string().is_empty());
         // GOAWAY has been written, and nothing behind it.
         assert_eq!(self.sent.last, Some(7), "GOAWAY is the last frame");
@@ -595,8 +598,11 @@ impl Heard {
     }
 }
 
-/// Flags, type, stream, payload and what follows, if there is a whole frame.
-fn split_frame(bytes: &[u8]) -> Option<(u8, u8, u32, &[u8], &[u8])> {
+/// Flags, type, stream and payload of a frame, and what follows it.
+type SplitFrame<'b> = (u8, u8, u32, &'b [u8], &'b [u8]);
+
+/// The first frame, if all of it is there.
+fn split_frame(bytes: &[u8]) -> Option<SplitFrame<'_>> {
     let (header, rest) = bytes.split_first_chunk::<HEADER_BYTES>()?;
     let length = u32::from_be_bytes([0, header[0], header[1], header[2]]) as usize;
     let (payload, behind) = rest.split_at_checked(length)?;
