@@ -1,4 +1,5 @@
 use super::*;
+use std::fs;
 
 fn temporary(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("sealane-pid-{}-{name}", std::process::id()))
