@@ -177,10 +177,15 @@ unsafe fn judge_record(ssl: *mut sys::SSL, header: &[u8]) {
             true => sent_finished,
             false => sys::SSL_version(ssl) == sys::TLS1_3_VERSION,
         };
-        if is_keyed
-            && let Ok(header) = header.try_into()
-            && let Some(alert) = wire_rules::record_alert(header, is_handshaking)
-        {
+        let Ok(header) = header.try_into() else {
+            return;
+        };
+        let alert = match is_keyed {
+            true => wire_rules::record_alert(header, is_handshaking),
+            false if is_handshaking => wire_rules::plain_record_alert(header),
+            false => None,
+        };
+        if let Some(alert) = alert {
             sys::SSL_send_fatal_alert(ssl, alert as u8);
         }
     }

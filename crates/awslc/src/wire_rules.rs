@@ -25,6 +25,13 @@ pub(crate) fn record_alert(header: [u8; 5], is_handshaking: bool) -> Option<i32>
     }
 }
 
+/// The alert for the header of a record that is not encrypted, in any version: a
+/// ChangeCipherSpec has one byte.
+pub(crate) fn plain_record_alert(header: [u8; 5]) -> Option<i32> {
+    let is_ccs = i32::from(header[0]) == sys::SSL3_RT_CHANGE_CIPHER_SPEC;
+    (is_ccs && header[3..] != [0, 1]).then_some(sys::SSL_AD_UNEXPECTED_MESSAGE)
+}
+
 /// The alert for a message with its header, if it is wrong. `digest_bytes` is the length
 /// of the handshake's hash, where it is known.
 pub(crate) fn message_alert(message: &[u8], digest_bytes: Option<usize>) -> Option<i32> {

@@ -461,7 +461,7 @@ impl Connection {
     }
 }
 
-const ALERT_ILLEGAL_PARAMETER: u8 = 47;
+const ALERT_DECODE_ERROR: u8 = 50;
 const ALERT_PROTOCOL_VERSION: u8 = 70;
 const ALERT_INTERNAL_ERROR: u8 = 80;
 const ALERT_UNRECOGNIZED_NAME: u8 = 112;

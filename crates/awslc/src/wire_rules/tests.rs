@@ -124,6 +124,9 @@ fn headers_under_keys() {
     assert_eq!(alert(22, 40, true), Some(10));
     assert_eq!(alert(21, 2, true), None);
     assert_eq!(alert(0, 2, false), Some(10));
+    assert_eq!(plain_record_alert([20, 3, 3, 0, 1]), None);
+    assert_eq!(plain_record_alert([20, 3, 3, 0, 2]), Some(10));
+    assert_eq!(plain_record_alert([22, 3, 1, 0, 2]), None);
 }
 
 #[test]

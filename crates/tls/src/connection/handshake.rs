@@ -8,7 +8,7 @@ use sealane_awslc as awslc;
 use sealane_awslc::{HandshakeStatus, KeyOperation, unix_time_s};
 
 use super::{
-    ALERT_ILLEGAL_PARAMETER, ALERT_PROTOCOL_VERSION, ALERT_UNRECOGNIZED_NAME, Connection, Signing,
+    ALERT_DECODE_ERROR, ALERT_PROTOCOL_VERSION, ALERT_UNRECOGNIZED_NAME, Connection, Signing,
     State, Waiting, fatal_alert,
 };
 use crate::accelerator::job;
@@ -42,7 +42,7 @@ impl Connection {
         match records.push(input) {
             Collected::Incomplete => return Ok(Some(HandshakeStatus::WantRead)),
             Collected::TooLarge => {
-                return Err(self.reject(ALERT_ILLEGAL_PARAMETER, Error::HelloTooLarge, output));
+                return Err(self.reject(ALERT_DECODE_ERROR, Error::HelloTooLarge, output));
             }
             Collected::Ready => {}
         }

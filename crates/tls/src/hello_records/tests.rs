@@ -75,6 +75,9 @@ fn what_is_no_hello_goes_to_libssl_as_it_came() {
         );
         assert_eq!(hello.push(&mut &bytes[..]), Collected::Ready);
         let (records, _) = hello.take();
-        assert_eq!(records, [b"\x16\x03\x01\x00\x02\x01\x00", bytes].concat());
+        assert_eq!(
+            records,
+            [&b"\x16\x03\x01\x00\x02\x01\x00"[..], bytes].concat()
+        );
     }
 }
