@@ -33,7 +33,10 @@ fn a_page_that_includes_itself_twice_ends_and_says_little() {
     let answer = bounded(&server, "/twice.html");
     assert!(answer.contains("[an error occurred while processing the directive]"));
     server.wait_for_log("message repeated");
-    let cycles = lines(&server, "subrequests cycle while processing \"/twice.html\"");
+    let cycles = lines(
+        &server,
+        "subrequests cycle while processing \"/twice.html\"",
+    );
     assert_eq!(cycles.len(), 2, "{cycles:#?}");
     assert!(cycles[1].contains("] ") && cycles[1].contains(" times: [subrequests cycle"));
     let refused = "request reference counter overflow while processing \"/twice.html\", \
@@ -47,7 +50,10 @@ fn a_page_that_includes_itself_twice_ends_and_says_little() {
 fn every_kind_of_subrequest_counts() {
     let site = Site::new();
     site.write("html/part", "part ");
-    site.write("html/three.html", "<!--# include virtual=\"/part\" -->".repeat(3));
+    site.write(
+        "html/three.html",
+        "<!--# include virtual=\"/part\" -->".repeat(3),
+    );
     let server = site.serve(
         "server { listen 127.0.0.1:%plain%; root html; max_subrequests 2;
             location /three.html { ssi on; ssi_silent_errors on; }
@@ -106,6 +112,8 @@ fn lines_of_one_request_are_bounded() {
         (over.len() == 2).then_some(())
     });
     let missing = lines(&server, "open() ");
-    let written = missing.iter().filter(|line| !line.contains(" more messages "));
+    let written = missing
+        .iter()
+        .filter(|line| !line.contains(" more messages "));
     assert_eq!(written.count(), 2000);
 }
