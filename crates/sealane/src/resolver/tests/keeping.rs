@@ -112,7 +112,7 @@ async fn a_group_follows_its_name() {
 #[test]
 fn a_service_has_no_more_peers_than_may_be() {
     let addresses: Vec<IpAddr> = (0..1000u32)
-        .map(|number| Ipv4Addr::from_bits(0x0a00_0000 + number).into())
+        .map(|number| std::net::Ipv4Addr::from_bits(0x0a00_0000 + number).into())
         .collect();
     let record = |port| Service {
         target: "app.test.".into(),

@@ -66,9 +66,9 @@ pub(super) fn most_bytes(coding: Coding, settings: &Compressor, body_bytes: Opti
         (Coding::Brotli, 5..=7) => 12 * MIB,
         (Coding::Brotli, _) if is_short => 18 * MIB,
         (Coding::Brotli, _) => 24 * MIB,
-        (Coding::Zstd, level) if is_short && level < ZSTD_LARGE_LEVEL => 2 * MIB,
+        (Coding::Zstd, level) if is_short && level < ZSTD_LARGE_LEVEL => 4 * MIB,
         (Coding::Zstd, 0 | 1) => 2 * MIB,
-        (Coding::Zstd, 2..=5) => 6 * MIB,
+        (Coding::Zstd, 2..=5) => 8 * MIB,
         (Coding::Zstd, 6..ZSTD_LARGE_LEVEL) => 16 * MIB,
         (Coding::Zstd, _) => ZSTD_MAX_BYTES,
     }
