@@ -22,12 +22,11 @@ pub fn request_starts(stream: &[u8]) -> Vec<usize> {
     }
 }
 
-/// The place behind the empty lines at `at`; section 2.2 allows them before a request.
-pub(super) fn behind_empty_lines(stream: &[u8], mut at: usize) -> usize {
-    while stream[at..].starts_with(b"\r\n") || stream[at..].starts_with(b"\n") {
-        at += if stream[at] == b'\r' { 2 } else { 1 };
-    }
-    at
+/// The place behind the empty lines at `at`, which section 2.2 allows before a request. CR and LF
+/// may stand there in any order, as nginx has it: nothing but line ends is skipped.
+pub(super) fn behind_empty_lines(stream: &[u8], at: usize) -> usize {
+    let is_end = |byte: &&u8| **byte == b'\r' || **byte == b'\n';
+    at + stream[at..].iter().take_while(is_end).count()
 }
 
 /// Where the request that begins at `at` ends, if it does and another may follow it.
