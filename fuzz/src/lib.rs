@@ -19,6 +19,9 @@ pub struct Target {
     pub run: fn(&[u8]),
     /// Longer inputs find nothing new and cost time.
     pub max_bytes: usize,
+    /// A run takes so many times as long as one of a parser, and the bounded driver does as many
+    /// fewer.
+    pub cost: usize,
 }
 
 /// Every target.
@@ -27,71 +30,85 @@ pub const TARGETS: [Target; 23] = [
         name: "config",
         run: sealane_conf::fuzz::fuzz_config,
         max_bytes: 8192,
+        cost: 1,
     },
     Target {
         name: "request",
         run: sealane_http::fuzz::fuzz_request,
         max_bytes: 2048,
+        cost: 1,
     },
     Target {
         name: "uri",
         run: sealane_http::fuzz::fuzz_uri,
         max_bytes: 512,
+        cost: 1,
     },
     Target {
         name: "range",
         run: sealane_http::fuzz::fuzz_range,
         max_bytes: 512,
+        cost: 1,
     },
     Target {
         name: "chunked",
         run: sealane_http::fuzz::fuzz_chunked,
         max_bytes: 1024,
+        cost: 1,
     },
     Target {
         name: "h1_stream",
         run: sealane_http::fuzz::fuzz_stream,
         max_bytes: 256,
+        cost: 1,
     },
     Target {
         name: "mp4",
         run: sealane_http::fuzz::fuzz_mp4,
         max_bytes: 2048,
+        cost: 1,
     },
     Target {
         name: "response",
         run: sealane_http::fuzz::fuzz_response,
         max_bytes: 1024,
+        cost: 1,
     },
     Target {
         name: "fastcgi",
         run: sealane_http::fuzz::fuzz_fastcgi,
         max_bytes: 1024,
+        cost: 1,
     },
     Target {
         name: "proxy_protocol",
         run: sealane_http::fuzz::fuzz_proxy_protocol,
         max_bytes: 512,
+        cost: 1,
     },
     Target {
         name: "set_cookie",
         run: sealane_http::fuzz::fuzz_set_cookie,
         max_bytes: 512,
+        cost: 1,
     },
     Target {
         name: "hpack",
         run: sealane_http::fuzz::fuzz_hpack,
         max_bytes: 2048,
+        cost: 1,
     },
     Target {
         name: "h2_server",
         run: sealane_http::fuzz::fuzz_h2_server,
         max_bytes: 2048,
+        cost: 1,
     },
     Target {
         name: "h2_client",
         run: sealane_http::fuzz::fuzz_h2_client,
         max_bytes: 2048,
+        cost: 1,
     },
     Target {
         name: "h2_frames",
@@ -102,41 +119,49 @@ pub const TARGETS: [Target; 23] = [
         name: "cipher_string",
         run: cipher_string,
         max_bytes: 512,
+        cost: 1,
     },
     Target {
         name: "client_hello",
         run: sealane_tls::fuzz_client_hello,
         max_bytes: 2048,
+        cost: 1,
     },
     Target {
         name: "session_ticket",
         run: sessions::ticket,
         max_bytes: 4096,
+        cost: 1,
     },
     Target {
         name: "session_value",
         run: sessions::value,
         max_bytes: 4096,
+        cost: 1,
     },
     Target {
         name: "early_flight",
         run: sessions::early_flight,
         max_bytes: 4096,
+        cost: 1,
     },
     Target {
         name: "worker",
         run: sealane_server::fuzz::fuzz_worker,
         max_bytes: 512,
+        cost: 200,
     },
     Target {
         name: "body_filters",
         run: sealane_server::fuzz::fuzz_body_filters,
         max_bytes: 1024,
+        cost: 100,
     },
     Target {
         name: "packed",
         run: moving::packed,
         max_bytes: 2048,
+        cost: 1,
     },
 ];
 

@@ -34,7 +34,7 @@ fn run(name: &str) {
     }
     let long = std::env::var_os("SEALANE_TEST_LONG").is_some_and(|value| value == "1");
     let mut random = Random::new(0x5ea1);
-    let inputs = INPUT_BYTES / target.max_bytes * if long { LONG_FACTOR } else { 1 };
+    let inputs = INPUT_BYTES / target.max_bytes / target.cost * if long { LONG_FACTOR } else { 1 };
     for _ in 0..inputs {
         check(
             &target,
