@@ -91,13 +91,10 @@ fn field(line: &[u8]) -> Option<Field> {
         None => (line, &b""[..]),
     };
     let name = name.to_ascii_lowercase();
-    let letters: Vec<u8> = name
-        .iter()
-        .map(|byte| if *byte == b'_' { b'-' } else { *byte })
-        .filter(|byte| byte.is_ascii_alphabetic() || *byte == b'-')
-        .collect();
-    let frames = letters == b"content-length" || letters == b"transfer-encoding";
-    if frames && (colon.is_none() || (letters != name && !name.contains(&b'_'))) {
+    let is_visible = |byte: &&u8| **byte > b' ' && **byte != 0x7f;
+    let visible: Vec<u8> = name.iter().filter(is_visible).copied().collect();
+    let frames = visible == b"content-length" || visible == b"transfer-encoding";
+    if frames && (colon.is_none() || visible != name) {
         return None;
     }
     Some((name, value.trim_ascii().to_vec()))
