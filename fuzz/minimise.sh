@@ -26,8 +26,8 @@ for target in "${targets[@]}"; do
     exit 1
   }
   find "$seeds" -regextype posix-extended -type f -regex '.*/[0-9a-f]{16,}' -delete
-  find "$chosen" -regextype posix-extended -type f -regex '.*/[0-9a-f]{16,}' -printf '%s %p\n' | sort -n | head -n "$FILES" |
-    awk -v limit="$BYTES" '(bytes += $1) <= limit { print $2 }' | while read -r file; do
+  find "$chosen" -regextype posix-extended -type f -regex '.*/[0-9a-f]{16,}' -printf '%s %p\n' | sort -n |
+    awk -v files="$FILES" -v limit="$BYTES" 'NR <= files && (bytes += $1) <= limit { print $2 }' | while read -r file; do
     # Sixteen digits are enough to tell them apart.
     name=$(basename "$file")
     cp "$file" "$seeds/${name:0:16}"
