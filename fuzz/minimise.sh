@@ -4,11 +4,11 @@
 #   fuzz/minimise.sh [TARGET...]      default: all
 #
 # libFuzzer chooses inputs that cover everything that the corpus covers; of these
-# the small ones are taken, up to FILES and BYTES for each target. Seeds with a name stay.
+# the long ones are taken first, up to FILES and BYTES for each target. Seeds with a name stay.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-FILES=${FILES:-150}
+FILES=${FILES:-40}
 BYTES=${BYTES:-100000}
 directory=${CARGO_TARGET_DIR:-target}/fuzz
 binary=$directory/fuzz
@@ -26,8 +26,8 @@ for target in "${targets[@]}"; do
     exit 1
   }
   find "$seeds" -regextype posix-extended -type f -regex '.*/[0-9a-f]{16,}' -delete
-  find "$chosen" -regextype posix-extended -type f -regex '.*/[0-9a-f]{16,}' -printf '%s %p\n' | sort -n |
-    awk -v files="$FILES" -v limit="$BYTES" 'NR <= files && (bytes += $1) <= limit { print $2 }' | while read -r file; do
+  find "$chosen" -regextype posix-extended -type f -regex '.*/[0-9a-f]{16,}' -printf '%s %p\n' | sort -rn |
+    awk -v files="$FILES" -v limit="$BYTES" 'NR <= files && bytes + $1 <= limit { bytes += $1; print $2 }' | while read -r file; do
     # Sixteen digits are enough to tell them apart.
     name=$(basename "$file")
     cp "$file" "$seeds/${name:0:16}"
