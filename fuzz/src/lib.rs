@@ -114,6 +114,7 @@ pub const TARGETS: [Target; 23] = [
         name: "h2_frames",
         run: sealane_http::fuzz::fuzz_h2_frames,
         max_bytes: 1024,
+        cost: 4,
     },
     Target {
         name: "cipher_string",

@@ -111,7 +111,8 @@ impl Track {
             at = atom.data.end;
             match &atom.name {
                 b"mdhd" => {
-                    if !self.read_mdhd(moov, &atom, wanted)? {
+                    let is_wanted = self.read_mdhd(moov, &atom, wanted)?;
+                    if !is_wanted {
                         return Ok(false);
                     }
                 }
