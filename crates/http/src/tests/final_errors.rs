@@ -14,7 +14,7 @@ use crate::h1::{
     ResponseState, parse_request, parse_response,
 };
 use crate::h2::hpack::{self, Field, FieldLimits, FieldSink, HpackError, Note};
-use crate::h2::{Connection, Fault, PREFACE, RequestTarget, Settings};
+use crate::h2::{Connection, Fault, PREFACE, RequestTarget, Scheme, Settings};
 use crate::proxy_protocol::{self, HeaderDecoder, ProxyProtocolError};
 
 /// Cases for each decoder; [`LONG_CASES`] with `SEALANE_TEST_LONG=1`.
@@ -488,12 +488,7 @@ impl Peer {
     fn client(settings: &Arc<Settings>) -> Peer {
         let mut out = Vec::new();
         let mut connection = Connection::client(settings.clone(), Duration::ZERO, &mut out);
-        let target = RequestTarget {
-            method: b"GET",
-            scheme: b"https",
-            authority: b"a",
-            path: b"/",
-        };
+        let target = RequestTarget::new(b"GET", Scheme::Https, b"a", b"/").expect("a valid target");
         connection
             .open(&target, [], true, &mut out)
             .expect("the first stream");
