@@ -141,13 +141,16 @@ impl Said {
 
 impl Known {
     fn conclude(self) {
-        if self.again > 0 {
-            self.logger.log(
-                self.level,
-                Some(self.connection),
-                format_args!("message repeated {} times: [{}]", self.again, self.line),
-            );
-        }
+        let times = match self.again {
+            0 => return,
+            1 => "once".to_owned(),
+            times => format!("{times} times"),
+        };
+        self.logger.log(
+            self.level,
+            Some(self.connection),
+            format_args!("message repeated {times}: [{}]", self.line),
+        );
     }
 }
 

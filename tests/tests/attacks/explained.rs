@@ -516,10 +516,19 @@ pub(crate) const RULES: &[Rule] = &[
     },
     Rule {
         protocol: Protocol::Http1,
-        cases: &["version 1.01", "version 1.10", "version 1.12"],
+        cases: &["target in asterisk form"],
         handlers: &[],
-        ours: "*closed",
-        theirs: "*299",
-        why: "RFC 9112 section 2.3: a version has one digit on each side.",
+        ours: "*299",
+        theirs: "400 closed",
+        why: "RFC 9112 section 3.2.4: a request that every server may be sent.",
+    },
+    Rule {
+        protocol: Protocol::Http1,
+        cases: &["*"],
+        handlers: &["autoindex"],
+        ours: "*400 closed",
+        theirs: "*301 closed",
+        why: "A malformed body is 400 under every answer that is no error; nginx sends the redirect \
+              to the directory.",
     },
 ];

@@ -244,10 +244,15 @@ impl<'a> Bench<'a> {
         self.configure(&good);
         let (verdict, log) = self.reload();
         assert_eq!(verdict, Verdict::Taken, "the good configuration: {log}");
-        self.workers = wait_for("one worker process", || {
+        let workers = wait_for("one worker process", || {
             Some(self.server.worker_pids()).filter(|pids| pids.len() == 1)
         });
+        let is_another = std::mem::replace(&mut self.workers, workers) != self.workers;
         self.goes_on("the good configuration");
+        if is_another {
+            // It keeps what connections of the process before it came through.
+            self.descriptors[1] = self.now_open().swap_remove(1);
+        }
     }
 
     /// Checks what has to hold at the end, and stops the server.

@@ -7,6 +7,7 @@ use super::differential_filters::{decompressed, is_newer};
 use crate::testing::{Reply, Site};
 use sealane_http::date;
 use sealane_sys::time;
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -268,8 +269,8 @@ pub(super) fn compare_http(http: &str, server: &str, prepare: fn(&Site), request
 
 /// What was logged about requests at level `notice` and above, from the level on, without
 /// processes, connections and clients.
-/// The same twice in a row counts once: nginx evaluates values twice, the first time for
-/// their length.
+/// The same twice counts once: nginx evaluates values twice, the first time for their length,
+/// and says again what is counted here.
 fn complaints(log: &str) -> Vec<String> {
     let mut complaints: Vec<String> = log
         .lines()
@@ -278,7 +279,8 @@ fn complaints(log: &str) -> Vec<String> {
             // nginx's mp4 module makes empty buffers and is told so.
             let is_about_itself = line.contains("zero size buf in output");
             let is_serious = levels.iter().any(|level| line.contains(level));
-            is_serious && line.contains(": *") && !is_about_itself
+            let is_count = line.contains(" message repeated ");
+            is_serious && line.contains(": *") && !is_about_itself && !is_count
         })
         .map(|line| {
             let (_, line) = line.split_once('[').expect("there is a level");
@@ -289,7 +291,8 @@ fn complaints(log: &str) -> Vec<String> {
             format!("{level} {}", without_excess(&message))
         })
         .collect();
-    complaints.dedup();
+    let mut known = HashSet::new();
+    complaints.retain(|complaint| known.insert(complaint.clone()));
     complaints
 }
 
