@@ -295,9 +295,8 @@ fn check(protocol: Protocol, cases: &[Case]) {
         let mut repeats = 0..REPEATS;
         let (one, other) = loop {
             let (one, two) = (outcome.shown(protocol), other.shown(protocol));
-            let explains = |rule: &explained::Rule| {
-                rule.explains(protocol, &case.name, handler.name, &one, &two)
-            };
+            let explains =
+                |rule: &Rule| rule.explains(protocol, &case.name, handler.name, &one, &two);
             if one == two || explained::RULES.iter().any(explains) {
                 return;
             }
