@@ -299,8 +299,9 @@ impl Client {
     }
 }
 
+/// The fields of a header block, as text.
 #[derive(Default)]
-struct Fields(Vec<(String, String)>);
+pub struct Fields(pub Vec<(String, String)>);
 
 impl FieldSink for Fields {
     fn field(&mut self, head: &mut Vec<u8>, field: &Field) -> Note {

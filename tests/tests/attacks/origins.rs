@@ -2,9 +2,10 @@
 //! every request that they understood, by the connection it came from.
 
 use sealane_http::h2::PREFACE;
-use sealane_http::h2::hpack::{Decoder, Field, FieldLimits, FieldSink, Note};
+use sealane_http::h2::hpack::{Decoder, FieldLimits};
 use sealane_tests::PATIENCE;
 use sealane_tests::fastcgi::{self, FastCgiOrigin};
+use sealane_tests::http2::Fields;
 use sealane_tests::http2::{flag, frame, kind};
 use sealane_tests::understanding::{Manner, Understanding};
 use std::collections::HashMap;
@@ -210,18 +211,6 @@ fn serve_scgi(socket: &mut TcpStream, record: &mut dyn FnMut(&str, String)) -> O
         variables.push((name, value));
     }
     finish_cgi(socket, &variables, "Status: 200 OK", record)
-}
-
-#[derive(Default)]
-struct Fields(Vec<(String, String)>);
-
-impl FieldSink for Fields {
-    fn field(&mut self, head: &mut Vec<u8>, field: &Field) -> Note {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let pair = (text(field.name(head)), text(field.value(head)));
-        self.0.push(pair);
-        0
-    }
 }
 
 /// A request of which the body may still be coming.

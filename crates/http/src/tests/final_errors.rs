@@ -6,6 +6,7 @@ use std::fmt::Debug;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::Random;
 use crate::cgi::{StatusLine, parse_cgi_response};
 use crate::fastcgi::{self, FastCgiError, RecordDecoder};
 use crate::h1::{
@@ -32,22 +33,7 @@ trait Decode {
     fn forget(&mut self) {}
 }
 
-/// SplitMix64.
-struct Random(u64);
-
 impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        (self.next() % limit as u64) as usize
-    }
-
     /// A message, perhaps, and then some of the words, one of them perhaps damaged.
     fn input(&mut self, good: &[u8], words: &[&[u8]]) -> Vec<u8> {
         let mut input = match self.below(2) {

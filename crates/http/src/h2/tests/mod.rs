@@ -22,6 +22,7 @@ use std::time::Duration;
 use super::frame::{FrameHeader, FrameType, flag, push_header};
 use super::hpack::{Decoder, Encoder, Field, FieldLimits, FieldSink, Indexing, Note};
 use super::*;
+use crate::tests::Random;
 
 /// How input is cut.
 #[derive(Clone, Copy, Debug)]
@@ -38,24 +39,6 @@ const CUTS: [Cut; 5] = [
     Cut::Random(2),
     Cut::Random(3),
 ];
-
-/// A small generator of numbers, the same in every run (SplitMix64).
-#[derive(Clone, Copy, Debug)]
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
-    }
-}
 
 /// A frame as it was sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
