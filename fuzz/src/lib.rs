@@ -4,6 +4,7 @@
 //! `sealane_http::fuzz`, `sealane_tls`), those of sessions in `sessions.rs`, as
 //! they run whole connections; here they get names, seeds and two drivers. `README.md` says how to run them.
 
+mod flights;
 mod moving;
 pub mod mutation;
 mod sessions;
@@ -25,7 +26,7 @@ pub struct Target {
 }
 
 /// Every target.
-pub const TARGETS: [Target; 23] = [
+pub const TARGETS: [Target; 24] = [
     Target {
         name: "config",
         run: sealane_conf::fuzz::fuzz_config,
@@ -145,6 +146,12 @@ pub const TARGETS: [Target; 23] = [
         run: sessions::early_flight,
         max_bytes: 4096,
         cost: 1,
+    },
+    Target {
+        name: "tls_flights",
+        run: flights::tls_flights,
+        max_bytes: 1024,
+        cost: 4,
     },
     Target {
         name: "worker",

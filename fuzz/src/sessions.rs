@@ -63,6 +63,11 @@ pub(crate) fn acceptor() -> &'static Acceptor {
     &SERVERS.tickets
 }
 
+/// One without tickets, with a cache and a store.
+pub(crate) fn cached_acceptor() -> &'static Acceptor {
+    &SERVERS.cached
+}
+
 /// The server answers this hello with a full handshake: it neither fails nor
 /// resumes.
 #[track_caller]
@@ -236,7 +241,7 @@ fn extension(kind: u16, data: &[u8]) -> Vec<u8> {
     [&kind.to_be_bytes()[..], &prefixed16(data)].concat()
 }
 
-fn prefixed16(data: &[u8]) -> Vec<u8> {
+pub(crate) fn prefixed16(data: &[u8]) -> Vec<u8> {
     let length = u16::try_from(data.len()).expect("short enough for its field");
     [&length.to_be_bytes()[..], data].concat()
 }

@@ -209,3 +209,8 @@ fn packed_connections() {
 fn http2_frames() {
     run("h2_frames");
 }
+
+#[test]
+fn tls_flights() {
+    run("tls_flights");
+}
