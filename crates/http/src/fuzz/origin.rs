@@ -7,7 +7,7 @@ use crate::h1::{
     ResponseFraming, ResponseKind, ResponseLimits, ResponseState, parse_response, parse_trailers,
 };
 use crate::headers::KnownHeader;
-use crate::proxy_protocol::{self, Header, Parsed, Tlv, Tlvs};
+use crate::proxy_protocol::{self, Header, Parsed, Tlv, TlvName, Tlvs};
 use crate::rewrite::{self, CookieFlags, SameSite, SetCookie};
 use crate::{Method, Span};
 
@@ -284,6 +284,11 @@ fn check_proxy_header(data: &[u8], header: &Header) {
         assert!(header.tlvs.is_empty());
         return;
     };
+    for name in ["alpn", "0x05", "ssl_verify", "ssl_cn"] {
+        let name = TlvName::parse(name).expect("a name of nginx's");
+        // What is found ahead of a broken one counts.
+        let _ = Tlvs::new(header.tlvs.of(data)).value(name);
+    }
     let Ok(tlvs) = Tlvs::new(header.tlvs.of(data)).collect::<Result<Vec<Tlv<'_>>, _>>() else {
         return;
     };

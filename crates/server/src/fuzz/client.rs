@@ -12,7 +12,9 @@ use tokio::net::UnixStream;
 /// lost count of something.
 const MAX_ANSWER_BYTES: usize = 8 << 20;
 
-const PROXY_HEADER: &[u8] = b"PROXY TCP4 192.0.2.1 192.0.2.2 1000 80\r\n";
+/// 192.0.2.1:1000 to 192.0.2.2:80, with ALPN and the extension about TLS.
+const PROXY_HEADER: &[u8] = b"\r\n\r\n\0\r\nQUIT\n\x21\x11\0\x1e\
+    \xc0\0\x02\x01\xc0\0\x02\x02\x03\xe8\0\x50\x01\0\x02h2\x20\0\x0a\x01\0\0\0\0\x22\0\x02cn";
 const SETTINGS: [u8; 9] = [0, 0, 0, 4, 0, 0, 0, 0, 0];
 const FRAME_HEAD_BYTES: usize = 9;
 const HEADERS: u8 = 1;

@@ -4,6 +4,7 @@
 //! Its clients and the servers behind it are socket pairs and a Unix socket, driven by the same
 //! event loop, so that a run needs no other thread but those that read files.
 
+mod answers;
 mod client;
 mod filtered;
 mod origin;

@@ -42,6 +42,9 @@ pub(super) enum Through {
     Proxied = 2,
 }
 
+/// The start of the names of their directories; the id of the process is the end.
+const DIRECTORIES: &str = "sealane-fuzz-";
+
 /// What is built once.
 pub(super) struct Site {
     runtime: Runtime,
@@ -54,7 +57,8 @@ impl Site {
     /// # Panics
     /// When the temporary directory cannot be written.
     pub(super) fn new(name: &str) -> Site {
-        let name = format!("sealane-fuzz-{name}-{}", std::process::id());
+        remove_left_behind();
+        let name = format!("{DIRECTORIES}{name}-{}", std::process::id());
         let directory = std::env::temp_dir().join(name);
         write_files(&directory);
         let text = include_str!("site.conf").replace("DIR", &directory.display().to_string());
@@ -105,6 +109,21 @@ impl Site {
     /// Removes what clients may have written.
     pub(super) fn clear_uploads(&self) {
         clear(&self.directory.join("dav"));
+    }
+}
+
+/// Removes the directories of processes that have ended: a fuzzer leaves without a chance to do so.
+fn remove_left_behind() {
+    let entries = fs::read_dir(std::env::temp_dir()).into_iter().flatten();
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let process = name
+            .to_str()
+            .and_then(|name| name.strip_prefix(DIRECTORIES)?.rsplit_once('-'))
+            .and_then(|(_, id)| id.parse::<u32>().ok());
+        if process.is_some_and(|id| !Path::new(&format!("/proc/{id}")).exists()) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
     }
 }
 

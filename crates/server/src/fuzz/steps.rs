@@ -1,5 +1,6 @@
 //! A program of steps: several connections at once, and the servers behind.
 
+use super::answers;
 use super::client::Client;
 use super::origin::Answer;
 use super::site::{Site, Stage, Through};
@@ -83,34 +84,6 @@ const REQUESTS: [&str; 64] = [
     "POST /dav/a HTTP/1.1|Host: a|Content-Length: 70000||",
     "OPTIONS * HTTP/1.1|Host: a||",
     "GET /nothing HTTP/1.1|Host: a|Connection: close||",
-];
-
-/// What servers behind send; `|` as above.
-const ANSWERS: [&str; 24] = [
-    "HTTP/1.1 200 OK|Content-Length: 5||hello",
-    "HTTP/1.1 200 OK|Transfer-Encoding: chunked||5|hello|0||",
-    "HTTP/1.1 200 OK|Transfer-Encoding: chunked||5|hello",
-    "HTTP/1.1 200 OK|Transfer-Encoding: chunked||5|hello!|0||",
-    "HTTP/1.1 200 OK|Content-Length: 10||hello",
-    "HTTP/1.1 200 OK|Content-Length: 5||hello, world",
-    "HTTP/1.0 200 OK||hello",
-    "HTTP/1.1 100 Continue||HTTP/1.1 103 Early Hints|Link: x||HTTP/1.1 204 No Content||",
-    "HTTP/1.1 101 Switching Protocols|Upgrade: websocket|Connection: upgrade||hello",
-    "HTTP/1.1 302 Found|Location: http://b/x|Content-Length: 0||",
-    "HTTP/1.1 404 Not Found|Content-Length: 0|Set-Cookie: c=d; domain=b||",
-    "HTTP/1.1 500 Oops|Content-Length: 0||",
-    "HTTP/1.1 200 OK|X-Accel-Redirect: /files/small.txt||",
-    "HTTP/1.1 200 OK|X-Accel-Buffering: no|X-Accel-Charset: koi8-r|X-Accel-Limit-Rate: 0||hello",
-    "HTTP/1.1 206 Partial Content|Content-Range: bytes 0-9/25|Content-Length: 10||0123456789",
-    "HTTP/1.1 206 Partial Content|Content-Range: bytes 10-19/25|Content-Length: 10||0123456789",
-    "Status: 200 OK|Content-Type: text/plain||hello",
-    "\u{1}\u{6}\0\u{1}\0\u{17}\u{1}\0Content-Type: text/x||a\0\u{1}\u{3}\0\u{1}\0\u{8}\0\0\0\0\0\0\0\0\0\0",
-    "\0\0\0\u{4}\0\0\0\0\0\0\0\u{1}\u{1}\u{5}\0\0\0\u{1}\u{8}",
-    "HTTP/1.1 200 OK|Content-Type: text/html|Content-Length: 40||<!--#echo var=\"uri\" --> aabab <!--#if exp",
-    "HTTP/1.1 200 OK|Content-Encoding: gzip||\u{1f}garbage",
-    "HTTP/1.1 401 Unauthorized|WWW-Authenticate: x||",
-    "HTTP/1.1 200 OK|Content-Length: 5|Content-Length: 6||hello",
-    "HTTP/2.0 200 nothing||",
 ];
 
 /// Frames of a client behind the preface; streams 1, 3 and so on are written over the byte `S`.
@@ -209,8 +182,8 @@ impl<'a> Program<'a> {
             }
             13 => self.stage.advance(100 << (u32::from(byte & 15) * 2)),
             14 => {
-                let answer = usize::from(self.byte().unwrap_or(0)) % ANSWERS.len();
-                self.answer(byte, lines(ANSWERS[answer]));
+                let answer = usize::from(self.byte().unwrap_or(0)) % answers::COUNT;
+                self.answer(byte, answers::answer(answer));
             }
             _ => {
                 let literal = self.some().to_vec();
@@ -275,7 +248,7 @@ impl<'a> Program<'a> {
 }
 
 /// `|` becomes CR LF.
-fn lines(text: &str) -> Vec<u8> {
+pub(super) fn lines(text: &str) -> Vec<u8> {
     text.replace('|', "\r\n").into_bytes()
 }
 
