@@ -53,7 +53,11 @@ fn records(number: usize) -> Vec<u8> {
         2 => end_request(2),
         3 => [1, 6, 0, 9, 0, 1, 0, 0, b'a'].to_vec(),
         4 => fastcgi(11, b"abcdefgh", 0),
-        5 => [stdout(b"X-Accel-Redirect: /fine\r\n\r\n", 0), stdout(HEAD, 9)].concat(),
+        5 => [
+            stdout(b"X-Accel-Redirect: /fine\r\n\r\n", 0),
+            stdout(HEAD, 9),
+        ]
+        .concat(),
         6 => [settings(), headers(END, b"\x88")].concat(),
         7 => [settings(), headers(0, b"\x88"), data(END, b"hello")].concat(),
         8 => {
@@ -67,7 +71,12 @@ fn records(number: usize) -> Vec<u8> {
             headers(END, b"\0\x0bgrpc-status\x010"),
         ]
         .concat(),
-        10 => [settings(), headers(0, b"\x88\x0f\x0d\x019"), data(END, b"short")].concat(),
+        10 => [
+            settings(),
+            headers(0, b"\x88\x0f\x0d\x019"),
+            data(END, b"short"),
+        ]
+        .concat(),
         11 => [
             settings(),
             headers(0, b"\x88"),
