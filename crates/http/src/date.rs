@@ -1,6 +1,8 @@
 //! Dates: HTTP's (RFC 9110 section 5.6.7) and the access log's. Seconds since 1970 in and out;
 //! nothing here asks what time it is.
 
+use crate::headers::FieldValue;
+
 /// Bytes of an IMF-fixdate.
 pub const IMF_DATE_BYTES: usize = 29;
 
@@ -15,6 +17,27 @@ const MONTH_NAMES: [&str; 12] = [
 const LAST_SECOND: i64 = 253_402_300_799;
 /// The first second of the year 0; earlier times are shown as this one.
 const FIRST_SECOND: i64 = -62_167_219_200;
+
+/// A date as fields of HTTP have it, which needs no look at its bytes before it is written.
+#[derive(Clone, Copy, Debug)]
+pub struct ImfDate([u8; IMF_DATE_BYTES]);
+
+impl ImfDate {
+    /// The date of this second.
+    pub fn new(unix_s: i64) -> ImfDate {
+        ImfDate(imf(unix_s))
+    }
+
+    /// As [`imf`] gives it.
+    pub fn as_bytes(&self) -> &[u8; IMF_DATE_BYTES] {
+        &self.0
+    }
+
+    /// For an encoder.
+    pub fn as_value(&self) -> FieldValue<'_> {
+        FieldValue::trusted(&self.0)
+    }
+}
 
 /// `Sun, 06 Nov 1994 08:49:37 GMT`.
 pub fn imf(unix_s: i64) -> [u8; IMF_DATE_BYTES] {

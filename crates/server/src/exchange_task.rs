@@ -14,7 +14,7 @@ use sealane_http::h1::{self, Framing, ParseState, Parsed, RequestError, RequestH
 use sealane_http::status::StatusCode;
 use sealane_http::{Method, Span};
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -144,7 +144,9 @@ fn take_head(connection: &mut Connection, head_bytes: usize) -> Vec<u8> {
 /// Goes through the pipeline.
 async fn answer(connection: &mut Connection, exchange: &mut Exchange, intake: &mut Intake) {
     intake.set_body_timeout(exchange.conf().client_body_timeout);
-    attend(connection, intake, prologue::answer(exchange)).await;
+    // Pinned here: it is large, and to hand it over would copy it.
+    let work = pin!(prologue::answer(exchange));
+    attend(connection, intake, work).await;
 }
 
 /// Looks at what has come of a body that nobody reads, before anything of the answer is sent.
@@ -156,14 +158,17 @@ async fn settle_body(connection: &mut Connection, exchange: &mut Exchange, intak
     }
     let remainder = intake.drop_received(connection);
     if remainder == Remainder::Unknown && exchange.response.status.0 < 400 {
-        let other = Box::pin(pipeline::answer_instead(exchange, StatusCode::BAD_REQUEST));
-        attend(connection, intake, other).await;
+        let mut other = Box::pin(pipeline::answer_instead(exchange, StatusCode::BAD_REQUEST));
+        attend(connection, intake, other.as_mut()).await;
     }
 }
 
 /// Waits for a handler, and brings from the client what it asks for.
-async fn attend(connection: &mut Connection, intake: &mut Intake, work: impl Future<Output = ()>) {
-    let mut work = pin!(work);
+async fn attend(
+    connection: &mut Connection,
+    intake: &mut Intake,
+    mut work: Pin<&mut impl Future<Output = ()>>,
+) {
     poll_fn(|cx| {
         loop {
             if work.as_mut().poll(cx).is_ready() {

@@ -3,18 +3,19 @@
 use crate::clock;
 use crate::exchange::Exchange;
 use sealane_conf::model::ServerTokens;
-use sealane_http::date;
+use sealane_http::date::ImfDate;
 use sealane_http::h1::{ConnectionHeader, ResponseHead, encode_response_head, push_fields};
 use sealane_http::headers::{FieldValue, HeaderList, KnownHeader};
 use std::cell::RefCell;
 
 /// `Server` and the last line of built-in pages, with `server_tokens on`.
-const NAME_AND_VERSION: &str = concat!("sealane/", env!("CARGO_PKG_VERSION"));
+const NAME_AND_VERSION: FieldValue<'_> =
+    FieldValue::from_static(concat!("sealane/", env!("CARGO_PKG_VERSION")));
 /// The same with `server_tokens off`.
-const NAME: &str = "sealane";
+const NAME: FieldValue<'_> = FieldValue::from_static("sealane");
 
 /// What `server_tokens` lets out.
-pub(crate) fn server_name(exchange: &Exchange) -> &'static str {
+pub(crate) fn server_name(exchange: &Exchange) -> FieldValue<'static> {
     match exchange.conf().server_tokens {
         ServerTokens::On | ServerTokens::Build => NAME_AND_VERSION,
         ServerTokens::Off => NAME,
@@ -57,19 +58,19 @@ pub(crate) fn with_head<T>(
         let last_modified = response
             .last_modified_s
             .filter(|_| !passed.is_some_and(|passed| passed.last_modified))
-            .map(date::imf);
+            .map(ImfDate::new);
         let location = response
             .location
             .as_deref()
             .filter(|_| response.location_made_absolute);
         let mut head = ResponseHead::new(exchange.request.head.version, response.status, ordered);
         let valid = |text| FieldValue::new(text).ok();
-        head.server = valid(server_name(exchange).as_bytes());
-        head.date = valid(&date);
+        head.server = Some(server_name(exchange));
+        head.date = Some(date.as_value());
         let content_type = response.content_type.as_ref();
         head.content_type = content_type.and_then(|text| valid(text.as_bytes()));
         head.content_length = response.content_length;
-        head.last_modified = last_modified.as_ref().and_then(|text| valid(text));
+        head.last_modified = last_modified.as_ref().map(ImfDate::as_value);
         if let Some(passed) = passed {
             head.server = head.server.filter(|_| !passed.server);
             head.date = head.date.filter(|_| !passed.date);

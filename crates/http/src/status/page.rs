@@ -47,7 +47,7 @@ impl ErrorPage {
     /// Appends the page. `server` is the name in its last line, `nginx/1.29.3` or, with
     /// `server_tokens off`, `nginx`. `msie_padding` asks for [`MSIE_PADDING`], which is added
     /// to 4xx and 5xx pages only; the caller decides by the client's `User-Agent`.
-    pub fn write(&self, out: &mut Vec<u8>, server: &str, msie_padding: bool) {
+    pub fn write(&self, out: &mut Vec<u8>, server: &[u8], msie_padding: bool) {
         let PageText {
             title,
             heading,
@@ -65,7 +65,8 @@ impl ErrorPage {
             push("</center>\r\n");
         }
         push("<hr><center>");
-        push(server);
+        out.extend_from_slice(server);
+        let mut push = |text: &str| out.extend_from_slice(text.as_bytes());
         push("</center>\r\n</body>\r\n</html>\r\n");
         if msie_padding && self.status >= StatusCode::BAD_REQUEST {
             push(MSIE_PADDING);

@@ -4,7 +4,7 @@ fn page(code: u16, server: &str, msie_padding: bool) -> String {
     let mut out = Vec::new();
     ErrorPage::of(StatusCode(code))
         .expect("a built-in page")
-        .write(&mut out, server, msie_padding);
+        .write(&mut out, server.as_bytes(), msie_padding);
     String::from_utf8(out).expect("pages are ASCII")
 }
 
@@ -54,7 +54,7 @@ fn pages_and_phrases_differ_where_nginx_s_do() {
         let status = StatusCode(code);
         if let Some(page) = ErrorPage::of(status) {
             let mut out = Vec::new();
-            page.write(&mut out, "x", false);
+            page.write(&mut out, b"x", false);
             let heading = format!("<h1>{} {}</h1>", code, status.reason());
             let same = String::from_utf8_lossy(&out).contains(&heading);
             assert_eq!(same, !matches!(code, 401 | 494..=498), "{code}");

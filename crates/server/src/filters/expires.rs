@@ -57,7 +57,7 @@ impl Plan {
             Expires::Epoch => return fixed(b"Thu, 01 Jan 1970 00:00:01 GMT", "no-cache"),
             Expires::Max => return fixed(b"Thu, 31 Dec 2037 23:55:55 GMT", "max-age=315360000"),
             Expires::Access(0) | Expires::Modified(0) => {
-                return fixed(&clock::http_date(), "max-age=0");
+                return fixed(clock::http_date().as_bytes(), "max-age=0");
             }
             Expires::Daily(after_midnight_s) => {
                 let at_s = next_time_of_day(now_s, i64::from(after_midnight_s));
