@@ -1,18 +1,18 @@
 //! Connections to Redis or Valkey: one server, one found by sentinels, a cluster.
 
-use redis::aio::MultiplexedConnection;
+use super::reach::{ServerConnection, Trust};
 use redis::cluster::ClusterClient;
 use redis::cluster_async::ClusterConnection;
-use redis::sentinel::{SentinelClient, SentinelClientBuilder, SentinelServerType};
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, ConnectionInfo, IntoConnectionInfo,
-    RedisConnectionInfo, RedisResult, TlsCertificates, TlsMode, Value,
+    AsyncConnectionConfig, Cmd, ConnectionAddr, ConnectionInfo, ErrorKind, IntoConnectionInfo,
+    RedisConnectionInfo, RedisError, RedisResult, TlsCertificates, TlsMode, Value, cmd,
 };
 use sealane_conf::model::{SessionStore, StoreAddress, StoreTopology};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// How long a connection attempt may take, for each server tried.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Requests that may wait for their answers on one connection. With answers
 /// after one millisecond this is a million a second; more would only pile up
@@ -20,17 +20,29 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 pub(super) const MAX_IN_FLIGHT: usize = 1024;
 
 /// Makes connections.
-pub(super) enum Dialer {
-    One(Box<Client>),
-    Sentinel(Box<SentinelClient>),
+pub(super) struct Dialer {
+    place: Place,
+    trust: Trust,
+    settings: RedisConnectionInfo,
+}
+
+/// Where the store is.
+enum Place {
+    One(StoreAddress),
+    /// Whoever these say serves.
+    Sentinels {
+        /// The next to be asked in front.
+        sentinels: VecDeque<StoreAddress>,
+        service: String,
+    },
     Cluster(Box<ClusterClient>),
 }
 
 /// A connection that many requests share, pipelined.
 #[derive(Clone)]
 pub(super) enum Link {
-    One(MultiplexedConnection),
-    Cluster(ClusterConnection),
+    One(ServerConnection),
+    Cluster(ClusterConnection<ServerConnection>),
 }
 
 impl Dialer {
@@ -40,53 +52,23 @@ impl Dialer {
     /// # Errors
     /// When the CA certificates cannot be read.
     pub(super) fn new(store: &SessionStore, ca_pem: Option<&[u8]>) -> RedisResult<Dialer> {
-        let certificates = TlsCertificates {
-            client_tls: None,
-            root_cert: ca_pem.map(<[u8]>::to_vec),
-        };
-        let info = |server| connection_info(store, server);
-        Ok(match &store.topology {
-            StoreTopology::Single(server) if store.tls.is_some() => Dialer::One(Box::new(
-                Client::build_with_tls(info(server)?, certificates)?,
-            )),
-            StoreTopology::Single(server) => Dialer::One(Box::new(Client::open(info(server)?)?)),
-            StoreTopology::Sentinel { sentinels, service } => {
-                let addresses = sentinels.iter().map(|server| address(store, server));
-                let mut builder = SentinelClientBuilder::new(
-                    addresses.collect::<Vec<_>>(),
-                    service,
-                    SentinelServerType::Master,
-                )?
-                .set_client_to_redis_db(store.database.into());
-                if let Some(user) = &store.user {
-                    builder = builder.set_client_to_redis_username(user);
-                }
-                if let Some(password) = &store.password {
-                    builder = builder.set_client_to_redis_password(password.expose());
-                }
-                if store.tls.is_some() {
-                    builder = builder
-                        .set_client_to_redis_tls_mode(TlsMode::Secure)
-                        .set_client_to_redis_certificates(certificates.clone())
-                        .set_client_to_sentinel_tls_mode(TlsMode::Secure)
-                        .set_client_to_sentinel_certificates(certificates);
-                }
-                Dialer::Sentinel(Box::new(builder.build()?))
-            }
+        let place = match &store.topology {
+            StoreTopology::Single(server) => Place::One(server.clone()),
+            StoreTopology::Sentinel { sentinels, service } => Place::Sentinels {
+                sentinels: sentinels.iter().cloned().collect(),
+                service: service.clone(),
+            },
             StoreTopology::Cluster(servers) => {
-                let servers = servers.iter().map(info).collect::<RedisResult<Vec<_>>>()?;
-                let mut builder = ClusterClient::builder(servers)
-                    .connection_timeout(CONNECT_TIMEOUT)
-                    .response_timeout(store.timeout)
-                    .connection_concurrency_limit(MAX_IN_FLIGHT)
-                    // A handshake does not wait for a second try.
-                    .retries(1)
-                    .max_retry_wait(1);
-                if store.tls.is_some() {
-                    builder = builder.tls(TlsMode::Secure).certs(certificates);
-                }
-                Dialer::Cluster(Box::new(builder.build()?))
+                Place::Cluster(Box::new(cluster(store, servers, ca_pem)?))
             }
+        };
+        Ok(Dialer {
+            place,
+            trust: match store.tls {
+                Some(_) => Trust::of(ca_pem)?,
+                None => Trust::Anybody,
+            },
+            settings: settings(store),
         })
     }
 
@@ -95,24 +77,92 @@ impl Dialer {
     /// # Errors
     /// When nobody answers, or the answer is no.
     pub(super) async fn dial(&mut self) -> RedisResult<Link> {
-        // Whoever asks keeps the time.
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(CONNECT_TIMEOUT))
-            .set_response_timeout(None)
-            .set_pipeline_buffer_size(MAX_IN_FLIGHT)
-            .set_concurrency_limit(MAX_IN_FLIGHT);
-        Ok(match self {
-            Dialer::One(client) => Link::One(
-                client
-                    .get_multiplexed_async_connection_with_config(&config)
-                    .await?,
-            ),
-            Dialer::Sentinel(client) => {
-                Link::One(client.get_async_connection_with_config(&config).await?)
+        let (trust, settings) = (&self.trust, &self.settings);
+        match &mut self.place {
+            Place::One(server) => {
+                let connection = ServerConnection::open(server, trust, settings, config()).await?;
+                Ok(Link::One(connection))
             }
-            Dialer::Cluster(client) => Link::Cluster(client.get_async_connection().await?),
-        })
+            Place::Sentinels { sentinels, service } => {
+                let mut failure = None;
+                for _ in 0..sentinels.len() {
+                    match serving(&sentinels[0], service, trust, settings).await {
+                        Ok(connection) => return Ok(Link::One(connection)),
+                        Err(error) => failure = Some(error),
+                    }
+                    sentinels.rotate_left(1);
+                }
+                // There is at least one.
+                Err(failure.unwrap_or_else(|| (ErrorKind::Io, "no sentinel").into()))
+            }
+            Place::Cluster(client) => {
+                Ok(Link::Cluster(client.get_async_generic_connection().await?))
+            }
+        }
     }
+}
+
+/// Connects to the server of a service that a sentinel names, if the server sees itself so.
+async fn serving(
+    sentinel: &StoreAddress,
+    service: &str,
+    trust: &Trust,
+    settings: &RedisConnectionInfo,
+) -> RedisResult<ServerConnection> {
+    let nobody = RedisConnectionInfo::default();
+    let mut connection = ServerConnection::open(sentinel, trust, &nobody, config()).await?;
+    let address: Option<(String, u16)> = cmd("SENTINEL")
+        .arg("GET-MASTER-ADDR-BY-NAME")
+        .arg(service)
+        .query_async(&mut connection)
+        .await?;
+    let Some((host, port)) = address else {
+        let text = "the sentinel knows no such service";
+        return Err((ErrorKind::MasterNameNotFoundBySentinel, text).into());
+    };
+    let server = StoreAddress::Tcp { host, port };
+    let mut connection = ServerConnection::open(&server, trust, settings, config()).await?;
+    let role: Vec<Value> = cmd("ROLE").query_async(&mut connection).await?;
+    match role.first() {
+        Some(Value::BulkString(role)) if role == b"master" => Ok(connection),
+        // As when it has just become one that follows another.
+        _ => Err(RedisError::from((
+            ErrorKind::Io,
+            "the server that the sentinel names is no master",
+        ))),
+    }
+}
+
+fn config() -> AsyncConnectionConfig {
+    // Whoever asks keeps the time.
+    AsyncConnectionConfig::new()
+        .set_response_timeout(None)
+        .set_pipeline_buffer_size(MAX_IN_FLIGHT)
+        .set_concurrency_limit(MAX_IN_FLIGHT)
+}
+
+fn cluster(
+    store: &SessionStore,
+    servers: &[StoreAddress],
+    ca_pem: Option<&[u8]>,
+) -> RedisResult<ClusterClient> {
+    let infos = servers.iter().map(|server| connection_info(store, server));
+    let infos = infos.collect::<RedisResult<Vec<_>>>()?;
+    let mut builder = ClusterClient::builder(infos)
+        .connection_timeout(CONNECT_TIMEOUT)
+        .response_timeout(store.timeout)
+        .connection_concurrency_limit(MAX_IN_FLIGHT)
+        // A handshake does not wait for a second try.
+        .retries(1)
+        .max_retry_wait(1);
+    if store.tls.is_some() {
+        let certificates = TlsCertificates {
+            client_tls: None,
+            root_cert: ca_pem.map(<[u8]>::to_vec),
+        };
+        builder = builder.tls(TlsMode::Secure).certs(certificates);
+    }
+    builder.build()
 }
 
 impl Link {
@@ -125,7 +175,7 @@ impl Link {
     }
 }
 
-fn connection_info(store: &SessionStore, server: &StoreAddress) -> RedisResult<ConnectionInfo> {
+fn settings(store: &SessionStore) -> RedisConnectionInfo {
     let mut settings = RedisConnectionInfo::default().set_db(store.database.into());
     if let Some(user) = &store.user {
         settings = settings.set_username(user);
@@ -133,8 +183,12 @@ fn connection_info(store: &SessionStore, server: &StoreAddress) -> RedisResult<C
     if let Some(password) = &store.password {
         settings = settings.set_password(password.expose());
     }
+    settings
+}
+
+fn connection_info(store: &SessionStore, server: &StoreAddress) -> RedisResult<ConnectionInfo> {
     let info = address(store, server).into_connection_info()?;
-    Ok(info.set_redis_settings(settings))
+    Ok(info.set_redis_settings(settings(store)))
 }
 
 fn address(store: &SessionStore, server: &StoreAddress) -> ConnectionAddr {

@@ -6,10 +6,12 @@
 //! ([`ring_keeper`]). Nothing here makes a worker wait: whoever waits for a
 //! [`Reply`] does so with a deadline.
 
+mod answer_meter;
 mod claims;
 mod client;
 mod health;
 mod link;
+mod reach;
 mod ring_keeper;
 mod state;
 mod succession;

@@ -1,6 +1,9 @@
 use super::*;
 use sealane_conf::model::{StoreAddress, StoreTls, StoreTopology};
 use sealane_tls::{Secret, StoreSeal};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread::JoinHandle;
 
 fn conf(topology: StoreTopology) -> SessionStore {
     SessionStore {
@@ -55,4 +58,83 @@ fn what_does_not_fit_into_the_queue_is_dropped_and_counted() {
         store.put(seal.session_key(b"id"), vec![1], 60);
     }
     assert_eq!(store.dropped.load(Ordering::Relaxed), 10);
+}
+
+/// More than the kernel keeps of a connection, and far more than any answer takes.
+const FLOOD_BYTES: usize = 64 << 20;
+
+/// A store that answers whoever asks something of it with this over and over, up to
+/// [`FLOOD_BYTES`]. Its thread says how many of them were taken.
+fn flooding_store(
+    beginning: &'static str,
+    over_and_over: &'static str,
+) -> (u16, JoinHandle<usize>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("the loopback");
+    let port = listener.local_addr().expect("bound").port();
+    let thread = std::thread::spawn(move || {
+        let (mut client, _) = listener.accept().expect("it connects");
+        greet(&mut client);
+        let piece = over_and_over.repeat((64 << 10) / over_and_over.len());
+        let mut sent = client.write(beginning.as_bytes()).expect("it reads");
+        while sent < FLOOD_BYTES {
+            match client.write(piece.as_bytes()) {
+                Ok(count) => sent += count,
+                Err(_) => break, // it has gone
+            }
+        }
+        sent
+    });
+    (port, thread)
+}
+
+/// Answers until something is asked: the client names itself first.
+fn greet(client: &mut TcpStream) {
+    let (mut seen, mut greetings) = (Vec::new(), 0);
+    loop {
+        let mut bytes = [0; 1024];
+        let count = client.read(&mut bytes).expect("it says something");
+        assert_ne!(count, 0, "it goes on");
+        seen.extend_from_slice(&bytes[..count]);
+        let text = String::from_utf8_lossy(&seen);
+        for _ in greetings..text.matches("SETINFO").count() {
+            client.write_all(b"+OK\r\n").expect("it reads");
+        }
+        greetings = text.matches("SETINFO").count();
+        if text.contains("PING") {
+            return;
+        }
+    }
+}
+
+#[test]
+fn answers_without_end_end_the_connection() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("a runtime");
+    for (beginning, over_and_over) in [
+        ("$4000000000\r\n", "x"),
+        ("+", "x"),
+        ("*1000000000\r\n", ":1\r\n"),
+        ("", "*1\r\n"),
+    ] {
+        let (port, store) = flooding_store(beginning, over_and_over);
+        let mut conf = conf(StoreTopology::Single(address(port)));
+        conf.timeout = Duration::from_secs(10);
+        let mut dialer = Dialer::new(&conf, None).expect("nothing to read");
+        let (answer, taken) = runtime.block_on(async {
+            let link = dialer.dial().await.expect("it answers");
+            let ping = redis::cmd("PING");
+            let answer = tokio::time::timeout(conf.timeout, link.ask(&ping)).await;
+            let taken = tokio::task::spawn_blocking(move || store.join());
+            (answer, taken.await.expect("it runs"))
+        });
+        let taken = taken.expect("it has not panicked");
+        assert!(
+            taken < FLOOD_BYTES,
+            "{beginning:?}: {taken} bytes were taken"
+        );
+        let error = answer.expect("in time").expect_err("no answer").to_string();
+        println!("{beginning:?}: {taken} bytes were taken: {error}");
+    }
 }
