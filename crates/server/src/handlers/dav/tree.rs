@@ -91,19 +91,77 @@ pub(super) fn delete(path: &Path, is_directory: bool) -> (Vec<Failure>, Result<(
 /// Removes what is in a directory, then the directory. Failures inside are noted; they show
 /// again when the directory is not empty.
 fn delete_tree(path: &Path, noted: &mut Vec<Failure>) -> Result<(), Failure> {
-    for (name, is_directory) in list(path)? {
-        let inner = path.join(name);
-        let deleted = match is_directory {
-            true => delete_tree(&inner, noted),
-            false => fs::remove_file(&inner).map_err(|error| failure("unlink()", &inner, &error)),
+    let mut walk = Walk::new(path)?;
+    loop {
+        let done = match walk.step() {
+            Step::Directory(inner) => walk.enter(inner),
+            Step::File(inner) => {
+                fs::remove_file(&inner).map_err(|error| failure("unlink()", &inner, &error))
+            }
+            Step::Left(_) if walk.is_over() => {
+                return fs::remove_dir(path).map_err(|error| failure("rmdir()", path, &error));
+            }
+            Step::Left(inner) => {
+                fs::remove_dir(&inner).map_err(|error| failure("rmdir()", &inner, &error))
+            }
         };
-        if let Err(failure) = deleted
+        if let Err(failure) = done
             && noted.len() < MAX_NOTED
         {
             noted.push(failure);
         }
     }
-    fs::remove_dir(path).map_err(|error| failure("rmdir()", path, &error))
+}
+
+/// The way through a tree. It costs no stack: clients may make trees as deep as paths can name.
+struct Walk {
+    /// The directory at hand.
+    path: PathBuf,
+    /// What is left to be visited of it, behind that of those that it lies in.
+    levels: Vec<std::vec::IntoIter<(OsString, bool)>>,
+}
+
+enum Step {
+    /// To be entered, or passed over.
+    Directory(PathBuf),
+    /// Anything else.
+    File(PathBuf),
+    /// All that is in it was visited.
+    Left(PathBuf),
+}
+
+impl Walk {
+    fn new(path: &Path) -> Result<Walk, Failure> {
+        Ok(Walk {
+            path: path.to_owned(),
+            levels: vec![list(path)?.into_iter()],
+        })
+    }
+
+    /// Goes on. Not to be asked when it is over.
+    fn step(&mut self) -> Step {
+        match self.levels.last_mut().and_then(Iterator::next) {
+            Some((name, true)) => Step::Directory(self.path.join(name)),
+            Some((name, false)) => Step::File(self.path.join(name)),
+            None => {
+                self.levels.pop();
+                let left = self.path.clone();
+                self.path.pop();
+                Step::Left(left)
+            }
+        }
+    }
+
+    /// Visits what is in a directory before what is left of the one it lies in.
+    fn enter(&mut self, inner: PathBuf) -> Result<(), Failure> {
+        self.levels.push(list(&inner)?.into_iter());
+        self.path = inner;
+        Ok(())
+    }
+
+    fn is_over(&self) -> bool {
+        self.levels.is_empty()
+    }
 }
 
 impl Order {
@@ -240,22 +298,34 @@ fn is_same_file(from: &Path, to: &Path) -> bool {
 /// Copies what is in a directory into another one: files, those behind links too, and
 /// directories. What is neither is left out, as in nginx; so are links to directories.
 fn copy_tree(from: &Path, to: &Path) -> Result<(), Failure> {
-    for (name, is_directory) in list(from)? {
-        let (inner, target) = (from.join(&name), to.join(&name));
-        let facts = match fs::metadata(&inner) {
-            Ok(facts) => facts,
-            // A link that leads nowhere, or a file that went meanwhile.
-            Err(_) => continue,
-        };
-        if is_directory {
-            make_directory(&target, facts.mode() & 0o777)?;
-            copy_tree(&inner, &target)?;
-            set_time(&target, Facts::of(&facts).mtime_s)?;
-        } else if facts.is_file() {
-            copy_file(&inner, &target, Facts::of(&facts))?;
+    let mut walk = Walk::new(from)?;
+    // Of the directories that were entered.
+    let mut times = Vec::new();
+    let target = |inner: &Path| to.join(inner.strip_prefix(from).unwrap_or(inner));
+    loop {
+        match walk.step() {
+            Step::Directory(inner) => {
+                // It may have gone meanwhile.
+                let Ok(facts) = fs::metadata(&inner) else {
+                    continue;
+                };
+                make_directory(&target(&inner), facts.mode() & 0o777)?;
+                times.push(Facts::of(&facts).mtime_s);
+                walk.enter(inner)?;
+            }
+            Step::File(inner) => match fs::metadata(&inner) {
+                Ok(facts) if facts.is_file() => {
+                    copy_file(&inner, &target(&inner), Facts::of(&facts))?;
+                }
+                // Something else, or a link that leads nowhere or to a directory.
+                _ => {}
+            },
+            Step::Left(inner) => match times.pop() {
+                Some(mtime_s) => set_time(&target(&inner), mtime_s)?,
+                None => return Ok(()),
+            },
         }
     }
-    Ok(())
 }
 
 /// What of a file's facts a copy of it has.

@@ -204,3 +204,31 @@ fn what_a_tree_replaces_stays_until_the_tree_is_there() {
     assert_eq!(place.text("a/b"), "tree/b");
     assert_eq!(names(), ["a", "tree"]);
 }
+
+/// Whoever may use MKCOL can make a tree as deep as a path can name.
+#[test]
+fn deep_trees_take_no_stack() {
+    const LEVELS: usize = 1000;
+    const STACK_BYTES: usize = 128 << 10;
+    let place = Place::new();
+    let mut deepest = place.path("tree/inner");
+    for _ in 0..LEVELS {
+        deepest.push("d");
+        fs::create_dir(&deepest).expect("writable");
+    }
+    let from = place.path("tree/inner");
+    let to = place.path("copy");
+    let work = move || {
+        fs::create_dir(&to).expect("writable");
+        let copied = copy_tree(&from, &to);
+        let mut noted = Vec::new();
+        let deleted = delete_tree(&from, &mut noted);
+        (copied.is_ok(), deleted.is_ok() && noted.is_empty(), to)
+    };
+    let thread = std::thread::Builder::new().stack_size(STACK_BYTES);
+    let (copied, deleted, to) = thread.spawn(work).expect("a thread").join().expect("done");
+    assert!(copied && deleted);
+    let deepest: PathBuf = to.join("d/".repeat(LEVELS));
+    assert!(deepest.is_dir(), "all levels were copied");
+    assert!(!place.path("tree/inner").exists());
+}
