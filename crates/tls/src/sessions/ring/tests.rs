@@ -230,6 +230,28 @@ fn a_key_from_the_far_future_is_not_taken() {
 }
 
 #[test]
+fn no_ring_takes_more_keys_than_it_may_hold() {
+    let of_node = |node: u8, count: u16| {
+        let mut bytes = b"SLTK\x01".to_vec();
+        bytes.extend_from_slice(&count.to_be_bytes());
+        for number in 0..count {
+            bytes.extend_from_slice(&[node; 14]);
+            bytes.extend_from_slice(&number.to_be_bytes());
+            bytes.extend_from_slice(&[7; 32]);
+            bytes.extend_from_slice(&T.to_be_bytes());
+        }
+        bytes
+    };
+    let ours = ring(SETTINGS, T);
+    let most = MAX_RING_KEYS as u16;
+    for node in 1..=3 {
+        assert!(ours.merge(&of_node(node, most), T).is_ok());
+        assert_eq!(ours.key_count(), MAX_RING_KEYS, "node {node}");
+    }
+    assert!(ours.merge(&of_node(4, most + 1), T).is_err());
+}
+
+#[test]
 fn bytes_that_are_not_a_ring_change_nothing() {
     let ours = ring(SETTINGS, T);
     let valid = ring(SETTINGS, T).to_bytes();
