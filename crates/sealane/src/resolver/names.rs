@@ -254,3 +254,24 @@ impl Waiting {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_more_names_are_kept_than_may_be() {
+        let kept = Kept::default();
+        let now = Instant::now();
+        for number in 0..MAX_KEPT + 10 {
+            let answer = Answer {
+                found: vec![IpAddr::from([192, 0, 2, 1])],
+                valid: Duration::from_secs(60),
+            };
+            kept.put(&format!("{number}.test"), answer, now);
+        }
+        assert_eq!(kept.names().len(), MAX_KEPT);
+        let last = format!("{}.test", MAX_KEPT + 9);
+        assert!(kept.get(&last, now).is_some(), "the newest is");
+    }
+}

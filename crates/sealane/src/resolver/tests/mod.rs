@@ -123,6 +123,15 @@ async fn aliases_are_followed() {
         Says::Records(vec![alias("loop.test", 60, "loop.test")]),
     );
     assert!(addresses(&resolver, "loop.test").await.is_err());
+    // Nor does a long way, each step of which is another answer.
+    for number in 0..100 {
+        let (name, next) = (format!("{number}.test"), format!("{}.test", number + 1));
+        server.says(&name, Says::Records(vec![alias(&name, 60, &next)]));
+    }
+    let asked = server.asked();
+    assert!(addresses(&resolver, "0.test").await.is_err());
+    let asked = server.asked() - asked;
+    assert!(asked < 50, "{asked} questions");
 }
 
 #[tokio::test]
