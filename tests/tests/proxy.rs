@@ -535,6 +535,33 @@ fn variables_of_several_groups() {
     assert_eq!(line, expected);
 }
 
+/// An origin that sends the request back to itself.
+#[test]
+fn redirects_of_an_origin_to_itself_end() {
+    let count = Arc::new(AtomicUsize::new(0));
+    let counted = count.clone();
+    let origin = Origin::answering(move |_| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        Answer::Send(
+            b"HTTP/1.1 200 OK\r\nX-Accel-Redirect: /again\r\nContent-Length: 0\r\n\r\n".to_vec(),
+        )
+    });
+    let site = Site::new();
+    let server = serve(
+        &site,
+        &[&origin],
+        "server { listen 127.0.0.1:%plain%; location / { proxy_pass http://ORIGIN0; } }",
+    );
+    let response = wire::get(server.port("plain"), "/");
+    assert_eq!(response.status, 500);
+    assert_eq!(
+        count.load(Ordering::Relaxed),
+        11,
+        "it was asked, and ten times more"
+    );
+    server.wait_for_log("rewrite or internal redirection cycle while");
+}
+
 #[test]
 fn trailers_pass_where_they_may() {
     let origin = Origin::answering(|_| {

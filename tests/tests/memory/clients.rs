@@ -1,5 +1,6 @@
 //! Clients that send without end, or never read.
 
+use super::origins::{origin, says};
 use super::{FLOOD, Watch, site};
 use sealane_tests::http2::{Client, INITIAL_WINDOW, flag, frame, head, kind, push_field};
 use sealane_tests::wire::Connection;
@@ -8,6 +9,7 @@ use std::fs::OpenOptions;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::thread;
 use std::time::Instant;
 
@@ -85,6 +87,31 @@ fn of_http1() {
             flood(server.port("plain"), beginning.as_bytes(), again)
         });
     }
+}
+
+/// Upgraded connections: each end sends without end, and reads nothing.
+#[test]
+fn of_tunnels() {
+    let switched =
+        "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: any\r\n\r\n";
+    let port = origin(Arc::new(says("a tunnel", switched, "x")));
+    let site = site();
+    let server = site.serve(&format!(
+        "server {{ listen 127.0.0.1:%plain%; root html;
+            location /tunnel {{ proxy_http_version 1.1; proxy_set_header Connection upgrade;
+                proxy_set_header Upgrade any; proxy_pass http://127.0.0.1:{port}; }} }}"
+    ));
+    let upgrade = b"GET /tunnel HTTP/1.1\r\nHost: a\r\nConnection: upgrade\r\nUpgrade: any\r\n\r\n";
+    let mut watch = Watch::begin(&server);
+    watch.case(&format!("{CLIENTS} tunnels"), || {
+        let clients = flood(server.port("plain"), upgrade, b"x");
+        for client in &clients {
+            let mut head = [0; 12];
+            client.socket().peek(&mut head).expect("an answer");
+            assert_eq!(&head, b"HTTP/1.1 101");
+        }
+        clients
+    });
 }
 
 /// A large file for clients that do not read it.

@@ -15,13 +15,17 @@ use std::time::Instant;
 const CLIENTS: usize = 10;
 
 /// What an origin says: the beginning, and then the same again and again.
-struct Says {
+pub(super) struct Says {
     name: &'static str,
     beginning: Vec<u8>,
     again: Vec<u8>,
 }
 
-fn says(name: &'static str, beginning: impl AsRef<[u8]>, again: impl AsRef<[u8]>) -> Says {
+pub(super) fn says(
+    name: &'static str,
+    beginning: impl AsRef<[u8]>,
+    again: impl AsRef<[u8]>,
+) -> Says {
     let again = again.as_ref();
     Says {
         name,
@@ -32,7 +36,7 @@ fn says(name: &'static str, beginning: impl AsRef<[u8]>, again: impl AsRef<[u8]>
 
 /// Starts an origin that says so, until nobody listens or the time is over. Its thread ends with
 /// the process.
-fn origin(says: Arc<Says>) -> u16 {
+pub(super) fn origin(says: Arc<Says>) -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
     let port = listener.local_addr().expect("it is bound").port();
     thread::spawn(move || {
