@@ -13,6 +13,9 @@ use std::time::{Duration, SystemTime};
 /// Failures that are remembered for the log; a tree may have millions of files.
 const MAX_NOTED: usize = 32;
 
+/// Names of a directory that are kept at a time; one of more stays open meanwhile.
+const MAX_LISTED: usize = 10_000;
+
 /// Names that are tried for what is being copied.
 const MAX_COLLISIONS: u32 = 1000;
 
@@ -95,6 +98,7 @@ fn delete_tree(path: &Path, noted: &mut Vec<Failure>) -> Result<(), Failure> {
     loop {
         let done = match walk.step() {
             Step::Directory(inner) => walk.enter(inner),
+            Step::Failed(failure) => Err(failure),
             Step::File(inner) => {
                 fs::remove_file(&inner).map_err(|error| failure("unlink()", &inner, &error))
             }
@@ -118,7 +122,7 @@ struct Walk {
     /// The directory at hand.
     path: PathBuf,
     /// What is left to be visited of it, behind that of those that it lies in.
-    levels: Vec<std::vec::IntoIter<(OsString, bool)>>,
+    levels: Vec<Listing>,
 }
 
 enum Step {
@@ -128,33 +132,40 @@ enum Step {
     File(PathBuf),
     /// All that is in it was visited.
     Left(PathBuf),
+    /// What else is in a directory cannot be read.
+    Failed(Failure),
 }
 
 impl Walk {
     fn new(path: &Path) -> Result<Walk, Failure> {
         Ok(Walk {
             path: path.to_owned(),
-            levels: vec![list(path)?.into_iter()],
+            levels: vec![Listing::of(path)?],
         })
     }
 
     /// Goes on. Not to be asked when it is over.
     fn step(&mut self) -> Step {
-        match self.levels.last_mut().and_then(Iterator::next) {
-            Some((name, true)) => Step::Directory(self.path.join(name)),
-            Some((name, false)) => Step::File(self.path.join(name)),
-            None => {
+        let next = match self.levels.last_mut() {
+            Some(listing) => listing.next(&self.path),
+            None => Ok(None),
+        };
+        match next {
+            Ok(Some((name, true))) => Step::Directory(self.path.join(name)),
+            Ok(Some((name, false))) => Step::File(self.path.join(name)),
+            Ok(None) => {
                 self.levels.pop();
                 let left = self.path.clone();
                 self.path.pop();
                 Step::Left(left)
             }
+            Err(failure) => Step::Failed(failure),
         }
     }
 
     /// Visits what is in a directory before what is left of the one it lies in.
     fn enter(&mut self, inner: PathBuf) -> Result<(), Failure> {
-        self.levels.push(list(&inner)?.into_iter());
+        self.levels.push(Listing::of(&inner)?);
         self.path = inner;
         Ok(())
     }
@@ -320,6 +331,7 @@ fn copy_tree(from: &Path, to: &Path) -> Result<(), Failure> {
                 // Something else, or a link that leads nowhere or to a directory.
                 _ => {}
             },
+            Step::Failed(failure) => return Err(failure),
             Step::Left(inner) => match times.pop() {
                 Some(mtime_s) => set_time(&target(&inner), mtime_s)?,
                 None => return Ok(()),
@@ -542,19 +554,51 @@ fn set_time_of(file: &File, mtime_s: i64) -> io::Result<()> {
     }
 }
 
-/// What is in a directory. It is closed before anything is done to it, so that deep trees
-/// need no more descriptors than flat ones.
-/// Beside each name whether it is a directory itself; links are not.
-fn list(directory: &Path) -> Result<Vec<(OsString, bool)>, Failure> {
-    let fail = |call, error: &io::Error| failure(call, directory, error);
-    let listed = fs::read_dir(directory).map_err(|error| fail("opendir()", &error))?;
-    let mut entries = Vec::new();
-    for entry in listed {
-        let entry = entry.map_err(|error| fail("readdir()", &error))?;
-        let kind = entry.file_type().map_err(|error| fail("lstat()", &error))?;
-        entries.push((entry.file_name(), kind.is_dir()));
+/// What is in a directory. Unless that is a lot, the directory is closed before anything is done to
+/// it, so that deep trees need no more descriptors than flat ones.
+struct Listing {
+    /// Beside each name whether it is a directory itself; links are not.
+    names: std::vec::IntoIter<(OsString, bool)>,
+    /// There may be more.
+    rest: Option<fs::ReadDir>,
+}
+
+impl Listing {
+    fn of(directory: &Path) -> Result<Listing, Failure> {
+        let opened = fs::read_dir(directory);
+        let mut listing = Listing {
+            names: Vec::new().into_iter(),
+            rest: Some(opened.map_err(|error| failure("opendir()", directory, &error))?),
+        };
+        listing.read(directory)?;
+        Ok(listing)
     }
-    Ok(entries)
+
+    /// The next name. After an error there is none.
+    fn next(&mut self, directory: &Path) -> Result<Option<(OsString, bool)>, Failure> {
+        if self.names.len() == 0 {
+            self.read(directory)?;
+        }
+        Ok(self.names.next())
+    }
+
+    fn read(&mut self, directory: &Path) -> Result<(), Failure> {
+        let fail = |call, error: &io::Error| failure(call, directory, error);
+        let Some(mut rest) = self.rest.take() else {
+            return Ok(());
+        };
+        let mut names = Vec::new();
+        for entry in rest.by_ref().take(MAX_LISTED) {
+            let entry = entry.map_err(|error| fail("readdir()", &error))?;
+            let kind = entry.file_type().map_err(|error| fail("lstat()", &error))?;
+            names.push((entry.file_name(), kind.is_dir()));
+        }
+        if names.len() == MAX_LISTED {
+            self.rest = Some(rest);
+        }
+        self.names = names.into_iter();
+        Ok(())
+    }
 }
 
 pub(super) fn failure(call: &'static str, path: &Path, error: &io::Error) -> Failure {

@@ -232,3 +232,25 @@ fn deep_trees_take_no_stack() {
     assert!(deepest.is_dir(), "all levels were copied");
     assert!(!place.path("tree/inner").exists());
 }
+
+#[test]
+fn directories_of_more_names_than_are_kept_are_read_to_their_end() {
+    const COUNT: usize = MAX_LISTED + 10;
+    let place = Place::new();
+    let many = place.path("many");
+    fs::create_dir(&many).expect("writable");
+    for number in 0..COUNT {
+        fs::hard_link(place.path("a"), many.join(number.to_string())).expect("writable");
+    }
+    let mut listing = Listing::of(&many).expect("readable");
+    assert_eq!(listing.names.len(), MAX_LISTED);
+    let mut count = 0;
+    while listing.next(&many).expect("readable").is_some() {
+        count += 1;
+    }
+    assert_eq!(count, COUNT);
+    assert!(listing.rest.is_none(), "it is closed");
+    let mut noted = Vec::new();
+    delete_tree(&many, &mut noted).expect("writable");
+    assert!(noted.is_empty() && !many.exists(), "{noted:?}");
+}
