@@ -539,3 +539,24 @@ fn status_page_counts_connections_and_requests() {
         ((now[0], now[4], now[5], now[6]) == (2, 0, 1, 1)).then_some(())
     });
 }
+
+#[test]
+fn lists_of_directories_have_a_limit() {
+    let site = Site::new();
+    for (directory, count) in [("three", 3), ("four", 4)] {
+        for number in 0..count {
+            site.write(format!("html/{directory}/{number}.txt"), "file");
+        }
+    }
+    let server = site.serve(
+        "server { listen 127.0.0.1:%plain%; root html; autoindex_max_entries 3;
+             location / { autoindex on; }
+             location /any/ { alias %site%/html/; random_index on; } }",
+    );
+    let port = server.port("plain");
+    for list in ["", "/any"] {
+        assert_eq!(get(port, &format!("{list}/three/")).status, 200, "{list}");
+        assert_eq!(get(port, &format!("{list}/four/")).status, 500, "{list}");
+    }
+    server.wait_for_log("has more than 3 entries, you may want to increase autoindex_max_entries");
+}
