@@ -233,8 +233,11 @@ impl Waiting {
     fn add(&self, name: &str, waiter: Waiter) -> bool {
         let mut names = self.names();
         if let Some(waiters) = names.get_mut(name) {
-            // Who has gone away is not waited for.
-            waiters.retain(|waiter| !waiter.is_closed());
+            // Who has gone away is not waited for. All are asked when their number has doubled, not
+            // for each that comes: clients decide how many there are.
+            if waiters.len() == waiters.capacity() {
+                waiters.retain(|waiter| !waiter.is_closed());
+            }
             waiters.push(waiter);
             return false;
         }
@@ -273,5 +276,22 @@ mod tests {
         assert_eq!(kept.names().len(), MAX_KEPT);
         let last = format!("{}.test", MAX_KEPT + 9);
         assert!(kept.get(&last, now).is_some(), "the newest is");
+    }
+
+    #[test]
+    fn who_has_gone_away_is_not_waited_for() {
+        let waiting = Waiting::default();
+        let mut staying = Vec::new();
+        for number in 0..10_000 {
+            let (waiter, lookup) = oneshot::channel();
+            assert_eq!(waiting.add("a.test", waiter), number == 0);
+            if number % 1000 == 0 {
+                staying.push(lookup);
+            }
+        }
+        let waiters = waiting.take("a.test");
+        assert!(waiters.len() < 100, "{} are kept", waiters.len());
+        let there = waiters.iter().filter(|waiter| !waiter.is_closed());
+        assert_eq!(there.count(), staying.len());
     }
 }
