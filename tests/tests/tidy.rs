@@ -338,6 +338,38 @@ fn links_between_documents_lead_somewhere() {
     assert_none("links", broken);
 }
 
+/// `docs/limits.md` names constants and tests: they are there.
+#[test]
+fn limits_that_are_written_down_exist() {
+    let all = files();
+    let page = all.iter().find(|file| file.name == "docs/limits.md");
+    let page = page.expect("docs/limits.md is there");
+    let is_somewhere = |text: &str| {
+        let mut sources = all.iter().filter(|file| file.name.ends_with(".rs"));
+        sources.any(|file| file.text.contains(text))
+    };
+    let mut missing = Vec::new();
+    for row in page.text.lines().filter(|line| line.starts_with("| ")) {
+        let Some((_, tests)) = row.trim_end_matches(" |").rsplit_once(" | ") else {
+            continue;
+        };
+        for word in row.split('`').skip(1).step_by(2) {
+            let is_constant = |byte: u8| byte.is_ascii_uppercase() || byte == b'_';
+            if word.contains('_') && word.bytes().all(is_constant) {
+                missing.extend((!is_somewhere(&format!("const {word}:"))).then_some(word));
+            }
+        }
+        for word in tests.split(|c: char| !c.is_alphanumeric() && c != '_') {
+            let is_sentence = word.matches('_').count() > 1 && !word.starts_with("section_");
+            if is_sentence {
+                missing.extend((!is_somewhere(&format!("fn {word}("))).then_some(word));
+            }
+        }
+    }
+    let missing = missing.into_iter().map(str::to_owned).collect();
+    assert_none("constants and tests of docs/limits.md", missing);
+}
+
 #[test]
 fn scripts_stop_at_the_first_error() {
     let mut wrong = Vec::new();
