@@ -245,6 +245,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     /// A meter that has taken this, at once and byte by byte.
     fn metered(input: &[u8]) -> Result<AnswerMeter, TooLong> {
@@ -312,6 +313,59 @@ mod tests {
         let mut meter = AnswerMeter::default();
         for _ in 0..100 {
             meter.take(&answer).expect("each is short");
+        }
+    }
+
+    /// Where the meter sees the first answer end.
+    fn end_of_first(input: &[u8]) -> Option<usize> {
+        let mut meter = AnswerMeter::default();
+        let ends = |byte: &u8| meter.take(&[*byte]).is_err() || meter.answer_bytes == 0;
+        let end = input.iter().position(ends)? + 1;
+        (meter.answer_bytes == 0).then_some(end)
+    }
+
+    /// Whether the client library would wait for more of this.
+    fn is_waited_for(input: &[u8]) -> bool {
+        let parsed = redis::parse_redis_value(input);
+        parsed.is_err_and(|error| error.to_string().contains("unexpected end of file"))
+    }
+
+    /// Lines as answers have them, and some that are not quite so.
+    fn lines() -> impl Strategy<Value = String> {
+        const KINDS: [&str; 17] = [
+            "+", "-", ":", "$", "*", "%", "~", "|", ">", "=", "!", "_", "#", ",", "(", "x", "",
+        ];
+        const TEXTS: [&str; 10] = ["0", "1", "2", "3", "-1", "+1", " 2", "ab", "t", "txt:"];
+        const ENDS: [&str; 6] = ["\r\n", "\r\n", "\r\n", "\r\n", "\n", "\r"];
+        let line = (
+            prop::sample::select(&KINDS[..]),
+            prop::sample::select(&TEXTS[..]),
+            prop::sample::select(&ENDS[..]),
+        );
+        let line = line.prop_map(|(kind, text, end)| format!("{kind}{text}{end}"));
+        prop::collection::vec(line, 1..12).prop_map(|lines| lines.concat())
+    }
+
+    #[test]
+    fn the_library_says_what_it_waits_for() {
+        for begun in ["+OK\r", "$5\r\nab", "*2\r\n:1\r\n", "%1\r\n+a\r\n"] {
+            assert!(is_waited_for(begun.as_bytes()), "{begun}");
+        }
+        assert!(!is_waited_for(b"$2\r\nab\r\n"));
+        assert!(!is_waited_for(b"$2\r\nabcd"));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(5000))]
+
+        /// An answer that the library waits for while the meter has begun another would have
+        /// no limit.
+        #[test]
+        fn the_library_waits_for_nothing_beyond_an_answer(input in lines()) {
+            if let Some(end) = end_of_first(input.as_bytes()) {
+                let answer = &input[..end];
+                prop_assert!(!is_waited_for(answer.as_bytes()), "{:?}", answer);
+            }
         }
     }
 }
