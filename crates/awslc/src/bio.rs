@@ -33,6 +33,8 @@ pub(crate) struct Transfer<'a> {
     pub(crate) signature_scheme: u16,
     /// A server has sent its Finished in TLS 1.3: the client encrypts from now on.
     pub(crate) sent_finished: bool,
+    /// KeyUpdates of the client since its last data.
+    pub(crate) key_updates: u8,
     /// How large hellos are taken.
     pub(crate) large_hello: Option<LargeHello>,
     /// A session that the client side was given.
@@ -61,6 +63,7 @@ impl<'a> Transfer<'a> {
             guard: None,
             signature_scheme: 0,
             sent_finished: false,
+            key_updates: 0,
             large_hello: None,
             new_session: None,
             prefetched: None,

@@ -207,6 +207,17 @@ unsafe fn judge_message(ssl: *mut sys::SSL, version: c_int, message: &[u8]) {
         if version != sys::TLS1_3_VERSION {
             return;
         }
+        if wire_rules::is_key_update(message)
+            && let Some(transfer) = transfer_of(sys::SSL_get_rbio(ssl))
+        {
+            transfer.key_updates = transfer.key_updates.saturating_add(1);
+            if transfer.key_updates > wire_rules::MAX_KEY_UPDATES {
+                // The connection ends here (`Connection::read`): what follows is not looked at.
+                transfer.input = &[];
+                sys::SSL_send_fatal_alert(ssl, sys::SSL_AD_UNEXPECTED_MESSAGE as u8);
+                return;
+            }
+        }
         let cipher = sys::SSL_get_pending_cipher(ssl);
         let digest_bytes = match cipher.is_null() {
             true => None,

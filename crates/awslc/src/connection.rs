@@ -24,6 +24,7 @@ use crate::record;
 use crate::session::{Offered, Prefetched, Session};
 use crate::transmit::Guard;
 use crate::verify::PeerCheck;
+use crate::wire_rules::MAX_KEY_UPDATES;
 
 /// How far a handshake came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +61,8 @@ pub struct Connection {
     new_session: Option<Session>,
     signature_scheme: u16,
     sent_finished: bool,
+    /// KeyUpdates of the client since its last data.
+    key_updates: u8,
     pub(crate) large_hello: Option<LargeHello>,
     /// Of a connection that comes from another process: libssl does not know them.
     client_cipher_suites: Option<Box<[u8]>>,
@@ -131,6 +134,7 @@ impl Connection {
             new_session: None,
             signature_scheme: 0,
             sent_finished: false,
+            key_updates: 0,
             large_hello: None,
             client_cipher_suites: None,
             prefetched: None,
@@ -190,6 +194,7 @@ impl Connection {
         output: &mut Vec<u8>,
         plain: &mut [u8],
     ) -> Result<ReadStatus, Error> {
+        self.check_key_updates()?;
         let mut total = 0;
         while total < plain.len() {
             let target = &mut plain[total..];
@@ -206,6 +211,7 @@ impl Connection {
                 return self.read_stopped(code, total);
             };
             total += count;
+            self.key_updates = 0;
             if input.is_empty() && !self.has_pending() {
                 break;
             }
@@ -254,6 +260,15 @@ impl Connection {
         Ok(ReadStatus::Data(total))
     }
 
+    /// Fails once the client has sent too many KeyUpdates. The callback that counts them has
+    /// sent the alert.
+    fn check_key_updates(&self) -> Result<(), Error> {
+        match self.key_updates > MAX_KEY_UPDATES {
+            true => Err(Error::of_peer("SSL_read", sys::SSL_R_TOO_MANY_KEY_UPDATES)),
+            false => Ok(()),
+        }
+    }
+
     /// SSL_read returned `code`; `total` bytes were read before.
     fn read_stopped(&mut self, code: c_int, total: usize) -> Result<ReadStatus, Error> {
         let reason = self.reason(code);
@@ -262,6 +277,7 @@ impl Connection {
             error::clear_queue();
             return Ok(ReadStatus::Data(total));
         }
+        self.check_key_updates()?;
         match reason {
             sys::SSL_ERROR_WANT_READ => Ok(ReadStatus::WantRead),
             sys::SSL_ERROR_ZERO_RETURN => Ok(ReadStatus::CloseNotify),
@@ -506,6 +522,7 @@ impl Connection {
     ) -> c_int {
         let mut transfer = Transfer::new(input, output, &mut self.key);
         transfer.sent_finished = self.sent_finished;
+        transfer.key_updates = self.key_updates;
         transfer.large_hello = self.large_hello;
         transfer.guard = self.guard.as_mut();
         transfer.prefetched = self.prefetched.as_deref();
@@ -523,6 +540,7 @@ impl Connection {
             input: rest,
             signature_scheme,
             sent_finished,
+            key_updates,
             new_session,
             offered,
             panic,
@@ -530,6 +548,7 @@ impl Connection {
         } = transfer;
         *input = &input[input.len() - rest.len()..];
         self.sent_finished = sent_finished;
+        self.key_updates = key_updates;
         if signature_scheme != 0 {
             self.signature_scheme = signature_scheme;
         }

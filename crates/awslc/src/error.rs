@@ -75,6 +75,17 @@ impl Error {
         error
     }
 
+    /// A mistake of the peer that this layer sees and libssl does not, for a reason that
+    /// libssl has a name for.
+    pub(crate) fn of_peer(call: &'static str, reason: c_int) -> Self {
+        clear_queue();
+        // SAFETY: the file is a static string that ends with NUL.
+        unsafe {
+            sys::ERR_put_error(sys::ERR_LIB_SSL, 0, reason, c"".as_ptr(), 0);
+        }
+        Self::drain(call)
+    }
+
     /// An error of this layer, with no queue behind it.
     pub(crate) fn local(call: &'static str, text: &str) -> Self {
         Self {

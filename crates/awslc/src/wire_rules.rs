@@ -11,6 +11,11 @@ use aws_lc_sys as sys;
 /// The longest record: plaintext, type, padding and tag (RFC 8446 section 5.2).
 const MAX_RECORD_BYTES: u16 = (1 << 14) + 256;
 const MESSAGE_HEADER_BYTES: usize = 4;
+/// KeyUpdates that a client may send without data between them. Each is 27 bytes for the
+/// client and three HKDF expansions for us, and none of them gets a request any further.
+/// libssl has limits for empty records (32) and warnings (4) but none for these. No client is known to
+/// send two in a row; the limit is that of BoringSSL and rustls.
+pub(crate) const MAX_KEY_UPDATES: u8 = 32;
 
 /// The alert for the header of a record that comes once the client has to encrypt, if it
 /// is wrong. Plain alerts are left to libssl.
@@ -54,6 +59,11 @@ pub(crate) fn message_alert(message: &[u8], digest_bytes: Option<usize>) -> Opti
         }
         _ => None,
     }
+}
+
+/// Whether a message is a KeyUpdate (RFC 8446 section 4.6.3).
+pub(crate) fn is_key_update(message: &[u8]) -> bool {
+    message.first().copied().map(i32::from) == Some(sys::SSL3_MT_KEY_UPDATE)
 }
 
 /// Whether a message is a HelloRetryRequest: a ServerHello with the random that says so

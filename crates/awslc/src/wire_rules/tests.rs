@@ -92,6 +92,74 @@ fn a_key_update_between_data_is_answered_and_goes_on() {
     }
 }
 
+/// `count` KeyUpdates that want an answer, as records.
+fn key_updates(client: &mut ClientConnection, count: u32) -> Vec<u8> {
+    let mut wire = Vec::new();
+    for _ in 0..count {
+        client.update_keys().expect("TLS 1.3");
+        client.write(b"", &mut wire).expect("established");
+    }
+    wire
+}
+
+#[test]
+fn key_updates_without_data_end_the_connection_after_32() {
+    let (mut client, mut server, _) = established();
+    // What the server owes for them does not grow with their number.
+    for _ in 0..10 {
+        let mut wire = key_updates(&mut client, 32);
+        client.write(b"x", &mut wire).expect("established");
+        assert_eq!(
+            answer(&mut client, &mut server, &wire),
+            Ok(ReadStatus::Data(1))
+        );
+        let wire = key_updates(&mut client, 32);
+        assert_eq!(
+            answer(&mut client, &mut server, &wire),
+            Ok(ReadStatus::WantRead)
+        );
+        let mut wire = Vec::new();
+        client.write(b"x", &mut wire).expect("established");
+        assert_eq!(
+            answer(&mut client, &mut server, &wire),
+            Ok(ReadStatus::Data(1))
+        );
+        let mut owed = Vec::new();
+        server.write(b"", &mut owed).expect("established");
+        assert_eq!(owed.len(), 5 + 5 + 1 + 16, "one KeyUpdate");
+        let status = client.read(&mut &owed[..], &mut Vec::new(), &mut [0; 10]);
+        assert_eq!(status, Ok(ReadStatus::WantRead));
+    }
+    let wire = key_updates(&mut client, 33);
+    assert_eq!(answer(&mut client, &mut server, &wire), Err(10));
+}
+
+#[test]
+fn what_follows_too_many_key_updates_is_not_read() {
+    let (mut client, mut server, _) = established();
+    let mut wire = Vec::new();
+    client.write(b"before", &mut wire).expect("established");
+    wire.extend(key_updates(&mut client, 33));
+    client.write(b"behind", &mut wire).expect("established");
+    let (mut input, mut to_client, mut plain) = (&wire[..], Vec::new(), [0; 100]);
+    let status = server.read(&mut input, &mut to_client, &mut plain);
+    assert_eq!(status, Ok(ReadStatus::Data(6)));
+    assert!(input.is_empty());
+    let mut more = Vec::new();
+    client.write(b"later", &mut more).expect("established");
+    for _ in 0..2 {
+        let error = server
+            .read(&mut &more[..], &mut to_client, &mut plain)
+            .expect_err("it has ended");
+        assert_eq!(error.reason(), Some("TOO_MANY_KEY_UPDATES"));
+        assert_eq!(error.fault(), crate::Fault::Peer);
+    }
+    let error = client
+        .read(&mut &to_client[..], &mut Vec::new(), &mut plain)
+        .expect_err("an alert");
+    assert_eq!(error.received_alert(), Some(10));
+}
+
 #[test]
 fn headers_under_keys() {
     let alert = |kind, length: u16, handshaking| {
