@@ -49,6 +49,9 @@ pub enum Error {
     Rejected,
     /// The ClientHello is longer than it may be: an alert was sent.
     HelloTooLarge,
+    /// The ClientHello has more than 16 KiB, and as many of those as may were arriving
+    /// already: an alert was sent.
+    TooManyLargeHellos,
     /// The ClientHello is one of SSL 3.0 or older: an alert was sent.
     VersionTooLow,
     /// More handshakes waited than may (`ssl_handshake_queue`, `ssl_handshake_timeout`): an
@@ -67,7 +70,7 @@ impl Error {
             Self::Library(error) => error.fault(),
             // Nobody's fault, and told in a line of its own; the connection's is for `info`.
             Self::Rejected | Self::Overloaded | Self::Stopping => Fault::Peer,
-            Self::HelloTooLarge | Self::VersionTooLow => Fault::Peer,
+            Self::HelloTooLarge | Self::TooManyLargeHellos | Self::VersionTooLow => Fault::Peer,
             Self::NotEstablished => Fault::Local,
         }
     }
@@ -83,6 +86,9 @@ impl fmt::Display for Error {
             Self::HelloTooLarge => {
                 f.write_str("SSL_do_handshake() failed (SSL: excessive message size)")
             }
+            Self::TooManyLargeHellos => f.write_str(
+                "SSL_do_handshake() not begun: too many clients are sending a ClientHello of more than 16 KiB",
+            ),
             Self::VersionTooLow => {
                 f.write_str("SSL_do_handshake() failed (SSL: version too low)")
             }

@@ -12,7 +12,9 @@ use crate::client_hello::{
 };
 
 /// So many clients of the process may be sending a hello of more than 16 KiB at the same
-/// time: 33 MB for all of them.
+/// time: 33 MB for all of them. It is not for operators to set, as no client that is in use
+/// sends any: with keys of ML-KEM a hello has 2 KB, and a browser's resumption with a ticket
+/// no more than 4 KB. Whoever takes all places keeps nobody else from connecting.
 const MAX_LARGE_HELLOS: usize = 256;
 
 /// The records of a hello so far.
@@ -41,6 +43,8 @@ pub(crate) enum Collected {
     Ready,
     /// It is longer than it may be.
     TooLarge,
+    /// It is a large one, and as many as may are being sent already.
+    TooMany,
 }
 
 impl HelloRecords {
@@ -133,13 +137,13 @@ impl HelloRecords {
                 _ => Collected::Incomplete,
             };
         }
+        if length > MESSAGE_HEADER_BYTES + MAX_HELLO_BYTES {
+            return Collected::TooLarge;
+        }
         if length > MESSAGE_HEADER_BYTES + USUAL_HELLO_BYTES && self.large.is_none() {
-            self.large = match length <= MESSAGE_HEADER_BYTES + MAX_HELLO_BYTES {
-                true => LargeHello::admit(),
-                false => None,
-            };
+            self.large = LargeHello::admit();
             if self.large.is_none() {
-                return Collected::TooLarge;
+                return Collected::TooMany;
             }
         }
         match self.missing == 0 && self.message_bytes >= length {

@@ -74,6 +74,55 @@ fn mistakes_are_answered_with_the_alert_of_the_rfc() {
     }
 }
 
+/// RFC 8446 section 5.4 names `unexpected_message` for the first four. libssl takes the padding off,
+/// judges and seals its alert in one call, so that nobody can choose another; what
+/// matters is that the connection ends.
+#[test]
+fn records_without_content_end_the_connection_by_an_alert_of_libssl() {
+    for (what, record_type, plain, alert) in [
+        ("one zero", 0, &[][..], 51),
+        ("padding alone", 0, &[0; 300], 51),
+        ("an empty alert", 21, &[], 50),
+        ("an empty ChangeCipherSpec", 20, &[], 10),
+    ] {
+        let (mut client, mut server, mut sealer) = established();
+        let mut wire = Vec::new();
+        sealer.seal(record_type, plain, &mut wire);
+        sealer.seal(23, b"behind", &mut wire);
+        assert_eq!(
+            answer(&mut client, &mut server, &wire),
+            Err(alert),
+            "{what}"
+        );
+        let again = server.read(&mut &[][..], &mut Vec::new(), &mut [0; 100]);
+        again.expect_err("nothing is read behind it");
+    }
+}
+
+#[test]
+fn an_alert_in_plain_after_keys_does_not_pass_for_the_clients() {
+    // close_notify, and a fatal alert: both would end the connection without an answer.
+    for alert in [[1, 0], [2, 48]] {
+        let (mut client, mut server, _) = established();
+        let wire = [&[21, 3, 3, 0, 2][..], &alert].concat();
+        let answer = answer(&mut client, &mut server, &wire);
+        assert_eq!(answer, Err(20), "bad_record_mac (section 5.2)");
+    }
+}
+
+#[test]
+fn empty_records_are_few() {
+    for (record_type, what) in [(23, "data"), (22, "handshake")] {
+        let (mut client, mut server, mut sealer) = established();
+        let mut wire = Vec::new();
+        for _ in 0..33 {
+            sealer.seal(record_type, b"", &mut wire);
+        }
+        let answer = answer(&mut client, &mut server, &wire);
+        assert_eq!(answer, Err(10), "{what}");
+    }
+}
+
 #[test]
 fn a_key_update_between_data_is_answered_and_goes_on() {
     let (mut client, mut server, _) = established();

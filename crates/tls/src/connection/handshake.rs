@@ -8,8 +8,8 @@ use sealane_awslc as awslc;
 use sealane_awslc::{HandshakeStatus, KeyOperation, unix_time_s};
 
 use super::{
-    ALERT_DECODE_ERROR, ALERT_PROTOCOL_VERSION, ALERT_UNRECOGNIZED_NAME, Connection, Signing,
-    State, Waiting, fatal_alert,
+    ALERT_DECODE_ERROR, ALERT_INTERNAL_ERROR, ALERT_PROTOCOL_VERSION, ALERT_UNRECOGNIZED_NAME,
+    Connection, Signing, State, Waiting, fatal_alert,
 };
 use crate::accelerator::job;
 use crate::acceptor::Selected;
@@ -43,6 +43,9 @@ impl Connection {
             Collected::Incomplete => return Ok(Some(HandshakeStatus::WantRead)),
             Collected::TooLarge => {
                 return Err(self.reject(ALERT_DECODE_ERROR, Error::HelloTooLarge, output));
+            }
+            Collected::TooMany => {
+                return Err(self.reject(ALERT_INTERNAL_ERROR, Error::TooManyLargeHellos, output));
             }
             Collected::Ready => {}
         }
