@@ -259,6 +259,14 @@ impl ContextBuilder {
         })
     }
 
+    /// Signature schemes to sign with, by their IANA numbers, preferred first.
+    pub fn set_signing_schemes(&mut self, schemes: &[u16]) -> Result<(), Error> {
+        // SAFETY: the context is valid, pointer and length describe `schemes`.
+        check("SSL_CTX_set_signing_algorithm_prefs", unsafe {
+            sys::SSL_CTX_set_signing_algorithm_prefs(self.as_ptr(), schemes.as_ptr(), schemes.len())
+        })
+    }
+
     /// Whether the server's order of suites and groups wins over the client's.
     pub fn set_prefer_server_ciphers(&mut self, on: bool) {
         self.set_option(sys::SSL_OP_CIPHER_SERVER_PREFERENCE, on);

@@ -24,6 +24,8 @@ pub(crate) struct ChoiceRules {
     pub(crate) groups: Vec<u16>,
     pub(crate) prefer_server: bool,
     pub(crate) prioritize_chacha: bool,
+    /// Whether we sign with SHA-1 in TLS 1.2, if the client takes nothing better.
+    pub(crate) signs_with_sha1: bool,
 }
 
 const TLS13_CHACHA20: u16 = 0x1303;
@@ -141,7 +143,7 @@ impl ChoiceRules {
                 return None;
             }
             let mut kinds = kinds.iter();
-            let identity = kinds.position(|kind| serves(*kind, suite, hello, version));
+            let identity = kinds.position(|kind| self.serves(*kind, suite, hello, version));
             identity.map(|identity| (identity, suite))
         };
         if self.prefer_server {
@@ -159,43 +161,57 @@ impl ChoiceRules {
             .groups()
             .is_none_or(|mut offered| offered.any(|id| self.groups.contains(&id)))
     }
+
+    /// Whether a key can serve a suite below TLS 1.3 and the client can verify it.
+    fn serves(
+        &self,
+        kind: KeyKind,
+        suite: &Suite,
+        hello: &ClientHello<'_>,
+        version: ProtocolVersion,
+    ) -> bool {
+        match kind {
+            KeyKind::Rsa => {
+                suite.uses_rsa_certificate()
+                    && (!suite.is_ecdhe() || self.accepts(kind, hello, version))
+            }
+            KeyKind::Ed25519 => {
+                suite.uses_ecdsa_certificate()
+                    && version >= ProtocolVersion::Tls12
+                    && self.accepts(kind, hello, version)
+            }
+            _ => {
+                // The client must know the curve of the certificate as well.
+                let knows_curve = hello
+                    .groups()
+                    .is_none_or(|mut groups| groups.any(|id| Some(id) == curve(kind)));
+                suite.uses_ecdsa_certificate() && knows_curve && self.accepts(kind, hello, version)
+            }
+        }
+    }
+
+    /// Whether the client takes a signature by such a key. TLS 1.2 without the
+    /// extension, and what came before, sign with SHA-1 whatever the key.
+    fn accepts(&self, kind: KeyKind, hello: &ClientHello<'_>, version: ProtocolVersion) -> bool {
+        if version < ProtocolVersion::Tls12 {
+            return true;
+        }
+        let Some(mut schemes) = hello.signature_schemes() else {
+            return self.signs_with_sha1 && kind != KeyKind::Ed25519;
+        };
+        schemes.any(|scheme| {
+            tls12_schemes(kind).contains(&scheme) && (self.signs_with_sha1 || !is_sha1(scheme))
+        })
+    }
 }
 
 fn is_chacha20(id: u16) -> bool {
     id == TLS13_CHACHA20 || suite_by_id(id).is_some_and(Suite::is_chacha20)
 }
 
-/// Whether a key can serve a suite below TLS 1.3 and the client can verify it.
-fn serves(kind: KeyKind, suite: &Suite, hello: &ClientHello<'_>, version: ProtocolVersion) -> bool {
-    match kind {
-        KeyKind::Rsa => {
-            suite.uses_rsa_certificate() && (!suite.is_ecdhe() || accepts(kind, hello, version))
-        }
-        KeyKind::Ed25519 => {
-            suite.uses_ecdsa_certificate()
-                && version >= ProtocolVersion::Tls12
-                && accepts(kind, hello, version)
-        }
-        _ => {
-            // The client must know the curve of the certificate as well.
-            let knows_curve = hello
-                .groups()
-                .is_none_or(|mut groups| groups.any(|id| Some(id) == curve(kind)));
-            suite.uses_ecdsa_certificate() && knows_curve && accepts(kind, hello, version)
-        }
-    }
-}
-
-/// Whether the client takes a signature by such a key. TLS 1.2 without the
-/// extension, and what came before, sign with SHA-1 whatever the key.
-fn accepts(kind: KeyKind, hello: &ClientHello<'_>, version: ProtocolVersion) -> bool {
-    if version < ProtocolVersion::Tls12 {
-        return true;
-    }
-    let Some(mut schemes) = hello.signature_schemes() else {
-        return kind != KeyKind::Ed25519;
-    };
-    schemes.any(|scheme| tls12_schemes(kind).contains(&scheme))
+/// `rsa_pkcs1_sha1` and `ecdsa_sha1`.
+fn is_sha1(scheme: u16) -> bool {
+    matches!(scheme, 0x0201 | 0x0203)
 }
 
 fn tls13_schemes(kind: KeyKind) -> &'static [u16] {

@@ -334,6 +334,13 @@ impl Plan {
             groups: groups.groups().iter().map(|group| group.id).collect(),
             prefer_server: policy.prefer_server_ciphers,
             prioritize_chacha: policy.prioritize_chacha,
+            // OpenSSL's security levels above 0 do not permit it. Where none is written,
+            // protocols that sign with nothing else show what the operator wants.
+            signs_with_sha1: policy.signature_algorithms.is_some()
+                || match parameters.level {
+                    Some(level) => level.number() == 0,
+                    None => parameters.min < ProtocolVersion::Tls12,
+                },
         };
         Ok(Self {
             policy,
@@ -573,6 +580,10 @@ fn build_context(
     if let Some(algorithms) = &plan.policy.signature_algorithms {
         builder
             .set_signature_algorithms(algorithms)
+            .map_err(library_error)?;
+    } else if !rules.signs_with_sha1 {
+        builder
+            .set_signing_schemes(signatures::OURS)
             .map_err(library_error)?;
     }
     builder.set_prefer_server_ciphers(rules.prefer_server);

@@ -98,6 +98,37 @@ fn reject_handshake_needs_no_certificate() {
 }
 
 #[test]
+fn sha_1_signs_only_where_the_operator_wants_it() {
+    // What a client gets that takes SHA-1 alone, and one that takes it for its first suite.
+    let schemes = |server: &Arc<ServerTls>| {
+        ["RSA+SHA1", "RSA+SHA1:ECDSA+SHA256"].map(|list| {
+            let context = client(|builder| {
+                super::version(builder, ProtocolVersion::Tls12);
+                let suites = "ECDHE-RSA-AES128-GCM-SHA256:ECDHE-ECDSA-AES128-GCM-SHA256";
+                builder.set_cipher_list(suites).expect("valid");
+                builder.set_signature_algorithms(list).expect("valid");
+            });
+            let mut pair = Pair::with(&context, server);
+            pair.handshake().ok()?;
+            pair.client.signature_scheme()
+        })
+    };
+    let usual = ServerSettings {
+        protocols: [Protocol::TlsV1_2, Protocol::TlsV1_3].into_iter().collect(),
+        ..settings(&[rsa(), p256()])
+    };
+    assert_eq!(schemes(&server(&usual)), [None, Some(0x0403)]);
+    let wanted = [Some(0x0201), Some(0x0201)];
+    let level_0 = ServerSettings {
+        ciphers: "ALL:!aNULL:@SECLEVEL=0".to_owned(),
+        ..usual
+    };
+    assert_eq!(schemes(&server(&level_0)), wanted);
+    let old_protocols = settings(&[rsa(), p256()]);
+    assert_eq!(schemes(&server(&old_protocols)), wanted);
+}
+
+#[test]
 fn rsa_and_ecdsa_side_by_side() {
     let server = server(&settings(&[rsa(), p256(), ed25519()]));
     let scheme = |configure: &dyn Fn(&mut ClientContextBuilder)| {
