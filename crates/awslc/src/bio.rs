@@ -33,7 +33,7 @@ pub(crate) struct Transfer<'a> {
     pub(crate) signature_scheme: u16,
     /// A server has sent its Finished in TLS 1.3: the client encrypts from now on.
     pub(crate) sent_finished: bool,
-    /// KeyUpdates of the client since its last data.
+    /// KeyUpdates of the client since the last data in either direction.
     pub(crate) key_updates: u8,
     /// How large hellos are taken.
     pub(crate) large_hello: Option<LargeHello>,

@@ -61,7 +61,7 @@ pub struct Connection {
     new_session: Option<Session>,
     signature_scheme: u16,
     sent_finished: bool,
-    /// KeyUpdates of the client since its last data.
+    /// KeyUpdates of the client since the last data in either direction.
     key_updates: u8,
     pub(crate) large_hello: Option<LargeHello>,
     /// Of a connection that comes from another process: libssl does not know them.
@@ -211,7 +211,7 @@ impl Connection {
                 return self.read_stopped(code, total);
             };
             total += count;
-            self.key_updates = 0;
+            self.forget_key_updates();
             if input.is_empty() && !self.has_pending() {
                 break;
             }
@@ -258,6 +258,13 @@ impl Connection {
             }
         }
         Ok(ReadStatus::Data(total))
+    }
+
+    /// Data has passed, so that KeyUpdates are counted anew; not once there were too many.
+    pub(crate) fn forget_key_updates(&mut self) {
+        if self.key_updates <= MAX_KEY_UPDATES {
+            self.key_updates = 0;
+        }
     }
 
     /// Fails once the client has sent too many KeyUpdates. The callback that counts them has
@@ -326,6 +333,9 @@ impl Connection {
         let code = self.call(&mut &[][..], output, |ssl| unsafe { record::flush(ssl) });
         if code < 0 {
             return Err(Error::drain("SSL_write"));
+        }
+        if !plain.is_empty() {
+            self.forget_key_updates();
         }
         // SAFETY: the handshake is over and the queue was flushed just now.
         unsafe { record::seal(self.ssl.as_ptr(), plain, record_bytes, output) }

@@ -219,6 +219,8 @@ impl Connection {
         if code < 0 {
             return Err(Error::drain("SSL_write"));
         }
+        // Whoever seals now turns its key when data follows.
+        self.forget_key_updates();
         let keys = self.transmit_keys()?;
         if keys.sequence != 0 {
             return Err(Error::local("next_transmit_keys", "the key was not turned"));

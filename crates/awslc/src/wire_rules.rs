@@ -11,10 +11,10 @@ use aws_lc_sys as sys;
 /// The longest record: plaintext, type, padding and tag (RFC 8446 section 5.2).
 const MAX_RECORD_BYTES: u16 = (1 << 14) + 256;
 const MESSAGE_HEADER_BYTES: usize = 4;
-/// KeyUpdates that a client may send without data between them. Each is 27 bytes for the
-/// client and three HKDF expansions for us, and none of them gets a request any further.
-/// libssl has limits for empty records (32) and warnings (4) but none for these. No client is known to
-/// send two in a row; the limit is that of BoringSSL and rustls.
+/// KeyUpdates that a client may send while no data passes in either direction. Each is 27
+/// bytes for the client and three HKDF expansions for us, and none of them gets a request any
+/// further. libssl has limits for empty records (32) and warnings (4), but none for these. The
+/// number is that of BoringSSL and rustls.
 pub(crate) const MAX_KEY_UPDATES: u8 = 32;
 
 /// The alert for the header of a record that comes once the client has to encrypt, if it

@@ -184,6 +184,26 @@ fn key_updates_without_data_end_the_connection_after_32() {
 }
 
 #[test]
+fn a_client_may_turn_keys_as_often_as_a_long_response_needs() {
+    let (mut client, mut server, _) = established();
+    let mut update = |server: &mut Connection| {
+        let wire = key_updates(&mut client, 1);
+        let status = server.read(&mut &wire[..], &mut Vec::new(), &mut [0; 10]);
+        assert_eq!(status, Ok(ReadStatus::WantRead));
+    };
+    for _ in 0..100 {
+        update(&mut server);
+        server.write(b"y", &mut Vec::new()).expect("established");
+    }
+    // The same when someone else seals.
+    server.release_transmit();
+    for _ in 0..100 {
+        update(&mut server);
+        server.next_transmit_keys().expect("TLS 1.3");
+    }
+}
+
+#[test]
 fn what_follows_too_many_key_updates_is_not_read() {
     let (mut client, mut server, _) = established();
     let mut wire = Vec::new();
