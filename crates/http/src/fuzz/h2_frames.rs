@@ -146,6 +146,7 @@ struct Heard {
     /// Streams whose first HEADERS opened them: with larger numbers than all before.
     opened: HashSet<u32>,
     newest: u32,
+    goes_away: bool,
 }
 
 /// What the connection has written, by our own reading.
@@ -157,6 +158,7 @@ struct Sent {
     data_of: HashMap<u32, i64>,
     ended: HashSet<u32>,
     reset: HashSet<u32>,
+    goes_away: bool,
     block_of: Option<u32>,
     /// The type of the last frame.
     last: Option<u8>,
@@ -196,6 +198,7 @@ impl Run {
                 data_of: HashMap::new(),
                 opened: HashSet::new(),
                 newest: 0,
+                goes_away: false,
             },
             sent: Sent {
                 at: if is_server { 0 } else { PREFACE.len() },
@@ -205,6 +208,7 @@ impl Run {
                 data_of: HashMap::new(),
                 ended: HashSet::new(),
                 reset: HashSet::new(),
+                goes_away: false,
                 block_of: None,
                 last: None,
             },
@@ -423,12 +427,11 @@ impl Run {
         assert!(self.heard.data_bytes <= self.announced(None));
         let newest_reset = self.sent.reset.iter().max();
         for (&id, &bytes) in &self.heard.data_of {
-            let is_open = self.heard.opened.contains(&id) && !self.sent.ended.contains(&id);
-            let is_ignored = match newest_reset {
-                Some(&newest) if id <= newest => !is_open || self.sent.reset.contains(&id),
-                _ => false,
-            };
-            if !is_ignored {
+            let is_open = self.heard.opened.contains(&id)
+                && !self.sent.ended.contains(&id)
+                && !self.sent.reset.contains(&id);
+            let is_late = newest_reset.is_some_and(|&newest| id <= newest);
+            if is_open || !(is_late || self.sent.goes_away || self.heard.goes_away) {
                 assert!(bytes <= self.announced(Some(id)), "stream {id}");
             }
         }
@@ -521,6 +524,7 @@ impl Run {
             match kind {
                 0 | 1 | 9 => assert!(!is_closed || kind == 9, "{kind} on closed stream {id}"),
                 3 => assert!(sent.reset.insert(id), "a second reset of stream {id}"),
+                7 => sent.goes_away = true,
                 8 if id == 0 => sent.connection_window += i64::from(number(payload)),
                 8 => *sent.stream_windows.entry(id).or_default() += i64::from(number(payload)),
                 _ => {}
@@ -597,6 +601,10 @@ impl Heard {
                 self.newest = id;
                 self.opened.insert(id);
             }
+            3 => {
+                self.opened.remove(&id);
+            }
+            7 => self.goes_away = true,
             4 if flags & 1 == 0 => {
                 for entry in payload.chunks_exact(6) {
                     let value = number(&entry[2..]);
