@@ -45,6 +45,13 @@ pub(super) enum Through {
 /// The start of the names of their directories; the id of the process is the end.
 const DIRECTORIES: &str = "sealane-fuzz-";
 
+/// The password is `word`, in each of the ways that a file may have it.
+const USERS: &str = "user:{PLAIN}word
+md5:$1$abcdefgh$mzswo1dQAnhU66ARk1Ljd/
+apr1:$apr1$abcdefgh$1E2SungQ2bYfViwLCC9XL0
+des:abxy8.ROiFClE
+";
+
 /// What is built once.
 pub(super) struct Site {
     runtime: Runtime,
@@ -158,7 +165,7 @@ fn write_files(directory: &Path) {
     let mut packed = flate2::write::GzEncoder::new(Vec::new(), compression);
     packed.write_all(&[b'y'; 3000]).expect("memory");
     write("packed.txt.gz", &packed.finish().expect("memory"));
-    fs::write(directory.join("users"), "user:{PLAIN}word\n").expect("the directory is ours");
+    fs::write(directory.join("users"), USERS).expect("the directory is ours");
 }
 
 /// A worker and what is around it during one run.

@@ -19,7 +19,7 @@ const RUNS_BETWEEN_CLEARING: u32 = 100;
 
 /// Heads of requests; `|` stands for the ends of lines. What follows a head that announces a body
 /// is a matter of the program.
-const REQUESTS: [&str; 64] = [
+const REQUESTS: [&str; 69] = [
     "GET / HTTP/1.1|Host: a||",
     "GET /small.txt HTTP/1.1|Host: a|Range: bytes=2-5,7-,-3||",
     "GET /large.bin HTTP/1.1|Host: a|If-Range: x|Range: bytes=0-||",
@@ -84,6 +84,11 @@ const REQUESTS: [&str; 64] = [
     "POST /dav/a HTTP/1.1|Host: a|Content-Length: 70000||",
     "OPTIONS * HTTP/1.1|Host: a||",
     "GET /nothing HTTP/1.1|Host: a|Connection: close||",
+    "GET /list/ HTTP/1.1|Host: a||",
+    "GET /random/ HTTP/1.1|Host: a||",
+    "GET /secret HTTP/1.1|Host: a|Authorization: Basic bWQ1OndvcmQ=||",
+    "GET /secret HTTP/1.1|Host: a|Authorization: Basic YXByMTp3b3Jk||",
+    "GET /secret HTTP/1.1|Host: a|Authorization: Basic ZGVzOndvcmQ=||",
 ];
 
 /// Frames of a client behind the preface; streams 1, 3 and so on are written over the byte `S`.
