@@ -1,6 +1,7 @@
 //! Certificates for clients, good and bad, made by `openssl ca`.
 
 use sealane_tests::{Certificate, CertificateKey, Site, command};
+use std::time::SystemTime;
 
 const CONFIGURATION: &str = "
 [ca]
@@ -112,6 +113,7 @@ pub(crate) fn site() -> Site {
                 "-startdate 20900101000000Z -enddate 20900201000000Z",
             ),
             "server" => sign(name, issuer, "server", ""),
+            "good" => sign(name, issuer, "client", &format!("-enddate {}", far_away())),
             _ => sign(name, issuer, "client", ""),
         }
     }
@@ -126,6 +128,14 @@ pub(crate) fn site() -> Site {
     openssl(&format!("{revocation} -revoke DIR/revoked.pem"));
     openssl(&format!("{revocation} -gencrl -out DIR/root.crl"));
     site
+}
+
+/// A time whose distance in whole days (`$ssl_client_v_remain`) is the same for the next hours,
+/// for two servers that are asked one after the other.
+fn far_away() -> String {
+    let since = SystemTime::UNIX_EPOCH.elapsed().expect("the clock is set");
+    let hour = since.as_secs() / 3600 % 24;
+    format!("20491231{:02}0000Z", (hour + 12) % 24)
 }
 
 /// Puts the certificates of issuers behind a client's.
