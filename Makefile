@@ -27,7 +27,8 @@ vm-deps:
 build: build-deps ## the release binary, target/release/sealane
 	$(CARGO) build --release --locked -p sealane
 
-run: build ## build, make certificates if there are none, serve https://localhost:8443
+run: build-deps ## build quickly, make certificates if there are none, serve https://localhost:8443
+	$(CARGO) build --profile quick --locked -p sealane
 	@scripts/quickstart.sh
 
 test: test-deps vm-deps ## every test, in bounded counts
@@ -48,6 +49,7 @@ bench-deps:
 	@scripts/install-bench-deps.sh
 
 bench: build bench-deps ## Sealane against nginx on one pinned core, in ratios of server CPU
+	$(CARGO) build --release --locked -p sealane-bench
 	bench/run.sh $(BENCH_ARGS)
 
 fuzz: build-deps ## coverage-guided fuzzing of every parser, FUZZ_SECONDS (60) each
@@ -65,6 +67,7 @@ docs: build-deps ## the generated manual (docs/directives.md) and the API docume
 	$(CARGO) doc --workspace --no-deps --locked
 
 dist: build ## dist/sealane-VERSION-ARCH-linux.tar.gz
+	$(CARGO) build --release --locked -p sealane-bench
 	scripts/dist.sh
 
 clean: ## remove build results and what the quickstart created

@@ -13,6 +13,7 @@ epoch=$(git log -1 --format=%ct 2>/dev/null || date +%s)
 rm -rf "dist/$name"
 mkdir -p "dist/$name/bin"
 install -m 0755 "$binary" "dist/$name/bin/sealane"
+install -m 0755 "$(dirname "$binary")/sealane-bench" "dist/$name/bin/sealane-bench"
 for file in README.md CHANGELOG.md SECURITY.md LICENSE-MIT LICENSE-APACHE; do
   install -m 0644 "$file" "dist/$name/"
 done

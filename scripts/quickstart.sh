@@ -5,7 +5,7 @@ set -euo pipefail
 
 repository=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 prefix="$repository/examples/quickstart"
-binary=${SEALANE_BINARY:-$repository/target/release/sealane}
+binary=${SEALANE_BINARY:-$repository/target/quick/sealane}
 
 "$repository/scripts/make-certificates.sh" "$prefix/certificates"
 mkdir -p "$prefix/logs"

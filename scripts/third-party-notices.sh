@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Prints the licences of everything that is linked into the binary: the crates, and the C
+# Prints the licences of everything that is linked into the binaries: the crates, and the C
 # libraries that some of them carry (AWS-LC, zstd, mimalloc). A text that several share stands once.
 #
 #   scripts/third-party-notices.sh >THIRD-PARTY
@@ -10,8 +10,8 @@ cargo=${CARGO:-cargo}
 # Packages lie in directories that are named by name and version.
 manifests=$("$cargo" metadata --format-version 1 --locked | grep -o '"manifest_path":"[^"]*"' | cut -d'"' -f4)
 # name version|licence|repository, of what is linked and not of this repository
-linked=$("$cargo" tree -p sealane -e normal --prefix none --no-dedupe --locked --format '{p}|{l}|{r}' |
-  grep -v ' (/' | sed 's/ v\([0-9]\)/ \1/; s/ (\*)//; s/ (proc-macro)//' | sort -u)
+linked=$("$cargo" tree -p sealane -p sealane-bench -e normal --prefix none --no-dedupe --locked --format '{p}|{l}|{r}' |
+  grep -v -e ' (/' -e '^$' | sed 's/ v\([0-9]\)/ \1/; s/ (\*)//; s/ (proc-macro)//' | sort -u)
 
 declare -A shown texts_of
 echo "Sealane contains the following packages. Where there is a choice of licences, it is not the GPL."

@@ -392,8 +392,9 @@ fn build_binary() -> PathBuf {
             "--quiet",
             "-p",
             "sealane",
-            "--bin",
-            "sealane",
+            "-p",
+            "sealane-bench",
+            "--bins",
             "--target-dir",
         ])
         .arg(target);
@@ -413,7 +414,7 @@ fn build_binary() -> PathBuf {
         .read_to_string(&mut output);
     assert!(
         child.wait().is_ok_and(|status| status.success()),
-        "cargo build -p sealane failed:\n{output}"
+        "cargo build -p sealane -p sealane-bench failed:\n{output}"
     );
     profile.join("sealane")
 }

@@ -218,6 +218,20 @@ impl Connection {
     }
 }
 
+/// What comes until the peer closes the connection or resets it.
+///
+/// # Panics
+/// When it does neither within the time-out of the socket.
+#[track_caller]
+pub fn read_to_close(mut socket: &TcpStream) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    match socket.read_to_end(&mut bytes) {
+        Ok(_) => bytes,
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => bytes,
+        Err(error) => panic!("not closed after {} bytes: {error}", bytes.len()),
+    }
+}
+
 fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
     bytes
         .windows(wanted.len())

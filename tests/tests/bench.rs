@@ -89,3 +89,25 @@ fn a_server_that_does_not_know_its_directives_fails_the_run() {
     assert_ne!(outcome.status, 0, "{outcome:?}");
     assert!(outcome.stderr.contains("no_such_directive"), "{outcome:?}");
 }
+
+#[test]
+fn without_the_load_generator_it_says_what_to_do() {
+    let site = Site::new();
+    let alone = site.path("sealane");
+    std::fs::copy(sealane_binary(), &alone).expect("the site is writable");
+    let output = std::process::Command::new(&alone)
+        .args(["bench", "load", "http://127.0.0.1/"])
+        .env("PATH", site.path("bin"))
+        .output()
+        .expect("it is a program");
+    assert_eq!(output.status.code(), Some(1));
+    let text = String::from_utf8(output.stderr).expect("text");
+    let start =
+        "sealane bench: the load generator, sealane-bench, is not installed: it is neither beside ";
+    assert!(text.starts_with(start), "{text}");
+    assert!(text.contains(&alone.display().to_string()), "{text}");
+    assert!(
+        text.contains("cargo build --release --locked -p sealane-bench"),
+        "{text}"
+    );
+}

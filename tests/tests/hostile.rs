@@ -1,7 +1,7 @@
 //! Clients, files and limits that are out to hurt: the server says what is
 //! wrong in one clear line, does not crash, and goes on serving.
 
-use sealane_tests::wire::{Connection, get};
+use sealane_tests::wire::{Connection, get, read_to_close};
 use sealane_tests::{
     Certificate, CertificateKey, Program, Server, Site, command, handshake, random::Random, scale,
     sha256, wait_for,
@@ -97,8 +97,7 @@ fn slow_heads_do_not_keep_others_waiting() {
     }
     // All of them are told to go, or are closed, once their time is over.
     for socket in &mut slow {
-        let mut rest = Vec::new();
-        let _ = socket.read_to_end(&mut rest);
+        let rest = read_to_close(socket);
         assert!(!String::from_utf8_lossy(&rest).contains("200 OK"));
     }
     assert_serves(&server);
@@ -438,8 +437,7 @@ fn clients_that_do_not_read_cost_little_and_are_dropped() {
         let log = server.error_log();
         (log.matches("client timed out").count() >= lazy.len()).then_some(())
     });
-    let mut rest = Vec::new();
-    let _ = lazy[0].read_to_end(&mut rest);
+    let rest = read_to_close(&lazy[0]);
     assert!(
         rest.len() < 30_000_000,
         "the server closed before it had sent everything"

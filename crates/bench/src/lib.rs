@@ -1,4 +1,4 @@
-//! Load generator and side-by-side comparison: the sub-command `sealane bench`.
+//! Load generator and side-by-side comparison: the program behind `sealane bench`.
 //!
 //! A throughput figure says little on a shared machine: it moves with the
 //! client, the neighbours and the clock. What an operator pays for is server CPU,

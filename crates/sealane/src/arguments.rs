@@ -189,7 +189,7 @@ mod tests {
             ("start", "invalid option: \"start\""),
             ("-x", "invalid option: \"x\""),
             ("-tx", "invalid option: \"x\""),
-            ("--help", "invalid option: \"-\""),
+            ("-t --help", "invalid option: \"-\""),
             ("-s", "option \"-s\" requires parameter"),
             ("-g", "option \"-g\" requires parameter"),
             ("-c", "option \"-c\" requires file name"),

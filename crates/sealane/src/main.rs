@@ -18,6 +18,7 @@
 //! | `reload/` | another configuration while the server runs |
 //! | `control.rs`, `worker_process.rs` | the worker process and its line to the master |
 //! | `signaller.rs` | `-s` |
+//! | `bench.rs` | `sealane bench`: where the load generator is |
 //! | `doctor.rs` | `sealane doctor` |
 //! | `migrate.rs` | `sealane migrate` |
 //! | `summary.rs`, `defaults.rs` | what `-t` says of directives; defaults that differ from nginx's |
@@ -25,6 +26,7 @@
 
 mod activation;
 mod arguments;
+mod bench;
 mod control;
 mod cpus;
 mod crash;
@@ -69,14 +71,14 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 fn main() -> ExitCode {
     sealane_tls::use_program_allocator(); // before anything else of the TLS library
     let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
-    if arguments.first().is_some_and(|first| first == "bench") {
-        return bench(&arguments);
-    }
-    if arguments.first().is_some_and(|first| first == "doctor") {
-        return doctor::run(&arguments);
-    }
-    if arguments.first().is_some_and(|first| first == "migrate") {
-        return migrate::run(&arguments);
+    match arguments.first().and_then(|first| first.to_str()) {
+        Some("bench") => return bench::run(&arguments[1..]),
+        Some("doctor") => return doctor::run(&arguments),
+        Some("migrate") => return migrate::run(&arguments),
+        // nginx knows letters only, and answers on stderr.
+        Some("--version") => return answer(version::LINE),
+        Some("--help") => return answer(&format!("{}{}", version::LINE, version::help())),
+        _ => {}
     }
     match Arguments::parse(&arguments) {
         Ok(arguments) => run(&arguments),
@@ -105,28 +107,15 @@ fn run(arguments: &Arguments) -> ExitCode {
     startup::run(arguments, &places)
 }
 
-/// `sealane bench ...`: the load generator.
-fn bench(arguments: &[OsString]) -> ExitCode {
-    use clap::Parser;
-    #[derive(Parser)]
-    #[command(
-        name = "sealane bench",
-        bin_name = "sealane bench",
-        about = "Load generator and comparison, in server CPU per operation"
-    )]
-    struct Bench {
-        #[command(flatten)]
-        arguments: sealane_bench::Args,
+/// Writes to stdout.
+fn answer(text: &str) -> ExitCode {
+    match std::io::stdout().write_all(text.as_bytes()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
     }
-    // clap prints help and mistakes and ends the process by itself.
-    let bench = Bench::parse_from(arguments);
-    sealane_bench::run(bench.arguments).unwrap_or_else(|error| {
-        say(&format!("sealane bench: {error}\n"));
-        ExitCode::FAILURE
-    })
 }
 
 /// Writes to stderr; when nobody listens there, there is nothing to be done.
-fn say(text: &str) {
+pub(crate) fn say(text: &str) {
     let _ = std::io::stderr().write_all(text.as_bytes());
 }

@@ -51,8 +51,8 @@ pub(crate) fn help() -> String {
        sealane bench ...
 
 Options:
-  -?,-h         : this help
-  -v            : show version and exit
+  -?,-h,--help  : this help
+  -v,--version  : show version and exit
   -V            : show version and configure options then exit
   -t            : test configuration and exit
   -T            : test configuration, dump it and exit

@@ -392,14 +392,6 @@ pub(crate) const RULES: &[Rule] = &[
     },
     Rule {
         protocol: Protocol::Http2,
-        cases: &["first frame is *"],
-        handlers: &[],
-        ours: "*closed",
-        theirs: "*299",
-        why: "RFC 9113 section 3.4: the preface is followed by SETTINGS.",
-    },
-    Rule {
-        protocol: Protocol::Http2,
         cases: &[
             "DATA on a stream of the server",
             "RST_STREAM on an idle stream",

@@ -1,4 +1,4 @@
-//! Kernel TLS in stock Debian kernels: the release binary, real clients, a
+//! Kernel TLS in stock Debian kernels: an optimised binary, real clients, a
 //! machine of its own.
 //!
 //! The kernel that tests run on seldom has the module `tls`, and its state is

@@ -119,7 +119,7 @@ struct Programs {
 }
 
 impl Programs {
-    /// The release builds, brought up to date by cargo; `SEALANE_BINARY` names
+    /// The builds of profile `quick`, brought up to date by cargo; `SEALANE_BINARY` names
     /// another server.
     fn find() -> Result<Programs, String> {
         let test = std::env::current_exe().map_err(|error| error.to_string())?;
@@ -135,8 +135,8 @@ impl Programs {
         }
         build(target, &packages)?;
         Ok(Programs {
-            sealane: named.unwrap_or_else(|| target.join("release/sealane")),
-            driver: target.join("release/sealane-vm-guest"),
+            sealane: named.unwrap_or_else(|| target.join("quick/sealane")),
+            driver: target.join("quick/sealane-vm-guest"),
         })
     }
 
@@ -179,7 +179,14 @@ impl Programs {
 fn build(target: &Path, packages: &[&str]) -> Result<(), String> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut command = Command::new(cargo);
-    command.args(["build", "--release", "--locked", "--quiet", "--bins"]);
+    command.args([
+        "build",
+        "--profile",
+        "quick",
+        "--locked",
+        "--quiet",
+        "--bins",
+    ]);
     for package in packages {
         command.args(["-p", package]);
     }
@@ -190,7 +197,7 @@ fn build(target: &Path, packages: &[&str]) -> Result<(), String> {
         .status();
     match status {
         Ok(status) if status.success() => Ok(()),
-        Ok(status) => Err(format!("cargo build --release: {status}")),
+        Ok(status) => Err(format!("cargo build --profile quick: {status}")),
         Err(error) => Err(format!("cargo: {error}")),
     }
 }

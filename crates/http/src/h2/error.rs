@@ -72,7 +72,7 @@ impl fmt::Display for ErrorCode {
 pub enum Fault {
     /// The connection does not start with the client preface (RFC 9113 section 3.4).
     Preface,
-    /// The first frame is not SETTINGS (RFC 9113 section 3.4).
+    /// The first frame of a server is not SETTINGS (RFC 9113 section 3.4).
     FirstFrame,
     /// A frame of this type has an impossible length.
     FrameSize(&'static str),

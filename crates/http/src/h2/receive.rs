@@ -178,7 +178,10 @@ impl Connection {
 
     /// What a frame header alone shows to be wrong.
     fn check_order(&self, header: FrameHeader) -> Result<(), Fault> {
-        if !self.peer_is_known && (header.kind != FrameType::Settings || header.has(flag::ACK)) {
+        // Some clients acknowledge our SETTINGS, or send a request, before their own. All of that
+        // can be understood without them, and nginx serves it.
+        let is_settings = header.kind == FrameType::Settings && !header.has(flag::ACK);
+        if self.role == Role::Client && !self.peer_is_known && !is_settings {
             return Err(Fault::FirstFrame);
         }
         frame::check_header(header, frame::DEFAULT_MAX_FRAME_BYTES)?;

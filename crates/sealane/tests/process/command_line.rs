@@ -106,6 +106,15 @@ fn versions_and_help_are_on_stderr() {
             "{text}"
         );
     }
+    for (option, start) in [
+        ("--version", version.to_string()),
+        ("--help", format!("{version}Usage: sealane ")),
+    ] {
+        let output = site.run(&[option]);
+        assert!(output.status.success() && output.stderr.is_empty());
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert!(text.starts_with(&start), "{text}");
+    }
 }
 
 #[test]

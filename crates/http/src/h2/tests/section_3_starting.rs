@@ -51,7 +51,7 @@ fn the_preface_is_compared_as_it_comes() {
 }
 
 #[test]
-fn the_first_frame_is_settings() {
+fn the_first_frame_of_a_server_is_settings() {
     for first in [
         frame(FrameType::Ping, 0, 0, &[0; 8]),
         frame(FrameType::Settings, flag::ACK, 0, b""),
@@ -59,17 +59,46 @@ fn the_first_frame_is_settings() {
         window_update(0, 1),
     ] {
         for cut in CUTS {
-            let mut end = new_server(cut);
-            end.out.clear();
-            end.feed(PREFACE);
-            end.feed(&first);
-            end.expect_fault(Fault::FirstFrame);
             let settings = Arc::new(Settings::default());
             let mut end = End::new(Role::Client, settings, cut);
             end.out.clear();
             end.feed(&first);
             end.expect_fault(Fault::FirstFrame);
         }
+    }
+}
+
+#[test]
+fn clients_that_begin_with_another_frame_are_served() {
+    for first in [
+        frame(FrameType::Ping, 0, 0, &[0; 8]),
+        frame(FrameType::Settings, flag::ACK, 0, b""),
+        frame(FrameType::Unknown, 0, 0, b"x"),
+        window_update(0, 1),
+        Vec::new(),
+    ] {
+        for cut in CUTS {
+            let mut end = new_server(cut);
+            let block = end.block(GET);
+            end.feed(PREFACE);
+            end.feed(&first);
+            end.feed(&frame(FrameType::Headers, 0x5, 1, &block));
+            end.feed(&settings_frame(&[(3, 7)]));
+            assert_eq!(end.fault, None);
+            let events = end.take_events();
+            assert_eq!(events, ["request 1 GET / HTTP/2.0 end", "settings"]);
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_understood_is_no_beginning() {
+    for cut in CUTS {
+        let mut end = new_server(cut);
+        end.out.clear();
+        end.feed(PREFACE);
+        end.feed(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+        assert!(end.fault.is_some());
     }
 }
 

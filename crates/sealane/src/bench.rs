@@ -1,0 +1,36 @@
+//! `sealane bench`: runs the load generator, which is a program of its own so that none of it
+//! is in the server.
+
+use crate::program::Program;
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+/// The package and its program.
+const PROGRAM: &str = "sealane-bench";
+
+/// Becomes the load generator; returns only if that fails. `arguments` follow `bench`.
+pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
+    let here = Program::of_this_process();
+    let beside = here.path().with_file_name(PROGRAM);
+    // A name alone is looked for in the directories of PATH.
+    for path in [beside, PathBuf::from(PROGRAM)] {
+        let error = Command::new(&path).args(arguments).exec();
+        if error.kind() != io::ErrorKind::NotFound {
+            crate::say(&format!(
+                "sealane bench: cannot run {}: {error}\n",
+                path.display()
+            ));
+            return ExitCode::FAILURE;
+        }
+    }
+    crate::say(&format!(
+        "sealane bench: the load generator, {PROGRAM}, is not installed: it is neither beside {} nor \
+         in a directory of PATH. Copy it there from the archive that sealane came in, or build it:\n    \
+         cargo build --release --locked -p {PROGRAM}\n",
+        here.path().display()
+    ));
+    ExitCode::FAILURE
+}
