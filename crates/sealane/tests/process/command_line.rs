@@ -110,7 +110,9 @@ fn versions_and_help_are_on_stderr() {
         ("--version", version.to_string()),
         ("--help", format!("{version}Usage: sealane ")),
     ] {
-        let output = site.run(&[option]);
+        let binary = env!("CARGO_BIN_EXE_sealane");
+        let output = std::process::Command::new(binary).arg(option).output();
+        let output = output.unwrap();
         assert!(output.status.success() && output.stderr.is_empty());
         let text = String::from_utf8(output.stdout).unwrap();
         assert!(text.starts_with(&start), "{text}");
