@@ -619,7 +619,9 @@ fn only_what_was_in_a_worker_fails_when_it_is_killed() {
     server.expect_alert("exited on signal 9");
     server.expect_alert("keep dying");
     let scale_of_load = Scale::of_upgrades();
-    let loads = loads(&site, &scale_of_load);
+    let mut loads = loads(&site, &scale_of_load);
+    // On a busy machine a client could otherwise see nothing but workers that are killed.
+    loads.iter_mut().for_each(Load::wait_until_begun);
     let kills = scale(2, 50);
     for _ in 0..kills {
         // One that has lived for long is replaced at once.
