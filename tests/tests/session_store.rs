@@ -304,6 +304,59 @@ fn nodes_that_start_without_the_store_join_when_it_comes() {
     all_clients(&sites[0], &relay, &["1.3"]);
 }
 
+#[test]
+fn nodes_that_start_together_seal_with_the_same_key_from_the_first_connection() {
+    let sites = sites();
+    let redis = Redis::start(&sites[0], "redis", &[]);
+    let store = format!(
+        "ssl_session_store redis://127.0.0.1:{} {PATIENT};",
+        redis.port()
+    );
+    for round in 0..scale(3, 20) {
+        // No key lies in the store: each node could make the first one.
+        redis.ask(&["FLUSHALL"]);
+        let servers: Vec<_> = std::thread::scope(|scope| {
+            let starting: Vec<_> = sites
+                .iter()
+                .map(|site| {
+                    scope.spawn(|| Server::start(site, Program::Sealane, &configuration(&store)))
+                })
+                .collect();
+            let started = starting.into_iter();
+            started
+                .map(|server| server.join().expect("it starts"))
+                .collect()
+        });
+        // Every node is asked once for a session, which the others resume at once.
+        let relay = relay_to(&servers);
+        for version in ["-tls1_2", "-tls1_3"] {
+            let count = openssl(&sites[0], relay.port(), version, servers.len());
+            assert_eq!(count.resumed, count.connections, "round {round}, {version}");
+        }
+    }
+}
+
+#[test]
+fn a_store_that_does_not_answer_holds_the_start_up_for_a_bounded_time() {
+    let sites = sites();
+    let redis = Redis::start(&sites[0], "redis", &[]);
+    redis.pause();
+    let store = format!("ssl_session_store redis://127.0.0.1:{};", redis.port());
+    let server = Server::start(&sites[0], Program::Sealane, &configuration(&store));
+    // The kernel accepts the connection, and nothing is heard on it.
+    server.wait_for_log("has not given its ticket keys within 2 s");
+    let alone = openssl(&sites[0], server.port("tls"), "-tls1_2", 3);
+    alone.at_least(99, "one node alone");
+    // It joins later, as the nodes that found nothing.
+    redis.resume();
+    wait_for("its key in the store", || {
+        let keys = redis.keys();
+        keys.iter()
+            .any(|key| key.starts_with("sealane:k:"))
+            .then_some(())
+    });
+}
+
 /// The library of Debian's package `faketime` that works with threads.
 fn faketime() -> String {
     let found = ["x86_64", "aarch64"]

@@ -10,7 +10,7 @@ use sealane_conf::model::SessionStore;
 use sealane_tls::StoreKey;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 /// How long a new connection may take to be ready: finding the server, TLS,
 /// passwords, the first answer.
@@ -33,6 +33,8 @@ pub(super) struct Client {
     state: Mutex<State>,
     /// The connection was given up.
     given_up: Notify,
+    /// The first attempt to connect has ended, well or not.
+    attempted: watch::Sender<bool>,
 }
 
 #[derive(Default)]
@@ -69,12 +71,20 @@ impl Client {
             journal,
             state: Mutex::default(),
             given_up: Notify::new(),
+            attempted: watch::Sender::new(false),
         }
     }
 
     /// Whether there is a connection.
     pub(super) fn is_up(&self) -> bool {
         self.state().link.is_some()
+    }
+
+    /// Until the first attempt to connect has ended, well or not.
+    pub(super) async fn attempted(&self) {
+        let mut attempted = self.attempted.subscribe();
+        // The sender is ours, so that it is there for as long as this waits.
+        let _ = attempted.wait_for(|attempted| *attempted).await;
     }
 
     /// The URL without secrets.
@@ -214,13 +224,17 @@ impl Client {
                 Ok((link, memory)) => {
                     let start = Instant::now();
                     self.connected(link.clone(), memory);
+                    self.attempted.send_replace(true);
                     self.announce(|announcer| announcer.connected());
                     self.watch_memory(&link).await;
                     back_off.after_connection(start.elapsed());
                     let why = std::mem::take(&mut self.state().why);
                     self.announce(|announcer| announcer.lost(&why));
                 }
-                Err(why) => self.announce(|announcer| announcer.lost(&why)),
+                Err(why) => {
+                    self.announce(|announcer| announcer.lost(&why));
+                    self.attempted.send_replace(true);
+                }
             }
             tokio::time::sleep(back_off.next_wait()).await;
         }

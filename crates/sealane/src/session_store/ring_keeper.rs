@@ -8,6 +8,10 @@
 //! moment nothing is lost: whoever finds that the value lacks its newest key writes
 //! again. Without the store each node rotates by itself, and all come together
 //! when it is back.
+//!
+//! A node that has no keys yet fetches them before it accepts connections
+//! ([`Keeper::join`]). Otherwise nodes that start together would each seal the first
+//! tickets with a key of its own, which the others do not have.
 
 use super::client::{Client, NoAnswer};
 use super::thread::StateSink;
@@ -15,12 +19,20 @@ use super::{now_s, state};
 use crate::journal::{Journal, note};
 use sealane_server::log::OsError;
 use sealane_tls::{RingSettings, SessionState, StoreKey, StoreSeal, TicketRing};
+use std::future::{Future, poll_fn};
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 /// Time between two looks at a ring. A new key of a shared ring waits for two
 /// seconds or more until it seals (`server::tls_build`), so that every node has seen it.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(500);
+
+/// How long a node without keys waits for those of the store before it accepts connections.
+pub(super) const JOIN_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Time between two looks at a ring that another node is just making.
+const JOIN_INTERVAL: Duration = Duration::from_millis(25);
 
 /// How long the lock of a node that makes a key lasts.
 const LOCK_LIFETIME: Duration = Duration::from_millis(1000);
@@ -89,6 +101,28 @@ impl Keeper {
         self.journal = journal;
     }
 
+    /// Fetches the keys of shared rings that have none but the one they were made with.
+    /// Returns when they are there, at once where the store cannot be reached, and after
+    /// [`JOIN_TIMEOUT`] in any case. What keeps keys away is in the log then.
+    pub(super) async fn join(&mut self) {
+        let journal = &self.journal;
+        let mut joining: Vec<_> = self
+            .rings
+            .iter_mut()
+            .map(|kept| Box::pin(kept.join(journal)))
+            .collect();
+        // All at once: one store that does not answer does not hold up the others.
+        poll_fn(|cx| {
+            joining.retain_mut(|ring| ring.as_mut().poll(cx).is_pending());
+            if joining.is_empty() {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        })
+        .await;
+    }
+
     /// Never returns.
     pub(super) async fn keep(&mut self) {
         let mut ticks = tokio::time::interval(POLL_INTERVAL);
@@ -145,6 +179,32 @@ impl Keeper {
 }
 
 impl KeptRing {
+    /// Whether it is shared and has no keys of other nodes yet.
+    pub(super) fn must_join(&self) -> bool {
+        self.shared.is_some() && self.ring.is_provisional()
+    }
+
+    /// Has the keys of the store, if the ring has none but its first.
+    async fn join(&mut self, journal: &Journal) {
+        if !self.must_join() {
+            return;
+        }
+        let Some(shared) = &mut self.shared else {
+            return;
+        };
+        let joined = tokio::time::timeout(JOIN_TIMEOUT, shared.join(&self.ring, journal)).await;
+        if joined.is_err() {
+            let (store, seconds) = (shared.client.name(), JOIN_TIMEOUT.as_secs());
+            note!(
+                journal,
+                Warn,
+                "session store {store} has not given its ticket keys within {seconds} s: this \
+                 server begins with a key of its own; tickets that it seals before the store \
+                 answers are accepted by this server only"
+            );
+        }
+    }
+
     /// Does what is due.
     async fn look(&mut self, journal: &Journal) -> Result<(), String> {
         let Some(shared) = &mut self.shared else {
@@ -173,6 +233,22 @@ impl From<NoAnswer> for LookError {
 }
 
 impl SharedRing {
+    /// Until this node and the store have the same keys, or the store is down.
+    async fn join(&mut self, ring: &TicketRing, journal: &Journal) {
+        self.client.attempted().await;
+        loop {
+            match self.look(ring, journal).await {
+                Ok(()) if self.seen.is_some() => return,
+                // Another node has the lock and makes the ring, or the answer was late.
+                Ok(()) | Err(LookError::NoAnswer(NoAnswer::Late)) => {}
+                // The client has said why; what the library says, the next look says again.
+                Err(LookError::NoAnswer(NoAnswer::Down | NoAnswer::Refused))
+                | Err(LookError::Library(_)) => return,
+            }
+            tokio::time::sleep(JOIN_INTERVAL).await;
+        }
+    }
+
     async fn look(&mut self, ring: &TicketRing, journal: &Journal) -> Result<(), LookError> {
         let stored = self.fetch(ring, journal).await?;
         let Some(settings) = ring.settings() else {
@@ -260,6 +336,9 @@ impl SharedRing {
         self.client
             .set(&name, &value, lifetime_s, Instant::now())
             .await?;
+        // They are no longer this node's alone.
+        ring.merge(keys.expose(), now_s())
+            .map_err(|error| LookError::Library(error.to_string()))?;
         self.seen = Some(value);
         Ok(())
     }

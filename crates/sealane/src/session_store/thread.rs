@@ -1,7 +1,7 @@
 //! The thread that talks to session stores and keeps ticket keys.
 
 use super::client::Client;
-use super::ring_keeper::{Keeper, KeptRing, SharedRing, restore};
+use super::ring_keeper::{JOIN_TIMEOUT, Keeper, KeptRing, SharedRing, restore};
 use super::state::write_state_file;
 use super::{RemoteStore, Rest, answer_requests};
 use crate::control;
@@ -13,7 +13,8 @@ use sealane_tls::{SessionState, SharedStore};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, Weak, mpsc as std_mpsc};
+use std::time::Duration;
 use tokio::sync::mpsc;
 
 /// Name of the thread, for `ps` and the log.
@@ -56,7 +57,12 @@ struct Work {
     stores: Vec<(Rest, Arc<Client>)>,
     rings: Vec<KeptRing>,
     journal: Journal,
+    /// Told, or dropped, when rings without keys have asked their stores.
+    joined: std_mpsc::Sender<()>,
 }
+
+/// Beyond the time-out of the thread itself, in case that it does not get a processor.
+const JOIN_GRACE: Duration = Duration::from_secs(1);
 
 impl StoreThread {
     /// None is running yet. `sink` is where ticket keys go.
@@ -71,6 +77,9 @@ impl StoreThread {
     /// Goes on with what a configuration asks for, unless that is nothing: no store and no keys
     /// that rotate. `states` are what other processes, or the file, have left of the keys. Stores
     /// of before are asked for as long as somebody has them.
+    ///
+    /// Rings that nodes share and that have no keys yet get them meanwhile: this waits for stores
+    /// that can be reached, [`JOIN_TIMEOUT`] at most.
     ///
     /// # Errors
     /// When the thread or its runtime cannot be made.
@@ -104,13 +113,21 @@ impl StoreThread {
             let sink = self.sink.take().unwrap_or(StateSink::Nowhere);
             self.work = Some(start(sink, journal)?);
         }
+        let must_join = rings.iter().any(KeptRing::must_join);
+        let (joined, has_joined) = std_mpsc::channel();
         let work = Work {
             stores: new_stores,
             rings,
             journal: journal.clone(),
+            joined,
         };
         let sent = self.work.as_ref().map_or(Ok(()), |to| to.send(work));
-        sent.map_err(|_| io::Error::other("the thread has ended; see the alert before"))
+        sent.map_err(|_| io::Error::other("the thread has ended; see the alert before"))?;
+        if must_join {
+            // Without an answer the server begins alone; the log has the reason.
+            let _ = has_joined.recv_timeout(JOIN_TIMEOUT + JOIN_GRACE);
+        }
+        Ok(())
     }
 
     /// All rotating keys, each with where it is shared.
@@ -175,6 +192,8 @@ async fn run(mut keeper: Keeper, mut work: mpsc::UnboundedReceiver<Work>) {
             });
         }
         keeper.set(next.rings, next.journal);
+        keeper.join().await;
+        let _ = next.joined.send(()); // nobody waits where nothing was to be fetched
     }
 }
 

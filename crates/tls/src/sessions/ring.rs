@@ -172,6 +172,12 @@ impl TicketRing {
         }
     }
 
+    /// Whether it has nothing but the key that it was made with: none has come from the
+    /// state file, from another process or from another node, and nobody else has this one.
+    pub fn is_provisional(&self) -> bool {
+        self.keys().list.iter().all(|key| key.provisional)
+    }
+
     /// How many keys open tickets.
     pub fn key_count(&self) -> usize {
         self.keys().list.len()
@@ -224,16 +230,22 @@ impl TicketRing {
                     }
                 }
             }
-            if list.len() == keys.list.len() {
-                return None;
-            }
-            for key in &mut list {
+            let brings_keys = list.len() > keys.list.len();
+            let mut changes = brings_keys;
+            for key in list
+                .iter_mut()
+                .filter(|key| key.provisional && !key.is_retired())
+            {
                 if found.iter().any(|found| found.name == key.name) {
-                    // Another process began with the same key, and has sealed with it.
+                    // Others have it, too, and may have sealed with it.
                     *key = TicketKey::settled(key);
-                } else if key.provisional && !key.is_retired() {
+                    changes = true;
+                } else if brings_keys {
                     *key = Arc::new(key.retired(now_s));
                 }
+            }
+            if !changes {
+                return None;
             }
             let merged = Keys::ordered(settings, list, now_s);
             let is_new = |key: &&Arc<TicketKey>| !keys.by_name.contains_key(&key.name);

@@ -322,3 +322,18 @@ fn a_key_that_two_processes_began_with_stays_a_key_of_both() {
         "the next one gets both"
     );
 }
+
+#[test]
+fn a_first_key_that_others_have_gives_way_to_none() {
+    let ours = ring(SHARED, T);
+    assert!(ours.is_provisional());
+    let early = seal(&ours, T + 1);
+    // It has been stored, and what is stored is what it has.
+    assert_eq!(ours.merge(ours.to_bytes().expose(), T + 1), Ok(0));
+    assert!(!ours.is_provisional());
+    // A node whose ring was made later joins with both keys.
+    let theirs = ring(SHARED, T + 2);
+    assert_eq!(ours.merge(theirs.to_bytes().expose(), T + 3), Ok(1));
+    assert_eq!(theirs.merge(ours.to_bytes().expose(), T + 3), Ok(1));
+    assert!(open(&theirs, &early).is_ok());
+}
