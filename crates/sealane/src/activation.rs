@@ -8,7 +8,7 @@
 //! configured.
 
 use crate::journal::{Journal, note};
-use sealane_server::log::OsError;
+use sealane_log::OsError;
 use sealane_sys::process::{self, Pid};
 use sealane_sys::socket::{self, BindAddress, Inherited};
 use std::os::fd::OwnedFd;

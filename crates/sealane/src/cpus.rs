@@ -2,7 +2,7 @@
 
 use crate::journal::{Journal, note};
 use sealane_conf::model::CpuAffinity;
-use sealane_server::log::OsError;
+use sealane_log::OsError;
 use sealane_server::worker::OnThread;
 use sealane_sys::process;
 use std::sync::Arc;

@@ -3,7 +3,7 @@
 
 use crate::journal::{Journal, note};
 use sealane_conf::model::{ErrorLog, LogTarget};
-use sealane_server::log::{LogSet, OsError};
+use sealane_log::{LogSet, OsError};
 use sealane_sys::crash::{self, Role};
 use sealane_sys::memory;
 

@@ -1,7 +1,7 @@
 //! Whom the worker process runs as.
 
 use sealane_conf::model::Main;
-use sealane_server::log::OsError;
+use sealane_log::OsError;
 use sealane_sys::guard::{Guard, Guest};
 use sealane_sys::{process, user};
 use std::ffi::CString;

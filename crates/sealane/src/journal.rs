@@ -5,7 +5,7 @@ use crate::say;
 use sealane_conf::Diagnostic;
 use sealane_conf::diagnostic::printable;
 use sealane_conf::model::LogLevel;
-use sealane_server::log::Logger;
+use sealane_log::Logger;
 use std::fmt;
 
 /// Where the control plane says what it does.

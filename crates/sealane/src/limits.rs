@@ -2,7 +2,7 @@
 
 use crate::journal::{Journal, note};
 use sealane_conf::Config;
-use sealane_server::log::OsError;
+use sealane_log::OsError;
 use sealane_sys::limits::{self, Limit, Resource};
 
 /// Descriptors besides one per connection: logs, listeners, epoll, wake-ups.

@@ -6,8 +6,8 @@ use sealane_conf::model::{
     CertificateFiles, CertificateSource, ClientCertificates, Http, LogLevel, Pass, Tls,
     UpstreamCertificate, UpstreamTls, VerifyClient,
 };
+use sealane_log::OsError;
 use sealane_server::Materials;
-use sealane_server::log::OsError;
 use sealane_sys::guard::{Guard, Open};
 use std::fmt;
 use std::io;

@@ -1,6 +1,6 @@
 //! The pid file.
 
-use sealane_server::log::OsError;
+use sealane_log::OsError;
 use sealane_sys::guard::{FileId, Guard, Open};
 use sealane_sys::process::Pid;
 use std::fs::File;

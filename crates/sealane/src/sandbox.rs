@@ -17,7 +17,7 @@ use crate::identity::Identity;
 use crate::journal::{Journal, note};
 use sealane_conf::Config;
 use sealane_conf::model::{Landlock, Seccomp};
-use sealane_server::log::OsError;
+use sealane_log::OsError;
 use sealane_sys::crash::{self, OnRefusal};
 use sealane_sys::privileges::{self, Capability};
 use sealane_sys::{process, sandbox};

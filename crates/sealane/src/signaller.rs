@@ -3,7 +3,7 @@
 use crate::arguments::Order;
 use crate::journal::{Journal, note};
 use crate::pid_file;
-use sealane_server::log::OsError;
+use sealane_log::OsError;
 use sealane_sys::guard::Guard;
 use sealane_sys::signal::{self, Signal};
 use std::path::Path;

@@ -6,7 +6,7 @@
 use crate::activation::{self, Claimed};
 use crate::journal::{Journal, note};
 use sealane_conf::model::{Http, ListenAddress, ListenOptions, LogLevel};
-use sealane_server::log::OsError;
+use sealane_log::OsError;
 use sealane_sys::guard::{FileId, Guard};
 use sealane_sys::process;
 use sealane_sys::socket::{self, BindAddress, BindOptions, Keepalive};

@@ -21,7 +21,7 @@ use crate::{
 };
 use sealane_conf::model::{ErrorLog, LogLevel, LogTarget};
 use sealane_conf::{Config, Options};
-use sealane_server::log::{LogSet, Logger, OsError};
+use sealane_log::{LogSet, Logger, OsError};
 use sealane_server::worker;
 use sealane_server::{Materials, Snapshot};
 use sealane_sys::crash::Role;

@@ -10,7 +10,7 @@ use crate::identity::Identity;
 use crate::journal::{Journal, note};
 use sealane_conf::Config;
 use sealane_conf::model::{Family, LocationConf};
-use sealane_server::log::OsError;
+use sealane_log::OsError;
 use sealane_sys::guard::Guard;
 use std::collections::BTreeMap;
 use std::fs::Permissions;
@@ -144,7 +144,7 @@ fn prepare_one(path: &Path, owner: Option<u32>, guard: &Guard) -> Result<(), Str
 mod tests {
     use super::*;
     use sealane_conf::{MemoryLoader, Options};
-    use sealane_server::log::Logger;
+    use sealane_log::Logger;
     use std::fs;
 
     /// A directory that goes with the test.

@@ -3,11 +3,11 @@
 use crate::connection;
 use crate::facts::{ConnectionFacts, PeerAddress};
 use crate::handlers::SHED_ENTRIES;
-use crate::log::{Logger, OsError};
 use crate::snapshot::{ListenerId, Snapshot};
 use crate::socket::Socket;
 use crate::worker::Worker;
 use sealane_conf::model::{ListenAddress, LogLevel};
+use sealane_log::{Logger, OsError};
 use std::future::{Future, poll_fn};
 use std::io;
 use std::os::fd::OwnedFd;

@@ -4,9 +4,9 @@
 //! it: the client tries elsewhere at once, and those that wait already are not hurt.
 //! `ssl_handshake_queue` says how many may wait, `ssl_handshake_timeout` for how long.
 
-use crate::log::Logger;
 use crate::turns::Turns;
 use sealane_conf::model::LogLevel;
+use sealane_log::Logger;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 

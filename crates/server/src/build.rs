@@ -2,7 +2,6 @@
 
 use crate::h2;
 use crate::limits::LimitZoneRuntime;
-use crate::log::LogSet;
 use crate::materials::Materials;
 use crate::names::ServerNames;
 use crate::proxying::{Groups, TlsSettings};
@@ -18,6 +17,7 @@ use sealane_conf::diagnostic::Diagnostic;
 use sealane_conf::model::{Http, Listener, Location, LocationConf, Server, VerifyClient};
 use sealane_http::Method;
 use sealane_http::h1::Limits;
+use sealane_log::LogSet;
 use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 

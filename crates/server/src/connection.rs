@@ -188,7 +188,7 @@ impl Connection {
         if self.nodelay != on && matches!(self.facts.peer, PeerAddress::Inet(_)) {
             self.nodelay = on;
             if let Err(error) = sealane_sys::socket::set_nodelay(self.facts.socket.as_fd(), on) {
-                let text = crate::log::OsError(&error);
+                let text = sealane_log::OsError(&error);
                 self.log(
                     LogLevel::Info,
                     &format!("setsockopt(TCP_NODELAY) failed ({text})"),

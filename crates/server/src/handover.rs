@@ -149,7 +149,7 @@ impl fmt::Display for NoParcel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             NoParcel::Unreadable => f.write_str("a connection that cannot be read"),
-            NoParcel::Socket(error) => write!(f, "{}", crate::log::OsError(error)),
+            NoParcel::Socket(error) => write!(f, "{}", sealane_log::OsError(error)),
         }
     }
 }

@@ -19,10 +19,10 @@
 //! | `pipeline`, `router`, `handlers`, `filters` | what answers a request |
 //! | `access`, `limits` | who may: addresses, passwords, subrequests; how often, how many at a time |
 //! | `variables`, `template`, `access_log` | what is known about an exchange, as text |
-//! | [`upstream`] | groups of servers that requests are passed to |
 //! | [`counters`], [`metrics`] | what is counted, and under which names |
 //! | [`open_file_cache`] | open files, their facts and small contents |
-//! | [`log`] | error and access logs that never block a worker |
+//!
+//! Logs are the crate `log`, groups of servers and the choice among them the crate `upstream`.
 
 #![forbid(unsafe_code)]
 
@@ -31,12 +31,10 @@ pub mod body_source;
 pub mod chain;
 pub mod client_certificates;
 pub mod client_link;
-pub mod confinement;
 pub mod counters;
 pub mod current;
 pub mod exchange;
 pub mod facts;
-pub mod log;
 pub mod materials;
 pub mod metrics;
 pub mod names;
@@ -46,7 +44,6 @@ pub mod request_body;
 pub mod router;
 pub mod snapshot;
 pub mod turns;
-pub mod upstream;
 pub mod values;
 pub mod worker;
 

@@ -5,9 +5,9 @@
 //! no right to open them. A later reload hands the same type over a socket.
 
 use crate::snapshot::Snapshot;
-use crate::upstream::resolve::Resolve;
 use sealane_conf::model::{Resolver, SessionStore};
 use sealane_tls::{Capabilities, HandshakeState, SessionState, SharedStore};
+use sealane_upstream::resolve::Resolve;
 use std::collections::HashMap;
 use std::fmt;
 use std::path::{Path, PathBuf};

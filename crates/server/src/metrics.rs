@@ -9,7 +9,6 @@ mod handshakes;
 
 use self::handshakes::Handshakes;
 use crate::counters::{Counters, Http2Counters};
-use crate::log::LostLines;
 use crate::worker::Process;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
@@ -17,6 +16,7 @@ use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
+use sealane_log::LostLines;
 use sealane_tls::{EarlyVerdict, HandshakeState, Missed, Resumed, SessionState};
 use std::fmt;
 use std::sync::Arc;
@@ -227,8 +227,8 @@ impl fmt::Debug for Workers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log::LogSet;
     use crate::testing::Site;
+    use sealane_log::LogSet;
 
     #[test]
     fn sums_over_threads_under_stable_names() {

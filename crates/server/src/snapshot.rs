@@ -7,13 +7,11 @@
 
 use crate::facts::ConnectionFacts;
 use crate::limits::LimitZoneRuntime;
-use crate::log::{AccessLogger, LogSet, Logger};
 use crate::materials::Materials;
 use crate::names::ServerNames;
 use crate::proxying::{GroupRuntime, Groups, PassRuntime};
 use crate::router::LocationTree;
 use crate::tls_build::{HandshakeThreads, SharedRing};
-use crate::upstream::ResolvedAddress;
 use sealane_conf::Config;
 use sealane_conf::diagnostic::Diagnostic;
 use sealane_conf::model::{
@@ -21,7 +19,9 @@ use sealane_conf::model::{
     UserVariable,
 };
 use sealane_http::Method;
+use sealane_log::{AccessLogger, LogSet, Logger};
 use sealane_tls::{Acceptor, HandshakeState, ServerTls};
+use sealane_upstream::ResolvedAddress;
 use std::net::SocketAddr;
 use std::sync::Arc;
 

@@ -6,8 +6,8 @@
 //! counted, and its number written when the request is over.
 
 use crate::exchange::Exchange;
-use crate::log::{Logger, MAX_ERROR_LINE_BYTES};
 use sealane_conf::model::LogLevel;
+use sealane_log::{Logger, MAX_ERROR_LINE_BYTES};
 use std::mem;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -6,12 +6,12 @@
 //! process ends; what holds it is its descriptor, in the chains that send it.
 
 use crate::chain::{FileRange, Segment};
-use crate::confinement;
 use crate::disk;
-use crate::log::OsError;
 use crate::open_file_cache::OpenFile;
 use bytes::Bytes;
 use sealane_conf::model::TempPath;
+use sealane_log::OsError;
+use sealane_log::confinement;
 use sealane_sys::file;
 use std::ffi::OsStr;
 use std::fmt;

@@ -11,11 +11,11 @@
 use crate::buffers::{self, BATCH_BYTES};
 use crate::chain::{OutputChain, Segment};
 use crate::facts::ConnectionFacts;
-use crate::log::Logger;
 use crate::outgoing::Outgoing;
 use crate::tls_stream::{HandshakeTimes, TlsStream};
 use crate::worker::Worker;
 use gather::{ChainReader, FileError};
+use sealane_log::Logger;
 use sealane_tls::Packed;
 use std::fmt;
 use std::io::{self, IoSlice};
@@ -435,7 +435,7 @@ impl fmt::Display for TransportError {
                 write!(
                     f,
                     "recv() or send() failed ({})",
-                    crate::log::OsError(error)
+                    sealane_log::OsError(error)
                 )
             }
             TransportError::ClosedInHandshake => {

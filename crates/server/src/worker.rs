@@ -8,12 +8,12 @@ use crate::counters::Counters;
 use crate::current::Current;
 use crate::handover::Travellers;
 use crate::handover::line::Way;
-use crate::log::{self, LogSet};
 use crate::open_file_cache::OpenFileCache;
 use crate::registry::{Asked, Registry};
 use crate::snapshot::{ListenerId, Snapshot};
 use crate::turns::Turns;
 use sealane_conf::model::{LogLevel, WorkerCount};
+use sealane_log::{self, LogSet};
 use sealane_tls::HandshakeState;
 use sealane_tls::client::SessionCache;
 use std::fmt;
@@ -211,7 +211,7 @@ pub fn run(
     mut next_command: impl FnMut(Option<Duration>) -> Option<Command>,
 ) -> io::Result<()> {
     let log = args.snapshot.main_log.clone();
-    log::report_panics_to(log.clone());
+    sealane_log::report_panics_to(log.clone());
     args.logs.start_writer(log.clone())?;
     let mut logs = FlushedLogs(args.logs);
     let _pool = HandshakePool::start(&args.snapshot)?;
@@ -278,7 +278,7 @@ pub fn run(
             }
             Some(Command::Apply(update)) if *tell.borrow() == Asked::Nothing => {
                 update.logs.take_effect(update.snapshot.main_log.clone());
-                log::report_panics_to(update.snapshot.main_log.clone());
+                sealane_log::report_panics_to(update.snapshot.main_log.clone());
                 threads.apply(&update, &args.events)?;
                 snapshot = update.snapshot;
                 logs.0 = update.logs;

@@ -33,7 +33,7 @@ use crate::session_store::{StateFile, write_state_file};
 use crate::sockets::{Bound, SocketFiles};
 use crate::startup::{Origin, Server};
 use crate::worker_process::{self, FATAL};
-use sealane_server::log::OsError;
+use sealane_log::OsError;
 use sealane_sys::poll;
 use sealane_sys::process::{self, ExitStatus, Pid};
 use sealane_sys::signal::{Received, Signal, SignalQueue};

@@ -6,7 +6,7 @@
 
 use crate::journal::{Journal, note};
 use crate::session_store::MAX_STATE_BYTES;
-use sealane_server::log::OsError;
+use sealane_log::OsError;
 use sealane_sys::process::Pid;
 use sealane_sys::{process, signal, socket};
 use std::io;
@@ -301,7 +301,7 @@ pub(super) fn send_before(line: BorrowedFd<'_>, before: BorrowedFd<'_>) -> io::R
 #[cfg(test)]
 mod tests {
     use super::*;
-    use sealane_server::log::Logger;
+    use sealane_log::Logger;
     use std::fs::File;
 
     fn pair() -> (Other, Other, Journal) {

@@ -22,7 +22,7 @@ use crate::reload;
 use crate::session_store::{self, TicketStates};
 use crate::sockets::Bound;
 use crate::startup::{self, Goal, Handover, Refused, Server};
-use sealane_server::log::OsError;
+use sealane_log::OsError;
 use sealane_sys::process::Pid;
 use sealane_sys::sealed_memory::SealedMemory;
 use sealane_sys::signal::Signal;

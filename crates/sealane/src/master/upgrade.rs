@@ -37,7 +37,7 @@ use crate::activation::{FOREIGN_VARIABLE, NGINX_VARIABLE};
 use crate::control;
 use crate::journal::note;
 use crate::notify::{self, State};
-use sealane_server::log::OsError;
+use sealane_log::OsError;
 use sealane_sys::process::{self, ExitStatus, Pid};
 use sealane_sys::signal::Signal;
 use sealane_sys::socket;

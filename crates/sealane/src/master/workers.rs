@@ -2,7 +2,7 @@
 
 use crate::control::{self, FDS_PER_MESSAGE};
 use crate::journal::{Journal, note};
-use sealane_server::log::{LogSet, OsError};
+use sealane_log::{LogSet, OsError};
 use sealane_sys::process::{self, Fork, Pid};
 use sealane_sys::signal::{self, Signal};
 use sealane_sys::socket;

@@ -6,7 +6,7 @@ use crate::resolver::{self, Resolvers};
 use crate::session_store::{self, RemoteStore};
 use crate::startup::Server;
 use sealane_conf::Config;
-use sealane_server::log::LogSet;
+use sealane_log::LogSet;
 use sealane_server::snapshot::ListenerId;
 use sealane_server::worker::BoundListener;
 use sealane_server::{Materials, Snapshot};

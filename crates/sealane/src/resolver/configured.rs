@@ -2,8 +2,8 @@
 
 use super::{KeptServer, Resolvers};
 use sealane_conf::model::{Http, Upstream, UpstreamPeers};
-use sealane_server::upstream::resolve::Resolve;
 use sealane_server::{Materials, Snapshot};
+use sealane_upstream::resolve::Resolve;
 use std::sync::Arc;
 
 /// Makes the resolvers of a configuration, for whoever builds a snapshot, and goes on with those

@@ -9,7 +9,7 @@ use hickory_resolver::proto::op::ResponseCode;
 use hickory_resolver::proto::rr::{Name, RData, RecordType};
 use hickory_resolver::{Resolver, TokioResolver};
 use sealane_conf::model;
-use sealane_server::upstream::resolve::ResolveError;
+use sealane_upstream::resolve::ResolveError;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 

@@ -7,8 +7,8 @@
 use super::dns::{Answer, Dns, Service};
 use super::names::literal;
 use crate::journal::{Journal, note};
-use sealane_server::upstream::resolve::ResolveError;
-use sealane_server::upstream::{PeerAddress, ResolvedAddress};
+use sealane_upstream::resolve::ResolveError;
+use sealane_upstream::{PeerAddress, ResolvedAddress};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;

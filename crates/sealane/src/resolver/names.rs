@@ -3,7 +3,7 @@
 
 use super::dns::{Answer, Dns};
 use sealane_conf::model;
-use sealane_server::upstream::resolve::{Addresses, Lookup, Resolve, ResolveError};
+use sealane_upstream::resolve::{Addresses, Lookup, Resolve, ResolveError};
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};

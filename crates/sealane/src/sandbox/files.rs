@@ -17,7 +17,7 @@ use landlock::{
 };
 use sealane_conf::Config;
 use sealane_conf::model::{FilesAt, Landlock, LocationConf, LogTarget, Part, Template};
-use sealane_server::confinement;
+use sealane_log::confinement;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;

@@ -17,7 +17,7 @@ use super::client::{Client, NoAnswer};
 use super::thread::StateSink;
 use super::{now_s, state};
 use crate::journal::{Journal, note};
-use sealane_server::log::OsError;
+use sealane_log::OsError;
 use sealane_tls::{RingSettings, SessionState, StoreKey, StoreSeal, TicketRing};
 use std::future::{Future, poll_fn};
 use std::sync::Arc;

@@ -25,7 +25,7 @@
 use super::now_s;
 use super::state::{self, MAX_STATE_BYTES};
 use crate::journal::{Journal, note};
-use sealane_server::log::OsError;
+use sealane_log::OsError;
 use sealane_sys::{poll, socket};
 use sealane_tls::{SessionCache, SessionState};
 use std::io;

@@ -122,7 +122,7 @@ fn each_flood_raises_its_metric() {
             process,
             SessionState::new(),
             HandshakeState::new(),
-            crate::log::LogSet::stderr().lost_lines(),
+            sealane_log::LogSet::stderr().lost_lines(),
         );
         let text = metrics::text(&registry);
         let floods = text.lines().filter_map(|line| {

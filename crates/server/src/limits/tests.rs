@@ -1,10 +1,10 @@
 use super::connections::NoPlace;
 use super::requests::{Answer, delay_ms};
 use super::*;
-use crate::log::LogSet;
 use crate::materials::Materials;
 use crate::testing::{Site, parse};
 use proptest::prelude::*;
+use sealane_log::LogSet;
 use sealane_sys::guard::Guard;
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -231,7 +231,7 @@ mod tests {
             process,
             SessionState::new(),
             state,
-            crate::log::LogSet::stderr().lost_lines(),
+            sealane_log::LogSet::stderr().lost_lines(),
         ));
         for line in [
             "sealane_tls_handshakes_refused_total 7",

@@ -1,10 +1,10 @@
 //! What can go wrong with an upstream, and what nginx says about it.
 
 use crate::client_link::BodyError;
-use crate::log::OsError;
 use crate::transport::gather::FileError;
 use sealane_conf::model::LogLevel;
 use sealane_http::StatusCode;
+use sealane_log::OsError;
 use sealane_tls::Fault;
 use sealane_tls::client::Error as TlsError;
 use std::fmt;

@@ -3,12 +3,12 @@
 use super::peer_connection::{self, PeerConnection};
 use super::{GroupRuntime, PassRuntime};
 use crate::materials::Materials;
-use crate::upstream::{
-    Group, GroupSettings, IdlePool, KeepaliveSettings, Method, PeerAddress, ServerSettings,
-};
 use sealane_conf::Config;
 use sealane_conf::model::{
     self, BalanceMethod, LocationConf, Upstream, UpstreamKeepalive, UpstreamPeers, UpstreamServer,
+};
+use sealane_upstream::{
+    Group, GroupSettings, IdlePool, KeepaliveSettings, Method, PeerAddress, ServerSettings,
 };
 use std::collections::HashMap;
 use std::sync::Arc;

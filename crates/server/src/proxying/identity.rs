@@ -6,10 +6,10 @@ use crate::exchange::Exchange;
 use crate::facts::PeerAddress;
 use crate::request_log::log_request;
 use crate::template;
-use crate::upstream::pool::ConnectionKey;
 use sealane_conf::model::{BindAddress, SendProxyProtocol, UpstreamSettings};
 use sealane_conf::upstream_url::local_address;
 use sealane_http::proxy_protocol::{Addresses, encode_v1, encode_v2};
+use sealane_upstream::pool::ConnectionKey;
 use std::net::SocketAddr;
 
 /// The address that connections come from, and whether it need not be the machine's own

@@ -2,10 +2,10 @@
 //! where they go back to.
 
 use super::peer_connection::{self, PeerConnection};
-use crate::upstream::pool::{ConnectionKey, Life};
-use crate::upstream::{Failure as PeerFailure, Group, IdlePool, Picked};
 use crate::worker::Worker;
 use sealane_conf::model::Template;
+use sealane_upstream::pool::{ConnectionKey, Life};
+use sealane_upstream::{Failure as PeerFailure, Group, IdlePool, Picked};
 use std::sync::Arc;
 use std::time::Instant;
 

@@ -3,13 +3,13 @@
 use super::tls_settings::{PeerTls, Secured};
 use super::{GroupRuntime, knows_chunks, rewrite};
 use crate::exchange::Exchange;
-use crate::upstream::pool::ConnectionKey;
-use crate::upstream::resolve::Resolve;
-use crate::upstream::{
-    Group, GroupSettings, IdlePool, KeepaliveSettings, Method, PeerAddress, ServerSettings,
-};
 use sealane_conf::model::{Pass, ProxyHttpVersion, ProxyTarget, Template, UpstreamSettings};
 use sealane_http::headers::KnownHeader;
+use sealane_upstream::pool::ConnectionKey;
+use sealane_upstream::resolve::Resolve;
+use sealane_upstream::{
+    Group, GroupSettings, IdlePool, KeepaliveSettings, Method, PeerAddress, ServerSettings,
+};
 use std::sync::Arc;
 
 /// A location's pass directive at run time.

@@ -196,7 +196,7 @@ async fn group_of(
         return Err(StatusCode::INTERNAL_SERVER_ERROR);
     }
     let addresses = match place.kind {
-        HostKind::Unix => vec![crate::upstream::PeerAddress::Unix(PathBuf::from(
+        HostKind::Unix => vec![sealane_upstream::PeerAddress::Unix(PathBuf::from(
             place.host,
         ))],
         HostKind::Address(ip) => vec![SocketAddr::new(ip, port).into()],
@@ -215,7 +215,7 @@ async fn resolve(
     exchange: &Exchange,
     pass: &PassRuntime,
     name: &str,
-) -> Result<crate::upstream::resolve::Addresses, StatusCode> {
+) -> Result<sealane_upstream::resolve::Addresses, StatusCode> {
     let Some(resolver) = &pass.resolver else {
         log_request!(exchange, Error, "no resolver defined to resolve {name}");
         return Err(StatusCode::BAD_GATEWAY);

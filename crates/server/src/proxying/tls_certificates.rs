@@ -5,8 +5,8 @@
 //! is done on a thread that may wait for the disk.
 
 use crate::disk;
-use crate::log::OsError;
 use sealane_conf::model::CertificateCache;
+use sealane_log::OsError;
 use sealane_tls::client::ClientIdentity;
 use sealane_tls::{Identity, Secret};
 use std::collections::HashMap;

@@ -10,8 +10,6 @@ use crate::materials::Materials;
 use crate::socket::Socket;
 use crate::template;
 use crate::tls_build::{emerg, file, label, pem, protocols, secrets};
-use crate::upstream::Peer;
-use crate::upstream::pool::ConnectionKey;
 use sealane_conf::Config;
 use sealane_conf::diagnostic::Diagnostic;
 use sealane_conf::model::{
@@ -20,6 +18,8 @@ use sealane_conf::model::{
 };
 use sealane_tls::client::{ClientSettings, ClientTls, PemFile, SessionCache};
 use sealane_tls::{Identity, Secret};
+use sealane_upstream::Peer;
+use sealane_upstream::pool::ConnectionKey;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -5,10 +5,10 @@
 //! find the same objects again.
 
 use super::{emerg, file};
-use crate::log::OsError;
 use crate::materials::Materials;
 use sealane_conf::diagnostic::Diagnostic;
 use sealane_conf::model::{self, LogLevel, Tls};
+use sealane_log::OsError;
 use sealane_tls::{
     EarlyData, FLIGHT_BYTES, Identity, RingSettings, Secret, SessionCacheSetting, SessionState,
     SessionStats, SharedSessions, SharedStore, StoreSeal, TicketRing,

@@ -157,7 +157,7 @@ impl fmt::Display for FileError {
             FileError::Read(error) => write!(
                 f,
                 "pread() of the file being sent failed ({})",
-                crate::log::OsError(error)
+                sealane_log::OsError(error)
             ),
         }
     }

@@ -5,8 +5,8 @@
 
 use super::{SendMode, Transport, TransportError};
 use crate::chain::OutputChain;
-use crate::log::Logger;
 use sealane_conf::model::LogLevel;
+use sealane_log::Logger;
 use sealane_sys::socket;
 use sealane_tls::Ktls;
 use std::os::fd::AsFd;

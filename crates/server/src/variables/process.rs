@@ -3,8 +3,8 @@
 use super::{number, put, seconds, text};
 use crate::exchange::Exchange;
 use crate::handlers::stub_status::Totals;
-use crate::log::with_time_stamps;
 use sealane_conf::variables::Builtin;
+use sealane_log::with_time_stamps;
 use sealane_sys::time;
 use std::ffi::CString;
 use std::sync::OnceLock;

@@ -5,11 +5,11 @@ use crate::connection;
 use crate::disk;
 use crate::handover::line::{self, Home, Host, Way};
 use crate::handover::{NoParcel, Parcel, UnderWay};
-use crate::log::{self, OsError};
 use crate::registry::{Asked, SWEEP_INTERVAL};
 use crate::snapshot::Snapshot;
 use crate::worker::{Event, OnThread, Process, Update, Worker, own_sockets};
 use sealane_conf::model::{ListenAddress, LogLevel};
+use sealane_log::{self, OsError};
 use std::io::{self, PipeReader, PipeWriter};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
@@ -106,7 +106,7 @@ impl Threads {
             .on_thread_park(move || {
                 turns.rest();
                 // Before the thread waits, the log lines of this turn are on their way.
-                log::flush_thread_buffers();
+                sealane_log::flush_thread_buffers();
             })
             .build()?;
         let (order, orders) = mpsc::unbounded_channel();

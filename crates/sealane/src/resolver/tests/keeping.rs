@@ -4,7 +4,7 @@ use super::dns::Service;
 use super::keeper::{MAX_PEERS, peers};
 use super::name_server::{address, service};
 use super::*;
-use sealane_server::upstream::{Group, GroupSettings, KeepaliveSettings, Method, ServerSettings};
+use sealane_upstream::{Group, GroupSettings, KeepaliveSettings, Method, ServerSettings};
 use tokio::task::JoinHandle;
 
 /// A group with one server that is kept up to date until this is dropped.
@@ -40,7 +40,7 @@ fn keep(server: &NameServer, host: &str, srv: Option<&str>, timeout: Duration) -
         timeout,
         apply: Box::new(move |addresses| known.set_addresses(0, addresses)),
     };
-    let journal = Journal::running(sealane_server::log::Logger::discard());
+    let journal = Journal::running(sealane_log::Logger::discard());
     let task = tokio::spawn(kept.keep(dns, journal));
     Kept { group, task }
 }
@@ -148,7 +148,7 @@ async fn records_of_a_service_bring_ports_weights_and_priorities() {
     assert_eq!(servers, ["big.test", "small.test", "spare.test"]);
     let mut picks = Vec::new();
     for _ in 0..8 {
-        let asked = sealane_server::upstream::PickRequest {
+        let asked = sealane_upstream::PickRequest {
             key: b"",
             client: None,
             thread: 0,

@@ -6,7 +6,7 @@ mod name_server;
 use self::name_server::{NameServer, Says, address, alias};
 use super::*;
 use hickory_resolver::proto::op::ResponseCode;
-use sealane_server::upstream::resolve::{Resolve, ResolveError};
+use sealane_upstream::resolve::{Resolve, ResolveError};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
@@ -363,7 +363,7 @@ fn the_thread_answers_a_worker() {
         let mut builder = tokio::runtime::Builder::new_current_thread();
         builder.enable_all().build().expect("a runtime")
     };
-    let journal = Journal::running(sealane_server::log::Logger::discard());
+    let journal = Journal::running(sealane_log::Logger::discard());
     // The name server needs somebody to run it while the worker waits.
     let (say, address_of) = std::sync::mpsc::channel();
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();

@@ -1,5 +1,5 @@
 use super::*;
-use sealane_server::log::Logger;
+use sealane_log::Logger;
 use sealane_tls::RingSettings;
 
 const SETTINGS: RingSettings = RingSettings {

@@ -3,7 +3,6 @@
 use super::{
     Depth, Failure, depth, header, note, path_of, refuse, refuse_body, tree, without_slash,
 };
-use crate::confinement;
 use crate::disk;
 use crate::exchange::Exchange;
 use crate::handlers::path::FilePath;
@@ -13,6 +12,7 @@ use crate::request_log::{Text, log_request};
 use sealane_conf::model::{Dav, FilesAt};
 use sealane_http::headers::KnownHeader;
 use sealane_http::{Method, StatusCode};
+use sealane_log::confinement;
 use std::path::PathBuf;
 
 /// Copies or moves what the URI leads to.

@@ -2,8 +2,8 @@
 //! several such peers smooth weighted round robin. A pick looks at every peer.
 
 use super::{Positions, is_eligible, round_robin};
-use crate::upstream::peer_set::Tier;
-use crate::upstream::tried::Tried;
+use crate::peer_set::Tier;
+use crate::tried::Tried;
 
 pub(super) fn pick(
     tier: &Tier,

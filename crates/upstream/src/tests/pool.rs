@@ -1,7 +1,7 @@
 //! Idle connections.
 
 use super::*;
-use crate::upstream::pool::{ConnectionKey, Life};
+use crate::pool::{ConnectionKey, Life};
 use std::sync::Arc;
 
 /// A connection is a number; the dead ones are negative.

@@ -2,8 +2,8 @@
 //! with nginx's hash, so that a client finds the peer that it had with nginx.
 
 use super::{Choice, MAX_MISSES, is_eligible};
-use crate::upstream::peer_set::Tier;
-use crate::upstream::tried::Tried;
+use crate::peer_set::Tier;
+use crate::tried::Tried;
 use std::net::IpAddr;
 
 /// Where the hash of an address begins.

@@ -12,7 +12,7 @@ pub fn begin() {
 }
 
 /// What to add to the message of a change to a file that was denied.
-pub(crate) fn reason(errno: Option<i32>) -> &'static str {
+pub fn reason(errno: Option<i32>) -> &'static str {
     if errno == Some(libc::EACCES) && CONFINED.get().is_some() {
         "; besides its user's rights, \"worker_landlock\" confines the worker process to \
          directories that were there when it started: reload if one was replaced since"

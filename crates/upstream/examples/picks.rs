@@ -8,7 +8,7 @@
 //!     target/release/examples/picks vnswrr 1000 10000
 //! ```
 
-use sealane_server::upstream::{
+use sealane_upstream::{
     Group, GroupSettings, KeepaliveSettings, Method, PeerAddress, PickRequest, ServerSettings,
     Tried,
 };

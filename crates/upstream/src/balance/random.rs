@@ -3,8 +3,8 @@
 
 use super::least_conn::less_loaded;
 use super::{Choice, MAX_MISSES, Positions, is_eligible};
-use crate::upstream::peer_set::Tier;
-use crate::upstream::tried::Tried;
+use crate::peer_set::Tier;
+use crate::tried::Tried;
 
 pub(super) fn pick(
     tier: &Tier,

@@ -33,6 +33,8 @@
 //! there is another list; then it takes that one and carries over what it knows of peers
 //! that stay.
 
+#![forbid(unsafe_code)]
+
 pub mod pool;
 pub mod resolve;
 pub mod settings;

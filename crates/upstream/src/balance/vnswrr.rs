@@ -15,9 +15,9 @@
 //! dead ones would have the work of all of them, and a pick would not have a bound.
 
 use super::{Choice, Positions, is_eligible};
-use crate::upstream::peer::Peer;
-use crate::upstream::peer_set::Tier;
-use crate::upstream::tried::Tried;
+use crate::peer::Peer;
+use crate::peer_set::Tier;
+use crate::tried::Tried;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -59,7 +59,7 @@ pub(super) fn pick(tier: &Tier, positions: &mut Positions, tried: &Tried, now_ms
 
 /// The virtual nodes of one full cycle.
 #[derive(Debug)]
-pub(in crate::upstream) struct VirtualNodes {
+pub(crate) struct VirtualNodes {
     /// Nodes of a cycle.
     total: usize,
     /// Nodes among which threads start: as many as there are peers, which are made at

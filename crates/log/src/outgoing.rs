@@ -365,7 +365,7 @@ impl Outgoing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::log::sink::Sink;
+    use crate::sink::Sink;
 
     #[test]
     fn a_server_that_is_back_and_does_not_read_is_not_asked_without_end() {

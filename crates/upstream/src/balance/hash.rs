@@ -2,13 +2,13 @@
 //! leads to the hash of the number of the miss and the key.
 
 use super::{Choice, MAX_MISSES, is_eligible};
-use crate::upstream::crc32::Crc32;
-use crate::upstream::peer_set::Tier;
-use crate::upstream::tried::Tried;
+use crate::crc32::Crc32;
+use crate::peer_set::Tier;
+use crate::tried::Tried;
 
 /// How far a request has come by its hash.
 #[derive(Debug, Clone, Default)]
-pub(in crate::upstream) struct HashWalk {
+pub(crate) struct HashWalk {
     /// Where it is.
     pub(super) hash: u32,
     /// Hashes so far.

@@ -8,7 +8,7 @@
 mod nginx;
 
 use nginx::{Ask, Nginx, Site};
-use sealane_server::upstream::{
+use sealane_upstream::{
     Group, GroupSettings, KeepaliveSettings, Method, PeerAddress, PickRequest, ServerSettings,
     Tried,
 };

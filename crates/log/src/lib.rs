@@ -58,6 +58,10 @@
 //! - [`LogSet::finish`] of any set writes out everything of all sets and ends the
 //!   writer.
 
+#![forbid(unsafe_code)]
+
+pub mod confinement;
+
 mod access;
 mod destination;
 mod error;
@@ -91,10 +95,10 @@ pub use stamp::{TimeStamps, with_time_stamps};
 #[macro_export]
 macro_rules! log_error {
     ($logger:expr, $level:ident, $connection:expr, $($message:tt)+) => {{
-        let logger: &$crate::log::Logger = &$logger;
-        if logger.enabled($crate::log::LogLevel::$level) {
+        let logger: &$crate::Logger = &$logger;
+        if logger.enabled($crate::LogLevel::$level) {
             logger.log(
-                $crate::log::LogLevel::$level,
+                $crate::LogLevel::$level,
                 ::core::convert::Into::into($connection),
                 ::core::format_args!($($message)+),
             );

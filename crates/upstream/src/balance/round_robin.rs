@@ -5,8 +5,8 @@
 
 use super::Positions;
 use super::is_eligible;
-use crate::upstream::peer_set::Tier;
-use crate::upstream::tried::Tried;
+use crate::peer_set::Tier;
+use crate::tried::Tried;
 
 pub(super) fn pick(
     tier: &Tier,

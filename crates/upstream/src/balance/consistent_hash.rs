@@ -3,10 +3,10 @@
 //! weight; a key belongs to the next point. A miss leads to the point after it.
 
 use super::{Choice, MAX_MISSES, Positions, round_robin};
-use crate::upstream::crc32::Crc32;
-use crate::upstream::peer::Peer;
-use crate::upstream::peer_set::Tier;
-use crate::upstream::tried::Tried;
+use crate::crc32::Crc32;
+use crate::peer::Peer;
+use crate::peer_set::Tier;
+use crate::tried::Tried;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ const POINTS: u64 = 160;
 
 /// The ring.
 #[derive(Debug)]
-pub(in crate::upstream) struct Ring {
+pub(crate) struct Ring {
     /// By hash.
     points: Vec<Point>,
     /// The places of each server's peers: one for each address that its name has.
