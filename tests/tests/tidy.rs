@@ -215,6 +215,36 @@ fn dependencies_point_one_way() {
     );
 }
 
+/// `a/{b,c}.rs` as `a/b.rs` and `a/c.rs`.
+fn expanded(path: &str) -> Vec<String> {
+    let parts = path
+        .split_once('{')
+        .and_then(|(before, rest)| Some((before, rest.split_once('}')?)));
+    match parts {
+        Some((before, (names, after))) => {
+            let names = names.split(',');
+            names.map(|name| format!("{before}{name}{after}")).collect()
+        }
+        None => vec![path.to_owned()],
+    }
+}
+
+#[test]
+fn the_map_names_files_that_exist() {
+    let root = sealane_tests::repository();
+    let map = std::fs::read_to_string(root.join("ARCHITECTURE.md")).expect("it is there");
+    // What stands in backquotes and begins with a directory of ours; `<...>` stands for a name.
+    let quoted = map.split('`').skip(1).step_by(2);
+    let paths = quoted.filter(|path| {
+        let ours = ["crates/", "tests/", "docs/", "scripts/", "fuzz/"];
+        ours.iter().any(|start| path.starts_with(start)) && !path.contains(['<', ' ', '\n'])
+    });
+    let paths: Vec<String> = paths.flat_map(expanded).collect();
+    assert!(paths.len() > 50, "backquotes pair up: {paths:?}");
+    let missing = paths.into_iter().filter(|path| !root.join(path).exists());
+    assert_none("paths in ARCHITECTURE.md", missing.collect());
+}
+
 #[test]
 fn pure_crates_do_no_input_or_output() {
     let forbidden = [
