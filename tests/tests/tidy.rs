@@ -246,6 +246,26 @@ fn the_map_names_files_that_exist() {
 }
 
 #[test]
+fn types_are_called_what_the_field_calls_them() {
+    let mut wrong = Vec::new();
+    let sources = sources().into_iter();
+    for file in sources.filter(|file| file.name.starts_with("crates/")) {
+        for (number, line) in file.text.lines().enumerate() {
+            let mut words = line.split(|c: char| !c.is_alphanumeric() && c != '_');
+            let is_type = words.any(|word| matches!(word, "struct" | "enum" | "trait" | "type"));
+            if is_type && words.next() == Some("Place") && !line.trim_start().starts_with("//") {
+                wrong.push(format!("{}:{}", file.name, number + 1));
+            }
+        }
+    }
+    assert_none(
+        "types called \"Place\" (a slot, a permit, a location, a shard, an endpoint? The glossary \
+         in ARCHITECTURE.md has the words)",
+        wrong,
+    );
+}
+
+#[test]
 fn pure_crates_do_no_input_or_output() {
     let forbidden = [
         "std::fs",

@@ -2,7 +2,7 @@
 //! and what setters may ask for.
 
 use crate::call::Fault;
-use crate::diagnostic::{Diagnostic, Place};
+use crate::diagnostic::{Diagnostic, SourceLocation};
 use crate::directives::{self, Contexts};
 use crate::draft::{
     EventsDraft, HttpDraft, LimitExceptBlock, LocationBlock, LocationDraft, MainDraft, ScriptDraft,
@@ -43,7 +43,7 @@ pub(crate) struct Build<'a> {
     /// Directives that were warned about already.
     warned: HashSet<&'static str>,
     /// The place of the directive at hand, for warnings.
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<SourceLocation>,
     /// The block that a setter wants opened.
     pub(crate) opening: Option<Opening>,
     /// The block of a list that is open, other than `types`.

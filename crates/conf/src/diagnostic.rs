@@ -14,14 +14,14 @@ pub struct Diagnostic {
     /// nginx's words, without the place.
     pub message: String,
     /// Where in the configuration; `None` when the whole is meant.
-    pub place: Option<Place>,
+    pub place: Option<SourceLocation>,
     /// What to do about it, in a sentence or as `did you mean "root"?`.
     pub help: Option<String>,
 }
 
-/// A place that a [`Diagnostic`] points at.
+/// The place in the configuration that a [`Diagnostic`] points at.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct SourceLocation {
     /// The file as opened; `None` for the `-g` argument.
     pub file: Option<PathBuf>,
     /// Line, from 1.
@@ -55,14 +55,14 @@ impl Diagnostic {
         let message = masked(&self.message);
         let headline = match &self.place {
             None => message,
-            Some(Place {
+            Some(SourceLocation {
                 file: Some(file),
                 line,
                 ..
             }) => {
                 format!("{message} in {}:{line}", file.display())
             }
-            Some(Place { file: None, .. }) => format!("{message} in command line"),
+            Some(SourceLocation { file: None, .. }) => format!("{message} in command line"),
         };
         printable(&headline)
     }
@@ -106,7 +106,7 @@ impl fmt::Display for Diagnostic {
     }
 }
 
-impl Place {
+impl SourceLocation {
     /// The line, masked, printable, without the blanks around it; of a long one, `most`
     /// characters around the place.
     pub fn shown_line(&self, most: usize) -> String {
@@ -136,7 +136,7 @@ impl Place {
     }
 
     /// The beginning of a line that was read earlier.
-    pub(crate) fn of_line(origin: Origin, sources: &[Source]) -> Place {
+    pub(crate) fn of_line(origin: Origin, sources: &[Source]) -> SourceLocation {
         let source = sources.iter().find(|source| source.path == origin.file);
         let index = (origin.line as usize).saturating_sub(1);
         let line = source.and_then(|source| source.text.split(|byte| *byte == b'\n').nth(index));
@@ -145,7 +145,7 @@ impl Place {
             .to_owned();
         let indent = source_line.len() - source_line.trim_start().len();
         let column = u32::try_from(indent + 1).unwrap_or(1);
-        Place {
+        SourceLocation {
             file: Some(origin.file),
             line: origin.line,
             column,
@@ -197,7 +197,7 @@ mod tests {
         Diagnostic {
             level: LogLevel::Emerg,
             message: "unknown directive \"rot\"".into(),
-            place: Some(Place {
+            place: Some(SourceLocation {
                 file: Some("/etc/nginx/nginx.conf".into()),
                 line: 3,
                 column: 5,
@@ -233,7 +233,7 @@ mod tests {
     #[test]
     fn a_long_line_is_shown_around_the_place() {
         let shown = |line: &str, column: u32| {
-            let place = Place {
+            let place = SourceLocation {
                 file: None,
                 line: 1,
                 column,

@@ -50,7 +50,7 @@ pub mod upstream_url;
 pub mod values;
 pub mod variables;
 
-pub use diagnostic::{Diagnostic, Failure, Place};
+pub use diagnostic::{Diagnostic, Failure, SourceLocation};
 pub use input::{Loader, MemoryLoader, Options};
 pub use model::Config;
 pub use parser::parse;

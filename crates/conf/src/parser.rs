@@ -2,7 +2,7 @@
 
 use crate::build::{Build, Opening};
 use crate::call::{Call, Fault, FaultPlace, shown};
-use crate::diagnostic::{Diagnostic, Failure, Place};
+use crate::diagnostic::{Diagnostic, Failure, SourceLocation};
 use crate::directives::{self, Contexts, MAIN, Row, Setter, Support};
 use crate::input::{Loader, Options};
 use crate::lexer::{Item, LexError, Lexer, Origin as TextOrigin, Word};
@@ -189,7 +189,12 @@ impl<'a> Parser<'a> {
     }
 
     /// Reads an included file in the given context; `place` is that of the `include`.
-    fn included(&mut self, path: &Path, context: Contexts, place: Place) -> Result<(), Stop> {
+    fn included(
+        &mut self,
+        path: &Path,
+        context: Contexts,
+        place: SourceLocation,
+    ) -> Result<(), Stop> {
         match self.read(path, Some(place)) {
             Ok(text) => self.whole_text(text, context),
             Err(stop) => self.note_unread(stop),
@@ -197,7 +202,7 @@ impl<'a> Parser<'a> {
     }
 
     /// The text of a file; `place` is that of the `include`.
-    fn read(&mut self, path: &Path, place: Option<Place>) -> Result<Rc<Text>, Stop> {
+    fn read(&mut self, path: &Path, place: Option<SourceLocation>) -> Result<Rc<Text>, Stop> {
         let refuse = |message: String, help: Option<&str>| {
             let help = help.map(str::to_owned);
             Box::new(Diagnostic {
@@ -709,7 +714,7 @@ impl Text {
 
     /// A place in this text: the line that nginx names, and the byte to
     /// point at. Of a very long line, only the part around it is kept.
-    fn place(&self, at: usize, line: u32) -> Place {
+    fn place(&self, at: usize, line: u32) -> SourceLocation {
         const AROUND_BYTES: usize = 512;
         let at = at.min(self.bytes.len());
         let before = &self.bytes[at.saturating_sub(AROUND_BYTES)..at];
@@ -726,7 +731,7 @@ impl Text {
         let column = u32::try_from(before.len() + 1).unwrap_or(u32::MAX);
         let source_line = format!("{before}{}", String::from_utf8_lossy(&after[..end]));
         let source_line = source_line.trim_end().to_owned();
-        Place {
+        SourceLocation {
             file: self.path.clone(),
             line,
             column,
@@ -734,7 +739,7 @@ impl Text {
         }
     }
 
-    fn emerg(message: String, place: Option<Place>, help: Option<String>) -> Stop {
+    fn emerg(message: String, place: Option<SourceLocation>, help: Option<String>) -> Stop {
         Box::new(Diagnostic {
             level: LogLevel::Emerg,
             message,
@@ -749,7 +754,7 @@ impl Text {
                 let word = words.get(index).or(words.first());
                 Some(self.place(word.map_or(0, |word| word.at), line))
             }
-            FaultPlace::Origin(origin) => Some(Place::of_line(origin, sources)),
+            FaultPlace::Origin(origin) => Some(SourceLocation::of_line(origin, sources)),
             FaultPlace::Nowhere => None,
         };
         Text::emerg(fault.message, place, fault.help)

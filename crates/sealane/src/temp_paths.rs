@@ -148,13 +148,13 @@ mod tests {
     use std::fs;
 
     /// A directory that goes with the test.
-    struct Place(PathBuf);
+    struct TestDirectory(PathBuf);
 
-    impl Place {
-        fn new(name: &str) -> Place {
+    impl TestDirectory {
+        fn new(name: &str) -> TestDirectory {
             let path = std::env::temp_dir().join(format!("sealane-{name}-{}", std::process::id()));
             fs::create_dir(&path).expect("new");
-            Place(path)
+            TestDirectory(path)
         }
 
         fn prepare(&self, server: &str) -> Result<(), String> {
@@ -182,7 +182,7 @@ mod tests {
         }
     }
 
-    impl Drop for Place {
+    impl Drop for TestDirectory {
         fn drop(&mut self) {
             let _ = fs::remove_dir_all(&self.0);
         }
@@ -190,7 +190,7 @@ mod tests {
 
     #[test]
     fn a_server_of_files_needs_no_directory() {
-        let place = Place::new("temp-files");
+        let place = TestDirectory::new("temp-files");
         place
             .prepare("location / { root /srv; }")
             .expect("nothing to do");
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn directories_are_made_for_those_who_hand_bodies_on() {
-        let place = Place::new("temp-pass");
+        let place = TestDirectory::new("temp-pass");
         let server = "location /a { proxy_pass http://127.0.0.1:1; } \
                       location /b { location /b/c { proxy_pass http://127.0.0.1:1; \
                       proxy_temp_path own 1 2; } }";
@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     fn a_named_directory_must_be_there() {
-        let place = Place::new("temp-named");
+        let place = TestDirectory::new("temp-named");
         let error = place
             .prepare("location / { proxy_pass http://127.0.0.1:1; proxy_temp_path none/here; }")
             .expect_err("its parent is missing");
@@ -233,7 +233,7 @@ mod tests {
 
     #[test]
     fn the_owner_gets_the_rights_that_it_needs() {
-        let place = Place::new("temp-rights");
+        let place = TestDirectory::new("temp-rights");
         let path = place.0.join("d");
         fs::create_dir(&path).expect("new");
         fs::set_permissions(&path, Permissions::from_mode(0o540)).expect("ours");

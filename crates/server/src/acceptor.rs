@@ -36,20 +36,20 @@ enum Listening {
     Unix(UnixListener),
 }
 
-/// Where connections of one socket begin: a listener of the newest snapshot, as long as that has it.
+/// The listener of the newest snapshot that accepts the connections of one socket, as long as there is one.
 #[derive(Clone)]
-pub(crate) struct Place {
+pub(crate) struct ListenerRef {
     pub(crate) generation: u64,
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) listener: ListenerId,
 }
 
-impl Place {
-    /// Where connections to an address begin; `None` when no listener accepts them.
-    pub(crate) fn new(worker: &Worker, address: &ListenAddress) -> Option<Place> {
+impl ListenerRef {
+    /// The listener that accepts connections to an address; `None` when there is none.
+    pub(crate) fn new(worker: &Worker, address: &ListenAddress) -> Option<ListenerRef> {
         let (generation, snapshot) = worker.current.numbered();
         let listener = snapshot.listener_accepting(address)?;
-        Some(Place {
+        Some(ListenerRef {
             generation,
             snapshot,
             listener,
@@ -57,7 +57,7 @@ impl Place {
     }
 
     /// Where a connection begins: its local address may say more than the socket's.
-    pub(crate) fn of_connection(mut self, facts: &ConnectionFacts) -> Place {
+    pub(crate) fn of_connection(mut self, facts: &ConnectionFacts) -> ListenerRef {
         self.listener = self.snapshot.listener_of_connection(self.listener, facts);
         self
     }
@@ -68,7 +68,7 @@ impl Place {
         if generation == self.generation {
             return;
         }
-        match Place::new(worker, address) {
+        match ListenerRef::new(worker, address) {
             Some(newest) => *self = newest,
             None => self.generation = generation,
         }
@@ -79,7 +79,7 @@ impl Place {
 pub(crate) struct Acceptor {
     worker: Arc<Worker>,
     address: ListenAddress,
-    place: Place,
+    place: ListenerRef,
     listening: Listening,
     /// The queue is being emptied: no pause between two connections.
     hurries: bool,
@@ -95,7 +95,7 @@ impl Acceptor {
         address: ListenAddress,
         socket: OwnedFd,
     ) -> io::Result<Acceptor> {
-        let place = Place::new(&worker, &address).ok_or(io::ErrorKind::NotFound)?;
+        let place = ListenerRef::new(&worker, &address).ok_or(io::ErrorKind::NotFound)?;
         let listening = match address {
             ListenAddress::Inet(_) => Listening::Tcp(TcpListener::from_std(socket.into())?),
             ListenAddress::Unix(_) => Listening::Unix(UnixListener::from_std(socket.into())?),

@@ -15,7 +15,7 @@ pub(crate) mod tests;
 
 use self::moving::Leaving;
 pub(crate) use self::moving::adopt;
-use crate::acceptor::Place;
+use crate::acceptor::ListenerRef;
 use crate::buffers;
 use crate::client_link::ClientLink;
 use crate::deadline::Deadline;
@@ -47,7 +47,12 @@ const DISCARD_BYTES: usize = 1 << 20;
 const HURRIED_LINGER: Duration = Duration::from_secs(1);
 
 /// Serves one accepted connection to its end.
-pub(crate) async fn serve(worker: Arc<Worker>, place: Place, socket: Socket, peer: PeerAddress) {
+pub(crate) async fn serve(
+    worker: Arc<Worker>,
+    place: ListenerRef,
+    socket: Socket,
+    peer: PeerAddress,
+) {
     let number = worker.process.next_connection();
     let facts = Arc::new(ConnectionFacts::new(number, peer, socket));
     let place = place.of_connection(&facts);
@@ -115,8 +120,8 @@ pub(crate) enum Wait {
 }
 
 impl Connection {
-    fn new(worker: Arc<Worker>, place: Place, facts: Arc<ConnectionFacts>) -> Connection {
-        let Place {
+    fn new(worker: Arc<Worker>, place: ListenerRef, facts: Arc<ConnectionFacts>) -> Connection {
+        let ListenerRef {
             generation,
             snapshot,
             listener,

@@ -18,7 +18,7 @@ use crate::limits::Limited;
 use crate::proxying::UpstreamStates;
 use crate::request_body::ReceivedBody;
 use crate::snapshot::{ListenerId, LocationId, ServerId, ServerRuntime, Snapshot};
-use crate::tally::{Place, Tally};
+use crate::tally::{SubrequestPermit, Tally};
 use crate::values::Values;
 use crate::worker::Worker;
 use bytes::Bytes;
@@ -241,7 +241,7 @@ pub struct Progress {
     /// What it and those that it belongs with come to, once there is something to count.
     pub(crate) tally: OnceLock<Arc<Tally>>,
     /// Where it counts as a subrequest.
-    pub(crate) _place: Option<Place>,
+    pub(crate) _place: Option<SubrequestPermit>,
     /// The cookie of `userid`, once somebody has asked.
     pub uid: OnceLock<Box<Uid>>,
     /// What it is doing, in nginx's words, for log lines that do not say so themselves.

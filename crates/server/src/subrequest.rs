@@ -14,7 +14,7 @@ use crate::exchange::{Exchange, Progress, Request, RequestBody, Response};
 use crate::registry::{Entry, Phase};
 use crate::request_body::{self, ReceivedBody};
 use crate::request_log::{Text, log_request};
-use crate::tally::Place;
+use crate::tally::SubrequestPermit;
 use crate::template;
 use crate::variables;
 use crate::{filters, pipeline};
@@ -175,7 +175,7 @@ fn has_room(exchange: &Exchange, uri: &[u8]) -> bool {
 
 /// Where a subrequest counts; `None`, which the log says, when its request has as many as it may.
 /// `is_piece`: see [`Tally::begin`](crate::tally::Tally::begin).
-fn place(exchange: &Exchange, uri: &[u8], is_piece: bool) -> Option<Place> {
+fn place(exchange: &Exchange, uri: &[u8], is_piece: bool) -> Option<SubrequestPermit> {
     let limit = exchange.conf().max_subrequests;
     let place = exchange.tally().begin(limit, is_piece);
     if place.is_none() {
@@ -216,7 +216,7 @@ pub(crate) fn again(exchange: &Exchange) -> Option<Exchange> {
 /// A request that another one sets off.
 struct Subrequest<'a> {
     /// Where it counts.
-    place: Place,
+    place: SubrequestPermit,
     /// Its path as it stands in the configuration: a question mark is one of its bytes.
     uri: &'a [u8],
     args: Option<&'a [u8]>,

@@ -33,9 +33,9 @@ pub(crate) struct Tally {
     said: Mutex<Said>,
 }
 
-/// A subrequest that counts among those under way until it is dropped.
+/// Permits one subrequest, which counts among those in flight until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct SubrequestPermit {
     tally: Arc<Tally>,
     is_piece: bool,
 }
@@ -43,12 +43,12 @@ pub(crate) struct Place {
 impl Tally {
     /// Counts a subrequest; `None` when there are `limit` already. `is_piece`: it is one of a row
     /// of pieces, which count only while they last; their number is that of the whole's bytes.
-    pub(crate) fn begin(self: &Arc<Self>, limit: u32, is_piece: bool) -> Option<Place> {
+    pub(crate) fn begin(self: &Arc<Self>, limit: u32, is_piece: bool) -> Option<SubrequestPermit> {
         let more = |begun| (begun < limit).then_some(begun + 1);
         let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
         self.begun.fetch_update(success, failure, more).ok()?;
         self.under_way.fetch_add(1, Ordering::Relaxed);
-        Some(Place {
+        Some(SubrequestPermit {
             tally: Arc::clone(self),
             is_piece,
         })
@@ -79,7 +79,7 @@ impl Exchange {
     }
 }
 
-impl Drop for Place {
+impl Drop for SubrequestPermit {
     fn drop(&mut self) {
         self.tally.under_way.fetch_sub(1, Ordering::Relaxed);
         if self.is_piece {

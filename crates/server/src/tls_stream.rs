@@ -5,7 +5,7 @@ use crate::buffers;
 use crate::outgoing::Outgoing;
 use crate::socket::Socket;
 use crate::transport::{Received, TransportError};
-use crate::turns::Place;
+use crate::turns::HandshakeSlot;
 use crate::worker::Worker;
 use sealane_tls::{HandshakeStatus, Load, Packed, ReadStatus};
 use std::os::fd::AsFd;
@@ -46,9 +46,9 @@ pub(crate) struct TlsStream {
 /// What only a handshake needs.
 struct Opening {
     /// Its place among the handshakes of the thread.
-    place: Place,
+    place: HandshakeSlot,
     began: Instant,
-    step: Step,
+    step: HandshakeWait,
     /// The first flight was begun.
     begun: bool,
     /// Runs while the session store is asked.
@@ -57,7 +57,7 @@ struct Opening {
 
 /// What a handshake waits for.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Step {
+enum HandshakeWait {
     /// Bytes from the client.
     Input,
     /// Somebody else: the session store, a handshake thread, an accelerator.
@@ -80,12 +80,12 @@ impl TlsStream {
     pub(crate) fn new(
         connection: sealane_tls::Connection,
         received: Vec<u8>,
-        place: Place,
+        place: HandshakeSlot,
     ) -> TlsStream {
         let opening = Opening {
             place,
             began: Instant::now(),
-            step: Step::Input,
+            step: HandshakeWait::Input,
             begun: false,
             lookup_timer: None,
         };
@@ -214,7 +214,7 @@ impl TlsStream {
             }
             let opening = self.opening.as_deref_mut();
             let opening = opening.expect("there is one until the handshake is done");
-            if opening.step == Step::Answered || self.input_at < self.input.len() {
+            if opening.step == HandshakeWait::Answered || self.input_at < self.input.len() {
                 let turn = ready!(opening.place.poll_turn(cx));
                 opening.begun = true;
                 let load = Load {
@@ -236,15 +236,15 @@ impl TlsStream {
                         return Poll::Ready(Ok(times));
                     }
                     Ok(HandshakeStatus::WantRead) => {
-                        let was_answered = opening.step == Step::Answered;
-                        opening.step = Step::Input;
+                        let was_answered = opening.step == HandshakeWait::Answered;
+                        opening.step = HandshakeWait::Input;
                         if was_answered && self.input_at < self.input.len() {
                             // What came behind the flight that was away was not looked at yet.
                             continue;
                         }
                     }
                     Ok(HandshakeStatus::Pending) => {
-                        opening.step = Step::Asked;
+                        opening.step = HandshakeWait::Asked;
                         let is_lookup = self.connection.lookup_timeout().is_some();
                         opening.place.set_in_flight(!is_lookup);
                         continue;
@@ -304,7 +304,7 @@ impl TlsStream {
         let Some(opening) = self.opening.as_deref_mut() else {
             return Poll::Ready(());
         };
-        if opening.step != Step::Asked {
+        if opening.step != HandshakeWait::Asked {
             return Poll::Ready(());
         }
         if self.connection.poll_pending(cx).is_pending() {
@@ -317,7 +317,7 @@ impl TlsStream {
             self.connection.lookup_timed_out();
         }
         opening.place.set_in_flight(false);
-        opening.step = Step::Answered;
+        opening.step = HandshakeWait::Answered;
         Poll::Ready(())
     }
 

@@ -85,8 +85,8 @@ struct State {
     armed: bool,
 }
 
-/// One handshake's place, for as long as it lasts; dropping it frees the place.
-pub(crate) struct Place {
+/// A handshake's slot among those that take turns, for as long as it lasts; dropping it frees the slot.
+pub(crate) struct HandshakeSlot {
     turns: Arc<Turns>,
     number: Option<u64>,
     since: Option<Instant>,
@@ -125,8 +125,8 @@ impl Turns {
     }
 
     /// A place for a handshake that begins.
-    pub(crate) fn place(self: &Arc<Turns>) -> Place {
-        Place {
+    pub(crate) fn place(self: &Arc<Turns>) -> HandshakeSlot {
+        HandshakeSlot {
             turns: Arc::clone(self),
             number: None,
             since: None,
@@ -324,7 +324,7 @@ impl State {
     }
 }
 
-impl Place {
+impl HandshakeSlot {
     /// Permission for one flight; the task of `cx` is woken when it is there.
     pub(crate) fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<Turn> {
         if self.turns.poll_turn(&mut self.number, cx).is_pending() {
@@ -361,7 +361,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for HandshakeSlot {
     fn drop(&mut self) {
         self.set_in_flight(false);
         if let Some(number) = self.number {

@@ -76,7 +76,7 @@ impl Guard {
     ///
     /// # Errors
     /// Of a directory on the way.
-    pub fn find(&self, path: &Path) -> io::Result<Place<'_>> {
+    pub fn find(&self, path: &Path) -> io::Result<GuardedName<'_>> {
         walk::find(&self.guests, path, true)
     }
 
@@ -84,7 +84,7 @@ impl Guard {
     ///
     /// # Errors
     /// Of a directory on the way.
-    pub fn find_name(&self, path: &Path) -> io::Result<Place<'_>> {
+    pub fn find_name(&self, path: &Path) -> io::Result<GuardedName<'_>> {
         walk::find(&self.guests, path, false)
     }
 
@@ -151,7 +151,7 @@ impl Open {
 
 /// A name in a directory that is held open.
 #[derive(Debug)]
-pub struct Place<'a> {
+pub struct GuardedName<'a> {
     directory: OwnedFd,
     name: CString,
     /// The last name may be a link: it leads into another file system, or only as far as
@@ -173,7 +173,7 @@ enum Trust<'a> {
     Way(&'a Guest, PathBuf),
 }
 
-impl Place<'_> {
+impl GuardedName<'_> {
     /// Opens what has this name, or makes it.
     ///
     /// # Errors

@@ -295,7 +295,7 @@ pub(super) fn check_names(b: &mut Build<'_>, servers: &[Server]) -> Result<(), F
             continue;
         }
         let shown = address.address.to_string();
-        let mut taken: HashSet<(Place, String)> = HashSet::new();
+        let mut taken: HashSet<(NameTable, String)> = HashSet::new();
         let (mut conflicts, mut invalid) = (Vec::new(), None);
         for name in address
             .servers
@@ -367,28 +367,32 @@ fn written(name: &ServerName) -> Option<String> {
 
 /// The tables in which nginx keeps names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Place {
+enum NameTable {
     Exact,
     Head,
     Tail,
 }
 
 /// Where a name is kept; `None` when its stars or dots are in wrong places.
-fn keys(written: &str, name: &ServerName) -> Option<Vec<(Place, String)>> {
+fn keys(written: &str, name: &ServerName) -> Option<Vec<(NameTable, String)>> {
     let stars = written.bytes().filter(|byte| *byte == b'*').count();
     if stars > 1 || written.contains("..") || written.contains('\0') {
         return None;
     }
     match name {
-        ServerName::Exact(name) if stars == 0 => Some(vec![(Place::Exact, name.clone())]),
+        ServerName::Exact(name) if stars == 0 => Some(vec![(NameTable::Exact, name.clone())]),
         ServerName::Dot(name) if stars == 0 => {
             let bare = name[1..].to_owned();
-            Some(vec![(Place::Exact, bare.clone()), (Place::Head, bare)])
+            Some(vec![
+                (NameTable::Exact, bare.clone()),
+                (NameTable::Head, bare),
+            ])
         }
-        ServerName::WildcardPrefix(suffix) => Some(vec![(Place::Head, suffix[1..].to_owned())]),
-        ServerName::WildcardSuffix(prefix) => {
-            Some(vec![(Place::Tail, prefix[..prefix.len() - 1].to_owned())])
-        }
+        ServerName::WildcardPrefix(suffix) => Some(vec![(NameTable::Head, suffix[1..].to_owned())]),
+        ServerName::WildcardSuffix(prefix) => Some(vec![(
+            NameTable::Tail,
+            prefix[..prefix.len() - 1].to_owned(),
+        )]),
         _ => None,
     }
 }

@@ -8,8 +8,8 @@ use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
-/// Where a part may be included.
-struct Place {
+/// A block that a part of a configuration may be included in.
+struct EnclosingBlock {
     /// As people call it.
     block: &'static str,
     before: &'static str,
@@ -18,14 +18,14 @@ struct Place {
     directives: usize,
 }
 
-const PLACES: [Place; 2] = [
-    Place {
+const PLACES: [EnclosingBlock; 2] = [
+    EnclosingBlock {
         block: "http { }",
         before: "events { }\nhttp {\n",
         behind: "}\n",
         directives: 3,
     },
-    Place {
+    EnclosingBlock {
         block: "server { } in http { }",
         before: "events { }\nhttp {\nserver {\n",
         behind: "}\n}\n",

@@ -1,7 +1,7 @@
 //! The report for people in a terminal, 80 columns wide: the verdict first, then what does not
 //! work, then what is good to know.
 
-use super::report::{Advice, Default, Kind, Message, Place, Refused, Report, WithoutEffect};
+use super::report::{Advice, Default, Kind, Message, Refused, Report, SourceLine, WithoutEffect};
 use sealane_conf::diagnostic::printable;
 
 /// Columns of a line.
@@ -119,7 +119,7 @@ impl Page {
             let mark = self.paint(Colour::Yellow, "-");
             let text = format!("{}: {}", names.join(", "), first.why);
             self.wrapped(&format!("  {mark} "), "    ", &text);
-            let mut all: Vec<&Place> = group.iter().flat_map(|one| &one.places).collect();
+            let mut all: Vec<&SourceLine> = group.iter().flat_map(|one| &one.places).collect();
             let unlisted: usize = group.iter().map(|one| one.more).sum();
             let more = all.len().saturating_sub(PLACES) + unlisted;
             all.truncate(PLACES);
@@ -185,7 +185,7 @@ impl Page {
         }
     }
 
-    fn place(&mut self, place: &Place) {
+    fn place(&mut self, place: &SourceLine) {
         let at = where_it_is(place);
         let room = COLUMNS.saturating_sub(8);
         let text = harmless(&place.text);
@@ -235,7 +235,7 @@ impl Page {
     }
 }
 
-fn where_it_is(place: &Place) -> String {
+fn where_it_is(place: &SourceLine) -> String {
     match place.file.as_str() {
         "" => "command line".to_owned(),
         file => format!("{}:{}", harmless(file), place.line),

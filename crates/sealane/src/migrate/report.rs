@@ -59,7 +59,7 @@ pub(super) struct Refused {
     pub(super) message: String,
     /// What to use instead, or how to mend it.
     pub(super) remedy: Option<String>,
-    pub(super) places: Vec<Place>,
+    pub(super) places: Vec<SourceLine>,
     /// Blocks of the directive were not looked at.
     pub(super) blocks_skipped: bool,
 }
@@ -78,7 +78,7 @@ pub(super) enum Kind {
 
 /// A line of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub(super) struct Place {
+pub(super) struct SourceLine {
     /// Empty for what `-g` says.
     pub(super) file: String,
     pub(super) line: u32,
@@ -91,7 +91,7 @@ pub(super) struct Place {
 pub(super) struct Message {
     pub(super) message: String,
     pub(super) remedy: Option<String>,
-    pub(super) place: Option<Place>,
+    pub(super) place: Option<SourceLine>,
 }
 
 /// A directive that is accepted and changes nothing.
@@ -101,7 +101,7 @@ pub(super) struct WithoutEffect {
     /// `meaningless`, `later` or `obsolete`.
     pub(super) reason: &'static str,
     pub(super) why: String,
-    pub(super) places: Vec<Place>,
+    pub(super) places: Vec<SourceLine>,
     /// How often it stands elsewhere, beyond `places`.
     pub(super) more: usize,
 }
@@ -149,7 +149,7 @@ impl Report {
                     IdleReason::Obsolete => "obsolete",
                 },
                 why: idle.why.trim_end_matches('.').to_owned(),
-                places: idle.places.iter().map(Place::of_origin).collect(),
+                places: idle.places.iter().map(SourceLine::of_origin).collect(),
                 more: idle.more,
             })
             .collect();
@@ -220,7 +220,7 @@ fn grouped(refusals: &[Refusal]) -> Vec<Refused> {
     for refusal in refusals {
         let diagnostic = &refusal.diagnostic;
         let (message, remedy) = (diagnostic.text(), diagnostic.help.clone());
-        let place = diagnostic.place.as_ref().map(Place::of);
+        let place = diagnostic.place.as_ref().map(SourceLine::of);
         let known = list
             .iter_mut()
             .find(|known| known.message == message && known.remedy == remedy);
@@ -273,18 +273,18 @@ fn unchecked(survey: &Survey, names: &[String]) -> Vec<String> {
     list
 }
 
-impl Place {
-    fn of(place: &sealane_conf::Place) -> Place {
+impl SourceLine {
+    fn of(place: &sealane_conf::SourceLocation) -> SourceLine {
         let file = place.file.as_ref();
-        Place {
+        SourceLine {
             file: file.map_or_else(String::new, |file| file.display().to_string()),
             line: place.line,
             text: place.shown_line(LINE_CHARS),
         }
     }
 
-    fn of_origin(origin: &Origin) -> Place {
-        Place {
+    fn of_origin(origin: &Origin) -> SourceLine {
+        SourceLine {
             file: origin.file.display().to_string(),
             line: origin.line,
             text: String::new(),
@@ -297,7 +297,7 @@ impl Message {
         Message {
             message: diagnostic.text(),
             remedy: diagnostic.help.clone(),
-            place: diagnostic.place.as_ref().map(Place::of),
+            place: diagnostic.place.as_ref().map(SourceLine::of),
         }
     }
 }

@@ -21,13 +21,13 @@ pub(super) const MAX_IN_FLIGHT: usize = 1024;
 
 /// Makes connections.
 pub(super) struct Dialer {
-    place: Place,
+    place: Endpoint,
     trust: Trust,
     settings: RedisConnectionInfo,
 }
 
-/// Where the store is.
-enum Place {
+/// The server, or the servers, to connect to.
+enum Endpoint {
     One(StoreAddress),
     /// Whoever these say serves.
     Sentinels {
@@ -53,13 +53,13 @@ impl Dialer {
     /// When the CA certificates cannot be read.
     pub(super) fn new(store: &SessionStore, ca_pem: Option<&[u8]>) -> RedisResult<Dialer> {
         let place = match &store.topology {
-            StoreTopology::Single(server) => Place::One(server.clone()),
-            StoreTopology::Sentinel { sentinels, service } => Place::Sentinels {
+            StoreTopology::Single(server) => Endpoint::One(server.clone()),
+            StoreTopology::Sentinel { sentinels, service } => Endpoint::Sentinels {
                 sentinels: sentinels.iter().cloned().collect(),
                 service: service.clone(),
             },
             StoreTopology::Cluster(servers) => {
-                Place::Cluster(Box::new(cluster(store, servers, ca_pem)?))
+                Endpoint::Cluster(Box::new(cluster(store, servers, ca_pem)?))
             }
         };
         Ok(Dialer {
@@ -79,11 +79,11 @@ impl Dialer {
     pub(super) async fn dial(&mut self) -> RedisResult<Link> {
         let (trust, settings) = (&self.trust, &self.settings);
         match &mut self.place {
-            Place::One(server) => {
+            Endpoint::One(server) => {
                 let connection = ServerConnection::open(server, trust, settings, config()).await?;
                 Ok(Link::One(connection))
             }
-            Place::Sentinels { sentinels, service } => {
+            Endpoint::Sentinels { sentinels, service } => {
                 let mut failure = None;
                 for _ in 0..sentinels.len() {
                     match serving(&sentinels[0], service, trust, settings).await {
@@ -95,7 +95,7 @@ impl Dialer {
                 // There is at least one.
                 Err(failure.unwrap_or_else(|| (ErrorKind::Io, "no sentinel").into()))
             }
-            Place::Cluster(client) => {
+            Endpoint::Cluster(client) => {
                 Ok(Link::Cluster(client.get_async_generic_connection().await?))
             }
         }

@@ -8,7 +8,7 @@
 //! ```
 
 use super::now_s;
-use sealane_sys::guard::{Guard, Place};
+use sealane_sys::guard::{Guard, GuardedName};
 use sealane_tls::SessionState;
 use std::io::{self, Write};
 use std::path::Path;
@@ -211,7 +211,7 @@ impl StateFile {
 const TEMPORARY: &str = ".tmp";
 
 /// A name that somebody else has taken is not followed, whatever it is: the file is new.
-fn write_temporary(place: &Place<'_>, bytes: &[u8]) -> Result<(), (&'static str, io::Error)> {
+fn write_temporary(place: &GuardedName<'_>, bytes: &[u8]) -> Result<(), (&'static str, io::Error)> {
     let mut file = place.create_beside(TEMPORARY, 0o600)?;
     file.write_all(bytes).map_err(|error| ("write", error))?;
     file.sync_all().map_err(|error| ("fsync", error))

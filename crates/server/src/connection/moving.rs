@@ -1,7 +1,7 @@
 //! A connection leaves for another process between two requests, or comes from one.
 
 use super::Connection;
-use crate::acceptor::Place;
+use crate::acceptor::ListenerRef;
 use crate::handover::line::Way;
 use crate::handover::{Description, Opened, Parcel};
 use crate::registry::Asked;
@@ -39,7 +39,7 @@ pub(crate) async fn adopt(worker: Arc<Worker>, mut parcel: Parcel) {
         Err(error) => return worker.log_adoption(&error),
     };
     // Without a listener that begins like its own it is as if it had been idle for too long.
-    let Some(place) = Place::new(&worker, &description.listener()) else {
+    let Some(place) = ListenerRef::new(&worker, &description.listener()) else {
         return;
     };
     if place.snapshot.listener(place.listener).acceptor.is_some() != tls.is_some() {

@@ -208,7 +208,7 @@ fn tcp_nodelay_follows_the_location() {
         worker.counters.active.add(1); // as the acceptor does
         let peer = PeerAddress::Inet(peer);
         let facts = ConnectionFacts::new(1, peer, Socket::Tcp(stream));
-        let place = Place {
+        let place = ListenerRef {
             generation: 0,
             snapshot: worker.current.snapshot(),
             listener: ListenerId(0),

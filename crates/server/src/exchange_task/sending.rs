@@ -32,7 +32,7 @@ pub(super) enum SendFailure {
 }
 
 /// A response under way.
-struct Sending {
+struct ResponseInFlight {
     /// What is left of the head, interim responses before it.
     head: Vec<u8>,
     body: OutputChain,
@@ -80,7 +80,7 @@ pub(super) async fn send(
         body = framing::chunk_of(body);
     }
     let conf = exchange.conf();
-    let mut sending = Sending {
+    let mut sending = ResponseInFlight {
         head,
         body,
         source,
@@ -126,7 +126,7 @@ enum Turn {
     Done,
 }
 
-impl Sending {
+impl ResponseInFlight {
     async fn run(
         &mut self,
         connection: &mut Connection,
@@ -177,7 +177,7 @@ impl Sending {
         intake: &mut Intake,
     ) -> Poll<Result<Turn, SendFailure>> {
         loop {
-            let has_output = |sending: &Sending| {
+            let has_output = |sending: &ResponseInFlight| {
                 !sending.head.is_empty() || (sending.mode.max_bytes > 0 && !sending.body.is_empty())
             };
             let mut news = false;

@@ -1,7 +1,7 @@
 //! The configuration, its files, and a worker for each run.
 
 use super::origin::Origin;
-use crate::acceptor::Place;
+use crate::acceptor::ListenerRef;
 use crate::admission::RefusedHandshakes;
 use crate::connection;
 use crate::counters::Counters;
@@ -178,7 +178,7 @@ impl Stage {
     /// A client's end of a new connection.
     pub(super) fn connect(&self, through: Through) -> UnixStream {
         let (ours, theirs) = UnixStream::pair().expect("descriptors");
-        let place = Place {
+        let place = ListenerRef {
             generation: 0,
             snapshot: self.worker.current.snapshot(),
             listener: ListenerId(through as usize as _),

@@ -2,7 +2,7 @@
 //! responses begin and end.
 
 use super::serving::{Serving, default_conf};
-use super::stream::{self, Sending, State, Stream};
+use super::stream::{self, State, Stream, StreamResponse};
 use crate::body_source::Filled;
 use crate::client_link::{BodyError, ClientLink, Demand};
 use crate::connection::Connection;
@@ -313,7 +313,7 @@ impl Serving {
             connection.count_early_data_refused();
         }
         let Some(reference) = stream.reference else {
-            stream.state = State::Sending(Box::new(Sending::new(exchange)));
+            stream.state = State::Sending(Box::new(StreamResponse::new(exchange)));
             self.drop_stream(place);
             return false;
         };
@@ -323,13 +323,13 @@ impl Serving {
                 StatusCode::REQUEST_TIMEOUT => ErrorCode::CANCEL,
                 _ => ErrorCode::INTERNAL_ERROR,
             };
-            stream.state = State::Sending(Box::new(Sending::new(exchange)));
+            stream.state = State::Sending(Box::new(StreamResponse::new(exchange)));
             self.give_up(place, code);
             return false;
         }
         framing::leave_out_unwanted_source(&mut exchange);
         let is_head = exchange.request.head.method == Method::Head;
-        let mut sending = Box::new(Sending::new(exchange));
+        let mut sending = Box::new(StreamResponse::new(exchange));
         if is_head {
             sending.trailers.clear();
         }

@@ -1,7 +1,7 @@
 //! From the bodies of streams to DATA frames, by priority and as far as windows go.
 
 use super::serving::Serving;
-use super::stream::{Sending, State};
+use super::stream::{State, StreamResponse};
 use crate::buffers::BATCH_BYTES;
 use crate::chain::{FileRange, OutputChain, Segment};
 use sealane_http::h2::Grant;
@@ -74,7 +74,7 @@ impl Serving {
 
 /// What the next frame may carry: `http2_chunk_size` and `limit_rate` have their say.
 /// `None` when the stream has to pause.
-fn allowed_now(sending: &mut Sending, grant: Grant, now: std::time::Instant) -> Option<u64> {
+fn allowed_now(sending: &mut StreamResponse, grant: Grant, now: std::time::Instant) -> Option<u64> {
     let most = u64::from(grant.max_bytes.min(sending.chunk_bytes));
     match sending
         .rate

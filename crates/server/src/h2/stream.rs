@@ -37,13 +37,13 @@ pub(super) enum State {
     /// Its handler works.
     Handling(Handling),
     /// Its response is being sent.
-    Sending(Box<Sending>),
+    Sending(Box<StreamResponse>),
 }
 
 pub(super) type Handling = Pin<Box<dyn Future<Output = Box<Exchange>> + Send>>;
 
 /// A response whose head has been sent.
-pub(super) struct Sending {
+pub(super) struct StreamResponse {
     pub(super) exchange: Box<Exchange>,
     pub(super) body: OutputChain,
     pub(super) source: Option<Box<dyn BodySource>>,
@@ -77,11 +77,11 @@ pub(super) fn refuse(arrival: Arrival, status: StatusCode) -> Handling {
     })
 }
 
-impl Sending {
+impl StreamResponse {
     /// The response of a handled exchange, ready to be sent behind its head.
-    pub(super) fn new(mut exchange: Box<Exchange>) -> Sending {
+    pub(super) fn new(mut exchange: Box<Exchange>) -> StreamResponse {
         let source = exchange.response.source.take();
-        Sending {
+        StreamResponse {
             body: std::mem::take(&mut exchange.response.body),
             source: source.map(PendingBody::into_source),
             trailers: std::mem::take(&mut exchange.response.trailers),

@@ -121,12 +121,12 @@ impl Drop for Waiting {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::temp_file::tests::Place;
+    use crate::temp_file::tests::TestDirectory;
 
     /// All of it at once, as what is counted is the process's.
     #[test]
     fn what_waits_beyond_the_limit_is_in_files() {
-        let place = Place::new([0; 3]);
+        let place = TestDirectory::new([0; 3]);
         let answer = || vec![b'a'; MAX_WAITING_BYTES];
         let keep = |answer| super::keep(&place.0, answer).expect("there is room");
         let is_file = |segment: &Segment| matches!(segment, Segment::File(_));

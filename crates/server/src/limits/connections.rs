@@ -1,6 +1,6 @@
 //! `limit_conn`: so many requests with the same key may be under way.
 
-use super::zone::{NodeId, Place, Zone};
+use super::zone::{KeyPosition, NodeId, Zone};
 use super::{LimitStatus, ZoneState};
 use crate::exchange::Exchange;
 use crate::request_log::{Text, log, log_request};
@@ -22,7 +22,7 @@ pub(crate) struct ConnectionZone(Zone<u32>);
 /// A place among the requests under way, given up when it is dropped.
 pub(super) struct Held {
     zone: Arc<ConnectionZone>,
-    place: Place,
+    place: KeyPosition,
     id: NodeId,
 }
 

@@ -1,7 +1,7 @@
 //! `limit_req`: nginx's leaky bucket. The excess of a key, in thousandths of a request, grows
 //! by a request and shrinks at the rate of the zone.
 
-use super::zone::{Locked, NodeId, Place, Zone};
+use super::zone::{KeyPosition, Locked, NodeId, Zone};
 use super::{LimitStatus, ZoneState};
 use crate::exchange::Exchange;
 use crate::request_log::{Text, log, log_request};
@@ -85,7 +85,7 @@ impl RequestZone {
         burst: i64,
         adds: bool,
         now_ms: u64,
-    ) -> (Place, Answer) {
+    ) -> (KeyPosition, Answer) {
         let place = self.0.place(key);
         let mut shard = self.0.lock(place);
         let Some(id) = shard.find(key) else {
@@ -105,7 +105,7 @@ impl RequestZone {
     }
 
     /// Adds the request for which a bucket was pinned. Returns the excess.
-    pub(super) fn add(&self, place: Place, id: NodeId, rate: i64, now_ms: u64) -> i64 {
+    pub(super) fn add(&self, place: KeyPosition, id: NodeId, rate: i64, now_ms: u64) -> i64 {
         let mut shard = self.0.lock(place);
         let bucket = shard.state(id);
         let (excess, time_went_on) = bucket.with_another(rate, now_ms);
@@ -115,7 +115,7 @@ impl RequestZone {
     }
 
     /// Gives up a bucket that was pinned.
-    pub(super) fn unpin(&self, place: Place, id: NodeId) {
+    pub(super) fn unpin(&self, place: KeyPosition, id: NodeId) {
         self.0.lock(place).state(id).pins -= 1;
     }
 
@@ -170,7 +170,7 @@ struct Pinned<'z> {
     zone: &'z RequestZone,
     limit: &'z RequestLimit,
     rate: i64,
-    place: Place,
+    place: KeyPosition,
     id: NodeId,
 }
 

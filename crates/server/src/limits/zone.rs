@@ -28,9 +28,9 @@ pub(super) struct Zone<S> {
 #[repr(align(128))]
 struct Padded<S>(Mutex<Shard<S>>);
 
-/// Where a key lies in its zone.
+/// Where a key is kept in its zone: the shard, and the hash within it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct KeyPosition {
     shard: u32,
     hash: u64,
 }
@@ -53,18 +53,18 @@ impl<S> Zone<S> {
     }
 
     /// Where a key belongs.
-    pub(super) fn place(&self, key: &[u8]) -> Place {
+    pub(super) fn place(&self, key: &[u8]) -> KeyPosition {
         let hash = self.hasher.hash_one(key);
         // The table uses the other end of the hash.
         let shard = (hash >> 32) as usize & (self.shards.len() - 1);
-        Place {
+        KeyPosition {
             shard: shard as u32, // below MAX_SHARDS
             hash,
         }
     }
 
     /// The shard of a place, for a few instructions.
-    pub(super) fn lock(&self, place: Place) -> Locked<'_, S> {
+    pub(super) fn lock(&self, place: KeyPosition) -> Locked<'_, S> {
         let mutex = &self.shards[place.shard as usize].0;
         Locked {
             // Nothing that can panic runs while it is held.

@@ -3,16 +3,16 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::AtomicU32;
 
 /// A directory for temporary files that goes with the test.
-pub(crate) struct Place(pub(crate) Arc<TempPath>);
+pub(crate) struct TestDirectory(pub(crate) Arc<TempPath>);
 
-impl Place {
-    pub(crate) fn new(levels: [u8; 3]) -> Place {
+impl TestDirectory {
+    pub(crate) fn new(levels: [u8; 3]) -> TestDirectory {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("sealane-temp-{}-{number}", std::process::id());
         let path = std::env::temp_dir().join(name);
         fs::create_dir(&path).expect("the temporary directory is writable");
-        Place(Arc::new(TempPath { path, levels }))
+        TestDirectory(Arc::new(TempPath { path, levels }))
     }
 
     /// Files below it, by their paths relative to it.
@@ -32,7 +32,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestDirectory {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0.path);
     }
@@ -83,7 +83,7 @@ fn the_last_digits_name_the_subdirectories() {
 
 #[test]
 fn a_file_without_a_name_leaves_nothing_behind() {
-    let place = Place::new([1, 2, 0]);
+    let place = TestDirectory::new([1, 2, 0]);
     let runtime = runtime();
     let mut file = runtime
         .block_on(TempFile::create(&place.0, Keep::Unnamed))
@@ -115,7 +115,7 @@ fn a_file_without_a_name_leaves_nothing_behind() {
 
 #[test]
 fn a_file_keeps_its_name_as_long_as_asked() {
-    let place = Place::new([0, 0, 0]);
+    let place = TestDirectory::new([0, 0, 0]);
     let runtime = runtime();
     let create = |keep| {
         let file = runtime.block_on(TempFile::create(&place.0, keep));
@@ -142,7 +142,7 @@ fn a_file_keeps_its_name_as_long_as_asked() {
 
 #[test]
 fn without_a_runtime_the_rest_is_done_at_once() {
-    let place = Place::new([0, 0, 0]);
+    let place = TestDirectory::new([0, 0, 0]);
     let file = create_blocking(&place.0, Keep::WhileUsed, |_| 1).expect("created");
     drop(file);
     assert!(place.files().is_empty());
@@ -151,7 +151,7 @@ fn without_a_runtime_the_rest_is_done_at_once() {
 
 #[test]
 fn a_future_that_nobody_waits_for_leaves_nothing_behind() {
-    let place = Place::new([1, 0, 0]);
+    let place = TestDirectory::new([1, 0, 0]);
     let runtime = runtime();
     runtime.block_on(async {
         for _ in 0..50 {
@@ -170,7 +170,7 @@ fn a_future_that_nobody_waits_for_leaves_nothing_behind() {
 
 #[test]
 fn numbers_that_are_taken_are_left_alone() {
-    let place = Place::new([0, 0, 0]);
+    let place = TestDirectory::new([0, 0, 0]);
     for number in 1..=3 {
         fs::write(hashed_path(&place.0, number), "somebody's").expect("ours");
     }
@@ -194,7 +194,7 @@ fn numbers_that_are_taken_are_left_alone() {
 
 #[test]
 fn a_link_in_the_place_of_a_file_is_not_followed() {
-    let place = Place::new([0, 0, 0]);
+    let place = TestDirectory::new([0, 0, 0]);
     let target = place.0.path.join("target");
     std::os::unix::fs::symlink(&target, hashed_path(&place.0, 1)).expect("ours");
     let mut next = 0;
@@ -238,7 +238,7 @@ fn errors_read_as_in_nginx() {
 
 #[test]
 fn files_that_are_written_at_the_same_time_stay_apart() {
-    let place = Place::new([1, 1, 0]);
+    let place = TestDirectory::new([1, 1, 0]);
     let runtime = runtime();
     let files = runtime.block_on(async {
         let tasks: Vec<_> = (0..64u8)

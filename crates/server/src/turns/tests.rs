@@ -179,7 +179,7 @@ fn who_leaves_the_queue_frees_the_place() {
     };
     turn.took(LONG);
     on_a_worker(&turns, async {
-        let mut places: Vec<Place> = (0..3).map(|_| turns.place()).collect();
+        let mut places: Vec<HandshakeSlot> = (0..3).map(|_| turns.place()).collect();
         for place in &mut places {
             assert!(place.poll_turn(&mut cx).is_pending());
         }

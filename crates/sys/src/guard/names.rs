@@ -1,6 +1,6 @@
 //! Making, renaming and removing names in a directory that is held open.
 
-use super::{Guard, Place, openat, walk};
+use super::{Guard, GuardedName, openat, walk};
 use crate::CheckReturn;
 use std::ffi::{CStr, CString};
 use std::fs::File;
@@ -64,7 +64,7 @@ impl Guard {
     }
 }
 
-impl Place<'_> {
+impl GuardedName<'_> {
     /// What has this name, if anything has; a link is not followed.
     ///
     /// # Errors
@@ -122,14 +122,14 @@ impl Place<'_> {
     /// Takes that file, which has the name with `suffix`, back.
     ///
     /// # Errors
-    /// As [`Place::put_aside`].
+    /// As [`GuardedName::put_aside`].
     pub fn put_back(&self, suffix: &str, file: FileId) -> io::Result<()> {
         let aside = self.beside(suffix);
         self.must_be(&aside, file)?;
         self.rename(&aside, &self.name)
     }
 
-    /// Puts the file that [`Place::create_beside`] has made under the name itself.
+    /// Puts the file that [`GuardedName::create_beside`] has made under the name itself.
     ///
     /// # Errors
     /// As rename(2).
@@ -137,7 +137,7 @@ impl Place<'_> {
         self.rename(&self.beside(suffix), &self.name)
     }
 
-    /// Removes the file that [`Place::create_beside`] has made.
+    /// Removes the file that [`GuardedName::create_beside`] has made.
     ///
     /// # Errors
     /// As unlink(2).

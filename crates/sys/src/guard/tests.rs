@@ -10,15 +10,15 @@ use std::path::PathBuf;
 const NOBODY: u32 = 65534;
 
 /// A directory that root has made, and one in it that a guest may write to; gone at the end.
-struct Place(PathBuf);
+struct TestDirectory(PathBuf);
 
-impl Place {
+impl TestDirectory {
     /// Nothing but root can act as somebody else.
-    fn new(name: &str) -> Option<Place> {
+    fn new(name: &str) -> Option<TestDirectory> {
         let path =
             std::env::temp_dir().join(format!("sealane-guard-{}-{name}", std::process::id()));
         fs::create_dir(&path).unwrap();
-        let place = Place(path);
+        let place = TestDirectory(path);
         fs::create_dir(place.0.join("logs")).unwrap();
         place.mode("", 0o755);
         place.write("secret", b"of root");
@@ -50,7 +50,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestDirectory {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -81,7 +81,7 @@ fn is_denied(result: io::Result<()>) {
 
 #[test]
 fn files_are_opened_and_made_as_usual() {
-    let Some(place) = Place::new("usual") else {
+    let Some(place) = TestDirectory::new("usual") else {
         return;
     };
     place.append("log").unwrap();
@@ -97,7 +97,7 @@ fn files_are_opened_and_made_as_usual() {
 
 #[test]
 fn links_of_the_administrator_are_followed() {
-    let Some(place) = Place::new("own-links") else {
+    let Some(place) = TestDirectory::new("own-links") else {
         return;
     };
     symlink("secret", place.at("log")).unwrap();
@@ -114,7 +114,7 @@ fn links_of_the_administrator_are_followed() {
 
 #[test]
 fn links_that_the_guest_could_have_made_lead_only_where_it_may_go() {
-    let Some(place) = Place::new("planted") else {
+    let Some(place) = TestDirectory::new("planted") else {
         return;
     };
     symlink(place.at("secret"), place.at("logs/log")).unwrap();
@@ -139,7 +139,7 @@ fn links_that_the_guest_could_have_made_lead_only_where_it_may_go() {
 
 #[test]
 fn hard_links_and_devices_are_not_opened_for_the_guest() {
-    let Some(place) = Place::new("hard") else {
+    let Some(place) = TestDirectory::new("hard") else {
         return;
     };
     fs::hard_link(place.at("secret"), place.at("logs/log")).unwrap();
@@ -153,7 +153,7 @@ fn hard_links_and_devices_are_not_opened_for_the_guest() {
 
 #[test]
 fn a_hard_link_that_is_taken_away_at_once_is_not_taken_for_a_file_of_its_own() {
-    let Some(place) = Place::new("unlinked") else {
+    let Some(place) = TestDirectory::new("unlinked") else {
         return;
     };
     let path = place.at("logs/log");
@@ -172,7 +172,7 @@ fn a_hard_link_that_is_taken_away_at_once_is_not_taken_for_a_file_of_its_own() {
 
 #[test]
 fn fifos_are_opened_without_waiting() {
-    let Some(place) = Place::new("fifo") else {
+    let Some(place) = TestDirectory::new("fifo") else {
         return;
     };
     let path = CString::new(place.at("logs/fifo").as_os_str().as_bytes()).unwrap();
@@ -188,7 +188,7 @@ fn fifos_are_opened_without_waiting() {
 
 #[test]
 fn standard_streams_may_be_linked_to_by_anybody() {
-    let Some(place) = Place::new("streams") else {
+    let Some(place) = TestDirectory::new("streams") else {
         return;
     };
     for target in ["/dev/stderr", "/proc/self/fd/2"] {
@@ -204,7 +204,7 @@ fn standard_streams_may_be_linked_to_by_anybody() {
 
 #[test]
 fn who_may_write_to_a_directory() {
-    let Some(place) = Place::new("who") else {
+    let Some(place) = TestDirectory::new("who") else {
         return;
     };
     symlink(place.at("secret"), place.at("logs/log")).unwrap();
@@ -233,7 +233,7 @@ fn who_may_write_to_a_directory() {
 
 #[test]
 fn before_users_are_known_root_alone_is_trusted() {
-    let Some(place) = Place::new("anyone") else {
+    let Some(place) = TestDirectory::new("anyone") else {
         return;
     };
     symlink(place.at("secret"), place.at("logs/log")).unwrap();
@@ -254,7 +254,7 @@ fn before_users_are_known_root_alone_is_trusted() {
 
 #[test]
 fn without_guests_everything_is_as_it_was() {
-    let Some(place) = Place::new("none") else {
+    let Some(place) = TestDirectory::new("none") else {
         return;
     };
     symlink(place.at("secret"), place.at("logs/log")).unwrap();
@@ -274,7 +274,7 @@ fn without_guests_everything_is_as_it_was() {
 
 #[test]
 fn directories_are_given_away_only_where_nobody_else_put_them() {
-    let Some(place) = Place::new("directories") else {
+    let Some(place) = TestDirectory::new("directories") else {
         return;
     };
     let make = |name: &str| {
@@ -304,7 +304,7 @@ fn directories_are_given_away_only_where_nobody_else_put_them() {
 
 #[test]
 fn files_are_replaced_whole() {
-    let Some(place) = Place::new("replace") else {
+    let Some(place) = TestDirectory::new("replace") else {
         return;
     };
     let guard = guard();
@@ -330,7 +330,7 @@ fn files_are_replaced_whole() {
 
 #[test]
 fn what_is_done_by_path_is_done_with_the_rights_of_who_can_change_it() {
-    let Some(place) = Place::new("act") else {
+    let Some(place) = TestDirectory::new("act") else {
         return;
     };
     fs::create_dir(place.at("logs/below")).unwrap();
@@ -350,7 +350,7 @@ fn what_is_done_by_path_is_done_with_the_rights_of_who_can_change_it() {
 
 #[test]
 fn rights_come_back() {
-    if Place::new("rights").is_none() {
+    if TestDirectory::new("rights").is_none() {
         return;
     }
     let ids = || fs::read_to_string("/proc/thread-self/status").unwrap();

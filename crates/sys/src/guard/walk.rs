@@ -1,6 +1,6 @@
 //! The way to a name, directory by directory.
 
-use super::{Guest, Place, Trust};
+use super::{GuardedName, Guest, Trust};
 use crate::file::{DIRECTORY, openat, read_link};
 use crate::{CheckReturn, retry};
 use std::collections::VecDeque;
@@ -23,7 +23,11 @@ const HARMLESS_TARGETS: [&[u8]; 5] = [
     b"/proc/self/fd/2",
 ];
 
-pub(super) fn find<'a>(guests: &'a [Guest], path: &Path, follow: bool) -> io::Result<Place<'a>> {
+pub(super) fn find<'a>(
+    guests: &'a [Guest],
+    path: &Path,
+    follow: bool,
+) -> io::Result<GuardedName<'a>> {
     let directory_only = path.as_os_str().as_bytes().ends_with(b"/");
     let (Some(last), false) = (path.file_name(), directory_only) else {
         return Err(io::Error::from_raw_os_error(libc::EISDIR));
@@ -31,7 +35,7 @@ pub(super) fn find<'a>(guests: &'a [Guest], path: &Path, follow: bool) -> io::Re
     // Who is not root has nobody's rights but its own, and could not put them off.
     // SAFETY: the call takes no pointer and cannot fail.
     if guests.is_empty() || unsafe { libc::geteuid() } != 0 {
-        return Ok(Place {
+        return Ok(GuardedName {
             directory: open_parent(path)?,
             name: name(last)?,
             follow: true,
@@ -46,7 +50,7 @@ pub(super) fn find<'a>(guests: &'a [Guest], path: &Path, follow: bool) -> io::Re
             Step::There(place) => return Ok(place),
             Step::Doubt(guest, link) => {
                 let directory = guest.with_rights(|| open_parent(path))??;
-                return Ok(Place {
+                return Ok(GuardedName {
                     directory,
                     name: name(last)?,
                     follow: true,
@@ -60,7 +64,7 @@ pub(super) fn find<'a>(guests: &'a [Guest], path: &Path, follow: bool) -> io::Re
 
 enum Step<'a> {
     On,
-    There(Place<'a>),
+    There(GuardedName<'a>),
     /// This guest could have made this link.
     Doubt(&'a Guest, PathBuf),
 }
@@ -123,7 +127,7 @@ impl<'a> Walk<'a> {
             return self.follow(&name, planter);
         }
         if is_last {
-            return Ok(Step::There(Place {
+            return Ok(Step::There(GuardedName {
                 directory: self.directory.try_clone()?,
                 name,
                 follow: is_magic,

@@ -1,5 +1,5 @@
 use super::*;
-use crate::temp_file::tests::{Place, full_file};
+use crate::temp_file::tests::{TestDirectory, full_file};
 use std::os::fd::AsFd;
 use std::os::unix::fs::FileExt;
 
@@ -58,12 +58,12 @@ impl Random {
 #[test]
 fn any_interleaving_keeps_the_order_and_the_limit() {
     for seed in 0..200 {
-        let place = Place::new([1, 0, 0]);
+        let place = TestDirectory::new([1, 0, 0]);
         run(interleave(seed, &place));
     }
 }
 
-async fn interleave(seed: u64, place: &Place) {
+async fn interleave(seed: u64, place: &TestDirectory) {
     let mut random = Random(seed);
     let mut held = Held::new(LIMITS);
     let (mut next, mut received) = (0_u32, Vec::new());
@@ -172,7 +172,7 @@ fn without_a_file_the_client_is_given_all() {
 
 #[test]
 fn what_is_being_written_can_be_given() {
-    let place = Place::new([0, 0, 0]);
+    let place = TestDirectory::new([0, 0, 0]);
     run(async {
         let mut held = Held::new(LIMITS);
         held.push(Bytes::from(vec![1; 30_000]), 30_000);
@@ -189,7 +189,7 @@ fn what_is_being_written_can_be_given() {
 
 #[test]
 fn the_file_has_a_limit() {
-    let place = Place::new([0, 0, 0]);
+    let place = TestDirectory::new([0, 0, 0]);
     run(async {
         let mut held = Held::new(Limits {
             temp_file_bytes: 40_000,
@@ -215,7 +215,7 @@ fn a_full_disk_is_an_error() {
         held.file = Some(full_file());
         held.filed = 0..1;
         held.push(Bytes::from(vec![1; 30_000]), 30_000);
-        held.begin_to_move(&Place::new([0, 0, 0]).0);
+        held.begin_to_move(&TestDirectory::new([0, 0, 0]).0);
         let error = finish_moving(&mut held)
             .await
             .expect_err("/dev/full is full");
@@ -226,7 +226,7 @@ fn a_full_disk_is_an_error() {
 
 #[test]
 fn a_file_that_is_done_with_is_not_written_over() {
-    let place = Place::new([0, 0, 0]);
+    let place = TestDirectory::new([0, 0, 0]);
     run(async {
         let mut held = Held::new(LIMITS);
         let mut chains = Vec::new();

@@ -34,8 +34,8 @@ fn exchange(one: &CString, other: &CString, enough: &AtomicBool) {
 
 /// A directory of root's, `private`, and two names in the guest's: its own directory `way`, and
 /// `link`, which leads to root's.
-fn site(name: &str) -> Option<Place> {
-    let place = Place::new(name)?;
+fn site(name: &str) -> Option<TestDirectory> {
+    let place = TestDirectory::new(name)?;
     for directory in [
         "private",
         "private/directory",
@@ -59,7 +59,7 @@ fn site(name: &str) -> Option<Place> {
 
 /// Whether nothing in root's directory is other than [`site`] has made it.
 #[track_caller]
-fn is_untouched(place: &Place) {
+fn is_untouched(place: &TestDirectory) {
     let entries = fs::read_dir(place.at("private")).unwrap();
     let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
     names.sort();

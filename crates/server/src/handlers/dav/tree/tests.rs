@@ -3,14 +3,14 @@ use std::os::unix::fs::symlink;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A directory with a small tree in it.
-struct Place(PathBuf);
+struct TestDirectory(PathBuf);
 
-impl Place {
-    fn new() -> Place {
+impl TestDirectory {
+    fn new() -> TestDirectory {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
         let name = format!("sealane-test-dav-{}-{number}", std::process::id());
-        let place = Place(std::env::temp_dir().join(name));
+        let place = TestDirectory(std::env::temp_dir().join(name));
         fs::create_dir_all(place.path("tree/inner/deep")).expect("writable");
         fs::create_dir_all(place.path("elsewhere")).expect("writable");
         for file in [
@@ -52,7 +52,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestDirectory {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.0);
     }
@@ -60,7 +60,7 @@ impl Drop for Place {
 
 #[test]
 fn what_links_lead_to_is_not_deleted() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let (noted, deleted) = delete(&place.path("tree/link"), true);
     assert!(noted.is_empty());
     assert_eq!(deleted.expect_err("it is a link").errno, Errno(libc::EPERM));
@@ -73,7 +73,7 @@ fn what_links_lead_to_is_not_deleted() {
 
 #[test]
 fn a_tree_is_copied_with_its_times_and_without_links_to_directories() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     set_time(&place.path("tree/inner"), 1_000_000_000).expect("our own");
     let permissions = Permissions::from_mode(0o640);
     fs::set_permissions(place.path("tree/b"), permissions).expect("our own");
@@ -98,7 +98,7 @@ fn a_tree_is_copied_with_its_times_and_without_links_to_directories() {
 
 #[test]
 fn nothing_is_copied_or_moved_into_itself() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     symlink("tree", place.path("other")).expect("writable");
     for is_move in [false, true] {
         for (from, to) in [
@@ -134,7 +134,7 @@ fn nothing_is_copied_or_moved_into_itself() {
 
 #[test]
 fn a_pipe_is_not_waited_for() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let made = std::process::Command::new("mkfifo")
         .arg(place.path("pipe"))
         .status();
@@ -149,7 +149,7 @@ fn a_pipe_is_not_waited_for() {
 
 #[test]
 fn directories_on_the_way_are_made_for_a_file_that_is_moved() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     assert_eq!(
         place.order(true, "a", "x/y/z").expect("possible"),
         Done::File
@@ -166,7 +166,7 @@ fn directories_on_the_way_are_made_for_a_file_that_is_moved() {
 
 #[test]
 fn what_a_tree_replaces_stays_until_the_tree_is_there() {
-    let place = Place::new();
+    let place = TestDirectory::new();
     let names = || {
         let mut names: Vec<_> = fs::read_dir(&place.0)
             .expect("ours")
@@ -210,7 +210,7 @@ fn what_a_tree_replaces_stays_until_the_tree_is_there() {
 fn deep_trees_take_no_stack() {
     const LEVELS: usize = 1000;
     const STACK_BYTES: usize = 128 << 10;
-    let place = Place::new();
+    let place = TestDirectory::new();
     let mut deepest = place.path("tree/inner");
     for _ in 0..LEVELS {
         deepest.push("d");
@@ -236,7 +236,7 @@ fn deep_trees_take_no_stack() {
 #[test]
 fn directories_of_more_names_than_are_kept_are_read_to_their_end() {
     const COUNT: usize = MAX_LISTED + 10;
-    let place = Place::new();
+    let place = TestDirectory::new();
     let many = place.path("many");
     fs::create_dir(&many).expect("writable");
     for number in 0..COUNT {
