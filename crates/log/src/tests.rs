@@ -458,7 +458,7 @@ fn a_panic_becomes_two_alerts() {
     let output = std::process::Command::new(std::env::current_exe().unwrap())
         .args([
             "--exact",
-            "log::tests::a_panic_becomes_two_alerts",
+            "tests::a_panic_becomes_two_alerts",
             "--nocapture",
         ])
         .env(MARK, &path)
