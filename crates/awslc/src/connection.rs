@@ -198,20 +198,12 @@ impl Connection {
         let mut total = 0;
         while total < plain.len() {
             let target = &mut plain[total..];
-            let size = int_length(target.len());
-            // SAFETY: `target` is writable for `size` bytes.
-            let code = self.call(input, output, |ssl| unsafe {
-                sys::SSL_read(ssl, target.as_mut_ptr().cast(), size)
-            });
-            let Ok(count @ 1..) = usize::try_from(code) else {
-                if self.reason(code) == sys::SSL_ERROR_EARLY_DATA_REJECTED {
-                    self.forget_early_data();
-                    continue;
-                }
-                return self.read_stopped(code, total);
-            };
-            total += count;
-            self.forget_key_updates();
+            // SAFETY: `target` is writable for its length.
+            let piece = unsafe { self.read_piece(input, output, target.as_mut_ptr(), target.len()) };
+            match piece {
+                Ok(count) => total += count,
+                Err(code) => return self.read_stopped(code, total),
+            }
             if input.is_empty() && !self.has_pending() {
                 break;
             }
@@ -229,6 +221,7 @@ impl Connection {
         plain: &mut Vec<u8>,
         max_bytes: usize,
     ) -> Result<ReadStatus, Error> {
+        self.check_key_updates()?;
         let mut total = 0;
         while total < max_bytes {
             // SAFETY: the SSL is valid.
@@ -241,23 +234,52 @@ impl Connection {
             };
             plain.reserve(expected.min(max_bytes - total).min(record::MAX_PLAIN_BYTES));
             let target = plain.spare_capacity_mut();
-            let size = int_length(target.len().min(max_bytes - total));
-            let target = target.as_mut_ptr();
+            let size = target.len().min(max_bytes - total);
+            let target = target.as_mut_ptr().cast();
             // SAFETY: `target` is writable for `size` bytes, which libssl does not read.
-            let code = self.call(input, output, |ssl| unsafe {
-                sys::SSL_read(ssl, target.cast(), size)
-            });
-            let Ok(count @ 1..) = usize::try_from(code) else {
-                return self.read_stopped(code, total);
-            };
-            // SAFETY: libssl has written `count` bytes, at most `size`.
-            unsafe { plain.set_len(plain.len() + count) };
-            total += count;
+            let piece = unsafe { self.read_piece(input, output, target, size) };
+            match piece {
+                Ok(count) => {
+                    // SAFETY: libssl has written `count` bytes, at most `size`.
+                    unsafe { plain.set_len(plain.len() + count) };
+                    total += count;
+                }
+                Err(code) => return self.read_stopped(code, total),
+            }
             if input.is_empty() && !self.has_pending() {
                 break;
             }
         }
         Ok(ReadStatus::Data(total))
+    }
+
+    /// Opens records until there is plaintext, and writes it to `target`. Returns how many
+    /// bytes that is, or what libssl returned instead.
+    ///
+    /// # Safety
+    ///
+    /// `target` must be writable for `size` bytes.
+    unsafe fn read_piece(
+        &mut self,
+        input: &mut &[u8],
+        output: &mut Vec<u8>,
+        target: *mut u8,
+        size: usize,
+    ) -> Result<usize, c_int> {
+        loop {
+            let code = self.call(input, output, |ssl| {
+                // SAFETY: the caller vouches for `target`, and `ssl` is valid.
+                unsafe { sys::SSL_read(ssl, target.cast(), int_length(size)) }
+            });
+            if let Ok(count @ 1..) = usize::try_from(code) {
+                self.forget_key_updates();
+                return Ok(count);
+            }
+            if self.reason(code) != sys::SSL_ERROR_EARLY_DATA_REJECTED {
+                return Err(code);
+            }
+            self.forget_early_data();
+        }
     }
 
     /// Data has passed, so that KeyUpdates are counted anew; not once there were too many.

@@ -27,8 +27,9 @@ use crate::proxy_protocol;
 use crate::registry::{Asked, Entry, Phase};
 use crate::snapshot::{ListenerId, ServerId, ServerRuntime, Snapshot};
 use crate::socket::Socket;
-use crate::tls_stream::TlsStream;
-use crate::transport::{Received, Transport, TransportError};
+use crate::transport::{ClientEndpoint, Transport, TransportError};
+use sealane_io::Received;
+use sealane_io::stream::Sealed;
 use crate::worker::Worker;
 use sealane_conf::model::{LingeringClose, LogLevel};
 use sealane_sys::time::monotonic_coarse_ms;
@@ -127,9 +128,9 @@ impl Connection {
             listener,
         } = place;
         let server = snapshot.listener(listener).names.default_server();
-        let entry = Entry::new(worker.clone());
+        let entry = Entry::new(worker.registry.clone());
         Connection {
-            transport: Transport::new(facts.clone()),
+            transport: Transport::new(ClientEndpoint::new(facts.clone())),
             link: ClientLink::default(),
             buffer: Vec::new(),
             deadline: Deadline::None,
@@ -563,7 +564,7 @@ impl Connection {
         let location = self.server().default_location;
         let lingering = self.snapshot.location(location).conf.lingering_close;
         lingering != LingeringClose::Off
-            && self.transport.tls().is_some_and(TlsStream::is_alerted)
+            && self.transport.tls().is_some_and(Sealed::is_alerted)
             && self.entry.asked() != Asked::Abort
     }
 

@@ -26,8 +26,8 @@ use sealane_conf::model::LocationConf;
 use sealane_http::h1::RequestHead;
 use sealane_http::headers::HeaderList;
 use sealane_http::status::StatusCode;
+use sealane_io::open_file::FileVersion;
 use smallvec::SmallVec;
-use std::io::Write;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
@@ -399,15 +399,17 @@ impl ETag {
     }
 
     /// nginx's tag of a file: modification time and size in hexadecimal.
-    pub fn of_file(mtime_s: i64, size_bytes: u64) -> ETag {
+    pub fn of_file(version: FileVersion) -> ETag {
+        const { assert!(FileVersion::MAX_BYTES + 2 <= ETag::MAX_BYTES) }
+        let text = version.as_bytes();
         let mut bytes = [0; Self::MAX_BYTES];
-        // Two quotes, a hyphen and at most 16 digits each: it always fits.
-        let mut rest = &mut bytes[..];
-        let room = rest.len();
-        let written = write!(rest, "\"{:x}-{:x}\"", mtime_s as u64, size_bytes);
-        debug_assert!(written.is_ok());
-        let len = (room - rest.len()) as u8;
-        ETag { bytes, len }
+        bytes[0] = b'"';
+        bytes[1..=text.len()].copy_from_slice(text);
+        bytes[text.len() + 1] = b'"';
+        ETag {
+            bytes,
+            len: text.len() as u8 + 2,
+        }
     }
 
     /// The tag as it is sent.

@@ -9,9 +9,8 @@
 //! |---|---|
 //! | [`worker`] | the worker process from inside: threads, shutdown |
 //! | `acceptor`, `connection`, `exchange_task` | the life of a connection and of one exchange on it |
-//! | [`turns`], [`admission`] | who goes next: handshakes between established connections; who is refused |
-//! | `transport`, `tls_stream`, `outgoing`, `socket` | bytes to and from the client; the only place that knows how a file travels |
-//! | [`chain`], [`body_source`] | response bodies: memory and file ranges; bodies that are still arriving |
+//! | [`admission`] | which handshakes are refused |
+//! | [`body_source`] | response bodies that are still arriving |
 //! | [`client_link`], `prologue` | what an exchange and its connection tell each other; what stands before the pipeline |
 //! | [`request_body`], `temp_file` | the whole request body in memory or in a file; temporary files |
 //! | [`snapshot`], `build`, `tls_build` | all configured state, and how it comes about |
@@ -22,13 +21,13 @@
 //! | [`counters`], [`metrics`] | what is counted, and under which names |
 //! | [`open_file_cache`] | open files, their facts and small contents |
 //!
-//! Logs are the crate `log`, groups of servers and the choice among them the crate `upstream`.
+//! Sockets, buffers, the output chain, deadlines, turns and the byte stream (plain or TLS, towards
+//! clients and origins) are the crate `io`, logs the crate `log`, groups of servers and the choice among them the crate `upstream`.
 
 #![forbid(unsafe_code)]
 
 pub mod admission;
 pub mod body_source;
-pub mod chain;
 pub mod client_certificates;
 pub mod client_link;
 pub mod counters;
@@ -39,24 +38,19 @@ pub mod materials;
 pub mod metrics;
 pub mod names;
 pub mod open_file_cache;
-pub mod registry;
 pub mod request_body;
 pub mod router;
 pub mod snapshot;
-pub mod turns;
 pub mod values;
 pub mod worker;
 
 mod acceptor;
 mod access;
 mod access_log;
-mod buffers;
 mod build;
 mod clock;
 mod codings;
 mod connection;
-mod deadline;
-mod disk;
 mod exchange_task;
 mod filters;
 mod framing;
@@ -66,7 +60,6 @@ mod h2;
 mod handlers;
 mod handover;
 mod limits;
-mod outgoing;
 mod pipeline;
 mod prologue;
 pub mod proxy_protocol;
@@ -76,7 +69,6 @@ mod real_ip;
 mod request_log;
 mod response_head;
 mod rewrite;
-mod socket;
 mod subrequest;
 mod tally;
 mod temp_file;
@@ -85,9 +77,10 @@ mod template;
 mod testing;
 mod tls_build;
 mod tls_facts;
-mod tls_stream;
 mod transport;
 mod variables;
+
+use sealane_io::{buffers, chain, deadline, disk, registry, socket, turns};
 
 pub use handover::moving_format;
 pub use materials::Materials;

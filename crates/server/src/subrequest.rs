@@ -145,7 +145,7 @@ pub(crate) async fn mirror(exchange: &mut Exchange) -> Result<(), StatusCode> {
         copy.progress.limited = limited.map(|limited| Arc::new(Mutex::new(limited)));
         // In the registry it is waited for at shutdown, like the connection that nginx
         // keeps open for it.
-        let entry = Entry::new(exchange.worker.clone());
+        let entry = Entry::new(exchange.worker.registry.clone());
         entry.set_phase(Phase::Busy, 0);
         tokio::spawn(async move {
             run(&mut copy).await;

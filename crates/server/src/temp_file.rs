@@ -10,6 +10,7 @@ use crate::disk;
 use crate::open_file_cache::OpenFile;
 use bytes::Bytes;
 use sealane_conf::model::TempPath;
+use sealane_io::open_file::TempDescriptor;
 use sealane_log::OsError;
 use sealane_log::confinement;
 use sealane_sys::file;
@@ -17,11 +18,11 @@ use std::ffi::OsStr;
 use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock};
 
 /// Numbers that are tried for a new file before the directory counts as full of
@@ -55,20 +56,6 @@ pub(crate) struct TempFileError {
     call: &'static str,
     path: PathBuf,
     error: io::Error,
-}
-
-/// The descriptor of a temporary file; closing it, which frees its blocks, and removing
-/// its name are left to a disk thread.
-#[derive(Debug)]
-pub(crate) struct Descriptor(Option<Remains>);
-
-/// What is left to do for a file that nobody uses any more; dropping it does it.
-#[derive(Debug)]
-struct Remains {
-    file: File,
-    remove: Option<PathBuf>,
-    /// Somebody has given the file another name.
-    renamed: AtomicBool,
 }
 
 impl TempFile {
@@ -165,11 +152,8 @@ impl TempFile {
     }
 
     fn new(file: File, path: &Path, keep: Keep) -> Result<TempFile, TempFileError> {
-        let descriptor = Descriptor(Some(Remains {
-            file,
-            remove: (keep == Keep::WhileUsed).then(|| path.to_owned()),
-            renamed: AtomicBool::new(false),
-        }));
+        let remove = (keep == Keep::WhileUsed).then(|| path.to_owned());
+        let descriptor = TempDescriptor::new(file, remove);
         let file = OpenFile::temporary(descriptor, path.as_os_str().as_bytes());
         Ok(TempFile {
             file: Arc::new(file.map_err(|error| TempFileError {
@@ -304,55 +288,6 @@ pub(crate) fn next_number(collided: bool) -> u32 {
 
 fn path_of(bytes: &[u8]) -> PathBuf {
     PathBuf::from(OsStr::from_bytes(bytes))
-}
-
-impl Descriptor {
-    /// Writes all of `bytes` at this offset.
-    pub(crate) fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.file().write_all_at(bytes, offset)
-    }
-
-    /// The file has another name now; what has the old one is not ours.
-    pub(crate) fn lost_its_name(&self) {
-        if let Some(remains) = &self.0 {
-            remains.renamed.store(true, Ordering::Relaxed);
-        }
-    }
-
-    fn file(&self) -> &File {
-        let remains = self.0.as_ref();
-        &remains.expect("it is taken out when it is dropped").file
-    }
-}
-
-impl AsFd for Descriptor {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.file().as_fd()
-    }
-}
-
-impl Drop for Descriptor {
-    fn drop(&mut self) {
-        let remains = self.0.take();
-        // While a task unwinds nothing may go wrong; and a thread without a runtime may wait.
-        if !std::thread::panicking()
-            && let Ok(runtime) = tokio::runtime::Handle::try_current()
-        {
-            // Should the runtime be at its end, it drops the closure and what it owns.
-            drop(runtime.spawn_blocking(move || drop(remains)));
-        }
-    }
-}
-
-impl Drop for Remains {
-    fn drop(&mut self) {
-        if let Some(path) = &self.remove
-            && !*self.renamed.get_mut()
-        {
-            // It may be gone: an operator may have cleaned up.
-            let _ = fs::remove_file(path);
-        }
-    }
 }
 
 impl fmt::Display for TempFileError {

@@ -12,7 +12,6 @@ use crate::facts::{ConnectionFacts, PeerAddress};
 use crate::materials::Materials;
 use crate::open_file_cache::OpenFileCache;
 use crate::pipeline;
-use crate::registry::Registry;
 use crate::snapshot::{ListenerId, Snapshot};
 use crate::socket::Socket;
 use crate::turns::Turns;
@@ -357,7 +356,7 @@ fn worker_with(snapshot: Snapshot) -> Arc<Worker> {
         index: 0,
         current: Current::new(Arc::new(snapshot)),
         open_files: OpenFileCache::new(),
-        registry: Registry::default(),
+        registry: Arc::default(),
         turns: Turns::new(multi_accept),
         refused: RefusedHandshakes::default(),
         counters: Counters::default(),

@@ -1,7 +1,7 @@
 //! Collects what a handshake agreed on, for the `$ssl_*` variables.
 
 use crate::facts::TlsFacts;
-use crate::tls_stream::HandshakeTimes;
+use sealane_io::stream::HandshakeTimes;
 use sealane_tls::Info;
 
 /// What the variables need. Called once per connection, and only when the

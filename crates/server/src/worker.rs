@@ -35,7 +35,7 @@ pub struct Worker {
     /// Open descriptors, file facts and small contents.
     pub open_files: OpenFileCache,
     /// Connections of this thread.
-    pub registry: Registry,
+    pub registry: Arc<Registry>,
     /// Who goes next with a handshake.
     pub turns: Arc<Turns>,
     /// Handshakes refused, until the operator hears of them.
@@ -222,7 +222,7 @@ pub fn run(
                 index,
                 current: Current::new(args.snapshot.clone()),
                 open_files: OpenFileCache::new(),
-                registry: Registry::default(),
+                registry: Arc::default(),
                 turns: Turns::new(args.snapshot.multi_accept),
                 refused: RefusedHandshakes::default(),
                 counters: Counters::default(),

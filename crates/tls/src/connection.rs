@@ -42,6 +42,7 @@ use crate::sessions::stats::{EarlyVerdict, Missed, Resumed};
 
 mod handshake;
 mod pack;
+mod sans_io;
 
 /// A TLS connection accepted by a listener. It moves between threads by value.
 ///

@@ -4,6 +4,8 @@ use std::fmt;
 
 use sealane_awslc::Fault;
 
+use crate::ktls::KeysEnded;
+
 /// Settings that cannot be used, in the words nginx prints after `[emerg]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingsError(pub(crate) String);
@@ -59,6 +61,9 @@ pub enum Error {
     Overloaded,
     /// The process stops, and the handshake with it.
     Stopping,
+    /// The kernel seals, and the connection could not go on under its key: close_notify was
+    /// sent.
+    KeysEnded(KeysEnded),
     /// The connection had failed or was not established; a mistake of the caller.
     NotEstablished,
 }
@@ -71,7 +76,8 @@ impl Error {
             // Nobody's fault, and told in a line of its own; the connection's is for `info`.
             Self::Rejected | Self::Overloaded | Self::Stopping => Fault::Peer,
             Self::HelloTooLarge | Self::TooManyLargeHellos | Self::VersionTooLow => Fault::Peer,
-            Self::NotEstablished => Fault::Local,
+            Self::KeysEnded(KeysEnded::Exhausted) | Self::NotEstablished => Fault::Local,
+            Self::KeysEnded(_) => Fault::Peer,
         }
     }
 }
@@ -94,6 +100,7 @@ impl fmt::Display for Error {
             }
             Self::Overloaded => f.write_str("SSL_do_handshake() not begun: too many handshakes wait"),
             Self::Stopping => f.write_str("SSL_do_handshake() given up: the process stops"),
+            Self::KeysEnded(ended) => ended.fmt(f),
             Self::NotEstablished => f.write_str("the TLS connection is not established"),
         }
     }

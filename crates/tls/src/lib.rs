@@ -31,6 +31,7 @@
 //! | `client_hello.rs` | the first message, zero-copy |
 //! | `client_certificates.rs` | certificates of clients: by what rules they are judged, what they say |
 //! | `choice.rs` | which certificate and suite order a client gets |
+//! | `sans_io.rs` | what a byte stream needs of a connection, on either side |
 //! | `acceptor.rs`, `connection.rs` | one listener, one connection |
 //! | `accelerator/` | who computes with the private key: AWS-LC, or vectors |
 //! | `info.rs` | what `$ssl_*` variables show |
@@ -62,6 +63,7 @@ mod parameters;
 mod protocols;
 mod record_size;
 mod record_writer;
+mod sans_io;
 mod server;
 mod sessions;
 mod settings;
@@ -90,6 +92,7 @@ pub use sealane_awslc::{
     Fault, HandshakeStatus, KeyOperation, ReadStatus, Secret, VerifyFailure, library_version,
     sha256, use_program_allocator,
 };
+pub use sans_io::{KernelSeal, SansIo};
 pub use server::{Fingerprint, ServerTls};
 pub use sessions::cache::{CacheCounts, Follower, SessionCache};
 pub use sessions::early_data::EarlyData;

@@ -5,8 +5,8 @@ use crate::admission::{self, Refused};
 use crate::client_certificates::ClientFacts;
 use crate::registry::Asked;
 use crate::snapshot::ServerId;
-use crate::tls_stream::{HandshakeTimes, TlsStream};
 use sealane_conf::model::LogLevel;
+use sealane_io::stream::{HandshakeTimes, Sealed};
 use std::future::poll_fn;
 use std::task::Poll;
 use std::time::Duration;
@@ -28,8 +28,9 @@ impl Connection {
         let acceptor = acceptor.expect("checked by the caller: the listener has TLS");
         let received = std::mem::take(&mut self.buffer);
         let connection = sealane_tls::Connection::accept(acceptor);
+        let slot = worker.turns.place();
         self.transport
-            .start_tls(TlsStream::new(connection, received, worker.turns.place()));
+            .start_tls(Sealed::accepting(connection, received, slot));
         if !admission::has_room(&worker.turns, self.snapshot.handshake_queue) {
             self.refuse_handshake(Refused::QueueFull).await;
             return false;
@@ -42,7 +43,8 @@ impl Connection {
             if self.deadline.poll_expired(&self.entry, cx).is_ready() {
                 return Poll::Ready(None);
             }
-            self.transport.poll_handshake(&worker, cx).map(Some)
+            let has_others = worker.counters.active.get() > 1;
+            self.transport.poll_handshake(cx, has_others).map(Some)
         })
         .await;
         match outcome {
@@ -97,7 +99,7 @@ impl Connection {
             .snapshot
             .location(self.server().default_location)
             .logger;
-        self.transport.set_debug_log(logger);
+        self.transport.endpoint_mut().set_debug_log(logger);
         let settled = poll_fn(|cx| {
             if let Poll::Ready(done) = self.transport.poll_settle_ktls(cx) {
                 return Poll::Ready(Some(done));

@@ -6,8 +6,8 @@ use crate::handover::line::Way;
 use crate::handover::{Description, Opened, Parcel};
 use crate::registry::Asked;
 use crate::snapshot::ServerId;
-use crate::tls_stream::{HandshakeTimes, TlsStream};
 use crate::worker::Worker;
+use sealane_io::stream::{HandshakeTimes, Sealed};
 use sealane_sys::time::monotonic_coarse_ms;
 use sealane_tls::{Packed, UnpackError};
 use std::os::fd::AsFd;
@@ -147,7 +147,7 @@ impl Connection {
         {
             self.facts.set_tls(crate::tls_facts::collect(&info, times));
         }
-        self.transport.start_tls(TlsStream::moved(tls));
+        self.transport.start_tls(Sealed::established(tls));
         self.note_client();
         match self.settle_ktls().await {
             true => Ok(()),

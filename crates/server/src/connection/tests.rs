@@ -237,45 +237,6 @@ fn tcp_nodelay_follows_the_location() {
 }
 
 #[test]
-fn waiting_for_a_slow_client_does_not_renew_what_may_be_sent() {
-    const ALLOWED: u64 = 24 << 20; // more than the buffers of both sockets take
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build();
-    runtime.expect("a runtime can be built").block_on(async {
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await;
-        let listener = listener.expect("a free port");
-        let address = listener.local_addr().expect("bound");
-        let reader = std::thread::spawn(move || {
-            let mut client = TcpStream::connect(address).expect("it listens");
-            let mut received = Vec::new();
-            client
-                .read_to_end(&mut received)
-                .expect("the server closes");
-            received.len() as u64
-        });
-        let (stream, peer) = listener.accept().await.expect("a client is waiting");
-        let peer = PeerAddress::Inet(peer);
-        let facts = ConnectionFacts::new(1, peer, Socket::Tcp(stream));
-        let mut transport = Transport::new(Arc::new(facts));
-        let mut body = crate::chain::OutputChain::new();
-        body.push_bytes(vec![b'x'; 2 * ALLOWED as usize]);
-        let mut mode = crate::transport::SendMode {
-            sendfile: false,
-            max_bytes: ALLOWED,
-            last: false,
-        };
-        let (mut head, mut sent) = (Vec::new(), 0);
-        let done =
-            poll_fn(|cx| transport.poll_send(cx, &mut head, &mut body, &mut mode, &mut sent));
-        done.await.expect("the client reads");
-        assert_eq!((sent, body.len()), (ALLOWED, ALLOWED));
-        drop(transport);
-        assert_eq!(reader.join().expect("no panic"), ALLOWED);
-    });
-}
-
-#[test]
 fn an_idle_connection_is_small() {
     fn future_bytes<A, B, C, D, F>(_: fn(A, B, C, D) -> F) -> usize {
         std::mem::size_of::<F>()

@@ -5,7 +5,7 @@ use crate::chain::OutputChain;
 use crate::client_link::{BodyError, ClientFeed, Demand, Interim};
 use crate::connection::{Connection, HEAD_READ_BYTES, Wait};
 use crate::registry::Asked;
-use crate::transport::{Received, SendMode};
+use sealane_io::{OutboundMessage, Received};
 use bytes::Bytes;
 use sealane_conf::model::LogLevel;
 use sealane_http::h1::{BodyDecoder, CONTINUE, Decoded, Framing};
@@ -299,19 +299,15 @@ impl Intake {
         if self.early.is_empty() {
             return;
         }
-        let mut mode = SendMode {
+        let early = std::mem::take(&mut self.early);
+        let mut message = OutboundMessage {
             sendfile: false,
-            max_bytes: 0,
-            last: false,
+            ..OutboundMessage::new(early, OutputChain::new())
         };
-        let mut sent = 0;
-        let sending = connection.transport.poll_send(
-            cx,
-            &mut self.early,
-            &mut OutputChain::new(),
-            &mut mode,
-            &mut sent,
-        );
+        let sending = connection.transport.poll_send(cx, &mut message);
+        // Interim responses are not part of the one that follows.
+        connection.transport.forget_progress();
+        self.early = message.head;
         if let Poll::Ready(Err(error)) = sending {
             self.early.clear();
             connection.log_broken(&error, "while sending response to client");

@@ -11,8 +11,9 @@ use crate::framing;
 use crate::pipeline;
 use crate::rate::RateLimit;
 use crate::registry::Asked;
-use crate::transport::{SendMode, TransportError};
+use crate::transport::TransportError;
 use sealane_conf::model::LogLevel;
+use sealane_io::OutboundMessage;
 use sealane_http::StatusCode;
 use sealane_http::h1::ConnectionHeader;
 use std::future::poll_fn;
@@ -33,16 +34,15 @@ pub(super) enum SendFailure {
 
 /// A response under way.
 struct ResponseInFlight {
-    /// What is left of the head, interim responses before it.
-    head: Vec<u8>,
-    body: OutputChain,
+    /// What is left of it, with interim responses before its head.
+    message: OutboundMessage,
+    /// Nothing follows on the connection.
+    is_last: bool,
     source: Option<Box<dyn BodySource>>,
     /// The source has failed: what it gave before is sent, and no end.
     is_cut: bool,
     /// The body of a source is framed as chunks.
     chunked: bool,
-    mode: SendMode,
-    sent: u64,
     timeout: Duration,
     /// Bytes sent when the pause began that `timeout` limits.
     waiting_since: Option<u64>,
@@ -81,24 +81,21 @@ pub(super) async fn send(
     }
     let conf = exchange.conf();
     let mut sending = ResponseInFlight {
-        head,
-        body,
+        message: OutboundMessage {
+            sendfile: conf.sendfile,
+            ..OutboundMessage::new(head, body)
+        },
+        is_last: !keep_alive,
         source,
         is_cut: false,
         chunked,
-        mode: SendMode {
-            sendfile: conf.sendfile,
-            max_bytes: 0,
-            last: !keep_alive,
-        },
-        sent: 0,
         timeout: conf.send_timeout,
         waiting_since: None,
     };
     intake.set_body_timeout(conf.client_body_timeout);
     let result = sending.run(connection, exchange, intake).await;
-    exchange.progress.sent_bytes = sending.sent;
-    buffers::give_back(sending.head);
+    exchange.progress.sent_bytes = sending.message.sent;
+    buffers::give_back(sending.message.head);
     if let Some(source) = sending.source {
         source.conclude(exchange, result.is_ok());
     }
@@ -141,15 +138,15 @@ impl ResponseInFlight {
         let mut turns = 0_u32;
         loop {
             let body_sent =
-                u64::max(self.sent, exchange.progress.head_bytes) - exchange.progress.head_bytes;
+                (self.message.sent).saturating_sub(exchange.progress.head_bytes);
             match rate.allowed(body_sent, exchange.progress.started) {
-                Ok(allowed) => self.mode.max_bytes = allowed.min(max_chunk),
-                Err(pause) if self.head.is_empty() && !self.body.is_empty() => {
+                Ok(allowed) => self.message.budget = allowed.min(max_chunk),
+                Err(pause) if self.message.head.is_empty() && !self.message.body.is_empty() => {
                     connection.set_deadline(pause);
                     poll_fn(|cx| self.poll_pause(cx, connection, exchange, intake)).await?;
                     continue;
                 }
-                Err(_) => self.mode.max_bytes = 0, // the head is never held back
+                Err(_) => self.message.budget = 0, // the head is never held back
             }
             let turn = poll_fn(|cx| self.poll_turn(cx, connection, exchange, intake)).await?;
             match turn {
@@ -177,23 +174,24 @@ impl ResponseInFlight {
         intake: &mut Intake,
     ) -> Poll<Result<Turn, SendFailure>> {
         loop {
-            let has_output = |sending: &ResponseInFlight| {
-                !sending.head.is_empty() || (sending.mode.max_bytes > 0 && !sending.body.is_empty())
+            // What TLS has sealed is not sent yet.
+            let has_output = |sending: &ResponseInFlight, connection: &Connection| {
+                sending.message.has_output() || connection.transport.has_unsent()
             };
             let mut news = false;
             if self.source.is_some() {
-                news |= intake.poll_progress(connection, cx, !has_output(self));
-                let room = (BATCH_BYTES as u64).saturating_sub(self.body.len());
+                news |= intake.poll_progress(connection, cx, !has_output(self, connection));
+                let room = (BATCH_BYTES as u64).saturating_sub(self.message.body.len());
                 news |= self.poll_source(cx, exchange, room);
             }
-            if has_output(self) {
+            if has_output(self, connection) {
                 match self.poll_output(cx, connection) {
                     Poll::Ready(done) => return Poll::Ready(done.map(|()| self.turn())),
                     Poll::Pending if news => continue,
                     Poll::Pending => return self.poll_patience(cx, connection),
                 }
             }
-            if self.source.is_none() || !self.body.is_empty() {
+            if self.source.is_none() || !self.message.body.is_empty() {
                 return Poll::Ready(Ok(self.turn()));
             }
             if !news {
@@ -227,8 +225,7 @@ impl ResponseInFlight {
     }
 
     fn turn(&self) -> Turn {
-        let empty = self.head.is_empty() && self.body.is_empty();
-        match (empty, self.source.is_some()) {
+        match (self.message.is_empty(), self.source.is_some()) {
             (true, false) => Turn::Done,
             (true, true) => Turn::Drained,
             (false, _) => Turn::More,
@@ -255,7 +252,7 @@ impl ResponseInFlight {
         if self.chunked {
             piece = framing::chunk_of(piece);
         }
-        self.body.append(piece);
+        self.message.body.append(piece);
         if filled == Filled::End {
             let trailers = source.take_trailers(exchange);
             if let Some(source) = self.source.take() {
@@ -267,7 +264,7 @@ impl ResponseInFlight {
                     let _ = exchange.response.trailers.push(name, value);
                 }
                 let trailers = pipeline::encode_trailers(exchange);
-                self.body.append(framing::last_chunk(&trailers));
+                self.message.body.append(framing::last_chunk(&trailers));
             }
         }
         true
@@ -278,17 +275,9 @@ impl ResponseInFlight {
         cx: &mut Context<'_>,
         connection: &mut Connection,
     ) -> Poll<Result<(), SendFailure>> {
-        let mut mode = self.mode;
         // Without close_notify the client can tell that the body was cut.
-        mode.last &= self.source.is_none() && !self.is_cut;
-        let sending = connection.transport.poll_send(
-            cx,
-            &mut self.head,
-            &mut self.body,
-            &mut mode,
-            &mut self.sent,
-        );
-        self.mode.max_bytes = mode.max_bytes;
+        self.message.last = self.is_last && self.source.is_none() && !self.is_cut;
+        let sending = connection.transport.poll_send(cx, &mut self.message);
         sending.map(|done| done.map_err(SendFailure::Broken))
     }
 
@@ -302,8 +291,9 @@ impl ResponseInFlight {
             return Poll::Ready(Err(SendFailure::Aborted));
         }
         // The time-out is for the pause between two successful writes.
-        if self.waiting_since != Some(self.sent) {
-            self.waiting_since = Some(self.sent);
+        let sent = self.message.sent;
+        if self.waiting_since != Some(sent) {
+            self.waiting_since = Some(sent);
             connection.set_deadline(self.timeout);
         }
         connection

@@ -94,7 +94,7 @@ impl Site {
             index: 0,
             current: Current::new(self.snapshot.clone()),
             open_files: OpenFileCache::new(),
-            registry: Registry::default(),
+            registry: Arc::default(),
             turns: Turns::new(false),
             refused: RefusedHandshakes::default(),
             counters: Counters::default(),

@@ -8,7 +8,7 @@ use crate::buffers;
 use crate::chain::OutputChain;
 use crate::connection::{Connection, HEAD_READ_BYTES};
 use crate::registry::Asked;
-use crate::transport::{Received, SendMode};
+use sealane_io::{OutboundMessage, Received};
 use crate::worker::Worker;
 use sealane_conf::model::{LingeringClose, LocationConf};
 use sealane_http::h2::{self, StreamRef};
@@ -370,26 +370,20 @@ impl Serving {
         if !self.has_output() {
             return Ok(true);
         }
-        let mut mode = SendMode {
+        if !self.chain.is_empty() {
+            self.chain.push_bytes(std::mem::take(&mut self.out));
+        }
+        let mut message = OutboundMessage {
             // Frames are too small for a call each: they are read in batches.
             sendfile: false,
-            max_bytes: u64::MAX,
-            last: false,
+            ..OutboundMessage::new(
+                std::mem::take(&mut self.out),
+                std::mem::take(&mut self.chain),
+            )
         };
-        let mut sent = 0;
-        let mut none = Vec::new();
-        let head = match self.chain.is_empty() {
-            true => &mut self.out,
-            false => {
-                self.chain.push_bytes(std::mem::take(&mut self.out));
-                &mut none
-            }
-        };
-        let sending =
-            connection
-                .transport
-                .poll_send(cx, head, &mut self.chain, &mut mode, &mut sent);
-        if sent > 0 {
+        let sending = connection.transport.poll_send(cx, &mut message);
+        (self.out, self.chain) = (message.head, message.body);
+        if message.sent > 0 {
             self.stalled_ms = None;
         }
         match sending {

@@ -4,6 +4,7 @@ use super::path::FilePath;
 use super::{Step, open, set_content_type, static_file};
 use crate::chain::Segment;
 use crate::exchange::{ETag, Exchange};
+use sealane_io::open_file::FileVersion;
 use crate::open_file_cache::{OpenFile, Opened};
 use bytes::Bytes;
 use sealane_http::{Method, StatusCode};
@@ -65,6 +66,6 @@ impl MediaFile {
         response.body.append(rest);
         let len = response.body.len();
         response.content_length = Some(len);
-        response.etag = has_tag.then(|| ETag::of_file(self.file.mtime_s(), len));
+        response.etag = has_tag.then(|| ETag::of_file(FileVersion::new(self.file.mtime_s(), len)));
     }
 }

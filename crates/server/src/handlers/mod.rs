@@ -27,7 +27,7 @@ use path::FilePath;
 use sealane_conf::model::{ContentHandler, LocationConf, StaticCodings};
 use sealane_http::media_type;
 use sealane_http::{Method, StatusCode};
-use symlinks::SymlinkRule;
+use sealane_io::open_file::LinkRule;
 
 /// How a handler leaves the exchange.
 #[derive(Debug, PartialEq, Eq)]
@@ -130,7 +130,7 @@ pub(crate) async fn open(exchange: &Exchange, path: &FilePath) -> Result<Opened,
     match symlinks::rule(exchange, path) {
         None => open_by(exchange, path, path.as_bytes(), None).await,
         Some(rule) => {
-            let key = rule.cache_key(path);
+            let key = symlinks::cache_key(rule, path);
             Box::pin(open_by(exchange, path, &key, Some(rule))).await
         }
     }
@@ -141,7 +141,7 @@ async fn open_by(
     exchange: &Exchange,
     path: &FilePath,
     key: &[u8],
-    rule: Option<SymlinkRule>,
+    rule: Option<LinkRule>,
 ) -> Result<Opened, Errno> {
     let settings = exchange.conf().open_file_cache;
     let now = exchange.progress.started;
@@ -171,7 +171,7 @@ pub(crate) const SHED_ENTRIES: usize = 32;
 
 async fn open_at_once_or_from_disk(
     path: &FilePath,
-    rule: Option<SymlinkRule>,
+    rule: Option<LinkRule>,
 ) -> Result<Opened, Errno> {
     match open_now(path.nul_terminated(), rule) {
         Some(result) => result,
@@ -179,7 +179,7 @@ async fn open_at_once_or_from_disk(
     }
 }
 
-async fn open_from_disk(path: &FilePath, rule: Option<SymlinkRule>) -> Result<Opened, Errno> {
+async fn open_from_disk(path: &FilePath, rule: Option<LinkRule>) -> Result<Opened, Errno> {
     let name = path.nul_terminated().to_vec();
     disk::run(move || open_blocking(&name, rule)).await
 }

@@ -4,7 +4,7 @@ use super::path::FilePath;
 use super::returns::add_slash;
 use super::symlinks;
 use super::{Step, open, set_content_type};
-use crate::exchange::Exchange;
+use crate::exchange::{ETag, Exchange};
 use crate::open_file_cache::{Errno, OpenFile, Opened};
 use crate::request_log::{Text, log_request};
 use bytes::Bytes;
@@ -41,7 +41,7 @@ pub(crate) async fn answer(exchange: &mut Exchange) -> Step {
 
 /// Makes an open file the body, with its validators.
 pub(super) fn send(exchange: &mut Exchange, file: &Arc<OpenFile>, content: Option<Bytes>) {
-    let etag = exchange.conf().etag.then(|| file.etag());
+    let etag = exchange.conf().etag.then(|| ETag::of_file(file.version()));
     let response = &mut exchange.response;
     response.status = StatusCode::OK;
     response.content_length = Some(file.size());

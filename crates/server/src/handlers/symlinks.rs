@@ -4,24 +4,16 @@ use super::path::FilePath;
 use crate::exchange::Exchange;
 use crate::template;
 use sealane_conf::model::FollowedSymlinks;
+use sealane_io::open_file::LinkRule;
 use sealane_sys::links::Links;
-
-/// What holds for one path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct SymlinkRule {
-    /// Links in so much of the path, from its beginning, are followed.
-    pub(crate) trusted_bytes: usize,
-    /// Which are followed behind.
-    pub(crate) links: Links,
-}
 
 /// What `disable_symlinks` says of a path; `None` where every link is followed.
 ///
 /// `from=` counts if the path begins with it and a name ends there. As in nginx it is no rule at
 /// all for a path that is nothing but it.
-pub(crate) fn rule(exchange: &Exchange, path: &FilePath) -> Option<SymlinkRule> {
+pub(crate) fn rule(exchange: &Exchange, path: &FilePath) -> Option<LinkRule> {
     let settings = exchange.conf().disable_symlinks.as_deref()?;
-    let mut rule = SymlinkRule {
+    let mut rule = LinkRule {
         trusted_bytes: 0,
         links: match settings.except {
             FollowedSymlinks::None => Links::Never,
@@ -49,15 +41,13 @@ pub(crate) fn call(exchange: &Exchange, otherwise: &'static str) -> &'static str
     }
 }
 
-impl SymlinkRule {
-    /// By what an answer is kept under this rule: the path, and behind a NUL, which no path has,
-    /// the rule.
-    pub(super) fn cache_key(&self, path: &FilePath) -> Vec<u8> {
-        let links = match self.links {
-            Links::Never => 0,
-            Links::OfTheOwner => 1,
-        };
-        let rule = self.trusted_bytes.to_ne_bytes();
-        [path.nul_terminated(), &[links], &rule].concat()
-    }
+/// By what an answer is kept under a rule: the path, and behind a NUL, which no path has,
+/// the rule.
+pub(super) fn cache_key(rule: LinkRule, path: &FilePath) -> Vec<u8> {
+    let links = match rule.links {
+        Links::Never => 0,
+        Links::OfTheOwner => 1,
+    };
+    let trusted = rule.trusted_bytes.to_ne_bytes();
+    [path.nul_terminated(), &[links], &trusted].concat()
 }

@@ -22,11 +22,10 @@
 //! read, and one written a moment ago is read anew for each request, so that no mixture
 //! of two states is kept as far as the file system tells them apart.
 
-mod file;
 mod table;
 
-pub use file::OpenFile;
-pub(crate) use file::{Errno, Opened, open_blocking, open_now};
+pub use sealane_io::open_file::OpenFile;
+pub(crate) use sealane_io::open_file::{Errno, Opened, open_blocking, open_now};
 
 use sealane_conf::model::OpenFileCache as Settings;
 use std::sync::{Mutex, PoisonError};

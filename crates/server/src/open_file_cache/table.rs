@@ -1,7 +1,7 @@
 //! One cache: a hash table over entries that are linked by last use.
 
 use super::Lookup;
-use super::file::{Errno, OpenFile, Opened, Read};
+use sealane_io::open_file::{Errno, OpenFile, Opened, Read};
 use bytes::Bytes;
 use hashbrown::HashTable;
 use sealane_conf::model::OpenFileCache as Settings;

@@ -245,12 +245,12 @@ async fn ask_peer(
     let mut conversation = Box::new(conversation);
     let answered = await_head(exchange, pass, &mut conversation).await;
     log_remarks(exchange, &mut conversation);
-    delivery.sent = conversation.bytes_sent > 0;
+    delivery.sent = conversation.bytes_sent() > 0;
     if let Err(Broken::Failed(Failure::Unprocessed(..))) = &answered {
         delivery.note_unprocessed(outbound.streamed, &mut conversation);
     }
     if let Some(attempt) = last_attempt(exchange) {
-        attempt.bytes_sent = conversation.bytes_sent;
+        attempt.bytes_sent = conversation.bytes_sent();
         attempt.bytes_received = conversation.bytes_received;
         if answered.is_ok() {
             attempt.header_time = Some(attempt.started.elapsed());

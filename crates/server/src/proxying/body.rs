@@ -195,7 +195,7 @@ impl ProxiedBody {
             return;
         };
         self.remarks.extend(conversation.take_remarks());
-        self.bytes_sent = conversation.bytes_sent;
+        self.bytes_sent = conversation.bytes_sent();
         self.bytes_received = conversation.bytes_received;
         // A request that the peer did not read to its end leaves bytes in the way.
         let reusable = ending.reusable && conversation.is_sent();
@@ -222,7 +222,7 @@ impl ProxiedBody {
     fn let_go(&mut self, is_good: bool) {
         let mut connection = None;
         if let Some(mut conversation) = self.conversation.take() {
-            self.bytes_sent = conversation.bytes_sent;
+            self.bytes_sent = conversation.bytes_sent();
             self.bytes_received = conversation.bytes_received;
             self.remarks.extend(conversation.take_remarks());
             connection = match is_good {

@@ -2,15 +2,14 @@
 //! peers may answer before they have read everything.
 
 use super::failure::{Doing, Failure};
-use super::peer_connection::PeerConnection;
+use super::peer_connection::{PeerConnection, PeerError};
 use super::wire::{Event, Wire, WireError};
 use crate::buffers;
 use crate::chain::{OutputChain, Segment};
 use crate::client_link::ClientLink;
-use crate::transport::gather::FileError;
 use sealane_http::Method;
 use sealane_http::h1::{ResponseFraming, ResponseKind};
-use std::io;
+use sealane_io::{OutboundMessage, Received};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
@@ -25,8 +24,9 @@ pub(crate) struct Conversation {
     wire: Wire,
     /// The response could not be understood: whatever the peer still says is none.
     wire_error: Option<WireError>,
-    /// What is to be sent: the head, and what is there of the body.
-    out: OutputChain,
+    /// What is to be sent: the head, and what is there of the body. Both are in its body, in
+    /// the order in which the protocol wants them.
+    out: OutboundMessage,
     /// Where the rest of the request body comes from.
     upload: Upload,
     /// Received and not understood yet.
@@ -42,12 +42,10 @@ pub(crate) struct Conversation {
     /// The response ends when the connection does.
     until_close: bool,
     /// Sending failed: the peer may have answered and closed all the same.
-    send_error: Option<io::Error>,
+    send_error: Option<PeerError>,
     /// The request will not be sent to its end.
     gave_up_sending: bool,
     timeouts: Timeouts,
-    /// Bytes sent to the peer.
-    pub(crate) bytes_sent: u64,
     /// Bytes received from it.
     pub(crate) bytes_received: u64,
 }
@@ -83,7 +81,7 @@ impl Conversation {
             connection,
             wire,
             wire_error: None,
-            out,
+            out: OutboundMessage::new(Vec::new(), out),
             upload,
             input: Vec::new(),
             closed: false,
@@ -95,14 +93,23 @@ impl Conversation {
             send_error: None,
             gave_up_sending: false,
             timeouts,
-            bytes_sent: 0,
             bytes_received: 0,
         }
     }
 
+    /// Bytes sent to the peer.
+    pub(crate) fn bytes_sent(&self) -> u64 {
+        self.out.sent
+    }
+
+    /// Whether something of what there is has not left yet.
+    fn has_unsent(&self) -> bool {
+        !self.out.is_empty() || self.connection.has_unsent()
+    }
+
     /// Whether all of the request has left.
     pub(crate) fn is_sent(&self) -> bool {
-        let all = self.out.is_empty() && matches!(self.upload, Upload::Done);
+        let all = !self.has_unsent() && matches!(self.upload, Upload::Done);
         !self.gave_up_sending && (all && !self.wire.holds_body() || self.wire.has_let_go())
     }
 
@@ -172,8 +179,8 @@ impl Conversation {
 
     fn poll_send_on(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         loop {
-            self.wire.take_output(&mut self.out);
-            if self.out.is_empty() {
+            self.wire.take_output(&mut self.out.body);
+            if !self.has_unsent() {
                 if self.wire.holds_body() {
                     // What makes room is read by `poll_event`.
                     return self.poll_send_expired(cx);
@@ -182,25 +189,30 @@ impl Conversation {
                     return Poll::Ready(Ok(()));
                 };
                 match ready!(client.poll_body(cx)).map_err(Failure::Client)? {
-                    Some(piece) => self.wire.frame_body(Segment::Memory(piece), &mut self.out),
+                    Some(piece) => {
+                        let out = &mut self.out.body;
+                        self.wire.frame_body(Segment::Memory(piece), out);
+                    }
                     None => {
-                        self.wire.end_body(&mut self.out);
+                        self.wire.end_body(&mut self.out.body);
                         self.upload = Upload::Done;
                     }
                 }
                 continue;
             }
-            match self.connection.poll_send(cx, &mut self.out) {
-                Poll::Ready(Ok(sent)) => {
-                    self.bytes_sent += sent;
-                    self.connection.timers.sending.end();
-                    // A tunnel is alive while either side speaks. Otherwise, as in nginx,
-                    // only what the peer says counts.
-                    if matches!(self.wire, Wire::Raw) {
-                        self.connection.timers.reading.end();
-                    }
+            let before = self.out.sent;
+            let sending = self.connection.poll_send(cx, &mut self.out);
+            if self.out.sent > before {
+                self.connection.timers.sending.end();
+                // A tunnel is alive while either side speaks. Otherwise, as in nginx,
+                // only what the peer says counts.
+                if matches!(self.wire, Wire::Raw) {
+                    self.connection.timers.reading.end();
                 }
-                Poll::Ready(Err(error)) if error.get_ref().is_some_and(|e| e.is::<FileError>()) => {
+            }
+            match sending {
+                Poll::Ready(Ok(())) => {}
+                Poll::Ready(Err(error @ PeerError::File(_))) => {
                     return Poll::Ready(Err(Failure::broken(error, Doing::Sending)));
                 }
                 Poll::Ready(Err(error)) => {
@@ -288,7 +300,7 @@ impl Conversation {
         if self.gave_up_sending {
             return false;
         }
-        self.wire.take_output(&mut self.out);
+        self.wire.take_output(&mut self.out.body);
         !self.out.is_empty()
     }
 
@@ -315,9 +327,9 @@ impl Conversation {
                 false => Vec::with_capacity(max),
             };
         }
-        match self.connection.poll_recv(cx, &mut self.input, max) {
-            Poll::Ready(Ok(0)) => self.closed = true,
-            Poll::Ready(Ok(count)) => {
+        match self.connection.poll_receive(cx, &mut self.input, max) {
+            Poll::Ready(Ok(Received::End)) => self.closed = true,
+            Poll::Ready(Ok(Received::Bytes(count))) => {
                 self.bytes_received += count as u64;
                 self.read_bytes = max;
                 self.is_bulk = count == max;
@@ -328,7 +340,7 @@ impl Conversation {
                 }
             }
             // After a failed write a reset says nothing new; an alert of TLS does.
-            Poll::Ready(Err(error)) if self.send_error.is_some() && error.get_ref().is_none() => {
+            Poll::Ready(Err(PeerError::Socket(_))) if self.send_error.is_some() => {
                 self.closed = true;
             }
             Poll::Ready(Err(error)) => {
@@ -382,13 +394,10 @@ impl Conversation {
     /// to be said on it does not leave at once.
     pub(crate) fn into_connection(mut self) -> Option<PeerConnection> {
         let mut cx = Context::from_waker(Waker::noop());
-        self.wire.take_output(&mut self.out);
-        while !self.out.is_empty() {
-            match self.connection.poll_send(&mut cx, &mut self.out) {
-                Poll::Ready(Ok(_)) => {}
-                Poll::Ready(Err(_)) | Poll::Pending => return None,
-            }
-        }
+        self.wire.take_output(&mut self.out.body);
+        let Poll::Ready(Ok(())) = self.connection.poll_send(&mut cx, &mut self.out) else {
+            return None;
+        };
         self.connection.http2 = self.wire.take_session();
         self.connection.timers.end();
         Some(self.connection)

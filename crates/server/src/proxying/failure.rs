@@ -1,7 +1,7 @@
 //! What can go wrong with an upstream, and what nginx says about it.
 
 use crate::client_link::BodyError;
-use crate::transport::gather::FileError;
+use super::peer_connection::PeerError;
 use sealane_conf::model::LogLevel;
 use sealane_http::StatusCode;
 use sealane_log::OsError;
@@ -61,13 +61,12 @@ pub(crate) enum Doing {
 impl Failure {
     /// What became of a connection, whose errors may come from TLS or from a file that was
     /// to be sent.
-    pub(crate) fn broken(error: io::Error, doing: Doing) -> Failure {
-        match error.downcast::<TlsError>() {
-            Ok(error) => Failure::Tls(error, doing),
-            Err(error) => match error.downcast::<FileError>() {
-                Ok(error) => Failure::TempFile(error.to_string()),
-                Err(error) => Failure::Io(error, doing),
-            },
+    pub(crate) fn broken(error: PeerError, doing: Doing) -> Failure {
+        match error {
+            PeerError::Tls(error) => Failure::Tls(error, doing),
+            PeerError::ClosedInHandshake => Failure::Tls(TlsError::ClosedInHandshake, doing),
+            PeerError::File(error) => Failure::TempFile(error.to_string()),
+            PeerError::Socket(error) => Failure::Io(error, doing),
         }
     }
 

@@ -13,7 +13,7 @@
 //! | `request`, `gateway` | the request that is sent: URI and header fields, or parameters |
 //! | `attempt`, `next` | asking peers, and whether another one is asked |
 //! | `lease`, `peer_connection`, `identity` | the peer that was picked, the connection to it, and for whom it speaks |
-//! | `tls_settings`, `tls_certificates`, `peer_tls` | TLS on such connections |
+//! | `tls_settings`, `tls_certificates` | TLS on such connections |
 //! | `conversation` | sending and receiving at the same time |
 //! | `wire/` | the protocols, without I/O |
 //! | `response`, `accel`, `rewrite` | what becomes of the response head |
@@ -34,7 +34,6 @@ mod lease;
 mod next;
 mod pause;
 mod peer_connection;
-mod peer_tls;
 mod request;
 mod response;
 mod rewrite;

@@ -4,30 +4,34 @@ use super::PassRuntime;
 use super::failure::{Doing, Failure};
 use super::identity;
 use super::pause::Pause;
-use super::peer_tls::TlsLink;
 use super::tls_settings::Secured;
 use super::wire::http2::Session;
-use crate::chain::{OutputChain, Segment};
+use crate::chain::OutputChain;
 use crate::exchange::Exchange;
 use crate::socket::Socket;
 use sealane_conf::model::UpstreamSettings;
+use sealane_io::{Endpoint, OutboundMessage, Received, Stream, StreamError};
 use sealane_sys::socket::set_transparent;
+use sealane_tls::Ktls;
+use sealane_tls::client::Connection as TlsConnection;
 use sealane_upstream::{Peer, PeerAddress};
 use std::future::poll_fn;
-use std::io::{self, IoSlice};
+use std::io;
 use std::os::fd::AsFd;
-use std::task::{Context, Poll, Waker, ready};
+use std::task::{Context, Poll, Waker};
 use tokio::net::{TcpSocket, UnixStream};
 use tokio::time::{Instant, timeout_at};
 
 /// Bytes read of what a peer says on an idle connection; one that says more is closed.
 const IDLE_READ_BYTES: usize = 4096;
-/// Pieces of memory that leave in one call.
-const MAX_PIECES: usize = 16;
 
-/// A connection to a peer.
+/// Why a connection to a peer cannot go on.
+pub(crate) type PeerError = StreamError<sealane_tls::client::Error>;
+
+/// A connection to a peer. Dropping it says goodbye in TLS (close_notify), as far as the socket
+/// takes that without waiting.
 pub(crate) struct PeerConnection {
-    link: Link,
+    stream: Stream<PeerSocket, TlsConnection>,
     /// What both sides agreed on in HTTP/2, between two requests.
     pub(crate) http2: Option<Box<Session>>,
     /// The timers of conversations on it: kept from one to the next, since a timer that is
@@ -50,76 +54,67 @@ impl Timers {
     }
 }
 
-enum Link {
-    Plain(Socket),
-    Tls(Box<TlsLink>),
+/// The socket of a peer; `None` only while it moves to another event loop.
+struct PeerSocket(Option<Socket>);
+
+impl Endpoint for PeerSocket {
+    fn socket(&self) -> &Socket {
+        let socket = self.0.as_ref();
+        socket.expect("a connection whose socket could not be moved is dropped at once")
+    }
+
+    fn note_ktls(&self, _state: Ktls<'_>) {}
+
+    fn note_sendfile(&self, _bytes: u64) {}
 }
 
 impl PeerConnection {
-    fn new(link: Link) -> PeerConnection {
+    fn new(socket: Socket) -> PeerConnection {
         PeerConnection {
-            link,
+            stream: Stream::new(PeerSocket(Some(socket))),
             http2: None,
             timers: Timers::default(),
         }
     }
 
     /// The same connection, whose events arrive at this thread's loop from now on.
-    pub(crate) fn move_here(self) -> io::Result<PeerConnection> {
-        let link = match self.link {
-            Link::Plain(socket) => Link::Plain(socket.move_here()?),
-            Link::Tls(link) => Link::Tls(link.move_here()?),
-        };
+    pub(crate) fn move_here(mut self) -> io::Result<PeerConnection> {
+        let socket = &mut self.stream.endpoint_mut().0;
+        if let Some(there) = socket.take() {
+            *socket = Some(there.move_here()?);
+        }
         // The timers belong to the other thread's loop.
-        Ok(PeerConnection {
-            link,
-            timers: Timers::default(),
-            ..self
-        })
+        self.timers = Timers::default();
+        Ok(self)
     }
 
-    /// Appends up to `max` received bytes; 0 is the end.
-    pub(crate) fn poll_recv(
+    /// Appends up to `max` received bytes.
+    pub(crate) fn poll_receive(
         &mut self,
         cx: &mut Context<'_>,
         buf: &mut Vec<u8>,
         max: usize,
-    ) -> Poll<io::Result<usize>> {
-        match &mut self.link {
-            Link::Plain(socket) => socket.poll_recv(cx, buf, max),
-            Link::Tls(link) => link.poll_recv(cx, buf, max),
-        }
+    ) -> Poll<Result<Received, PeerError>> {
+        self.stream.poll_receive(cx, buf, max)
     }
 
     /// Whether the end that was received may be somebody else's doing: TLS was not closed.
     pub(crate) fn is_cut(&self) -> bool {
-        matches!(&self.link, Link::Tls(link) if link.is_cut())
+        self.stream.tls().is_some_and(|tls| tls.is_cut())
     }
 
-    /// Sends from the chain, which gets shorter by the result.
+    /// Sends the message; see [`Stream::poll_send`].
     pub(crate) fn poll_send(
         &mut self,
         cx: &mut Context<'_>,
-        chain: &mut OutputChain,
-    ) -> Poll<io::Result<u64>> {
-        let socket = match &mut self.link {
-            Link::Plain(socket) => &*socket,
-            Link::Tls(link) => return link.poll_send(cx, chain),
-        };
-        let sent = match chain.front() {
-            None => 0,
-            Some(Segment::File(range)) => {
-                let count = range.len.min(1 << 30) as usize;
-                let sent = socket.poll_sendfile(cx, range.file.as_fd(), range.offset, count);
-                match ready!(sent)? {
-                    0 => return Poll::Ready(Err(io::ErrorKind::UnexpectedEof.into())),
-                    sent => sent as u64,
-                }
-            }
-            Some(Segment::Memory(_)) => ready!(poll_send_memory(socket, cx, chain))?,
-        };
-        chain.advance(sent);
-        Poll::Ready(Ok(sent))
+        message: &mut OutboundMessage,
+    ) -> Poll<Result<(), PeerError>> {
+        self.stream.poll_send(cx, message)
+    }
+
+    /// Whether something of a message has not left yet.
+    pub(crate) fn has_unsent(&self) -> bool {
+        self.stream.has_unsent()
     }
 
     /// Whether an idle connection can take another request: the peer has neither
@@ -134,9 +129,9 @@ impl PeerConnection {
         } else {
             1
         };
-        match self.poll_recv(&mut cx, &mut unasked, max) {
+        match self.poll_receive(&mut cx, &mut unasked, max) {
             Poll::Pending => true,
-            Poll::Ready(Ok(1..)) => self.stays_idle(&mut cx, &unasked),
+            Poll::Ready(Ok(Received::Bytes(_))) => self.stays_idle(&mut cx, &unasked),
             Poll::Ready(_) => false,
         }
     }
@@ -150,39 +145,9 @@ impl PeerConnection {
         if !session.stays_idle(input, &mut out) {
             return false;
         }
-        let mut chain = OutputChain::new();
-        chain.push_bytes(out);
-        while !chain.is_empty() {
-            if !matches!(self.poll_send(cx, &mut chain), Poll::Ready(Ok(_))) {
-                return false;
-            }
-        }
-        true
+        let mut message = OutboundMessage::new(out, OutputChain::new());
+        matches!(self.poll_send(cx, &mut message), Poll::Ready(Ok(())))
     }
-}
-
-fn poll_send_memory(
-    socket: &Socket,
-    cx: &mut Context<'_>,
-    chain: &OutputChain,
-) -> Poll<io::Result<u64>> {
-    let mut pieces = [IoSlice::new(&[]); MAX_PIECES];
-    let mut count = 0;
-    let mut more = false;
-    for segment in chain.segments() {
-        match segment {
-            Segment::Memory(bytes) if count < MAX_PIECES => {
-                pieces[count] = IoSlice::new(bytes);
-                count += 1;
-            }
-            _ => {
-                more = true;
-                break;
-            }
-        }
-    }
-    let sent = ready!(socket.poll_send(cx, &pieces[..count], more))?;
-    Poll::Ready(Ok(sent as u64))
 }
 
 /// Opens a connection to a peer, and whatever has to stand before the request. As in
@@ -206,33 +171,28 @@ pub(crate) async fn open(
             let is_unix = matches!(peer.address(), PeerAddress::Unix(_));
             Failure::Connect(error, is_unix.then(|| (**peer.name()).into()))
         })?;
+    let mut connection = PeerConnection::new(socket);
     if let Some(header) = identity::proxy_header(exchange) {
         // Before anything else, TLS included.
-        timeout_at(deadline, send_first(&socket, header))
+        let mut message = OutboundMessage::new(header, OutputChain::new());
+        let sending = poll_fn(|cx| connection.poll_send(cx, &mut message));
+        timeout_at(deadline, sending)
             .await
             .map_err(|_| Failure::TimedOut(Doing::Connecting))?
-            .map_err(|error| Failure::Io(error, Doing::Connecting))?;
+            .map_err(|error| Failure::broken(error, Doing::Connecting))?;
     }
     let Some((secured, client)) = tls else {
-        return Ok(PeerConnection::new(Link::Plain(socket)));
+        return Ok(connection);
     };
     let sessions = &exchange.worker.process.upstream_sessions;
-    let mut link = secured.begin(&client, socket, peer, sessions)?;
-    timeout_at(deadline, link.handshake())
+    let tls = secured.begin(&client, peer, sessions)?;
+    connection.stream.start_tls(tls);
+    let handshake = poll_fn(|cx| connection.stream.poll_handshake(cx, true));
+    timeout_at(deadline, handshake)
         .await
         .map_err(|_| Failure::TimedOut(Doing::Handshaking))?
         .map_err(|error| Failure::broken(error, Doing::Handshaking))?;
-    Ok(PeerConnection::new(Link::Tls(Box::new(link))))
-}
-
-async fn send_first(socket: &Socket, bytes: Vec<u8>) -> io::Result<()> {
-    let mut chain = OutputChain::new();
-    chain.push_bytes(bytes);
-    while !chain.is_empty() {
-        let sent = poll_fn(|cx| poll_send_memory(socket, cx, &chain)).await?;
-        chain.advance(sent);
-    }
-    Ok(())
+    Ok(connection)
 }
 
 async fn connect(
@@ -268,4 +228,12 @@ async fn connect(
 /// costs no waiting: TLS says goodbye when it is dropped.
 pub(crate) fn close(connection: PeerConnection) {
     drop(connection);
+}
+
+impl Drop for PeerConnection {
+    fn drop(&mut self) {
+        if self.stream.endpoint_mut().0.is_some() {
+            self.stream.close();
+        }
+    }
 }

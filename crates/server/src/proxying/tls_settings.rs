@@ -2,12 +2,10 @@
 //! snapshot, and what one request makes of it.
 
 use super::failure::Failure;
-use super::peer_tls::{SessionKeeper, TlsLink};
 use super::tls_certificates::Certificates;
 use super::{PassRuntime, Target};
 use crate::exchange::Exchange;
 use crate::materials::Materials;
-use crate::socket::Socket;
 use crate::template;
 use crate::tls_build::{emerg, file, label, pem, protocols, secrets};
 use sealane_conf::Config;
@@ -16,7 +14,8 @@ use sealane_conf::model::{
     CertificateFiles, Family, LogLevel, Pass, ProxyHttpVersion, Template, UpstreamCertificate,
     UpstreamTls,
 };
-use sealane_tls::client::{ClientSettings, ClientTls, PemFile, SessionCache};
+use sealane_io::stream::Sealed;
+use sealane_tls::client::{ClientSettings, ClientTls, Connection, PemFile, SessionCache};
 use sealane_tls::{Identity, Secret};
 use sealane_upstream::Peer;
 use sealane_upstream::pool::ConnectionKey;
@@ -350,25 +349,23 @@ impl Secured {
         Ok(self.client.with_identity(Some(identity)))
     }
 
-    /// Begins TLS on a socket to a peer.
+    /// Begins TLS towards a peer.
     pub(super) fn begin(
         &self,
         client: &ClientTls,
-        socket: Socket,
         peer: &Peer,
         sessions: &Arc<SessionCache>,
-    ) -> Result<TlsLink, Failure> {
+    ) -> Result<Sealed<Connection>, Failure> {
         let known = peer.name().clone();
         let name = Some(&*self.name);
         let session = sessions.get(client, known.as_bytes(), name, now_s());
-        let connection = client
+        let mut connection = client
             .connect(name, session.as_ref())
             .map_err(|error| Failure::TlsSetup(error.to_string()))?;
-        let keeper = client.reuses_sessions().then(|| SessionKeeper {
-            cache: sessions.clone(),
-            peer: known,
-        });
-        Ok(TlsLink::new(socket, connection, keeper))
+        if client.reuses_sessions() {
+            connection.keep_sessions(sessions.clone(), known);
+        }
+        Ok(Sealed::connecting(connection))
     }
 }
 

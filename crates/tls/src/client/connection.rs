@@ -1,11 +1,12 @@
 //! A connection to an upstream, from its ClientHello.
 
 use std::fmt;
+use std::sync::Arc;
 
 use sealane_awslc::{self as awslc, HandshakeStatus, ReadStatus, VerifyFailure};
 
 use super::error::Error;
-use super::sessions::{Binding, Session};
+use super::sessions::{Binding, Session, SessionCache};
 
 /// A TLS connection to an upstream. It moves between threads by value.
 ///
@@ -19,6 +20,13 @@ pub struct Connection {
     has_failed: bool,
     /// The server's close_notify was read. libssl's own flag also says so after errors.
     is_closed: bool,
+    kept: Option<Kept>,
+}
+
+/// Where the sessions of a connection are kept, and under which name of the server.
+struct Kept {
+    cache: Arc<SessionCache>,
+    peer: Arc<str>,
 }
 
 /// How far a handshake came.
@@ -37,6 +45,22 @@ impl Connection {
             binding,
             has_failed: false,
             is_closed: false,
+            kept: None,
+        }
+    }
+
+    /// From now on the sessions that the server gives are put into `cache`, as those of `peer`.
+    pub fn keep_sessions(&mut self, cache: Arc<SessionCache>, peer: Arc<str>) {
+        self.kept = Some(Kept { cache, peer });
+    }
+
+    /// With TLS 1.3 a session comes with or before the first response, or even later.
+    fn keep_session(&mut self) {
+        if self.kept.is_some()
+            && let Some(session) = self.take_session()
+            && let Some(Kept { cache, peer }) = &self.kept
+        {
+            cache.put(peer.as_bytes(), session);
         }
     }
 
@@ -53,7 +77,10 @@ impl Connection {
             return Err(Error::NotEstablished);
         }
         match self.tls.handshake(input, output) {
-            Ok(HandshakeStatus::Done) => Ok(Handshake::Done),
+            Ok(HandshakeStatus::Done) => {
+                self.keep_session();
+                Ok(Handshake::Done)
+            }
             Ok(HandshakeStatus::WantRead) => Ok(Handshake::WantRead),
             // libssl has the key, so nothing is ever waited for.
             Ok(HandshakeStatus::Pending) => Err(self.failed(Error::NotEstablished)),
@@ -84,6 +111,7 @@ impl Connection {
         match self.tls.read_into(input, output, plain, max_bytes) {
             Ok(status) => {
                 self.is_closed |= status == ReadStatus::CloseNotify;
+                self.keep_session();
                 Ok(status)
             }
             Err(error) => Err(self.failed(error.into())),

@@ -22,6 +22,7 @@
 //! | `identity.rs` | [`ClientIdentity`]: a certificate for servers that ask for one |
 //! | `name.rs` | which part of the configured name is sent and compared |
 //! | `connection.rs` | [`Connection`] |
+//! | `sans_io.rs` | [`Connection`] as a byte stream drives it |
 //! | `sessions.rs` | [`Session`], [`SessionCache`]: resumption |
 //! | `error.rs` | [`Error`], in nginx's words |
 
@@ -30,6 +31,7 @@ mod connection;
 mod error;
 mod identity;
 mod name;
+mod sans_io;
 mod sessions;
 mod settings;
 #[cfg(test)]

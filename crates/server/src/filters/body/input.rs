@@ -4,7 +4,7 @@ use crate::body_source::{BodySource, Filled, PendingBody, SourceError};
 use crate::chain::{OutputChain, Segment};
 use crate::exchange::{Exchange, Response};
 use crate::request_log::log_request;
-use crate::transport::gather::ChainReader;
+use sealane_io::stream::ChainReader;
 use bytes::Bytes;
 use sealane_http::headers::HeaderList;
 use std::task::{Context, Poll, ready};

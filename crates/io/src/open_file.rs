@@ -1,16 +1,17 @@
 //! A file on disk, opened, and the ways to open one.
 
-use crate::exchange::ETag;
-use crate::handlers::symlinks::SymlinkRule;
-use crate::temp_file::Descriptor;
 use bytes::Bytes;
 use sealane_sys::file::{self, Kind, Stat};
-use sealane_sys::links;
+use sealane_sys::links::{self, Links};
 use std::ffi::CStr;
 use std::fmt;
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, OnceLock};
+
+mod temp_descriptor;
+
+pub use temp_descriptor::TempDescriptor;
 
 /// An open regular file and its facts as they were when it was opened.
 pub struct OpenFile {
@@ -18,19 +19,36 @@ pub struct OpenFile {
     stat: Stat,
     path: Box<[u8]>,
     /// Made when first asked for.
-    etag: OnceLock<ETag>,
+    version: OnceLock<FileVersion>,
+}
+
+/// The state of a file in a short text, `652e3c5a-1f4`: its modification time and size in
+/// hexadecimal, as nginx puts them into entity tags.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileVersion {
+    bytes: [u8; FileVersion::MAX_BYTES],
+    len: u8,
+}
+
+/// Through which symbolic links a path may lead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LinkRule {
+    /// Links in so much of the path, from its beginning, are followed.
+    pub trusted_bytes: usize,
+    /// Which are followed behind.
+    pub links: Links,
 }
 
 enum Handle {
     /// A file that is served.
     Served(OwnedFd),
     /// A file that the server has made for itself, and may write.
-    Temporary(Descriptor),
+    Temporary(TempDescriptor),
 }
 
 /// What stands at a path.
 #[derive(Debug, Clone)]
-pub(crate) enum Opened {
+pub enum Opened {
     /// A regular file; with its bytes when the cache holds them.
     File(Arc<OpenFile>, Option<Bytes>),
     /// A directory.
@@ -40,7 +58,7 @@ pub(crate) enum Opened {
 }
 
 /// How reading a file into memory ended.
-pub(super) enum Read {
+pub enum Read {
     /// All its bytes, of one state of the file as far as its facts tell.
     Done(Bytes),
     /// Some would have to come from disk.
@@ -51,7 +69,7 @@ pub(super) enum Read {
 
 /// An error number of open(2), small enough to be kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Errno(pub(crate) i32);
+pub struct Errno(pub i32);
 
 impl OpenFile {
     /// Size in bytes when it was opened. It may have changed since.
@@ -64,11 +82,11 @@ impl OpenFile {
         self.stat.mtime_s
     }
 
-    /// Its entity tag, from both.
-    pub(crate) fn etag(&self) -> ETag {
+    /// Both in a text.
+    pub fn version(&self) -> FileVersion {
         *self
-            .etag
-            .get_or_init(|| ETag::of_file(self.mtime_s(), self.size()))
+            .version
+            .get_or_init(|| FileVersion::new(self.mtime_s(), self.size()))
     }
 
     /// The path it was opened by, for messages.
@@ -77,17 +95,17 @@ impl OpenFile {
     }
 
     /// A temporary file, from its beginning. Its facts are those of an empty file.
-    pub(crate) fn temporary(descriptor: Descriptor, path: &[u8]) -> io::Result<OpenFile> {
+    pub fn temporary(descriptor: TempDescriptor, path: &[u8]) -> io::Result<OpenFile> {
         Ok(OpenFile {
             stat: file::stat_fd(descriptor.as_fd())?,
             handle: Handle::Temporary(descriptor),
             path: path.into(),
-            etag: OnceLock::new(),
+            version: OnceLock::new(),
         })
     }
 
     /// Writes to a temporary file. Blocks.
-    pub(crate) fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+    pub fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         match &self.handle {
             Handle::Temporary(descriptor) => descriptor.write_all_at(bytes, offset),
             // Files of the operator are opened for reading.
@@ -96,19 +114,19 @@ impl OpenFile {
     }
 
     /// A temporary file was given another name: the old one is not removed with it.
-    pub(crate) fn lost_its_name(&self) {
+    pub fn lost_its_name(&self) {
         if let Handle::Temporary(descriptor) = &self.handle {
             descriptor.lost_its_name();
         }
     }
 
     /// Whether both are the same file in the same state.
-    pub(super) fn is_unchanged(&self, other: &OpenFile) -> bool {
+    pub fn is_unchanged(&self, other: &OpenFile) -> bool {
         same_state(&self.stat, &other.stat)
     }
 
     /// Reads the whole file from the page cache.
-    pub(super) fn read_stable(&self) -> Read {
+    pub fn read_stable(&self) -> Read {
         let Ok(size) = usize::try_from(self.stat.size) else {
             return Read::NotCached;
         };
@@ -128,7 +146,7 @@ impl OpenFile {
 
     /// Whether the file was written so recently that a further write might leave
     /// its modification time as it is, so that nobody would notice the change.
-    pub(super) fn is_fresh(&self, unix_ms: i64) -> bool {
+    pub fn is_fresh(&self, unix_ms: i64) -> bool {
         is_fresh(self.stat.mtime_s, self.stat.mtime_ns, unix_ms)
     }
 }
@@ -143,6 +161,26 @@ fn is_fresh(mtime_s: i64, mtime_ns: u32, unix_ms: i64) -> bool {
         .saturating_add(i64::from(mtime_ns / 1_000_000));
     let window_ms = if mtime_ns == 0 { SECONDS_MS } else { TICKS_MS };
     written_ms.abs_diff(unix_ms) < window_ms
+}
+
+impl FileVersion {
+    /// A hyphen and at most 16 digits on either side.
+    pub const MAX_BYTES: usize = 33;
+
+    /// Of a file of this modification time and size.
+    pub fn new(mtime_s: i64, size_bytes: u64) -> FileVersion {
+        let mut bytes = [0; FileVersion::MAX_BYTES];
+        let mut rest = &mut bytes[..];
+        let written = write!(rest, "{:x}-{:x}", mtime_s as u64, size_bytes);
+        debug_assert!(written.is_ok(), "it always fits");
+        let len = (FileVersion::MAX_BYTES - rest.len()) as u8;
+        FileVersion { bytes, len }
+    }
+
+    /// The text.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..usize::from(self.len)]
+    }
 }
 
 impl AsFd for OpenFile {
@@ -164,22 +202,23 @@ impl fmt::Debug for OpenFile {
 }
 
 impl Errno {
-    pub(crate) fn of(error: &io::Error) -> Errno {
+    /// The number in an error; EIO where there is none.
+    pub fn of(error: &io::Error) -> Errno {
         Errno(error.raw_os_error().unwrap_or(libc::EIO))
     }
 
     /// The process, or the system, has no descriptor left.
-    pub(crate) fn is_out_of_descriptors(self) -> bool {
+    pub fn is_out_of_descriptors(self) -> bool {
         matches!(self.0, libc::EMFILE | libc::ENFILE)
     }
 
     /// The path does not lead to anything.
-    pub(crate) fn is_not_found(self) -> bool {
+    pub fn is_not_found(self) -> bool {
         matches!(self.0, libc::ENOENT | libc::ENOTDIR | libc::ENAMETOOLONG)
     }
 
     /// The process may not go there; links that lead in circles count as such, as in nginx.
-    pub(crate) fn is_forbidden(self) -> bool {
+    pub fn is_forbidden(self) -> bool {
         matches!(self.0, libc::EACCES | libc::ELOOP | libc::EMLINK)
     }
 }
@@ -200,7 +239,7 @@ fn same_state(a: &Stat, b: &Stat) -> bool {
 
 /// Opens a path (NUL-terminated bytes) if that takes no disk access; `None` if it does.
 /// Under a rule for links it does where there is a link.
-pub(crate) fn open_now(path: &[u8], rule: Option<SymlinkRule>) -> Option<Result<Opened, Errno>> {
+pub fn open_now(path: &[u8], rule: Option<LinkRule>) -> Option<Result<Opened, Errno>> {
     let Ok(name) = CStr::from_bytes_with_nul(path) else {
         return Some(Err(Errno(libc::ENOENT)));
     };
@@ -216,12 +255,12 @@ pub(crate) fn open_now(path: &[u8], rule: Option<SymlinkRule>) -> Option<Result<
 }
 
 /// Opens a path (NUL-terminated bytes), waiting for the disk.
-pub(crate) fn open_blocking(path: &[u8], rule: Option<SymlinkRule>) -> Result<Opened, Errno> {
+pub fn open_blocking(path: &[u8], rule: Option<LinkRule>) -> Result<Opened, Errno> {
     // A NUL inside cannot be part of a file's name.
     let name = CStr::from_bytes_with_nul(path).map_err(|_| Errno(libc::ENOENT))?;
     let opened = match rule {
         None => file::open_read(name),
-        Some(SymlinkRule {
+        Some(LinkRule {
             trusted_bytes,
             links,
         }) => links::open_read(name, trusted_bytes, links),
@@ -237,7 +276,7 @@ fn examine(fd: OwnedFd, path: &CStr) -> Result<Opened, Errno> {
                 handle: Handle::Served(fd),
                 stat,
                 path: path.to_bytes().into(),
-                etag: OnceLock::new(),
+                version: OnceLock::new(),
             }),
             None,
         ),

@@ -86,7 +86,7 @@ struct State {
 }
 
 /// A handshake's slot among those that take turns, for as long as it lasts; dropping it frees the slot.
-pub(crate) struct HandshakeSlot {
+pub struct HandshakeSlot {
     turns: Arc<Turns>,
     number: Option<u64>,
     since: Option<Instant>,
@@ -95,7 +95,7 @@ pub(crate) struct HandshakeSlot {
 }
 
 /// Permission to do one flight, now; dropped when it is done.
-pub(crate) struct Turn {
+pub struct Turn {
     turns: Arc<Turns>,
     started: Instant,
     is_crowded: bool,
@@ -125,7 +125,7 @@ impl Turns {
     }
 
     /// A place for a handshake that begins.
-    pub(crate) fn place(self: &Arc<Turns>) -> HandshakeSlot {
+    pub fn place(self: &Arc<Turns>) -> HandshakeSlot {
         HandshakeSlot {
             turns: Arc::clone(self),
             number: None,
@@ -136,7 +136,7 @@ impl Turns {
     }
 
     /// The thread has nothing to do and will poll its sockets: whatever comes is a new turn.
-    pub(crate) fn rest(&self) {
+    pub fn rest(&self) {
         // This is called before every wait: mostly there is nothing to do.
         if self.used.load(Ordering::Relaxed) {
             self.used.store(false, Ordering::Relaxed);
@@ -148,7 +148,7 @@ impl Turns {
     }
 
     /// Ready when one more connection may be accepted in this turn.
-    pub(crate) fn poll_accept(self: &Arc<Turns>, cx: &mut Context<'_>) -> Poll<()> {
+    pub fn poll_accept(self: &Arc<Turns>, cx: &mut Context<'_>) -> Poll<()> {
         if self.accept_all.load(Ordering::Relaxed) {
             return Poll::Ready(());
         }
@@ -170,7 +170,7 @@ impl Turns {
     }
 
     /// Counts a connection that was accepted.
-    pub(crate) fn count_accept(&self) {
+    pub fn count_accept(&self) {
         if !self.accept_all.load(Ordering::Relaxed) {
             self.used.store(true, Ordering::Relaxed);
             self.lock().accepted += 1;
@@ -326,7 +326,7 @@ impl State {
 
 impl HandshakeSlot {
     /// Permission for one flight; the task of `cx` is woken when it is there.
-    pub(crate) fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<Turn> {
+    pub fn poll_turn(&mut self, cx: &mut Context<'_>) -> Poll<Turn> {
         if self.turns.poll_turn(&mut self.number, cx).is_pending() {
             self.since.get_or_insert_with(Instant::now);
             return Poll::Pending;
@@ -343,12 +343,12 @@ impl HandshakeSlot {
     }
 
     /// Time spent waiting for turns so far.
-    pub(crate) fn waited(&self) -> Duration {
+    pub fn waited(&self) -> Duration {
         self.waited
     }
 
     /// Says whether the handshake waits for the pool or an accelerator.
-    pub(crate) fn set_in_flight(&mut self, in_flight: bool) {
+    pub fn set_in_flight(&mut self, in_flight: bool) {
         if self.in_flight != in_flight {
             self.in_flight = in_flight;
             let count = &self.turns.in_flight;
@@ -372,7 +372,7 @@ impl Drop for HandshakeSlot {
 
 impl Turn {
     /// Whether flights come so thick that even cheap ones had better be done elsewhere.
-    pub(crate) fn is_crowded(&self) -> bool {
+    pub fn is_crowded(&self) -> bool {
         self.is_crowded
     }
 }

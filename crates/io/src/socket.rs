@@ -13,7 +13,7 @@ const UNIX_DISCARD_BYTES: usize = 4096;
 
 /// A connected socket.
 #[derive(Debug)]
-pub(crate) enum Socket {
+pub enum Socket {
     /// TCP.
     Tcp(TcpStream),
     /// A unix stream socket.
@@ -22,22 +22,22 @@ pub(crate) enum Socket {
 
 impl Socket {
     /// A connected TCP socket, registered with the event loop of the calling thread.
-    pub(crate) fn tcp(fd: OwnedFd) -> io::Result<Socket> {
+    pub fn tcp(fd: OwnedFd) -> io::Result<Socket> {
         Ok(Socket::Tcp(TcpStream::from_std(fd.into())?))
     }
 
     /// A connected Unix socket, likewise.
-    pub(crate) fn unix(fd: OwnedFd) -> io::Result<Socket> {
+    pub fn unix(fd: OwnedFd) -> io::Result<Socket> {
         Ok(Socket::Unix(UnixStream::from_std(fd.into())?))
     }
 
     /// Whether it is a TCP socket.
-    pub(crate) fn is_tcp(&self) -> bool {
+    pub fn is_tcp(&self) -> bool {
         matches!(self, Socket::Tcp(_))
     }
 
     /// The same socket, registered with the event loop of the calling thread.
-    pub(crate) fn move_here(self) -> io::Result<Socket> {
+    pub fn move_here(self) -> io::Result<Socket> {
         Ok(match self {
             Socket::Tcp(stream) => Socket::Tcp(TcpStream::from_std(stream.into_std()?)?),
             Socket::Unix(stream) => Socket::Unix(UnixStream::from_std(stream.into_std()?)?),
@@ -48,7 +48,7 @@ impl Socket {
     ///
     /// A short read means that the kernel's buffer is empty, so readiness is
     /// cleared with it: the next call waits without asking the kernel again.
-    pub(crate) fn poll_recv(
+    pub fn poll_recv(
         &self,
         cx: &mut Context<'_>,
         buf: &mut Vec<u8>,
@@ -61,7 +61,7 @@ impl Socket {
     }
 
     /// Throws up to `max` received bytes away; 0 is the end of the stream.
-    pub(crate) fn poll_discard(&self, cx: &mut Context<'_>, max: usize) -> Poll<io::Result<usize>> {
+    pub fn poll_discard(&self, cx: &mut Context<'_>, max: usize) -> Poll<io::Result<usize>> {
         self.poll_io(cx, Interest::READABLE, |fd| {
             let (n, max) = match self {
                 Socket::Tcp(_) => (socket::discard(fd, max)?, max),
@@ -75,7 +75,7 @@ impl Socket {
     }
 
     /// Sends pieces in one call; `more` says that more follows at once.
-    pub(crate) fn poll_send(
+    pub fn poll_send(
         &self,
         cx: &mut Context<'_>,
         pieces: &[IoSlice<'_>],
@@ -94,7 +94,7 @@ impl Socket {
     }
 
     /// Sends part of a file; 0 means that the file has ended before `offset`.
-    pub(crate) fn poll_sendfile(
+    pub fn poll_sendfile(
         &self,
         cx: &mut Context<'_>,
         from: BorrowedFd<'_>,
@@ -110,7 +110,7 @@ impl Socket {
 
     /// Runs a call when the socket is ready for it. The call returns its count
     /// and whether it has used up the readiness.
-    pub(crate) fn poll_io(
+    pub fn poll_io(
         &self,
         cx: &mut Context<'_>,
         interest: Interest,
@@ -142,7 +142,7 @@ impl Socket {
     }
 
     /// Ready when there may be something to receive, the end of the stream included.
-    pub(crate) fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+    pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.poll_ready(cx, Interest::READABLE)
     }
 

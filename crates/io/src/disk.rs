@@ -11,11 +11,11 @@ use tokio::sync::Semaphore;
 
 /// Threads of one worker's runtime that may wait for the disk at a time; nginx's
 /// default `thread_pool` has 32 for all workers.
-pub(crate) const THREADS: usize = 16;
+pub const THREADS: usize = 16;
 
 /// Work items of the whole process that may be running or queued at a time, as
 /// the default queue of nginx's `thread_pool`.
-pub(crate) const MAX_WAITING: usize = 65536;
+pub const MAX_WAITING: usize = 65536;
 
 static SLOTS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(MAX_WAITING));
 
@@ -23,7 +23,7 @@ static SLOTS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(MAX_WAITING)
 ///
 /// # Panics
 /// With the panic of `work`, so that it ends the connection that asked.
-pub(crate) async fn run<T, F>(work: F) -> T
+pub async fn run<T, F>(work: F) -> T
 where
     T: Send + 'static,
     F: FnOnce() -> T + Send + 'static,

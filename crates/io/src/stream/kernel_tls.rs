@@ -3,12 +3,11 @@
 //! `sealane_tls` decides and hands the keys over; this file asks it at the right
 //! moments and sends what it wants to say before data.
 
-use super::{SendMode, Transport, TransportError};
-use crate::chain::OutputChain;
-use sealane_conf::model::LogLevel;
-use sealane_log::Logger;
+use super::error::{ErrorOf, StreamError};
+use super::{Endpoint, Stream};
+use crate::message::OutboundMessage;
 use sealane_sys::socket;
-use sealane_tls::Ktls;
+use sealane_tls::KernelSeal;
 use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -43,45 +42,29 @@ enum Phase {
     Gone,
 }
 
-impl Transport {
+impl<E: Endpoint, T: KernelSeal> Stream<E, T> {
     /// At the end of the handshake: makes the checks, and with `ssl_ktls on` has
     /// the kernel take over.
-    pub(crate) fn poll_settle_ktls(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<(), TransportError>> {
+    pub fn poll_settle_ktls(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ErrorOf<T>>> {
         let Some(tls) = &mut self.tls else {
             return Poll::Ready(Ok(()));
         };
         // While early data is read nothing is decided: it is asked again before
         // responses.
-        self.ktls_settled = tls.connection().is_established();
-        let at_once = tls.settle_ktls(self.facts.socket.is_tcp());
-        if at_once {
-            ready!(tls.poll_take_over(&self.facts.socket, cx))?;
+        self.ktls_settled = tls.connection.is_established();
+        let socket = self.endpoint.socket();
+        if tls.connection.settle_ktls(socket.is_tcp()) {
+            ready!(tls.poll_take_over(socket, cx))?;
         }
-        self.note_ktls();
+        self.endpoint.note_ktls(tls.connection.ktls());
         Poll::Ready(Ok(()))
-    }
-
-    /// Where to write nginx's debug lines about kernel TLS.
-    pub(crate) fn set_debug_log(&mut self, logger: &Logger) {
-        self.debug_log = logger.enabled(LogLevel::Debug).then(|| logger.clone());
-    }
-
-    /// Whether the response that begins should be the last of the connection.
-    pub(crate) fn should_end(&self) -> bool {
-        self.tls
-            .as_deref()
-            .is_some_and(|tls| tls.connection().should_end())
     }
 
     /// Whether what is sent through the socket is sealed by the kernel. A goodbye
     /// that is not ready has to be waited for then.
-    pub(crate) fn is_sealed_by_kernel(&self) -> bool {
-        self.tls
-            .as_deref()
-            .is_some_and(|tls| tls.is_sealed_by_kernel())
+    pub fn is_sealed_by_kernel(&self) -> bool {
+        let tls = self.tls.as_deref();
+        tls.is_some_and(|tls| tls.connection.is_sealed_by_kernel())
     }
 
     /// With `ssl_ktls auto`: has the kernel take over when what is to be sent is
@@ -89,9 +72,8 @@ impl Transport {
     pub(super) fn poll_consider_kernel(
         &mut self,
         cx: &mut Context<'_>,
-        chain: &OutputChain,
-        mode: SendMode,
-    ) -> Poll<Result<(), TransportError>> {
+        message: &mut OutboundMessage,
+    ) -> Poll<Result<(), ErrorOf<T>>> {
         if !self.ktls_settled {
             ready!(self.poll_settle_ktls(cx))?;
         }
@@ -99,11 +81,14 @@ impl Transport {
             return Poll::Ready(Ok(()));
         };
         // Without sendfile the bytes come through the process anyway.
-        if !mode.sendfile || !tls.connection().wants_kernel(chain.file_bytes()) {
+        if !message.sendfile || !tls.connection.wants_kernel(message.body.file_bytes()) {
             return Poll::Ready(Ok(()));
         }
-        ready!(tls.poll_take_over(&self.facts.socket, cx))?;
-        self.note_ktls();
+        let taken_over = tls.poll_take_over(self.endpoint.socket(), cx);
+        // What libssl has sealed of the message leaves first.
+        message.sent += tls.output.take_progress();
+        ready!(taken_over)?;
+        self.endpoint.note_ktls(tls.connection.ktls());
         Poll::Ready(Ok(()))
     }
 
@@ -111,33 +96,26 @@ impl Transport {
     pub(super) fn poll_send_kernel(
         &mut self,
         cx: &mut Context<'_>,
-        head: &mut Vec<u8>,
-        chain: &mut OutputChain,
-        mode: &mut SendMode,
-        sent: &mut u64,
-    ) -> Poll<Result<(), TransportError>> {
+        message: &mut OutboundMessage,
+    ) -> Poll<Result<(), ErrorOf<T>>> {
         loop {
             let Some(tls) = &mut self.tls else {
-                return self.poll_send_plain(cx, head, chain, mode, sent);
+                return self.poll_send_plain(cx, message);
             };
-            ready!(tls.poll_control(&self.facts.socket, cx, true))?;
-            let allowance = tls.connection().kernel_allowance_bytes();
-            let mut part = SendMode {
-                max_bytes: mode
-                    .max_bytes
-                    .min(allowance.saturating_sub(head.len() as u64)),
-                ..*mode
-            };
-            let allowed = part.max_bytes;
-            let sending = self.poll_send_plain(cx, head, chain, &mut part, sent);
-            mode.max_bytes -= allowed - part.max_bytes;
+            ready!(tls.poll_control(self.endpoint.socket(), cx, true))?;
+            let allowance = tls.connection.kernel_allowance_bytes();
+            let budget = message.budget;
+            let allowed = budget.min(allowance.saturating_sub(message.head.len() as u64));
+            message.budget = allowed;
+            let sending = self.poll_send_plain(cx, message);
+            message.budget = budget - (allowed - message.budget);
             ready!(sending)?;
-            if chain.is_empty() || mode.max_bytes == 0 {
+            if message.body.is_empty() || message.budget == 0 {
                 break;
             }
             // The key may seal no more: another one, or the end.
         }
-        if mode.last && chain.is_empty() {
+        if message.last && message.body.is_empty() {
             return self.poll_end_kernel(cx);
         }
         Poll::Ready(Ok(()))
@@ -154,7 +132,7 @@ impl Transport {
     pub(super) fn poll_end_kernel(
         &mut self,
         cx: &mut Context<'_>,
-    ) -> Poll<Result<(), TransportError>> {
+    ) -> Poll<Result<(), ErrorOf<T>>> {
         loop {
             if matches!(self.kernel_end.phase, Phase::Gone) {
                 return Poll::Ready(Ok(()));
@@ -164,13 +142,13 @@ impl Transport {
                 self.kernel_end.timer = None;
             }
             let memory =
-                socket::send_memory(self.facts.socket.as_fd()).map_err(TransportError::Socket)?;
+                socket::send_memory(self.endpoint.socket().as_fd()).map_err(StreamError::Socket)?;
             match self.kernel_end.phase {
                 Phase::Open => {
                     let room = memory.limit.saturating_sub(memory.queued);
                     if room >= KERNEL_QUEUE_BYTES || memory.queued == 0 {
                         if let Some(tls) = &mut self.tls {
-                            ready!(tls.poll_close_notify(&self.facts.socket, cx))?;
+                            ready!(tls.poll_close_notify(self.endpoint.socket(), cx))?;
                         }
                         self.kernel_end.phase = if room >= KERNEL_QUEUE_BYTES {
                             Phase::Gone
@@ -201,34 +179,13 @@ impl Transport {
         }
     }
 
-    /// Counts what one call has moved; `by_sendfile` is logged as nginx does it.
+    /// Counts what the kernel has taken.
     pub(super) fn note_sent(&mut self, bytes: u64, by_sendfile: bool) {
-        let Some(tls) = &mut self.tls else {
-            return;
-        };
-        tls.sent_by_kernel(bytes);
-        if by_sendfile {
-            self.debug(format_args!("SSL_sendfile: {bytes}"));
-        }
-    }
-
-    /// Remembers what was decided, for variables and the debug log.
-    fn note_ktls(&self) {
-        let Some(tls) = &self.tls else {
-            return;
-        };
-        let state = tls.connection().ktls();
-        self.facts.set_ktls(state);
-        match state {
-            Ktls::Pending => {}
-            Ktls::On => self.debug(format_args!("BIO_get_ktls_send(): 1")),
-            Ktls::Off(refusal) => self.debug(format_args!("kernel TLS is not used: {refusal}")),
-        }
-    }
-
-    fn debug(&self, message: std::fmt::Arguments<'_>) {
-        if let Some(logger) = &self.debug_log {
-            logger.log(LogLevel::Debug, Some(self.facts.number), message);
+        if let Some(tls) = &mut self.tls {
+            tls.connection.sent_by_kernel(bytes);
+            if by_sendfile {
+                self.endpoint.note_sendfile(bytes);
+            }
         }
     }
 }

@@ -15,7 +15,7 @@ use std::task::{Context, Poll, ready};
 /// Reads chains that leave in order: what it has read of a file range belongs to
 /// the chain's front the next time, too.
 #[derive(Default)]
-pub(crate) struct ChainReader {
+pub struct ChainReader {
     /// A read from disk that would have blocked the worker, under way elsewhere.
     disk_read: Option<DiskRead>,
     /// Its result, waiting to be sent.
@@ -32,7 +32,7 @@ struct ReadAhead {
 
 /// Why part of a file cannot be sent.
 #[derive(Debug)]
-pub(crate) enum FileError {
+pub enum FileError {
     /// It ended before the length that was promised.
     Truncated {
         /// Where it ended.
@@ -48,7 +48,7 @@ impl ChainReader {
     ///
     /// Pending may leave bytes in `plain`: what stands in front of a file range that
     /// has to come from disk. They count as taken if the caller sends them.
-    pub(crate) fn poll_gather(
+    pub fn poll_gather(
         &mut self,
         cx: &mut Context<'_>,
         chain: &OutputChain,
@@ -157,7 +157,7 @@ impl fmt::Display for FileError {
             FileError::Read(error) => write!(
                 f,
                 "pread() of the file being sent failed ({})",
-                sealane_log::OsError(error)
+                sealane_sys::OsError(error)
             ),
         }
     }

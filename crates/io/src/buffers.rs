@@ -7,12 +7,12 @@ use bytes::Bytes;
 use std::cell::RefCell;
 
 /// Capacity of a new small buffer: request and response heads, small bodies.
-pub(crate) const SMALL_BYTES: usize = 4 << 10;
+pub const SMALL_BYTES: usize = 4 << 10;
 /// Plaintext that one turn of a large transfer handles: eight full TLS records
 /// per system call (docs/performance.md shows the gain over one).
-pub(crate) const BATCH_BYTES: usize = 128 << 10;
+pub const BATCH_BYTES: usize = 128 << 10;
 /// Capacity of a new large buffer: a batch and what TLS adds to its records.
-pub(crate) const LARGE_BYTES: usize = BATCH_BYTES + (4 << 10);
+pub const LARGE_BYTES: usize = BATCH_BYTES + (4 << 10);
 /// A small buffer that grew beyond this is not kept.
 const SMALL_KEPT_BYTES: usize = 32 << 10;
 /// Buffers kept per worker thread and size.
@@ -34,19 +34,19 @@ thread_local! {
 }
 
 /// An empty buffer for heads and small bodies.
-pub(crate) fn small() -> Vec<u8> {
+pub fn small() -> Vec<u8> {
     POOL.with_borrow_mut(|pool| pool.small.pop())
         .unwrap_or_else(|| Vec::with_capacity(SMALL_BYTES))
 }
 
 /// An empty buffer for a batch of records.
-pub(crate) fn large() -> Vec<u8> {
+pub fn large() -> Vec<u8> {
     POOL.with_borrow_mut(|pool| pool.large.pop())
         .unwrap_or_else(|| Vec::with_capacity(LARGE_BYTES))
 }
 
 /// An empty buffer for so many bytes, or for one batch of them.
-pub(crate) fn for_bytes(count: u64) -> Vec<u8> {
+pub fn for_bytes(count: u64) -> Vec<u8> {
     if count <= SMALL_BYTES as u64 {
         small()
     } else {
@@ -55,7 +55,7 @@ pub(crate) fn for_bytes(count: u64) -> Vec<u8> {
 }
 
 /// Gives a buffer back; it is kept or freed by its size.
-pub(crate) fn give_back(mut buffer: Vec<u8>) {
+pub fn give_back(mut buffer: Vec<u8>) {
     let capacity = buffer.capacity();
     if capacity < SMALL_BYTES {
         return;
@@ -75,7 +75,7 @@ pub(crate) fn give_back(mut buffer: Vec<u8>) {
 }
 
 /// Bytes in a buffer that is given back when the last of them is dropped.
-pub(crate) fn shared(buffer: Vec<u8>) -> Bytes {
+pub fn shared(buffer: Vec<u8>) -> Bytes {
     /// Gives back what it holds.
     struct Borrowed(Vec<u8>);
 
@@ -99,7 +99,7 @@ pub(crate) fn shared(buffer: Vec<u8>) -> Bytes {
 }
 
 /// Gives the buffer of an idle owner back and leaves one without memory.
-pub(crate) fn release(buffer: &mut Vec<u8>) {
+pub fn release(buffer: &mut Vec<u8>) {
     if buffer.capacity() > 0 {
         give_back(std::mem::take(buffer));
     }

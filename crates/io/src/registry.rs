@@ -6,7 +6,6 @@
 //! looks through twice a second: moving a time-out, which every request
 //! does, is then one store, and an idle connection carries no timer.
 
-use crate::worker::Worker;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Waker;
@@ -14,7 +13,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 /// How often time-outs are looked at: they fire at most this much late.
-pub(crate) const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
+pub const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
 
 /// All connections of a worker thread.
 #[derive(Default)]
@@ -85,8 +84,8 @@ impl From<u8> for Asked {
 }
 
 /// A connection's entry; leaving scope removes it.
-pub(crate) struct Entry {
-    worker: Arc<Worker>,
+pub struct Entry {
+    registry: Arc<Registry>,
     slot: u32,
     handle: Arc<Handle>,
 }
@@ -142,7 +141,7 @@ impl Registry {
     }
 
     /// Wakes idle connections, so that they look for the newest configuration.
-    pub(crate) fn wake_idle(&self) {
+    pub fn wake_idle(&self) {
         let slots = self.lock();
         let handles = slots.handles.iter().flatten();
         for handle in handles.filter(|handle| handle.phase() == Phase::Idle) {
@@ -152,14 +151,14 @@ impl Registry {
 
     /// Ready when there is a connection: without one there are no time-outs to look
     /// at, and the thread need not wake up for them.
-    pub(crate) async fn occupied(&self) {
+    pub async fn occupied(&self) {
         while self.is_empty() {
             self.occupied.notified().await;
         }
     }
 
     /// Wakes the connections whose time is up.
-    pub(crate) fn expire(&self, now_ms: u64) {
+    pub fn expire(&self, now_ms: u64) {
         let mut slots = self.lock();
         let Slots {
             deadlines_ms,
@@ -185,39 +184,39 @@ impl Registry {
 
 impl Entry {
     /// Enters a connection into its worker's registry.
-    pub(crate) fn new(worker: Arc<Worker>) -> Entry {
+    pub fn new(registry: Arc<Registry>) -> Entry {
         let handle = Arc::new(Handle::default());
-        match worker.registry.asked() {
+        match registry.asked() {
             Asked::Nothing => {}
             asked => handle.ask(asked.min(Asked::Finish)),
         }
         let (slot, first) = {
-            let mut slots = worker.registry.lock();
+            let mut slots = registry.lock();
             let slot = slots.insert(handle.clone());
             (slot, slots.handles.len() - slots.free.len() == 1)
         };
         if first {
-            worker.registry.occupied.notify_one();
+            registry.occupied.notify_one();
         }
         Entry {
-            worker,
+            registry,
             slot,
             handle,
         }
     }
 
     /// What the connection was asked to do.
-    pub(crate) fn asked(&self) -> Asked {
+    pub fn asked(&self) -> Asked {
         self.handle.asked()
     }
 
     /// The connection asks itself to close when idle.
-    pub(crate) fn ask_to_finish(&self) {
+    pub fn ask_to_finish(&self) {
         self.handle.ask(Asked::Finish);
     }
 
     /// Says what the connection does now. `tick` orders idle periods.
-    pub(crate) fn set_phase(&self, phase: Phase, tick: u64) {
+    pub fn set_phase(&self, phase: Phase, tick: u64) {
         if phase == Phase::Idle {
             self.handle.idle_since.store(tick, Ordering::Relaxed);
         }
@@ -226,26 +225,26 @@ impl Entry {
 
     /// Remembers the connection's task, so that it can be woken. A task's waker
     /// never changes: once is enough.
-    pub(crate) fn set_waker(&self, waker: &Waker) {
+    pub fn set_waker(&self, waker: &Waker) {
         *self.handle.lock_waker() = Some(waker.clone());
     }
 
     /// Wakes the connection at `at_ms` or up to [`SWEEP_INTERVAL`] later;
     /// replaces what was set before.
-    pub(crate) fn set_deadline(&self, at_ms: u64) {
+    pub fn set_deadline(&self, at_ms: u64) {
         self.handle.expired.store(false, Ordering::Relaxed);
-        self.worker.registry.lock().deadlines_ms[self.slot as usize] = at_ms;
+        self.registry.lock().deadlines_ms[self.slot as usize] = at_ms;
     }
 
     /// Whether the deadline set last has passed.
-    pub(crate) fn has_expired(&self) -> bool {
+    pub fn has_expired(&self) -> bool {
         self.handle.expired.load(Ordering::Relaxed)
     }
 }
 
 impl Drop for Entry {
     fn drop(&mut self) {
-        self.worker.registry.lock().remove(self.slot);
+        self.registry.lock().remove(self.slot);
     }
 }
 

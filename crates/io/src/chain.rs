@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::open_file_cache::OpenFile;
+use crate::open_file::OpenFile;
 
 /// A piece of output.
 #[derive(Debug, Clone)]

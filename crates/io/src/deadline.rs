@@ -20,7 +20,7 @@ const _: () = assert!(COARSE_FROM.as_millis() >= 4 * SWEEP_INTERVAL.as_millis())
 
 /// A deadline that may be moved at any time.
 #[derive(Default)]
-pub(crate) enum Deadline {
+pub enum Deadline {
     /// There is none.
     #[default]
     None,
@@ -32,7 +32,7 @@ pub(crate) enum Deadline {
 
 impl Deadline {
     /// Sets the deadline to so long from now, replacing the one before.
-    pub(crate) fn set(&mut self, entry: &Entry, after: Duration) {
+    pub fn set(&mut self, entry: &Entry, after: Duration) {
         if after < COARSE_FROM {
             *self = Deadline::Precise(Box::pin(tokio::time::sleep_until(Instant::now() + after)));
             return;
@@ -43,7 +43,7 @@ impl Deadline {
     }
 
     /// Ready once the deadline has passed; otherwise the task is woken when it does.
-    pub(crate) fn poll_expired(&mut self, entry: &Entry, cx: &mut Context<'_>) -> Poll<()> {
+    pub fn poll_expired(&mut self, entry: &Entry, cx: &mut Context<'_>) -> Poll<()> {
         match self {
             Deadline::None => Poll::Pending,
             // The sweep wakes the task by the waker that the entry holds.

@@ -1,0 +1,32 @@
+//! Everything between a socket and a protocol: no HTTP, no configuration.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `socket.rs` | a connected socket on tokio's reactor |
+//! | `stream.rs`, `stream/` | the byte stream, plain or TLS, towards clients and origins alike |
+//! | `message.rs` | what is to be sent: a head, an output chain, a budget |
+//! | `chain.rs` | the output chain: memory and ranges of files |
+//! | `buffers.rs` | buffers that connections borrow while they work |
+//! | `open_file.rs` | an open file, and how one is opened without waiting |
+//! | `disk.rs` | work that waits for a disk, on threads of its own |
+//! | `registry.rs`, `deadline.rs` | the connections of a worker thread, and their time-outs |
+//! | `turns.rs` | how handshakes share a worker thread with everything else |
+//!
+//! Datagrams, streams of layer 4 and cached files belong here as well: they use the same
+//! sockets, buffers, chains and deadlines.
+
+pub mod buffers;
+pub mod chain;
+pub mod deadline;
+pub mod disk;
+pub mod message;
+pub mod open_file;
+pub mod registry;
+pub mod socket;
+pub mod stream;
+pub mod turns;
+
+pub use message::OutboundMessage;
+pub use open_file::OpenFile;
+pub use socket::Socket;
+pub use stream::{Endpoint, Received, Stream, StreamError};

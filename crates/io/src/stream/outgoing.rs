@@ -1,0 +1,113 @@
+//! Bytes on their way to a socket that may take them in pieces.
+
+use crate::buffers;
+use crate::socket::Socket;
+use std::io::{self, IoSlice};
+use std::task::{Context, Poll, ready};
+
+/// Bytes to send; owns no memory once they have left.
+#[derive(Default)]
+pub(super) struct Outgoing {
+    /// What is to be sent; more may be appended at any time.
+    pub(super) bytes: Vec<u8>,
+    /// The kernel has taken everything before.
+    at: usize,
+    /// How many bytes of messages these are, before TLS.
+    plain_bytes: u64,
+    /// Of those, so many were reported by [`take_progress`](Self::take_progress).
+    reported: u64,
+}
+
+impl Outgoing {
+    /// Whether all of it has left.
+    pub(super) fn is_empty(&self) -> bool {
+        self.at == self.bytes.len()
+    }
+
+    /// Whether part of a message is in it, and not only what TLS says by itself.
+    pub(super) fn carries_message(&self) -> bool {
+        self.plain_bytes > 0
+    }
+
+    /// What was appended stands for so many bytes of a message.
+    pub(super) fn count(&mut self, plain_bytes: u64) {
+        self.plain_bytes += plain_bytes;
+    }
+
+    /// Bytes of messages that have left since this was last asked. What leaves in pieces counts
+    /// in proportion, so that a slow peer is not taken for a dead one; the last byte counts
+    /// when everything has left.
+    pub(super) fn take_progress(&mut self) -> u64 {
+        if self.plain_bytes == 0 {
+            return 0;
+        }
+        if self.bytes.is_empty() {
+            let left = self.plain_bytes - self.reported;
+            (self.plain_bytes, self.reported) = (0, 0);
+            return left;
+        }
+        let share = self.at as u64 * self.plain_bytes / self.bytes.len() as u64;
+        let left = share.min(self.plain_bytes - 1).saturating_sub(self.reported);
+        self.reported += left;
+        left
+    }
+
+    /// What is in it no longer counts as part of a message.
+    pub(super) fn forget_progress(&mut self) {
+        (self.plain_bytes, self.reported) = (0, 0);
+    }
+
+    /// Sends what is left. Ready when the kernel has all of it; the buffer is given back then.
+    pub(super) fn poll_flush(
+        &mut self,
+        socket: &Socket,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        while self.at < self.bytes.len() {
+            let rest = [IoSlice::new(&self.bytes[self.at..])];
+            self.at += ready!(socket.poll_send(cx, &rest, false))?;
+        }
+        self.release();
+        Poll::Ready(Ok(()))
+    }
+
+    /// Gives the buffer back, with whatever is left in it.
+    pub(super) fn release(&mut self) {
+        self.at = 0;
+        buffers::release(&mut self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_leaves_in_pieces_counts_in_proportion() {
+        let mut outgoing = Outgoing {
+            bytes: vec![0; 200],
+            ..Outgoing::default()
+        };
+        outgoing.count(100);
+        assert_eq!(outgoing.take_progress(), 0);
+        outgoing.at = 50;
+        assert_eq!(outgoing.take_progress(), 25);
+        assert_eq!(outgoing.take_progress(), 0, "it was reported");
+        outgoing.at = 199;
+        assert_eq!(outgoing.take_progress(), 74, "the last byte waits for the end");
+        outgoing.release();
+        assert_eq!(outgoing.take_progress(), 1);
+        assert_eq!(outgoing.take_progress(), 0);
+    }
+
+    #[test]
+    fn what_tls_says_by_itself_is_no_progress() {
+        let mut outgoing = Outgoing {
+            bytes: vec![0; 10],
+            ..Outgoing::default()
+        };
+        outgoing.at = 5;
+        assert!(!outgoing.carries_message());
+        assert_eq!(outgoing.take_progress(), 0);
+    }
+}

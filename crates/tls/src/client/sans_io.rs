@@ -1,0 +1,107 @@
+//! [`Connection`] as a byte stream drives it. Its handshake never waits for anyone but the
+//! server, and the kernel never seals its records.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use sealane_awslc::{HandshakeStatus, ReadStatus};
+
+use super::connection::{Connection, Handshake};
+use super::error::Error;
+use crate::ktls::Ktls;
+use crate::offload::Load;
+use crate::sans_io::{KernelSeal, SansIo};
+
+impl SansIo for Connection {
+    type Error = Error;
+
+    fn handshake(
+        &mut self,
+        input: &mut &[u8],
+        output: &mut Vec<u8>,
+        _load: Load,
+    ) -> Result<HandshakeStatus, Error> {
+        Ok(match Connection::handshake(self, input, output)? {
+            Handshake::Done => HandshakeStatus::Done,
+            Handshake::WantRead => HandshakeStatus::WantRead,
+        })
+    }
+
+    fn poll_pending(&mut self, _cx: &mut Context<'_>) -> Poll<()> {
+        Poll::Ready(())
+    }
+
+    fn pending_timeout(&self) -> Option<Duration> {
+        None
+    }
+
+    fn pending_timed_out(&mut self) {}
+
+    fn queue_time(&self) -> Duration {
+        Duration::ZERO
+    }
+
+    fn read(
+        &mut self,
+        input: &mut &[u8],
+        output: &mut Vec<u8>,
+        plain: &mut Vec<u8>,
+        max_bytes: usize,
+    ) -> Result<ReadStatus, Error> {
+        Connection::read(self, input, output, plain, max_bytes)
+    }
+
+    fn may_hold_more(&self, got_bytes: usize, _max_bytes: usize) -> bool {
+        // The close_notify may stand behind data, and tells a whole response from a cut one.
+        got_bytes > 0
+    }
+
+    fn write(&mut self, plain: &[u8], _now_ms: u64, output: &mut Vec<u8>) -> Result<(), Error> {
+        Connection::write(self, plain, output)
+    }
+
+    fn close_notify(&mut self, output: &mut Vec<u8>) -> bool {
+        Connection::close_notify(self, output);
+        true
+    }
+
+    fn is_established(&self) -> bool {
+        Connection::is_established(self)
+    }
+}
+
+impl KernelSeal for Connection {
+    fn settle_ktls(&mut self, _is_tcp: bool) -> bool {
+        false
+    }
+
+    fn wants_kernel(&self, _file_bytes: u64) -> bool {
+        false
+    }
+
+    fn take_over(&mut self, _socket: BorrowedFd<'_>) {}
+
+    fn ktls(&self) -> Ktls<'_> {
+        Ktls::Pending
+    }
+
+    fn is_sealed_by_kernel(&self) -> bool {
+        false
+    }
+
+    fn send_control(
+        &mut self,
+        _socket: BorrowedFd<'_>,
+        _data_follows: bool,
+    ) -> io::Result<Option<Error>> {
+        Ok(None)
+    }
+
+    fn sent_by_kernel(&mut self, _bytes: u64) {}
+
+    fn kernel_allowance_bytes(&self) -> u64 {
+        u64::MAX
+    }
+}
