@@ -55,8 +55,9 @@ pub struct Stream<E, T> {
     tls: Option<Box<Sealed<T>>>,
     /// Reads the files of chains that do not leave by sendfile.
     reader: ChainReader,
-    /// Plain bytes read from files that the kernel has not taken all of yet.
-    copied: Outgoing,
+    /// Plain bytes read from files that the kernel has not taken all of yet (`sendfile off`). In
+    /// a box, as few streams need it.
+    copied: Option<Box<Outgoing>>,
     /// How far the end of a stream is that the kernel seals.
     kernel_end: kernel_tls::End,
     /// The end of the handshake has been seen by the checks for kernel TLS.
@@ -79,7 +80,7 @@ impl<E: Endpoint, T: KernelSeal> Stream<E, T> {
             endpoint,
             tls: None,
             reader: ChainReader::default(),
-            copied: Outgoing::default(),
+            copied: None,
             kernel_end: kernel_tls::End::default(),
             ktls_settled: false,
         }
@@ -164,12 +165,14 @@ impl<E: Endpoint, T: KernelSeal> Stream<E, T> {
     /// Whether something was taken from a message, or added by TLS, that the kernel does not
     /// have yet.
     pub fn has_unsent(&self) -> bool {
-        !self.copied.is_empty() || self.tls.as_ref().is_some_and(|tls| tls.has_unsent())
+        self.copied.is_some() || self.tls.as_ref().is_some_and(|tls| tls.has_unsent())
     }
 
     /// What is on its way no longer counts for the message that is sent next.
     pub fn forget_progress(&mut self) {
-        self.copied.forget_progress();
+        if let Some(copied) = &mut self.copied {
+            copied.forget_progress();
+        }
         if let Some(tls) = &mut self.tls {
             tls.output.forget_progress();
         }
@@ -198,7 +201,9 @@ impl<E: Endpoint, T: KernelSeal> Stream<E, T> {
         if let Some(tls) = &mut self.tls {
             tls.release_all();
         }
-        self.copied.release();
+        if let Some(mut copied) = self.copied.take() {
+            copied.release();
+        }
     }
 
     fn poll_send_plain(
@@ -207,12 +212,13 @@ impl<E: Endpoint, T: KernelSeal> Stream<E, T> {
         message: &mut OutboundMessage,
     ) -> Poll<Result<(), ErrorOf<T>>> {
         loop {
-            if !self.copied.is_empty() {
-                let flushed = self.copied.poll_flush(self.endpoint.socket(), cx);
-                let left = self.copied.take_progress();
+            if let Some(copied) = &mut self.copied {
+                let flushed = copied.poll_flush(self.endpoint.socket(), cx);
+                let left = copied.take_progress();
                 self.note_sent(left, false);
                 message.sent += left;
                 ready!(flushed).map_err(StreamError::Socket)?;
+                self.copied = None;
             }
             if !message.has_output() {
                 return Poll::Ready(Ok(()));
@@ -298,8 +304,7 @@ impl<E: Endpoint, T: KernelSeal> Stream<E, T> {
         message: &mut OutboundMessage,
     ) -> Poll<Result<(), ErrorOf<T>>> {
         let plain = ready!(self.poll_gather(cx, message))?;
-        self.copied.count(plain.len() as u64);
-        self.copied.bytes = plain;
+        self.copied = Some(Box::new(Outgoing::of_message(plain)));
         Poll::Ready(Ok(()))
     }
 

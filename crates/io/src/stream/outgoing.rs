@@ -13,12 +13,20 @@ pub(super) struct Outgoing {
     /// The kernel has taken everything before.
     at: usize,
     /// How many bytes of messages these are, before TLS.
-    plain_bytes: u64,
+    plain_bytes: u32,
     /// Of those, so many were reported by [`take_progress`](Self::take_progress).
-    reported: u64,
+    reported: u32,
 }
 
 impl Outgoing {
+    /// Bytes of a message as they are.
+    pub(super) fn of_message(bytes: Vec<u8>) -> Outgoing {
+        let mut outgoing = Outgoing::default();
+        outgoing.count(bytes.len());
+        outgoing.bytes = bytes;
+        outgoing
+    }
+
     /// Whether all of it has left.
     pub(super) fn is_empty(&self) -> bool {
         self.at == self.bytes.len()
@@ -30,8 +38,10 @@ impl Outgoing {
     }
 
     /// What was appended stands for so many bytes of a message.
-    pub(super) fn count(&mut self, plain_bytes: u64) {
-        self.plain_bytes += plain_bytes;
+    pub(super) fn count(&mut self, plain_bytes: usize) {
+        // A head and a batch, which never come near the limit.
+        let plain_bytes = u32::try_from(plain_bytes).unwrap_or(u32::MAX);
+        self.plain_bytes = self.plain_bytes.saturating_add(plain_bytes);
     }
 
     /// Bytes of messages that have left since this was last asked. What leaves in pieces counts
@@ -43,13 +53,15 @@ impl Outgoing {
         }
         if self.bytes.is_empty() {
             let left = self.plain_bytes - self.reported;
-            (self.plain_bytes, self.reported) = (0, 0);
-            return left;
+            self.forget_progress();
+            return u64::from(left);
         }
-        let share = self.at as u64 * self.plain_bytes / self.bytes.len() as u64;
-        let left = share.min(self.plain_bytes - 1).saturating_sub(self.reported);
+        let share = self.at as u64 * u64::from(self.plain_bytes) / self.bytes.len() as u64;
+        let most = self.plain_bytes - 1;
+        let share = u32::try_from(share).unwrap_or(most).min(most);
+        let left = share.saturating_sub(self.reported);
         self.reported += left;
-        left
+        u64::from(left)
     }
 
     /// What is in it no longer counts as part of a message.

@@ -196,7 +196,7 @@ impl<T: KernelSeal> Sealed<T> {
         self.connection
             .write(plain, monotonic_coarse_ms(), output)
             .map_err(StreamError::Tls)?;
-        self.output.count(plain.len() as u64);
+        self.output.count(plain.len());
         if last {
             self.close();
         }
