@@ -56,6 +56,36 @@ fn curl(site: &Site, server: &Server<'_>, options: &[&str], target: &str) -> Vec
     command("curl", &arguments, b"").success().stdout
 }
 
+/// The last batch leaves in pieces, and then the connection closes: TLS has sealed all of it,
+/// or a buffer holds what was read of a file, long before the socket has taken it.
+#[test]
+fn a_slow_client_gets_the_last_bytes_before_the_connection_closes() {
+    const BATCH: usize = 128 << 10;
+    let site = Site::new();
+    site.certificate(&Certificate::localhost("site", CertificateKey::P256));
+    let lengths = (1..=8).map(|n| (n, 3 * BATCH + n * 16_000));
+    for (n, length) in lengths.clone() {
+        std::fs::write(site.path(&format!("html/{n}")), vec![b'x'; length])
+            .expect("the site is writable");
+    }
+    let server = site.serve_with(
+        "worker_processes 1;",
+        "",
+        "sendfile off; ssl_ktls off; keepalive_timeout 0;
+         server { listen 127.0.0.1:%tls% ssl sndbuf=2k; listen 127.0.0.1:%plain% sndbuf=2k; root html;
+            ssl_certificate certificates/site.pem; ssl_certificate_key certificates/site.key; }",
+    );
+    for (n, length) in lengths {
+        for (scheme, port) in [("https", "tls"), ("http", "plain")] {
+            let url = format!("{scheme}://localhost:{}/{n}", server.port(port));
+            let authority = site.authority().display().to_string();
+            let slowly = ["-sS", "--ipv4", "--limit-rate", "2M", "--cacert", &authority, &url];
+            let body = command("curl", &slowly, b"").success().stdout;
+            assert_eq!(body.len(), length, "{url}");
+        }
+    }
+}
+
 #[test]
 fn large_files_by_curl_wget_and_go() {
     let site = Site::new();
