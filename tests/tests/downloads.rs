@@ -65,7 +65,7 @@ fn a_slow_client_gets_the_last_bytes_before_the_connection_closes() {
     site.certificate(&Certificate::localhost("site", CertificateKey::P256));
     let lengths = (1..=8).map(|n| (n, 3 * BATCH + n * 16_000));
     for (n, length) in lengths.clone() {
-        std::fs::write(site.path(&format!("html/{n}")), vec![b'x'; length])
+        std::fs::write(site.path(format!("html/{n}")), vec![b'x'; length])
             .expect("the site is writable");
     }
     let server = site.serve_with(

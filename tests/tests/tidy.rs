@@ -13,16 +13,20 @@ const FUNCTION_LINES: usize = 120;
 
 /// Which of our packages a package may depend on. `tests` and `fuzz` may use
 /// everything.
-const DEPENDENCIES: [(&str, &[&str]); 11] = [
+const DEPENDENCIES: [(&str, &[&str]); 12] = [
     ("sys", &[]),
     ("awslc", &[]),
     ("vector", &[]),
     ("conf", &[]),
     ("http", &[]),
     ("tls", &["awslc", "sys", "vector"]),
+    ("io", &["sys", "tls"]),
     ("log", &["conf", "sys"]),
     ("upstream", &[]),
-    ("server", &["conf", "http", "log", "sys", "tls", "upstream"]),
+    (
+        "server",
+        &["conf", "http", "io", "log", "sys", "tls", "upstream"],
+    ),
     ("bench", &["awslc", "http", "sys"]),
     // Not `bench`: what makes load has no place in what faces the network.
     (

@@ -9,7 +9,6 @@ use crate::current::Current;
 use crate::facts::PeerAddress;
 use crate::materials::Materials;
 use crate::open_file_cache::OpenFileCache;
-use crate::registry::Registry;
 use crate::snapshot::{ListenerId, Snapshot};
 use crate::socket::Socket;
 use crate::turns::Turns;
