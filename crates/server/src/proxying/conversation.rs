@@ -399,7 +399,7 @@ impl Conversation {
             return None;
         };
         self.connection.http2 = self.wire.take_session();
-        self.connection.timers.end();
+        self.connection.rest();
         Some(self.connection)
     }
 }

@@ -117,6 +117,12 @@ impl PeerConnection {
         self.stream.has_unsent()
     }
 
+    /// No conversation is on it any more: it gives back what an idle connection does not need.
+    pub(crate) fn rest(&mut self) {
+        self.timers.end();
+        self.stream.release_buffers();
+    }
+
     /// Whether an idle connection can take another request: the peer has neither
     /// closed it nor said anything unasked. TLS session tickets that come late are read
     /// and kept.
