@@ -85,11 +85,14 @@ pub fn repository() -> std::path::PathBuf {
 #[track_caller]
 pub fn wait_for<T>(what: &str, mut probe: impl FnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + PATIENCE;
+    // What takes longer is asked for less often: probes may start programs.
+    let mut pause = Duration::from_millis(1);
     loop {
         if let Some(value) = probe() {
             return value;
         }
         assert!(Instant::now() < deadline, "gave up waiting for {what}");
-        std::thread::sleep(Duration::from_millis(20));
+        std::thread::sleep(pause);
+        pause = (pause * 2).min(Duration::from_millis(20));
     }
 }

@@ -245,12 +245,14 @@ impl<'a> Server<'a> {
 
     fn wait(&mut self, limit: Duration) -> Option<ExitStatus> {
         let deadline = Instant::now() + limit;
+        let mut pause = Duration::from_millis(1);
         let child = self.child.as_mut()?;
         while Instant::now() < deadline {
             if let Some(status) = child.try_wait().expect("the child is ours") {
                 return Some(status);
             }
-            std::thread::sleep(Duration::from_millis(5));
+            std::thread::sleep(pause);
+            pause = (pause * 2).min(Duration::from_millis(5));
         }
         None
     }

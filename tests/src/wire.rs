@@ -232,6 +232,33 @@ pub fn read_to_close(mut socket: &TcpStream) -> Vec<u8> {
     }
 }
 
+/// The response that all of these bytes are; the body is as it came, chunks included. `None` if
+/// the head has no end.
+pub fn whole(bytes: &[u8]) -> Option<Response> {
+    let end = find(bytes, b"\r\n\r\n")?;
+    let head = String::from_utf8_lossy(&bytes[..end]).into_owned();
+    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok())?;
+    let body = bytes[end + 4..].to_vec();
+    Some(Response { status, head, body })
+}
+
+/// A body without its chunks, and the lines of trailers behind them; `None` if not all of it is
+/// there.
+pub fn without_chunks(mut rest: &[u8]) -> (Vec<u8>, Option<&[u8]>) {
+    let mut body = Vec::new();
+    while let Some(end) = find(rest, b"\r\n") {
+        let size = String::from_utf8_lossy(&rest[..end]).into_owned();
+        let size = usize::from_str_radix(&size, 16).expect("a size");
+        rest = &rest[end + 2..];
+        if size == 0 {
+            return (body, rest.strip_suffix(b"\r\n"));
+        }
+        body.extend_from_slice(&rest[..size.min(rest.len())]);
+        rest = rest.get(size + 2..).unwrap_or_default();
+    }
+    (body, None)
+}
+
 fn find(bytes: &[u8], wanted: &[u8]) -> Option<usize> {
     bytes
         .windows(wanted.len())

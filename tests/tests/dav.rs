@@ -2,6 +2,7 @@
 //! with nginx after every request; and what must not happen to them.
 
 use sealane_tests::command;
+use sealane_tests::comparison::normalise;
 use sealane_tests::reload::{Reload, reload};
 use sealane_tests::wire::{self, Connection};
 use sealane_tests::{Server, Site, wait_for};
@@ -133,18 +134,11 @@ fn ask(server: &Server<'_>, request: &str) -> Vec<String> {
     for line in lines {
         head.push_str(&format!("{line}\r\n"));
     }
-    let response = wire::request(server.port("plain"), &format!("{head}\r\n{body}"));
-    let port = format!(":{}", server.port("plain"));
-    let mut shown: Vec<String> = response
-        .head
-        .split("\r\n")
-        .filter(|line| !line.starts_with("Server: ") && !line.starts_with("Date: "))
-        .filter(|line| !line.starts_with("Content-Length: ") || response.status < 300)
-        .map(|line| line.replace(&port, ":PORT"))
-        .collect();
-    shown[1..].sort();
-    let text = response.text().replace("sealane", "nginx");
-    shown.push(text);
+    let port = server.port("plain");
+    let response = wire::request(port, &format!("{head}\r\n{body}"));
+    let response = normalise(&[port], response, false);
+    let mut shown: Vec<String> = response.head.split('\n').map(str::to_owned).collect();
+    shown.push(response.text());
     shown
 }
 

@@ -363,7 +363,7 @@ fn exchange(server: &Server<'_>, request: &str) -> Vec<Response> {
         // A server may leave out 100 when it does not want the body (RFC 9110, 10.1.1).
         if response.status != 100 {
             responses.push(comparison::normalise(
-                server.port("plain"),
+                &[server.port("plain")],
                 response,
                 head_only,
             ));

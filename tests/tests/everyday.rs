@@ -14,7 +14,8 @@ mod sites;
 mod surroundings;
 
 use asking::Answer;
-use sealane_tests::{Program, command, nginx_binary};
+use sealane_tests::Program;
+use sealane_tests::comparison::nginx_version;
 use sites::{Difference, Since, Site};
 use surroundings::Place;
 
@@ -38,18 +39,8 @@ fn access() {
     compare(&sites::access());
 }
 
-/// Whether nginx is older than 1.23, as Debian 12's is.
-fn reference_is_old() -> bool {
-    let outcome = command(&nginx_binary().display().to_string(), &["-v"], b"");
-    let minor = outcome.stderr.split_once("nginx/1.").and_then(|(_, rest)| {
-        let minor = rest.split('.').next()?;
-        minor.parse::<u32>().ok()
-    });
-    minor.expect("nginx -v prints its version") < 23
-}
-
 fn compare(sites: &[Site]) {
-    let is_old = reference_is_old();
+    let is_old = nginx_version() < (1, 23, 0);
     let mut failures = Vec::new();
     for site in sites {
         let place = Place::new(site);

@@ -11,24 +11,14 @@ mod odd;
 mod pairs;
 
 use flate2::Compression;
-use flate2::read::MultiGzDecoder;
 use flate2::write::GzEncoder;
 use sealane_tests::{Site, command};
-use std::io::{Read, Write};
+use std::io::Write;
 
 fn gzip(text: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
     encoder.write_all(text).expect("memory");
     encoder.finish().expect("memory")
-}
-
-/// The body without gzip, which was sent to somebody who did not ask for it.
-fn decompressed(body: &[u8]) -> Vec<u8> {
-    let mut plain = Vec::new();
-    match MultiGzDecoder::new(body).read_to_end(&mut plain) {
-        Ok(_) if body.starts_with(&[0x1f, 0x8b]) => plain,
-        _ => body.to_vec(),
-    }
 }
 
 /// Without buffers more is read from the origin only when nobody holds what it sent before.

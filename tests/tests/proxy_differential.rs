@@ -8,9 +8,10 @@ mod canned;
 mod rewriting;
 
 use canned::canned;
+use sealane_tests::comparison::{as_sent, nginx_version};
 use sealane_tests::origin::{Answer, Asked, Origin};
 use sealane_tests::wire::{Connection, Response};
-use sealane_tests::{Server, Site, command};
+use sealane_tests::{Server, Site};
 
 /// Both servers with the same configuration, in front of the same origin.
 struct Pair<'s> {
@@ -45,60 +46,9 @@ fn exchange(server: &Server<'_>, request: &[u8]) -> Vec<Response> {
     let mut responses = Vec::new();
     // Every request asks for the connection to be closed.
     while let Some(response) = connection.try_response(head_only) {
-        responses.push(normalise(server, head_only, response));
+        responses.push(as_sent(&[server.port("plain")], response, head_only));
     }
     responses
-}
-
-/// Makes equal what may differ: the clock, the server's name, its port, and which of the
-/// two has to say `Connection`.
-fn normalise(server: &Server<'_>, head_only: bool, mut response: Response) -> Response {
-    let own_page = |name| format!("<center>{name}</center>");
-    let mut text = response
-        .text()
-        .replace(&own_page("sealane"), &own_page("nginx"));
-    let is_own = text.contains(&own_page("nginx"));
-    let boundary = response
-        .header("Content-Type")
-        .and_then(|kind| kind.split_once("boundary="))
-        .map(|(_, boundary)| boundary.to_owned());
-    if let Some(boundary) = &boundary {
-        text = text.replace(boundary.as_str(), "BOUNDARY");
-        response.head = response.head.replace(boundary.as_str(), "BOUNDARY");
-    }
-    if is_own || boundary.is_some() {
-        response.body = text.into_bytes();
-    }
-    let port = format!(":{}", server.port("plain"));
-    let mut lines: Vec<String> = Vec::new();
-    for line in response.head.split("\r\n") {
-        let (name, value) = line.split_once(": ").unwrap_or((line, ""));
-        match name {
-            "Server" if matches!(value, "sealane" | "nginx") => {}
-            // The origin's own is of 2021.
-            "Date" if !value.contains(" 2021 ") => {}
-            // Follows from the server's name in the page.
-            "Content-Length" if is_own || (head_only && response.status >= 300) => {}
-            "Last-Modified" if !value.contains(" 2021 ") => {
-                lines.push("Last-Modified: now".to_owned())
-            }
-            // An hour from now on, whose second may be over for one of both.
-            "Expires" if is_counted(value) => lines.push("Expires: counted".to_owned()),
-            // Time and size of a file.
-            "ETag" if value.len() > 8 => lines.push("ETag: own".to_owned()),
-            _ => lines.push(line.replace(&port, ":PORT")),
-        }
-    }
-    response.head = lines.join("\n");
-    response
-}
-
-/// Whether a time was computed for this response, and is not one that is always the same.
-fn is_counted(time: &str) -> bool {
-    time.ends_with(" GMT")
-        && [" 1970 ", " 2021 ", " 2037 "]
-            .iter()
-            .all(|year| !time.contains(year))
 }
 
 fn show(responses: &[Response]) -> String {
@@ -522,21 +472,9 @@ const TAKEN_BY_OLD: &[&str] = &[
     "many",
 ];
 
-/// Whether the reference is older than nginx 1.23, as Debian 12's is.
-fn reference_is_old() -> bool {
-    let binary =
-        std::env::var("SEALANE_TEST_NGINX").unwrap_or_else(|_| "/usr/sbin/nginx".to_owned());
-    let outcome = command(&binary, &["-v"], b"");
-    let minor = outcome
-        .stderr
-        .split_once("nginx/1.")
-        .and_then(|(_, rest)| rest.split('.').next()?.parse::<u32>().ok());
-    minor.expect("nginx -v prints its version") < 23
-}
-
 #[test]
 fn responses_are_those_of_nginx() {
-    let is_old = reference_is_old();
+    let is_old = nginx_version() < (1, 23, 0);
     let origin = Origin::answering(|asked: &Asked| {
         let target = asked.target();
         let name = target.strip_prefix("/r/").unwrap_or(&target);

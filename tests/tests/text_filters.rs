@@ -1,9 +1,10 @@
 //! Filters of texts (`sub_filter`, additions, character sets, server-side includes) as clients
 //! get them: over TLS and HTTP/2, from origins that answer byte by byte, and when a client goes.
 
+use sealane_tests::comparison::normalise;
 use sealane_tests::http2::{Client, kind};
 use sealane_tests::origin::{Answer, Origin};
-use sealane_tests::wire::{Connection, get};
+use sealane_tests::wire::{self, Connection, get};
 use sealane_tests::{Certificate, CertificateKey, Server, Site, command, wait_for};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -104,23 +105,16 @@ fn curl(server: &Server<'_>, how: &[&str], path: &str) -> String {
     arguments.extend(how.iter().filter(|one| **one != "--cleartext"));
     arguments.push(&url);
     let outcome = command("curl", &arguments, b"").success();
-    let text: String = outcome.stdout.iter().copied().map(char::from).collect();
-    let (head, body) = text.split_once("\r\n\r\n").expect("there is a head");
-    let mut told: Vec<String> = head.lines().skip(1).map(str::to_ascii_lowercase).collect();
-    told.retain(|line| {
-        let known = [
-            "content-type:",
-            "content-encoding:",
-            "last-modified:",
-            "etag:",
-            "vary:",
-        ];
-        known.iter().any(|name| line.starts_with(name)) && !line.starts_with("last-modified:")
+    let response = wire::whole(&outcome.stdout).expect("there is a head");
+    let response = normalise(&[server.port(port)], response, false);
+    // How a body is framed is another matter in HTTP/2.
+    let told = response.head.split('\n').skip(1).filter(|line| {
+        let known = ["content-type:", "content-encoding:", "etag:", "vary:"];
+        known.iter().any(|name| line.starts_with(name))
     });
-    told.sort();
-    let status = head.split(' ').nth(1).unwrap_or_default();
-    let body = body.replace("sealane", "nginx");
-    format!("{status}\n{}\n\n{body}", told.join("\n"))
+    let told: Vec<&str> = told.collect();
+    let body: String = response.body.iter().copied().map(char::from).collect();
+    format!("{}\n{}\n\n{body}", response.status, told.join("\n"))
 }
 
 #[test]

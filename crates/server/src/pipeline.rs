@@ -360,16 +360,4 @@ fn refuse_body(exchange: &mut Exchange) -> Option<StatusCode> {
 }
 
 #[cfg(test)]
-mod differential;
-#[cfg(test)]
-mod differential_access;
-#[cfg(test)]
-mod differential_content;
-#[cfg(test)]
-mod differential_filters;
-#[cfg(test)]
-mod differential_language;
-#[cfg(test)]
-mod differential_texts;
-#[cfg(test)]
 mod tests;

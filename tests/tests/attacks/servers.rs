@@ -1,7 +1,8 @@
 //! One server for each kind of handler, the same for Sealane and for nginx.
 
 use super::origins::Origins;
-use sealane_tests::{Server, Site, command, nginx_binary};
+use sealane_tests::comparison::nginx_version;
+use sealane_tests::{Server, Site};
 
 /// What answers `location /`, by the name of its port.
 pub(crate) struct Handler {
@@ -141,19 +142,8 @@ fn configuration(origins: &Origins, handlers: &[&Handler]) -> String {
 
 /// The handlers that nginx has too.
 pub(crate) fn known_to_nginx() -> Vec<&'static Handler> {
-    let binary = nginx_binary();
-    let version = command(&binary.display().to_string(), &["-v"], b"").stderr;
-    let version = version.rsplit('/').next().unwrap_or_default();
-    let mut numbers = version.split(|byte: char| !byte.is_ascii_digit());
-    let mut number = || -> u32 {
-        numbers
-            .next()
-            .and_then(|text| text.parse().ok())
-            .unwrap_or(0)
-    };
-    let version = (number(), number(), number());
     // It learnt HTTP/2 towards upstreams late.
-    let has_http2 = version >= (1, 29, 4);
+    let has_http2 = nginx_version() >= (1, 29, 4);
     HANDLERS
         .iter()
         .filter(|handler| has_http2 || handler.name != "proxy_http_two")

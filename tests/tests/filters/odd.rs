@@ -1,10 +1,10 @@
 //! Answers of an origin that are not simply a body: what each filter makes of them, beside nginx.
 
-use super::{decompressed, gzip};
+use super::gzip;
 use sealane_tests::Site;
 use sealane_tests::comparison::normalise;
 use sealane_tests::origin::{Answer, Origin};
-use sealane_tests::wire::{Connection, Response};
+use sealane_tests::wire::{self, Connection, Response};
 
 const FILTERS: [(&str, &str); 10] = [
     ("none", ""),
@@ -148,9 +148,7 @@ fn ask(port: u16, method: &str, path: &str, headers: &str) -> (Response, bool) {
         "{method} {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n{headers}\r\n"
     ));
     let raw = connection.rest();
-    let mut ends = raw.windows(4);
-    let end = ends.position(|four| four == b"\r\n\r\n");
-    let Some(end) = end else {
+    let Some(mut response) = wire::whole(&raw) else {
         let (head, body) = (String::new(), raw);
         return (
             Response {
@@ -161,37 +159,17 @@ fn ask(port: u16, method: &str, path: &str, headers: &str) -> (Response, bool) {
             false,
         );
     };
-    let head = String::from_utf8_lossy(&raw[..end]).into_owned();
-    let status = head[9..12].parse().expect("a status line");
-    let body = raw[end + 4..].to_vec();
-    let mut response = Response { status, head, body };
     let mut complete = true;
     if method != "HEAD" {
         if let Some(length) = response.header("Content-Length") {
-            complete = length.parse() == Ok(response.body.len()) || status == 304;
+            complete = length.parse() == Ok(response.body.len()) || response.status == 304;
         } else if response.header("Transfer-Encoding") == Some("chunked") {
-            (response.body, complete) = without_chunks(&response.body);
+            let (body, trailers) = wire::without_chunks(&response.body);
+            complete = trailers == Some(b"");
+            response.body = body;
         }
     }
-    if response.header("Content-Encoding") == Some("gzip") {
-        response.body = decompressed(&response.body);
-    }
-    (normalise(port, response, method == "HEAD"), complete)
-}
-
-fn without_chunks(mut rest: &[u8]) -> (Vec<u8>, bool) {
-    let mut body = Vec::new();
-    while let Some(end) = rest.windows(2).position(|two| two == b"\r\n") {
-        let size = String::from_utf8_lossy(&rest[..end]).into_owned();
-        let size = usize::from_str_radix(&size, 16).expect("a size");
-        rest = &rest[end + 2..];
-        if size == 0 {
-            return (body, rest == b"\r\n");
-        }
-        body.extend_from_slice(&rest[..size.min(rest.len())]);
-        rest = rest.get(size + 2..).unwrap_or_default();
-    }
-    (body, false)
+    (normalise(&[port], response, method == "HEAD"), complete)
 }
 
 #[test]

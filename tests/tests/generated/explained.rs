@@ -3,9 +3,8 @@
 
 use crate::requests::Body;
 use crate::servers::{Difference, Seen};
-use sealane_tests::{command, nginx_binary};
+use sealane_tests::comparison::nginx_version;
 use std::collections::BTreeSet;
-use std::sync::OnceLock;
 
 /// What is the same in both as far as it matters.
 struct Rule {
@@ -480,13 +479,9 @@ fn is_longer(seen: &[Seen; 2], name: &str, more: usize) -> bool {
     ours == theirs || ours == theirs.map(|theirs| theirs + more)
 }
 
-/// Whether nginx is the one of Debian 12, which lacks what came after 1.22.
+/// Whether nginx is older than 1.23, as Debian 12's is.
 fn is_old() -> bool {
-    static IS_OLD: OnceLock<bool> = OnceLock::new();
-    *IS_OLD.get_or_init(|| {
-        let said = command(&nginx_binary().display().to_string(), &["-v"], b"");
-        said.stderr.contains("nginx/1.22")
-    })
+    nginx_version() < (1, 23, 0)
 }
 
 /// How many pages of a server's own there are in a body.

@@ -2,7 +2,10 @@ use crate::handlers::path::FilePath;
 use crate::handlers::static_file;
 use crate::open_file_cache::{Errno, Lookup};
 use crate::testing::{Site, set_mtime};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
 use std::fs;
+use std::io::Read;
 
 #[test]
 fn a_file_is_served_as_nginx_serves_it() {
@@ -494,4 +497,118 @@ fn a_failed_precondition_leaves_nothing_of_the_file() {
         (None, Some("a"))
     );
     assert!(!reply.text().contains("0123"));
+}
+
+#[test]
+fn new_cookies_tell_clients_apart() {
+    let site = Site::new(
+        "userid_expires 1d; userid_p3p p3p; userid_flags secure; add_header X-Set $uid_set always; \
+         location /on { userid on; userid_service 258; } location /v1 { userid v1; userid_service 258; } \
+         location /mark { userid on; userid_mark Z; } \
+         location /reset { userid on; set $uid_reset log; }",
+    );
+    let cookie = |target: &str, headers: &[&str]| {
+        let reply = site.get_with(target, headers);
+        assert_eq!(reply.header("P3P"), Some("p3p"));
+        let value = reply.header("Set-Cookie").expect("one is set").to_owned();
+        let (id, rest) = value.split_once(';').expect("more follows");
+        assert!(rest.starts_with(" expires="), "{value}");
+        assert!(rest.ends_with(" GMT; path=/; secure"), "{value}");
+        let id = id.strip_prefix("uid=").expect("its name").to_owned();
+        let bytes = STANDARD.decode(format!("{}==", &id[..22])).expect("base64");
+        let shown = reply.header("X-Set").expect("it is shown").to_owned();
+        let words = bytes.chunks(4).map(|word| {
+            let word: [u8; 4] = word.try_into().expect("four bytes");
+            format!("{:08X}", u32::from_ne_bytes(word))
+        });
+        assert_eq!(shown, format!("uid={}", words.collect::<String>()));
+        (id, bytes)
+    };
+    let (first, bytes) = cookie("/on", &[]);
+    assert_eq!(bytes[..4], [0, 0, 1, 2]);
+    let (second, _) = cookie("/on", &[]);
+    assert_ne!(first, second);
+    let (_, bytes) = cookie("/v1", &[]);
+    assert_eq!(bytes[..4], 258_u32.to_ne_bytes());
+    let (marked, _) = cookie("/mark", &[]);
+    assert!(marked.ends_with("Z="), "{marked}");
+    let line = format!("Cookie: uid={first}");
+    assert_eq!(site.get_with("/on", &[&line]).header("Set-Cookie"), None);
+    let (reset, _) = cookie("/reset", &[&line]);
+    assert_ne!(first, reset);
+    assert!(site.error_log().contains("userid cookie \"uid="));
+    assert!(site.error_log().contains("\" was reset"));
+}
+
+/// nginx does not say why.
+#[test]
+fn a_link_in_place_of_an_index_file_is_logged() {
+    let site =
+        Site::new("disable_symlinks on; location /off/ { alias DIR/l/; disable_symlinks off; }");
+    site.file("a.txt", "0123456789\n").file("l/plain", "plain");
+    std::os::unix::fs::symlink("../a.txt", site.root().join("l/index.html")).expect("writable");
+    assert_eq!(site.get("/off/").status(), 200);
+    assert_eq!(site.get("/l/").status(), 403);
+    let log = site.error_log();
+    assert!(
+        log.contains("/l/index.html\" is forbidden (40: Too many"),
+        "{log}"
+    );
+}
+
+#[test]
+fn brotli_and_zstd() {
+    let site = Site::with_http(
+        "brotli_types *; zstd_types *; gzip_types *; gzip_vary on; server { listen 127.0.0.1:80;
+         location / { brotli on; gzip on; } location /all/ { alias DIR/; brotli on; gzip on; zstd on; }
+         location /static/ { alias DIR/; brotli_static on; zstd_static on; gzip_static on; } }",
+    );
+    let plain = "a text that is long enough ".repeat(5000);
+    site.file("t.txt", &plain)
+        .file("t.txt.br", "as brotli")
+        .file("t.txt.zst", "as zstd")
+        .file("t.txt.gz", "as gzip");
+    for (path, accepted, coding) in [
+        ("/t.txt", "gzip, br, zstd", "br"),
+        ("/t.txt", "gzip, br;q=0", "gzip"),
+        ("/all/t.txt", "gzip;q=1, br;q=1, zstd;q=0.1", "zstd"),
+        ("/all/t.txt", "br", "br"),
+        ("/all/t.txt", "identity", ""),
+        ("/static/t.txt", "gzip, br, zstd", "zstd"),
+        ("/static/t.txt", "br, gzip", "br"),
+        ("/static/t.txt", "x", ""),
+    ] {
+        let request =
+            format!("GET {path} HTTP/1.1\r\nHost: a\r\nAccept-Encoding: {accepted}\r\n\r\n");
+        let reply = site.request(&request);
+        let said = reply
+            .head
+            .lines()
+            .find_map(|line| line.strip_prefix("Content-Encoding: "));
+        assert_eq!(said.unwrap_or_default(), coding, "{path} {accepted}");
+        assert!(
+            reply.head.contains("Vary: Accept-Encoding"),
+            "{path} {accepted}"
+        );
+        let is_static = path.starts_with("/static/") && !coding.is_empty();
+        let mut text = Vec::new();
+        let body = &*reply.body;
+        match coding {
+            _ if is_static => assert!(body.starts_with(b"as ")),
+            "br" => {
+                let mut decoder = brotli::Decompressor::new(body, 4096);
+                decoder.read_to_end(&mut text).expect("Brotli's format");
+            }
+            "gzip" => {
+                let mut decoder = flate2::read::GzDecoder::new(body);
+                decoder.read_to_end(&mut text).expect("gzip's format");
+            }
+            "zstd" => {
+                text = Vec::with_capacity(plain.len() + 1);
+                zstd_safe::decompress(&mut text, body).expect("zstd's format");
+            }
+            _ => text = body.to_vec(),
+        }
+        assert!(is_static || text == plain.as_bytes(), "{path} {accepted}");
+    }
 }

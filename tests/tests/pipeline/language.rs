@@ -1,7 +1,7 @@
-//! `rewrite`, `if`, `set`, `map` and the like: the same configuration and requests for
-//! Debian's nginx and for the pipeline.
+//! `rewrite`, `if`, `set`, `map` and the like.
 
-use super::differential::{compare_http, some_files};
+use super::compare_http;
+use super::files::some_files;
 
 #[test]
 fn rewrites_in_a_server_and_in_locations() {

@@ -1,11 +1,10 @@
-//! Filters of bodies: the same configuration, files and requests for Debian's nginx and for the
-//! pipeline.
+//! Filters that compress bodies, and every pair of filters.
 
-use super::differential::{compare, compare_http, some_files};
-use crate::testing::Site;
+use super::files::some_files;
+use super::{Files, compare, compare_http};
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use std::io::{Read, Write};
+use std::io::Write;
 
 fn gzip(text: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
@@ -13,11 +12,12 @@ fn gzip(text: &[u8]) -> Vec<u8> {
     encoder.finish().expect("memory")
 }
 
-fn compressed_files(site: &Site) {
-    some_files(site);
+fn compressed_files(files: &Files) {
+    some_files(files);
     let long: Vec<u8> = (0..30_000u32).flat_map(|n| n.to_le_bytes()).collect();
     let two = [gzip(b"first "), gzip(b"second")].concat();
-    site.file("long.txt.gz", gzip(&long))
+    files
+        .file("long.txt.gz", gzip(&long))
         .file("two.txt.gz", two)
         .file("none.txt.gz", gzip(b""))
         .file("bomb.txt.gz", gzip(&vec![b'x'; 3 << 20]))
@@ -64,12 +64,12 @@ fn compressed_responses() {
          location /redirect { return 301 /x; }
          error_page 503 /all/a.txt; location /503 { return 503; }
          error_page 502 =200 /all/a.txt; location /502 { return 502; }",
-        |site| {
-            some_files(site);
-            site.file("page.html", "<html>some text</html>".repeat(50));
-            site.file("empty.html", b"");
+        |files| {
+            some_files(files);
+            files.file("page.html", "<html>some text</html>".repeat(50));
+            files.file("empty.html", b"");
             let long: Vec<u8> = (0..30_000u32).flat_map(|n| n.to_le_bytes()).collect();
-            site.file("numbers.txt", long);
+            files.file("numbers.txt", long);
         },
         &[
             "GET /page.html|Accept-Encoding: gzip",
@@ -258,63 +258,6 @@ fn every_pair_of_filters() {
 }
 
 #[test]
-fn brotli_and_zstd() {
-    let site = Site::with_http(
-        "brotli_types *; zstd_types *; gzip_types *; gzip_vary on; server { listen 127.0.0.1:80;
-         location / { brotli on; gzip on; } location /all/ { alias DIR/; brotli on; gzip on; zstd on; }
-         location /static/ { alias DIR/; brotli_static on; zstd_static on; gzip_static on; } }",
-    );
-    let plain = "a text that is long enough ".repeat(5000);
-    site.file("t.txt", &plain)
-        .file("t.txt.br", "as brotli")
-        .file("t.txt.zst", "as zstd")
-        .file("t.txt.gz", "as gzip");
-    for (path, accepted, coding) in [
-        ("/t.txt", "gzip, br, zstd", "br"),
-        ("/t.txt", "gzip, br;q=0", "gzip"),
-        ("/all/t.txt", "gzip;q=1, br;q=1, zstd;q=0.1", "zstd"),
-        ("/all/t.txt", "br", "br"),
-        ("/all/t.txt", "identity", ""),
-        ("/static/t.txt", "gzip, br, zstd", "zstd"),
-        ("/static/t.txt", "br, gzip", "br"),
-        ("/static/t.txt", "x", ""),
-    ] {
-        let request =
-            format!("GET {path} HTTP/1.1\r\nHost: a\r\nAccept-Encoding: {accepted}\r\n\r\n");
-        let reply = site.request(&request);
-        let said = reply
-            .head
-            .lines()
-            .find_map(|line| line.strip_prefix("Content-Encoding: "));
-        assert_eq!(said.unwrap_or_default(), coding, "{path} {accepted}");
-        assert!(
-            reply.head.contains("Vary: Accept-Encoding"),
-            "{path} {accepted}"
-        );
-        let is_static = path.starts_with("/static/") && !coding.is_empty();
-        let mut text = Vec::new();
-        let body = &*reply.body;
-        match coding {
-            _ if is_static => assert!(body.starts_with(b"as ")),
-            "br" => {
-                let mut decoder = brotli::Decompressor::new(body, 4096);
-                decoder.read_to_end(&mut text).expect("Brotli's format");
-            }
-            "gzip" => {
-                let mut decoder = flate2::read::GzDecoder::new(body);
-                decoder.read_to_end(&mut text).expect("gzip's format");
-            }
-            "zstd" => {
-                text = Vec::with_capacity(plain.len() + 1);
-                zstd_safe::decompress(&mut text, body).expect("zstd's format");
-            }
-            _ => text = body.to_vec(),
-        }
-        assert!(is_static || text == plain.as_bytes(), "{path} {accepted}");
-    }
-}
-
-#[test]
 fn precompressed_files() {
     compare(
         "location / { gzip_static on; } location /always/ { alias DIR/; gzip_static always; }",
@@ -336,30 +279,4 @@ fn precompressed_files() {
             "GET /dir|Accept-Encoding: gzip",
         ],
     );
-}
-
-/// Files that were compressed beforehand have ranges since nginx 1.23: takes them out of our head,
-/// and says whether a range is what the two differ in.
-pub(super) fn is_newer(our_head: &mut Vec<String>, their_head: &[String]) -> bool {
-    let has = |start: &str| our_head.iter().any(|line| line.starts_with(start));
-    if !has("Content-Encoding: gzip") || !has("Content-Length: ") {
-        return false;
-    }
-    if our_head[0] == "HTTP/1.1 206 Partial Content" {
-        return their_head[0] == "HTTP/1.1 200 OK";
-    }
-    our_head.retain(|line| line != "Accept-Ranges: bytes");
-    false
-}
-
-/// Compressed bodies are compared by what they say: two compressors differ in bytes.
-pub(super) fn decompressed(head: &str, body: Vec<u8>) -> Vec<u8> {
-    if !head.lines().any(|line| line == "Content-Encoding: gzip") {
-        return body;
-    }
-    let mut text = Vec::new();
-    match flate2::read::MultiGzDecoder::new(&*body).read_to_end(&mut text) {
-        Ok(_) => text,
-        Err(_) => body,
-    }
 }

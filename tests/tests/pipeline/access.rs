@@ -1,8 +1,7 @@
-//! `allow`, `auth_basic`, `satisfy`, `limit_except`: the same configuration and requests for
-//! Debian's nginx and for the pipeline, with what is logged.
+//! Who is let in, how often, and with which cookies, with what is logged.
 
-use super::differential::{compare_http, some_files};
-use crate::testing::Site;
+use super::files::some_files;
+use super::{Files, compare_http};
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use md5::Digest;
@@ -65,8 +64,8 @@ fn credentials(text: impl AsRef<[u8]>) -> String {
     format!("Authorization: Basic {}", STANDARD.encode(text))
 }
 
-fn with_users(site: &Site) {
-    some_files(site);
+fn with_users(files: &Files) {
+    some_files(files);
     let users = "# comment\nplain:{PLAIN}secret\nmd5:$1$abcdefgh$cHJi5PXp/ki/ktXzqlk6I1\n\
          apr:$apr1$abcdefgh$h9FWgUz3n9YxylKLlR5SQ/:rest\r\ndes:abNANd1rDfiNc\n\
          sha:{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=\n\
@@ -75,7 +74,8 @@ fn with_users(site: &Site) {
          bc:$2y$05$abcdefghijklmnopqrstuuOQiyCxlgf/oeuTqixKmWdcYUh4Hjl0a\n\
          five:$5$saltsalt$0IyaXrmV7.sGNS6tirgqHLqX/G.FBvgkYA.lpPdS5sA\n\
          short:$1$abc\nempty:\nbad:{SHA}short\nlast:{PLAIN}se:cret";
-    site.file("users", users)
+    files
+        .file("users", users)
         .file("dir/users", "own:{PLAIN}x\n");
 }
 
@@ -475,45 +475,4 @@ fn cookies_that_clients_bring() {
         some_files,
         &requests,
     );
-}
-
-#[test]
-fn new_cookies_tell_clients_apart() {
-    let site = Site::new(
-        "userid_expires 1d; userid_p3p p3p; userid_flags secure; add_header X-Set $uid_set always; \
-         location /on { userid on; userid_service 258; } location /v1 { userid v1; userid_service 258; } \
-         location /mark { userid on; userid_mark Z; } \
-         location /reset { userid on; set $uid_reset log; }",
-    );
-    let cookie = |target: &str, headers: &[&str]| {
-        let reply = site.get_with(target, headers);
-        assert_eq!(reply.header("P3P"), Some("p3p"));
-        let value = reply.header("Set-Cookie").expect("one is set").to_owned();
-        let (id, rest) = value.split_once(';').expect("more follows");
-        assert!(rest.starts_with(" expires="), "{value}");
-        assert!(rest.ends_with(" GMT; path=/; secure"), "{value}");
-        let id = id.strip_prefix("uid=").expect("its name").to_owned();
-        let bytes = STANDARD.decode(format!("{}==", &id[..22])).expect("base64");
-        let shown = reply.header("X-Set").expect("it is shown").to_owned();
-        let words = bytes.chunks(4).map(|word| {
-            let word: [u8; 4] = word.try_into().expect("four bytes");
-            format!("{:08X}", u32::from_ne_bytes(word))
-        });
-        assert_eq!(shown, format!("uid={}", words.collect::<String>()));
-        (id, bytes)
-    };
-    let (first, bytes) = cookie("/on", &[]);
-    assert_eq!(bytes[..4], [0, 0, 1, 2]);
-    let (second, _) = cookie("/on", &[]);
-    assert_ne!(first, second);
-    let (_, bytes) = cookie("/v1", &[]);
-    assert_eq!(bytes[..4], 258_u32.to_ne_bytes());
-    let (marked, _) = cookie("/mark", &[]);
-    assert!(marked.ends_with("Z="), "{marked}");
-    let line = format!("Cookie: uid={first}");
-    assert_eq!(site.get_with("/on", &[&line]).header("Set-Cookie"), None);
-    let (reset, _) = cookie("/reset", &[&line]);
-    assert_ne!(first, reset);
-    assert!(site.error_log().contains("userid cookie \"uid="));
-    assert!(site.error_log().contains("\" was reset"));
 }

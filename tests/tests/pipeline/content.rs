@@ -1,17 +1,18 @@
-//! Modules that answer in place of plain files, compared with nginx.
+//! Modules that answer in place of plain files, and links that are not followed.
 
-use super::differential::{compare, some_files};
-use crate::testing::Site;
+use super::files::some_files;
+use super::{Files, compare};
 
-fn media(site: &Site) {
-    some_files(site);
-    site.file("v.flv", "FLV\x01 and nothing else")
+fn media(files: &Files) {
+    some_files(files);
+    files
+        .file("v.flv", "FLV\x01 and nothing else")
         .file("one/only one?.txt", "only")
         .file("one/.hidden", "hidden")
         .file("one/dir/x", "x")
         .file("none/dir/x", "x");
-    std::os::unix::fs::symlink("../a.txt", site.root().join("none/link")).expect("writable");
-    std::os::unix::fs::symlink("nowhere", site.root().join("one/dangling")).expect("writable");
+    std::os::unix::fs::symlink("../a.txt", files.root().join("none/link")).expect("writable");
+    std::os::unix::fs::symlink("nowhere", files.root().join("one/dangling")).expect("writable");
 }
 
 #[test]
@@ -93,8 +94,8 @@ fn a_random_file_of_one() {
 /// Names of generated files: their number is the seed.
 const MP4_FILES: u64 = 24;
 
-fn mp4_files(site: &Site) {
-    media(site);
+fn mp4_files(files: &Files) {
+    media(files);
     for seed in 0..MP4_FILES {
         let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
         let mut numbers = |below: u32| {
@@ -104,12 +105,12 @@ fn mp4_files(site: &Site) {
             ((state >> 33) as u32) % below
         };
         let file = sealane_http::mp4::sample::file(&mut numbers);
-        site.file(&format!("{seed}.mp4"), &file);
+        files.file(&format!("{seed}.mp4"), &file);
         // Broken where it hurts: in the middle of the index.
         let mut broken = file;
         let middle = broken.len() / 3;
         broken.truncate(middle);
-        site.file(&format!("short{seed}.mp4"), &broken);
+        files.file(&format!("short{seed}.mp4"), &broken);
     }
 }
 
@@ -170,11 +171,13 @@ fn mp4_files_from_one_second_to_another() {
 }
 
 /// Links to everything, among them one whose target belongs to another user.
-fn links(site: &Site) {
+fn links(files: &Files) {
     const NOBODY: u32 = 65534;
-    some_files(site);
-    site.file("dir/a.txt.gz", "packed").file("l/plain", "plain");
-    let root = site.root();
+    some_files(files);
+    files
+        .file("dir/a.txt.gz", "packed")
+        .file("l/plain", "plain");
+    let root = files.root();
     let link = |target: &str, name: &str| {
         std::os::unix::fs::symlink(target, root.join(name)).expect("writable");
     };
@@ -278,20 +281,4 @@ fn links_that_are_not_followed() {
     requests.extend(["GET /list/bare/", "GET /list/l-dir/"].map(str::to_owned));
     let requests: Vec<&str> = requests.iter().map(String::as_str).collect();
     compare(&(locations + rest), links, &requests);
-}
-
-/// nginx does not say why.
-#[test]
-fn a_link_in_place_of_an_index_file_is_logged() {
-    let site =
-        Site::new("disable_symlinks on; location /off/ { alias DIR/l/; disable_symlinks off; }");
-    links(&site);
-    std::os::unix::fs::symlink("../a.txt", site.root().join("l/index.html")).expect("writable");
-    assert_eq!(site.get("/off/").status(), 200);
-    assert_eq!(site.get("/l/").status(), 403);
-    let log = site.error_log();
-    assert!(
-        log.contains("/l/index.html\" is forbidden (40: Too many"),
-        "{log}"
-    );
 }

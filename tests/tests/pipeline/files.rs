@@ -1,312 +1,13 @@
-//! The same configuration, files and requests for Debian's nginx and for the
-//! pipeline: heads in their order, bodies byte for byte.
-//!
-//! Only what nginx 1.22 and the reference version agree on is asked here.
+//! Files, directories, conditions, ranges, fixed answers, error pages, `try_files`, `index`,
+//! `add_header`, `autoindex`.
 
-use super::differential_filters::{decompressed, is_newer};
-use crate::testing::{Reply, Site};
-use sealane_http::date;
-use sealane_sys::time;
-use std::collections::HashSet;
+use super::{Files, compare};
 use std::ffi::OsStr;
-use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::{Duration, Instant};
 
-const NGINX: &str = "/usr/sbin/nginx";
-const THEIR_NAME: &str = "nginx/1.22.1";
-const OUR_NAME: &str = concat!("sealane/", env!("CARGO_PKG_VERSION"));
-
-/// A running nginx that serves the directory of a site.
-struct Nginx {
-    process: Child,
-    port: u16,
-    directory: PathBuf,
-}
-
-/// A port on which nothing listened a moment ago, below the range that the
-/// kernel gives to outgoing connections: nobody else gets it by chance.
-fn free_port() -> u16 {
-    static NEXT: AtomicU32 = AtomicU32::new(0);
-    let start = std::process::id() % 40 * 100;
-    loop {
-        let step = NEXT.fetch_add(1, Ordering::Relaxed);
-        let port = 5000 + (start + step) % 4000;
-        let port = u16::try_from(port).expect("below 9000");
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
-    }
-}
-
-impl Nginx {
-    fn start(root: &Path, http: &str, server: &str) -> Nginx {
-        assert!(
-            Path::new(NGINX).exists(),
-            "{NGINX} is missing: apt-get install nginx-light"
-        );
-        let port = free_port();
-        let directory = root.with_file_name("nginx");
-        std::fs::create_dir_all(&directory).expect("writable");
-        let dir = directory.display();
-        let root = root.display().to_string();
-        let text = format!(
-            "daemon off; master_process off; pid {dir}/pid; error_log {dir}/error.log info; events {{}}\n\
-             http {{ access_log off; root {root}; types {{ text/html html; text/plain txt; }}\n\
-             client_body_temp_path {dir}/a; proxy_temp_path {dir}/b; fastcgi_temp_path {dir}/c;\n\
-             uwsgi_temp_path {dir}/d; scgi_temp_path {dir}/e; {}\n\
-             server {{ listen 127.0.0.1:{port}; server_name site; lingering_close off; {} }} }}",
-            http.replace("DIR", &root),
-            server.replace("DIR", &root)
-        );
-        let conf = directory.join("nginx.conf");
-        std::fs::write(&conf, text).expect("writable");
-        let process = Command::new(NGINX)
-            .arg("-c")
-            .arg(&conf)
-            .arg("-p")
-            .arg(&directory)
-            .arg("-e")
-            .arg(directory.join("error.log"))
-            .stderr(Stdio::inherit())
-            .spawn()
-            .expect("nginx can be started");
-        let mut nginx = Nginx {
-            process,
-            port,
-            directory,
-        };
-        nginx.wait_until_ready();
-        nginx
-    }
-
-    fn wait_until_ready(&mut self) {
-        let end = Instant::now() + Duration::from_secs(10);
-        while TcpStream::connect(("127.0.0.1", self.port)).is_err() {
-            let ended = self.process.try_wait().expect("our own child");
-            assert!(ended.is_none(), "nginx ended: {}", self.log());
-            assert!(
-                Instant::now() < end,
-                "nginx does not listen: {}",
-                self.log()
-            );
-            std::thread::sleep(Duration::from_millis(10));
-        }
-    }
-
-    fn log(&self) -> String {
-        std::fs::read_to_string(self.directory.join("error.log")).unwrap_or_default()
-    }
-
-    /// Sends a request and reads until nginx closes.
-    fn ask(&self, request: &str) -> (String, Vec<u8>) {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("nginx listens");
-        stream
-            .set_read_timeout(Some(Duration::from_secs(10)))
-            .expect("any socket can");
-        stream.write_all(request.as_bytes()).expect("nginx reads");
-        let mut answer = Vec::new();
-        stream
-            .read_to_end(&mut answer)
-            .expect("nginx answers and closes");
-        let end = answer
-            .windows(4)
-            .position(|w| w == b"\r\n\r\n")
-            .expect("there is a head");
-        let head = String::from_utf8(answer[..end + 2].to_vec()).expect("the head is text");
-        (head, answer[end + 4..].to_vec())
-    }
-}
-
-impl Drop for Nginx {
-    fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-/// A head without what must differ.
-fn comparable_head(head: &str, port: u16) -> Vec<String> {
-    head.lines()
-        .filter(|line| {
-            !line.is_empty() && !line.starts_with("Server: ") && !line.starts_with("Date: ")
-        })
-        .map(|line| line.replace(&format!(":{port}/"), ":PORT/"))
-        .map(|line| match line.split_once("boundary=") {
-            Some((start, _)) => format!("{start}boundary=N"),
-            None => line,
-        })
-        .map(|line| match line.strip_prefix("Expires: ") {
-            Some(date) => format!("Expires: {}", from_now(date)),
-            None => line,
-        })
-        .collect()
-}
-
-/// A date close to now as the minutes from now: the two are not asked within the same second.
-fn from_now(date: &str) -> String {
-    const DAY_S: i64 = 24 * 3600;
-    let now_s = time::unix_coarse_s();
-    match date::parse(date.as_bytes()).map(|date_s| date_s - now_s) {
-        Some(away_s) if away_s.abs() < DAY_S => {
-            format!("in {} minutes", (away_s + 30).div_euclid(60))
-        }
-        _ => date.to_owned(),
-    }
-}
-
-fn decode_chunks(mut body: &[u8]) -> Vec<u8> {
-    let mut out = Vec::new();
-    while let Some(end) = body.windows(2).position(|w| w == b"\r\n") {
-        let size = std::str::from_utf8(&body[..end])
-            .ok()
-            .and_then(|t| usize::from_str_radix(t, 16).ok());
-        let Some(size @ 1..) = size else { break };
-        out.extend_from_slice(&body[end + 2..end + 2 + size]);
-        body = &body[end + 4 + size..];
-    }
-    out
-}
-
-/// A body without the server's name and the boundary, which the head knows.
-fn comparable_body(head: &str, body: &[u8]) -> String {
-    // One character for each byte: nothing is lost.
-    let text: String = body.iter().copied().map(char::from).collect();
-    let text = text.replace(OUR_NAME, THEIR_NAME);
-    match head
-        .split_once("boundary=")
-        .and_then(|(_, rest)| rest.lines().next())
-    {
-        Some(boundary) => text.replace(boundary, "N"),
-        None => text,
-    }
-}
-
-/// Corrects a length for the names that were replaced; a response to HEAD has
-/// only its length to tell that a page is meant.
-fn with_length(head: Vec<String>, body: &str, is_head: bool, name: &str) -> Vec<String> {
-    let has = |start: &str| head.iter().any(|line| line.starts_with(start));
-    let is_page = !head[0].contains(" 200 ") && has("Content-Type: text/html") && !has("ETag");
-    let fix = |line: String| match line
-        .strip_prefix("Content-Length: ")
-        .map(str::parse::<usize>)
-    {
-        Some(Ok(_)) if !is_head => format!("Content-Length: {}", body.len()),
-        Some(Ok(bytes)) if is_page => format!("Content-Length: {}", bytes - name.len()),
-        _ => line,
-    };
-    head.into_iter().map(fix).collect()
-}
-
-pub(super) fn compare(server: &str, prepare: fn(&Site), requests: &[&str]) {
-    compare_http("", server, prepare, requests);
-}
-
-/// The same with directives in the `http` block.
-pub(super) fn compare_http(http: &str, server: &str, prepare: fn(&Site), requests: &[&str]) {
-    let site = Site::with_http(&format!(
-        "{http} server {{ listen 127.0.0.1:80; server_name site; {server} }}"
-    ));
-    prepare(&site);
-    let nginx = Nginx::start(&site.root(), http, server);
-    for request in requests {
-        let (method, rest) = request.split_once(' ').expect("METHOD target");
-        let mut lines = rest.split('|');
-        let target = lines.next().unwrap_or_default();
-        let headers: String = lines.map(|line| format!("{line}\r\n")).collect();
-        let text = format!("{method} {target} HTTP/1.1\r\nHost: example.org\r\n{headers}");
-        let length = headers
-            .split_once("Content-Length: ")
-            .map(|(_, rest)| rest.trim().parse());
-        let body = "x".repeat(length.map_or(0, |length| length.expect("a number")));
-        let (their_head, their_body) = nginx.ask(&format!("{text}Connection: close\r\n\r\n{body}"));
-        let ours: Reply = site.request(&format!("{text}\r\n"));
-
-        let chunked = their_head.contains("Transfer-Encoding: chunked");
-        let their_body = if chunked {
-            decode_chunks(&their_body)
-        } else {
-            their_body
-        };
-        let their_body = comparable_body(&their_head, &decompressed(&their_head, their_body));
-        let our_body = comparable_body(&ours.head, &decompressed(&ours.head, ours.body.clone()));
-        let is_head = method == "HEAD";
-        let mut their_head = with_length(
-            comparable_head(&their_head, nginx.port),
-            &their_body,
-            is_head,
-            THEIR_NAME,
-        );
-        let mut our_head = with_length(
-            comparable_head(&ours.head, ours.local_port()),
-            &our_body,
-            is_head,
-            OUR_NAME,
-        );
-        their_head.retain(|line| line != "Connection: close");
-        our_head.retain(|line| line != "Connection: keep-alive");
-        if chunked && ours.exchange.response.content_length.is_some() {
-            // Lists of directories: their length is known here.
-            their_head.retain(|line| line != "Transfer-Encoding: chunked");
-            our_head.retain(|line| !line.starts_with("Content-Length: "));
-        }
-        if is_newer(&mut our_head, &their_head) {
-            continue;
-        }
-        assert_eq!(our_head, their_head, "{request}\n{server}\n{}", nginx.log());
-        assert_eq!(our_body, their_body, "{request}\n{server}");
-    }
-    let (ours, theirs) = (complaints(&site.error_log()), complaints(&nginx.log()));
-    for (our_line, their_line) in ours.iter().zip(&theirs) {
-        assert_eq!(our_line, their_line, "{server}");
-    }
-    assert_eq!(ours.len(), theirs.len(), "{server}\n{ours:#?}\n{theirs:#?}");
-}
-
-/// What was logged about requests at level `notice` and above, from the level on, without
-/// processes, connections and clients.
-/// The same twice counts once: nginx evaluates values twice, the first time for their length,
-/// and says again what is counted here.
-fn complaints(log: &str) -> Vec<String> {
-    let mut complaints: Vec<String> = log
-        .lines()
-        .filter(|line| {
-            let levels = ["[notice]", "[warn]", "[error]", "[crit]", "[alert]"];
-            // nginx's mp4 module makes empty buffers and is told so.
-            let is_about_itself = line.contains("zero size buf in output");
-            let is_serious = levels.iter().any(|level| line.contains(level));
-            let is_count = line.contains(" message repeated ");
-            is_serious && line.contains(": *") && !is_about_itself && !is_count
-        })
-        .map(|line| {
-            let (_, line) = line.split_once('[').expect("there is a level");
-            let (level, rest) = line.split_once(']').expect("it ends");
-            let (_, message) = rest.split_once(": *").expect("it is about a connection");
-            let (_, message) = message.split_once(' ').expect("the number ends");
-            let message = message.replace("client: 192.0.2.7", "client: 127.0.0.1");
-            format!("{level} {}", without_excess(&message))
-        })
-        .collect();
-    let mut known = HashSet::new();
-    complaints.retain(|complaint| known.insert(complaint.clone()));
-    complaints
-}
-
-/// A message without the excess of `limit_req`, which says how much time has passed.
-fn without_excess(message: &str) -> String {
-    let Some((before, after)) = message.split_once("excess: ") else {
-        return message.to_owned();
-    };
-    let number = |byte: char| byte.is_ascii_digit() || byte == '.';
-    format!("{before}excess: N{}", after.trim_start_matches(number))
-}
-
-pub(super) fn some_files(site: &Site) {
-    site.file("a.txt", "0123456789\n")
+pub(super) fn some_files(files: &Files) {
+    files
+        .file("a.txt", "0123456789\n")
         .file("index.html", "<p>index</p>")
         .file("dir/index.html", "<p>dir</p>")
         .file("dir/x.TXT", "x")
@@ -380,10 +81,10 @@ fn files_and_directories() {
 fn names_too_long_and_links() {
     compare(
         "",
-        |site| {
-            some_files(site);
+        |files| {
+            some_files(files);
             let link = |to: &str, name: &str| {
-                std::os::unix::fs::symlink(to, site.root().join(name)).expect("writable");
+                std::os::unix::fs::symlink(to, files.root().join(name)).expect("writable");
             };
             link("a.txt", "link");
             link("nowhere", "dangling");
@@ -673,8 +374,8 @@ fn headers_and_expires() {
     );
 }
 
-fn odd_names(site: &Site) {
-    some_files(site);
+fn odd_names(files: &Files) {
+    some_files(files);
     for name in [
         "x<y>&\"z",
         "é",
@@ -687,7 +388,7 @@ fn odd_names(site: &Site) {
         "d1/f",
         "D2/f",
     ] {
-        site.file(&format!("list/{name}"), "");
+        files.file(&format!("list/{name}"), "");
     }
     for (name, bytes) in [
         ("k", 10_000),
@@ -696,24 +397,26 @@ fn odd_names(site: &Site) {
         ("m", 1 << 20),
         ("m2", (3 << 19) + 1),
     ] {
-        site.file(&format!("list/{name}"), vec![b'x'; bytes]);
+        files.file(&format!("list/{name}"), vec![b'x'; bytes]);
     }
     for bytes in [46, 47, 49, 50, 51, 60] {
-        site.file(&format!("list/{}", "n".repeat(bytes)), "");
-        let directory = site.root().join(format!("list/{}", "d".repeat(bytes)));
+        files.file(&format!("list/{}", "n".repeat(bytes)), "");
+        let directory = files.root().join(format!("list/{}", "d".repeat(bytes)));
         std::fs::create_dir_all(&directory).expect("writable");
     }
-    site.file(&format!("list/{}<", "m".repeat(46)), "");
-    site.file(&format!("list/{}", "é".repeat(40)), "");
+    files.file(&format!("list/{}<", "m".repeat(46)), "");
+    files.file(&format!("list/{}", "é".repeat(40)), "");
     for characters in [47, 49, 50, 51, 60] {
-        site.file(&format!("list/{}", "ü".repeat(characters)), "");
-        let directory = site.root().join(format!("list/{}", "ö".repeat(characters)));
+        files.file(&format!("list/{}", "ü".repeat(characters)), "");
+        let directory = files
+            .root()
+            .join(format!("list/{}", "ö".repeat(characters)));
         std::fs::create_dir_all(&directory).expect("writable");
     }
     let no_text = OsStr::from_bytes(b"list/\xc3\xa4\xff");
-    std::fs::write(site.root().join(no_text), "").expect("writable");
-    std::os::unix::fs::symlink("nowhere", site.root().join("list/dangling")).expect("writable");
-    std::os::unix::fs::symlink("d1", site.root().join("list/link")).expect("writable");
+    std::fs::write(files.root().join(no_text), "").expect("writable");
+    std::os::unix::fs::symlink("nowhere", files.root().join("list/dangling")).expect("writable");
+    std::os::unix::fs::symlink("d1", files.root().join("list/link")).expect("writable");
 }
 
 #[test]

@@ -1,8 +1,6 @@
-//! Filters of texts: the same configuration, files, servers behind and requests for Debian's
-//! nginx and for the pipeline.
+//! Filters of texts, on files and on what servers behind answer.
 
-use super::differential::compare_http;
-use crate::testing::Site;
+use super::{Files, compare_http};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::time::Duration;
@@ -48,8 +46,9 @@ fn answer(mut stream: TcpStream, answers: &[(&str, &str)]) -> Option<()> {
     Some(())
 }
 
-fn texts(site: &Site) {
-    site.file("a.html", "<p>Hello, hello HELLO</p>")
+fn texts(files: &Files) {
+    files
+        .file("a.html", "<p>Hello, hello HELLO</p>")
         .file("a.txt", "hello abcd abc ab")
         .file("end.html", "some ab")
         .file("begun.html", "some abc")
@@ -213,9 +212,9 @@ fn added_answers() {
 }
 
 /// Pages with commands.
-fn pages(site: &Site) {
-    texts(site);
-    site.file("echo.html", "<<!--#echo var='uri' --> <!-- no --> <!-<!--#echo var=\"arg_a\"--><!--#echo var=\"none\" --><!--#echo var=\"none\" default=\"d\" --><!--#echo var=\"none\" default=\"\" -->|<!--#echo var='arg_b' encoding='url'--> <!--#echo var='arg_b' encoding='none'--> <!--#echo var='arg_b' --> <!--#echo var='arg_b' encoding='entity'-->.")
+fn pages(files: &Files) {
+    texts(files);
+    files.file("echo.html", "<<!--#echo var='uri' --> <!-- no --> <!-<!--#echo var=\"arg_a\"--><!--#echo var=\"none\" --><!--#echo var=\"none\" default=\"d\" --><!--#echo var=\"none\" default=\"\" -->|<!--#echo var='arg_b' encoding='url'--> <!--#echo var='arg_b' encoding='none'--> <!--#echo var='arg_b' --> <!--#echo var='arg_b' encoding='entity'-->.")
         .file("wrong.html", "a<!--#foo -->b<!--#echo -->c<!--#echo var='a' var='b' -->d<!--#echo x='y' var='a' -->e<!--#endif -->f<!--#echo var=a -->g<!--#echo var -->h<!--#echo var- -->i<!--#echo var='x'x -->j<!--#echo var='x' -x -->k<!--#config errmsg='[!]' --><!--#else -->l<!--#abcdefghijklmnopqrstuvwxyzabcdefghijk -->m<!--#include -->n<!--#include virtual='x' file='y' -->o<!--#include file='a.html' wait='yes' -->p<!--#include virtual='a.html' wait='x' -->q<!--#include virtual='/../x' -->r<!--#include virtual='a.html' set='a' stub='b' -->s<!--#include virtual='a.html' stub='b' -->t<!--#echo var='x' --->u")
         .file("if.html", "<!--#set var='v' value='abc' --><!--#if expr=\"$v\" -->1<!--#else -->2<!--#endif --><!--#if expr=\"$v = abc\" -->3<!--#endif --><!--#if expr=\"$v != abc\" -->4<!--#elif expr=\"$v = /^(a)(?<rest>.*)/\" -->5<!--#echo var='1' --><!--#echo var='rest' --><!--#else -->6<!--#endif --><!--#if expr=\"$none\" -->7<!--#echo var='uri' --><!--#else -->8<!--#endif --><!--#if expr=\"$v ~ x\" -->9<!--#endif --><!--#if expr=\"$v = /(/\" -->10<!--#endif --><!--#if expr=\"$arg_a = ${arg_b}x\" -->11<!--#endif -->.<!--#if expr=\"$v\" --><!--#if expr=\"$v\" -->12<!--#endif -->")
         .file("set.html", "<!--#set var='Name' value=\"$arg_a-${arg_b}-\\$x \\'q\\' \\n\" --><!--#echo var='name' --><!--#set var='name' value=\"[$name]\" --><!--#echo var='NAME' --><!--#set var='x' value=\"${x\" --><!--#set var='x' value=\"a$\" -->")
