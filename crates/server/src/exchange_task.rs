@@ -105,7 +105,7 @@ async fn run(connection: &mut Connection, head: RequestHead, since: Instant) -> 
     let awaits_continue = head.expect_continue && head.version == Version::Http11;
     let mut intake = Intake::new(connection.link.feed(), head.framing, awaits_continue);
     let mut exchange = begin(connection, buffer, head, since);
-    exchange.progress.pipelined = connection.pipelined;
+    exchange.transfer.pipelined = connection.pipelined;
     note_ignored_header(connection, &exchange);
     if connection.plain_on_tls_port {
         connection.log(
@@ -117,7 +117,7 @@ async fn run(connection: &mut Connection, head: RequestHead, since: Instant) -> 
         answer(connection, &mut exchange, &mut intake).await;
         settle_body(connection, &mut exchange, &mut intake).await;
     }
-    if exchange.progress.refused_early {
+    if exchange.features.early_data.refused {
         connection.count_early_data_refused();
     }
     let age = since
@@ -287,8 +287,8 @@ async fn respond(
     let keep_alive = keep_alive && framing::has_end(exchange, chunked);
     let result = sending::send(connection, exchange, intake, keep_alive, chunked).await;
     let head_bytes = exchange.request.head.head_bytes as u64;
-    exchange.progress.request_bytes = head_bytes + intake.received;
-    exchange.progress.completed = result.is_ok();
+    exchange.transfer.request_bytes = head_bytes + intake.received;
+    exchange.transfer.completed = result.is_ok();
     pipeline::log_access(exchange);
     let after = match result {
         Err(failure) => {

@@ -18,7 +18,7 @@ use requests::Verdict;
 use sealane_conf::model::{LimitKind, LimitZone, Limits};
 use sealane_http::StatusCode;
 use smallvec::SmallVec;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A zone at run time.
 pub(crate) struct LimitZoneRuntime {
@@ -63,20 +63,62 @@ impl LimitZoneRuntime {
     }
 }
 
+/// What a request keeps for `limit_req` and `limit_conn`.
+#[derive(Default)]
+pub(crate) struct LimitsState {
+    /// What they have come to; `None` before the first. A request and the subrequests whose
+    /// answers become part of its own have it in common.
+    limited: Option<Arc<Mutex<Limited>>>,
+}
+
+impl LimitsState {
+    /// For a subrequest that is one request with this one.
+    pub(crate) fn shared(&self) -> LimitsState {
+        LimitsState {
+            limited: self.limited.clone(),
+        }
+    }
+
+    /// For a subrequest that goes its own way.
+    pub(crate) fn without_permits(&self) -> LimitsState {
+        let limited = self.lock().map(|limited| limited.without_permits());
+        LimitsState {
+            limited: limited.map(|limited| Arc::new(Mutex::new(limited))),
+        }
+    }
+
+    /// Makes what later subrequests are to share.
+    pub(crate) fn begin_to_share(&mut self) {
+        self.limited.get_or_insert_default();
+    }
+
+    /// What limits have come to.
+    pub(crate) fn lock(&self) -> Option<MutexGuard<'_, Limited>> {
+        let limited = self.limited.as_ref()?;
+        Some(limited.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The same, to be changed.
+    fn lock_or_begin(&mut self) -> MutexGuard<'_, Limited> {
+        let limited = self.limited.get_or_insert_default();
+        limited.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// What limits have come to for a request.
 #[derive(Debug, Default)]
-pub struct Limited {
+pub(crate) struct Limited {
     /// Of `limit_req`.
     pub(crate) requests: Option<LimitStatus>,
     /// Of `limit_conn`.
     pub(crate) connections: Option<LimitStatus>,
-    /// Places that it takes among the requests under way.
+    /// Permits of `limit_conn`: it is counted until they are dropped.
     held: SmallVec<[Held; 2]>,
 }
 
 impl Limited {
-    /// The same for a request that goes its own way and takes no places.
-    pub(crate) fn without_places(&self) -> Limited {
+    /// The same for a request that goes its own way and has no permits.
+    pub(crate) fn without_permits(&self) -> Limited {
         Limited {
             requests: self.requests,
             connections: self.connections,

@@ -24,6 +24,15 @@ pub(crate) use crate::response_head::{encode_head, encode_trailers};
 /// Internal redirects that a request may take; nginx's limit.
 pub(crate) const MAX_INTERNAL_REDIRECTS: u8 = 10;
 
+/// How far a request has come.
+#[derive(Default)]
+pub(crate) struct PhaseState {
+    /// Internal redirects so far.
+    pub(crate) redirects: u8,
+    /// Something has an answer, or an error for one: `$status` is that of the response.
+    pub(crate) has_status: bool,
+}
+
 /// Finds the answer to a request whose server is chosen already. Afterwards
 /// `exchange.response` is final.
 pub(crate) async fn handle(exchange: &mut Exchange) {
@@ -79,7 +88,7 @@ fn refuse_method(exchange: &mut Exchange, method: &str) -> Step {
 async fn finish(exchange: &mut Exchange, first: Step) {
     let mut step = first;
     loop {
-        exchange.progress.has_status |= matches!(step, Step::Answered | Step::Status(_));
+        exchange.phases.has_status |= matches!(step, Step::Answered | Step::Status(_));
         step = match step {
             Step::Answered => match filters::apply(exchange) {
                 Ok(()) => return,
@@ -119,9 +128,7 @@ async fn redirect(exchange: &mut Exchange, uri: Vec<u8>, args: Option<Vec<u8>>) 
     exchange.request.uri = uri;
     exchange.request.args = args;
     exchange.request.uri_replaced = true;
-    exchange.progress.uri_under_alias = false;
-    exchange.progress.uri_left_location = false;
-    exchange.progress.takes_gzip = None;
+    exchange.features.redirect();
     begin(exchange).await
 }
 
@@ -141,15 +148,15 @@ async fn redirect_to_named(exchange: &mut Exchange, name: &str) -> Step {
     };
     exchange.location = location;
     enter(exchange);
-    exchange.progress.uri_under_alias = false;
+    exchange.features.redirect_to_named();
     in_location(exchange).await
 }
 
 /// Counts an internal redirect; a step instead of it when there were too many.
 fn count_redirect(exchange: &mut Exchange, doing: &str, target: &[u8]) -> Option<Step> {
     exchange.request.internal = true;
-    exchange.progress.redirects += 1;
-    if exchange.progress.redirects <= MAX_INTERNAL_REDIRECTS {
+    exchange.phases.redirects += 1;
+    if exchange.phases.redirects <= MAX_INTERNAL_REDIRECTS {
         return None;
     }
     let target = Text(target);
@@ -164,7 +171,7 @@ fn count_redirect(exchange: &mut Exchange, doing: &str, target: &[u8]) -> Option
 /// From a URI to an answer: all phases, as nginx has them.
 async fn begin(exchange: &mut Exchange) -> Step {
     exchange.location = exchange.server().default_location;
-    exchange.progress.doing = "";
+    exchange.features.request_log.doing = "";
     real_ip::apply(exchange);
     if exchange.server().conf.script.is_some() {
         match Box::pin(server_rewrite(exchange)).await {
@@ -226,8 +233,8 @@ async fn rewrite_until_found(exchange: &mut Exchange) -> Step {
         if ran.step != Step::Declined || !ran.uri_changed {
             return ran.step;
         }
-        exchange.progress.redirects += 1;
-        if exchange.progress.redirects > MAX_INTERNAL_REDIRECTS {
+        exchange.phases.redirects += 1;
+        if exchange.phases.redirects > MAX_INTERNAL_REDIRECTS {
             let uri = Text(&exchange.request.uri);
             log_request!(
                 exchange,
@@ -346,11 +353,12 @@ fn refuse_body(exchange: &mut Exchange) -> Option<StatusCode> {
     let Framing::Length(bytes) = exchange.request.head.framing else {
         return None;
     };
-    let unread = exchange.request.body == RequestBody::Unread && !exchange.progress.body_refused;
+    let unread =
+        exchange.request.body == RequestBody::Unread && !exchange.features.request_body.refused;
     if limit == 0 || bytes <= limit || !unread {
         return None;
     }
-    exchange.progress.body_refused = true;
+    exchange.features.request_body.refused = true;
     log_request!(
         exchange,
         Error,

@@ -17,6 +17,13 @@ use sealane_http::uri::{EscapeKind, escape_into};
 use sealane_sys::file::{self, Kind};
 use std::ffi::CString;
 
+/// What a request keeps for the rewrite module.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct RewriteState {
+    /// `rewrite ... break` has changed the URI: it is no longer that of the location.
+    pub(crate) uri_left_location: bool,
+}
+
 /// How a script has ended.
 pub(crate) struct Ran {
     /// [`Step::Declined`] when nothing was answered.
@@ -87,7 +94,7 @@ impl Engine {
                 }
                 Op::Break => {
                     if std::mem::take(&mut self.uri_changed) {
-                        exchange.progress.uri_left_location = true;
+                        exchange.features.rewrite.uri_left_location = true;
                     }
                     return Ok(());
                 }
@@ -105,7 +112,7 @@ impl Engine {
         request.uri_replaced = true;
         self.uri_changed = rewrite.then != RewriteThen::Break;
         if rewrite.then == RewriteThen::Break {
-            exchange.progress.uri_left_location = true;
+            exchange.features.rewrite.uri_left_location = true;
         }
         if let RewriteThen::Redirect(status) = rewrite.then {
             return Err(self.redirect(exchange, rewrite, StatusCode(status)));

@@ -10,7 +10,7 @@ use sealane_conf::model::LogLevel;
 use sealane_log::{Logger, MAX_ERROR_LINE_BYTES};
 use std::mem;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Subrequests of a request that may begin before it is their turn to be sent. nginx's begin when
 /// they are met; each holds a copy of the client's head and perhaps a file or a connection.
@@ -31,6 +31,30 @@ pub(crate) struct Tally {
     /// Those that are not over.
     under_way: AtomicU32,
     said: Mutex<Said>,
+}
+
+/// What a request keeps to be counted with those that it belongs with.
+#[derive(Default)]
+pub(crate) struct TallyState {
+    /// Of the main request and all of its subrequests, once there is something to count.
+    tally: OnceLock<Arc<Tally>>,
+    /// In a subrequest: what it counts as.
+    _permit: Option<SubrequestPermit>,
+}
+
+impl TallyState {
+    /// A subrequest counts with the request that makes it.
+    pub(crate) fn of_subrequest(main: &Exchange, permit: SubrequestPermit) -> TallyState {
+        TallyState {
+            tally: OnceLock::from(Arc::clone(main.tally())),
+            _permit: Some(permit),
+        }
+    }
+
+    /// The tally, if anything has been counted.
+    pub(crate) fn get(&self) -> Option<&Arc<Tally>> {
+        self.tally.get()
+    }
 }
 
 /// Permits one subrequest, which counts among those in flight until this is dropped.
@@ -75,7 +99,7 @@ impl Tally {
 impl Exchange {
     /// What it and those that it belongs with come to.
     pub(crate) fn tally(&self) -> &Arc<Tally> {
-        self.progress.tally.get_or_init(Arc::default)
+        self.features.tally.tally.get_or_init(Arc::default)
     }
 }
 

@@ -65,7 +65,7 @@ pub(super) async fn send(
     let before = head.len();
     let header = connection_header(exchange, keep_alive);
     pipeline::encode_head(exchange, &mut head, header, chunked);
-    exchange.progress.head_bytes = (head.len() - before) as u64;
+    exchange.transfer.head_bytes = (head.len() - before) as u64;
     let source = exchange
         .response
         .source
@@ -97,7 +97,7 @@ pub(super) async fn send(
     };
     intake.set_body_timeout(conf.client_body_timeout);
     let result = sending.run(connection, exchange, intake).await;
-    exchange.progress.sent_bytes = sending.sent;
+    exchange.transfer.sent_bytes = sending.sent;
     buffers::give_back(sending.head);
     if let Some(source) = sending.source {
         source.conclude(exchange, result.is_ok());
@@ -141,8 +141,8 @@ impl ResponseInFlight {
         let mut turns = 0_u32;
         loop {
             let body_sent =
-                u64::max(self.sent, exchange.progress.head_bytes) - exchange.progress.head_bytes;
-            match rate.allowed(body_sent, exchange.progress.started) {
+                u64::max(self.sent, exchange.transfer.head_bytes) - exchange.transfer.head_bytes;
+            match rate.allowed(body_sent, exchange.transfer.started) {
                 Ok(allowed) => self.mode.max_bytes = allowed.min(max_chunk),
                 Err(pause) if self.head.is_empty() && !self.body.is_empty() => {
                     connection.set_deadline(pause);

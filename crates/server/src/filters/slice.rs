@@ -17,7 +17,15 @@ use sealane_http::decimal::parse_offset;
 use sealane_http::headers::KnownHeader;
 use std::ops::Range;
 use std::pin::Pin;
+use std::sync::OnceLock;
 use std::task::{Context, Poll, ready};
+
+/// What a request keeps for `slice`.
+#[derive(Default)]
+pub(crate) struct SliceState {
+    /// The piece that `$slice_range` has asked for.
+    current: OnceLock<Box<Slice>>,
+}
 
 /// The piece that a request asks for.
 #[derive(Debug, Clone)]
@@ -37,7 +45,7 @@ struct Piece {
 
 /// Appends `$slice_range`; false when there is none.
 pub(crate) fn append_range(exchange: &Exchange, out: &mut Vec<u8>) -> bool {
-    let slot = &exchange.progress.slice;
+    let slot = &exchange.features.slice.current;
     if slot.get().is_none() {
         let bytes = exchange.conf().slice_bytes;
         let is_passed = exchange.snapshot.location(exchange.location).pass.is_some();
@@ -89,7 +97,7 @@ fn asked_start(exchange: &Exchange) -> u64 {
 /// # Errors
 /// When it is not the piece that was asked for: the connection ends, as in nginx.
 pub(super) fn apply(exchange: &mut Exchange) -> Result<(), StatusCode> {
-    let Some(slice) = exchange.progress.slice.get_mut() else {
+    let Some(slice) = exchange.features.slice.current.get_mut() else {
         return Ok(());
     };
     if exchange.response.status != StatusCode::PARTIAL_CONTENT || slice.bytes == 0 {
@@ -101,7 +109,7 @@ pub(super) fn apply(exchange: &mut Exchange) -> Result<(), StatusCode> {
         exchange.response.drop_connection = true;
         return Err(StatusCode::INTERNAL_SERVER_ERROR);
     };
-    if let Some(slice) = exchange.progress.slice.get_mut() {
+    if let Some(slice) = exchange.features.slice.current.get_mut() {
         slice.wanted = Some(0..piece.complete_bytes);
     }
     let response = &mut exchange.response;
@@ -139,7 +147,7 @@ pub(super) fn apply(exchange: &mut Exchange) -> Result<(), StatusCode> {
 
 /// The client gets this range only. True if the answer consists of pieces.
 pub(super) fn set_range(exchange: &mut Exchange, range: Range<u64>) -> bool {
-    match exchange.progress.slice.get_mut() {
+    match exchange.features.slice.current.get_mut() {
         Some(slice) if slice.wanted.is_some() => {
             slice.wanted = Some(range);
             true
@@ -268,7 +276,7 @@ impl Part {
 
 impl SliceSource {
     fn wanted(exchange: &Exchange) -> Range<u64> {
-        let slice = exchange.progress.slice.get();
+        let slice = exchange.features.slice.current.get();
         slice
             .and_then(|slice| slice.wanted.clone())
             .unwrap_or_default()
@@ -285,7 +293,7 @@ impl SliceSource {
             return State::Over;
         };
         let mut asked = Box::new(asked);
-        asked.progress.slice = Box::new(slice).into();
+        asked.features.slice.current = Box::new(slice).into();
         State::Asking(Box::pin(async move {
             let step = handlers::content(&mut asked).await;
             (asked, step)
@@ -316,7 +324,7 @@ impl SliceSource {
             log_request!(exchange, Error, "etag mismatch in slice response");
             return None;
         }
-        let start = asked.progress.slice.get()?.start;
+        let start = asked.features.slice.current.get()?.start;
         let piece = check(exchange, &asked, start, self.bytes)?;
         if piece.complete_bytes != self.complete_bytes {
             log_request!(

@@ -309,7 +309,7 @@ impl Serving {
         let Some(stream) = self.streams[place].as_mut() else {
             return false;
         };
-        if exchange.progress.refused_early {
+        if exchange.features.early_data.refused {
             connection.count_early_data_refused();
         }
         let Some(reference) = stream.reference else {
@@ -341,7 +341,7 @@ impl Serving {
             response_head::with_head(&sending.exchange, ConnectionHeader::Close, false, |head| {
                 codec.send_response(reference, head, end, out)
             });
-        sending.exchange.progress.head_bytes = (self.out.len() - before) as u64;
+        sending.exchange.transfer.head_bytes = (self.out.len() - before) as u64;
         if let Some(stream) = self.streams[place].as_mut() {
             stream.moved_ms = self.now_ms;
             stream.state = State::Sending(sending);

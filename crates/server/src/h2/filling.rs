@@ -78,7 +78,7 @@ fn allowed_now(sending: &mut StreamResponse, grant: Grant, now: std::time::Insta
     let most = u64::from(grant.max_bytes.min(sending.chunk_bytes));
     match sending
         .rate
-        .allowed(sending.sent, sending.exchange.progress.started)
+        .allowed(sending.sent, sending.exchange.transfer.started)
     {
         Ok(allowed) => Some(allowed.min(most)),
         Err(pause) => {

@@ -105,10 +105,10 @@ impl StreamResponse {
         if let Some(source) = self.source.take() {
             source.conclude(exchange, completed);
         }
-        exchange.progress.completed = completed;
-        exchange.progress.request_bytes =
+        exchange.transfer.completed = completed;
+        exchange.transfer.request_bytes =
             exchange.request.head.head_bytes as u64 + exchange.client.framed_bytes();
-        exchange.progress.sent_bytes = exchange.progress.head_bytes + self.sent;
+        exchange.transfer.sent_bytes = exchange.transfer.head_bytes + self.sent;
         pipeline::log_access(exchange);
     }
 }

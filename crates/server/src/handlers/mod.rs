@@ -144,7 +144,7 @@ async fn open_by(
     rule: Option<SymlinkRule>,
 ) -> Result<Opened, Errno> {
     let settings = exchange.conf().open_file_cache;
-    let now = exchange.progress.started;
+    let now = exchange.transfer.started;
     let cache = &exchange.worker.open_files;
     if let Some(settings) = &settings
         && let Lookup::Answer(answer) = cache.lookup(settings, key, now)

@@ -19,7 +19,7 @@ pub(crate) fn answer(exchange: &mut Exchange, returns: &Return) -> Step {
     }
     // The text may ask for it.
     exchange.response.status = status;
-    exchange.progress.has_status = true;
+    exchange.phases.has_status = true;
     let text = match &returns.text {
         Some(text) => template::evaluate(text, exchange).into_owned(),
         None => Vec::new(),

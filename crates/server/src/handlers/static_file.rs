@@ -52,7 +52,7 @@ pub(super) fn send(exchange: &mut Exchange, file: &Arc<OpenFile>, content: Optio
         Some(bytes) => response.body.push_bytes(bytes),
         None => response.body.push_file(file.clone(), 0, file.size()),
     }
-    exchange.progress.doing = " while sending response to client";
+    exchange.features.request_log.doing = " while sending response to client";
 }
 
 /// Logs why a file could not be opened and says which status that is.

@@ -86,6 +86,14 @@ fn fall_back(exchange: &Exchange, conf: &LocationConf, fallback: &TryFallback) -
     }
 }
 
+/// What a request keeps for `try_files`.
+#[derive(Default)]
+pub(crate) struct TryFilesState {
+    /// Under an `alias` in a location with a regular expression: the URI is appended to the
+    /// alias.
+    pub(crate) uri_under_alias: bool,
+}
+
 /// The URI under which the candidate is found: what follows the root, after the
 /// prefix that an `alias` replaces.
 fn use_as_uri(exchange: &mut Exchange, path: &FilePath, directory: bool) {
@@ -101,7 +109,7 @@ fn use_as_uri(exchange: &mut Exchange, path: &FilePath, directory: bool) {
         (FilesAt::Alias(_), None) if directory => {}
         (FilesAt::Alias(_), None) => {
             exchange.request.uri = below.to_vec();
-            exchange.progress.uri_under_alias = true;
+            exchange.features.try_files.uri_under_alias = true;
         }
     }
 }

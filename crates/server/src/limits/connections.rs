@@ -91,7 +91,9 @@ impl fmt::Debug for Held {
 /// Takes a place in all zones of a location; a status if one has none.
 pub(super) fn check(exchange: &mut Exchange, limits: &LimitConnections) -> Option<StatusCode> {
     if exchange
-        .limited()
+        .features
+        .limits
+        .lock()
         .is_some_and(|limited| limited.connections.is_some())
     {
         return None;
@@ -116,7 +118,7 @@ pub(super) fn check(exchange: &mut Exchange, limits: &LimitConnections) -> Optio
             continue;
         }
         let entered = zone.enter(&key, limit.connections);
-        let mut limited = exchange.limited_mut();
+        let mut limited = exchange.features.limits.lock_or_begin();
         limited.connections = Some(LimitStatus::Passed);
         let reason = match entered {
             Ok(held) => {

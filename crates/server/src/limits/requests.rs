@@ -177,7 +177,9 @@ struct Pinned<'z> {
 /// Asks all zones of a location, and adds the request to all of them if none refuses.
 pub(super) fn check(exchange: &mut Exchange, limits: &LimitRequests) -> Verdict {
     if exchange
-        .limited()
+        .features
+        .limits
+        .lock()
         .is_some_and(|limited| limited.requests.is_some())
     {
         return Verdict::Passed;
@@ -252,7 +254,7 @@ pub(super) fn check(exchange: &mut Exchange, limits: &LimitRequests) -> Verdict 
     }
     let (delay, excess, limit) = add_to_all(&pinned, added);
     if delay == 0 {
-        exchange.limited_mut().requests = Some(LimitStatus::Passed);
+        exchange.features.limits.lock_or_begin().requests = Some(LimitStatus::Passed);
         return Verdict::Passed;
     }
     let name = &zone_of(limit).0.conf.name;
@@ -264,10 +266,10 @@ pub(super) fn check(exchange: &mut Exchange, limits: &LimitRequests) -> Verdict 
         format_args!("delaying request{dry_run}, excess: {excess}, by zone \"{name}\""),
     );
     if limits.dry_run {
-        exchange.limited_mut().requests = Some(LimitStatus::DelayedDryRun);
+        exchange.features.limits.lock_or_begin().requests = Some(LimitStatus::DelayedDryRun);
         return Verdict::Passed;
     }
-    exchange.limited_mut().requests = Some(LimitStatus::Delayed);
+    exchange.features.limits.lock_or_begin().requests = Some(LimitStatus::Delayed);
     Verdict::Delayed(Duration::from_millis(delay))
 }
 
@@ -317,10 +319,10 @@ pub(super) fn delay_ms(excess: i64, undelayed: u64, rate: i64) -> u64 {
 
 fn refuse(exchange: &mut Exchange, limits: &LimitRequests) -> Verdict {
     if limits.dry_run {
-        exchange.limited_mut().requests = Some(LimitStatus::RejectedDryRun);
+        exchange.features.limits.lock_or_begin().requests = Some(LimitStatus::RejectedDryRun);
         return Verdict::Passed;
     }
-    exchange.limited_mut().requests = Some(LimitStatus::Rejected);
+    exchange.features.limits.lock_or_begin().requests = Some(LimitStatus::Rejected);
     Verdict::Refused(StatusCode(limits.status))
 }
 

@@ -92,7 +92,7 @@ pub(super) fn apply(exchange: &mut Exchange, head: &Head, settings: &UpstreamSet
             .ok()
             .and_then(|digits| digits.parse().ok())
     {
-        exchange.progress.limit_rate = Some(rate);
+        exchange.features.limit_rate.of_request = Some(rate);
     }
     if !settings.ignore_headers.accel_charset
         && let Some(charset) = value(KnownHeader::XAccelCharset)

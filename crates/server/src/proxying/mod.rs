@@ -80,7 +80,7 @@ pub(crate) async fn answer(exchange: &mut Exchange) -> Step {
         return Step::Declined;
     };
     // The lines about peers say it themselves.
-    exchange.progress.doing = "";
+    exchange.features.request_log.doing = "";
     match hand_on(exchange, pass).await {
         Ok(step) => step,
         Err(status) => Step::Status(status),

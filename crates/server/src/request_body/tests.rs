@@ -194,7 +194,7 @@ fn variables_tell_what_is_in_memory_and_what_in_a_file() {
     let site = site("");
     let mut exchange = chunked(&site);
     assert_eq!(value(&exchange, Builtin::ContentLength), None);
-    let before = exchange.progress.request_bytes;
+    let before = exchange.transfer.request_bytes;
     exchange.client.feed().count_framed(25);
     read_fed(&site, &mut exchange, b"name=value", 4);
     assert_eq!(

@@ -1,14 +1,14 @@
 //! The answer of a subrequest as part of another body, as it comes.
 
-use super::Subrequest;
+use super::{Subrequest, SubrequestKind};
 use crate::body_source::{BodySource, Filled, PendingBody, SourceError};
 use crate::chain::OutputChain;
-use crate::exchange::{Exchange, Stub};
+use crate::exchange::Exchange;
+use crate::handlers::special::Stub;
 use crate::request_log::{Text, log_request};
 use crate::{framing, pipeline};
 use sealane_http::{Method, StatusCode};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 /// Subrequests that may lie in one another; nginx's limit, which is 50 and the first.
@@ -34,7 +34,7 @@ impl Answer {
     ///
     /// It has no part in the client's connection, except that it ends when the client goes.
     pub(crate) fn ask(exchange: &mut Exchange, uri: &[u8], args: Option<&[u8]>) -> Option<Answer> {
-        let depth = exchange.request.depth;
+        let depth = exchange.features.subrequest.depth;
         Answer::ask_from(exchange, uri, args, depth, None)
     }
 
@@ -56,8 +56,13 @@ impl Answer {
             );
             return None;
         }
+        if !exchange.snapshot.limit_zones.is_empty() {
+            exchange.features.limits.begin_to_share();
+        }
+        let kind = SubrequestKind::Included;
         let subrequest = Subrequest {
-            place: super::place(exchange, uri, false)?,
+            kind,
+            permit: super::permit(exchange, uri, kind)?,
             uri,
             args,
             method: Method::Get,
@@ -65,12 +70,8 @@ impl Answer {
             client: exchange.client.clone(),
         };
         let mut asked = Box::new(subrequest.of(exchange));
-        asked.request.depth = depth + 1;
-        asked.request.stub = stub.map(Box::new);
-        if !exchange.snapshot.limit_zones.is_empty() {
-            let limited = exchange.progress.limited.get_or_insert_default();
-            asked.progress.limited = Some(Arc::clone(limited));
-        }
+        asked.features.subrequest.depth = depth + 1;
+        asked.features.subrequest.stub = stub.map(Box::new);
         let asking = Box::pin(async move {
             pipeline::handle_subrequest(&mut asked).await;
             asked

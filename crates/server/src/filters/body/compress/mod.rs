@@ -8,13 +8,31 @@ use super::transformed::{Progress, Transform, transform};
 use crate::body_source::SourceError;
 use crate::chain::OutputChain;
 use crate::codings::{self, Coding};
-use crate::exchange::{Compressed, Exchange};
+use crate::exchange::Exchange;
 use crate::request_log::log_request;
 use bytes::{Buf, Bytes};
 use codecs::{Codec, Operation};
 use memory::Share;
 use sealane_conf::model::{Compression, Compressor};
 use sealane_http::Method;
+
+/// What a request keeps for compression.
+#[derive(Default)]
+pub(crate) struct CompressState {
+    /// The body was compressed, to its end.
+    pub(crate) compressed: Option<Box<Compressed>>,
+}
+
+/// What compression has made of a body (`$gzip_ratio`).
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Compressed {
+    /// The coding.
+    pub(crate) coding: Coding,
+    /// Bytes before.
+    pub(crate) in_bytes: u64,
+    /// Bytes after.
+    pub(crate) out_bytes: u64,
+}
 
 /// Where the response is one that a coding of the location is for, and the client takes it.
 pub(super) fn apply(exchange: &mut Exchange, compression: &Compression) {
@@ -155,7 +173,7 @@ impl Compress {
 
     fn conclude(&mut self, exchange: &mut Exchange) {
         self.finished = true;
-        exchange.progress.compressed = Some(Box::new(Compressed {
+        exchange.features.compress.compressed = Some(Box::new(Compressed {
             coding: self.coding,
             in_bytes: self.in_bytes,
             out_bytes: self.out_bytes,

@@ -5,7 +5,8 @@ use super::parser::{Command, MAX_PARAMS};
 use super::values::{self, Full, Shared, evaluate};
 use super::{Conditional, Encoding, Included, Item, Page, Purpose, Setting, complain};
 use crate::chain::OutputChain;
-use crate::exchange::{ContentType, Exchange, Stub};
+use crate::exchange::{ContentType, Exchange};
+use crate::handlers::special::Stub;
 use crate::proxying::safe_uri;
 use crate::request_log::{Text, log_request};
 use crate::subrequest::Answer;
@@ -114,7 +115,7 @@ impl Page {
                     self.error_message = message.to_vec();
                 }
                 if let Some(format) = params[1] {
-                    exchange.progress.time_format = Some(format.into());
+                    exchange.features.ssi.time_format = Some(format.into());
                 }
                 Ok(None)
             }

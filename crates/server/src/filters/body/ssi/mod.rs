@@ -25,9 +25,28 @@ use sealane_conf::model::Ssi as Settings;
 use sealane_http::headers::HeaderList;
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 pub(crate) use values::Shared;
+
+/// What a request keeps for server-side includes.
+#[derive(Default)]
+pub(crate) struct SsiState {
+    /// Shared by the page and those that it includes.
+    shared: Option<Arc<Mutex<Shared>>>,
+    /// How `$date_local` and `$date_gmt` are written, once a page has said so.
+    pub(crate) time_format: Option<Box<[u8]>>,
+}
+
+impl SsiState {
+    /// An included page has the variables and blocks of the one that includes it.
+    pub(crate) fn of_subrequest(main: &Exchange) -> SsiState {
+        SsiState {
+            shared: main.features.ssi.shared.clone(),
+            time_format: None,
+        }
+    }
+}
 
 /// Where the response is of one of the types.
 pub(super) fn apply(exchange: &mut Exchange, settings: &Arc<Settings>) {
@@ -45,9 +64,9 @@ pub(super) fn apply(exchange: &mut Exchange, settings: &Arc<Settings>) {
             head::clear_validators(&mut exchange.response);
         }
     }
-    exchange.request.ssi.get_or_insert_default();
+    exchange.features.ssi.shared.get_or_insert_default();
     let input = Input::of(&mut exchange.response);
-    let depth = exchange.request.depth;
+    let depth = exchange.features.subrequest.depth;
     exchange.response.source = Some(PendingBody::new(Ssi::new(settings, input, depth)));
 }
 
@@ -186,7 +205,7 @@ impl Ssi {
 
     /// Whether more may be queued. What is next to be sent is always read.
     fn may_parse(&self, exchange: &Exchange) -> bool {
-        let tally = exchange.progress.tally.get();
+        let tally = exchange.features.tally.get();
         let may_begin = self.queue.is_empty() || tally.is_none_or(|tally| tally.may_begin_ahead());
         !self.waits
             && may_begin

@@ -42,7 +42,7 @@ pub(super) struct Full;
 
 /// Does something with what is shared.
 pub(super) fn with<T>(exchange: &Exchange, act: impl FnOnce(&mut Shared) -> T) -> T {
-    match &exchange.request.ssi {
+    match &exchange.features.ssi.shared {
         Some(shared) => act(&mut shared.lock().unwrap_or_else(PoisonError::into_inner)),
         None => act(&mut Shared::default()),
     }
