@@ -239,7 +239,10 @@ async fn ask_peer(
     let chain = outbound.chain.clone();
     let mut wire = (outbound.wire)();
     if !delivery.kept.is_empty() {
-        wire.begin_body_with(std::mem::take(&mut delivery.kept));
+        let kept = std::mem::take(&mut delivery.kept);
+        if let Some(stream) = wire.stream_mut() {
+            stream.begin_body_with(kept);
+        }
     }
     let conversation = Conversation::new(connection, wire, chain, upload, timeouts);
     let mut conversation = Box::new(conversation);

@@ -3,7 +3,7 @@
 
 use super::failure::{Doing, Failure};
 use super::peer_connection::PeerConnection;
-use super::wire::{Event, Wire, WireError};
+use super::wire::{Event, Http2, Wire, WireError};
 use crate::buffers;
 use crate::chain::{OutputChain, Segment};
 use crate::client_link::ClientLink;
@@ -78,7 +78,9 @@ impl Conversation {
         upload: Upload,
         timeouts: Timeouts,
     ) -> Conversation {
-        wire.begin(connection.http2.take());
+        if let Some(stream) = wire.stream_mut() {
+            stream.begin(connection.http2.take());
+        }
         Conversation {
             connection,
             wire,
@@ -103,7 +105,11 @@ impl Conversation {
     /// Whether all of the request has left.
     pub(crate) fn is_sent(&self) -> bool {
         let all = self.out.is_empty() && matches!(self.upload, Upload::Done);
-        !self.gave_up_sending && (all && !self.wire.holds_body() || self.wire.has_let_go())
+        let is_sent = match self.wire.stream() {
+            Some(stream) => all && !stream.holds_body() || stream.has_let_go(),
+            None => all,
+        };
+        is_sent && !self.gave_up_sending
     }
 
     /// Reads ask for no more than this from now on.
@@ -172,9 +178,9 @@ impl Conversation {
 
     fn poll_send_on(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         loop {
-            self.wire.take_output(&mut self.out);
+            self.take_stream_output();
             if self.out.is_empty() {
-                if self.wire.holds_body() {
+                if self.wire.stream().is_some_and(Http2::holds_body) {
                     // What makes room is read by `poll_event`.
                     return self.poll_send_expired(cx);
                 }
@@ -288,8 +294,16 @@ impl Conversation {
         if self.gave_up_sending {
             return false;
         }
-        self.wire.take_output(&mut self.out);
+        self.take_stream_output();
         !self.out.is_empty()
+    }
+
+    /// Moves what a stream wants to send now into the output: frames of its own, and of the
+    /// body what the peer has room for.
+    fn take_stream_output(&mut self) {
+        if let Some(stream) = self.wire.stream_mut() {
+            stream.take_output(&mut self.out);
+        }
     }
 
     /// How much the next read asks for: what is known to come, otherwise more each
@@ -365,13 +379,14 @@ impl Conversation {
     /// What was taken of a streamed body, if a peer that did nothing with the request
     /// leaves all of it to be sent again.
     pub(crate) fn take_kept_body(&mut self) -> Option<OutputChain> {
-        self.wire.take_kept_body()
+        self.wire.stream_mut()?.take_kept_body()
     }
 
     /// Gives the request up because nobody waits for its response. The connection, if the
     /// protocol leaves it usable.
     pub(crate) fn abandon(mut self) -> Option<PeerConnection> {
-        let reusable = self.wire.cancel(&self.input) && !self.closed && self.send_error.is_none();
+        let stream = self.wire.stream_mut()?;
+        let reusable = stream.cancel(&self.input) && !self.closed && self.send_error.is_none();
         match reusable {
             true => self.into_connection(),
             false => None,
@@ -382,14 +397,14 @@ impl Conversation {
     /// to be said on it does not leave at once.
     pub(crate) fn into_connection(mut self) -> Option<PeerConnection> {
         let mut cx = Context::from_waker(Waker::noop());
-        self.wire.take_output(&mut self.out);
+        self.take_stream_output();
         while !self.out.is_empty() {
             match self.connection.poll_send(&mut cx, &mut self.out) {
                 Poll::Ready(Ok(_)) => {}
                 Poll::Ready(Err(_)) | Poll::Pending => return None,
             }
         }
-        self.connection.http2 = self.wire.take_session();
+        self.connection.http2 = self.wire.stream_mut().and_then(Http2::take_session);
         self.connection.timers.end();
         Some(self.connection)
     }

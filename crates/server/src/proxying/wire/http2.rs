@@ -160,13 +160,13 @@ impl Http2 {
     }
 
     /// Begins the body with what a peer that did nothing with the request got of it.
-    pub(super) fn begin_body_with(&mut self, body: OutputChain) {
+    pub(crate) fn begin_body_with(&mut self, body: OutputChain) {
         self.kept = Some(body.clone());
         self.body = body;
     }
 
     /// What was framed of a streamed body, if all of it can be sent again.
-    pub(super) fn take_kept_body(&mut self) -> Option<OutputChain> {
+    pub(crate) fn take_kept_body(&mut self) -> Option<OutputChain> {
         self.kept.take()
     }
 
@@ -175,7 +175,7 @@ impl Http2 {
     }
 
     /// Begins the request on a connection, whose session is taken up if it has one.
-    pub(super) fn begin(&mut self, session: Option<Box<Session>>) {
+    pub(crate) fn begin(&mut self, session: Option<Box<Session>>) {
         let max_head_bytes = self.max_head_bytes;
         let mut session =
             session.unwrap_or_else(|| Box::new(Session::begin(max_head_bytes, &mut self.out)));
@@ -192,7 +192,7 @@ impl Http2 {
     }
 
     /// The session, for the connection's next request.
-    pub(super) fn take_session(&mut self) -> Option<Box<Session>> {
+    pub(crate) fn take_session(&mut self) -> Option<Box<Session>> {
         self.session.take()
     }
 
@@ -212,13 +212,13 @@ impl Http2 {
     }
 
     /// Whether some of the body waits for the peer's windows.
-    pub(super) fn holds_body(&self) -> bool {
+    pub(crate) fn holds_body(&self) -> bool {
         !self.body.is_empty()
     }
 
     /// Whether the response is complete and what is unsent of the request is in nobody's
     /// way: its stream is gone.
-    pub(super) fn has_let_go(&self) -> bool {
+    pub(crate) fn has_let_go(&self) -> bool {
         self.ended
     }
 
@@ -235,13 +235,13 @@ impl Http2 {
 
     /// Gives the request up. Whether the connection can take another one once what
     /// [`Http2::take_output`] gives has left.
-    pub(super) fn cancel(&mut self, input: &[u8]) -> bool {
+    pub(crate) fn cancel(&mut self, input: &[u8]) -> bool {
         self.ended = true;
         self.let_go(input, ErrorCode::CANCEL)
     }
 
     /// Moves what may be sent into `out`.
-    pub(super) fn take_output(&mut self, out: &mut OutputChain) {
+    pub(crate) fn take_output(&mut self, out: &mut OutputChain) {
         if out.is_empty()
             && let Some(session) = &mut self.session
         {

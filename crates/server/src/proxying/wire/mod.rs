@@ -2,7 +2,9 @@
 //! bytes that come back mean.
 //!
 //! One [`Wire`] serves one request on one connection. Requests are framed into an
-//! output chain; responses come out as [`Event`]s.
+//! output chain; responses come out as [`Event`]s. What every protocol has is a method of
+//! [`Wire`]; what only streams of HTTP/2 have is one of [`Http2`], reached through
+//! [`Wire::stream`].
 
 mod fastcgi;
 mod gateway;
@@ -136,68 +138,21 @@ impl Wire {
         }
     }
 
-    /// Begins the request on a connection, whose session of HTTP/2 is taken up.
-    pub(crate) fn begin(&mut self, session: Option<Box<http2::Session>>) {
-        if let Wire::Http2(wire) = self {
-            wire.begin(session);
-        }
-    }
-
-    /// The session of HTTP/2, for the connection's next request.
-    pub(crate) fn take_session(&mut self) -> Option<Box<http2::Session>> {
+    /// The stream, where the protocol has several on a connection: windows that bound its body,
+    /// a session that outlives it, frames of its own. `None` where the connection is the
+    /// request's alone and all that is framed can be sent.
+    pub(crate) fn stream(&self) -> Option<&Http2> {
         match self {
-            Wire::Http2(wire) => wire.take_session(),
-            _ => None,
+            Wire::Http2(stream) => Some(stream),
+            Wire::Http1(_) | Wire::FastCgi(_) | Wire::Gateway(_) | Wire::Raw => None,
         }
     }
 
-    /// Moves what the protocol wants to be sent now into `out`: frames of its own, and
-    /// of the body what the peer has room for.
-    pub(crate) fn take_output(&mut self, out: &mut OutputChain) {
-        if let Wire::Http2(wire) = self {
-            wire.take_output(out);
-        }
-    }
-
-    /// Whether some of the body waits until the peer has room.
-    pub(crate) fn holds_body(&self) -> bool {
+    /// The same, to be changed.
+    pub(crate) fn stream_mut(&mut self) -> Option<&mut Http2> {
         match self {
-            Wire::Http2(wire) => wire.holds_body(),
-            _ => false,
-        }
-    }
-
-    /// Whether the response is complete and what is unsent of the request does not matter
-    /// to the connection's next one.
-    pub(crate) fn has_let_go(&self) -> bool {
-        match self {
-            Wire::Http2(wire) => wire.has_let_go(),
-            _ => false,
-        }
-    }
-
-    /// Gives the request up, if the protocol can do that without ending the connection.
-    /// Whether the connection can take another one once all output has left.
-    pub(crate) fn cancel(&mut self, input: &[u8]) -> bool {
-        match self {
-            Wire::Http2(wire) => wire.cancel(input),
-            _ => false,
-        }
-    }
-
-    /// What was sent of a streamed body, if a peer that did nothing with the request
-    /// leaves all of it to be sent again.
-    pub(crate) fn take_kept_body(&mut self) -> Option<OutputChain> {
-        match self {
-            Wire::Http2(wire) => wire.take_kept_body(),
-            _ => None,
-        }
-    }
-
-    /// Begins a streamed body with what was taken of it for another peer.
-    pub(crate) fn begin_body_with(&mut self, body: OutputChain) {
-        if let Wire::Http2(wire) = self {
-            wire.begin_body_with(body);
+            Wire::Http2(stream) => Some(stream),
+            Wire::Http1(_) | Wire::FastCgi(_) | Wire::Gateway(_) | Wire::Raw => None,
         }
     }
 
