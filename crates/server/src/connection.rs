@@ -24,7 +24,7 @@ use crate::facts::{ConnectionFacts, PeerAddress};
 use crate::h2;
 use crate::handover::KeepAlive;
 use crate::proxy_protocol;
-use crate::registry::{Asked, Entry, Phase};
+use crate::registry::{Asked, ConnectionPhase, Entry};
 use crate::snapshot::{ListenerId, ServerId, ServerRuntime, Snapshot};
 use crate::socket::Socket;
 use crate::tls_stream::TlsStream;
@@ -349,7 +349,7 @@ impl Connection {
             return false;
         }
         while h2::beginning(&self.buffer) == h2::Beginning::Undecided {
-            self.gauge.enter(&self.entry, Phase::Opening);
+            self.gauge.enter(&self.entry, ConnectionPhase::Opening);
             if !matches!(self.receive(HEAD_READ_BYTES, true).await, Wait::Bytes) {
                 // Whoever reads on sees the same end again.
                 return false;
@@ -367,9 +367,9 @@ impl Connection {
             return true;
         }
         if first {
-            self.gauge.enter(&self.entry, Phase::Opening);
+            self.gauge.enter(&self.entry, ConnectionPhase::Opening);
         } else {
-            self.gauge.enter(&self.entry, Phase::Idle);
+            self.gauge.enter(&self.entry, ConnectionPhase::Idle);
             buffers::release(&mut self.buffer);
             self.transport.release_buffers();
             self.begin_idling();
@@ -420,7 +420,9 @@ impl Connection {
             timeout_ms,
             min_timeout_ms,
         } = self.keep_alive;
-        if self.gauge.phase != Some(Phase::Idle) || self.idle_ms() >= min_timeout_ms.into() {
+        if self.gauge.phase != Some(ConnectionPhase::Idle)
+            || self.idle_ms() >= min_timeout_ms.into()
+        {
             return true;
         }
         if !self.ends_soon {
@@ -435,7 +437,7 @@ impl Connection {
     pub(crate) fn begin_request(&mut self) -> Instant {
         self.renew();
         self.idle_since_ms = 0;
-        self.gauge.enter(&self.entry, Phase::Opening);
+        self.gauge.enter(&self.entry, ConnectionPhase::Opening);
         if self.facts.requests() > 0 {
             let timeout = self.server().conf.client_header_timeout;
             self.set_deadline(timeout);
@@ -445,12 +447,12 @@ impl Connection {
 
     /// Nothing is under way on it.
     pub(crate) fn enter_idle(&mut self) {
-        self.gauge.enter(&self.entry, Phase::Idle);
+        self.gauge.enter(&self.entry, ConnectionPhase::Idle);
     }
 
     /// The request is complete, or refused: it will be answered.
     pub(crate) fn begin_response(&mut self) {
-        self.gauge.enter(&self.entry, Phase::Busy);
+        self.gauge.enter(&self.entry, ConnectionPhase::Busy);
     }
 
     /// Appends received bytes to the buffer; with `idle`, a request to close is obeyed.
@@ -481,7 +483,7 @@ impl Connection {
         if self.buffer.is_empty() {
             buffers::release(&mut self.buffer);
         }
-        if self.gauge.phase == Some(Phase::Idle) {
+        if self.gauge.phase == Some(ConnectionPhase::Idle) {
             self.renew();
             if self.entry.asked() == Asked::Move && self.poll_leave(cx).is_ready() {
                 return Poll::Ready(Wait::Asked(Asked::Move));
@@ -639,7 +641,7 @@ impl Connection {
 /// Keeps `stub_status` and the registry in step with what the connection does.
 struct Gauge {
     worker: Arc<Worker>,
-    phase: Option<Phase>,
+    phase: Option<ConnectionPhase>,
 }
 
 impl Gauge {
@@ -650,7 +652,7 @@ impl Gauge {
         }
     }
 
-    fn enter(&mut self, entry: &Entry, phase: Phase) {
+    fn enter(&mut self, entry: &Entry, phase: ConnectionPhase) {
         self.count(-1);
         self.phase = Some(phase);
         self.count(1);
@@ -661,9 +663,9 @@ impl Gauge {
         let counters = &self.worker.counters;
         match self.phase {
             None => {}
-            Some(Phase::Opening) => counters.reading.add(by),
-            Some(Phase::Idle) => counters.waiting.add(by),
-            Some(Phase::Busy) => counters.writing.add(by),
+            Some(ConnectionPhase::Opening) => counters.reading.add(by),
+            Some(ConnectionPhase::Idle) => counters.waiting.add(by),
+            Some(ConnectionPhase::Busy) => counters.writing.add(by),
         }
     }
 }

@@ -11,10 +11,10 @@ pub(crate) use requests::RequestZone;
 
 use crate::access;
 use crate::exchange::Exchange;
-use crate::handlers::Step;
+use crate::handlers::Outcome;
 use crate::snapshot::Snapshot;
-use connections::Held;
-use requests::Verdict;
+use connections::ConnectionPermit;
+use requests::LimitVerdict;
 use sealane_conf::model::{LimitKind, LimitZone, Limits};
 use sealane_http::StatusCode;
 use smallvec::SmallVec;
@@ -68,7 +68,7 @@ impl LimitZoneRuntime {
 pub(crate) struct LimitsState {
     /// What they have come to; `None` before the first. A request and the subrequests whose
     /// answers become part of its own have it in common.
-    limited: Option<Arc<Mutex<Limited>>>,
+    limited: Option<Arc<Mutex<LimitOutcomes>>>,
 }
 
 impl LimitsState {
@@ -93,13 +93,13 @@ impl LimitsState {
     }
 
     /// What limits have come to.
-    pub(crate) fn lock(&self) -> Option<MutexGuard<'_, Limited>> {
+    pub(crate) fn lock(&self) -> Option<MutexGuard<'_, LimitOutcomes>> {
         let limited = self.limited.as_ref()?;
         Some(limited.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// The same, to be changed.
-    fn lock_or_begin(&mut self) -> MutexGuard<'_, Limited> {
+    fn lock_or_begin(&mut self) -> MutexGuard<'_, LimitOutcomes> {
         let limited = self.limited.get_or_insert_default();
         limited.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -107,19 +107,19 @@ impl LimitsState {
 
 /// What limits have come to for a request.
 #[derive(Debug, Default)]
-pub(crate) struct Limited {
+pub(crate) struct LimitOutcomes {
     /// Of `limit_req`.
     pub(crate) requests: Option<LimitStatus>,
     /// Of `limit_conn`.
     pub(crate) connections: Option<LimitStatus>,
     /// Permits of `limit_conn`: it is counted until they are dropped.
-    held: SmallVec<[Held; 2]>,
+    held: SmallVec<[ConnectionPermit; 2]>,
 }
 
-impl Limited {
+impl LimitOutcomes {
     /// The same for a request that goes its own way and has no permits.
-    pub(crate) fn without_permits(&self) -> Limited {
-        Limited {
+    pub(crate) fn without_permits(&self) -> LimitOutcomes {
+        LimitOutcomes {
             requests: self.requests,
             connections: self.connections,
             held: SmallVec::new(),
@@ -150,25 +150,25 @@ impl LimitStatus {
     }
 }
 
-/// Whether the request may go on, maybe after a while: [`Step::Declined`] if so.
-pub(crate) async fn check(exchange: &mut Exchange, limits: Arc<Limits>) -> Step {
+/// Whether the request may go on, maybe after a while: [`Outcome::Declined`] if so.
+pub(crate) async fn check(exchange: &mut Exchange, limits: Arc<Limits>) -> Outcome {
     if let Some(requests) = &limits.requests {
         match requests::check(exchange, requests) {
-            Verdict::Passed => {}
-            Verdict::Delayed(delay) => {
+            LimitVerdict::Passed => {}
+            LimitVerdict::Delayed(delay) => {
                 if !access::wait(exchange, delay).await {
-                    return Step::Status(StatusCode::CLIENT_CLOSED_REQUEST);
+                    return Outcome::Status(StatusCode::CLIENT_CLOSED_REQUEST);
                 }
             }
-            Verdict::Refused(status) => return Step::Status(status),
+            LimitVerdict::Refused(status) => return Outcome::Status(status),
         }
     }
     if let Some(connections) = &limits.connections
         && let Some(status) = connections::check(exchange, connections)
     {
-        return Step::Status(status);
+        return Outcome::Status(status);
     }
-    Step::Declined
+    Outcome::Declined
 }
 
 #[cfg(test)]

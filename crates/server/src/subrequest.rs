@@ -6,7 +6,7 @@
 
 mod answer;
 
-pub(crate) use answer::Answer;
+pub(crate) use answer::IncludedAnswer;
 
 use crate::body_source::PendingBody;
 use crate::client_link::ClientLink;
@@ -14,7 +14,7 @@ use crate::exchange::{Exchange, Request, RequestBody, Response, Transfer};
 use crate::features::Features;
 use crate::handlers::special::Stub;
 use crate::pipeline::{self, PhaseState};
-use crate::registry::{Entry, Phase};
+use crate::registry::{ConnectionPhase, Entry};
 use crate::request_body::{self, ReceivedBody};
 use crate::request_log::{Text, log_request};
 use crate::tally::SubrequestPermit;
@@ -183,7 +183,7 @@ pub(crate) async fn mirror(exchange: &mut Exchange) -> Result<(), StatusCode> {
         // In the registry it is waited for at shutdown, like the connection that nginx
         // keeps open for it.
         let entry = Entry::new(exchange.worker.clone());
-        entry.set_phase(Phase::Busy, 0);
+        entry.set_phase(ConnectionPhase::Busy, 0);
         tokio::spawn(async move {
             run(&mut copy).await;
             drop(entry);

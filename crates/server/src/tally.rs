@@ -30,7 +30,7 @@ pub(crate) struct Tally {
     begun: AtomicU32,
     /// Those that are not over.
     under_way: AtomicU32,
-    said: Mutex<Said>,
+    said: Mutex<LoggedLines>,
 }
 
 /// What a request keeps to be counted with those that it belongs with.
@@ -114,9 +114,9 @@ impl Drop for SubrequestPermit {
 
 /// What was written to the log.
 #[derive(Debug, Default)]
-struct Said {
+struct LoggedLines {
     /// The last ones that differ, oldest first.
-    known: Vec<Known>,
+    known: Vec<LoggedLine>,
     /// How many were written.
     lines: u32,
     /// How many were not, being too many.
@@ -125,7 +125,7 @@ struct Said {
 
 /// A line that was written.
 #[derive(Debug)]
-struct Known {
+struct LoggedLine {
     logger: Logger,
     level: LogLevel,
     connection: u64,
@@ -134,11 +134,11 @@ struct Known {
     again: u64,
 }
 
-impl Said {
+impl LoggedLines {
     fn is_new(&mut self, logger: &Logger, level: LogLevel, connection: u64, line: &str) -> bool {
         // More of it would not be written either.
         let line = &line[..line.floor_char_boundary(MAX_ERROR_LINE_BYTES)];
-        let is_same = |known: &&mut Known| known.level == level && *known.line == *line;
+        let is_same = |known: &&mut LoggedLine| known.level == level && *known.line == *line;
         // Newest first, as lines that are repeated usually are.
         if let Some(known) = self.known.iter_mut().rev().find(is_same) {
             known.again += 1;
@@ -152,7 +152,7 @@ impl Said {
         if self.known.len() == MAX_KNOWN {
             self.known.remove(0).conclude();
         }
-        self.known.push(Known {
+        self.known.push(LoggedLine {
             logger: logger.clone(),
             level,
             connection,
@@ -163,7 +163,7 @@ impl Said {
     }
 }
 
-impl Known {
+impl LoggedLine {
     fn conclude(self) {
         let times = match self.again {
             0 => return,
@@ -178,7 +178,7 @@ impl Known {
     }
 }
 
-impl Drop for Said {
+impl Drop for LoggedLines {
     fn drop(&mut self) {
         if self.unsaid > 0
             && let Some(last) = self.known.last()
@@ -195,7 +195,7 @@ impl Drop for Said {
         }
         mem::take(&mut self.known)
             .into_iter()
-            .for_each(Known::conclude);
+            .for_each(LoggedLine::conclude);
     }
 }
 

@@ -9,7 +9,7 @@
 //! |---|---|---|---|
 //! | 1 | `HandshakeWait` of `TlsStream` | `tls_stream.rs` | what does the task wait for? |
 //! | 2 | `HandshakeSlot` | `turns.rs` | may it use the worker now? |
-//! | 3 | `State` of `sealane_tls::Connection` | `tls/src/connection.rs` | who has libssl's connection? |
+//! | 3 | `State` of `sealane_tls::Connection` | `tls/src/connection.rs` | who has the `awslc` connection? |
 //! | 4 | `State` of `Slot` | `tls/src/offload/flight.rs` | where is the flight in the pool? |
 //!
 //! ```text

@@ -27,7 +27,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::runtime::Runtime;
 
 /// Stands in the head of every final answer, and nowhere else.
-pub(super) const MARK: &[u8] = b"X-Answer: 3f9c51e07ab2d684\r\n";
+pub(super) const MARK: &[u8] = b"X-OriginAnswer: 3f9c51e07ab2d684\r\n";
 
 /// Rounds of the event loop after each step. What takes longer goes on during the next ones.
 const ROUNDS_PER_STEP: usize = 6;
@@ -53,17 +53,17 @@ des:abxy8.ROiFClE
 ";
 
 /// What is built once.
-pub(super) struct Site {
+pub(super) struct FuzzSite {
     runtime: Runtime,
     snapshot: Arc<Snapshot>,
     directory: PathBuf,
     _logs: LogSet,
 }
 
-impl Site {
+impl FuzzSite {
     /// # Panics
     /// When the temporary directory cannot be written.
-    pub(super) fn new(name: &str) -> Site {
+    pub(super) fn new(name: &str) -> FuzzSite {
         remove_left_behind();
         let name = format!("{DIRECTORIES}{name}-{}", std::process::id());
         let directory = std::env::temp_dir().join(name);
@@ -79,7 +79,7 @@ impl Site {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build();
-        Site {
+        FuzzSite {
             runtime: runtime.expect("a runtime can be built"),
             snapshot: Arc::new(snapshot),
             directory,
@@ -265,7 +265,7 @@ impl Stage {
     }
 }
 
-impl Drop for Site {
+impl Drop for FuzzSite {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.directory);
     }

@@ -45,13 +45,13 @@ pub(super) struct Serving {
     pub(super) woken: Woken,
     pub(super) unread: UnreadBodies,
     pub(super) timeouts: ConnectionTimeouts,
-    pub(super) input: Input,
+    pub(super) input: ReceiveState,
     pub(super) time: TurnTime,
 }
 
 /// What is known of the bytes that the client sends.
 #[derive(Default)]
-pub(super) struct Input {
+pub(super) struct ReceiveState {
     /// The client's SETTINGS have come.
     pub(super) has_settings: bool,
     /// Received bytes wait until the client has taken some of what is queued.
@@ -63,7 +63,7 @@ pub(super) struct Input {
 }
 
 /// How a connection ends.
-pub(super) enum End {
+pub(super) enum ConnectionEnd {
     /// In order: what is queued has left.
     Done,
     /// In order, while it was idle, and without waiting for anything.
@@ -81,10 +81,10 @@ pub(crate) async fn serve(connection: &mut Connection) {
     drop(serving);
     let lingers = default_conf(connection).lingering_close != LingeringClose::Off;
     match end {
-        End::Done if lingers => connection.linger().await,
-        End::Done => connection.say_goodbye().await,
-        End::Displaced => connection.say_goodbye().await,
-        End::Broken => {}
+        ConnectionEnd::Done if lingers => connection.linger().await,
+        ConnectionEnd::Done => connection.say_goodbye().await,
+        ConnectionEnd::Displaced => connection.say_goodbye().await,
+        ConnectionEnd::Broken => {}
     }
 }
 
@@ -106,12 +106,12 @@ impl Serving {
             woken: Woken::default(),
             unread: UnreadBodies::default(),
             timeouts: ConnectionTimeouts::new(look_every),
-            input: Input::default(),
+            input: ReceiveState::default(),
             time: TurnTime::now(),
         }
     }
 
-    fn poll(&mut self, connection: &mut Connection, cx: &mut Context<'_>) -> Poll<End> {
+    fn poll(&mut self, connection: &mut Connection, cx: &mut Context<'_>) -> Poll<ConnectionEnd> {
         self.woken.set_task(cx);
         for _ in 0..TURNS {
             self.time = TurnTime::now();
@@ -127,7 +127,11 @@ impl Serving {
     }
 
     /// One turn. Returns whether another one may find something to do.
-    fn turn(&mut self, connection: &mut Connection, cx: &mut Context<'_>) -> Result<bool, End> {
+    fn turn(
+        &mut self,
+        connection: &mut Connection,
+        cx: &mut Context<'_>,
+    ) -> Result<bool, ConnectionEnd> {
         connection.renew();
         match connection.asked() {
             Asked::Nothing => {}
@@ -136,10 +140,10 @@ impl Serving {
                 // was not processed, as GOAWAY says, and can be sent again.
                 self.framer.shut_down_now();
                 self.flush(connection, cx)?;
-                return Err(End::Displaced);
+                return Err(ConnectionEnd::Displaced);
             }
             Asked::Move | Asked::Finish => self.announce_end(),
-            Asked::Abort => return Err(End::Broken),
+            Asked::Abort => return Err(ConnectionEnd::Broken),
         }
         self.insist_on_end();
         let mut news = self.receive(connection, cx)?;
@@ -149,7 +153,7 @@ impl Serving {
         let flushed = self.flush(connection, cx)?;
         if self.framer.codec.is_finished() || (self.input.ended && self.is_idle()) {
             return match flushed {
-                true => Err(End::Done),
+                true => Err(ConnectionEnd::Done),
                 false => self.wait(connection, cx),
             };
         }
@@ -161,7 +165,11 @@ impl Serving {
 
     /// Nothing can be done now: gives back what an idle connection does not need, and
     /// looks after the clock.
-    fn wait(&mut self, connection: &mut Connection, cx: &mut Context<'_>) -> Result<bool, End> {
+    fn wait(
+        &mut self,
+        connection: &mut Connection,
+        cx: &mut Context<'_>,
+    ) -> Result<bool, ConnectionEnd> {
         if self.is_idle() && !self.framer.has_output() {
             self.rest(connection);
         }
@@ -171,7 +179,7 @@ impl Serving {
         }
         match self.expire(connection) {
             true => Ok(true),
-            false => Err(End::Broken),
+            false => Err(ConnectionEnd::Broken),
         }
     }
 
@@ -207,7 +215,11 @@ impl Serving {
     }
 
     /// Reads what has come. Returns whether there may be more.
-    fn receive(&mut self, connection: &mut Connection, cx: &mut Context<'_>) -> Result<bool, End> {
+    fn receive(
+        &mut self,
+        connection: &mut Connection,
+        cx: &mut Context<'_>,
+    ) -> Result<bool, ConnectionEnd> {
         let mut budget = TURN_BYTES;
         loop {
             if !connection.buffer.is_empty() {
@@ -242,7 +254,7 @@ impl Serving {
                 Poll::Ready(Ok(Received::End)) => self.end_input(),
                 Poll::Ready(Err(error)) => {
                     connection.log_broken(&error, "while processing HTTP/2 connection");
-                    return Err(End::Broken);
+                    return Err(ConnectionEnd::Broken);
                 }
             }
         }
@@ -315,7 +327,11 @@ impl Serving {
     }
 
     /// Sends what is queued. Returns whether all of it has left.
-    fn flush(&mut self, connection: &mut Connection, cx: &mut Context<'_>) -> Result<bool, End> {
+    fn flush(
+        &mut self,
+        connection: &mut Connection,
+        cx: &mut Context<'_>,
+    ) -> Result<bool, ConnectionEnd> {
         if !self.framer.has_output() {
             return Ok(true);
         }
@@ -340,7 +356,7 @@ impl Serving {
             }
             Poll::Ready(Err(error)) => {
                 connection.log_broken(&error, "while sending response to client");
-                Err(End::Broken)
+                Err(ConnectionEnd::Broken)
             }
             Poll::Pending => {
                 self.framer.note_stalled(self.time);

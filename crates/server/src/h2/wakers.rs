@@ -11,13 +11,13 @@ use std::task::{Context, Wake, Waker};
 /// The streams that were woken, and the task that serves them.
 #[derive(Default)]
 pub(super) struct Woken {
-    shared: Arc<Shared>,
+    shared: Arc<WokenShared>,
     /// One for each index, made when it is first used.
     wakers: Vec<Arc<StreamWaker>>,
 }
 
 #[derive(Default)]
-struct Shared {
+struct WokenShared {
     indices: Mutex<Vec<u32>>,
     task: Mutex<Option<Waker>>,
 }
@@ -26,7 +26,7 @@ struct StreamWaker {
     index: u32,
     /// It is in the list already.
     queued: AtomicBool,
-    shared: Arc<Shared>,
+    shared: Arc<WokenShared>,
 }
 
 impl Woken {

@@ -1,6 +1,6 @@
 //! Statuses without a body of their own: `error_page`, else the built-in page.
 
-use super::Step;
+use super::Outcome;
 use crate::exchange::{ContentType, Exchange};
 use crate::pipeline::MAX_INTERNAL_REDIRECTS;
 use crate::response_head::server_name;
@@ -33,7 +33,7 @@ pub(crate) struct Stub {
 /// Answers with a status: through the first matching `error_page`, at most once
 /// unless `recursive_error_pages` is on, or with the page that is built in
 /// (nginx's `ngx_http_special_response_handler()`).
-pub(crate) fn answer(exchange: &mut Exchange, status: StatusCode) -> Step {
+pub(crate) fn answer(exchange: &mut Exchange, status: StatusCode) -> Outcome {
     exchange.features.error_page.status_override = Some(status);
     exchange.response.close |= status.ends_connection();
     exchange.response.content_type = None;
@@ -44,7 +44,7 @@ pub(crate) fn answer(exchange: &mut Exchange, status: StatusCode) -> Step {
         response.content_length = Some(stub.text.len() as u64);
         response.body.clear();
         response.body.push_bytes(stub.text);
-        return Step::Answered;
+        return Outcome::Answered;
     }
     let conf = exchange.conf();
     let may_redirect = !exchange.features.error_page.in_error_page
@@ -62,11 +62,11 @@ pub(crate) fn answer(exchange: &mut Exchange, status: StatusCode) -> Step {
         }
     }
     built_in(exchange, status);
-    Step::Answered
+    Outcome::Answered
 }
 
 /// Goes where an `error_page` leads.
-fn follow(exchange: &mut Exchange, page: &Configured) -> Step {
+fn follow(exchange: &mut Exchange, page: &Configured) -> Outcome {
     match page.status {
         ErrorPageStatus::Original => {}
         ErrorPageStatus::Fixed(code) => {
@@ -78,7 +78,7 @@ fn follow(exchange: &mut Exchange, page: &Configured) -> Step {
         }
     }
     let target = match &page.target {
-        ErrorPageTarget::Named(name) => return Step::Named(name.clone()),
+        ErrorPageTarget::Named(name) => return Outcome::Named(name.clone()),
         ErrorPageTarget::Uri(target) | ErrorPageTarget::Url(target) => {
             template::evaluate(target, exchange).into_owned()
         }
@@ -89,13 +89,13 @@ fn follow(exchange: &mut Exchange, page: &Configured) -> Step {
             head.method = Method::Get;
         }
         let (uri, args) = split_args(&target);
-        return Step::Redirect {
+        return Outcome::Redirect {
             uri: uri.to_vec(),
             args: args.map(<[u8]>::to_vec),
         };
     }
     if let Some(name) = target.strip_prefix(b"@") {
-        return Step::Named(String::from_utf8_lossy(name).into());
+        return Outcome::Named(String::from_utf8_lossy(name).into());
     }
     // A redirect to elsewhere: 302 unless the directive names another redirect.
     let status = match page.status {
@@ -105,7 +105,7 @@ fn follow(exchange: &mut Exchange, page: &Configured) -> Step {
     exchange.response.location = Some(target);
     exchange.features.error_page.status_override = Some(status);
     built_in(exchange, status);
-    Step::Answered
+    Outcome::Answered
 }
 
 /// A URI taken apart at its question mark.

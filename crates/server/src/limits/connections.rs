@@ -20,7 +20,7 @@ const MAX_KEY_BYTES: usize = 255;
 pub(crate) struct ConnectionZone(Zone<u32>);
 
 /// A place among the requests under way, given up when it is dropped.
-pub(super) struct Held {
+pub(super) struct ConnectionPermit {
     zone: Arc<ConnectionZone>,
     place: KeyPosition,
     id: NodeId,
@@ -28,7 +28,7 @@ pub(super) struct Held {
 
 /// Why there is no place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NoPlace {
+pub(super) enum NoPermit {
     /// There are so many already.
     Busy,
     /// The zone is full.
@@ -42,23 +42,27 @@ impl ConnectionZone {
     }
 
     /// Takes a place if fewer than `limit` are taken.
-    pub(super) fn enter(self: &Arc<Self>, key: &[u8], limit: u32) -> Result<Held, NoPlace> {
+    pub(super) fn enter(
+        self: &Arc<Self>,
+        key: &[u8],
+        limit: u32,
+    ) -> Result<ConnectionPermit, NoPermit> {
         let place = self.0.place(key);
         let mut shard = self.0.lock(place);
         let id = match shard.find(key) {
             Some(id) => {
                 let count = shard.state(id);
                 if *count >= limit {
-                    return Err(NoPlace::Busy);
+                    return Err(NoPermit::Busy);
                 }
                 *count += 1;
                 id
             }
-            None if !shard.has_room(key) => return Err(NoPlace::NoNode),
+            None if !shard.has_room(key) => return Err(NoPermit::NoNode),
             None => shard.insert(key, 1),
         };
         drop(shard);
-        Ok(Held {
+        Ok(ConnectionPermit {
             zone: Arc::clone(self),
             place,
             id,
@@ -71,7 +75,7 @@ impl ConnectionZone {
     }
 }
 
-impl Drop for Held {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         let mut shard = self.zone.0.lock(self.place);
         let count = shard.state(self.id);
@@ -82,7 +86,7 @@ impl Drop for Held {
     }
 }
 
-impl fmt::Debug for Held {
+impl fmt::Debug for ConnectionPermit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Held(..)")
     }
@@ -136,12 +140,12 @@ pub(super) fn check(exchange: &mut Exchange, limits: &LimitConnections) -> Optio
         let name = &runtime.conf.name;
         let dry_run = if limits.dry_run { ", dry run," } else { "" };
         match reason {
-            NoPlace::Busy => log(
+            NoPermit::Busy => log(
                 exchange,
                 limits.log_level,
                 format_args!("limiting connections{dry_run} by zone \"{name}\""),
             ),
-            NoPlace::NoNode => log_request!(
+            NoPermit::NoNode => log_request!(
                 exchange,
                 Crit,
                 "could not allocate node in limit_conn_zone \"{name}\"; make the zone larger"

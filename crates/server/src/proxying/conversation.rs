@@ -3,7 +3,7 @@
 
 use super::failure::{Doing, Failure};
 use super::peer_connection::PeerConnection;
-use super::wire::{Event, Http2, Wire, WireError};
+use super::wire::{Http2, Wire, WireError, WireEvent};
 use crate::buffers;
 use crate::chain::{OutputChain, Segment};
 use crate::client_link::ClientLink;
@@ -232,7 +232,7 @@ impl Conversation {
     ///
     /// # Errors
     /// See [`Failure`]; the connection must be closed.
-    pub(crate) fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Result<Event, Failure>> {
+    pub(crate) fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Result<WireEvent, Failure>> {
         loop {
             match self.next_event() {
                 Ok(Some(event)) => return Poll::Ready(self.checked(event)),
@@ -262,7 +262,7 @@ impl Conversation {
     }
 
     /// The next event in what has come. An error is final.
-    fn next_event(&mut self) -> Result<Option<Event>, WireError> {
+    fn next_event(&mut self) -> Result<Option<WireEvent>, WireError> {
         if let Some(error) = &self.wire_error {
             return Err(error.clone());
         }
@@ -273,18 +273,18 @@ impl Conversation {
 
     /// An event of the wire. One that is the end only because the connection has ended must
     /// be the peer's own doing: nginx takes any end for it, we do not.
-    fn checked(&mut self, event: Event) -> Result<Event, Failure> {
+    fn checked(&mut self, event: WireEvent) -> Result<WireEvent, Failure> {
         match &event {
-            Event::Head(head) => {
+            WireEvent::Head(head) => {
                 self.has_head |= head.parsed.kind() != ResponseKind::Interim;
                 let framing = head.parsed.framing(self.wire.method());
                 self.until_close =
                     framing == ResponseFraming::UntilClose && self.wire.may_end_with_connection();
             }
-            Event::End(_) if self.until_close && self.connection.is_cut() => {
+            WireEvent::End(_) if self.until_close && self.connection.is_cut() => {
                 return Err(Failure::Cut);
             }
-            Event::Data(_) | Event::End(_) => {}
+            WireEvent::Data(_) | WireEvent::End(_) => {}
         }
         Ok(event)
     }

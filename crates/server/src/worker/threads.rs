@@ -32,7 +32,7 @@ pub(crate) const SHUTDOWN_POLL: Duration = Duration::from_millis(20);
 #[derive(Default)]
 pub(crate) struct Threads {
     handles: Vec<JoinHandle<()>>,
-    orders: Vec<(u32, mpsc::UnboundedSender<Order>)>,
+    orders: Vec<(u32, mpsc::UnboundedSender<ThreadCommand>)>,
     /// Ends when no connection of another process is to come any more.
     taking: Option<(PipeWriter, Arc<PipeReader>)>,
 }
@@ -44,7 +44,7 @@ pub(crate) struct OwnSocket {
 }
 
 /// What one thread is to do.
-enum Order {
+enum ThreadCommand {
     /// Go on with another configuration.
     Follow(Successor),
     /// Go on with a connection of another process.
@@ -56,18 +56,18 @@ struct Successor {
     generation: u64,
     snapshot: Arc<Snapshot>,
     added: Vec<OwnSocket>,
-    progress: Arc<Progress>,
+    progress: Arc<ReloadProgress>,
 }
 
 /// How many threads have still to follow an order.
-struct Progress {
+struct ReloadProgress {
     generation: u64,
     to_apply: AtomicUsize,
     to_drain: AtomicUsize,
     events: Arc<dyn Fn(Event) + Send + Sync>,
 }
 
-impl Progress {
+impl ReloadProgress {
     fn applied(&self) {
         if self.to_apply.fetch_sub(1, Ordering::AcqRel) == 1 {
             (self.events)(Event::Applied(self.generation));
@@ -135,7 +135,7 @@ impl Threads {
         update: &Update,
         events: &Arc<dyn Fn(Event) + Send + Sync>,
     ) -> io::Result<()> {
-        let progress = Arc::new(Progress {
+        let progress = Arc::new(ReloadProgress {
             generation: update.generation,
             to_apply: AtomicUsize::new(self.orders.len()),
             to_drain: AtomicUsize::new(self.orders.len()),
@@ -148,7 +148,7 @@ impl Threads {
         let sockets = sockets.collect::<io::Result<Vec<_>>>()?;
         for ((_, order), added) in self.orders.iter().zip(sockets) {
             // A thread that has ended is noticed elsewhere.
-            let _ = order.send(Order::Follow(Successor {
+            let _ = order.send(ThreadCommand::Follow(Successor {
                 generation: update.generation,
                 snapshot: update.snapshot.clone(),
                 added,
@@ -165,7 +165,7 @@ impl Threads {
         let home = Home {
             take_back: Box::new(move |parcel| {
                 // Some may have ended, but not the one that it comes from.
-                let mut order = Order::Adopt(Box::new(parcel));
+                let mut order = ThreadCommand::Adopt(Box::new(parcel));
                 for thread in &orders {
                     match thread.send(order) {
                         Ok(()) => return,
@@ -219,7 +219,7 @@ impl Threads {
         self.taking = None;
     }
 
-    fn each(&self) -> Vec<mpsc::UnboundedSender<Order>> {
+    fn each(&self) -> Vec<mpsc::UnboundedSender<ThreadCommand>> {
         self.orders.iter().map(|(_, order)| order.clone()).collect()
     }
 
@@ -243,7 +243,7 @@ impl Threads {
 
 /// Gives each thread its share of the connections of another process.
 struct Sharing {
-    orders: Vec<mpsc::UnboundedSender<Order>>,
+    orders: Vec<mpsc::UnboundedSender<ThreadCommand>>,
     turn: usize,
     process: Arc<Process>,
 }
@@ -269,7 +269,7 @@ impl Host for Sharing {
         let Some(turn) = turn else { return };
         self.turn = turn + 1;
         // A thread that has ended takes the process with it.
-        let _ = self.orders[turn].send(Order::Adopt(Box::new(parcel)));
+        let _ = self.orders[turn].send(ThreadCommand::Adopt(Box::new(parcel)));
     }
 
     fn under_way(&self) -> UnderWay {
@@ -281,7 +281,7 @@ impl Host for Sharing {
 async fn serve(
     worker: Arc<Worker>,
     sockets: Vec<OwnSocket>,
-    mut orders: mpsc::UnboundedReceiver<Order>,
+    mut orders: mpsc::UnboundedReceiver<ThreadCommand>,
     mut told: watch::Receiver<Asked>,
 ) {
     let mut accepting = Accepting::default();
@@ -297,8 +297,8 @@ async fn serve(
                 }
             }
             Some(order) = orders.recv() => match order {
-                Order::Follow(successor) => follow(&worker, &mut accepting, successor),
-                Order::Adopt(parcel) => {
+                ThreadCommand::Follow(successor) => follow(&worker, &mut accepting, successor),
+                ThreadCommand::Adopt(parcel) => {
                     tokio::spawn(connection::adopt(worker.clone(), *parcel));
                 }
             },
@@ -314,11 +314,11 @@ async fn serve(
 }
 
 /// Waits until there are no connections, and none that may come or come back.
-async fn finish(worker: &Arc<Worker>, orders: &mut mpsc::UnboundedReceiver<Order>) {
-    let adopt_waiting = |orders: &mut mpsc::UnboundedReceiver<Order>| {
+async fn finish(worker: &Arc<Worker>, orders: &mut mpsc::UnboundedReceiver<ThreadCommand>) {
+    let adopt_waiting = |orders: &mut mpsc::UnboundedReceiver<ThreadCommand>| {
         let mut came = false;
         while let Ok(order) = orders.try_recv() {
-            if let Order::Adopt(parcel) = order {
+            if let ThreadCommand::Adopt(parcel) = order {
                 came = true;
                 tokio::spawn(connection::adopt(worker.clone(), *parcel));
             }

@@ -1,7 +1,7 @@
 //! `charset`: names the character set of texts, and converts them where there is a table.
 
 use super::head;
-use super::transformed::{Progress, Transform, transform};
+use super::transformed::{Transform, TransformStatus, transform};
 use crate::body_source::SourceError;
 use crate::chain::OutputChain;
 use crate::exchange::{ContentType, Exchange};
@@ -198,11 +198,11 @@ impl Transform for Recoding {
         ended: bool,
         output: &mut OutputChain,
         max_bytes: usize,
-    ) -> Result<Progress, SourceError> {
+    ) -> Result<TransformStatus, SourceError> {
         let mut made_bytes = 0;
         while !input.is_empty() {
             if made_bytes >= max_bytes {
-                return Ok(Progress::Full);
+                return Ok(TransformStatus::Full);
             }
             let part = input.split_to(input.len().min(STEP_BYTES));
             let back = self.conversion.back;
@@ -225,8 +225,8 @@ impl Transform for Recoding {
         }
         // A character that never ends is left out, as in nginx.
         Ok(match ended {
-            true => Progress::Ended,
-            false => Progress::Hungry,
+            true => TransformStatus::Ended,
+            false => TransformStatus::Hungry,
         })
     }
 }

@@ -5,7 +5,7 @@
 //! lent to the request. A request that nobody waits for any more is reset, which leaves
 //! the connection to the next one; nginx closes it.
 
-use super::{Ending, Event, Head, WireError};
+use super::{ResponseEnd, UpstreamHead, WireError, WireEvent};
 use crate::chain::{FileRange, OutputChain, Segment};
 use bytes::Bytes;
 use sealane_http::Method;
@@ -306,14 +306,14 @@ impl Http2 {
         &mut self,
         input: &mut Vec<u8>,
         closed: bool,
-    ) -> Result<Option<Event>, WireError> {
+    ) -> Result<Option<WireEvent>, WireError> {
         if self.stream.is_none() {
             let text = "upstream takes no more requests on this connection";
             return Err(WireError::Unprocessed(text.to_owned()));
         }
         loop {
             if self.ended {
-                return Ok(Some(Event::End(self.ending(input, closed))));
+                return Ok(Some(WireEvent::End(self.ending(input, closed))));
             }
             let Some(session) = &mut self.session else {
                 return Ok(None);
@@ -341,7 +341,7 @@ impl Http2 {
         }
     }
 
-    fn act(&mut self, taken: Taken) -> Result<Option<Event>, WireError> {
+    fn act(&mut self, taken: Taken) -> Result<Option<WireEvent>, WireError> {
         match taken {
             Taken::Nothing => Ok(None),
             Taken::GoAway(code, remark) => {
@@ -355,7 +355,7 @@ impl Http2 {
                     self.kept = None;
                 }
                 self.ended = end;
-                Ok(Some(Event::Head(head)))
+                Ok(Some(WireEvent::Head(head)))
             }
             Taken::Data(piece, end) => {
                 self.ended = end;
@@ -365,7 +365,7 @@ impl Http2 {
                     // been asked for is as good as consumed.
                     session.codec.release(stream, piece.len(), &mut self.out);
                 }
-                Ok((!piece.is_empty()).then_some(Event::Data(piece)))
+                Ok((!piece.is_empty()).then_some(WireEvent::Data(piece)))
             }
             Taken::Trailers(trailers) => {
                 self.trailers = trailers;
@@ -384,17 +384,17 @@ impl Http2 {
         }
     }
 
-    fn ending(&mut self, input: &mut Vec<u8>, closed: bool) -> Ending {
+    fn ending(&mut self, input: &mut Vec<u8>, closed: bool) -> ResponseEnd {
         let reusable = self.let_go(input, ErrorCode::NO_ERROR) && !closed;
         input.clear();
         self.parsed = 0;
-        Ending {
+        ResponseEnd {
             reusable,
             trailers: match self.keeps_trailers {
                 true => std::mem::take(&mut self.trailers),
                 false => HeaderList::new(),
             },
-            ..Ending::default()
+            ..ResponseEnd::default()
         }
     }
 
@@ -415,7 +415,7 @@ impl Http2 {
 /// An event of the codec, without its loan of the input.
 enum Taken {
     Nothing,
-    Head(Box<Head>, bool),
+    Head(Box<UpstreamHead>, bool),
     Data(Bytes, bool),
     Trailers(HeaderList),
     /// With whether the peer did nothing with the request.
@@ -430,7 +430,7 @@ fn take(event: Frame<'_>, ours: Option<StreamRef>) -> Taken {
     match event {
         Frame::Interim { stream, response } if is_ours(stream) => {
             let (buffer, parsed) = (response.text, response.head);
-            Taken::Head(Box::new(Head { buffer, parsed }), false)
+            Taken::Head(Box::new(UpstreamHead { buffer, parsed }), false)
         }
         Frame::Response {
             stream,
@@ -438,7 +438,7 @@ fn take(event: Frame<'_>, ours: Option<StreamRef>) -> Taken {
             end,
         } if is_ours(stream) => {
             let (buffer, parsed) = (response.text, response.head);
-            Taken::Head(Box::new(Head { buffer, parsed }), end)
+            Taken::Head(Box::new(UpstreamHead { buffer, parsed }), end)
         }
         Frame::Data { stream, bytes, end } if is_ours(stream) => {
             Taken::Data(Bytes::copy_from_slice(bytes), end)

@@ -2,7 +2,7 @@
 //! bytes that come back mean.
 //!
 //! One [`Wire`] serves one request on one connection. Requests are framed into an
-//! output chain; responses come out as [`Event`]s. What every protocol has is a method of
+//! output chain; responses come out as [`WireEvent`]s. What every protocol has is a method of
 //! [`Wire`]; what only streams of HTTP/2 have is one of [`Http2`], reached through
 //! [`Wire::stream`].
 
@@ -37,24 +37,24 @@ pub(crate) enum Wire {
 }
 
 /// What a peer said.
-pub(crate) enum Event {
+pub(crate) enum WireEvent {
     /// A response head. Unless it is an interim one, its body follows.
-    Head(Box<Head>),
+    Head(Box<UpstreamHead>),
     /// Part of the body.
     Data(Bytes),
     /// The response is complete.
-    End(Ending),
+    End(ResponseEnd),
 }
 
 /// A response head.
-pub(crate) struct Head {
+pub(crate) struct UpstreamHead {
     /// The bytes that positions in `parsed` point into.
     pub(crate) buffer: Vec<u8>,
     /// Status and headers.
     pub(crate) parsed: ReceivedResponse,
 }
 
-impl Drop for Head {
+impl Drop for UpstreamHead {
     fn drop(&mut self) {
         buffers::give_back(std::mem::take(&mut self.buffer));
     }
@@ -62,7 +62,7 @@ impl Drop for Head {
 
 /// The end of a response.
 #[derive(Default)]
-pub(crate) struct Ending {
+pub(crate) struct ResponseEnd {
     /// The connection can take another request.
     pub(crate) reusable: bool,
     /// Trailers.
@@ -124,16 +124,16 @@ impl Wire {
         &mut self,
         input: &mut Vec<u8>,
         closed: bool,
-    ) -> Result<Option<Event>, WireError> {
+    ) -> Result<Option<WireEvent>, WireError> {
         match self {
             Wire::Http1(wire) => wire.next_event(input, closed),
             Wire::FastCgi(wire) => wire.next_event(input, closed),
             Wire::Gateway(wire) => wire.next_event(input, closed),
             Wire::Http2(wire) => wire.next_event(input, closed),
             Wire::Raw if !input.is_empty() => {
-                Ok(Some(Event::Data(Bytes::from(std::mem::take(input)))))
+                Ok(Some(WireEvent::Data(Bytes::from(std::mem::take(input)))))
             }
-            Wire::Raw if closed => Ok(Some(Event::End(Ending::default()))),
+            Wire::Raw if closed => Ok(Some(WireEvent::End(ResponseEnd::default()))),
             Wire::Raw => Ok(None),
         }
     }

@@ -4,7 +4,7 @@ mod codecs;
 mod memory;
 
 use super::head;
-use super::transformed::{Progress, Transform, transform};
+use super::transformed::{Transform, TransformStatus, transform};
 use crate::body_source::SourceError;
 use crate::chain::OutputChain;
 use crate::codings::{self, Coding};
@@ -89,7 +89,7 @@ fn compress(exchange: &mut Exchange, coding: Coding, settings: &Compressor, shar
             },
         ),
         // There was no memory for it: an endless error is better than a wrong body.
-        None => transform(exchange, Broken(coding)),
+        None => transform(exchange, OutOfMemory(coding)),
     }
 }
 
@@ -189,7 +189,7 @@ impl Transform for Compress {
         ended: bool,
         output: &mut OutputChain,
         max_bytes: usize,
-    ) -> Result<Progress, SourceError> {
+    ) -> Result<TransformStatus, SourceError> {
         let mut bite_bytes = input.len().min(self.bite_bytes);
         let is_last = ended && bite_bytes == input.len();
         while !self.finished && self.ready.len() < max_bytes as u64 {
@@ -210,11 +210,11 @@ impl Transform for Compress {
         }
         output.append(self.ready.split_to(max_bytes as u64));
         Ok(if self.finished && self.ready.is_empty() {
-            Progress::Ended
+            TransformStatus::Ended
         } else if ended || !self.ready.is_empty() || !input.is_empty() {
-            Progress::Full
+            TransformStatus::Full
         } else {
-            Progress::Hungry
+            TransformStatus::Hungry
         })
     }
 
@@ -235,9 +235,9 @@ impl Transform for Compress {
 }
 
 /// The body of a response that cannot be compressed although its head says so.
-struct Broken(Coding);
+struct OutOfMemory(Coding);
 
-impl Transform for Broken {
+impl Transform for OutOfMemory {
     fn step(
         &mut self,
         exchange: &mut Exchange,
@@ -245,7 +245,7 @@ impl Transform for Broken {
         _ended: bool,
         _output: &mut OutputChain,
         _max_bytes: usize,
-    ) -> Result<Progress, SourceError> {
+    ) -> Result<TransformStatus, SourceError> {
         let name = self.0.name();
         log_request!(
             exchange,

@@ -36,8 +36,8 @@ impl TestDirectory {
         fs::read_to_string(self.path(name)).unwrap_or_else(|error| format!("{name}: {error}"))
     }
 
-    fn order(&self, is_move: bool, from: &str, to: &str) -> Result<Done, Refusal> {
-        let order = Order {
+    fn order(&self, is_move: bool, from: &str, to: &str) -> Result<Done, CopyRefusal> {
+        let order = CopyOrMove {
             is_move,
             from_collection: from.ends_with('/'),
             to_collection: to.ends_with('/'),
@@ -110,17 +110,17 @@ fn nothing_is_copied_or_moved_into_itself() {
         ] {
             let refused = place.order(is_move, from, to);
             assert!(
-                matches!(refused, Err(Refusal::SamePlace)),
+                matches!(refused, Err(CopyRefusal::SamePlace)),
                 "{from} {to}: {refused:?}"
             );
         }
         let refused = place.order(is_move, "other/", "new/");
-        assert!(matches!(refused, Err(Refusal::Link)), "{refused:?}");
+        assert!(matches!(refused, Err(CopyRefusal::Link)), "{refused:?}");
     }
     for to in ["a", "tree/file-link"] {
         let refused = place.order(false, "a", to);
         assert!(
-            matches!(refused, Err(Refusal::SamePlace)),
+            matches!(refused, Err(CopyRefusal::SamePlace)),
             "{to}: {refused:?}"
         );
     }
@@ -141,7 +141,7 @@ fn a_pipe_is_not_waited_for() {
     assert!(made.expect("coreutils are there").success());
     let refused = place.order(false, "pipe", "copy");
     assert!(
-        matches!(refused, Err(Refusal::Incomplete(_))),
+        matches!(refused, Err(CopyRefusal::Incomplete(_))),
         "{refused:?}"
     );
     assert!(!place.path("copy").exists());
@@ -157,7 +157,7 @@ fn directories_on_the_way_are_made_for_a_file_that_is_moved() {
     assert_eq!(place.text("x/y/z"), "a");
     let refused = place.order(false, "x/y/z", "no/such/z");
     assert!(
-        matches!(refused, Err(Refusal::Incomplete(_))),
+        matches!(refused, Err(CopyRefusal::Incomplete(_))),
         "{refused:?}"
     );
     let left = fs::read_dir(place.path("x/y")).expect("there").count();
@@ -179,7 +179,10 @@ fn what_a_tree_replaces_stays_until_the_tree_is_there() {
     // A file that can be opened and not read: the copy fails behind the first files.
     symlink("/proc/self/mem", place.path("tree/inner/deep/unreadable")).expect("writable");
     let failed = place.order(false, "tree/", "elsewhere/");
-    assert!(matches!(failed, Err(Refusal::Incomplete(_))), "{failed:?}");
+    assert!(
+        matches!(failed, Err(CopyRefusal::Incomplete(_))),
+        "{failed:?}"
+    );
     assert_eq!(place.text("elsewhere/keep"), "elsewhere/keep");
     assert_eq!(names(), before);
     fs::remove_file(place.path("tree/inner/deep/unreadable")).expect("ours");

@@ -44,7 +44,7 @@ pub(super) struct Limits {
 }
 
 /// Bytes between a peer and a client.
-pub(super) struct Held {
+pub(super) struct ResponseBuffer {
     limits: Limits,
     /// What is in the file and was not given: one range, as the file grows only
     /// behind it.
@@ -94,9 +94,9 @@ impl Drop for Busy {
     }
 }
 
-impl Held {
-    pub(super) fn new(limits: Limits) -> Held {
-        Held {
+impl ResponseBuffer {
+    pub(super) fn new(limits: Limits) -> ResponseBuffer {
+        ResponseBuffer {
             limits,
             filed: 0..0,
             moving: None,

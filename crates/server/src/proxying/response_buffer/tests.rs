@@ -17,7 +17,7 @@ fn run<T>(future: impl Future<Output = T>) -> T {
         .block_on(future)
 }
 
-async fn finish_moving(held: &mut Held) -> Result<bool, TempFileError> {
+async fn finish_moving(held: &mut ResponseBuffer) -> Result<bool, TempFileError> {
     std::future::poll_fn(|cx| held.poll_move(cx)).await
 }
 
@@ -65,7 +65,7 @@ fn any_interleaving_keeps_the_order_and_the_limit() {
 
 async fn interleave(seed: u64, place: &TestDirectory) {
     let mut random = Random(seed);
-    let mut held = Held::new(LIMITS);
+    let mut held = ResponseBuffer::new(LIMITS);
     let (mut next, mut received) = (0_u32, Vec::new());
     let mut on_the_way = Vec::new();
     let mut moves = 0;
@@ -122,7 +122,7 @@ async fn interleave(seed: u64, place: &TestDirectory) {
 
 #[test]
 fn small_pieces_share_memory() {
-    let mut held = Held::new(LIMITS);
+    let mut held = ResponseBuffer::new(LIMITS);
     for byte in 0..4096_u32 {
         let piece = Bytes::from(vec![byte as u8]);
         held.push(piece, 4096);
@@ -133,7 +133,7 @@ fn small_pieces_share_memory() {
 
 #[test]
 fn a_piece_that_fills_its_buffer_is_not_copied() {
-    let mut held = Held::new(LIMITS);
+    let mut held = ResponseBuffer::new(LIMITS);
     let piece = Bytes::from(vec![7; 20_000]);
     let address = piece.as_ptr();
     held.push(piece, 32 << 10);
@@ -147,7 +147,7 @@ fn a_piece_that_fills_its_buffer_is_not_copied() {
 
 #[test]
 fn the_client_is_given_whole_records_while_more_is_to_come() {
-    let mut held = Held::new(LIMITS);
+    let mut held = ResponseBuffer::new(LIMITS);
     held.push(Bytes::from(vec![7; 36 << 10]), 36 << 10);
     assert_eq!(held.room(), 0);
     let mut chain = OutputChain::new();
@@ -160,7 +160,7 @@ fn the_client_is_given_whole_records_while_more_is_to_come() {
 
 #[test]
 fn without_a_file_the_client_is_given_all() {
-    let mut held = Held::new(Limits {
+    let mut held = ResponseBuffer::new(Limits {
         temp_file_bytes: 0,
         ..LIMITS
     });
@@ -174,7 +174,7 @@ fn without_a_file_the_client_is_given_all() {
 fn what_is_being_written_can_be_given() {
     let place = TestDirectory::new([0, 0, 0]);
     run(async {
-        let mut held = Held::new(LIMITS);
+        let mut held = ResponseBuffer::new(LIMITS);
         held.push(Bytes::from(vec![1; 30_000]), 30_000);
         held.begin_to_move(&place.0);
         let mut chain = OutputChain::new();
@@ -191,7 +191,7 @@ fn what_is_being_written_can_be_given() {
 fn the_file_has_a_limit() {
     let place = TestDirectory::new([0, 0, 0]);
     run(async {
-        let mut held = Held::new(Limits {
+        let mut held = ResponseBuffer::new(Limits {
             temp_file_bytes: 40_000,
             ..LIMITS
         });
@@ -211,7 +211,7 @@ fn the_file_has_a_limit() {
 #[test]
 fn a_full_disk_is_an_error() {
     run(async {
-        let mut held = Held::new(LIMITS);
+        let mut held = ResponseBuffer::new(LIMITS);
         held.file = Some(full_file());
         held.filed = 0..1;
         held.push(Bytes::from(vec![1; 30_000]), 30_000);
@@ -228,7 +228,7 @@ fn a_full_disk_is_an_error() {
 fn a_file_that_is_done_with_is_not_written_over() {
     let place = TestDirectory::new([0, 0, 0]);
     run(async {
-        let mut held = Held::new(LIMITS);
+        let mut held = ResponseBuffer::new(LIMITS);
         let mut chains = Vec::new();
         for fill in 0..3 {
             held.push(Bytes::from(vec![fill; 30_000]), 30_000);
