@@ -13,7 +13,7 @@ mod moving;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use self::moving::Leaving;
+use self::moving::PendingMove;
 pub(crate) use self::moving::adopt;
 use crate::acceptor::ListenerRef;
 use crate::buffers;
@@ -93,7 +93,7 @@ pub(crate) struct Connection {
     /// Since when it does, in milliseconds of the monotonic clock; 0 when it does not.
     idle_since_ms: u64,
     /// It waits for a place in another process.
-    leaving: Option<Box<Leaving>>,
+    pending_move: Option<Box<PendingMove>>,
     /// It cannot move to another process.
     stays: bool,
     /// It was told to close, and does as soon as `keepalive_min_timeout` allows.
@@ -138,7 +138,7 @@ impl Connection {
             pipelined: false,
             keep_alive: KeepAlive::default(),
             idle_since_ms: 0,
-            leaving: None,
+            pending_move: None,
             stays: false,
             ends_soon: false,
             plain_on_tls_port: false,
@@ -473,7 +473,7 @@ impl Connection {
         match self.transport.poll_receive(cx, &mut self.buffer, max) {
             Poll::Ready(Ok(Received::Bytes(_))) => {
                 // Others need the place now.
-                self.leaving = None;
+                self.pending_move = None;
                 return Poll::Ready(Wait::Bytes);
             }
             Poll::Ready(Ok(Received::End)) => return Poll::Ready(Wait::End),
@@ -485,7 +485,7 @@ impl Connection {
         }
         if self.gauge.phase == Some(ConnectionPhase::Idle) {
             self.renew();
-            if self.entry.asked() == Asked::Move && self.poll_leave(cx).is_ready() {
+            if self.entry.asked() == Asked::Move && self.poll_move_out(cx).is_ready() {
                 return Poll::Ready(Wait::Asked(Asked::Move));
             }
         }

@@ -15,7 +15,7 @@ use sealane_http::status::StatusCode;
 use sealane_http::{Method, Span};
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
-use std::task::Poll;
+use std::task::{Poll, ready};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -174,9 +174,7 @@ async fn attend(
             if work.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(());
             }
-            if !intake.poll_progress(connection, cx, true) {
-                return Poll::Pending;
-            }
+            ready!(intake.poll_news(connection, cx, true));
         }
     })
     .await;

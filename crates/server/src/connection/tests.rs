@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::acceptor;
-use crate::handover::{Description, KeepAlive, NoParcel, Parcel, UnderWay, line};
+use crate::handover::{
+    BadMessage, Description, InFlightGuard, KeepAlive, MovedConnection, channel,
+};
 use crate::snapshot::Snapshot;
 use crate::testing::Site;
 use sealane_tls::{Acceptor, SelectServer, Selected};
@@ -108,7 +110,7 @@ fn a_panic_closes_its_connection_alone() {
         .expect("the server reads");
     assert_eq!(exchange(address, &client_hello()), b"");
     bystander
-        .write_all(b"Host: a\r\nConnection: close\r\n\r\n")
+        .write_all(b"Adopter: a\r\nConnection: close\r\n\r\n")
         .expect("the server reads");
     let mut answer = String::new();
     bystander.read_to_string(&mut answer).expect("an answer");
@@ -451,7 +453,7 @@ fn connections_take_another_configuration_between_two_requests() {
     let (mut busy, mut idle) = busy_and_idle(address, &worker);
     worker.current.set(1, new.worker().current.snapshot());
     worker.registry.wake_idle();
-    let answer = answer_to(&mut busy, "Host: a\r\n\r\n");
+    let answer = answer_to(&mut busy, "Adopter: a\r\n\r\n");
     assert!(answer.ends_with("\r\n\r\nold /2"), "{answer}");
     for stream in [&mut busy, &mut idle] {
         let answer = answer_to(stream, "GET /3 HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -477,7 +479,7 @@ fn connections_whose_listener_is_gone_finish() {
         let mut rest = Vec::new();
         idle.read_to_end(&mut rest).expect("it is closed in order");
         assert_eq!(rest, b"", "{other}");
-        let answer = answer_to(&mut busy, "Host: a\r\n\r\n");
+        let answer = answer_to(&mut busy, "Adopter: a\r\n\r\n");
         assert!(answer.contains("Connection: close"), "{answer}");
         assert!(answer.ends_with("\r\n\r\nold /2"), "{answer}");
         busy.read_to_end(&mut rest).expect("it is closed in order");
@@ -487,40 +489,43 @@ fn connections_whose_listener_is_gone_finish() {
 }
 
 /// Passes on what arrives.
-struct Passing(tokio::sync::mpsc::UnboundedSender<Parcel>, Arc<Worker>);
+struct Passing(
+    tokio::sync::mpsc::UnboundedSender<MovedConnection>,
+    Arc<Worker>,
+);
 
-impl line::Host for Passing {
+impl channel::Adopter for Passing {
     fn has_room(&self, _count: usize) -> bool {
         true
     }
 
-    fn take(&mut self, arrived: Result<Parcel, NoParcel>) {
-        let parcel = arrived.unwrap_or_else(|error| panic!("{error}"));
-        let _ = self.0.send(parcel);
+    fn take(&mut self, arrived: Result<MovedConnection, BadMessage>) {
+        let moved = arrived.unwrap_or_else(|error| panic!("{error}"));
+        let _ = self.0.send(moved);
     }
 
-    fn under_way(&self) -> UnderWay {
-        self.1.process.travellers.one()
+    fn in_flight(&self) -> InFlightGuard {
+        self.1.process.in_flight.begin()
     }
 }
 
-/// A way to another process, whatever comes back being lost.
-fn way(out: std::os::fd::OwnedFd) -> line::Way {
-    let home = line::Home {
+/// A channel to another process; connections that come back are lost.
+fn channel_to(out: std::os::fd::OwnedFd) -> channel::Channel {
+    let events = channel::OutboundEvents {
         take_back: Box::new(drop),
-        tell: Box::new(|_| {}),
+        report: Box::new(|_| {}),
     };
-    line::Way::open(out, home).expect("threads")
+    channel::Channel::open(out, events).expect("threads")
 }
 
-/// Goes on, on a thread of its own, with what arrives over a line.
+/// Goes on, on a thread of its own, with what arrives over a channel.
 fn adopt_on_thread(site: &Site, line: std::os::fd::OwnedFd) -> Arc<Worker> {
     let worker = site.another_worker(|_| {});
-    let (sender, mut parcels) = tokio::sync::mpsc::unbounded_channel();
+    let (sender, mut moved_connections) = tokio::sync::mpsc::unbounded_channel();
     let mut host = Passing(sender, worker.clone());
     std::thread::spawn(move || {
         let (stop, _writer) = std::io::pipe().expect("a pipe");
-        line::receive(&line, stop.as_fd(), &mut host)
+        channel::receive(&line, stop.as_fd(), &mut host)
     });
     let adopting = worker.clone();
     std::thread::spawn(move || {
@@ -529,8 +534,8 @@ fn adopt_on_thread(site: &Site, line: std::os::fd::OwnedFd) -> Arc<Worker> {
             .build();
         // Runs until the test process ends.
         runtime.expect("a runtime can be built").block_on(async {
-            while let Some(parcel) = parcels.recv().await {
-                tokio::spawn(adopt(adopting.clone(), parcel));
+            while let Some(moved) = moved_connections.recv().await {
+                tokio::spawn(adopt(adopting.clone(), moved));
             }
             std::future::pending::<()>().await;
         });
@@ -550,14 +555,14 @@ fn connections_move_to_another_process_between_two_requests() {
     let (mut busy, mut idle) = busy_and_idle(address, &worker);
     let (out, line) = sealane_sys::socket::seqpacket_pair().expect("a pair");
     let successor = adopt_on_thread(&new, line);
-    worker.process.set_way_out(way(out));
+    worker.process.set_outbound_channel(channel_to(out));
     worker.registry.shut_down(Asked::Move);
     while worker.counters.waiting.get() > 0 {
         std::thread::sleep(Duration::from_millis(1));
     }
     let answer = answer_to(&mut idle, "GET /3 HTTP/1.1\r\nHost: a\r\n\r\n");
     assert!(answer.ends_with("\r\n\r\nnew /3"), "{answer}");
-    let answer = answer_to(&mut busy, "Host: a\r\n\r\n");
+    let answer = answer_to(&mut busy, "Adopter: a\r\n\r\n");
     assert!(answer.ends_with("\r\n\r\nold /2"), "{answer}");
     assert!(answer.contains("Connection: keep-alive"), "{answer}");
     let answer = answer_to(&mut busy, "GET /count HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -576,16 +581,16 @@ fn connections_finish_here_when_the_other_process_is_gone() {
     let (mut busy, mut idle) = busy_and_idle(address, &worker);
     let (out, line) = sealane_sys::socket::seqpacket_pair().expect("a pair");
     drop(line);
-    worker.process.set_way_out(way(out));
+    worker.process.set_outbound_channel(channel_to(out));
     worker.registry.shut_down(Asked::Move);
-    while worker.process.way_out().is_some() {
+    while worker.process.outbound_channel().is_some() {
         std::thread::sleep(Duration::from_millis(1));
     }
     // Neither is lost: each is answered once more, and told that this was the last time.
     let answer = answer_to(&mut idle, "GET /3 HTTP/1.1\r\nHost: a\r\n\r\n");
     assert!(answer.ends_with("\r\n\r\nold /3"), "{answer}");
     assert!(answer.contains("Connection: close"), "{answer}");
-    let answer = answer_to(&mut busy, "Host: a\r\n\r\n");
+    let answer = answer_to(&mut busy, "Adopter: a\r\n\r\n");
     assert!(answer.ends_with("\r\n\r\nold /2"), "{answer}");
     let mut rest = Vec::new();
     busy.read_to_end(&mut rest).expect("it is closed in order");
@@ -602,9 +607,9 @@ fn who_waits_for_a_place_is_served_meanwhile_and_moves_later() {
     let (address, worker) = serve_on_thread(&old, |_| {});
     let (mut busy, mut idle) = busy_and_idle(address, &worker);
     let (out, line) = sealane_sys::socket::seqpacket_pair().expect("a pair");
-    worker.process.set_way_out(way(out));
+    worker.process.set_outbound_channel(channel_to(out));
     worker.registry.shut_down(Asked::Move);
-    let answer = answer_to(&mut busy, "Host: a\r\n\r\n");
+    let answer = answer_to(&mut busy, "Adopter: a\r\n\r\n");
     assert!(answer.ends_with("\r\n\r\nold /2"), "{answer}");
     for stream in [&mut busy, &mut idle] {
         for _ in 0..3 {
@@ -639,16 +644,16 @@ fn arriving(site: &Site, keep_alive: KeepAlive, idle_ms: u64) -> (TcpStream, Arc
         let listener = sealane_conf::model::ListenAddress::Inet(([127, 0, 0, 1], 80).into());
         Description::new(&facts, &listener, true, keep_alive, idle_ms)
     });
-    let way = way(out);
-    let place = site.block_on(way.place()).expect("there is a place");
-    way.send(
-        place,
-        Parcel {
+    let channel = channel_to(out);
+    let credit = site.block_on(channel.credit()).expect("there is a credit");
+    channel.send(
+        credit,
+        MovedConnection {
             description,
             tls: None,
             socket: theirs.into(),
             stays: false,
-            under_way: None,
+            in_flight: None,
         },
     );
     (client, successor)

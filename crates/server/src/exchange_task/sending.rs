@@ -2,7 +2,7 @@
 //! still arriving.
 
 use super::intake::Intake;
-use crate::body_source::{BodySource, Filled, PendingBody};
+use crate::body_source::{BodySource, Filled, PendingBody, SourceError};
 use crate::buffers::{self, BATCH_BYTES};
 use crate::chain::OutputChain;
 use crate::connection::Connection;
@@ -16,7 +16,7 @@ use sealane_conf::model::LogLevel;
 use sealane_http::StatusCode;
 use sealane_http::h1::ConnectionHeader;
 use std::future::poll_fn;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 /// Why a response could not be sent to its end.
@@ -182,9 +182,11 @@ impl ResponseInFlight {
             };
             let mut news = false;
             if self.source.is_some() {
-                news |= intake.poll_progress(connection, cx, !has_output(self));
+                news |= intake
+                    .poll_news(connection, cx, !has_output(self))
+                    .is_ready();
                 let room = (BATCH_BYTES as u64).saturating_sub(self.body.len());
-                news |= self.poll_source(cx, exchange, room);
+                news |= self.poll_source(cx, exchange, room).is_ready();
             }
             if has_output(self) {
                 match self.poll_output(cx, connection) {
@@ -217,8 +219,8 @@ impl ResponseInFlight {
             return Poll::Ready(Err(SendFailure::Aborted));
         }
         while self.source.is_some() {
-            let mut news = intake.poll_progress(connection, cx, false);
-            news |= self.poll_source(cx, exchange, 0);
+            let mut news = intake.poll_news(connection, cx, false).is_ready();
+            news |= self.poll_source(cx, exchange, 0).is_ready();
             if !news {
                 break;
             }
@@ -235,21 +237,28 @@ impl ResponseInFlight {
         }
     }
 
-    /// Asks the source for more, `room` bytes at most. True when something came of it.
-    fn poll_source(&mut self, cx: &mut Context<'_>, exchange: &mut Exchange, room: u64) -> bool {
+    /// Asks the source, if there still is one, for `room` bytes at most.
+    ///
+    /// # Errors
+    /// When the source has failed; the body is cut then.
+    fn poll_source(
+        &mut self,
+        cx: &mut Context<'_>,
+        exchange: &mut Exchange,
+        room: u64,
+    ) -> Poll<Result<Filled, SourceError>> {
         let Some(source) = &mut self.source else {
-            return false;
+            return Poll::Pending;
         };
         let mut piece = OutputChain::new();
-        let filled = match source.poll_fill(cx, exchange, &mut piece, room) {
-            Poll::Pending => return false,
-            Poll::Ready(Ok(filled)) => filled,
-            Poll::Ready(Err(_)) => {
+        let filled = match ready!(source.poll_fill(cx, exchange, &mut piece, room)) {
+            Ok(filled) => filled,
+            Err(error) => {
                 self.is_cut = true;
                 if let Some(source) = self.source.take() {
                     source.conclude(exchange, false);
                 }
-                return true;
+                return Poll::Ready(Err(error));
             }
         };
         if self.chunked {
@@ -270,7 +279,7 @@ impl ResponseInFlight {
                 self.body.append(framing::last_chunk(&trailers));
             }
         }
-        true
+        Poll::Ready(Ok(filled))
     }
 
     fn poll_output(

@@ -235,7 +235,7 @@ fn threads_never_hold_more_places_than_there_are() {
 }
 
 #[test]
-fn a_request_holds_its_place_until_it_is_over() {
+fn a_request_holds_its_permit_until_it_is_over() {
     let site = Site::with_http(
         "limit_conn_zone $arg_key zone=a:1m; limit_conn_zone $server_name zone=b:1m; \
          server { listen 127.0.0.1:80; limit_conn_status 429; add_header X-Status $limit_conn_status always; \

@@ -10,7 +10,7 @@ use super::conversation::Conversation;
 use super::failure::{Doing, Failure};
 use super::lease::Leased;
 use super::response;
-use super::response_buffer::{Limits, ResponseBuffer};
+use super::response_buffer::{Limits, Moved, ResponseBuffer};
 use super::wire::{ResponseEnd, WireEvent};
 use crate::body_source::{BodySource, Filled, SourceError};
 use crate::chain::OutputChain;
@@ -268,8 +268,8 @@ impl ProxiedBody {
         loop {
             self.read(cx);
             match self.buffer.poll_move(cx) {
-                Poll::Ready(Ok(true)) => self.note_file(exchange),
-                Poll::Ready(Ok(false)) | Poll::Pending => return,
+                Poll::Ready(Ok(Moved::ToFile)) => self.note_file(exchange),
+                Poll::Ready(Ok(Moved::Nothing)) | Poll::Pending => return,
                 Poll::Ready(Err(error)) => {
                     // What the file holds is lost, and with it the rest.
                     self.let_go(true);

@@ -43,6 +43,15 @@ pub(super) struct Limits {
     pub(super) write_bytes: u64,
 }
 
+/// What has moved from memory to the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Moved {
+    /// Nothing is being written.
+    Nothing,
+    /// Memory has been freed.
+    ToFile,
+}
+
 /// Bytes between a peer and a client.
 pub(super) struct ResponseBuffer {
     limits: Limits,
@@ -246,14 +255,13 @@ impl ResponseBuffer {
         });
     }
 
-    /// Goes on writing. Ready with true when memory has been freed, with false when
-    /// nothing is being written.
+    /// Goes on writing.
     ///
     /// # Errors
     /// When the file cannot be created or written.
-    pub(super) fn poll_move(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, TempFileError>> {
+    pub(super) fn poll_move(&mut self, cx: &mut Context<'_>) -> Poll<Result<Moved, TempFileError>> {
         let Some(moving) = &mut self.moving else {
-            return Poll::Ready(Ok(false));
+            return Poll::Ready(Ok(Moved::Nothing));
         };
         let written = std::task::ready!(moving.writing.as_mut().poll(cx));
         let (offset, left_bytes) = (moving.offset, moving.left_bytes);
@@ -265,7 +273,7 @@ impl ResponseBuffer {
             self.filed.start = offset;
         }
         self.filed.end = offset + left_bytes;
-        Poll::Ready(Ok(true))
+        Poll::Ready(Ok(Moved::ToFile))
     }
 
     /// The file, if there is one.

@@ -17,7 +17,7 @@ fn run<T>(future: impl Future<Output = T>) -> T {
         .block_on(future)
 }
 
-async fn finish_moving(held: &mut ResponseBuffer) -> Result<bool, TempFileError> {
+async fn finish_moving(held: &mut ResponseBuffer) -> Result<Moved, TempFileError> {
     std::future::poll_fn(|cx| held.poll_move(cx)).await
 }
 
@@ -180,7 +180,8 @@ fn what_is_being_written_can_be_given() {
         let mut chain = OutputChain::new();
         assert_eq!(held.give(&mut chain, 10_000, false), 10_000);
         assert_eq!(chain.file_bytes(), 0);
-        assert!(finish_moving(&mut held).await.expect("there is room"));
+        let moved = finish_moving(&mut held).await.expect("there is room");
+        assert_eq!(moved, Moved::ToFile);
         assert_eq!(held.give(&mut chain, 50_000, false), 20_000);
         assert_eq!(chain.file_bytes(), 20_000);
         assert_eq!(send(chain), vec![1; 30_000]);
