@@ -49,14 +49,14 @@ const HURRIED_LINGER: Duration = Duration::from_secs(1);
 /// Serves one accepted connection to its end.
 pub(crate) async fn serve(
     worker: Arc<Worker>,
-    place: ListenerRef,
+    listener: ListenerRef,
     socket: Socket,
     peer: PeerAddress,
 ) {
     let number = worker.process.next_connection();
     let facts = Arc::new(ConnectionFacts::new(number, peer, socket));
-    let place = place.of_connection(&facts);
-    let mut connection = Connection::new(worker, place, facts);
+    let listener = listener.of_connection(&facts);
+    let mut connection = Connection::new(worker, listener, facts);
     if connection.open().await {
         connection.serve_requests().await;
     }
@@ -120,12 +120,12 @@ pub(crate) enum Wait {
 }
 
 impl Connection {
-    fn new(worker: Arc<Worker>, place: ListenerRef, facts: Arc<ConnectionFacts>) -> Connection {
+    fn new(worker: Arc<Worker>, listener: ListenerRef, facts: Arc<ConnectionFacts>) -> Connection {
         let ListenerRef {
             generation,
             snapshot,
             listener,
-        } = place;
+        } = listener;
         let server = snapshot.listener(listener).names.default_server();
         let entry = Entry::new(worker.clone());
         Connection {

@@ -129,8 +129,8 @@ async fn copy_to_file(
     exchange: &Exchange,
     body: ReceivedBody,
 ) -> Result<Arc<OpenFile>, TempFileError> {
-    let place = &exchange.conf().client_body_temp_path;
-    let mut file = TempFile::create(place, Keep::WhileUsed).await?;
+    let temp_path = &exchange.conf().client_body_temp_path;
+    let mut file = TempFile::create(temp_path, Keep::WhileUsed).await?;
     match body.0 {
         Stored::Memory(bytes) => file.append(vec![bytes]).await?,
         Stored::File { file: from, len } => file.append_from(from, len).await?,
@@ -332,8 +332,8 @@ impl Spool {
                     BodyInFile::Clean => Keep::WhileUsed,
                     BodyInFile::On => Keep::Forever,
                 };
-                let place = &exchange.conf().client_body_temp_path;
-                let file = TempFile::create(place, keep).await?;
+                let temp_path = &exchange.conf().client_body_temp_path;
+                let file = TempFile::create(temp_path, keep).await?;
                 if !bytes.is_empty() && self.is_noted {
                     note_file(exchange, &file, self.in_file);
                 }

@@ -110,7 +110,7 @@ fn a_panic_closes_its_connection_alone() {
         .expect("the server reads");
     assert_eq!(exchange(address, &client_hello()), b"");
     bystander
-        .write_all(b"Adopter: a\r\nConnection: close\r\n\r\n")
+        .write_all(b"Host: a\r\nConnection: close\r\n\r\n")
         .expect("the server reads");
     let mut answer = String::new();
     bystander.read_to_string(&mut answer).expect("an answer");
@@ -210,12 +210,12 @@ fn tcp_nodelay_follows_the_location() {
         worker.counters.active.add(1); // as the acceptor does
         let peer = PeerAddress::Inet(peer);
         let facts = ConnectionFacts::new(1, peer, Socket::Tcp(stream));
-        let place = ListenerRef {
+        let listener = ListenerRef {
             generation: 0,
             snapshot: worker.current.snapshot(),
             listener: ListenerId(0),
         };
-        let mut connection = Connection::new(worker, place, Arc::new(facts));
+        let mut connection = Connection::new(worker, listener, Arc::new(facts));
         assert!(
             has_nodelay(&connection),
             "inherited from the listening socket"
@@ -310,8 +310,8 @@ fn a_client_that_dies_in_its_body_leaves_nothing_behind() {
         "client_body_temp_path DIR/tmp; client_max_body_size 0; \
          location / { proxy_pass http://127.0.0.1:1; }",
     );
-    let place = site.root().join("tmp");
-    std::fs::create_dir(&place).expect("the site is ours");
+    let directory = site.root().join("tmp");
+    std::fs::create_dir(&directory).expect("the site is ours");
     let (address, worker) = serve_on_thread(&site, |_| {});
     let mut client = TcpStream::connect(address).expect("it listens");
     client
@@ -320,7 +320,7 @@ fn a_client_that_dies_in_its_body_leaves_nothing_behind() {
     client
         .write_all(&vec![b'x'; 500_000])
         .expect("the server reads");
-    let descriptors = || crate::temp_file::tests::descriptors_below(&place);
+    let descriptors = || crate::temp_file::tests::descriptors_below(&directory);
     let wait_for = |count| {
         for _ in 0..2000 {
             if descriptors() == count {
@@ -334,7 +334,7 @@ fn a_client_that_dies_in_its_body_leaves_nothing_behind() {
     drop(client);
     settle(&worker);
     wait_for(0);
-    let left = std::fs::read_dir(&place).expect("ours").count();
+    let left = std::fs::read_dir(&directory).expect("ours").count();
     assert_eq!(left, 0);
     let log = site.error_log();
     assert!(
@@ -453,7 +453,7 @@ fn connections_take_another_configuration_between_two_requests() {
     let (mut busy, mut idle) = busy_and_idle(address, &worker);
     worker.current.set(1, new.worker().current.snapshot());
     worker.registry.wake_idle();
-    let answer = answer_to(&mut busy, "Adopter: a\r\n\r\n");
+    let answer = answer_to(&mut busy, "Host: a\r\n\r\n");
     assert!(answer.ends_with("\r\n\r\nold /2"), "{answer}");
     for stream in [&mut busy, &mut idle] {
         let answer = answer_to(stream, "GET /3 HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -479,7 +479,7 @@ fn connections_whose_listener_is_gone_finish() {
         let mut rest = Vec::new();
         idle.read_to_end(&mut rest).expect("it is closed in order");
         assert_eq!(rest, b"", "{other}");
-        let answer = answer_to(&mut busy, "Adopter: a\r\n\r\n");
+        let answer = answer_to(&mut busy, "Host: a\r\n\r\n");
         assert!(answer.contains("Connection: close"), "{answer}");
         assert!(answer.ends_with("\r\n\r\nold /2"), "{answer}");
         busy.read_to_end(&mut rest).expect("it is closed in order");
@@ -562,7 +562,7 @@ fn connections_move_to_another_process_between_two_requests() {
     }
     let answer = answer_to(&mut idle, "GET /3 HTTP/1.1\r\nHost: a\r\n\r\n");
     assert!(answer.ends_with("\r\n\r\nnew /3"), "{answer}");
-    let answer = answer_to(&mut busy, "Adopter: a\r\n\r\n");
+    let answer = answer_to(&mut busy, "Host: a\r\n\r\n");
     assert!(answer.ends_with("\r\n\r\nold /2"), "{answer}");
     assert!(answer.contains("Connection: keep-alive"), "{answer}");
     let answer = answer_to(&mut busy, "GET /count HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -590,7 +590,7 @@ fn connections_finish_here_when_the_other_process_is_gone() {
     let answer = answer_to(&mut idle, "GET /3 HTTP/1.1\r\nHost: a\r\n\r\n");
     assert!(answer.ends_with("\r\n\r\nold /3"), "{answer}");
     assert!(answer.contains("Connection: close"), "{answer}");
-    let answer = answer_to(&mut busy, "Adopter: a\r\n\r\n");
+    let answer = answer_to(&mut busy, "Host: a\r\n\r\n");
     assert!(answer.ends_with("\r\n\r\nold /2"), "{answer}");
     let mut rest = Vec::new();
     busy.read_to_end(&mut rest).expect("it is closed in order");
@@ -598,7 +598,7 @@ fn connections_finish_here_when_the_other_process_is_gone() {
 }
 
 #[test]
-fn who_waits_for_a_place_is_served_meanwhile_and_moves_later() {
+fn a_connection_without_a_credit_is_served_meanwhile_and_moves_later() {
     let [old, new] = ["old", "new"].map(|word| {
         Site::new(&format!(
             "location / {{ return 200 \"{word} $request_uri\"; }}"
@@ -609,7 +609,7 @@ fn who_waits_for_a_place_is_served_meanwhile_and_moves_later() {
     let (out, line) = sealane_sys::socket::seqpacket_pair().expect("a pair");
     worker.process.set_outbound_channel(channel_to(out));
     worker.registry.shut_down(Asked::Move);
-    let answer = answer_to(&mut busy, "Adopter: a\r\n\r\n");
+    let answer = answer_to(&mut busy, "Host: a\r\n\r\n");
     assert!(answer.ends_with("\r\n\r\nold /2"), "{answer}");
     for stream in [&mut busy, &mut idle] {
         for _ in 0..3 {

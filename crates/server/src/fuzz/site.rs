@@ -27,7 +27,7 @@ use tokio::net::{UnixListener, UnixStream};
 use tokio::runtime::Runtime;
 
 /// Stands in the head of every final answer, and nowhere else.
-pub(super) const MARK: &[u8] = b"X-OriginAnswer: 3f9c51e07ab2d684\r\n";
+pub(super) const MARK: &[u8] = b"X-Answer: 3f9c51e07ab2d684\r\n";
 
 /// Rounds of the event loop after each step. What takes longer goes on during the next ones.
 const ROUNDS_PER_STEP: usize = 6;
@@ -141,8 +141,8 @@ fn clear(directory: &Path) {
 
 fn write_files(directory: &Path) {
     let root = directory.join("www");
-    for place in ["www/sub", "www/empty", "dav", "tmp"] {
-        clear(&directory.join(place));
+    for name in ["www/sub", "www/empty", "dav", "tmp"] {
+        clear(&directory.join(name));
     }
     let write = |name: &str, contents: &[u8]| {
         fs::write(root.join(name), contents).expect("the directory is ours");
@@ -178,7 +178,7 @@ impl Stage {
     /// A client's end of a new connection.
     pub(super) fn connect(&self, through: Through) -> UnixStream {
         let (ours, theirs) = UnixStream::pair().expect("descriptors");
-        let place = ListenerRef {
+        let listener = ListenerRef {
             generation: 0,
             snapshot: self.worker.current.snapshot(),
             listener: ListenerId(through as usize as _),
@@ -189,7 +189,12 @@ impl Stage {
         worker.counters.handled.add(1);
         worker.counters.active.add(1);
         let socket = Socket::Unix(theirs);
-        tokio::spawn(connection::serve(worker, place, socket, PeerAddress::Unix));
+        tokio::spawn(connection::serve(
+            worker,
+            listener,
+            socket,
+            PeerAddress::Unix,
+        ));
         ours
     }
 

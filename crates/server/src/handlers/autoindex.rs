@@ -95,7 +95,7 @@ pub(crate) async fn answer(exchange: &mut Exchange) -> Outcome {
         exchange.request.uri.clone(),
         exchange.conf().autoindex_max_entries,
     );
-    let place = Arc::clone(&exchange.conf().client_body_temp_path);
+    let temp_path = Arc::clone(&exchange.conf().client_body_temp_path);
     let made = disk::run(move || {
         let list = read(directory, most)?;
         let entries = &list.entries;
@@ -105,7 +105,7 @@ pub(crate) async fn answer(exchange: &mut Exchange) -> Outcome {
             AutoindexFormat::Json => format::json(entries, None),
             AutoindexFormat::Jsonp => format::json(entries, callback.as_ref()),
         };
-        Ok((made::keep(&place, text), list.skipped))
+        Ok((made::keep(&temp_path, text), list.skipped))
     });
     let (text, skipped) = match made.await {
         Ok(made) => made,

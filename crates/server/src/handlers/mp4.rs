@@ -66,7 +66,7 @@ async fn cut(
     wanted: Wanted,
 ) -> Result<Option<MediaPart>, StatusCode> {
     let (opened, path) = (Arc::clone(&media.file), &media.path);
-    let place = Arc::clone(&exchange.conf().client_body_temp_path);
+    let temp_path = Arc::clone(&exchange.conf().client_body_temp_path);
     let cut = disk::run(move || {
         // Held until the new index is where it waits for the client.
         let mut room = None;
@@ -79,7 +79,7 @@ async fn cut(
         });
         cut.map(|cut| match cut {
             Cut::Part { head, data } => {
-                made::keep(&place, head).map(|head| Some(MediaPart { head, data }))
+                made::keep(&temp_path, head).map(|head| Some(MediaPart { head, data }))
             }
             Cut::Whole => Ok(None),
         })

@@ -22,7 +22,7 @@ pub(crate) struct ConnectionZone(Zone<u32>);
 /// A place among the requests under way, given up when it is dropped.
 pub(super) struct ConnectionPermit {
     zone: Arc<ConnectionZone>,
-    place: KeyPosition,
+    position: KeyPosition,
     id: NodeId,
 }
 
@@ -47,8 +47,8 @@ impl ConnectionZone {
         key: &[u8],
         limit: u32,
     ) -> Result<ConnectionPermit, NoPermit> {
-        let place = self.0.place(key);
-        let mut shard = self.0.lock(place);
+        let position = self.0.position_of(key);
+        let mut shard = self.0.lock(position);
         let id = match shard.find(key) {
             Some(id) => {
                 let count = shard.state(id);
@@ -64,7 +64,7 @@ impl ConnectionZone {
         drop(shard);
         Ok(ConnectionPermit {
             zone: Arc::clone(self),
-            place,
+            position,
             id,
         })
     }
@@ -77,7 +77,7 @@ impl ConnectionZone {
 
 impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        let mut shard = self.zone.0.lock(self.place);
+        let mut shard = self.zone.0.lock(self.position);
         let count = shard.state(self.id);
         *count -= 1;
         if *count == 0 {

@@ -86,27 +86,27 @@ impl RequestZone {
         adds: bool,
         now_ms: u64,
     ) -> (KeyPosition, ZoneLookup) {
-        let place = self.0.place(key);
-        let mut shard = self.0.lock(place);
+        let position = self.0.position_of(key);
+        let mut shard = self.0.lock(position);
         let Some(id) = shard.find(key) else {
-            return (place, begin(&mut shard, key, rate, adds, now_ms));
+            return (position, begin(&mut shard, key, rate, adds, now_ms));
         };
         let bucket = shard.state(id);
         let (excess, time_went_on) = bucket.with_another(rate, now_ms);
         if excess > burst {
-            return (place, ZoneLookup::Busy(excess));
+            return (position, ZoneLookup::Busy(excess));
         }
         if !adds {
             bucket.pins += 1;
-            return (place, ZoneLookup::Pinned(id));
+            return (position, ZoneLookup::Pinned(id));
         }
         bucket.fill(excess, time_went_on, now_ms);
-        (place, ZoneLookup::Added(excess))
+        (position, ZoneLookup::Added(excess))
     }
 
     /// Adds the request for which a bucket was pinned. Returns the excess.
-    pub(super) fn add(&self, place: KeyPosition, id: NodeId, rate: i64, now_ms: u64) -> i64 {
-        let mut shard = self.0.lock(place);
+    pub(super) fn add(&self, position: KeyPosition, id: NodeId, rate: i64, now_ms: u64) -> i64 {
+        let mut shard = self.0.lock(position);
         let bucket = shard.state(id);
         let (excess, time_went_on) = bucket.with_another(rate, now_ms);
         bucket.fill(excess, time_went_on, now_ms);
@@ -115,8 +115,8 @@ impl RequestZone {
     }
 
     /// Gives up a bucket that was pinned.
-    pub(super) fn unpin(&self, place: KeyPosition, id: NodeId) {
-        self.0.lock(place).state(id).pins -= 1;
+    pub(super) fn unpin(&self, position: KeyPosition, id: NodeId) {
+        self.0.lock(position).state(id).pins -= 1;
     }
 
     #[cfg(test)]
@@ -176,7 +176,7 @@ struct Pinned<'z> {
     zone: &'z RequestZone,
     limit: &'z RequestLimit,
     rate: i64,
-    place: KeyPosition,
+    position: KeyPosition,
     id: NodeId,
 }
 
@@ -222,7 +222,7 @@ pub(super) fn check(exchange: &mut Exchange, limits: &LimitRequests) -> LimitVer
         }
         let burst = i64::try_from(limit.burst).unwrap_or(i64::MAX);
         let now_ms = monotonic_coarse_ms();
-        let (place, answer) = zone.ask(&key, rate, burst, at == last, now_ms);
+        let (position, answer) = zone.ask(&key, rate, burst, at == last, now_ms);
         let name = &runtime.conf.name;
         match answer {
             ZoneLookup::Added(excess) => added = Some((limit, rate, excess)),
@@ -230,7 +230,7 @@ pub(super) fn check(exchange: &mut Exchange, limits: &LimitRequests) -> LimitVer
                 zone,
                 limit,
                 rate,
-                place,
+                position,
                 id,
             }),
             ZoneLookup::Busy(excess) => {
@@ -281,7 +281,7 @@ pub(super) fn check(exchange: &mut Exchange, limits: &LimitRequests) -> LimitVer
 
 fn unpin(pinned: &[Pinned<'_>]) {
     for bucket in pinned {
-        bucket.zone.unpin(bucket.place, bucket.id);
+        bucket.zone.unpin(bucket.position, bucket.id);
     }
 }
 
@@ -307,10 +307,10 @@ fn add_to_all<'z>(
             zone,
             limit,
             rate,
-            place,
+            position,
             id,
         } = *bucket;
-        consider(limit, rate, zone.add(place, id, rate, now_ms));
+        consider(limit, rate, zone.add(position, id, rate, now_ms));
     }
     longest.expect("some zone has answered")
 }

@@ -46,21 +46,21 @@ fn a_bucket_leaks_at_its_rate() {
 fn a_pinned_bucket_is_filled_later_and_stays_until_then() {
     // Room for about two hundred keys.
     let zone = RequestZone::new(32 << 10);
-    let (place, answer) = zone.ask(b"pinned", 1000, 0, false, NOW_MS);
+    let (position, answer) = zone.ask(b"pinned", 1000, 0, false, NOW_MS);
     let ZoneLookup::Pinned(id) = answer else {
         panic!("{answer:?}")
     };
     for number in 0..1000 {
         zone.ask(format!("{number}").as_bytes(), 1000, 0, true, NOW_MS);
     }
-    assert_eq!(zone.add(place, id, 1000, NOW_MS), 0);
+    assert_eq!(zone.add(position, id, 1000, NOW_MS), 0);
     assert_eq!(
         added(&zone, "pinned", 1000, 0, NOW_MS),
         ZoneLookup::Busy(1000)
     );
-    let (place, answer) = zone.ask(b"pinned", 1000, 0, false, NOW_MS + 1000);
+    let (position, answer) = zone.ask(b"pinned", 1000, 0, false, NOW_MS + 1000);
     assert_eq!(answer, ZoneLookup::Pinned(id));
-    zone.unpin(place, id);
+    zone.unpin(position, id);
     assert_eq!(
         added(&zone, "pinned", 1000, 0, NOW_MS + 1000),
         ZoneLookup::Added(0)
@@ -200,7 +200,7 @@ fn places_are_given_up() {
     let mut held = Vec::new();
     let full = loop {
         match zone.enter(format!("{}", held.len()).as_bytes(), 1) {
-            Ok(place) => held.push(place),
+            Ok(permit) => held.push(permit),
             Err(reason) => break reason,
         }
         assert!(held.len() <= 512);
@@ -212,19 +212,19 @@ fn places_are_given_up() {
 }
 
 #[test]
-fn threads_never_hold_more_places_than_there_are() {
+fn threads_never_hold_more_permits_than_there_are() {
     let zone = Arc::new(ConnectionZone::new(1 << 20));
     let (inside, most) = (AtomicU32::new(0), AtomicU32::new(0));
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
                 for _ in 0..2000 {
-                    if let Ok(place) = zone.enter(b"key", 3) {
+                    if let Ok(permit) = zone.enter(b"key", 3) {
                         let now = inside.fetch_add(1, Ordering::SeqCst) + 1;
                         most.fetch_max(now, Ordering::SeqCst);
                         std::thread::yield_now();
                         inside.fetch_sub(1, Ordering::SeqCst);
-                        drop(place);
+                        drop(permit);
                     }
                 }
             });

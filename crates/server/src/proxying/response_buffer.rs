@@ -217,7 +217,7 @@ impl ResponseBuffer {
     }
 
     /// Begins to write what is in memory to the file.
-    pub(super) fn begin_to_move(&mut self, place: &Arc<TempPath>) {
+    pub(super) fn begin_to_move(&mut self, temp_path: &Arc<TempPath>) {
         self.end_gathering();
         if self.filed.is_empty() {
             // All of it was given to the client. Its pages may still be on their way, so
@@ -244,7 +244,7 @@ impl ResponseBuffer {
                 let written = file.append(writes);
                 Box::pin(async { written.await.map(|()| None) })
             }
-            None => Box::pin(write_first(Arc::clone(place), writes)),
+            None => Box::pin(write_first(Arc::clone(temp_path), writes)),
         };
         self.moving = Some(Moving {
             left,
@@ -283,10 +283,10 @@ impl ResponseBuffer {
 }
 
 async fn write_first(
-    place: Arc<TempPath>,
+    temp_path: Arc<TempPath>,
     pieces: Vec<Bytes>,
 ) -> Result<Option<TempFile>, TempFileError> {
-    let mut file = TempFile::create(&place, Keep::Unnamed).await?;
+    let mut file = TempFile::create(&temp_path, Keep::Unnamed).await?;
     file.append(pieces).await?;
     Ok(Some(file))
 }

@@ -58,12 +58,12 @@ impl Random {
 #[test]
 fn any_interleaving_keeps_the_order_and_the_limit() {
     for seed in 0..200 {
-        let place = TestDirectory::new([1, 0, 0]);
-        run(interleave(seed, &place));
+        let directory = TestDirectory::new([1, 0, 0]);
+        run(interleave(seed, &directory));
     }
 }
 
-async fn interleave(seed: u64, place: &TestDirectory) {
+async fn interleave(seed: u64, directory: &TestDirectory) {
     let mut random = Random(seed);
     let mut held = ResponseBuffer::new(LIMITS);
     let (mut next, mut received) = (0_u32, Vec::new());
@@ -86,7 +86,7 @@ async fn interleave(seed: u64, place: &TestDirectory) {
             }
             7 if !on_the_way.is_empty() => received.extend(send(on_the_way.remove(0))),
             8 if held.can_move() => {
-                held.begin_to_move(&place.0);
+                held.begin_to_move(&directory.0);
                 moves += 1;
             }
             9 => {
@@ -172,11 +172,11 @@ fn without_a_file_the_client_is_given_all() {
 
 #[test]
 fn what_is_being_written_can_be_given() {
-    let place = TestDirectory::new([0, 0, 0]);
+    let directory = TestDirectory::new([0, 0, 0]);
     run(async {
         let mut held = ResponseBuffer::new(LIMITS);
         held.push(Bytes::from(vec![1; 30_000]), 30_000);
-        held.begin_to_move(&place.0);
+        held.begin_to_move(&directory.0);
         let mut chain = OutputChain::new();
         assert_eq!(held.give(&mut chain, 10_000, false), 10_000);
         assert_eq!(chain.file_bytes(), 0);
@@ -190,7 +190,7 @@ fn what_is_being_written_can_be_given() {
 
 #[test]
 fn the_file_has_a_limit() {
-    let place = TestDirectory::new([0, 0, 0]);
+    let directory = TestDirectory::new([0, 0, 0]);
     run(async {
         let mut held = ResponseBuffer::new(Limits {
             temp_file_bytes: 40_000,
@@ -198,7 +198,7 @@ fn the_file_has_a_limit() {
         });
         for _ in 0..2 {
             held.push(Bytes::from(vec![1; 30_000]), 30_000);
-            held.begin_to_move(&place.0);
+            held.begin_to_move(&directory.0);
             finish_moving(&mut held).await.expect("there is room");
         }
         held.push(Bytes::from(vec![1; 30_000]), 30_000);
@@ -227,13 +227,13 @@ fn a_full_disk_is_an_error() {
 
 #[test]
 fn a_file_that_is_done_with_is_not_written_over() {
-    let place = TestDirectory::new([0, 0, 0]);
+    let directory = TestDirectory::new([0, 0, 0]);
     run(async {
         let mut held = ResponseBuffer::new(LIMITS);
         let mut chains = Vec::new();
         for fill in 0..3 {
             held.push(Bytes::from(vec![fill; 30_000]), 30_000);
-            held.begin_to_move(&place.0);
+            held.begin_to_move(&directory.0);
             finish_moving(&mut held).await.expect("there is room");
             let mut chain = OutputChain::new();
             held.give(&mut chain, 30_000, false);
