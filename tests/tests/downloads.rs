@@ -79,7 +79,15 @@ fn a_slow_client_gets_the_last_bytes_before_the_connection_closes() {
         for (scheme, port) in [("https", "tls"), ("http", "plain")] {
             let url = format!("{scheme}://localhost:{}/{n}", server.port(port));
             let authority = site.authority().display().to_string();
-            let slowly = ["-sS", "--ipv4", "--limit-rate", "2M", "--cacert", &authority, &url];
+            let slowly = [
+                "-sS",
+                "--ipv4",
+                "--limit-rate",
+                "2M",
+                "--cacert",
+                &authority,
+                &url,
+            ];
             let body = command("curl", &slowly, b"").success().stdout;
             assert_eq!(body.len(), length, "{url}");
         }

@@ -199,7 +199,8 @@ impl Connection {
         while total < plain.len() {
             let target = &mut plain[total..];
             // SAFETY: `target` is writable for its length.
-            let piece = unsafe { self.read_piece(input, output, target.as_mut_ptr(), target.len()) };
+            let piece =
+                unsafe { self.read_piece(input, output, target.as_mut_ptr(), target.len()) };
             match piece {
                 Ok(count) => total += count,
                 Err(code) => return self.read_stopped(code, total),

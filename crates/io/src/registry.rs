@@ -31,13 +31,13 @@ struct Slots {
     /// `u64::MAX` is never. Apart from the handles, so that a sweep over many
     /// thousands reads a few cache lines.
     deadlines_ms: Vec<u64>,
-    handles: Vec<Option<Arc<Handle>>>,
+    handles: Vec<Option<Arc<ConnectionHandle>>>,
     free: Vec<u32>,
 }
 
 /// What others may know of a connection and ask of it.
 #[derive(Default)]
-pub struct Handle {
+pub struct ConnectionHandle {
     phase: AtomicU8,
     asked: AtomicU8,
     expired: AtomicBool,
@@ -49,7 +49,7 @@ pub struct Handle {
 /// What a connection is doing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Phase {
+pub enum ConnectionPhase {
     /// TLS handshake or first request not complete yet.
     Opening = 0,
     /// Kept alive, no byte of a further request has arrived.
@@ -87,7 +87,7 @@ impl From<u8> for Asked {
 pub struct Entry {
     registry: Arc<Registry>,
     slot: u32,
-    handle: Arc<Handle>,
+    handle: Arc<ConnectionHandle>,
 }
 
 impl Registry {
@@ -127,7 +127,9 @@ impl Registry {
             .handles
             .iter()
             .flatten()
-            .filter(|handle| handle.phase() == Phase::Idle && handle.asked() == Asked::Nothing)
+            .filter(|handle| {
+                handle.phase() == ConnectionPhase::Idle && handle.asked() == Asked::Nothing
+            })
             .map(|handle| (handle.idle_since.load(Ordering::Relaxed), handle.clone()))
             .collect();
         if idle.len() > count {
@@ -144,7 +146,7 @@ impl Registry {
     pub fn wake_idle(&self) {
         let slots = self.lock();
         let handles = slots.handles.iter().flatten();
-        for handle in handles.filter(|handle| handle.phase() == Phase::Idle) {
+        for handle in handles.filter(|handle| handle.phase() == ConnectionPhase::Idle) {
             handle.wake();
         }
     }
@@ -185,7 +187,7 @@ impl Registry {
 impl Entry {
     /// Enters a connection into its worker's registry.
     pub fn new(registry: Arc<Registry>) -> Entry {
-        let handle = Arc::new(Handle::default());
+        let handle = Arc::new(ConnectionHandle::default());
         match registry.asked() {
             Asked::Nothing => {}
             asked => handle.ask(asked.min(Asked::Finish)),
@@ -216,8 +218,8 @@ impl Entry {
     }
 
     /// Says what the connection does now. `tick` orders idle periods.
-    pub fn set_phase(&self, phase: Phase, tick: u64) {
-        if phase == Phase::Idle {
+    pub fn set_phase(&self, phase: ConnectionPhase, tick: u64) {
+        if phase == ConnectionPhase::Idle {
             self.handle.idle_since.store(tick, Ordering::Relaxed);
         }
         self.handle.phase.store(phase as u8, Ordering::Relaxed);
@@ -249,7 +251,7 @@ impl Drop for Entry {
 }
 
 impl Slots {
-    fn insert(&mut self, handle: Arc<Handle>) -> u32 {
+    fn insert(&mut self, handle: Arc<ConnectionHandle>) -> u32 {
         if let Some(slot) = self.free.pop() {
             self.handles[slot as usize] = Some(handle);
             return slot;
@@ -266,13 +268,13 @@ impl Slots {
     }
 }
 
-impl Handle {
+impl ConnectionHandle {
     /// What the connection does now.
-    pub fn phase(&self) -> Phase {
+    pub fn phase(&self) -> ConnectionPhase {
         match self.phase.load(Ordering::Relaxed) {
-            0 => Phase::Opening,
-            1 => Phase::Idle,
-            _ => Phase::Busy,
+            0 => ConnectionPhase::Opening,
+            1 => ConnectionPhase::Idle,
+            _ => ConnectionPhase::Busy,
         }
     }
 
@@ -312,9 +314,9 @@ mod tests {
         }
     }
 
-    fn register(registry: &Registry) -> (u32, Arc<Handle>, Arc<CountWakes>) {
+    fn register(registry: &Registry) -> (u32, Arc<ConnectionHandle>, Arc<CountWakes>) {
         let wakes = Arc::new(CountWakes::default());
-        let handle = Arc::new(Handle::default());
+        let handle = Arc::new(ConnectionHandle::default());
         *handle.lock_waker() = Some(Waker::from(wakes.clone()));
         let slot = registry.lock().insert(handle.clone());
         (slot, handle, wakes)
@@ -325,7 +327,11 @@ mod tests {
         let registry = Registry::default();
         let all: Vec<_> = (0..10).map(|_| register(&registry)).collect();
         for (tick, (_, handle, _)) in all.iter().enumerate() {
-            let phase = if tick == 0 { Phase::Busy } else { Phase::Idle };
+            let phase = if tick == 0 {
+                ConnectionPhase::Busy
+            } else {
+                ConnectionPhase::Idle
+            };
             handle.phase.store(phase as u8, Ordering::Relaxed);
             handle.idle_since.store(tick as u64, Ordering::Relaxed);
         }

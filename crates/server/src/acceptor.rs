@@ -79,7 +79,7 @@ impl ListenerRef {
 pub(crate) struct Acceptor {
     worker: Arc<Worker>,
     address: ListenAddress,
-    place: ListenerRef,
+    listener: ListenerRef,
     listening: Listening,
     /// The queue is being emptied: no pause between two connections.
     hurries: bool,
@@ -95,7 +95,7 @@ impl Acceptor {
         address: ListenAddress,
         socket: OwnedFd,
     ) -> io::Result<Acceptor> {
-        let place = ListenerRef::new(&worker, &address).ok_or(io::ErrorKind::NotFound)?;
+        let listener = ListenerRef::new(&worker, &address).ok_or(io::ErrorKind::NotFound)?;
         let listening = match address {
             ListenAddress::Inet(_) => Listening::Tcp(TcpListener::from_std(socket.into())?),
             ListenAddress::Unix(_) => Listening::Unix(UnixListener::from_std(socket.into())?),
@@ -103,7 +103,7 @@ impl Acceptor {
         Ok(Acceptor {
             worker,
             address,
-            place,
+            listener,
             listening,
             hurries: false,
         })
@@ -117,7 +117,7 @@ impl Acceptor {
             loop {
                 tokio::select! {
                     () = self.accept_all() => return,
-                    () = renewed.notified() => self.place.renew(&self.worker, &self.address),
+                    () = renewed.notified() => self.listener.renew(&self.worker, &self.address),
                 }
             }
         };
@@ -170,15 +170,15 @@ impl Acceptor {
     /// Starts serving a connection if there is a slot for it.
     fn admit(&mut self, socket: Socket, peer: PeerAddress) {
         let worker = &self.worker;
-        self.place.renew(worker, &self.address);
+        self.listener.renew(worker, &self.address);
         worker.counters.accepted.add(1);
-        let limit = i64::from(self.place.snapshot.worker_connections);
+        let limit = i64::from(self.listener.snapshot.worker_connections);
         let open = worker.counters.active.get();
         if limit - open < limit / DRAIN_BELOW_FRACTION {
             worker.registry.drain_idle(DRAIN_AT_ONCE);
         }
         if open >= limit {
-            self.place.snapshot.main_log.log(
+            self.listener.snapshot.main_log.log(
                 LogLevel::Alert,
                 None,
                 format_args!("{limit} worker_connections are not enough; closing a new connection. Raise worker_connections in the events block"),
@@ -187,14 +187,14 @@ impl Acceptor {
         }
         worker.counters.handled.add(1);
         worker.counters.active.add(1);
-        let place = self.place.clone();
-        tokio::spawn(connection::serve(worker.clone(), place, socket, peer));
+        let listener = self.listener.clone();
+        tokio::spawn(connection::serve(worker.clone(), listener, socket, peer));
     }
 
     /// Says why nothing was accepted, and waits where that would happen again at once.
     async fn on_error(&self, error: &io::Error, told_at: &mut Option<Instant>) {
         let worker = &self.worker;
-        let log = &self.place.snapshot.main_log;
+        let log = &self.listener.snapshot.main_log;
         if is_exhausted(error) && worker.open_files.shed(SHED_ENTRIES) > 0 {
             // A descriptor is free again; the queue is asked at once.
             tell_of_shedding(log, error, told_at);

@@ -12,7 +12,7 @@ pub(crate) use credentials::Credentials;
 
 use crate::exchange::Exchange;
 use crate::facts::PeerAddress;
-use crate::handlers::Step;
+use crate::handlers::Outcome;
 use crate::request_log::log_request;
 use crate::subrequest;
 use sealane_conf::model::{Access, AddressRules, LocationConf, Satisfy};
@@ -25,7 +25,7 @@ use std::time::Duration;
 
 /// What one of those says that are asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Verdict {
+enum AccessVerdict {
     /// It has nothing to say here.
     Declined,
     /// The request may go on.
@@ -34,41 +34,41 @@ enum Verdict {
     Refused(StatusCode),
 }
 
-/// Whether the client may: [`Step::Declined`] if so. Subrequests are not asked.
-pub(crate) async fn check(exchange: &mut Exchange) -> Step {
+/// Whether the client may: [`Outcome::Declined`] if so. Subrequests are not asked.
+pub(crate) async fn check(exchange: &mut Exchange) -> Outcome {
     if exchange.request.is_subrequest {
-        return Step::Declined;
+        return Outcome::Declined;
     }
     let conf = Arc::clone(&exchange.snapshot.location(exchange.location).conf);
     let Some(access) = conf.access.as_deref() else {
         return match ask_subrequest(exchange, &conf).await {
-            Verdict::Refused(status) => Step::Status(status),
-            _ => Step::Declined,
+            AccessVerdict::Refused(status) => Outcome::Status(status),
+            _ => Outcome::Declined,
         };
     };
     let any = access.satisfy == Satisfy::Any;
     let mut refused = None;
     for who in [Who::Addresses, Who::Basic, Who::Subrequest] {
         match ask(exchange, &conf, access, who).await {
-            Verdict::Declined => {}
-            Verdict::Granted if any => {
+            AccessVerdict::Declined => {}
+            AccessVerdict::Granted if any => {
                 // Nobody need know how to authenticate.
                 while exchange.response.headers.remove(b"WWW-Authenticate") {}
-                return Step::Declined;
+                return Outcome::Declined;
             }
-            Verdict::Granted => {}
-            Verdict::Refused(status @ (StatusCode::FORBIDDEN | StatusCode::UNAUTHORIZED))
+            AccessVerdict::Granted => {}
+            AccessVerdict::Refused(status @ (StatusCode::FORBIDDEN | StatusCode::UNAUTHORIZED))
                 if any =>
             {
                 if refused != Some(StatusCode::UNAUTHORIZED) {
                     refused = Some(status);
                 }
             }
-            Verdict::Refused(status) => return refuse(exchange, access, status).await,
+            AccessVerdict::Refused(status) => return refuse(exchange, access, status).await,
         }
     }
     let Some(status) = refused else {
-        return Step::Declined;
+        return Outcome::Declined;
     };
     if status == StatusCode::FORBIDDEN {
         log_request!(exchange, Error, "access forbidden by rule");
@@ -84,58 +84,63 @@ enum Who {
     Subrequest,
 }
 
-async fn ask(exchange: &mut Exchange, conf: &LocationConf, access: &Access, who: Who) -> Verdict {
+async fn ask(
+    exchange: &mut Exchange,
+    conf: &LocationConf,
+    access: &Access,
+    who: Who,
+) -> AccessVerdict {
     match who {
         Who::Addresses => match access.addresses.as_deref() {
             Some(rules) => by_address(exchange, rules, access.satisfy),
-            None => Verdict::Declined,
+            None => AccessVerdict::Declined,
         },
         Who::Basic => match &access.basic {
             Some(basic) => basic::check(exchange, basic).await,
-            None => Verdict::Declined,
+            None => AccessVerdict::Declined,
         },
         Who::Subrequest => ask_subrequest(exchange, conf).await,
     }
 }
 
-async fn ask_subrequest(exchange: &mut Exchange, conf: &LocationConf) -> Verdict {
+async fn ask_subrequest(exchange: &mut Exchange, conf: &LocationConf) -> AccessVerdict {
     if conf.auth_request.is_none() {
-        return Verdict::Declined;
+        return AccessVerdict::Declined;
     }
     match subrequest::authorise(exchange).await {
-        Ok(()) => Verdict::Granted,
-        Err(status) => Verdict::Refused(status),
+        Ok(()) => AccessVerdict::Granted,
+        Err(status) => AccessVerdict::Refused(status),
     }
 }
 
 /// `allow` and `deny`.
-fn by_address(exchange: &Exchange, rules: &AddressRules, satisfy: Satisfy) -> Verdict {
+fn by_address(exchange: &Exchange, rules: &AddressRules, satisfy: Satisfy) -> AccessVerdict {
     let address = match exchange.client_address() {
         PeerAddress::Inet(address) => Some(address.ip()),
         PeerAddress::Unix => None,
     };
     match rules.verdict(address) {
-        None => Verdict::Declined,
-        Some(true) => Verdict::Granted,
+        None => AccessVerdict::Declined,
+        Some(true) => AccessVerdict::Granted,
         Some(false) => {
             // With `any` it is said once everybody was asked.
             if satisfy == Satisfy::All {
                 log_request!(exchange, Error, "access forbidden by rule");
             }
-            Verdict::Refused(StatusCode::FORBIDDEN)
+            AccessVerdict::Refused(StatusCode::FORBIDDEN)
         }
     }
 }
 
 /// `auth_delay` before a 401.
-async fn refuse(exchange: &mut Exchange, access: &Access, status: StatusCode) -> Step {
+async fn refuse(exchange: &mut Exchange, access: &Access, status: StatusCode) -> Outcome {
     if status != StatusCode::UNAUTHORIZED || access.auth_delay.is_zero() {
-        return Step::Status(status);
+        return Outcome::Status(status);
     }
     log_request!(exchange, Info, "delaying unauthorized request");
     match wait(exchange, access.auth_delay).await {
-        true => Step::Status(status),
-        false => Step::Status(StatusCode::CLIENT_CLOSED_REQUEST),
+        true => Outcome::Status(status),
+        false => Outcome::Status(StatusCode::CLIENT_CLOSED_REQUEST),
     }
 }
 

@@ -129,14 +129,14 @@ mod tests {
     #[test]
     fn those_that_wait_elsewhere_count_too() {
         let turns = Turns::new(false);
-        let mut places: Vec<_> = (0..2).map(|_| turns.place()).collect();
+        let mut slots: Vec<_> = (0..2).map(|_| turns.place()).collect();
         assert!(has_room(&turns, 1), "a place alone does not wait");
-        for place in &mut places {
-            place.set_in_flight(true);
+        for slot in &mut slots {
+            slot.set_in_flight(true);
         }
         assert!(!has_room(&turns, 2));
         assert!(has_room(&turns, 3));
-        drop(places);
+        drop(slots);
         assert!(has_room(&turns, 1));
     }
 }

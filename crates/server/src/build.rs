@@ -7,8 +7,8 @@ use crate::names::ServerNames;
 use crate::proxying::{Groups, TlsSettings};
 use crate::router::LocationTree;
 use crate::snapshot::{
-    AccessLogRuntime, Limited, ListenerId, ListenerRuntime, LocationId, LocationRuntime, ServerId,
-    ServerRuntime, Snapshot, accepts_for,
+    AccessLogRuntime, LimitExcept, ListenerId, ListenerRuntime, LocationId, LocationRuntime,
+    ServerId, ServerRuntime, Snapshot, accepts_for,
 };
 use crate::tls_build::{self, HandshakeThreads, TlsBuilder};
 use crate::worker;
@@ -131,7 +131,7 @@ impl Parts<'_> {
         let blocks = blocks.collect::<Result<Box<[LocationId]>, Diagnostic>>()?;
         let limited = match &conf.limit_except {
             None => None,
-            Some(limit) => Some(Limited {
+            Some(limit) => Some(LimitExcept {
                 methods: methods(&limit.methods),
                 location: self.add_location(&limit.conf, location.clone())?,
             }),

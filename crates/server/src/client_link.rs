@@ -25,7 +25,7 @@ const JOINED_BYTES: usize = 4096;
 
 /// The handler's end. Clones lead to the same client.
 #[derive(Clone, Default)]
-pub struct ClientLink(Arc<Mutex<Option<Box<Flow>>>>);
+pub struct ClientLink(Arc<Mutex<Option<Box<LinkState>>>>);
 
 /// The connection's end.
 #[derive(Clone)]
@@ -33,7 +33,7 @@ pub(crate) struct ClientFeed(ClientLink);
 
 /// State of one exchange; made when the handler first asks for something.
 #[derive(Default)]
-struct Flow {
+struct LinkState {
     /// Pieces of the body that were not read yet.
     pieces: VecDeque<Bytes>,
     /// Somebody waits for more.
@@ -227,7 +227,7 @@ impl ClientLink {
         *self.flow() = None;
     }
 
-    fn flow(&self) -> MutexGuard<'_, Option<Box<Flow>>> {
+    fn flow(&self) -> MutexGuard<'_, Option<Box<LinkState>>> {
         // What is inside is consistent between any two statements.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -341,7 +341,7 @@ impl ClientFeed {
     }
 }
 
-impl Flow {
+impl LinkState {
     fn has_ended(&self) -> bool {
         self.ended || self.error.is_some()
     }

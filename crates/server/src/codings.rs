@@ -57,17 +57,24 @@ impl Coding {
     }
 }
 
+/// What a request keeps about codings.
+#[derive(Default)]
+pub(crate) struct CodingsState {
+    /// What [`takes`] has found for gzip.
+    takes_gzip: Option<bool>,
+}
+
 /// Whether the client gets this coding. The answer about gzip is nginx's `ngx_http_gzip_ok()`;
 /// it is given once for a request, however the response changes afterwards.
 pub(crate) fn takes(exchange: &mut Exchange, coding: Coding) -> bool {
     if coding != Coding::Gzip {
         return is_listed(exchange, coding);
     }
-    if let Some(takes) = exchange.progress.takes_gzip {
+    if let Some(takes) = exchange.features.codings.takes_gzip {
         return takes;
     }
     let takes = takes_gzip(exchange);
-    exchange.progress.takes_gzip = Some(takes);
+    exchange.features.codings.takes_gzip = Some(takes);
     takes
 }
 

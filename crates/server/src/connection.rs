@@ -13,7 +13,7 @@ mod moving;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use self::moving::Leaving;
+use self::moving::PendingMove;
 pub(crate) use self::moving::adopt;
 use crate::acceptor::ListenerRef;
 use crate::buffers;
@@ -24,14 +24,14 @@ use crate::facts::{ConnectionFacts, PeerAddress};
 use crate::h2;
 use crate::handover::KeepAlive;
 use crate::proxy_protocol;
-use crate::registry::{Asked, Entry, Phase};
+use crate::registry::{Asked, ConnectionPhase, Entry};
 use crate::snapshot::{ListenerId, ServerId, ServerRuntime, Snapshot};
 use crate::socket::Socket;
 use crate::transport::{ClientEndpoint, Transport, TransportError};
-use sealane_io::Received;
-use sealane_io::stream::Sealed;
 use crate::worker::Worker;
 use sealane_conf::model::{LingeringClose, LogLevel};
+use sealane_io::Received;
+use sealane_io::stream::Sealed;
 use sealane_sys::time::monotonic_coarse_ms;
 use std::future::poll_fn;
 use std::os::fd::AsFd;
@@ -50,14 +50,14 @@ const HURRIED_LINGER: Duration = Duration::from_secs(1);
 /// Serves one accepted connection to its end.
 pub(crate) async fn serve(
     worker: Arc<Worker>,
-    place: ListenerRef,
+    listener: ListenerRef,
     socket: Socket,
     peer: PeerAddress,
 ) {
     let number = worker.process.next_connection();
     let facts = Arc::new(ConnectionFacts::new(number, peer, socket));
-    let place = place.of_connection(&facts);
-    let mut connection = Connection::new(worker, place, facts);
+    let listener = listener.of_connection(&facts);
+    let mut connection = Connection::new(worker, listener, facts);
     if connection.open().await {
         connection.serve_requests().await;
     }
@@ -94,7 +94,7 @@ pub(crate) struct Connection {
     /// Since when it does, in milliseconds of the monotonic clock; 0 when it does not.
     idle_since_ms: u64,
     /// It waits for a place in another process.
-    leaving: Option<Box<Leaving>>,
+    pending_move: Option<Box<PendingMove>>,
     /// It cannot move to another process.
     stays: bool,
     /// It was told to close, and does as soon as `keepalive_min_timeout` allows.
@@ -121,12 +121,12 @@ pub(crate) enum Wait {
 }
 
 impl Connection {
-    fn new(worker: Arc<Worker>, place: ListenerRef, facts: Arc<ConnectionFacts>) -> Connection {
+    fn new(worker: Arc<Worker>, listener: ListenerRef, facts: Arc<ConnectionFacts>) -> Connection {
         let ListenerRef {
             generation,
             snapshot,
             listener,
-        } = place;
+        } = listener;
         let server = snapshot.listener(listener).names.default_server();
         let entry = Entry::new(worker.registry.clone());
         Connection {
@@ -139,7 +139,7 @@ impl Connection {
             pipelined: false,
             keep_alive: KeepAlive::default(),
             idle_since_ms: 0,
-            leaving: None,
+            pending_move: None,
             stays: false,
             ends_soon: false,
             plain_on_tls_port: false,
@@ -350,7 +350,7 @@ impl Connection {
             return false;
         }
         while h2::beginning(&self.buffer) == h2::Beginning::Undecided {
-            self.gauge.enter(&self.entry, Phase::Opening);
+            self.gauge.enter(&self.entry, ConnectionPhase::Opening);
             if !matches!(self.receive(HEAD_READ_BYTES, true).await, Wait::Bytes) {
                 // Whoever reads on sees the same end again.
                 return false;
@@ -368,9 +368,9 @@ impl Connection {
             return true;
         }
         if first {
-            self.gauge.enter(&self.entry, Phase::Opening);
+            self.gauge.enter(&self.entry, ConnectionPhase::Opening);
         } else {
-            self.gauge.enter(&self.entry, Phase::Idle);
+            self.gauge.enter(&self.entry, ConnectionPhase::Idle);
             buffers::release(&mut self.buffer);
             self.transport.release_buffers();
             self.begin_idling();
@@ -421,7 +421,9 @@ impl Connection {
             timeout_ms,
             min_timeout_ms,
         } = self.keep_alive;
-        if self.gauge.phase != Some(Phase::Idle) || self.idle_ms() >= min_timeout_ms.into() {
+        if self.gauge.phase != Some(ConnectionPhase::Idle)
+            || self.idle_ms() >= min_timeout_ms.into()
+        {
             return true;
         }
         if !self.ends_soon {
@@ -436,7 +438,7 @@ impl Connection {
     pub(crate) fn begin_request(&mut self) -> Instant {
         self.renew();
         self.idle_since_ms = 0;
-        self.gauge.enter(&self.entry, Phase::Opening);
+        self.gauge.enter(&self.entry, ConnectionPhase::Opening);
         if self.facts.requests() > 0 {
             let timeout = self.server().conf.client_header_timeout;
             self.set_deadline(timeout);
@@ -446,12 +448,12 @@ impl Connection {
 
     /// Nothing is under way on it.
     pub(crate) fn enter_idle(&mut self) {
-        self.gauge.enter(&self.entry, Phase::Idle);
+        self.gauge.enter(&self.entry, ConnectionPhase::Idle);
     }
 
     /// The request is complete, or refused: it will be answered.
     pub(crate) fn begin_response(&mut self) {
-        self.gauge.enter(&self.entry, Phase::Busy);
+        self.gauge.enter(&self.entry, ConnectionPhase::Busy);
     }
 
     /// Appends received bytes to the buffer; with `idle`, a request to close is obeyed.
@@ -472,7 +474,7 @@ impl Connection {
         match self.transport.poll_receive(cx, &mut self.buffer, max) {
             Poll::Ready(Ok(Received::Bytes(_))) => {
                 // Others need the place now.
-                self.leaving = None;
+                self.pending_move = None;
                 return Poll::Ready(Wait::Bytes);
             }
             Poll::Ready(Ok(Received::End)) => return Poll::Ready(Wait::End),
@@ -482,9 +484,9 @@ impl Connection {
         if self.buffer.is_empty() {
             buffers::release(&mut self.buffer);
         }
-        if self.gauge.phase == Some(Phase::Idle) {
+        if self.gauge.phase == Some(ConnectionPhase::Idle) {
             self.renew();
-            if self.entry.asked() == Asked::Move && self.poll_leave(cx).is_ready() {
+            if self.entry.asked() == Asked::Move && self.poll_move_out(cx).is_ready() {
                 return Poll::Ready(Wait::Asked(Asked::Move));
             }
         }
@@ -640,7 +642,7 @@ impl Connection {
 /// Keeps `stub_status` and the registry in step with what the connection does.
 struct Gauge {
     worker: Arc<Worker>,
-    phase: Option<Phase>,
+    phase: Option<ConnectionPhase>,
 }
 
 impl Gauge {
@@ -651,7 +653,7 @@ impl Gauge {
         }
     }
 
-    fn enter(&mut self, entry: &Entry, phase: Phase) {
+    fn enter(&mut self, entry: &Entry, phase: ConnectionPhase) {
         self.count(-1);
         self.phase = Some(phase);
         self.count(1);
@@ -662,9 +664,9 @@ impl Gauge {
         let counters = &self.worker.counters;
         match self.phase {
             None => {}
-            Some(Phase::Opening) => counters.reading.add(by),
-            Some(Phase::Idle) => counters.waiting.add(by),
-            Some(Phase::Busy) => counters.writing.add(by),
+            Some(ConnectionPhase::Opening) => counters.reading.add(by),
+            Some(ConnectionPhase::Idle) => counters.waiting.add(by),
+            Some(ConnectionPhase::Busy) => counters.writing.add(by),
         }
     }
 }

@@ -42,9 +42,9 @@ impl Current {
     /// Replaces it; `generation` must be larger than the one before.
     pub(crate) fn set(&self, generation: u64, snapshot: Arc<Snapshot>) {
         let before = {
-            let mut place = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut current = self.snapshot.lock().unwrap_or_else(PoisonError::into_inner);
             self.generation.store(generation, Ordering::Release);
-            std::mem::replace(&mut *place, snapshot)
+            std::mem::replace(&mut *current, snapshot)
         };
         // The last owner frees a whole configuration: not while others wait for the lock.
         drop(before);

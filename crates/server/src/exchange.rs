@@ -9,26 +9,21 @@
 use crate::body_source::PendingBody;
 use crate::chain::OutputChain;
 use crate::client_link::ClientLink;
-use crate::codings::Coding;
 use crate::facts::{ConnectionFacts, PeerAddress};
-use crate::filters::SharedIncludes;
-use crate::filters::slice::Slice;
-use crate::filters::userid::Uid;
-use crate::limits::Limited;
+use crate::features::Features;
+use crate::pipeline::PhaseState;
 use crate::proxying::UpstreamStates;
 use crate::request_body::ReceivedBody;
 use crate::snapshot::{ListenerId, LocationId, ServerId, ServerRuntime, Snapshot};
-use crate::tally::{SubrequestPermit, Tally};
 use crate::values::Values;
 use crate::worker::Worker;
-use bytes::Bytes;
 use sealane_conf::model::LocationConf;
 use sealane_http::h1::RequestHead;
 use sealane_http::headers::HeaderList;
 use sealane_http::status::StatusCode;
 use sealane_io::open_file::FileVersion;
 use smallvec::SmallVec;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 /// One request and its response.
@@ -49,14 +44,16 @@ pub struct Exchange {
     pub server: ServerId,
     /// The location chosen last; the server's own settings before one is.
     pub location: LocationId,
-    /// The client's address if it is not the connection's (`set_real_ip_from`).
-    pub client_address: Option<PeerAddress>,
     /// What servers behind us were asked, and said.
     pub(crate) upstream: Option<Box<UpstreamStates>>,
     /// What is answered.
     pub response: Response,
-    /// Progress and results that variables, logs and limits look at.
-    pub progress: Progress,
+    /// What the connection measures of it.
+    pub transfer: Transfer,
+    /// How far it has come in the pipeline.
+    pub(crate) phases: PhaseState,
+    /// What features keep with it.
+    pub(crate) features: Features,
 }
 
 /// The request as received, and where internal redirects have led it.
@@ -84,29 +81,12 @@ pub struct Request {
     /// Another exchange has set it off: nobody is asked again whether it may, and
     /// nothing is mirrored.
     pub is_subrequest: bool,
-    /// The character set of the answer that this one becomes part of.
-    pub main_charset: Option<Box<[u8]>>,
-    /// How many subrequests it lies in whose answers become part of one another.
-    pub depth: u8,
-    /// What stands in for its answer should that be an error.
-    pub stub: Option<Box<Stub>>,
-    /// What server-side includes share with those that they include.
-    pub(crate) ssi: Option<Arc<Mutex<SharedIncludes>>>,
     /// It came as early data (0-RTT) and the client's Finished had not arrived when it
     /// was complete: someone may have recorded it and sent it again (RFC 8470).
     pub early_data: bool,
     /// Captures of the last regular expression that matched, and the configuration's own
     /// variables.
     pub values: Values,
-}
-
-/// What stands in for the answer of a subrequest, instead of an error page.
-#[derive(Debug, Clone)]
-pub struct Stub {
-    /// The body.
-    pub text: Bytes,
-    /// Its type.
-    pub content_type: Option<ContentType>,
 }
 
 /// What became of the request body.
@@ -193,8 +173,8 @@ pub struct ETag {
     len: u8,
 }
 
-/// Progress and results that variables, logs and limits look at.
-pub struct Progress {
+/// What the connection measures of a request, for logs, variables and limits.
+pub struct Transfer {
     /// When the first byte of the request arrived.
     pub started: Instant,
     /// Bytes sent to the client, head included (before TLS).
@@ -205,60 +185,8 @@ pub struct Progress {
     pub request_bytes: u64,
     /// The response was sent to its end.
     pub completed: bool,
-    /// Internal redirects so far; nginx allows 10.
-    pub redirects: u8,
-    /// An `error_page` led here: don't follow another unless `recursive_error_pages`.
-    pub in_error_page: bool,
-    /// `error_page code =status`: the status that replaces the handler's.
-    pub status_override: Option<StatusCode>,
-    /// Something has an answer, or an error for one: `$status` is that of the response.
-    pub has_status: bool,
-    /// `try_files` under an `alias` in a regex location: the URI is appended to the alias.
-    pub uri_under_alias: bool,
-    /// `rewrite ... break` has changed the URI: it is not that of the location any more.
-    pub uri_left_location: bool,
-    /// `X-Accel-Limit-Rate` or `set $limit_rate`: replaces `limit_rate`.
-    pub limit_rate: Option<u64>,
-    /// It came as early data, which its method or server does not allow (425).
-    pub refused_early: bool,
-    /// The body was found too large (413); an error page is not refused for it again.
-    pub body_refused: bool,
-    /// `expires` and `add_header` have been applied.
-    pub headers_added: bool,
-    /// What `codings::takes` has said about gzip.
-    pub(crate) takes_gzip: Option<bool>,
-    /// The body was compressed, to its end.
-    pub(crate) compressed: Option<Box<Compressed>>,
     /// The request came in one piece with the one before it (`$pipe`).
     pub pipelined: bool,
-    /// The piece that `$slice_range` has asked for.
-    pub(crate) slice: OnceLock<Box<Slice>>,
-    /// `$request_id`, made when first asked for.
-    pub request_id: OnceLock<[u8; 32]>,
-    /// What `limit_req` and `limit_conn` have come to; none before. Those have it in common
-    /// whose answers become one.
-    pub limited: Option<Arc<Mutex<Limited>>>,
-    /// What it and those that it belongs with come to, once there is something to count.
-    pub(crate) tally: OnceLock<Arc<Tally>>,
-    /// Where it counts as a subrequest.
-    pub(crate) _place: Option<SubrequestPermit>,
-    /// The cookie of `userid`, once somebody has asked.
-    pub uid: OnceLock<Box<Uid>>,
-    /// What it is doing, in nginx's words, for log lines that do not say so themselves.
-    pub(crate) doing: &'static str,
-    /// How `$date_local` and `$date_gmt` are written, once a page has said so.
-    pub(crate) time_format: Option<Box<[u8]>>,
-}
-
-/// What compression has made of a body (`$gzip_ratio`).
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Compressed {
-    /// By which coding.
-    pub(crate) coding: Coding,
-    /// Bytes before.
-    pub(crate) in_bytes: u64,
-    /// Bytes after.
-    pub(crate) out_bytes: u64,
 }
 
 impl Request {
@@ -282,19 +210,8 @@ impl Exchange {
     /// Who the client is: the other end of the connection, or whom a trusted proxy
     /// names.
     pub fn client_address(&self) -> PeerAddress {
-        self.client_address.unwrap_or(self.connection.peer)
-    }
-
-    /// What limits have come to.
-    pub(crate) fn limited(&self) -> Option<MutexGuard<'_, Limited>> {
-        let limited = self.progress.limited.as_ref()?;
-        Some(limited.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    /// The same, to be changed.
-    pub(crate) fn limited_mut(&mut self) -> MutexGuard<'_, Limited> {
-        let limited = self.progress.limited.get_or_insert_default();
-        limited.lock().unwrap_or_else(PoisonError::into_inner)
+        let told = self.features.real_ip.client_address;
+        told.unwrap_or(self.connection.peer)
     }
 
     /// Whether the connection's listener speaks TLS.
@@ -303,36 +220,16 @@ impl Exchange {
     }
 }
 
-impl Progress {
+impl Transfer {
     /// A request whose first byte arrived at `started` and whose head took `request_bytes`.
-    pub(crate) fn new(started: Instant, request_bytes: u64) -> Progress {
-        Progress {
+    pub(crate) fn new(started: Instant, request_bytes: u64) -> Transfer {
+        Transfer {
             started,
             sent_bytes: 0,
             head_bytes: 0,
             request_bytes,
             completed: false,
-            redirects: 0,
-            in_error_page: false,
-            status_override: None,
-            has_status: false,
-            uri_under_alias: false,
-            uri_left_location: false,
-            limit_rate: None,
-            refused_early: false,
-            body_refused: false,
-            headers_added: false,
-            takes_gzip: None,
-            compressed: None,
             pipelined: false,
-            slice: OnceLock::new(),
-            request_id: OnceLock::new(),
-            limited: None,
-            tally: OnceLock::new(),
-            _place: None,
-            uid: OnceLock::new(),
-            doing: "",
-            time_format: None,
         }
     }
 }

@@ -15,7 +15,7 @@ use sealane_http::status::StatusCode;
 use sealane_http::{Method, Span};
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
-use std::task::Poll;
+use std::task::{Poll, ready};
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -36,7 +36,7 @@ pub(crate) enum After {
 }
 
 /// Why a request is refused before it is one.
-enum Refusal {
+enum RequestRefusal {
     /// It does not parse; what is known of it, if its line does.
     Malformed(RequestError, Option<Box<RequestHead>>),
     /// Its head did not arrive within `client_header_timeout`.
@@ -45,9 +45,9 @@ enum Refusal {
 
 /// What came of reading a request head.
 #[allow(clippy::large_enum_variant)] // lives for a moment, inside a box already
-enum Head {
+enum ReadHead {
     Complete(RequestHead),
-    Refused(Refusal),
+    Refused(RequestRefusal),
     /// The connection is over.
     Closed,
 }
@@ -57,43 +57,43 @@ pub(crate) async fn serve(connection: &mut Connection) -> After {
     let since = connection.begin_request();
     let head = read_head(connection).await;
     connection.begin_response();
-    if !matches!(head, Head::Closed) {
+    if !matches!(head, ReadHead::Closed) {
         connection.worker.counters.requests.add(1);
         connection.facts.count_request();
     }
     match head {
-        Head::Complete(head) => run(connection, head, since).await,
-        Head::Refused(refusal) => refuse(connection, refusal, since).await,
-        Head::Closed => After::Closed,
+        ReadHead::Complete(head) => run(connection, head, since).await,
+        ReadHead::Refused(refusal) => refuse(connection, refusal, since).await,
+        ReadHead::Closed => After::Closed,
     }
 }
 
-async fn read_head(connection: &mut Connection) -> Head {
+async fn read_head(connection: &mut Connection) -> ReadHead {
     const READING: &str = "while reading client request headers";
     let mut state = ParseState::default();
     loop {
         let limits = &connection.server().head_limits;
         match h1::parse_request(&connection.buffer, &mut state, limits) {
-            Ok(Parsed::Complete(head)) => return Head::Complete(head),
+            Ok(Parsed::Complete(head)) => return ReadHead::Complete(head),
             Ok(Parsed::Incomplete) => {}
             Err(error) => {
                 let known = state.into_refused().map(Box::new);
-                return Head::Refused(Refusal::Malformed(error, known));
+                return ReadHead::Refused(RequestRefusal::Malformed(error, known));
             }
         }
         match connection.receive(HEAD_READ_BYTES, false).await {
             Wait::Bytes => {}
-            Wait::TimedOut => return Head::Refused(Refusal::TimedOut),
-            Wait::Asked(_) => return Head::Closed,
+            Wait::TimedOut => return ReadHead::Refused(RequestRefusal::TimedOut),
+            Wait::Asked(_) => return ReadHead::Closed,
             Wait::End => {
                 let message = format!("client prematurely closed connection {READING}");
                 connection.log(LogLevel::Info, &message);
                 connection.say_goodbye().await;
-                return Head::Closed;
+                return ReadHead::Closed;
             }
             Wait::Broken(error) => {
                 connection.log_broken(&error, READING);
-                return Head::Closed;
+                return ReadHead::Closed;
             }
         }
     }
@@ -105,7 +105,7 @@ async fn run(connection: &mut Connection, head: RequestHead, since: Instant) -> 
     let awaits_continue = head.expect_continue && head.version == Version::Http11;
     let mut intake = Intake::new(connection.link.feed(), head.framing, awaits_continue);
     let mut exchange = begin(connection, buffer, head, since);
-    exchange.progress.pipelined = connection.pipelined;
+    exchange.transfer.pipelined = connection.pipelined;
     note_ignored_header(connection, &exchange);
     if connection.plain_on_tls_port {
         connection.log(
@@ -117,7 +117,7 @@ async fn run(connection: &mut Connection, head: RequestHead, since: Instant) -> 
         answer(connection, &mut exchange, &mut intake).await;
         settle_body(connection, &mut exchange, &mut intake).await;
     }
-    if exchange.progress.refused_early {
+    if exchange.features.early_data.refused {
         connection.count_early_data_refused();
     }
     let age = since
@@ -174,26 +174,24 @@ async fn attend(
             if work.as_mut().poll(cx).is_ready() {
                 return Poll::Ready(());
             }
-            if !intake.poll_progress(connection, cx, true) {
-                return Poll::Pending;
-            }
+            ready!(intake.poll_news(connection, cx, true));
         }
     })
     .await;
 }
 
 /// Answers what is no request.
-async fn refuse(connection: &mut Connection, refusal: Refusal, since: Instant) -> After {
+async fn refuse(connection: &mut Connection, refusal: RequestRefusal, since: Instant) -> After {
     let mut known = None;
     let status = match refusal {
-        Refusal::TimedOut => {
+        RequestRefusal::TimedOut => {
             connection.log(
                 LogLevel::Info,
                 "client timed out (110: Connection timed out) while reading client request headers",
             );
             StatusCode::REQUEST_TIMEOUT
         }
-        Refusal::Malformed(error, head) => {
+        RequestRefusal::Malformed(error, head) => {
             log_malformed(connection, &error);
             known = head;
             if connection.plain_on_tls_port {
@@ -287,8 +285,8 @@ async fn respond(
     let keep_alive = keep_alive && framing::has_end(exchange, chunked);
     let result = sending::send(connection, exchange, intake, keep_alive, chunked).await;
     let head_bytes = exchange.request.head.head_bytes as u64;
-    exchange.progress.request_bytes = head_bytes + intake.received;
-    exchange.progress.completed = result.is_ok();
+    exchange.transfer.request_bytes = head_bytes + intake.received;
+    exchange.transfer.completed = result.is_ok();
     pipeline::log_access(exchange);
     let after = match result {
         Err(failure) => {

@@ -1,14 +1,14 @@
-//! Idle HTTP/1 connections move to another process (upgrade of the binary).
+//! Moves idle HTTP/1 connections to another process, for an upgrade of the binary.
 //!
 //! Between two requests a connection is little more than its socket: who the client is, what it
-//! has done so far and, with TLS, libssl's state. That goes as one message, with the socket, over
-//! a line that the old process has to the new one; from then on nobody in the old process may
-//! touch the socket.
+//! has done so far and, with TLS, libssl's state. All of that is sent in one message, together
+//! with the socket, over a channel from the old process to the new one. After that the old
+//! process must not touch the socket.
 //!
-//! A connection leaves only when the new process has a place for it ([`line`]), so that none is
-//! under way for long or lost. Until then it is served where it is.
+//! A connection is sent only when the new process has granted a credit for it ([`channel`]), so
+//! none is in flight for long, and none is lost. Until then the old process serves it.
 
-pub(crate) mod line;
+pub(crate) mod channel;
 
 use crate::facts::{ConnectionFacts, PeerAddress};
 use crate::proxy_protocol::ProxyHeader;
@@ -27,42 +27,42 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use zeroize::Zeroizing;
 
-/// Largest message: that of a connection with as many PROXY extensions as there can be.
-const MAX_PARCEL_BYTES: usize = MAX_PACKED_BYTES + (128 << 10);
-/// Room for a usual description.
+/// Largest message: a connection with as many PROXY extensions as there can be.
+const MAX_MESSAGE_BYTES: usize = MAX_PACKED_BYTES + (128 << 10);
+/// Initial capacity: enough for a usual description.
 const DESCRIPTION_BYTES: usize = 128;
-/// What both processes must agree on; another layout has another number.
+/// Version of the message layout; both processes must have the same.
 const VERSION: u16 = 2;
 
-/// What two processes must agree on to hand connections to each other, in one line of less than
+/// What two processes must agree on to move connections between them: one line of less than
 /// 300 bytes.
 pub fn moving_format() -> String {
     format!("connections {VERSION}, {}", sealane_tls::moving_format())
 }
 
-/// A connection on its way.
-pub(crate) struct Parcel {
+/// A connection that is being moved.
+pub(crate) struct MovedConnection {
     pub(crate) description: Description,
     /// The TLS side, if there is one.
     pub(crate) tls: Option<Packed>,
     pub(crate) socket: OwnedFd,
-    /// It has come back: no message takes it, so that it has to stay.
+    /// It has come back, as it does not fit into a message: it stays in this process.
     pub(crate) stays: bool,
-    pub(crate) under_way: Option<UnderWay>,
+    pub(crate) in_flight: Option<InFlightGuard>,
 }
 
-/// How many connections are no task's at the moment: on their way out, or in.
+/// How many connections belong to no task at the moment, as they are being sent or received.
 #[derive(Clone, Default)]
-pub(crate) struct Travellers(Arc<AtomicUsize>);
+pub(crate) struct InFlight(Arc<AtomicUsize>);
 
-/// Counts as one of the [`Travellers`] until it is dropped.
-pub(crate) struct UnderWay(Arc<AtomicUsize>);
+/// Counts one connection as [`InFlight`] until it is dropped.
+pub(crate) struct InFlightGuard(Arc<AtomicUsize>);
 
-impl Travellers {
-    /// One more.
-    pub(crate) fn one(&self) -> UnderWay {
+impl InFlight {
+    /// Counts one more.
+    pub(crate) fn begin(&self) -> InFlightGuard {
         self.0.fetch_add(1, Ordering::AcqRel);
-        UnderWay(self.0.clone())
+        InFlightGuard(self.0.clone())
     }
 
     /// How many there are.
@@ -71,14 +71,14 @@ impl Travellers {
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for InFlightGuard {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::AcqRel);
     }
 }
 
 /// A connection that has arrived.
-pub(crate) struct Opened {
+pub(crate) struct AdoptedConnection {
     pub(crate) description: Description,
     pub(crate) facts: ConnectionFacts,
     pub(crate) tls: Option<Packed>,
@@ -94,15 +94,15 @@ pub(crate) struct Description {
     requests: u64,
     nodelay: bool,
     keep_alive: KeepAlive,
-    /// So long it has waited for its next request.
+    /// How long it has waited for its next request.
     idle_ms: u64,
     proxied: Option<Proxied>,
-    /// Behind the description stand so many bytes of TLS.
+    /// How many bytes of TLS state follow the description.
     tls_bytes: u32,
 }
 
-/// How long a connection waits for its next request, in milliseconds: both are part of every idle
-/// connection, so they are short; what is longer than 49 days is 49 days.
+/// How long a connection waits for its next request, in milliseconds. Every idle connection has
+/// both, so they are small: 49 days at most.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct KeepAlive {
     /// `keepalive_timeout` of the location that answered last.
@@ -112,7 +112,7 @@ pub(crate) struct KeepAlive {
 }
 
 impl KeepAlive {
-    /// With the times of a location.
+    /// The times of a location.
     pub(crate) fn of(conf: &LocationConf) -> KeepAlive {
         let ms = |time: Duration| u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
         KeepAlive {
@@ -129,27 +129,27 @@ enum Listener {
     Unix(PathBuf),
 }
 
-/// What a PROXY header said.
+/// The contents of a PROXY header.
 #[derive(Serialize, Deserialize)]
 struct Proxied {
     addresses: Option<(SocketAddr, SocketAddr)>,
     tlvs: Vec<u8>,
 }
 
-/// Why a message is no connection.
+/// Why a message cannot be turned into a connection.
 #[derive(Debug)]
-pub(crate) enum NoParcel {
+pub(crate) enum BadMessage {
     /// It is from another version of the program, or damaged.
     Unreadable,
-    /// The socket does not do what a socket does.
+    /// The socket cannot be used.
     Socket(io::Error),
 }
 
-impl fmt::Display for NoParcel {
+impl fmt::Display for BadMessage {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            NoParcel::Unreadable => f.write_str("a connection that cannot be read"),
-            NoParcel::Socket(error) => write!(f, "{}", sealane_log::OsError(error)),
+            BadMessage::Unreadable => f.write_str("a connection that cannot be read"),
+            BadMessage::Socket(error) => write!(f, "{}", sealane_log::OsError(error)),
         }
     }
 }
@@ -187,30 +187,30 @@ impl Description {
         }
     }
 
-    /// The message about a connection with this TLS side; `None` when it is too long.
+    /// The message for a connection with this TLS state; `None` when it is too long.
     fn encode(&mut self, tls: &[u8]) -> Option<Zeroizing<Vec<u8>>> {
         self.tls_bytes = u32::try_from(tls.len()).ok()?;
         let mut bytes = Zeroizing::new(Vec::with_capacity(DESCRIPTION_BYTES + tls.len()));
         bytes.extend_from_slice(&postcard::to_allocvec(self).ok()?);
         bytes.extend_from_slice(tls);
-        (bytes.len() <= MAX_PARCEL_BYTES).then_some(bytes)
+        (bytes.len() <= MAX_MESSAGE_BYTES).then_some(bytes)
     }
 
-    fn decode(bytes: &[u8]) -> Result<(Description, Option<Packed>), NoParcel> {
-        // The version stands first in every layout.
+    fn decode(bytes: &[u8]) -> Result<(Description, Option<Packed>), BadMessage> {
+        // The version comes first in every layout.
         let (version, _) =
-            postcard::take_from_bytes::<u16>(bytes).map_err(|_| NoParcel::Unreadable)?;
+            postcard::take_from_bytes::<u16>(bytes).map_err(|_| BadMessage::Unreadable)?;
         if version != VERSION {
-            return Err(NoParcel::Unreadable);
+            return Err(BadMessage::Unreadable);
         }
         let (description, tls) =
-            postcard::take_from_bytes::<Description>(bytes).map_err(|_| NoParcel::Unreadable)?;
+            postcard::take_from_bytes::<Description>(bytes).map_err(|_| BadMessage::Unreadable)?;
         if tls.len() != description.tls_bytes as usize {
-            return Err(NoParcel::Unreadable);
+            return Err(BadMessage::Unreadable);
         }
         let tls = match tls {
             [] => None,
-            tls => Some(Packed::from_bytes(tls).map_err(|_| NoParcel::Unreadable)?),
+            tls => Some(Packed::from_bytes(tls).map_err(|_| BadMessage::Unreadable)?),
         };
         Ok((description, tls))
     }
@@ -223,26 +223,26 @@ impl Description {
         }
     }
 
-    /// `TCP_NODELAY` as the socket has it.
+    /// Whether the socket has `TCP_NODELAY`.
     pub(crate) fn nodelay(&self) -> bool {
         self.nodelay
     }
 
-    /// How long it waits.
+    /// How long it waits for its next request.
     pub(crate) fn keep_alive(&self) -> KeepAlive {
         self.keep_alive
     }
 
-    /// Of that, so much has passed.
+    /// How much of that time has passed.
     pub(crate) fn idle_ms(&self) -> u64 {
         self.idle_ms
     }
 }
 
-impl Parcel {
-    /// The connection's facts in this process, in whose event loop its socket is from now on.
-    pub(crate) fn open(self, number: u64) -> Result<Opened, NoParcel> {
-        let Parcel {
+impl MovedConnection {
+    /// The connection's facts in this process. Its socket joins this thread's event loop.
+    pub(crate) fn open(self, number: u64) -> Result<AdoptedConnection, BadMessage> {
+        let MovedConnection {
             description,
             tls,
             socket,
@@ -252,7 +252,7 @@ impl Parcel {
             Some(peer) => (Socket::tcp(socket), PeerAddress::Inet(peer)),
             None => (Socket::unix(socket), PeerAddress::Unix),
         };
-        let socket = socket.map_err(NoParcel::Socket)?;
+        let socket = socket.map_err(BadMessage::Socket)?;
         let now = Instant::now();
         let accepted = now.checked_sub(description.age).unwrap_or(now);
         let facts = ConnectionFacts::moved(number, peer, socket, accepted, description.requests);
@@ -263,7 +263,7 @@ impl Parcel {
             });
             facts.set_proxy_protocol(ProxyHeader::new(addresses, &proxied.tlvs));
         }
-        Ok(Opened {
+        Ok(AdoptedConnection {
             description,
             facts,
             tls,

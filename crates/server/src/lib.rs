@@ -14,7 +14,8 @@
 //! | [`client_link`], `prologue` | what an exchange and its connection tell each other; what stands before the pipeline |
 //! | [`request_body`], `temp_file` | the whole request body in memory or in a file; temporary files |
 //! | [`snapshot`], `build`, `tls_build` | all configured state, and how it comes about |
-//! | [`exchange`], [`facts`] | one request with its response; one connection |
+//! | [`exchange`], `features` | one request with its response; what features remember about it |
+//! | [`facts`] | one connection |
 //! | `pipeline`, `router`, `handlers`, `filters` | what answers a request |
 //! | `access`, `limits` | who may: addresses, passwords, subrequests; how often, how many at a time |
 //! | `variables`, `template`, `access_log` | what is known about an exchange, as text |
@@ -52,6 +53,7 @@ mod clock;
 mod codings;
 mod connection;
 mod exchange_task;
+mod features;
 mod filters;
 mod framing;
 #[cfg(feature = "fuzz")]
@@ -59,6 +61,7 @@ pub mod fuzz;
 mod h2;
 mod handlers;
 mod handover;
+mod limit_rate;
 mod limits;
 mod pipeline;
 mod prologue;

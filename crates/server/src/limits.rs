@@ -11,14 +11,14 @@ pub(crate) use requests::RequestZone;
 
 use crate::access;
 use crate::exchange::Exchange;
-use crate::handlers::Step;
+use crate::handlers::Outcome;
 use crate::snapshot::Snapshot;
-use connections::Held;
-use requests::Verdict;
+use connections::ConnectionPermit;
+use requests::LimitVerdict;
 use sealane_conf::model::{LimitKind, LimitZone, Limits};
 use sealane_http::StatusCode;
 use smallvec::SmallVec;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A zone at run time.
 pub(crate) struct LimitZoneRuntime {
@@ -63,21 +63,63 @@ impl LimitZoneRuntime {
     }
 }
 
+/// What a request keeps for `limit_req` and `limit_conn`.
+#[derive(Default)]
+pub(crate) struct LimitsState {
+    /// What they have come to; `None` before the first. A request and the subrequests whose
+    /// answers become part of its own have it in common.
+    limited: Option<Arc<Mutex<LimitOutcomes>>>,
+}
+
+impl LimitsState {
+    /// For a subrequest that is one request with this one.
+    pub(crate) fn shared(&self) -> LimitsState {
+        LimitsState {
+            limited: self.limited.clone(),
+        }
+    }
+
+    /// For a subrequest that goes its own way.
+    pub(crate) fn without_permits(&self) -> LimitsState {
+        let limited = self.lock().map(|limited| limited.without_permits());
+        LimitsState {
+            limited: limited.map(|limited| Arc::new(Mutex::new(limited))),
+        }
+    }
+
+    /// Makes what later subrequests are to share.
+    pub(crate) fn begin_to_share(&mut self) {
+        self.limited.get_or_insert_default();
+    }
+
+    /// What limits have come to.
+    pub(crate) fn lock(&self) -> Option<MutexGuard<'_, LimitOutcomes>> {
+        let limited = self.limited.as_ref()?;
+        Some(limited.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// The same, to be changed.
+    fn lock_or_begin(&mut self) -> MutexGuard<'_, LimitOutcomes> {
+        let limited = self.limited.get_or_insert_default();
+        limited.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// What limits have come to for a request.
 #[derive(Debug, Default)]
-pub struct Limited {
+pub(crate) struct LimitOutcomes {
     /// Of `limit_req`.
     pub(crate) requests: Option<LimitStatus>,
     /// Of `limit_conn`.
     pub(crate) connections: Option<LimitStatus>,
-    /// Places that it takes among the requests under way.
-    held: SmallVec<[Held; 2]>,
+    /// Permits of `limit_conn`: it is counted until they are dropped.
+    held: SmallVec<[ConnectionPermit; 2]>,
 }
 
-impl Limited {
-    /// The same for a request that goes its own way and takes no places.
-    pub(crate) fn without_places(&self) -> Limited {
-        Limited {
+impl LimitOutcomes {
+    /// The same for a request that goes its own way and has no permits.
+    pub(crate) fn without_permits(&self) -> LimitOutcomes {
+        LimitOutcomes {
             requests: self.requests,
             connections: self.connections,
             held: SmallVec::new(),
@@ -108,25 +150,25 @@ impl LimitStatus {
     }
 }
 
-/// Whether the request may go on, maybe after a while: [`Step::Declined`] if so.
-pub(crate) async fn check(exchange: &mut Exchange, limits: Arc<Limits>) -> Step {
+/// Whether the request may go on, maybe after a while: [`Outcome::Declined`] if so.
+pub(crate) async fn check(exchange: &mut Exchange, limits: Arc<Limits>) -> Outcome {
     if let Some(requests) = &limits.requests {
         match requests::check(exchange, requests) {
-            Verdict::Passed => {}
-            Verdict::Delayed(delay) => {
+            LimitVerdict::Passed => {}
+            LimitVerdict::Delayed(delay) => {
                 if !access::wait(exchange, delay).await {
-                    return Step::Status(StatusCode::CLIENT_CLOSED_REQUEST);
+                    return Outcome::Status(StatusCode::CLIENT_CLOSED_REQUEST);
                 }
             }
-            Verdict::Refused(status) => return Step::Status(status),
+            LimitVerdict::Refused(status) => return Outcome::Status(status),
         }
     }
     if let Some(connections) = &limits.connections
         && let Some(status) = connections::check(exchange, connections)
     {
-        return Step::Status(status);
+        return Outcome::Status(status);
     }
-    Step::Declined
+    Outcome::Declined
 }
 
 #[cfg(test)]

@@ -7,12 +7,12 @@
 //!   +- internal redirect: error_page, index, try_files  <-----------------------------+
 //! ```
 //!
-//! The phases are nginx's, one function for each. A phase answers with a [`Step`];
-//! [`Step::Declined`] leads to the next one, a status that is not answered yet goes
+//! The phases are nginx's, one function for each. A phase answers with an [`Outcome`];
+//! [`Outcome::Declined`] leads to the next one, a status that is not answered yet goes
 //! through `error_page` and ends in a built-in page at the latest.
 
 use crate::exchange::{Exchange, RequestBody, Response};
-use crate::handlers::{self, Step};
+use crate::handlers::{self, Outcome};
 use crate::request_log::{Text, log_request};
 use crate::router::RouteError;
 use crate::{access, access_log, filters, limits, real_ip, rewrite, subrequest};
@@ -24,28 +24,37 @@ pub(crate) use crate::response_head::{encode_head, encode_trailers};
 /// Internal redirects that a request may take; nginx's limit.
 pub(crate) const MAX_INTERNAL_REDIRECTS: u8 = 10;
 
+/// How far a request has come.
+#[derive(Default)]
+pub(crate) struct PhaseState {
+    /// Internal redirects so far.
+    pub(crate) redirects: u8,
+    /// Something has an answer, or an error for one: `$status` is that of the response.
+    pub(crate) has_status: bool,
+}
+
 /// Finds the answer to a request whose server is chosen already. Afterwards
 /// `exchange.response` is final.
 pub(crate) async fn handle(exchange: &mut Exchange) {
-    let step = match exchange.request.head.method {
+    let outcome = match exchange.request.head.method {
         Method::Trace => refuse_method(exchange, "TRACE"),
         Method::Connect => refuse_method(exchange, "CONNECT"),
         _ => begin(exchange).await,
     };
-    finish(exchange, step).await;
+    finish(exchange, outcome).await;
 }
 
 /// Finds the answer to a subrequest, from its URI on.
 pub(crate) async fn handle_subrequest(exchange: &mut Exchange) {
-    let step = begin(exchange).await;
-    finish(exchange, step).await;
+    let outcome = begin(exchange).await;
+    finish(exchange, outcome).await;
 }
 
 /// Answers where there is no proper request: 400, 408, 414, 494 to 497, 505.
 /// `error_page` of the server applies.
 pub(crate) async fn fail(exchange: &mut Exchange, status: StatusCode) {
     exchange.location = exchange.server().default_location;
-    finish(exchange, Step::Status(status)).await;
+    finish(exchange, Outcome::Status(status)).await;
 }
 
 /// Answers with a status instead of what was to be the answer, nothing of which was sent.
@@ -55,7 +64,7 @@ pub(crate) async fn answer_instead(exchange: &mut Exchange, status: StatusCode) 
         source.into_source().conclude(exchange, false);
     }
     exchange.response = Response::new();
-    finish(exchange, Step::Status(status)).await;
+    finish(exchange, Outcome::Status(status)).await;
 }
 
 /// Writes the lines that the location's `access_log` asks for.
@@ -65,91 +74,89 @@ pub(crate) fn log_access(exchange: &Exchange) {
 
 /// nginx refuses these before anything else is looked at, and the connection
 /// does not go on.
-fn refuse_method(exchange: &mut Exchange, method: &str) -> Step {
+fn refuse_method(exchange: &mut Exchange, method: &str) -> Outcome {
     log_request!(
         exchange,
         Info,
         "client sent {method} method while reading client request headers"
     );
     exchange.response.close = true;
-    Step::Status(StatusCode::NOT_ALLOWED)
+    Outcome::Status(StatusCode::NOT_ALLOWED)
 }
 
 /// Follows steps until there is a response that the filters accept.
-async fn finish(exchange: &mut Exchange, first: Step) {
-    let mut step = first;
+async fn finish(exchange: &mut Exchange, first: Outcome) {
+    let mut outcome = first;
     loop {
-        exchange.progress.has_status |= matches!(step, Step::Answered | Step::Status(_));
-        step = match step {
-            Step::Answered => match filters::apply(exchange) {
+        exchange.phases.has_status |= matches!(outcome, Outcome::Answered | Outcome::Status(_));
+        outcome = match outcome {
+            Outcome::Answered => match filters::apply(exchange) {
                 Ok(()) => return,
-                Err(status) => Step::Status(status),
+                Err(status) => Outcome::Status(status),
             },
             // The content handlers are the last resort; they never decline together.
-            Step::Declined => Step::Status(StatusCode::NOT_FOUND),
-            Step::Status(StatusCode::CLOSE) => {
+            Outcome::Declined => Outcome::Status(StatusCode::NOT_FOUND),
+            Outcome::Status(StatusCode::CLOSE) => {
                 exchange.response.status = StatusCode::CLOSE;
                 exchange.response.drop_connection = true;
                 return;
             }
             // The client has gone: nobody reads an answer.
-            Step::Status(StatusCode::CLIENT_CLOSED_REQUEST) => {
+            Outcome::Status(StatusCode::CLIENT_CLOSED_REQUEST) => {
                 exchange.response.status = StatusCode::CLIENT_CLOSED_REQUEST;
                 exchange.response.drop_connection = true;
                 return;
             }
             // Nobody would read an answer; this status is for the log.
-            Step::Status(status) if exchange.response.drop_connection => {
+            Outcome::Status(status) if exchange.response.drop_connection => {
                 exchange.response.status = status;
                 return;
             }
-            Step::Status(status) => handlers::special::answer(exchange, status),
+            Outcome::Status(status) => handlers::special::answer(exchange, status),
             // Boxed: redirects are the exception, and a future should be small.
-            Step::Redirect { uri, args } => Box::pin(redirect(exchange, uri, args)).await,
-            Step::Named(name) => Box::pin(redirect_to_named(exchange, &name)).await,
+            Outcome::Redirect { uri, args } => Box::pin(redirect(exchange, uri, args)).await,
+            Outcome::Named(name) => Box::pin(redirect_to_named(exchange, &name)).await,
         }
     }
 }
 
 /// Starts over with another URI, inside the same server.
-async fn redirect(exchange: &mut Exchange, uri: Vec<u8>, args: Option<Vec<u8>>) -> Step {
-    if let Some(step) = count_redirect(exchange, "while internally redirecting to", &uri) {
-        return step;
+async fn redirect(exchange: &mut Exchange, uri: Vec<u8>, args: Option<Vec<u8>>) -> Outcome {
+    if let Some(outcome) = count_redirect(exchange, "while internally redirecting to", &uri) {
+        return outcome;
     }
     exchange.request.uri = uri;
     exchange.request.args = args;
     exchange.request.uri_replaced = true;
-    exchange.progress.uri_under_alias = false;
-    exchange.progress.uri_left_location = false;
-    exchange.progress.takes_gzip = None;
+    exchange.features.redirect();
     begin(exchange).await
 }
 
 /// Goes on in the location `@name`, with the URI as it is.
-async fn redirect_to_named(exchange: &mut Exchange, name: &str) -> Step {
+async fn redirect_to_named(exchange: &mut Exchange, name: &str) -> Outcome {
     let shown = format!("@{name}");
-    if let Some(step) = count_redirect(
+    if let Some(outcome) = count_redirect(
         exchange,
         "while redirect to named location",
         shown.as_bytes(),
     ) {
-        return step;
+        return outcome;
     }
     let Some(location) = exchange.server().tree.named(name) else {
         log_request!(exchange, Error, "could not find named location \"{shown}\"");
-        return Step::Status(StatusCode::INTERNAL_SERVER_ERROR);
+        return Outcome::Status(StatusCode::INTERNAL_SERVER_ERROR);
     };
     exchange.location = location;
     enter(exchange);
-    exchange.progress.uri_under_alias = false;
+    exchange.features.redirect_to_named();
     in_location(exchange).await
 }
 
-/// Counts an internal redirect; a step instead of it when there were too many.
-fn count_redirect(exchange: &mut Exchange, doing: &str, target: &[u8]) -> Option<Step> {
+/// Counts an internal redirect; an outcome instead of it when there were too many.
+fn count_redirect(exchange: &mut Exchange, doing: &str, target: &[u8]) -> Option<Outcome> {
     exchange.request.internal = true;
-    exchange.progress.redirects += 1;
-    if exchange.progress.redirects <= MAX_INTERNAL_REDIRECTS {
+    exchange.phases.redirects += 1;
+    if exchange.phases.redirects <= MAX_INTERNAL_REDIRECTS {
         return None;
     }
     let target = Text(target);
@@ -158,108 +165,108 @@ fn count_redirect(exchange: &mut Exchange, doing: &str, target: &[u8]) -> Option
         Error,
         "rewrite or internal redirection cycle {doing} \"{target}\""
     );
-    Some(Step::Status(StatusCode::INTERNAL_SERVER_ERROR))
+    Some(Outcome::Status(StatusCode::INTERNAL_SERVER_ERROR))
 }
 
 /// From a URI to an answer: all phases, as nginx has them.
-async fn begin(exchange: &mut Exchange) -> Step {
+async fn begin(exchange: &mut Exchange) -> Outcome {
     exchange.location = exchange.server().default_location;
-    exchange.progress.doing = "";
+    exchange.features.request_log.doing = "";
     real_ip::apply(exchange);
     if exchange.server().conf.script.is_some() {
         match Box::pin(server_rewrite(exchange)).await {
-            Step::Declined => {}
-            step => return step,
+            Outcome::Declined => {}
+            outcome => return outcome,
         }
     }
     match find_config(exchange) {
-        Step::Declined => {}
-        step => return step,
+        Outcome::Declined => {}
+        outcome => return outcome,
     }
     in_location(exchange).await
 }
 
 /// The phases from the location's own rewriting on: where a request in a named location
 /// begins.
-async fn in_location(exchange: &mut Exchange) -> Step {
+async fn in_location(exchange: &mut Exchange) -> Outcome {
     // Nothing of this is asked where nothing is rewritten.
     if exchange.conf().script.is_some() {
         match Box::pin(rewrite_until_found(exchange)).await {
-            Step::Declined => {}
-            step => return step,
+            Outcome::Declined => {}
+            outcome => return outcome,
         }
     }
     match preaccess(exchange).await {
-        Step::Declined => {}
-        step => return step,
+        Outcome::Declined => {}
+        outcome => return outcome,
     }
     match check_access(exchange).await {
-        Step::Declined => {}
-        step => return step,
+        Outcome::Declined => {}
+        outcome => return outcome,
     }
     match precontent(exchange).await {
-        Step::Declined => {}
-        step => return step,
+        Outcome::Declined => {}
+        outcome => return outcome,
     }
     handlers::content(exchange).await
 }
 
 /// NGX_HTTP_SERVER_REWRITE_PHASE: what the server says for every URI.
-async fn server_rewrite(exchange: &mut Exchange) -> Step {
+async fn server_rewrite(exchange: &mut Exchange) -> Outcome {
     let server = exchange.server().conf.clone();
     match &server.script {
-        Some(script) => rewrite::run(exchange, script, &[]).await.step,
-        None => Step::Declined,
+        Some(script) => rewrite::run(exchange, script, &[]).await.outcome,
+        None => Outcome::Declined,
     }
 }
 
 /// NGX_HTTP_REWRITE_PHASE and NGX_HTTP_POST_REWRITE_PHASE, with another location for
 /// every other URI.
-async fn rewrite_until_found(exchange: &mut Exchange) -> Step {
+async fn rewrite_until_found(exchange: &mut Exchange) -> Outcome {
     loop {
         let snapshot = exchange.snapshot.clone();
         let location = snapshot.location(exchange.location);
         let Some(script) = &location.conf.script else {
-            return Step::Declined;
+            return Outcome::Declined;
         };
         let ran = rewrite::run(exchange, script, &location.blocks).await;
-        if ran.step != Step::Declined || !ran.uri_changed {
-            return ran.step;
+        if ran.outcome != Outcome::Declined || !ran.uri_changed {
+            return ran.outcome;
         }
-        exchange.progress.redirects += 1;
-        if exchange.progress.redirects > MAX_INTERNAL_REDIRECTS {
+        exchange.phases.redirects += 1;
+        if exchange.phases.redirects > MAX_INTERNAL_REDIRECTS {
             let uri = Text(&exchange.request.uri);
             log_request!(
                 exchange,
                 Error,
                 "rewrite or internal redirection cycle while processing \"{uri}\""
             );
-            return Step::Status(StatusCode::INTERNAL_SERVER_ERROR);
+            return Outcome::Status(StatusCode::INTERNAL_SERVER_ERROR);
         }
         exchange.location = exchange.server().default_location;
         match find_config(exchange) {
-            Step::Declined => {}
-            step => return step,
+            Outcome::Declined => {}
+            outcome => return outcome,
         }
     }
 }
 
 /// NGX_HTTP_FIND_CONFIG_PHASE: the location, and what follows from it alone.
-fn find_config(exchange: &mut Exchange) -> Step {
+fn find_config(exchange: &mut Exchange) -> Outcome {
     let lacks_slash = match locate(exchange) {
         Ok(lacks_slash) => lacks_slash,
-        Err(status) => return Step::Status(status),
+        Err(status) => return Outcome::Status(status),
     };
     if exchange.conf().internal && !exchange.request.internal {
-        return Step::Status(StatusCode::NOT_FOUND);
+        return Outcome::Status(StatusCode::NOT_FOUND);
     }
     enter(exchange);
     if let Some(status) = refuse_body(exchange) {
-        return Step::Status(status);
+        return Outcome::Status(status);
     }
     match lacks_slash {
         true => handlers::returns::add_slash(exchange),
-        false => Step::Declined,
+        false => Outcome::Declined,
     }
 }
 
@@ -279,37 +286,37 @@ fn enter(exchange: &mut Exchange) {
 }
 
 /// NGX_HTTP_PREACCESS_PHASE: who the client is, and how often it comes.
-async fn preaccess(exchange: &mut Exchange) -> Step {
+async fn preaccess(exchange: &mut Exchange) -> Outcome {
     real_ip::apply(exchange);
     match exchange.conf().limits.clone() {
-        None => Step::Declined,
+        None => Outcome::Declined,
         Some(limits) => Box::pin(limits::check(exchange, limits)).await,
     }
 }
 
 /// NGX_HTTP_ACCESS_PHASE: whether the client may.
-async fn check_access(exchange: &mut Exchange) -> Step {
+async fn check_access(exchange: &mut Exchange) -> Outcome {
     let conf = exchange.conf();
     if conf.access.is_some() || conf.auth_request.is_some() {
         return Box::pin(access::check(exchange)).await;
     }
-    Step::Declined
+    Outcome::Declined
 }
 
 /// NGX_HTTP_PRECONTENT_PHASE: `try_files`, then `mirror`.
-async fn precontent(exchange: &mut Exchange) -> Step {
+async fn precontent(exchange: &mut Exchange) -> Outcome {
     if exchange.conf().try_files.is_some() {
         match Box::pin(handlers::try_files::choose(exchange)).await {
-            Step::Declined => {}
-            step => return step,
+            Outcome::Declined => {}
+            outcome => return outcome,
         }
     }
     if !exchange.conf().mirrors.is_empty()
         && let Err(status) = Box::pin(subrequest::mirror(exchange)).await
     {
-        return Step::Status(status);
+        return Outcome::Status(status);
     }
-    Step::Declined
+    Outcome::Declined
 }
 
 /// Chooses the location and keeps the captures of its expression. True when only a
@@ -346,11 +353,12 @@ fn refuse_body(exchange: &mut Exchange) -> Option<StatusCode> {
     let Framing::Length(bytes) = exchange.request.head.framing else {
         return None;
     };
-    let unread = exchange.request.body == RequestBody::Unread && !exchange.progress.body_refused;
+    let unread =
+        exchange.request.body == RequestBody::Unread && !exchange.features.request_body.refused;
     if limit == 0 || bytes <= limit || !unread {
         return None;
     }
-    exchange.progress.body_refused = true;
+    exchange.features.request_body.refused = true;
     log_request!(
         exchange,
         Error,

@@ -3,9 +3,10 @@
 
 use crate::client_certificates;
 use crate::client_link::ClientLink;
-use crate::exchange::{Exchange, Progress, Request, RequestBody, Response};
+use crate::exchange::{Exchange, Request, RequestBody, Response, Transfer};
 use crate::facts::ConnectionFacts;
-use crate::pipeline;
+use crate::features::Features;
+use crate::pipeline::{self, PhaseState};
 use crate::request_log::log_request;
 use crate::snapshot::{ListenerId, ServerId, Snapshot};
 use crate::values::Values;
@@ -52,11 +53,12 @@ impl Arrival {
             listener: self.listener,
             client: self.client,
             upstream: None,
-            client_address: None,
             server: self.server,
             location,
             response: Response::new(),
-            progress: Progress::new(self.since, head.head_bytes as u64),
+            transfer: Transfer::new(self.since, head.head_bytes as u64),
+            phases: PhaseState::default(),
+            features: Features::default(),
             request: Request {
                 host: head
                     .host
@@ -70,15 +72,18 @@ impl Arrival {
                 internal: false,
                 uri_replaced: false,
                 is_subrequest: false,
-                main_charset: None,
-                depth: 0,
-                stub: None,
-                ssi: None,
                 early_data: self.early_data,
                 values: Values::default(),
             },
         }
     }
+}
+
+/// What a request keeps that was sent as early data.
+#[derive(Default)]
+pub(crate) struct EarlyDataState {
+    /// Its method or server does not allow early data (425).
+    pub(crate) refused: bool,
 }
 
 /// Answers a proper request: chooses its server and goes through the pipeline.
@@ -97,7 +102,7 @@ pub(crate) async fn answer(exchange: &mut Exchange) {
     }
     if is_too_early(exchange) {
         // The client sends it again after the handshake (RFC 8470 section 5.2).
-        exchange.progress.refused_early = true;
+        exchange.features.early_data.refused = true;
         return pipeline::fail(exchange, StatusCode::TOO_EARLY).await;
     }
     pipeline::handle(exchange).await;

@@ -27,8 +27,9 @@ impl RateLimit {
         };
         RateLimit {
             rate: exchange
-                .progress
+                .features
                 .limit_rate
+                .of_request
                 .unwrap_or_else(|| size(&conf.limit_rate)),
             after: size(&conf.limit_rate_after),
         }

@@ -6,11 +6,18 @@ use sealane_conf::model::{RealIp, RealIpHeader};
 use sealane_conf::values;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+/// What a request keeps for `set_real_ip_from`.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct RealIpState {
+    /// The client's address, where a trusted proxy has named another than the connection's.
+    pub(crate) client_address: Option<PeerAddress>,
+}
+
 /// Replaces the client's address for this exchange if its connection comes from a
 /// proxy that is trusted here. Once per exchange, as in nginx: the server's settings,
 /// or else those of the location.
 pub(crate) fn apply(exchange: &mut Exchange) {
-    if exchange.client_address.is_some() {
+    if exchange.features.real_ip.client_address.is_some() {
         return;
     }
     let Some(real_ip) = exchange.conf().real_ip.clone() else {
@@ -19,7 +26,8 @@ pub(crate) fn apply(exchange: &mut Exchange) {
     if !trusts(&real_ip, exchange.connection.peer) {
         return;
     }
-    exchange.client_address = told_address(exchange, &real_ip).map(PeerAddress::Inet);
+    exchange.features.real_ip.client_address =
+        told_address(exchange, &real_ip).map(PeerAddress::Inet);
 }
 
 /// The address that a chain of proxies leads to, from the one at its end: `geo`'s `proxy`.

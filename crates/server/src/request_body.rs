@@ -129,13 +129,20 @@ async fn copy_to_file(
     exchange: &Exchange,
     body: ReceivedBody,
 ) -> Result<Arc<OpenFile>, TempFileError> {
-    let place = &exchange.conf().client_body_temp_path;
-    let mut file = TempFile::create(place, Keep::WhileUsed).await?;
+    let temp_path = &exchange.conf().client_body_temp_path;
+    let mut file = TempFile::create(temp_path, Keep::WhileUsed).await?;
     match body.0 {
         Stored::Memory(bytes) => file.append(vec![bytes]).await?,
         Stored::File { file: from, len } => file.append_from(from, len).await?,
     }
     Ok(file.into_file())
+}
+
+/// What a request keeps about its body.
+#[derive(Default)]
+pub(crate) struct RequestBodyState {
+    /// It was found too large (413); an error page is not refused for it again.
+    pub(crate) refused: bool,
 }
 
 /// What [`receive`] does for the first time.
@@ -149,7 +156,7 @@ async fn receive_first(
     }
     // What becomes of it if it cannot be read.
     exchange.request.received = Some(ReceivedBody::default());
-    if exchange.progress.body_refused {
+    if exchange.features.request_body.refused {
         return Ok(ReceivedBody::default());
     }
     if exchange.request.body == RequestBody::Taken {
@@ -159,7 +166,7 @@ async fn receive_first(
     // Boxed: few requests have a body, and a future should be small.
     let body = Box::pin(read(exchange, in_file, is_noted)).await?;
     exchange.request.received = Some(body.clone());
-    exchange.progress.request_bytes =
+    exchange.transfer.request_bytes =
         exchange.request.head.head_bytes as u64 + exchange.client.framed_bytes();
     Ok(body)
 }
@@ -190,7 +197,7 @@ pub(crate) fn failed(exchange: &mut Exchange, error: BodyError) -> StatusCode {
             }
         }
         BodyError::TooLarge => {
-            exchange.progress.body_refused = true;
+            exchange.features.request_body.refused = true;
             let (before, more) = exchange.client.refused_bytes();
             log_request!(
                 exchange,
@@ -325,8 +332,8 @@ impl Spool {
                     BodyInFile::Clean => Keep::WhileUsed,
                     BodyInFile::On => Keep::Forever,
                 };
-                let place = &exchange.conf().client_body_temp_path;
-                let file = TempFile::create(place, keep).await?;
+                let temp_path = &exchange.conf().client_body_temp_path;
+                let file = TempFile::create(temp_path, keep).await?;
                 if !bytes.is_empty() && self.is_noted {
                     note_file(exchange, &file, self.in_file);
                 }

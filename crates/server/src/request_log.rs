@@ -6,6 +6,13 @@ use sealane_conf::model::LogLevel;
 use sealane_http::headers::KnownHeader;
 use std::fmt;
 
+/// What a request keeps for the error log.
+#[derive(Default)]
+pub(crate) struct RequestLogState {
+    /// What it is doing, in nginx's words, for lines that do not say so themselves.
+    pub(crate) doing: &'static str,
+}
+
 /// Logs a line where the location wants it, with nginx's tail: what it is doing, client, server,
 /// request, the server behind us, host and referrer. A line that the request has written before
 /// is counted instead; those that are only for debugging are not.
@@ -15,7 +22,7 @@ pub(crate) fn log(exchange: &Exchange, level: LogLevel, message: fmt::Arguments<
         return;
     }
     let number = exchange.connection.number;
-    let (doing, tail) = (exchange.progress.doing, Tail(exchange));
+    let (doing, tail) = (exchange.features.request_log.doing, Tail(exchange));
     if level > LogLevel::Notice {
         logger.log(level, Some(number), format_args!("{message}{doing}{tail}"));
         return;

@@ -93,7 +93,7 @@ fn put_in_order(exchange: &Exchange, ordered: &mut HeaderList) {
         let _ = ordered.push_known(name, value);
     };
     // Who asks for a password has done so before `error_page` found what is shown.
-    let challenge = match exchange.progress.status_override {
+    let challenge = match exchange.features.error_page.status_override {
         Some(_) => response.headers.get_known(KnownHeader::WwwAuthenticate),
         None => None,
     };

@@ -4,7 +4,7 @@
 use crate::disk;
 use crate::exchange::Exchange;
 use crate::handlers::path::FilePath;
-use crate::handlers::{Step, returns, symlinks, try_files};
+use crate::handlers::{Outcome, returns, symlinks, try_files};
 use crate::open_file_cache::Errno;
 use crate::request_log::{Text, log_request};
 use crate::snapshot::LocationId;
@@ -17,10 +17,17 @@ use sealane_http::uri::{EscapeKind, escape_into};
 use sealane_sys::file::{self, Kind};
 use std::ffi::CString;
 
+/// What a request keeps for the rewrite module.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct RewriteState {
+    /// `rewrite ... break` has changed the URI: it is no longer that of the location.
+    pub(crate) uri_left_location: bool,
+}
+
 /// How a script has ended.
 pub(crate) struct Ran {
-    /// [`Step::Declined`] when nothing was answered.
-    pub(crate) step: Step,
+    /// [`Outcome::Declined`] when nothing was answered.
+    pub(crate) outcome: Outcome,
     /// There is another URI, for which a location is to be found.
     pub(crate) uri_changed: bool,
 }
@@ -35,12 +42,12 @@ pub(crate) async fn run(exchange: &mut Exchange, script: &Script, blocks: &[Loca
         logs: exchange.conf().rewrite_log,
         uri_changed: false,
     };
-    let step = match engine.steps(exchange, script, blocks).await {
-        Ok(()) => Step::Declined,
-        Err(step) => step,
+    let outcome = match engine.steps(exchange, script, blocks).await {
+        Ok(()) => Outcome::Declined,
+        Err(outcome) => outcome,
     };
     Ran {
-        step,
+        outcome,
         uri_changed: engine.uri_changed,
     }
 }
@@ -52,9 +59,9 @@ struct Engine {
 }
 
 /// `Err` leaves the script, with an answer or a status.
-type Flow<T> = Result<T, Step>;
+type ScriptResult<T> = Result<T, Outcome>;
 
-const FAILED: Step = Step::Status(StatusCode::INTERNAL_SERVER_ERROR);
+const FAILED: Outcome = Outcome::Status(StatusCode::INTERNAL_SERVER_ERROR);
 
 impl Engine {
     async fn steps(
@@ -62,7 +69,7 @@ impl Engine {
         exchange: &mut Exchange,
         script: &Script,
         blocks: &[LocationId],
-    ) -> Flow<()> {
+    ) -> ScriptResult<()> {
         let mut at = 0;
         while let Some(op) = script.ops.get(at) {
             at += 1;
@@ -87,7 +94,7 @@ impl Engine {
                 }
                 Op::Break => {
                     if std::mem::take(&mut self.uri_changed) {
-                        exchange.progress.uri_left_location = true;
+                        exchange.features.rewrite.uri_left_location = true;
                     }
                     return Ok(());
                 }
@@ -97,15 +104,14 @@ impl Engine {
         Ok(())
     }
 
-    /// Changes the URI, whose expression has matched. Returns whether that was the last
-    /// step.
-    fn rewrite(&mut self, exchange: &mut Exchange, rewrite: &Rewrite) -> Flow<bool> {
+    /// Changes the URI, whose expression has matched. Returns whether that was the last step.
+    fn rewrite(&mut self, exchange: &mut Exchange, rewrite: &Rewrite) -> ScriptResult<bool> {
         let request = &mut exchange.request;
         request.internal = true;
         request.uri_replaced = true;
         self.uri_changed = rewrite.then != RewriteThen::Break;
         if rewrite.then == RewriteThen::Break {
-            exchange.progress.uri_left_location = true;
+            exchange.features.rewrite.uri_left_location = true;
         }
         if let RewriteThen::Redirect(status) = rewrite.then {
             return Err(self.redirect(exchange, rewrite, StatusCode(status)));
@@ -143,7 +149,12 @@ impl Engine {
         Ok(rewrite.then != RewriteThen::Next)
     }
 
-    fn redirect(&mut self, exchange: &mut Exchange, rewrite: &Rewrite, status: StatusCode) -> Step {
+    fn redirect(
+        &mut self,
+        exchange: &mut Exchange,
+        rewrite: &Rewrite,
+        status: StatusCode,
+    ) -> Outcome {
         let target = self.evaluate(exchange, &rewrite.path, true);
         let mut location = unescape_redirect(&target);
         if rewrite.keeps_args && !exchange.request.args().is_empty() {
@@ -155,7 +166,7 @@ impl Engine {
             log_request!(exchange, Notice, "rewritten redirect: \"{target}\"");
         }
         exchange.response.location = Some(location);
-        Step::Status(status)
+        Outcome::Status(status)
     }
 
     /// Whether an expression matches the URI, or a text. Its groups are `$1` and so on from
@@ -165,7 +176,7 @@ impl Engine {
         exchange: &mut Exchange,
         regex: &Regex,
         text: Option<&[u8]>,
-    ) -> Flow<bool> {
+    ) -> ScriptResult<bool> {
         let subject = text.unwrap_or(&exchange.request.uri);
         let pattern = regex.pattern();
         let matched = match regex.captures(subject) {
@@ -196,7 +207,11 @@ impl Engine {
         Ok(matched)
     }
 
-    async fn holds(&mut self, exchange: &mut Exchange, condition: &Condition) -> Flow<bool> {
+    async fn holds(
+        &mut self,
+        exchange: &mut Exchange,
+        condition: &Condition,
+    ) -> ScriptResult<bool> {
         let value = |exchange: &Exchange, variable: &Variable| {
             let mut value = Vec::new();
             variables::append(exchange, variable, &mut value);

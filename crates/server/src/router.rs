@@ -17,13 +17,13 @@ use std::sync::Arc;
 /// The locations of one server.
 #[derive(Debug, Default)]
 pub struct LocationTree {
-    root: Level,
+    root: LocationLevel,
     named: HashMap<Box<str>, LocationId>,
 }
 
 /// The location for a URI.
 #[derive(Debug, Default)]
-pub struct Found<'t> {
+pub struct LocationMatch<'t> {
     /// The location; `None` when the server's own settings hold.
     pub location: Option<LocationId>,
     /// The expression that chose it, and where its groups matched in the URI.
@@ -46,7 +46,7 @@ pub struct RouteError {
 
 /// The locations at one place of the configuration.
 #[derive(Debug, Default)]
-struct Level {
+struct LocationLevel {
     /// Sorted by URI.
     exact: Vec<(Box<[u8]>, LocationId)>,
     /// Sorted by prefix.
@@ -66,18 +66,18 @@ struct Prefix {
     /// `^~`.
     stop: bool,
     id: LocationId,
-    nested: Option<Box<Level>>,
+    nested: Option<Box<LocationLevel>>,
 }
 
 #[derive(Debug)]
 struct Expression {
     regex: Regex,
     id: LocationId,
-    nested: Option<Box<Level>>,
+    nested: Option<Box<LocationLevel>>,
 }
 
 /// How a search within one level ended.
-enum Search {
+enum SearchEnd {
     /// An exact location or an expression: nothing outside is asked any more.
     Final,
     /// A prefix at most: the expressions of the level around may still win.
@@ -106,8 +106,8 @@ impl LocationTree {
     ///
     /// # Errors
     /// When an expression exceeds PCRE2's limits on this URI.
-    pub fn find(&self, uri: &[u8]) -> Result<Found<'_>, RouteError> {
-        let mut found = Found::default();
+    pub fn find(&self, uri: &[u8]) -> Result<LocationMatch<'_>, RouteError> {
+        let mut found = LocationMatch::default();
         self.root.search(uri, &mut found)?;
         Ok(found)
     }
@@ -118,11 +118,15 @@ impl LocationTree {
     }
 }
 
-impl Level {
-    fn search<'t>(&'t self, uri: &[u8], found: &mut Found<'t>) -> Result<Search, RouteError> {
+impl LocationLevel {
+    fn search<'t>(
+        &'t self,
+        uri: &[u8],
+        found: &mut LocationMatch<'t>,
+    ) -> Result<SearchEnd, RouteError> {
         if let Ok(at) = self.exact.binary_search_by(|(exact, _)| (**exact).cmp(uri)) {
             found.location = Some(self.exact[at].1);
-            return Ok(Search::Final);
+            return Ok(SearchEnd::Final);
         }
         if let Ok(at) = self
             .slashless
@@ -130,16 +134,16 @@ impl Level {
         {
             found.location = Some(self.slashless[at].1);
             found.lacks_slash = true;
-            return Ok(Search::Final);
+            return Ok(SearchEnd::Final);
         }
         let mut stop = false;
         if let Some(prefix) = self.longest_prefix(uri) {
             found.location = Some(prefix.id);
             stop = prefix.stop;
             if let Some(nested) = &prefix.nested
-                && let Search::Final = nested.search(uri, found)?
+                && let SearchEnd::Final = nested.search(uri, found)?
             {
-                return Ok(Search::Final);
+                return Ok(SearchEnd::Final);
             }
         }
         if !stop {
@@ -149,11 +153,11 @@ impl Level {
                     if let Some(nested) = &expression.nested {
                         nested.search(uri, found)?;
                     }
-                    return Ok(Search::Final);
+                    return Ok(SearchEnd::Final);
                 }
             }
         }
-        Ok(Search::Open)
+        Ok(SearchEnd::Open)
     }
 
     /// The greatest prefix that is not greater than the URI begins with every
@@ -174,7 +178,7 @@ impl Level {
     }
 }
 
-impl<'t> Found<'t> {
+impl<'t> LocationMatch<'t> {
     fn keep(&mut self, regex: &'t Regex, captures: Captures) {
         let before = self.captures.replace((regex, captures));
         let named = before.filter(|(regex, _)| !regex.named_groups().is_empty());
@@ -183,7 +187,11 @@ impl<'t> Found<'t> {
 }
 
 impl Expression {
-    fn matches<'t>(&'t self, uri: &[u8], found: &mut Found<'t>) -> Result<bool, RouteError> {
+    fn matches<'t>(
+        &'t self,
+        uri: &[u8],
+        found: &mut LocationMatch<'t>,
+    ) -> Result<bool, RouteError> {
         let fail = |reason| RouteError {
             pattern: self.regex.pattern().to_owned(),
             reason,
@@ -210,8 +218,8 @@ struct Builder<'r, R> {
 }
 
 impl<R: FnMut(Arc<Location>) -> LocationId> Builder<'_, R> {
-    fn level(&mut self, locations: &Locations) -> Level {
-        let mut level = Level::default();
+    fn level(&mut self, locations: &Locations) -> LocationLevel {
+        let mut level = LocationLevel::default();
         for location in locations.all() {
             let id = (self.register)(location.clone());
             let nested = self.nested(&location.children);
@@ -266,7 +274,7 @@ impl<R: FnMut(Arc<Location>) -> LocationId> Builder<'_, R> {
         level
     }
 
-    fn nested(&mut self, children: &Locations) -> Option<Box<Level>> {
+    fn nested(&mut self, children: &Locations) -> Option<Box<LocationLevel>> {
         let childless =
             children.exact.is_empty() && children.prefix.is_empty() && children.regex.is_empty();
         (!childless).then(|| Box::new(self.level(children)))

@@ -107,20 +107,20 @@ pub struct LocationRuntime {
     /// Locations that stand for the settings of its `if`s, in their order.
     pub(crate) blocks: Box<[LocationId]>,
     /// What holds for other methods than those of `limit_except`.
-    pub(crate) limited: Option<Limited>,
+    pub(crate) limited: Option<LimitExcept>,
     /// Where it hands requests on to.
     pub(crate) pass: Option<PassRuntime>,
 }
 
 /// `limit_except` at run time.
-pub(crate) struct Limited {
+pub(crate) struct LimitExcept {
     /// The methods that it is not about.
     pub(crate) methods: Vec<Method>,
     /// The location that stands for its settings.
     pub(crate) location: LocationId,
 }
 
-impl Limited {
+impl LimitExcept {
     /// Whether it is not about this method.
     pub(crate) fn spares(&self, method: Method) -> bool {
         self.methods.contains(&method)

@@ -6,24 +6,60 @@
 
 mod answer;
 
-pub(crate) use answer::Answer;
+pub(crate) use answer::IncludedAnswer;
 
 use crate::body_source::PendingBody;
 use crate::client_link::ClientLink;
-use crate::exchange::{Exchange, Progress, Request, RequestBody, Response};
-use crate::registry::{Entry, Phase};
+use crate::exchange::{Exchange, Request, RequestBody, Response, Transfer};
+use crate::features::Features;
+use crate::handlers::special::Stub;
+use crate::pipeline::{self, PhaseState};
+use crate::registry::{ConnectionPhase, Entry};
 use crate::request_body::{self, ReceivedBody};
 use crate::request_log::{Text, log_request};
 use crate::tally::SubrequestPermit;
 use crate::template;
 use crate::variables;
-use crate::{filters, pipeline};
 use sealane_conf::model::{AuthRequest, Variable};
 use sealane_http::headers::KnownHeader;
 use sealane_http::{Method, StatusCode};
+use std::mem;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::Arc;
 use std::time::Instant;
+
+/// What a subrequest is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum SubrequestKind {
+    /// `auth_request`: only its status counts.
+    Auth,
+    /// Its answer becomes part of another body (`add_before_body`, `ssi`).
+    Included,
+    /// A copy for somebody else (`mirror`).
+    Mirror,
+    /// One of the pieces of an answer (`slice`). They count only while they last: how many there
+    /// are is up to the length of the whole.
+    Slice,
+}
+
+/// What a subrequest keeps about being one.
+#[derive(Default)]
+pub(crate) struct SubrequestState {
+    /// How many subrequests it is nested in whose answers become part of one another.
+    pub(crate) depth: u8,
+    /// What is sent instead of an error page.
+    pub(crate) stub: Option<Box<Stub>>,
+}
+
+impl SubrequestState {
+    /// As deep as `main`; an answer that becomes part of another body is one deeper.
+    pub(crate) fn of_subrequest(main: &Exchange) -> SubrequestState {
+        SubrequestState {
+            depth: main.features.subrequest.depth,
+            stub: None,
+        }
+    }
+}
 
 /// `auth_request`: a status that takes the request's place, unless it may go on.
 pub(crate) async fn authorise(exchange: &mut Exchange) -> Result<(), StatusCode> {
@@ -34,9 +70,11 @@ pub(crate) async fn authorise(exchange: &mut Exchange) -> Result<(), StatusCode>
     let Some(auth) = &conf.auth_request else {
         return Ok(());
     };
-    let place = place(exchange, &auth.uri, false).ok_or(StatusCode::INTERNAL_SERVER_ERROR)?;
+    let kind = SubrequestKind::Auth;
+    let permit = permit(exchange, &auth.uri, kind).ok_or(StatusCode::INTERNAL_SERVER_ERROR)?;
     let mut asked = Subrequest {
-        place,
+        kind,
+        permit,
         uri: &auth.uri,
         args: None,
         method: Method::Get,
@@ -45,10 +83,9 @@ pub(crate) async fn authorise(exchange: &mut Exchange) -> Result<(), StatusCode>
         client: exchange.client.clone(),
     }
     .of(exchange);
-    // Both are one request to limits.
-    asked.progress.limited = exchange.progress.limited.take();
     run(&mut asked).await;
-    exchange.progress.limited = asked.progress.limited.take();
+    // Both are one request to limits.
+    exchange.features.limits = mem::take(&mut asked.features.limits);
     exchange.client.ignore_gone();
     set_variables(exchange, &mut asked, auth);
     match asked.response.status {
@@ -125,11 +162,13 @@ pub(crate) async fn mirror(exchange: &mut Exchange) -> Result<(), StatusCode> {
         if !has_room(exchange, uri) {
             continue;
         }
-        let Some(place) = place(exchange, uri, false) else {
+        let kind = SubrequestKind::Mirror;
+        let Some(permit) = permit(exchange, uri, kind) else {
             break;
         };
         let mut copy = Subrequest {
-            place,
+            kind,
+            permit,
             uri,
             args: exchange.request.args.as_deref(),
             method: exchange.request.head.method,
@@ -141,12 +180,10 @@ pub(crate) async fn mirror(exchange: &mut Exchange) -> Result<(), StatusCode> {
             client: ClientLink::default(),
         }
         .of(exchange);
-        let limited = exchange.limited().map(|limited| limited.without_places());
-        copy.progress.limited = limited.map(|limited| Arc::new(Mutex::new(limited)));
         // In the registry it is waited for at shutdown, like the connection that nginx
         // keeps open for it.
         let entry = Entry::new(exchange.worker.registry.clone());
-        entry.set_phase(Phase::Busy, 0);
+        entry.set_phase(ConnectionPhase::Busy, 0);
         tokio::spawn(async move {
             run(&mut copy).await;
             drop(entry);
@@ -173,12 +210,13 @@ fn has_room(exchange: &Exchange, uri: &[u8]) -> bool {
     false
 }
 
-/// Where a subrequest counts; `None`, which the log says, when its request has as many as it may.
-/// `is_piece`: see [`Tally::begin`](crate::tally::Tally::begin).
-fn place(exchange: &Exchange, uri: &[u8], is_piece: bool) -> Option<SubrequestPermit> {
+/// The permit for a subrequest; `None`, and a line in the log, when its request has as many as it
+/// may.
+fn permit(exchange: &Exchange, uri: &[u8], kind: SubrequestKind) -> Option<SubrequestPermit> {
     let limit = exchange.conf().max_subrequests;
-    let place = exchange.tally().begin(limit, is_piece);
-    if place.is_none() {
+    let is_piece = kind == SubrequestKind::Slice;
+    let permit = exchange.tally().begin(limit, is_piece);
+    if permit.is_none() {
         let uri = Text(uri);
         log_request!(
             exchange,
@@ -187,15 +225,17 @@ fn place(exchange: &Exchange, uri: &[u8], is_piece: bool) -> Option<SubrequestPe
              max_subrequests is {limit}"
         );
     }
-    place
+    permit
 }
 
 /// The same request once more, in the same location, for another answer (`slice`); `None` if its
 /// request has too many.
 pub(crate) fn again(exchange: &Exchange) -> Option<Exchange> {
     let request = &exchange.request;
+    let kind = SubrequestKind::Slice;
     let mut again = Subrequest {
-        place: place(exchange, &request.uri, true)?,
+        kind,
+        permit: permit(exchange, &request.uri, kind)?,
         uri: &request.uri,
         args: request.args.as_deref(),
         method: request.head.method,
@@ -208,15 +248,13 @@ pub(crate) fn again(exchange: &Exchange) -> Option<Exchange> {
     again.request.values = request.values.all();
     again.request.internal = request.internal;
     again.request.uri_replaced = request.uri_replaced;
-    again.progress.limited = exchange.progress.limited.clone();
-    again.progress.uri_left_location = exchange.progress.uri_left_location;
     Some(again)
 }
 
 /// A request that another one sets off.
 struct Subrequest<'a> {
-    /// Where it counts.
-    place: SubrequestPermit,
+    kind: SubrequestKind,
+    permit: SubrequestPermit,
     /// Its path as it stands in the configuration: a question mark is one of its bytes.
     uri: &'a [u8],
     args: Option<&'a [u8]>,
@@ -240,16 +278,12 @@ impl Subrequest<'_> {
             listener: exchange.listener,
             client: self.client,
             upstream: None,
-            client_address: exchange.client_address,
             server: exchange.server,
             location: exchange.server().default_location,
             response: Response::new(),
-            progress: Progress {
-                request_id: variables::shared_request_id(exchange),
-                tally: OnceLock::from(Arc::clone(exchange.tally())),
-                _place: Some(self.place),
-                ..Progress::new(Instant::now(), 0)
-            },
+            transfer: Transfer::new(Instant::now(), 0),
+            phases: PhaseState::default(),
+            features: Features::of_subrequest(exchange, self.kind, self.permit),
             request: Request {
                 buffer: request.buffer.clone(),
                 head,
@@ -261,22 +295,10 @@ impl Subrequest<'_> {
                 internal: true,
                 uri_replaced: true,
                 is_subrequest: true,
-                main_charset: main_charset(exchange),
-                depth: request.depth,
-                stub: None,
-                ssi: request.ssi.clone(),
                 early_data: request.early_data,
                 values: request.values.variables_only(),
             },
         }
-    }
-}
-
-/// The character set that the answers to a request are to be in, those to its subrequests too.
-fn main_charset(exchange: &Exchange) -> Option<Box<[u8]>> {
-    match exchange.request.is_subrequest {
-        true => exchange.request.main_charset.clone(),
-        false => filters::charset_of(&exchange.response).map(Into::into),
     }
 }
 

@@ -10,7 +10,7 @@ use sealane_conf::model::LogLevel;
 use sealane_log::{Logger, MAX_ERROR_LINE_BYTES};
 use std::mem;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// Subrequests of a request that may begin before it is their turn to be sent. nginx's begin when
 /// they are met; each holds a copy of the client's head and perhaps a file or a connection.
@@ -30,7 +30,31 @@ pub(crate) struct Tally {
     begun: AtomicU32,
     /// Those that are not over.
     under_way: AtomicU32,
-    said: Mutex<Said>,
+    said: Mutex<LoggedLines>,
+}
+
+/// What a request keeps to be counted with those that it belongs with.
+#[derive(Default)]
+pub(crate) struct TallyState {
+    /// Of the main request and all of its subrequests, once there is something to count.
+    tally: OnceLock<Arc<Tally>>,
+    /// In a subrequest: what it counts as.
+    _permit: Option<SubrequestPermit>,
+}
+
+impl TallyState {
+    /// A subrequest counts with the request that makes it.
+    pub(crate) fn of_subrequest(main: &Exchange, permit: SubrequestPermit) -> TallyState {
+        TallyState {
+            tally: OnceLock::from(Arc::clone(main.tally())),
+            _permit: Some(permit),
+        }
+    }
+
+    /// The tally, if anything has been counted.
+    pub(crate) fn get(&self) -> Option<&Arc<Tally>> {
+        self.tally.get()
+    }
 }
 
 /// Permits one subrequest, which counts among those in flight until this is dropped.
@@ -75,7 +99,7 @@ impl Tally {
 impl Exchange {
     /// What it and those that it belongs with come to.
     pub(crate) fn tally(&self) -> &Arc<Tally> {
-        self.progress.tally.get_or_init(Arc::default)
+        self.features.tally.tally.get_or_init(Arc::default)
     }
 }
 
@@ -90,9 +114,9 @@ impl Drop for SubrequestPermit {
 
 /// What was written to the log.
 #[derive(Debug, Default)]
-struct Said {
+struct LoggedLines {
     /// The last ones that differ, oldest first.
-    known: Vec<Known>,
+    known: Vec<LoggedLine>,
     /// How many were written.
     lines: u32,
     /// How many were not, being too many.
@@ -101,7 +125,7 @@ struct Said {
 
 /// A line that was written.
 #[derive(Debug)]
-struct Known {
+struct LoggedLine {
     logger: Logger,
     level: LogLevel,
     connection: u64,
@@ -110,11 +134,11 @@ struct Known {
     again: u64,
 }
 
-impl Said {
+impl LoggedLines {
     fn is_new(&mut self, logger: &Logger, level: LogLevel, connection: u64, line: &str) -> bool {
         // More of it would not be written either.
         let line = &line[..line.floor_char_boundary(MAX_ERROR_LINE_BYTES)];
-        let is_same = |known: &&mut Known| known.level == level && *known.line == *line;
+        let is_same = |known: &&mut LoggedLine| known.level == level && *known.line == *line;
         // Newest first, as lines that are repeated usually are.
         if let Some(known) = self.known.iter_mut().rev().find(is_same) {
             known.again += 1;
@@ -128,7 +152,7 @@ impl Said {
         if self.known.len() == MAX_KNOWN {
             self.known.remove(0).conclude();
         }
-        self.known.push(Known {
+        self.known.push(LoggedLine {
             logger: logger.clone(),
             level,
             connection,
@@ -139,7 +163,7 @@ impl Said {
     }
 }
 
-impl Known {
+impl LoggedLine {
     fn conclude(self) {
         let times = match self.again {
             0 => return,
@@ -154,7 +178,7 @@ impl Known {
     }
 }
 
-impl Drop for Said {
+impl Drop for LoggedLines {
     fn drop(&mut self) {
         if self.unsaid > 0
             && let Some(last) = self.known.last()
@@ -171,7 +195,7 @@ impl Drop for Said {
         }
         mem::take(&mut self.known)
             .into_iter()
-            .for_each(Known::conclude);
+            .for_each(LoggedLine::conclude);
     }
 }
 

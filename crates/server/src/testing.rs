@@ -7,11 +7,12 @@ use crate::chain::{OutputChain, Segment};
 use crate::client_link::ClientLink;
 use crate::counters::Counters;
 use crate::current::Current;
-use crate::exchange::{Exchange, Progress, Request, RequestBody, Response};
+use crate::exchange::{Exchange, Request, RequestBody, Response, Transfer};
 use crate::facts::{ConnectionFacts, PeerAddress};
+use crate::features::Features;
 use crate::materials::Materials;
 use crate::open_file_cache::OpenFileCache;
-use crate::pipeline;
+use crate::pipeline::{self, PhaseState};
 use crate::snapshot::{ListenerId, Snapshot};
 use crate::socket::Socket;
 use crate::turns::Turns;
@@ -200,11 +201,12 @@ impl Site {
             listener: ListenerId(0),
             client: ClientLink::default(),
             upstream: None,
-            client_address: None,
             server,
             location: snapshot.server(server).default_location,
             response: Response::new(),
-            progress: Progress::new(Instant::now(), head.head_bytes as u64),
+            transfer: Transfer::new(Instant::now(), head.head_bytes as u64),
+            phases: PhaseState::default(),
+            features: Features::default(),
             request: Request {
                 uri: normal.path.into_owned(),
                 args: normal.args.map(<[u8]>::to_vec),
@@ -217,10 +219,6 @@ impl Site {
                 internal: false,
                 uri_replaced: false,
                 is_subrequest: false,
-                main_charset: None,
-                depth: 0,
-                stub: None,
-                ssi: None,
                 early_data: false,
                 values,
                 head,

@@ -6,8 +6,8 @@ use crate::acceptor::DRAIN_BELOW_FRACTION;
 use crate::admission::RefusedHandshakes;
 use crate::counters::Counters;
 use crate::current::Current;
-use crate::handover::Travellers;
-use crate::handover::line::Way;
+use crate::handover::InFlight;
+use crate::handover::channel::Channel;
 use crate::open_file_cache::OpenFileCache;
 use crate::registry::{Asked, Registry};
 use crate::snapshot::{ListenerId, Snapshot};
@@ -52,9 +52,9 @@ pub struct Process {
     workers: OnceLock<Vec<Arc<Worker>>>,
     connections: AtomicU64,
     /// Where idle connections go when another process takes over.
-    way_out: Mutex<Option<Arc<Way>>>,
+    outbound_channel: Mutex<Option<Arc<Channel>>>,
     /// Connections that are with no thread at the moment.
-    pub(crate) travellers: Travellers,
+    pub(crate) in_flight: InFlight,
     /// TLS sessions with peers, for the next connection.
     pub(crate) upstream_sessions: Arc<SessionCache>,
 }
@@ -84,16 +84,25 @@ impl Process {
     }
 
     /// Where idle connections go, if another process takes over and is there.
-    pub(crate) fn way_out(&self) -> Option<Arc<Way>> {
-        let way = self.way_out.lock().unwrap_or_else(PoisonError::into_inner);
-        way.as_ref().filter(|way| !way.is_closed()).cloned()
+    pub(crate) fn outbound_channel(&self) -> Option<Arc<Channel>> {
+        let channel = self
+            .outbound_channel
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        channel
+            .as_ref()
+            .filter(|channel| !channel.is_closed())
+            .cloned()
     }
 
-    /// Has idle connections go this way from now on.
-    pub(crate) fn set_way_out(&self, way: Way) {
+    /// Sends idle connections over this channel from now on.
+    pub(crate) fn set_outbound_channel(&self, channel: Channel) {
         let before = {
-            let mut place = self.way_out.lock().unwrap_or_else(PoisonError::into_inner);
-            place.replace(Arc::new(way))
+            let mut current = self
+                .outbound_channel
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner);
+            current.replace(Arc::new(channel))
         };
         drop(before);
     }
@@ -190,10 +199,10 @@ pub enum Command {
     Quit,
     /// TERM, INT: stop now.
     Terminate,
-    /// Like `Quit`, but idle connections go over this line to a process that takes them
+    /// Like `Quit`, but idle connections move over this channel to a process that adopts them
     /// ([`Command::TakeOver`]). Again: from now on they go over this one.
     HandOver(OwnedFd),
-    /// Go on with the connections that another process sends over this line.
+    /// Adopt the connections that another process sends over this channel.
     TakeOver(OwnedFd),
     /// HUP: go on with another configuration. Requests under way finish with theirs.
     Apply(Box<Update>),
@@ -261,7 +270,7 @@ pub fn run(
                 if *tell.borrow() == Asked::Nothing =>
             {
                 let asked = match command {
-                    Command::HandOver(line) => threads.hand_over(line, &process),
+                    Command::HandOver(channel) => threads.hand_over(channel, &process),
                     _ => Asked::Finish,
                 };
                 threads.take_over_no_more();
@@ -270,8 +279,8 @@ pub fn run(
                 deadline = timeout.map(|t| std::time::Instant::now() + t);
             }
             // The process that was to take over is gone, or is to end itself.
-            Some(Command::HandOver(line)) if *tell.borrow() == Asked::Move => {
-                threads.hand_over(line, &process);
+            Some(Command::HandOver(channel)) if *tell.borrow() == Asked::Move => {
+                threads.hand_over(channel, &process);
                 for worker in process.workers() {
                     worker.registry.shut_down(Asked::Move);
                 }
@@ -283,8 +292,8 @@ pub fn run(
                 snapshot = update.snapshot;
                 logs.0 = update.logs;
             }
-            Some(Command::TakeOver(line)) if *tell.borrow() == Asked::Nothing => {
-                threads.take_over(line, process.clone())?;
+            Some(Command::TakeOver(channel)) if *tell.borrow() == Asked::Nothing => {
+                threads.take_over(channel, process.clone())?;
             }
             Some(Command::Terminate) => break,
             // Whoever finishes does so with what there is.

@@ -65,6 +65,8 @@ pub struct Connection {
     writer: Option<Box<RecordWriter>>,
 }
 
+/// Who has libssl's connection; drawn with the states around it in the server's
+/// `connection/handshake.rs`.
 enum State {
     Hello {
         acceptor: Acceptor,

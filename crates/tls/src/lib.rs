@@ -88,11 +88,11 @@ pub use offload::{AsyncMode, HandshakeSettings, HandshakeState, Load};
 pub use packed::{MAX_PACKED_BYTES, NotPackable, Packed, UnpackError, moving_format};
 pub use protocols::{Protocol, Protocols};
 pub use record_size::DynamicRecords;
+pub use sans_io::{KernelSeal, SansIo};
 pub use sealane_awslc::{
     Fault, HandshakeStatus, KeyOperation, ReadStatus, Secret, VerifyFailure, library_version,
     sha256, use_program_allocator,
 };
-pub use sans_io::{KernelSeal, SansIo};
 pub use server::{Fingerprint, ServerTls};
 pub use sessions::cache::{CacheCounts, Follower, SessionCache};
 pub use sessions::early_data::EarlyData;

@@ -70,12 +70,8 @@ pub trait SansIo {
     /// # Errors
     ///
     /// Before the connection is established, and when the library fails.
-    fn write(
-        &mut self,
-        plain: &[u8],
-        now_ms: u64,
-        output: &mut Vec<u8>,
-    ) -> Result<(), Self::Error>;
+    fn write(&mut self, plain: &[u8], now_ms: u64, output: &mut Vec<u8>)
+    -> Result<(), Self::Error>;
 
     /// Appends a close_notify. Returns whether it is settled: while early data is read there
     /// can be no alert yet, and a later call writes it.

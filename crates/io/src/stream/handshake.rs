@@ -150,8 +150,7 @@ impl<T: KernelSeal> Sealed<T> {
 
     fn set_wait(&mut self, wait: HandshakeWait) {
         // The store is no place where handshakes are in flight.
-        let in_flight =
-            wait == HandshakeWait::Asked && self.connection.pending_timeout().is_none();
+        let in_flight = wait == HandshakeWait::Asked && self.connection.pending_timeout().is_none();
         if let Some(opening) = &mut self.opening {
             opening.waits_for = wait;
             opening.set_in_flight(in_flight);

@@ -129,10 +129,7 @@ impl<E: Endpoint, T: KernelSeal> Stream<E, T> {
     /// sent when TCP has room for them: the kernel puts them in front of it. Where the
     /// send buffer is too small for that, everything must have been acknowledged,
     /// twice, with time in between for the kernel to fill TCP's buffer again.
-    pub(super) fn poll_end_kernel(
-        &mut self,
-        cx: &mut Context<'_>,
-    ) -> Poll<Result<(), ErrorOf<T>>> {
+    pub(super) fn poll_end_kernel(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ErrorOf<T>>> {
         loop {
             if matches!(self.kernel_end.phase, Phase::Gone) {
                 return Poll::Ready(Ok(()));

@@ -106,7 +106,11 @@ mod tests {
         assert_eq!(outgoing.take_progress(), 25);
         assert_eq!(outgoing.take_progress(), 0, "it was reported");
         outgoing.at = 199;
-        assert_eq!(outgoing.take_progress(), 74, "the last byte waits for the end");
+        assert_eq!(
+            outgoing.take_progress(),
+            74,
+            "the last byte waits for the end"
+        );
         outgoing.release();
         assert_eq!(outgoing.take_progress(), 1);
         assert_eq!(outgoing.take_progress(), 0);

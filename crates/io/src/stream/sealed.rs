@@ -1,10 +1,10 @@
 //! The TLS side of a stream: moves ciphertext between the socket and a sans-IO connection of
 //! `sealane_tls`, either side of it, and owns what is on its way.
 
+use super::Received;
 use super::error::{ErrorOf, StreamError};
 use super::handshake::Opening;
 use super::outgoing::Outgoing;
-use super::Received;
 use crate::buffers;
 use crate::socket::Socket;
 use crate::turns::HandshakeSlot;

@@ -99,7 +99,9 @@ fn a_message_that_was_taken_is_sent_only_when_the_kernel_has_it() {
             ..OutboundMessage::default()
         };
         for _ in 0..100 {
-            message.body.push_file(Arc::clone(&file), 0, FILE_BYTES as u64);
+            message
+                .body
+                .push_file(Arc::clone(&file), 0, FILE_BYTES as u64);
         }
         let total = message.body.len();
         let mut cx = Context::from_waker(Waker::noop());
@@ -111,7 +113,10 @@ fn a_message_that_was_taken_is_sent_only_when_the_kernel_has_it() {
         }
         assert!(sending.is_pending(), "the client does not read");
         assert!(stream.has_unsent());
-        assert!(message.sent + message.body.len() < total, "some is on its way");
+        assert!(
+            message.sent + message.body.len() < total,
+            "some is on its way"
+        );
         go.send(()).expect("the client waits");
         let done = poll_fn(|cx| stream.poll_send(cx, &mut message)).await;
         done.expect("the client reads");

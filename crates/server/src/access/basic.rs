@@ -1,6 +1,6 @@
 //! `auth_basic`: names and passwords.
 
-use super::{Credentials, Verdict, passwords, user_file};
+use super::{AccessVerdict, Credentials, passwords, user_file};
 use crate::disk;
 use crate::exchange::Exchange;
 use crate::open_file_cache::Errno;
@@ -45,10 +45,10 @@ enum Compared {
     Unread(io::Error),
 }
 
-pub(super) async fn check(exchange: &mut Exchange, basic: &AuthBasic) -> Verdict {
+pub(super) async fn check(exchange: &mut Exchange, basic: &AuthBasic) -> AccessVerdict {
     let realm = template::evaluate(&basic.realm, exchange).into_owned();
     if realm == b"off" {
-        return Verdict::Declined;
+        return AccessVerdict::Declined;
     }
     let Some(credentials) = Credentials::of(exchange) else {
         log_request!(
@@ -76,7 +76,7 @@ pub(super) async fn check(exchange: &mut Exchange, basic: &AuthBasic) -> Verdict
     };
     let (path, user) = (Text(&path), Text(credentials.user()));
     match compared {
-        Compared::Right => return Verdict::Granted,
+        Compared::Right => return AccessVerdict::Granted,
         Compared::Wrong => {
             log_request!(exchange, Error, "user \"{user}\": password mismatch");
         }
@@ -98,17 +98,17 @@ pub(super) async fn check(exchange: &mut Exchange, basic: &AuthBasic) -> Verdict
         Compared::Unopened(error) if error.kind() == io::ErrorKind::NotFound => {
             let errno = Errno::of(&error);
             log_request!(exchange, Error, "open() \"{path}\" failed ({errno})");
-            return Verdict::Refused(StatusCode::FORBIDDEN);
+            return AccessVerdict::Refused(StatusCode::FORBIDDEN);
         }
         Compared::Unopened(error) => {
             let errno = Errno::of(&error);
             log_request!(exchange, Crit, "open() \"{path}\" failed ({errno})");
-            return Verdict::Refused(StatusCode::INTERNAL_SERVER_ERROR);
+            return AccessVerdict::Refused(StatusCode::INTERNAL_SERVER_ERROR);
         }
         Compared::Unread(error) => {
             let errno = Errno::of(&error);
             log_request!(exchange, Crit, "pread() \"{path}\" failed ({errno})");
-            return Verdict::Refused(StatusCode::INTERNAL_SERVER_ERROR);
+            return AccessVerdict::Refused(StatusCode::INTERNAL_SERVER_ERROR);
         }
     }
     ask_client(exchange, &realm)
@@ -125,11 +125,11 @@ fn user_file_path(exchange: &Exchange, basic: &AuthBasic) -> Vec<u8> {
 }
 
 /// A 401 that says what for.
-fn ask_client(exchange: &mut Exchange, realm: &[u8]) -> Verdict {
+fn ask_client(exchange: &mut Exchange, realm: &[u8]) -> AccessVerdict {
     let value = [b"Basic realm=\"", realm, b"\""].concat();
     // What a header cannot carry, such as a line end in a variable, is not said.
     let _ = exchange.response.headers.push(b"WWW-Authenticate", &value);
-    Verdict::Refused(StatusCode::UNAUTHORIZED)
+    AccessVerdict::Refused(StatusCode::UNAUTHORIZED)
 }
 
 fn compare(path: &[u8], credentials: &Credentials) -> Compared {

@@ -11,7 +11,7 @@ const MAX_PASSWORD_BYTES: usize = 2048;
 const BLOCK_BYTES: usize = 16 << 10;
 
 /// What a file says about a name.
-pub(super) struct Found {
+pub(super) struct UserEntry {
     /// The password of the name, if it is there.
     pub(super) password: Option<Zeroizing<Vec<u8>>>,
     /// The password of the first line, to spend the same time on names that are not there.
@@ -22,10 +22,10 @@ pub(super) struct Found {
 ///
 /// # Errors
 /// When reading fails.
-pub(super) fn find(file: &mut impl Read, user: &[u8]) -> io::Result<Found> {
+pub(super) fn find(file: &mut impl Read, user: &[u8]) -> io::Result<UserEntry> {
     let mut block = Zeroizing::new(vec![0; BLOCK_BYTES]);
     let mut line = Line::new(user);
-    let mut found = Found {
+    let mut found = UserEntry {
         password: None,
         first: None,
     };
@@ -50,8 +50,8 @@ pub(super) fn find(file: &mut impl Read, user: &[u8]) -> io::Result<Found> {
 }
 
 /// Keeps what the line that has ended is good for, and begins the next one.
-fn end_line(line: &mut Line<'_>, found: &mut Found) {
-    if let Part::Password { matches, .. } = line.part {
+fn end_line(line: &mut Line<'_>, found: &mut UserEntry) {
+    if let LinePart::Password { matches, .. } = line.part {
         let password = std::mem::take(&mut line.password);
         if matches {
             found.password = Some(password);
@@ -65,12 +65,12 @@ fn end_line(line: &mut Line<'_>, found: &mut Found) {
 /// The line at hand.
 struct Line<'u> {
     user: &'u [u8],
-    part: Part,
+    part: LinePart,
     password: Zeroizing<Vec<u8>>,
 }
 
 #[derive(Clone, Copy)]
-enum Part {
+enum LinePart {
     /// So many bytes of the name have matched, or it is another one.
     Name { matched: Option<usize> },
     /// Whether of the name that is looked for, and whether something else has followed.
@@ -83,13 +83,13 @@ impl Line<'_> {
     fn new(user: &[u8]) -> Line<'_> {
         Line {
             user,
-            part: Part::Name { matched: Some(0) },
+            part: LinePart::Name { matched: Some(0) },
             password: Zeroizing::default(),
         }
     }
 
     fn begin(&mut self) {
-        self.part = Part::Name { matched: Some(0) };
+        self.part = LinePart::Name { matched: Some(0) };
         self.password.clear();
     }
 
@@ -99,10 +99,10 @@ impl Line<'_> {
             return true;
         }
         match &mut self.part {
-            Part::Name { matched } => match (byte, *matched) {
-                (b'#' | b'\r', Some(0)) => self.part = Part::Rest,
+            LinePart::Name { matched } => match (byte, *matched) {
+                (b'#' | b'\r', Some(0)) => self.part = LinePart::Rest,
                 (b':', at) => {
-                    self.part = Part::Password {
+                    self.part = LinePart::Password {
                         matches: at == Some(self.user.len()),
                         ended: false,
                     };
@@ -111,7 +111,7 @@ impl Line<'_> {
                 // Not the start any more, where a `#` is a comment.
                 _ => *matched = None,
             },
-            Part::Password { matches, ended } => {
+            LinePart::Password { matches, ended } => {
                 *ended |= matches!(byte, b':' | b'\r');
                 if *ended {
                     return *matches;
@@ -125,7 +125,7 @@ impl Line<'_> {
                     self.password.push(byte);
                 }
             }
-            Part::Rest => {}
+            LinePart::Rest => {}
         }
         false
     }

@@ -8,8 +8,8 @@ fn lines(format: &str, log: &str, request: &str) -> Vec<String> {
     site.file("a.txt", "hello");
     let mut exchange = site.exchange(request);
     site.handle(&mut exchange);
-    exchange.progress.sent_bytes = 250;
-    exchange.progress.head_bytes = 245;
+    exchange.transfer.sent_bytes = 250;
+    exchange.transfer.head_bytes = 245;
     crate::pipeline::log_access(&exchange);
     let log = std::fs::read_to_string(site.root().join("access.log")).unwrap_or_default();
     log.lines().map(str::to_owned).collect()

@@ -1,4 +1,45 @@
 //! The TLS handshake of a connection, within its time, and who seals afterwards.
+//!
+//! # A handshake that waits
+//!
+//! Four states describe it, each kept by one type and changed by that type alone. From the
+//! socket inwards:
+//!
+//! | | state | file | answers |
+//! |---|---|---|---|
+//! | 1 | `HandshakeWait` of `TlsStream` | `tls_stream.rs` | what does the task wait for? |
+//! | 2 | `HandshakeSlot` | `turns.rs` | may it use the worker now? |
+//! | 3 | `State` of `sealane_tls::Connection` | `tls/src/connection.rs` | who has the `awslc` connection? |
+//! | 4 | `State` of `Slot` | `tls/src/offload/flight.rs` | where is the flight in the pool? |
+//!
+//! ```text
+//! 1      Input --- bytes from the client ---+      +--- poll_pending() is ready --- Asked
+//!          ^                                v      v     (then: Answered)             ^
+//!          |                 poll_turn() of 2, then handshake() of 3                  |
+//!          +--- WantRead ---------------+   |      +-------------- Pending -----------+
+//!                                           +--- Done, or an error: the handshake is over
+//!
+//! 2      idle --- the turn's budget is spent, or others wait ---> queued --- granted ---+
+//!          |                                                                            v
+//!          +--------------------------- there is time ------------------------------> Turn
+//!          ^                                                                            |
+//!          +------------------------ Turn is dropped: the next is granted --------------+
+//!        counted as in flight: while 1 is Asked and 3 is Away or Signing
+//!
+//! 3      Hello --- complete ---> Running --- wants the key ---> Signing   (an accelerator)
+//!          |                      ^  ^ |                           |  or Away  (a thread: 4)
+//!          |                      |  | +--- Done                   |
+//!          +--- Waiting ----------+  +--- signed, or landed -------+
+//!               (the session store)
+//!        A flight that is known to need the key goes from Hello or Waiting to Away at once.
+//!
+//! 4      Away --- a job was submitted ---> Parked --- it is done ---> Away --- over ---> Landed
+//!        any --- FlightHandle is dropped ---> Abandoned: whoever has the flight drops it
+//! ```
+//!
+//! What ends a handshake from outside (the deadline, `Asked::Abort`, a client that has gone) drops
+//! the `TlsStream`, and with it everything above: the slot leaves the queue, the flight is
+//! abandoned, the job cancelled.
 
 use super::Connection;
 use crate::admission::{self, Refused};

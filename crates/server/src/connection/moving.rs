@@ -1,9 +1,9 @@
-//! A connection leaves for another process between two requests, or comes from one.
+//! Moves a connection to another process between two requests, and adopts those of others.
 
 use super::Connection;
 use crate::acceptor::ListenerRef;
-use crate::handover::line::Way;
-use crate::handover::{Description, Opened, Parcel};
+use crate::handover::channel::Channel;
+use crate::handover::{AdoptedConnection, Description, MovedConnection};
 use crate::registry::Asked;
 use crate::snapshot::ServerId;
 use crate::worker::Worker;
@@ -17,39 +17,45 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit};
 
-/// A connection that waits for a place in the other process.
-pub(super) struct Leaving {
-    way: Arc<Way>,
-    place: Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send>>,
+/// A connection that waits for a credit of the other process.
+pub(super) struct PendingMove {
+    channel: Arc<Channel>,
+    credit: Pin<Box<dyn Future<Output = Result<OwnedSemaphorePermit, AcquireError>> + Send>>,
 }
 
-/// Goes on with a connection that another process has served so far.
-pub(crate) async fn adopt(worker: Arc<Worker>, mut parcel: Parcel) {
+/// Serves a connection that another process has served so far.
+pub(crate) async fn adopt(worker: Arc<Worker>, mut moved: MovedConnection) {
     let number = worker.process.next_connection();
-    let stays = parcel.stays;
+    let stays = moved.stays;
     // Until it is in the registry.
-    let under_way = parcel.under_way.take();
-    let opened = parcel.open(number);
-    let Opened {
+    let in_flight = moved.in_flight.take();
+    let adopted = moved.open(number);
+    let AdoptedConnection {
         description,
         facts,
         tls,
-    } = match opened {
-        Ok(opened) => opened,
+    } = match adopted {
+        Ok(adopted) => adopted,
         Err(error) => return worker.log_adoption(&error),
     };
-    // Without a listener that begins like its own it is as if it had been idle for too long.
-    let Some(place) = ListenerRef::new(&worker, &description.listener()) else {
+    // Without a listener that matches its own it is closed, as after a time-out.
+    let Some(listener) = ListenerRef::new(&worker, &description.listener()) else {
         return;
     };
-    if place.snapshot.listener(place.listener).acceptor.is_some() != tls.is_some() {
+    if listener
+        .snapshot
+        .listener(listener.listener)
+        .acceptor
+        .is_some()
+        != tls.is_some()
+    {
         return;
     }
     let facts = Arc::new(facts);
-    let place = place.of_connection(&facts);
+    let listener = listener.of_connection(&facts);
     worker.counters.active.add(1);
-    let mut connection = Connection::new(worker, place, facts);
-    drop(under_way);
+    let mut connection = Connection::new(worker, listener, facts);
+    drop(in_flight);
     connection.stays = stays;
     connection.nodelay = description.nodelay();
     connection.keep_alive = description.keep_alive();
@@ -65,40 +71,40 @@ pub(crate) async fn adopt(worker: Arc<Worker>, mut parcel: Parcel) {
 }
 
 impl Connection {
-    /// Between two requests: goes to the other process when that has a place. Ready when it has left,
-    /// and nobody here may touch the socket any more.
+    /// Between two requests: moves to the other process once that grants a credit. Ready when the
+    /// connection has been sent; its socket must not be touched any more.
     ///
-    /// Until then it is served here. It stays when there is no other process, or none that takes
-    /// it; its next response is the last one then.
-    pub(super) fn poll_leave(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        // What has come of a request stays with this process, and so does its answer.
+    /// Until then it is served here. If there is no process that adopts it, it stays, and its
+    /// next response is the last one.
+    pub(super) fn poll_move_out(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        // A request that has begun to arrive is answered by this process.
         if self.stays || !self.buffer.is_empty() || !self.transport.is_movable() {
-            self.leaving = None;
+            self.pending_move = None;
             return Poll::Pending;
         }
-        let Some(way) = self.worker.process.way_out() else {
-            self.leaving = None;
+        let Some(channel) = self.worker.process.outbound_channel() else {
+            self.pending_move = None;
             return Poll::Pending;
         };
-        let leaving = match &mut self.leaving {
-            Some(leaving) if Arc::ptr_eq(&leaving.way, &way) => leaving,
-            other => other.insert(Box::new(Leaving {
-                place: Box::pin(way.place()),
-                way,
+        let pending = match &mut self.pending_move {
+            Some(pending) if Arc::ptr_eq(&pending.channel, &channel) => pending,
+            other => other.insert(Box::new(PendingMove {
+                credit: Box::pin(channel.credit()),
+                channel,
             })),
         };
-        let place = ready!(leaving.place.as_mut().poll(cx));
-        let way = leaving.way.clone();
-        self.leaving = None;
-        match place {
-            Ok(place) => self.leave(&way, place),
-            // Nobody takes connections any more. The next way wakes this one.
+        let credit = ready!(pending.credit.as_mut().poll(cx));
+        let channel = pending.channel.clone();
+        self.pending_move = None;
+        match credit {
+            Ok(credit) => self.move_out(&channel, credit),
+            // No connections are taken any more. A new channel wakes this task.
             Err(_) => Poll::Pending,
         }
     }
 
-    /// Leaves, if it can.
-    fn leave(&mut self, way: &Way, place: OwnedSemaphorePermit) -> Poll<()> {
+    /// Sends the connection, if it can be packed.
+    fn move_out(&mut self, channel: &Channel, credit: OwnedSemaphorePermit) -> Poll<()> {
         let Ok(socket) = self.facts.socket.as_fd().try_clone_to_owned() else {
             return Poll::Pending;
         };
@@ -109,29 +115,29 @@ impl Connection {
         let address = &self.snapshot.listener(self.listener).address;
         let (keep_alive, idle_ms) = (self.keep_alive, self.idle_ms());
         let description = Description::new(&self.facts, address, self.nodelay, keep_alive, idle_ms);
-        way.send(
-            place,
-            Parcel {
+        channel.send(
+            credit,
+            MovedConnection {
                 description,
                 tls,
                 socket,
                 stays: false,
-                under_way: Some(self.worker.process.travellers.one()),
+                in_flight: Some(self.worker.process.in_flight.begin()),
             },
         );
         Poll::Ready(())
     }
 
-    /// Whether a connection that is to move, or to finish, may have another request.
+    /// Whether the connection may have another request, though it is to move or to finish.
     pub(crate) fn may_go_on(&self) -> bool {
         match self.entry.asked() {
             Asked::Nothing => true,
-            Asked::Move => !self.stays && self.worker.process.way_out().is_some(),
+            Asked::Move => !self.stays && self.worker.process.outbound_channel().is_some(),
             Asked::Finish | Asked::Abort => false,
         }
     }
 
-    /// Goes on with the TLS side that another process has packed.
+    /// Restores the TLS state that another process has packed.
     async fn go_on_with(&mut self, tls: Packed) -> Result<(), UnpackError> {
         let acceptor = self.snapshot.listener(self.listener).acceptor.as_ref();
         let acceptor = acceptor.ok_or(UnpackError::NoServer)?;

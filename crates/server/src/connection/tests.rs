@@ -2,7 +2,9 @@
 
 use super::*;
 use crate::acceptor;
-use crate::handover::{Description, KeepAlive, NoParcel, Parcel, UnderWay, line};
+use crate::handover::{
+    BadMessage, Description, InFlightGuard, KeepAlive, MovedConnection, channel,
+};
 use crate::snapshot::Snapshot;
 use crate::testing::Site;
 use sealane_tls::{Acceptor, SelectServer, Selected};
@@ -208,12 +210,12 @@ fn tcp_nodelay_follows_the_location() {
         worker.counters.active.add(1); // as the acceptor does
         let peer = PeerAddress::Inet(peer);
         let facts = ConnectionFacts::new(1, peer, Socket::Tcp(stream));
-        let place = ListenerRef {
+        let listener = ListenerRef {
             generation: 0,
             snapshot: worker.current.snapshot(),
             listener: ListenerId(0),
         };
-        let mut connection = Connection::new(worker, place, Arc::new(facts));
+        let mut connection = Connection::new(worker, listener, Arc::new(facts));
         assert!(
             has_nodelay(&connection),
             "inherited from the listening socket"
@@ -269,8 +271,8 @@ fn a_client_that_dies_in_its_body_leaves_nothing_behind() {
         "client_body_temp_path DIR/tmp; client_max_body_size 0; \
          location / { proxy_pass http://127.0.0.1:1; }",
     );
-    let place = site.root().join("tmp");
-    std::fs::create_dir(&place).expect("the site is ours");
+    let directory = site.root().join("tmp");
+    std::fs::create_dir(&directory).expect("the site is ours");
     let (address, worker) = serve_on_thread(&site, |_| {});
     let mut client = TcpStream::connect(address).expect("it listens");
     client
@@ -279,7 +281,7 @@ fn a_client_that_dies_in_its_body_leaves_nothing_behind() {
     client
         .write_all(&vec![b'x'; 500_000])
         .expect("the server reads");
-    let descriptors = || crate::temp_file::tests::descriptors_below(&place);
+    let descriptors = || crate::temp_file::tests::descriptors_below(&directory);
     let wait_for = |count| {
         for _ in 0..2000 {
             if descriptors() == count {
@@ -293,7 +295,7 @@ fn a_client_that_dies_in_its_body_leaves_nothing_behind() {
     drop(client);
     settle(&worker);
     wait_for(0);
-    let left = std::fs::read_dir(&place).expect("ours").count();
+    let left = std::fs::read_dir(&directory).expect("ours").count();
     assert_eq!(left, 0);
     let log = site.error_log();
     assert!(
@@ -448,40 +450,43 @@ fn connections_whose_listener_is_gone_finish() {
 }
 
 /// Passes on what arrives.
-struct Passing(tokio::sync::mpsc::UnboundedSender<Parcel>, Arc<Worker>);
+struct Passing(
+    tokio::sync::mpsc::UnboundedSender<MovedConnection>,
+    Arc<Worker>,
+);
 
-impl line::Host for Passing {
+impl channel::Adopter for Passing {
     fn has_room(&self, _count: usize) -> bool {
         true
     }
 
-    fn take(&mut self, arrived: Result<Parcel, NoParcel>) {
-        let parcel = arrived.unwrap_or_else(|error| panic!("{error}"));
-        let _ = self.0.send(parcel);
+    fn take(&mut self, arrived: Result<MovedConnection, BadMessage>) {
+        let moved = arrived.unwrap_or_else(|error| panic!("{error}"));
+        let _ = self.0.send(moved);
     }
 
-    fn under_way(&self) -> UnderWay {
-        self.1.process.travellers.one()
+    fn in_flight(&self) -> InFlightGuard {
+        self.1.process.in_flight.begin()
     }
 }
 
-/// A way to another process, whatever comes back being lost.
-fn way(out: std::os::fd::OwnedFd) -> line::Way {
-    let home = line::Home {
+/// A channel to another process; connections that come back are lost.
+fn channel_to(out: std::os::fd::OwnedFd) -> channel::Channel {
+    let events = channel::OutboundEvents {
         take_back: Box::new(drop),
-        tell: Box::new(|_| {}),
+        report: Box::new(|_| {}),
     };
-    line::Way::open(out, home).expect("threads")
+    channel::Channel::open(out, events).expect("threads")
 }
 
-/// Goes on, on a thread of its own, with what arrives over a line.
+/// Goes on, on a thread of its own, with what arrives over a channel.
 fn adopt_on_thread(site: &Site, line: std::os::fd::OwnedFd) -> Arc<Worker> {
     let worker = site.another_worker(|_| {});
-    let (sender, mut parcels) = tokio::sync::mpsc::unbounded_channel();
+    let (sender, mut moved_connections) = tokio::sync::mpsc::unbounded_channel();
     let mut host = Passing(sender, worker.clone());
     std::thread::spawn(move || {
         let (stop, _writer) = std::io::pipe().expect("a pipe");
-        line::receive(&line, stop.as_fd(), &mut host)
+        channel::receive(&line, stop.as_fd(), &mut host)
     });
     let adopting = worker.clone();
     std::thread::spawn(move || {
@@ -490,8 +495,8 @@ fn adopt_on_thread(site: &Site, line: std::os::fd::OwnedFd) -> Arc<Worker> {
             .build();
         // Runs until the test process ends.
         runtime.expect("a runtime can be built").block_on(async {
-            while let Some(parcel) = parcels.recv().await {
-                tokio::spawn(adopt(adopting.clone(), parcel));
+            while let Some(moved) = moved_connections.recv().await {
+                tokio::spawn(adopt(adopting.clone(), moved));
             }
             std::future::pending::<()>().await;
         });
@@ -511,7 +516,7 @@ fn connections_move_to_another_process_between_two_requests() {
     let (mut busy, mut idle) = busy_and_idle(address, &worker);
     let (out, line) = sealane_sys::socket::seqpacket_pair().expect("a pair");
     let successor = adopt_on_thread(&new, line);
-    worker.process.set_way_out(way(out));
+    worker.process.set_outbound_channel(channel_to(out));
     worker.registry.shut_down(Asked::Move);
     while worker.counters.waiting.get() > 0 {
         std::thread::sleep(Duration::from_millis(1));
@@ -537,9 +542,9 @@ fn connections_finish_here_when_the_other_process_is_gone() {
     let (mut busy, mut idle) = busy_and_idle(address, &worker);
     let (out, line) = sealane_sys::socket::seqpacket_pair().expect("a pair");
     drop(line);
-    worker.process.set_way_out(way(out));
+    worker.process.set_outbound_channel(channel_to(out));
     worker.registry.shut_down(Asked::Move);
-    while worker.process.way_out().is_some() {
+    while worker.process.outbound_channel().is_some() {
         std::thread::sleep(Duration::from_millis(1));
     }
     // Neither is lost: each is answered once more, and told that this was the last time.
@@ -554,7 +559,7 @@ fn connections_finish_here_when_the_other_process_is_gone() {
 }
 
 #[test]
-fn who_waits_for_a_place_is_served_meanwhile_and_moves_later() {
+fn a_connection_without_a_credit_is_served_meanwhile_and_moves_later() {
     let [old, new] = ["old", "new"].map(|word| {
         Site::new(&format!(
             "location / {{ return 200 \"{word} $request_uri\"; }}"
@@ -563,7 +568,7 @@ fn who_waits_for_a_place_is_served_meanwhile_and_moves_later() {
     let (address, worker) = serve_on_thread(&old, |_| {});
     let (mut busy, mut idle) = busy_and_idle(address, &worker);
     let (out, line) = sealane_sys::socket::seqpacket_pair().expect("a pair");
-    worker.process.set_way_out(way(out));
+    worker.process.set_outbound_channel(channel_to(out));
     worker.registry.shut_down(Asked::Move);
     let answer = answer_to(&mut busy, "Host: a\r\n\r\n");
     assert!(answer.ends_with("\r\n\r\nold /2"), "{answer}");
@@ -600,16 +605,16 @@ fn arriving(site: &Site, keep_alive: KeepAlive, idle_ms: u64) -> (TcpStream, Arc
         let listener = sealane_conf::model::ListenAddress::Inet(([127, 0, 0, 1], 80).into());
         Description::new(&facts, &listener, true, keep_alive, idle_ms)
     });
-    let way = way(out);
-    let place = site.block_on(way.place()).expect("there is a place");
-    way.send(
-        place,
-        Parcel {
+    let channel = channel_to(out);
+    let credit = site.block_on(channel.credit()).expect("there is a credit");
+    channel.send(
+        credit,
+        MovedConnection {
             description,
             tls: None,
             socket: theirs.into(),
             stays: false,
-            under_way: None,
+            in_flight: None,
         },
     );
     (client, successor)

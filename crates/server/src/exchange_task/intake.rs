@@ -5,11 +5,11 @@ use crate::chain::OutputChain;
 use crate::client_link::{BodyError, ClientFeed, Demand, Interim};
 use crate::connection::{Connection, HEAD_READ_BYTES, Wait};
 use crate::registry::Asked;
-use sealane_io::{OutboundMessage, Received};
 use bytes::Bytes;
 use sealane_conf::model::LogLevel;
 use sealane_http::h1::{BodyDecoder, CONTINUE, Decoded, Framing};
-use std::task::{Context, Poll};
+use sealane_io::{OutboundMessage, Received};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 /// Bytes of a body asked for at a time: two full TLS records.
@@ -27,6 +27,19 @@ pub(super) enum Remainder {
     /// Nobody can tell: the request, or the framing of its body, was malformed. No byte that
     /// follows may be taken for a request, and none ever will be.
     Unknown,
+}
+
+/// What has come from the client for the handler.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ClientNews {
+    /// Bytes of the body, or of a tunnel.
+    Bytes,
+    /// The end of the body.
+    End,
+    /// The body cannot be read on.
+    Failed,
+    /// The client has gone.
+    Gone,
 }
 
 /// What comes from the client during an exchange. Bytes that were received and not
@@ -109,15 +122,15 @@ impl Intake {
         early
     }
 
-    /// Brings what the handler waits for. True when there was something, so that
-    /// the handler is worth another look. With `may_expire` the connection's
-    /// deadline is the body's; otherwise somebody else has it.
-    pub(super) fn poll_progress(
+    /// Brings what the handler waits for. Once there is news, the handler is to be polled
+    /// again. With `may_expire` the connection's deadline is the body's; otherwise the caller
+    /// uses it.
+    pub(super) fn poll_news(
         &mut self,
         connection: &mut Connection,
         cx: &mut Context<'_>,
         may_expire: bool,
-    ) -> bool {
+    ) -> Poll<ClientNews> {
         self.gather_interim();
         let demand = self.feed.demand();
         if demand == Demand::Bytes && self.awaits_continue {
@@ -128,7 +141,7 @@ impl Intake {
         }
         self.send_early(connection, cx);
         match demand {
-            Demand::Nothing => false,
+            Demand::Nothing => Poll::Pending,
             Demand::Watch => self.poll_watch(connection, cx),
             Demand::Bytes if self.feed.is_tunnel() => self.poll_tunnel(connection, cx),
             Demand::Bytes => self.poll_body(connection, cx, may_expire),
@@ -171,22 +184,21 @@ impl Intake {
         connection: &mut Connection,
         cx: &mut Context<'_>,
         may_expire: bool,
-    ) -> bool {
+    ) -> Poll<ClientNews> {
         loop {
             match self.remainder() {
+                Remainder::Nothing if self.told_end => return Poll::Pending,
                 Remainder::Nothing => {
-                    let news = !std::mem::replace(&mut self.told_end, true);
-                    if news {
-                        self.feed.finish(Vec::new());
-                    }
-                    return news;
+                    self.told_end = true;
+                    self.feed.finish(Vec::new());
+                    return Poll::Ready(ClientNews::End);
                 }
-                Remainder::Unknown => return false,
+                Remainder::Unknown => return Poll::Pending,
                 Remainder::More => {}
             }
             if !connection.buffer.is_empty() {
-                if self.decode(connection) {
-                    return true;
+                if let Some(news) = self.decode(connection) {
+                    return Poll::Ready(news);
                 }
                 continue;
             }
@@ -200,25 +212,23 @@ impl Intake {
                 }
                 false => receive(connection, cx, BODY_READ_BYTES),
             };
-            let Poll::Ready(wait) = wait else {
-                return false;
-            };
+            let wait = ready!(wait);
             self.waits = false;
             match wait {
                 Wait::Bytes => {}
                 Wait::TimedOut => {
                     self.feed.fail(BodyError::TimedOut);
-                    return true;
+                    return Poll::Ready(ClientNews::Failed);
                 }
-                other => return self.lost(connection, &other),
+                other => return Poll::Ready(self.lost(connection, &other)),
             }
         }
     }
 
-    /// Decodes the buffer, all of its chunks at a time. True when the reader got something.
-    fn decode(&mut self, connection: &mut Connection) -> bool {
+    /// Decodes the buffer, all of its chunks at a time. Returns what the reader got.
+    fn decode(&mut self, connection: &mut Connection) -> Option<ClientNews> {
         let mut at = 0;
-        let mut news = false;
+        let mut has_data = false;
         while let Some(decoded) = self.next_part(connection, at, "reading client request body") {
             self.received += decoded.consumed as u64;
             self.feed.count_framed(decoded.consumed as u64);
@@ -226,15 +236,18 @@ impl Intake {
             if decoded.data == (0..connection.buffer.len()) {
                 let piece = std::mem::take(&mut connection.buffer);
                 self.feed.push(Bytes::from(piece));
-                return true;
+                return Some(ClientNews::Bytes);
             }
             let data = at + decoded.data.start..at + decoded.data.end;
-            news |= !data.is_empty();
+            has_data |= !data.is_empty();
             self.feed.push_copy(&connection.buffer[data]);
             at += decoded.consumed;
         }
         connection.buffer.drain(..at);
-        news || self.remainder() == Remainder::Unknown
+        match has_data {
+            true => Some(ClientNews::Bytes),
+            false => (self.remainder() == Remainder::Unknown).then_some(ClientNews::Failed),
+        }
     }
 
     /// Tells of the rest of a chunk before it has come, so that what is too large is
@@ -248,43 +261,49 @@ impl Intake {
     }
 
     /// Whatever the client sends, as it comes.
-    fn poll_tunnel(&mut self, connection: &mut Connection, cx: &mut Context<'_>) -> bool {
+    fn poll_tunnel(
+        &mut self,
+        connection: &mut Connection,
+        cx: &mut Context<'_>,
+    ) -> Poll<ClientNews> {
         if connection.buffer.is_empty() {
-            match receive(connection, cx, BODY_READ_BYTES) {
-                Poll::Pending => return false,
-                Poll::Ready(Wait::Bytes) => {}
-                Poll::Ready(Wait::End) => {
+            match ready!(receive(connection, cx, BODY_READ_BYTES)) {
+                Wait::Bytes => {}
+                Wait::End => {
                     self.feed.finish(Vec::new());
-                    return true;
+                    return Poll::Ready(ClientNews::End);
                 }
-                Poll::Ready(other) => return self.lost(connection, &other),
+                other => return Poll::Ready(self.lost(connection, &other)),
             }
         }
         let piece = Bytes::from(std::mem::take(&mut connection.buffer));
         self.received += piece.len() as u64;
         self.feed.push(piece);
-        true
+        Poll::Ready(ClientNews::Bytes)
     }
 
-    /// Finds out whether the client has gone. What it sends meanwhile (the next
-    /// request) is kept, up to a limit, past which nobody looks any more.
-    fn poll_watch(&mut self, connection: &mut Connection, cx: &mut Context<'_>) -> bool {
+    /// Ready when the client has gone. What it sends meanwhile (the next request) is kept, up
+    /// to a limit; past that the client is no longer watched.
+    fn poll_watch(
+        &mut self,
+        connection: &mut Connection,
+        cx: &mut Context<'_>,
+    ) -> Poll<ClientNews> {
         while connection.buffer.len() < HEAD_READ_BYTES {
-            match receive(connection, cx, HEAD_READ_BYTES) {
-                Poll::Pending => return false,
-                Poll::Ready(Wait::Bytes) => {}
-                Poll::Ready(other) => return self.lost(connection, &other),
+            match ready!(receive(connection, cx, HEAD_READ_BYTES)) {
+                Wait::Bytes => {}
+                other => return Poll::Ready(self.lost(connection, &other)),
             }
         }
-        false
+        Poll::Pending
     }
 
-    fn lost(&mut self, connection: &Connection, wait: &Wait) -> bool {
+    fn lost(&mut self, connection: &Connection, wait: &Wait) -> ClientNews {
         if let Wait::Broken(error) = wait {
             connection.log_broken(error, "while reading from client");
         }
         self.feed.set_gone();
-        true
+        ClientNews::Gone
     }
 
     fn gather_interim(&mut self) {

@@ -2,7 +2,7 @@
 //! still arriving.
 
 use super::intake::Intake;
-use crate::body_source::{BodySource, Filled, PendingBody};
+use crate::body_source::{BodySource, Filled, PendingBody, SourceError};
 use crate::buffers::{self, BATCH_BYTES};
 use crate::chain::OutputChain;
 use crate::connection::Connection;
@@ -13,11 +13,11 @@ use crate::rate::RateLimit;
 use crate::registry::Asked;
 use crate::transport::TransportError;
 use sealane_conf::model::LogLevel;
-use sealane_io::OutboundMessage;
 use sealane_http::StatusCode;
 use sealane_http::h1::ConnectionHeader;
+use sealane_io::OutboundMessage;
 use std::future::poll_fn;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 /// Why a response could not be sent to its end.
@@ -65,7 +65,7 @@ pub(super) async fn send(
     let before = head.len();
     let header = connection_header(exchange, keep_alive);
     pipeline::encode_head(exchange, &mut head, header, chunked);
-    exchange.progress.head_bytes = (head.len() - before) as u64;
+    exchange.transfer.head_bytes = (head.len() - before) as u64;
     let source = exchange
         .response
         .source
@@ -94,7 +94,7 @@ pub(super) async fn send(
     };
     intake.set_body_timeout(conf.client_body_timeout);
     let result = sending.run(connection, exchange, intake).await;
-    exchange.progress.sent_bytes = sending.message.sent;
+    exchange.transfer.sent_bytes = sending.message.sent;
     buffers::give_back(sending.message.head);
     if let Some(source) = sending.source {
         source.conclude(exchange, result.is_ok());
@@ -137,9 +137,8 @@ impl ResponseInFlight {
         let rate = RateLimit::of(exchange);
         let mut turns = 0_u32;
         loop {
-            let body_sent =
-                (self.message.sent).saturating_sub(exchange.progress.head_bytes);
-            match rate.allowed(body_sent, exchange.progress.started) {
+            let body_sent = (self.message.sent).saturating_sub(exchange.transfer.head_bytes);
+            match rate.allowed(body_sent, exchange.transfer.started) {
                 Ok(allowed) => self.message.budget = allowed.min(max_chunk),
                 Err(pause) if self.message.head.is_empty() && !self.message.body.is_empty() => {
                     connection.set_deadline(pause);
@@ -180,9 +179,11 @@ impl ResponseInFlight {
             };
             let mut news = false;
             if self.source.is_some() {
-                news |= intake.poll_progress(connection, cx, !has_output(self, connection));
+                news |= intake
+                    .poll_news(connection, cx, !has_output(self, connection))
+                    .is_ready();
                 let room = (BATCH_BYTES as u64).saturating_sub(self.message.body.len());
-                news |= self.poll_source(cx, exchange, room);
+                news |= self.poll_source(cx, exchange, room).is_ready();
             }
             if has_output(self, connection) {
                 match self.poll_output(cx, connection) {
@@ -215,8 +216,8 @@ impl ResponseInFlight {
             return Poll::Ready(Err(SendFailure::Aborted));
         }
         while self.source.is_some() {
-            let mut news = intake.poll_progress(connection, cx, false);
-            news |= self.poll_source(cx, exchange, 0);
+            let mut news = intake.poll_news(connection, cx, false).is_ready();
+            news |= self.poll_source(cx, exchange, 0).is_ready();
             if !news {
                 break;
             }
@@ -232,21 +233,28 @@ impl ResponseInFlight {
         }
     }
 
-    /// Asks the source for more, `room` bytes at most. True when something came of it.
-    fn poll_source(&mut self, cx: &mut Context<'_>, exchange: &mut Exchange, room: u64) -> bool {
+    /// Asks the source, if there still is one, for `room` bytes at most.
+    ///
+    /// # Errors
+    /// When the source has failed; the body is cut then.
+    fn poll_source(
+        &mut self,
+        cx: &mut Context<'_>,
+        exchange: &mut Exchange,
+        room: u64,
+    ) -> Poll<Result<Filled, SourceError>> {
         let Some(source) = &mut self.source else {
-            return false;
+            return Poll::Pending;
         };
         let mut piece = OutputChain::new();
-        let filled = match source.poll_fill(cx, exchange, &mut piece, room) {
-            Poll::Pending => return false,
-            Poll::Ready(Ok(filled)) => filled,
-            Poll::Ready(Err(_)) => {
+        let filled = match ready!(source.poll_fill(cx, exchange, &mut piece, room)) {
+            Ok(filled) => filled,
+            Err(error) => {
                 self.is_cut = true;
                 if let Some(source) = self.source.take() {
                     source.conclude(exchange, false);
                 }
-                return true;
+                return Poll::Ready(Err(error));
             }
         };
         if self.chunked {
@@ -267,7 +275,7 @@ impl ResponseInFlight {
                 self.message.body.append(framing::last_chunk(&trailers));
             }
         }
-        true
+        Poll::Ready(Ok(filled))
     }
 
     fn poll_output(

@@ -8,12 +8,19 @@ use sealane_http::h1::Version;
 use sealane_http::{Method, StatusCode, date};
 use std::borrow::Cow;
 
+/// What a request keeps for `add_header`.
+#[derive(Default)]
+pub(crate) struct AddHeaderState {
+    /// `expires` and `add_header` have been applied.
+    applied: bool,
+}
+
 /// Applies `expires` and `add_header`, once per exchange: a 416 takes the place
 /// of a response that has them already (nginx then sends `always` ones twice).
 pub(super) fn apply(exchange: &mut Exchange) {
     let conf = &exchange.snapshot.location(exchange.location).conf;
     let nothing = conf.add_headers.is_empty() && matches!(conf.expires, Expires::Off);
-    if nothing || std::mem::replace(&mut exchange.progress.headers_added, true) {
+    if nothing || std::mem::replace(&mut exchange.features.add_header.applied, true) {
         return;
     }
     let usual = is_usual(exchange.response.status);

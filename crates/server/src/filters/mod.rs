@@ -10,7 +10,10 @@ mod ranges;
 pub(crate) mod slice;
 pub(crate) mod userid;
 
-pub(crate) use body::{SharedIncludes, charset_of, charset_to_be_named};
+pub(crate) use body::{CharsetState, CompressState, Compressed, SsiState, charset_to_be_named};
+pub(crate) use headers::AddHeaderState;
+pub(crate) use slice::SliceState;
+pub(crate) use userid::UseridState;
 
 use crate::exchange::{Exchange, Response};
 use crate::request_log::log_request;
@@ -24,7 +27,7 @@ use std::net::SocketAddr;
 /// # Errors
 /// A status that takes the response's place: 412 or 416.
 pub(crate) fn apply(exchange: &mut Exchange) -> Result<(), StatusCode> {
-    if let Some(status) = exchange.progress.status_override {
+    if let Some(status) = exchange.features.error_page.status_override {
         // The length that a 304 announces is that of a body which does not follow it.
         let response = &mut exchange.response;
         if response.from_upstream && response.status.is_bodiless() && !status.is_bodiless() {

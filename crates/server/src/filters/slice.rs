@@ -8,7 +8,7 @@
 use crate::body_source::{BodySource, Filled, PendingBody, SourceError};
 use crate::chain::OutputChain;
 use crate::exchange::Exchange;
-use crate::handlers::{self, Step};
+use crate::handlers::{self, Outcome};
 use crate::pipeline;
 use crate::request_log::log_request;
 use crate::subrequest;
@@ -17,7 +17,15 @@ use sealane_http::decimal::parse_offset;
 use sealane_http::headers::KnownHeader;
 use std::ops::Range;
 use std::pin::Pin;
+use std::sync::OnceLock;
 use std::task::{Context, Poll, ready};
+
+/// What a request keeps for `slice`.
+#[derive(Default)]
+pub(crate) struct SliceState {
+    /// The piece that `$slice_range` has asked for.
+    current: OnceLock<Box<Slice>>,
+}
 
 /// The piece that a request asks for.
 #[derive(Debug, Clone)]
@@ -37,7 +45,7 @@ struct Piece {
 
 /// Appends `$slice_range`; false when there is none.
 pub(crate) fn append_range(exchange: &Exchange, out: &mut Vec<u8>) -> bool {
-    let slot = &exchange.progress.slice;
+    let slot = &exchange.features.slice.current;
     if slot.get().is_none() {
         let bytes = exchange.conf().slice_bytes;
         let is_passed = exchange.snapshot.location(exchange.location).pass.is_some();
@@ -89,7 +97,7 @@ fn asked_start(exchange: &Exchange) -> u64 {
 /// # Errors
 /// When it is not the piece that was asked for: the connection ends, as in nginx.
 pub(super) fn apply(exchange: &mut Exchange) -> Result<(), StatusCode> {
-    let Some(slice) = exchange.progress.slice.get_mut() else {
+    let Some(slice) = exchange.features.slice.current.get_mut() else {
         return Ok(());
     };
     if exchange.response.status != StatusCode::PARTIAL_CONTENT || slice.bytes == 0 {
@@ -101,7 +109,7 @@ pub(super) fn apply(exchange: &mut Exchange) -> Result<(), StatusCode> {
         exchange.response.drop_connection = true;
         return Err(StatusCode::INTERNAL_SERVER_ERROR);
     };
-    if let Some(slice) = exchange.progress.slice.get_mut() {
+    if let Some(slice) = exchange.features.slice.current.get_mut() {
         slice.wanted = Some(0..piece.complete_bytes);
     }
     let response = &mut exchange.response;
@@ -120,7 +128,7 @@ pub(super) fn apply(exchange: &mut Exchange) -> Result<(), StatusCode> {
     }
     let source = response.source.take().map(PendingBody::into_source);
     let is_prompt = source.as_ref().is_some_and(|source| source.is_prompt());
-    let part = Part {
+    let part = ArrivingPiece {
         owner: None,
         source,
         pending: std::mem::take(&mut response.body),
@@ -132,14 +140,14 @@ pub(super) fn apply(exchange: &mut Exchange) -> Result<(), StatusCode> {
         etag,
         position: None,
         is_prompt,
-        state: State::Reading(part),
+        state: SliceSourceState::Reading(part),
     }));
     Ok(())
 }
 
 /// The client gets this range only. True if the answer consists of pieces.
 pub(super) fn set_range(exchange: &mut Exchange, range: Range<u64>) -> bool {
-    match exchange.progress.slice.get_mut() {
+    match exchange.features.slice.current.get_mut() {
         Some(slice) if slice.wanted.is_some() => {
             slice.wanted = Some(range);
             true
@@ -203,17 +211,17 @@ struct SliceSource {
     position: Option<u64>,
     /// See [`BodySource::is_prompt`].
     is_prompt: bool,
-    state: State,
+    state: SliceSourceState,
 }
 
-enum State {
-    Reading(Part),
-    Asking(Pin<Box<dyn Future<Output = (Box<Exchange>, Step)> + Send>>),
+enum SliceSourceState {
+    Reading(ArrivingPiece),
+    Asking(Pin<Box<dyn Future<Output = (Box<Exchange>, Outcome)> + Send>>),
     Over,
 }
 
 /// A piece that arrives.
-struct Part {
+struct ArrivingPiece {
     /// The subrequest whose answer it is; none for the request itself.
     owner: Option<Box<Exchange>>,
     source: Option<Box<dyn BodySource>>,
@@ -222,7 +230,7 @@ struct Part {
     range: Range<u64>,
 }
 
-impl Part {
+impl ArrivingPiece {
     /// It is not read on.
     fn conclude(mut self, exchange: &mut Exchange, completed: bool) {
         let owner = self.owner.as_deref_mut().unwrap_or(exchange);
@@ -268,35 +276,40 @@ impl Part {
 
 impl SliceSource {
     fn wanted(exchange: &Exchange) -> Range<u64> {
-        let slice = exchange.progress.slice.get();
+        let slice = exchange.features.slice.current.get();
         slice
             .and_then(|slice| slice.wanted.clone())
             .unwrap_or_default()
     }
 
     /// Asks for the piece with this position. It is over if there may be no more subrequests.
-    fn ask(&self, exchange: &Exchange, position: u64) -> State {
+    fn ask(&self, exchange: &Exchange, position: u64) -> SliceSourceState {
         let slice = Slice {
             start: position / self.bytes * self.bytes,
             bytes: self.bytes,
             wanted: None,
         };
         let Some(asked) = subrequest::again(exchange) else {
-            return State::Over;
+            return SliceSourceState::Over;
         };
         let mut asked = Box::new(asked);
-        asked.progress.slice = Box::new(slice).into();
-        State::Asking(Box::pin(async move {
-            let step = handlers::content(&mut asked).await;
-            (asked, step)
+        asked.features.slice.current = Box::new(slice).into();
+        SliceSourceState::Asking(Box::pin(async move {
+            let outcome = handlers::content(&mut asked).await;
+            (asked, outcome)
         }))
     }
 
     /// The answer to [`SliceSource::ask`], if it belongs to the others.
-    fn accept(&self, exchange: &Exchange, mut asked: Box<Exchange>, step: Step) -> Option<Part> {
-        let status = match step {
-            Step::Answered => asked.response.status,
-            Step::Status(status) => status,
+    fn accept(
+        &self,
+        exchange: &Exchange,
+        mut asked: Box<Exchange>,
+        outcome: Outcome,
+    ) -> Option<ArrivingPiece> {
+        let status = match outcome {
+            Outcome::Answered => asked.response.status,
+            Outcome::Status(status) => status,
             _ => StatusCode::INTERNAL_SERVER_ERROR,
         };
         if status == StatusCode::CLIENT_CLOSED_REQUEST {
@@ -316,7 +329,7 @@ impl SliceSource {
             log_request!(exchange, Error, "etag mismatch in slice response");
             return None;
         }
-        let start = asked.progress.slice.get()?.start;
+        let start = asked.features.slice.current.get()?.start;
         let piece = check(exchange, &asked, start, self.bytes)?;
         if piece.complete_bytes != self.complete_bytes {
             log_request!(
@@ -329,7 +342,7 @@ impl SliceSource {
             return None;
         }
         let response = &mut asked.response;
-        Some(Part {
+        Some(ArrivingPiece {
             source: response.source.take().map(PendingBody::into_source),
             pending: std::mem::take(&mut response.body),
             range: piece.range,
@@ -354,19 +367,21 @@ impl BodySource for SliceSource {
             }
             self.position = Some(position);
             let part = match &mut self.state {
-                State::Over => return Poll::Ready(Err(SourceError)),
-                State::Asking(asking) => {
-                    let (asked, step) = ready!(asking.as_mut().poll(cx));
-                    self.state = match self.accept(exchange, asked, step) {
-                        Some(part) => State::Reading(part),
-                        None => State::Over,
+                SliceSourceState::Over => return Poll::Ready(Err(SourceError)),
+                SliceSourceState::Asking(asking) => {
+                    let (asked, outcome) = ready!(asking.as_mut().poll(cx));
+                    self.state = match self.accept(exchange, asked, outcome) {
+                        Some(part) => SliceSourceState::Reading(part),
+                        None => SliceSourceState::Over,
                     };
                     continue;
                 }
-                State::Reading(part) => part,
+                SliceSourceState::Reading(part) => part,
             };
             if position < part.range.start || position >= part.range.end {
-                if let State::Reading(part) = std::mem::replace(&mut self.state, State::Over) {
+                if let SliceSourceState::Reading(part) =
+                    std::mem::replace(&mut self.state, SliceSourceState::Over)
+                {
                     let completed = part.range.is_empty();
                     part.conclude(exchange, completed);
                 }
@@ -403,7 +418,7 @@ impl BodySource for SliceSource {
     }
 
     fn conclude(self: Box<Self>, exchange: &mut Exchange, completed: bool) {
-        if let State::Reading(part) = self.state {
+        if let SliceSourceState::Reading(part) = self.state {
             part.conclude(exchange, completed);
         }
     }

@@ -23,9 +23,16 @@ const FIRST_V2: u32 = 0x0303_0302;
 /// From one client to the next.
 const STEP: u32 = 0x100;
 
+/// What a request keeps for `userid`.
+#[derive(Default)]
+pub(crate) struct UseridState {
+    /// The cookie, once it has been asked for.
+    cookie: OnceLock<Box<Uid>>,
+}
+
 /// What is known of the cookie of a request.
 #[derive(Debug)]
-pub struct Uid {
+pub(crate) struct Uid {
     /// What came, as far as it is an id.
     got: Option<Id>,
     /// The cookie as it came, its mark included.
@@ -67,7 +74,7 @@ fn show(conf: &UserId, id: Option<Id>, out: &mut Vec<u8>) -> bool {
 }
 
 fn uid<'e>(exchange: &'e Exchange, conf: &UserId) -> &'e Uid {
-    exchange.progress.uid.get_or_init(|| {
+    exchange.features.userid.cookie.get_or_init(|| {
         let cookie = variables::cookie(exchange, conf.name.as_bytes());
         Box::new(Uid {
             got: cookie.and_then(|cookie| parse(exchange, &conf.name, cookie)),
@@ -187,7 +194,7 @@ pub(super) fn apply(exchange: &mut Exchange) {
     let Some(set) = choose(exchange, &conf) else {
         return;
     };
-    let Some(uid) = exchange.progress.uid.get_mut() else {
+    let Some(uid) = exchange.features.userid.cookie.get_mut() else {
         return;
     };
     if std::mem::replace(&mut uid.sent, true) {

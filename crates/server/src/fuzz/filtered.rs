@@ -1,7 +1,7 @@
 //! Filters that change what a body says, with bodies that come in pieces.
 
-use super::origin::Answer;
-use super::site::Site;
+use super::origin::OriginAnswer;
+use super::site::FuzzSite;
 use sealane_http::Method;
 use sealane_http::h1::{
     ParsedResponse, ResponseBodyDecoder, ResponseLimits, ResponseState, parse_response,
@@ -23,7 +23,7 @@ const PLACES: [(&str, bool); 10] = [
     ("/proxy", false),
 ];
 
-static SITE: LazyLock<Mutex<Site>> = LazyLock::new(|| Mutex::new(Site::new("filters")));
+static SITE: LazyLock<Mutex<FuzzSite>> = LazyLock::new(|| Mutex::new(FuzzSite::new("filters")));
 
 /// A body of a server behind, through a filter of the location that the first byte chooses. The
 /// second one says how the body is cut.
@@ -72,11 +72,11 @@ fn compressed(body: &[u8], damage: usize) -> Vec<u8> {
 }
 
 /// What the client gets of a body; `None` when it is told that something is missing.
-fn client_body(site: &Site, path: &str, pieces: Vec<Vec<u8>>) -> Option<Vec<u8>> {
+fn client_body(site: &FuzzSite, path: &str, pieces: Vec<Vec<u8>>) -> Option<Vec<u8>> {
     let mut body = None;
     site.run(async |stage| {
         let closes = true;
-        stage.origin.push(Answer {
+        stage.origin.push(OriginAnswer {
             pieces: pieces.clone(),
             closes,
         });

@@ -11,14 +11,14 @@ const PLAIN: &[u8] = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nWho: me\r\n\r\nok
 
 /// An answer.
 #[derive(Clone)]
-pub(super) struct Answer {
+pub(super) struct OriginAnswer {
     /// Each is sent apart from the others.
     pub(super) pieces: Vec<Vec<u8>>,
     /// The connection is closed behind it.
     pub(super) closes: bool,
 }
 
-type Answers = Arc<Mutex<VecDeque<Answer>>>;
+type Answers = Arc<Mutex<VecDeque<OriginAnswer>>>;
 
 /// All of them; they end with it.
 pub(super) struct Origin {
@@ -40,7 +40,7 @@ impl Origin {
     }
 
     /// The answer behind those that wait already.
-    pub(super) fn push(&self, answer: Answer) {
+    pub(super) fn push(&self, answer: OriginAnswer) {
         lock(&self.answers).push_back(answer);
     }
 
@@ -56,7 +56,7 @@ impl Drop for Origin {
     }
 }
 
-fn lock(answers: &Answers) -> MutexGuard<'_, VecDeque<Answer>> {
+fn lock(answers: &Answers) -> MutexGuard<'_, VecDeque<OriginAnswer>> {
     answers.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -73,7 +73,7 @@ async fn serve(socket: UnixStream, answers: Answers) {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
             Err(_) => return,
         }
-        let answer = lock(&answers).pop_front().unwrap_or_else(|| Answer {
+        let answer = lock(&answers).pop_front().unwrap_or_else(|| OriginAnswer {
             pieces: vec![PLAIN.to_vec()],
             closes: false,
         });

@@ -52,17 +52,17 @@ des:abxy8.ROiFClE
 ";
 
 /// What is built once.
-pub(super) struct Site {
+pub(super) struct FuzzSite {
     runtime: Runtime,
     snapshot: Arc<Snapshot>,
     directory: PathBuf,
     _logs: LogSet,
 }
 
-impl Site {
+impl FuzzSite {
     /// # Panics
     /// When the temporary directory cannot be written.
-    pub(super) fn new(name: &str) -> Site {
+    pub(super) fn new(name: &str) -> FuzzSite {
         remove_left_behind();
         let name = format!("{DIRECTORIES}{name}-{}", std::process::id());
         let directory = std::env::temp_dir().join(name);
@@ -78,7 +78,7 @@ impl Site {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build();
-        Site {
+        FuzzSite {
             runtime: runtime.expect("a runtime can be built"),
             snapshot: Arc::new(snapshot),
             directory,
@@ -140,8 +140,8 @@ fn clear(directory: &Path) {
 
 fn write_files(directory: &Path) {
     let root = directory.join("www");
-    for place in ["www/sub", "www/empty", "dav", "tmp"] {
-        clear(&directory.join(place));
+    for name in ["www/sub", "www/empty", "dav", "tmp"] {
+        clear(&directory.join(name));
     }
     let write = |name: &str, contents: &[u8]| {
         fs::write(root.join(name), contents).expect("the directory is ours");
@@ -177,7 +177,7 @@ impl Stage {
     /// A client's end of a new connection.
     pub(super) fn connect(&self, through: Through) -> UnixStream {
         let (ours, theirs) = UnixStream::pair().expect("descriptors");
-        let place = ListenerRef {
+        let listener = ListenerRef {
             generation: 0,
             snapshot: self.worker.current.snapshot(),
             listener: ListenerId(through as usize as _),
@@ -188,7 +188,12 @@ impl Stage {
         worker.counters.handled.add(1);
         worker.counters.active.add(1);
         let socket = Socket::Unix(theirs);
-        tokio::spawn(connection::serve(worker, place, socket, PeerAddress::Unix));
+        tokio::spawn(connection::serve(
+            worker,
+            listener,
+            socket,
+            PeerAddress::Unix,
+        ));
         ours
     }
 
@@ -264,7 +269,7 @@ impl Stage {
     }
 }
 
-impl Drop for Site {
+impl Drop for FuzzSite {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.directory);
     }

@@ -2,8 +2,8 @@
 
 use super::answers;
 use super::client::Client;
-use super::origin::Answer;
-use super::site::{Site, Stage, Through};
+use super::origin::OriginAnswer;
+use super::site::{FuzzSite, Stage, Through};
 use sealane_http::fuzz::stream_of;
 use std::sync::{LazyLock, Mutex, PoisonError};
 
@@ -115,7 +115,8 @@ const FRAMES: [&[u8]; 20] = [
     b"\0\0\x08\x07\0\0\0\0\0\0\0\0\x01\0\0\0\0",
 ];
 
-static SITE: LazyLock<Mutex<(Site, u32)>> = LazyLock::new(|| Mutex::new((Site::new("worker"), 0)));
+static SITE: LazyLock<Mutex<(FuzzSite, u32)>> =
+    LazyLock::new(|| Mutex::new((FuzzSite::new("worker"), 0)));
 
 /// A program of steps against a whole worker: connections are opened, pieces sent and answers
 /// read, either end is closed, time passes, servers behind answer or die.
@@ -242,7 +243,7 @@ impl<'a> Program<'a> {
             _ => vec![bytes[..middle].to_vec(), bytes[middle..].to_vec()],
         };
         let closes = byte & 1 != 0;
-        self.stage.origin.push(Answer { pieces, closes });
+        self.stage.origin.push(OriginAnswer { pieces, closes });
     }
 
     fn end(self) {

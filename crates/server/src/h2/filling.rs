@@ -1,88 +1,84 @@
 //! From the bodies of streams to DATA frames, by priority and as far as windows go.
 
+use super::framer::Framer;
 use super::serving::Serving;
-use super::stream::{State, StreamResponse};
+use super::stream::{FollowUp, Stream, StreamResponse, StreamState};
+use super::timeouts::TurnTime;
 use crate::buffers::BATCH_BYTES;
-use crate::chain::{FileRange, OutputChain, Segment};
+use crate::chain::{OutputChain, Segment};
 use sealane_http::h2::Grant;
 
 impl Serving {
-    /// Puts DATA into the output until one write is full, or nobody can send.
+    /// Puts DATA into the output until one write is full, or no stream can send.
     pub(super) fn fill(&mut self) {
-        while self.queued_bytes() < BATCH_BYTES as u64
-            && let Some(grant) = self.codec.next_data()
+        while self.framer.queued_bytes() < BATCH_BYTES as u64
+            && let Some(grant) = self.framer.codec.next_data()
         {
-            self.send_data(grant);
+            let Some((index, stream)) = self.streams.find_mut(grant.stream) else {
+                self.framer.codec.pause(grant.stream);
+                continue;
+            };
+            let follow_up = stream.send_data(grant, &mut self.framer, self.time);
+            self.follow_up(index, follow_up);
         }
     }
+}
 
-    /// One frame of a stream's body.
-    fn send_data(&mut self, grant: Grant) {
-        let found = self.place_of(grant.stream);
-        let stream = found.and_then(|place| self.streams[place].as_mut());
-        let (Some(place), Some(stream)) = (found, stream) else {
-            return self.codec.pause(grant.stream);
+impl Stream {
+    /// Sends one frame of the body.
+    fn send_data(&mut self, grant: Grant, framer: &mut Framer, time: TurnTime) -> FollowUp {
+        let StreamState::Sending(sending) = &mut self.state else {
+            framer.codec.pause(grant.stream);
+            return FollowUp::None;
         };
-        let State::Sending(sending) = &mut stream.state else {
-            return self.codec.pause(grant.stream);
-        };
-        let Some(allowed) = allowed_now(sending, grant, self.now) else {
-            self.codec.pause(grant.stream);
+        let Some(allowed) = allowed_now(sending, grant, time) else {
+            framer.codec.pause(grant.stream);
             // Its waker has to know the timer.
-            return self.look_again(place);
+            return FollowUp::LookAgain;
         };
         let count = frame_bytes(&sending.body, allowed);
         let is_all = u64::from(count) == sending.body.len() && sending.source.is_none();
         let end = is_all && sending.trailers.is_empty();
         if count == 0 && !end {
-            self.codec.pause(grant.stream);
-            if is_all {
-                self.finish(place);
-            }
-            return;
+            framer.codec.pause(grant.stream);
+            return match is_all {
+                true => FollowUp::Finish,
+                false => FollowUp::None,
+            };
         }
-        let sent = self.codec.data(grant.stream, count, end, &mut self.out);
+        let sent = framer.send_data(grant.stream, &mut sending.body, count, end);
         if sent.is_err() {
             // The codec has just said that it may be sent; a stream that is gone after
             // all has no use for its body.
-            return self.codec.pause(grant.stream);
+            framer.codec.pause(grant.stream);
+            return FollowUp::None;
         }
-        stream.moved_ms = self.now_ms;
+        self.moved_ms = time.now_ms;
         sending.sent += u64::from(count);
-        if let Some(Segment::File(range)) = sending.body.front() {
-            let part = Segment::File(FileRange {
-                len: u64::from(count),
-                ..range.clone()
-            });
-            self.chain.push_bytes(std::mem::take(&mut self.out));
-            self.chain.push(part);
-        } else {
-            copy(&sending.body, count as usize, &mut self.out);
-        }
-        sending.body.advance(u64::from(count));
         if is_all {
-            return self.finish(place);
+            return FollowUp::Finish;
         }
-        if sending.source.is_some() {
-            if sending.body.is_empty() {
-                self.codec.pause(grant.stream);
-            }
-            self.look_again(place);
+        if sending.source.is_none() {
+            return FollowUp::None;
         }
+        if sending.body.is_empty() {
+            framer.codec.pause(grant.stream);
+        }
+        FollowUp::LookAgain
     }
 }
 
-/// What the next frame may carry: `http2_chunk_size` and `limit_rate` have their say.
+/// What the next frame may carry, within `http2_chunk_size` and `limit_rate`.
 /// `None` when the stream has to pause.
-fn allowed_now(sending: &mut StreamResponse, grant: Grant, now: std::time::Instant) -> Option<u64> {
+fn allowed_now(sending: &mut StreamResponse, grant: Grant, time: TurnTime) -> Option<u64> {
     let most = u64::from(grant.max_bytes.min(sending.chunk_bytes));
     match sending
         .rate
-        .allowed(sending.sent, sending.exchange.progress.started)
+        .allowed(sending.sent, sending.exchange.transfer.started)
     {
         Ok(allowed) => Some(allowed.min(most)),
         Err(pause) => {
-            let until = tokio::time::Instant::from_std(now + pause);
+            let until = tokio::time::Instant::from_std(time.now + pause);
             sending.pause = Some(Box::pin(tokio::time::sleep_until(until)));
             None
         }
@@ -106,20 +102,4 @@ fn frame_bytes(body: &OutputChain, allowed: u64) -> u32 {
         }
     }
     bytes.min(allowed) as u32 // what is allowed is at most a grant
-}
-
-/// Appends the first `count` bytes of a chain that begins with as much memory.
-fn copy(body: &OutputChain, count: usize, out: &mut Vec<u8>) {
-    let mut left = count;
-    for segment in body.segments() {
-        let Segment::Memory(piece) = segment else {
-            return;
-        };
-        let take = left.min(piece.len());
-        out.extend_from_slice(&piece[..take]);
-        left -= take;
-        if left == 0 {
-            return;
-        }
-    }
 }

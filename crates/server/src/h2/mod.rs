@@ -11,20 +11,29 @@
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `serving` | the connection: its turns, its end |
-//! | `exchanges` | what happens on streams |
+//! | `serving` | the connection: its turns, its end; what its parts do together |
+//! | `framer` | the codec, and the output that waits for the socket |
+//! | `table` | the streams, and which are to be looked at |
+//! | `wakers` | which streams were woken |
 //! | `stream` | one stream: its exchange, then its response |
+//! | `exchanges` | what happens on streams: requests come in, responses begin and end |
 //! | `filling` | from bodies to DATA frames |
-//! | `patience` | time-outs |
-//! | `wakers` | which streams can go on |
+//! | `unread` | request bodies that nobody reads any more |
+//! | `timeouts` | the connection's deadline, and what it is for |
 //! | `settings` | what the configuration means to the codec |
+//!
+//! Floods are counted by the codec (`http::h2`'s limits); what it has counted is added to the
+//! thread's counters whenever the connection is idle, and at its end.
 
 mod exchanges;
 mod filling;
-mod patience;
+mod framer;
 mod serving;
 mod settings;
 mod stream;
+mod table;
+mod timeouts;
+mod unread;
 mod wakers;
 
 #[cfg(test)]

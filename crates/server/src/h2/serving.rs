@@ -1,23 +1,24 @@
 //! An HTTP/2 connection: its turns, and its end.
 
 use super::exchanges::log_fault;
-use super::patience::Patience;
-use super::stream::{State, Stream};
+use super::framer::Framer;
+use super::stream::StreamState;
+use super::table::StreamTable;
+use super::timeouts::{ConnectionTimeouts, TurnTime};
+use super::unread::UnreadBodies;
 use super::wakers::Woken;
 use crate::buffers;
-use crate::chain::OutputChain;
 use crate::connection::{Connection, HEAD_READ_BYTES};
 use crate::registry::Asked;
-use sealane_io::{OutboundMessage, Received};
 use crate::worker::Worker;
 use sealane_conf::model::{LingeringClose, LocationConf};
-use sealane_http::h2::{self, StreamRef};
+use sealane_http::h2;
+use sealane_io::Received;
 use std::future::poll_fn;
 use std::os::fd::AsFd;
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
-use std::time::{Duration, Instant};
 
 /// Turns after which other connections of the thread get theirs, and the kernel is asked
 /// what has come: a request behind which a download goes on must be seen.
@@ -33,50 +34,36 @@ const MAX_QUEUED_BYTES: u64 = 256 << 10;
 /// answer waits behind no more than these, however large the kernel's buffer has grown.
 const UNSENT_BYTES: u32 = 256 << 10;
 
-/// An HTTP/2 connection while it lives.
+/// An HTTP/2 connection while it lives. Each part keeps its own order; what concerns several of
+/// them is done here, in `exchanges` and in `timeouts`.
 pub(super) struct Serving {
     worker: Arc<Worker>,
-    pub(super) codec: h2::Connection,
-    /// Streams by place; places are used again.
-    pub(super) streams: Vec<Option<Stream>>,
-    pub(super) free: Vec<u32>,
-    /// Streams that are there, those that the client has reset included.
-    pub(super) live: usize,
-    /// The place of each stream of the codec, by its slot.
-    pub(super) places: Vec<u32>,
+    /// The codec and what is to be sent.
+    pub(super) framer: Framer,
+    pub(super) streams: StreamTable,
+    /// Which of them were woken.
     pub(super) woken: Woken,
-    /// Places of streams that are to be looked at in this turn.
-    pub(super) again: Vec<u32>,
-    /// Streams that were answered while the client still sends, and when.
-    pub(super) unwanted: Vec<(StreamRef, u64)>,
-    /// What is to be sent: first the chain, then the bytes.
-    pub(super) chain: OutputChain,
-    pub(super) out: Vec<u8>,
-    pub(super) patience: Patience,
-    /// When the client stopped taking bytes.
-    pub(super) stalled_ms: Option<u64>,
-    /// When the end of the connection was announced.
-    pub(super) announced_ms: Option<u64>,
-    /// How often the streams of a busy connection are looked at: the shortest time-out
-    /// of any of them.
-    pub(super) look_every: Duration,
-    /// When that is due, by the coarse clock: whatever comes until then does not put it off.
-    pub(super) look_at_ms: u64,
-    /// The time of this turn.
-    pub(super) now: Instant,
-    pub(super) now_ms: u64,
+    pub(super) unread: UnreadBodies,
+    pub(super) timeouts: ConnectionTimeouts,
+    pub(super) input: ReceiveState,
+    pub(super) time: TurnTime,
+}
+
+/// What is known of the bytes that the client sends.
+#[derive(Default)]
+pub(super) struct ReceiveState {
     /// The client's SETTINGS have come.
-    pub(super) client_is_known: bool,
+    pub(super) has_settings: bool,
     /// Received bytes wait until the client has taken some of what is queued.
     held_back: bool,
     /// The client has finished sending.
-    input_ended: bool,
+    ended: bool,
     /// The last read was a large one.
     bulk: bool,
 }
 
 /// How a connection ends.
-pub(super) enum End {
+pub(super) enum ConnectionEnd {
     /// In order: what is queued has left.
     Done,
     /// In order, while it was idle, and without waiting for anything.
@@ -94,10 +81,10 @@ pub(crate) async fn serve(connection: &mut Connection) {
     drop(serving);
     let lingers = default_conf(connection).lingering_close != LingeringClose::Off;
     match end {
-        End::Done if lingers => connection.linger().await,
-        End::Done => connection.say_goodbye().await,
-        End::Displaced => connection.say_goodbye().await,
-        End::Broken => {}
+        ConnectionEnd::Done if lingers => connection.linger().await,
+        ConnectionEnd::Done => connection.say_goodbye().await,
+        ConnectionEnd::Displaced => connection.say_goodbye().await,
+        ConnectionEnd::Broken => {}
     }
 }
 
@@ -114,34 +101,20 @@ impl Serving {
         limit_unsent(connection);
         Serving {
             worker: connection.worker.clone(),
-            codec,
-            streams: Vec::new(),
-            free: Vec::new(),
-            live: 0,
-            places: Vec::new(),
+            framer: Framer::new(codec, out),
+            streams: StreamTable::default(),
             woken: Woken::default(),
-            again: Vec::new(),
-            unwanted: Vec::new(),
-            chain: OutputChain::new(),
-            out,
-            patience: Patience::Unset,
-            stalled_ms: None,
-            announced_ms: None,
-            look_every,
-            look_at_ms: u64::MAX,
-            now: Instant::now(),
-            now_ms: 0,
-            client_is_known: false,
-            held_back: false,
-            input_ended: false,
-            bulk: false,
+            unread: UnreadBodies::default(),
+            timeouts: ConnectionTimeouts::new(look_every),
+            input: ReceiveState::default(),
+            time: TurnTime::now(),
         }
     }
 
-    fn poll(&mut self, connection: &mut Connection, cx: &mut Context<'_>) -> Poll<End> {
+    fn poll(&mut self, connection: &mut Connection, cx: &mut Context<'_>) -> Poll<ConnectionEnd> {
         self.woken.set_task(cx);
         for _ in 0..TURNS {
-            self.read_clock();
+            self.time = TurnTime::now();
             match self.turn(connection, cx) {
                 Ok(true) => {}
                 Ok(false) => return Poll::Pending,
@@ -153,39 +126,38 @@ impl Serving {
         Poll::Pending
     }
 
-    fn read_clock(&mut self) {
-        self.now = Instant::now();
-        self.now_ms = sealane_sys::time::monotonic_coarse_ms();
-    }
-
     /// One turn. Returns whether another one may find something to do.
-    fn turn(&mut self, connection: &mut Connection, cx: &mut Context<'_>) -> Result<bool, End> {
+    fn turn(
+        &mut self,
+        connection: &mut Connection,
+        cx: &mut Context<'_>,
+    ) -> Result<bool, ConnectionEnd> {
         connection.renew();
         match connection.asked() {
             Asked::Nothing => {}
             Asked::Finish if self.is_idle() && !self.worker.registry.is_shutting_down() => {
-                // Its place is needed. Whatever the client has sent meanwhile was not
-                // processed, as GOAWAY says, and can be sent again.
-                self.codec.shut_down_now(&mut self.out);
+                // Its slot of `worker_connections` is needed. What the client has sent meanwhile
+                // was not processed, as GOAWAY says, and can be sent again.
+                self.framer.shut_down_now();
                 self.flush(connection, cx)?;
-                return Err(End::Displaced);
+                return Err(ConnectionEnd::Displaced);
             }
             Asked::Move | Asked::Finish => self.announce_end(),
-            Asked::Abort => return Err(End::Broken),
+            Asked::Abort => return Err(ConnectionEnd::Broken),
         }
         self.insist_on_end();
         let mut news = self.receive(connection, cx)?;
         news |= self.let_streams_go_on(connection);
         self.fill();
-        news |= !self.again.is_empty();
+        news |= self.streams.has_queued();
         let flushed = self.flush(connection, cx)?;
-        if self.codec.is_finished() || (self.input_ended && self.is_idle()) {
+        if self.framer.codec.is_finished() || (self.input.ended && self.is_idle()) {
             return match flushed {
-                true => Err(End::Done),
+                true => Err(ConnectionEnd::Done),
                 false => self.wait(connection, cx),
             };
         }
-        if news || (flushed && (self.held_back || self.codec.next_data().is_some())) {
+        if news || (flushed && (self.input.held_back || self.framer.codec.next_data().is_some())) {
             return Ok(true);
         }
         self.wait(connection, cx)
@@ -193,8 +165,12 @@ impl Serving {
 
     /// Nothing can be done now: gives back what an idle connection does not need, and
     /// looks after the clock.
-    fn wait(&mut self, connection: &mut Connection, cx: &mut Context<'_>) -> Result<bool, End> {
-        if self.is_idle() && !self.has_output() {
+    fn wait(
+        &mut self,
+        connection: &mut Connection,
+        cx: &mut Context<'_>,
+    ) -> Result<bool, ConnectionEnd> {
+        if self.is_idle() && !self.framer.has_output() {
             self.rest(connection);
         }
         self.set_deadline(connection);
@@ -203,31 +179,19 @@ impl Serving {
         }
         match self.expire(connection) {
             true => Ok(true),
-            false => Err(End::Broken),
+            false => Err(ConnectionEnd::Broken),
         }
     }
 
     /// Whether no stream is open.
     pub(super) fn is_idle(&self) -> bool {
-        self.live == 0 && self.unwanted.is_empty()
-    }
-
-    /// Whether something waits for the socket: here, or in the transport, which has to be
-    /// asked again until it says that all has left.
-    pub(super) fn has_output(&self) -> bool {
-        !self.out.is_empty() || !self.chain.is_empty() || self.stalled_ms.is_some()
-    }
-
-    /// Bytes that wait for the socket.
-    pub(super) fn queued_bytes(&self) -> u64 {
-        self.out.len() as u64 + self.chain.len()
+        self.streams.len() == 0 && self.unread.is_empty()
     }
 
     /// Announces that the connection ends, without losing a request (RFC 9113 section 6.8).
     pub(super) fn announce_end(&mut self) {
-        if self.announced_ms.is_none() {
-            self.announced_ms = Some(self.now_ms);
-            self.codec.shut_down(&mut self.out);
+        if self.timeouts.announce(self.time) {
+            self.framer.shut_down();
         }
     }
 
@@ -237,39 +201,35 @@ impl Serving {
         if connection.buffer.is_empty() {
             buffers::release(&mut connection.buffer);
         }
-        buffers::release(&mut self.out);
+        self.framer.release_buffers();
         connection.transport.release_buffers();
         self.count();
     }
 
     /// The next request does not come at once: its tables can be made again.
     pub(super) fn trim(&mut self) {
-        self.codec.trim();
-        self.streams = Vec::new();
-        self.free = Vec::new();
-        self.places = Vec::new();
-        self.again = Vec::new();
-        self.unwanted = Vec::new();
+        self.framer.codec.trim();
+        self.streams.trim();
+        self.unread.trim();
         self.woken.trim();
     }
 
-    /// Whether [`Serving::trim`] would give anything back.
-    pub(super) fn can_trim(&self) -> bool {
-        self.streams.capacity() > 0
-    }
-
     /// Reads what has come. Returns whether there may be more.
-    fn receive(&mut self, connection: &mut Connection, cx: &mut Context<'_>) -> Result<bool, End> {
+    fn receive(
+        &mut self,
+        connection: &mut Connection,
+        cx: &mut Context<'_>,
+    ) -> Result<bool, ConnectionEnd> {
         let mut budget = TURN_BYTES;
         loop {
             if !connection.buffer.is_empty() {
-                self.held_back = !self.read_frames(connection);
-                if self.held_back {
+                self.input.held_back = !self.read_frames(connection);
+                if self.input.held_back {
                     return Ok(false);
                 }
             }
-            self.held_back = false;
-            if self.input_ended {
+            self.input.held_back = false;
+            if self.input.ended {
                 return Ok(false);
             }
             if budget == 0 {
@@ -278,7 +238,7 @@ impl Serving {
             if connection.buffer.capacity() == 0 {
                 connection.buffer = buffers::small();
             }
-            let max = match self.bulk {
+            let max = match self.input.bulk {
                 true => BULK_READ_BYTES,
                 false => HEAD_READ_BYTES,
             };
@@ -288,13 +248,13 @@ impl Serving {
             match received {
                 Poll::Pending => return Ok(false),
                 Poll::Ready(Ok(Received::Bytes(count))) => {
-                    self.bulk = count == max;
+                    self.input.bulk = count == max;
                     budget = budget.saturating_sub(count);
                 }
                 Poll::Ready(Ok(Received::End)) => self.end_input(),
                 Poll::Ready(Err(error)) => {
                     connection.log_broken(&error, "while processing HTTP/2 connection");
-                    return Err(End::Broken);
+                    return Err(ConnectionEnd::Broken);
                 }
             }
         }
@@ -302,8 +262,8 @@ impl Serving {
 
     /// The client has closed its side: what is being uploaded will not be complete.
     fn end_input(&mut self) {
-        self.input_ended = true;
-        for stream in self.streams.iter().flatten() {
+        self.input.ended = true;
+        for stream in self.streams.iter() {
             stream.feed.set_gone();
         }
     }
@@ -313,18 +273,19 @@ impl Serving {
     fn read_frames(&mut self, connection: &mut Connection) -> bool {
         let mut input = std::mem::take(&mut connection.buffer);
         let mut at = 0;
-        let now = self
+        let age = self
+            .time
             .now
             .saturating_duration_since(connection.facts.accepted);
         let all = loop {
-            if self.codec.is_finished() {
+            if self.framer.codec.is_finished() {
                 at = input.len(); // what comes now comes too late
                 break true;
             }
-            if self.queued_bytes() > MAX_QUEUED_BYTES {
+            if self.framer.queued_bytes() > MAX_QUEUED_BYTES {
                 break false;
             }
-            match self.codec.receive(&input[at..], now, &mut self.out) {
+            match self.framer.receive(&input[at..], age) {
                 Ok(received) => {
                     at += received.consumed;
                     match received.event {
@@ -346,58 +307,51 @@ impl Serving {
         all
     }
 
+    /// Lets streams go on: those in the queue, then those that were woken. Returns whether there
+    /// were any.
     fn let_streams_go_on(&mut self, connection: &mut Connection) -> bool {
-        let mut places = std::mem::take(&mut self.again);
-        for place in places.iter().copied() {
-            self.go_on(connection, place as usize);
+        let mut indices = self.streams.take_queued();
+        for index in indices.iter().copied() {
+            self.go_on(connection, index as usize);
         }
-        let had = !places.is_empty();
-        places.clear();
-        self.woken.take(&mut places);
-        for place in places.iter().copied() {
-            self.go_on(connection, place as usize);
+        let had = !indices.is_empty();
+        indices.clear();
+        self.woken.take(&mut indices);
+        for index in indices.iter().copied() {
+            self.go_on(connection, index as usize);
         }
-        let had = had || !places.is_empty();
-        places.clear();
-        if self.again.is_empty() {
-            self.again = places;
-        }
+        let had = had || !indices.is_empty();
+        indices.clear();
+        self.streams.reuse_queue(indices);
         had
     }
 
     /// Sends what is queued. Returns whether all of it has left.
-    fn flush(&mut self, connection: &mut Connection, cx: &mut Context<'_>) -> Result<bool, End> {
-        if !self.has_output() {
+    fn flush(
+        &mut self,
+        connection: &mut Connection,
+        cx: &mut Context<'_>,
+    ) -> Result<bool, ConnectionEnd> {
+        if !self.framer.has_output() {
             return Ok(true);
         }
-        if !self.chain.is_empty() {
-            self.chain.push_bytes(std::mem::take(&mut self.out));
-        }
-        let mut message = OutboundMessage {
-            // Frames are too small for a call each: they are read in batches.
-            sendfile: false,
-            ..OutboundMessage::new(
-                std::mem::take(&mut self.out),
-                std::mem::take(&mut self.chain),
-            )
-        };
-        let sending = connection.transport.poll_send(cx, &mut message);
-        (self.out, self.chain) = (message.head, message.body);
-        if message.sent > 0 {
-            self.stalled_ms = None;
+        let message = self.framer.unsent();
+        let before = message.sent;
+        let sending = connection.transport.poll_send(cx, message);
+        if message.sent > before {
+            self.framer.note_sent();
         }
         match sending {
             Poll::Ready(Ok(())) => {
-                self.stalled_ms = None;
-                self.codec.flushed();
+                self.framer.note_flushed();
                 Ok(true)
             }
             Poll::Ready(Err(error)) => {
                 connection.log_broken(&error, "while sending response to client");
-                Err(End::Broken)
+                Err(ConnectionEnd::Broken)
             }
             Poll::Pending => {
-                self.stalled_ms.get_or_insert(self.now_ms);
+                self.framer.note_stalled(self.time);
                 Ok(false)
             }
         }
@@ -406,17 +360,17 @@ impl Serving {
     /// The connection is over. Responses that are not complete end here; handlers are
     /// told that their client has gone.
     fn abandon(&mut self) {
-        for place in 0..self.streams.len() {
-            let Some(stream) = &mut self.streams[place] else {
+        for index in self.streams.indices() {
+            let Some(stream) = self.streams.get_mut(index) else {
                 continue;
             };
             stream.reference = None;
             match stream.state {
-                State::Handling(_) => {
+                StreamState::Handling(_) => {
                     stream.feed.set_gone();
-                    self.again.push(place as u32);
+                    self.streams.queue(index);
                 }
-                State::Sending(_) => self.drop_stream(place),
+                StreamState::Sending(_) => self.conclude(index, false),
             }
         }
     }
@@ -427,12 +381,12 @@ impl Serving {
     fn poll_handlers(&mut self, connection: &mut Connection, cx: &mut Context<'_>) -> Poll<()> {
         self.woken.set_task(cx);
         loop {
-            self.read_clock();
+            self.time = TurnTime::now();
             let news = self.let_streams_go_on(connection);
-            if self.live == 0 || connection.asked() == Asked::Abort {
+            if self.streams.len() == 0 || connection.asked() == Asked::Abort {
                 return Poll::Ready(());
             }
-            if !news && self.again.is_empty() {
+            if !news && !self.streams.has_queued() {
                 return Poll::Pending;
             }
         }
@@ -440,7 +394,10 @@ impl Serving {
 
     /// What the codec counted goes into the thread's counters.
     fn count(&mut self) {
-        self.worker.counters.http2.add(&self.codec.take_counters());
+        self.worker
+            .counters
+            .http2
+            .add(&self.framer.codec.take_counters());
     }
 }
 

@@ -1,8 +1,10 @@
 //! One stream: the exchange while it is handled, then its response.
 
-use crate::body_source::{BodySource, PendingBody};
+use super::framer::Framer;
+use super::timeouts::{ConnectionTimeouts, TurnTime};
+use crate::body_source::{BodySource, Filled, PendingBody};
 use crate::chain::OutputChain;
-use crate::client_link::ClientFeed;
+use crate::client_link::{ClientFeed, Demand};
 use crate::exchange::Exchange;
 use crate::pipeline;
 use crate::prologue::{self, Arrival};
@@ -11,8 +13,15 @@ use sealane_http::StatusCode;
 use sealane_http::h2::StreamRef;
 use sealane_http::headers::HeaderList;
 use std::pin::Pin;
+use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::Sleep;
+
+/// Bytes of a body that are asked of its source ahead of what windows allow.
+const STREAM_BUFFER_BYTES: u64 = 64 << 10;
+
+/// The window of a stream whose body is read, where `http2_body_preread_size` is less.
+const READ_WINDOW_BYTES: u32 = 64 << 10;
 
 /// A stream with something to do.
 pub(super) struct Stream {
@@ -29,15 +38,28 @@ pub(super) struct Stream {
     pub(super) is_queued: bool,
     /// When something last moved or began to wait, in milliseconds of the coarse clock.
     pub(super) moved_ms: u64,
-    pub(super) state: State,
+    pub(super) state: StreamState,
 }
 
 /// What a stream is doing.
-pub(super) enum State {
+pub(super) enum StreamState {
     /// Its handler works.
     Handling(Handling),
     /// Its response is being sent.
     Sending(Box<StreamResponse>),
+}
+
+/// What the connection has to do after a stream has done what it could.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FollowUp {
+    /// Nothing: it is woken, or has its turn to send.
+    None,
+    /// Look at it again, so that its waker knows what it waits for.
+    LookAgain,
+    /// All of its response but the trailers has been queued.
+    Finish,
+    /// Its response cannot be completed.
+    Reset,
 }
 
 pub(super) type Handling = Pin<Box<dyn Future<Output = Box<Exchange>> + Send>>;
@@ -57,6 +79,83 @@ pub(super) struct StreamResponse {
     pub(super) send_timeout: Duration,
     /// Runs while `limit_rate` holds the body back.
     pub(super) pause: Option<Pin<Box<Sleep>>>,
+}
+
+impl Stream {
+    /// Passes on what handler and client have for each other besides the response: interim
+    /// responses, 100, and room for more of the body.
+    pub(super) fn pass_between(
+        &mut self,
+        framer: &mut Framer,
+        timeouts: &mut ConnectionTimeouts,
+        time: TurnTime,
+    ) {
+        let Some(reference) = self.reference else {
+            return;
+        };
+        while let Some(interim) = self.feed.take_interim() {
+            framer.send_interim(reference, interim.status, &interim.headers);
+        }
+        let awaits_body = self.feed.demand() == Demand::Bytes;
+        if awaits_body && !self.awaits_body {
+            // `client_body_timeout` runs from here on.
+            self.moved_ms = time.now_ms;
+            if let Some(timeout) = self.feed.body_timeout() {
+                timeouts.look_within(timeout);
+            }
+            framer.widen(reference, READ_WINDOW_BYTES);
+        }
+        self.awaits_body = awaits_body;
+        if self.awaits_continue && self.feed.has_begun() {
+            self.awaits_continue = false;
+            if awaits_body {
+                framer.send_interim(reference, StatusCode::CONTINUE, &HeaderList::new());
+            }
+        }
+        let consumed = self.feed.take_consumed();
+        if consumed > 0 {
+            // What is in memory fits a usize.
+            framer.release(reference, consumed as usize);
+        }
+    }
+
+    /// Asks the source of the response for more, as far as there is room.
+    pub(super) fn pull_body(&mut self, framer: &mut Framer, cx: &mut Context<'_>) -> FollowUp {
+        let (StreamState::Sending(sending), Some(reference)) = (&mut self.state, self.reference)
+        else {
+            return FollowUp::None;
+        };
+        if let Some(pause) = &mut sending.pause
+            && pause.as_mut().poll(cx).is_ready()
+        {
+            sending.pause = None;
+            framer.codec.offer(reference);
+        }
+        while let Some(source) = &mut sending.source {
+            let room = STREAM_BUFFER_BYTES.saturating_sub(sending.body.len());
+            let filled = source.poll_fill(cx, &mut sending.exchange, &mut sending.body, room);
+            match filled {
+                Poll::Pending => return FollowUp::None,
+                Poll::Ready(Ok(filled)) => {
+                    if sending.pause.is_none() {
+                        framer.codec.offer(reference);
+                    }
+                    if filled == Filled::End {
+                        sending.end_source();
+                        // Neither the end nor trailers wait for a window.
+                        if sending.body.is_empty() {
+                            if sending.trailers.is_empty() {
+                                framer.end_body(reference);
+                            }
+                            return FollowUp::Finish;
+                        }
+                    }
+                }
+                Poll::Ready(Err(_)) => return FollowUp::Reset,
+            }
+        }
+        FollowUp::None
+    }
 }
 
 /// Handles a request.
@@ -99,16 +198,39 @@ impl StreamResponse {
         self.body.is_empty() && self.source.is_none() && self.trailers.is_empty()
     }
 
-    /// What is known at the end goes into the log.
+    /// The source has given everything.
+    fn end_source(&mut self) {
+        let Some(mut source) = self.source.take() else {
+            return;
+        };
+        let trailers = source.take_trailers(&mut self.exchange);
+        self.trailers = merged(&self.trailers, trailers);
+        source.conclude(&mut self.exchange, true);
+    }
+
+    /// Writes what is known at the end to the log.
     pub(super) fn conclude(mut self: Box<Self>, completed: bool) {
         let exchange = &mut *self.exchange;
         if let Some(source) = self.source.take() {
             source.conclude(exchange, completed);
         }
-        exchange.progress.completed = completed;
-        exchange.progress.request_bytes =
+        exchange.transfer.completed = completed;
+        exchange.transfer.request_bytes =
             exchange.request.head.head_bytes as u64 + exchange.client.framed_bytes();
-        exchange.progress.sent_bytes = exchange.progress.head_bytes + self.sent;
+        exchange.transfer.sent_bytes = exchange.transfer.head_bytes + self.sent;
         pipeline::log_access(exchange);
     }
+}
+
+/// Trailers of filters and of the source.
+fn merged(ours: &HeaderList, theirs: HeaderList) -> HeaderList {
+    if ours.is_empty() {
+        return theirs;
+    }
+    let mut all = theirs;
+    for (name, value) in ours.iter() {
+        // It was checked when it was added to the first list.
+        let _ = all.push(name, value);
+    }
+    all
 }

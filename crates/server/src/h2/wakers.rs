@@ -1,7 +1,7 @@
 //! Which streams of a connection can go on.
 //!
 //! Each stream has a waker of its own, so that an answer for one does not have all
-//! of them looked at. Wakers belong to places in the connection's table and are
+//! of them looked at. Wakers belong to indices of the connection's table and are
 //! used again by the next stream there.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,22 +11,22 @@ use std::task::{Context, Wake, Waker};
 /// The streams that were woken, and the task that serves them.
 #[derive(Default)]
 pub(super) struct Woken {
-    shared: Arc<Shared>,
-    /// One for each place, made when it is first used.
+    shared: Arc<WokenShared>,
+    /// One for each index, made when it is first used.
     wakers: Vec<Arc<StreamWaker>>,
 }
 
 #[derive(Default)]
-struct Shared {
-    places: Mutex<Vec<u32>>,
+struct WokenShared {
+    indices: Mutex<Vec<u32>>,
     task: Mutex<Option<Waker>>,
 }
 
 struct StreamWaker {
-    place: u32,
+    index: u32,
     /// It is in the list already.
     queued: AtomicBool,
-    shared: Arc<Shared>,
+    shared: Arc<WokenShared>,
 }
 
 impl Woken {
@@ -39,23 +39,23 @@ impl Woken {
         }
     }
 
-    /// The waker of the stream at this place.
-    pub(super) fn waker(&mut self, place: usize) -> Waker {
-        while self.wakers.len() <= place {
+    /// The waker of the stream at this index.
+    pub(super) fn waker(&mut self, index: usize) -> Waker {
+        while self.wakers.len() <= index {
             self.wakers.push(Arc::new(StreamWaker {
-                place: self.wakers.len() as u32, // there are fewer streams than that
+                index: self.wakers.len() as u32, // there are fewer streams than that
                 queued: AtomicBool::new(false),
                 shared: self.shared.clone(),
             }));
         }
-        Waker::from(self.wakers[place].clone())
+        Waker::from(self.wakers[index].clone())
     }
 
-    /// Moves the places of woken streams into `places`.
-    pub(super) fn take(&mut self, places: &mut Vec<u32>) {
-        std::mem::swap(&mut *lock(&self.shared.places), places);
-        for place in places {
-            if let Some(waker) = self.wakers.get(*place as usize) {
+    /// Moves the indices of woken streams into `indices`.
+    pub(super) fn take(&mut self, indices: &mut Vec<u32>) {
+        std::mem::swap(&mut *lock(&self.shared.indices), indices);
+        for index in indices {
+            if let Some(waker) = self.wakers.get(*index as usize) {
                 // As an exchange: whoever finds the mark set has done what the stream is about
                 // to look at, and this says so to the processor.
                 waker.queued.swap(false, Ordering::AcqRel);
@@ -66,7 +66,7 @@ impl Woken {
     /// Gives memory back while there are no streams.
     pub(super) fn trim(&mut self) {
         self.wakers = Vec::new();
-        *lock(&self.shared.places) = Vec::new();
+        *lock(&self.shared.indices) = Vec::new();
     }
 }
 
@@ -79,7 +79,7 @@ impl Wake for StreamWaker {
         if self.queued.swap(true, Ordering::AcqRel) {
             return;
         }
-        lock(&self.shared.places).push(self.place);
+        lock(&self.shared.indices).push(self.index);
         if let Some(task) = &*lock(&self.shared.task) {
             task.wake_by_ref();
         }

@@ -4,7 +4,7 @@ mod format;
 
 use super::made::Room;
 use super::path::FilePath;
-use super::{Step, made};
+use super::{Outcome, made};
 use crate::disk;
 use crate::exchange::{ContentType, Exchange};
 use crate::filters;
@@ -24,7 +24,7 @@ use std::sync::Arc;
 
 /// One line of the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Entry {
+pub(super) struct DirectoryEntry {
     pub(super) name: Vec<u8>,
     pub(super) kind: Kind,
     size: u64,
@@ -32,7 +32,7 @@ pub(super) struct Entry {
 }
 
 /// What could not be read.
-pub(super) enum Failure {
+pub(super) enum ListError {
     Call {
         call: &'static str,
         path: PathBuf,
@@ -44,9 +44,9 @@ pub(super) enum Failure {
 
 /// What was read.
 pub(super) struct List {
-    pub(super) entries: Vec<Entry>,
+    pub(super) entries: Vec<DirectoryEntry>,
     /// What may not be examined.
-    pub(super) skipped: Vec<Failure>,
+    pub(super) skipped: Vec<ListError>,
     /// Held while a long list is worked on.
     _room: Option<Room>,
 }
@@ -55,23 +55,23 @@ pub(super) struct List {
 const LONG_LIST: usize = 2000;
 
 /// Lists the directory. Called for URIs that end with a slash.
-pub(crate) async fn answer(exchange: &mut Exchange) -> Step {
+pub(crate) async fn answer(exchange: &mut Exchange) -> Outcome {
     if !matches!(exchange.request.head.method, Method::Get | Method::Head) {
-        return Step::Declined;
+        return Outcome::Declined;
     }
     let Some(autoindex) = exchange.conf().autoindex else {
-        return Step::Declined;
+        return Outcome::Declined;
     };
     let path = match FilePath::of(exchange) {
         Ok(path) => path,
-        Err(status) => return Step::Status(status),
+        Err(status) => return Outcome::Status(status),
     };
     let callback = match Callback::of(exchange.request.args()) {
         Ok(callback) => callback,
         Err(_) if autoindex.format != AutoindexFormat::Jsonp => None,
         Err(problem) => {
             log_request!(exchange, Info, "client sent {problem}");
-            return Step::Status(StatusCode::BAD_REQUEST);
+            return Outcome::Status(StatusCode::BAD_REQUEST);
         }
     };
     let directory = PathBuf::from(std::ffi::OsString::from_vec(path.as_bytes().to_vec()));
@@ -83,7 +83,7 @@ pub(crate) async fn answer(exchange: &mut Exchange) -> Step {
     };
     exchange.response.content_type = ContentType::new(content_type);
     let charset = filters::charset_to_be_named(exchange);
-    let page = format::Page {
+    let page = format::ListPage {
         exact_size: autoindex.exact_size,
         zone_s: match autoindex.localtime {
             true => local_offset_s(),
@@ -95,7 +95,7 @@ pub(crate) async fn answer(exchange: &mut Exchange) -> Step {
         exchange.request.uri.clone(),
         exchange.conf().autoindex_max_entries,
     );
-    let place = Arc::clone(&exchange.conf().client_body_temp_path);
+    let temp_path = Arc::clone(&exchange.conf().client_body_temp_path);
     let made = disk::run(move || {
         let list = read(directory, most)?;
         let entries = &list.entries;
@@ -105,13 +105,13 @@ pub(crate) async fn answer(exchange: &mut Exchange) -> Step {
             AutoindexFormat::Json => format::json(entries, None),
             AutoindexFormat::Jsonp => format::json(entries, callback.as_ref()),
         };
-        Ok((made::keep(&place, text), list.skipped))
+        Ok((made::keep(&temp_path, text), list.skipped))
     });
     let (text, skipped) = match made.await {
         Ok(made) => made,
         Err(failure) => {
             exchange.response.content_type = None;
-            return Step::Status(refuse(exchange, &failure));
+            return Outcome::Status(refuse(exchange, &failure));
         }
     };
     for failure in skipped {
@@ -122,14 +122,14 @@ pub(crate) async fn answer(exchange: &mut Exchange) -> Step {
         Err(error) => {
             exchange.response.content_type = None;
             log_request!(exchange, Crit, "{error}");
-            return Step::Status(StatusCode::INTERNAL_SERVER_ERROR);
+            return Outcome::Status(StatusCode::INTERNAL_SERVER_ERROR);
         }
     };
     let response = &mut exchange.response;
     response.status = StatusCode::OK;
     response.content_length = Some(text.len());
     response.body.push(text);
-    Step::Answered
+    Outcome::Answered
 }
 
 fn local_offset_s() -> i64 {
@@ -139,8 +139,8 @@ fn local_offset_s() -> i64 {
 /// Reads a directory: directories first, then by name, without hidden names.
 /// Entries that may not be examined are left out and returned beside. Blocks, for a long list
 /// until others are done.
-pub(super) fn read(directory: PathBuf, most: u32) -> Result<List, Failure> {
-    let fail = |call, path: &std::path::Path, error: &io::Error| Failure::Call {
+pub(super) fn read(directory: PathBuf, most: u32) -> Result<List, ListError> {
+    let fail = |call, path: &std::path::Path, error: &io::Error| ListError::Call {
         call,
         path: path.to_owned(),
         errno: Errno::of(error),
@@ -150,7 +150,7 @@ pub(super) fn read(directory: PathBuf, most: u32) -> Result<List, Failure> {
     for entry in listed {
         let count = entries.len() + skipped.len();
         if count == most as usize {
-            return Err(Failure::TooMany {
+            return Err(ListError::TooMany {
                 path: directory,
                 most,
             });
@@ -165,7 +165,7 @@ pub(super) fn read(directory: PathBuf, most: u32) -> Result<List, Failure> {
         }
         let path = directory.join(OsStr::from_bytes(&name));
         match examine(&path) {
-            Ok(stat) => entries.push(Entry {
+            Ok(stat) => entries.push(DirectoryEntry {
                 name,
                 kind: stat.kind,
                 size: stat.size,
@@ -177,7 +177,7 @@ pub(super) fn read(directory: PathBuf, most: u32) -> Result<List, Failure> {
         }
     }
     entries.sort_unstable_by(|a, b| {
-        let directory_last = |entry: &Entry| entry.kind != Kind::Dir;
+        let directory_last = |entry: &DirectoryEntry| entry.kind != Kind::Dir;
         (directory_last(a), &a.name).cmp(&(directory_last(b), &b.name))
     });
     Ok(List {
@@ -209,19 +209,19 @@ fn examine(path: &std::path::Path) -> io::Result<Stat> {
     }
 }
 
-pub(super) fn refuse(exchange: &Exchange, failure: &Failure) -> StatusCode {
+pub(super) fn refuse(exchange: &Exchange, failure: &ListError) -> StatusCode {
     note(exchange, failure);
     match failure {
-        Failure::Call { errno, .. } if errno.is_not_found() => StatusCode::NOT_FOUND,
-        Failure::Call { errno, .. } if errno.is_forbidden() => StatusCode::FORBIDDEN,
-        Failure::Call { .. } | Failure::TooMany { .. } => StatusCode::INTERNAL_SERVER_ERROR,
+        ListError::Call { errno, .. } if errno.is_not_found() => StatusCode::NOT_FOUND,
+        ListError::Call { errno, .. } if errno.is_forbidden() => StatusCode::FORBIDDEN,
+        ListError::Call { .. } | ListError::TooMany { .. } => StatusCode::INTERNAL_SERVER_ERROR,
     }
 }
 
-pub(super) fn note(exchange: &Exchange, failure: &Failure) {
+pub(super) fn note(exchange: &Exchange, failure: &ListError) {
     let (call, path, errno) = match failure {
-        Failure::Call { call, path, errno } => (call, path.display(), errno),
-        Failure::TooMany { path, most } => {
+        ListError::Call { call, path, errno } => (call, path.display(), errno),
+        ListError::TooMany { path, most } => {
             let path = path.display();
             log_request!(
                 exchange,

@@ -1,6 +1,6 @@
 //! `empty_gif`: one transparent pixel.
 
-use super::Step;
+use super::Outcome;
 use crate::exchange::{ContentType, Exchange};
 use bytes::Bytes;
 use sealane_http::{Method, StatusCode};
@@ -13,9 +13,9 @@ const GIF: &[u8; 43] =
 const MODIFIED_S: i64 = 23_349_600;
 
 /// Sends the picture.
-pub(crate) fn answer(exchange: &mut Exchange) -> Step {
+pub(crate) fn answer(exchange: &mut Exchange) -> Outcome {
     if !matches!(exchange.request.head.method, Method::Get | Method::Head) {
-        return Step::Status(StatusCode::NOT_ALLOWED);
+        return Outcome::Status(StatusCode::NOT_ALLOWED);
     }
     let response = &mut exchange.response;
     response.status = StatusCode::OK;
@@ -24,5 +24,5 @@ pub(crate) fn answer(exchange: &mut Exchange) -> Step {
     response.last_modified_s = Some(MODIFIED_S);
     response.body.clear();
     response.body.push_bytes(Bytes::from_static(GIF));
-    Step::Answered
+    Outcome::Answered
 }

@@ -1,7 +1,7 @@
 //! `flv`: a file from the position on that `?start=` names, behind a header of its own.
 
-use super::Step;
-use super::media_file::{MediaFile, Part};
+use super::Outcome;
+use super::media_file::{MediaFile, MediaPart};
 use crate::chain::Segment;
 use crate::exchange::Exchange;
 use crate::variables;
@@ -12,19 +12,19 @@ use sealane_http::decimal::parse_offset;
 const HEADER: &[u8; 13] = b"FLV\x01\x05\0\0\0\x09\0\0\0\0";
 
 /// Sends the file that the URI leads to, or what of it is asked for.
-pub(crate) async fn answer(exchange: &mut Exchange) -> Step {
+pub(crate) async fn answer(exchange: &mut Exchange) -> Outcome {
     let media = match MediaFile::open(exchange).await {
         Ok(media) => media,
-        Err(step) => return step,
+        Err(outcome) => return outcome,
     };
     let size = media.file.size();
     let start = variables::argument(exchange.request.args(), b"start")
         .and_then(parse_offset)
         .filter(|start| (1..size).contains(start));
-    let part = start.map(|start| Part {
+    let part = start.map(|start| MediaPart {
         head: Segment::Memory(Bytes::from_static(HEADER)),
         data: start..size,
     });
     media.send(exchange, part);
-    Step::Answered
+    Outcome::Answered
 }

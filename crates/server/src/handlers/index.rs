@@ -2,7 +2,7 @@
 
 use super::path::FilePath;
 use super::symlinks;
-use super::{Step, open};
+use super::{Outcome, open};
 use crate::exchange::Exchange;
 use crate::open_file_cache::{Errno, Opened};
 use crate::request_log::{Text, log_request};
@@ -11,16 +11,16 @@ use sealane_http::{Method, StatusCode};
 
 /// Redirects internally to the first index file there is. Called for URIs that
 /// end with a slash.
-pub(crate) async fn answer(exchange: &mut Exchange) -> Step {
+pub(crate) async fn answer(exchange: &mut Exchange) -> Outcome {
     if !matches!(
         exchange.request.head.method,
         Method::Get | Method::Head | Method::Post
     ) {
-        return Step::Declined;
+        return Outcome::Declined;
     }
     let mut path = match FilePath::of(exchange) {
         Ok(path) => path,
-        Err(status) => return Step::Status(status),
+        Err(status) => return Outcome::Status(status),
     };
     let directory_bytes = path.as_bytes().len();
     let snapshot = exchange.snapshot.clone();
@@ -29,7 +29,7 @@ pub(crate) async fn answer(exchange: &mut Exchange) -> Step {
     for candidate in &conf.index {
         let name = template::evaluate(candidate, exchange);
         if name.starts_with(b"/") {
-            return Step::Redirect {
+            return Outcome::Redirect {
                 uri: name.into_owned(),
                 args: exchange.request.args.clone(),
             };
@@ -39,7 +39,7 @@ pub(crate) async fn answer(exchange: &mut Exchange) -> Step {
         let errno = match open(exchange, &path).await {
             Ok(_) => {
                 let uri = [&exchange.request.uri[..], &name].concat();
-                return Step::Redirect {
+                return Outcome::Redirect {
                     uri,
                     args: exchange.request.args.clone(),
                 };
@@ -51,8 +51,8 @@ pub(crate) async fn answer(exchange: &mut Exchange) -> Step {
         }
         if !directory_tested {
             path.truncate(directory_bytes);
-            if let Some(step) = test_directory(exchange, &path, &name).await {
-                return step;
+            if let Some(outcome) = test_directory(exchange, &path, &name).await {
+                return outcome;
             }
             path.push(&name);
             directory_tested = true;
@@ -60,19 +60,19 @@ pub(crate) async fn answer(exchange: &mut Exchange) -> Step {
         if errno != Errno(libc::ENOENT) {
             let call = symlinks::call(exchange, "open()");
             log_request!(exchange, Crit, "{call} \"{path}\" failed ({errno})");
-            return Step::Status(StatusCode::INTERNAL_SERVER_ERROR);
+            return Outcome::Status(StatusCode::INTERNAL_SERVER_ERROR);
         }
     }
-    Step::Declined
+    Outcome::Declined
 }
 
 /// A missing index file may mean that there is no such directory at all.
-async fn test_directory(exchange: &Exchange, path: &FilePath, index: &[u8]) -> Option<Step> {
+async fn test_directory(exchange: &Exchange, path: &FilePath, index: &[u8]) -> Option<Outcome> {
     match open(exchange, path).await {
         Ok(Opened::Directory) => None,
         Ok(_) => {
             log_request!(exchange, Alert, "\"{path}\" is not a directory");
-            Some(Step::Status(StatusCode::INTERNAL_SERVER_ERROR))
+            Some(Outcome::Status(StatusCode::INTERNAL_SERVER_ERROR))
         }
         Err(errno) if errno == Errno(libc::ENOENT) => {
             // As in nginx the message names the index file.
@@ -83,19 +83,19 @@ async fn test_directory(exchange: &Exchange, path: &FilePath, index: &[u8]) -> O
         Err(errno) => {
             let call = symlinks::call(exchange, "open()");
             log_request!(exchange, Crit, "{call} \"{path}\" failed ({errno})");
-            Some(Step::Status(StatusCode::INTERNAL_SERVER_ERROR))
+            Some(Outcome::Status(StatusCode::INTERNAL_SERVER_ERROR))
         }
     }
 }
 
-fn refuse(exchange: &Exchange, path: &[u8], errno: Errno) -> Step {
+fn refuse(exchange: &Exchange, path: &[u8], errno: Errno) -> Outcome {
     let path = Text(path);
     if errno.is_forbidden() {
         log_request!(exchange, Error, "\"{path}\" is forbidden ({errno})");
-        return Step::Status(StatusCode::FORBIDDEN);
+        return Outcome::Status(StatusCode::FORBIDDEN);
     }
     if exchange.conf().log_not_found {
         log_request!(exchange, Error, "\"{path}\" is not found ({errno})");
     }
-    Step::Status(StatusCode::NOT_FOUND)
+    Outcome::Status(StatusCode::NOT_FOUND)
 }

@@ -42,13 +42,13 @@ pub(super) fn wait_for_room(bytes: usize) -> Room {
 ///
 /// # Errors
 /// When there is no room in memory, and the file cannot be written.
-pub(super) fn keep(place: &TempPath, answer: Vec<u8>) -> Result<Segment, TempFileError> {
+pub(super) fn keep(temp_path: &TempPath, answer: Vec<u8>) -> Result<Segment, TempFileError> {
     if answer.len() <= SMALL_BYTES {
         return Ok(Segment::Memory(answer.into()));
     }
     match Waiting::of(answer) {
         Ok(waiting) => Ok(Segment::Memory(Bytes::from_owner(waiting))),
-        Err(answer) => TempFile::written_blocking(place, &answer),
+        Err(answer) => TempFile::written_blocking(temp_path, &answer),
     }
 }
 
@@ -126,9 +126,9 @@ mod tests {
     /// All of it at once, as what is counted is the process's.
     #[test]
     fn what_waits_beyond_the_limit_is_in_files() {
-        let place = TestDirectory::new([0; 3]);
+        let temp_path = TestDirectory::new([0; 3]);
         let answer = || vec![b'a'; MAX_WAITING_BYTES];
-        let keep = |answer| super::keep(&place.0, answer).expect("there is room");
+        let keep = |answer| super::keep(&temp_path.0, answer).expect("there is room");
         let is_file = |segment: &Segment| matches!(segment, Segment::File(_));
         let room_for = WAITING_BYTES / MAX_WAITING_BYTES;
         let first: Vec<_> = (0..room_for).map(|_| keep(answer())).collect();

@@ -1,13 +1,13 @@
 //! What `flv` and `mp4` share: a file of which a part can be asked for, to be played from there.
 
 use super::path::FilePath;
-use super::{Step, open, set_content_type, static_file};
+use super::{Outcome, open, set_content_type, static_file};
 use crate::chain::Segment;
 use crate::exchange::{ETag, Exchange};
-use sealane_io::open_file::FileVersion;
 use crate::open_file_cache::{OpenFile, Opened};
 use bytes::Bytes;
 use sealane_http::{Method, StatusCode};
+use sealane_io::open_file::FileVersion;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ pub(super) struct MediaFile {
 }
 
 /// Part of a file, with something in front.
-pub(super) struct Part {
+pub(super) struct MediaPart {
     pub(super) head: Segment,
     /// Positions in the file.
     pub(super) data: Range<u64>,
@@ -31,31 +31,31 @@ impl MediaFile {
     ///
     /// # Errors
     /// What is answered instead.
-    pub(super) async fn open(exchange: &mut Exchange) -> Result<MediaFile, Step> {
+    pub(super) async fn open(exchange: &mut Exchange) -> Result<MediaFile, Outcome> {
         if !matches!(exchange.request.head.method, Method::Get | Method::Head) {
-            return Err(Step::Status(StatusCode::NOT_ALLOWED));
+            return Err(Outcome::Status(StatusCode::NOT_ALLOWED));
         }
         if exchange.request.uri.ends_with(b"/") {
-            return Err(Step::Declined);
+            return Err(Outcome::Declined);
         }
-        let path = FilePath::of(exchange).map_err(Step::Status)?;
+        let path = FilePath::of(exchange).map_err(Outcome::Status)?;
         match open(exchange, &path).await {
             Ok(Opened::File(file, content)) => Ok(MediaFile {
                 path,
                 file,
                 content,
             }),
-            Ok(Opened::Directory | Opened::Other) => Err(Step::Declined),
-            Err(errno) => Err(Step::Status(static_file::refuse(exchange, &path, errno))),
+            Ok(Opened::Directory | Opened::Other) => Err(Outcome::Declined),
+            Err(errno) => Err(Outcome::Status(static_file::refuse(exchange, &path, errno))),
         }
     }
 
     /// Answers with the file, or with a part of it, whose validators are those of what is sent.
-    pub(super) fn send(self, exchange: &mut Exchange, part: Option<Part>) {
+    pub(super) fn send(self, exchange: &mut Exchange, part: Option<MediaPart>) {
         set_content_type(exchange);
         exchange.response.allow_ranges = true;
         static_file::send(exchange, &self.file, self.content);
-        let Some(Part { head, data }) = part else {
+        let Some(MediaPart { head, data }) = part else {
             return;
         };
         let has_tag = exchange.conf().etag;

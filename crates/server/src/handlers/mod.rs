@@ -31,7 +31,7 @@ use sealane_io::open_file::LinkRule;
 
 /// How a handler leaves the exchange.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Step {
+pub(crate) enum Outcome {
     /// The response is there; the filters are next.
     Answered,
     /// Not this handler's business; the next one is asked.
@@ -50,7 +50,7 @@ pub(crate) enum Step {
 }
 
 /// Asks the content handlers in nginx's order.
-pub(crate) async fn content(exchange: &mut Exchange) -> Step {
+pub(crate) async fn content(exchange: &mut Exchange) -> Outcome {
     if exchange.conf().stub_status {
         return stub_status::answer(exchange);
     }
@@ -59,14 +59,14 @@ pub(crate) async fn content(exchange: &mut Exchange) -> Step {
     }
     if let Some(handler) = exchange.conf().content_handler {
         match Box::pin(by_module(exchange, handler)).await {
-            Step::Declined => {}
-            step => return step,
+            Outcome::Declined => {}
+            outcome => return outcome,
         }
     }
     if let Some(dav) = exchange.conf().dav.clone() {
         match Box::pin(dav::answer(exchange, dav)).await {
-            Step::Declined => {}
-            step => return step,
+            Outcome::Declined => {}
+            outcome => return outcome,
         }
     }
     if exchange.request.uri.ends_with(b"/") {
@@ -75,15 +75,15 @@ pub(crate) async fn content(exchange: &mut Exchange) -> Step {
     let codings = exchange.conf().static_codings;
     if codings != StaticCodings::default() {
         match Box::pin(static_codings::answer(exchange, codings)).await {
-            Step::Declined => {}
-            step => return step,
+            Outcome::Declined => {}
+            outcome => return outcome,
         }
     }
     static_file::answer(exchange).await
 }
 
 /// The module that answers in place of plain files; it may leave them what it is not for.
-async fn by_module(exchange: &mut Exchange, handler: ContentHandler) -> Step {
+async fn by_module(exchange: &mut Exchange, handler: ContentHandler) -> Outcome {
     match handler {
         ContentHandler::EmptyGif => empty_gif::answer(exchange),
         ContentHandler::Flv => flv::answer(exchange).await,
@@ -92,26 +92,26 @@ async fn by_module(exchange: &mut Exchange, handler: ContentHandler) -> Step {
 }
 
 /// A URI that ends with a slash: an index file, or a list of what is there.
-async fn directory(exchange: &mut Exchange) -> Step {
+async fn directory(exchange: &mut Exchange) -> Outcome {
     if exchange.conf().random_index {
         match random_index::answer(exchange).await {
-            Step::Declined => {}
-            step => return step,
+            Outcome::Declined => {}
+            outcome => return outcome,
         }
     }
     match index::answer(exchange).await {
-        Step::Declined => {}
-        step => return step,
+        Outcome::Declined => {}
+        outcome => return outcome,
     }
     match autoindex::answer(exchange).await {
-        Step::Declined => {}
-        step => return step,
+        Outcome::Declined => {}
+        outcome => return outcome,
     }
     if !matches!(
         exchange.request.head.method,
         Method::Get | Method::Head | Method::Post
     ) {
-        return Step::Status(StatusCode::NOT_ALLOWED);
+        return Outcome::Status(StatusCode::NOT_ALLOWED);
     }
     if let Ok(path) = FilePath::of(exchange) {
         log_request!(
@@ -121,7 +121,7 @@ async fn directory(exchange: &mut Exchange) -> Step {
             Text(path.as_bytes())
         );
     }
-    Step::Status(StatusCode::FORBIDDEN)
+    Outcome::Status(StatusCode::FORBIDDEN)
 }
 
 /// What stands at a path: from the cache, else from the file system, without
@@ -144,7 +144,7 @@ async fn open_by(
     rule: Option<LinkRule>,
 ) -> Result<Opened, Errno> {
     let settings = exchange.conf().open_file_cache;
-    let now = exchange.progress.started;
+    let now = exchange.transfer.started;
     let cache = &exchange.worker.open_files;
     if let Some(settings) = &settings
         && let Lookup::Answer(answer) = cache.lookup(settings, key, now)

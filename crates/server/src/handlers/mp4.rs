@@ -3,8 +3,8 @@
 //! An index has megabytes: what is cut at a time, and what waits for clients, is bounded
 //! ([`made`]).
 
-use super::media_file::{MediaFile, Part};
-use super::{Step, made};
+use super::media_file::{MediaFile, MediaPart};
+use super::{Outcome, made};
 use crate::disk;
 use crate::exchange::Exchange;
 use crate::open_file_cache::{Errno, OpenFile};
@@ -18,22 +18,22 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 
 /// Sends the file that the URI leads to, or what of it is asked for.
-pub(crate) async fn answer(exchange: &mut Exchange) -> Step {
+pub(crate) async fn answer(exchange: &mut Exchange) -> Outcome {
     let media = match MediaFile::open(exchange).await {
         Ok(media) => media,
-        Err(step) => return step,
+        Err(outcome) => return outcome,
     };
     let wanted = wanted(exchange);
     let part = match wanted {
         Some(wanted) => match cut(exchange, &media, wanted).await {
             Ok(part) => part,
-            Err(status) => return Step::Status(status),
+            Err(status) => return Outcome::Status(status),
         },
         None => None,
     };
     exchange.response.single_range = wanted.is_some();
     media.send(exchange, part);
-    Step::Answered
+    Outcome::Answered
 }
 
 /// What `start` and `end` ask for; `None` is the file as it is.
@@ -64,9 +64,9 @@ async fn cut(
     exchange: &Exchange,
     media: &MediaFile,
     wanted: Wanted,
-) -> Result<Option<Part>, StatusCode> {
+) -> Result<Option<MediaPart>, StatusCode> {
     let (opened, path) = (Arc::clone(&media.file), &media.path);
-    let place = Arc::clone(&exchange.conf().client_body_temp_path);
+    let temp_path = Arc::clone(&exchange.conf().client_body_temp_path);
     let cut = disk::run(move || {
         // Held until the new index is where it waits for the client.
         let mut room = None;
@@ -79,7 +79,7 @@ async fn cut(
         });
         cut.map(|cut| match cut {
             Cut::Part { head, data } => {
-                made::keep(&place, head).map(|head| Some(Part { head, data }))
+                made::keep(&temp_path, head).map(|head| Some(MediaPart { head, data }))
             }
             Cut::Whole => Ok(None),
         })

@@ -34,7 +34,7 @@ impl FilePath {
         let uri = &exchange.request.uri[..];
         let (root, rest) = match &conf.files_at {
             FilesAt::Root(root) => (root, uri),
-            FilesAt::Alias(_) if exchange.progress.uri_left_location => {
+            FilesAt::Alias(_) if exchange.features.rewrite.uri_left_location => {
                 log_request!(
                     exchange,
                     Alert,
@@ -44,7 +44,7 @@ impl FilePath {
                 return Err(StatusCode::INTERNAL_SERVER_ERROR);
             }
             FilesAt::Alias(alias) => match conf.alias_prefix_bytes {
-                None if exchange.progress.uri_under_alias => (alias, uri),
+                None if exchange.features.try_files.uri_under_alias => (alias, uri),
                 None => (alias, &b""[..]),
                 Some(prefix_bytes) => (alias, uri.get(prefix_bytes..).ok_or_else(|| {
                     log_request!(

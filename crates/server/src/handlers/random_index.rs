@@ -1,6 +1,6 @@
 //! `random_index`: any file of a directory answers for it.
 
-use super::Step;
+use super::Outcome;
 use super::autoindex;
 use super::path::FilePath;
 use crate::disk;
@@ -12,16 +12,16 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 /// Redirects internally to one of the files. Called for URIs that end with a slash.
-pub(crate) async fn answer(exchange: &mut Exchange) -> Step {
+pub(crate) async fn answer(exchange: &mut Exchange) -> Outcome {
     if !matches!(
         exchange.request.head.method,
         Method::Get | Method::Head | Method::Post
     ) {
-        return Step::Declined;
+        return Outcome::Declined;
     }
     let path = match FilePath::of(exchange) {
         Ok(path) => path,
-        Err(status) => return Step::Status(status),
+        Err(status) => return Outcome::Status(status),
     };
     let mut directory = path.as_bytes().to_vec();
     directory.pop(); // the slash, as nginx says it in its log
@@ -43,14 +43,14 @@ pub(crate) async fn answer(exchange: &mut Exchange) -> Step {
             }
             name
         }
-        Err(failure) => return Step::Status(autoindex::refuse(exchange, &failure)),
+        Err(failure) => return Outcome::Status(autoindex::refuse(exchange, &failure)),
     };
     let Some(name) = name else {
-        return Step::Declined;
+        return Outcome::Declined;
     };
     let mut uri = exchange.request.uri.clone();
     uri.extend_from_slice(&name);
-    Step::Redirect {
+    Outcome::Redirect {
         uri,
         args: exchange.request.args.clone(),
     }

@@ -1,63 +1,84 @@
 //! Statuses without a body of their own: `error_page`, else the built-in page.
 
-use super::Step;
+use super::Outcome;
 use crate::exchange::{ContentType, Exchange};
 use crate::pipeline::MAX_INTERNAL_REDIRECTS;
 use crate::response_head::server_name;
 use crate::template;
+use bytes::Bytes;
 use sealane_conf::model::{ErrorPage as Configured, ErrorPageStatus, ErrorPageTarget};
 use sealane_http::h1::Version;
 use sealane_http::headers::KnownHeader;
 use sealane_http::status::ErrorPage;
 use sealane_http::{Method, StatusCode};
 
+/// What a request keeps for `error_page`.
+#[derive(Default)]
+pub(crate) struct ErrorPageState {
+    /// An `error_page` led here: no other is followed unless `recursive_error_pages` is on.
+    in_error_page: bool,
+    /// The status that replaces the handler's (`error_page code =status`).
+    pub(crate) status_override: Option<StatusCode>,
+}
+
+/// What is sent instead of an error page for a subrequest.
+#[derive(Debug, Clone)]
+pub(crate) struct Stub {
+    /// The body.
+    pub(crate) text: Bytes,
+    /// Its type.
+    pub(crate) content_type: Option<ContentType>,
+}
+
 /// Answers with a status: through the first matching `error_page`, at most once
 /// unless `recursive_error_pages` is on, or with the page that is built in
 /// (nginx's `ngx_http_special_response_handler()`).
-pub(crate) fn answer(exchange: &mut Exchange, status: StatusCode) -> Step {
-    exchange.progress.status_override = Some(status);
+pub(crate) fn answer(exchange: &mut Exchange, status: StatusCode) -> Outcome {
+    exchange.features.error_page.status_override = Some(status);
     exchange.response.close |= status.ends_connection();
     exchange.response.content_type = None;
-    if let Some(stub) = exchange.request.stub.take() {
+    if let Some(stub) = exchange.features.subrequest.stub.take() {
         let response = &mut exchange.response;
         response.status = status;
         response.content_type = stub.content_type;
         response.content_length = Some(stub.text.len() as u64);
         response.body.clear();
         response.body.push_bytes(stub.text);
-        return Step::Answered;
+        return Outcome::Answered;
     }
     let conf = exchange.conf();
-    let may_redirect = !exchange.progress.in_error_page
+    let may_redirect = !exchange.features.error_page.in_error_page
         && !conf.error_pages.is_empty()
-        && exchange.progress.redirects <= MAX_INTERNAL_REDIRECTS;
+        && exchange.phases.redirects <= MAX_INTERNAL_REDIRECTS;
     if may_redirect {
         let page = conf
             .error_pages
             .iter()
             .find(|page| page.codes.contains(&status.0))
             .cloned();
-        exchange.progress.in_error_page = !conf.recursive_error_pages;
+        exchange.features.error_page.in_error_page = !conf.recursive_error_pages;
         if let Some(page) = page {
             return follow(exchange, &page);
         }
     }
     built_in(exchange, status);
-    Step::Answered
+    Outcome::Answered
 }
 
 /// Goes where an `error_page` leads.
-fn follow(exchange: &mut Exchange, page: &Configured) -> Step {
+fn follow(exchange: &mut Exchange, page: &Configured) -> Outcome {
     match page.status {
         ErrorPageStatus::Original => {}
-        ErrorPageStatus::Fixed(code) => exchange.progress.status_override = Some(StatusCode(code)),
+        ErrorPageStatus::Fixed(code) => {
+            exchange.features.error_page.status_override = Some(StatusCode(code))
+        }
         ErrorPageStatus::FromTarget => {
-            exchange.progress.status_override = None;
-            exchange.progress.has_status = false;
+            exchange.features.error_page.status_override = None;
+            exchange.phases.has_status = false;
         }
     }
     let target = match &page.target {
-        ErrorPageTarget::Named(name) => return Step::Named(name.clone()),
+        ErrorPageTarget::Named(name) => return Outcome::Named(name.clone()),
         ErrorPageTarget::Uri(target) | ErrorPageTarget::Url(target) => {
             template::evaluate(target, exchange).into_owned()
         }
@@ -68,13 +89,13 @@ fn follow(exchange: &mut Exchange, page: &Configured) -> Step {
             head.method = Method::Get;
         }
         let (uri, args) = split_args(&target);
-        return Step::Redirect {
+        return Outcome::Redirect {
             uri: uri.to_vec(),
             args: args.map(<[u8]>::to_vec),
         };
     }
     if let Some(name) = target.strip_prefix(b"@") {
-        return Step::Named(String::from_utf8_lossy(name).into());
+        return Outcome::Named(String::from_utf8_lossy(name).into());
     }
     // A redirect to elsewhere: 302 unless the directive names another redirect.
     let status = match page.status {
@@ -82,9 +103,9 @@ fn follow(exchange: &mut Exchange, page: &Configured) -> Step {
         _ => StatusCode::FOUND,
     };
     exchange.response.location = Some(target);
-    exchange.progress.status_override = Some(status);
+    exchange.features.error_page.status_override = Some(status);
     built_in(exchange, status);
-    Step::Answered
+    Outcome::Answered
 }
 
 /// A URI taken apart at its question mark.
@@ -98,7 +119,7 @@ pub(crate) fn split_args(target: &[u8]) -> (&[u8], Option<&[u8]>) {
 /// The built-in page; an empty body for statuses that have none.
 fn built_in(exchange: &mut Exchange, status: StatusCode) {
     // The codes of nginx's own are 400 to the outside, the log included.
-    exchange.progress.status_override = Some(status.on_wire());
+    exchange.features.error_page.status_override = Some(status.on_wire());
     let mut text = Vec::new();
     if let Some(page) = ErrorPage::of(status) {
         page.write(

@@ -2,7 +2,7 @@
 //! `.zst` at the end of its name.
 
 use super::path::FilePath;
-use super::{Step, open, set_content_type, static_file};
+use super::{Outcome, open, set_content_type, static_file};
 use crate::codings::{self, Coding};
 use crate::exchange::Exchange;
 use crate::open_file_cache::Opened;
@@ -11,9 +11,9 @@ use sealane_conf::model::{StaticCoding, StaticCodings};
 use sealane_http::{Method, StatusCode};
 
 /// Serves the first twin that is there and that the client takes.
-pub(crate) async fn answer(exchange: &mut Exchange, codings: StaticCodings) -> Step {
+pub(crate) async fn answer(exchange: &mut Exchange, codings: StaticCodings) -> Outcome {
     if !matches!(exchange.request.head.method, Method::Get | Method::Head) {
-        return Step::Declined;
+        return Outcome::Declined;
     }
     for coding in Coding::ALL {
         let who = match coding {
@@ -25,21 +25,21 @@ pub(crate) async fn answer(exchange: &mut Exchange, codings: StaticCodings) -> S
             continue;
         }
         match answer_in(exchange, coding, who == StaticCoding::On).await {
-            Step::Declined => {}
-            step => return step,
+            Outcome::Declined => {}
+            outcome => return outcome,
         }
     }
-    Step::Declined
+    Outcome::Declined
 }
 
-async fn answer_in(exchange: &mut Exchange, coding: Coding, by_client: bool) -> Step {
+async fn answer_in(exchange: &mut Exchange, coding: Coding, by_client: bool) -> Outcome {
     let accepted = !by_client || codings::takes(exchange, coding);
     if !accepted && !exchange.conf().gzip_vary {
-        return Step::Declined;
+        return Outcome::Declined;
     }
     let mut path = match FilePath::of(exchange) {
         Ok(path) => path,
-        Err(status) => return Step::Status(status),
+        Err(status) => return Outcome::Status(status),
     };
     path.push(coding.suffix());
     match open(exchange, &path).await {
@@ -47,19 +47,19 @@ async fn answer_in(exchange: &mut Exchange, coding: Coding, by_client: bool) -> 
             exchange.response.varies_by_encoding |= by_client;
             if !accepted {
                 // Another file answers, but caches must know of this one.
-                return Step::Declined;
+                return Outcome::Declined;
             }
             set_content_type(exchange);
             exchange.response.content_encoding = Some(coding.name());
             // The twin stays what it is, other than what is compressed while it is sent.
             exchange.response.allow_ranges = true;
             static_file::send(exchange, &file, content);
-            Step::Answered
+            Outcome::Answered
         }
-        Ok(Opened::Directory) => Step::Declined,
+        Ok(Opened::Directory) => Outcome::Declined,
         Ok(Opened::Other) => {
             log_request!(exchange, Crit, "\"{path}\" is not a regular file");
-            Step::Status(StatusCode::NOT_FOUND)
+            Outcome::Status(StatusCode::NOT_FOUND)
         }
         Err(errno) => {
             // A twin that is missing is the usual case; one that cannot be
@@ -67,7 +67,7 @@ async fn answer_in(exchange: &mut Exchange, coding: Coding, by_client: bool) -> 
             if !errno.is_not_found() {
                 let _ = static_file::refuse(exchange, &path, errno);
             }
-            Step::Declined
+            Outcome::Declined
         }
     }
 }

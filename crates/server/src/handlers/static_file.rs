@@ -3,7 +3,7 @@
 use super::path::FilePath;
 use super::returns::add_slash;
 use super::symlinks;
-use super::{Step, open, set_content_type};
+use super::{Outcome, open, set_content_type};
 use crate::exchange::{ETag, Exchange};
 use crate::open_file_cache::{Errno, OpenFile, Opened};
 use crate::request_log::{Text, log_request};
@@ -12,30 +12,30 @@ use sealane_http::{Method, StatusCode};
 use std::sync::Arc;
 
 /// Serves the file that the URI leads to.
-pub(crate) async fn answer(exchange: &mut Exchange) -> Step {
+pub(crate) async fn answer(exchange: &mut Exchange) -> Outcome {
     let method = exchange.request.head.method;
     if !matches!(method, Method::Get | Method::Head | Method::Post) {
-        return Step::Status(StatusCode::NOT_ALLOWED);
+        return Outcome::Status(StatusCode::NOT_ALLOWED);
     }
     let path = match FilePath::of(exchange) {
         Ok(path) => path,
-        Err(status) => return Step::Status(status),
+        Err(status) => return Outcome::Status(status),
     };
     match open(exchange, &path).await {
         // As in nginx the file is looked for first: POST to a missing one is 404.
-        Ok(Opened::File(..)) if method == Method::Post => Step::Status(StatusCode::NOT_ALLOWED),
+        Ok(Opened::File(..)) if method == Method::Post => Outcome::Status(StatusCode::NOT_ALLOWED),
         Ok(Opened::File(file, content)) => {
             set_content_type(exchange);
             exchange.response.allow_ranges = true;
             send(exchange, &file, content);
-            Step::Answered
+            Outcome::Answered
         }
         Ok(Opened::Directory) => add_slash(exchange),
         Ok(Opened::Other) => {
             log_request!(exchange, Crit, "\"{path}\" is not a regular file");
-            Step::Status(StatusCode::NOT_FOUND)
+            Outcome::Status(StatusCode::NOT_FOUND)
         }
-        Err(errno) => Step::Status(refuse(exchange, &path, errno)),
+        Err(errno) => Outcome::Status(refuse(exchange, &path, errno)),
     }
 }
 
@@ -52,7 +52,7 @@ pub(super) fn send(exchange: &mut Exchange, file: &Arc<OpenFile>, content: Optio
         Some(bytes) => response.body.push_bytes(bytes),
         None => response.body.push_file(file.clone(), 0, file.size()),
     }
-    exchange.progress.doing = " while sending response to client";
+    exchange.features.request_log.doing = " while sending response to client";
 }
 
 /// Logs why a file could not be opened and says which status that is.

@@ -1,6 +1,6 @@
 //! `stub_status`: nginx's page of connection counts, summed over all worker threads.
 
-use super::Step;
+use super::Outcome;
 use crate::counters::Counters;
 use crate::exchange::{ContentType, Exchange};
 use crate::worker::Worker;
@@ -43,9 +43,9 @@ impl Totals {
 }
 
 /// Answers with the counts.
-pub(crate) fn answer(exchange: &mut Exchange) -> Step {
+pub(crate) fn answer(exchange: &mut Exchange) -> Outcome {
     if !matches!(exchange.request.head.method, Method::Get | Method::Head) {
-        return Step::Status(StatusCode::NOT_ALLOWED);
+        return Outcome::Status(StatusCode::NOT_ALLOWED);
     }
     let Totals {
         accepted,
@@ -66,5 +66,5 @@ pub(crate) fn answer(exchange: &mut Exchange) -> Step {
     response.content_type = ContentType::new(b"text/plain");
     response.content_length = Some(text.len() as u64);
     response.body.push_bytes(text);
-    Step::Answered
+    Outcome::Answered
 }

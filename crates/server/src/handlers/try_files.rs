@@ -1,7 +1,7 @@
 //! `try_files`.
 
 use super::path::FilePath;
-use super::{Step, open, special, symlinks};
+use super::{Outcome, open, special, symlinks};
 use crate::disk;
 use crate::exchange::Exchange;
 use crate::open_file_cache::{Errno, Opened};
@@ -13,15 +13,15 @@ use sealane_sys::file::{self, Kind};
 use std::ffi::CString;
 
 /// Looks for the first candidate that exists and makes it the URI; the handlers
-/// of content then answer ([`Step::Declined`]). Otherwise the fallback.
-pub(crate) async fn choose(exchange: &mut Exchange) -> Step {
+/// of content then answer ([`Outcome::Declined`]). Otherwise the fallback.
+pub(crate) async fn choose(exchange: &mut Exchange) -> Outcome {
     let conf = exchange.snapshot.location(exchange.location).conf.clone();
     let Some(try_files) = &conf.try_files else {
-        return Step::Declined;
+        return Outcome::Declined;
     };
     let mut path = match FilePath::of(exchange) {
         Ok(path) => path,
-        Err(status) => return Step::Status(status),
+        Err(status) => return Outcome::Status(status),
     };
     for candidate in &try_files.candidates {
         let name = template::evaluate(&candidate.name, exchange);
@@ -38,7 +38,7 @@ pub(crate) async fn choose(exchange: &mut Exchange) -> Step {
         };
         if is_directory == candidate.directory {
             use_as_uri(exchange, &path, candidate.directory);
-            return Step::Declined;
+            return Outcome::Declined;
         }
     }
     fall_back(exchange, &conf, &try_files.fallback)
@@ -66,24 +66,32 @@ fn below_alias<'n>(
         .unwrap_or(name)
 }
 
-fn fall_back(exchange: &Exchange, conf: &LocationConf, fallback: &TryFallback) -> Step {
+fn fall_back(exchange: &Exchange, conf: &LocationConf, fallback: &TryFallback) -> Outcome {
     match fallback {
-        TryFallback::Code(code) => Step::Status(StatusCode(*code)),
-        TryFallback::Named(name) => Step::Named(name.clone()),
+        TryFallback::Code(code) => Outcome::Status(StatusCode(*code)),
+        TryFallback::Named(name) => Outcome::Named(name.clone()),
         TryFallback::Uri(target) => {
             let text = template::evaluate(target, exchange);
             let target = below_alias(exchange, conf, target, &text);
             if let Some(name) = target.strip_prefix(b"@") {
-                return Step::Named(String::from_utf8_lossy(name).into());
+                return Outcome::Named(String::from_utf8_lossy(name).into());
             }
             let (uri, args) = special::split_args(target);
-            Step::Redirect {
+            Outcome::Redirect {
                 uri: uri.to_vec(),
                 // There are some, be they empty, as nginx has it.
                 args: Some(args.unwrap_or_default().to_vec()),
             }
         }
     }
+}
+
+/// What a request keeps for `try_files`.
+#[derive(Default)]
+pub(crate) struct TryFilesState {
+    /// Under an `alias` in a location with a regular expression: the URI is appended to the
+    /// alias.
+    pub(crate) uri_under_alias: bool,
 }
 
 /// The URI under which the candidate is found: what follows the root, after the
@@ -101,7 +109,7 @@ fn use_as_uri(exchange: &mut Exchange, path: &FilePath, directory: bool) {
         (FilesAt::Alias(_), None) if directory => {}
         (FilesAt::Alias(_), None) => {
             exchange.request.uri = below.to_vec();
-            exchange.progress.uri_under_alias = true;
+            exchange.features.try_files.uri_under_alias = true;
         }
     }
 }

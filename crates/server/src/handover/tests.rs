@@ -24,13 +24,13 @@ fn description() -> Description {
 }
 
 /// A connection as [`description`] has it.
-pub(super) fn parcel(socket: OwnedFd, under_way: UnderWay) -> Parcel {
-    Parcel {
+pub(super) fn moved(socket: OwnedFd, in_flight: InFlightGuard) -> MovedConnection {
+    MovedConnection {
         description: description(),
         tls: None,
         socket,
         stays: false,
-        under_way: Some(under_way),
+        in_flight: Some(in_flight),
     }
 }
 

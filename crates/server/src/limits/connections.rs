@@ -20,15 +20,15 @@ const MAX_KEY_BYTES: usize = 255;
 pub(crate) struct ConnectionZone(Zone<u32>);
 
 /// A place among the requests under way, given up when it is dropped.
-pub(super) struct Held {
+pub(super) struct ConnectionPermit {
     zone: Arc<ConnectionZone>,
-    place: KeyPosition,
+    position: KeyPosition,
     id: NodeId,
 }
 
 /// Why there is no place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum NoPlace {
+pub(super) enum NoPermit {
     /// There are so many already.
     Busy,
     /// The zone is full.
@@ -42,25 +42,29 @@ impl ConnectionZone {
     }
 
     /// Takes a place if fewer than `limit` are taken.
-    pub(super) fn enter(self: &Arc<Self>, key: &[u8], limit: u32) -> Result<Held, NoPlace> {
-        let place = self.0.place(key);
-        let mut shard = self.0.lock(place);
+    pub(super) fn enter(
+        self: &Arc<Self>,
+        key: &[u8],
+        limit: u32,
+    ) -> Result<ConnectionPermit, NoPermit> {
+        let position = self.0.position_of(key);
+        let mut shard = self.0.lock(position);
         let id = match shard.find(key) {
             Some(id) => {
                 let count = shard.state(id);
                 if *count >= limit {
-                    return Err(NoPlace::Busy);
+                    return Err(NoPermit::Busy);
                 }
                 *count += 1;
                 id
             }
-            None if !shard.has_room(key) => return Err(NoPlace::NoNode),
+            None if !shard.has_room(key) => return Err(NoPermit::NoNode),
             None => shard.insert(key, 1),
         };
         drop(shard);
-        Ok(Held {
+        Ok(ConnectionPermit {
             zone: Arc::clone(self),
-            place,
+            position,
             id,
         })
     }
@@ -71,9 +75,9 @@ impl ConnectionZone {
     }
 }
 
-impl Drop for Held {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
-        let mut shard = self.zone.0.lock(self.place);
+        let mut shard = self.zone.0.lock(self.position);
         let count = shard.state(self.id);
         *count -= 1;
         if *count == 0 {
@@ -82,7 +86,7 @@ impl Drop for Held {
     }
 }
 
-impl fmt::Debug for Held {
+impl fmt::Debug for ConnectionPermit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Held(..)")
     }
@@ -91,7 +95,9 @@ impl fmt::Debug for Held {
 /// Takes a place in all zones of a location; a status if one has none.
 pub(super) fn check(exchange: &mut Exchange, limits: &LimitConnections) -> Option<StatusCode> {
     if exchange
-        .limited()
+        .features
+        .limits
+        .lock()
         .is_some_and(|limited| limited.connections.is_some())
     {
         return None;
@@ -116,7 +122,7 @@ pub(super) fn check(exchange: &mut Exchange, limits: &LimitConnections) -> Optio
             continue;
         }
         let entered = zone.enter(&key, limit.connections);
-        let mut limited = exchange.limited_mut();
+        let mut limited = exchange.features.limits.lock_or_begin();
         limited.connections = Some(LimitStatus::Passed);
         let reason = match entered {
             Ok(held) => {
@@ -134,12 +140,12 @@ pub(super) fn check(exchange: &mut Exchange, limits: &LimitConnections) -> Optio
         let name = &runtime.conf.name;
         let dry_run = if limits.dry_run { ", dry run," } else { "" };
         match reason {
-            NoPlace::Busy => log(
+            NoPermit::Busy => log(
                 exchange,
                 limits.log_level,
                 format_args!("limiting connections{dry_run} by zone \"{name}\""),
             ),
-            NoPlace::NoNode => log_request!(
+            NoPermit::NoNode => log_request!(
                 exchange,
                 Crit,
                 "could not allocate node in limit_conn_zone \"{name}\"; make the zone larger"

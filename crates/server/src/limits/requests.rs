@@ -35,7 +35,7 @@ struct Bucket {
 }
 
 /// What becomes of a request.
-pub(super) enum Verdict {
+pub(super) enum LimitVerdict {
     Passed,
     Delayed(Duration),
     Refused(StatusCode),
@@ -43,7 +43,7 @@ pub(super) enum Verdict {
 
 /// What a zone says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Answer {
+pub(super) enum ZoneLookup {
     /// There is room; the request was added, with this excess.
     Added(i64),
     /// There is room; the request is added by [`RequestZone::add`].
@@ -85,28 +85,28 @@ impl RequestZone {
         burst: i64,
         adds: bool,
         now_ms: u64,
-    ) -> (KeyPosition, Answer) {
-        let place = self.0.place(key);
-        let mut shard = self.0.lock(place);
+    ) -> (KeyPosition, ZoneLookup) {
+        let position = self.0.position_of(key);
+        let mut shard = self.0.lock(position);
         let Some(id) = shard.find(key) else {
-            return (place, begin(&mut shard, key, rate, adds, now_ms));
+            return (position, begin(&mut shard, key, rate, adds, now_ms));
         };
         let bucket = shard.state(id);
         let (excess, time_went_on) = bucket.with_another(rate, now_ms);
         if excess > burst {
-            return (place, Answer::Busy(excess));
+            return (position, ZoneLookup::Busy(excess));
         }
         if !adds {
             bucket.pins += 1;
-            return (place, Answer::Pinned(id));
+            return (position, ZoneLookup::Pinned(id));
         }
         bucket.fill(excess, time_went_on, now_ms);
-        (place, Answer::Added(excess))
+        (position, ZoneLookup::Added(excess))
     }
 
     /// Adds the request for which a bucket was pinned. Returns the excess.
-    pub(super) fn add(&self, place: KeyPosition, id: NodeId, rate: i64, now_ms: u64) -> i64 {
-        let mut shard = self.0.lock(place);
+    pub(super) fn add(&self, position: KeyPosition, id: NodeId, rate: i64, now_ms: u64) -> i64 {
+        let mut shard = self.0.lock(position);
         let bucket = shard.state(id);
         let (excess, time_went_on) = bucket.with_another(rate, now_ms);
         bucket.fill(excess, time_went_on, now_ms);
@@ -115,8 +115,8 @@ impl RequestZone {
     }
 
     /// Gives up a bucket that was pinned.
-    pub(super) fn unpin(&self, place: KeyPosition, id: NodeId) {
-        self.0.lock(place).state(id).pins -= 1;
+    pub(super) fn unpin(&self, position: KeyPosition, id: NodeId) {
+        self.0.lock(position).state(id).pins -= 1;
     }
 
     #[cfg(test)]
@@ -126,16 +126,22 @@ impl RequestZone {
 }
 
 /// A key that was not there.
-fn begin(shard: &mut Locked<'_, Bucket>, key: &[u8], rate: i64, adds: bool, now_ms: u64) -> Answer {
+fn begin(
+    shard: &mut Locked<'_, Bucket>,
+    key: &[u8],
+    rate: i64,
+    adds: bool,
+    now_ms: u64,
+) -> ZoneLookup {
     forget_empty(shard, rate, now_ms);
     if !shard.may_ever_have_room(key) {
-        return Answer::NoNode; // all the others would go for nothing
+        return ZoneLookup::NoNode; // all the others would go for nothing
     }
     while !shard.has_room(key) {
         // The oldest makes room, unless a request is about to be added to it.
         match shard.oldest() {
             Some(oldest) if shard.state(oldest).pins == 0 => shard.remove(oldest),
-            _ => return Answer::NoNode,
+            _ => return ZoneLookup::NoNode,
         }
     }
     let bucket = Bucket {
@@ -146,8 +152,8 @@ fn begin(shard: &mut Locked<'_, Bucket>, key: &[u8], rate: i64, adds: bool, now_
     };
     let id = shard.insert(key, bucket);
     match adds {
-        true => Answer::Added(0),
-        false => Answer::Pinned(id),
+        true => ZoneLookup::Added(0),
+        false => ZoneLookup::Pinned(id),
     }
 }
 
@@ -170,17 +176,19 @@ struct Pinned<'z> {
     zone: &'z RequestZone,
     limit: &'z RequestLimit,
     rate: i64,
-    place: KeyPosition,
+    position: KeyPosition,
     id: NodeId,
 }
 
 /// Asks all zones of a location, and adds the request to all of them if none refuses.
-pub(super) fn check(exchange: &mut Exchange, limits: &LimitRequests) -> Verdict {
+pub(super) fn check(exchange: &mut Exchange, limits: &LimitRequests) -> LimitVerdict {
     if exchange
-        .limited()
+        .features
+        .limits
+        .lock()
         .is_some_and(|limited| limited.requests.is_some())
     {
-        return Verdict::Passed;
+        return LimitVerdict::Passed;
     }
     let snapshot = exchange.snapshot.clone();
     let zone_of = |limit: &RequestLimit| {
@@ -214,18 +222,18 @@ pub(super) fn check(exchange: &mut Exchange, limits: &LimitRequests) -> Verdict 
         }
         let burst = i64::try_from(limit.burst).unwrap_or(i64::MAX);
         let now_ms = monotonic_coarse_ms();
-        let (place, answer) = zone.ask(&key, rate, burst, at == last, now_ms);
+        let (position, answer) = zone.ask(&key, rate, burst, at == last, now_ms);
         let name = &runtime.conf.name;
         match answer {
-            Answer::Added(excess) => added = Some((limit, rate, excess)),
-            Answer::Pinned(id) => pinned.push(Pinned {
+            ZoneLookup::Added(excess) => added = Some((limit, rate, excess)),
+            ZoneLookup::Pinned(id) => pinned.push(Pinned {
                 zone,
                 limit,
                 rate,
-                place,
+                position,
                 id,
             }),
-            Answer::Busy(excess) => {
+            ZoneLookup::Busy(excess) => {
                 unpin(&pinned);
                 let excess = Requests(excess);
                 let dry_run = dry_run_text(limits);
@@ -236,7 +244,7 @@ pub(super) fn check(exchange: &mut Exchange, limits: &LimitRequests) -> Verdict 
                 );
                 return refuse(exchange, limits);
             }
-            Answer::NoNode => {
+            ZoneLookup::NoNode => {
                 unpin(&pinned);
                 log_request!(
                     exchange,
@@ -248,12 +256,12 @@ pub(super) fn check(exchange: &mut Exchange, limits: &LimitRequests) -> Verdict 
         }
     }
     if pinned.is_empty() && added.is_none() {
-        return Verdict::Passed;
+        return LimitVerdict::Passed;
     }
     let (delay, excess, limit) = add_to_all(&pinned, added);
     if delay == 0 {
-        exchange.limited_mut().requests = Some(LimitStatus::Passed);
-        return Verdict::Passed;
+        exchange.features.limits.lock_or_begin().requests = Some(LimitStatus::Passed);
+        return LimitVerdict::Passed;
     }
     let name = &zone_of(limit).0.conf.name;
     let dry_run = dry_run_text(limits);
@@ -264,16 +272,16 @@ pub(super) fn check(exchange: &mut Exchange, limits: &LimitRequests) -> Verdict 
         format_args!("delaying request{dry_run}, excess: {excess}, by zone \"{name}\""),
     );
     if limits.dry_run {
-        exchange.limited_mut().requests = Some(LimitStatus::DelayedDryRun);
-        return Verdict::Passed;
+        exchange.features.limits.lock_or_begin().requests = Some(LimitStatus::DelayedDryRun);
+        return LimitVerdict::Passed;
     }
-    exchange.limited_mut().requests = Some(LimitStatus::Delayed);
-    Verdict::Delayed(Duration::from_millis(delay))
+    exchange.features.limits.lock_or_begin().requests = Some(LimitStatus::Delayed);
+    LimitVerdict::Delayed(Duration::from_millis(delay))
 }
 
 fn unpin(pinned: &[Pinned<'_>]) {
     for bucket in pinned {
-        bucket.zone.unpin(bucket.place, bucket.id);
+        bucket.zone.unpin(bucket.position, bucket.id);
     }
 }
 
@@ -299,10 +307,10 @@ fn add_to_all<'z>(
             zone,
             limit,
             rate,
-            place,
+            position,
             id,
         } = *bucket;
-        consider(limit, rate, zone.add(place, id, rate, now_ms));
+        consider(limit, rate, zone.add(position, id, rate, now_ms));
     }
     longest.expect("some zone has answered")
 }
@@ -315,13 +323,13 @@ pub(super) fn delay_ms(excess: i64, undelayed: u64, rate: i64) -> u64 {
     (beyond.saturating_mul(1000) / rate.max(1)) as u64
 }
 
-fn refuse(exchange: &mut Exchange, limits: &LimitRequests) -> Verdict {
+fn refuse(exchange: &mut Exchange, limits: &LimitRequests) -> LimitVerdict {
     if limits.dry_run {
-        exchange.limited_mut().requests = Some(LimitStatus::RejectedDryRun);
-        return Verdict::Passed;
+        exchange.features.limits.lock_or_begin().requests = Some(LimitStatus::RejectedDryRun);
+        return LimitVerdict::Passed;
     }
-    exchange.limited_mut().requests = Some(LimitStatus::Rejected);
-    Verdict::Refused(StatusCode(limits.status))
+    exchange.features.limits.lock_or_begin().requests = Some(LimitStatus::Rejected);
+    LimitVerdict::Refused(StatusCode(limits.status))
 }
 
 fn dry_run_text(limits: &LimitRequests) -> &'static str {

@@ -1,5 +1,5 @@
-use super::connections::NoPlace;
-use super::requests::{Answer, delay_ms};
+use super::connections::NoPermit;
+use super::requests::{ZoneLookup, delay_ms};
 use super::*;
 use crate::materials::Materials;
 use crate::testing::{Site, parse};
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 const NOW_MS: u64 = 1_000_000_000;
 
-fn added(zone: &RequestZone, key: &str, rate: i64, burst: i64, now_ms: u64) -> Answer {
+fn added(zone: &RequestZone, key: &str, rate: i64, burst: i64, now_ms: u64) -> ZoneLookup {
     zone.ask(key.as_bytes(), rate, burst, true, now_ms).1
 }
 
@@ -19,19 +19,22 @@ fn added(zone: &RequestZone, key: &str, rate: i64, burst: i64, now_ms: u64) -> A
 fn a_bucket_leaks_at_its_rate() {
     let zone = RequestZone::new(1 << 20);
     let ask = |after_ms: u64| added(&zone, "key", 2000, 3000, NOW_MS + after_ms);
-    assert_eq!(ask(0), Answer::Added(0));
-    assert_eq!(ask(0), Answer::Added(1000));
-    assert_eq!(ask(0), Answer::Added(2000));
-    assert_eq!(ask(0), Answer::Added(3000));
-    assert_eq!(ask(0), Answer::Busy(4000));
-    assert_eq!(ask(100), Answer::Busy(3800));
-    assert_eq!(ask(500), Answer::Added(3000));
-    assert_eq!(ask(501), Answer::Busy(3998));
-    assert_eq!(ask(1501), Answer::Added(1998));
-    assert_eq!(ask(60_000), Answer::Added(0));
+    assert_eq!(ask(0), ZoneLookup::Added(0));
+    assert_eq!(ask(0), ZoneLookup::Added(1000));
+    assert_eq!(ask(0), ZoneLookup::Added(2000));
+    assert_eq!(ask(0), ZoneLookup::Added(3000));
+    assert_eq!(ask(0), ZoneLookup::Busy(4000));
+    assert_eq!(ask(100), ZoneLookup::Busy(3800));
+    assert_eq!(ask(500), ZoneLookup::Added(3000));
+    assert_eq!(ask(501), ZoneLookup::Busy(3998));
+    assert_eq!(ask(1501), ZoneLookup::Added(1998));
+    assert_eq!(ask(60_000), ZoneLookup::Added(0));
     // A clock that goes back by a little counts as one that stands still.
-    assert_eq!(ask(59_000), Answer::Added(1000));
-    assert_eq!(added(&zone, "other", 2000, 3000, NOW_MS), Answer::Added(0));
+    assert_eq!(ask(59_000), ZoneLookup::Added(1000));
+    assert_eq!(
+        added(&zone, "other", 2000, 3000, NOW_MS),
+        ZoneLookup::Added(0)
+    );
     assert_eq!(delay_ms(3000, 0, 2000), 1500);
     assert_eq!(delay_ms(3000, 1000, 2000), 1000);
     assert_eq!(delay_ms(1000, 1000, 2000), 0);
@@ -43,21 +46,24 @@ fn a_bucket_leaks_at_its_rate() {
 fn a_pinned_bucket_is_filled_later_and_stays_until_then() {
     // Room for about two hundred keys.
     let zone = RequestZone::new(32 << 10);
-    let (place, answer) = zone.ask(b"pinned", 1000, 0, false, NOW_MS);
-    let Answer::Pinned(id) = answer else {
+    let (position, answer) = zone.ask(b"pinned", 1000, 0, false, NOW_MS);
+    let ZoneLookup::Pinned(id) = answer else {
         panic!("{answer:?}")
     };
     for number in 0..1000 {
         zone.ask(format!("{number}").as_bytes(), 1000, 0, true, NOW_MS);
     }
-    assert_eq!(zone.add(place, id, 1000, NOW_MS), 0);
-    assert_eq!(added(&zone, "pinned", 1000, 0, NOW_MS), Answer::Busy(1000));
-    let (place, answer) = zone.ask(b"pinned", 1000, 0, false, NOW_MS + 1000);
-    assert_eq!(answer, Answer::Pinned(id));
-    zone.unpin(place, id);
+    assert_eq!(zone.add(position, id, 1000, NOW_MS), 0);
+    assert_eq!(
+        added(&zone, "pinned", 1000, 0, NOW_MS),
+        ZoneLookup::Busy(1000)
+    );
+    let (position, answer) = zone.ask(b"pinned", 1000, 0, false, NOW_MS + 1000);
+    assert_eq!(answer, ZoneLookup::Pinned(id));
+    zone.unpin(position, id);
     assert_eq!(
         added(&zone, "pinned", 1000, 0, NOW_MS + 1000),
-        Answer::Added(0)
+        ZoneLookup::Added(0)
     );
 }
 
@@ -66,29 +72,35 @@ fn the_oldest_key_makes_room_and_a_zone_of_pinned_ones_is_full() {
     let zone = RequestZone::new(32 << 10);
     for number in 0..100_000 {
         let answer = added(&zone, &format!("{number}"), 1000, 0, NOW_MS);
-        assert_eq!(answer, Answer::Added(0), "{number}");
+        assert_eq!(answer, ZoneLookup::Added(0), "{number}");
     }
     let (keys, shards) = zone.zone_len();
     assert_eq!(shards, 1, "as small as it is, it is one list");
     assert!((150..=256).contains(&keys), "{keys}");
-    assert_eq!(added(&zone, "99999", 1000, 0, NOW_MS), Answer::Busy(1000));
-    assert_eq!(added(&zone, "0", 1000, 0, NOW_MS), Answer::Added(0));
+    assert_eq!(
+        added(&zone, "99999", 1000, 0, NOW_MS),
+        ZoneLookup::Busy(1000)
+    );
+    assert_eq!(added(&zone, "0", 1000, 0, NOW_MS), ZoneLookup::Added(0));
     // What was used last stays.
     for number in 0..keys {
         added(&zone, "99999", 1000, 0, NOW_MS);
         added(&zone, &format!("new{number}"), 1000, 0, NOW_MS);
     }
-    assert_eq!(added(&zone, "99999", 1000, 0, NOW_MS), Answer::Busy(1000));
+    assert_eq!(
+        added(&zone, "99999", 1000, 0, NOW_MS),
+        ZoneLookup::Busy(1000)
+    );
 
     let mut pinned = 0;
-    while let (_, Answer::Pinned(_)) =
+    while let (_, ZoneLookup::Pinned(_)) =
         zone.ask(format!("pin{pinned}").as_bytes(), 1000, 0, false, NOW_MS)
     {
         pinned += 1;
         assert!(pinned <= 256);
     }
     let (_, answer) = zone.ask(b"one more", 1000, 0, true, NOW_MS);
-    assert_eq!(answer, Answer::NoNode);
+    assert_eq!(answer, ZoneLookup::NoNode);
 }
 
 #[test]
@@ -124,7 +136,7 @@ fn threads_on_one_key_never_let_through_more_than_one_would() {
         for _ in 0..THREADS {
             scope.spawn(|| {
                 for _ in 0..1000 {
-                    if let Answer::Added(_) = added(&zone, "key", 1000, 500_000, NOW_MS) {
+                    if let ZoneLookup::Added(_) = added(&zone, "key", 1000, 500_000, NOW_MS) {
                         passed.fetch_add(1, Ordering::Relaxed);
                     }
                 }
@@ -155,16 +167,16 @@ proptest! {
             let answer = added(&zone, &format!("{key}"), rate, burst, now_ms);
             let Some(model) = models.get_mut(&key) else {
                 models.insert(key, Model { excess: 0, last_ms: now_ms });
-                prop_assert_eq!(answer, Answer::Added(0));
+                prop_assert_eq!(answer, ZoneLookup::Added(0));
                 continue;
             };
             let ms = i64::try_from(now_ms - model.last_ms).expect("small");
             let excess = (model.excess - rate * ms / 1000 + 1000).max(0);
             if excess > burst {
-                prop_assert_eq!(answer, Answer::Busy(excess));
+                prop_assert_eq!(answer, ZoneLookup::Busy(excess));
                 continue;
             }
-            prop_assert_eq!(answer, Answer::Added(excess));
+            prop_assert_eq!(answer, ZoneLookup::Added(excess));
             model.excess = excess;
             if ms > 0 {
                 model.last_ms = now_ms;
@@ -178,7 +190,7 @@ fn places_are_given_up() {
     let zone = Arc::new(ConnectionZone::new(32 << 10));
     let one = zone.enter(b"key", 2).expect("there is room");
     let two = zone.enter(b"key", 2).expect("there is room");
-    assert_eq!(zone.enter(b"key", 2).err(), Some(NoPlace::Busy));
+    assert_eq!(zone.enter(b"key", 2).err(), Some(NoPermit::Busy));
     assert_eq!(zone.keys(), 1);
     drop(one);
     let three = zone.enter(b"key", 2).expect("one has gone");
@@ -188,31 +200,31 @@ fn places_are_given_up() {
     let mut held = Vec::new();
     let full = loop {
         match zone.enter(format!("{}", held.len()).as_bytes(), 1) {
-            Ok(place) => held.push(place),
+            Ok(permit) => held.push(permit),
             Err(reason) => break reason,
         }
         assert!(held.len() <= 512);
     };
-    assert_eq!(full, NoPlace::NoNode);
+    assert_eq!(full, NoPermit::NoNode);
     assert!(held.len() >= 300, "{}", held.len());
     held.pop();
     assert!(zone.enter(b"key", 1).is_ok());
 }
 
 #[test]
-fn threads_never_hold_more_places_than_there_are() {
+fn threads_never_hold_more_permits_than_there_are() {
     let zone = Arc::new(ConnectionZone::new(1 << 20));
     let (inside, most) = (AtomicU32::new(0), AtomicU32::new(0));
     std::thread::scope(|scope| {
         for _ in 0..8 {
             scope.spawn(|| {
                 for _ in 0..2000 {
-                    if let Ok(place) = zone.enter(b"key", 3) {
+                    if let Ok(permit) = zone.enter(b"key", 3) {
                         let now = inside.fetch_add(1, Ordering::SeqCst) + 1;
                         most.fetch_max(now, Ordering::SeqCst);
                         std::thread::yield_now();
                         inside.fetch_sub(1, Ordering::SeqCst);
-                        drop(place);
+                        drop(permit);
                     }
                 }
             });
@@ -223,7 +235,7 @@ fn threads_never_hold_more_places_than_there_are() {
 }
 
 #[test]
-fn a_request_holds_its_place_until_it_is_over() {
+fn a_request_holds_its_permit_until_it_is_over() {
     let site = Site::with_http(
         "limit_conn_zone $arg_key zone=a:1m; limit_conn_zone $server_name zone=b:1m; \
          server { listen 127.0.0.1:80; limit_conn_status 429; add_header X-Status $limit_conn_status always; \

@@ -53,7 +53,7 @@ impl<S> Zone<S> {
     }
 
     /// Where a key belongs.
-    pub(super) fn place(&self, key: &[u8]) -> KeyPosition {
+    pub(super) fn position_of(&self, key: &[u8]) -> KeyPosition {
         let hash = self.hasher.hash_one(key);
         // The table uses the other end of the hash.
         let shard = (hash >> 32) as usize & (self.shards.len() - 1);
@@ -64,12 +64,12 @@ impl<S> Zone<S> {
     }
 
     /// The shard of a place, for a few instructions.
-    pub(super) fn lock(&self, place: KeyPosition) -> Locked<'_, S> {
-        let mutex = &self.shards[place.shard as usize].0;
+    pub(super) fn lock(&self, position: KeyPosition) -> Locked<'_, S> {
+        let mutex = &self.shards[position.shard as usize].0;
         Locked {
             // Nothing that can panic runs while it is held.
             shard: mutex.lock().unwrap_or_else(PoisonError::into_inner),
-            hash: place.hash,
+            hash: position.hash,
             node_bytes: self.node_bytes,
         }
     }

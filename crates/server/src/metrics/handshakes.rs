@@ -211,8 +211,8 @@ mod tests {
     fn handshakes_are_told_by_key_and_accelerator() {
         let site = Site::new("");
         let worker = site.another_worker(|_| {});
-        let mut place = worker.turns.place();
-        place.set_in_flight(true);
+        let mut slot = worker.turns.place();
+        slot.set_in_flight(true);
         let process = Arc::new(Process::default());
         process.set_workers(vec![worker]);
         let state = HandshakeState::new();
@@ -258,6 +258,6 @@ mod tests {
             !text.contains("key=\"p256\""),
             "nothing was computed with one"
         );
-        drop(place);
+        drop(slot);
     }
 }

@@ -1,10 +1,10 @@
 //! One cache: a hash table over entries that are linked by last use.
 
 use super::Lookup;
-use sealane_io::open_file::{Errno, OpenFile, Opened, Read};
 use bytes::Bytes;
 use hashbrown::HashTable;
 use sealane_conf::model::OpenFileCache as Settings;
+use sealane_io::open_file::{Errno, OpenFile, Opened, Read};
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::time::Instant;

@@ -296,7 +296,7 @@ fn errors_are_cached_when_asked_to() {
     let lookup = site
         .worker()
         .open_files
-        .lookup(&settings, path, exchange.progress.started);
+        .lookup(&settings, path, exchange.transfer.started);
     assert!(matches!(lookup, Lookup::Answer(Err(_))), "{lookup:?}");
 }
 

@@ -2,9 +2,9 @@
 
 use super::PassRuntime;
 use super::response;
-use super::wire::Head;
+use super::wire::UpstreamHead;
 use crate::exchange::{ContentType, Exchange};
-use crate::handlers::{Step, special};
+use crate::handlers::{Outcome, special};
 use crate::request_log::{Text, log_request};
 use sealane_conf::model::UpstreamSettings;
 use sealane_http::headers::KnownHeader;
@@ -20,7 +20,11 @@ const KEPT: [KnownHeader; 5] = [
 ];
 
 /// `X-Accel-Redirect`: an internal redirect instead of the peer's answer.
-pub(super) fn redirect(exchange: &mut Exchange, head: &Head, pass: &PassRuntime) -> Option<Step> {
+pub(super) fn redirect(
+    exchange: &mut Exchange,
+    head: &UpstreamHead,
+    pass: &PassRuntime,
+) -> Option<Outcome> {
     let settings = pass.settings();
     if settings.ignore_headers.accel_redirect {
         return None;
@@ -29,7 +33,7 @@ pub(super) fn redirect(exchange: &mut Exchange, head: &Head, pass: &PassRuntime)
     let target = target.of(&head.buffer);
     keep_headers(exchange, head, pass);
     if let Some(name) = target.strip_prefix(b"@") {
-        return Some(Step::Named(String::from_utf8_lossy(name).into()));
+        return Some(Outcome::Named(String::from_utf8_lossy(name).into()));
     }
     let Some((uri, args)) = safe_uri(target) else {
         log_request!(
@@ -38,16 +42,16 @@ pub(super) fn redirect(exchange: &mut Exchange, head: &Head, pass: &PassRuntime)
             "unsafe URI \"{}\" was detected",
             Text(target)
         );
-        return Some(Step::Status(StatusCode::NOT_FOUND));
+        return Some(Outcome::Status(StatusCode::NOT_FOUND));
     };
     let head = &mut exchange.request.head;
     if head.method != Method::Head {
         head.method = Method::Get;
     }
-    Some(Step::Redirect { uri, args })
+    Some(Outcome::Redirect { uri, args })
 }
 
-fn keep_headers(exchange: &mut Exchange, head: &Head, pass: &PassRuntime) {
+fn keep_headers(exchange: &mut Exchange, head: &UpstreamHead, pass: &PassRuntime) {
     for header in &head.parsed.headers {
         let name = header.name.of(&head.buffer);
         let value = header.value.of(&head.buffer);
@@ -80,7 +84,11 @@ pub(crate) fn safe_uri(target: &[u8]) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
 
 /// `X-Accel-Limit-Rate`, `X-Accel-Buffering`. Returns whether the response is buffered.
 /// (`X-Accel-Expires` means something to caches only.) `X-Accel-Charset` is for `charset`.
-pub(super) fn apply(exchange: &mut Exchange, head: &Head, settings: &UpstreamSettings) -> bool {
+pub(super) fn apply(
+    exchange: &mut Exchange,
+    head: &UpstreamHead,
+    settings: &UpstreamSettings,
+) -> bool {
     let value = |name| {
         let value = head.parsed.get(name)?;
         Some(value.of(&head.buffer))
@@ -92,7 +100,7 @@ pub(super) fn apply(exchange: &mut Exchange, head: &Head, settings: &UpstreamSet
             .ok()
             .and_then(|digits| digits.parse().ok())
     {
-        exchange.progress.limit_rate = Some(rate);
+        exchange.features.limit_rate.of_request = Some(rate);
     }
     if !settings.ignore_headers.accel_charset
         && let Some(charset) = value(KnownHeader::XAccelCharset)

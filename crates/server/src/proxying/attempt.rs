@@ -9,7 +9,7 @@ use super::peer_connection::{self, PeerConnection};
 use super::response;
 use super::states::{Attempt, UpstreamStates};
 use super::tls_settings::Secured;
-use super::wire::{Event, Head, Wire};
+use super::wire::{UpstreamHead, Wire, WireEvent};
 use super::{PassRuntime, Target};
 use crate::chain::OutputChain;
 use crate::client_link::Interim;
@@ -39,8 +39,8 @@ pub(super) struct Outbound {
 }
 
 /// A peer's answer: its head, and the conversation that the body follows in.
-pub(super) struct Answer {
-    pub(super) head: Box<Head>,
+pub(super) struct PeerResponse {
+    pub(super) head: Box<UpstreamHead>,
     pub(super) conversation: Box<Conversation>,
     pub(super) lease: Leased,
 }
@@ -59,7 +59,7 @@ pub(super) async fn ask(
     pass: &PassRuntime,
     target: &Target,
     outbound: &Outbound,
-) -> Result<Answer, NoAnswer> {
+) -> Result<PeerResponse, NoAnswer> {
     let settings = pass.settings();
     let begun = Instant::now();
     let secured = pass.secured(exchange, target);
@@ -90,7 +90,7 @@ pub(super) async fn ask(
                 let again =
                     next::may_go_on(exchange, settings, cause, sent, outbound.streamed, begun);
                 if !again || tried.left() == 0 {
-                    return Ok(Answer {
+                    return Ok(PeerResponse {
                         head,
                         conversation,
                         lease,
@@ -104,7 +104,7 @@ pub(super) async fn ask(
                 }
                 (cause, status)
             }
-            Err(Broken::ClientGone(doing, connection)) => {
+            Err(AttemptError::ClientGone(doing, connection)) => {
                 lease.succeeded(connection);
                 log_client_gone(exchange, doing);
                 if let Some(attempt) = last_attempt(exchange) {
@@ -112,7 +112,7 @@ pub(super) async fn ask(
                 }
                 return Err(NoAnswer::ClientGone);
             }
-            Err(Broken::Failed(failure)) => {
+            Err(AttemptError::Failed(failure)) => {
                 if !failure.is_said() {
                     request_log::log(exchange, failure.level(), format_args!("{failure}"));
                 }
@@ -191,7 +191,7 @@ fn pick(
 }
 
 /// Why a peer gave no answer.
-enum Broken {
+enum AttemptError {
     Failed(Failure),
     /// Nobody waits for the answer any more. With the connection, where the protocol
     /// leaves it usable.
@@ -215,7 +215,7 @@ async fn ask_peer(
     outbound: &Outbound,
     lease: &mut Leased,
     delivery: &mut Delivery,
-) -> Result<(Box<Head>, Box<Conversation>), Broken> {
+) -> Result<(Box<UpstreamHead>, Box<Conversation>), AttemptError> {
     let begun = last_attempt(exchange).map_or_else(Instant::now, |attempt| attempt.started);
     let (connection, connect_time) = match lease.take_idle(begun) {
         Some(connection) => (connection, Duration::ZERO),
@@ -239,14 +239,17 @@ async fn ask_peer(
     let chain = outbound.chain.clone();
     let mut wire = (outbound.wire)();
     if !delivery.kept.is_empty() {
-        wire.begin_body_with(std::mem::take(&mut delivery.kept));
+        let kept = std::mem::take(&mut delivery.kept);
+        if let Some(stream) = wire.stream_mut() {
+            stream.begin_body_with(kept);
+        }
     }
     let conversation = Conversation::new(connection, wire, chain, upload, timeouts);
     let mut conversation = Box::new(conversation);
     let answered = await_head(exchange, pass, &mut conversation).await;
     log_remarks(exchange, &mut conversation);
     delivery.sent = conversation.bytes_sent() > 0;
-    if let Err(Broken::Failed(Failure::Unprocessed(..))) = &answered {
+    if let Err(AttemptError::Failed(Failure::Unprocessed(..))) = &answered {
         delivery.note_unprocessed(outbound.streamed, &mut conversation);
     }
     if let Some(attempt) = last_attempt(exchange) {
@@ -258,7 +261,9 @@ async fn ask_peer(
     }
     match answered {
         Ok(head) => Ok((head, conversation)),
-        Err(Broken::ClientGone(doing, _)) => Err(Broken::ClientGone(doing, conversation.abandon())),
+        Err(AttemptError::ClientGone(doing, _)) => {
+            Err(AttemptError::ClientGone(doing, conversation.abandon()))
+        }
         Err(broken) => Err(broken),
     }
 }
@@ -283,17 +288,17 @@ async fn await_head(
     exchange: &mut Exchange,
     pass: &PassRuntime,
     conversation: &mut Conversation,
-) -> Result<Box<Head>, Broken> {
+) -> Result<Box<UpstreamHead>, AttemptError> {
     let settings = pass.settings();
     let watches = !settings.ignore_client_abort;
     let mut hint_bytes = 0;
     loop {
         let event = poll_fn(|cx| {
             if let Poll::Ready(Err(failure)) = conversation.poll_send(cx) {
-                return Poll::Ready(Err(Broken::Failed(failure)));
+                return Poll::Ready(Err(AttemptError::Failed(failure)));
             }
             if let Poll::Ready(event) = conversation.poll_event(cx) {
-                return Poll::Ready(event.map_err(Broken::Failed));
+                return Poll::Ready(event.map_err(AttemptError::Failed));
             }
             log_remarks(exchange, conversation);
             if watches && exchange.client.poll_gone(cx).is_ready() {
@@ -301,24 +306,27 @@ async fn await_head(
                     true => Doing::ReadingHead,
                     false => Doing::Sending,
                 };
-                return Poll::Ready(Err(Broken::ClientGone(doing, None)));
+                return Poll::Ready(Err(AttemptError::ClientGone(doing, None)));
             }
             Poll::Pending
         })
         .await;
         match event? {
-            Event::Head(head) if head.parsed.kind() == ResponseKind::Interim => {
+            WireEvent::Head(head) if head.parsed.kind() == ResponseKind::Interim => {
                 pass_interim(exchange, settings, &head, &mut hint_bytes);
             }
-            Event::Head(head) if is_unasked_upgrade(exchange, conversation, &head) => {
+            WireEvent::Head(head) if is_unasked_upgrade(exchange, conversation, &head) => {
                 let text = "upstream sent 101 to a request that it cannot answer with it".into();
-                return Err(Broken::Failed(Failure::Invalid(text, Doing::ReadingHead)));
+                return Err(AttemptError::Failed(Failure::Invalid(
+                    text,
+                    Doing::ReadingHead,
+                )));
             }
-            Event::Head(head) => return Ok(head),
+            WireEvent::Head(head) => return Ok(head),
             // A wire gives the head first.
-            Event::Data(_) | Event::End(_) => {
+            WireEvent::Data(_) | WireEvent::End(_) => {
                 let failure = Failure::ClosedEarly(Doing::ReadingHead);
-                return Err(Broken::Failed(failure));
+                return Err(AttemptError::Failed(failure));
             }
         }
     }
@@ -327,7 +335,11 @@ async fn await_head(
 /// 101 without `Upgrade` in the client's request, or where there is no such thing: in
 /// HTTP/2, HTTP/1.0, and from programs behind a gateway. Whoever passed that on would take
 /// the client's next request for part of a tunnel, or the other way round.
-fn is_unasked_upgrade(exchange: &Exchange, conversation: &Conversation, head: &Head) -> bool {
+fn is_unasked_upgrade(
+    exchange: &Exchange,
+    conversation: &Conversation,
+    head: &UpstreamHead,
+) -> bool {
     let request = &exchange.request.head;
     let was_asked = request.version == Version::Http11
         && request.get(KnownHeader::Upgrade).is_some()
@@ -348,7 +360,7 @@ fn log_remarks(exchange: &Exchange, conversation: &mut Conversation) {
 fn pass_interim(
     exchange: &Exchange,
     settings: &UpstreamSettings,
-    head: &Head,
+    head: &UpstreamHead,
     hint_bytes: &mut u64,
 ) {
     const EARLY_HINTS: StatusCode = StatusCode(103);
@@ -384,7 +396,7 @@ async fn connect(
     pass: &PassRuntime,
     secured: Option<&Secured>,
     lease: &mut Leased,
-) -> Result<PeerConnection, Broken> {
+) -> Result<PeerConnection, AttemptError> {
     let settings = pass.settings();
     let peer = lease.picked().peer().clone();
     let opening = peer_connection::open(exchange, pass, secured, &peer);
@@ -393,10 +405,10 @@ async fn connect(
     let mut opening = std::pin::pin!(opening);
     let opened = poll_fn(|cx| {
         if let Poll::Ready(opened) = opening.as_mut().poll(cx) {
-            return Poll::Ready(opened.map_err(Broken::Failed));
+            return Poll::Ready(opened.map_err(AttemptError::Failed));
         }
         if watches && client.poll_gone(cx).is_ready() {
-            return Poll::Ready(Err(Broken::ClientGone(Doing::Connecting, None)));
+            return Poll::Ready(Err(AttemptError::ClientGone(Doing::Connecting, None)));
         }
         Poll::Pending
     })
@@ -423,7 +435,7 @@ fn end_attempt(exchange: &mut Exchange, status: StatusCode) {
 }
 
 /// The head of an answer that is not passed on: variables may still show it.
-fn note_head(exchange: &mut Exchange, head: &Head) {
+fn note_head(exchange: &mut Exchange, head: &UpstreamHead) {
     if let Some(attempt) = last_attempt(exchange) {
         attempt.status = head.parsed.status.0;
     }
@@ -452,7 +464,7 @@ fn note_failure(exchange: &Exchange, lease: Leased, doing: Doing) {
 
 impl UpstreamStates {
     /// The head of the answer that is passed on.
-    pub(super) fn set_head(&mut self, head: Box<Head>) {
+    pub(super) fn set_head(&mut self, head: Box<UpstreamHead>) {
         if let Some(attempt) = self.attempts.last_mut() {
             attempt.status = head.parsed.status.0;
         }

@@ -8,10 +8,10 @@
 
 use super::conversation::Conversation;
 use super::failure::{Doing, Failure};
-use super::held::{Held, Limits};
 use super::lease::Leased;
 use super::response;
-use super::wire::{Ending, Event};
+use super::response_buffer::{Limits, Moved, ResponseBuffer};
+use super::wire::{ResponseEnd, WireEvent};
 use crate::body_source::{BodySource, Filled, SourceError};
 use crate::chain::OutputChain;
 use crate::exchange::Exchange;
@@ -35,7 +35,7 @@ pub(crate) struct ProxiedBody {
     conversation: Option<Box<Conversation>>,
     lease: Option<Leased>,
     /// Read from the peer, not yet given to the client.
-    held: Held,
+    buffer: ResponseBuffer,
     min_read_bytes: u64,
     pace: Option<Pace>,
     /// What the client's connection held when memory was found full.
@@ -116,7 +116,7 @@ impl ProxiedBody {
         ProxiedBody {
             conversation: Some(conversation),
             lease: Some(lease),
-            held: Held::new(limits),
+            buffer: ResponseBuffer::new(limits),
             min_read_bytes: MIN_READ_BYTES.min(limits.memory_bytes / 4).max(1),
             pace: (rate > 0).then(|| Pace::new(rate)),
             full_at: None,
@@ -147,14 +147,14 @@ impl ProxiedBody {
         if !matches!(self.end, Some(Ok(()))) {
             return false;
         }
-        self.held.take_all(out);
+        self.buffer.take_all(out);
         true
     }
 
     /// Reads from the peer until it has nothing, the body has ended, or memory is full.
     fn read(&mut self, cx: &mut Context<'_>) {
         while self.end.is_none() {
-            let room = self.held.room();
+            let room = self.buffer.room();
             if room < self.min_read_bytes {
                 return;
             }
@@ -171,10 +171,10 @@ impl ProxiedBody {
             conversation.limit_reads(allowed);
             match conversation.poll_event(cx) {
                 Poll::Pending => return,
-                Poll::Ready(Ok(Event::Data(piece))) => self.hold(piece),
-                Poll::Ready(Ok(Event::End(ending))) => self.finish(ending),
+                Poll::Ready(Ok(WireEvent::Data(piece))) => self.hold(piece),
+                Poll::Ready(Ok(WireEvent::End(ending))) => self.finish(ending),
                 // Only a tunnel's bytes follow a final head; the wire gives no other.
-                Poll::Ready(Ok(Event::Head(_))) => {}
+                Poll::Ready(Ok(WireEvent::Head(_))) => {}
                 Poll::Ready(Err(failure)) => self.fail(failure),
             }
         }
@@ -184,10 +184,10 @@ impl ProxiedBody {
         self.response_length += piece.len() as u64;
         let conversation = self.conversation.as_ref();
         let read_bytes = conversation.map_or(0, |conversation| conversation.read_bytes());
-        self.held.push(piece, read_bytes);
+        self.buffer.push(piece, read_bytes);
     }
 
-    fn finish(&mut self, ending: Ending) {
+    fn finish(&mut self, ending: ResponseEnd) {
         self.end = Some(Ok(()));
         self.trailers = ending.trailers;
         self.complaint = ending.complaint;
@@ -255,7 +255,7 @@ impl ProxiedBody {
         match conversation.poll_send(cx) {
             Poll::Ready(Ok(())) if self.is_tunnel => {
                 // The client has closed its side; nginx ends the tunnel then.
-                self.finish(Ending::default());
+                self.finish(ResponseEnd::default());
             }
             Poll::Ready(Err(failure)) => self.fail(failure),
             _ => {}
@@ -267,9 +267,9 @@ impl ProxiedBody {
         self.send(cx);
         loop {
             self.read(cx);
-            match self.held.poll_move(cx) {
-                Poll::Ready(Ok(true)) => self.note_file(exchange),
-                Poll::Ready(Ok(false)) | Poll::Pending => return,
+            match self.buffer.poll_move(cx) {
+                Poll::Ready(Ok(Moved::ToFile)) => self.note_file(exchange),
+                Poll::Ready(Ok(Moved::Nothing)) | Poll::Pending => return,
                 Poll::Ready(Err(error)) => {
                     // What the file holds is lost, and with it the rest.
                     self.let_go(true);
@@ -283,12 +283,12 @@ impl ProxiedBody {
     /// Memory is full and the client was given what it may have: if it took nothing
     /// from one look to the next, memory goes to the file.
     fn relieve(&mut self, cx: &mut Context<'_>, exchange: &Exchange) {
-        let is_full = self.end.is_none() && self.held.room() < self.min_read_bytes;
-        if !is_full || !self.held.can_move() {
+        let is_full = self.end.is_none() && self.buffer.room() < self.min_read_bytes;
+        if !is_full || !self.buffer.can_move() {
             self.full_at = None;
             return;
         }
-        let busy = self.held.busy_bytes();
+        let busy = self.buffer.busy_bytes();
         if self.full_at.replace(busy) != Some(busy) {
             // The client's turn; then another look.
             return cx.waker().wake_by_ref();
@@ -296,7 +296,7 @@ impl ProxiedBody {
         self.full_at = None;
         let pass = exchange.snapshot.location(exchange.location).pass.as_ref();
         if let Some(pass) = pass {
-            self.held.begin_to_move(&pass.settings().temp_path);
+            self.buffer.begin_to_move(&pass.settings().temp_path);
             self.advance(cx, exchange);
         }
     }
@@ -305,7 +305,7 @@ impl ProxiedBody {
         if std::mem::replace(&mut self.noted_file, true) {
             return;
         }
-        if let Some(file) = self.held.file() {
+        if let Some(file) = self.buffer.file() {
             let path = Text(file.path());
             log_request!(
                 exchange,
@@ -356,12 +356,12 @@ impl BodySource for ProxiedBody {
             return Poll::Ready(Err(SourceError));
         }
         let is_complete = matches!(self.end, Some(Ok(())));
-        if self.held.give(out, max_bytes, is_complete) > 0 {
+        if self.buffer.give(out, max_bytes, is_complete) > 0 {
             self.full_at = None;
-            let all = is_complete && self.held.is_empty();
+            let all = is_complete && self.buffer.is_empty();
             return Poll::Ready(Ok(if all { Filled::End } else { Filled::More }));
         }
-        if !self.held.is_empty() {
+        if !self.buffer.is_empty() {
             self.relieve(cx, exchange);
             return Poll::Pending;
         }

@@ -3,7 +3,7 @@
 
 use super::failure::{Doing, Failure};
 use super::peer_connection::{PeerConnection, PeerError};
-use super::wire::{Event, Wire, WireError};
+use super::wire::{Http2, Wire, WireError, WireEvent};
 use crate::buffers;
 use crate::chain::{OutputChain, Segment};
 use crate::client_link::ClientLink;
@@ -76,7 +76,9 @@ impl Conversation {
         upload: Upload,
         timeouts: Timeouts,
     ) -> Conversation {
-        wire.begin(connection.http2.take());
+        if let Some(stream) = wire.stream_mut() {
+            stream.begin(connection.http2.take());
+        }
         Conversation {
             connection,
             wire,
@@ -110,7 +112,11 @@ impl Conversation {
     /// Whether all of the request has left.
     pub(crate) fn is_sent(&self) -> bool {
         let all = !self.has_unsent() && matches!(self.upload, Upload::Done);
-        !self.gave_up_sending && (all && !self.wire.holds_body() || self.wire.has_let_go())
+        let is_sent = match self.wire.stream() {
+            Some(stream) => all && !stream.holds_body() || stream.has_let_go(),
+            None => all,
+        };
+        is_sent && !self.gave_up_sending
     }
 
     /// Reads ask for no more than this from now on.
@@ -179,9 +185,9 @@ impl Conversation {
 
     fn poll_send_on(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         loop {
-            self.wire.take_output(&mut self.out.body);
+            self.take_stream_output();
             if !self.has_unsent() {
-                if self.wire.holds_body() {
+                if self.wire.stream().is_some_and(Http2::holds_body) {
                     // What makes room is read by `poll_event`.
                     return self.poll_send_expired(cx);
                 }
@@ -238,7 +244,7 @@ impl Conversation {
     ///
     /// # Errors
     /// See [`Failure`]; the connection must be closed.
-    pub(crate) fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Result<Event, Failure>> {
+    pub(crate) fn poll_event(&mut self, cx: &mut Context<'_>) -> Poll<Result<WireEvent, Failure>> {
         loop {
             match self.next_event() {
                 Ok(Some(event)) => return Poll::Ready(self.checked(event)),
@@ -268,7 +274,7 @@ impl Conversation {
     }
 
     /// The next event in what has come. An error is final.
-    fn next_event(&mut self) -> Result<Option<Event>, WireError> {
+    fn next_event(&mut self) -> Result<Option<WireEvent>, WireError> {
         if let Some(error) = &self.wire_error {
             return Err(error.clone());
         }
@@ -279,18 +285,18 @@ impl Conversation {
 
     /// An event of the wire. One that is the end only because the connection has ended must
     /// be the peer's own doing: nginx takes any end for it, we do not.
-    fn checked(&mut self, event: Event) -> Result<Event, Failure> {
+    fn checked(&mut self, event: WireEvent) -> Result<WireEvent, Failure> {
         match &event {
-            Event::Head(head) => {
+            WireEvent::Head(head) => {
                 self.has_head |= head.parsed.kind() != ResponseKind::Interim;
                 let framing = head.parsed.framing(self.wire.method());
                 self.until_close =
                     framing == ResponseFraming::UntilClose && self.wire.may_end_with_connection();
             }
-            Event::End(_) if self.until_close && self.connection.is_cut() => {
+            WireEvent::End(_) if self.until_close && self.connection.is_cut() => {
                 return Err(Failure::Cut);
             }
-            Event::Data(_) | Event::End(_) => {}
+            WireEvent::Data(_) | WireEvent::End(_) => {}
         }
         Ok(event)
     }
@@ -300,8 +306,16 @@ impl Conversation {
         if self.gave_up_sending {
             return false;
         }
-        self.wire.take_output(&mut self.out.body);
+        self.take_stream_output();
         !self.out.is_empty()
+    }
+
+    /// Moves what a stream wants to send now into the output: frames of its own, and of the
+    /// body what the peer has room for.
+    fn take_stream_output(&mut self) {
+        if let Some(stream) = self.wire.stream_mut() {
+            stream.take_output(&mut self.out.body);
+        }
     }
 
     /// How much the next read asks for: what is known to come, otherwise more each
@@ -377,13 +391,14 @@ impl Conversation {
     /// What was taken of a streamed body, if a peer that did nothing with the request
     /// leaves all of it to be sent again.
     pub(crate) fn take_kept_body(&mut self) -> Option<OutputChain> {
-        self.wire.take_kept_body()
+        self.wire.stream_mut()?.take_kept_body()
     }
 
     /// Gives the request up because nobody waits for its response. The connection, if the
     /// protocol leaves it usable.
     pub(crate) fn abandon(mut self) -> Option<PeerConnection> {
-        let reusable = self.wire.cancel(&self.input) && !self.closed && self.send_error.is_none();
+        let stream = self.wire.stream_mut()?;
+        let reusable = stream.cancel(&self.input) && !self.closed && self.send_error.is_none();
         match reusable {
             true => self.into_connection(),
             false => None,
@@ -394,11 +409,11 @@ impl Conversation {
     /// to be said on it does not leave at once.
     pub(crate) fn into_connection(mut self) -> Option<PeerConnection> {
         let mut cx = Context::from_waker(Waker::noop());
-        self.wire.take_output(&mut self.out.body);
+        self.take_stream_output();
         let Poll::Ready(Ok(())) = self.connection.poll_send(&mut cx, &mut self.out) else {
             return None;
         };
-        self.connection.http2 = self.wire.take_session();
+        self.connection.http2 = self.wire.stream_mut().and_then(Http2::take_session);
         self.connection.rest();
         Some(self.connection)
     }

@@ -1,7 +1,7 @@
 //! What can go wrong with an upstream, and what nginx says about it.
 
-use crate::client_link::BodyError;
 use super::peer_connection::PeerError;
+use crate::client_link::BodyError;
 use sealane_conf::model::LogLevel;
 use sealane_http::StatusCode;
 use sealane_log::OsError;

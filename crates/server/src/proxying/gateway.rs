@@ -60,7 +60,7 @@ pub(super) fn encode_scgi(
 struct Pairs {
     text: Vec<u8>,
     /// Where each name begins, where it ends, and where its value ends.
-    places: Vec<(usize, usize, usize)>,
+    spans: Vec<(usize, usize, usize)>,
 }
 
 impl Pairs {
@@ -68,7 +68,7 @@ impl Pairs {
     fn of(exchange: &Exchange, params: &Params, pass_headers: bool) -> Pairs {
         let mut pairs = Pairs {
             text: Vec::with_capacity(2048),
-            places: Vec::with_capacity(48),
+            spans: Vec::with_capacity(48),
         };
         for param in &params.params {
             let start = pairs.text.len();
@@ -85,7 +85,7 @@ impl Pairs {
                 pairs.text.truncate(name_end);
                 pairs.text.extend_from_slice(&line);
             }
-            pairs.places.push((start, name_end, pairs.text.len()));
+            pairs.spans.push((start, name_end, pairs.text.len()));
         }
         let early_data = early_data(exchange, pass_headers)
             .filter(|marked| *marked == Marked::ByUs && !params.replaces_header(EARLY_DATA));
@@ -94,7 +94,7 @@ impl Pairs {
             cgi::variables::push_name(&mut pairs.text, EARLY_DATA);
             let name_end = pairs.text.len();
             pairs.text.push(b'1');
-            pairs.places.push((start, name_end, pairs.text.len()));
+            pairs.spans.push((start, name_end, pairs.text.len()));
         }
         if pass_headers {
             pairs.add_headers(exchange, params, early_data.is_some());
@@ -133,7 +133,7 @@ impl Pairs {
                 self.text.extend_from_slice(cgi::variables::separator(name));
                 self.text.extend_from_slice(other.value.of(&request.buffer));
             }
-            self.places.push((start, name_end, self.text.len()));
+            self.spans.push((start, name_end, self.text.len()));
         }
     }
 
@@ -142,7 +142,7 @@ impl Pairs {
     /// # Errors
     /// What is wrong with one, for the log; `family` is what the directives begin with.
     fn checked(&self, family: &str) -> Result<Vec<Param<'_>>, String> {
-        self.places
+        self.spans
             .iter()
             .map(|&(start, name_end, end)| {
                 Param::new(&self.text[start..name_end], &self.text[name_end..end])

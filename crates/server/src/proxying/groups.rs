@@ -66,9 +66,9 @@ impl Groups {
         is_written: bool,
     ) -> Option<&Arc<GroupRuntime>> {
         let host = host.to_ascii_lowercase();
-        let place = |port| self.by_name.get(&(host.clone(), port));
-        let block = if is_written { None } else { place(None) };
-        let at = *block.or_else(|| place(Some(port)))?;
+        let index_of = |port| self.by_name.get(&(host.clone(), port));
+        let block = if is_written { None } else { index_of(None) };
+        let at = *block.or_else(|| index_of(Some(port)))?;
         self.all.get(at)
     }
 

@@ -17,7 +17,7 @@
 //! | `conversation` | sending and receiving at the same time |
 //! | `wire/` | the protocols, without I/O |
 //! | `response`, `accel`, `rewrite` | what becomes of the response head |
-//! | `body`, `held` | the response body on its way to the client, and what of it waits |
+//! | `body`, `response_buffer` | the response body on its way to the client, and what of it waits |
 //! | `states` | what is known afterwards, for variables and logs |
 //! | `failure`, `pause` | what goes wrong, and how long nothing may happen |
 
@@ -28,7 +28,6 @@ mod conversation;
 mod failure;
 mod gateway;
 mod groups;
-mod held;
 mod identity;
 mod lease;
 mod next;
@@ -36,6 +35,7 @@ mod pause;
 mod peer_connection;
 mod request;
 mod response;
+mod response_buffer;
 mod rewrite;
 mod runtime;
 mod states;
@@ -48,11 +48,11 @@ use crate::body_source::{BodySource, PendingBody};
 use crate::buffers;
 use crate::chain::OutputChain;
 use crate::exchange::{Exchange, RequestBody};
-use crate::handlers::Step;
+use crate::handlers::Outcome;
 use crate::request_body;
 use crate::request_log::log_request;
 use crate::template;
-use attempt::{Answer, NoAnswer, Outbound};
+use attempt::{NoAnswer, Outbound, PeerResponse};
 use body::{Buffering, ProxiedBody};
 use lease::Leased;
 use sealane_conf::model::{Pass, ProxyHttpVersion, ProxyPass, UpstreamSettings};
@@ -73,20 +73,20 @@ pub(crate) use target::Target;
 pub(crate) use tls_settings::TlsSettings;
 
 /// Answers with what a peer says.
-pub(crate) async fn answer(exchange: &mut Exchange) -> Step {
+pub(crate) async fn answer(exchange: &mut Exchange) -> Outcome {
     let snapshot = exchange.snapshot.clone();
     let Some(pass) = &snapshot.location(exchange.location).pass else {
-        return Step::Declined;
+        return Outcome::Declined;
     };
     // The lines about peers say it themselves.
-    exchange.progress.doing = "";
+    exchange.features.request_log.doing = "";
     match hand_on(exchange, pass).await {
-        Ok(step) => step,
-        Err(status) => Step::Status(status),
+        Ok(outcome) => outcome,
+        Err(status) => Outcome::Status(status),
     }
 }
 
-async fn hand_on(exchange: &mut Exchange, pass: &PassRuntime) -> Result<Step, StatusCode> {
+async fn hand_on(exchange: &mut Exchange, pass: &PassRuntime) -> Result<Outcome, StatusCode> {
     let mut target = Target::of(exchange, pass).await?;
     let body = prepare_body(exchange, pass).await?;
     let states = exchange.upstream.get_or_insert_default();
@@ -109,7 +109,7 @@ async fn hand_on(exchange: &mut Exchange, pass: &PassRuntime) -> Result<Step, St
 }
 
 /// The body of a request on its way to a peer.
-struct Body {
+struct BodyToSend {
     plan: BodyPlan,
     /// What is there of it: all of it, or nothing.
     chain: OutputChain,
@@ -118,9 +118,12 @@ struct Body {
 }
 
 /// Reads the request body, or finds out how it will be streamed.
-async fn prepare_body(exchange: &mut Exchange, pass: &PassRuntime) -> Result<Body, StatusCode> {
+async fn prepare_body(
+    exchange: &mut Exchange,
+    pass: &PassRuntime,
+) -> Result<BodyToSend, StatusCode> {
     let settings = pass.settings();
-    let nothing = Body {
+    let nothing = BodyToSend {
         plan: BodyPlan::None,
         chain: OutputChain::new(),
         streamed: false,
@@ -132,7 +135,7 @@ async fn prepare_body(exchange: &mut Exchange, pass: &PassRuntime) -> Result<Bod
         let bytes = template::evaluate(template, exchange).into_owned();
         let plan = BodyPlan::Length(bytes.len() as u64);
         chain.push_bytes(bytes);
-        return Ok(Body {
+        return Ok(BodyToSend {
             plan,
             chain,
             streamed: false,
@@ -140,7 +143,7 @@ async fn prepare_body(exchange: &mut Exchange, pass: &PassRuntime) -> Result<Bod
     }
     // A mirrored request has the body of another one.
     if exchange.request.body == RequestBody::None && exchange.request.received.is_none() {
-        return Ok(Body {
+        return Ok(BodyToSend {
             plan: match exchange.request.head.framing {
                 // A client that says so wants it said.
                 Framing::Length(0) if settings.pass_request_body => BodyPlan::Length(0),
@@ -160,7 +163,7 @@ async fn prepare_body(exchange: &mut Exchange, pass: &PassRuntime) -> Result<Bod
         exchange.request.body = RequestBody::Taken;
         let streamed = settings.pass_request_body;
         return Ok(match streamed {
-            true => Body {
+            true => BodyToSend {
                 plan,
                 chain: OutputChain::new(),
                 streamed,
@@ -172,7 +175,7 @@ async fn prepare_body(exchange: &mut Exchange, pass: &PassRuntime) -> Result<Bod
     if !settings.pass_request_body {
         return Ok(nothing);
     }
-    Ok(Body {
+    Ok(BodyToSend {
         plan: BodyPlan::Length(received.len()),
         chain: received.chain(),
         streamed: false,
@@ -184,7 +187,7 @@ fn outbound(
     exchange: &mut Exchange,
     pass: &PassRuntime,
     target: &Target,
-    body: Body,
+    body: BodyToSend,
 ) -> Result<Outbound, StatusCode> {
     let mut head = buffers::small();
     let encoded = match &pass.pass {
@@ -238,7 +241,7 @@ fn wire_maker(
     exchange: &Exchange,
     pass: &PassRuntime,
     target: &Target,
-    body: &Body,
+    body: &BodyToSend,
 ) -> Result<WireMaker, InvalidRequest> {
     let settings = pass.settings();
     let max_head_bytes = usize::try_from(settings.buffer_bytes).unwrap_or(usize::MAX);
@@ -279,8 +282,8 @@ fn wire_maker(
 }
 
 /// Makes a peer's answer the client's.
-fn pass_on(exchange: &mut Exchange, pass: &PassRuntime, answer: Answer) -> Step {
-    let Answer {
+fn pass_on(exchange: &mut Exchange, pass: &PassRuntime, answer: PeerResponse) -> Outcome {
+    let PeerResponse {
         head,
         mut conversation,
         lease,
@@ -291,18 +294,18 @@ fn pass_on(exchange: &mut Exchange, pass: &PassRuntime, answer: Answer) -> Step 
     if settings.intercept_errors && status.0 >= 300 && intercepts(exchange, status) {
         keep_authenticate(exchange, &head);
         finish_unread(exchange, head, lease);
-        return Step::Status(status);
+        return Outcome::Status(status);
     }
-    if let Some(step) = accel::redirect(exchange, &head, pass) {
+    if let Some(outcome) = accel::redirect(exchange, &head, pass) {
         finish_unread(exchange, head, lease);
-        return step;
+        return outcome;
     }
     let is_tunnel = head.parsed.kind() == ResponseKind::SwitchingProtocols;
     if is_tunnel && exchange.request.is_subrequest {
         // There is no client at its other end.
         log_request!(exchange, Error, "connection upgrade in subrequest");
         finish_unread(exchange, head, lease);
-        return Step::Status(StatusCode::BAD_GATEWAY);
+        return Outcome::Status(StatusCode::BAD_GATEWAY);
     }
     let framing = head.parsed.framing(conversation.method());
     response::copy_head(
@@ -328,7 +331,7 @@ fn pass_on(exchange: &mut Exchange, pass: &PassRuntime, answer: Answer) -> Step 
     );
     if is_tunnel {
         exchange.response.source = Some(PendingBody::new(body.tunnel()));
-        return Step::Answered;
+        return Outcome::Answered;
     }
     let mut chain = OutputChain::new();
     // Whoever is to be woken for more says so when the rest is asked for.
@@ -340,7 +343,7 @@ fn pass_on(exchange: &mut Exchange, pass: &PassRuntime, answer: Answer) -> Step 
     } else {
         exchange.response.source = Some(PendingBody::new(body));
     }
-    Step::Answered
+    Outcome::Answered
 }
 
 /// How much of a response is kept for a slow client, and how fast it is read.
@@ -360,7 +363,7 @@ fn intercepts(exchange: &Exchange, status: StatusCode) -> bool {
 }
 
 /// An intercepted 401 still says how to authenticate.
-fn keep_authenticate(exchange: &mut Exchange, head: &wire::Head) {
+fn keep_authenticate(exchange: &mut Exchange, head: &wire::UpstreamHead) {
     if head.parsed.status != StatusCode::UNAUTHORIZED {
         return;
     }
@@ -375,7 +378,7 @@ fn keep_authenticate(exchange: &mut Exchange, head: &wire::Head) {
 
 /// The body of the answer is of no use: its connection is closed with it. The peer did what
 /// it should.
-fn finish_unread(exchange: &mut Exchange, head: Box<wire::Head>, lease: Leased) {
+fn finish_unread(exchange: &mut Exchange, head: Box<wire::UpstreamHead>, lease: Leased) {
     lease.succeeded(None);
     if let Some(states) = exchange.upstream.as_deref_mut() {
         states.set_head(head);

@@ -224,7 +224,7 @@ pub(crate) fn target(exchange: &Exchange, part: &UriPart) -> Vec<u8> {
         // A URL without a path (`GET http://host?x`) has one here.
         UriPart::AsReceived if !request.uri_replaced && raw.starts_with(b"/") => raw.to_vec(),
         UriPart::AsReceived => rest_of(exchange, b"", 0),
-        UriPart::Replaces { .. } if exchange.progress.uri_left_location => {
+        UriPart::Replaces { .. } if exchange.features.rewrite.uri_left_location => {
             rest_of(exchange, b"", 0)
         }
         UriPart::Replaces { prefix_bytes, uri } => rest_of(exchange, uri, *prefix_bytes),

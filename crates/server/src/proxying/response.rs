@@ -1,7 +1,7 @@
 //! From a peer's response head to the client's.
 
 use super::failure::Doing;
-use super::wire::Head;
+use super::wire::UpstreamHead;
 use crate::exchange::{ContentType, Exchange, PassedHead};
 use crate::request_log::{Text, log_request};
 use sealane_conf::model::UpstreamSettings;
@@ -18,7 +18,7 @@ const SPARE_BYTES: usize = 128;
 /// `rewrite` is what `proxy_redirect` and `proxy_cookie_*` make of a value.
 pub(crate) fn copy_head(
     exchange: &mut Exchange,
-    head: &Head,
+    head: &UpstreamHead,
     framing: ResponseFraming,
     settings: &UpstreamSettings,
     mut rewrite: impl FnMut(&mut Exchange, KnownHeader, &[u8]) -> Option<Vec<u8>>,
@@ -88,7 +88,7 @@ pub(crate) fn copy_head(
 }
 
 /// Warns of lines that say again what counts once.
-pub(super) fn log_repeated(exchange: &Exchange, head: &Head) {
+pub(super) fn log_repeated(exchange: &Exchange, head: &UpstreamHead) {
     for line in &head.parsed.repeated {
         let line = line.of(&head.buffer);
         let name = line.split(|byte| *byte == b':').next().unwrap_or_default();

@@ -1,7 +1,7 @@
 //! What became of a request at its peers: the `$upstream_*` variables.
 
 use super::request::BodyPlan;
-use super::wire::Head;
+use super::wire::UpstreamHead;
 use crate::request_log::Text;
 use sealane_http::headers::HeaderList;
 use smallvec::SmallVec;
@@ -14,7 +14,7 @@ pub(crate) struct UpstreamStates {
     /// One entry for each peer that was asked: nearly always one.
     pub(crate) attempts: SmallVec<[Attempt; 1]>,
     /// The last response head (`$upstream_http_*`, `$upstream_cookie_*`).
-    pub(crate) head: Option<Box<Head>>,
+    pub(crate) head: Option<Box<UpstreamHead>>,
     /// Trailers of the last response (`$upstream_trailer_*`).
     pub(crate) trailers: HeaderList,
     /// What is sent as the body (`$proxy_internal_body_length`, `$proxy_internal_chunked`).

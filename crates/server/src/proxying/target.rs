@@ -97,28 +97,28 @@ async fn evaluated(
         return Err(StatusCode::INTERNAL_SERVER_ERROR);
     };
     let scheme_port = if tls { 443 } else { 80 };
-    let place = parse(
+    let url = parse(
         exchange,
         rest,
         scheme_port,
         sealane_conf::upstream_url::UriPart::Allowed,
     )?;
-    let uri = match place.uri {
+    let uri = match url.uri {
         [] => request::target(exchange, &sealane_conf::model::UriPart::AsReceived),
         // As it is; only a path may be missing before the arguments.
-        [b'?', ..] => [b"/", place.uri].concat(),
+        [b'?', ..] => [b"/", url.uri].concat(),
         uri => uri.to_vec(),
     };
-    let port: Arc<str> = match place.kind {
+    let port: Arc<str> = match url.kind {
         HostKind::Unix => "".into(),
-        _ => place.port.to_string().into(),
+        _ => url.port.to_string().into(),
     };
     Ok(Target {
         uri,
         tls,
-        host: place.host_header(scheme_port).into(),
+        host: url.host_header(scheme_port).into(),
         port,
-        group: group_of(exchange, pass, &place).await?,
+        group: group_of(exchange, pass, &url).await?,
     })
 }
 
@@ -137,7 +137,7 @@ async fn gateway(
         Pass::Grpc(_) => without_scheme(&text, b"grpc://", b"grpcs://"),
         _ => (&text[..], false),
     };
-    let place = parse(
+    let url = parse(
         exchange,
         rest,
         0,
@@ -146,9 +146,9 @@ async fn gateway(
     Ok(Target {
         uri: Vec::new(),
         tls,
-        host: place.host_header(0).into(),
-        port: place.port.to_string().into(),
-        group: group_of(exchange, pass, &place).await?,
+        host: url.host_header(0).into(),
+        port: url.port.to_string().into(),
+        group: group_of(exchange, pass, &url).await?,
     })
 }
 
@@ -182,33 +182,29 @@ fn parse<'t>(
 async fn group_of(
     exchange: &Exchange,
     pass: &PassRuntime,
-    place: &UpstreamUrl<'_>,
+    url: &UpstreamUrl<'_>,
 ) -> Result<Arc<GroupRuntime>, StatusCode> {
-    let port = place.port;
-    let is_written = place.port_text.is_some();
-    if place.kind == HostKind::Name
-        && let Some(group) = exchange.snapshot.group_named(place.host, port, is_written)
+    let port = url.port;
+    let is_written = url.port_text.is_some();
+    if url.kind == HostKind::Name
+        && let Some(group) = exchange.snapshot.group_named(url.host, port, is_written)
     {
         return Ok(group.clone());
     }
-    if place.kind != HostKind::Unix && port == 0 {
-        log_request!(exchange, Error, "no port in upstream \"{}\"", place.host);
+    if url.kind != HostKind::Unix && port == 0 {
+        log_request!(exchange, Error, "no port in upstream \"{}\"", url.host);
         return Err(StatusCode::INTERNAL_SERVER_ERROR);
     }
-    let addresses = match place.kind {
-        HostKind::Unix => vec![sealane_upstream::PeerAddress::Unix(PathBuf::from(
-            place.host,
-        ))],
+    let addresses = match url.kind {
+        HostKind::Unix => vec![sealane_upstream::PeerAddress::Unix(PathBuf::from(url.host))],
         HostKind::Address(ip) => vec![SocketAddr::new(ip, port).into()],
         HostKind::Name => {
-            let addresses = resolve(exchange, pass, place.host).await?;
+            let addresses = resolve(exchange, pass, url.host).await?;
             let peer = |ip: &IpAddr| SocketAddr::new(*ip, port).into();
             addresses.iter().map(peer).collect()
         }
     };
-    Ok(Arc::new(GroupRuntime::for_one_request(
-        place.host, addresses,
-    )))
+    Ok(Arc::new(GroupRuntime::for_one_request(url.host, addresses)))
 }
 
 async fn resolve(

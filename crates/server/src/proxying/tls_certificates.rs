@@ -38,14 +38,14 @@ struct Loader {
 /// `proxy_ssl_certificate_cache`.
 struct Cache {
     settings: CertificateCache,
-    entries: HashMap<Pair, Entry>,
+    entries: HashMap<Pair, CachedIdentity>,
 }
 
 /// The names of a certificate and its key.
 type Pair = (Vec<u8>, Vec<u8>);
 
 #[derive(Clone)]
-struct Entry {
+struct CachedIdentity {
     identity: ClientIdentity,
     /// What the files looked like.
     stamps: [Stamp; 2],
@@ -114,7 +114,7 @@ impl Certificates {
 
 impl Cache {
     /// What is known, and whether that was checked lately.
-    fn get(&mut self, pair: &Pair) -> Option<(Entry, bool)> {
+    fn get(&mut self, pair: &Pair) -> Option<(CachedIdentity, bool)> {
         let now = Instant::now();
         let entry = self.entries.get_mut(pair)?;
         entry.used = now;
@@ -123,10 +123,10 @@ impl Cache {
         Some((entry.clone(), fresh))
     }
 
-    fn put(&mut self, pair: Pair, entry: Entry) {
+    fn put(&mut self, pair: Pair, entry: CachedIdentity) {
         let now = entry.used;
         let inactive = self.settings.inactive;
-        let unused = |entry: &Entry| now.saturating_duration_since(entry.used) > inactive;
+        let unused = |entry: &CachedIdentity| now.saturating_duration_since(entry.used) > inactive;
         self.entries.retain(|_, entry| !unused(entry));
         if self.entries.len() >= self.settings.max as usize && !self.entries.contains_key(&pair) {
             let oldest = self.entries.iter().min_by_key(|(_, entry)| entry.used);
@@ -140,7 +140,12 @@ impl Cache {
 
 impl Loader {
     /// Loads a pair, unless `stale` is of the same files. May block.
-    fn load(&self, pair: &Pair, stale: Option<Entry>, keeps: bool) -> Result<Entry, String> {
+    fn load(
+        &self,
+        pair: &Pair,
+        stale: Option<CachedIdentity>,
+        keeps: bool,
+    ) -> Result<CachedIdentity, String> {
         let now = Instant::now();
         let stamps = match keeps {
             true => [self.stamp(&pair.0), self.stamp(&pair.1)],
@@ -149,7 +154,7 @@ impl Loader {
         if let Some(stale) = stale
             && stale.stamps == stamps
         {
-            return Ok(Entry {
+            return Ok(CachedIdentity {
                 checked: now,
                 used: now,
                 ..stale
@@ -163,7 +168,7 @@ impl Loader {
             key_label: label(&pair.1),
         };
         let identity = ClientIdentity::load(&identity).map_err(|error| error.to_string())?;
-        Ok(Entry {
+        Ok(CachedIdentity {
             identity,
             stamps,
             checked: now,

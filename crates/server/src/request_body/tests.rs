@@ -21,14 +21,14 @@ fn site(more: &str) -> Site {
     site
 }
 
-fn place(site: &Site) -> PathBuf {
+fn body_directory(site: &Site) -> PathBuf {
     site.root().join("tmp")
 }
 
 /// Names of temporary files.
 fn files(site: &Site) -> Vec<PathBuf> {
     let mut files = Vec::new();
-    let mut directories = vec![place(site)];
+    let mut directories = vec![body_directory(site)];
     while let Some(directory) = directories.pop() {
         for entry in fs::read_dir(directory).expect("ours") {
             let path = entry.expect("readable").path();
@@ -128,7 +128,7 @@ fn bodies_of_every_size_arrive_as_they_are() {
     assert_eq!(site.error_log().matches(WARNING).count(), on_disk);
     assert!(site.error_log().contains("[warn]"));
     assert!(files(&site).is_empty(), "names go before bytes come");
-    assert_eq!(descriptors_below(&place(&site)), 0);
+    assert_eq!(descriptors_below(&body_directory(&site)), 0);
 }
 
 proptest! {
@@ -194,7 +194,7 @@ fn variables_tell_what_is_in_memory_and_what_in_a_file() {
     let site = site("");
     let mut exchange = chunked(&site);
     assert_eq!(value(&exchange, Builtin::ContentLength), None);
-    let before = exchange.progress.request_bytes;
+    let before = exchange.transfer.request_bytes;
     exchange.client.feed().count_framed(25);
     read_fed(&site, &mut exchange, b"name=value", 4);
     assert_eq!(
@@ -215,7 +215,7 @@ fn variables_tell_what_is_in_memory_and_what_in_a_file() {
     read_fed(&site, &mut exchange, &sample(2000), 512);
     assert_eq!(value(&exchange, Builtin::RequestBody), None);
     let path = value(&exchange, Builtin::RequestBodyFile).expect("it is in a file");
-    let tail = path.strip_prefix(&format!("{}/", place(&site).display()));
+    let tail = path.strip_prefix(&format!("{}/", body_directory(&site).display()));
     let parts: Vec<_> = tail.expect("below the directory").split('/').collect();
     let &[one, two, name] = &parts[..] else {
         panic!("{path} has two levels");
@@ -274,7 +274,7 @@ fn what_is_too_large_is_refused_once() {
         .block_on(receive(&mut exchange))
         .expect("nothing is left");
     assert!(body.is_empty());
-    assert_eq!(descriptors_below(&place(&site)), 0);
+    assert_eq!(descriptors_below(&body_directory(&site)), 0);
 
     let mut exchange = chunked(&site);
     read_fed(&site, &mut exchange, &sample(2048), 2048);
@@ -310,7 +310,7 @@ fn what_clients_do_wrong_has_a_status_and_a_line() {
                 // Enough for a file.
                 feed.push(sample(150_000).into());
                 feed.push(sample(10).into());
-                while descriptors_below(&place(&site)) == 0 {
+                while descriptors_below(&body_directory(&site)) == 0 {
                     tokio::task::yield_now().await;
                 }
                 feed.fail(error);
@@ -323,7 +323,7 @@ fn what_clients_do_wrong_has_a_status_and_a_line() {
         let log = &site.error_log()[before..];
         assert!(log.contains(level) && log.contains(words), "{log}");
         // What had been written is gone with the request.
-        let settled = || descriptors_below(&place(&site)) == 0;
+        let settled = || descriptors_below(&body_directory(&site)) == 0;
         for _ in 0..2000 {
             if settled() {
                 break;
@@ -349,7 +349,7 @@ fn a_status_that_nobody_reads_is_only_logged() {
 #[test]
 fn without_a_directory_large_bodies_fail() {
     let site = site("");
-    fs::remove_dir(place(&site)).expect("it is empty");
+    fs::remove_dir(body_directory(&site)).expect("it is empty");
     let mut exchange = with_length(&site, 5000);
     feed_all(&exchange.client.feed(), &sample(5000), 1000);
     let status = site
@@ -357,7 +357,7 @@ fn without_a_directory_large_bodies_fail() {
         .expect_err("nowhere to write");
     assert_eq!(status, StatusCode::INTERNAL_SERVER_ERROR);
     let log = site.error_log();
-    let words = format!("mkdir() \"{}/", place(&site).display());
+    let words = format!("mkdir() \"{}/", body_directory(&site).display());
     assert!(log.contains("[crit]") && log.contains(&words), "{log}");
     // What fits into memory is not affected.
     let mut exchange = with_length(&site, 1000);

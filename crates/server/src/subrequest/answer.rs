@@ -1,26 +1,26 @@
 //! The answer of a subrequest as part of another body, as it comes.
 
-use super::Subrequest;
+use super::{Subrequest, SubrequestKind};
 use crate::body_source::{BodySource, Filled, PendingBody, SourceError};
 use crate::chain::OutputChain;
-use crate::exchange::{Exchange, Stub};
+use crate::exchange::Exchange;
+use crate::handlers::special::Stub;
 use crate::request_log::{Text, log_request};
 use crate::{framing, pipeline};
 use sealane_http::{Method, StatusCode};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
 /// Subrequests that may lie in one another; nginx's limit, which is 50 and the first.
 const MAX_DEPTH: u8 = 51;
 
 /// What another URI answers, to be put into a body.
-pub(crate) struct Answer {
-    state: State,
+pub(crate) struct IncludedAnswer {
+    state: AnswerState,
     succeeded: bool,
 }
 
-enum State {
+enum AnswerState {
     /// Its head is being made.
     Asked(Pin<Box<dyn Future<Output = Box<Exchange>> + Send>>),
     /// Its body comes.
@@ -28,14 +28,18 @@ enum State {
     Over,
 }
 
-impl Answer {
+impl IncludedAnswer {
     /// Begins a subrequest; `None`, which the log says, if it lies too deep in others or its
     /// request has too many.
     ///
     /// It has no part in the client's connection, except that it ends when the client goes.
-    pub(crate) fn ask(exchange: &mut Exchange, uri: &[u8], args: Option<&[u8]>) -> Option<Answer> {
-        let depth = exchange.request.depth;
-        Answer::ask_from(exchange, uri, args, depth, None)
+    pub(crate) fn ask(
+        exchange: &mut Exchange,
+        uri: &[u8],
+        args: Option<&[u8]>,
+    ) -> Option<IncludedAnswer> {
+        let depth = exchange.features.subrequest.depth;
+        IncludedAnswer::ask_from(exchange, uri, args, depth, None)
     }
 
     /// The same for something that lies `depth` deep in others, and what
@@ -46,7 +50,7 @@ impl Answer {
         args: Option<&[u8]>,
         depth: u8,
         stub: Option<Stub>,
-    ) -> Option<Answer> {
+    ) -> Option<IncludedAnswer> {
         if depth >= MAX_DEPTH {
             let uri = Text(uri);
             log_request!(
@@ -56,8 +60,13 @@ impl Answer {
             );
             return None;
         }
+        if !exchange.snapshot.limit_zones.is_empty() {
+            exchange.features.limits.begin_to_share();
+        }
+        let kind = SubrequestKind::Included;
         let subrequest = Subrequest {
-            place: super::place(exchange, uri, false)?,
+            kind,
+            permit: super::permit(exchange, uri, kind)?,
             uri,
             args,
             method: Method::Get,
@@ -65,30 +74,26 @@ impl Answer {
             client: exchange.client.clone(),
         };
         let mut asked = Box::new(subrequest.of(exchange));
-        asked.request.depth = depth + 1;
-        asked.request.stub = stub.map(Box::new);
-        if !exchange.snapshot.limit_zones.is_empty() {
-            let limited = exchange.progress.limited.get_or_insert_default();
-            asked.progress.limited = Some(Arc::clone(limited));
-        }
+        asked.features.subrequest.depth = depth + 1;
+        asked.features.subrequest.stub = stub.map(Box::new);
         let asking = Box::pin(async move {
             pipeline::handle_subrequest(&mut asked).await;
             asked
         });
-        Some(Answer {
-            state: State::Asked(asking),
+        Some(IncludedAnswer {
+            state: AnswerState::Asked(asking),
             succeeded: false,
         })
     }
 
     /// Lets it go on until its body begins.
     pub(crate) fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if let State::Asked(asking) = &mut self.state {
+        if let AnswerState::Asked(asking) = &mut self.state {
             let mut asked = ready!(asking.as_mut().poll(cx));
             framing::leave_out_unwanted_source(&mut asked);
             let source = asked.response.source.take().map(PendingBody::into_source);
             self.succeeded = asked.response.status.0 < 300;
-            self.state = State::Comes(asked, source);
+            self.state = AnswerState::Comes(asked, source);
         }
         Poll::Ready(())
     }
@@ -101,7 +106,7 @@ impl Answer {
     /// See [`BodySource::is_prompt`].
     pub(crate) fn is_prompt(&self) -> bool {
         match &self.state {
-            State::Comes(_, Some(source)) => source.is_prompt(),
+            AnswerState::Comes(_, Some(source)) => source.is_prompt(),
             _ => false,
         }
     }
@@ -115,7 +120,7 @@ impl Answer {
         max_bytes: u64,
     ) -> Poll<Result<Filled, SourceError>> {
         ready!(self.poll_head(cx));
-        let State::Comes(asked, source) = &mut self.state else {
+        let AnswerState::Comes(asked, source) = &mut self.state else {
             return Poll::Ready(Ok(Filled::End));
         };
         let cut = asked.response.drop_connection;
@@ -143,7 +148,9 @@ impl Answer {
 
     /// It is over: what became of it is logged, and variables are those of the request.
     fn end(&mut self, main: &mut Exchange, completed: bool) {
-        if let State::Comes(mut asked, source) = std::mem::replace(&mut self.state, State::Over) {
+        if let AnswerState::Comes(mut asked, source) =
+            std::mem::replace(&mut self.state, AnswerState::Over)
+        {
             if let Some(source) = source {
                 source.conclude(&mut asked, completed);
             }

@@ -21,9 +21,9 @@ fn subrequests_are_counted_for_good_and_pieces_while_they_last() {
 #[test]
 fn few_begin_before_it_is_their_turn() {
     let tally = Arc::new(Tally::default());
-    let places: Vec<_> = (0..MAX_AHEAD).map(|_| tally.begin(1000, false)).collect();
+    let permits: Vec<_> = (0..MAX_AHEAD).map(|_| tally.begin(1000, false)).collect();
     assert!(!tally.may_begin_ahead());
-    drop(places);
+    drop(permits);
     assert!(tally.may_begin_ahead());
 }
 

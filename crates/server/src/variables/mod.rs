@@ -14,7 +14,7 @@ mod tls;
 mod upstream;
 mod user;
 
-pub(crate) use request::{argument, cookie, shared_request_id};
+pub(crate) use request::{RequestIdState, argument, cookie};
 pub(crate) use user::assign;
 
 use crate::exchange::Exchange;

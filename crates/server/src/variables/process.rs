@@ -41,7 +41,7 @@ const DATE_FORMAT: &[u8] = b"%A, %d-%b-%Y %H:%M:%S %Z";
 /// is too long.
 fn date(exchange: &Exchange, is_local: bool, out: &mut Vec<u8>) -> bool {
     let now_s = time::unix_coarse_s();
-    let format = exchange.progress.time_format.as_deref();
+    let format = exchange.features.ssi.time_format.as_deref();
     let format = format.unwrap_or(DATE_FORMAT);
     if format == b"%s" {
         return number(u64::try_from(now_s).unwrap_or(0), out);

@@ -18,7 +18,7 @@ use std::sync::OnceLock;
 pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> bool {
     let request = &exchange.request;
     let head = &request.head;
-    let progress = &exchange.progress;
+    let transfer = &exchange.transfer;
     let sent =
         |span: sealane_http::Span| Some(span.of(&request.buffer)).filter(|text| !text.is_empty());
     match builtin {
@@ -89,20 +89,28 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
             request.received.as_ref().and_then(ReceivedBody::file_path),
             out,
         ),
-        Builtin::RequestLength => number(progress.request_bytes, out),
-        Builtin::RequestTime => seconds(progress.started.elapsed().as_millis(), out),
-        Builtin::RequestId => text(progress.request_id.get_or_init(random_id), out),
-        Builtin::RequestCompletion => text(if progress.completed { "OK" } else { "" }, out),
+        Builtin::RequestLength => number(transfer.request_bytes, out),
+        Builtin::RequestTime => seconds(transfer.started.elapsed().as_millis(), out),
+        Builtin::RequestId => text(exchange.features.request_id.id.get_or_init(random_id), out),
+        Builtin::RequestCompletion => text(if transfer.completed { "OK" } else { "" }, out),
         Builtin::RemoteUser => remote_user(exchange, out),
         Builtin::LimitReqStatus => {
-            let status = exchange.limited().and_then(|limited| limited.requests);
+            let status = exchange
+                .features
+                .limits
+                .lock()
+                .and_then(|limited| limited.requests);
             put(status.map(|status| status.name().as_bytes()), out)
         }
         Builtin::LimitConnStatus => {
-            let status = exchange.limited().and_then(|limited| limited.connections);
+            let status = exchange
+                .features
+                .limits
+                .lock()
+                .and_then(|limited| limited.connections);
             put(status.map(|status| status.name().as_bytes()), out)
         }
-        Builtin::Pipe => text(if progress.pipelined { "p" } else { "." }, out),
+        Builtin::Pipe => text(if transfer.pipelined { "p" } else { "." }, out),
         _ => false,
     }
 }
@@ -175,9 +183,20 @@ fn real_path_of_root(exchange: &Exchange, out: &mut Vec<u8>) -> bool {
     }
 }
 
-/// `$request_id` for another exchange that is to have the same one.
-pub(crate) fn shared_request_id(exchange: &Exchange) -> OnceLock<[u8; 32]> {
-    OnceLock::from(*exchange.progress.request_id.get_or_init(random_id))
+/// What a request keeps for `$request_id`.
+#[derive(Default)]
+pub(crate) struct RequestIdState {
+    /// Made when it is first asked for.
+    id: OnceLock<[u8; 32]>,
+}
+
+impl RequestIdState {
+    /// A subrequest has the id of the request that makes it.
+    pub(crate) fn of_subrequest(main: &Exchange) -> RequestIdState {
+        RequestIdState {
+            id: OnceLock::from(*main.features.request_id.id.get_or_init(random_id)),
+        }
+    }
 }
 
 /// 16 random bytes in hexadecimal.

@@ -2,28 +2,29 @@
 
 use super::{is_variable_name, number, put, text};
 use crate::codings::Coding;
-use crate::exchange::{Compressed, Exchange};
-use crate::template;
+use crate::exchange::Exchange;
+use crate::filters::Compressed;
+use crate::limit_rate;
 use sealane_conf::variables::Builtin;
 use sealane_http::{StatusCode, date};
 
 pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> bool {
-    let progress = &exchange.progress;
+    let transfer = &exchange.transfer;
     match builtin {
         // That of an error page stays, whatever is sent in its name: 304 for its file.
         Builtin::Status => {
-            let is_known = progress.has_status || exchange.response.status != StatusCode::OK;
+            let is_known = exchange.phases.has_status || exchange.response.status != StatusCode::OK;
             let status = is_known.then_some(exchange.response.status);
-            match progress.status_override.or(status) {
+            match exchange.features.error_page.status_override.or(status) {
                 Some(status) => text(status.to_string(), out),
                 None => text("000", out),
             }
         }
-        Builtin::BytesSent => number(progress.sent_bytes, out),
+        Builtin::BytesSent => number(transfer.sent_bytes, out),
         Builtin::BodyBytesSent => {
-            number(progress.sent_bytes.saturating_sub(progress.head_bytes), out)
+            number(transfer.sent_bytes.saturating_sub(transfer.head_bytes), out)
         }
-        Builtin::LimitRate => number(limit_rate(exchange), out),
+        Builtin::LimitRate => number(limit_rate::value(exchange), out),
         Builtin::GzipRatio => ratio(exchange, Coding::Gzip, out),
         Builtin::BrotliRatio => ratio(exchange, Coding::Brotli, out),
         Builtin::ZstdRatio => ratio(exchange, Coding::Zstd, out),
@@ -33,7 +34,7 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
 
 /// `$gzip_ratio` and its like: two decimals, rounded as nginx does.
 fn ratio(exchange: &Exchange, coding: Coding, out: &mut Vec<u8>) -> bool {
-    let compressed = exchange.progress.compressed.as_deref();
+    let compressed = exchange.features.compress.compressed.as_deref();
     let of_it = |compressed: &&Compressed| compressed.coding == coding && compressed.out_bytes > 0;
     let Some(compressed) = compressed.filter(of_it) else {
         return false;
@@ -44,16 +45,6 @@ fn ratio(exchange: &Exchange, coding: Coding, out: &mut Vec<u8>) -> bool {
     );
     let hundredths = (before * 1000 / after + 5) / 10;
     text(format!("{}.{:02}", hundredths / 100, hundredths % 100), out)
-}
-
-/// `$limit_rate` in bytes: what was set for this request, else what the location says.
-fn limit_rate(exchange: &Exchange) -> u64 {
-    let of_location = || {
-        let rate = exchange.conf().limit_rate.as_ref()?;
-        sealane_conf::values::size(&template::evaluate(rate, exchange))
-    };
-    let rate = exchange.progress.limit_rate.or_else(of_location);
-    rate.unwrap_or(0)
 }
 
 /// `$sent_http_NAME`.
@@ -95,7 +86,7 @@ pub(super) fn header(exchange: &Exchange, name: &str, out: &mut Vec<u8>) -> bool
 /// What nginx's variable says, which is not always what was sent: when a line is logged, the
 /// connection is not kept for this request any more.
 fn connection(exchange: &Exchange) -> &'static str {
-    let is_over = exchange.progress.head_bytes > 0;
+    let is_over = exchange.transfer.head_bytes > 0;
     match exchange.response.status {
         StatusCode(101) => "upgrade",
         StatusCode(444) => "close",

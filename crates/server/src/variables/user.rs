@@ -165,7 +165,7 @@ pub(crate) fn assign(exchange: &mut Exchange, variable: &Variable, value: Vec<u8
             exchange.request.uri_replaced = true;
         }
         Variable::Builtin(Builtin::LimitRate) => match values::size(&value) {
-            Some(rate) => exchange.progress.limit_rate = Some(rate),
+            Some(rate) => exchange.features.limit_rate.of_request = Some(rate),
             None => {
                 let value = value.escape_ascii();
                 log_request!(exchange, Error, "invalid $limit_rate \"{value}\"");

@@ -3,8 +3,8 @@
 use crate::acceptor::Acceptor;
 use crate::connection;
 use crate::disk;
-use crate::handover::line::{self, Home, Host, Way};
-use crate::handover::{NoParcel, Parcel, UnderWay};
+use crate::handover::channel::{self, Adopter, Channel, OutboundEvents};
+use crate::handover::{BadMessage, InFlightGuard, MovedConnection};
 use crate::registry::{Asked, SWEEP_INTERVAL};
 use crate::snapshot::Snapshot;
 use crate::worker::{Event, OnThread, Process, Update, Worker, own_sockets};
@@ -32,7 +32,7 @@ pub(crate) const SHUTDOWN_POLL: Duration = Duration::from_millis(20);
 #[derive(Default)]
 pub(crate) struct Threads {
     handles: Vec<JoinHandle<()>>,
-    orders: Vec<(u32, mpsc::UnboundedSender<Order>)>,
+    orders: Vec<(u32, mpsc::UnboundedSender<ThreadCommand>)>,
     /// Ends when no connection of another process is to come any more.
     taking: Option<(PipeWriter, Arc<PipeReader>)>,
 }
@@ -44,11 +44,11 @@ pub(crate) struct OwnSocket {
 }
 
 /// What one thread is to do.
-enum Order {
+enum ThreadCommand {
     /// Go on with another configuration.
     Follow(Successor),
     /// Go on with a connection of another process.
-    Adopt(Box<Parcel>),
+    Adopt(Box<MovedConnection>),
 }
 
 /// Another configuration for one thread.
@@ -56,18 +56,18 @@ struct Successor {
     generation: u64,
     snapshot: Arc<Snapshot>,
     added: Vec<OwnSocket>,
-    progress: Arc<Progress>,
+    progress: Arc<ReloadProgress>,
 }
 
 /// How many threads have still to follow an order.
-struct Progress {
+struct ReloadProgress {
     generation: u64,
     to_apply: AtomicUsize,
     to_drain: AtomicUsize,
     events: Arc<dyn Fn(Event) + Send + Sync>,
 }
 
-impl Progress {
+impl ReloadProgress {
     fn applied(&self) {
         if self.to_apply.fetch_sub(1, Ordering::AcqRel) == 1 {
             (self.events)(Event::Applied(self.generation));
@@ -135,7 +135,7 @@ impl Threads {
         update: &Update,
         events: &Arc<dyn Fn(Event) + Send + Sync>,
     ) -> io::Result<()> {
-        let progress = Arc::new(Progress {
+        let progress = Arc::new(ReloadProgress {
             generation: update.generation,
             to_apply: AtomicUsize::new(self.orders.len()),
             to_drain: AtomicUsize::new(self.orders.len()),
@@ -148,7 +148,7 @@ impl Threads {
         let sockets = sockets.collect::<io::Result<Vec<_>>>()?;
         for ((_, order), added) in self.orders.iter().zip(sockets) {
             // A thread that has ended is noticed elsewhere.
-            let _ = order.send(Order::Follow(Successor {
+            let _ = order.send(ThreadCommand::Follow(Successor {
                 generation: update.generation,
                 snapshot: update.snapshot.clone(),
                 added,
@@ -158,14 +158,15 @@ impl Threads {
         Ok(())
     }
 
-    /// Opens the way out. What connections are to do: without it they finish here.
-    pub(crate) fn hand_over(&self, line: OwnedFd, process: &Arc<Process>) -> Asked {
+    /// Opens the channel to another process. Returns what connections are to do: without a
+    /// channel they finish here.
+    pub(crate) fn hand_over(&self, socket: OwnedFd, process: &Arc<Process>) -> Asked {
         let orders = self.each();
         let process_log = process.clone();
-        let home = Home {
-            take_back: Box::new(move |parcel| {
+        let events = OutboundEvents {
+            take_back: Box::new(move |moved| {
                 // Some may have ended, but not the one that it comes from.
-                let mut order = Order::Adopt(Box::new(parcel));
+                let mut order = ThreadCommand::Adopt(Box::new(moved));
                 for thread in &orders {
                     match thread.send(order) {
                         Ok(()) => return,
@@ -173,11 +174,11 @@ impl Threads {
                     }
                 }
             }),
-            tell: Box::new(move |text| process_log.log(LogLevel::Notice, text)),
+            report: Box::new(move |text| process_log.log(LogLevel::Notice, text)),
         };
-        match Way::open(line, home) {
-            Ok(way) => {
-                process.set_way_out(way);
+        match Channel::open(socket, events) {
+            Ok(channel) => {
+                process.set_outbound_channel(channel);
                 Asked::Move
             }
             Err(_) => Asked::Finish,
@@ -188,7 +189,7 @@ impl Threads {
     ///
     /// # Errors
     /// When there is no thread to receive them.
-    pub(crate) fn take_over(&mut self, line: OwnedFd, process: Arc<Process>) -> io::Result<()> {
+    pub(crate) fn take_over(&mut self, socket: OwnedFd, process: Arc<Process>) -> io::Result<()> {
         let stop = match &self.taking {
             Some((_, stop)) => stop.clone(),
             None => {
@@ -196,9 +197,9 @@ impl Threads {
                 self.taking.insert((writer, Arc::new(stop))).1.clone()
             }
         };
-        // As long as some may come, no thread ends.
-        let under_way = process.travellers.one();
-        let mut host = Sharing {
+        // No thread ends while connections may arrive.
+        let in_flight = process.in_flight.begin();
+        let mut adopter = Sharing {
             orders: self.each(),
             turn: 0,
             process: process.clone(),
@@ -206,20 +207,20 @@ impl Threads {
         std::thread::Builder::new()
             .name("take over".to_owned())
             .spawn(move || {
-                if let Err(error) = line::receive(&line, stop.as_fd(), &mut host) {
+                if let Err(error) = channel::receive(&socket, stop.as_fd(), &mut adopter) {
                     process.log_adoption(&OsError(&error));
                 }
-                drop(under_way);
+                drop(in_flight);
             })?;
         Ok(())
     }
 
-    /// Connections of other processes that have not left are to stay there.
+    /// Adopts no more: connections that other processes have not sent stay there.
     pub(crate) fn take_over_no_more(&mut self) {
         self.taking = None;
     }
 
-    fn each(&self) -> Vec<mpsc::UnboundedSender<Order>> {
+    fn each(&self) -> Vec<mpsc::UnboundedSender<ThreadCommand>> {
         self.orders.iter().map(|(_, order)| order.clone()).collect()
     }
 
@@ -241,24 +242,24 @@ impl Threads {
     }
 }
 
-/// Gives each thread its share of the connections of another process.
+/// Distributes the connections of another process among the threads.
 struct Sharing {
-    orders: Vec<mpsc::UnboundedSender<Order>>,
+    orders: Vec<mpsc::UnboundedSender<ThreadCommand>>,
     turn: usize,
     process: Arc<Process>,
 }
 
-impl Host for Sharing {
+impl Adopter for Sharing {
     fn has_room(&self, count: usize) -> bool {
         let workers = self.process.workers().iter();
         let room: i64 = workers.map(|worker| worker.free_slots().max(0)).sum();
-        let wanted = count + self.process.travellers.count();
+        let wanted = count + self.process.in_flight.count();
         room >= i64::try_from(wanted).unwrap_or(i64::MAX)
     }
 
-    fn take(&mut self, arrived: Result<Parcel, NoParcel>) {
-        let parcel = match arrived {
-            Ok(parcel) => parcel,
+    fn take(&mut self, arrived: Result<MovedConnection, BadMessage>) {
+        let moved = match arrived {
+            Ok(moved) => moved,
             Err(error) => return self.process.log_adoption(&error),
         };
         let workers = self.process.workers();
@@ -269,11 +270,11 @@ impl Host for Sharing {
         let Some(turn) = turn else { return };
         self.turn = turn + 1;
         // A thread that has ended takes the process with it.
-        let _ = self.orders[turn].send(Order::Adopt(Box::new(parcel)));
+        let _ = self.orders[turn].send(ThreadCommand::Adopt(Box::new(moved)));
     }
 
-    fn under_way(&self) -> UnderWay {
-        self.process.travellers.one()
+    fn in_flight(&self) -> InFlightGuard {
+        self.process.in_flight.begin()
     }
 }
 
@@ -281,7 +282,7 @@ impl Host for Sharing {
 async fn serve(
     worker: Arc<Worker>,
     sockets: Vec<OwnSocket>,
-    mut orders: mpsc::UnboundedReceiver<Order>,
+    mut orders: mpsc::UnboundedReceiver<ThreadCommand>,
     mut told: watch::Receiver<Asked>,
 ) {
     let mut accepting = Accepting::default();
@@ -297,9 +298,9 @@ async fn serve(
                 }
             }
             Some(order) = orders.recv() => match order {
-                Order::Follow(successor) => follow(&worker, &mut accepting, successor),
-                Order::Adopt(parcel) => {
-                    tokio::spawn(connection::adopt(worker.clone(), *parcel));
+                ThreadCommand::Follow(successor) => follow(&worker, &mut accepting, successor),
+                ThreadCommand::Adopt(moved) => {
+                    tokio::spawn(connection::adopt(worker.clone(), *moved));
                 }
             },
         }
@@ -314,22 +315,22 @@ async fn serve(
 }
 
 /// Waits until there are no connections, and none that may come or come back.
-async fn finish(worker: &Arc<Worker>, orders: &mut mpsc::UnboundedReceiver<Order>) {
-    let adopt_waiting = |orders: &mut mpsc::UnboundedReceiver<Order>| {
+async fn finish(worker: &Arc<Worker>, orders: &mut mpsc::UnboundedReceiver<ThreadCommand>) {
+    let adopt_waiting = |orders: &mut mpsc::UnboundedReceiver<ThreadCommand>| {
         let mut came = false;
         while let Ok(order) = orders.try_recv() {
-            if let Order::Adopt(parcel) = order {
+            if let ThreadCommand::Adopt(moved) = order {
                 came = true;
-                tokio::spawn(connection::adopt(worker.clone(), *parcel));
+                tokio::spawn(connection::adopt(worker.clone(), *moved));
             }
         }
         came
     };
     loop {
-        // Whoever was under way is in the queue by then.
-        let is_last = worker.process.travellers.count() == 0;
+        // A connection that was in flight is in the queue by then.
+        let is_last = worker.process.in_flight.count() == 0;
         if !adopt_waiting(orders) && is_last && worker.registry.is_empty() {
-            orders.close(); // who comes back from now on goes to another thread
+            orders.close(); // a connection that comes back now goes to another thread
             if !adopt_waiting(orders) {
                 return;
             }

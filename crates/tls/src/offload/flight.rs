@@ -165,6 +165,7 @@ pub(crate) struct Slot {
     pool: Weak<Shared>,
 }
 
+/// Drawn with the states around it in the server's `connection/handshake.rs`.
 enum State {
     /// A thread has it, or it waits for one. Whom to wake when it lands.
     Away(Option<Waker>),

@@ -30,6 +30,9 @@
 //! | `courtesy.rs` | letting workers go first |
 //! | `flight.rs` | a handshake on its way, and the slot through which it comes back |
 //!
+//! The states of a handshake that waits, from the socket to the flight, are drawn in the server's
+//! `connection/handshake.rs`.
+//!
 //! Tests: `crate::tests::offload`.
 
 pub(crate) mod courtesy;

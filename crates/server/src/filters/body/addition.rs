@@ -4,7 +4,7 @@ use super::head;
 use crate::body_source::{BodySource, Filled, PendingBody, SourceError};
 use crate::chain::OutputChain;
 use crate::exchange::Exchange;
-use crate::subrequest::Answer;
+use crate::subrequest::IncludedAnswer;
 use sealane_conf::model::Addition;
 use sealane_http::StatusCode;
 use sealane_http::headers::HeaderList;
@@ -32,7 +32,7 @@ pub(super) fn put(exchange: &mut Exchange, settings: &Arc<Addition>) {
     let source = response.source.take().map(PendingBody::into_source);
     response.source = Some(PendingBody::new(Framed {
         settings: Arc::clone(settings),
-        part: Part::Before,
+        part: AdditionPart::Before,
         answer: None,
         body,
         source,
@@ -42,7 +42,7 @@ pub(super) fn put(exchange: &mut Exchange, settings: &Arc<Addition>) {
 
 /// Which part comes now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Part {
+enum AdditionPart {
     Before,
     Own,
     After,
@@ -51,9 +51,9 @@ enum Part {
 
 struct Framed {
     settings: Arc<Addition>,
-    part: Part,
+    part: AdditionPart,
     /// What is being added.
-    answer: Option<Answer>,
+    answer: Option<IncludedAnswer>,
     body: OutputChain,
     source: Option<Box<dyn BodySource>>,
     own_ended: bool,
@@ -69,14 +69,14 @@ impl Framed {
         max_bytes: u64,
     ) -> Poll<Result<Filled, SourceError>> {
         let uri = match self.part {
-            Part::Before => &self.settings.before,
+            AdditionPart::Before => &self.settings.before,
             _ => &self.settings.after,
         };
         if uri.is_empty() {
             return Poll::Ready(Ok(Filled::End));
         }
         if self.answer.is_none() {
-            self.answer = Some(Answer::ask(exchange, uri, None).ok_or(SourceError)?);
+            self.answer = Some(IncludedAnswer::ask(exchange, uri, None).ok_or(SourceError)?);
         }
         match &mut self.answer {
             Some(answer) => answer.poll_fill(cx, exchange, out, max_bytes),
@@ -117,21 +117,21 @@ impl BodySource for Framed {
         loop {
             let before_bytes = out.len();
             let filled = match self.part {
-                Part::Own => ready!(self.poll_own(cx, exchange, out, max_bytes))?,
-                Part::Over => return Poll::Ready(Ok(Filled::End)),
+                AdditionPart::Own => ready!(self.poll_own(cx, exchange, out, max_bytes))?,
+                AdditionPart::Over => return Poll::Ready(Ok(Filled::End)),
                 _ => ready!(self.poll_added(cx, exchange, out, max_bytes))?,
             };
             if filled == Filled::More {
                 return Poll::Ready(Ok(Filled::More));
             }
             self.answer = None;
-            self.own_ended |= self.part == Part::Own;
+            self.own_ended |= self.part == AdditionPart::Own;
             self.part = match self.part {
-                Part::Before => Part::Own,
-                Part::Own => Part::After,
-                Part::After | Part::Over => Part::Over,
+                AdditionPart::Before => AdditionPart::Own,
+                AdditionPart::Own => AdditionPart::After,
+                AdditionPart::After | AdditionPart::Over => AdditionPart::Over,
             };
-            if out.len() > before_bytes && self.part != Part::Over {
+            if out.len() > before_bytes && self.part != AdditionPart::Over {
                 return Poll::Ready(Ok(Filled::More));
             }
         }

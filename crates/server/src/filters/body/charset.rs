@@ -1,7 +1,7 @@
 //! `charset`: names the character set of texts, and converts them where there is a table.
 
 use super::head;
-use super::transformed::{Progress, Transform, transform};
+use super::transformed::{Transform, TransformStatus, transform};
 use crate::body_source::SourceError;
 use crate::chain::OutputChain;
 use crate::exchange::{ContentType, Exchange};
@@ -12,6 +12,24 @@ use sealane_conf::model::{Charset, CharsetName, CharsetTable, Conversion};
 use sealane_http::StatusCode;
 use sealane_http::headers::FieldValue;
 
+/// What a request keeps for `charset`.
+#[derive(Default)]
+pub(crate) struct CharsetState {
+    /// In a subrequest: the character set of the answer that this one becomes part of.
+    pub(crate) of_main: Option<Box<[u8]>>,
+}
+
+impl CharsetState {
+    /// The answers to a request are all in one character set, those to its subrequests too.
+    pub(crate) fn of_subrequest(main: &Exchange) -> CharsetState {
+        let of_main = match main.request.is_subrequest {
+            true => main.features.charset.of_main.clone(),
+            false => head::charset(&main.response).map(Into::into),
+        };
+        CharsetState { of_main }
+    }
+}
+
 /// Where the response has a type, and either it or the configuration says what set it is to be
 /// in. `None`: the location says nothing of character sets.
 pub(super) fn apply(exchange: &mut Exchange, settings: Option<&Charset>) {
@@ -19,7 +37,7 @@ pub(super) fn apply(exchange: &mut Exchange, settings: Option<&Charset>) {
         return;
     }
     let wanted = match exchange.request.is_subrequest {
-        true => exchange.request.main_charset.as_deref().map(Vec::from),
+        true => exchange.features.charset.of_main.as_deref().map(Vec::from),
         false => wanted(exchange, settings),
     };
     let Some(wanted) = wanted else {
@@ -180,11 +198,11 @@ impl Transform for Recoding {
         ended: bool,
         output: &mut OutputChain,
         max_bytes: usize,
-    ) -> Result<Progress, SourceError> {
+    ) -> Result<TransformStatus, SourceError> {
         let mut made_bytes = 0;
         while !input.is_empty() {
             if made_bytes >= max_bytes {
-                return Ok(Progress::Full);
+                return Ok(TransformStatus::Full);
             }
             let part = input.split_to(input.len().min(STEP_BYTES));
             let back = self.conversion.back;
@@ -207,8 +225,8 @@ impl Transform for Recoding {
         }
         // A character that never ends is left out, as in nginx.
         Ok(match ended {
-            true => Progress::Ended,
-            false => Progress::Hungry,
+            true => TransformStatus::Ended,
+            false => TransformStatus::Hungry,
         })
     }
 }

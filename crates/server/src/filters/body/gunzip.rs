@@ -1,7 +1,7 @@
 //! `gunzip`: decompresses bodies for clients that do not take gzip.
 
 use super::head;
-use super::transformed::{Progress, Transform, transform};
+use super::transformed::{Transform, TransformStatus, transform};
 use crate::body_source::SourceError;
 use crate::chain::OutputChain;
 use crate::codings::{self, Coding};
@@ -58,7 +58,7 @@ impl Transform for Gunzip {
         ended: bool,
         output: &mut OutputChain,
         max_bytes: usize,
-    ) -> Result<Progress, SourceError> {
+    ) -> Result<TransformStatus, SourceError> {
         if self.is_broken {
             return Err(SourceError);
         }
@@ -94,7 +94,7 @@ impl Transform for Gunzip {
             }
             if made.len() == made.capacity() {
                 output.push_made(made);
-                return Ok(Progress::Full);
+                return Ok(TransformStatus::Full);
             }
         }
         output.push_made(made);
@@ -108,9 +108,9 @@ impl Transform for Gunzip {
             return Err(SourceError);
         }
         Ok(if ended {
-            Progress::Ended
+            TransformStatus::Ended
         } else {
-            Progress::Hungry
+            TransformStatus::Hungry
         })
     }
 }

@@ -4,9 +4,9 @@ use crate::body_source::{BodySource, Filled, PendingBody, SourceError};
 use crate::chain::{OutputChain, Segment};
 use crate::exchange::{Exchange, Response};
 use crate::request_log::log_request;
-use sealane_io::stream::ChainReader;
 use bytes::Bytes;
 use sealane_http::headers::HeaderList;
+use sealane_io::stream::ChainReader;
 use std::task::{Context, Poll, ready};
 
 /// The longest piece that a filter gets at a time.

@@ -20,16 +20,19 @@ mod ssi;
 mod sub_filter;
 mod transformed;
 
+pub(crate) use charset::CharsetState;
 pub(crate) use charset::to_be_named as charset_to_be_named;
-pub(crate) use head::charset as charset_of;
-pub(crate) use ssi::Shared as SharedIncludes;
+pub(crate) use compress::{CompressState, Compressed};
+pub(crate) use ssi::SsiState;
 
 use crate::exchange::Exchange;
 
 /// Puts the filters that the location has around the body.
 pub(super) fn apply(exchange: &mut Exchange) {
     let Some(filters) = exchange.conf().body_filters.clone() else {
-        if exchange.response.override_charset.is_some() || exchange.request.main_charset.is_some() {
+        if exchange.response.override_charset.is_some()
+            || exchange.features.charset.of_main.is_some()
+        {
             charset::apply(exchange, None);
         }
         return;
@@ -46,7 +49,7 @@ pub(super) fn apply(exchange: &mut Exchange) {
     }
     if texts.charset.is_some()
         || exchange.response.override_charset.is_some()
-        || exchange.request.main_charset.is_some()
+        || exchange.features.charset.of_main.is_some()
     {
         charset::apply(exchange, texts.charset.as_deref());
     }

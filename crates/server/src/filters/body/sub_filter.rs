@@ -2,7 +2,7 @@
 
 use super::head;
 use super::pieces::Pieces;
-use super::transformed::{Progress, Transform, transform};
+use super::transformed::{Transform, TransformStatus, transform};
 use crate::body_source::SourceError;
 use crate::chain::OutputChain;
 use crate::exchange::Exchange;
@@ -20,7 +20,7 @@ pub(super) fn apply(exchange: &mut Exchange, settings: &Arc<SubFilter>) {
     if is_empty || !head::is_of(response, &settings.types) {
         return;
     }
-    let Some(search) = Search::new(exchange, settings) else {
+    let Some(search) = Substitution::new(exchange, settings) else {
         return;
     };
     exchange.response.content_length = None;
@@ -35,7 +35,7 @@ pub(super) fn apply(exchange: &mut Exchange, settings: &Arc<SubFilter>) {
     transform(exchange, search);
 }
 
-struct Search {
+struct Substitution {
     settings: Arc<SubFilter>,
     /// What is still looked for; none: the rest passes as it is.
     patterns: Option<Arc<Patterns>>,
@@ -47,8 +47,8 @@ struct Search {
     held: Vec<u8>,
 }
 
-impl Search {
-    fn new(exchange: &Exchange, settings: &Arc<SubFilter>) -> Option<Search> {
+impl Substitution {
+    fn new(exchange: &Exchange, settings: &Arc<SubFilter>) -> Option<Substitution> {
         let all = &settings.replacements;
         let (patterns, lines) = match all.patterns() {
             Some(patterns) => (Arc::clone(patterns), (0..all.lines.len()).collect()),
@@ -65,7 +65,7 @@ impl Search {
                 (Arc::new(Patterns::new(texts)?), lines)
             }
         };
-        Some(Search {
+        Some(Substitution {
             settings: Arc::clone(settings),
             patterns: Some(patterns),
             values: vec![None; all.lines.len()],
@@ -144,7 +144,7 @@ fn next(patterns: &Patterns, text: &[u8], from: usize) -> (usize, Found) {
     (at, Found::Nothing)
 }
 
-impl Transform for Search {
+impl Transform for Substitution {
     fn step(
         &mut self,
         exchange: &mut Exchange,
@@ -152,18 +152,18 @@ impl Transform for Search {
         ended: bool,
         output: &mut OutputChain,
         max_bytes: usize,
-    ) -> Result<Progress, SourceError> {
+    ) -> Result<TransformStatus, SourceError> {
         let mut output = Pieces::new(output, max_bytes);
         loop {
             if self.held.is_empty() {
                 let (done, room) = self.search(exchange, input, ended, &mut output);
                 input.advance(done);
                 if !room {
-                    return Ok(Progress::Full);
+                    return Ok(TransformStatus::Full);
                 }
                 self.held.extend_from_slice(input);
                 input.clear();
-                return Ok(Progress::Hungry);
+                return Ok(TransformStatus::Hungry);
             }
             // As much of what follows as decides about what is held, then the rest in place.
             let longest = self.patterns.as_ref().map_or(0, |it| it.longest());
@@ -176,10 +176,10 @@ impl Transform for Search {
             let (done, room) = self.search(exchange, &text, last, &mut output);
             self.held = text[done..].to_vec();
             if !room {
-                return Ok(Progress::Full);
+                return Ok(TransformStatus::Full);
             }
             if input.is_empty() {
-                return Ok(Progress::Hungry);
+                return Ok(TransformStatus::Hungry);
             }
         }
     }

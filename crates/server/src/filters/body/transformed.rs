@@ -23,7 +23,7 @@ pub(crate) trait Transform: Send {
         ended: bool,
         output: &mut OutputChain,
         max_bytes: usize,
-    ) -> Result<Progress, SourceError>;
+    ) -> Result<TransformStatus, SourceError>;
 
     /// Appends what it holds back, as far as that can be read without what follows. Called when
     /// nothing follows for now.
@@ -37,7 +37,7 @@ pub(crate) trait Transform: Send {
 
 /// How far a [`Transform`] has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Progress {
+pub(crate) enum TransformStatus {
     /// All of the input is taken.
     Hungry,
     /// There is more output than was asked for.
@@ -100,14 +100,14 @@ impl<T: Transform> Transformed<T> {
                 .step(exchange, &mut self.piece, ended, out, room)?;
             worked_bytes += before_bytes - self.piece.len();
             match progress {
-                Progress::Ended => return Poll::Ready(Ok(Filled::End)),
-                Progress::Hungry if ended => return Poll::Ready(Ok(Filled::End)),
-                Progress::Full | Progress::Hungry if out.len() >= max_bytes => {
+                TransformStatus::Ended => return Poll::Ready(Ok(Filled::End)),
+                TransformStatus::Hungry if ended => return Poll::Ready(Ok(Filled::End)),
+                TransformStatus::Full | TransformStatus::Hungry if out.len() >= max_bytes => {
                     return Poll::Ready(Ok(Filled::More));
                 }
-                Progress::Full | Progress::Hungry if worked_bytes < self.transform.turn_bytes() => {
-                }
-                Progress::Full | Progress::Hungry => {
+                TransformStatus::Full | TransformStatus::Hungry
+                    if worked_bytes < self.transform.turn_bytes() => {}
+                TransformStatus::Full | TransformStatus::Hungry => {
                     cx.waker().wake_by_ref();
                     return Poll::Pending;
                 }

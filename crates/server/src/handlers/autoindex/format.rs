@@ -1,6 +1,6 @@
 //! The list of a directory as HTML, XML, JSON or JSONP; byte for byte nginx's.
 
-use super::Entry;
+use super::DirectoryEntry;
 use sealane_http::date;
 use sealane_http::escape::{LogEscape, html_into, log_into};
 use sealane_http::uri::{EscapeKind, escape_into};
@@ -54,7 +54,7 @@ impl Callback {
 
 /// What an HTML page is to look like.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Page {
+pub(super) struct ListPage {
     pub(super) exact_size: bool,
     /// Of the times.
     pub(super) zone_s: i64,
@@ -62,7 +62,7 @@ pub(super) struct Page {
     pub(super) is_utf8: bool,
 }
 
-pub(super) fn html(uri: &[u8], entries: &[Entry], page: &Page) -> Vec<u8> {
+pub(super) fn html(uri: &[u8], entries: &[DirectoryEntry], page: &ListPage) -> Vec<u8> {
     let mut out = Vec::with_capacity(512 + entries.len() * 160);
     out.extend_from_slice(b"<html>\r\n<head><title>Index of ");
     html_into(&mut out, uri);
@@ -82,7 +82,7 @@ pub(super) fn html(uri: &[u8], entries: &[Entry], page: &Page) -> Vec<u8> {
 }
 
 /// The link and the spaces up to the next column.
-fn push_link(out: &mut Vec<u8>, entry: &Entry, is_utf8: bool) {
+fn push_link(out: &mut Vec<u8>, entry: &DirectoryEntry, is_utf8: bool) {
     let slash = if entry.kind == Kind::Dir { "/" } else { "" };
     out.extend_from_slice(b"<a href=\"");
     escape_into(out, &entry.name, EscapeKind::UriComponent);
@@ -109,7 +109,7 @@ fn push_link(out: &mut Vec<u8>, entry: &Entry, is_utf8: bool) {
     out.resize(out.len() + NAME_COLUMNS - columns, b' ');
 }
 
-fn push_size(out: &mut Vec<u8>, entry: &Entry, exact: bool) {
+fn push_size(out: &mut Vec<u8>, entry: &DirectoryEntry, exact: bool) {
     const KIB: u64 = 1024;
     const MIB: u64 = KIB * 1024;
     const GIB: u64 = MIB * 1024;
@@ -126,7 +126,7 @@ fn push_size(out: &mut Vec<u8>, entry: &Entry, exact: bool) {
     };
 }
 
-pub(super) fn xml(entries: &[Entry]) -> Vec<u8> {
+pub(super) fn xml(entries: &[DirectoryEntry]) -> Vec<u8> {
     let mut out = Vec::with_capacity(64 + entries.len() * 96);
     out.extend_from_slice(b"<?xml version=\"1.0\"?>\r\n<list>\r\n");
     for entry in entries {
@@ -146,7 +146,7 @@ pub(super) fn xml(entries: &[Entry]) -> Vec<u8> {
     out
 }
 
-pub(super) fn json(entries: &[Entry], callback: Option<&Callback>) -> Vec<u8> {
+pub(super) fn json(entries: &[DirectoryEntry], callback: Option<&Callback>) -> Vec<u8> {
     let mut out = Vec::with_capacity(64 + entries.len() * 128);
     if let Some(Callback(name)) = callback {
         out.extend_from_slice(b"/* callback */\r\n");

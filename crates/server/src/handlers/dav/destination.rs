@@ -1,7 +1,7 @@
 //! COPY and MOVE: where to, and whether over what is there.
 
 use super::{
-    Depth, Failure, depth, header, note, path_of, refuse, refuse_body, tree, without_slash,
+    Depth, FileError, depth, header, note, path_of, refuse, refuse_body, tree, without_slash,
 };
 use crate::disk;
 use crate::exchange::Exchange;
@@ -26,7 +26,7 @@ pub(super) async fn copy_or_move(
     let overwrite = overwrite(exchange)?;
     let from = path_of(&FilePath::of(exchange)?);
     let to = destination_path(exchange, uri)?;
-    let order = tree::Order {
+    let order = tree::CopyOrMove {
         is_move: exchange.request.head.method == Method::Move,
         to_collection: ends_with_slash(&to),
         from_collection: exchange.request.uri.ends_with(b"/"),
@@ -185,8 +185,8 @@ fn destination_path(exchange: &mut Exchange, uri: Vec<u8>) -> Result<PathBuf, St
 }
 
 /// Says why nothing was copied or moved, and which status that is.
-fn explain(exchange: &Exchange, refusal: tree::Refusal) -> StatusCode {
-    use tree::Refusal as R;
+fn explain(exchange: &Exchange, refusal: tree::CopyRefusal) -> StatusCode {
+    use tree::CopyRefusal as R;
     let uri = Text(&exchange.request.uri);
     let method = exchange.request.head.method.name().unwrap_or_default();
     let to = header(exchange, KnownHeader::Destination).unwrap_or_default();
@@ -232,8 +232,8 @@ fn explain(exchange: &Exchange, refusal: tree::Refusal) -> StatusCode {
 
 /// A file that could not be copied or moved is 500 in nginx, whatever the reason; a full disk
 /// is said here.
-fn incomplete(exchange: &Exchange, failure: &Failure) -> StatusCode {
-    let Failure { call, path, errno } = failure;
+fn incomplete(exchange: &Exchange, failure: &FileError) -> StatusCode {
+    let FileError { call, path, errno } = failure;
     let (path, reason) = (path.display(), confinement::reason(Some(errno.0)));
     log_request!(exchange, Crit, "{call} \"{path}\" failed ({errno}){reason}");
     match errno.0 {

@@ -15,7 +15,7 @@ mod destination;
 mod put;
 mod tree;
 
-use super::Step;
+use super::Outcome;
 use super::path::FilePath;
 use crate::disk;
 use crate::exchange::Exchange;
@@ -34,7 +34,7 @@ use std::sync::Arc;
 
 /// What could not be done to a file, in nginx's words.
 #[derive(Debug)]
-pub(super) struct Failure {
+pub(super) struct FileError {
     call: &'static str,
     path: PathBuf,
     errno: Errno,
@@ -50,10 +50,10 @@ enum Depth {
 }
 
 /// Does what is asked if the method is one of `dav_methods`.
-pub(crate) async fn answer(exchange: &mut Exchange, dav: Arc<Dav>) -> Step {
+pub(crate) async fn answer(exchange: &mut Exchange, dav: Arc<Dav>) -> Outcome {
     let method = exchange.request.head.method;
     if !allows(&dav.methods, method) {
-        return Step::Declined;
+        return Outcome::Declined;
     }
     let done = match method {
         Method::Put => return put::answer(exchange, &dav).await,
@@ -62,7 +62,7 @@ pub(crate) async fn answer(exchange: &mut Exchange, dav: Arc<Dav>) -> Step {
         _ => destination::copy_or_move(exchange, &dav).await,
     };
     match done {
-        Ok(status) | Err(status) => Step::Status(status),
+        Ok(status) | Err(status) => Outcome::Status(status),
     }
 }
 
@@ -215,7 +215,7 @@ fn without_slash(path: PathBuf) -> PathBuf {
 }
 
 /// Logs what went wrong on the way.
-fn note(exchange: &Exchange, failures: &[Failure]) {
+fn note(exchange: &Exchange, failures: &[FileError]) {
     for failure in failures {
         let _ = refuse(exchange, failure, StatusCode::NOT_FOUND);
     }
@@ -223,8 +223,8 @@ fn note(exchange: &Exchange, failures: &[Failure]) {
 
 /// Logs why something could not be done and says which status that is (nginx's
 /// `ngx_http_dav_error()`).
-fn refuse(exchange: &Exchange, failure: &Failure, not_found: StatusCode) -> StatusCode {
-    let Failure { call, path, errno } = failure;
+fn refuse(exchange: &Exchange, failure: &FileError, not_found: StatusCode) -> StatusCode {
+    let FileError { call, path, errno } = failure;
     let (path, reason) = (path.display(), confinement::reason(Some(errno.0)));
     let status = match errno.0 {
         libc::ENOENT | libc::ENOTDIR | libc::ENAMETOOLONG => not_found,

@@ -4,7 +4,7 @@ use super::tree::{Finished, Named, NotNamed};
 use super::{header, path_of, set_location};
 use crate::disk;
 use crate::exchange::Exchange;
-use crate::handlers::Step;
+use crate::handlers::Outcome;
 use crate::handlers::path::FilePath;
 use crate::open_file_cache::{Errno, OpenFile};
 use crate::request_body;
@@ -23,25 +23,25 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Stores the body of the request.
-pub(super) async fn answer(exchange: &mut Exchange, dav: &Dav) -> Step {
+pub(super) async fn answer(exchange: &mut Exchange, dav: &Dav) -> Outcome {
     if exchange.request.uri.ends_with(b"/") {
         log_request!(exchange, Error, "cannot PUT to a collection");
-        return Step::Status(StatusCode::CONFLICT);
+        return Outcome::Status(StatusCode::CONFLICT);
     }
     if header(exchange, KnownHeader::ContentRange).is_some() {
         log_request!(exchange, Error, "PUT with range is unsupported");
-        return Step::Status(StatusCode::NOT_IMPLEMENTED);
+        return Outcome::Status(StatusCode::NOT_IMPLEMENTED);
     }
     // nginx makes no empty files of requests that say nothing of a body either. In HTTP/2, what
     // says that it is empty is the length alone.
     let says_nothing = header(exchange, KnownHeader::ContentLength).is_none();
     if exchange.request.head.framing == Framing::None && says_nothing {
         log_request!(exchange, Error, "PUT request body must be in a file");
-        return Step::Status(StatusCode::INTERNAL_SERVER_ERROR);
+        return Outcome::Status(StatusCode::INTERNAL_SERVER_ERROR);
     }
     let named = match store(exchange, dav).await {
         Ok(named) => named,
-        Err(status) => return Step::Status(status),
+        Err(status) => return Outcome::Status(status),
     };
     let response = &mut exchange.response;
     response.body.clear();
@@ -53,7 +53,7 @@ pub(super) async fn answer(exchange: &mut Exchange, dav: &Dav) -> Step {
         }
         Named::Replaced => response.status = StatusCode::NO_CONTENT,
     }
-    Step::Answered
+    Outcome::Answered
 }
 
 async fn store(exchange: &mut Exchange, dav: &Dav) -> Result<Named, StatusCode> {

@@ -1,6 +1,6 @@
 //! What WebDAV does to files and directories. Everything here blocks.
 
-use super::{Failure, directory_access};
+use super::{FileError, directory_access};
 use crate::open_file_cache::Errno;
 use crate::temp_file;
 use std::ffi::OsString;
@@ -20,7 +20,7 @@ const MAX_LISTED: usize = 10_000;
 const MAX_COLLISIONS: u32 = 1000;
 
 /// A COPY or MOVE, ready to be done.
-pub(super) struct Order {
+pub(super) struct CopyOrMove {
     pub(super) is_move: bool,
     /// The URI of the source ends with a slash.
     pub(super) from_collection: bool,
@@ -42,7 +42,7 @@ pub(super) enum Done {
 
 /// Why nothing was.
 #[derive(Debug)]
-pub(super) enum Refusal {
+pub(super) enum CopyRefusal {
     /// The destination is a directory and the URI does not say so.
     ToDirectory,
     /// It exists and must not be overwritten.
@@ -54,25 +54,25 @@ pub(super) enum Refusal {
     /// The source is a link to a directory.
     Link,
     /// Before anything was done.
-    Failed(Failure),
+    Failed(FileError),
     /// On the way; what was there of the copy is gone again.
-    Incomplete(Failure),
+    Incomplete(FileError),
 }
 
 /// Facts of a path, of a link itself rather than what it leads to.
-pub(super) fn look(path: &Path) -> Result<Metadata, Failure> {
+pub(super) fn look(path: &Path) -> Result<Metadata, FileError> {
     fs::symlink_metadata(path).map_err(|error| failure("lstat()", path, &error))
 }
 
 /// Makes a directory.
-pub(super) fn make_directory(path: &Path, access: u32) -> Result<(), Failure> {
+pub(super) fn make_directory(path: &Path, access: u32) -> Result<(), FileError> {
     let made = DirBuilder::new().mode(access).create(path);
     made.map_err(|error| failure("mkdir()", path, &error))
 }
 
 /// Removes a file, or a directory with all that is in it; links, not what they lead to.
 /// Beside the result what could not be removed on the way.
-pub(super) fn delete(path: &Path, is_directory: bool) -> (Vec<Failure>, Result<(), Failure>) {
+pub(super) fn delete(path: &Path, is_directory: bool) -> (Vec<FileError>, Result<(), FileError>) {
     let mut noted = Vec::new();
     if !is_directory {
         let deleted = fs::remove_file(path).map_err(|error| failure("unlink()", path, &error));
@@ -83,7 +83,7 @@ pub(super) fn delete(path: &Path, is_directory: bool) -> (Vec<Failure>, Result<(
         Ok(facts) if facts.is_symlink() => {
             let errno = Errno(libc::EPERM);
             let (call, path) = ("rmdir()", path.to_owned());
-            Err(Failure { call, path, errno })
+            Err(FileError { call, path, errno })
         }
         Ok(_) => delete_tree(path, &mut noted),
         Err(failure) => Err(failure),
@@ -93,19 +93,19 @@ pub(super) fn delete(path: &Path, is_directory: bool) -> (Vec<Failure>, Result<(
 
 /// Removes what is in a directory, then the directory. Failures inside are noted; they show
 /// again when the directory is not empty.
-fn delete_tree(path: &Path, noted: &mut Vec<Failure>) -> Result<(), Failure> {
+fn delete_tree(path: &Path, noted: &mut Vec<FileError>) -> Result<(), FileError> {
     let mut walk = Walk::new(path)?;
     loop {
         let done = match walk.step() {
-            Step::Directory(inner) => walk.enter(inner),
-            Step::Failed(failure) => Err(failure),
-            Step::File(inner) => {
+            Visit::Directory(inner) => walk.enter(inner),
+            Visit::Failed(failure) => Err(failure),
+            Visit::File(inner) => {
                 fs::remove_file(&inner).map_err(|error| failure("unlink()", &inner, &error))
             }
-            Step::Left(_) if walk.is_over() => {
+            Visit::Left(_) if walk.is_over() => {
                 return fs::remove_dir(path).map_err(|error| failure("rmdir()", path, &error));
             }
-            Step::Left(inner) => {
+            Visit::Left(inner) => {
                 fs::remove_dir(&inner).map_err(|error| failure("rmdir()", &inner, &error))
             }
         };
@@ -125,7 +125,7 @@ struct Walk {
     levels: Vec<Listing>,
 }
 
-enum Step {
+enum Visit {
     /// To be entered, or passed over.
     Directory(PathBuf),
     /// Anything else.
@@ -133,11 +133,11 @@ enum Step {
     /// All that is in it was visited.
     Left(PathBuf),
     /// What else is in a directory cannot be read.
-    Failed(Failure),
+    Failed(FileError),
 }
 
 impl Walk {
-    fn new(path: &Path) -> Result<Walk, Failure> {
+    fn new(path: &Path) -> Result<Walk, FileError> {
         Ok(Walk {
             path: path.to_owned(),
             levels: vec![Listing::of(path)?],
@@ -145,26 +145,26 @@ impl Walk {
     }
 
     /// Goes on. Not to be asked when it is over.
-    fn step(&mut self) -> Step {
+    fn step(&mut self) -> Visit {
         let next = match self.levels.last_mut() {
             Some(listing) => listing.next(&self.path),
             None => Ok(None),
         };
         match next {
-            Ok(Some((name, true))) => Step::Directory(self.path.join(name)),
-            Ok(Some((name, false))) => Step::File(self.path.join(name)),
+            Ok(Some((name, true))) => Visit::Directory(self.path.join(name)),
+            Ok(Some((name, false))) => Visit::File(self.path.join(name)),
             Ok(None) => {
                 self.levels.pop();
                 let left = self.path.clone();
                 self.path.pop();
-                Step::Left(left)
+                Visit::Left(left)
             }
-            Err(failure) => Step::Failed(failure),
+            Err(failure) => Visit::Failed(failure),
         }
     }
 
     /// Visits what is in a directory before what is left of the one it lies in.
-    fn enter(&mut self, inner: PathBuf) -> Result<(), Failure> {
+    fn enter(&mut self, inner: PathBuf) -> Result<(), FileError> {
         self.levels.push(Listing::of(&inner)?);
         self.path = inner;
         Ok(())
@@ -175,53 +175,53 @@ impl Walk {
     }
 }
 
-impl Order {
+impl CopyOrMove {
     /// Does it. Beside the result what went wrong without consequences.
-    pub(super) fn run(&self) -> (Vec<Failure>, Result<Done, Refusal>) {
+    pub(super) fn run(&self) -> (Vec<FileError>, Result<Done, CopyRefusal>) {
         let mut noted = Vec::new();
         let done = self.run_noting(&mut noted);
         (noted, done)
     }
 
-    fn run_noting(&self, noted: &mut Vec<Failure>) -> Result<Done, Refusal> {
+    fn run_noting(&self, noted: &mut Vec<FileError>) -> Result<Done, CopyRefusal> {
         let there = match look(&self.to) {
             Ok(facts) => Some(facts),
             Err(failure) if failure.errno == Errno(libc::ENOENT) => None,
-            Err(failure) => return Err(Refusal::Failed(failure)),
+            Err(failure) => return Err(CopyRefusal::Failed(failure)),
         };
         if let Some(facts) = &there {
             if facts.is_dir() && !self.to_collection {
-                return Err(Refusal::ToDirectory);
+                return Err(CopyRefusal::ToDirectory);
             }
             if !self.overwrite {
-                return Err(Refusal::Exists(self.to.clone()));
+                return Err(CopyRefusal::Exists(self.to.clone()));
             }
         }
-        let source = look(&self.from).map_err(Refusal::Failed)?;
+        let source = look(&self.from).map_err(CopyRefusal::Failed)?;
         if source.is_dir() && !self.from_collection {
-            return Err(Refusal::IsCollection);
+            return Err(CopyRefusal::IsCollection);
         }
         if !source.is_dir() {
             return self.file(&source).map(|()| Done::File);
         }
         let from = super::without_slash(self.from.clone());
-        if look(&from).map_err(Refusal::Failed)?.is_symlink() {
-            return Err(Refusal::Link);
+        if look(&from).map_err(CopyRefusal::Failed)?.is_symlink() {
+            return Err(CopyRefusal::Link);
         }
         if are_nested(&from, &self.to) {
-            return Err(Refusal::SamePlace);
+            return Err(CopyRefusal::SamePlace);
         }
         self.directory(&from, &source, there.as_ref(), noted)
             .map(|()| Done::Tree)
     }
 
-    fn file(&self, source: &Metadata) -> Result<(), Refusal> {
+    fn file(&self, source: &Metadata) -> Result<(), CopyRefusal> {
         let moved = match self.is_move {
             true => move_file(&self.from, &self.to, self.access),
-            false if is_same_file(&self.from, &self.to) => return Err(Refusal::SamePlace),
+            false if is_same_file(&self.from, &self.to) => return Err(CopyRefusal::SamePlace),
             false => copy_file(&self.from, &self.to, Facts::of(source)),
         };
-        moved.map_err(Refusal::Incomplete)
+        moved.map_err(CopyRefusal::Incomplete)
     }
 
     /// What is in the way goes when the tree can take its place, not before: should the disk be
@@ -231,23 +231,23 @@ impl Order {
         from: &Path,
         source: &Metadata,
         there: Option<&Metadata>,
-        noted: &mut Vec<Failure>,
-    ) -> Result<(), Refusal> {
+        noted: &mut Vec<FileError>,
+    ) -> Result<(), CopyRefusal> {
         if self.is_move && self.take_place(from, there, noted).is_ok() {
             return Ok(());
         }
         // On another file system, or a copy.
-        let copy = make_beside(&self.to, source.mode() & 0o777).map_err(Refusal::Failed)?;
+        let copy = make_beside(&self.to, source.mode() & 0o777).map_err(CopyRefusal::Failed)?;
         if let Err(failure) = copy_tree(from, &copy) {
             let _ = delete_tree(&copy, noted);
-            return Err(Refusal::Incomplete(failure));
+            return Err(CopyRefusal::Incomplete(failure));
         }
         if let Err(failure) = self.take_place(&copy, there, noted) {
             let _ = delete_tree(&copy, noted);
-            return Err(Refusal::Incomplete(failure));
+            return Err(CopyRefusal::Incomplete(failure));
         }
         match self.is_move {
-            true => delete_tree(from, noted).map_err(Refusal::Failed),
+            true => delete_tree(from, noted).map_err(CopyRefusal::Failed),
             false => Ok(()),
         }
     }
@@ -257,8 +257,8 @@ impl Order {
         &self,
         tree: &Path,
         there: Option<&Metadata>,
-        noted: &mut Vec<Failure>,
-    ) -> Result<(), Failure> {
+        noted: &mut Vec<FileError>,
+    ) -> Result<(), FileError> {
         let renamed = |from: &Path, to: &Path| {
             fs::rename(from, to).map_err(|error| failure("rename()", to, &error))
         };
@@ -308,14 +308,14 @@ fn is_same_file(from: &Path, to: &Path) -> bool {
 
 /// Copies what is in a directory into another one: files, those behind links too, and
 /// directories. What is neither is left out, as in nginx; so are links to directories.
-fn copy_tree(from: &Path, to: &Path) -> Result<(), Failure> {
+fn copy_tree(from: &Path, to: &Path) -> Result<(), FileError> {
     let mut walk = Walk::new(from)?;
     // Of the directories that were entered.
     let mut times = Vec::new();
     let target = |inner: &Path| to.join(inner.strip_prefix(from).unwrap_or(inner));
     loop {
         match walk.step() {
-            Step::Directory(inner) => {
+            Visit::Directory(inner) => {
                 // It may have gone meanwhile.
                 let Ok(facts) = fs::metadata(&inner) else {
                     continue;
@@ -324,15 +324,15 @@ fn copy_tree(from: &Path, to: &Path) -> Result<(), Failure> {
                 times.push(Facts::of(&facts).mtime_s);
                 walk.enter(inner)?;
             }
-            Step::File(inner) => match fs::metadata(&inner) {
+            Visit::File(inner) => match fs::metadata(&inner) {
                 Ok(facts) if facts.is_file() => {
                     copy_file(&inner, &target(&inner), Facts::of(&facts))?;
                 }
                 // Something else, or a link that leads nowhere or to a directory.
                 _ => {}
             },
-            Step::Failed(failure) => return Err(failure),
-            Step::Left(inner) => match times.pop() {
+            Visit::Failed(failure) => return Err(failure),
+            Visit::Left(inner) => match times.pop() {
                 Some(mtime_s) => set_time(&target(&inner), mtime_s)?,
                 None => return Ok(()),
             },
@@ -360,7 +360,7 @@ impl Facts {
 }
 
 /// Gives a file another path, by copying it where it must be.
-pub(super) fn move_file(from: &Path, to: &Path, access: u32) -> Result<(), Failure> {
+pub(super) fn move_file(from: &Path, to: &Path, access: u32) -> Result<(), FileError> {
     let fail = |call, error: &io::Error| failure(call, to, error);
     let mut renamed = fs::rename(from, to);
     if is(&renamed, libc::ENOENT) {
@@ -402,7 +402,7 @@ pub(super) enum Named {
 pub(super) enum NotNamed {
     /// A directory has it.
     Directory,
-    Failed(Failure),
+    Failed(FileError),
 }
 
 impl Finished<'_> {
@@ -418,7 +418,7 @@ impl Finished<'_> {
         Ok((named, has_moved))
     }
 
-    fn rename(&self) -> Result<bool, Failure> {
+    fn rename(&self) -> Result<bool, FileError> {
         let permissions = Permissions::from_mode(self.access);
         let changed = self.file.set_permissions(permissions);
         changed.map_err(|error| failure("chmod()", self.from, &error))?;
@@ -453,7 +453,7 @@ fn is(result: &io::Result<()>, errno: i32) -> bool {
 
 /// Makes the directories on the way to a file. Those that are there, or may not be looked
 /// into, are no obstacle, as in nginx: what follows shows it.
-fn make_path(file: &Path, access: u32) -> Result<(), Failure> {
+fn make_path(file: &Path, access: u32) -> Result<(), FileError> {
     let mut missing: Vec<&Path> = file.ancestors().skip(1).collect();
     missing.retain(|directory| !directory.as_os_str().is_empty());
     while let Some(directory) = missing.pop() {
@@ -468,7 +468,7 @@ fn make_path(file: &Path, access: u32) -> Result<(), Failure> {
 
 /// Copies a file, which gets its name when it is complete. Nobody sees half of it, and
 /// nothing stays of what fails.
-fn copy_file(from: &Path, to: &Path, facts: Facts) -> Result<(), Failure> {
+fn copy_file(from: &Path, to: &Path, facts: Facts) -> Result<(), FileError> {
     let mut source = open_regular(from).map_err(|error| failure("open()", from, &error))?;
     let (path, mut target) = create_beside(to, facts.access)?;
     let copied = io::copy(&mut source, &mut target)
@@ -503,7 +503,7 @@ fn open_regular(path: &Path) -> io::Result<File> {
 }
 
 /// A new file in the directory of another, under a name that lists do not show.
-fn create_beside(to: &Path, access: u32) -> Result<(PathBuf, File), Failure> {
+fn create_beside(to: &Path, access: u32) -> Result<(PathBuf, File), FileError> {
     beside(to, |path| {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(access).open(path)
@@ -512,7 +512,7 @@ fn create_beside(to: &Path, access: u32) -> Result<(PathBuf, File), Failure> {
 }
 
 /// A new directory there.
-fn make_beside(to: &Path, access: u32) -> Result<PathBuf, Failure> {
+fn make_beside(to: &Path, access: u32) -> Result<PathBuf, FileError> {
     beside(to, |path| DirBuilder::new().mode(access).create(path))
         .map(|(path, ())| path)
         .map_err(|error| failure("mkdir()", to, &error))
@@ -536,7 +536,7 @@ fn beside<T>(to: &Path, make: impl Fn(&Path) -> io::Result<T>) -> io::Result<(Pa
     }
 }
 
-fn set_time(directory: &Path, mtime_s: i64) -> Result<(), Failure> {
+fn set_time(directory: &Path, mtime_s: i64) -> Result<(), FileError> {
     let set = File::open(directory).and_then(|opened| set_time_of(&opened, mtime_s));
     set.map_err(|error| failure("utimes()", directory, &error))
 }
@@ -564,7 +564,7 @@ struct Listing {
 }
 
 impl Listing {
-    fn of(directory: &Path) -> Result<Listing, Failure> {
+    fn of(directory: &Path) -> Result<Listing, FileError> {
         let opened = fs::read_dir(directory);
         let mut listing = Listing {
             names: Vec::new().into_iter(),
@@ -575,14 +575,14 @@ impl Listing {
     }
 
     /// The next name. After an error there is none.
-    fn next(&mut self, directory: &Path) -> Result<Option<(OsString, bool)>, Failure> {
+    fn next(&mut self, directory: &Path) -> Result<Option<(OsString, bool)>, FileError> {
         if self.names.len() == 0 {
             self.read(directory)?;
         }
         Ok(self.names.next())
     }
 
-    fn read(&mut self, directory: &Path) -> Result<(), Failure> {
+    fn read(&mut self, directory: &Path) -> Result<(), FileError> {
         let fail = |call, error: &io::Error| failure(call, directory, error);
         let Some(mut rest) = self.rest.take() else {
             return Ok(());
@@ -601,8 +601,8 @@ impl Listing {
     }
 }
 
-pub(super) fn failure(call: &'static str, path: &Path, error: &io::Error) -> Failure {
-    Failure {
+pub(super) fn failure(call: &'static str, path: &Path, error: &io::Error) -> FileError {
+    FileError {
         call,
         path: path.to_owned(),
         errno: Errno::of(error),

@@ -1,6 +1,6 @@
 //! FastCGI towards a peer.
 
-use super::{Ending, Event, Head, WireError};
+use super::{ResponseEnd, UpstreamHead, WireError, WireEvent};
 use crate::chain::{OutputChain, Segment};
 use crate::request_log::Text;
 use bytes::{Buf, Bytes};
@@ -30,14 +30,14 @@ pub(crate) struct FastCgi {
     /// The head as far as it has come.
     head: Vec<u8>,
     state: ResponseState,
-    body: Option<Body>,
+    body: Option<FastCgiBody>,
     /// What came behind the head in its record.
     behind: Bytes,
     stderr: Stderr,
 }
 
 /// How far the response is, after its head.
-struct Body {
+struct FastCgiBody {
     decoder: ResponseBodyDecoder,
     /// HEAD, 204, 304: the answer is complete with its head.
     is_empty: bool,
@@ -105,7 +105,7 @@ impl FastCgi {
         &mut self,
         input: &mut Vec<u8>,
         closed: bool,
-    ) -> Result<Option<Event>, WireError> {
+    ) -> Result<Option<WireEvent>, WireError> {
         loop {
             if self.has_surplus() {
                 return Ok(Some(self.end(false)));
@@ -151,7 +151,7 @@ impl FastCgi {
     }
 
     /// Everything received is understood.
-    fn wait(&mut self, closed: bool) -> Result<Option<Event>, WireError> {
+    fn wait(&mut self, closed: bool) -> Result<Option<WireEvent>, WireError> {
         match &self.body {
             // As in nginx what the program still does is of no interest. Its answer may
             // have come with the head, which leaves the connection usable.
@@ -162,7 +162,11 @@ impl FastCgi {
     }
 
     /// Output: the head, then the body.
-    fn stdout(&mut self, record: Bytes, range: Range<usize>) -> Result<Option<Event>, WireError> {
+    fn stdout(
+        &mut self,
+        record: Bytes,
+        range: Range<usize>,
+    ) -> Result<Option<WireEvent>, WireError> {
         let mut piece = record;
         piece.truncate(range.end);
         piece.advance(range.start);
@@ -188,7 +192,7 @@ impl FastCgi {
             return Err(WireError::interim(parsed.status));
         }
         let framing = parsed.framing(self.method);
-        self.body = Some(Body {
+        self.body = Some(FastCgiBody {
             decoder: ResponseBodyDecoder::new(framing),
             is_empty: framing == ResponseFraming::None,
             has_surplus: false,
@@ -197,11 +201,14 @@ impl FastCgi {
         self.behind = piece;
         self.head.truncate(parsed.head_bytes);
         let buffer = std::mem::take(&mut self.head);
-        Ok(Some(Event::Head(Box::new(Head { buffer, parsed }))))
+        Ok(Some(WireEvent::Head(Box::new(UpstreamHead {
+            buffer,
+            parsed,
+        }))))
     }
 
     /// Body bytes, as far as the response has room for them.
-    fn data(&mut self, mut piece: Bytes) -> Result<Option<Event>, WireError> {
+    fn data(&mut self, mut piece: Bytes) -> Result<Option<WireEvent>, WireError> {
         let Some(body) = self.body.as_mut().filter(|body| !body.is_empty) else {
             return Ok(None);
         };
@@ -212,7 +219,7 @@ impl FastCgi {
         body.has_surplus = decoded.consumed < piece.len();
         piece.truncate(decoded.data.end);
         piece.advance(decoded.data.start);
-        Ok((!piece.is_empty()).then_some(Event::Data(piece)))
+        Ok((!piece.is_empty()).then_some(WireEvent::Data(piece)))
     }
 
     fn take_stderr(&mut self, piece: &[u8]) -> Result<(), WireError> {
@@ -227,7 +234,7 @@ impl FastCgi {
     }
 
     /// No more output. As in nginx that is the end, unless the connection is kept.
-    fn stdout_end(&mut self) -> Result<Option<Event>, WireError> {
+    fn stdout_end(&mut self) -> Result<Option<WireEvent>, WireError> {
         self.check_complete("upstream prematurely closed FastCGI stdout")?;
         let waits = self.keep_conn || self.body.as_ref().is_some_and(|body| body.is_empty);
         Ok((!waits).then(|| self.end(false)))
@@ -235,7 +242,7 @@ impl FastCgi {
 
     /// The application has ended the request. Padding may follow, which matters only to
     /// a connection that is kept.
-    fn request_end(&mut self) -> Result<Option<Event>, WireError> {
+    fn request_end(&mut self) -> Result<Option<WireEvent>, WireError> {
         if self.body.is_none() {
             return Err(WireError::Invalid(
                 "upstream sent unexpected FastCGI record: 3".to_owned(),
@@ -257,7 +264,7 @@ impl FastCgi {
 
     /// The connection has closed before the request was ended. A response that knows its
     /// length, or whose output was ended, is complete all the same.
-    fn cut(&mut self) -> Result<Event, WireError> {
+    fn cut(&mut self) -> Result<WireEvent, WireError> {
         let ended = self.records.stdout_ended();
         let Some(body) = &mut self.body else {
             return Err(WireError::ClosedEarly);
@@ -269,12 +276,12 @@ impl FastCgi {
         }
     }
 
-    fn end(&self, reusable: bool) -> Event {
+    fn end(&self, reusable: bool) -> WireEvent {
         let surplus = self.body.as_ref().filter(|body| body.has_surplus);
-        Event::End(Ending {
+        WireEvent::End(ResponseEnd {
             reusable,
             complaint: surplus.map(|body| body.decoder.surplus()),
-            ..Ending::default()
+            ..ResponseEnd::default()
         })
     }
 }

@@ -1,7 +1,7 @@
 //! SCGI and uwsgi towards a peer: a request in one piece, then a response as gateway
 //! programs write it, up to the end of the connection.
 
-use super::{Ending, Event, Head, WireError, next_piece, split_head};
+use super::{ResponseEnd, UpstreamHead, WireError, WireEvent, next_piece, split_head};
 use sealane_http::Method;
 use sealane_http::cgi::{StatusLine, parse_cgi_response};
 use sealane_http::h1::{
@@ -40,24 +40,28 @@ impl Gateway {
         &mut self,
         input: &mut Vec<u8>,
         closed: bool,
-    ) -> Result<Option<Event>, WireError> {
+    ) -> Result<Option<WireEvent>, WireError> {
         let Some(body) = &mut self.body else {
             return self.next_head(input, closed);
         };
         if let Some(piece) = next_piece(body, input, closed)? {
-            return Ok(Some(Event::Data(piece)));
+            return Ok(Some(WireEvent::Data(piece)));
         }
         // What programs send in answer to HEAD is of no interest.
         let surplus = !input.is_empty() && !self.is_empty;
         Ok(body.is_done().then(|| {
-            Event::End(Ending {
+            WireEvent::End(ResponseEnd {
                 complaint: surplus.then(|| body.surplus()),
-                ..Ending::default()
+                ..ResponseEnd::default()
             })
         }))
     }
 
-    fn next_head(&mut self, input: &mut Vec<u8>, closed: bool) -> Result<Option<Event>, WireError> {
+    fn next_head(
+        &mut self,
+        input: &mut Vec<u8>,
+        closed: bool,
+    ) -> Result<Option<WireEvent>, WireError> {
         let parsed = parse_cgi_response(input, &mut self.state, &self.limits, StatusLine::Taken);
         match parsed {
             Ok(ParsedResponse::Complete(parsed)) => {
@@ -68,7 +72,10 @@ impl Gateway {
                 self.is_empty = framing == ResponseFraming::None;
                 self.body = Some(ResponseBodyDecoder::new(framing));
                 let buffer = split_head(input, parsed.head_bytes);
-                Ok(Some(Event::Head(Box::new(Head { buffer, parsed }))))
+                Ok(Some(WireEvent::Head(Box::new(UpstreamHead {
+                    buffer,
+                    parsed,
+                }))))
             }
             Ok(ParsedResponse::Incomplete) if closed => Err(WireError::ClosedEarly),
             Ok(ParsedResponse::Incomplete) => Ok(None),

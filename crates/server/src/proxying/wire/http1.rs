@@ -1,6 +1,6 @@
 //! HTTP/1 towards a peer.
 
-use super::{Ending, Event, Head, WireError, next_piece, split_head};
+use super::{ResponseEnd, UpstreamHead, WireError, WireEvent, next_piece, split_head};
 use crate::chain::{OutputChain, Segment};
 use bytes::Bytes;
 use sealane_http::h1::{
@@ -73,14 +73,18 @@ impl Http1 {
         &mut self,
         input: &mut Vec<u8>,
         closed: bool,
-    ) -> Result<Option<Event>, WireError> {
+    ) -> Result<Option<WireEvent>, WireError> {
         if self.body.is_none() {
             return self.next_head(input, closed);
         }
         self.next_data(input, closed)
     }
 
-    fn next_head(&mut self, input: &mut Vec<u8>, closed: bool) -> Result<Option<Event>, WireError> {
+    fn next_head(
+        &mut self,
+        input: &mut Vec<u8>,
+        closed: bool,
+    ) -> Result<Option<WireEvent>, WireError> {
         let parsed = h1::parse_response(input, &mut self.state, &self.limits);
         let parsed = match parsed {
             Ok(ParsedResponse::Complete(head)) => head,
@@ -101,15 +105,22 @@ impl Http1 {
             self.keep_alive = parsed.keep_alive && !is_odd;
         }
         let buffer = split_head(input, parsed.head_bytes);
-        Ok(Some(Event::Head(Box::new(Head { buffer, parsed }))))
+        Ok(Some(WireEvent::Head(Box::new(UpstreamHead {
+            buffer,
+            parsed,
+        }))))
     }
 
-    fn next_data(&mut self, input: &mut Vec<u8>, closed: bool) -> Result<Option<Event>, WireError> {
+    fn next_data(
+        &mut self,
+        input: &mut Vec<u8>,
+        closed: bool,
+    ) -> Result<Option<WireEvent>, WireError> {
         let Some(body) = &mut self.body else {
             return Ok(None);
         };
         if let Some(piece) = next_piece(body, input, closed)? {
-            return Ok(Some(Event::Data(piece)));
+            return Ok(Some(WireEvent::Data(piece)));
         }
         if !body.is_done() {
             return Ok(None);
@@ -125,7 +136,7 @@ impl Http1 {
                 let _ = trailers.push(trailer.name.of(&lines), trailer.value.of(&lines));
             }
         }
-        Ok(Some(Event::End(Ending {
+        Ok(Some(WireEvent::End(ResponseEnd {
             reusable: self.keep_alive && !closed && !surplus,
             complaint: surplus.then(|| body.surplus()),
             trailers,

@@ -5,7 +5,7 @@
 //! lent to the request. A request that nobody waits for any more is reset, which leaves
 //! the connection to the next one; nginx closes it.
 
-use super::{Ending, Event, Head, WireError};
+use super::{ResponseEnd, UpstreamHead, WireError, WireEvent};
 use crate::chain::{FileRange, OutputChain, Segment};
 use bytes::Bytes;
 use sealane_http::Method;
@@ -160,13 +160,13 @@ impl Http2 {
     }
 
     /// Begins the body with what a peer that did nothing with the request got of it.
-    pub(super) fn begin_body_with(&mut self, body: OutputChain) {
+    pub(crate) fn begin_body_with(&mut self, body: OutputChain) {
         self.kept = Some(body.clone());
         self.body = body;
     }
 
     /// What was framed of a streamed body, if all of it can be sent again.
-    pub(super) fn take_kept_body(&mut self) -> Option<OutputChain> {
+    pub(crate) fn take_kept_body(&mut self) -> Option<OutputChain> {
         self.kept.take()
     }
 
@@ -175,7 +175,7 @@ impl Http2 {
     }
 
     /// Begins the request on a connection, whose session is taken up if it has one.
-    pub(super) fn begin(&mut self, session: Option<Box<Session>>) {
+    pub(crate) fn begin(&mut self, session: Option<Box<Session>>) {
         let max_head_bytes = self.max_head_bytes;
         let mut session =
             session.unwrap_or_else(|| Box::new(Session::begin(max_head_bytes, &mut self.out)));
@@ -192,7 +192,7 @@ impl Http2 {
     }
 
     /// The session, for the connection's next request.
-    pub(super) fn take_session(&mut self) -> Option<Box<Session>> {
+    pub(crate) fn take_session(&mut self) -> Option<Box<Session>> {
         self.session.take()
     }
 
@@ -212,13 +212,13 @@ impl Http2 {
     }
 
     /// Whether some of the body waits for the peer's windows.
-    pub(super) fn holds_body(&self) -> bool {
+    pub(crate) fn holds_body(&self) -> bool {
         !self.body.is_empty()
     }
 
     /// Whether the response is complete and what is unsent of the request is in nobody's
     /// way: its stream is gone.
-    pub(super) fn has_let_go(&self) -> bool {
+    pub(crate) fn has_let_go(&self) -> bool {
         self.ended
     }
 
@@ -235,13 +235,13 @@ impl Http2 {
 
     /// Gives the request up. Whether the connection can take another one once what
     /// [`Http2::take_output`] gives has left.
-    pub(super) fn cancel(&mut self, input: &[u8]) -> bool {
+    pub(crate) fn cancel(&mut self, input: &[u8]) -> bool {
         self.ended = true;
         self.let_go(input, ErrorCode::CANCEL)
     }
 
     /// Moves what may be sent into `out`.
-    pub(super) fn take_output(&mut self, out: &mut OutputChain) {
+    pub(crate) fn take_output(&mut self, out: &mut OutputChain) {
         if out.is_empty()
             && let Some(session) = &mut self.session
         {
@@ -306,14 +306,14 @@ impl Http2 {
         &mut self,
         input: &mut Vec<u8>,
         closed: bool,
-    ) -> Result<Option<Event>, WireError> {
+    ) -> Result<Option<WireEvent>, WireError> {
         if self.stream.is_none() {
             let text = "upstream takes no more requests on this connection";
             return Err(WireError::Unprocessed(text.to_owned()));
         }
         loop {
             if self.ended {
-                return Ok(Some(Event::End(self.ending(input, closed))));
+                return Ok(Some(WireEvent::End(self.ending(input, closed))));
             }
             let Some(session) = &mut self.session else {
                 return Ok(None);
@@ -341,7 +341,7 @@ impl Http2 {
         }
     }
 
-    fn act(&mut self, taken: Taken) -> Result<Option<Event>, WireError> {
+    fn act(&mut self, taken: Taken) -> Result<Option<WireEvent>, WireError> {
         match taken {
             Taken::Nothing => Ok(None),
             Taken::GoAway(code, remark) => {
@@ -355,7 +355,7 @@ impl Http2 {
                     self.kept = None;
                 }
                 self.ended = end;
-                Ok(Some(Event::Head(head)))
+                Ok(Some(WireEvent::Head(head)))
             }
             Taken::Data(piece, end) => {
                 self.ended = end;
@@ -365,7 +365,7 @@ impl Http2 {
                     // been asked for is as good as consumed.
                     session.codec.release(stream, piece.len(), &mut self.out);
                 }
-                Ok((!piece.is_empty()).then_some(Event::Data(piece)))
+                Ok((!piece.is_empty()).then_some(WireEvent::Data(piece)))
             }
             Taken::Trailers(trailers) => {
                 self.trailers = trailers;
@@ -384,17 +384,17 @@ impl Http2 {
         }
     }
 
-    fn ending(&mut self, input: &mut Vec<u8>, closed: bool) -> Ending {
+    fn ending(&mut self, input: &mut Vec<u8>, closed: bool) -> ResponseEnd {
         let reusable = self.let_go(input, ErrorCode::NO_ERROR) && !closed;
         input.clear();
         self.parsed = 0;
-        Ending {
+        ResponseEnd {
             reusable,
             trailers: match self.keeps_trailers {
                 true => std::mem::take(&mut self.trailers),
                 false => HeaderList::new(),
             },
-            ..Ending::default()
+            ..ResponseEnd::default()
         }
     }
 
@@ -415,7 +415,7 @@ impl Http2 {
 /// An event of the codec, without its loan of the input.
 enum Taken {
     Nothing,
-    Head(Box<Head>, bool),
+    Head(Box<UpstreamHead>, bool),
     Data(Bytes, bool),
     Trailers(HeaderList),
     /// With whether the peer did nothing with the request.
@@ -430,7 +430,7 @@ fn take(event: Frame<'_>, ours: Option<StreamRef>) -> Taken {
     match event {
         Frame::Interim { stream, response } if is_ours(stream) => {
             let (buffer, parsed) = (response.text, response.head);
-            Taken::Head(Box::new(Head { buffer, parsed }), false)
+            Taken::Head(Box::new(UpstreamHead { buffer, parsed }), false)
         }
         Frame::Response {
             stream,
@@ -438,7 +438,7 @@ fn take(event: Frame<'_>, ours: Option<StreamRef>) -> Taken {
             end,
         } if is_ours(stream) => {
             let (buffer, parsed) = (response.text, response.head);
-            Taken::Head(Box::new(Head { buffer, parsed }), end)
+            Taken::Head(Box::new(UpstreamHead { buffer, parsed }), end)
         }
         Frame::Data { stream, bytes, end } if is_ours(stream) => {
             Taken::Data(Bytes::copy_from_slice(bytes), end)

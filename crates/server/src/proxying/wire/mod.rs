@@ -2,7 +2,9 @@
 //! bytes that come back mean.
 //!
 //! One [`Wire`] serves one request on one connection. Requests are framed into an
-//! output chain; responses come out as [`Event`]s.
+//! output chain; responses come out as [`WireEvent`]s. What every protocol has is a method of
+//! [`Wire`]; what only streams of HTTP/2 have is one of [`Http2`], reached through
+//! [`Wire::stream`].
 
 mod fastcgi;
 mod gateway;
@@ -35,24 +37,24 @@ pub(crate) enum Wire {
 }
 
 /// What a peer said.
-pub(crate) enum Event {
+pub(crate) enum WireEvent {
     /// A response head. Unless it is an interim one, its body follows.
-    Head(Box<Head>),
+    Head(Box<UpstreamHead>),
     /// Part of the body.
     Data(Bytes),
     /// The response is complete.
-    End(Ending),
+    End(ResponseEnd),
 }
 
 /// A response head.
-pub(crate) struct Head {
+pub(crate) struct UpstreamHead {
     /// The bytes that positions in `parsed` point into.
     pub(crate) buffer: Vec<u8>,
     /// Status and headers.
     pub(crate) parsed: ReceivedResponse,
 }
 
-impl Drop for Head {
+impl Drop for UpstreamHead {
     fn drop(&mut self) {
         buffers::give_back(std::mem::take(&mut self.buffer));
     }
@@ -60,7 +62,7 @@ impl Drop for Head {
 
 /// The end of a response.
 #[derive(Default)]
-pub(crate) struct Ending {
+pub(crate) struct ResponseEnd {
     /// The connection can take another request.
     pub(crate) reusable: bool,
     /// Trailers.
@@ -122,82 +124,35 @@ impl Wire {
         &mut self,
         input: &mut Vec<u8>,
         closed: bool,
-    ) -> Result<Option<Event>, WireError> {
+    ) -> Result<Option<WireEvent>, WireError> {
         match self {
             Wire::Http1(wire) => wire.next_event(input, closed),
             Wire::FastCgi(wire) => wire.next_event(input, closed),
             Wire::Gateway(wire) => wire.next_event(input, closed),
             Wire::Http2(wire) => wire.next_event(input, closed),
             Wire::Raw if !input.is_empty() => {
-                Ok(Some(Event::Data(Bytes::from(std::mem::take(input)))))
+                Ok(Some(WireEvent::Data(Bytes::from(std::mem::take(input)))))
             }
-            Wire::Raw if closed => Ok(Some(Event::End(Ending::default()))),
+            Wire::Raw if closed => Ok(Some(WireEvent::End(ResponseEnd::default()))),
             Wire::Raw => Ok(None),
         }
     }
 
-    /// Begins the request on a connection, whose session of HTTP/2 is taken up.
-    pub(crate) fn begin(&mut self, session: Option<Box<http2::Session>>) {
-        if let Wire::Http2(wire) = self {
-            wire.begin(session);
-        }
-    }
-
-    /// The session of HTTP/2, for the connection's next request.
-    pub(crate) fn take_session(&mut self) -> Option<Box<http2::Session>> {
+    /// The stream, where the protocol has several on a connection: windows that bound its body,
+    /// a session that outlives it, frames of its own. `None` where the connection is the
+    /// request's alone and all that is framed can be sent.
+    pub(crate) fn stream(&self) -> Option<&Http2> {
         match self {
-            Wire::Http2(wire) => wire.take_session(),
-            _ => None,
+            Wire::Http2(stream) => Some(stream),
+            Wire::Http1(_) | Wire::FastCgi(_) | Wire::Gateway(_) | Wire::Raw => None,
         }
     }
 
-    /// Moves what the protocol wants to be sent now into `out`: frames of its own, and
-    /// of the body what the peer has room for.
-    pub(crate) fn take_output(&mut self, out: &mut OutputChain) {
-        if let Wire::Http2(wire) = self {
-            wire.take_output(out);
-        }
-    }
-
-    /// Whether some of the body waits until the peer has room.
-    pub(crate) fn holds_body(&self) -> bool {
+    /// The same, to be changed.
+    pub(crate) fn stream_mut(&mut self) -> Option<&mut Http2> {
         match self {
-            Wire::Http2(wire) => wire.holds_body(),
-            _ => false,
-        }
-    }
-
-    /// Whether the response is complete and what is unsent of the request does not matter
-    /// to the connection's next one.
-    pub(crate) fn has_let_go(&self) -> bool {
-        match self {
-            Wire::Http2(wire) => wire.has_let_go(),
-            _ => false,
-        }
-    }
-
-    /// Gives the request up, if the protocol can do that without ending the connection.
-    /// Whether the connection can take another one once all output has left.
-    pub(crate) fn cancel(&mut self, input: &[u8]) -> bool {
-        match self {
-            Wire::Http2(wire) => wire.cancel(input),
-            _ => false,
-        }
-    }
-
-    /// What was sent of a streamed body, if a peer that did nothing with the request
-    /// leaves all of it to be sent again.
-    pub(crate) fn take_kept_body(&mut self) -> Option<OutputChain> {
-        match self {
-            Wire::Http2(wire) => wire.take_kept_body(),
-            _ => None,
-        }
-    }
-
-    /// Begins a streamed body with what was taken of it for another peer.
-    pub(crate) fn begin_body_with(&mut self, body: OutputChain) {
-        if let Wire::Http2(wire) = self {
-            wire.begin_body_with(body);
+            Wire::Http2(stream) => Some(stream),
+            Wire::Http1(_) | Wire::FastCgi(_) | Wire::Gateway(_) | Wire::Raw => None,
         }
     }
 

@@ -4,17 +4,35 @@ mod codecs;
 mod memory;
 
 use super::head;
-use super::transformed::{Progress, Transform, transform};
+use super::transformed::{Transform, TransformStatus, transform};
 use crate::body_source::SourceError;
 use crate::chain::OutputChain;
 use crate::codings::{self, Coding};
-use crate::exchange::{Compressed, Exchange};
+use crate::exchange::Exchange;
 use crate::request_log::log_request;
 use bytes::{Buf, Bytes};
 use codecs::{Codec, Operation};
 use memory::Share;
 use sealane_conf::model::{Compression, Compressor};
 use sealane_http::Method;
+
+/// What a request keeps for compression.
+#[derive(Default)]
+pub(crate) struct CompressState {
+    /// The body was compressed, to its end.
+    pub(crate) compressed: Option<Box<Compressed>>,
+}
+
+/// What compression has made of a body (`$gzip_ratio`).
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Compressed {
+    /// The coding.
+    pub(crate) coding: Coding,
+    /// Bytes before.
+    pub(crate) in_bytes: u64,
+    /// Bytes after.
+    pub(crate) out_bytes: u64,
+}
 
 /// Where the response is one that a coding of the location is for, and the client takes it.
 pub(super) fn apply(exchange: &mut Exchange, compression: &Compression) {
@@ -71,7 +89,7 @@ fn compress(exchange: &mut Exchange, coding: Coding, settings: &Compressor, shar
             },
         ),
         // There was no memory for it: an endless error is better than a wrong body.
-        None => transform(exchange, Broken(coding)),
+        None => transform(exchange, OutOfMemory(coding)),
     }
 }
 
@@ -155,7 +173,7 @@ impl Compress {
 
     fn conclude(&mut self, exchange: &mut Exchange) {
         self.finished = true;
-        exchange.progress.compressed = Some(Box::new(Compressed {
+        exchange.features.compress.compressed = Some(Box::new(Compressed {
             coding: self.coding,
             in_bytes: self.in_bytes,
             out_bytes: self.out_bytes,
@@ -171,7 +189,7 @@ impl Transform for Compress {
         ended: bool,
         output: &mut OutputChain,
         max_bytes: usize,
-    ) -> Result<Progress, SourceError> {
+    ) -> Result<TransformStatus, SourceError> {
         let mut bite_bytes = input.len().min(self.bite_bytes);
         let is_last = ended && bite_bytes == input.len();
         while !self.finished && self.ready.len() < max_bytes as u64 {
@@ -192,11 +210,11 @@ impl Transform for Compress {
         }
         output.append(self.ready.split_to(max_bytes as u64));
         Ok(if self.finished && self.ready.is_empty() {
-            Progress::Ended
+            TransformStatus::Ended
         } else if ended || !self.ready.is_empty() || !input.is_empty() {
-            Progress::Full
+            TransformStatus::Full
         } else {
-            Progress::Hungry
+            TransformStatus::Hungry
         })
     }
 
@@ -217,9 +235,9 @@ impl Transform for Compress {
 }
 
 /// The body of a response that cannot be compressed although its head says so.
-struct Broken(Coding);
+struct OutOfMemory(Coding);
 
-impl Transform for Broken {
+impl Transform for OutOfMemory {
     fn step(
         &mut self,
         exchange: &mut Exchange,
@@ -227,7 +245,7 @@ impl Transform for Broken {
         _ended: bool,
         _output: &mut OutputChain,
         _max_bytes: usize,
-    ) -> Result<Progress, SourceError> {
+    ) -> Result<TransformStatus, SourceError> {
         let name = self.0.name();
         log_request!(
             exchange,

@@ -1,14 +1,15 @@
 //! What the commands of server-side includes do.
 
 use super::super::head;
-use super::parser::{Command, MAX_PARAMS};
-use super::values::{self, Full, Shared, evaluate};
-use super::{Conditional, Encoding, Included, Item, Page, Purpose, Setting, complain};
+use super::parser::{MAX_PARAMS, SsiCommand};
+use super::values::{self, Full, SharedIncludes, evaluate};
+use super::{Conditional, Encoding, Included, PageState, Purpose, Queued, Setting, complain};
 use crate::chain::OutputChain;
-use crate::exchange::{ContentType, Exchange, Stub};
+use crate::exchange::{ContentType, Exchange};
+use crate::handlers::special::Stub;
 use crate::proxying::safe_uri;
 use crate::request_log::{Text, log_request};
-use crate::subrequest::Answer;
+use crate::subrequest::IncludedAnswer;
 use bytes::Bytes;
 use sealane_conf::regex::Regex;
 use sealane_http::escape;
@@ -22,12 +23,12 @@ pub(super) enum Failed {
 }
 
 /// What a command puts into the body, and whether everything else waits for it.
-type Put = Option<(Item, bool)>;
+type Put = Option<(Queued, bool)>;
 
 type Param<'c> = Option<&'c [u8]>;
 
 /// A command: its name, its parameters (`!`: it must be there), and where it may stand.
-struct Known {
+struct KnownCommand {
     name: &'static str,
     params: &'static [&'static str],
     required: usize,
@@ -35,8 +36,12 @@ struct Known {
     is_block: bool,
 }
 
-const fn known(name: &'static str, params: &'static [&'static str], required: usize) -> Known {
-    Known {
+const fn known(
+    name: &'static str,
+    params: &'static [&'static str],
+    required: usize,
+) -> KnownCommand {
+    KnownCommand {
         name,
         params,
         required,
@@ -46,40 +51,40 @@ const fn known(name: &'static str, params: &'static [&'static str], required: us
 }
 
 /// The first `required` parameters must be there.
-const KNOWN: &[Known] = &[
+const KNOWN: &[KnownCommand] = &[
     known("include", &["virtual", "file", "wait", "set", "stub"], 0),
     known("echo", &["var", "default", "encoding"], 1),
     known("config", &["errmsg", "timefmt"], 0),
     known("set", &["var", "value"], 2),
     known("if", &["expr"], 1),
-    Known {
+    KnownCommand {
         within: Conditional::If,
         ..known("elif", &["expr"], 1)
     },
-    Known {
+    KnownCommand {
         within: Conditional::If,
         ..known("else", &[], 0)
     },
-    Known {
+    KnownCommand {
         within: Conditional::Else,
         ..known("endif", &[], 0)
     },
     known("block", &["name"], 1),
-    Known {
+    KnownCommand {
         is_block: true,
         ..known("endblock", &[], 0)
     },
 ];
 
-impl Page {
+impl PageState {
     /// Carries a command out.
     pub(super) fn run(
         &mut self,
         exchange: &mut Exchange,
-        command: &Command,
+        command: &SsiCommand,
     ) -> Result<Put, Failed> {
         let name = Text(&command.name);
-        let find = |known: &&Known| known.name.as_bytes() == command.name;
+        let find = |known: &&KnownCommand| known.name.as_bytes() == command.name;
         let Some(known) = KNOWN.iter().find(find) else {
             if !self.is_shown {
                 return Ok(None);
@@ -114,7 +119,7 @@ impl Page {
                     self.error_message = message.to_vec();
                 }
                 if let Some(format) = params[1] {
-                    exchange.progress.time_format = Some(format.into());
+                    exchange.features.ssi.time_format = Some(format.into());
                 }
                 Ok(None)
             }
@@ -239,14 +244,14 @@ impl Page {
             }),
             Purpose::Show | Purpose::Set(_) => None,
         };
-        let answer = Answer::ask_from(exchange, &uri, args.as_deref(), self.depth, stub);
+        let answer = IncludedAnswer::ask_from(exchange, &uri, args.as_deref(), self.depth, stub);
         let answer = answer.ok_or(Failed::Command)?;
         let included = Included {
             answer,
             purpose,
             any: false,
         };
-        Ok(Some((Item::Answer(Box::new(included)), waits)))
+        Ok(Some((Queued::Answer(Box::new(included)), waits)))
     }
 
     fn echo(&mut self, exchange: &mut Exchange, params: &[Param<'_>]) -> Result<Put, Failed> {
@@ -277,7 +282,7 @@ impl Page {
             Encoding::Url => escape_into(&mut text, &value, EscapeKind::Html),
             Encoding::Entity => escape::html_into(&mut text, &value),
         }
-        Ok(Some((Item::Text(Bytes::from(text)), false)))
+        Ok(Some((Queued::Text(Bytes::from(text)), false)))
     }
 
     /// Whether an expression is true: `$variable`, or two sides and `=` or `!=`.
@@ -362,7 +367,7 @@ impl Page {
 /// Puts something into what is shared.
 pub(super) fn keep(
     exchange: &Exchange,
-    put: impl FnOnce(&mut Shared) -> Result<(), Full>,
+    put: impl FnOnce(&mut SharedIncludes) -> Result<(), Full>,
 ) -> Result<(), Failed> {
     values::with(exchange, put).map_err(|Full| {
         complain(
@@ -390,8 +395,8 @@ fn without_spaces(text: &[u8]) -> &[u8] {
 /// The values of the known parameters.
 fn params<'c>(
     exchange: &Exchange,
-    known: &Known,
-    command: &'c Command,
+    known: &KnownCommand,
+    command: &'c SsiCommand,
 ) -> Result<Vec<Param<'c>>, Failed> {
     let name = known.name;
     let refuse = |message: std::fmt::Arguments<'_>| {
@@ -427,7 +432,7 @@ fn params<'c>(
 }
 
 /// A command as text, for a block.
-fn written(command: &Command) -> Vec<u8> {
+fn written(command: &SsiCommand) -> Vec<u8> {
     let mut text = [b"<!--#", &command.name[..]].concat();
     for (param, value) in &command.params {
         text.extend_from_slice(&[b" ", &param[..], b"=\"", value, b"\""].concat());

@@ -18,16 +18,35 @@ use crate::body_source::{BodySource, Filled, PendingBody, SourceError};
 use crate::chain::{OutputChain, Segment};
 use crate::exchange::{Exchange, Response};
 use crate::request_log::log_request;
-use crate::subrequest::Answer;
+use crate::subrequest::IncludedAnswer;
 use bytes::Bytes;
-use parser::{Event, OPENING, Parser};
+use parser::{OPENING, Parser, SsiToken};
 use sealane_conf::model::Ssi as Settings;
 use sealane_http::headers::HeaderList;
 use std::collections::VecDeque;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
-pub(crate) use values::Shared;
+pub(crate) use values::SharedIncludes;
+
+/// What a request keeps for server-side includes.
+#[derive(Default)]
+pub(crate) struct SsiState {
+    /// Shared by the page and those that it includes.
+    shared: Option<Arc<Mutex<SharedIncludes>>>,
+    /// How `$date_local` and `$date_gmt` are written, once a page has said so.
+    pub(crate) time_format: Option<Box<[u8]>>,
+}
+
+impl SsiState {
+    /// An included page has the variables and blocks of the one that includes it.
+    pub(crate) fn of_subrequest(main: &Exchange) -> SsiState {
+        SsiState {
+            shared: main.features.ssi.shared.clone(),
+            time_format: None,
+        }
+    }
+}
 
 /// Where the response is of one of the types.
 pub(super) fn apply(exchange: &mut Exchange, settings: &Arc<Settings>) {
@@ -45,9 +64,9 @@ pub(super) fn apply(exchange: &mut Exchange, settings: &Arc<Settings>) {
             head::clear_validators(&mut exchange.response);
         }
     }
-    exchange.request.ssi.get_or_insert_default();
+    exchange.features.ssi.shared.get_or_insert_default();
     let input = Input::of(&mut exchange.response);
-    let depth = exchange.request.depth;
+    let depth = exchange.features.subrequest.depth;
     exchange.response.source = Some(PendingBody::new(Ssi::new(settings, input, depth)));
 }
 
@@ -73,8 +92,8 @@ struct Ssi {
     piece: Bytes,
     /// Where in the piece the parser is.
     at: usize,
-    page: Page,
-    queue: VecDeque<Item>,
+    page: PageState,
+    queue: VecDeque<Queued>,
     queued_bytes: usize,
     /// Nothing is parsed before the last of the queue is over.
     waits: bool,
@@ -83,7 +102,7 @@ struct Ssi {
 }
 
 /// What commands change.
-struct Page {
+struct PageState {
     /// Subrequests that it lies in.
     depth: u8,
     /// What is met is sent.
@@ -112,14 +131,14 @@ enum Encoding {
 }
 
 /// What is to be sent.
-enum Item {
+enum Queued {
     Text(Bytes),
     Answer(Box<Included>),
 }
 
 /// An answer, and what is done with it.
 struct Included {
-    answer: Answer,
+    answer: IncludedAnswer,
     purpose: Purpose,
     /// Something of it was sent.
     any: bool,
@@ -161,7 +180,7 @@ impl Ssi {
             parser: Parser::new(settings.value_bytes as usize),
             piece: Bytes::new(),
             at: 0,
-            page: Page {
+            page: PageState {
                 depth,
                 is_shown: true,
                 is_chosen: false,
@@ -180,13 +199,13 @@ impl Ssi {
     fn push(&mut self, text: Bytes) {
         if !text.is_empty() {
             self.queued_bytes += text.len();
-            self.queue.push_back(Item::Text(text));
+            self.queue.push_back(Queued::Text(text));
         }
     }
 
     /// Whether more may be queued. What is next to be sent is always read.
     fn may_parse(&self, exchange: &Exchange) -> bool {
-        let tally = exchange.progress.tally.get();
+        let tally = exchange.features.tally.get();
         let may_begin = self.queue.is_empty() || tally.is_none_or(|tally| tally.may_begin_ahead());
         !self.waits
             && may_begin
@@ -224,11 +243,11 @@ impl Ssi {
             self.at = at;
             match event {
                 None => {}
-                Some(Event::Text { held, from, to }) => self.text(exchange, held, from, to),
-                Some(Event::Broken) => self.say_error(),
-                Some(Event::Command(command)) => {
+                Some(SsiToken::Text { held, from, to }) => self.text(exchange, held, from, to),
+                Some(SsiToken::Broken) => self.say_error(),
+                Some(SsiToken::Command(command)) => {
                     match self.page.run(exchange, &command) {
-                        Ok(Some((Item::Text(text), _))) => self.push(text),
+                        Ok(Some((Queued::Text(text), _))) => self.push(text),
                         Ok(Some((item, waits))) => {
                             self.queue.push_back(item);
                             self.waits = waits;
@@ -273,8 +292,8 @@ impl Ssi {
         loop {
             match self.queue.front_mut() {
                 None => return Poll::Ready(Ok(Filled::End)),
-                Some(Item::Text(_)) if max_bytes == 0 => return Poll::Pending,
-                Some(Item::Text(text)) => {
+                Some(Queued::Text(_)) if max_bytes == 0 => return Poll::Pending,
+                Some(Queued::Text(text)) => {
                     let take = (text.len() as u64).min(max_bytes) as usize;
                     out.push_bytes(text.split_to(take));
                     self.queued_bytes -= take;
@@ -283,7 +302,7 @@ impl Ssi {
                     }
                     return Poll::Ready(Ok(Filled::More));
                 }
-                Some(Item::Answer(included)) => {
+                Some(Queued::Answer(included)) => {
                     let before_bytes = out.len();
                     let filled = ready!(included.poll_fill(cx, exchange, out, max_bytes))?;
                     if filled == Filled::More {
@@ -340,7 +359,7 @@ impl Setting {
         &mut self,
         cx: &mut Context<'_>,
         main: &mut Exchange,
-        answer: &mut Answer,
+        answer: &mut IncludedAnswer,
     ) -> Poll<Result<(), SourceError>> {
         while self.reading.is_none() {
             let mut piece = OutputChain::new();
@@ -394,7 +413,7 @@ impl BodySource for Ssi {
             }
             // Those that are not next yet get on with their heads, in their order.
             for item in &mut self.queue {
-                if let Item::Answer(included) = item {
+                if let Queued::Answer(included) = item {
                     let _ = included.answer.poll_head(cx);
                 }
             }
@@ -413,7 +432,7 @@ impl BodySource for Ssi {
 
     fn is_prompt(&self) -> bool {
         let is_first_prompt = || match self.queue.front() {
-            Some(Item::Answer(included)) => included.answer.is_prompt(),
+            Some(Queued::Answer(included)) => included.answer.is_prompt(),
             _ => false,
         };
         self.input.is_prompt() || is_first_prompt()
@@ -425,7 +444,7 @@ impl BodySource for Ssi {
 
     fn conclude(self: Box<Self>, exchange: &mut Exchange, completed: bool) {
         for item in self.queue {
-            if let Item::Answer(included) = item {
+            if let Queued::Answer(included) = item {
                 included.answer.conclude(exchange);
             }
         }

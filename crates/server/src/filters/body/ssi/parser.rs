@@ -10,7 +10,7 @@ pub(super) const MAX_PARAMS: usize = 16;
 
 /// A command as written.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub(super) struct Command {
+pub(super) struct SsiCommand {
     pub(super) name: Vec<u8>,
     /// Names and values, in their order.
     pub(super) params: Vec<(Vec<u8>, Vec<u8>)>,
@@ -18,17 +18,17 @@ pub(super) struct Command {
 
 /// What stands next in the text.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Event {
+pub(super) enum SsiToken {
     /// Text up to this place, and first so many bytes of `<!--` from the pieces before.
     Text { held: usize, from: usize, to: usize },
     /// A command that ends here.
-    Command(Command),
+    Command(SsiCommand),
     /// What began as a command ends here; the complaint was made.
     Broken,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum State {
+enum ParserState {
     Text,
     /// So many bytes of `<!--` were seen, 1 to 4.
     Opening(usize),
@@ -49,8 +49,8 @@ enum State {
 }
 
 pub(super) struct Parser {
-    state: State,
-    command: Command,
+    state: ParserState,
+    command: SsiCommand,
     value_bytes: usize,
 }
 
@@ -60,8 +60,8 @@ impl Parser {
     /// Values of parameters may have `value_bytes`.
     pub(super) fn new(value_bytes: usize) -> Parser {
         Parser {
-            state: State::Text,
-            command: Command::default(),
+            state: ParserState::Text,
+            command: SsiCommand::default(),
             value_bytes,
         }
     }
@@ -73,9 +73,9 @@ impl Parser {
         piece: &[u8],
         from: usize,
         complain: &mut dyn FnMut(fmt::Arguments<'_>),
-    ) -> (usize, Option<Event>) {
+    ) -> (usize, Option<SsiToken>) {
         let held = match self.state {
-            State::Opening(seen) => seen,
+            ParserState::Opening(seen) => seen,
             _ => 0,
         };
         // Where the text ends, if what has begun turns out to be a command.
@@ -85,27 +85,27 @@ impl Parser {
         while at < piece.len() {
             let byte = piece[at];
             match self.state {
-                State::Text => {
+                ParserState::Text => {
                     let rest = &piece[at..];
                     at += memchr::memchr(b'<', rest).unwrap_or(rest.len());
                     if at < piece.len() {
                         text_end = at;
                         is_held_back = false;
-                        self.state = State::Opening(1);
+                        self.state = ParserState::Opening(1);
                         at += 1;
                     }
                     continue;
                 }
-                State::Opening(seen) => {
+                ParserState::Opening(seen) => {
                     match (OPENING.get(seen), byte) {
                         (Some(wanted), byte) if *wanted == byte => {
-                            self.state = State::Opening(seen + 1);
+                            self.state = ParserState::Opening(seen + 1);
                         }
                         (None, b'#') => {
-                            self.state = State::BeforeName;
-                            self.command = Command::default();
+                            self.state = ParserState::BeforeName;
+                            self.command = SsiCommand::default();
                             at += 1;
-                            let text = Event::Text {
+                            let text = SsiToken::Text {
                                 held: if is_held_back { 0 } else { held },
                                 from,
                                 to: text_end,
@@ -115,11 +115,11 @@ impl Parser {
                         (_, b'<') => {
                             text_end = at;
                             is_held_back = false;
-                            self.state = State::Opening(1);
+                            self.state = ParserState::Opening(1);
                         }
                         _ => {
                             is_held_back = false;
-                            self.state = State::Text;
+                            self.state = ParserState::Text;
                             continue;
                         }
                     }
@@ -135,54 +135,57 @@ impl Parser {
             }
         }
         let to = match self.state {
-            State::Text => piece.len(),
-            State::Opening(_) => text_end,
+            ParserState::Text => piece.len(),
+            ParserState::Opening(_) => text_end,
             _ => return (at, None),
         };
         let held = if is_held_back { 0 } else { held };
         let is_some = held > 0 || to > from;
-        (at, is_some.then_some(Event::Text { held, from, to }))
+        (at, is_some.then_some(SsiToken::Text { held, from, to }))
     }
 
     /// A byte of a command.
-    fn step(&mut self, byte: u8, complain: Complain<'_>) -> Option<Event> {
+    fn step(&mut self, byte: u8, complain: Complain<'_>) -> Option<SsiToken> {
         self.state = match self.state {
-            State::BeforeName | State::Name => self.name(byte, complain),
-            State::BeforeParam | State::Param | State::BeforeEqual => self.param(byte, complain),
-            State::BeforeValue | State::Value(_) | State::Escaped(_) | State::AfterValue => {
-                self.value(byte, complain)
+            ParserState::BeforeName | ParserState::Name => self.name(byte, complain),
+            ParserState::BeforeParam | ParserState::Param | ParserState::BeforeEqual => {
+                self.param(byte, complain)
             }
-            State::Closing(2) if byte == b'>' => {
-                self.state = State::Text;
-                return Some(Event::Command(std::mem::take(&mut self.command)));
+            ParserState::BeforeValue
+            | ParserState::Value(_)
+            | ParserState::Escaped(_)
+            | ParserState::AfterValue => self.value(byte, complain),
+            ParserState::Closing(2) if byte == b'>' => {
+                self.state = ParserState::Text;
+                return Some(SsiToken::Command(std::mem::take(&mut self.command)));
             }
-            State::Closing(1) if byte == b'-' => State::Closing(2),
-            State::Closing(_) => {
+            ParserState::Closing(1) if byte == b'-' => ParserState::Closing(2),
+            ParserState::Closing(_) => {
                 mistake(
                     &self.command.name,
                     complain,
                     format_args!("unexpected {}", Symbol(byte)),
                 );
-                State::Broken(0)
+                ParserState::Broken(0)
             }
-            State::Broken(2..) if byte == b'>' => {
-                self.state = State::Text;
-                return Some(Event::Broken);
+            ParserState::Broken(2..) if byte == b'>' => {
+                self.state = ParserState::Text;
+                return Some(SsiToken::Broken);
             }
-            State::Broken(0) => broken(byte),
-            State::Broken(1) if byte == b'-' => State::Broken(2),
-            State::Broken(_) => State::Broken(0),
-            State::Text | State::Opening(_) => State::Text, // these are the caller's
+            ParserState::Broken(0) => broken(byte),
+            ParserState::Broken(1) if byte == b'-' => ParserState::Broken(2),
+            ParserState::Broken(_) => ParserState::Broken(0),
+            ParserState::Text | ParserState::Opening(_) => ParserState::Text, // these are the caller's
         };
         None
     }
 
     /// A byte of a command's name, or before it.
-    fn name(&mut self, byte: u8, complain: Complain<'_>) -> State {
+    fn name(&mut self, byte: u8, complain: Complain<'_>) -> ParserState {
         match self.state {
-            State::BeforeName if is_space(byte) => return State::BeforeName,
-            State::Name if is_space(byte) => return State::BeforeParam,
-            State::Name if byte == b'-' => return State::Closing(1),
+            ParserState::BeforeName if is_space(byte) => return ParserState::BeforeName,
+            ParserState::Name if is_space(byte) => return ParserState::BeforeParam,
+            ParserState::Name if byte == b'-' => return ParserState::Closing(1),
             _ => {}
         }
         if self.command.name.len() == NAME_BYTES {
@@ -190,30 +193,30 @@ impl Parser {
             complain(format_args!(
                 "the \"{name}{shown}...\" SSI command is too long"
             ));
-            return State::Broken(0);
+            return ParserState::Broken(0);
         }
         self.command.name.push(byte);
-        State::Name
+        ParserState::Name
     }
 
     /// A byte of a parameter's name, before it or behind it.
-    fn param(&mut self, byte: u8, complain: Complain<'_>) -> State {
+    fn param(&mut self, byte: u8, complain: Complain<'_>) -> ParserState {
         match self.state {
-            State::BeforeParam if is_space(byte) => return State::BeforeParam,
-            State::BeforeParam if byte == b'-' => return State::Closing(1),
-            State::BeforeParam => {
+            ParserState::BeforeParam if is_space(byte) => return ParserState::BeforeParam,
+            ParserState::BeforeParam if byte == b'-' => return ParserState::Closing(1),
+            ParserState::BeforeParam => {
                 // One more than there may be is refused when the command is carried out.
                 self.command.params.truncate(MAX_PARAMS);
                 self.command.params.push((vec![byte], Vec::new()));
-                return State::Param;
+                return ParserState::Param;
             }
-            _ if is_space(byte) => return State::BeforeEqual,
-            _ if byte == b'=' => return State::BeforeValue,
+            _ if is_space(byte) => return ParserState::BeforeEqual,
+            _ if byte == b'=' => return ParserState::BeforeValue,
             _ => {}
         }
-        let is_over = self.state == State::BeforeEqual || byte == b'-';
+        let is_over = self.state == ParserState::BeforeEqual || byte == b'-';
         let Some((name, _)) = self.command.params.last_mut() else {
-            return State::Broken(0); // it has begun, so there is one
+            return ParserState::Broken(0); // it has begun, so there is one
         };
         if is_over {
             let (name, symbol) = (name.escape_ascii(), Symbol(byte));
@@ -228,54 +231,54 @@ impl Parser {
                 complain,
                 format_args!("too long \"{name}{shown}...\" parameter"),
             );
-            return State::Broken(0);
+            return ParserState::Broken(0);
         }
         name.push(byte);
-        State::Param
+        ParserState::Param
     }
 
     /// A byte of a value, or around it.
-    fn value(&mut self, byte: u8, complain: Complain<'_>) -> State {
+    fn value(&mut self, byte: u8, complain: Complain<'_>) -> ParserState {
         let max_bytes = self.value_bytes;
         let Some((param, value)) = self.command.params.last_mut() else {
-            return State::Broken(0); // its name came before
+            return ParserState::Broken(0); // its name came before
         };
         let symbol = Symbol(byte);
         match self.state {
-            State::BeforeValue if is_space(byte) => State::BeforeValue,
-            State::BeforeValue if matches!(byte, b'"' | b'\'') => State::Value(byte),
-            State::BeforeValue => {
+            ParserState::BeforeValue if is_space(byte) => ParserState::BeforeValue,
+            ParserState::BeforeValue if matches!(byte, b'"' | b'\'') => ParserState::Value(byte),
+            ParserState::BeforeValue => {
                 let param = param.escape_ascii();
                 let what =
                     format_args!("unexpected {symbol} before value of \"{param}\" parameter");
                 mistake(&self.command.name, complain, what);
                 broken(byte)
             }
-            State::Value(quote) if byte == quote => State::AfterValue,
-            State::Value(quote) | State::Escaped(quote) if value.len() < max_bytes => {
+            ParserState::Value(quote) if byte == quote => ParserState::AfterValue,
+            ParserState::Value(quote) | ParserState::Escaped(quote) if value.len() < max_bytes => {
                 value.push(byte);
                 match self.state {
-                    State::Value(_) if byte == b'\\' => State::Escaped(quote),
-                    _ => State::Value(quote),
+                    ParserState::Value(_) if byte == b'\\' => ParserState::Escaped(quote),
+                    _ => ParserState::Value(quote),
                 }
             }
-            State::Value(_) | State::Escaped(_) => {
+            ParserState::Value(_) | ParserState::Escaped(_) => {
                 let (param, value) = (param.escape_ascii(), value.escape_ascii());
                 let shown = char::from(byte);
                 let what =
                     format_args!("too long \"{value}{shown}...\" value of \"{param}\" parameter");
                 mistake(&self.command.name, complain, what);
-                State::Broken(0)
+                ParserState::Broken(0)
             }
-            _ if is_space(byte) => State::BeforeParam,
-            _ if byte == b'-' => State::Closing(1),
+            _ if is_space(byte) => ParserState::BeforeParam,
+            _ if byte == b'-' => ParserState::Closing(1),
             _ => {
                 let (param, value) = (param.escape_ascii(), value.escape_ascii());
                 let what = format_args!(
                     "unexpected {symbol} after \"{value}\" value of \"{param}\" parameter"
                 );
                 mistake(&self.command.name, complain, what);
-                State::Broken(0)
+                ParserState::Broken(0)
             }
         }
     }
@@ -294,8 +297,8 @@ fn is_space(byte: u8) -> bool {
 }
 
 /// Behind a mistake; the byte may begin the end.
-fn broken(byte: u8) -> State {
-    State::Broken(usize::from(byte == b'-'))
+fn broken(byte: u8) -> ParserState {
+    ParserState::Broken(usize::from(byte == b'-'))
 }
 
 struct Symbol(u8);

@@ -13,7 +13,7 @@ use std::sync::PoisonError;
 
 /// What a response and what it includes have in common.
 #[derive(Debug, Default)]
-pub(crate) struct Shared {
+pub(crate) struct SharedIncludes {
     variables: Vec<(Vec<u8>, Vec<u8>)>,
     blocks: Vec<(Vec<u8>, Vec<u8>)>,
     /// Groups of the expression that matched last.
@@ -41,14 +41,14 @@ const MAX_GROUPS: usize = 10;
 pub(super) struct Full;
 
 /// Does something with what is shared.
-pub(super) fn with<T>(exchange: &Exchange, act: impl FnOnce(&mut Shared) -> T) -> T {
-    match &exchange.request.ssi {
+pub(super) fn with<T>(exchange: &Exchange, act: impl FnOnce(&mut SharedIncludes) -> T) -> T {
+    match &exchange.features.ssi.shared {
         Some(shared) => act(&mut shared.lock().unwrap_or_else(PoisonError::into_inner)),
-        None => act(&mut Shared::default()),
+        None => act(&mut SharedIncludes::default()),
     }
 }
 
-impl Shared {
+impl SharedIncludes {
     fn take(&mut self, bytes: usize) -> Result<(), Full> {
         if self.bytes + bytes > MAX_SHARED_BYTES {
             return Err(Full);
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn what_is_shared_is_bounded_whatever_is_refused() {
-        let mut shared = Shared::default();
+        let mut shared = SharedIncludes::default();
         let step = MAX_SHARED_BYTES / 16;
         // Each is made shorter than what it has and then longer than there is room for, which is
         // refused and must not make room for more.
@@ -272,7 +272,7 @@ mod tests {
         let regex = Regex::new(&"(?=(.*))".repeat(40), false, |_| 0).expect("it is valid");
         let subject = b"text";
         let found = regex.captures(subject).expect("no limit is reached");
-        let mut shared = Shared::default();
+        let mut shared = SharedIncludes::default();
         let kept = shared.capture(&regex, &[], &found.expect("it matches"), subject);
         assert_eq!(kept, Ok(()));
         assert_eq!(shared.get(b"9"), Some(subject.to_vec()));

@@ -39,19 +39,21 @@ fn in_pieces(site: &Site, text: &[u8], pieces: &[usize], max_bytes: usize) -> Ve
     let mut exchange = site.exchange("GET /a.html HTTP/1.1\r\nHost: example.org\r\n\r\n");
     let filters = exchange.conf().body_filters.clone().expect("there is one");
     let settings = filters.texts.sub.as_ref().expect("it is this one");
-    let mut search = Search::new(&exchange, settings).expect("it looks for something");
+    let mut search = Substitution::new(&exchange, settings).expect("it looks for something");
     let mut out = OutputChain::new();
     let mut rest = Bytes::copy_from_slice(text);
     for piece in pieces {
         let mut piece = rest.split_to((*piece).min(rest.len()));
         while search.step(&mut exchange, &mut piece, false, &mut out, max_bytes)
-            == Ok(Progress::Full)
+            == Ok(TransformStatus::Full)
         {}
         search.flush(&mut exchange, &mut out);
     }
-    while search.step(&mut exchange, &mut rest, false, &mut out, max_bytes) == Ok(Progress::Full) {}
+    while search.step(&mut exchange, &mut rest, false, &mut out, max_bytes)
+        == Ok(TransformStatus::Full)
+    {}
     while search.step(&mut exchange, &mut Bytes::new(), true, &mut out, max_bytes)
-        == Ok(Progress::Full)
+        == Ok(TransformStatus::Full)
     {}
     crate::testing::contents(&out)
 }

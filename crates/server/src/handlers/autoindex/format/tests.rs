@@ -1,13 +1,13 @@
 use super::*;
 
-const PAGE: Page = Page {
+const PAGE: ListPage = ListPage {
     exact_size: true,
     zone_s: 0,
     is_utf8: false,
 };
 
-fn entry(name: &str, kind: Kind, size: u64) -> Entry {
-    Entry {
+fn entry(name: &str, kind: Kind, size: u64) -> DirectoryEntry {
+    DirectoryEntry {
         name: name.as_bytes().to_vec(),
         kind,
         size,
@@ -60,7 +60,7 @@ fn sizes_are_rounded_as_nginx_rounds_them() {
 #[test]
 fn times_are_shown_in_the_zone_asked_for() {
     let line = |zone_s| {
-        let page = Page { zone_s, ..PAGE };
+        let page = ListPage { zone_s, ..PAGE };
         text(html(b"/", &[entry("x", Kind::File, 1)], &page))
     };
     assert!(line(0).contains(" 06-Nov-1994 08:49 "));

@@ -72,17 +72,17 @@ fn in_pieces(given: &Given, bytes: &[u8], size: usize) -> Option<Outcome> {
         let event = wire.next_event(&mut input, is_last && given.closes);
         found.remarks.extend(wire.take_remarks());
         match event {
-            Ok(Some(Event::Head(head))) => {
+            Ok(Some(WireEvent::Head(head))) => {
                 assert_eq!(found.status, 0, "one head");
                 found.status = head.parsed.status.0;
                 assert!(head.buffer.ends_with(b"\n"), "nothing but the head");
             }
-            Ok(Some(Event::Data(piece))) => {
+            Ok(Some(WireEvent::Data(piece))) => {
                 assert!(!piece.is_empty());
                 found.body.extend_from_slice(&piece);
             }
             // An answer to HEAD ends with what there is: give it all at once.
-            Ok(Some(Event::End(ending))) => {
+            Ok(Some(WireEvent::End(ending))) => {
                 found.end = Ok((ending.reusable, ending.complaint));
                 return Some(found);
             }

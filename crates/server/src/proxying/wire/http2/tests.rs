@@ -1,7 +1,7 @@
 //! Requests by HTTP/2 against the server role of the codec, in memory.
 
 use super::*;
-use crate::proxying::wire::Head;
+use crate::proxying::wire::UpstreamHead;
 use sealane_http::StatusCode;
 use sealane_http::h2::MAX_UNCONSUMED_BYTES;
 use sealane_http::headers::Field;
@@ -154,7 +154,7 @@ fn frame(out: &mut Vec<u8>, kind: u8, payload_bytes: usize, stream: u32) {
 struct Heard {
     statuses: Vec<u16>,
     body: Vec<u8>,
-    ending: Option<Ending>,
+    ending: Option<ResponseEnd>,
 }
 
 impl Heard {
@@ -162,9 +162,9 @@ impl Heard {
     fn listen(&mut self, wire: &mut Http2, input: &mut Vec<u8>) -> Result<(), WireError> {
         while let Some(event) = wire.next_event(input, false)? {
             match event {
-                Event::Head(head) => self.statuses.push(head.parsed.status.0),
-                Event::Data(piece) => self.body.extend_from_slice(&piece),
-                Event::End(ending) => {
+                WireEvent::Head(head) => self.statuses.push(head.parsed.status.0),
+                WireEvent::Data(piece) => self.body.extend_from_slice(&piece),
+                WireEvent::End(ending) => {
                     self.ending = Some(ending);
                     break;
                 }
@@ -173,7 +173,7 @@ impl Heard {
         Ok(())
     }
 
-    fn ending(&mut self) -> Ending {
+    fn ending(&mut self) -> ResponseEnd {
         self.ending.take().expect("the response has ended")
     }
 }
@@ -693,8 +693,8 @@ fn heads_are_told_as_they_come() {
     let (mut wire, mut peer) = begin(get(), Settings::default());
     peer.head(200, &[(b"x-one", b"1"), (b"x-two-bin", b"AAE=")], false);
     match wire.next_event(&mut peer.say(), false) {
-        Ok(Some(Event::Head(head))) => {
-            let Head { buffer, parsed } = &*head;
+        Ok(Some(WireEvent::Head(head))) => {
+            let UpstreamHead { buffer, parsed } = &*head;
             let text = String::from_utf8_lossy(buffer);
             assert!(text.contains("x-one: 1\r\nx-two-bin: AAE=\r\n"), "{text}");
             assert_eq!(parsed.status.0, 200);

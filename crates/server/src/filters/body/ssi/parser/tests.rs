@@ -5,19 +5,19 @@ use proptest::prelude::*;
 
 /// What a text is to the parser, however it is cut.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Found {
+struct ParsedPage {
     text: Vec<u8>,
     /// Where in the text each stands.
-    commands: Vec<(usize, Option<Command>)>,
+    commands: Vec<(usize, Option<SsiCommand>)>,
     complaints: Vec<String>,
 }
 
 /// Values may have this many bytes here.
 const VALUE_BYTES: usize = 20;
 
-fn parse(pieces: &[&[u8]]) -> Found {
+fn parse(pieces: &[&[u8]]) -> ParsedPage {
     let mut parser = Parser::new(VALUE_BYTES);
-    let mut found = Found::default();
+    let mut found = ParsedPage::default();
     for piece in pieces {
         let mut at = 0;
         while at < piece.len() {
@@ -27,12 +27,12 @@ fn parse(pieces: &[&[u8]]) -> Found {
             assert!(next > at, "it goes on");
             match event {
                 None => {}
-                Some(Event::Text { held, from, to }) => {
+                Some(SsiToken::Text { held, from, to }) => {
                     assert!(held < OPENING.len() + 1 && at <= from && from <= to && to <= next);
                     found.text.extend_from_slice(&OPENING[..held]);
                     found.text.extend_from_slice(&piece[from..to]);
                 }
-                Some(Event::Command(command)) => {
+                Some(SsiToken::Command(command)) => {
                     assert!(command.name.len() <= NAME_BYTES);
                     assert!(command.params.len() <= MAX_PARAMS + 1);
                     for (name, value) in &command.params {
@@ -40,7 +40,7 @@ fn parse(pieces: &[&[u8]]) -> Found {
                     }
                     found.commands.push((found.text.len(), Some(command)));
                 }
-                Some(Event::Broken) => found.commands.push((found.text.len(), None)),
+                Some(SsiToken::Broken) => found.commands.push((found.text.len(), None)),
             }
             at = next;
         }

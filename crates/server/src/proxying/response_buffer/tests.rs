@@ -17,7 +17,7 @@ fn run<T>(future: impl Future<Output = T>) -> T {
         .block_on(future)
 }
 
-async fn finish_moving(held: &mut Held) -> Result<bool, TempFileError> {
+async fn finish_moving(held: &mut ResponseBuffer) -> Result<Moved, TempFileError> {
     std::future::poll_fn(|cx| held.poll_move(cx)).await
 }
 
@@ -58,14 +58,14 @@ impl Random {
 #[test]
 fn any_interleaving_keeps_the_order_and_the_limit() {
     for seed in 0..200 {
-        let place = TestDirectory::new([1, 0, 0]);
-        run(interleave(seed, &place));
+        let directory = TestDirectory::new([1, 0, 0]);
+        run(interleave(seed, &directory));
     }
 }
 
-async fn interleave(seed: u64, place: &TestDirectory) {
+async fn interleave(seed: u64, directory: &TestDirectory) {
     let mut random = Random(seed);
-    let mut held = Held::new(LIMITS);
+    let mut held = ResponseBuffer::new(LIMITS);
     let (mut next, mut received) = (0_u32, Vec::new());
     let mut on_the_way = Vec::new();
     let mut moves = 0;
@@ -86,7 +86,7 @@ async fn interleave(seed: u64, place: &TestDirectory) {
             }
             7 if !on_the_way.is_empty() => received.extend(send(on_the_way.remove(0))),
             8 if held.can_move() => {
-                held.begin_to_move(&place.0);
+                held.begin_to_move(&directory.0);
                 moves += 1;
             }
             9 => {
@@ -122,7 +122,7 @@ async fn interleave(seed: u64, place: &TestDirectory) {
 
 #[test]
 fn small_pieces_share_memory() {
-    let mut held = Held::new(LIMITS);
+    let mut held = ResponseBuffer::new(LIMITS);
     for byte in 0..4096_u32 {
         let piece = Bytes::from(vec![byte as u8]);
         held.push(piece, 4096);
@@ -133,7 +133,7 @@ fn small_pieces_share_memory() {
 
 #[test]
 fn a_piece_that_fills_its_buffer_is_not_copied() {
-    let mut held = Held::new(LIMITS);
+    let mut held = ResponseBuffer::new(LIMITS);
     let piece = Bytes::from(vec![7; 20_000]);
     let address = piece.as_ptr();
     held.push(piece, 32 << 10);
@@ -147,7 +147,7 @@ fn a_piece_that_fills_its_buffer_is_not_copied() {
 
 #[test]
 fn the_client_is_given_whole_records_while_more_is_to_come() {
-    let mut held = Held::new(LIMITS);
+    let mut held = ResponseBuffer::new(LIMITS);
     held.push(Bytes::from(vec![7; 36 << 10]), 36 << 10);
     assert_eq!(held.room(), 0);
     let mut chain = OutputChain::new();
@@ -160,7 +160,7 @@ fn the_client_is_given_whole_records_while_more_is_to_come() {
 
 #[test]
 fn without_a_file_the_client_is_given_all() {
-    let mut held = Held::new(Limits {
+    let mut held = ResponseBuffer::new(Limits {
         temp_file_bytes: 0,
         ..LIMITS
     });
@@ -172,15 +172,16 @@ fn without_a_file_the_client_is_given_all() {
 
 #[test]
 fn what_is_being_written_can_be_given() {
-    let place = TestDirectory::new([0, 0, 0]);
+    let directory = TestDirectory::new([0, 0, 0]);
     run(async {
-        let mut held = Held::new(LIMITS);
+        let mut held = ResponseBuffer::new(LIMITS);
         held.push(Bytes::from(vec![1; 30_000]), 30_000);
-        held.begin_to_move(&place.0);
+        held.begin_to_move(&directory.0);
         let mut chain = OutputChain::new();
         assert_eq!(held.give(&mut chain, 10_000, false), 10_000);
         assert_eq!(chain.file_bytes(), 0);
-        assert!(finish_moving(&mut held).await.expect("there is room"));
+        let moved = finish_moving(&mut held).await.expect("there is room");
+        assert_eq!(moved, Moved::ToFile);
         assert_eq!(held.give(&mut chain, 50_000, false), 20_000);
         assert_eq!(chain.file_bytes(), 20_000);
         assert_eq!(send(chain), vec![1; 30_000]);
@@ -189,15 +190,15 @@ fn what_is_being_written_can_be_given() {
 
 #[test]
 fn the_file_has_a_limit() {
-    let place = TestDirectory::new([0, 0, 0]);
+    let directory = TestDirectory::new([0, 0, 0]);
     run(async {
-        let mut held = Held::new(Limits {
+        let mut held = ResponseBuffer::new(Limits {
             temp_file_bytes: 40_000,
             ..LIMITS
         });
         for _ in 0..2 {
             held.push(Bytes::from(vec![1; 30_000]), 30_000);
-            held.begin_to_move(&place.0);
+            held.begin_to_move(&directory.0);
             finish_moving(&mut held).await.expect("there is room");
         }
         held.push(Bytes::from(vec![1; 30_000]), 30_000);
@@ -211,7 +212,7 @@ fn the_file_has_a_limit() {
 #[test]
 fn a_full_disk_is_an_error() {
     run(async {
-        let mut held = Held::new(LIMITS);
+        let mut held = ResponseBuffer::new(LIMITS);
         held.file = Some(full_file());
         held.filed = 0..1;
         held.push(Bytes::from(vec![1; 30_000]), 30_000);
@@ -226,13 +227,13 @@ fn a_full_disk_is_an_error() {
 
 #[test]
 fn a_file_that_is_done_with_is_not_written_over() {
-    let place = TestDirectory::new([0, 0, 0]);
+    let directory = TestDirectory::new([0, 0, 0]);
     run(async {
-        let mut held = Held::new(LIMITS);
+        let mut held = ResponseBuffer::new(LIMITS);
         let mut chains = Vec::new();
         for fill in 0..3 {
             held.push(Bytes::from(vec![fill; 30_000]), 30_000);
-            held.begin_to_move(&place.0);
+            held.begin_to_move(&directory.0);
             finish_moving(&mut held).await.expect("there is room");
             let mut chain = OutputChain::new();
             held.give(&mut chain, 30_000, false);

@@ -43,8 +43,17 @@ pub(super) struct Limits {
     pub(super) write_bytes: u64,
 }
 
+/// What has moved from memory to the file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Moved {
+    /// Nothing is being written.
+    Nothing,
+    /// Memory has been freed.
+    ToFile,
+}
+
 /// Bytes between a peer and a client.
-pub(super) struct Held {
+pub(super) struct ResponseBuffer {
     limits: Limits,
     /// What is in the file and was not given: one range, as the file grows only
     /// behind it.
@@ -94,9 +103,9 @@ impl Drop for Busy {
     }
 }
 
-impl Held {
-    pub(super) fn new(limits: Limits) -> Held {
-        Held {
+impl ResponseBuffer {
+    pub(super) fn new(limits: Limits) -> ResponseBuffer {
+        ResponseBuffer {
             limits,
             filed: 0..0,
             moving: None,
@@ -208,7 +217,7 @@ impl Held {
     }
 
     /// Begins to write what is in memory to the file.
-    pub(super) fn begin_to_move(&mut self, place: &Arc<TempPath>) {
+    pub(super) fn begin_to_move(&mut self, temp_path: &Arc<TempPath>) {
         self.end_gathering();
         if self.filed.is_empty() {
             // All of it was given to the client. Its pages may still be on their way, so
@@ -235,7 +244,7 @@ impl Held {
                 let written = file.append(writes);
                 Box::pin(async { written.await.map(|()| None) })
             }
-            None => Box::pin(write_first(Arc::clone(place), writes)),
+            None => Box::pin(write_first(Arc::clone(temp_path), writes)),
         };
         self.moving = Some(Moving {
             left,
@@ -246,14 +255,13 @@ impl Held {
         });
     }
 
-    /// Goes on writing. Ready with true when memory has been freed, with false when
-    /// nothing is being written.
+    /// Goes on writing.
     ///
     /// # Errors
     /// When the file cannot be created or written.
-    pub(super) fn poll_move(&mut self, cx: &mut Context<'_>) -> Poll<Result<bool, TempFileError>> {
+    pub(super) fn poll_move(&mut self, cx: &mut Context<'_>) -> Poll<Result<Moved, TempFileError>> {
         let Some(moving) = &mut self.moving else {
-            return Poll::Ready(Ok(false));
+            return Poll::Ready(Ok(Moved::Nothing));
         };
         let written = std::task::ready!(moving.writing.as_mut().poll(cx));
         let (offset, left_bytes) = (moving.offset, moving.left_bytes);
@@ -265,7 +273,7 @@ impl Held {
             self.filed.start = offset;
         }
         self.filed.end = offset + left_bytes;
-        Poll::Ready(Ok(true))
+        Poll::Ready(Ok(Moved::ToFile))
     }
 
     /// The file, if there is one.
@@ -275,10 +283,10 @@ impl Held {
 }
 
 async fn write_first(
-    place: Arc<TempPath>,
+    temp_path: Arc<TempPath>,
     pieces: Vec<Bytes>,
 ) -> Result<Option<TempFile>, TempFileError> {
-    let mut file = TempFile::create(&place, Keep::Unnamed).await?;
+    let mut file = TempFile::create(&temp_path, Keep::Unnamed).await?;
     file.append(pieces).await?;
     Ok(Some(file))
 }
