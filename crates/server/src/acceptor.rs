@@ -36,7 +36,7 @@ enum Listening {
     Unix(UnixListener),
 }
 
-/// The listener of the newest snapshot that accepts the connections of one socket, as long as there is one.
+/// The listener that accepts the connections of one socket, in the newest snapshot that has one.
 #[derive(Clone)]
 pub(crate) struct ListenerRef {
     pub(crate) generation: u64,

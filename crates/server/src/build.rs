@@ -22,6 +22,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 /// See [`Snapshot::build`].
+///
+/// # Errors
+/// The first thing in the configuration that cannot be built.
 pub(crate) fn build(
     config: &Config,
     materials: &Materials,

@@ -37,7 +37,10 @@ impl ClientFacts {
     }
 }
 
-/// Whether the client may be answered; if not, with what status. The server is chosen.
+/// Whether the client may be answered. The server has been chosen.
+///
+/// # Errors
+/// The status to answer with.
 pub(crate) async fn check(exchange: &Exchange) -> Result<(), StatusCode> {
     if !exchange.snapshot.asks_clients || !exchange.is_tls() {
         return Ok(());
@@ -110,7 +113,10 @@ async fn judge(exchange: &Exchange, chain: &Arc<ClientChain>) -> Result<(), Veri
     disk::run(move || rules.judge(&chain)).await
 }
 
-/// The verdict on the client's certificates for `$ssl_client_verify`; `None` without any.
+/// The verdict on the client's certificates for `$ssl_client_verify`; `None` without a certificate.
+///
+/// # Errors
+/// Why the certificate is not accepted.
 pub(crate) fn verdict(exchange: &Exchange) -> Option<Result<(), VerifyFailure>> {
     let chain = chain(exchange)?;
     Some(match rules(exchange) {

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Handlers know neither HTTP/1 nor HTTP/2: they hold a [`ClientLink`] and read. The
-//! connection holds the [`ClientFeed`] of the same link, sees what is wanted and
+//! connection holds the `ClientFeed` of the same link, sees what is wanted and
 //! brings it. Nothing is read from the client that nobody asked for, so a slow
 //! handler slows its client down and fills no memory.
 
@@ -130,6 +130,9 @@ impl ClientLink {
 
     /// The next piece of the request body; `None` at its end, and for requests
     /// without a body.
+    ///
+    /// # Errors
+    /// See [`BodyError`]. It stays the same from then on.
     pub fn poll_body(&self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, BodyError>> {
         let mut flow = self.flow();
         let flow = flow.get_or_insert_default();

@@ -67,7 +67,7 @@ pub struct Request {
     /// Arguments after `?`, as they came, without the `?`. Changed by internal redirects. Those
     /// that a configuration has made empty are not the same as none: see [`Request::args`].
     pub args: Option<Vec<u8>>,
-    /// Host name: from the request line, else `Host`, lower case, without port. Empty if there is none.
+    /// Host name from the request line or `Host`: lower case, without port. Empty if there is none.
     pub host: Vec<u8>,
     /// What is known of the body.
     pub body: RequestBody,

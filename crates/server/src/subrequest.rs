@@ -61,7 +61,10 @@ impl SubrequestState {
     }
 }
 
-/// `auth_request`: a status that takes the request's place, unless it may go on.
+/// `auth_request`: whether the request may go on.
+///
+/// # Errors
+/// The status to answer with.
 pub(crate) async fn authorise(exchange: &mut Exchange) -> Result<(), StatusCode> {
     if exchange.request.is_subrequest {
         return Ok(());

@@ -92,6 +92,9 @@ impl<'a> TlsBuilder<'a> {
     }
 
     /// The TLS settings of a server, if it has any; `http2` offers it to clients.
+    ///
+    /// # Errors
+    /// What in the settings or their files cannot be used.
     pub(crate) fn server(
         &mut self,
         server: &Server,
@@ -110,6 +113,9 @@ impl<'a> TlsBuilder<'a> {
     }
 
     /// The acceptor of a listener: TLS settings by server name.
+    ///
+    /// # Errors
+    /// When the default server of the listener has no certificate.
     pub(crate) fn acceptor(
         &self,
         snapshot: &Snapshot,
@@ -293,6 +299,9 @@ pub(crate) fn secrets(text: &[u8]) -> Vec<Secret> {
 }
 
 /// The bytes of a certificate or key.
+///
+/// # Errors
+/// When the file was not read.
 pub(crate) fn pem<'m>(
     materials: &'m Materials,
     source: &'m CertificateSource,
@@ -305,6 +314,9 @@ pub(crate) fn pem<'m>(
 }
 
 /// The bytes of a file that the configuration names.
+///
+/// # Errors
+/// When the file was not read.
 pub(crate) fn file<'m>(
     materials: &'m Materials,
     path: &Path,

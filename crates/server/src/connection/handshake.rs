@@ -9,8 +9,8 @@
 //! |---|---|---|---|
 //! | 1 | `HandshakeWait` of `TlsStream` | `tls_stream.rs` | what does the task wait for? |
 //! | 2 | `HandshakeSlot` | `turns.rs` | may it use the worker now? |
-//! | 3 | `State` of `sealane_tls::Connection` | `tls/src/connection.rs` | who has the `awslc` connection? |
-//! | 4 | `State` of `Slot` | `tls/src/offload/flight.rs` | where is the flight in the pool? |
+//! | 3 | `State` of TLS's `Connection` | `tls/src/connection.rs` | who has the handshake? |
+//! | 4 | `State` of `Slot` | `tls/src/offload/flight.rs` | where is the flight? |
 //!
 //! ```text
 //! 1      Input --- bytes from the client ---+      +--- poll_pending() is ready --- Asked

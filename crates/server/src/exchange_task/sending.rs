@@ -49,6 +49,9 @@ struct ResponseInFlight {
 }
 
 /// Sends the response of an exchange.
+///
+/// # Errors
+/// See [`SendFailure`]; the connection cannot be kept.
 pub(super) async fn send(
     connection: &mut Connection,
     exchange: &mut Exchange,
@@ -118,7 +121,7 @@ fn connection_header(exchange: &Exchange, keep_alive: bool) -> ConnectionHeader 
 }
 
 /// What came of one turn of sending.
-enum Turn {
+enum SendTurn {
     /// As much as may leave in a turn has left; there is more.
     More,
     /// So has everything there is; the source has to bring more.
@@ -153,10 +156,10 @@ impl ResponseInFlight {
             }
             let turn = poll_fn(|cx| self.poll_turn(cx, connection, exchange, intake)).await?;
             match turn {
-                Turn::Done if self.is_cut => return Err(SendFailure::Source),
-                Turn::Done => return Ok(()),
-                Turn::Drained => continue,
-                Turn::More => {}
+                SendTurn::Done if self.is_cut => return Err(SendFailure::Source),
+                SendTurn::Done => return Ok(()),
+                SendTurn::Drained => continue,
+                SendTurn::More => {}
             }
             // A fast client with a large file must not keep the others waiting.
             turns += 1;
@@ -175,7 +178,7 @@ impl ResponseInFlight {
         connection: &mut Connection,
         exchange: &mut Exchange,
         intake: &mut Intake,
-    ) -> Poll<Result<Turn, SendFailure>> {
+    ) -> Poll<Result<SendTurn, SendFailure>> {
         loop {
             let has_output = |sending: &ResponseInFlight| {
                 !sending.head.is_empty() || (sending.mode.max_bytes > 0 && !sending.body.is_empty())
@@ -228,12 +231,12 @@ impl ResponseInFlight {
         connection.poll_expired(cx).map(Ok)
     }
 
-    fn turn(&self) -> Turn {
+    fn turn(&self) -> SendTurn {
         let empty = self.head.is_empty() && self.body.is_empty();
         match (empty, self.source.is_some()) {
-            (true, false) => Turn::Done,
-            (true, true) => Turn::Drained,
-            (false, _) => Turn::More,
+            (true, false) => SendTurn::Done,
+            (true, true) => SendTurn::Drained,
+            (false, _) => SendTurn::More,
         }
     }
 
@@ -306,7 +309,7 @@ impl ResponseInFlight {
         &mut self,
         cx: &mut Context<'_>,
         connection: &mut Connection,
-    ) -> Poll<Result<Turn, SendFailure>> {
+    ) -> Poll<Result<SendTurn, SendFailure>> {
         if connection.asked() == Asked::Abort {
             return Poll::Ready(Err(SendFailure::Aborted));
         }

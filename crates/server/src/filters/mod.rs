@@ -1,5 +1,6 @@
-//! What is done to every response before it is sent, in nginx's order: preconditions,
-//! `expires` and `add_header`, what changes the body, ranges, and what the method and the status leave of it.
+//! The filters that every response passes before it is sent, in nginx's order: preconditions,
+//! `expires` and `add_header`, body filters, ranges. Last comes what method and status do not
+//! allow.
 
 mod body;
 mod expires;

@@ -36,7 +36,8 @@ pub(super) fn apply(exchange: &mut Exchange) -> Result<(), StatusCode> {
             send_one(exchange, range, total_bytes);
             Ok(())
         }
-        // A body that comes from elsewhere, or through a filter, passes by once; nginx serves one range of it.
+        // A body of another server, or one that is filtered, can be read once: as in nginx, only
+        // one range of it is served.
         RangeOutcome::Multiple(_)
             if exchange.response.from_upstream || exchange.response.source.is_some() =>
         {

@@ -137,8 +137,11 @@ fn local_offset_s() -> i64 {
 }
 
 /// Reads a directory: directories first, then by name, without hidden names.
-/// Entries that may not be examined are left out and returned beside. Blocks, for a long list
-/// until others are done.
+/// Entries that may not be examined are left out and returned separately. Blocks; a long list
+/// waits until others are done.
+///
+/// # Errors
+/// See [`ListError`].
 pub(super) fn read(directory: PathBuf, most: u32) -> Result<List, ListError> {
     let fail = |call, path: &std::path::Path, error: &io::Error| ListError::Call {
         call,

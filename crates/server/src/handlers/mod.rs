@@ -124,8 +124,11 @@ async fn directory(exchange: &mut Exchange) -> Outcome {
     Outcome::Status(StatusCode::FORBIDDEN)
 }
 
-/// What stands at a path: from the cache, else from the file system, without
-/// leaving the worker thread unless the disk has to be asked.
+/// Opens what is at a path: from the cache, or from the file system. Leaves the worker thread
+/// only if the disk has to be read.
+///
+/// # Errors
+/// What opening it has failed with.
 pub(crate) async fn open(exchange: &Exchange, path: &FilePath) -> Result<Opened, Errno> {
     match symlinks::rule(exchange, path) {
         None => open_by(exchange, path, path.as_bytes(), None).await,

@@ -114,8 +114,11 @@ fn use_as_uri(exchange: &mut Exchange, path: &FilePath, directory: bool) {
     }
 }
 
-/// What stands at a path. A file that may not be read exists all the same, one that
+/// The kind of file at a path. A file that may not be read exists all the same; one that
 /// `disable_symlinks` hides does not.
+///
+/// # Errors
+/// What opening it or examining it has failed with.
 pub(crate) async fn kind_of(exchange: &Exchange, path: &FilePath) -> Result<Kind, Errno> {
     match open(exchange, path).await {
         Ok(Opened::File(..)) => Ok(Kind::File),

@@ -41,7 +41,10 @@ impl ConnectionZone {
         ConnectionZone(Zone::new(bytes, NODE_BYTES))
     }
 
-    /// Takes a place if fewer than `limit` are taken.
+    /// Takes a permit if fewer than `limit` are taken.
+    ///
+    /// # Errors
+    /// See [`NoPermit`].
     pub(super) fn enter(
         self: &Arc<Self>,
         key: &[u8],

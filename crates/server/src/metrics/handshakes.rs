@@ -19,7 +19,7 @@ pub(super) struct Handshakes {
 }
 
 /// A number that only grows: name, what it says, where it is counted.
-type CountRow = (&'static str, &'static str, fn(&HandshakeStats) -> u64);
+type HandshakeCountRow = (&'static str, &'static str, fn(&HandshakeStats) -> u64);
 /// Durations.
 type TimeRow = (
     &'static str,
@@ -27,7 +27,7 @@ type TimeRow = (
     fn(&HandshakeStats) -> HistogramValues,
 );
 
-const COUNTS: &[CountRow] = &[
+const COUNTS: &[HandshakeCountRow] = &[
     (
         "tls_handshakes_refused",
         "TLS handshakes refused as too many waited, or they waited too long",

@@ -53,7 +53,10 @@ pub(super) enum NoAnswer {
     ClientGone,
 }
 
-/// Asks peers until one gives an answer that is to be passed on.
+/// Asks peers until one gives a response that is to be passed on.
+///
+/// # Errors
+/// See [`NoAnswer`].
 pub(super) async fn ask(
     exchange: &mut Exchange,
     pass: &PassRuntime,

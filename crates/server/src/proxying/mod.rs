@@ -12,7 +12,7 @@
 //! | `target` | where a request goes: group and URI |
 //! | `request`, `gateway` | the request that is sent: URI and header fields, or parameters |
 //! | `attempt`, `next` | asking peers, and whether another one is asked |
-//! | `lease`, `peer_connection`, `identity` | the peer that was picked, the connection to it, and for whom it speaks |
+//! | `lease`, `peer_connection`, `identity` | the peer that was picked, the connection to it |
 //! | `tls_settings`, `tls_certificates`, `peer_tls` | TLS on such connections |
 //! | `conversation` | sending and receiving at the same time |
 //! | `wire/` | the protocols, without I/O |

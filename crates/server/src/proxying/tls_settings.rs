@@ -341,6 +341,9 @@ impl Secured {
     }
 
     /// The settings, with the certificate that variables name.
+    ///
+    /// # Errors
+    /// [`Failure::TlsSetup`] when the certificate cannot be loaded.
     pub(super) async fn client(&self) -> Result<ClientTls, Failure> {
         let Some((certificate, key)) = &self.files else {
             return Ok(self.client.clone());
@@ -351,6 +354,9 @@ impl Secured {
     }
 
     /// Begins TLS on a socket to a peer.
+    ///
+    /// # Errors
+    /// [`Failure::TlsSetup`] when the library refuses the settings.
     pub(super) fn begin(
         &self,
         client: &ClientTls,

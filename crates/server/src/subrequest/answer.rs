@@ -112,6 +112,9 @@ impl IncludedAnswer {
     }
 
     /// See [`BodySource::poll_fill`]; `main` is whose body it becomes part of.
+    ///
+    /// # Errors
+    /// When the body of the subrequest has failed.
     pub(crate) fn poll_fill(
         &mut self,
         cx: &mut Context<'_>,

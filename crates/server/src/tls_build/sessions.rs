@@ -73,6 +73,10 @@ impl<'a> SessionsBuilder<'a> {
         (self.shared_rings, self.notices)
     }
 
+    /// What the sessions of a server need.
+    ///
+    /// # Errors
+    /// When a key or the register of early data cannot be used.
     pub(super) fn server(
         &mut self,
         tls: &Tls,

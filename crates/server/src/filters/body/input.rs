@@ -59,8 +59,11 @@ impl Input {
         }
     }
 
-    /// Lets the source go on reading while nobody takes anything.
-    pub(crate) fn poll_ahead(
+    /// Lets the source read on although its bytes are not needed yet.
+    ///
+    /// # Errors
+    /// When the source has failed.
+    pub(crate) fn read_ahead(
         &mut self,
         cx: &mut Context<'_>,
         exchange: &mut Exchange,

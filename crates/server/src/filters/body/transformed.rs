@@ -125,7 +125,7 @@ impl<T: Transform> BodySource for Transformed<T> {
         max_bytes: u64,
     ) -> Poll<Result<Filled, SourceError>> {
         if max_bytes == 0 {
-            self.input.poll_ahead(cx, exchange)?;
+            self.input.read_ahead(cx, exchange)?;
             return Poll::Pending;
         }
         let mut made = OutputChain::new();

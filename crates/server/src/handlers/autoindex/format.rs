@@ -36,6 +36,9 @@ impl fmt::Display for BadCallback {
 
 impl Callback {
     /// The callback that the arguments of a request name, if any.
+    ///
+    /// # Errors
+    /// See [`BadCallback`].
     pub(super) fn of(args: &[u8]) -> Result<Option<Callback>, BadCallback> {
         let Some(value) = crate::variables::argument(args, b"callback").filter(|v| !v.is_empty())
         else {

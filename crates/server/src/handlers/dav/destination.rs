@@ -1,7 +1,7 @@
 //! COPY and MOVE: where to, and whether over what is there.
 
 use super::{
-    Depth, FileError, depth, header, note, path_of, refuse, refuse_body, tree, without_slash,
+    DavError, Depth, depth, header, note, path_of, refuse, refuse_body, tree, without_slash,
 };
 use crate::disk;
 use crate::exchange::Exchange;
@@ -15,7 +15,10 @@ use sealane_http::{Method, StatusCode};
 use sealane_log::confinement;
 use std::path::PathBuf;
 
-/// Copies or moves what the URI leads to.
+/// Copies or moves the file or directory that the URI leads to. Returns the status.
+///
+/// # Errors
+/// The status to answer with.
 pub(super) async fn copy_or_move(
     exchange: &mut Exchange,
     dav: &Dav,
@@ -232,8 +235,8 @@ fn explain(exchange: &Exchange, refusal: tree::CopyRefusal) -> StatusCode {
 
 /// A file that could not be copied or moved is 500 in nginx, whatever the reason; a full disk
 /// is said here.
-fn incomplete(exchange: &Exchange, failure: &FileError) -> StatusCode {
-    let FileError { call, path, errno } = failure;
+fn incomplete(exchange: &Exchange, failure: &DavError) -> StatusCode {
+    let DavError { call, path, errno } = failure;
     let (path, reason) = (path.display(), confinement::reason(Some(errno.0)));
     log_request!(exchange, Crit, "{call} \"{path}\" failed ({errno}){reason}");
     match errno.0 {

@@ -34,7 +34,7 @@ use std::sync::Arc;
 
 /// What could not be done to a file, in nginx's words.
 #[derive(Debug)]
-pub(super) struct FileError {
+pub(super) struct DavError {
     call: &'static str,
     path: PathBuf,
     errno: Errno,
@@ -215,7 +215,7 @@ fn without_slash(path: PathBuf) -> PathBuf {
 }
 
 /// Logs what went wrong on the way.
-fn note(exchange: &Exchange, failures: &[FileError]) {
+fn note(exchange: &Exchange, failures: &[DavError]) {
     for failure in failures {
         let _ = refuse(exchange, failure, StatusCode::NOT_FOUND);
     }
@@ -223,8 +223,8 @@ fn note(exchange: &Exchange, failures: &[FileError]) {
 
 /// Logs why something could not be done and says which status that is (nginx's
 /// `ngx_http_dav_error()`).
-fn refuse(exchange: &Exchange, failure: &FileError, not_found: StatusCode) -> StatusCode {
-    let FileError { call, path, errno } = failure;
+fn refuse(exchange: &Exchange, failure: &DavError, not_found: StatusCode) -> StatusCode {
+    let DavError { call, path, errno } = failure;
     let (path, reason) = (path.display(), confinement::reason(Some(errno.0)));
     let status = match errno.0 {
         libc::ENOENT | libc::ENOTDIR | libc::ENAMETOOLONG => not_found,

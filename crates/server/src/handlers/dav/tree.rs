@@ -1,6 +1,6 @@
 //! What WebDAV does to files and directories. Everything here blocks.
 
-use super::{FileError, directory_access};
+use super::{DavError, directory_access};
 use crate::open_file_cache::Errno;
 use crate::temp_file;
 use std::ffi::OsString;
@@ -54,25 +54,34 @@ pub(super) enum CopyRefusal {
     /// The source is a link to a directory.
     Link,
     /// Before anything was done.
-    Failed(FileError),
+    Failed(DavError),
     /// On the way; what was there of the copy is gone again.
-    Incomplete(FileError),
+    Incomplete(DavError),
 }
 
-/// Facts of a path, of a link itself rather than what it leads to.
-pub(super) fn look(path: &Path) -> Result<Metadata, FileError> {
+/// The metadata of a path; of a link itself, not of what it leads to.
+///
+/// # Errors
+/// What `lstat()` has failed with.
+pub(super) fn look(path: &Path) -> Result<Metadata, DavError> {
     fs::symlink_metadata(path).map_err(|error| failure("lstat()", path, &error))
 }
 
 /// Makes a directory.
-pub(super) fn make_directory(path: &Path, access: u32) -> Result<(), FileError> {
+///
+/// # Errors
+/// What `mkdir()` has failed with.
+pub(super) fn make_directory(path: &Path, access: u32) -> Result<(), DavError> {
     let made = DirBuilder::new().mode(access).create(path);
     made.map_err(|error| failure("mkdir()", path, &error))
 }
 
-/// Removes a file, or a directory with all that is in it; links, not what they lead to.
-/// Beside the result what could not be removed on the way.
-pub(super) fn delete(path: &Path, is_directory: bool) -> (Vec<FileError>, Result<(), FileError>) {
+/// Removes a file, or a directory with everything in it; links, not what they lead to.
+/// The first value lists what could not be removed below it.
+///
+/// # Errors
+/// The second value: the path is still there.
+pub(super) fn delete(path: &Path, is_directory: bool) -> (Vec<DavError>, Result<(), DavError>) {
     let mut noted = Vec::new();
     if !is_directory {
         let deleted = fs::remove_file(path).map_err(|error| failure("unlink()", path, &error));
@@ -83,7 +92,7 @@ pub(super) fn delete(path: &Path, is_directory: bool) -> (Vec<FileError>, Result
         Ok(facts) if facts.is_symlink() => {
             let errno = Errno(libc::EPERM);
             let (call, path) = ("rmdir()", path.to_owned());
-            Err(FileError { call, path, errno })
+            Err(DavError { call, path, errno })
         }
         Ok(_) => delete_tree(path, &mut noted),
         Err(failure) => Err(failure),
@@ -93,7 +102,7 @@ pub(super) fn delete(path: &Path, is_directory: bool) -> (Vec<FileError>, Result
 
 /// Removes what is in a directory, then the directory. Failures inside are noted; they show
 /// again when the directory is not empty.
-fn delete_tree(path: &Path, noted: &mut Vec<FileError>) -> Result<(), FileError> {
+fn delete_tree(path: &Path, noted: &mut Vec<DavError>) -> Result<(), DavError> {
     let mut walk = Walk::new(path)?;
     loop {
         let done = match walk.step() {
@@ -133,11 +142,11 @@ enum Visit {
     /// All that is in it was visited.
     Left(PathBuf),
     /// What else is in a directory cannot be read.
-    Failed(FileError),
+    Failed(DavError),
 }
 
 impl Walk {
-    fn new(path: &Path) -> Result<Walk, FileError> {
+    fn new(path: &Path) -> Result<Walk, DavError> {
         Ok(Walk {
             path: path.to_owned(),
             levels: vec![Listing::of(path)?],
@@ -164,7 +173,7 @@ impl Walk {
     }
 
     /// Visits what is in a directory before what is left of the one it lies in.
-    fn enter(&mut self, inner: PathBuf) -> Result<(), FileError> {
+    fn enter(&mut self, inner: PathBuf) -> Result<(), DavError> {
         self.levels.push(Listing::of(&inner)?);
         self.path = inner;
         Ok(())
@@ -176,14 +185,17 @@ impl Walk {
 }
 
 impl CopyOrMove {
-    /// Does it. Beside the result what went wrong without consequences.
-    pub(super) fn run(&self) -> (Vec<FileError>, Result<Done, CopyRefusal>) {
+    /// Copies or moves. The first value lists failures without consequences.
+    ///
+    /// # Errors
+    /// See [`CopyRefusal`].
+    pub(super) fn run(&self) -> (Vec<DavError>, Result<Done, CopyRefusal>) {
         let mut noted = Vec::new();
         let done = self.run_noting(&mut noted);
         (noted, done)
     }
 
-    fn run_noting(&self, noted: &mut Vec<FileError>) -> Result<Done, CopyRefusal> {
+    fn run_noting(&self, noted: &mut Vec<DavError>) -> Result<Done, CopyRefusal> {
         let there = match look(&self.to) {
             Ok(facts) => Some(facts),
             Err(failure) if failure.errno == Errno(libc::ENOENT) => None,
@@ -231,7 +243,7 @@ impl CopyOrMove {
         from: &Path,
         source: &Metadata,
         there: Option<&Metadata>,
-        noted: &mut Vec<FileError>,
+        noted: &mut Vec<DavError>,
     ) -> Result<(), CopyRefusal> {
         if self.is_move && self.take_place(from, there, noted).is_ok() {
             return Ok(());
@@ -257,8 +269,8 @@ impl CopyOrMove {
         &self,
         tree: &Path,
         there: Option<&Metadata>,
-        noted: &mut Vec<FileError>,
-    ) -> Result<(), FileError> {
+        noted: &mut Vec<DavError>,
+    ) -> Result<(), DavError> {
         let renamed = |from: &Path, to: &Path| {
             fs::rename(from, to).map_err(|error| failure("rename()", to, &error))
         };
@@ -308,7 +320,7 @@ fn is_same_file(from: &Path, to: &Path) -> bool {
 
 /// Copies what is in a directory into another one: files, those behind links too, and
 /// directories. What is neither is left out, as in nginx; so are links to directories.
-fn copy_tree(from: &Path, to: &Path) -> Result<(), FileError> {
+fn copy_tree(from: &Path, to: &Path) -> Result<(), DavError> {
     let mut walk = Walk::new(from)?;
     // Of the directories that were entered.
     let mut times = Vec::new();
@@ -359,8 +371,11 @@ impl Facts {
     }
 }
 
-/// Gives a file another path, by copying it where it must be.
-pub(super) fn move_file(from: &Path, to: &Path, access: u32) -> Result<(), FileError> {
+/// Moves a file to another path, by copying it if necessary.
+///
+/// # Errors
+/// The first call that has failed.
+pub(super) fn move_file(from: &Path, to: &Path, access: u32) -> Result<(), DavError> {
     let fail = |call, error: &io::Error| failure(call, to, error);
     let mut renamed = fs::rename(from, to);
     if is(&renamed, libc::ENOENT) {
@@ -402,12 +417,15 @@ pub(super) enum Named {
 pub(super) enum NotNamed {
     /// A directory has it.
     Directory,
-    Failed(FileError),
+    Failed(DavError),
 }
 
 impl Finished<'_> {
-    /// Gives the file its name. Beside how, whether the temporary one is gone; a copy
-    /// leaves it.
+    /// Gives the file its name. The second value says whether the temporary file is gone; after
+    /// a copy it is still there.
+    ///
+    /// # Errors
+    /// See [`NotNamed`].
     pub(super) fn name(&self) -> Result<(Named, bool), NotNamed> {
         let named = match fs::metadata(self.to) {
             Ok(facts) if facts.is_dir() => return Err(NotNamed::Directory),
@@ -418,7 +436,7 @@ impl Finished<'_> {
         Ok((named, has_moved))
     }
 
-    fn rename(&self) -> Result<bool, FileError> {
+    fn rename(&self) -> Result<bool, DavError> {
         let permissions = Permissions::from_mode(self.access);
         let changed = self.file.set_permissions(permissions);
         changed.map_err(|error| failure("chmod()", self.from, &error))?;
@@ -453,7 +471,7 @@ fn is(result: &io::Result<()>, errno: i32) -> bool {
 
 /// Makes the directories on the way to a file. Those that are there, or may not be looked
 /// into, are no obstacle, as in nginx: what follows shows it.
-fn make_path(file: &Path, access: u32) -> Result<(), FileError> {
+fn make_path(file: &Path, access: u32) -> Result<(), DavError> {
     let mut missing: Vec<&Path> = file.ancestors().skip(1).collect();
     missing.retain(|directory| !directory.as_os_str().is_empty());
     while let Some(directory) = missing.pop() {
@@ -468,7 +486,7 @@ fn make_path(file: &Path, access: u32) -> Result<(), FileError> {
 
 /// Copies a file, which gets its name when it is complete. Nobody sees half of it, and
 /// nothing stays of what fails.
-fn copy_file(from: &Path, to: &Path, facts: Facts) -> Result<(), FileError> {
+fn copy_file(from: &Path, to: &Path, facts: Facts) -> Result<(), DavError> {
     let mut source = open_regular(from).map_err(|error| failure("open()", from, &error))?;
     let (path, mut target) = create_beside(to, facts.access)?;
     let copied = io::copy(&mut source, &mut target)
@@ -503,7 +521,7 @@ fn open_regular(path: &Path) -> io::Result<File> {
 }
 
 /// A new file in the directory of another, under a name that lists do not show.
-fn create_beside(to: &Path, access: u32) -> Result<(PathBuf, File), FileError> {
+fn create_beside(to: &Path, access: u32) -> Result<(PathBuf, File), DavError> {
     beside(to, |path| {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(access).open(path)
@@ -512,7 +530,7 @@ fn create_beside(to: &Path, access: u32) -> Result<(PathBuf, File), FileError> {
 }
 
 /// A new directory there.
-fn make_beside(to: &Path, access: u32) -> Result<PathBuf, FileError> {
+fn make_beside(to: &Path, access: u32) -> Result<PathBuf, DavError> {
     beside(to, |path| DirBuilder::new().mode(access).create(path))
         .map(|(path, ())| path)
         .map_err(|error| failure("mkdir()", to, &error))
@@ -536,7 +554,7 @@ fn beside<T>(to: &Path, make: impl Fn(&Path) -> io::Result<T>) -> io::Result<(Pa
     }
 }
 
-fn set_time(directory: &Path, mtime_s: i64) -> Result<(), FileError> {
+fn set_time(directory: &Path, mtime_s: i64) -> Result<(), DavError> {
     let set = File::open(directory).and_then(|opened| set_time_of(&opened, mtime_s));
     set.map_err(|error| failure("utimes()", directory, &error))
 }
@@ -564,7 +582,7 @@ struct Listing {
 }
 
 impl Listing {
-    fn of(directory: &Path) -> Result<Listing, FileError> {
+    fn of(directory: &Path) -> Result<Listing, DavError> {
         let opened = fs::read_dir(directory);
         let mut listing = Listing {
             names: Vec::new().into_iter(),
@@ -575,14 +593,14 @@ impl Listing {
     }
 
     /// The next name. After an error there is none.
-    fn next(&mut self, directory: &Path) -> Result<Option<(OsString, bool)>, FileError> {
+    fn next(&mut self, directory: &Path) -> Result<Option<(OsString, bool)>, DavError> {
         if self.names.len() == 0 {
             self.read(directory)?;
         }
         Ok(self.names.next())
     }
 
-    fn read(&mut self, directory: &Path) -> Result<(), FileError> {
+    fn read(&mut self, directory: &Path) -> Result<(), DavError> {
         let fail = |call, error: &io::Error| failure(call, directory, error);
         let Some(mut rest) = self.rest.take() else {
             return Ok(());
@@ -601,8 +619,8 @@ impl Listing {
     }
 }
 
-pub(super) fn failure(call: &'static str, path: &Path, error: &io::Error) -> FileError {
-    FileError {
+pub(super) fn failure(call: &'static str, path: &Path, error: &io::Error) -> DavError {
+    DavError {
         call,
         path: path.to_owned(),
         errno: Errno::of(error),

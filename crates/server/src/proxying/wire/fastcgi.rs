@@ -101,6 +101,10 @@ impl FastCgi {
         self.stderr.take()
     }
 
+    /// See [`Wire::next_event`](super::Wire::next_event).
+    ///
+    /// # Errors
+    /// See [`WireError`].
     pub(super) fn next_event(
         &mut self,
         input: &mut Vec<u8>,

@@ -36,6 +36,10 @@ impl Gateway {
             .map_or(0, ResponseBodyDecoder::known_left)
     }
 
+    /// See [`Wire::next_event`](super::Wire::next_event).
+    ///
+    /// # Errors
+    /// See [`WireError`].
     pub(super) fn next_event(
         &mut self,
         input: &mut Vec<u8>,

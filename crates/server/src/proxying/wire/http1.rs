@@ -69,6 +69,10 @@ impl Http1 {
             .map_or(0, ResponseBodyDecoder::known_left)
     }
 
+    /// See [`Wire::next_event`](super::Wire::next_event).
+    ///
+    /// # Errors
+    /// See [`WireError`].
     pub(super) fn next_event(
         &mut self,
         input: &mut Vec<u8>,

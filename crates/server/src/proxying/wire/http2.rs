@@ -302,6 +302,10 @@ impl Http2 {
         }
     }
 
+    /// See [`Wire::next_event`](super::Wire::next_event).
+    ///
+    /// # Errors
+    /// See [`WireError`].
     pub(super) fn next_event(
         &mut self,
         input: &mut Vec<u8>,

@@ -77,7 +77,10 @@ const KNOWN: &[KnownCommand] = &[
 ];
 
 impl PageState {
-    /// Carries a command out.
+    /// Carries out a command.
+    ///
+    /// # Errors
+    /// See [`Failed`].
     pub(super) fn run(
         &mut self,
         exchange: &mut Exchange,
@@ -364,7 +367,10 @@ impl PageState {
     }
 }
 
-/// Puts something into what is shared.
+/// Stores something in the variables and blocks of the page.
+///
+/// # Errors
+/// When there is no room for it.
 pub(super) fn keep(
     exchange: &Exchange,
     put: impl FnOnce(&mut SharedIncludes) -> Result<(), Full>,

@@ -58,6 +58,9 @@ impl SharedIncludes {
     }
 
     /// `set`; the name is in lower case.
+    ///
+    /// # Errors
+    /// When there is no room for it.
     pub(super) fn set(&mut self, name: &[u8], value: Vec<u8>) -> Result<(), Full> {
         let known = self.variables.iter().position(|(known, _)| known == name);
         let Some(at) = known else {
@@ -72,7 +75,10 @@ impl SharedIncludes {
         Ok(())
     }
 
-    /// `include` with `set`: without a value the variable stays what it is, but exists.
+    /// `include` with `set`: without a value the variable keeps its own, but exists.
+    ///
+    /// # Errors
+    /// When there is no room for it.
     pub(super) fn set_from(&mut self, name: &[u8], value: Option<Vec<u8>>) -> Result<(), Full> {
         let is_known = self.variables.iter().any(|(known, _)| known == name);
         match value {
@@ -82,12 +88,20 @@ impl SharedIncludes {
         }
     }
 
+    /// `block`.
+    ///
+    /// # Errors
+    /// When there is no room for it.
     pub(super) fn begin_block(&mut self, name: &[u8]) -> Result<(), Full> {
         self.take(ENTRY_BYTES + name.len())?;
         self.blocks.push((name.to_vec(), Vec::new()));
         Ok(())
     }
 
+    /// Appends to the newest block.
+    ///
+    /// # Errors
+    /// When there is no room for it.
     pub(super) fn add_to_block(&mut self, text: &[u8]) -> Result<(), Full> {
         self.take(text.len())?;
         if let Some((_, block)) = self.blocks.last_mut() {
@@ -101,7 +115,10 @@ impl SharedIncludes {
         found.map(|(_, text)| Bytes::copy_from_slice(text))
     }
 
-    /// An expression matched: `names` are those of its named groups.
+    /// An expression has matched; `names` are those of its named groups.
+    ///
+    /// # Errors
+    /// When there is no room for the groups.
     pub(super) fn capture(
         &mut self,
         regex: &Regex,
@@ -129,6 +146,9 @@ impl SharedIncludes {
 }
 
 /// The value of a variable, whose name is in lower case.
+///
+/// # Errors
+/// When a variable cannot be evaluated.
 pub(super) fn lookup(exchange: &Exchange, name: &[u8]) -> Result<Option<Vec<u8>>, Failed> {
     if let Some(value) = with(exchange, |shared| shared.get(name)) {
         return Ok(Some(value));
@@ -156,7 +176,10 @@ pub(super) fn lookup(exchange: &Exchange, name: &[u8]) -> Result<Option<Vec<u8>>
     }
 }
 
-/// A text with variables in it. `is_path`: relative to the URI of the response.
+/// Expands the variables in a text. `is_path`: it is relative to the URI of the response.
+///
+/// # Errors
+/// When a variable cannot be evaluated, or the text gets too long.
 pub(super) fn evaluate(exchange: &Exchange, text: &[u8], is_path: bool) -> Result<Vec<u8>, Failed> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
