@@ -1,5 +1,5 @@
-//! NGX_HTTP_ACCESS_PHASE and NGX_HTTP_POST_ACCESS_PHASE: `allow` and `deny`, `auth_basic` and
-//! `auth_request`, as `satisfy` has them together.
+//! NGX_HTTP_ACCESS_PHASE and NGX_HTTP_POST_ACCESS_PHASE: `allow`, `deny`, `auth_basic` and
+//! `auth_request`, combined by `satisfy`.
 
 mod basic;
 mod credentials;

@@ -1,4 +1,4 @@
-//! Access-log lines.
+//! Writes the lines of the access log.
 
 use crate::exchange::Exchange;
 use crate::snapshot::AccessLogRuntime;

@@ -1,8 +1,8 @@
-//! Too many handshakes: which are refused, and how the operator hears of it.
+//! Too many handshakes: which of them are refused, and how the operator learns of it.
 //!
-//! A handshake that cannot be done in time is better refused before any work is spent on
-//! it: the client tries elsewhere at once, and those that wait already are not hurt.
-//! `ssl_handshake_queue` says how many may wait, `ssl_handshake_timeout` for how long.
+//! A handshake that cannot be completed in time is refused before any work is spent on it: the
+//! client can try elsewhere at once, and the handshakes that already wait are not delayed.
+//! `ssl_handshake_queue` limits how many may wait, `ssl_handshake_timeout` for how long.
 
 use crate::turns::Turns;
 use sealane_conf::model::LogLevel;

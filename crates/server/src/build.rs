@@ -1,4 +1,4 @@
-//! From a configuration to a [`Snapshot`](crate::Snapshot).
+//! Builds a [`Snapshot`](crate::Snapshot) from a configuration.
 
 use crate::h2;
 use crate::limits::LimitZoneRuntime;

@@ -1,9 +1,9 @@
-//! What the server that answers makes of a client's certificate (nginx's
-//! `ngx_http_process_request()`), before anything else is done for a request.
+//! Checks the client's certificate against the rules of the server that answers, before
+//! anything else is done for a request (nginx's `ngx_http_process_request()`).
 //!
-//! The handshake lets everybody in who has the key of what was shown. Here the chain is
-//! judged by the rules of the server that answers. What a connection has shown belongs to
-//! it for its whole life; verdicts are kept beside it, one for each set of rules.
+//! The handshake accepts every client that has the key of the certificate it sends. The chain
+//! is verified here, by the rules of the server that answers. It belongs to the connection for
+//! its whole life; the verdicts are kept beside it, one for each set of rules.
 
 use crate::disk;
 use crate::exchange::Exchange;

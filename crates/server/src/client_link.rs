@@ -1,15 +1,15 @@
-//! What an exchange and its client's connection tell each other while the request
-//! is being handled: the request body, interim responses, and that the client went.
+//! The link between an exchange and its client's connection while the request is being
+//! handled: the request body, interim responses, and whether the client is still there.
 //!
 //! ```text
 //! handler   --- wants the body, sends 103 --->   connection
 //!           <-- pieces of the body, "gone" ---
 //! ```
 //!
-//! Handlers know neither HTTP/1 nor HTTP/2: they hold a [`ClientLink`] and read. The
-//! connection holds the `ClientFeed` of the same link, sees what is wanted and
-//! brings it. Nothing is read from the client that nobody asked for, so a slow
-//! handler slows its client down and fills no memory.
+//! Handlers know neither HTTP/1 nor HTTP/2: they hold a [`ClientLink`] and read from it. The
+//! connection holds the `ClientFeed` of the same link, sees the demand and meets it. Nothing
+//! is read from the client without demand, so a slow handler slows its client down and fills
+//! no memory.
 
 use bytes::Bytes;
 use sealane_http::StatusCode;

@@ -1,7 +1,8 @@
-//! Content codings: whether the client takes one, by nginx's rules.
+//! Content codings: whether the client accepts one, by nginx's rules.
 //!
-//! Whoever asks (`gzip`, `gunzip`, `gzip_static` and what Brotli and zstd have of them) asks
-//! here, so that a response is never compressed by one rule and decompressed by another.
+//! Everything that needs to know (`gzip`, `gunzip`, `gzip_static` and their counterparts for
+//! Brotli and zstd) asks here, so a response is never compressed by one rule and decompressed
+//! by another.
 
 use crate::exchange::Exchange;
 use crate::framing;

@@ -4,9 +4,9 @@
 //! accept -> TLS handshake -> [ request head -> exchange -> response ]* -> close
 //! ```
 //!
-//! One task per connection. While it waits for a request it owns no buffers; the
-//! state of an exchange lives in a box of its own that is gone with the response,
-//! so that thousands of idle connections stay cheap.
+//! There is one task per connection. While it waits for a request it owns no buffers, and the
+//! state of an exchange is in a box that is dropped with the response, so thousands of idle
+//! connections stay cheap.
 
 mod handshake;
 mod moving;

@@ -1,7 +1,7 @@
 //! Counters of one worker thread.
 //!
-//! Only the owning thread writes (plain load and store, no locked instruction);
-//! whoever scrapes sums over the threads.
+//! Only the owning thread writes them, with a plain load and store instead of a locked
+//! instruction. A scrape sums over the threads.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 

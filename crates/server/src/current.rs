@@ -1,7 +1,8 @@
 //! The newest snapshot, as one worker thread knows it.
 //!
-//! A reload replaces it. Requests under way keep the snapshot that they began with; a
-//! connection looks here between two requests, which costs one load while nothing has changed.
+//! A reload replaces it. Requests in progress keep the snapshot that they began with. A
+//! connection checks for a new one between two requests, which costs one load if nothing has
+//! changed.
 
 use crate::snapshot::Snapshot;
 use std::sync::atomic::{AtomicU64, Ordering};

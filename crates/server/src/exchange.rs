@@ -1,10 +1,9 @@
 //! One request and its response.
 //!
-//! An [`Exchange`] is what the router, the handlers and the filters work on. It
-//! owns the bytes of the request head and the response being built; everything
-//! configured is found through indexes into the [`Snapshot`] it started with, so
-//! that a reload never changes a request under way and no reference count shared
-//! between threads is touched on the way.
+//! The router, the handlers and the filters work on an [`Exchange`]. It owns the bytes of the
+//! request head and the response that is being built. Everything configured is found through
+//! indices into the [`Snapshot`] that it began with, so a reload never changes a request in
+//! progress, and no reference count that threads share is touched.
 
 use crate::body_source::PendingBody;
 use crate::chain::OutputChain;

@@ -1,5 +1,5 @@
-//! One exchange on a connection: from a parsed head to a sent response and a
-//! body that is out of the way.
+//! One exchange on an HTTP/1 connection: from a parsed head to a response that has been sent
+//! and a request body that has been read or discarded.
 
 use crate::buffers;
 use crate::connection::{Connection, HEAD_READ_BYTES, Wait};

@@ -1,6 +1,6 @@
 //! `limit_req` and `limit_conn`: NGX_HTTP_PREACCESS_PHASE.
 //!
-//! A request is limited once, whatever redirects and subrequests it goes through.
+//! A request is limited once, whatever redirects and subrequests follow.
 
 mod connections;
 mod requests;

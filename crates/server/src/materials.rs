@@ -1,8 +1,8 @@
-//! The bytes of every file a configuration names (certificates, keys,
-//! passwords, ticket keys), and what only the master can find out.
+//! The bytes of every file that a configuration names (certificates, keys, passwords, ticket
+//! keys), and facts that only the master can find out.
 //!
-//! The privileged master reads them; whoever builds a [`crate::Snapshot`] needs
-//! no right to open them. A later reload hands the same type over a socket.
+//! The privileged master reads them, so that building a [`crate::Snapshot`] needs no right to
+//! open files. A reload sends the same type over a socket.
 
 use crate::snapshot::Snapshot;
 use sealane_conf::model::{Resolver, SessionStore};

@@ -1,9 +1,8 @@
-//! The metrics registry: everything that is counted, under the name by which a
-//! scraper knows it.
+//! The metrics registry: everything that is counted, under the names that a scraper sees.
 //!
-//! Counters belong to whoever counts (a worker thread, the TLS sessions) and are
-//! summed here when somebody reads; counting itself costs one addition. Names
-//! follow Prometheus' conventions and do not change once released.
+//! A counter belongs to the part that counts (a worker thread, the TLS sessions), and counting
+//! costs one addition; the sums are made here when the metrics are read. Names follow
+//! Prometheus' conventions and do not change once released.
 
 mod handshakes;
 

@@ -1,8 +1,8 @@
-//! Which server answers for a name on a listener.
+//! Selects the server for a name on a listener.
 //!
-//! nginx's order: an exact name, the longest wildcard that begins with an
-//! asterisk, the longest that ends with one, the first regular expression in
-//! the order of the configuration, the default server.
+//! The order is nginx's: an exact name, the longest wildcard that begins with an asterisk, the
+//! longest that ends with one, the first regular expression in the order of the configuration,
+//! the default server.
 
 use crate::snapshot::ServerId;
 use crate::values::Values;

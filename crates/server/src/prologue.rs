@@ -1,5 +1,5 @@
-//! What stands before the pipeline, for a request of HTTP/1 and for a stream of
-//! HTTP/2 alike: the exchange, its server by name, its normalised URI, early data.
+//! What happens before the pipeline, for HTTP/1 requests and HTTP/2 streams alike: making the
+//! exchange, choosing the server by name, normalising the URI, checking early data.
 
 use crate::client_certificates;
 use crate::client_link::ClientLink;

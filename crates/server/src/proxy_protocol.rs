@@ -1,4 +1,4 @@
-//! `listen ... proxy_protocol`: a PROXY header stands before everything else.
+//! `listen ... proxy_protocol`: the PROXY header at the beginning of a connection.
 
 use crate::connection::{Connection, HEAD_READ_BYTES, Wait};
 use sealane_conf::model::LogLevel;

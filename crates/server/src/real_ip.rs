@@ -1,4 +1,4 @@
-//! `set_real_ip_from`: the client's address, as trusted proxies tell it.
+//! `set_real_ip_from`: the client's address according to trusted proxies.
 
 use crate::exchange::Exchange;
 use crate::facts::PeerAddress;

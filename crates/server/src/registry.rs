@@ -1,10 +1,10 @@
-//! The connections of one worker thread: who is idle, who must close, whose time
-//! is up.
+//! The connections of one worker thread: which are idle, which have to close, whose deadline
+//! has passed.
 //!
-//! Idle connections are told to close at shutdown and when `worker_connections`
-//! runs short. Time-outs are kept here too, as numbers in one array that a sweep
-//! looks through twice a second: moving a time-out, which every request
-//! does, is then one store, and an idle connection carries no timer.
+//! Idle connections are asked to close at shutdown and when `worker_connections` runs short.
+//! Time-outs are kept here as well, as numbers in an array that is swept twice a second: moving
+//! a time-out, which every request does, is a single store, and an idle connection needs no
+//! timer.
 
 use crate::worker::Worker;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};

@@ -1,13 +1,13 @@
-//! The whole request body, for whoever wants it complete before going on:
-//! `proxy_request_buffering on`, mirrors, `$request_body`.
+//! Reads the whole request body for features that need it complete:
+//! `proxy_request_buffering on`, `mirror`, `$request_body`.
 //!
 //! ```text
 //! client --- pieces ---> memory (client_body_buffer_size) --- more ---> temporary file
 //! ```
 //!
-//! A body that goes to a file is there from its first byte, as in nginx:
-//! `$request_body_file` is all of it. It is read once; whoever comes later, a second
-//! attempt, a mirror, another location, gets the same memory or file.
+//! As in nginx, a file contains the body from its first byte: `$request_body_file` is all of it.
+//! The body is read once; a second attempt, a mirror or another location gets the same memory or
+//! file.
 
 use crate::chain::OutputChain;
 use crate::client_link::BodyError;

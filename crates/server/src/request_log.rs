@@ -1,4 +1,4 @@
-//! Error-log lines about a request.
+//! Writes error-log lines about a request.
 
 use crate::exchange::Exchange;
 use crate::facts::PeerAddress;

@@ -1,4 +1,4 @@
-//! The head of a response, in nginx's order.
+//! Writes the head of a response, in nginx's order.
 
 use crate::clock;
 use crate::exchange::Exchange;

@@ -1,12 +1,11 @@
-//! Which location answers a URI: nginx's rules, compiled for fast look-up.
+//! Selects the location for a URI: nginx's rules, compiled for fast look-up.
 //!
-//! On one level the exact location wins. Otherwise the longest prefix is
-//! remembered and its nested locations are searched in the same way; then,
-//! unless that prefix was written with `^~`, the regular expressions of the
-//! level are tried in order, and the first that matches wins together with
-//! what is nested in it. An expression of a nested level is thus tried before
-//! those of the levels around it. Reference: the `location` directive, and
-//! `ngx_http_core_find_location()` for what the manual leaves open.
+//! Within a level, an exact location wins. Otherwise the longest prefix is remembered and its
+//! nested locations are searched in the same way. Then, unless that prefix has `^~`, the regular
+//! expressions of the level are tried in order, and the first match wins, or a location nested in
+//! it. An expression of a nested level is therefore tried before those of the levels around it.
+//! Reference: the `location` directive, and `ngx_http_core_find_location()` where the manual is
+//! not specific.
 
 use crate::snapshot::LocationId;
 use sealane_conf::model::{Location, Locations, Matcher};

@@ -1,9 +1,9 @@
-//! All configured state, immutable: what a configuration means to the data plane.
+//! The complete configured state, immutable, in the form that the data plane uses.
 //!
-//! A snapshot is built once, in the master, so that every mistake in a file it
-//! names is found before anything changes; workers only read it. Servers,
-//! locations and listeners are found by index: an exchange carries small numbers,
-//! not reference counts that threads would fight over.
+//! A snapshot is built once, in the master, so that every mistake in a file that it names is
+//! found before anything changes; workers only read it. Servers, locations and listeners are
+//! found by index: an exchange carries small numbers instead of reference counts that threads
+//! would contend for.
 
 use crate::facts::ConnectionFacts;
 use crate::limits::LimitZoneRuntime;

@@ -1,8 +1,8 @@
-//! Requests that a request sets off: `auth_request` asks whether it may go on,
-//! `mirror` shows it to others; the answers of some become part of another body.
+//! Subrequests: `auth_request` asks whether a request may go on, `mirror` sends copies of it
+//! elsewhere, and some responses become part of another body.
 //!
-//! A subrequest is an exchange of its own with another URI. It goes through the
-//! pipeline like any other, as an internal one, and is never sent to a client.
+//! A subrequest is an exchange with a URI of its own. It passes through the pipeline like any
+//! other request, as an internal one, and is never sent to a client.
 
 mod answer;
 

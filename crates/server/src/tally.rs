@@ -1,9 +1,9 @@
-//! What a request and all those that it sets off come to together: how many they are, and what
-//! they have said in the error log.
+//! Totals of a request and all of its subrequests: how many there are, and what they have
+//! written to the error log.
 //!
-//! Pages and applications may set off subrequests without an end, and say the same about each.
-//! The first are refused past `max_subrequests`. A line that a request has written already is
-//! counted, and its number written when the request is over.
+//! Pages and applications may cause subrequests without end, with the same message for each.
+//! Subrequests beyond `max_subrequests` are refused. A message that the request has already
+//! written is only counted; the number is logged when the request is over.
 
 use crate::exchange::Exchange;
 use sealane_conf::model::LogLevel;

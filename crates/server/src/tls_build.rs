@@ -1,7 +1,7 @@
-//! From the `ssl_*` directives of a configuration to TLS contexts and acceptors.
+//! Builds TLS contexts and acceptors from the `ssl_*` directives of a configuration.
 //!
-//! `sealane_tls` knows nothing of the configuration; this file maps one to the
-//! other and hands it the bytes of the files named.
+//! `sealane_tls` does not know the configuration: this file translates it and passes on the
+//! bytes of the files that it names.
 
 mod sessions;
 mod threads;

@@ -1,4 +1,4 @@
-//! Collects what a handshake agreed on, for the `$ssl_*` variables.
+//! Collects the results of a handshake for the `$ssl_*` variables.
 
 use crate::facts::TlsFacts;
 use crate::tls_stream::HandshakeTimes;

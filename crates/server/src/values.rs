@@ -1,9 +1,8 @@
-//! What expressions captured and what the configuration's own variables hold, for one
-//! request.
+//! Captures of expressions and values of the configuration's own variables, for one request.
 //!
-//! Nothing is allocated until something is captured, assigned or kept. Evaluating a `map`
-//! changes it while the exchange is only looked at, so it stands behind a lock that no two
-//! threads ever want at once.
+//! Nothing is allocated until something is captured, assigned or cached. Evaluating a `map`
+//! changes them while the exchange is borrowed immutably, so they are behind a lock, which is
+//! never contended.
 
 use sealane_conf::regex::{Captures, Regex};
 use std::sync::{Mutex, MutexGuard, PoisonError};

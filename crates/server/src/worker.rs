@@ -1,4 +1,4 @@
-//! The worker process from inside: its threads, what they are told, shutdown.
+//! The worker process from inside: its threads, their commands, shutdown.
 
 mod threads;
 

@@ -1,4 +1,4 @@
-//! `auth_basic`: names and passwords.
+//! `auth_basic`: user names and passwords.
 
 use super::{AccessVerdict, Credentials, passwords, user_file};
 use crate::disk;

@@ -1,4 +1,4 @@
-//! The name and the password of Basic authentication (RFC 7617).
+//! User name and password of Basic authentication (RFC 7617).
 
 use crate::exchange::Exchange;
 use base64::Engine;

@@ -1,8 +1,8 @@
-//! The traditional crypt(3): 25 rounds of a DES whose expansion a salt of two characters
+//! The traditional crypt(3): 25 rounds of DES with an expansion that a salt of two characters
 //! perturbs. Old `htpasswd` files are full of it.
 //!
-//! Bits are counted as FIPS 46-3 counts them, the first one first. Nothing here depends on
-//! the time: it is asked once for a password, away from the worker threads.
+//! Bits are numbered as in FIPS 46-3, from the first one. The code does not run in constant
+//! time; it runs once per password, off the worker threads.
 
 use super::md5_crypt::DIGITS;
 

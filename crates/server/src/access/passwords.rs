@@ -1,4 +1,4 @@
-//! Whether a password is the one that a file of names and passwords means.
+//! Checks a password against an entry of a password file.
 
 use super::{des_crypt, md5_crypt};
 use base64::Engine;

@@ -1,5 +1,5 @@
-//! `auth_basic_user_file`: lines of `name:password`, read from the beginning for every
-//! request, as nginx does, however long the file is.
+//! `auth_basic_user_file`: lines of `name:password`. As in nginx, the file is read from its
+//! beginning for every request, however long it is.
 
 use std::io::{self, Read};
 use zeroize::Zeroizing;

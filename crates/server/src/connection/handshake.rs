@@ -1,4 +1,4 @@
-//! The TLS handshake of a connection, within its time, and who seals afterwards.
+//! The TLS handshake of a connection and its time-out, and whether the kernel seals afterwards.
 //!
 //! # A handshake that waits
 //!

@@ -1,5 +1,5 @@
-//! The client's side of an HTTP/1 exchange while it is being handled: the request
-//! body for whoever asks for it, interim responses, and the client's end.
+//! The client's side of an HTTP/1 exchange while it is being handled: the request body, interim
+//! responses, and whether the client is still there.
 
 use crate::chain::OutputChain;
 use crate::client_link::{BodyError, ClientFeed, Demand, Interim};

@@ -1,5 +1,5 @@
-//! Sending a response on HTTP/1: its head, what there is of its body, and what is
-//! still arriving.
+//! Sends a response over HTTP/1: its head, the part of its body that is there, and the part
+//! that is still arriving.
 
 use super::intake::Intake;
 use crate::body_source::{BodySource, Filled, PendingBody, SourceError};

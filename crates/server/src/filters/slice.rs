@@ -1,9 +1,10 @@
-//! `slice`: a large file is asked of another server in pieces of one size, whatever range the
-//! client wants (ngx_http_slice_filter_module).
+//! `slice`: requests a large file from another server in pieces of equal size, whatever range
+//! the client asks for (ngx_http_slice_filter_module).
 //!
-//! `$slice_range` is what makes it begin: who writes it into a request gets a piece for an
-//! answer. Its head is that of the whole; what is missing is asked for piece by piece, while
-//! the client takes what is there. Pieces that are not of one file end the response.
+//! It is switched on by `$slice_range`: a request that contains it gets one piece as its
+//! response. The head of that response is turned into the head of the whole, and the following
+//! pieces are requested one by one as the client reads. Pieces that do not belong to the same
+//! file end the response.
 
 use crate::body_source::{BodySource, Filled, PendingBody, SourceError};
 use crate::chain::OutputChain;

@@ -1,4 +1,4 @@
-//! `userid`: a cookie by which a client is known again.
+//! `userid`: a cookie that identifies a client.
 
 use crate::exchange::Exchange;
 use crate::request_log::{Text, log_request};

@@ -1,5 +1,5 @@
-//! What happens on the streams of a connection: requests come in, handlers go on,
-//! responses begin and end.
+//! What happens on the streams of a connection: requests arrive, handlers run, responses begin
+//! and end.
 
 use super::serving::{Serving, default_conf};
 use super::stream::{self, FollowUp, Stream, StreamResponse, StreamState};

@@ -1,8 +1,8 @@
-//! The codec of a connection, and what it and the bodies of streams want to send.
+//! The codec of a connection, and the output of the codec and of the streams' bodies.
 //!
-//! Whatever is sent passes through here, so that frames leave in the order in which the codec
-//! has made them. A payload that is part of a file stands in the chain, and everything that was
-//! made before it stands there too; what was made since is in the buffer.
+//! All output passes through here, so that frames are sent in the order in which the codec has
+//! made them. A payload that is a range of a file is in the chain, together with everything
+//! that was made before it; what was made later is in the buffer.
 
 use super::timeouts::TurnTime;
 use crate::buffers;

@@ -1,4 +1,4 @@
-//! `autoindex`: the list of a directory.
+//! `autoindex`: lists directories.
 
 mod format;
 

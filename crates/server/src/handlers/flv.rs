@@ -1,4 +1,4 @@
-//! `flv`: a file from the position on that `?start=` names, behind a header of its own.
+//! `flv`: a file from the position that `?start=` gives, preceded by a header.
 
 use super::Outcome;
 use super::media_file::{MediaFile, MediaPart};

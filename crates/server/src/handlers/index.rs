@@ -1,4 +1,4 @@
-//! `index`: the file that stands for a directory.
+//! `index`: the file that is served for a directory.
 
 use super::path::FilePath;
 use super::symlinks;

@@ -1,9 +1,10 @@
-//! Answers that are made as a whole before they are sent: indexes of films, lists of directories.
+//! Responses that are made as a whole before they are sent: indices of MP4 files, directory
+//! listings.
 //!
-//! They have megabytes where a file is large enough, and a client may take as long as it likes to
-//! read them. So there is room for some of the work at a time ([`WORK_BYTES`]), and for some of
-//! what waits for clients ([`WAITING_BYTES`]), in all worker threads together. Other work waits;
-//! what else waits for clients is in temporary files.
+//! They take megabytes when a file is large enough, and a client may read them as slowly as it
+//! likes. Therefore both the work that is done at a time ([`WORK_BYTES`]) and the results that
+//! wait for clients ([`WAITING_BYTES`]) are bounded for all worker threads together. Further
+//! work waits; further results go to temporary files.
 
 use crate::chain::Segment;
 use crate::temp_file::{TempFile, TempFileError};

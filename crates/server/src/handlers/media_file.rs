@@ -1,4 +1,4 @@
-//! What `flv` and `mp4` share: a file of which a part can be asked for, to be played from there.
+//! Shared by `flv` and `mp4`: a file that can be played from the middle.
 
 use super::path::FilePath;
 use super::{Outcome, open, set_content_type, static_file};

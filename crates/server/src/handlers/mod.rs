@@ -1,4 +1,4 @@
-//! What answers a request: files, directories, fixed texts, status pages.
+//! The handlers that answer requests: files, directories, fixed texts, status pages.
 
 pub(crate) mod autoindex;
 pub(crate) mod dav;

@@ -1,7 +1,7 @@
-//! `mp4`: a file from one second to another, with an index of its own.
+//! `mp4`: a file from one second to another, with an index that matches.
 //!
-//! An index has megabytes: what is cut at a time, and what waits for clients, is bounded
-//! ([`made`]).
+//! An index takes megabytes, so the number of those that are made at a time or wait for clients
+//! is bounded ([`made`]).
 
 use super::media_file::{MediaFile, MediaPart};
 use super::{Outcome, made};

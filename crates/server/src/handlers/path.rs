@@ -1,4 +1,4 @@
-//! Where in the file system a URI leads: `root` and `alias`.
+//! Maps a URI to a path in the file system: `root` and `alias`.
 
 use crate::exchange::Exchange;
 use crate::request_log::{Text, log_request};

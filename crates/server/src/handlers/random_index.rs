@@ -1,4 +1,4 @@
-//! `random_index`: any file of a directory answers for it.
+//! `random_index`: serves a random file of a directory.
 
 use super::Outcome;
 use super::autoindex;

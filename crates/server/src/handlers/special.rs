@@ -1,4 +1,4 @@
-//! Statuses without a body of their own: `error_page`, else the built-in page.
+//! Statuses that no handler has a body for: `error_page`, or the built-in page.
 
 use super::Outcome;
 use crate::exchange::{ContentType, Exchange};

@@ -1,5 +1,5 @@
-//! `gzip_static`, `brotli_static`, `zstd_static`: a file's compressed twin with `.gz`, `.br` or
-//! `.zst` at the end of its name.
+//! `gzip_static`, `brotli_static`, `zstd_static`: the compressed copy of a file, with `.gz`,
+//! `.br` or `.zst` appended to its name.
 
 use super::path::FilePath;
 use super::{Outcome, open, set_content_type, static_file};

@@ -1,4 +1,4 @@
-//! Plain files.
+//! Serves plain files.
 
 use super::path::FilePath;
 use super::returns::add_slash;

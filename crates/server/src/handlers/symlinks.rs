@@ -1,4 +1,4 @@
-//! `disable_symlinks`: through which symbolic links a file may be reached.
+//! `disable_symlinks`: which symbolic links may be followed.
 
 use super::path::FilePath;
 use crate::exchange::Exchange;

@@ -1,4 +1,4 @@
-//! `limit_conn`: so many requests with the same key may be under way.
+//! `limit_conn`: limits the number of requests with the same key that are in progress.
 
 use super::zone::{KeyPosition, NodeId, Zone};
 use super::{LimitStatus, ZoneState};

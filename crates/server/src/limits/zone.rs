@@ -1,5 +1,5 @@
-//! What a zone remembers about keys: shards with a lock each, in which keys are found by
-//! hash and ordered by use, within nginx's measure of memory.
+//! The memory of a zone: shards with a lock each. Keys are found by hash and ordered by use,
+//! and take as much memory as in nginx.
 
 use hashbrown::HashTable;
 use std::hash::{BuildHasher, RandomState};

@@ -1,4 +1,4 @@
-//! Where the time of handshakes goes: private-key operations, the pool, queues.
+//! Where the time of handshakes is spent: private-key operations, the pool, queues.
 
 use crate::worker::Process;
 use prometheus_client::collector::Collector;

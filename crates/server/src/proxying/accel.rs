@@ -1,4 +1,4 @@
-//! What a peer tells us to do (`X-Accel-*`), unless `proxy_ignore_headers` says not to listen.
+//! Instructions of a peer (`X-Accel-*`), unless `proxy_ignore_headers` disables them.
 
 use super::PassRuntime;
 use super::response;

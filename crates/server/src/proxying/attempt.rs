@@ -1,4 +1,4 @@
-//! Asking peers, one after the other, until one answers (`proxy_next_upstream`).
+//! Tries peers one after the other until one responds (`proxy_next_upstream`).
 
 use super::conversation::{Conversation, Timeouts, Upload};
 use super::failure::{Doing, Failure};

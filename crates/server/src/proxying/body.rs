@@ -1,10 +1,10 @@
 //! The body of a proxied response, from the peer to the client.
 //!
-//! With `proxy_buffering on` the peer is read as fast as it sends, into memory and
-//! then into a temporary file, so that a slow client does not hold it; with `off` no
-//! more than one buffer is read ahead. Either way the client gets what there is at
-//! once, and the peer's connection goes back to the pool as soon as the response has
-//! been read, however much of it the client has still to take.
+//! With `proxy_buffering on` the peer is read as fast as it sends, into memory and then into a
+//! temporary file, so that a slow client does not occupy it. With `off`, at most one buffer is
+//! read ahead. Either way the client gets the bytes as they arrive, and the connection to the
+//! peer returns to the pool as soon as the response has been read, however much of it is still
+//! to be sent.
 
 use super::conversation::Conversation;
 use super::failure::{Doing, Failure};

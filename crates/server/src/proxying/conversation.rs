@@ -1,5 +1,5 @@
-//! A request on its way to a peer and the response on its way back, at the same time:
-//! peers may answer before they have read everything.
+//! Sends a request to a peer and receives the response at the same time: peers may answer
+//! before they have read everything.
 
 use super::failure::{Doing, Failure};
 use super::peer_connection::PeerConnection;

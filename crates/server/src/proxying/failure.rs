@@ -1,4 +1,4 @@
-//! What can go wrong with an upstream, and what nginx says about it.
+//! What can go wrong with an upstream, in nginx's words.
 
 use crate::client_link::BodyError;
 use crate::transport::gather::FileError;

@@ -1,4 +1,4 @@
-//! Groups of servers at run time, from the configuration.
+//! Groups of servers at run time, built from the configuration.
 
 use super::peer_connection::{self, PeerConnection};
 use super::{GroupRuntime, PassRuntime};

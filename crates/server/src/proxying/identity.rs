@@ -1,6 +1,6 @@
-//! Whom a connection to a peer speaks for: the address it comes from (`proxy_bind`) and
-//! the PROXY header at its beginning (`proxy_send_proxy_protocol`). Two requests share a
-//! connection only if these are the same for both.
+//! The identity of a connection to a peer: the address it comes from (`proxy_bind`) and the
+//! PROXY header at its beginning (`proxy_send_proxy_protocol`). Two requests share a connection
+//! only if both are the same for them.
 
 use crate::exchange::Exchange;
 use crate::facts::PeerAddress;

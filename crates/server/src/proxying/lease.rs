@@ -1,5 +1,5 @@
-//! A peer that a request has, and the connection to it: where both come from and
-//! where they go back to.
+//! A peer that is reserved for a request, and the connection to it: where both come from and
+//! where they are returned to.
 
 use super::peer_connection::{self, PeerConnection};
 use crate::worker::Worker;

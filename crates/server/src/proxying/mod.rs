@@ -1,4 +1,4 @@
-//! Handing requests to other servers: `proxy_pass`, `fastcgi_pass`, `uwsgi_pass`,
+//! Passes requests to other servers: `proxy_pass`, `fastcgi_pass`, `uwsgi_pass`,
 //! `scgi_pass`, `grpc_pass`.
 //!
 //! ```text
@@ -11,15 +11,15 @@
 //! | `runtime`, `groups` | what the configuration means at run time |
 //! | `target` | where a request goes: group and URI |
 //! | `request`, `gateway` | the request that is sent: URI and header fields, or parameters |
-//! | `attempt`, `next` | asking peers, and whether another one is asked |
+//! | `attempt`, `next` | trying peers, and whether to try another one |
 //! | `lease`, `peer_connection`, `identity` | the peer that was picked, the connection to it |
 //! | `tls_settings`, `tls_certificates`, `peer_tls` | TLS on such connections |
 //! | `conversation` | sending and receiving at the same time |
 //! | `wire/` | the protocols, without I/O |
-//! | `response`, `accel`, `rewrite` | what becomes of the response head |
-//! | `body`, `response_buffer` | the response body on its way to the client, and what of it waits |
-//! | `states` | what is known afterwards, for variables and logs |
-//! | `failure`, `pause` | what goes wrong, and how long nothing may happen |
+//! | `response`, `accel`, `rewrite` | from the peer's response head to the client's |
+//! | `body`, `response_buffer` | the response body, and the part of it that waits for the client |
+//! | `states` | the attempts, for variables and logs |
+//! | `failure`, `pause` | errors and time-outs |
 
 mod accel;
 mod attempt;

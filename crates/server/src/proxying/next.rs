@@ -1,4 +1,4 @@
-//! `proxy_next_upstream`: whether another peer is asked.
+//! `proxy_next_upstream`: whether another peer is tried.
 
 use super::failure::{Doing, Failure};
 use crate::exchange::Exchange;

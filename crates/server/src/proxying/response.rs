@@ -1,4 +1,4 @@
-//! From a peer's response head to the client's.
+//! Turns a peer's response head into the client's.
 
 use super::failure::Doing;
 use super::wire::UpstreamHead;

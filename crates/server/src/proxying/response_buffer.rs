@@ -1,15 +1,15 @@
-//! What has been read of a response and has not gone to the client: a temporary file
-//! once memory is full, in the order in which it came.
+//! The part of a response that has been read from the peer and not yet been sent to the client:
+//! in memory, and in a temporary file once memory is full.
 //!
 //! ```text
 //! peer -> fresh (memory) -> moving (being written) -> filed (temporary file) -> client
 //!              \________________\_________________________________________________^
 //! ```
 //!
-//! The client gets file ranges first, then what is being written (from memory, which
-//! is still there), then what was read last. Memory counts until nobody holds it any
-//! more: what the client's connection was given and has not sent counts as well, so
-//! that a response takes no more than its buffers, however slow the client is.
+//! The client gets the file ranges first, then the bytes that are being written (from memory,
+//! which still has them), then those that were read last. Memory counts until it is freed,
+//! including what the client's connection holds and has not sent. So a response takes no more
+//! than its buffers, however slow the client is.
 
 use crate::chain::{OutputChain, Segment};
 use crate::temp_file::{Keep, TempFile, TempFileError};

@@ -1,5 +1,5 @@
 //! `proxy_redirect`, `proxy_cookie_domain`, `proxy_cookie_path`, `proxy_cookie_flags`:
-//! what a peer says about itself, in the words of the outside.
+//! translate what a peer says about itself into addresses that clients can use.
 
 use crate::exchange::Exchange;
 use crate::request_log::log_request;

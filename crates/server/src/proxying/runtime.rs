@@ -1,4 +1,4 @@
-//! A location's pass directive at run time, made once for each snapshot.
+//! A location's pass directive at run time, built once per snapshot.
 
 use super::tls_settings::{PeerTls, Secured};
 use super::{GroupRuntime, knows_chunks, rewrite};

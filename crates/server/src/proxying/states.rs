@@ -1,4 +1,4 @@
-//! What became of a request at its peers: the `$upstream_*` variables.
+//! The attempts of a request at its peers: the `$upstream_*` variables.
 
 use super::request::BodyPlan;
 use super::wire::UpstreamHead;

@@ -1,4 +1,4 @@
-//! Where a request goes: a group of servers, and the URI they are asked for.
+//! The target of a request: a group of servers, and the URI to request from them.
 
 use super::request;
 use super::{GroupRuntime, PassRuntime};

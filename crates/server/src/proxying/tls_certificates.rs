@@ -1,8 +1,8 @@
-//! Certificates whose names come out of variables: `proxy_ssl_certificate` with a `$`, and
+//! Client certificates whose names contain variables: `proxy_ssl_certificate` with a `$`, and
 //! `proxy_ssl_certificate_cache`.
 //!
-//! The worker reads them when a connection is opened, with its own rights, as nginx's do. That
-//! is done on a thread that may wait for the disk.
+//! As in nginx, the worker reads them with its own rights when it opens a connection. A disk
+//! thread does that.
 
 use crate::disk;
 use sealane_conf::model::CertificateCache;

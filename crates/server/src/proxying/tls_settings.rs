@@ -1,5 +1,5 @@
-//! What `proxy_ssl_*`, `grpc_ssl_*` and `uwsgi_ssl_*` mean at run time: made once for each
-//! snapshot, and what one request makes of it.
+//! `proxy_ssl_*`, `grpc_ssl_*` and `uwsgi_ssl_*` at run time: built once per snapshot, and
+//! completed for each request.
 
 use super::failure::Failure;
 use super::peer_tls::{SessionKeeper, TlsLink};

@@ -1,4 +1,4 @@
-//! The answer of a subrequest as part of another body, as it comes.
+//! The response to a subrequest as part of another body, while it arrives.
 
 use super::{Subrequest, SubrequestKind};
 use crate::body_source::{BodySource, Filled, PendingBody, SourceError};

@@ -1,8 +1,7 @@
-//! What the servers of a configuration do about resumption: keys, caches, the
-//! store of all nodes, early data.
+//! Session resumption as configured: keys, caches, the store that nodes share, early data.
 //!
-//! All of it is [`SessionState`], which outlives the snapshot: the same directives
-//! find the same objects again.
+//! All of it is part of [`SessionState`], which outlives the snapshot: the same directives find
+//! the same objects again.
 
 use super::{emerg, file};
 use crate::materials::Materials;

@@ -1,4 +1,4 @@
-//! How many handshake threads a process gets (`ssl_async_threads`).
+//! The number of handshake threads (`ssl_async_threads`).
 
 use sealane_conf::Config;
 use sealane_conf::model::AsyncMode;

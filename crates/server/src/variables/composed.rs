@@ -1,8 +1,8 @@
-//! Variables of the server's own that the configuration makes of other variables: `root`,
-//! `limit_rate` and `secure_link` say what they are.
+//! Built-in variables whose value the configuration defines through other variables, with
+//! `root`, `limit_rate` and `secure_link`.
 //!
-//! One that is made of itself has no value: `secure_link_md5 "$secure_link x"` is a mistake, and
-//! not one that may cost more than a line in the error log.
+//! A variable that refers to itself has no value: `secure_link_md5 "$secure_link x"` is a
+//! mistake, which must not cost more than a line in the error log.
 
 use super::{links, request, response};
 use crate::exchange::Exchange;

@@ -1,4 +1,4 @@
-//! Variables about the connection and its two ends.
+//! Variables about the connection and its two endpoints.
 
 use super::{number, seconds, text};
 use crate::exchange::Exchange;

@@ -1,8 +1,7 @@
-//! What is known about an exchange, as text: every variable of the configuration.
+//! Variables: what is known about an exchange, as text.
 //!
-//! Values are written where they are wanted, when they are wanted; nothing is
-//! kept. A variable is either found, maybe empty, or absent: access logs show `-`
-//! for an absent one, templates nothing.
+//! Values are written where and when they are needed; nothing is cached. A variable is either
+//! found, perhaps empty, or absent: access logs show `-` for an absent one, templates nothing.
 
 mod composed;
 mod connection;

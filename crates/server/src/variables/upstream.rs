@@ -1,4 +1,4 @@
-//! Variables about servers behind us: `$upstream_*`, `$proxy_*`.
+//! Variables about upstream servers: `$upstream_*`, `$proxy_*`.
 
 use super::{is_variable_name, number, put, seconds, text};
 use crate::exchange::Exchange;

@@ -1,4 +1,5 @@
-//! The threads of the worker process: each accepts, serves and looks after time-outs on its own.
+//! The threads of the worker process. Each accepts connections, serves them and enforces
+//! time-outs on its own.
 
 use crate::acceptor::Acceptor;
 use crate::connection;

@@ -1,4 +1,4 @@
-//! `add_before_body` and `add_after_body`: answers to other requests around a body.
+//! `add_before_body` and `add_after_body`: puts the responses to subrequests around a body.
 
 use super::head;
 use crate::body_source::{BodySource, Filled, PendingBody, SourceError};

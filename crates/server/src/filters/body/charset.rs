@@ -1,4 +1,5 @@
-//! `charset`: names the character set of texts, and converts them where there is a table.
+//! `charset`: names the character set of text responses, and converts them if there is a
+//! `charset_map`.
 
 use super::head;
 use super::transformed::{Transform, TransformStatus, transform};

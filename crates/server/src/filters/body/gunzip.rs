@@ -1,4 +1,4 @@
-//! `gunzip`: decompresses bodies for clients that do not take gzip.
+//! `gunzip`: decompresses bodies for clients that do not accept gzip.
 
 use super::head;
 use super::transformed::{Transform, TransformStatus, transform};

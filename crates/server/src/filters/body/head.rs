@@ -1,4 +1,4 @@
-//! What has to change in the head of a response whose body a filter changes.
+//! Changes to the head of a response whose body is filtered.
 
 use crate::exchange::{ETag, Exchange, Response};
 use sealane_conf::model::MediaTypes;

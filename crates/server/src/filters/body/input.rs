@@ -1,4 +1,4 @@
-//! What a filter reads: the body before it, as memory.
+//! The input of a body filter: the body before it, as bytes in memory.
 
 use crate::body_source::{BodySource, Filled, PendingBody, SourceError};
 use crate::chain::{OutputChain, Segment};

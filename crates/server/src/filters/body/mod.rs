@@ -1,13 +1,13 @@
-//! Filters that change what a body says, in nginx's order: decompression, additions,
+//! Filters that change the contents of a body, in nginx's order: decompression, additions,
 //! replacements, character sets, server-side includes, compression.
 //!
-//! Each has a file with two parts. `apply` looks at the head, decides whether the filter has
-//! anything to do, changes the head accordingly and puts its [`transformed::Transform`], or a
-//! [`crate::body_source::BodySource`] where it has to wait for something, around the body. The
-//! rest runs while the body is sent: a body is never gathered for a filter.
+//! Each has a file with two parts. `apply` examines the head, decides whether the filter
+//! applies, changes the head accordingly and wraps the body into its
+//! [`transformed::Transform`], or into a [`crate::body_source::BodySource`] if it has to wait
+//! for something. The rest runs while the body is sent: a filter never collects a whole body.
 //!
-//! Locations without such a filter have no [`sealane_conf::model::BodyFilters`], and nothing is
-//! asked of their responses.
+//! Locations without such a filter have no [`sealane_conf::model::BodyFilters`], and their
+//! responses skip all of this.
 
 mod addition;
 mod charset;

@@ -1,4 +1,4 @@
-//! Output of a filter that puts it together from many parts.
+//! Output of a filter that is assembled from many small parts.
 
 use crate::chain::OutputChain;
 use bytes::Bytes;

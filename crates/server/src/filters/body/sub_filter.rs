@@ -1,4 +1,4 @@
-//! `sub_filter`: replaces texts, wherever the pieces end in which the body comes.
+//! `sub_filter`: replaces texts, also those that span pieces of the body.
 
 use super::head;
 use super::pieces::Pieces;

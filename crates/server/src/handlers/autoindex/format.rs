@@ -1,4 +1,4 @@
-//! The list of a directory as HTML, XML, JSON or JSONP; byte for byte nginx's.
+//! A directory listing as HTML, XML, JSON or JSONP, byte for byte as nginx writes it.
 
 use super::DirectoryEntry;
 use sealane_http::date;

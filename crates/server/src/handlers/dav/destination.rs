@@ -1,4 +1,4 @@
-//! COPY and MOVE: where to, and whether over what is there.
+//! COPY and MOVE: the destination, and whether it may be overwritten.
 
 use super::{
     DavError, Depth, depth, header, note, path_of, refuse, refuse_body, tree, without_slash,

@@ -6,10 +6,10 @@
 //! tree   what is done to files and directories  on a disk thread
 //! ```
 //!
-//! Answers are nginx's. Where nginx would destroy what it works on, or leave the root, it is
-//! refused or undone here: a copy onto or into itself is 403; a tree that cannot be copied
-//! as a whole is not copied, and never moved; links to directories are not followed; a file
-//! gets its name when it is complete.
+//! Responses are nginx's. Where nginx would destroy the files it works on, or leave the root, the
+//! request is refused or undone: a copy onto or into itself gets a 403; a tree that cannot be
+//! copied completely is not copied, and never moved; links to directories are not followed; a
+//! file gets its name when it is complete.
 
 mod destination;
 mod put;

@@ -1,4 +1,4 @@
-//! What WebDAV does to files and directories. Everything here blocks.
+//! WebDAV operations on files and directories. Everything here blocks.
 
 use super::{DavError, directory_access};
 use crate::open_file_cache::Errno;

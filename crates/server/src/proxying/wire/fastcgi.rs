@@ -1,4 +1,4 @@
-//! FastCGI towards a peer.
+//! FastCGI, on the side of the client.
 
 use super::{ResponseEnd, UpstreamHead, WireError, WireEvent};
 use crate::chain::{OutputChain, Segment};

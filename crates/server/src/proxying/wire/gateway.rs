@@ -1,5 +1,5 @@
-//! SCGI and uwsgi towards a peer: a request in one piece, then a response as gateway
-//! programs write it, up to the end of the connection.
+//! SCGI and uwsgi, on the side of the client: the request is sent in one piece; the response is
+//! a CGI response that ends with the connection.
 
 use super::{ResponseEnd, UpstreamHead, WireError, WireEvent, next_piece, split_head};
 use sealane_http::Method;

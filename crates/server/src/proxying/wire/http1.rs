@@ -1,4 +1,4 @@
-//! HTTP/1 towards a peer.
+//! HTTP/1, on the side of the client.
 
 use super::{ResponseEnd, UpstreamHead, WireError, WireEvent, next_piece, split_head};
 use crate::chain::{OutputChain, Segment};

@@ -1,9 +1,8 @@
-//! HTTP/2 towards a peer: gRPC, and `proxy_http_version 2`.
+//! HTTP/2, on the side of the client: gRPC, and `proxy_http_version 2`.
 //!
-//! A connection carries one request at a time, as in nginx, and is kept for the next
-//! one with its header tables. The codec therefore belongs to the connection and is
-//! lent to the request. A request that nobody waits for any more is reset, which leaves
-//! the connection to the next one; nginx closes it.
+//! As in nginx, a connection carries one request at a time. It is kept for the next one with
+//! its header tables, so the codec belongs to the connection and is lent to the request. A
+//! request that is given up is reset, and the connection stays usable; nginx closes it.
 
 use super::{ResponseEnd, UpstreamHead, WireError, WireEvent};
 use crate::chain::{FileRange, OutputChain, Segment};

@@ -1,5 +1,4 @@
-//! The protocols spoken with peers, sans-IO: how a request is framed, and what the
-//! bytes that come back mean.
+//! The protocols spoken with peers, sans-IO: framing requests and parsing responses.
 //!
 //! One [`Wire`] serves one request on one connection. Requests are framed into an
 //! output chain; responses come out as [`WireEvent`]s. What every protocol has is a method of

@@ -1,7 +1,7 @@
-//! The libraries that compress, in one form: bytes in, bytes out, no I/O.
+//! The compression libraries behind one interface: bytes in, bytes out, no I/O.
 //!
-//! What each keeps in memory while a response is sent is in `docs/performance.md`; a response
-//! of known length that is shorter than the window gets a smaller one.
+//! `docs/performance.md` lists how much memory each needs while a response is sent. A response
+//! of known length that is shorter than the window gets a smaller window.
 
 use crate::codings::Coding;
 use brotli::enc::StandardAlloc;

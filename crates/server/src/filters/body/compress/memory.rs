@@ -1,7 +1,7 @@
 //! The memory of all compressors of the process (`compression_memory`).
 //!
-//! A compressor lasts as long as its client takes to read, and takes up to 24 MiB. When there is
-//! no room for another, responses are sent as they are: larger, but sent.
+//! A compressor lives as long as its client takes to read the response, and needs up to 24 MiB.
+//! When there is no room for another one, responses are sent uncompressed.
 
 use crate::exchange::Exchange;
 use crate::request_log::log_request;

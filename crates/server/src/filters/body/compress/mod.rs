@@ -1,4 +1,4 @@
-//! `gzip`, `brotli`, `zstd`: compresses bodies while they are sent.
+//! `gzip`, `brotli`, `zstd`: compress bodies while they are sent.
 
 mod codecs;
 mod memory;

@@ -1,4 +1,4 @@
-//! What the commands of server-side includes do.
+//! The commands of server-side includes.
 
 use super::super::head;
 use super::parser::{MAX_PARAMS, SsiCommand};

@@ -1,12 +1,12 @@
-//! `ssi`: server-side includes. Text passes as it comes, commands are carried out where they
-//! stand, and what they include follows in its place.
+//! `ssi`: server-side includes. Text passes through as it arrives; a command is carried out where
+//! it occurs, and what it includes takes its place.
 //!
 //! ```text
 //! body -> parser -> commands -> queue of texts and answers -> client
 //! ```
 //!
-//! Subrequests begin when their command is met, so that several go on at once; the queue is
-//! bounded, and what lies in a queued answer begins when that answer is next.
+//! A subrequest begins when its command is parsed, so several are in progress at once. The queue
+//! is bounded; the includes of a queued response begin when it is that response's turn.
 
 mod commands;
 mod parser;

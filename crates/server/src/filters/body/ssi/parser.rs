@@ -1,4 +1,4 @@
-//! Finds commands in a text that comes in pieces, as nginx does: byte by byte.
+//! Finds commands in a text that arrives in pieces; like nginx, byte by byte.
 
 use std::fmt;
 

@@ -1,5 +1,5 @@
-//! Variables, blocks and captures of server-side includes: those of a response and of all that
-//! it includes.
+//! Variables, blocks and captures of server-side includes. A response shares them with
+//! everything that it includes.
 
 use super::commands::Failed;
 use super::complain;
