@@ -13,9 +13,9 @@ use sealane_http::StatusCode;
 use sealane_tls::{ClientChain, ClientVerifier, VerifyFailure};
 use std::sync::Arc;
 
-/// What a handshake has told of the client, where some server asks for certificates.
+/// What is known of the client after the handshake, where some server asks for certificates.
 pub struct ClientFacts {
-    /// The server name, lower case and without a dot at the end; empty without SNI.
+    /// The server name, in lower case and without a trailing dot; empty without SNI.
     server_name: Box<[u8]>,
     chain: Option<Arc<ClientChain>>,
 }
@@ -87,8 +87,8 @@ pub(crate) async fn check(exchange: &Exchange) -> Result<(), StatusCode> {
     }
 }
 
-/// Whether the connection was opened for another name than the request's, as nginx
-/// compares them: names, not servers, and only when the first was the name of a server.
+/// Whether the connection was opened for another name than the request's. As in nginx, names are
+/// compared, not servers, and only if the first was the name of a server.
 fn is_misdirected(exchange: &Exchange) -> bool {
     let Some(client) = exchange.connection.client() else {
         return false;
@@ -100,10 +100,10 @@ fn is_misdirected(exchange: &Exchange) -> bool {
         && names.has(&client.server_name)
 }
 
-/// The verdict, computed elsewhere if it would take long and nobody has it yet.
+/// The verdict; computed off the worker thread if it takes long and is not cached.
 async fn judge(exchange: &Exchange, chain: &Arc<ClientChain>) -> Result<(), VerifyFailure> {
     let Some(rules) = rules(exchange) else {
-        // Somebody must have asked for what was shown, and the rules are not there any more.
+        // Some server asked for a certificate, but its rules no longer exist.
         return Err(VerifyFailure::UNSPECIFIED);
     };
     if rules.is_judged(chain) || chain.is_cheap() {
@@ -130,9 +130,8 @@ pub(crate) fn chain(exchange: &Exchange) -> Option<&Arc<ClientChain>> {
     exchange.connection.client()?.chain()
 }
 
-/// The rules of the server that answers or, if it has none of its own, of the one that the
-/// connection was opened for, or of the default server, with whose certificate names are
-/// served that have none.
+/// The rules of the server that answers. If it has none, those of the server that the connection
+/// was opened for, or of the default server, whose certificate servers without TLS settings use.
 fn rules(exchange: &Exchange) -> Option<&Arc<ClientVerifier>> {
     let snapshot = &exchange.snapshot;
     let names = &snapshot.listener(exchange.listener).names;

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// The newest snapshot and its number.
 pub struct Current {
     generation: AtomicU64,
-    // Locked by its own thread after each reload, and by whoever sets it.
+    // Locked by its thread after each reload, and by the thread that sets it.
     snapshot: Mutex<Arc<Snapshot>>,
 }
 
@@ -47,7 +47,7 @@ impl Current {
             self.generation.store(generation, Ordering::Release);
             std::mem::replace(&mut *current, snapshot)
         };
-        // The last owner frees a whole configuration: not while others wait for the lock.
+        // The last owner frees a whole configuration: not while the lock is held.
         drop(before);
     }
 }

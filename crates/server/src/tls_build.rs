@@ -27,7 +27,7 @@ use std::sync::Arc;
 /// Application protocols offered over TLS; the first only where `http2` is on.
 const ALPN: [&[u8]; 4] = [b"h2", b"http/1.1", b"http/1.0", b"http/0.9"];
 
-/// The TLS side of a configuration, for who wants to look at it without serving.
+/// The TLS settings of a configuration, for inspection without serving.
 #[derive(Debug)]
 pub struct TlsOfServers {
     /// The settings of each server, in the order of the configuration; `None`
@@ -56,15 +56,15 @@ impl TlsOfServers {
     }
 }
 
-/// Whether clients of the server with this number are offered HTTP/2: by its own
-/// `http2`, or by a `listen` line of an address that it is on.
+/// Whether clients of the server with this number are offered HTTP/2: by its own `http2`, or by a
+/// `listen` line of one of its addresses.
 pub(crate) fn offers_http2(http: &Http, server: usize) -> bool {
     let listened =
         |listener: &Listener| listener.options.http2 && listener.servers.contains(&server);
     http.servers[server].http2.enabled || http.listeners.iter().any(listened)
 }
 
-/// Builds the TLS side of a snapshot: remembers what servers share.
+/// Builds the TLS settings of a snapshot, and shares equal parts between servers.
 pub(crate) struct TlsBuilder<'a> {
     materials: &'a Materials,
     sessions: SessionsBuilder<'a>,
@@ -83,8 +83,7 @@ impl<'a> TlsBuilder<'a> {
         }
     }
 
-    /// Ticket keys that stand in a store, and what the operator should know, each
-    /// text once.
+    /// Ticket keys that are kept in a store, and warnings for the operator, each text once.
     pub(crate) fn finish(mut self) -> (Vec<SharedRing>, Vec<Diagnostic>) {
         let (shared_rings, notices) = self.sessions.finish();
         self.warnings.extend(notices);
@@ -236,7 +235,7 @@ impl<'a> TlsBuilder<'a> {
         }
     }
 
-    /// How clients are judged, with the files that are looked at.
+    /// The rules for certificates of clients, with the contents of the files.
     fn client_verification(
         &self,
         conf: &model::ClientCertificates,
@@ -392,8 +391,8 @@ fn name_text(name: &model::ServerName) -> String {
     }
 }
 
-/// Whether the configuration uses a variable whose name begins so. Looking for
-/// the text may find it in a comment: that costs a few bytes per connection.
+/// Whether the configuration uses a variable with this prefix. The search may find it in a comment,
+/// which costs a few bytes per connection.
 pub(crate) fn uses_variable(config: &Config, name: &str) -> bool {
     let forms = [format!("${name}"), format!("${{{name}")];
     config.sources.iter().any(|source| {

@@ -4,8 +4,8 @@ use crate::facts::TlsFacts;
 use crate::tls_stream::HandshakeTimes;
 use sealane_tls::Info;
 
-/// What the variables need. Called once per connection, and only when the
-/// configuration uses such a variable.
+/// Collects what the variables need. Called once per connection, and only if the configuration uses
+/// such a variable.
 pub(crate) fn collect(info: &Info<'_>, times: HandshakeTimes) -> TlsFacts {
     TlsFacts {
         protocol: info.protocol(),

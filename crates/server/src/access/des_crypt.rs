@@ -6,14 +6,13 @@
 
 use super::md5_crypt::DIGITS;
 
-/// Length of what crypt(3) makes: the salt and eleven digits.
+/// Length of the result of crypt(3): the salt and eleven digits.
 const LEN: usize = 13;
-/// Of longer passwords only the beginning counts.
+/// Only the beginning of a longer password is used.
 const PASSWORD_BYTES: usize = 8;
 const ITERATIONS: usize = 25;
 
-/// What a password becomes with the salt of a stored one; `None` if `stored` does not begin
-/// with a salt.
+/// Hashes a password with the salt of a stored one; `None` if `stored` does not begin with a salt.
 pub(super) fn crypt(password: &[u8], stored: &[u8]) -> Option<Vec<u8>> {
     let [first, second, ..] = *stored else {
         return None;

@@ -27,24 +27,24 @@ pub(super) enum SendFailure {
     Aborted,
     /// The connection broke.
     Broken(TransportError),
-    /// The body ended before its time.
+    /// The body ended too early.
     Source,
 }
 
-/// A response under way.
+/// A response that is being sent.
 struct ResponseInFlight {
-    /// What is left of the head, interim responses before it.
+    /// The rest of the head, preceded by interim responses.
     head: Vec<u8>,
     body: OutputChain,
     source: Option<Box<dyn BodySource>>,
-    /// The source has failed: what it gave before is sent, and no end.
+    /// The source has failed: what it returned before is sent, without an end.
     is_cut: bool,
     /// The body of a source is framed as chunks.
     chunked: bool,
     mode: SendMode,
     sent: u64,
     timeout: Duration,
-    /// Bytes sent when the pause began that `timeout` limits.
+    /// Bytes sent when the pause that `timeout` limits began.
     waiting_since: Option<u64>,
 }
 
@@ -120,11 +120,11 @@ fn connection_header(exchange: &Exchange, keep_alive: bool) -> ConnectionHeader 
     }
 }
 
-/// What came of one turn of sending.
+/// The result of one turn of sending.
 enum SendTurn {
-    /// As much as may leave in a turn has left; there is more.
+    /// The limit of a turn has been sent; there is more.
     More,
-    /// So has everything there is; the source has to bring more.
+    /// Everything that is there has been sent; the source has to provide more.
     Drained,
     Done,
 }
@@ -171,7 +171,7 @@ impl ResponseInFlight {
         }
     }
 
-    /// Sends as much as the mode allows, and looks after both directions meanwhile.
+    /// Sends as much as the mode allows, and handles both directions meanwhile.
     fn poll_turn(
         &mut self,
         cx: &mut Context<'_>,
@@ -210,7 +210,7 @@ impl ResponseInFlight {
         }
     }
 
-    /// Waits because of `limit_rate`. A source goes on reading meanwhile.
+    /// Waits because of `limit_rate`. The source keeps reading meanwhile.
     fn poll_pause(
         &mut self,
         cx: &mut Context<'_>,
@@ -304,7 +304,7 @@ impl ResponseInFlight {
         sending.map(|done| done.map_err(SendFailure::Broken))
     }
 
-    /// The client takes nothing: how long that may last.
+    /// The client takes nothing: `send_timeout` limits for how long.
     fn poll_patience(
         &mut self,
         cx: &mut Context<'_>,
@@ -324,9 +324,8 @@ impl ResponseInFlight {
     }
 }
 
-/// Turns of sending (`sendfile_max_chunk` each) between two in which the runtime
-/// asks the kernel what else there is to do. That takes two or three system calls,
-/// which would be half of all when each turn had them.
+/// Turns of sending (`sendfile_max_chunk` each) between two polls of the kernel by the runtime. A
+/// poll takes two or three system calls, which would be half of all if every turn had one.
 const TURNS_PER_LOOK: u32 = 4;
 
 /// Lets the tasks run that are ready now.
@@ -342,10 +341,10 @@ async fn let_others_run() {
     .await;
 }
 
-/// Says why the client did not get all of its response.
+/// Logs why the client did not get the whole response.
 pub(super) fn note_failure(connection: &Connection, exchange: &Exchange, failure: SendFailure) {
     match failure {
-        // Said already by whoever knows why.
+        // Already logged where the cause is known.
         SendFailure::Aborted | SendFailure::Source => {}
         SendFailure::TimedOut => {
             connection.log(

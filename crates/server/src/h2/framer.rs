@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// Codec and output of one connection.
 pub(super) struct Framer {
-    /// The rules of the protocol. Calls that write frames are methods of [`Framer`].
+    /// The protocol. Calls that write frames are methods of [`Framer`].
     pub(super) codec: h2::Connection,
     /// Sent first.
     chain: OutputChain,
@@ -50,7 +50,7 @@ impl Framer {
         self.codec.receive(input, age, &mut self.out)
     }
 
-    /// Announces the end of the connection; the streams that come meanwhile are served.
+    /// Announces the end of the connection; streams that arrive meanwhile are served.
     pub(super) fn shut_down(&mut self) {
         self.codec.shut_down(&mut self.out);
     }
@@ -164,7 +164,7 @@ impl Framer {
         self.out.len() as u64 + self.chain.len()
     }
 
-    /// What is to be sent: first these bytes, then the chain.
+    /// The output: first these bytes, then the chain.
     pub(super) fn unsent(&mut self) -> (&mut Vec<u8>, &mut OutputChain) {
         if !self.chain.is_empty() {
             self.chain.push_bytes(std::mem::take(&mut self.out));

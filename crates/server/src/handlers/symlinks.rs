@@ -9,16 +9,16 @@ use sealane_sys::links::Links;
 /// What holds for one path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SymlinkRule {
-    /// Links in so much of the path, from its beginning, are followed.
+    /// Links within this many bytes from the beginning of the path are followed.
     pub(crate) trusted_bytes: usize,
     /// Which are followed behind.
     pub(crate) links: Links,
 }
 
-/// What `disable_symlinks` says of a path; `None` where every link is followed.
+/// The rule of `disable_symlinks` for a path; `None` if every link is followed.
 ///
-/// `from=` counts if the path begins with it and a name ends there. As in nginx it is no rule at
-/// all for a path that is nothing but it.
+/// `from=` applies if the path begins with it and a name ends there. As in nginx there is no rule
+/// at all for a path that is equal to it.
 pub(crate) fn rule(exchange: &Exchange, path: &FilePath) -> Option<SymlinkRule> {
     let settings = exchange.conf().disable_symlinks.as_deref()?;
     let mut rule = SymlinkRule {
@@ -41,7 +41,7 @@ pub(crate) fn rule(exchange: &Exchange, path: &FilePath) -> Option<SymlinkRule> 
     Some(rule)
 }
 
-/// The system call that failed, for messages: another where the rules hold, as in nginx.
+/// The system call that failed, for messages; as in nginx, another one if the rules apply.
 pub(crate) fn call(exchange: &Exchange, otherwise: &'static str) -> &'static str {
     match exchange.conf().disable_symlinks {
         None => otherwise,
@@ -50,8 +50,8 @@ pub(crate) fn call(exchange: &Exchange, otherwise: &'static str) -> &'static str
 }
 
 impl SymlinkRule {
-    /// By what an answer is kept under this rule: the path, and behind a NUL, which no path has,
-    /// the rule.
+    /// The cache key of a path under this rule: the path, a NUL, which no path contains, and the
+    /// rule.
     pub(super) fn cache_key(&self, path: &FilePath) -> Vec<u8> {
         let links = match self.links {
             Links::Never => 0,

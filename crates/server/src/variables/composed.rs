@@ -11,8 +11,8 @@ use sealane_conf::variables::Builtin;
 use std::cell::Cell;
 
 thread_local! {
-    /// Those that are being made, a bit for each. Evaluation never waits, so they are all of one
-    /// exchange.
+    /// Variables that are being evaluated, a bit for each. Evaluation never waits, so all of them
+    /// belong to one exchange.
     static UNDER_WAY: Cell<u8> = const { Cell::new(0) };
 }
 
@@ -46,7 +46,7 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
     }
 }
 
-/// Puts back what was under way before, however the evaluation ends.
+/// Restores the previous state, however the evaluation ends.
 struct Reset(u8);
 
 impl Drop for Reset {

@@ -160,7 +160,7 @@ fn append_builtin(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> b
         B::UidGot => userid::got(exchange, out),
         B::UidSet => userid::set(exchange, out),
         B::UidReset => text("", out),
-        // What is known of servers behind us.
+        // Variables about upstream servers.
         _ => upstream::append(exchange, builtin, out),
     }
 }
@@ -201,8 +201,7 @@ fn microseconds(time: Duration, out: &mut Vec<u8>) -> bool {
     )
 }
 
-/// Whether a header is the one that a variable's name stands for: lower case,
-/// `_` for `-`.
+/// Whether a header is the one that a variable names: lower case, `_` for `-`.
 fn is_variable_name(header: &[u8], name: &str) -> bool {
     let fold = |byte: &u8| {
         if *byte == b'-' {

@@ -27,7 +27,7 @@ pub(crate) use ssi::SsiState;
 
 use crate::exchange::Exchange;
 
-/// Puts the filters that the location has around the body.
+/// Wraps the body into the filters of the location.
 pub(super) fn apply(exchange: &mut Exchange) {
     let Some(filters) = exchange.conf().body_filters.clone() else {
         if exchange.response.override_charset.is_some()
@@ -37,7 +37,7 @@ pub(super) fn apply(exchange: &mut Exchange) {
         }
         return;
     };
-    // The decompressed body is what the filters behind it work on.
+    // The filters that follow work on the decompressed body.
     if filters.gunzip {
         gunzip::apply(exchange);
     }
@@ -59,6 +59,6 @@ pub(super) fn apply(exchange: &mut Exchange) {
     if let Some(settings) = added {
         addition::put(exchange, settings);
     }
-    // Last, as nobody reads what is compressed.
+    // Last: other filters cannot work on compressed data.
     compress::apply(exchange, &filters.compression);
 }

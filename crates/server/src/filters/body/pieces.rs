@@ -3,7 +3,7 @@
 use crate::chain::OutputChain;
 use bytes::Bytes;
 
-/// Collects short parts in one piece of memory and shares long ones.
+/// Collects short parts in one piece of memory, and shares long ones.
 pub(super) struct Pieces<'o> {
     output: &'o mut OutputChain,
     short: Vec<u8>,

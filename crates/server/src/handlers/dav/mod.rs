@@ -32,7 +32,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What could not be done to a file, in nginx's words.
+/// A failed system call on a file, in nginx's words.
 #[derive(Debug)]
 pub(super) struct DavError {
     call: &'static str,
@@ -49,7 +49,7 @@ enum Depth {
     Invalid,
 }
 
-/// Does what is asked if the method is one of `dav_methods`.
+/// Handles the request if its method is one of `dav_methods`.
 pub(crate) async fn answer(exchange: &mut Exchange, dav: Arc<Dav>) -> Outcome {
     let method = exchange.request.head.method;
     if !allows(&dav.methods, method) {
@@ -139,7 +139,7 @@ async fn mkcol(exchange: &mut Exchange, dav: &Dav) -> Result<StatusCode, StatusC
     }
 }
 
-/// `min_delete_depth`: nginx counts slashes, and wants something behind the last.
+/// `min_delete_depth`: nginx counts slashes, and requires something after the last.
 fn check_depth_of_uri(exchange: &Exchange, wanted: u64) -> Result<(), StatusCode> {
     if wanted == 0 {
         return Ok(());
@@ -190,7 +190,7 @@ fn header(exchange: &Exchange, name: KnownHeader) -> Option<&[u8]> {
     Some(span.of(&exchange.request.buffer))
 }
 
-/// Where what was created is: the path of the request.
+/// `Location` of the new file: the path of the request.
 fn set_location(exchange: &mut Exchange) {
     let uri = &exchange.request.uri;
     let mut location = Vec::with_capacity(uri.len() + 8);
@@ -198,7 +198,7 @@ fn set_location(exchange: &mut Exchange) {
     exchange.response.location = Some(location);
 }
 
-/// Whoever may read a directory may search it.
+/// Read permission for a directory includes search permission.
 fn directory_access(access: u32) -> u32 {
     access | (access & 0o444) >> 2
 }
@@ -214,15 +214,14 @@ fn without_slash(path: PathBuf) -> PathBuf {
     }
 }
 
-/// Logs what went wrong on the way.
+/// Logs failures that did not change the result.
 fn note(exchange: &Exchange, failures: &[DavError]) {
     for failure in failures {
         let _ = refuse(exchange, failure, StatusCode::NOT_FOUND);
     }
 }
 
-/// Logs why something could not be done and says which status that is (nginx's
-/// `ngx_http_dav_error()`).
+/// Logs a failure and returns the status (nginx's `ngx_http_dav_error()`).
 fn refuse(exchange: &Exchange, failure: &DavError, not_found: StatusCode) -> StatusCode {
     let DavError { call, path, errno } = failure;
     let (path, reason) = (path.display(), confinement::reason(Some(errno.0)));

@@ -10,13 +10,13 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// Failures that are remembered for the log; a tree may have millions of files.
+/// Failures that are kept for the log; a tree may have millions of files.
 const MAX_NOTED: usize = 32;
 
-/// Names of a directory that are kept at a time; one of more stays open meanwhile.
+/// Names of a directory that are kept at a time; a larger directory stays open meanwhile.
 const MAX_LISTED: usize = 10_000;
 
-/// Names that are tried for what is being copied.
+/// Temporary names that are tried.
 const MAX_COLLISIONS: u32 = 1000;
 
 /// A COPY or MOVE, ready to be done.
@@ -24,10 +24,10 @@ pub(super) struct CopyOrMove {
     pub(super) is_move: bool,
     /// The URI of the source ends with a slash.
     pub(super) from_collection: bool,
-    /// So does the destination's path, which has lost it.
+    /// The URI of the destination ended with a slash, which its path no longer has.
     pub(super) to_collection: bool,
     pub(super) overwrite: bool,
-    /// `dav_access`, for directories that are missing on the way.
+    /// `dav_access`, for missing parent directories.
     pub(super) access: u32,
     pub(super) from: PathBuf,
     pub(super) to: PathBuf,
@@ -40,22 +40,22 @@ pub(super) enum Done {
     Tree,
 }
 
-/// Why nothing was.
+/// Why nothing was copied or moved.
 #[derive(Debug)]
 pub(super) enum CopyRefusal {
-    /// The destination is a directory and the URI does not say so.
+    /// The destination is a directory, and the URI lacks the slash.
     ToDirectory,
     /// It exists and must not be overwritten.
     Exists(PathBuf),
-    /// The source is a directory and the URI does not say so.
+    /// The source is a directory, and the URI lacks the slash.
     IsCollection,
-    /// One lies in the other.
+    /// One is inside the other.
     SamePlace,
     /// The source is a link to a directory.
     Link,
-    /// Before anything was done.
+    /// It failed before anything was done.
     Failed(DavError),
-    /// On the way; what was there of the copy is gone again.
+    /// It failed midway; the partial copy has been removed.
     Incomplete(DavError),
 }
 
@@ -100,8 +100,8 @@ pub(super) fn delete(path: &Path, is_directory: bool) -> (Vec<DavError>, Result<
     (noted, deleted)
 }
 
-/// Removes what is in a directory, then the directory. Failures inside are noted; they show
-/// again when the directory is not empty.
+/// Removes the contents of a directory, then the directory. Failures inside are noted; they show
+/// again as the directory is not empty.
 fn delete_tree(path: &Path, noted: &mut Vec<DavError>) -> Result<(), DavError> {
     let mut walk = Walk::new(path)?;
     loop {
@@ -126,11 +126,11 @@ fn delete_tree(path: &Path, noted: &mut Vec<DavError>) -> Result<(), DavError> {
     }
 }
 
-/// The way through a tree. It costs no stack: clients may make trees as deep as paths can name.
+/// Walks a tree without recursion: clients may make trees as deep as paths can name.
 struct Walk {
     /// The directory at hand.
     path: PathBuf,
-    /// What is left to be visited of it, behind that of those that it lies in.
+    /// What is left to be visited of it, after the rest of its parents.
     levels: Vec<Listing>,
 }
 
@@ -139,9 +139,9 @@ enum Visit {
     Directory(PathBuf),
     /// Anything else.
     File(PathBuf),
-    /// All that is in it was visited.
+    /// All of its contents have been visited.
     Left(PathBuf),
-    /// What else is in a directory cannot be read.
+    /// The rest of a directory cannot be read.
     Failed(DavError),
 }
 
@@ -172,7 +172,7 @@ impl Walk {
         }
     }
 
-    /// Visits what is in a directory before what is left of the one it lies in.
+    /// Visits the contents of a directory before the rest of its parent.
     fn enter(&mut self, inner: PathBuf) -> Result<(), DavError> {
         self.levels.push(Listing::of(&inner)?);
         self.path = inner;
@@ -236,8 +236,8 @@ impl CopyOrMove {
         moved.map_err(CopyRefusal::Incomplete)
     }
 
-    /// What is in the way goes when the tree can take its place, not before: should the disk be
-    /// full, both are as they were.
+    /// An existing destination is removed only when the tree can take its place: if the disk is
+    /// full, both stay as they were.
     fn directory(
         &self,
         from: &Path,
@@ -264,7 +264,7 @@ impl CopyOrMove {
         }
     }
 
-    /// Gives a tree the destination's name; what has it is deleted then.
+    /// Gives a tree the destination's name; what had the name is deleted.
     fn take_place(
         &self,
         tree: &Path,
@@ -277,12 +277,12 @@ impl CopyOrMove {
         let Some(there) = there else {
             return renamed(tree, &self.to);
         };
-        // In a directory of its own it has a name that nobody else has.
+        // In its own directory its name is unique.
         let aside = make_beside(&self.to, 0o700)?;
         let inside = aside.join("replaced");
         let taken = renamed(&self.to, &inside).and_then(|()| {
             renamed(tree, &self.to).inspect_err(|_| {
-                // Nobody can have made another one but who writes to the directory himself.
+                // Only a process with write permission to the directory can have made another one.
                 let _ = fs::rename(&inside, &self.to);
             })
         });
@@ -298,7 +298,7 @@ impl CopyOrMove {
     }
 }
 
-/// Whether one path lies in the other, by whatever links they go.
+/// Whether one path is inside the other, through whatever links.
 fn are_nested(from: &Path, to: &Path) -> bool {
     let Ok(from) = fs::canonicalize(from) else {
         return false;
@@ -318,8 +318,8 @@ fn is_same_file(from: &Path, to: &Path) -> bool {
     }
 }
 
-/// Copies what is in a directory into another one: files, those behind links too, and
-/// directories. What is neither is left out, as in nginx; so are links to directories.
+/// Copies the contents of a directory into another one: files, also through links, and directories.
+/// Like nginx, it leaves out everything else, and links to directories.
 fn copy_tree(from: &Path, to: &Path) -> Result<(), DavError> {
     let mut walk = Walk::new(from)?;
     // Of the directories that were entered.
@@ -340,7 +340,7 @@ fn copy_tree(from: &Path, to: &Path) -> Result<(), DavError> {
                 Ok(facts) if facts.is_file() => {
                     copy_file(&inner, &target(&inner), Facts::of(&facts))?;
                 }
-                // Something else, or a link that leads nowhere or to a directory.
+                // Something else, or a link to nothing or to a directory.
                 _ => {}
             },
             Visit::Failed(failure) => return Err(failure),
@@ -356,7 +356,7 @@ fn copy_tree(from: &Path, to: &Path) -> Result<(), DavError> {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Facts {
     access: u32,
-    /// It has just these permissions, whatever the process's mask says.
+    /// It gets exactly these permissions, whatever the process's umask is.
     is_ordered: bool,
     mtime_s: i64,
 }
@@ -390,7 +390,7 @@ pub(super) fn move_file(from: &Path, to: &Path, access: u32) -> Result<(), DavEr
     renamed.map_err(|error| fail("rename()", &error))
 }
 
-/// A file that is complete, under a temporary name: what is to become of it.
+/// A complete file with a temporary name, and where it belongs.
 pub(super) struct Finished<'f> {
     pub(super) file: &'f File,
     pub(super) from: &'f Path,
@@ -469,8 +469,8 @@ fn is(result: &io::Result<()>, errno: i32) -> bool {
     matches!(result, Err(error) if error.raw_os_error() == Some(errno))
 }
 
-/// Makes the directories on the way to a file. Those that are there, or may not be looked
-/// into, are no obstacle, as in nginx: what follows shows it.
+/// Creates missing parent directories of a file. As in nginx, failures are ignored here: the next
+/// call shows them.
 fn make_path(file: &Path, access: u32) -> Result<(), DavError> {
     let mut missing: Vec<&Path> = file.ancestors().skip(1).collect();
     missing.retain(|directory| !directory.as_os_str().is_empty());
@@ -484,8 +484,8 @@ fn make_path(file: &Path, access: u32) -> Result<(), DavError> {
     Ok(())
 }
 
-/// Copies a file, which gets its name when it is complete. Nobody sees half of it, and
-/// nothing stays of what fails.
+/// Copies a file, which gets its name when it is complete. A partial copy is never visible, and
+/// nothing remains of a failed one.
 fn copy_file(from: &Path, to: &Path, facts: Facts) -> Result<(), DavError> {
     let mut source = open_regular(from).map_err(|error| failure("open()", from, &error))?;
     let (path, mut target) = create_beside(to, facts.access)?;
@@ -508,7 +508,7 @@ fn copy_file(from: &Path, to: &Path, facts: Facts) -> Result<(), DavError> {
     copied
 }
 
-/// Opens a file to read it. What is no file is not waited for.
+/// Opens a file to read it. Does not block on something that is not a regular file.
 fn open_regular(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new()
         .read(true)
@@ -520,7 +520,7 @@ fn open_regular(path: &Path) -> io::Result<File> {
     }
 }
 
-/// A new file in the directory of another, under a name that lists do not show.
+/// A new file in the directory of another, with a hidden name.
 fn create_beside(to: &Path, access: u32) -> Result<(PathBuf, File), DavError> {
     beside(to, |path| {
         let mut options = OpenOptions::new();
@@ -572,10 +572,10 @@ fn set_time_of(file: &File, mtime_s: i64) -> io::Result<()> {
     }
 }
 
-/// What is in a directory. Unless that is a lot, the directory is closed before anything is done to
-/// it, so that deep trees need no more descriptors than flat ones.
+/// The contents of a directory. Unless they are many, the directory is closed before anything is
+/// done to it, so that deep trees need no more descriptors than flat ones.
 struct Listing {
-    /// Beside each name whether it is a directory itself; links are not.
+    /// Each name, and whether it is a directory itself, not a link to one.
     names: std::vec::IntoIter<(OsString, bool)>,
     /// There may be more.
     rest: Option<fs::ReadDir>,

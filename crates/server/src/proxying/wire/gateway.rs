@@ -15,7 +15,7 @@ pub(crate) struct Gateway {
     limits: ResponseLimits,
     state: ResponseState,
     body: Option<ResponseBodyDecoder>,
-    /// HEAD, 204, 304: the answer is complete with its head.
+    /// HEAD, 204, 304: the response is complete with its head.
     is_empty: bool,
 }
 
@@ -51,7 +51,7 @@ impl Gateway {
         if let Some(piece) = next_piece(body, input, closed)? {
             return Ok(Some(WireEvent::Data(piece)));
         }
-        // What programs send in answer to HEAD is of no interest.
+        // What programs send in response to HEAD does not matter.
         let surplus = !input.is_empty() && !self.is_empty;
         Ok(body.is_done().then(|| {
             WireEvent::End(ResponseEnd {

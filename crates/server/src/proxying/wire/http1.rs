@@ -24,8 +24,7 @@ pub(crate) struct Http1 {
 }
 
 impl Http1 {
-    /// A request with this method; its body, if there is one, goes in chunks when
-    /// its length is not known.
+    /// A request with this method; a body of unknown length is sent in chunks.
     pub(crate) fn new(
         method: Method,
         chunked: bool,
@@ -103,7 +102,7 @@ impl Http1 {
                 body = body.keep_trailers();
             }
             self.body = Some(body);
-            // Some send a body with 204 all the same: it must not meet another request.
+            // Some servers send a body with 204: it must not be taken for the next response.
             let is_odd = parsed.status == StatusCode::NO_CONTENT
                 && (parsed.chunked || parsed.content_length.unwrap_or(0) > 0);
             self.keep_alive = parsed.keep_alive && !is_odd;

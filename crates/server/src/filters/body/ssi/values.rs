@@ -11,7 +11,7 @@ use sealane_conf::model::Variable;
 use sealane_conf::regex::{Captures, Regex};
 use std::sync::PoisonError;
 
-/// What a response and what it includes have in common.
+/// What a response shares with everything that it includes.
 #[derive(Debug, Default)]
 pub(crate) struct SharedIncludes {
     variables: Vec<(Vec<u8>, Vec<u8>)>,
@@ -22,18 +22,18 @@ pub(crate) struct SharedIncludes {
     bytes: usize,
 }
 
-/// The longest text that variables in a command may make.
+/// The longest text that a command's variables may expand to.
 const MAX_VALUE_BYTES: usize = 64 << 10;
 
-/// What all variables and blocks of a page and of what it includes may take: a page must not fill
-/// the memory by giving itself names.
+/// Limit of all variables and blocks of a page and its includes, so that a page cannot fill the
+/// memory.
 const MAX_SHARED_BYTES: usize = 1 << 20;
 
-/// What a variable or a block takes besides its bytes.
+/// Memory of a variable or a block besides its bytes.
 const ENTRY_BYTES: usize = 64;
 
-/// `$0` to `$9`: no others can be asked for, and an expression may have thousands of groups that
-/// each are all of a long text.
+/// `$0` to `$9`: no others can be referred to, and an expression may have thousands of groups that
+/// each match all of a long text.
 const MAX_GROUPS: usize = 10;
 
 /// There are too many variables and blocks, or they are too long.
@@ -170,7 +170,7 @@ pub(super) fn lookup(exchange: &Exchange, name: &[u8]) -> Result<Option<Vec<u8>>
         return Ok(Some(value));
     }
     match name {
-        // The time always has a value: the format is wrong.
+        // The time always has a value: it is the format that is wrong.
         "date_local" | "date_gmt" => Err(Failed::Command),
         _ => Ok(None),
     }
@@ -210,7 +210,7 @@ pub(super) fn evaluate(exchange: &Exchange, text: &[u8], is_path: bool) -> Resul
     Ok(out)
 }
 
-/// The name of a variable behind its `$`, and what follows.
+/// The name of a variable after its `$`, and the rest.
 fn variable_name<'t>(
     exchange: &Exchange,
     text: &[u8],
@@ -244,7 +244,7 @@ fn variable_name<'t>(
     Ok((name, after))
 }
 
-/// Text up to the next variable. A backslash takes the meaning from what may have one.
+/// Text up to the next variable. A backslash escapes the characters that have a meaning.
 fn unquote<'t>(text: &'t [u8], out: &mut Vec<u8>) -> &'t [u8] {
     let mut is_quoted = false;
     for (at, byte) in text.iter().enumerate() {
