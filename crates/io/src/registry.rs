@@ -1,10 +1,10 @@
-//! The connections of one worker thread: who is idle, who must close, whose time
-//! is up.
+//! The connections of one worker thread: which are idle, which have to close, whose deadline
+//! has passed.
 //!
-//! Idle connections are told to close at shutdown and when `worker_connections`
-//! runs short. Time-outs are kept here too, as numbers in one array that a sweep
-//! looks through twice a second: moving a time-out, which every request
-//! does, is then one store, and an idle connection carries no timer.
+//! Idle connections are asked to close at shutdown and when `worker_connections` runs short.
+//! Time-outs are kept here as well, as numbers in an array that is swept twice a second: moving
+//! a time-out, which every request does, is a single store, and an idle connection needs no
+//! timer.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +12,7 @@ use std::task::Waker;
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// How often time-outs are looked at: they fire at most this much late.
+/// How often time-outs are checked: they fire at most this late.
 pub const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
 
 /// All connections of a worker thread.
@@ -21,21 +21,20 @@ pub struct Registry {
     slots: Mutex<Slots>,
     /// What new connections are asked.
     asked: AtomicU8,
-    /// Told when a connection enters an empty table.
+    /// Woken when a connection enters an empty table.
     occupied: Notify,
 }
 
 #[derive(Default)]
 struct Slots {
-    /// When each slot's time is up, in milliseconds of the monotonic clock;
-    /// `u64::MAX` is never. Apart from the handles, so that a sweep over many
-    /// thousands reads a few cache lines.
+    /// The deadline of each slot, in milliseconds of the monotonic clock; `u64::MAX` is never.
+    /// Separate from the handles, so that a sweep over many thousands reads few cache lines.
     deadlines_ms: Vec<u64>,
     handles: Vec<Option<Arc<ConnectionHandle>>>,
     free: Vec<u32>,
 }
 
-/// What others may know of a connection and ask of it.
+/// The part of a connection that others can see and use.
 #[derive(Default)]
 pub struct ConnectionHandle {
     phase: AtomicU8,
@@ -52,7 +51,7 @@ pub struct ConnectionHandle {
 pub enum ConnectionPhase {
     /// TLS handshake or first request not complete yet.
     Opening = 0,
-    /// Kept alive, no byte of a further request has arrived.
+    /// Kept alive; no byte of another request has arrived.
     Idle = 1,
     /// Working on a request.
     Busy = 2,
@@ -111,7 +110,7 @@ impl Registry {
         self.asked() != Asked::Nothing
     }
 
-    /// Asks every connection to finish; new ones learn it when they register.
+    /// Asks every connection to finish; new ones are told when they register.
     pub fn shut_down(&self, asked: Asked) {
         self.asked.fetch_max(asked as u8, Ordering::Relaxed);
         for handle in self.lock().handles.iter().flatten() {
@@ -142,7 +141,7 @@ impl Registry {
         idle.len()
     }
 
-    /// Wakes idle connections, so that they look for the newest configuration.
+    /// Wakes idle connections, so that they check for the newest configuration.
     pub fn wake_idle(&self) {
         let slots = self.lock();
         let handles = slots.handles.iter().flatten();
@@ -151,8 +150,8 @@ impl Registry {
         }
     }
 
-    /// Ready when there is a connection: without one there are no time-outs to look
-    /// at, and the thread need not wake up for them.
+    /// Ready when there is a connection: without one there are no time-outs to check, and the
+    /// thread need not wake up for them.
     pub async fn occupied(&self) {
         while self.is_empty() {
             self.occupied.notified().await;
@@ -217,7 +216,7 @@ impl Entry {
         self.handle.ask(Asked::Finish);
     }
 
-    /// Says what the connection does now. `tick` orders idle periods.
+    /// Sets what the connection does now. `tick` orders idle periods.
     pub fn set_phase(&self, phase: ConnectionPhase, tick: u64) {
         if phase == ConnectionPhase::Idle {
             self.handle.idle_since.store(tick, Ordering::Relaxed);
@@ -225,8 +224,7 @@ impl Entry {
         self.handle.phase.store(phase as u8, Ordering::Relaxed);
     }
 
-    /// Remembers the connection's task, so that it can be woken. A task's waker
-    /// never changes: once is enough.
+    /// Stores the waker of the connection's task. A task's waker never changes: once is enough.
     pub fn set_waker(&self, waker: &Waker) {
         *self.handle.lock_waker() = Some(waker.clone());
     }

@@ -18,17 +18,17 @@ use std::time::{Duration, Instant};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::{Notify, oneshot};
 
-/// How long accepting rests after the process ran out of descriptors or memory.
+/// How long accepting pauses after the process ran out of descriptors or memory.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(500);
 /// When fewer than one in this many connection slots is free, idle connections are closed.
 pub(crate) const DRAIN_BELOW_FRACTION: i64 = 16;
 /// Idle connections closed at a time to make room.
 const DRAIN_AT_ONCE: usize = 32;
 
-/// How often a condition that lasts is said again.
+/// How often a lasting condition is reported again.
 const TELL_EVERY: Duration = Duration::from_secs(60);
-/// Turns in which a queue is emptied at shutdown; without pacing tokio lets a task accept
-/// 128 connections per turn, so that this is more than the usual `backlog`.
+/// Turns for emptying a queue at shutdown. Without pacing, tokio lets a task accept 128 connections
+/// per turn, so this covers more than the usual `backlog`.
 const DRAIN_TURNS: usize = 8;
 
 enum Listening {
@@ -36,7 +36,7 @@ enum Listening {
     Unix(UnixListener),
 }
 
-/// The listener of the newest snapshot that accepts the connections of one socket, as long as there is one.
+/// The listener that accepts the connections of one socket, in the newest snapshot that has one.
 #[derive(Clone)]
 pub(crate) struct ListenerRef {
     pub(crate) generation: u64,
@@ -56,7 +56,7 @@ impl ListenerRef {
         })
     }
 
-    /// Where a connection begins: its local address may say more than the socket's.
+    /// Where a connection begins: its local address may select another listener than the socket's.
     pub(crate) fn of_connection(mut self, facts: &ConnectionFacts) -> ListenerRef {
         self.listener = self.snapshot.listener_of_connection(self.listener, facts);
         self
@@ -109,9 +109,9 @@ impl Acceptor {
         })
     }
 
-    /// Accepts connections until told to stop, and then what waits in the queue: closing the
-    /// socket would reset those clients. `renewed` says that there is a newer snapshot; where no
-    /// connection comes, keys of the one before would stay in memory otherwise.
+    /// Accepts connections until told to stop, and then those that are in the queue: closing the
+    /// socket would reset their clients. `renewed` announces a newer snapshot; without it, a
+    /// listener without connections would keep the keys of the previous one in memory.
     pub(crate) async fn accept_until(mut self, renewed: Arc<Notify>, stop: oneshot::Receiver<()>) {
         let renewing = async {
             loop {
@@ -191,12 +191,12 @@ impl Acceptor {
         tokio::spawn(connection::serve(worker.clone(), listener, socket, peer));
     }
 
-    /// Says why nothing was accepted, and waits where that would happen again at once.
+    /// Logs why nothing was accepted, and waits if the same would happen again at once.
     async fn on_error(&self, error: &io::Error, told_at: &mut Option<Instant>) {
         let worker = &self.worker;
         let log = &self.listener.snapshot.main_log;
         if is_exhausted(error) && worker.open_files.shed(SHED_ENTRIES) > 0 {
-            // A descriptor is free again; the queue is asked at once.
+            // A descriptor is free again: accept at once.
             tell_of_shedding(log, error, told_at);
         } else if rest_after(error) {
             log.log(
@@ -222,7 +222,7 @@ impl Acceptor {
     }
 }
 
-/// Says that cached files were closed to make room, at most every [`TELL_EVERY`].
+/// Reports that cached files were closed to make room, at most every [`TELL_EVERY`].
 fn tell_of_shedding(log: &Logger, error: &io::Error, told_at: &mut Option<Instant>) {
     if told_at.is_some_and(|at| at.elapsed() < TELL_EVERY) {
         return;

@@ -1,5 +1,5 @@
-//! NGX_HTTP_ACCESS_PHASE and NGX_HTTP_POST_ACCESS_PHASE: `allow` and `deny`, `auth_basic` and
-//! `auth_request`, as `satisfy` has them together.
+//! NGX_HTTP_ACCESS_PHASE and NGX_HTTP_POST_ACCESS_PHASE: `allow`, `deny`, `auth_basic` and
+//! `auth_request`, combined by `satisfy`.
 
 mod basic;
 mod credentials;
@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-/// What one of those says that are asked.
+/// The verdict of one check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AccessVerdict {
     /// It has nothing to say here.
@@ -34,7 +34,7 @@ enum AccessVerdict {
     Refused(StatusCode),
 }
 
-/// Whether the client may: [`Outcome::Declined`] if so. Subrequests are not asked.
+/// Whether the client has access: [`Outcome::Declined`] if so. Subrequests are not checked.
 pub(crate) async fn check(exchange: &mut Exchange) -> Outcome {
     if exchange.request.is_subrequest {
         return Outcome::Declined;
@@ -52,7 +52,7 @@ pub(crate) async fn check(exchange: &mut Exchange) -> Outcome {
         match ask(exchange, &conf, access, who).await {
             AccessVerdict::Declined => {}
             AccessVerdict::Granted if any => {
-                // Nobody need know how to authenticate.
+                // The client need not be told how to authenticate.
                 while exchange.response.headers.remove(b"WWW-Authenticate") {}
                 return Outcome::Declined;
             }
@@ -76,7 +76,7 @@ pub(crate) async fn check(exchange: &mut Exchange) -> Outcome {
     refuse(exchange, access, status).await
 }
 
-/// Who is asked, in nginx's order.
+/// The checks, in nginx's order.
 #[derive(Debug, Clone, Copy)]
 enum Who {
     Addresses,
@@ -123,7 +123,7 @@ fn by_address(exchange: &Exchange, rules: &AddressRules, satisfy: Satisfy) -> Ac
         None => AccessVerdict::Declined,
         Some(true) => AccessVerdict::Granted,
         Some(false) => {
-            // With `any` it is said once everybody was asked.
+            // With `any`, it is logged after all checks have been made.
             if satisfy == Satisfy::All {
                 log_request!(exchange, Error, "access forbidden by rule");
             }
@@ -144,7 +144,7 @@ async fn refuse(exchange: &mut Exchange, access: &Access, status: StatusCode) ->
     }
 }
 
-/// Waits while the client does. False if it has gone.
+/// Waits for `delay`. False if the client has gone meanwhile.
 pub(crate) async fn wait(exchange: &mut Exchange, delay: Duration) -> bool {
     let mut over = pin!(tokio::time::sleep(delay));
     let is_there = poll_fn(|cx| {

@@ -1,4 +1,4 @@
-//! Access-log lines.
+//! Writes the lines of the access log.
 
 use crate::exchange::Exchange;
 use crate::snapshot::AccessLogRuntime;
@@ -9,11 +9,11 @@ use sealane_http::escape::{self, log_into};
 use std::cell::RefCell;
 
 thread_local! {
-    /// Where a line is put together; kept, so that a line allocates nothing.
+    /// Buffer for the next line; kept, so that a line needs no allocation.
     static LINE: RefCell<(Vec<u8>, Vec<u8>)> = const { RefCell::new((Vec::new(), Vec::new())) };
 }
 
-/// Lines longer than this give their memory back.
+/// After a longer line the buffer is freed.
 const KEPT_BYTES: usize = 64 * 1024;
 
 /// Writes the lines that the location's `access_log` directives ask for.
@@ -41,7 +41,7 @@ pub(crate) fn log(exchange: &Exchange) {
     }
 }
 
-/// Logs a line to the file that `path` means for this request.
+/// Logs a line to the file that `path` evaluates to for this request.
 fn write_to(exchange: &Exchange, log: &AccessLogRuntime, path: &Template, line: &[u8]) {
     let path = template::evaluate(path, exchange);
     let mut root = Vec::new();

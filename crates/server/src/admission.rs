@@ -1,8 +1,8 @@
-//! Too many handshakes: which are refused, and how the operator hears of it.
+//! Too many handshakes: which of them are refused, and how the operator learns of it.
 //!
-//! A handshake that cannot be done in time is better refused before any work is spent on
-//! it: the client tries elsewhere at once, and those that wait already are not hurt.
-//! `ssl_handshake_queue` says how many may wait, `ssl_handshake_timeout` for how long.
+//! A handshake that cannot be completed in time is refused before any work is spent on it: the
+//! client can try elsewhere at once, and the handshakes that already wait are not delayed.
+//! `ssl_handshake_queue` limits how many may wait, `ssl_handshake_timeout` for how long.
 
 use crate::turns::Turns;
 use sealane_conf::model::LogLevel;
@@ -10,24 +10,24 @@ use sealane_log::Logger;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How often the operator is told while handshakes are refused.
+/// How often refused handshakes are reported.
 const TELL_EVERY: Duration = Duration::from_secs(60);
 
 /// Why a handshake was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Refused {
-    /// As many as may (`ssl_handshake_queue`) waited already.
+    /// As many handshakes as allowed (`ssl_handshake_queue`) were waiting.
     QueueFull,
-    /// It waited for its first turn until `ssl_handshake_timeout` had passed.
+    /// `ssl_handshake_timeout` passed before its first turn.
     WaitedTooLong,
 }
 
-/// Whether one more handshake may join those that wait on a worker thread.
+/// Whether one more handshake may wait on a worker thread.
 pub(crate) fn has_room(turns: &Turns, limit: u32) -> bool {
     turns.waiting() + turns.in_flight() < usize::try_from(limit).unwrap_or(usize::MAX)
 }
 
-/// Refused handshakes of one worker thread that the operator has not heard of yet.
+/// Refused handshakes of one worker thread that have not been reported yet.
 #[derive(Debug, Default)]
 pub struct RefusedHandshakes(Mutex<Untold>);
 
@@ -51,8 +51,7 @@ impl RefusedHandshakes {
         }
     }
 
-    /// Writes a line about those of the last minute, if there were any. To be called
-    /// now and then.
+    /// Logs how many were refused in the last minute, if any. To be called now and then.
     pub(crate) fn tell(&self, log: &Logger, limit: u32) {
         let mut untold = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(line) = untold.line(Instant::now(), limit) {

@@ -1,4 +1,4 @@
-//! From a configuration to a [`Snapshot`](crate::Snapshot).
+//! Builds a [`Snapshot`](crate::Snapshot) from a configuration.
 
 use crate::h2;
 use crate::limits::LimitZoneRuntime;
@@ -22,6 +22,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::sync::Arc;
 
 /// See [`Snapshot::build`].
+///
+/// # Errors
+/// The first thing in the configuration that cannot be built.
 pub(crate) fn build(
     config: &Config,
     materials: &Materials,

@@ -1,9 +1,9 @@
-//! What the server that answers makes of a client's certificate (nginx's
-//! `ngx_http_process_request()`), before anything else is done for a request.
+//! Checks the client's certificate against the rules of the server that answers, before
+//! anything else is done for a request (nginx's `ngx_http_process_request()`).
 //!
-//! The handshake lets everybody in who has the key of what was shown. Here the chain is
-//! judged by the rules of the server that answers. What a connection has shown belongs to
-//! it for its whole life; verdicts are kept beside it, one for each set of rules.
+//! The handshake accepts every client that has the key of the certificate it sends. The chain
+//! is verified here, by the rules of the server that answers. It belongs to the connection for
+//! its whole life; the verdicts are kept beside it, one for each set of rules.
 
 use crate::disk;
 use crate::exchange::Exchange;
@@ -13,9 +13,9 @@ use sealane_http::StatusCode;
 use sealane_tls::{ClientChain, ClientVerifier, VerifyFailure};
 use std::sync::Arc;
 
-/// What a handshake has told of the client, where some server asks for certificates.
+/// What is known of the client after the handshake, where some server asks for certificates.
 pub struct ClientFacts {
-    /// The server name, lower case and without a dot at the end; empty without SNI.
+    /// The server name, in lower case and without a trailing dot; empty without SNI.
     server_name: Box<[u8]>,
     chain: Option<Arc<ClientChain>>,
 }
@@ -37,7 +37,10 @@ impl ClientFacts {
     }
 }
 
-/// Whether the client may be answered; if not, with what status. The server is chosen.
+/// Whether the client may be answered. The server has been chosen.
+///
+/// # Errors
+/// The status to answer with.
 pub(crate) async fn check(exchange: &Exchange) -> Result<(), StatusCode> {
     if !exchange.snapshot.asks_clients || !exchange.is_tls() {
         return Ok(());
@@ -84,8 +87,8 @@ pub(crate) async fn check(exchange: &Exchange) -> Result<(), StatusCode> {
     }
 }
 
-/// Whether the connection was opened for another name than the request's, as nginx
-/// compares them: names, not servers, and only when the first was the name of a server.
+/// Whether the connection was opened for another name than the request's. As in nginx, names are
+/// compared, not servers, and only if the first was the name of a server.
 fn is_misdirected(exchange: &Exchange) -> bool {
     let Some(client) = exchange.connection.client() else {
         return false;
@@ -97,10 +100,10 @@ fn is_misdirected(exchange: &Exchange) -> bool {
         && names.has(&client.server_name)
 }
 
-/// The verdict, computed elsewhere if it would take long and nobody has it yet.
+/// The verdict; computed off the worker thread if it takes long and is not cached.
 async fn judge(exchange: &Exchange, chain: &Arc<ClientChain>) -> Result<(), VerifyFailure> {
     let Some(rules) = rules(exchange) else {
-        // Somebody must have asked for what was shown, and the rules are not there any more.
+        // Some server asked for a certificate, but its rules no longer exist.
         return Err(VerifyFailure::UNSPECIFIED);
     };
     if rules.is_judged(chain) || chain.is_cheap() {
@@ -110,7 +113,10 @@ async fn judge(exchange: &Exchange, chain: &Arc<ClientChain>) -> Result<(), Veri
     disk::run(move || rules.judge(&chain)).await
 }
 
-/// The verdict on the client's certificates for `$ssl_client_verify`; `None` without any.
+/// The verdict on the client's certificates for `$ssl_client_verify`; `None` without a certificate.
+///
+/// # Errors
+/// Why the certificate is not accepted.
 pub(crate) fn verdict(exchange: &Exchange) -> Option<Result<(), VerifyFailure>> {
     let chain = chain(exchange)?;
     Some(match rules(exchange) {
@@ -124,9 +130,8 @@ pub(crate) fn chain(exchange: &Exchange) -> Option<&Arc<ClientChain>> {
     exchange.connection.client()?.chain()
 }
 
-/// The rules of the server that answers or, if it has none of its own, of the one that the
-/// connection was opened for, or of the default server, with whose certificate names are
-/// served that have none.
+/// The rules of the server that answers. If it has none, those of the server that the connection
+/// was opened for, or of the default server, whose certificate servers without TLS settings use.
 fn rules(exchange: &Exchange) -> Option<&Arc<ClientVerifier>> {
     let snapshot = &exchange.snapshot;
     let names = &snapshot.listener(exchange.listener).names;

@@ -1,15 +1,15 @@
-//! What an exchange and its client's connection tell each other while the request
-//! is being handled: the request body, interim responses, and that the client went.
+//! The link between an exchange and its client's connection while the request is being
+//! handled: the request body, interim responses, and whether the client is still there.
 //!
 //! ```text
 //! handler   --- wants the body, sends 103 --->   connection
 //!           <-- pieces of the body, "gone" ---
 //! ```
 //!
-//! Handlers know neither HTTP/1 nor HTTP/2: they hold a [`ClientLink`] and read. The
-//! connection holds the [`ClientFeed`] of the same link, sees what is wanted and
-//! brings it. Nothing is read from the client that nobody asked for, so a slow
-//! handler slows its client down and fills no memory.
+//! Handlers know neither HTTP/1 nor HTTP/2: they hold a [`ClientLink`] and read from it. The
+//! connection holds the `ClientFeed` of the same link, sees the demand and meets it. Nothing
+//! is read from the client without demand, so a slow handler slows its client down and fills
+//! no memory.
 
 use bytes::Bytes;
 use sealane_http::StatusCode;
@@ -20,10 +20,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// Pieces of the body are joined up to this size while nobody reads them.
+/// While they are not read, pieces of the body are joined up to this size.
 const JOINED_BYTES: usize = 4096;
 
-/// The handler's end. Clones lead to the same client.
+/// The handler's end. Clones refer to the same client.
 #[derive(Clone, Default)]
 pub struct ClientLink(Arc<Mutex<Option<Box<LinkState>>>>);
 
@@ -31,22 +31,22 @@ pub struct ClientLink(Arc<Mutex<Option<Box<LinkState>>>>);
 #[derive(Clone)]
 pub(crate) struct ClientFeed(ClientLink);
 
-/// State of one exchange; made when the handler first asks for something.
+/// State of one exchange; made when the handler first needs it.
 #[derive(Default)]
 struct LinkState {
-    /// Pieces of the body that were not read yet.
+    /// Pieces of the body that have not been read.
     pieces: VecDeque<Bytes>,
-    /// Somebody waits for more.
+    /// The handler waits for more.
     wanted: bool,
-    /// Somebody wants to know when the client goes.
+    /// The handler wants to know when the client goes.
     watched: bool,
-    /// The body was asked for at least once.
+    /// The body has been asked for at least once.
     begun: bool,
     /// No more pieces will come.
     ended: bool,
     error: Option<BodyError>,
     gone: bool,
-    /// What comes is no body any more but whatever the client sends (a tunnel).
+    /// Everything that the client sends is passed on (a tunnel).
     tunnel: bool,
     /// `client_max_body_size` for bodies of unknown length; `None` is no limit.
     max_bytes: Option<u64>,
@@ -58,19 +58,19 @@ struct LinkState {
     framed: u64,
     /// When it got too large: the bytes before, and those announced then.
     refused: (u64, u64),
-    /// Bytes that were read since the connection last asked (flow control of HTTP/2).
+    /// Bytes that were read since the connection last checked (HTTP/2 flow control).
     consumed: u64,
     interim: VecDeque<Interim>,
     trailers: Vec<(Bytes, Bytes)>,
     reader: Option<Waker>,
 }
 
-/// Why the request body cannot be read on.
+/// Why the rest of the request body cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyError {
     /// The client closed the connection, or reset the stream, before the end.
     ClientClosed,
-    /// Its framing is malformed, or it does not have the length it was said to have.
+    /// Its framing is malformed, or it does not have its declared length.
     Malformed,
     /// Nothing arrived for `client_body_timeout`.
     TimedOut,
@@ -130,6 +130,9 @@ impl ClientLink {
 
     /// The next piece of the request body; `None` at its end, and for requests
     /// without a body.
+    ///
+    /// # Errors
+    /// See [`BodyError`]. It stays the same from then on.
     pub fn poll_body(&self, cx: &mut Context<'_>) -> Poll<Result<Option<Bytes>, BodyError>> {
         let mut flow = self.flow();
         let flow = flow.get_or_insert_default();
@@ -170,16 +173,15 @@ impl ClientLink {
         Poll::Pending
     }
 
-    /// No longer wakes anybody when the client goes.
+    /// Stops waking the handler when the client goes.
     pub fn ignore_gone(&self) {
         if let Some(flow) = &mut *self.flow() {
             flow.watched = false;
         }
     }
 
-    /// Bodies longer than `max_bytes`, unless that is 0, end in [`BodyError::TooLarge`], and
-    /// those of which nothing comes for `timeout` in [`BodyError::TimedOut`]: the location is
-    /// known by now.
+    /// Limits the body, once the location is known: more than `max_bytes`, unless that is 0, is
+    /// [`BodyError::TooLarge`]; no bytes for `timeout` is [`BodyError::TimedOut`].
     pub fn limit_body(&self, max_bytes: u64, timeout: Duration) {
         let mut flow = self.flow();
         let flow = flow.get_or_insert_default();
@@ -188,13 +190,13 @@ impl ClientLink {
         flow.check_size(0);
     }
 
-    /// What made the body too large: its bytes before, and the chunk or piece that came then.
+    /// What made the body too large: its bytes so far, and the chunk or piece that arrived then.
     pub(crate) fn refused_bytes(&self) -> (u64, u64) {
         self.flow().as_ref().map_or((0, 0), |flow| flow.refused)
     }
 
-    /// Bytes of the body on the wire so far, framing included, as far as somebody has
-    /// asked for them (`$request_length`).
+    /// Bytes of the body on the wire so far, framing included, as far as they were asked for
+    /// (`$request_length`).
     pub(crate) fn framed_bytes(&self) -> u64 {
         self.flow().as_ref().map_or(0, |flow| flow.framed)
     }
@@ -206,7 +208,7 @@ impl ClientLink {
         flow.interim.push_back(interim);
     }
 
-    /// From now on [`ClientLink::poll_body`] gives whatever the client sends.
+    /// Makes [`ClientLink::poll_body`] return everything that the client sends.
     pub(crate) fn open_tunnel(&self) {
         let mut flow = self.flow();
         let flow = flow.get_or_insert_default();
@@ -222,13 +224,13 @@ impl ClientLink {
             .map_or_else(Vec::new, |flow| flow.trailers.clone())
     }
 
-    /// Forgets the exchange that is over; the link serves the next one.
+    /// Resets the link for the next exchange.
     pub(crate) fn reset(&self) {
         *self.flow() = None;
     }
 
     fn flow(&self) -> MutexGuard<'_, Option<Box<LinkState>>> {
-        // What is inside is consistent between any two statements.
+        // The contents are consistent between any two statements.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -243,12 +245,12 @@ impl ClientFeed {
         }
     }
 
-    /// Whether the body was asked for: a client that waits for 100 may send it.
+    /// Whether the body has been asked for: a client that waits for 100 may send it.
     pub(crate) fn has_begun(&self) -> bool {
         self.0.flow().as_ref().is_some_and(|flow| flow.begun)
     }
 
-    /// How long the next piece of the body may take, if its reader has said so.
+    /// How long the next piece of the body may take, if its reader has set a time-out.
     pub(crate) fn body_timeout(&self) -> Option<Duration> {
         self.0.flow().as_ref().and_then(|flow| flow.timeout)
     }
@@ -271,8 +273,8 @@ impl ClientFeed {
         flow.tell_reader();
     }
 
-    /// A copy of a piece of the body. A client may cut its body into single bytes; what has
-    /// not been read yet is joined, so that it takes little more memory than its length.
+    /// Copies a piece of the body. A client may cut its body into single bytes; unread ones are
+    /// joined, so they take little more memory than their length.
     pub(crate) fn push_copy(&self, piece: &[u8]) {
         if piece.is_empty() {
             return;
@@ -285,7 +287,7 @@ impl ClientFeed {
         flow.tell_reader();
     }
 
-    /// So many bytes will follow those that were pushed: a chunk says how long it is.
+    /// Announces how many bytes follow those that were pushed: a chunk declares its length.
     pub(crate) fn announce(&self, bytes: u64) {
         let mut flow = self.0.flow();
         let flow = flow.get_or_insert_default();
@@ -295,12 +297,12 @@ impl ClientFeed {
         }
     }
 
-    /// Counts bytes of the body as they were framed.
+    /// Counts bytes of the body with their framing.
     pub(crate) fn count_framed(&self, bytes: u64) {
         self.0.flow().get_or_insert_default().framed += bytes;
     }
 
-    /// The body is complete; `trailers` came behind it.
+    /// The body is complete; `trailers` followed it.
     pub(crate) fn finish(&self, trailers: Vec<(Bytes, Bytes)>) {
         let mut flow = self.0.flow();
         let flow = flow.get_or_insert_default();
@@ -333,7 +335,7 @@ impl ClientFeed {
         self.0.flow().as_mut()?.interim.pop_front()
     }
 
-    /// Bytes read since this was last asked: the client may send as many more.
+    /// Bytes read since the last call: the client may send as many more.
     pub(crate) fn take_consumed(&self) -> u64 {
         let mut flow = self.0.flow();
         flow.as_mut()
@@ -346,14 +348,14 @@ impl LinkState {
         self.ended || self.error.is_some()
     }
 
-    /// Counts bytes of the body that have come. Whether somebody may still read them.
+    /// Counts bytes of the body that have arrived. Returns whether they may still be read.
     fn takes(&mut self, bytes: usize) -> bool {
         self.check_size(bytes as u64);
         self.received += bytes as u64;
         self.error.is_none()
     }
 
-    /// Adds bytes to the last piece while that is small, else as a piece of their own.
+    /// Adds bytes to the last piece if that is small, otherwise as a new piece.
     fn join(&mut self, bytes: &[u8]) {
         if let Some(last) = self.pieces.back_mut()
             && last.len() + bytes.len() <= JOINED_BYTES
@@ -370,7 +372,7 @@ impl LinkState {
         self.pieces.push_back(Bytes::copy_from_slice(bytes));
     }
 
-    /// Whether the body is within its limit when `more` bytes have come.
+    /// Checks the limit of the body, given that `more` bytes follow.
     fn check_size(&mut self, more: u64) {
         let len = self.received.saturating_add(more);
         if self.error.is_none() && self.max_bytes.is_some_and(|max| len > max) {
@@ -380,8 +382,8 @@ impl LinkState {
         }
     }
 
-    /// The connection polls its handlers itself, and looks what they want afterwards: nobody has to
-    /// tell it.
+    /// The connection polls its handlers itself and checks the demand afterwards, so it need not be
+    /// woken.
     fn await_news(&mut self, cx: &mut Context<'_>) {
         set_waker(&mut self.reader, cx);
     }
@@ -414,7 +416,7 @@ mod tests {
         for (at, byte) in content.iter().enumerate() {
             feed.push_copy(&[*byte]);
             if at == 10 {
-                // Who holds a piece keeps it as it is.
+                // A piece that has been taken does not change.
                 let Poll::Ready(Ok(Some(piece))) = link.poll_body(&mut cx) else {
                     panic!("bytes have come");
                 };

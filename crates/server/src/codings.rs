@@ -1,7 +1,8 @@
-//! Content codings: whether the client takes one, by nginx's rules.
+//! Content codings: whether the client accepts one, by nginx's rules.
 //!
-//! Whoever asks (`gzip`, `gunzip`, `gzip_static` and what Brotli and zstd have of them) asks
-//! here, so that a response is never compressed by one rule and decompressed by another.
+//! Everything that needs to know (`gzip`, `gunzip`, `gzip_static` and their counterparts for
+//! Brotli and zstd) asks here, so a response is never compressed by one rule and decompressed
+//! by another.
 
 use crate::exchange::Exchange;
 use crate::framing;
@@ -25,8 +26,8 @@ pub(crate) enum Coding {
 }
 
 impl Coding {
-    /// All of them. Of several that are on and that the client takes, the first wins, whatever
-    /// weights the client gives them, as with nginx's modules.
+    /// All codings, in order of preference. As with nginx's modules, the first one that is enabled
+    /// and that the client accepts is used, whatever weights the client gives.
     pub(crate) const ALL: [Coding; 3] = [Coding::Zstd, Coding::Brotli, Coding::Gzip];
 
     /// Its name in `Accept-Encoding` and `Content-Encoding`.
@@ -64,8 +65,8 @@ pub(crate) struct CodingsState {
     takes_gzip: Option<bool>,
 }
 
-/// Whether the client gets this coding. The answer about gzip is nginx's `ngx_http_gzip_ok()`;
-/// it is given once for a request, however the response changes afterwards.
+/// Whether the client gets this coding. For gzip this is nginx's `ngx_http_gzip_ok()`, which is
+/// evaluated once per request, however the response changes afterwards.
 pub(crate) fn takes(exchange: &mut Exchange, coding: Coding) -> bool {
     if coding != Coding::Gzip {
         return is_listed(exchange, coding);
@@ -138,7 +139,7 @@ fn suits_proxy(exchange: &Exchange, proxied: GzipProxied) -> bool {
     if proxied.auth && exchange.request.head.has(KnownHeader::Authorization) {
         return true;
     }
-    // As in nginx nothing of this is `gzip_proxied off`.
+    // As in nginx, none of these is `gzip_proxied off`.
     if proxied == GzipProxied::default() {
         return false;
     }
@@ -166,7 +167,7 @@ fn suits_proxy(exchange: &Exchange, proxied: GzipProxied) -> bool {
         || proxied.no_etag && has_etag)
 }
 
-/// Whether one of the words of a header is this one, as nginx reads such lists.
+/// Whether a header contains this word, in the way nginx reads such lists.
 fn has_word(value: &[u8], word: &[u8]) -> bool {
     value
         .split(|byte| matches!(byte, b',' | b';'))
@@ -184,8 +185,8 @@ fn is_listed(exchange: &Exchange, coding: Coding) -> bool {
 
 /// Whether an `Accept-Encoding` value lists a coding with a weight above zero.
 ///
-/// `*` and `identity` play no role, and the first item that begins with the name decides, as in
-/// nginx.
+/// As in nginx, `*` and `identity` have no effect, and the first item that begins with the name
+/// decides.
 fn lists(value: &[u8], coding: &[u8]) -> bool {
     let begins = |at: usize| {
         value[at..]

@@ -4,9 +4,9 @@
 //! accept -> TLS handshake -> [ request head -> exchange -> response ]* -> close
 //! ```
 //!
-//! One task per connection. While it waits for a request it owns no buffers; the
-//! state of an exchange lives in a box of its own that is gone with the response,
-//! so that thousands of idle connections stay cheap.
+//! There is one task per connection. While it waits for a request it owns no buffers, and the
+//! state of an exchange is in a box that is dropped with the response, so thousands of idle
+//! connections stay cheap.
 
 mod handshake;
 mod moving;
@@ -42,9 +42,9 @@ use tokio::time::Instant;
 
 /// Bytes asked for at a time while a request head is being read.
 pub(crate) const HEAD_READ_BYTES: usize = buffers::SMALL_BYTES;
-/// Bytes thrown away at a time by a lingering close.
+/// Bytes discarded at a time by a lingering close.
 const DISCARD_BYTES: usize = 1 << 20;
-/// How long a lingering close takes at most once the worker is to end.
+/// Limit of a lingering close once the worker shuts down.
 const HURRIED_LINGER: Duration = Duration::from_secs(1);
 
 /// Serves one accepted connection to its end.
@@ -70,7 +70,7 @@ pub(crate) async fn serve(
 /// A client's connection.
 pub(crate) struct Connection {
     pub(crate) worker: Arc<Worker>,
-    /// All configured state, the newest when the last request began.
+    /// All configured state: the newest when the last request began.
     pub(crate) snapshot: Arc<Snapshot>,
     /// The number of that.
     generation: u64,
@@ -78,16 +78,16 @@ pub(crate) struct Connection {
     pub(crate) listener: ListenerId,
     pub(crate) facts: Arc<ConnectionFacts>,
     pub(crate) transport: Transport,
-    /// What the exchange under way and this connection tell each other.
+    /// The connection's end of the link to its exchange.
     pub(crate) link: ClientLink,
     /// Bytes of the next request (decrypted); empty and without memory while idle.
     pub(crate) buffer: Vec<u8>,
     deadline: Deadline,
     /// Server chosen by address and TLS name, until a request names its own.
     pub(crate) server: ServerId,
-    /// `TCP_NODELAY` as the socket has it; listening sockets pass it on.
+    /// Whether the socket has `TCP_NODELAY`; listening sockets pass it on.
     nodelay: bool,
-    /// The request came behind the one before it, without waiting for its answer.
+    /// The request was pipelined: it arrived together with the one before it.
     pub(crate) pipelined: bool,
     /// How long it waits for the next request.
     pub(crate) keep_alive: KeepAlive,
@@ -97,12 +97,12 @@ pub(crate) struct Connection {
     pending_move: Option<Box<PendingMove>>,
     /// It cannot move to another process.
     stays: bool,
-    /// It was told to close, and does as soon as `keepalive_min_timeout` allows.
+    /// It was asked to close, and does so as soon as `keepalive_min_timeout` allows.
     ends_soon: bool,
-    /// A plain request came to a TLS port: it gets nginx's 400 and nothing else.
+    /// A plain request arrived on a TLS port: it gets nginx's 400 and nothing else.
     pub(crate) plain_on_tls_port: bool,
     entry: Entry,
-    /// Says in the registry and in the counters what goes on; last to be dropped.
+    /// Keeps registry and counters up to date; dropped last.
     gauge: Gauge,
 }
 
@@ -153,12 +153,12 @@ impl Connection {
         }
     }
 
-    /// The server that answers unless the request names another.
+    /// The server that answers unless the request names another one.
     pub(crate) fn server(&self) -> &ServerRuntime {
         self.snapshot.server(self.server)
     }
 
-    /// Throws away what the client sends: nobody will read it, TLS or not.
+    /// Discards what the client sends, with or without TLS: it will not be read.
     fn poll_discard_wait(&mut self, cx: &mut Context<'_>, idle: bool) -> Poll<Wait> {
         match self.facts.socket.poll_discard(cx, DISCARD_BYTES) {
             Poll::Ready(Ok(0)) => return Poll::Ready(Wait::End),
@@ -171,14 +171,14 @@ impl Connection {
         self.poll_interrupted(cx, idle)
     }
 
-    /// Whether there is something to read, as far as is known without a system call.
+    /// Whether there is something to read, as far as that is known without a system call.
     pub(crate) fn has_unread(&self) -> bool {
-        // Nobody waits for it; who does later on says so again.
+        // No task waits for this; a later wait registers again.
         let mut cx = Context::from_waker(Waker::noop());
         self.facts.socket.poll_readable(&mut cx).is_ready()
     }
 
-    /// Sets the time-out of what the connection waits for next.
+    /// Sets the time-out for what the connection waits for next.
     pub(crate) fn set_deadline(&mut self, after: Duration) {
         self.deadline.set(&self.entry, after);
     }
@@ -188,8 +188,8 @@ impl Connection {
         self.deadline.poll_expired(&self.entry, cx)
     }
 
-    /// `tcp_nodelay` of the location that answers; a call only when it differs
-    /// from what the socket has.
+    /// Applies `tcp_nodelay` of the location that answers; a system call only if it differs from
+    /// the socket's.
     pub(crate) fn set_nodelay(&mut self, on: bool) {
         if self.nodelay != on && matches!(self.facts.peer, PeerAddress::Inet(_)) {
             self.nodelay = on;
@@ -203,9 +203,8 @@ impl Connection {
         }
     }
 
-    /// Goes on with the newest snapshot, if that is another one: between two requests, of
-    /// which those under way keep theirs. When its listener is gone, or speaks another protocol
-    /// now, the connection is to finish.
+    /// Switches to the newest snapshot, between two requests; those in progress keep theirs. If the
+    /// listener is gone, or has another protocol now, the connection finishes.
     pub(crate) fn renew(&mut self) {
         let current = &self.worker.current;
         if current.generation() == self.generation {
@@ -255,8 +254,8 @@ impl Connection {
         .await;
     }
 
-    /// Does what stands before the first request: the TLS handshake. Returns
-    /// whether there is a connection to serve.
+    /// Does what precedes the first request: the TLS handshake. Returns whether there is a
+    /// connection to serve.
     async fn open(&mut self) -> bool {
         self.remember_task().await;
         let listener = self.snapshot.listener(self.listener);
@@ -307,7 +306,7 @@ impl Connection {
         }
     }
 
-    /// Counts, at the end of the connection, who sealed its records last.
+    /// At the end of the connection, counts whether the kernel or libssl sealed its records last.
     fn count_ktls(&self) {
         let counters = &self.worker.counters;
         match self.facts.ktls() {
@@ -317,14 +316,13 @@ impl Connection {
         }
     }
 
-    /// Serves requests until one says that it was the last.
+    /// Serves requests until one of them is the last.
     async fn serve_requests(&mut self) {
         if self.speaks_http2().await {
             return Box::pin(h2::serve(self)).await;
         }
         while self.request_has_begun().await {
-            // In a box of its own: an idle connection must not carry the room
-            // that working on a request takes.
+            // Boxed: an idle connection must not carry the memory that a request needs.
             match Box::pin(exchange_task::serve(self)).await {
                 After::KeepAlive => {}
                 After::Linger => return Box::pin(self.linger()).await,
@@ -352,7 +350,7 @@ impl Connection {
         while h2::beginning(&self.buffer) == h2::Beginning::Undecided {
             self.gauge.enter(&self.entry, ConnectionPhase::Opening);
             if !matches!(self.receive(HEAD_READ_BYTES, true).await, Wait::Bytes) {
-                // Whoever reads on sees the same end again.
+                // A later read sees the same end again.
                 return false;
             }
         }
@@ -375,8 +373,8 @@ impl Connection {
             self.transport.release_buffers();
             self.begin_idling();
         }
-        // The first request is awaited even at shutdown: its client knows
-        // nothing of it. Between requests the connection is free to go.
+        // At shutdown the first request is still awaited, as its client does not know. Between
+        // requests the connection may be closed.
         match self.receive(HEAD_READ_BYTES, !first).await {
             Wait::Bytes => return true,
             // Another process has it.
@@ -395,7 +393,7 @@ impl Connection {
         false
     }
 
-    /// From now on `keepalive_timeout` holds; what of it has passed in another process counts.
+    /// Starts `keepalive_timeout`; time that passed in another process counts.
     fn begin_idling(&mut self) {
         if self.idle_since_ms == 0 {
             self.idle_since_ms = monotonic_coarse_ms();
@@ -414,8 +412,8 @@ impl Connection {
         self.set_deadline(Duration::from_millis(left_ms));
     }
 
-    /// Whether an idle connection that is to close may do so now. If not, its deadline is the
-    /// time when it may.
+    /// Whether an idle connection that was asked to close may do so now. If not, its deadline is
+    /// set to the time when it may.
     fn may_end(&mut self) -> bool {
         let KeepAlive {
             timeout_ms,
@@ -433,8 +431,8 @@ impl Connection {
         false
     }
 
-    /// The first bytes of a request are there: from now on
-    /// `client_header_timeout` holds. Returns the time of their arrival.
+    /// The first bytes of a request have arrived, which starts `client_header_timeout`. Returns the
+    /// time of their arrival.
     pub(crate) fn begin_request(&mut self) -> Instant {
         self.renew();
         self.idle_since_ms = 0;
@@ -456,7 +454,7 @@ impl Connection {
         self.gauge.enter(&self.entry, ConnectionPhase::Busy);
     }
 
-    /// Appends received bytes to the buffer; with `idle`, a request to close is obeyed.
+    /// Appends received bytes to the buffer. With `idle`, a request to close ends the wait.
     pub(crate) async fn receive(&mut self, max: usize, idle: bool) -> Wait {
         poll_fn(|cx| self.poll_receive_wait(cx, max, idle)).await
     }
@@ -493,7 +491,7 @@ impl Connection {
         self.poll_interrupted(cx, idle)
     }
 
-    /// What ends a wait for bytes that do not come; with `idle`, a request to close does.
+    /// Ends a wait for bytes that do not arrive. With `idle`, a request to close does so.
     fn poll_interrupted(&mut self, cx: &mut Context<'_>, idle: bool) -> Poll<Wait> {
         match self.entry.asked() {
             Asked::Abort => Poll::Ready(Wait::Asked(Asked::Abort)),
@@ -502,9 +500,9 @@ impl Connection {
         }
     }
 
-    /// Ends TLS in order, as far as the socket takes it at once: a client that
-    /// does not read must not hold a closed connection. Only what the kernel has
-    /// taken and would lose is waited for (`lingering_timeout`).
+    /// Sends close_notify, as far as the socket takes it at once: a client that does not read must
+    /// not hold a closed connection. The only wait is for bytes that the kernel has taken and would
+    /// lose (`lingering_timeout`).
     pub(crate) async fn say_goodbye(&mut self) {
         let limit = {
             let location = self.server().default_location;
@@ -528,10 +526,10 @@ impl Connection {
         .await;
     }
 
-    /// Waits for the client's Finished after an answer to early data, for as long as a
-    /// lingering close lasts at most. Before it there is no close_notify, and if it
-    /// arrived at a closed socket the kernel would answer with a reset, which may
-    /// cost the client the end of the response (RFC 9112 section 9.6).
+    /// Waits for the client's Finished after a response to early data, at most as long as a
+    /// lingering close. No close_notify can be sent before it; if it arrived at a closed socket,
+    /// the kernel would answer with a reset, and the client might lose the end of the response (RFC
+    /// 9112 section 9.6).
     async fn finish_early_data(&mut self) {
         let (time, pause) = {
             let location = self.server().default_location;
@@ -560,7 +558,7 @@ impl Connection {
         }
     }
 
-    /// Whether the client is to be left time to read why TLS has failed: what it has sent
+    /// Whether the client gets time to read why TLS has failed: otherwise, what it has sent
     /// meanwhile would reset the connection (`lingering_close`).
     fn lingers_after_alert(&self) -> bool {
         let location = self.server().default_location;
@@ -593,7 +591,7 @@ impl Connection {
             self.deadline.set(&self.entry, pause.min(end - now));
             match poll_fn(|cx| self.poll_discard_wait(cx, !hurries)).await {
                 Wait::Bytes => {}
-                // A shutdown waits a moment for what the client has not read yet.
+                // At shutdown, wait a moment for the client to read the rest.
                 Wait::Asked(Asked::Finish) => {
                     hurries = true;
                     end = end.min(Instant::now() + HURRIED_LINGER);
@@ -618,7 +616,7 @@ impl Connection {
         }
     }
 
-    /// Says why a connection broke: loudly only when it is not the client's doing.
+    /// Logs why a connection broke, at a high level only if it is not the client's doing.
     pub(crate) fn log_broken(&self, error: &TransportError, what: &str) {
         let level = if error.is_client_gone() {
             LogLevel::Info
@@ -639,7 +637,7 @@ impl Connection {
     }
 }
 
-/// Keeps `stub_status` and the registry in step with what the connection does.
+/// Keeps `stub_status` and the registry up to date with the state of the connection.
 struct Gauge {
     worker: Arc<Worker>,
     phase: Option<ConnectionPhase>,

@@ -1,7 +1,7 @@
 //! Counters of one worker thread.
 //!
-//! Only the owning thread writes (plain load and store, no locked instruction);
-//! whoever scrapes sums over the threads.
+//! Only the owning thread writes them, with a plain load and store instead of a locked
+//! instruction. A scrape sums over the threads.
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
@@ -49,7 +49,7 @@ impl Level {
 pub struct Counters {
     /// Connections accepted.
     pub accepted: Count,
-    /// Connections handled (not dropped for want of a slot).
+    /// Connections handled (not dropped for lack of a slot).
     pub handled: Count,
     /// Requests.
     pub requests: Count,
@@ -57,7 +57,7 @@ pub struct Counters {
     pub active: Level,
     /// Connections whose request head is being read.
     pub reading: Level,
-    /// Connections whose response is being made or sent.
+    /// Connections whose response is being prepared or sent.
     pub writing: Level,
     /// Idle keep-alive connections.
     pub waiting: Level,
@@ -67,9 +67,9 @@ pub struct Counters {
     pub handshakes_resumed: Count,
     /// TLS handshakes failed.
     pub handshakes_failed: Count,
-    /// Closed TLS connections whose records the kernel sealed in the end.
+    /// Closed TLS connections whose records the kernel sealed at the end.
     pub ktls_on: Count,
-    /// Closed TLS connections that could not have kernel TLS, or were not to.
+    /// Closed TLS connections without kernel TLS.
     pub ktls_off: Count,
     /// HTTP/2: streams, and what went wrong with them.
     pub http2: Http2Counters,
@@ -113,7 +113,7 @@ http2_counters! {
     malformed_heads,
     /// Requests refused for the size or number of their header fields.
     heads_too_large,
-    /// Connections ended for a breach of the protocol that is no flood.
+    /// Connections ended for a violation of the protocol other than a flood.
     connection_faults,
     /// Connections ended for rapid resets.
     rapid_reset_floods,
@@ -131,6 +131,6 @@ http2_counters! {
     priority_floods,
     /// Connections ended for WINDOW_UPDATE.
     window_update_floods,
-    /// Connections ended because the client did not read its answers.
+    /// Connections ended because the client did not read its responses.
     unread_reply_floods,
 }

@@ -1,7 +1,8 @@
 //! The newest snapshot, as one worker thread knows it.
 //!
-//! A reload replaces it. Requests under way keep the snapshot that they began with; a
-//! connection looks here between two requests, which costs one load while nothing has changed.
+//! A reload replaces it. Requests in progress keep the snapshot that they began with. A
+//! connection checks for a new one between two requests, which costs one load if nothing has
+//! changed.
 
 use crate::snapshot::Snapshot;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// The newest snapshot and its number.
 pub struct Current {
     generation: AtomicU64,
-    // Locked by its own thread after each reload, and by whoever sets it.
+    // Locked by its thread after each reload, and by the thread that sets it.
     snapshot: Mutex<Arc<Snapshot>>,
 }
 
@@ -46,7 +47,7 @@ impl Current {
             self.generation.store(generation, Ordering::Release);
             std::mem::replace(&mut *current, snapshot)
         };
-        // The last owner frees a whole configuration: not while others wait for the lock.
+        // The last owner frees a whole configuration: not while the lock is held.
         drop(before);
     }
 }

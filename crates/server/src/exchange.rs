@@ -1,10 +1,9 @@
 //! One request and its response.
 //!
-//! An [`Exchange`] is what the router, the handlers and the filters work on. It
-//! owns the bytes of the request head and the response being built; everything
-//! configured is found through indexes into the [`Snapshot`] it started with, so
-//! that a reload never changes a request under way and no reference count shared
-//! between threads is touched on the way.
+//! The router, the handlers and the filters work on an [`Exchange`]. It owns the bytes of the
+//! request head and the response that is being built. Everything configured is found through
+//! indices into the [`Snapshot`] that it began with, so a reload never changes a request in
+//! progress, and no reference count that threads share is touched.
 
 use crate::body_source::PendingBody;
 use crate::chain::OutputChain;
@@ -32,25 +31,25 @@ pub struct Exchange {
     pub worker: Arc<Worker>,
     /// All configured state, as it was when the request began.
     pub snapshot: Arc<Snapshot>,
-    /// Who is connected, and how.
+    /// The client's connection.
     pub connection: Arc<ConnectionFacts>,
     /// The listener it came through.
     pub listener: ListenerId,
     /// Its end of the connection: the request body, interim responses.
     pub client: ClientLink,
-    /// What was asked.
+    /// The request.
     pub request: Request,
     /// The server chosen by address and name.
     pub server: ServerId,
-    /// The location chosen last; the server's own settings before one is.
+    /// The location chosen last; before that, the server's own settings.
     pub location: LocationId,
-    /// What servers behind us were asked, and said.
+    /// The attempts at upstream servers, and their responses.
     pub(crate) upstream: Option<Box<UpstreamStates>>,
-    /// What is answered.
+    /// The response.
     pub response: Response,
     /// What the connection measures of it.
     pub transfer: Transfer,
-    /// How far it has come in the pipeline.
+    /// Its progress through the pipeline.
     pub(crate) phases: PhaseState,
     /// What features keep with it.
     pub(crate) features: Features,
@@ -58,46 +57,45 @@ pub struct Exchange {
 
 /// The request as received, and where internal redirects have led it.
 pub struct Request {
-    /// Bytes of the head as they came; positions in `head` point into it.
+    /// The head as received; positions in `head` point into it.
     pub buffer: Vec<u8>,
     /// The parsed head.
     pub head: RequestHead,
     /// Normalised path: decoded, dots resolved, slashes merged. Changed by internal redirects.
     pub uri: Vec<u8>,
-    /// Arguments after `?`, as they came, without the `?`. Changed by internal redirects. Those
-    /// that a configuration has made empty are not the same as none: see [`Request::args`].
+    /// Arguments after `?`, as received, without the `?`. Changed by internal redirects. Arguments
+    /// that the configuration has made empty differ from none: see [`Request::args`].
     pub args: Option<Vec<u8>>,
-    /// Host name: from the request line, else `Host`, lower case, without port. Empty if there is none.
+    /// Host name from the request line or `Host`: lower case, without port. Empty if there is none.
     pub host: Vec<u8>,
-    /// What is known of the body.
+    /// The state of the body.
     pub body: RequestBody,
-    /// The body, once somebody has read it to its end; empty if that has failed.
+    /// The body, once it has been read to its end; empty if that has failed.
     pub received: Option<ReceivedBody>,
     /// Set by an internal redirect: `internal` locations may answer.
     pub internal: bool,
     /// `uri` and `args` are no longer those of the request line: an internal redirect
     /// has set others.
     pub uri_replaced: bool,
-    /// Another exchange has set it off: nobody is asked again whether it may, and
-    /// nothing is mirrored.
+    /// It is a subrequest: access is not checked again, and nothing is mirrored.
     pub is_subrequest: bool,
-    /// It came as early data (0-RTT) and the client's Finished had not arrived when it
-    /// was complete: someone may have recorded it and sent it again (RFC 8470).
+    /// It arrived as early data (0-RTT), before the client's Finished: it may be a replay (RFC
+    /// 8470).
     pub early_data: bool,
-    /// Captures of the last regular expression that matched, and the configuration's own
-    /// variables.
+    /// Captures of the last regular expression that matched, and the variables that the
+    /// configuration defines.
     pub values: Values,
 }
 
-/// What became of the request body.
+/// The state of the request body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RequestBody {
     /// There is none.
     None,
     /// A handler reads it while it arrives.
     Taken,
-    /// Not read yet; unless somebody reads it through [`Exchange::client`], the
-    /// connection discards it after the response.
+    /// Not read yet. If it is not read through [`Exchange::client`], the connection discards it
+    /// after the response.
     Unread,
 }
 
@@ -109,7 +107,7 @@ pub struct Response {
     pub content_type: Option<ContentType>,
     /// `charset` has named a character set in `content_type`.
     pub charset_named: bool,
-    /// `X-Accel-Charset`: the character set that a server behind us wants it to be in.
+    /// `X-Accel-Charset`: the character set that the upstream server asks for.
     pub override_charset: Option<Box<[u8]>>,
     /// `Content-Length`, or `None` when unknown (then chunked, or closed at the end).
     pub content_length: Option<u64>,
@@ -117,15 +115,15 @@ pub struct Response {
     pub last_modified_s: Option<i64>,
     /// `ETag` with its quotes.
     pub etag: Option<ETag>,
-    /// `Accept-Ranges: bytes` may be said, and ranges served.
+    /// Ranges may be served, and `Accept-Ranges: bytes` is sent.
     pub allow_ranges: bool,
-    /// No more than one range at a time, whatever `max_ranges` says.
+    /// At most one range at a time, whatever `max_ranges` allows.
     pub single_range: bool,
     /// `Location`, as it will be sent.
     pub location: Option<Vec<u8>>,
     /// The server made `location` absolute itself: nginx then writes it before `Connection`.
     pub location_made_absolute: bool,
-    /// Another client may get another encoding: `gzip_vary` adds `Vary: Accept-Encoding`.
+    /// Other clients may get another coding: `gzip_vary` adds `Vary: Accept-Encoding`.
     pub varies_by_encoding: bool,
     /// `Content-Encoding`.
     pub content_encoding: Option<&'static str>,
@@ -133,9 +131,9 @@ pub struct Response {
     pub headers: HeaderList,
     /// Trailers, to follow the last chunk; `content_length` is `None` when there are any.
     pub trailers: HeaderList,
-    /// It comes from a server behind us, which has judged preconditions itself.
+    /// It comes from an upstream server, which has evaluated preconditions itself.
     pub from_upstream: bool,
-    /// What a server behind us said about itself and the time, to be passed on.
+    /// What the upstream server says about itself and the time, to be passed on.
     pub passed: Option<Box<PassedHead>>,
     /// The body, or its beginning; empty for HEAD.
     pub body: OutputChain,
@@ -147,22 +145,22 @@ pub struct Response {
     pub close: bool,
 }
 
-/// What a server behind us says instead of us. Headers are among the others, in its
-/// order and byte for byte; here is which ones not to write.
+/// What an upstream server says in our place. Its headers are in the list, in its order and byte
+/// for byte; this tells which ones not to add.
 #[derive(Debug, Clone, Default)]
 pub struct PassedHead {
-    /// `Server` is the peer's to say, or not to.
+    /// The upstream server decides about `Server`.
     pub server: bool,
-    /// So is `Date`.
+    /// And about `Date`.
     pub date: bool,
-    /// There is a `Last-Modified`, whatever it means.
+    /// It has sent a `Last-Modified`, whatever it contains.
     pub last_modified: bool,
     /// The reason phrase of the status line, where it is not the usual one.
     pub reason: Option<Box<[u8]>>,
 }
 
-/// A media type. Kept inline: configured types are shared by all threads, and a
-/// reference count that every response changes would be fought over.
+/// A media type. Stored inline: all threads share the configured types and would contend for a
+/// reference count that every response changes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContentType(SmallVec<[u8; 64]>);
 
@@ -185,7 +183,7 @@ pub struct Transfer {
     pub request_bytes: u64,
     /// The response was sent to its end.
     pub completed: bool,
-    /// The request came in one piece with the one before it (`$pipe`).
+    /// The request was pipelined (`$pipe`).
     pub pipelined: bool,
 }
 
@@ -207,8 +205,7 @@ impl Exchange {
         self.snapshot.server(self.server)
     }
 
-    /// Who the client is: the other end of the connection, or whom a trusted proxy
-    /// names.
+    /// The address of the client: of the connection, or as a trusted proxy tells it.
     pub fn client_address(&self) -> PeerAddress {
         let told = self.features.real_ip.client_address;
         told.unwrap_or(self.connection.peer)
@@ -270,7 +267,7 @@ impl Default for Response {
 }
 
 impl ContentType {
-    /// A media type as it is sent; `None` for an empty one, which leaves the header out.
+    /// A media type as sent; `None` for an empty one, which leaves the header out.
     pub fn new(text: &[u8]) -> Option<ContentType> {
         (!text.is_empty()).then(|| ContentType(SmallVec::from_slice(text)))
     }

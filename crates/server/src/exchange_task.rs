@@ -1,5 +1,5 @@
-//! One exchange on a connection: from a parsed head to a sent response and a
-//! body that is out of the way.
+//! One exchange on an HTTP/1 connection: from a parsed head to a response that has been sent
+//! and a request body that has been read or discarded.
 
 use crate::buffers;
 use crate::connection::{Connection, HEAD_READ_BYTES, Wait};
@@ -37,7 +37,7 @@ pub(crate) enum After {
 
 /// Why a request is refused before it is one.
 enum RequestRefusal {
-    /// It does not parse; what is known of it, if its line does.
+    /// It does not parse; with the head, if at least its line does.
     Malformed(RequestError, Option<Box<RequestHead>>),
     /// Its head did not arrive within `client_header_timeout`.
     TimedOut,
@@ -129,7 +129,7 @@ async fn run(connection: &mut Connection, head: RequestHead, since: Instant) -> 
     respond(connection, &mut exchange, &mut intake, keep_alive).await
 }
 
-/// Takes the head out of the connection's buffer; what came behind it stays there.
+/// Takes the head out of the connection's buffer; what follows it stays there.
 fn take_head(connection: &mut Connection, head_bytes: usize) -> Vec<u8> {
     let mut head = std::mem::take(&mut connection.buffer);
     if head.len() > head_bytes {
@@ -149,8 +149,8 @@ async fn answer(connection: &mut Connection, exchange: &mut Exchange, intake: &m
     attend(connection, intake, work).await;
 }
 
-/// Looks at what has come of a body that nobody reads, before anything of the answer is sent.
-/// When it is malformed the answer is 400; as in nginx one that is an error anyway stays.
+/// Checks the part of an unread body that has arrived, before the response is sent. If it is
+/// malformed the response is 400; as in nginx, an error response stays.
 async fn settle_body(connection: &mut Connection, exchange: &mut Exchange, intake: &mut Intake) {
     let is_read = exchange.response.source.is_some() && intake.has_reader();
     if is_read || exchange.response.drop_connection || intake.is_tunnel() {
@@ -163,7 +163,7 @@ async fn settle_body(connection: &mut Connection, exchange: &mut Exchange, intak
     }
 }
 
-/// Waits for a handler, and brings from the client what it asks for.
+/// Waits for a handler, and brings it what it asks for from the client.
 async fn attend(
     connection: &mut Connection,
     intake: &mut Intake,
@@ -204,7 +204,7 @@ async fn refuse(connection: &mut Connection, refusal: RequestRefusal, since: Ins
     let buffer = std::mem::take(&mut connection.buffer);
     let is_known = known.is_some();
     let mut head = known.map_or_else(|| not_understood(&buffer), |head| *head);
-    // Nobody reads a body of it, and nothing follows.
+    // Its body is not read, and nothing follows.
     head.framing = Framing::None;
     head.keep_alive = false;
     let mut intake = Intake::refused(connection.link.feed());
@@ -223,7 +223,8 @@ async fn refuse(connection: &mut Connection, refusal: RequestRefusal, since: Ins
     respond(connection, &mut exchange, &mut intake, false).await
 }
 
-/// What the access log is told of what is no request: what came as its line, if it is there.
+/// What the access log shows of an invalid request: the bytes in place of its line, if there are
+/// any.
 fn not_understood(buffer: &[u8]) -> RequestHead {
     let line_end = memchr::memchr2(b'\r', b'\n', buffer);
     let mut head = RequestHead::default();
@@ -268,7 +269,7 @@ fn begin(connection: &Connection, buffer: Vec<u8>, head: RequestHead, since: Ins
     arrival.begin()
 }
 
-/// Sends the response, logs the exchange and clears the way for the next one.
+/// Sends the response, logs the exchange and prepares for the next one.
 async fn respond(
     connection: &mut Connection,
     exchange: &mut Exchange,
@@ -305,8 +306,8 @@ async fn respond(
     after
 }
 
-/// How a connection ends that takes no other request: `lingering_close` where the client is
-/// sending still, or may be.
+/// How a connection ends after its last request: with `lingering_close` if the client is, or may
+/// be, still sending.
 fn end(connection: &Connection, exchange: &Exchange, intake: &Intake) -> After {
     let lingers = match exchange.conf().lingering_close {
         LingeringClose::Off => false,
@@ -323,8 +324,8 @@ fn end(connection: &Connection, exchange: &Exchange, intake: &Intake) -> After {
     }
 }
 
-/// Reads and drops what is left of the request body after the response. What
-/// follows the body stays in the connection's buffer.
+/// Reads and discards the rest of the request body after the response. What follows the body stays
+/// in the connection's buffer.
 async fn discard_body(
     connection: &mut Connection,
     exchange: &mut Exchange,

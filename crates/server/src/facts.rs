@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// What is known about a connection: who, where, since when, which TLS.
+/// What is known about a connection: its addresses, its age, its TLS parameters.
 ///
 /// Variables and logs read it; only the connection writes it.
 pub struct ConnectionFacts {
@@ -22,19 +22,19 @@ pub struct ConnectionFacts {
     pub accepted: Instant,
     /// The socket itself.
     pub(crate) socket: Socket,
-    /// Our address, looked up when first asked for (a listener may be a wildcard).
+    /// The local address, looked up on first use (a listener may be a wildcard).
     local: OnceLock<Option<SocketAddr>>,
     /// Requests begun on it so far.
     requests: AtomicU64,
     /// Set once the TLS handshake is done; a plain request on a TLS port leaves it unset.
     secure: AtomicBool,
-    /// Who seals the records, as `$ssl_ktls` shows it; empty before the handshake.
+    /// Whether the kernel seals the records, as `$ssl_ktls` shows it; empty before the handshake.
     ktls: AtomicU8,
     /// Why it is not the kernel.
     ktls_refusal: OnceLock<&'static str>,
-    /// What a PROXY header said before the connection's own bytes.
+    /// The PROXY header that preceded the connection's own bytes.
     proxy_protocol: OnceLock<Box<ProxyHeader>>,
-    /// What the client has shown; where some server asks for certificates.
+    /// The client's certificate, if some server asks for certificates.
     client: OnceLock<Box<ClientFacts>>,
     /// TLS facts, collected after the handshake when some variable needs them.
     tls: OnceLock<Box<TlsFacts>>,
@@ -54,8 +54,8 @@ pub enum PeerAddress {
     Unix,
 }
 
-/// What the TLS handshake agreed on, for the `$ssl_*` variables. Empty text where
-/// there is nothing to say, as in nginx.
+/// The results of the TLS handshake for the `$ssl_*` variables. As in nginx, a text is empty if
+/// there is nothing to show.
 #[derive(Debug, Clone, Default)]
 pub struct TlsFacts {
     /// `$ssl_protocol`.
@@ -70,9 +70,9 @@ pub struct TlsFacts {
     pub session_reused: bool,
     /// `$ssl_resumption`: how the session was resumed.
     pub resumption: &'static str,
-    /// `$ssl_resumption_miss`: why the session that was offered was not.
+    /// `$ssl_resumption_miss`: why the offered session was not resumed.
     pub resumption_miss: &'static str,
-    /// `$ssl_early_data_verdict`: what became of early data.
+    /// `$ssl_early_data_verdict`: whether early data was accepted.
     pub early_data_verdict: &'static str,
     /// `$ssl_handshake_time`: from the client's first byte to the end.
     pub handshake_time: Duration,
@@ -123,7 +123,7 @@ impl ConnectionFacts {
         }
     }
 
-    /// Our address; `None` for a unix socket, or when the connection is gone.
+    /// The local address; `None` for a Unix socket, or when the connection is gone.
     pub fn local(&self) -> Option<SocketAddr> {
         *self.local.get_or_init(|| {
             sealane_sys::socket::local_address(self.socket.as_fd())
@@ -176,7 +176,7 @@ impl ConnectionFacts {
         let _ = self.proxy_protocol.set(Box::new(header));
     }
 
-    /// What the client has shown; `None` on plain connections, and when no server asks for
+    /// The client's certificate; `None` on plain connections, and if no server asks for
     /// certificates.
     pub fn client(&self) -> Option<&ClientFacts> {
         self.client.get().map(|client| &**client)
@@ -186,7 +186,7 @@ impl ConnectionFacts {
         let _ = self.client.set(Box::new(client));
     }
 
-    /// TLS facts; `None` on plain connections, and when no variable asks for them.
+    /// The results of the handshake; `None` on plain connections, and if no variable needs them.
     pub fn tls(&self) -> Option<&TlsFacts> {
         self.tls.get().map(|facts| &**facts)
     }

@@ -7,9 +7,9 @@
 //!
 //! | | kept by default | differs |
 //! |---|---|---|
-//! | internal redirect to another URI | yes | what depends on the URI or its location starts anew |
-//! | internal redirect to a named location | yes | `try_files`: the location has a root of its own |
-//! | subrequest | no | what is about the client, or counted for the main request and all of its subrequests |
+//! | internal redirect to a URI | yes | what depends on the URI starts anew |
+//! | internal redirect to a named location | yes | `try_files` starts anew |
+//! | subrequest | no | what is about the client, or counted for all subrequests together |
 //!
 //! nginx clears every module's context on an internal redirect, and modules work around it. Here
 //! the state survives unless it is listed. State that few requests need is boxed.

@@ -241,6 +241,9 @@ impl Description {
 
 impl MovedConnection {
     /// The connection's facts in this process. Its socket joins this thread's event loop.
+    ///
+    /// # Errors
+    /// [`BadMessage::Socket`] when the event loop does not take the socket.
     pub(crate) fn open(self, number: u64) -> Result<AdoptedConnection, BadMessage> {
         let MovedConnection {
             description,

@@ -8,22 +8,27 @@
 //! | file | what it holds |
 //! |---|---|
 //! | [`worker`] | the worker process from inside: threads, shutdown |
-//! | `acceptor`, `connection`, `exchange_task` | the life of a connection and of one exchange on it |
+//! | `acceptor`, `connection` | the life of a connection |
+//! | `exchange_task`, `h2` | exchanges on a connection of HTTP/1 and of HTTP/2 |
 //! | [`admission`] | which handshakes are refused |
+//! | `transport` | the stream of a client's connection |
 //! | [`body_source`] | response bodies that are still arriving |
-//! | [`client_link`], `prologue` | what an exchange and its connection tell each other; what stands before the pipeline |
-//! | [`request_body`], `temp_file` | the whole request body in memory or in a file; temporary files |
-//! | [`snapshot`], `build`, `tls_build` | all configured state, and how it comes about |
-//! | [`exchange`], `features` | one request with its response; what features remember about it |
+//! | [`client_link`] | what an exchange and its connection exchange: body, interim responses |
+//! | `prologue` | what happens before the pipeline |
+//! | [`request_body`], `temp_file` | the whole request body; temporary files |
+//! | [`snapshot`], `build`, `tls_build` | all configured state, and how it is built |
+//! | [`exchange`], `features` | a request with its response; what features keep with it |
 //! | [`facts`] | one connection |
 //! | `pipeline`, `router`, `handlers`, `filters` | what answers a request |
-//! | `access`, `limits` | who may: addresses, passwords, subrequests; how often, how many at a time |
-//! | `variables`, `template`, `access_log` | what is known about an exchange, as text |
-//! | [`counters`], [`metrics`] | what is counted, and under which names |
-//! | [`open_file_cache`] | open files, their facts and small contents |
+//! | `access`, `limits` | who may; how often, how many at a time |
+//! | `variables`, `template`, `access_log` | an exchange as text |
+//! | [`counters`], [`metrics`] | what is counted, and its names |
+//! | [`open_file_cache`] | open files, their metadata and small contents |
+//! | `handover` | idle connections move to another process |
 //!
 //! Sockets, buffers, the output chain, deadlines, turns and the byte stream (plain or TLS, towards
-//! clients and origins) are the crate `io`, logs the crate `log`, groups of servers and the choice among them the crate `upstream`.
+//! clients and origins) are the crate `io`, logs the crate `log`, groups of servers and the choice
+//! among them the crate `upstream`.
 
 #![forbid(unsafe_code)]
 

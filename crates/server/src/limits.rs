@@ -1,6 +1,6 @@
 //! `limit_req` and `limit_conn`: NGX_HTTP_PREACCESS_PHASE.
 //!
-//! A request is limited once, whatever redirects and subrequests it goes through.
+//! A request is limited once, whatever redirects and subrequests follow.
 
 mod connections;
 mod requests;
@@ -22,13 +22,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A zone at run time.
 pub(crate) struct LimitZoneRuntime {
-    /// What the configuration says about it.
+    /// Its configuration.
     pub(crate) conf: LimitZone,
-    /// What it remembers.
+    /// Its state.
     pub(crate) state: ZoneState,
 }
 
-/// What a zone remembers; snapshots with the same zone share it.
+/// The state of a zone; snapshots with the same zone share it.
 #[derive(Clone)]
 pub(crate) enum ZoneState {
     Requests(Arc<RequestZone>),
@@ -36,7 +36,7 @@ pub(crate) enum ZoneState {
 }
 
 impl LimitZoneRuntime {
-    /// A zone of the configuration, with what the zone of the snapshot before remembers if
+    /// A zone of the configuration. It takes over the state of the previous snapshot's zone if
     /// name, size, key and purpose are the same.
     pub(crate) fn build(conf: &LimitZone, before: Option<&Snapshot>) -> LimitZoneRuntime {
         let is_same = |known: &&LimitZoneRuntime| {
@@ -66,20 +66,20 @@ impl LimitZoneRuntime {
 /// What a request keeps for `limit_req` and `limit_conn`.
 #[derive(Default)]
 pub(crate) struct LimitsState {
-    /// What they have come to; `None` before the first. A request and the subrequests whose
-    /// answers become part of its own have it in common.
+    /// The outcomes; `None` before the first. A request shares them with the subrequests whose
+    /// responses become part of its own.
     limited: Option<Arc<Mutex<LimitOutcomes>>>,
 }
 
 impl LimitsState {
-    /// For a subrequest that is one request with this one.
+    /// For a subrequest that counts as one request with this one.
     pub(crate) fn shared(&self) -> LimitsState {
         LimitsState {
             limited: self.limited.clone(),
         }
     }
 
-    /// For a subrequest that goes its own way.
+    /// For an independent subrequest.
     pub(crate) fn without_permits(&self) -> LimitsState {
         let limited = self.lock().map(|limited| limited.without_permits());
         LimitsState {
@@ -87,12 +87,12 @@ impl LimitsState {
         }
     }
 
-    /// Makes what later subrequests are to share.
+    /// Creates the state that later subrequests share.
     pub(crate) fn begin_to_share(&mut self) {
         self.limited.get_or_insert_default();
     }
 
-    /// What limits have come to.
+    /// The outcomes so far.
     pub(crate) fn lock(&self) -> Option<MutexGuard<'_, LimitOutcomes>> {
         let limited = self.limited.as_ref()?;
         Some(limited.lock().unwrap_or_else(PoisonError::into_inner))
@@ -105,19 +105,19 @@ impl LimitsState {
     }
 }
 
-/// What limits have come to for a request.
+/// The outcomes of the limits for a request.
 #[derive(Debug, Default)]
 pub(crate) struct LimitOutcomes {
     /// Of `limit_req`.
     pub(crate) requests: Option<LimitStatus>,
     /// Of `limit_conn`.
     pub(crate) connections: Option<LimitStatus>,
-    /// Permits of `limit_conn`: it is counted until they are dropped.
+    /// Permits of `limit_conn`; the request is counted until they are dropped.
     held: SmallVec<[ConnectionPermit; 2]>,
 }
 
 impl LimitOutcomes {
-    /// The same for a request that goes its own way and has no permits.
+    /// The same for an independent request, without the permits.
     pub(crate) fn without_permits(&self) -> LimitOutcomes {
         LimitOutcomes {
             requests: self.requests,
@@ -150,7 +150,7 @@ impl LimitStatus {
     }
 }
 
-/// Whether the request may go on, maybe after a while: [`Outcome::Declined`] if so.
+/// Whether the request may go on, perhaps after a delay: [`Outcome::Declined`] if so.
 pub(crate) async fn check(exchange: &mut Exchange, limits: Arc<Limits>) -> Outcome {
     if let Some(requests) = &limits.requests {
         match requests::check(exchange, requests) {

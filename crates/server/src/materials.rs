@@ -1,8 +1,8 @@
-//! The bytes of every file a configuration names (certificates, keys,
-//! passwords, ticket keys), and what only the master can find out.
+//! The bytes of every file that a configuration names (certificates, keys, passwords, ticket
+//! keys), and facts that only the master can find out.
 //!
-//! The privileged master reads them; whoever builds a [`crate::Snapshot`] needs
-//! no right to open them. A later reload hands the same type over a socket.
+//! The privileged master reads them, so that building a [`crate::Snapshot`] needs no right to
+//! open files. A reload sends the same type over a socket.
 
 use crate::snapshot::Snapshot;
 use sealane_conf::model::{Resolver, SessionStore};
@@ -27,7 +27,7 @@ pub struct Materials {
     before: Option<Arc<Snapshot>>,
 }
 
-/// A `resolver` with its `resolver_timeout`, and who answers for it.
+/// A `resolver` with its `resolver_timeout`, and what resolves names for it.
 #[derive(Clone)]
 struct ConfiguredResolver {
     conf: Arc<Resolver>,
@@ -41,7 +41,7 @@ impl Materials {
         Materials::default()
     }
 
-    /// Remembers the bytes of a file. They are wiped when dropped.
+    /// Stores the bytes of a file. They are wiped when dropped.
     pub fn insert(&mut self, path: PathBuf, bytes: Vec<u8>) {
         self.files.insert(path, Zeroizing::new(bytes));
     }
@@ -51,19 +51,19 @@ impl Materials {
         self.files.insert(path, bytes);
     }
 
-    /// Remembers what this kernel can do for TLS. Trying it may load a module, for
-    /// which a worker has no privilege.
+    /// Stores what this kernel can do for TLS. Probing may load a module, for which a worker has no
+    /// privilege.
     pub fn set_kernel_tls(&mut self, capabilities: Arc<Capabilities>) {
         self.kernel_tls = Some(capabilities);
     }
 
-    /// What this kernel can do for TLS, if it was tried.
+    /// What this kernel can do for TLS, if it was probed.
     pub fn kernel_tls(&self) -> Option<&Arc<Capabilities>> {
         self.kernel_tls.as_ref()
     }
 
-    /// What outlives snapshots of ticket keys, session caches and counters. Whoever
-    /// builds another snapshot sets the one of the first.
+    /// Ticket keys, session caches and counters, which outlive snapshots. Every further snapshot
+    /// gets those of the first.
     pub fn set_sessions(&mut self, sessions: Arc<SessionState>) {
         self.sessions = sessions;
     }
@@ -73,19 +73,18 @@ impl Materials {
         &self.sessions
     }
 
-    /// The pool and the counters of handshakes. Whoever builds another snapshot sets those
-    /// of the first.
+    /// The handshake pool and its counters. Every further snapshot gets those of the first.
     pub fn set_handshakes(&mut self, handshakes: Arc<HandshakeState>) {
         self.handshakes = handshakes;
     }
 
-    /// The pool and the counters of handshakes.
+    /// The handshake pool and its counters. Every further snapshot gets those of the first.
     pub fn handshakes(&self) -> &Arc<HandshakeState> {
         &self.handshakes
     }
 
-    /// Remembers the snapshot that another one follows: what is known of servers behind us,
-    /// and the connections to them, go on.
+    /// Stores the previous snapshot: the new one keeps the state of upstream servers and the
+    /// connections to them.
     pub fn set_before(&mut self, before: Arc<Snapshot>) {
         self.before = Some(before);
     }
@@ -94,8 +93,7 @@ impl Materials {
         self.before.as_deref()
     }
 
-    /// Remembers the store of an `ssl_session_store`. Without one the directive
-    /// has no effect.
+    /// Stores the client of an `ssl_session_store`. Without it the directive has no effect.
     pub fn add_session_store(&mut self, conf: Arc<SessionStore>, store: Arc<dyn SharedStore>) {
         self.session_stores.push((conf, store));
     }
@@ -107,8 +105,8 @@ impl Materials {
         found.map(|(_, store)| store)
     }
 
-    /// Remembers who looks names up for a `resolver` with this `resolver_timeout`.
-    /// Without one, no name is found.
+    /// Stores what resolves names for a `resolver` with this `resolver_timeout`. Without it, no
+    /// name is found.
     pub fn add_resolver(
         &mut self,
         conf: Arc<Resolver>,
@@ -122,14 +120,14 @@ impl Materials {
         });
     }
 
-    /// Who looks names up for a `resolver`.
+    /// What resolves names for a `resolver`.
     pub fn resolver(&self, conf: &Resolver, timeout: Duration) -> Option<&Arc<dyn Resolve>> {
         let is_it = |known: &&ConfiguredResolver| *known.conf == *conf && known.timeout == timeout;
         let found = self.resolvers.iter().find(is_it);
         found.map(|known| &known.answers)
     }
 
-    /// Every file that was read, with its bytes, for whoever hands them to another process.
+    /// Every file that was read, with its bytes, to be sent to another process.
     pub fn files(&self) -> impl Iterator<Item = (&Path, &[u8])> {
         self.files
             .iter()

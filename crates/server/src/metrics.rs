@@ -1,9 +1,8 @@
-//! The metrics registry: everything that is counted, under the name by which a
-//! scraper knows it.
+//! The metrics registry: everything that is counted, under the names that a scraper sees.
 //!
-//! Counters belong to whoever counts (a worker thread, the TLS sessions) and are
-//! summed here when somebody reads; counting itself costs one addition. Names
-//! follow Prometheus' conventions and do not change once released.
+//! A counter belongs to the part that counts (a worker thread, the TLS sessions), and counting
+//! costs one addition; the sums are made here when the metrics are read. Names follow
+//! Prometheus' conventions and do not change once released.
 
 mod handshakes;
 
@@ -51,15 +50,15 @@ pub fn text(registry: &Registry) -> String {
     text
 }
 
-/// What worker threads count, summed over all of them.
+/// The counters of the worker threads, summed.
 struct Workers(Arc<Process>);
 
-/// A number that only grows: name, what it says, where it is counted.
+/// A counter: name, help, field.
 type CountRow = (&'static str, &'static str, fn(&Counters) -> u64);
 /// A level.
 type LevelRow = (&'static str, &'static str, fn(&Counters) -> i64);
 
-/// Rows of a table: `"name" "what it says" where.it.is;`.
+/// Rows of a table: `"name" "help" field;`.
 macro_rules! rows {
     ($($name:literal $help:literal $($field:ident).+;)*) => {
         &[$(($name, $help, |counters| counters.$($field).+.get())),*]
@@ -95,10 +94,10 @@ const COUNTS: &[CountRow] = rows! {
         http2.connection_faults;
 };
 
-/// A value of a label, and the counter behind it.
+/// A value of a label, and its counter.
 type Http2Count = (&'static str, fn(&Http2Counters) -> u64);
 
-/// What HTTP/2 connections were ended for, by the value of the label `kind`.
+/// Reasons for which HTTP/2 connections were ended, by the value of the label `kind`.
 const HTTP2_FLOODS: &[Http2Count] = &[
     ("rapid_reset", |c| c.rapid_reset_floods.get()),
     ("continuation", |c| c.continuation_floods.get()),
@@ -147,7 +146,7 @@ impl Collector for Workers {
     }
 }
 
-/// TLS sessions: how they were resumed, why not, and what became of early data.
+/// TLS sessions: how they were resumed, why not, and the fate of early data.
 #[derive(Debug)]
 struct Sessions(Arc<SessionState>);
 
@@ -203,7 +202,7 @@ impl Collector for Logs {
     }
 }
 
-/// One counter for each value of a label: (name, what it says, label).
+/// One counter for each value of a label: (name, help, label).
 fn labelled(
     encoder: &mut DescriptorEncoder<'_>,
     (name, help, label): (&str, &str, &str),

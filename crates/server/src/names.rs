@@ -1,8 +1,8 @@
-//! Which server answers for a name on a listener.
+//! Selects the server for a name on a listener.
 //!
-//! nginx's order: an exact name, the longest wildcard that begins with an
-//! asterisk, the longest that ends with one, the first regular expression in
-//! the order of the configuration, the default server.
+//! The order is nginx's: an exact name, the longest wildcard that begins with an asterisk, the
+//! longest that ends with one, the first regular expression in the order of the configuration,
+//! the default server.
 
 use crate::snapshot::ServerId;
 use crate::values::Values;
@@ -20,7 +20,7 @@ pub struct ServerNames {
     prefixes: HashMap<Box<[u8]>, ServerId>,
     regexes: Vec<(Regex, ServerId)>,
     default: Option<ServerId>,
-    /// Some name leads elsewhere than to the default server.
+    /// Some name selects another server than the default.
     is_needed: bool,
 }
 
@@ -50,18 +50,18 @@ impl ServerNames {
             ServerName::WildcardSuffix(prefix) => claim(&mut self.prefixes, prefix),
             ServerName::Regex(regex) => {
                 self.regexes.push((regex.clone(), server));
-                // Its groups are variables, whichever server it is of.
+                // Its groups are variables, whichever server defines it.
                 self.is_needed = true;
             }
         }
     }
 
-    /// The server that answers when no name matches.
+    /// The server for names that match nothing.
     pub fn default_server(&self) -> ServerId {
         self.default.unwrap_or(ServerId(0))
     }
 
-    /// Whether every name leads to the same server, so that looking is needless.
+    /// Whether every name selects the same server, so that no search is needed.
     pub fn is_single(&self) -> bool {
         !self.is_needed
     }
@@ -73,7 +73,7 @@ impl ServerNames {
             .unwrap_or_else(|| self.default_server())
     }
 
-    /// Whether a host name is one of these, and not just served by the default server.
+    /// Whether a host name matches one of these names, rather than being served by default.
     pub fn has(&self, host: &[u8]) -> bool {
         self.find_named(host, None).is_some()
     }
@@ -86,8 +86,8 @@ impl ServerNames {
             return None;
         }
         if !self.suffixes.is_empty() {
-            // From the left, so that the longest suffix is met first. A name may
-            // not begin with the suffix's dot: something must stand for `*`.
+            // From the left, so that the longest suffix is found first. A name must not begin with
+            // the suffix's dot: the `*` has to match something.
             let longest = dots(host)
                 .filter(|at| *at > 0)
                 .find_map(|at| self.suffixes.get(&host[at..]));
@@ -109,8 +109,8 @@ impl ServerNames {
 
     fn find_regex(&self, host: &[u8], values: Option<&Values>) -> Option<ServerId> {
         for (regex, server) in &self.regexes {
-            // A match that gave up (backtracking limit) is treated as none: the
-            // name decides nothing that the default server would not refuse too.
+            // A match that exceeded the backtracking limit counts as none; the default server
+            // refuses whatever this one would.
             if let Ok(Some(found)) = regex.captures(host) {
                 if let Some(values) = values {
                     values.store(regex, found, host);

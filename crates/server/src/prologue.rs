@@ -1,5 +1,5 @@
-//! What stands before the pipeline, for a request of HTTP/1 and for a stream of
-//! HTTP/2 alike: the exchange, its server by name, its normalised URI, early data.
+//! What happens before the pipeline, for HTTP/1 requests and HTTP/2 streams alike: making the
+//! exchange, choosing the server by name, normalising the URI, checking early data.
 
 use crate::client_certificates;
 use crate::client_link::ClientLink;
@@ -23,9 +23,9 @@ pub(crate) struct Arrival {
     pub(crate) snapshot: Arc<Snapshot>,
     pub(crate) facts: Arc<ConnectionFacts>,
     pub(crate) listener: ListenerId,
-    /// The server chosen by address and TLS name; the request's host may lead elsewhere.
+    /// The server chosen by address and TLS name; the request's host may select another.
     pub(crate) server: ServerId,
-    /// How the exchange and its connection speak to each other.
+    /// The link between the exchange and its connection.
     pub(crate) client: ClientLink,
     /// The head's bytes, and nothing behind them.
     pub(crate) buffer: Vec<u8>,
@@ -108,9 +108,9 @@ pub(crate) async fn answer(exchange: &mut Exchange) {
     pipeline::handle(exchange).await;
 }
 
-/// Finds out what a request that is refused is about, and whose error page it gets.
+/// Finds the server of a refused request, whose error page it gets.
 pub(crate) fn recognise(exchange: &mut Exchange) {
-    // Where the path is wrong as well, that was so before the host was looked at.
+    // The path is checked before the host.
     if normalise_uri(exchange).is_ok() && !exchange.request.host.is_empty() {
         choose_server(exchange);
     }
@@ -140,8 +140,8 @@ fn choose_server(exchange: &mut Exchange) {
     }
 }
 
-/// Whether the request came as early data and its method is not one that may be
-/// answered before it is sure that this is no replay (`ssl_early_data_methods`).
+/// Whether the request is early data and may only be answered once a replay is ruled out
+/// (`ssl_early_data_methods`).
 fn is_too_early(exchange: &Exchange) -> bool {
     if !exchange.request.early_data {
         return false;

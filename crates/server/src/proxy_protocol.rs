@@ -1,4 +1,4 @@
-//! `listen ... proxy_protocol`: a PROXY header stands before everything else.
+//! `listen ... proxy_protocol`: the PROXY header at the beginning of a connection.
 
 use crate::connection::{Connection, HEAD_READ_BYTES, Wait};
 use sealane_conf::model::LogLevel;
@@ -7,7 +7,7 @@ use sealane_http::proxy_protocol::{self, Addresses, HeaderDecoder, Parsed, Tlvs}
 /// What a PROXY header said.
 #[derive(Debug, Clone)]
 pub struct ProxyHeader {
-    /// Both ends of the original connection; `None` when the proxy did not say.
+    /// Both ends of the original connection; `None` if the proxy does not tell.
     pub addresses: Option<Addresses>,
     /// The extensions as they came.
     tlvs: Box<[u8]>,
@@ -32,8 +32,8 @@ impl ProxyHeader {
     }
 }
 
-/// Reads the header. False when the connection is to be closed: as in nginx without
-/// an answer, since whoever sent something else is not meant to connect here.
+/// Reads the header. False if the connection is to be closed; as in nginx without a response, since
+/// only proxies are meant to connect here.
 pub(crate) async fn read(connection: &mut Connection) -> bool {
     const READING: &str = "while reading PROXY protocol";
     let mut decoder = HeaderDecoder::default();
@@ -79,8 +79,8 @@ pub(crate) async fn read(connection: &mut Connection) -> bool {
     }
 }
 
-/// What came instead of a header, as far as it is there and no longer than one may be: it
-/// shows the operator who sent it.
+/// The bytes received instead of a header, limited to the length of one: they show the operator who
+/// sent them.
 fn first_line(received: &[u8]) -> &[u8] {
     let line = &received[..received.len().min(proxy_protocol::MAX_V1_BYTES)];
     let end = memchr::memchr2(b'\r', b'\n', line);

@@ -1,4 +1,4 @@
-//! `set_real_ip_from`: the client's address, as trusted proxies tell it.
+//! `set_real_ip_from`: the client's address according to trusted proxies.
 
 use crate::exchange::Exchange;
 use crate::facts::PeerAddress;
@@ -9,13 +9,12 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 /// What a request keeps for `set_real_ip_from`.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct RealIpState {
-    /// The client's address, where a trusted proxy has named another than the connection's.
+    /// The client's address, if a trusted proxy names another than the connection's.
     pub(crate) client_address: Option<PeerAddress>,
 }
 
-/// Replaces the client's address for this exchange if its connection comes from a
-/// proxy that is trusted here. Once per exchange, as in nginx: the server's settings,
-/// or else those of the location.
+/// Replaces the client's address for this exchange if its connection comes from a trusted proxy.
+/// Once per exchange, as in nginx: by the server's settings, or by those of the location.
 pub(crate) fn apply(exchange: &mut Exchange) {
     if exchange.features.real_ip.client_address.is_some() {
         return;
@@ -30,7 +29,7 @@ pub(crate) fn apply(exchange: &mut Exchange) {
         told_address(exchange, &real_ip).map(PeerAddress::Inet);
 }
 
-/// The address that a chain of proxies leads to, from the one at its end: `geo`'s `proxy`.
+/// The client's address behind a chain of proxies that ends with `address`, for `geo`'s `proxy`.
 pub(crate) fn forwarded(exchange: &Exchange, proxies: &RealIp, address: IpAddr) -> IpAddr {
     match proxies.trusts(address) {
         true => told_address(exchange, proxies).map_or(address, |told| told.ip()),
@@ -45,7 +44,7 @@ fn trusts(real_ip: &RealIp, peer: PeerAddress) -> bool {
     }
 }
 
-/// The address that the configured header tells, if it tells one.
+/// The address in the configured header, if there is one.
 fn told_address(exchange: &Exchange, real_ip: &RealIp) -> Option<SocketAddr> {
     let name: &[u8] = match &real_ip.header {
         RealIpHeader::ProxyProtocol => {
@@ -69,9 +68,8 @@ fn told_address(exchange: &Exchange, real_ip: &RealIp) -> Option<SocketAddr> {
     }
 }
 
-/// Goes along a chain of proxies from its end, as far as each is trusted; the lines of
-/// the header come last first. What is no address ends the chain: whoever wrote it cannot
-/// be relied on.
+/// Follows a chain of proxies from its end, as long as each is trusted; the last line of the header
+/// comes first. Something that is not an address ends the chain, as its author cannot be trusted.
 fn follow<'l>(real_ip: &RealIp, lines: impl Iterator<Item = &'l [u8]>) -> Option<SocketAddr> {
     let mut found: Option<SocketAddr> = None;
     for line in lines {
@@ -91,8 +89,8 @@ fn follow<'l>(real_ip: &RealIp, lines: impl Iterator<Item = &'l [u8]>) -> Option
     found
 }
 
-/// The last word of a list, and what stands before it; separators are commas and spaces.
-/// As in nginx one at the very beginning is no separator but part of what is no address.
+/// The last word of a list, and what precedes it; separators are commas and spaces. As in nginx,
+/// one at the very beginning does not separate but belongs to an invalid address.
 fn split_last(list: &[u8]) -> (Option<&[u8]>, &[u8]) {
     let is_separator = |byte: &u8| matches!(byte, b' ' | b',');
     let Some((_, behind_first)) = list.split_first() else {
@@ -106,8 +104,8 @@ fn split_last(list: &[u8]) -> (Option<&[u8]>, &[u8]) {
     }
 }
 
-/// An address with or without a port, with or without brackets; with a port an IPv6 one
-/// needs them.
+/// An address with or without a port, with or without brackets; an IPv6 address with a port needs
+/// them.
 fn parse(word: &[u8]) -> Option<SocketAddr> {
     if let Some(ip) = parse_ip(word) {
         return Some(SocketAddr::new(ip, 0));
@@ -137,11 +135,11 @@ pub(crate) fn parse_ip(text: &[u8]) -> Option<IpAddr> {
     let mut numbers = text.split(|byte| *byte == b'.');
     let mut octets = [0; 4];
     for octet in &mut octets {
-        // Decimal as in nginx, even if some proxy has filled it up with zeros.
+        // Decimal as in nginx, even if a proxy has padded it with zeros.
         *octet = u8::try_from(decimal(numbers.next()?)?).ok()?;
     }
     let address = Ipv4Addr::from(octets);
-    // As in nginx the address of all ones is nobody's.
+    // As in nginx, the address of all ones is invalid.
     (numbers.next().is_none() && address != Ipv4Addr::BROADCAST).then_some(address.into())
 }
 
@@ -192,7 +190,7 @@ mod tests {
                 "10.0.0.2:0",
                 "1.2.3.4:0",
             ),
-            // All are trusted: the first one is as good as it gets.
+            // All are trusted: the first one is the best guess.
             (&["10.0.0.3, 10.0.0.2"], "10.0.0.2:0", "10.0.0.3:0"),
             (&["1.2.3.4", "10.0.0.1"], "10.0.0.1:0", "1.2.3.4:0"),
             (&["1.2.3.4", "", "10.0.0.1"], "10.0.0.1:0", "10.0.0.1:0"),

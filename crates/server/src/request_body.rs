@@ -1,13 +1,13 @@
-//! The whole request body, for whoever wants it complete before going on:
-//! `proxy_request_buffering on`, mirrors, `$request_body`.
+//! Reads the whole request body for features that need it complete:
+//! `proxy_request_buffering on`, `mirror`, `$request_body`.
 //!
 //! ```text
 //! client --- pieces ---> memory (client_body_buffer_size) --- more ---> temporary file
 //! ```
 //!
-//! A body that goes to a file is there from its first byte, as in nginx:
-//! `$request_body_file` is all of it. It is read once; whoever comes later, a second
-//! attempt, a mirror, another location, gets the same memory or file.
+//! As in nginx, a file contains the body from its first byte: `$request_body_file` is all of it.
+//! The body is read once; a second attempt, a mirror or another location gets the same memory or
+//! file.
 
 use crate::chain::OutputChain;
 use crate::client_link::BodyError;
@@ -23,11 +23,11 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Bytes that are written to a temporary file at a time, unless
-/// `client_body_buffer_size` is larger: each write costs a trip to a disk thread.
+/// Bytes that are written to a temporary file at a time, unless `client_body_buffer_size` is
+/// larger: each write is a job for a disk thread.
 const WRITE_BYTES: usize = 64 << 10;
 
-/// A request body that has arrived completely. Clones share it.
+/// A complete request body. Clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct ReceivedBody(Stored);
 
@@ -44,7 +44,7 @@ impl Default for Stored {
 }
 
 impl ReceivedBody {
-    /// Its length in bytes, without the framing that it came in.
+    /// Its length in bytes, without its framing.
     pub fn len(&self) -> u64 {
         match &self.0 {
             Stored::Memory(bytes) => bytes.len() as u64,
@@ -57,7 +57,7 @@ impl ReceivedBody {
         self.len() == 0
     }
 
-    /// The body, to be sent from its beginning. It is one segment at most, whatever
+    /// The body, to be sent from its beginning. It is a single segment, whatever
     /// `client_body_in_single_buffer` says.
     pub fn chain(&self) -> OutputChain {
         let mut chain = OutputChain::new();
@@ -76,8 +76,8 @@ impl ReceivedBody {
         }
     }
 
-    /// The name of its temporary file: `$request_body_file`. The file has lost that name
-    /// already unless `client_body_in_file_only` keeps it.
+    /// The name of its temporary file: `$request_body_file`. The file no longer has that name
+    /// unless `client_body_in_file_only` keeps it.
     pub fn file_path(&self) -> Option<&[u8]> {
         match &self.0 {
             Stored::Memory(_) => None,
@@ -86,8 +86,8 @@ impl ReceivedBody {
     }
 }
 
-/// Reads the request body to its end. The first call does; the others get what it got, and
-/// nothing at all if it failed: an `error_page` goes on without a body.
+/// Reads the request body to its end. Only the first call reads; later ones get its result, or an
+/// empty body if it failed: an `error_page` goes on without one.
 ///
 /// # Errors
 /// The status to answer with; why is in the log. Where nobody would read the answer (the
@@ -100,8 +100,8 @@ pub(crate) async fn receive(exchange: &mut Exchange) -> Result<ReceivedBody, Sta
     receive_first(exchange, in_file, true).await
 }
 
-/// Reads the request body to its end into a file that keeps its name as long as it is in
-/// use, so that it can be given another.
+/// Reads the request body to its end into a file that keeps its name as long as it is in use, so
+/// that it can be renamed.
 ///
 /// # Errors
 /// As [`receive`].
@@ -116,7 +116,7 @@ pub(crate) async fn receive_as_file(exchange: &mut Exchange) -> Result<Arc<OpenF
             body
         }
     };
-    // It was read for somebody else before, or there is nothing in it.
+    // It was read before without a file, or it is empty.
     let copied = match copy_to_file(exchange, body).await {
         Ok(file) => return Ok(file),
         Err(error) => error,
@@ -171,15 +171,15 @@ async fn receive_first(
     Ok(body)
 }
 
-/// Bounds the body as the location says, before it is read.
+/// Sets the limits of the location for the body, before it is read.
 pub(crate) fn limit(exchange: &Exchange) {
     let conf = exchange.conf();
     let (max_bytes, timeout) = (conf.client_max_body_bytes, conf.client_body_timeout);
     exchange.client.limit_body(max_bytes, timeout);
 }
 
-/// Why the body could not be read, for the log and for the client. For readers of
-/// [`Exchange::client`] who do without [`receive`], too.
+/// Logs why the body could not be read, and returns the status. Also for readers of
+/// [`Exchange::client`] that do not use [`receive`].
 pub(crate) fn failed(exchange: &mut Exchange, error: BodyError) -> StatusCode {
     match error {
         // Said already, with what is wrong.
@@ -209,8 +209,8 @@ pub(crate) fn failed(exchange: &mut Exchange, error: BodyError) -> StatusCode {
     error.status()
 }
 
-/// Somebody has passed the body on while it arrived, and it is gone. An error page can do
-/// without; anything else would be told that the client has sent nothing.
+/// The body was streamed elsewhere and is gone. An error page does not need it; anything else would
+/// see an empty body.
 fn without_taken(exchange: &Exchange) -> Result<ReceivedBody, StatusCode> {
     if matches!(exchange.request.head.method, Method::Get | Method::Head) {
         return Ok(ReceivedBody::default());
@@ -247,8 +247,8 @@ async fn read(
     }
 }
 
-/// A body that is arriving. Pieces are copied: those of a slow client are small and may
-/// hold much larger buffers.
+/// Collects a body that is arriving. Pieces are copied: those of a slow client are small and may
+/// occupy much larger buffers.
 struct Spool {
     /// What is not in a file yet.
     buffer: Vec<u8>,
@@ -266,7 +266,7 @@ struct Spool {
 impl Spool {
     fn new(conf: &LocationConf, framing: Framing, in_file: BodyInFile) -> Spool {
         let buffer_bytes = conf.client_body_buffer_bytes;
-        // As nginx: a body whose length is known may be a quarter longer than the buffer.
+        // As in nginx, a body of known length may be a quarter longer than the buffer.
         let (memory_bytes, goes_to_file, expected) = match framing {
             Framing::Length(len) => {
                 let limit = buffer_bytes.saturating_add(buffer_bytes / 4);
@@ -282,7 +282,7 @@ impl Spool {
             expected
         };
         Spool {
-            // Bounded by the buffer's size, which somebody has configured to fit memory.
+            // Bounded by the configured size of the buffer.
             buffer: Vec::with_capacity(capacity as usize),
             file: None,
             len: 0,
@@ -321,7 +321,7 @@ impl Spool {
         Ok(ReceivedBody(stored))
     }
 
-    /// Moves what is in memory to the file, which is made for it.
+    /// Moves the contents of memory to the file, which is created for it.
     async fn write(&mut self, exchange: &Exchange) -> Result<(), TempFileError> {
         let bytes = std::mem::take(&mut self.buffer);
         let file = match &mut self.file {
@@ -351,7 +351,7 @@ impl Spool {
     }
 }
 
-/// Where somebody wants files, one is no warning.
+/// If files are configured, one is not worth a warning.
 fn note_file(exchange: &Exchange, file: &TempFile, in_file: BodyInFile) {
     const BUFFERED: &str = "a client request body is buffered to a temporary file";
     let path = Text(file.path());

@@ -1,4 +1,4 @@
-//! Error-log lines about a request.
+//! Writes error-log lines about a request.
 
 use crate::exchange::Exchange;
 use crate::facts::PeerAddress;
@@ -13,9 +13,9 @@ pub(crate) struct RequestLogState {
     pub(crate) doing: &'static str,
 }
 
-/// Logs a line where the location wants it, with nginx's tail: what it is doing, client, server,
-/// request, the server behind us, host and referrer. A line that the request has written before
-/// is counted instead; those that are only for debugging are not.
+/// Logs a line at the level of the location, with nginx's tail: the current action, client, server,
+/// request, upstream server, host and referrer. A line that the request has written before is only
+/// counted, unless it is for debugging.
 pub(crate) fn log(exchange: &Exchange, level: LogLevel, message: fmt::Arguments<'_>) {
     let logger = &exchange.snapshot.location(exchange.location).logger;
     if !logger.enabled(level) {
@@ -80,8 +80,8 @@ impl fmt::Display for Tail<'_> {
     }
 }
 
-/// Bytes as text for a log line; what is not UTF-8 is shown as U+FFFD. The
-/// logger escapes control characters.
+/// Bytes as text for a log line; invalid UTF-8 is shown as U+FFFD. The logger escapes control
+/// characters.
 pub(crate) struct Text<'b>(pub(crate) &'b [u8]);
 
 impl fmt::Display for Text<'_> {

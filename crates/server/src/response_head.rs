@@ -1,4 +1,4 @@
-//! The head of a response, in nginx's order.
+//! Writes the head of a response, in nginx's order.
 
 use crate::clock;
 use crate::exchange::Exchange;
@@ -14,7 +14,7 @@ const NAME_AND_VERSION: FieldValue<'_> =
 /// The same with `server_tokens off`.
 const NAME: FieldValue<'_> = FieldValue::from_static("sealane");
 
-/// What `server_tokens` lets out.
+/// The server's name as `server_tokens` allows.
 pub(crate) fn server_name(exchange: &Exchange) -> FieldValue<'static> {
     match exchange.conf().server_tokens {
         ServerTokens::On | ServerTokens::Build => NAME_AND_VERSION,
@@ -23,15 +23,15 @@ pub(crate) fn server_name(exchange: &Exchange) -> FieldValue<'static> {
 }
 
 thread_local! {
-    /// Where the headers are put in order; kept, so that a response allocates nothing.
+    /// Where headers are sorted; kept, so that a response needs no allocation.
     static ORDERED: RefCell<HeaderList> = RefCell::new(HeaderList::new());
 }
 
 /// Appends the head of a finished response: the status line and all headers.
 ///
-/// nginx's order: what every response has, then in the order they were added
-/// those of the handler (`ETag`, `Content-Encoding`, `Location`), of `expires`
-/// and `add_header`, and of ranges. HTTP/0.9 gets no head.
+/// The order is nginx's: first what every response has, then, in the order in which they were
+/// added, the headers of the handler (`ETag`, `Content-Encoding`, `Location`), of `expires` and
+/// `add_header`, and of ranges. HTTP/0.9 gets no head.
 pub(crate) fn encode_head(
     exchange: &Exchange,
     out: &mut Vec<u8>,
@@ -43,7 +43,7 @@ pub(crate) fn encode_head(
     });
 }
 
-/// Puts the head of a finished response together for an encoder.
+/// Prepares the head of a finished response for an encoder.
 pub(crate) fn with_head<T>(
     exchange: &Exchange,
     connection: ConnectionHeader,
@@ -87,12 +87,12 @@ pub(crate) fn with_head<T>(
 fn put_in_order(exchange: &Exchange, ordered: &mut HeaderList) {
     let response = &exchange.response;
     ordered.clear();
-    // A value with a line break in it is left out by the list: better no header
-    // than a split response. The filters have replaced line breaks already.
+    // The list refuses a value with a line break: better no header than a split response. The
+    // filters have replaced line breaks already.
     let mut add = |name, value: &[u8]| {
         let _ = ordered.push_known(name, value);
     };
-    // Who asks for a password has done so before `error_page` found what is shown.
+    // A password was asked for before `error_page` was applied.
     let challenge = match exchange.features.error_page.status_override {
         Some(_) => response.headers.get_known(KnownHeader::WwwAuthenticate),
         None => None,
@@ -132,7 +132,7 @@ fn put_in_order(exchange: &Exchange, ordered: &mut HeaderList) {
     }
 }
 
-/// The trailers as they follow the last chunk: complete lines, each with CRLF.
+/// The trailers after the last chunk: complete lines, each with CRLF.
 pub(crate) fn encode_trailers(exchange: &Exchange) -> Vec<u8> {
     let trailers = &exchange.response.trailers;
     let mut out = Vec::with_capacity(trailers.wire_bytes());

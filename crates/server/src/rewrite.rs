@@ -28,17 +28,17 @@ pub(crate) struct RewriteState {
 pub(crate) struct Ran {
     /// [`Outcome::Declined`] when nothing was answered.
     pub(crate) outcome: Outcome,
-    /// There is another URI, for which a location is to be found.
+    /// The URI has changed, and needs a location.
     pub(crate) uri_changed: bool,
 }
 
-/// Does what a server or a location says. `blocks` are the locations that stand for the
-/// settings of its `if`s.
+/// Runs the script of a server or a location. `blocks` are the locations that have the settings of
+/// its `if`s.
 pub(crate) async fn run(exchange: &mut Exchange, script: &Script, blocks: &[LocationId]) -> Ran {
     let mut engine = Engine {
         // nginx escapes captures until the first rewrite, and in redirects.
         escapes: true,
-        // What an `if` says about it comes too late for its own steps.
+        // The setting of an `if` comes too late for its own steps.
         logs: exchange.conf().rewrite_log,
         uri_changed: false,
     };
@@ -58,7 +58,7 @@ struct Engine {
     uri_changed: bool,
 }
 
-/// `Err` leaves the script, with an answer or a status.
+/// `Err` leaves the script, with a response or a status.
 type ScriptResult<T> = Result<T, Outcome>;
 
 const FAILED: Outcome = Outcome::Status(StatusCode::INTERNAL_SERVER_ERROR);
@@ -104,7 +104,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Changes the URI, whose expression has matched. Returns whether that was the last step.
+    /// Changes the URI after its expression has matched. Returns whether that was the last step.
     fn rewrite(&mut self, exchange: &mut Exchange, rewrite: &Rewrite) -> ScriptResult<bool> {
         let request = &mut exchange.request;
         request.internal = true;
@@ -130,7 +130,7 @@ impl Engine {
                 request.args = Some(args);
             }
             None if rewrite.keeps_args => {}
-            // There are some still, which are empty.
+            // There are still arguments, which are empty.
             None => request.args.iter_mut().for_each(Vec::clear),
         }
         request.uri = path;
@@ -169,8 +169,8 @@ impl Engine {
         Outcome::Status(status)
     }
 
-    /// Whether an expression matches the URI, or a text. Its groups are `$1` and so on from
-    /// then on; there are none if it does not.
+    /// Whether an expression matches the URI, or a text. Its groups are `$1` and so on from then
+    /// on; there are none if it does not match.
     fn matches(
         &mut self,
         exchange: &mut Exchange,
@@ -244,8 +244,8 @@ impl Engine {
         })
     }
 
-    /// The value of a template. As in nginx, captures are escaped in some places if the
-    /// client has escaped something in its URI.
+    /// The value of a template. As in nginx, captures are escaped in some contexts if the client
+    /// has escaped something in its URI.
     fn evaluate(&self, exchange: &Exchange, template: &Template, escapes: bool) -> Vec<u8> {
         if !escapes || !has_escapes(exchange) {
             return template::evaluate(template, exchange).into_owned();
@@ -269,7 +269,7 @@ impl Engine {
     }
 }
 
-/// Whether the client has written something in its path that stands for something else.
+/// Whether the client's path contains escapes.
 fn has_escapes(exchange: &Exchange) -> bool {
     let head = &exchange.request.head;
     let target = head.path.of(&exchange.request.buffer);
@@ -277,8 +277,8 @@ fn has_escapes(exchange: &Exchange) -> bool {
     memchr::memchr2(b'%', b'+', path.unwrap_or_default()).is_some()
 }
 
-/// The target of a redirect as nginx sends it: what was escaped although it need not be is
-/// not any more, up to the first question mark.
+/// The target of a redirect as nginx sends it: without unnecessary escapes up to the first question
+/// mark.
 fn unescape_redirect(target: &[u8]) -> Vec<u8> {
     let digit = |byte: Option<&u8>| byte.and_then(|byte| char::from(*byte).to_digit(16));
     let mut out = Vec::with_capacity(target.len());
@@ -294,7 +294,7 @@ fn unescape_redirect(target: &[u8]) -> Vec<u8> {
             continue;
         }
         let Some(high) = digit(target.get(at)) else {
-            // The percent sign is lost where no digit follows.
+            // The percent sign is lost if no digit follows.
             out.extend(target.get(at));
             at += 1;
             continue;

@@ -1,12 +1,11 @@
-//! Which location answers a URI: nginx's rules, compiled for fast look-up.
+//! Selects the location for a URI: nginx's rules, compiled for fast look-up.
 //!
-//! On one level the exact location wins. Otherwise the longest prefix is
-//! remembered and its nested locations are searched in the same way; then,
-//! unless that prefix was written with `^~`, the regular expressions of the
-//! level are tried in order, and the first that matches wins together with
-//! what is nested in it. An expression of a nested level is thus tried before
-//! those of the levels around it. Reference: the `location` directive, and
-//! `ngx_http_core_find_location()` for what the manual leaves open.
+//! Within a level, an exact location wins. Otherwise the longest prefix is remembered and its
+//! nested locations are searched in the same way. Then, unless that prefix has `^~`, the regular
+//! expressions of the level are tried in order, and the first match wins, or a location nested in
+//! it. An expression of a nested level is therefore tried before those of the levels around it.
+//! Reference: the `location` directive, and `ngx_http_core_find_location()` where the manual is
+//! not specific.
 
 use crate::snapshot::LocationId;
 use sealane_conf::model::{Location, Locations, Matcher};
@@ -28,10 +27,11 @@ pub struct LocationMatch<'t> {
     pub location: Option<LocationId>,
     /// The expression that chose it, and where its groups matched in the URI.
     pub captures: Option<(&'t Regex, Captures)>,
-    /// Those around it that matched before and name groups, which keep their values.
+    /// Expressions of the enclosing levels that matched before and have named groups, which keep
+    /// their values.
     pub around: Vec<(&'t Regex, Captures)>,
-    /// The location ends with a slash and the URI lacks it: it is to be redirected there
-    /// (`proxy_pass` and the like).
+    /// The location ends with a slash that the URI lacks: redirect there (`proxy_pass` and the
+    /// like).
     pub lacks_slash: bool,
 }
 
@@ -44,7 +44,7 @@ pub struct RouteError {
     pub reason: MatchError,
 }
 
-/// The locations at one place of the configuration.
+/// The locations of one level.
 #[derive(Debug, Default)]
 struct LocationLevel {
     /// Sorted by URI.
@@ -53,8 +53,8 @@ struct LocationLevel {
     prefixes: Vec<Prefix>,
     /// In the order of the configuration.
     regexes: Vec<Expression>,
-    /// URIs that lack nothing but a slash for a location that wants to be asked with it,
-    /// and have no location of their own; sorted.
+    /// URIs that lack only the slash of a location that redirects, and have no location of their
+    /// own; sorted.
     slashless: Vec<(Box<[u8]>, LocationId)>,
 }
 
@@ -76,11 +76,11 @@ struct Expression {
     nested: Option<Box<LocationLevel>>,
 }
 
-/// How a search within one level ended.
+/// The result of a search within one level.
 enum SearchEnd {
-    /// An exact location or an expression: nothing outside is asked any more.
+    /// An exact location or an expression: no other level is searched.
     Final,
-    /// A prefix at most: the expressions of the level around may still win.
+    /// At most a prefix: the expressions of the enclosing level may still win.
     Open,
 }
 
@@ -160,8 +160,8 @@ impl LocationLevel {
         Ok(SearchEnd::Open)
     }
 
-    /// The greatest prefix that is not greater than the URI begins with every
-    /// prefix of the URI that is listed, so one of its chain is the answer.
+    /// The greatest prefix that is not greater than the URI begins with every listed prefix of the
+    /// URI, so the result is in its chain.
     fn longest_prefix(&self, uri: &[u8]) -> Option<&Prefix> {
         let after = self
             .prefixes
@@ -196,7 +196,7 @@ impl Expression {
             pattern: self.regex.pattern().to_owned(),
             reason,
         };
-        // Without groups to remember the cheaper question is enough.
+        // Without groups to keep, the cheaper test is enough.
         if self.regex.group_count() <= 1 {
             let matched = self.regex.is_match(uri).map_err(fail)?;
             if matched {
@@ -261,7 +261,7 @@ impl<R: FnMut(Arc<Location>) -> LocationId> Builder<'_, R> {
         };
         level.slashless.retain(|(uri, _)| !has_own(uri));
         for (uri, id) in &mut level.slashless {
-            // Of two with the same URI the exact one is redirected to.
+            // Of two locations with the same URI, the exact one is the target of the redirect.
             let whole = [&**uri, b"/"].concat();
             let exact = level
                 .exact
@@ -281,7 +281,7 @@ impl<R: FnMut(Arc<Location>) -> LocationId> Builder<'_, R> {
     }
 }
 
-/// Sorts the prefixes and finds for each the longest other one it begins with.
+/// Sorts the prefixes, and finds the longest other prefix of each.
 fn link_prefixes(prefixes: &mut [Prefix]) {
     prefixes.sort_by(|a, b| a.bytes.cmp(&b.bytes));
     // In sorted order the prefixes of an entry are on the chain of its predecessor.

@@ -1,9 +1,9 @@
-//! All configured state, immutable: what a configuration means to the data plane.
+//! The complete configured state, immutable, in the form that the data plane uses.
 //!
-//! A snapshot is built once, in the master, so that every mistake in a file it
-//! names is found before anything changes; workers only read it. Servers,
-//! locations and listeners are found by index: an exchange carries small numbers,
-//! not reference counts that threads would fight over.
+//! A snapshot is built once, in the master, so that every mistake in a file that it names is
+//! found before anything changes; workers only read it. Servers, locations and listeners are
+//! found by index: an exchange carries small numbers instead of reference counts that threads
+//! would contend for.
 
 use crate::facts::ConnectionFacts;
 use crate::limits::LimitZoneRuntime;
@@ -43,16 +43,15 @@ pub struct Snapshot {
     pub(crate) locations: Vec<LocationRuntime>,
     pub(crate) listeners: Vec<ListenerRuntime>,
     pub(crate) shared_rings: Vec<SharedRing>,
-    /// Groups of servers, as the configuration counts them.
+    /// Groups of servers, in the order of the configuration.
     pub(crate) groups: Groups,
-    /// Zones of `limit_req` and `limit_conn`, as the configuration counts them.
+    /// Zones of `limit_req` and `limit_conn`, in the order of the configuration.
     pub(crate) limit_zones: Vec<LimitZoneRuntime>,
     /// Variables that the configuration defines.
     pub variables: Vec<UserVariable>,
-    /// Character sets that the configuration names, and the tables between them.
+    /// The configured character sets, and the tables between them.
     pub charsets: Arc<Charsets>,
-    /// Where relative paths that are known only at run time start from; no
-    /// slash at the end.
+    /// Base of relative paths that are only known at run time; without a slash at the end.
     pub prefix: Vec<u8>,
     /// `worker_connections`.
     pub worker_connections: u32,
@@ -62,17 +61,16 @@ pub struct Snapshot {
     pub multi_accept: bool,
     /// `ssl_handshake_queue`, per worker thread.
     pub handshake_queue: u32,
-    /// `ssl_async_threads` and who wants them.
+    /// `ssl_async_threads`, and whether any server uses them.
     pub(crate) handshake_threads: HandshakeThreads,
     /// Pool and counters of handshakes, which outlive the snapshot.
     pub handshakes: Arc<HandshakeState>,
     /// `worker_shutdown_timeout`.
     pub worker_shutdown_timeout: Option<std::time::Duration>,
-    /// Whether any log format or header uses a `$ssl_*` variable, so that TLS
-    /// facts are worth collecting after each handshake.
+    /// Whether any log format or header uses an `$ssl_*` variable, so that the results of
+    /// handshakes have to be collected.
     pub uses_tls_facts: bool,
-    /// Whether any server has `ssl_verify_client`, so that what clients have shown is worth
-    /// keeping.
+    /// Whether any server has `ssl_verify_client`, so that certificates of clients have to be kept.
     pub asks_clients: bool,
     /// The main error log.
     pub main_log: Logger,
@@ -82,11 +80,11 @@ pub struct Snapshot {
 pub struct ServerRuntime {
     /// Its configuration.
     pub conf: Arc<Server>,
-    /// Settings that hold before a location is chosen.
+    /// Settings before a location is chosen.
     pub default_location: LocationId,
     /// Its locations.
     pub tree: LocationTree,
-    /// TLS, when one of its `listen` lines has `ssl`.
+    /// The TLS settings, if one of its `listen` lines has `ssl`.
     pub tls: Option<Arc<ServerTls>>,
     /// How its HTTP/2 connections behave.
     pub(crate) http2: Arc<sealane_http::h2::Settings>,
@@ -98,15 +96,15 @@ pub struct ServerRuntime {
 pub struct LocationRuntime {
     /// Its settings, inheritance applied.
     pub conf: Arc<LocationConf>,
-    /// The block it came from; `None` for a server's own settings.
+    /// The block it was made from; `None` for a server's own settings.
     pub location: Option<Arc<Location>>,
     /// Where its errors go.
     pub logger: Logger,
     /// Its access logs.
     pub access_logs: Vec<AccessLogRuntime>,
-    /// Locations that stand for the settings of its `if`s, in their order.
+    /// Locations with the settings of its `if`s, in their order.
     pub(crate) blocks: Box<[LocationId]>,
-    /// What holds for other methods than those of `limit_except`.
+    /// Settings for methods that `limit_except` does not list.
     pub(crate) limited: Option<LimitExcept>,
     /// Where it hands requests on to.
     pub(crate) pass: Option<PassRuntime>,
@@ -116,7 +114,7 @@ pub struct LocationRuntime {
 pub(crate) struct LimitExcept {
     /// The methods that it is not about.
     pub(crate) methods: Vec<Method>,
-    /// The location that stands for its settings.
+    /// The location with its settings.
     pub(crate) location: LocationId,
 }
 
@@ -143,11 +141,10 @@ pub struct AccessLogRuntime {
 pub struct ListenerRuntime {
     /// The address.
     pub address: ListenAddress,
-    /// Whether it has a socket of its own; otherwise the wildcard listener of
-    /// the same port accepts for it.
+    /// Whether it has its own socket; otherwise the wildcard listener of the same port accepts for
+    /// it.
     pub bind: bool,
-    /// Listeners that this one's socket accepts for; the connection's local
-    /// address decides.
+    /// Listeners that this one's socket accepts for; the connection's local address selects one.
     pub alternatives: Vec<ListenerId>,
     /// Options of its `listen` line.
     pub options: ListenOptions,
@@ -158,8 +155,8 @@ pub struct ListenerRuntime {
 }
 
 impl ListenerRuntime {
-    /// Whether connections begin in the same way: what was agreed on with a client of the
-    /// one holds for the other.
+    /// Whether connections begin in the same way, so that what was negotiated with a client of one
+    /// is valid for the other.
     pub(crate) fn begins_like(&self, other: &ListenerRuntime) -> bool {
         self.options.ssl == other.options.ssl
             && self.options.proxy_protocol == other.options.proxy_protocol
@@ -182,8 +179,8 @@ impl Snapshot {
         &self.listeners[id.0 as usize]
     }
 
-    /// A `server ... resolve` of the group with this number stands for other addresses
-    /// now. Returns whether anything changed.
+    /// Sets the addresses of a `server ... resolve` of the group with this number. Returns whether
+    /// anything has changed.
     pub fn set_addresses(
         &self,
         group: usize,
@@ -194,7 +191,7 @@ impl Snapshot {
         group.is_some_and(|group| group.group.set_addresses(server, addresses))
     }
 
-    /// The group that a host and a port mean in a pass directive with variables.
+    /// The group for a host and a port in a pass directive with variables.
     pub(crate) fn group_named(
         &self,
         host: &str,
@@ -209,12 +206,12 @@ impl Snapshot {
         &self.listeners
     }
 
-    /// Ticket keys that are to be shared with other nodes.
+    /// Ticket keys that are shared with other nodes.
     pub fn shared_rings(&self) -> &[SharedRing] {
         &self.shared_rings
     }
 
-    /// Whether a listener has a socket of its own bound to this address.
+    /// Whether a listener has its own socket bound to this address.
     pub(crate) fn has_socket(&self, address: &ListenAddress) -> bool {
         let mut listeners = self.listeners.iter();
         listeners.any(|known| known.bind && known.address == *address)
@@ -233,7 +230,7 @@ impl Snapshot {
         found.map(|(_, id)| ListenerId(id))
     }
 
-    /// Which listener a connection belongs to that this one has accepted.
+    /// The listener of a connection that this one has accepted.
     pub(crate) fn listener_of_connection(
         &self,
         accepted_by: ListenerId,
@@ -245,8 +242,7 @@ impl Snapshot {
         }
     }
 
-    /// Which listener a connection belongs to: the one that accepted it, or one
-    /// of those it accepts for.
+    /// The listener of a connection: the one that accepted it, or one of those it accepts for.
     fn listener_for(&self, accepted_by: ListenerId, local: Option<SocketAddr>) -> ListenerId {
         let Some(local) = local.map(ListenAddress::Inet) else {
             return accepted_by;
@@ -265,8 +261,8 @@ impl Snapshot {
             .any(|tls| tls.ktls_mode() != sealane_tls::KtlsMode::Off)
     }
 
-    /// Builds everything from a configuration and the bytes of the files it
-    /// names. The second part of the result is what the operator should know.
+    /// Builds everything from a configuration and the bytes of the files it names. The second part
+    /// of the result are warnings for the operator.
     ///
     /// # Errors
     /// The first problem, in nginx's words: a certificate that does not parse, a

@@ -1,8 +1,8 @@
-//! Requests that a request sets off: `auth_request` asks whether it may go on,
-//! `mirror` shows it to others; the answers of some become part of another body.
+//! Subrequests: `auth_request` asks whether a request may go on, `mirror` sends copies of it
+//! elsewhere, and some responses become part of another body.
 //!
-//! A subrequest is an exchange of its own with another URI. It goes through the
-//! pipeline like any other, as an internal one, and is never sent to a client.
+//! A subrequest is an exchange with a URI of its own. It passes through the pipeline like any
+//! other request, as an internal one, and is never sent to a client.
 
 mod answer;
 
@@ -33,26 +33,26 @@ use std::time::Instant;
 pub(crate) enum SubrequestKind {
     /// `auth_request`: only its status counts.
     Auth,
-    /// Its answer becomes part of another body (`add_before_body`, `ssi`).
+    /// Its response becomes part of another body (`add_before_body`, `ssi`).
     Included,
-    /// A copy for somebody else (`mirror`).
+    /// A copy for another server (`mirror`).
     Mirror,
-    /// One of the pieces of an answer (`slice`). They count only while they last: how many there
-    /// are is up to the length of the whole.
+    /// One of the pieces of a response (`slice`). They count only while they last, as their number
+    /// depends on the length of the whole.
     Slice,
 }
 
 /// What a subrequest keeps about being one.
 #[derive(Default)]
 pub(crate) struct SubrequestState {
-    /// How many subrequests it is nested in whose answers become part of one another.
+    /// How deeply it is nested in subrequests whose responses become part of one another.
     pub(crate) depth: u8,
     /// What is sent instead of an error page.
     pub(crate) stub: Option<Box<Stub>>,
 }
 
 impl SubrequestState {
-    /// As deep as `main`; an answer that becomes part of another body is one deeper.
+    /// As deep as `main`; a response that becomes part of another body is one level deeper.
     pub(crate) fn of_subrequest(main: &Exchange) -> SubrequestState {
         SubrequestState {
             depth: main.features.subrequest.depth,
@@ -61,7 +61,10 @@ impl SubrequestState {
     }
 }
 
-/// `auth_request`: a status that takes the request's place, unless it may go on.
+/// `auth_request`: whether the request may go on.
+///
+/// # Errors
+/// The status to answer with.
 pub(crate) async fn authorise(exchange: &mut Exchange) -> Result<(), StatusCode> {
     if exchange.request.is_subrequest {
         return Ok(());
@@ -79,7 +82,7 @@ pub(crate) async fn authorise(exchange: &mut Exchange) -> Result<(), StatusCode>
         args: None,
         method: Method::Get,
         body: None,
-        // While it is waited for, the client may go.
+        // The client may go meanwhile.
         client: exchange.client.clone(),
     }
     .of(exchange);
@@ -95,7 +98,7 @@ pub(crate) async fn authorise(exchange: &mut Exchange) -> Result<(), StatusCode>
             say_how(exchange, &asked);
             Err(StatusCode::UNAUTHORIZED)
         }
-        // It is said already, and nobody reads an answer.
+        // It is logged already, and no response will be read.
         StatusCode::CLIENT_CLOSED_REQUEST => Err(StatusCode::CLIENT_CLOSED_REQUEST),
         status => {
             log_request!(exchange, Error, "auth request unexpected status: {status}");
@@ -104,9 +107,9 @@ pub(crate) async fn authorise(exchange: &mut Exchange) -> Result<(), StatusCode>
     }
 }
 
-/// The client learns how to authenticate from a server behind us: from the answer, or, where
-/// an error page took its place, from what that server said. As in nginx what `add_header`
-/// says of an answer of our own does not count.
+/// The client learns how to authenticate from an upstream server: from the response, or, if an
+/// error page replaced it, from what that server sent. As in nginx, `add_header` on a response of
+/// our own does not count.
 fn say_how(exchange: &mut Exchange, asked: &Exchange) {
     if asked.upstream.is_none() {
         return;
@@ -131,9 +134,8 @@ fn say_how(exchange: &mut Exchange, asked: &Exchange) {
     }
 }
 
-/// `auth_request_set`: variables of the request get what is known in the subrequest.
-/// Both have the same variables, as in nginx: what an expression captured there is known
-/// here too.
+/// `auth_request_set`: sets variables of the request to values of the subrequest. As in nginx both
+/// share their variables: captures of the subrequest are visible here too.
 fn set_variables(exchange: &mut Exchange, asked: &mut Exchange, auth: &AuthRequest) {
     for set in &auth.set {
         let value = template::evaluate(&set.value, asked).into_owned();
@@ -146,7 +148,7 @@ fn set_variables(exchange: &mut Exchange, asked: &mut Exchange, auth: &AuthReque
     values.take_variables(theirs);
 }
 
-/// `mirror`: copies of the request go where it says, and nobody waits for the answers.
+/// `mirror`: sends copies of the request, and does not wait for the responses.
 ///
 /// # Errors
 /// A status when the body, which the copies share, cannot be read.
@@ -176,12 +178,11 @@ pub(crate) async fn mirror(exchange: &mut Exchange) -> Result<(), StatusCode> {
                 true => exchange.request.received.clone(),
                 false => None,
             },
-            // It goes on without its client.
+            // It continues without the client.
             client: ClientLink::default(),
         }
         .of(exchange);
-        // In the registry it is waited for at shutdown, like the connection that nginx
-        // keeps open for it.
+        // In the registry, so that shutdown waits for it, as nginx keeps the connection open.
         let entry = Entry::new(exchange.worker.registry.clone());
         entry.set_phase(ConnectionPhase::Busy, 0);
         tokio::spawn(async move {
@@ -192,9 +193,9 @@ pub(crate) async fn mirror(exchange: &mut Exchange) -> Result<(), StatusCode> {
     Ok(())
 }
 
-/// Whether another copy may be under way: with clients and copies there are at most
-/// `worker_connections`, so that servers that do not answer cost no more than clients that
-/// do not go.
+/// Whether another copy may be in progress. Clients and copies together are at most
+/// `worker_connections`, so that servers that do not answer cost no more than clients that do not
+/// leave.
 fn has_room(exchange: &Exchange, uri: &[u8]) -> bool {
     let limit = exchange.snapshot.worker_connections as usize;
     if exchange.worker.registry.len() < limit {
@@ -210,8 +211,7 @@ fn has_room(exchange: &Exchange, uri: &[u8]) -> bool {
     false
 }
 
-/// The permit for a subrequest; `None`, and a line in the log, when its request has as many as it
-/// may.
+/// The permit for a subrequest; `None`, which is logged, if the request has too many.
 fn permit(exchange: &Exchange, uri: &[u8], kind: SubrequestKind) -> Option<SubrequestPermit> {
     let limit = exchange.conf().max_subrequests;
     let is_piece = kind == SubrequestKind::Slice;
@@ -228,8 +228,7 @@ fn permit(exchange: &Exchange, uri: &[u8], kind: SubrequestKind) -> Option<Subre
     permit
 }
 
-/// The same request once more, in the same location, for another answer (`slice`); `None` if its
-/// request has too many.
+/// The same request again, in the same location (`slice`); `None` if it has too many subrequests.
 pub(crate) fn again(exchange: &Exchange) -> Option<Exchange> {
     let request = &exchange.request;
     let kind = SubrequestKind::Slice;
@@ -240,7 +239,7 @@ pub(crate) fn again(exchange: &Exchange) -> Option<Exchange> {
         args: request.args.as_deref(),
         method: request.head.method,
         body: None,
-        // While it is waited for, the client may go.
+        // The client may go meanwhile.
         client: exchange.client.clone(),
     }
     .of(exchange);
@@ -251,22 +250,22 @@ pub(crate) fn again(exchange: &Exchange) -> Option<Exchange> {
     Some(again)
 }
 
-/// A request that another one sets off.
+/// A subrequest that is to be made.
 struct Subrequest<'a> {
     kind: SubrequestKind,
     permit: SubrequestPermit,
-    /// Its path as it stands in the configuration: a question mark is one of its bytes.
+    /// Its path as configured: a question mark is part of it.
     uri: &'a [u8],
     args: Option<&'a [u8]>,
     method: Method,
-    /// The body of the other one, if it is to have it.
+    /// The main request's body, if it is to be sent.
     body: Option<ReceivedBody>,
-    /// Whose leaving ends it.
+    /// Ends it when this client goes.
     client: ClientLink,
 }
 
 impl Subrequest<'_> {
-    /// The exchange that it is, on the server of the one that sets it off.
+    /// Makes its exchange, on the server of the main request.
     fn of(self, exchange: &Exchange) -> Exchange {
         let request = &exchange.request;
         let mut head = request.head.clone();
@@ -302,9 +301,9 @@ impl Subrequest<'_> {
     }
 }
 
-/// Answers a subrequest; only what stands in its head is of interest.
+/// Runs a subrequest of which only the head matters.
 ///
-/// In a box, as the pipeline leads here and is led to from here.
+/// Boxed, as it is part of the pipeline and runs the pipeline.
 fn run(asked: &mut Exchange) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
     Box::pin(async move {
         pipeline::handle_subrequest(asked).await;

@@ -1,9 +1,9 @@
-//! What a request and all those that it sets off come to together: how many they are, and what
-//! they have said in the error log.
+//! Totals of a request and all of its subrequests: how many there are, and what they have
+//! written to the error log.
 //!
-//! Pages and applications may set off subrequests without an end, and say the same about each.
-//! The first are refused past `max_subrequests`. A line that a request has written already is
-//! counted, and its number written when the request is over.
+//! Pages and applications may cause subrequests without end, with the same message for each.
+//! Subrequests beyond `max_subrequests` are refused. A message that the request has already
+//! written is only counted; the number is logged when the request is over.
 
 use crate::exchange::Exchange;
 use sealane_conf::model::LogLevel;
@@ -12,31 +12,31 @@ use std::mem;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Subrequests of a request that may begin before it is their turn to be sent. nginx's begin when
-/// they are met; each holds a copy of the client's head and perhaps a file or a connection.
+/// Subrequests of a request that may begin before it is their turn to be sent. nginx begins all of
+/// them at once; each holds a copy of the client's head, and perhaps a file or a connection.
 const MAX_AHEAD: u32 = 64;
 
-/// Lines of a request that are known again.
+/// Recent lines of a request that are recognised when they are repeated.
 const MAX_KNOWN: usize = 16;
 
-/// Different lines of a request; what it says beyond them is counted. An application may write to
-/// the log (FastCGI's standard error) for as long as it likes.
+/// Limit of different lines of a request; further ones are only counted. An application may write
+/// to the log (FastCGI's standard error) without end.
 const MAX_LINES: u32 = 1000;
 
-/// See the module.
+/// Totals of a request and its subrequests; see the module.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
-    /// Subrequests that were set off.
+    /// Subrequests that were begun.
     begun: AtomicU32,
-    /// Those that are not over.
+    /// Subrequests in progress.
     under_way: AtomicU32,
     said: Mutex<LoggedLines>,
 }
 
-/// What a request keeps to be counted with those that it belongs with.
+/// What a request keeps to be counted together with its subrequests.
 #[derive(Default)]
 pub(crate) struct TallyState {
-    /// Of the main request and all of its subrequests, once there is something to count.
+    /// Shared by the main request and all of its subrequests, once there is something to count.
     tally: OnceLock<Arc<Tally>>,
     /// In a subrequest: what it counts as.
     _permit: Option<SubrequestPermit>,
@@ -65,8 +65,9 @@ pub(crate) struct SubrequestPermit {
 }
 
 impl Tally {
-    /// Counts a subrequest; `None` when there are `limit` already. `is_piece`: it is one of a row
-    /// of pieces, which count only while they last; their number is that of the whole's bytes.
+    /// Counts a subrequest; `None` if there are `limit` already. `is_piece`: it is one of a series
+    /// of pieces, which count only while they last, as their number depends on the length of the
+    /// whole.
     pub(crate) fn begin(self: &Arc<Self>, limit: u32, is_piece: bool) -> Option<SubrequestPermit> {
         let more = |begun| (begun < limit).then_some(begun + 1);
         let (success, failure) = (Ordering::Relaxed, Ordering::Relaxed);
@@ -78,12 +79,12 @@ impl Tally {
         })
     }
 
-    /// Whether a subrequest may begin before it is its turn.
+    /// Whether a subrequest may begin ahead of its turn.
     pub(crate) fn may_begin_ahead(&self) -> bool {
         self.under_way.load(Ordering::Relaxed) < MAX_AHEAD
     }
 
-    /// Whether this line is to be written; else it is counted.
+    /// Whether this line is to be written; otherwise it is counted.
     pub(crate) fn is_new(
         &self,
         logger: &Logger,
@@ -97,7 +98,7 @@ impl Tally {
 }
 
 impl Exchange {
-    /// What it and those that it belongs with come to.
+    /// The totals of the request and its subrequests.
     pub(crate) fn tally(&self) -> &Arc<Tally> {
         self.features.tally.tally.get_or_init(Arc::default)
     }
@@ -112,14 +113,14 @@ impl Drop for SubrequestPermit {
     }
 }
 
-/// What was written to the log.
+/// The lines that were written to the log.
 #[derive(Debug, Default)]
 struct LoggedLines {
     /// The last ones that differ, oldest first.
     known: Vec<LoggedLine>,
     /// How many were written.
     lines: u32,
-    /// How many were not, being too many.
+    /// How many were suppressed, as there were too many.
     unsaid: u64,
 }
 
@@ -130,16 +131,16 @@ struct LoggedLine {
     level: LogLevel,
     connection: u64,
     line: Box<str>,
-    /// How often it came again.
+    /// How often it was repeated.
     again: u64,
 }
 
 impl LoggedLines {
     fn is_new(&mut self, logger: &Logger, level: LogLevel, connection: u64, line: &str) -> bool {
-        // More of it would not be written either.
+        // The rest would not be written either.
         let line = &line[..line.floor_char_boundary(MAX_ERROR_LINE_BYTES)];
         let is_same = |known: &&mut LoggedLine| known.level == level && *known.line == *line;
-        // Newest first, as lines that are repeated usually are.
+        // Newest first, as repeated lines usually are.
         if let Some(known) = self.known.iter_mut().rev().find(is_same) {
             known.again += 1;
             return false;

@@ -1,4 +1,4 @@
-//! Evaluation of values with variables in them.
+//! Evaluates values that contain variables.
 
 use crate::exchange::Exchange;
 use crate::variables;

@@ -1,5 +1,4 @@
-//! A configured site in a temporary directory, and requests to it without a
-//! network in between.
+//! A configured site in a temporary directory, and requests to it without a network.
 
 use crate::admission::RefusedHandshakes;
 use crate::body_source::{BodySource, Filled};

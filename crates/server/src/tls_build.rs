@@ -1,7 +1,7 @@
-//! From the `ssl_*` directives of a configuration to TLS contexts and acceptors.
+//! Builds TLS contexts and acceptors from the `ssl_*` directives of a configuration.
 //!
-//! `sealane_tls` knows nothing of the configuration; this file maps one to the
-//! other and hands it the bytes of the files named.
+//! `sealane_tls` does not know the configuration: this file translates it and passes on the
+//! bytes of the files that it names.
 
 mod sessions;
 mod threads;
@@ -27,7 +27,7 @@ use std::sync::Arc;
 /// Application protocols offered over TLS; the first only where `http2` is on.
 const ALPN: [&[u8]; 4] = [b"h2", b"http/1.1", b"http/1.0", b"http/0.9"];
 
-/// The TLS side of a configuration, for who wants to look at it without serving.
+/// The TLS settings of a configuration, for inspection without serving.
 #[derive(Debug)]
 pub struct TlsOfServers {
     /// The settings of each server, in the order of the configuration; `None`
@@ -56,15 +56,15 @@ impl TlsOfServers {
     }
 }
 
-/// Whether clients of the server with this number are offered HTTP/2: by its own
-/// `http2`, or by a `listen` line of an address that it is on.
+/// Whether clients of the server with this number are offered HTTP/2: by its own `http2`, or by a
+/// `listen` line of one of its addresses.
 pub(crate) fn offers_http2(http: &Http, server: usize) -> bool {
     let listened =
         |listener: &Listener| listener.options.http2 && listener.servers.contains(&server);
     http.servers[server].http2.enabled || http.listeners.iter().any(listened)
 }
 
-/// Builds the TLS side of a snapshot: remembers what servers share.
+/// Builds the TLS settings of a snapshot, and shares equal parts between servers.
 pub(crate) struct TlsBuilder<'a> {
     materials: &'a Materials,
     sessions: SessionsBuilder<'a>,
@@ -83,8 +83,7 @@ impl<'a> TlsBuilder<'a> {
         }
     }
 
-    /// Ticket keys that stand in a store, and what the operator should know, each
-    /// text once.
+    /// Ticket keys that are kept in a store, and warnings for the operator, each text once.
     pub(crate) fn finish(mut self) -> (Vec<SharedRing>, Vec<Diagnostic>) {
         let (shared_rings, notices) = self.sessions.finish();
         self.warnings.extend(notices);
@@ -92,6 +91,9 @@ impl<'a> TlsBuilder<'a> {
     }
 
     /// The TLS settings of a server, if it has any; `http2` offers it to clients.
+    ///
+    /// # Errors
+    /// What in the settings or their files cannot be used.
     pub(crate) fn server(
         &mut self,
         server: &Server,
@@ -110,6 +112,9 @@ impl<'a> TlsBuilder<'a> {
     }
 
     /// The acceptor of a listener: TLS settings by server name.
+    ///
+    /// # Errors
+    /// When the default server of the listener has no certificate.
     pub(crate) fn acceptor(
         &self,
         snapshot: &Snapshot,
@@ -230,7 +235,7 @@ impl<'a> TlsBuilder<'a> {
         }
     }
 
-    /// How clients are judged, with the files that are looked at.
+    /// The rules for certificates of clients, with the contents of the files.
     fn client_verification(
         &self,
         conf: &model::ClientCertificates,
@@ -293,6 +298,9 @@ pub(crate) fn secrets(text: &[u8]) -> Vec<Secret> {
 }
 
 /// The bytes of a certificate or key.
+///
+/// # Errors
+/// When the file was not read.
 pub(crate) fn pem<'m>(
     materials: &'m Materials,
     source: &'m CertificateSource,
@@ -305,6 +313,9 @@ pub(crate) fn pem<'m>(
 }
 
 /// The bytes of a file that the configuration names.
+///
+/// # Errors
+/// When the file was not read.
 pub(crate) fn file<'m>(
     materials: &'m Materials,
     path: &Path,
@@ -380,8 +391,8 @@ fn name_text(name: &model::ServerName) -> String {
     }
 }
 
-/// Whether the configuration uses a variable whose name begins so. Looking for
-/// the text may find it in a comment: that costs a few bytes per connection.
+/// Whether the configuration uses a variable with this prefix. The search may find it in a comment,
+/// which costs a few bytes per connection.
 pub(crate) fn uses_variable(config: &Config, name: &str) -> bool {
     let forms = [format!("${name}"), format!("${{{name}")];
     config.sources.iter().any(|source| {

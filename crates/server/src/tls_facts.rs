@@ -1,11 +1,11 @@
-//! Collects what a handshake agreed on, for the `$ssl_*` variables.
+//! Collects the results of a handshake for the `$ssl_*` variables.
 
 use crate::facts::TlsFacts;
 use sealane_io::stream::HandshakeTimes;
 use sealane_tls::Info;
 
-/// What the variables need. Called once per connection, and only when the
-/// configuration uses such a variable.
+/// Collects what the variables need. Called once per connection, and only if the configuration uses
+/// such a variable.
 pub(crate) fn collect(info: &Info<'_>, times: HandshakeTimes) -> TlsFacts {
     TlsFacts {
         protocol: info.protocol(),

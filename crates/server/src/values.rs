@@ -1,14 +1,13 @@
-//! What expressions captured and what the configuration's own variables hold, for one
-//! request.
+//! Captures of expressions and values of the configuration's own variables, for one request.
 //!
-//! Nothing is allocated until something is captured, assigned or kept. Evaluating a `map`
-//! changes it while the exchange is only looked at, so it stands behind a lock that no two
-//! threads ever want at once.
+//! Nothing is allocated until something is captured, assigned or cached. Evaluating a `map`
+//! changes them while the exchange is borrowed immutably, so they are behind a lock, which is
+//! never contended.
 
 use sealane_conf::regex::{Captures, Regex};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Captures and the values of variables of one's own.
+/// Captures, and values of the configuration's own variables.
 #[derive(Debug, Default)]
 pub struct Values {
     inner: Mutex<Inner>,
@@ -16,17 +15,17 @@ pub struct Values {
 
 #[derive(Debug, Default, Clone)]
 struct Inner {
-    /// What was matched last; the text is copied, since the URI may change.
+    /// The last match; the text is copied, since the URI may change.
     subject: Vec<u8>,
     /// Where its groups are.
     groups: Captures,
-    /// By index in the configuration's variables; shorter where the rest is unset.
+    /// By index in the configuration's variables; shorter if the rest is unset.
     slots: Vec<Slot>,
 }
 
 #[derive(Debug, Default, Clone)]
 enum Slot {
-    /// Nobody has asked yet.
+    /// Neither set nor cached.
     #[default]
     Unset,
     /// There is no value.
@@ -45,7 +44,7 @@ impl Values {
         let mut inner = self.lock();
         let inner = &mut *inner;
         for (group, index) in regex.named_groups() {
-            // As in nginx a group that took no part in the match is empty text.
+            // As in nginx, a group that did not participate in the match is empty.
             let text = found.get(subject, usize::from(*group)).unwrap_or_default();
             *inner.slot(*index) = Slot::Found(text.into());
         }
@@ -56,7 +55,7 @@ impl Values {
         inner.groups = found;
     }
 
-    /// Forgets `$1` and so on: an expression was tried and did not match.
+    /// Clears `$1` and so on: an expression did not match.
     pub fn forget_groups(&mut self) {
         let inner = self.inner.get_mut().unwrap_or_else(PoisonError::into_inner);
         inner.groups = Captures::default();
@@ -70,13 +69,13 @@ impl Values {
         text.is_some()
     }
 
-    /// Gives a variable a value; `None`: it has none.
+    /// Sets the value of a variable; `None`: it has none.
     pub fn set(&self, index: u16, value: Option<Box<[u8]>>) {
         *self.lock().slot(index) = value.map_or(Slot::Absent, Slot::Found);
     }
 
-    /// Appends the value that a variable was given, and returns whether it is one or the
-    /// lack of one; `None` if it was given neither.
+    /// Appends the value that a variable was set to, and returns whether it has one; `None` if it
+    /// was not set.
     pub fn append(&self, index: u16, out: &mut Vec<u8>) -> Option<bool> {
         match self.lock().slots.get(usize::from(index)) {
             None | Some(Slot::Unset) => None,
@@ -88,8 +87,7 @@ impl Values {
         }
     }
 
-    /// The variables, without the groups: what a subrequest shares with the request that
-    /// sets it off.
+    /// The variables, without the groups: what a subrequest shares with its main request.
     pub fn variables_only(&self) -> Values {
         let inner = Inner {
             slots: self.lock().slots.clone(),
@@ -100,7 +98,7 @@ impl Values {
         }
     }
 
-    /// Variables and groups: the same request once more.
+    /// Variables and groups, for the same request again.
     pub fn all(&self) -> Values {
         Values {
             inner: Mutex::new(self.lock().clone()),

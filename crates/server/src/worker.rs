@@ -1,4 +1,4 @@
-//! The worker process from inside: its threads, what they are told, shutdown.
+//! The worker process from inside: its threads, their commands, shutdown.
 
 mod threads;
 
@@ -25,42 +25,42 @@ use std::time::Duration;
 use threads::{OwnSocket, SHUTDOWN_POLL, Threads};
 use tokio::sync::watch;
 
-/// What the connections of one worker thread share. Nothing in it is touched by
-/// another thread on the hot path; the locks inside are never contended there.
+/// What the connections of one worker thread share. No other thread touches it on the hot path; its
+/// locks are never contended there.
 pub struct Worker {
     /// Number of the thread, from 0.
     pub index: u32,
     /// All configured state, the newest.
     pub current: Current,
-    /// Open descriptors, file facts and small contents.
+    /// Open descriptors, metadata and contents of small files.
     pub open_files: OpenFileCache,
     /// Connections of this thread.
     pub registry: Arc<Registry>,
-    /// Who goes next with a handshake.
+    /// The turns of handshakes.
     pub turns: Arc<Turns>,
-    /// Handshakes refused, until the operator hears of them.
+    /// Refused handshakes that have not been reported yet.
     pub refused: RefusedHandshakes,
     /// Counters of this thread; [`Process::workers`] leads to the others.
     pub counters: Counters,
-    /// What all threads of the process know of each other.
+    /// The state shared by all threads of the process.
     pub process: Arc<Process>,
 }
 
-/// What the threads of the worker process know of each other.
+/// The state shared by all threads of the worker process.
 #[derive(Default)]
 pub struct Process {
     workers: OnceLock<Vec<Arc<Worker>>>,
     connections: AtomicU64,
-    /// Where idle connections go when another process takes over.
+    /// Where idle connections are sent when another process takes over.
     outbound_channel: Mutex<Option<Arc<Channel>>>,
-    /// Connections that are with no thread at the moment.
+    /// Connections that belong to no thread at the moment.
     pub(crate) in_flight: InFlight,
     /// TLS sessions with peers, for the next connection.
     pub(crate) upstream_sessions: Arc<SessionCache>,
 }
 
 impl Worker {
-    /// Says why a connection of another process could not go on here.
+    /// Logs why a connection of another process could not be adopted.
     pub(crate) fn log_adoption(&self, error: &dyn fmt::Display) {
         self.current.snapshot().main_log.log(
             LogLevel::Alert,
@@ -69,8 +69,8 @@ impl Worker {
         );
     }
 
-    /// How many of `worker_connections` are free for connections of another process: so many that new
-    /// ones displace nobody.
+    /// How many of `worker_connections` are free for connections of another process, so that new
+    /// ones displace no others.
     pub(crate) fn free_slots(&self) -> i64 {
         let limit = i64::from(self.current.snapshot().worker_connections);
         limit - limit / DRAIN_BELOW_FRACTION - self.counters.active.get()
@@ -83,7 +83,7 @@ impl Process {
         self.workers.get().map_or(&[], Vec::as_slice)
     }
 
-    /// Where idle connections go, if another process takes over and is there.
+    /// The channel for idle connections, if another process adopts them.
     pub(crate) fn outbound_channel(&self) -> Option<Arc<Channel>> {
         let channel = self
             .outbound_channel
@@ -107,7 +107,7 @@ impl Process {
         drop(before);
     }
 
-    /// Says why a connection of another process does not go on here.
+    /// Logs why a connection of another process is not adopted.
     pub(crate) fn log_adoption(&self, error: &dyn fmt::Display) {
         if let Some(worker) = self.workers().first() {
             worker.log_adoption(error);
@@ -159,52 +159,50 @@ pub struct RunArgs {
     pub listeners: Vec<BoundListener>,
     /// Number of worker threads, at least 1.
     pub threads: u32,
-    /// Log destinations; flushed when the worker ends.
+    /// The log destinations, flushed when the worker ends.
     pub logs: Arc<LogSet>,
-    /// Told what has become of commands, by whichever thread it happens in.
+    /// Receives the results of commands, from any thread.
     pub events: Arc<dyn Fn(Event) + Send + Sync>,
-    /// What each worker thread does first, by its number.
+    /// Runs first in each worker thread, with its number.
     pub on_thread: OnThread,
 }
 
 /// See [`RunArgs::on_thread`].
 pub type OnThread = Arc<dyn Fn(u32) + Send + Sync>;
 
-/// Another configuration for a process that serves.
+/// Another configuration for a running process.
 pub struct Update {
-    /// Its number, larger than that of the one before; the first is 0.
+    /// Its generation, larger than the one before; the first is 0.
     pub generation: u64,
-    /// All configured state. What outlives snapshots is that of the first one.
+    /// All configured state. Parts that outlive snapshots are those of the first one.
     pub snapshot: Arc<Snapshot>,
-    /// Sockets of listeners that were not there before. Those that stay are known by their
-    /// addresses.
+    /// Sockets of new listeners. Those that stay are identified by their addresses.
     pub added: Vec<BoundListener>,
     /// Log destinations.
     pub logs: Arc<LogSet>,
 }
 
-/// What a process has done.
+/// The result of a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
-    /// New connections and requests have the configuration of this number.
+    /// New connections and requests use the configuration of this number.
     Applied(u64),
-    /// The sockets that this configuration has no use for are closed, and nobody waited in
-    /// their queues.
+    /// The sockets that this configuration does not use are closed, and their queues were empty.
     Drained(u64),
 }
 
-/// What the process is told from outside.
+/// A command from the master.
 pub enum Command {
-    /// QUIT: accept no more, finish what is under way.
+    /// QUIT: accept no more, finish the requests in progress.
     Quit,
     /// TERM, INT: stop now.
     Terminate,
-    /// Like `Quit`, but idle connections move over this channel to a process that adopts them
-    /// ([`Command::TakeOver`]). Again: from now on they go over this one.
+    /// Like `Quit`, but idle connections are sent over this channel to a process that adopts them
+    /// ([`Command::TakeOver`]). A second one replaces the channel.
     HandOver(OwnedFd),
     /// Adopt the connections that another process sends over this channel.
     TakeOver(OwnedFd),
-    /// HUP: go on with another configuration. Requests under way finish with theirs.
+    /// HUP: switch to another configuration. Requests in progress finish with theirs.
     Apply(Box<Update>),
 }
 
@@ -254,8 +252,7 @@ pub fn run(
         threads.spawn(worker, sockets, told.clone(), args.on_thread.clone())?;
     }
     drop(told);
-    // The threads have descriptors of their own: when they close them, nobody
-    // in this process accepts any more.
+    // The threads have their own descriptors: when they close them, this process accepts no more.
     drop(args.listeners);
 
     let mut snapshot = args.snapshot;
@@ -296,7 +293,7 @@ pub fn run(
                 threads.take_over(channel, process.clone())?;
             }
             Some(Command::Terminate) => break,
-            // Whoever finishes does so with what there is.
+            // A process that finishes does so with its configuration.
             Some(
                 Command::Apply(_) | Command::Quit | Command::HandOver(_) | Command::TakeOver(_),
             )
@@ -314,7 +311,7 @@ pub fn run(
             break;
         }
         if *tell.borrow() == Asked::Nothing && threads.any_ended() {
-            // A thread that ends by itself has panicked outside of any connection.
+            // A thread that ends on its own has panicked outside of any connection.
             return Err(io::Error::other(
                 "a worker thread ended unexpectedly; see the alert before",
             ));
@@ -325,7 +322,7 @@ pub fn run(
     Ok(())
 }
 
-/// The logs in use, written out however the process's work ends.
+/// The logs in use, flushed however the process ends.
 struct FlushedLogs(Arc<LogSet>);
 
 impl Drop for FlushedLogs {
@@ -334,9 +331,9 @@ impl Drop for FlushedLogs {
     }
 }
 
-/// The sockets that one of so many threads accepts from, with descriptors of its own. Where there
-/// are more sockets than threads, as after `worker_processes` was made less, nobody may wait
-/// in one that has no thread.
+/// The sockets that one of several threads accepts from, with its own descriptors. If there are
+/// more sockets than threads, as after `worker_processes` was reduced, no queue may be left without
+/// a thread.
 fn own_sockets(
     listeners: &[BoundListener],
     snapshot: &Snapshot,
@@ -364,12 +361,11 @@ fn own_sockets(
     Ok(all)
 }
 
-/// The threads for handshakes, for as long as the worker threads live.
+/// The handshake threads, which live as long as the worker threads.
 struct HandshakePool(Arc<HandshakeState>);
 
 impl HandshakePool {
-    /// Starts as many as `ssl_async_threads` says. What they have to report goes to the main
-    /// error log.
+    /// Starts `ssl_async_threads` threads. They report to the main error log.
     fn start(snapshot: &Snapshot) -> io::Result<HandshakePool> {
         let state = snapshot.handshakes.clone();
         let log = snapshot.main_log.clone();
@@ -383,7 +379,7 @@ impl HandshakePool {
 }
 
 impl Drop for HandshakePool {
-    /// What waits is cancelled; what is being computed takes a few milliseconds.
+    /// Jobs that wait are cancelled; those in progress take a few milliseconds.
     fn drop(&mut self) {
         self.0.stop();
     }

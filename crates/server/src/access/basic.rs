@@ -1,4 +1,4 @@
-//! `auth_basic`: names and passwords.
+//! `auth_basic`: user names and passwords.
 
 use super::{AccessVerdict, Credentials, passwords, user_file};
 use crate::disk;
@@ -16,14 +16,14 @@ use std::path::Path;
 use std::sync::{Arc, LazyLock};
 use tokio::sync::Semaphore;
 
-/// Passwords of the whole process that are compared at a time, one for each processor: a
-/// slow hash is meant to be slow.
+/// How many passwords the whole process compares at a time, one per processor: a slow hash is meant
+/// to be slow.
 static COMPARING: LazyLock<Semaphore> = LazyLock::new(|| {
     Semaphore::new(std::thread::available_parallelism().map_or(1, |cpus| cpus.get()))
 });
 
-/// Passwords of one worker: disk threads that compute serve no files, so that half of them
-/// are left where there are more processors than that.
+/// How many passwords one worker compares. Disk threads that compute serve no files, so half of
+/// them are left alone if there are more processors than that.
 const MAX_OF_WORKER: usize = disk::THREADS / 2;
 
 thread_local! {
@@ -31,13 +31,13 @@ thread_local! {
     static OF_WORKER: Arc<Semaphore> = Arc::new(Semaphore::new(MAX_OF_WORKER));
 }
 
-/// What came of looking for a name and comparing the password.
+/// The result of looking up a name and comparing its password.
 enum Compared {
     Right,
     Wrong,
     /// There is no such name.
     Unknown,
-    /// The password was made in a way that is not known here.
+    /// The scheme of the stored password is unknown.
     Unverifiable(String),
     /// The file cannot be opened.
     Unopened(io::Error),
@@ -127,7 +127,7 @@ fn user_file_path(exchange: &Exchange, basic: &AuthBasic) -> Vec<u8> {
 /// A 401 that says what for.
 fn ask_client(exchange: &mut Exchange, realm: &[u8]) -> AccessVerdict {
     let value = [b"Basic realm=\"", realm, b"\""].concat();
-    // What a header cannot carry, such as a line end in a variable, is not said.
+    // A realm that a header cannot carry, such as one with a line end from a variable, is left out.
     let _ = exchange.response.headers.push(b"WWW-Authenticate", &value);
     AccessVerdict::Refused(StatusCode::UNAUTHORIZED)
 }
@@ -148,7 +148,7 @@ fn compare(path: &[u8], credentials: &Credentials) -> Compared {
             Err(kind) => Compared::Unverifiable(kind),
         },
         (None, first) => {
-            // Who guesses names is not to learn by the time it takes which exist.
+            // The time taken must not reveal which names exist.
             if let Some(stored) = first {
                 let _ = passwords::verify(credentials.password(), &stored);
             }

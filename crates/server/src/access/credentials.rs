@@ -1,4 +1,4 @@
-//! The name and the password of Basic authentication (RFC 7617).
+//! User name and password of Basic authentication (RFC 7617).
 
 use crate::exchange::Exchange;
 use base64::Engine;
@@ -8,7 +8,7 @@ use sealane_http::headers::KnownHeader;
 use std::fmt;
 use zeroize::Zeroizing;
 
-/// As nginx decodes: padding or not, whatever the unused bits are.
+/// As lenient as nginx: with or without padding, whatever the unused bits are.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new()
@@ -16,11 +16,11 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// What a client says in its `Authorization` header.
+/// The contents of an `Authorization` header.
 #[derive(Clone)]
 pub(crate) struct Credentials {
     decoded: Zeroizing<Vec<u8>>,
-    /// Where the colon stands; the name before it is not empty.
+    /// Position of the colon; the name before it is not empty.
     colon: usize,
 }
 
@@ -50,7 +50,7 @@ impl Credentials {
         &self.decoded[..self.colon]
     }
 
-    /// The password. As in nginx, which hands it on as a C string, it ends at a NUL.
+    /// The password. It ends at a NUL, as in nginx, which passes it on as a C string.
     pub(crate) fn password(&self) -> &[u8] {
         let password = &self.decoded[self.colon + 1..];
         let end = memchr::memchr(0, password).unwrap_or(password.len());

@@ -1,19 +1,18 @@
-//! The traditional crypt(3): 25 rounds of a DES whose expansion a salt of two characters
+//! The traditional crypt(3): 25 rounds of DES with an expansion that a salt of two characters
 //! perturbs. Old `htpasswd` files are full of it.
 //!
-//! Bits are counted as FIPS 46-3 counts them, the first one first. Nothing here depends on
-//! the time: it is asked once for a password, away from the worker threads.
+//! Bits are numbered as in FIPS 46-3, from the first one. The code does not run in constant
+//! time; it runs once per password, off the worker threads.
 
 use super::md5_crypt::DIGITS;
 
-/// Length of what crypt(3) makes: the salt and eleven digits.
+/// Length of the result of crypt(3): the salt and eleven digits.
 const LEN: usize = 13;
-/// Of longer passwords only the beginning counts.
+/// Only the beginning of a longer password is used.
 const PASSWORD_BYTES: usize = 8;
 const ITERATIONS: usize = 25;
 
-/// What a password becomes with the salt of a stored one; `None` if `stored` does not begin
-/// with a salt.
+/// Hashes a password with the salt of a stored one; `None` if `stored` does not begin with a salt.
 pub(super) fn crypt(password: &[u8], stored: &[u8]) -> Option<Vec<u8>> {
     let [first, second, ..] = *stored else {
         return None;

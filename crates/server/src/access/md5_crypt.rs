@@ -9,7 +9,7 @@ pub(super) const DIGITS: &[u8; 64] =
 const MAX_SALT_BYTES: usize = 8;
 const ROUNDS: usize = 1000;
 
-/// What a password becomes with the salt of a stored one, all of it written out.
+/// Hashes a password with the salt of a stored one. The result is complete, with salt and prefix.
 /// `magic` is `$1$` or `$apr1$`, with which `stored` begins.
 pub(super) fn crypt(password: &[u8], magic: &[u8], stored: &[u8]) -> Vec<u8> {
     let salt = stored.get(magic.len()..).unwrap_or_default();

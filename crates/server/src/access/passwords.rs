@@ -1,4 +1,4 @@
-//! Whether a password is the one that a file of names and passwords means.
+//! Checks a password against an entry of a password file.
 
 use super::{des_crypt, md5_crypt};
 use base64::Engine;
@@ -9,7 +9,7 @@ use sha1::Sha1;
 use subtle::ConstantTimeEq;
 use yescrypt::Yescrypt;
 
-/// Whether `password` is what `stored` was made of.
+/// Whether `password` matches `stored`.
 ///
 /// # Errors
 /// The beginning of `stored`, which says in what way it was made, if that is not known here.
@@ -71,13 +71,12 @@ fn salted_sha1(password: &[u8], encoded: &[u8]) -> bool {
     bool::from(ours.finalize().ct_eq(digest))
 }
 
-/// Whether both are the same, without telling by the time it takes where they differ. Of
-/// passwords themselves not even the length shows.
+/// Compares in constant time. Not even the length of a password shows.
 fn same(ours: &[u8], stored: &[u8]) -> bool {
     bool::from(Sha1::digest(ours).ct_eq(&Sha1::digest(stored))) & (ours.len() == stored.len())
 }
 
-/// How a stored password begins, as far as that is no secret.
+/// The part of a stored password that names its scheme, which is no secret.
 fn kind(stored: &[u8]) -> String {
     let is_name = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'-';
     let name = stored.strip_prefix(b"$").and_then(|rest| {

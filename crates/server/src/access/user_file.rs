@@ -1,5 +1,5 @@
-//! `auth_basic_user_file`: lines of `name:password`, read from the beginning for every
-//! request, as nginx does, however long the file is.
+//! `auth_basic_user_file`: lines of `name:password`. As in nginx, the file is read from its
+//! beginning for every request, however long it is.
 
 use std::io::{self, Read};
 use zeroize::Zeroizing;
@@ -10,15 +10,15 @@ const MAX_PASSWORD_BYTES: usize = 2048;
 /// How much is read at a time.
 const BLOCK_BYTES: usize = 16 << 10;
 
-/// What a file says about a name.
+/// The result of a search for a name.
 pub(super) struct UserEntry {
     /// The password of the name, if it is there.
     pub(super) password: Option<Zeroizing<Vec<u8>>>,
-    /// The password of the first line, to spend the same time on names that are not there.
+    /// The password of the first line: comparing it makes unknown names take as long as known ones.
     pub(super) first: Option<Zeroizing<Vec<u8>>>,
 }
 
-/// Looks for a name, whose first line holds.
+/// Looks up a name. Its first line counts.
 ///
 /// # Errors
 /// When reading fails.
@@ -49,7 +49,7 @@ pub(super) fn find(file: &mut impl Read, user: &[u8]) -> io::Result<UserEntry> {
     Ok(found)
 }
 
-/// Keeps what the line that has ended is good for, and begins the next one.
+/// Evaluates the line that has ended, and begins the next one.
 fn end_line(line: &mut Line<'_>, found: &mut UserEntry) {
     if let LinePart::Password { matches, .. } = line.part {
         let password = std::mem::take(&mut line.password);
@@ -71,9 +71,9 @@ struct Line<'u> {
 
 #[derive(Clone, Copy)]
 enum LinePart {
-    /// So many bytes of the name have matched, or it is another one.
+    /// In the name: how many of its bytes have matched; `None` if it is another name.
     Name { matched: Option<usize> },
-    /// Whether of the name that is looked for, and whether something else has followed.
+    /// In the password: whether it belongs to the name, and whether it has ended.
     Password { matches: bool, ended: bool },
     /// A comment.
     Rest,
@@ -93,7 +93,7 @@ impl Line<'_> {
         self.password.clear();
     }
 
-    /// Takes one byte; true if the line, or all of it that is of use, ends with it.
+    /// Takes one byte. True at the end of the line, or when its rest is not needed.
     fn take(&mut self, byte: u8, keeps_others: bool) -> bool {
         if byte == b'\n' {
             return true;
@@ -108,7 +108,7 @@ impl Line<'_> {
                     };
                 }
                 (_, Some(at)) if self.user.get(at) == Some(&byte) => *matched = Some(at + 1),
-                // Not the start any more, where a `#` is a comment.
+                // No longer the start, where `#` begins a comment.
                 _ => *matched = None,
             },
             LinePart::Password { matches, ended } => {
@@ -118,7 +118,7 @@ impl Line<'_> {
                 }
                 let keeps = *matches || keeps_others;
                 if keeps && self.password.len() < MAX_PASSWORD_BYTES {
-                    // Grown at once, so that no half of it is left behind unwiped.
+                    // Allocated at full size, so that growing leaves no unwiped copy behind.
                     if self.password.capacity() == 0 {
                         self.password.reserve_exact(MAX_PASSWORD_BYTES);
                     }

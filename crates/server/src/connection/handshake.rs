@@ -1,4 +1,4 @@
-//! The TLS handshake of a connection, within its time, and who seals afterwards.
+//! The TLS handshake of a connection and its time-out, and whether the kernel seals afterwards.
 //!
 //! # A handshake that waits
 //!
@@ -9,8 +9,8 @@
 //! |---|---|---|---|
 //! | 1 | `HandshakeWait` of `TlsStream` | `tls_stream.rs` | what does the task wait for? |
 //! | 2 | `HandshakeSlot` | `turns.rs` | may it use the worker now? |
-//! | 3 | `State` of `sealane_tls::Connection` | `tls/src/connection.rs` | who has the `awslc` connection? |
-//! | 4 | `State` of `Slot` | `tls/src/offload/flight.rs` | where is the flight in the pool? |
+//! | 3 | `State` of TLS's `Connection` | `tls/src/connection.rs` | who has the handshake? |
+//! | 4 | `State` of `Slot` | `tls/src/offload/flight.rs` | where is the flight? |
 //!
 //! ```text
 //! 1      Input --- bytes from the client ---+      +--- poll_pending() is ready --- Asked
@@ -80,7 +80,7 @@ impl Connection {
             if self.entry.asked() == Asked::Abort {
                 return Poll::Ready(None);
             }
-            // First, so that nothing is done for whoever has waited too long.
+            // Checked first, so that no work is spent on a handshake that has waited too long.
             if self.deadline.poll_expired(&self.entry, cx).is_ready() {
                 return Poll::Ready(None);
             }
@@ -111,8 +111,8 @@ impl Connection {
         }
     }
 
-    /// Refuses the handshake with an alert, counts it and says so. False when it is under way,
-    /// so that it cannot be refused any more.
+    /// Refuses the handshake with an alert, counts and logs it. False when the handshake has begun
+    /// and can no longer be refused.
     async fn refuse_handshake(&mut self, why: Refused) -> bool {
         let refused = poll_fn(|cx| Poll::Ready(self.transport.refuse_handshake(cx)));
         let Some(error) = refused.await else {
@@ -125,7 +125,7 @@ impl Connection {
         true
     }
 
-    /// After the handshake `client_header_timeout` alone holds, from accept on as in nginx.
+    /// After the handshake only `client_header_timeout` applies, counted from accept as in nginx.
     fn restore_header_timeout(&mut self) {
         let timeout = self.server().conf.client_header_timeout;
         if self.handshake_timeout() < timeout {
@@ -133,8 +133,8 @@ impl Connection {
         }
     }
 
-    /// Decides about kernel TLS; with `ssl_ktls on` the kernel takes over before
-    /// the first request. Returns whether the connection still stands.
+    /// Decides about kernel TLS. With `ssl_ktls on` the kernel takes over before the first request.
+    /// Returns whether the connection is still usable.
     pub(super) async fn settle_ktls(&mut self) -> bool {
         let logger = &self
             .snapshot
@@ -161,8 +161,8 @@ impl Connection {
         }
     }
 
-    /// Remembers what the client has shown, where some server asks for certificates: also once
-    /// one does.
+    /// Remembers the client's certificate if some server asks for certificates, including one that
+    /// does so after a reload.
     pub(super) fn note_client(&mut self) {
         if !self.snapshot.asks_clients || self.facts.client().is_some() {
             return;
@@ -172,7 +172,7 @@ impl Connection {
         }
     }
 
-    /// Remembers what the handshake decided.
+    /// Remembers the results of the handshake.
     fn note_handshake(&mut self, times: HandshakeTimes) {
         let Some(tls) = self.transport.tls() else {
             return;

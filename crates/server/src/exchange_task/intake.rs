@@ -1,5 +1,5 @@
-//! The client's side of an HTTP/1 exchange while it is being handled: the request
-//! body for whoever asks for it, interim responses, and the client's end.
+//! The client's side of an HTTP/1 exchange while it is being handled: the request body, interim
+//! responses, and whether the client is still there.
 
 use crate::chain::OutputChain;
 use crate::client_link::{BodyError, ClientFeed, Demand, Interim};
@@ -15,8 +15,8 @@ use std::time::Duration;
 /// Bytes of a body asked for at a time: two full TLS records.
 const BODY_READ_BYTES: usize = 32 << 10;
 
-/// What is left of a request body on its connection: what has to be known before another
-/// request is looked for.
+/// The rest of a request body on its connection, which has to be known before the next request is
+/// read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(super) enum Remainder {
@@ -24,8 +24,8 @@ pub(super) enum Remainder {
     Nothing,
     /// More of it is to come.
     More,
-    /// Nobody can tell: the request, or the framing of its body, was malformed. No byte that
-    /// follows may be taken for a request, and none ever will be.
+    /// Unknown: the request or the framing of its body was malformed. Nothing that follows may be
+    /// taken for a request.
     Unknown,
 }
 
@@ -42,20 +42,20 @@ pub(super) enum ClientNews {
     Gone,
 }
 
-/// What comes from the client during an exchange. Bytes that were received and not
-/// decoded yet are in the connection's buffer.
+/// The input from the client during an exchange. Bytes that have been received but not decoded are
+/// in the connection's buffer.
 pub(super) struct Intake {
     feed: ClientFeed,
     decoder: BodyDecoder,
-    /// The head was refused, and with it whatever follows.
+    /// The head was refused, and everything after it.
     is_refused: bool,
     /// The client waits for 100 before it sends its body.
     awaits_continue: bool,
     /// Interim responses that have not left yet.
     early: Vec<u8>,
-    /// Bytes of the body as it was framed, without what was dropped.
+    /// Bytes of the body with its framing, without what was discarded.
     pub(super) received: u64,
-    /// The reader was told of the end.
+    /// The reader knows of the end.
     told_end: bool,
     /// The deadline is that of the body.
     waits: bool,
@@ -77,7 +77,7 @@ impl Intake {
         }
     }
 
-    /// Of a request whose head was refused: nobody reads a body of it.
+    /// For a request whose head was refused: its body is not read.
     pub(super) fn refused(feed: ClientFeed) -> Intake {
         Intake {
             is_refused: true,
@@ -85,7 +85,7 @@ impl Intake {
         }
     }
 
-    /// What is left of the body. Once that is unknown it stays so.
+    /// The rest of the body. Once unknown, it stays so.
     pub(super) fn remainder(&self) -> Remainder {
         match () {
             () if self.is_refused || self.decoder.error().is_some() => Remainder::Unknown,
@@ -94,7 +94,7 @@ impl Intake {
         }
     }
 
-    /// Whether somebody has begun to read the body.
+    /// Whether the body is being read.
     pub(super) fn has_reader(&self) -> bool {
         self.feed.has_begun()
     }
@@ -104,14 +104,13 @@ impl Intake {
         self.feed.is_tunnel()
     }
 
-    /// `client_body_timeout` where nobody who reads the body has said another.
+    /// `client_body_timeout`, unless the reader of the body has set another.
     pub(super) fn set_body_timeout(&mut self, timeout: Duration) {
         self.body_timeout = timeout;
     }
 
-    /// Interim responses that are to leave before the final one. With `discards`
-    /// the body will be read whoever wants it, so a client that waits is told to
-    /// go on.
+    /// Interim responses to send before the final one. With `discards` the body will be read in any
+    /// case, so a client that waits is told to go on.
     pub(super) fn take_early(&mut self, discards: bool) -> Vec<u8> {
         self.gather_interim();
         let mut early = std::mem::take(&mut self.early);
@@ -148,7 +147,7 @@ impl Intake {
         }
     }
 
-    /// Decodes and drops what has arrived of a body that nobody reads.
+    /// Decodes and discards what has arrived of a body that is not read.
     pub(super) fn drop_received(&mut self, connection: &mut Connection) -> Remainder {
         let mut at = 0;
         while let Some(part) = self.next_part(connection, at, "discarding the request body") {
@@ -162,9 +161,9 @@ impl Intake {
         self.remainder()
     }
 
-    /// The next part of the body in the connection's buffer from `at` on. `None` when there is
-    /// none: what has come is used up, the body has ended, or its framing is wrong. That is
-    /// said once, to the log and to whoever reads.
+    /// The next part of the body in the connection's buffer, from `at` on. `None` if there is none:
+    /// the buffer is used up, the body has ended, or its framing is wrong. An error is reported
+    /// once, to the log and to the reader.
     fn next_part(&mut self, connection: &Connection, at: usize, doing: &str) -> Option<Decoded> {
         if self.remainder() != Remainder::More || at == connection.buffer.len() {
             return None;
@@ -250,17 +249,17 @@ impl Intake {
         }
     }
 
-    /// Tells of the rest of a chunk before it has come, so that what is too large is
-    /// refused at once.
+    /// Announces the rest of a chunk before it arrives, so that a body that is too large is refused
+    /// at once.
     fn announce(&self, here: u64) {
         let left = self.decoder.known_left();
-        // One byte is what the decoder says when it knows of none.
+        // The decoder returns one byte if it does not know the length.
         if left > 1 {
             self.feed.announce(here + left);
         }
     }
 
-    /// Whatever the client sends, as it comes.
+    /// Passes on everything that the client sends.
     fn poll_tunnel(
         &mut self,
         connection: &mut Connection,
@@ -312,8 +311,8 @@ impl Intake {
         }
     }
 
-    /// Sends interim responses as far as the socket takes them; what is left goes
-    /// with the final response.
+    /// Sends interim responses as far as the socket takes them; the rest is sent with the final
+    /// response.
     fn send_early(&mut self, connection: &mut Connection, cx: &mut Context<'_>) {
         if self.early.is_empty() {
             return;

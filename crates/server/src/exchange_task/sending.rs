@@ -1,5 +1,5 @@
-//! Sending a response on HTTP/1: its head, what there is of its body, and what is
-//! still arriving.
+//! Sends a response over HTTP/1: its head, the part of its body that is there, and the part
+//! that is still arriving.
 
 use super::intake::Intake;
 use crate::body_source::{BodySource, Filled, PendingBody, SourceError};
@@ -28,27 +28,30 @@ pub(super) enum SendFailure {
     Aborted,
     /// The connection broke.
     Broken(TransportError),
-    /// The body ended before its time.
+    /// The body ended too early.
     Source,
 }
 
-/// A response under way.
+/// A response that is being sent.
 struct ResponseInFlight {
-    /// What is left of it, with interim responses before its head.
+    /// The rest of it, preceded by interim responses.
     message: OutboundMessage,
-    /// Nothing follows on the connection.
+    /// It is the last response of the connection.
     is_last: bool,
     source: Option<Box<dyn BodySource>>,
-    /// The source has failed: what it gave before is sent, and no end.
+    /// The source has failed: what it returned before is sent, without an end.
     is_cut: bool,
     /// The body of a source is framed as chunks.
     chunked: bool,
     timeout: Duration,
-    /// Bytes sent when the pause began that `timeout` limits.
+    /// Bytes sent when the pause that `timeout` limits began.
     waiting_since: Option<u64>,
 }
 
 /// Sends the response of an exchange.
+///
+/// # Errors
+/// See [`SendFailure`]; the connection cannot be kept.
 pub(super) async fn send(
     connection: &mut Connection,
     exchange: &mut Exchange,
@@ -114,11 +117,11 @@ fn connection_header(exchange: &Exchange, keep_alive: bool) -> ConnectionHeader 
     }
 }
 
-/// What came of one turn of sending.
-enum Turn {
-    /// As much as may leave in a turn has left; there is more.
+/// The result of one turn of sending.
+enum SendTurn {
+    /// The limit of a turn has been sent; there is more.
     More,
-    /// So has everything there is; the source has to bring more.
+    /// Everything that is there has been sent; the source has to provide more.
     Drained,
     Done,
 }
@@ -149,10 +152,10 @@ impl ResponseInFlight {
             }
             let turn = poll_fn(|cx| self.poll_turn(cx, connection, exchange, intake)).await?;
             match turn {
-                Turn::Done if self.is_cut => return Err(SendFailure::Source),
-                Turn::Done => return Ok(()),
-                Turn::Drained => continue,
-                Turn::More => {}
+                SendTurn::Done if self.is_cut => return Err(SendFailure::Source),
+                SendTurn::Done => return Ok(()),
+                SendTurn::Drained => continue,
+                SendTurn::More => {}
             }
             // A fast client with a large file must not keep the others waiting.
             turns += 1;
@@ -164,14 +167,14 @@ impl ResponseInFlight {
         }
     }
 
-    /// Sends as much as the mode allows, and looks after both directions meanwhile.
+    /// Sends as much as the mode allows, and handles both directions meanwhile.
     fn poll_turn(
         &mut self,
         cx: &mut Context<'_>,
         connection: &mut Connection,
         exchange: &mut Exchange,
         intake: &mut Intake,
-    ) -> Poll<Result<Turn, SendFailure>> {
+    ) -> Poll<Result<SendTurn, SendFailure>> {
         loop {
             // What TLS has sealed is not sent yet.
             let has_output = |sending: &ResponseInFlight, connection: &Connection| {
@@ -204,7 +207,7 @@ impl ResponseInFlight {
         }
     }
 
-    /// Waits because of `limit_rate`. A source goes on reading meanwhile.
+    /// Waits because of `limit_rate`. The source keeps reading meanwhile.
     fn poll_pause(
         &mut self,
         cx: &mut Context<'_>,
@@ -225,11 +228,11 @@ impl ResponseInFlight {
         connection.poll_expired(cx).map(Ok)
     }
 
-    fn turn(&self) -> Turn {
+    fn turn(&self) -> SendTurn {
         match (self.message.is_empty(), self.source.is_some()) {
-            (true, false) => Turn::Done,
-            (true, true) => Turn::Drained,
-            (false, _) => Turn::More,
+            (true, false) => SendTurn::Done,
+            (true, true) => SendTurn::Drained,
+            (false, _) => SendTurn::More,
         }
     }
 
@@ -289,12 +292,12 @@ impl ResponseInFlight {
         sending.map(|done| done.map_err(SendFailure::Broken))
     }
 
-    /// The client takes nothing: how long that may last.
+    /// The client takes nothing: `send_timeout` limits for how long.
     fn poll_patience(
         &mut self,
         cx: &mut Context<'_>,
         connection: &mut Connection,
-    ) -> Poll<Result<Turn, SendFailure>> {
+    ) -> Poll<Result<SendTurn, SendFailure>> {
         if connection.asked() == Asked::Abort {
             return Poll::Ready(Err(SendFailure::Aborted));
         }
@@ -310,9 +313,8 @@ impl ResponseInFlight {
     }
 }
 
-/// Turns of sending (`sendfile_max_chunk` each) between two in which the runtime
-/// asks the kernel what else there is to do. That takes two or three system calls,
-/// which would be half of all when each turn had them.
+/// Turns of sending (`sendfile_max_chunk` each) between two polls of the kernel by the runtime. A
+/// poll takes two or three system calls, which would be half of all if every turn had one.
 const TURNS_PER_LOOK: u32 = 4;
 
 /// Lets the tasks run that are ready now.
@@ -328,10 +330,10 @@ async fn let_others_run() {
     .await;
 }
 
-/// Says why the client did not get all of its response.
+/// Logs why the client did not get the whole response.
 pub(super) fn note_failure(connection: &Connection, exchange: &Exchange, failure: SendFailure) {
     match failure {
-        // Said already by whoever knows why.
+        // Already logged where the cause is known.
         SendFailure::Aborted | SendFailure::Source => {}
         SendFailure::TimedOut => {
             connection.log(

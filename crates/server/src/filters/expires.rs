@@ -84,7 +84,7 @@ impl Plan {
     }
 }
 
-/// The next moment at which the local clock shows so many seconds after midnight.
+/// The next time at which the local clock shows this many seconds after midnight.
 fn next_time_of_day(now_s: i64, after_midnight_s: i64) -> i64 {
     let offset_s = i64::from(time::local(now_s).utc_offset_s);
     let midnight_s = now_s - (now_s + offset_s).rem_euclid(DAY_S);

@@ -15,8 +15,8 @@ pub(crate) struct AddHeaderState {
     applied: bool,
 }
 
-/// Applies `expires` and `add_header`, once per exchange: a 416 takes the place
-/// of a response that has them already (nginx then sends `always` ones twice).
+/// Applies `expires` and `add_header`, once per exchange: a 416 replaces a response that has them
+/// already (nginx then sends `always` ones twice).
 pub(super) fn apply(exchange: &mut Exchange) {
     let conf = &exchange.snapshot.location(exchange.location).conf;
     let nothing = conf.add_headers.is_empty() && matches!(conf.expires, Expires::Off);
@@ -28,8 +28,7 @@ pub(super) fn apply(exchange: &mut Exchange) {
         expires::apply(exchange);
     }
     for index in 0.. {
-        // The configuration is borrowed anew each time, so that values see what
-        // was added before.
+        // The configuration is borrowed again each time, so that values see what was added before.
         let conf = &exchange.snapshot.location(exchange.location).conf;
         let Some(added) = conf.add_headers.get(index) else {
             return;
@@ -42,7 +41,7 @@ pub(super) fn apply(exchange: &mut Exchange) {
         if added.name.eq_ignore_ascii_case("ETag")
             && (value.is_empty() || value.len() <= ETag::MAX_BYTES)
         {
-            // Replaces the file's own, or that of a server behind us, or removes it.
+            // Replaces or removes the file's own, or the upstream server's.
             response.headers.remove(b"ETag");
             response.etag = if value.is_empty() {
                 None
@@ -62,7 +61,7 @@ pub(super) fn apply(exchange: &mut Exchange) {
     }
 }
 
-/// Adds trailers and, if there may be any, gives up the length: they need chunks.
+/// Adds trailers. If there may be any, the length is given up: they need chunks.
 pub(super) fn add_trailers(exchange: &mut Exchange) {
     let conf = exchange.conf();
     let status = exchange.response.status;
@@ -96,7 +95,7 @@ pub(super) fn add_trailers(exchange: &mut Exchange) {
     }
 }
 
-/// The statuses that get headers without `always`.
+/// Statuses whose responses get headers without `always`.
 fn is_usual(status: StatusCode) -> bool {
     matches!(
         status.0,

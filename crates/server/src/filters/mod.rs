@@ -1,5 +1,6 @@
-//! What is done to every response before it is sent, in nginx's order: preconditions,
-//! `expires` and `add_header`, what changes the body, ranges, and what the method and the status leave of it.
+//! The filters that every response passes before it is sent, in nginx's order: preconditions,
+//! `expires` and `add_header`, body filters, ranges. Last comes what method and status do not
+//! allow.
 
 mod body;
 mod expires;
@@ -28,7 +29,7 @@ use std::net::SocketAddr;
 /// A status that takes the response's place: 412 or 416.
 pub(crate) fn apply(exchange: &mut Exchange) -> Result<(), StatusCode> {
     if let Some(status) = exchange.features.error_page.status_override {
-        // The length that a 304 announces is that of a body which does not follow it.
+        // The length that a 304 announces is that of a body that does not follow it.
         let response = &mut exchange.response;
         if response.from_upstream && response.status.is_bodiless() && !status.is_bodiless() {
             response.content_length = response.content_length.map(|_| 0);
@@ -39,7 +40,7 @@ pub(crate) fn apply(exchange: &mut Exchange) -> Result<(), StatusCode> {
         }
     }
     if exchange.request.is_subrequest {
-        // Its head is seen by nobody, so only what changes the body matters.
+        // Its head is not sent, so only changes of the body matter.
         body::apply(exchange);
         fit_to_status(&mut exchange.response);
         if exchange.request.head.method == Method::Head {
@@ -50,7 +51,7 @@ pub(crate) fn apply(exchange: &mut Exchange) -> Result<(), StatusCode> {
     if exchange.response.from_upstream {
         slice::apply(exchange)?;
     }
-    // A server behind us has judged them itself, as far as it wants to.
+    // An upstream server has evaluated them itself, as far as it wants to.
     if !exchange.response.from_upstream
         && let Err(status) = preconditions::apply(exchange)
     {
@@ -63,8 +64,8 @@ pub(crate) fn apply(exchange: &mut Exchange) -> Result<(), StatusCode> {
     }
     body::apply(exchange);
     if let Err(status) = ranges::apply(exchange) {
-        // What was added stays, `Content-Range` among it; the file goes, and so does what
-        // a server behind us said about it.
+        // Headers that were added stay, `Content-Range` among them; those of the file and of the
+        // upstream server go.
         let mut headers = std::mem::take(&mut exchange.response.headers);
         for name in [&b"ETag"[..], b"Last-Modified", b"Accept-Ranges"] {
             headers.remove(name);
@@ -82,8 +83,8 @@ pub(crate) fn apply(exchange: &mut Exchange) -> Result<(), StatusCode> {
     Ok(())
 }
 
-/// Forgets what a handler has said, but not how the connection is to end, nor
-/// that caches must tell clients apart.
+/// Clears what a handler has set, except how the connection is to end and that caches must
+/// distinguish clients.
 fn discard(response: &mut Response) {
     let (close, varies_by_encoding) = (response.close, response.varies_by_encoding);
     *response = Response::new();
@@ -94,7 +95,7 @@ fn discard(response: &mut Response) {
 /// Leaves out what a status must not carry.
 fn fit_to_status(response: &mut Response) {
     if !matches!(response.status.0, 200 | 206 | 304) {
-        // What a server behind us said stays among its headers, as in nginx.
+        // As in nginx, the upstream server's own field stays among its headers.
         response.last_modified_s = None;
     }
     if response.status == StatusCode::NO_CONTENT {
@@ -116,7 +117,7 @@ fn finish_location(exchange: &mut Exchange) {
         return;
     };
     if FieldValue::new(location).is_err() {
-        // Better no target than a header that a client wrote.
+        // Better no target than a header that a client can forge.
         log_request!(
             exchange,
             Error,
@@ -156,7 +157,7 @@ fn finish_location(exchange: &mut Exchange) {
     exchange.response.location_made_absolute = true;
 }
 
-/// Whether the request's version knows headers at all.
+/// Whether the request's version has headers at all.
 fn has_head(exchange: &Exchange) -> bool {
     exchange.request.head.version >= Version::Http10
 }

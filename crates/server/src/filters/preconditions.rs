@@ -6,7 +6,7 @@ use sealane_http::StatusCode;
 use sealane_http::conditional::{IfModifiedSince, Preconditions, Validators, Verdict, evaluate};
 use sealane_http::headers::KnownHeader;
 
-/// Turns a 200 into 304 where the client has what would be sent.
+/// Turns a 200 into 304 if the client has the current version.
 ///
 /// # Errors
 /// 412 when the client wants something else.
@@ -58,8 +58,8 @@ pub(super) fn apply(exchange: &mut Exchange) -> Result<(), StatusCode> {
     Ok(())
 }
 
-/// The verdict on an answer that is no file (`return`, `autoindex`, `stub_status`):
-/// it has neither a time nor a tag, so only `*` can be true of it.
+/// The verdict on a response that is not a file (`return`, `autoindex`, `stub_status`): it has
+/// neither a time nor a tag, so only `*` can match.
 fn without_a_time(conditions: &Preconditions<'_>) -> Verdict {
     let any = |list: Option<&[u8]>| list == Some(b"*");
     if conditions.if_unmodified_since.is_some()

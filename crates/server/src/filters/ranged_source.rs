@@ -6,8 +6,8 @@ use crate::exchange::Exchange;
 use sealane_http::range::ByteRange;
 use std::task::{Context, Poll, ready};
 
-/// A source of which only one range is sent. What lies before it is read and thrown away;
-/// what lies behind it is not waited for.
+/// A source of which only one range is sent. What precedes the range is read and discarded; what
+/// follows it is not waited for.
 pub(super) struct RangedSource {
     inner: Box<dyn BodySource>,
     skip_bytes: u64,
@@ -15,8 +15,8 @@ pub(super) struct RangedSource {
 }
 
 impl RangedSource {
-    /// So many bytes of `inner` from `range.start` on. `taken` are those that have left it
-    /// already: what of them belongs to the range is cut out of them.
+    /// Bytes of `inner` that belong to the range, from `range.start` on. `taken` are those that
+    /// have left it already; the range is cut out of them.
     pub(super) fn new(
         inner: Box<dyn BodySource>,
         range: ByteRange,
@@ -54,7 +54,7 @@ impl BodySource for RangedSource {
             if self.left_bytes == 0 {
                 return Poll::Ready(Ok(Filled::End));
             }
-            // What is thrown away needs no room at the client.
+            // What is discarded needs no room at the client.
             let max_bytes = match self.skip_bytes {
                 0 => max_bytes,
                 bytes => bytes,

@@ -11,7 +11,7 @@ use sealane_http::range::{self, ByteRange, Multipart, RangeOutcome};
 use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
 
-/// Cuts the response to what the client asked for.
+/// Cuts the response to the ranges that the client asked for.
 ///
 /// # Errors
 /// 416; the `Content-Range` header that belongs to it is added already.
@@ -36,7 +36,8 @@ pub(super) fn apply(exchange: &mut Exchange) -> Result<(), StatusCode> {
             send_one(exchange, range, total_bytes);
             Ok(())
         }
-        // A body that comes from elsewhere, or through a filter, passes by once; nginx serves one range of it.
+        // A body of another server, or one that is filtered, can be read once: as in nginx, only
+        // one range of it is served.
         RangeOutcome::Multiple(_)
             if exchange.response.from_upstream || exchange.response.source.is_some() =>
         {
@@ -55,16 +56,15 @@ pub(super) fn apply(exchange: &mut Exchange) -> Result<(), StatusCode> {
     }
 }
 
-/// What the head of a part counts for when the size of an answer with several
-/// ranges is limited.
+/// How much the head of a part counts when the size of a multipart response is limited.
 const PART_HEAD_BYTES: u64 = 256;
 
-/// By how much such an answer may exceed the file.
+/// By how much such a response may exceed the file.
 const PARTS_ALLOWANCE_BYTES: u64 = 4096;
 
-/// Whether ranges, with the heads of their parts, come to more than the file
-/// itself: then all of it is sent instead, as since nginx 1.29.5. Many tiny ranges
-/// would otherwise make much of little. `max_ranges` overrides the limit.
+/// Whether the ranges, with the heads of their parts, are larger than the file itself: then, as in
+/// nginx since 1.29.5, the whole file is sent, as many tiny ranges would otherwise inflate it.
+/// `max_ranges` overrides the limit.
 fn is_wasteful(ranges: &[ByteRange], total_bytes: u64) -> bool {
     // Ranges lie within the file and are fewer than a request head has bytes.
     let sum_bytes: u64 = ranges
@@ -158,7 +158,7 @@ thread_local! {
     static BOUNDARY: Cell<u64> = Cell::new(RandomState::new().hash_one(0u8));
 }
 
-/// A number for a boundary: nobody who writes a file can foresee it.
+/// A random number for a boundary, which the author of a file cannot predict.
 fn next_boundary() -> u64 {
     BOUNDARY.with(|next| {
         let number = next.get();

@@ -1,9 +1,10 @@
-//! `slice`: a large file is asked of another server in pieces of one size, whatever range the
-//! client wants (ngx_http_slice_filter_module).
+//! `slice`: requests a large file from another server in pieces of equal size, whatever range
+//! the client asks for (ngx_http_slice_filter_module).
 //!
-//! `$slice_range` is what makes it begin: who writes it into a request gets a piece for an
-//! answer. Its head is that of the whole; what is missing is asked for piece by piece, while
-//! the client takes what is there. Pieces that are not of one file end the response.
+//! It is switched on by `$slice_range`: a request that contains it gets one piece as its
+//! response. The head of that response is turned into the head of the whole, and the following
+//! pieces are requested one by one as the client reads. Pieces that do not belong to the same
+//! file end the response.
 
 use crate::body_source::{BodySource, Filled, PendingBody, SourceError};
 use crate::chain::OutputChain;
@@ -31,13 +32,13 @@ pub(crate) struct SliceState {
 #[derive(Debug, Clone)]
 pub(crate) struct Slice {
     start: u64,
-    /// `slice`; 0 where the other server has answered with something else than a piece.
+    /// `slice`; 0 if the other server has answered with something other than a piece.
     bytes: u64,
-    /// What of the whole the client gets, once that is known.
+    /// The part of the whole that the client gets, once that is known.
     wanted: Option<Range<u64>>,
 }
 
-/// What a piece says about itself.
+/// The `Content-Range` of a piece.
 struct Piece {
     range: Range<u64>,
     complete_bytes: u64,
@@ -68,7 +69,7 @@ pub(crate) fn append_range(exchange: &Exchange, out: &mut Vec<u8>) -> bool {
     true
 }
 
-/// Where the only range that the client asks for begins.
+/// Where the client's range begins, if it asks for exactly one.
 fn asked_start(exchange: &Exchange) -> u64 {
     let head = &exchange.request.head;
     let Some(range) = head.get(KnownHeader::Range) else {
@@ -92,7 +93,7 @@ fn asked_start(exchange: &Exchange) -> u64 {
     parse_offset(&digits[..len]).unwrap_or(0)
 }
 
-/// Makes of a piece the answer for the whole.
+/// Turns the response with a piece into the response for the whole.
 ///
 /// # Errors
 /// When it is not the piece that was asked for: the connection ends, as in nginx.
@@ -145,7 +146,7 @@ pub(super) fn apply(exchange: &mut Exchange) -> Result<(), StatusCode> {
     Ok(())
 }
 
-/// The client gets this range only. True if the answer consists of pieces.
+/// Restricts the response to this range. True if the response consists of pieces.
 pub(super) fn set_range(exchange: &mut Exchange, range: Range<u64>) -> bool {
     match exchange.features.slice.current.get_mut() {
         Some(slice) if slice.wanted.is_some() => {
@@ -156,8 +157,8 @@ pub(super) fn set_range(exchange: &mut Exchange, range: Range<u64>) -> bool {
     }
 }
 
-/// What a response says about its piece, if it is the piece at `start`; else the log of
-/// `exchange` says why not.
+/// The range of a response, if it is the piece at `start`; otherwise the reason is logged for
+/// `exchange`.
 fn check(exchange: &Exchange, response_of: &Exchange, start: u64, bytes: u64) -> Option<Piece> {
     let headers = &response_of.response.headers;
     let content_range = headers.get_known(KnownHeader::ContentRange);
@@ -186,7 +187,7 @@ fn check(exchange: &Exchange, response_of: &Exchange, start: u64, bytes: u64) ->
     })
 }
 
-/// `bytes 0-9/100`, with spaces where nginx takes them; the length may be `*`.
+/// `bytes 0-9/100`, with spaces where nginx accepts them; the length may be `*`.
 fn parse_content_range(value: &[u8]) -> Option<(Range<u64>, Option<u64>)> {
     let rest = value.strip_prefix(b"bytes ")?;
     let dash = memchr::memchr(b'-', rest)?;
@@ -207,7 +208,7 @@ struct SliceSource {
     bytes: u64,
     complete_bytes: u64,
     etag: Option<Box<[u8]>>,
-    /// Of the next byte for the client; none before the first is asked for.
+    /// Position of the client's next byte; `None` before the first piece is requested.
     position: Option<u64>,
     /// See [`BodySource::is_prompt`].
     is_prompt: bool,
@@ -220,18 +221,18 @@ enum SliceSourceState {
     Over,
 }
 
-/// A piece that arrives.
+/// A piece that is arriving.
 struct ArrivingPiece {
-    /// The subrequest whose answer it is; none for the request itself.
+    /// The subrequest that it responds to; `None` for the request itself.
     owner: Option<Box<Exchange>>,
     source: Option<Box<dyn BodySource>>,
     pending: OutputChain,
-    /// What of the whole is still to come of it.
+    /// The range that is still to come of it.
     range: Range<u64>,
 }
 
 impl ArrivingPiece {
-    /// It is not read on.
+    /// Ends the piece.
     fn conclude(mut self, exchange: &mut Exchange, completed: bool) {
         let owner = self.owner.as_deref_mut().unwrap_or(exchange);
         if let Some(source) = self.source.take() {
@@ -244,7 +245,7 @@ impl ArrivingPiece {
         }
     }
 
-    /// Throws away what precedes a position.
+    /// Discards what precedes a position.
     fn skip_to(&mut self, position: u64) {
         let skipped = position
             .saturating_sub(self.range.start)
@@ -261,7 +262,7 @@ impl ArrivingPiece {
     ) -> Poll<Result<(), SourceError>> {
         let owner = self.owner.as_deref_mut().unwrap_or(exchange);
         let Some(source) = &mut self.source else {
-            // It has ended before its time.
+            // It has ended too early.
             return Poll::Ready(Err(SourceError));
         };
         let filled = ready!(source.poll_fill(cx, owner, &mut self.pending, max_bytes))?;
@@ -282,7 +283,7 @@ impl SliceSource {
             .unwrap_or_default()
     }
 
-    /// Asks for the piece with this position. It is over if there may be no more subrequests.
+    /// Requests the piece with this position. The response ends if no more subrequests are allowed.
     fn ask(&self, exchange: &Exchange, position: u64) -> SliceSourceState {
         let slice = Slice {
             start: position / self.bytes * self.bytes,
@@ -300,7 +301,7 @@ impl SliceSource {
         }))
     }
 
-    /// The answer to [`SliceSource::ask`], if it belongs to the others.
+    /// The response to [`SliceSource::ask`], if it belongs to the same file.
     fn accept(
         &self,
         exchange: &Exchange,
@@ -390,7 +391,7 @@ impl BodySource for SliceSource {
             }
             part.skip_to(position);
             if part.range.start < position || part.pending.is_empty() {
-                // What is thrown away needs no room at the client.
+                // What is discarded needs no room at the client.
                 let skipped = position - part.range.start;
                 let max_bytes = if skipped > 0 { skipped } else { max_bytes };
                 ready!(part.poll_more(cx, exchange, max_bytes))?;

@@ -1,4 +1,4 @@
-//! `userid`: a cookie by which a client is known again.
+//! `userid`: a cookie that identifies a client.
 
 use crate::exchange::Exchange;
 use crate::request_log::{Text, log_request};
@@ -13,10 +13,10 @@ use std::net::IpAddr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{LazyLock, OnceLock};
 
-/// Four numbers as they lie in memory; the last is never 0.
+/// Four numbers in memory order; the last is never 0.
 type Id = [u32; 4];
 
-/// Digits of an id in base64; two characters that say nothing follow.
+/// Digits of an id in base64; two characters of padding follow.
 const ID_DIGITS: usize = 22;
 /// The first number of a sequence of `on`, as in nginx.
 const FIRST_V2: u32 = 0x0303_0302;
@@ -35,9 +35,9 @@ pub(crate) struct UseridState {
 pub(crate) struct Uid {
     /// What came, as far as it is an id.
     got: Option<Id>,
-    /// The cookie as it came, its mark included.
+    /// The cookie as received, its mark included.
     cookie: Vec<u8>,
-    /// What is set.
+    /// What is sent, once that has been decided.
     set: OnceLock<Option<Set>>,
     sent: bool,
 }
@@ -45,7 +45,7 @@ pub(crate) struct Uid {
 #[derive(Debug, Clone, Copy)]
 struct Set {
     id: Id,
-    /// It is not the one that came with another mark.
+    /// It is a new id, not the received one with another mark.
     is_new: bool,
 }
 
@@ -86,7 +86,7 @@ fn uid<'e>(exchange: &'e Exchange, conf: &UserId) -> &'e Uid {
 }
 
 fn parse(exchange: &Exchange, name: &str, cookie: &[u8]) -> Option<Id> {
-    // nginx says the whole header line, with the sessions of others in it.
+    // nginx logs the whole header line, with other cookies in it.
     let shown = Text(cookie);
     let Some(digits) = cookie.get(..ID_DIGITS) else {
         log_request!(
@@ -96,7 +96,7 @@ fn parse(exchange: &Exchange, name: &str, cookie: &[u8]) -> Option<Id> {
         );
         return None;
     };
-    // The last digit has bits that say nothing; whatever they are is right.
+    // The last digit has unused bits, whose value does not matter.
     let mut digits = [digits, b"AA"].concat();
     let end = memchr::memchr(b'=', &digits).unwrap_or(digits.len());
     digits.truncate(end);
@@ -147,9 +147,9 @@ fn choose(exchange: &Exchange, conf: &UserId) -> Option<Set> {
     })
 }
 
-/// An id that nobody has.
+/// A new, unique id.
 fn new(exchange: &Exchange, conf: &UserId) -> Set {
-    /// Of this process: the fraction of the second in which it has begun, and its number.
+    /// Identifies this process: the fraction of the second in which it began, and its number.
     static START: LazyLock<u32> = LazyLock::new(|| {
         let fraction = (unix_ms().rem_euclid(1000) as u32) * 50; // below 50000
         (fraction << 16) | (std::process::id() & 0xffff)

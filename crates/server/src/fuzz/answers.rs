@@ -1,4 +1,4 @@
-//! What servers behind the worker send: right and wrong answers of HTTP/1, HTTP/2 and FastCGI.
+//! Responses of upstream servers, valid and invalid: HTTP/1, HTTP/2 and FastCGI.
 
 /// How many there are.
 pub(super) const COUNT: usize = TEXTS.len() + 16;

@@ -1,4 +1,4 @@
-//! Clients of a run, and what each may be told.
+//! The clients of a run, and what each of them may be sent.
 
 use super::site::{MARK, Stage, Through};
 use sealane_http::fuzz::request_starts;

@@ -1,4 +1,4 @@
-//! Filters that change what a body says, with bodies that come in pieces.
+//! Body filters, with bodies that arrive in pieces.
 
 use super::origin::OriginAnswer;
 use super::site::FuzzSite;

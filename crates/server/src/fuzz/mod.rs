@@ -1,8 +1,8 @@
 //! Entry points for the fuzzers: a whole worker without a network.
 //!
-//! The worker is the real one, with a configuration that has every kind of handler and filter.
-//! Its clients and the servers behind it are socket pairs and a Unix socket, driven by the same
-//! event loop, so that a run needs no other thread but those that read files.
+//! It is the real worker, with a configuration that has every kind of handler and filter. Its
+//! clients and upstream servers are socket pairs and a Unix socket on the same event loop, so a
+//! run needs no other threads than those that read files.
 
 mod answers;
 mod client;

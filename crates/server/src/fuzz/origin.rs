@@ -1,4 +1,4 @@
-//! Servers behind the worker: each connection gets the next answer of the program.
+//! Upstream servers: each connection gets the next response of the program.
 
 use std::collections::VecDeque;
 use std::io;

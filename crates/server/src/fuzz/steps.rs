@@ -1,4 +1,4 @@
-//! A program of steps: several connections at once, and the servers behind.
+//! A program of steps: several connections at once, and the upstream servers.
 
 use super::answers;
 use super::client::Client;

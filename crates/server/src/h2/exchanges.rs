@@ -1,5 +1,5 @@
-//! What happens on the streams of a connection: requests come in, handlers go on,
-//! responses begin and end.
+//! What happens on the streams of a connection: requests arrive, handlers run, responses begin
+//! and end.
 
 use super::serving::{Serving, default_conf};
 use super::stream::{self, FollowUp, Stream, StreamResponse, StreamState};
@@ -64,8 +64,8 @@ impl Serving {
                 }
             }
             Event::Settings => self.input.has_settings = true,
-            // The client may still be served on the streams it has; the rest is for the
-            // other end of connections.
+            // The client is still served on its streams; the rest concerns the other end of
+            // connections.
             Event::GoAway { .. } | Event::Pong | Event::Interim { .. } | Event::Response { .. } => {
             }
         }
@@ -73,7 +73,7 @@ impl Serving {
 
     fn take_data(&mut self, stream: StreamRef, bytes: &[u8], end: bool) {
         let Some((_, found)) = self.streams.find_mut(stream) else {
-            // The window stays closed: of what nobody wants no more is asked for.
+            // The window stays closed: a body that is not read is not asked for.
             if end {
                 self.unread.forget(stream);
             }
@@ -87,7 +87,7 @@ impl Serving {
         found.moved_ms = self.time.now_ms;
     }
 
-    /// A request has come: its handler begins at once. With a status it is refused.
+    /// A request has arrived: its handler begins at once. With a status it is refused.
     fn open(
         &mut self,
         connection: &mut Connection,
@@ -158,7 +158,7 @@ impl Serving {
         }
     }
 
-    /// The stream is gone in the codec. A handler hears of it and may finish what it does.
+    /// The codec has dropped the stream. A handler is told and may finish what it does.
     fn lose(&mut self, reference: StreamRef, error: BodyError) {
         let Some((index, stream)) = self.streams.find_mut(reference) else {
             return;
@@ -298,7 +298,7 @@ impl Serving {
     }
 }
 
-/// Says why the connection ends.
+/// Logs why the connection ends.
 pub(super) fn log_fault(connection: &Connection, fault: Fault) {
     connection.log(
         LogLevel::Info,

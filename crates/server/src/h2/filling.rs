@@ -1,4 +1,4 @@
-//! From the bodies of streams to DATA frames, by priority and as far as windows go.
+//! Turns the bodies of streams into DATA frames, by priority and as far as windows allow.
 
 use super::framer::Framer;
 use super::serving::Serving;

@@ -1,8 +1,8 @@
-//! The codec of a connection, and what it and the bodies of streams want to send.
+//! The codec of a connection, and the output of the codec and of the streams' bodies.
 //!
-//! Whatever is sent passes through here, so that frames leave in the order in which the codec
-//! has made them. A payload that is part of a file is in the body of the message, and everything
-//! that was made before it is in the message too; what was made since is in the buffer.
+//! All output passes through here, so that frames are sent in the order in which the codec has
+//! made them. A payload that is a range of a file is in the body of the message, together with
+//! everything that was made before it; what was made later is in the buffer.
 
 use super::timeouts::TurnTime;
 use crate::buffers;
@@ -18,7 +18,7 @@ use std::time::Duration;
 
 /// Codec and output of one connection.
 pub(super) struct Framer {
-    /// The rules of the protocol. Calls that write frames are methods of [`Framer`].
+    /// The protocol. Calls that write frames are methods of [`Framer`].
     pub(super) codec: h2::Connection,
     /// Sent first.
     message: OutboundMessage,
@@ -55,7 +55,7 @@ impl Framer {
         self.codec.receive(input, age, &mut self.out)
     }
 
-    /// Announces the end of the connection; the streams that come meanwhile are served.
+    /// Announces the end of the connection; streams that arrive meanwhile are served.
     pub(super) fn shut_down(&mut self) {
         self.codec.shut_down(&mut self.out);
     }

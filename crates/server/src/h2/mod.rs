@@ -4,21 +4,21 @@
 //! receive -> frames -> [ stream: exchange -> response head, body ]* -> frames -> send
 //! ```
 //!
-//! One task serves a connection and all of its streams. The rules of the protocol
-//! are [`sealane_http::h2`]'s; here are the exchanges, the bodies and the time. A turn
-//! of the loop reads what has come, lets the streams go on that can, takes from
-//! their bodies what priorities and windows allow, and sends all of it at once.
+//! One task serves a connection and all of its streams. [`sealane_http::h2`] implements the
+//! protocol; the exchanges, the bodies and the time-outs are here. A turn of the loop reads what
+//! has arrived, polls the streams that can make progress, takes as much of their bodies as
+//! priorities and windows allow, and sends everything at once.
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `serving` | the connection: its turns, its end; what its parts do together |
+//! | `serving` | the connection: its turns, its end, and how its parts work together |
 //! | `framer` | the codec, and the output that waits for the socket |
 //! | `table` | the streams, and which are to be looked at |
 //! | `wakers` | which streams were woken |
 //! | `stream` | one stream: its exchange, then its response |
 //! | `exchanges` | what happens on streams: requests come in, responses begin and end |
 //! | `filling` | from bodies to DATA frames |
-//! | `unread` | request bodies that nobody reads any more |
+//! | `unread` | request bodies that are no longer read |
 //! | `timeouts` | the connection's deadline, and what it is for |
 //! | `settings` | what the configuration means to the codec |
 //!

@@ -20,18 +20,18 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-/// Turns after which other connections of the thread get theirs, and the kernel is asked
-/// what has come: a request behind which a download goes on must be seen.
+/// Turns after which other connections of the thread run and the kernel is polled: a request that
+/// arrives during a download must be noticed.
 const TURNS: u32 = 4;
-/// Received bytes that one turn looks at: what a client may have the thread do at a time.
+/// Received bytes that one turn processes, which limits the work that a client can cause at a time.
 const TURN_BYTES: usize = 64 << 10;
-/// Bytes asked for at a time once a client is uploading.
+/// Bytes that one read asks for while a client is uploading.
 const BULK_READ_BYTES: usize = 32 << 10;
-/// Output that waits for the client, past which nothing more is read from it: answers
-/// without a body are not held back by windows, only by this.
+/// Limit of output that waits for the client; beyond it nothing more is read. Responses without a
+/// body are not held back by windows, only by this.
 const MAX_QUEUED_BYTES: u64 = 256 << 10;
-/// Bytes that the kernel may hold without having sent them (`TCP_NOTSENT_LOWAT`): a small
-/// answer waits behind no more than these, however large the kernel's buffer has grown.
+/// Bytes that the kernel may hold unsent (`TCP_NOTSENT_LOWAT`): a small response waits behind no
+/// more than these, however large the kernel's buffer has grown.
 const UNSENT_BYTES: u32 = 256 << 10;
 
 /// An HTTP/2 connection while it lives. Each part keeps its own order; what concerns several of
@@ -49,7 +49,7 @@ pub(super) struct Serving {
     pub(super) time: TurnTime,
 }
 
-/// What is known of the bytes that the client sends.
+/// The state of the client's input.
 #[derive(Default)]
 pub(super) struct ReceiveState {
     /// The client's SETTINGS have come.
@@ -64,7 +64,7 @@ pub(super) struct ReceiveState {
 
 /// How a connection ends.
 pub(super) enum ConnectionEnd {
-    /// In order: what is queued has left.
+    /// In order: all output has been sent.
     Done,
     /// In order, while it was idle, and without waiting for anything.
     Displaced,
@@ -126,7 +126,7 @@ impl Serving {
         Poll::Pending
     }
 
-    /// One turn. Returns whether another one may find something to do.
+    /// One turn. Returns whether another one may have something to do.
     fn turn(
         &mut self,
         connection: &mut Connection,
@@ -163,8 +163,8 @@ impl Serving {
         self.wait(connection, cx)
     }
 
-    /// Nothing can be done now: gives back what an idle connection does not need, and
-    /// looks after the clock.
+    /// Nothing can be done now: frees what an idle connection does not need, and checks the
+    /// deadline.
     fn wait(
         &mut self,
         connection: &mut Connection,
@@ -195,7 +195,7 @@ impl Serving {
         }
     }
 
-    /// Between requests a connection costs next to nothing.
+    /// Frees what a connection does not need between requests.
     fn rest(&mut self, connection: &mut Connection) {
         connection.enter_idle();
         if connection.buffer.is_empty() {
@@ -206,7 +206,7 @@ impl Serving {
         self.count();
     }
 
-    /// The next request does not come at once: its tables can be made again.
+    /// The next request does not follow at once: frees tables that can be made again.
     pub(super) fn trim(&mut self) {
         self.framer.codec.trim();
         self.streams.trim();
@@ -214,7 +214,7 @@ impl Serving {
         self.woken.trim();
     }
 
-    /// Reads what has come. Returns whether there may be more.
+    /// Reads what has arrived. Returns whether there may be more.
     fn receive(
         &mut self,
         connection: &mut Connection,
@@ -260,7 +260,7 @@ impl Serving {
         }
     }
 
-    /// The client has closed its side: what is being uploaded will not be complete.
+    /// The client has closed its side: uploads in progress stay incomplete.
     fn end_input(&mut self) {
         self.input.ended = true;
         for stream in self.streams.iter() {
@@ -268,8 +268,8 @@ impl Serving {
         }
     }
 
-    /// Takes in the frames that have come. False when some have to wait, because the
-    /// client does not take what is queued for it.
+    /// Processes the frames that have arrived. False if some have to wait, because the client does
+    /// not take the output.
     fn read_frames(&mut self, connection: &mut Connection) -> bool {
         let mut input = std::mem::take(&mut connection.buffer);
         let mut at = 0;
@@ -307,8 +307,8 @@ impl Serving {
         all
     }
 
-    /// Lets streams go on: those in the queue, then those that were woken. Returns whether there
-    /// were any.
+    /// Polls streams: those in the queue, then those that were woken. Returns whether there were
+    /// any.
     fn let_streams_go_on(&mut self, connection: &mut Connection) -> bool {
         let mut indices = self.streams.take_queued();
         for index in indices.iter().copied() {
@@ -326,7 +326,7 @@ impl Serving {
         had
     }
 
-    /// Sends what is queued. Returns whether all of it has left.
+    /// Sends the output. Returns whether all of it has been sent.
     fn flush(
         &mut self,
         connection: &mut Connection,
@@ -357,8 +357,8 @@ impl Serving {
         }
     }
 
-    /// The connection is over. Responses that are not complete end here; handlers are
-    /// told that their client has gone.
+    /// The connection is over. Incomplete responses end here; handlers are told that their client
+    /// has gone.
     fn abandon(&mut self) {
         for index in self.streams.indices() {
             let Some(stream) = self.streams.get_mut(index) else {
@@ -375,9 +375,8 @@ impl Serving {
         }
     }
 
-    /// Lets handlers finish that do so whether their client is there or not
-    /// (`proxy_ignore_client_abort`, mirrored requests). Most are done at once; all of
-    /// them write their line of the access log.
+    /// Polls handlers that finish even without their client (`proxy_ignore_client_abort`, mirrored
+    /// requests). Most are done at once; all of them write their line of the access log.
     fn poll_handlers(&mut self, connection: &mut Connection, cx: &mut Context<'_>) -> Poll<()> {
         self.woken.set_task(cx);
         loop {
@@ -392,7 +391,7 @@ impl Serving {
         }
     }
 
-    /// What the codec counted goes into the thread's counters.
+    /// Adds the codec's counts to the thread's counters.
     fn count(&mut self) {
         self.worker
             .counters
@@ -408,7 +407,7 @@ impl Drop for Serving {
     }
 }
 
-/// Settings that hold for the connection as a whole.
+/// Settings for the connection as a whole.
 pub(super) fn default_conf(connection: &Connection) -> &LocationConf {
     let location = connection.server().default_location;
     &connection.snapshot.location(location).conf

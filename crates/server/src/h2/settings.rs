@@ -1,4 +1,4 @@
-//! `http2_*` directives, as the codec wants them.
+//! Translates the `http2_*` directives into settings of the codec.
 
 use sealane_conf::model::{FrameAllowance, Server};
 use sealane_http::h1;

@@ -23,27 +23,27 @@ const STREAM_BUFFER_BYTES: u64 = 64 << 10;
 /// The window of a stream whose body is read, where `http2_body_preread_size` is less.
 const READ_WINDOW_BYTES: u32 = 64 << 10;
 
-/// A stream with something to do.
+/// A stream in progress.
 pub(super) struct Stream {
-    /// Its name in the codec; `None` once the client has reset it and only the handler
-    /// is left, which has to hear of it.
+    /// Its name in the codec; `None` once the client has reset it and only the handler remains,
+    /// which has to be told.
     pub(super) reference: Option<StreamRef>,
-    /// The connection's end of what handler and client tell each other.
+    /// The connection's end of the link to the handler.
     pub(super) feed: ClientFeed,
     /// The client waits for 100 before it sends its body.
     pub(super) awaits_continue: bool,
     /// The handler waits for more of the request body.
     pub(super) awaits_body: bool,
-    /// It is in the list of those to look at.
+    /// It is in the queue of the table.
     pub(super) is_queued: bool,
-    /// When something last moved or began to wait, in milliseconds of the coarse clock.
+    /// When something last happened or a wait began, in milliseconds of the coarse clock.
     pub(super) moved_ms: u64,
     pub(super) state: StreamState,
 }
 
-/// What a stream is doing.
+/// The state of a stream.
 pub(super) enum StreamState {
-    /// Its handler works.
+    /// Its handler is running.
     Handling(Handling),
     /// Its response is being sent.
     Sending(Box<StreamResponse>),
@@ -167,7 +167,7 @@ pub(super) fn handle(arrival: Arrival) -> Handling {
     })
 }
 
-/// Answers what is to be refused.
+/// Refuses a request.
 pub(super) fn refuse(arrival: Arrival, status: StatusCode) -> Handling {
     Box::pin(async move {
         let mut exchange = Box::new(arrival.begin());
@@ -177,7 +177,7 @@ pub(super) fn refuse(arrival: Arrival, status: StatusCode) -> Handling {
 }
 
 impl StreamResponse {
-    /// The response of a handled exchange, ready to be sent behind its head.
+    /// The response of a handled exchange, whose head is sent first.
     pub(super) fn new(mut exchange: Box<Exchange>) -> StreamResponse {
         let source = exchange.response.source.take();
         StreamResponse {
@@ -198,7 +198,7 @@ impl StreamResponse {
         self.body.is_empty() && self.source.is_none() && self.trailers.is_empty()
     }
 
-    /// The source has given everything.
+    /// The source has ended.
     fn end_source(&mut self) {
         let Some(mut source) = self.source.take() else {
             return;

@@ -1,8 +1,8 @@
 //! The streams of a connection, found by index or by their name in the codec.
 //!
-//! An index is used again once its stream is gone; the codec's own slots are used again as well.
-//! So a name is only found while the stream at its index still has that very name. A stream is
-//! at most once in the queue of those to be looked at.
+//! The index of a stream is reused once the stream is gone, and the codec reuses its slots as
+//! well. Therefore a name is found only while the stream at its index still has that name. The
+//! queue of streams to be looked at contains a stream at most once.
 
 use super::stream::Stream;
 use sealane_http::h2::StreamRef;

@@ -55,8 +55,8 @@ pub(super) struct ConnectionTimeouts {
 
 /// How long an idle connection keeps the tables of its last streams.
 const RECENT: Duration = Duration::from_secs(2);
-/// How long new requests are taken after the end of the connection was announced, if the
-/// client does not say that it knows (RFC 9113 section 6.8 asks for a round trip).
+/// How long new requests are accepted after the end of the connection was announced, unless the
+/// client acknowledges it (RFC 9113 section 6.8 asks for a round trip).
 const FAREWELL: Duration = Duration::from_secs(1);
 
 const TIMED_OUT: &str = "client timed out (110: Connection timed out)";
@@ -198,7 +198,7 @@ impl Serving {
         true
     }
 
-    /// A client that does not answer the announcement opens no streams for ever.
+    /// A client that does not react to the announcement cannot open streams for ever.
     pub(super) fn insist_on_end(&mut self) {
         if self.timeouts.is_farewell_over(self.time) {
             self.framer.shut_down_now();

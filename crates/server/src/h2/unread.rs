@@ -1,5 +1,5 @@
-//! Request bodies that nobody reads any more: the stream was answered while the client still
-//! sends.
+//! Request bodies that are no longer read, as their streams were answered while the client
+//! still sends.
 
 use super::framer::Framer;
 use super::timeouts::{TurnTime, ms};

@@ -1,8 +1,8 @@
-//! Which streams of a connection can go on.
+//! Which streams of a connection can make progress.
 //!
-//! Each stream has a waker of its own, so that an answer for one does not have all
-//! of them looked at. Wakers belong to indices of the connection's table and are
-//! used again by the next stream there.
+//! Each stream has its own waker, so that an event for one stream does not cause all of them to
+//! be polled. A waker belongs to an index of the stream table and is reused by the next stream
+//! with that index.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,4 +1,4 @@
-//! `autoindex`: the list of a directory.
+//! `autoindex`: lists directories.
 
 mod format;
 
@@ -22,7 +22,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// One line of the list.
+/// One entry of the listing.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct DirectoryEntry {
     pub(super) name: Vec<u8>,
@@ -38,7 +38,7 @@ pub(super) enum ListError {
         path: PathBuf,
         errno: Errno,
     },
-    /// There are more entries than may be listed.
+    /// There are more entries than are allowed.
     TooMany { path: PathBuf, most: u32 },
 }
 
@@ -137,8 +137,11 @@ fn local_offset_s() -> i64 {
 }
 
 /// Reads a directory: directories first, then by name, without hidden names.
-/// Entries that may not be examined are left out and returned beside. Blocks, for a long list
-/// until others are done.
+/// Entries that may not be examined are left out and returned separately. Blocks; a long list
+/// waits until others are done.
+///
+/// # Errors
+/// See [`ListError`].
 pub(super) fn read(directory: PathBuf, most: u32) -> Result<List, ListError> {
     let fail = |call, path: &std::path::Path, error: &io::Error| ListError::Call {
         call,
@@ -187,7 +190,7 @@ pub(super) fn read(directory: PathBuf, most: u32) -> Result<List, ListError> {
     })
 }
 
-/// The facts of an entry; of the link itself when it leads nowhere.
+/// The metadata of an entry; of the link itself if its target does not exist.
 fn examine(path: &std::path::Path) -> io::Result<Stat> {
     let name = CString::new(path.as_os_str().as_bytes())?;
     match file::stat_path(&name) {

@@ -9,7 +9,7 @@ use sealane_http::{Method, StatusCode};
 const GIF: &[u8; 43] =
     b"GIF89a\x01\0\x01\0\x80\x01\0\0\0\0\xff\xff\xff!\xf9\x04\x01\0\0\x01\0,\0\0\0\0\x01\0\x01\0\0\x02\x02L\x01\0;";
 
-/// When nginx says that the picture was made: 28 September 1970.
+/// The modification time that nginx gives the picture: 28 September 1970.
 const MODIFIED_S: i64 = 23_349_600;
 
 /// Sends the picture.

@@ -1,4 +1,4 @@
-//! `flv`: a file from the position on that `?start=` names, behind a header of its own.
+//! `flv`: a file from the position that `?start=` gives, preceded by a header.
 
 use super::Outcome;
 use super::media_file::{MediaFile, MediaPart};
@@ -8,10 +8,10 @@ use crate::variables;
 use bytes::Bytes;
 use sealane_http::decimal::parse_offset;
 
-/// The header of an FLV file with audio and video, and the size of no tag before the first.
+/// The header of an FLV file with audio and video, and the size of the tag before the first, 0.
 const HEADER: &[u8; 13] = b"FLV\x01\x05\0\0\0\x09\0\0\0\0";
 
-/// Sends the file that the URI leads to, or what of it is asked for.
+/// Sends the file of the URI, or the part that is asked for.
 pub(crate) async fn answer(exchange: &mut Exchange) -> Outcome {
     let media = match MediaFile::open(exchange).await {
         Ok(media) => media,

@@ -1,4 +1,4 @@
-//! `index`: the file that stands for a directory.
+//! `index`: the file that is served for a directory.
 
 use super::path::FilePath;
 use super::symlinks;
@@ -9,8 +9,7 @@ use crate::request_log::{Text, log_request};
 use crate::template;
 use sealane_http::{Method, StatusCode};
 
-/// Redirects internally to the first index file there is. Called for URIs that
-/// end with a slash.
+/// Redirects internally to the first index file that exists. Called for URIs that end with a slash.
 pub(crate) async fn answer(exchange: &mut Exchange) -> Outcome {
     if !matches!(
         exchange.request.head.method,
@@ -78,7 +77,7 @@ async fn test_directory(exchange: &Exchange, path: &FilePath, index: &[u8]) -> O
             // As in nginx the message names the index file.
             Some(refuse(exchange, &[path.as_bytes(), index].concat(), errno))
         }
-        // It is there, but may not be read: what is inside may still be served.
+        // It exists but may not be read: its contents may still be served.
         Err(errno) if errno.is_forbidden() => None,
         Err(errno) => {
             let call = symlinks::call(exchange, "open()");

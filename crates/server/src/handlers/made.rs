@@ -1,9 +1,10 @@
-//! Answers that are made as a whole before they are sent: indexes of films, lists of directories.
+//! Responses that are made as a whole before they are sent: indices of MP4 files, directory
+//! listings.
 //!
-//! They have megabytes where a file is large enough, and a client may take as long as it likes to
-//! read them. So there is room for some of the work at a time ([`WORK_BYTES`]), and for some of
-//! what waits for clients ([`WAITING_BYTES`]), in all worker threads together. Other work waits;
-//! what else waits for clients is in temporary files.
+//! They take megabytes when a file is large enough, and a client may read them as slowly as it
+//! likes. Therefore both the work that is done at a time ([`WORK_BYTES`]) and the results that
+//! wait for clients ([`WAITING_BYTES`]) are bounded for all worker threads together. Further
+//! work waits; further results go to temporary files.
 
 use crate::chain::Segment;
 use crate::temp_file::{TempFile, TempFileError};
@@ -13,16 +14,16 @@ use sealane_sys::memory;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// What answers that are being made may take; one that takes more is made alone.
+/// Memory for responses that are being made; one that needs more is made alone.
 const WORK_BYTES: usize = 24 << 20;
 
-/// What answers that are made may take, until they are sent. More are in temporary files.
+/// Memory for complete responses until they are sent. Further ones go to temporary files.
 const WAITING_BYTES: usize = 16 << 20;
 
 /// The longest that waits there.
 const MAX_WAITING_BYTES: usize = 1 << 20;
 
-/// Answers up to this length are not counted: a connection has more than that anyway.
+/// Responses up to this length are not counted: a connection needs more than that anyway.
 const SMALL_BYTES: usize = 64 << 10;
 
 static WORK: Work = Work {
@@ -32,13 +33,13 @@ static WORK: Work = Work {
 
 static WAITING: AtomicUsize = AtomicUsize::new(0);
 
-/// Waits until there is room to make an answer that takes so much. Blocks, for as long as others
-/// take to make theirs: for disk threads, which then do nothing that waits for another.
+/// Waits until there is room to make a response of this size. Blocks as long as others take to make
+/// theirs; only for disk threads that then wait for nothing else.
 pub(super) fn wait_for_room(bytes: usize) -> Room {
     WORK.wait_for_room(bytes)
 }
 
-/// Puts an answer where it waits for its client: into memory, or a file below `place`. Blocks.
+/// Stores a response until its client reads it: in memory, or in a file below `temp_path`. Blocks.
 ///
 /// # Errors
 /// When there is no room in memory, and the file cannot be written.
@@ -73,7 +74,7 @@ impl Work {
     }
 }
 
-/// A part of it, until it is dropped, by the thread that has done the work.
+/// A share of that memory, until it is dropped by the thread that has done the work.
 pub(super) struct Room {
     work: &'static Work,
     bytes: usize,
@@ -81,18 +82,18 @@ pub(super) struct Room {
 
 impl Drop for Room {
     fn drop(&mut self) {
-        // The next one is likely to be made by another thread.
+        // Another thread is likely to make the next one.
         memory::give_back();
         *self.work.used() -= self.bytes;
         self.work.freed.notify_all();
     }
 }
 
-/// An answer in memory that counts there until it is dropped.
+/// A response in memory, counted until it is dropped.
 struct Waiting(Box<[u8]>);
 
 impl Waiting {
-    /// Gives the answer back where there is no room.
+    /// Returns the response if there is no room.
     fn of(answer: Vec<u8>) -> Result<Waiting, Vec<u8>> {
         if answer.len() > MAX_WAITING_BYTES {
             return Err(answer);
@@ -123,7 +124,7 @@ mod tests {
     use super::*;
     use crate::temp_file::tests::TestDirectory;
 
-    /// All of it at once, as what is counted is the process's.
+    /// One test for everything, as the counts are those of the process.
     #[test]
     fn what_waits_beyond_the_limit_is_in_files() {
         let temp_path = TestDirectory::new([0; 3]);

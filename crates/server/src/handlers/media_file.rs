@@ -1,4 +1,4 @@
-//! What `flv` and `mp4` share: a file of which a part can be asked for, to be played from there.
+//! Shared by `flv` and `mp4`: a file that can be played from the middle.
 
 use super::path::FilePath;
 use super::{Outcome, open, set_content_type, static_file};
@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub(super) struct MediaFile {
     pub(super) path: FilePath,
     pub(super) file: Arc<OpenFile>,
-    /// What it holds, where `open_file_cache_content` keeps it.
+    /// Its contents, if `open_file_cache_content` caches them.
     content: Option<Bytes>,
 }
 
@@ -27,7 +27,7 @@ pub(super) struct MediaPart {
 }
 
 impl MediaFile {
-    /// The file that the URI leads to.
+    /// Opens the file of the URI.
     ///
     /// # Errors
     /// What is answered instead.
@@ -50,7 +50,7 @@ impl MediaFile {
         }
     }
 
-    /// Answers with the file, or with a part of it, whose validators are those of what is sent.
+    /// Responds with the file, or with a part of it, whose validators are those of the part.
     pub(super) fn send(self, exchange: &mut Exchange, part: Option<MediaPart>) {
         set_content_type(exchange);
         exchange.response.allow_ranges = true;

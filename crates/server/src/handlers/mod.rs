@@ -1,4 +1,4 @@
-//! What answers a request: files, directories, fixed texts, status pages.
+//! The handlers that answer requests: files, directories, fixed texts, status pages.
 
 pub(crate) mod autoindex;
 pub(crate) mod dav;
@@ -29,14 +29,14 @@ use sealane_http::media_type;
 use sealane_http::{Method, StatusCode};
 use sealane_io::open_file::LinkRule;
 
-/// How a handler leaves the exchange.
+/// The outcome of a phase or a handler.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// The response is there; the filters are next.
+    /// The response is complete; the filters are next.
     Answered,
-    /// Not this handler's business; the next one is asked.
+    /// Not applicable; the next handler or phase is next.
     Declined,
-    /// This status, through `error_page` and the built-in pages.
+    /// Respond with this status, through `error_page` or a built-in page.
     Status(StatusCode),
     /// An internal redirect.
     Redirect {
@@ -49,7 +49,7 @@ pub(crate) enum Outcome {
     Named(Box<str>),
 }
 
-/// Asks the content handlers in nginx's order.
+/// Calls the content handlers in nginx's order.
 pub(crate) async fn content(exchange: &mut Exchange) -> Outcome {
     if exchange.conf().stub_status {
         return stub_status::answer(exchange);
@@ -82,7 +82,7 @@ pub(crate) async fn content(exchange: &mut Exchange) -> Outcome {
     static_file::answer(exchange).await
 }
 
-/// The module that answers in place of plain files; it may leave them what it is not for.
+/// The module that replaces plain files; it may leave some of them to the default handler.
 async fn by_module(exchange: &mut Exchange, handler: ContentHandler) -> Outcome {
     match handler {
         ContentHandler::EmptyGif => empty_gif::answer(exchange),
@@ -91,7 +91,7 @@ async fn by_module(exchange: &mut Exchange, handler: ContentHandler) -> Outcome 
     }
 }
 
-/// A URI that ends with a slash: an index file, or a list of what is there.
+/// A URI that ends with a slash: an index file, or a directory listing.
 async fn directory(exchange: &mut Exchange) -> Outcome {
     if exchange.conf().random_index {
         match random_index::answer(exchange).await {
@@ -124,8 +124,11 @@ async fn directory(exchange: &mut Exchange) -> Outcome {
     Outcome::Status(StatusCode::FORBIDDEN)
 }
 
-/// What stands at a path: from the cache, else from the file system, without
-/// leaving the worker thread unless the disk has to be asked.
+/// Opens what is at a path: from the cache, or from the file system. Leaves the worker thread
+/// only if the disk has to be read.
+///
+/// # Errors
+/// What opening it has failed with.
 pub(crate) async fn open(exchange: &Exchange, path: &FilePath) -> Result<Opened, Errno> {
     match symlinks::rule(exchange, path) {
         None => open_by(exchange, path, path.as_bytes(), None).await,
@@ -165,8 +168,8 @@ async fn open_by(
     }
 }
 
-/// Entries that each open-file cache of the thread gives up when descriptors run
-/// out: enough for the requests of a moment, few enough to leave a warm cache.
+/// Entries that each open-file cache of the thread gives up when descriptors run out: enough for
+/// the current requests, few enough to leave a warm cache.
 pub(crate) const SHED_ENTRIES: usize = 32;
 
 async fn open_at_once_or_from_disk(
@@ -184,8 +187,8 @@ async fn open_from_disk(path: &FilePath, rule: Option<LinkRule>) -> Result<Opene
     disk::run(move || open_blocking(&name, rule)).await
 }
 
-/// Sets the type of a response by the extension of the URI, unless a server behind us has
-/// said what type it is before it sent us here (`X-Accel-Redirect`).
+/// Sets the type of a response by the extension of the URI, unless an upstream server has set it
+/// before it redirected here (`X-Accel-Redirect`).
 pub(crate) fn set_content_type(exchange: &mut Exchange) {
     if exchange.response.content_type.is_some() {
         return;
@@ -204,7 +207,7 @@ fn content_type(conf: &LocationConf, uri: &[u8]) -> Option<ContentType> {
     ContentType::new(known.unwrap_or(conf.default_type.as_bytes()))
 }
 
-/// The configured type of an extension, in whatever case it is written.
+/// The configured type of an extension, compared without case.
 fn lookup_type<'c>(conf: &'c LocationConf, extension: &[u8]) -> Option<&'c [u8]> {
     const LONGEST: usize = 64; // far above any extension in use; a longer one is of no known type
     let mut lower = [0; LONGEST];

@@ -1,7 +1,7 @@
-//! `mp4`: a file from one second to another, with an index of its own.
+//! `mp4`: a file from one second to another, with an index that matches.
 //!
-//! An index has megabytes: what is cut at a time, and what waits for clients, is bounded
-//! ([`made`]).
+//! An index takes megabytes, so the number of those that are made at a time or wait for clients
+//! is bounded ([`made`]).
 
 use super::media_file::{MediaFile, MediaPart};
 use super::{Outcome, made};
@@ -17,7 +17,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 
-/// Sends the file that the URI leads to, or what of it is asked for.
+/// Sends the file of the URI, or the part that is asked for.
 pub(crate) async fn answer(exchange: &mut Exchange) -> Outcome {
     let media = match MediaFile::open(exchange).await {
         Ok(media) => media,
@@ -59,7 +59,7 @@ fn wanted(exchange: &Exchange) -> Option<Wanted> {
     })
 }
 
-/// What is to be sent instead of the file; `None` is all of it.
+/// What is to be sent instead of the file; `None` means all of it.
 async fn cut(
     exchange: &Exchange,
     media: &MediaFile,
@@ -68,7 +68,7 @@ async fn cut(
     let (opened, path) = (Arc::clone(&media.file), &media.path);
     let temp_path = Arc::clone(&exchange.conf().client_body_temp_path);
     let cut = disk::run(move || {
-        // Held until the new index is where it waits for the client.
+        // Held until the new index is stored for the client.
         let mut room = None;
         let cut = mp4::cut(opened.size(), &wanted, |offset, len| {
             if len as u64 > SCAN_BYTES && room.is_none() {
@@ -99,7 +99,7 @@ async fn cut(
     Err(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
-/// Reads so many bytes at a position. Blocks.
+/// Reads this many bytes at a position. Blocks.
 fn read(opened: &OpenFile, offset: u64, len: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::with_capacity(len);
     while bytes.len() < len {

@@ -1,4 +1,4 @@
-//! Where in the file system a URI leads: `root` and `alias`.
+//! Maps a URI to a path in the file system: `root` and `alias`.
 
 use crate::exchange::Exchange;
 use crate::request_log::{Text, log_request};
@@ -11,7 +11,7 @@ use std::fmt;
 /// Paths up to this length cost no allocation.
 const INLINE_BYTES: usize = 256;
 
-/// A path made from a URI. Ends with a NUL inside, for system calls.
+/// A path made from a URI, with a NUL at its end for system calls.
 pub(crate) struct FilePath {
     bytes: SmallVec<[u8; INLINE_BYTES]>,
     /// Length of what `root` or `alias` contributed.

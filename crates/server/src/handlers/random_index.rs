@@ -1,4 +1,4 @@
-//! `random_index`: any file of a directory answers for it.
+//! `random_index`: serves a random file of a directory.
 
 use super::Outcome;
 use super::autoindex;
@@ -62,7 +62,7 @@ fn random_below(count: usize) -> usize {
     match getrandom::fill(&mut bytes) {
         // Less than `count`, so it is a usize.
         Ok(()) => (u64::from_ne_bytes(bytes) % count as u64) as usize,
-        // Without the kernel's generator the first file answers.
+        // If the kernel's generator fails, the first file is served.
         Err(_) => 0,
     }
 }
@@ -80,7 +80,7 @@ mod tests {
             .file("r/.c.txt", "c")
             .file("r/d/e", "e");
         let mut seen = HashSet::new();
-        // Both are seen after 64 attempts but once in 2^63 runs.
+        // All but one in 2^63 runs see both within 64 attempts.
         for _ in 0..64 {
             let reply = site.get("/r/");
             assert_eq!(reply.status(), 200);

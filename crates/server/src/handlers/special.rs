@@ -1,4 +1,4 @@
-//! Statuses without a body of their own: `error_page`, else the built-in page.
+//! Statuses that no handler has a body for: `error_page`, or the built-in page.
 
 use super::Outcome;
 use crate::exchange::{ContentType, Exchange};
@@ -65,7 +65,7 @@ pub(crate) fn answer(exchange: &mut Exchange, status: StatusCode) -> Outcome {
     Outcome::Answered
 }
 
-/// Goes where an `error_page` leads.
+/// Follows an `error_page`.
 fn follow(exchange: &mut Exchange, page: &Configured) -> Outcome {
     match page.status {
         ErrorPageStatus::Original => {}
@@ -118,7 +118,7 @@ pub(crate) fn split_args(target: &[u8]) -> (&[u8], Option<&[u8]>) {
 
 /// The built-in page; an empty body for statuses that have none.
 fn built_in(exchange: &mut Exchange, status: StatusCode) {
-    // The codes of nginx's own are 400 to the outside, the log included.
+    // Clients and logs see nginx's own codes as 400.
     exchange.features.error_page.status_override = Some(status.on_wire());
     let mut text = Vec::new();
     if let Some(page) = ErrorPage::of(status) {
@@ -156,6 +156,6 @@ fn wants_padding(exchange: &Exchange) -> bool {
         return false;
     }
     let msie = memchr::memmem::find(agent, b"MSIE ").is_some_and(|at| at + 7 < agent.len());
-    // nginx takes `Gecko/` (not `like Gecko`) for Mozilla's own, which has no such habit.
+    // nginx takes `Gecko/` (not `like Gecko`) for Mozilla's browsers, which do not do that.
     msie || (has(b"Chrome/") && !has(b"Gecko/"))
 }

@@ -1,5 +1,5 @@
-//! `gzip_static`, `brotli_static`, `zstd_static`: a file's compressed twin with `.gz`, `.br` or
-//! `.zst` at the end of its name.
+//! `gzip_static`, `brotli_static`, `zstd_static`: the compressed copy of a file, with `.gz`,
+//! `.br` or `.zst` appended to its name.
 
 use super::path::FilePath;
 use super::{Outcome, open, set_content_type, static_file};
@@ -10,7 +10,7 @@ use crate::request_log::log_request;
 use sealane_conf::model::{StaticCoding, StaticCodings};
 use sealane_http::{Method, StatusCode};
 
-/// Serves the first twin that is there and that the client takes.
+/// Serves the first compressed copy that exists and that the client accepts.
 pub(crate) async fn answer(exchange: &mut Exchange, codings: StaticCodings) -> Outcome {
     if !matches!(exchange.request.head.method, Method::Get | Method::Head) {
         return Outcome::Declined;
@@ -46,12 +46,12 @@ async fn answer_in(exchange: &mut Exchange, coding: Coding, by_client: bool) -> 
         Ok(Opened::File(file, content)) => {
             exchange.response.varies_by_encoding |= by_client;
             if !accepted {
-                // Another file answers, but caches must know of this one.
+                // Another file is served, but caches must know of this one.
                 return Outcome::Declined;
             }
             set_content_type(exchange);
             exchange.response.content_encoding = Some(coding.name());
-            // The twin stays what it is, other than what is compressed while it is sent.
+            // The copy does not change, unlike a response that is compressed while it is sent.
             exchange.response.allow_ranges = true;
             static_file::send(exchange, &file, content);
             Outcome::Answered
@@ -62,8 +62,8 @@ async fn answer_in(exchange: &mut Exchange, coding: Coding, by_client: bool) -> 
             Outcome::Status(StatusCode::NOT_FOUND)
         }
         Err(errno) => {
-            // A twin that is missing is the usual case; one that cannot be
-            // opened is not, but the plain file may still do.
+            // A missing copy is the usual case. One that cannot be opened is not, but the plain
+            // file may still do.
             if !errno.is_not_found() {
                 let _ = static_file::refuse(exchange, &path, errno);
             }

@@ -1,4 +1,4 @@
-//! Plain files.
+//! Serves plain files.
 
 use super::path::FilePath;
 use super::returns::add_slash;
@@ -22,7 +22,7 @@ pub(crate) async fn answer(exchange: &mut Exchange) -> Outcome {
         Err(status) => return Outcome::Status(status),
     };
     match open(exchange, &path).await {
-        // As in nginx the file is looked for first: POST to a missing one is 404.
+        // As in nginx, the file is opened first: POST to a missing one is 404.
         Ok(Opened::File(..)) if method == Method::Post => Outcome::Status(StatusCode::NOT_ALLOWED),
         Ok(Opened::File(file, content)) => {
             set_content_type(exchange);
@@ -55,7 +55,7 @@ pub(super) fn send(exchange: &mut Exchange, file: &Arc<OpenFile>, content: Optio
     exchange.features.request_log.doing = " while sending response to client";
 }
 
-/// Logs why a file could not be opened and says which status that is.
+/// Logs why a file could not be opened and returns the status.
 pub(crate) fn refuse(exchange: &Exchange, path: &FilePath, errno: Errno) -> StatusCode {
     let (call, path) = (symlinks::call(exchange, "open()"), Text(path.as_bytes()));
     if errno.is_not_found() {

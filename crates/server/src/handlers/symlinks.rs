@@ -1,4 +1,4 @@
-//! `disable_symlinks`: through which symbolic links a file may be reached.
+//! `disable_symlinks`: which symbolic links may be followed.
 
 use super::path::FilePath;
 use crate::exchange::Exchange;
@@ -7,10 +7,10 @@ use sealane_conf::model::FollowedSymlinks;
 use sealane_io::open_file::LinkRule;
 use sealane_sys::links::Links;
 
-/// What `disable_symlinks` says of a path; `None` where every link is followed.
+/// The rule of `disable_symlinks` for a path; `None` if every link is followed.
 ///
-/// `from=` counts if the path begins with it and a name ends there. As in nginx it is no rule at
-/// all for a path that is nothing but it.
+/// `from=` applies if the path begins with it and a name ends there. As in nginx there is no rule
+/// at all for a path that is equal to it.
 pub(crate) fn rule(exchange: &Exchange, path: &FilePath) -> Option<LinkRule> {
     let settings = exchange.conf().disable_symlinks.as_deref()?;
     let mut rule = LinkRule {
@@ -33,7 +33,7 @@ pub(crate) fn rule(exchange: &Exchange, path: &FilePath) -> Option<LinkRule> {
     Some(rule)
 }
 
-/// The system call that failed, for messages: another where the rules hold, as in nginx.
+/// The system call that failed, for messages; as in nginx, another one if the rules apply.
 pub(crate) fn call(exchange: &Exchange, otherwise: &'static str) -> &'static str {
     match exchange.conf().disable_symlinks {
         None => otherwise,
@@ -41,8 +41,7 @@ pub(crate) fn call(exchange: &Exchange, otherwise: &'static str) -> &'static str
     }
 }
 
-/// By what an answer is kept under a rule: the path, and behind a NUL, which no path has,
-/// the rule.
+/// The cache key of a path under a rule: the path, a NUL, which no path contains, and the rule.
 pub(super) fn cache_key(rule: LinkRule, path: &FilePath) -> Vec<u8> {
     let links = match rule.links {
         Links::Never => 0,

@@ -12,8 +12,8 @@ use sealane_http::StatusCode;
 use sealane_sys::file::{self, Kind};
 use std::ffi::CString;
 
-/// Looks for the first candidate that exists and makes it the URI; the handlers
-/// of content then answer ([`Outcome::Declined`]). Otherwise the fallback.
+/// Finds the first candidate that exists and makes it the URI; then the content handlers serve it
+/// ([`Outcome::Declined`]). Otherwise the fallback is used.
 pub(crate) async fn choose(exchange: &mut Exchange) -> Outcome {
     let conf = exchange.snapshot.location(exchange.location).conf.clone();
     let Some(try_files) = &conf.try_files else {
@@ -44,9 +44,9 @@ pub(crate) async fn choose(exchange: &mut Exchange) -> Outcome {
     fall_back(exchange, &conf, &try_files.fallback)
 }
 
-/// A value that repeats the location's prefix stands for a URI, in which `alias` replaces the
-/// prefix: as in nginx only if it has variables, and even in the fallback, where it takes those
-/// aback who have not written the prefix twice (nginx's ticket 97).
+/// A value that repeats the location's prefix is a URI, in which `alias` replaces the prefix. As in
+/// nginx this applies only to values with variables, and even to the fallback, which surprises
+/// users who have not written the prefix twice (nginx's ticket 97).
 fn below_alias<'n>(
     exchange: &Exchange,
     conf: &LocationConf,
@@ -79,7 +79,7 @@ fn fall_back(exchange: &Exchange, conf: &LocationConf, fallback: &TryFallback) -
             let (uri, args) = special::split_args(target);
             Outcome::Redirect {
                 uri: uri.to_vec(),
-                // There are some, be they empty, as nginx has it.
+                // As in nginx there are arguments, even if they are empty.
                 args: Some(args.unwrap_or_default().to_vec()),
             }
         }
@@ -114,8 +114,11 @@ fn use_as_uri(exchange: &mut Exchange, path: &FilePath, directory: bool) {
     }
 }
 
-/// What stands at a path. A file that may not be read exists all the same, one that
+/// The kind of file at a path. A file that may not be read exists all the same; one that
 /// `disable_symlinks` hides does not.
+///
+/// # Errors
+/// What opening it or examining it has failed with.
 pub(crate) async fn kind_of(exchange: &Exchange, path: &FilePath) -> Result<Kind, Errno> {
     match open(exchange, path).await {
         Ok(Opened::File(..)) => Ok(Kind::File),

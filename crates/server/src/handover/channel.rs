@@ -70,11 +70,11 @@ pub(crate) struct OutboundEvents {
 /// The sending end of a channel.
 pub(crate) struct Channel {
     credits: Arc<Semaphore>,
-    queue: mpsc::Sender<Outbound>,
+    queue: mpsc::Sender<ChannelCommand>,
 }
 
 /// What the sending thread is told.
-enum Outbound {
+enum ChannelCommand {
     Connection(Box<MovedConnection>),
     /// Nothing more can be sent.
     End,
@@ -103,7 +103,7 @@ impl Channel {
             .spawn(move || {
                 receive_credits(&peer, &credits, &*report);
                 credits.close();
-                let _ = queue.send(Outbound::End);
+                let _ = queue.send(ChannelCommand::End);
             })?;
         Ok(way)
     }
@@ -113,7 +113,10 @@ impl Channel {
         self.credits.is_closed()
     }
 
-    /// Waits for a credit; an error when there will be none.
+    /// Waits for a credit.
+    ///
+    /// # Errors
+    /// When the channel is closed and there will be no credit.
     pub(crate) fn credit(
         &self,
     ) -> impl Future<Output = Result<OwnedSemaphorePermit, tokio::sync::AcquireError>> + use<> {
@@ -124,14 +127,14 @@ impl Channel {
     pub(crate) fn send(&self, credit: OwnedSemaphorePermit, moved: MovedConnection) {
         credit.forget(); // the other process grants it again
         // The thread ends after the last sender.
-        let _ = self.queue.send(Outbound::Connection(Box::new(moved)));
+        let _ = self.queue.send(ChannelCommand::Connection(Box::new(moved)));
     }
 }
 
 impl Drop for Channel {
     fn drop(&mut self) {
         self.credits.close();
-        let _ = self.queue.send(Outbound::End);
+        let _ = self.queue.send(ChannelCommand::End);
     }
 }
 
@@ -139,13 +142,13 @@ impl Drop for Channel {
 fn send_all(
     peer: &OwnedFd,
     credits: &Semaphore,
-    queue: mpsc::Receiver<Outbound>,
+    queue: mpsc::Receiver<ChannelCommand>,
     take_back: &dyn Fn(MovedConnection),
 ) {
     let mut is_open = true;
     for item in queue {
         let back = match item {
-            Outbound::Connection(moved) if is_open => match send(peer, moved) {
+            ChannelCommand::Connection(moved) if is_open => match send(peer, moved) {
                 Ok(()) => continue,
                 Err(NotSent::TooLong(moved)) => Some(moved),
                 Err(NotSent::Broken(moved)) => {
@@ -153,8 +156,8 @@ fn send_all(
                     Some(moved)
                 }
             },
-            Outbound::Connection(moved) => Some(moved),
-            Outbound::End => {
+            ChannelCommand::Connection(moved) => Some(moved),
+            ChannelCommand::End => {
                 is_open = false;
                 None
             }

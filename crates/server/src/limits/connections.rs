@@ -1,4 +1,4 @@
-//! `limit_conn`: so many requests with the same key may be under way.
+//! `limit_conn`: limits the number of requests with the same key that are in progress.
 
 use super::zone::{KeyPosition, NodeId, Zone};
 use super::{LimitStatus, ZoneState};
@@ -10,26 +10,26 @@ use sealane_http::StatusCode;
 use std::fmt;
 use std::sync::Arc;
 
-/// What a node takes in nginx besides its key: tree and number.
+/// Memory of a node in nginx besides its key: tree and number.
 const NODE_BYTES: usize = 36;
 /// nginx's limit.
 const MAX_KEY_BYTES: usize = 255;
 
-/// What a zone knows about keys: how many requests with each are under way. A key is there
-/// as long as there are any.
+/// The state of a zone: how many requests are in progress for each key. A key is removed when there
+/// are none.
 pub(crate) struct ConnectionZone(Zone<u32>);
 
-/// A place among the requests under way, given up when it is dropped.
+/// Counts a request as in progress until it is dropped.
 pub(super) struct ConnectionPermit {
     zone: Arc<ConnectionZone>,
     position: KeyPosition,
     id: NodeId,
 }
 
-/// Why there is no place.
+/// Why there is no permit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NoPermit {
-    /// There are so many already.
+    /// The limit has been reached.
     Busy,
     /// The zone is full.
     NoNode,
@@ -41,7 +41,10 @@ impl ConnectionZone {
         ConnectionZone(Zone::new(bytes, NODE_BYTES))
     }
 
-    /// Takes a place if fewer than `limit` are taken.
+    /// Takes a permit if fewer than `limit` are taken.
+    ///
+    /// # Errors
+    /// See [`NoPermit`].
     pub(super) fn enter(
         self: &Arc<Self>,
         key: &[u8],
@@ -92,7 +95,7 @@ impl fmt::Debug for ConnectionPermit {
     }
 }
 
-/// Takes a place in all zones of a location; a status if one has none.
+/// Takes a permit in all zones of a location; a status if one has none.
 pub(super) fn check(exchange: &mut Exchange, limits: &LimitConnections) -> Option<StatusCode> {
     if exchange
         .features

@@ -12,13 +12,13 @@ use sealane_sys::time::monotonic_coarse_ms;
 use smallvec::SmallVec;
 use std::time::Duration;
 
-/// What a node takes in nginx besides its key: tree, list and state.
+/// Memory of a node in nginx besides its key: tree, list and state.
 const NODE_BYTES: usize = 80;
 /// nginx's limit.
 const MAX_KEY_BYTES: usize = 65535;
 /// A request.
 const ONE: i64 = 1000;
-/// A bucket that has not been used for so long is forgotten once it is empty.
+/// How long a bucket has to be unused before it is forgotten once it is empty.
 const FORGET_MS: u64 = 60_000;
 
 /// What a zone knows about keys.
@@ -27,21 +27,21 @@ pub(crate) struct RequestZone(Zone<Bucket>);
 #[derive(Debug, Clone, Copy)]
 struct Bucket {
     excess: i64,
-    /// When it was filled last, on the clock of the machine.
+    /// When it was last filled, on the machine's clock.
     last_ms: u64,
-    /// So many requests have not been added yet, as they are asked about in further zones:
-    /// the bucket must stay.
+    /// How many requests are still to be added, as further zones are being checked; until then the
+    /// bucket must stay.
     pins: u32,
 }
 
-/// What becomes of a request.
+/// What happens to a request.
 pub(super) enum LimitVerdict {
     Passed,
     Delayed(Duration),
     Refused(StatusCode),
 }
 
-/// What a zone says.
+/// The answer of a zone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ZoneLookup {
     /// There is room; the request was added, with this excess.
@@ -55,7 +55,7 @@ pub(super) enum ZoneLookup {
 }
 
 impl Bucket {
-    /// The excess with another request, and whether time has gone on since the last one.
+    /// The excess with another request, and whether time has passed since the last one.
     fn with_another(&self, rate: i64, now_ms: u64) -> (i64, bool) {
         let passed_ms = now_ms.saturating_sub(self.last_ms);
         let leaked = rate.saturating_mul(i64::try_from(passed_ms).unwrap_or(i64::MAX)) / 1000;
@@ -77,7 +77,7 @@ impl RequestZone {
         RequestZone(Zone::new(bytes, NODE_BYTES))
     }
 
-    /// Asks for a request with this key; adds it if `adds` and there is room for it.
+    /// Checks a request with this key; adds it if `adds` and there is room for it.
     pub(super) fn ask(
         &self,
         key: &[u8],
@@ -138,7 +138,7 @@ fn begin(
         return ZoneLookup::NoNode; // all the others would go for nothing
     }
     while !shard.has_room(key) {
-        // The oldest makes room, unless a request is about to be added to it.
+        // The oldest one makes room, unless a request is about to be added to it.
         match shard.oldest() {
             Some(oldest) if shard.state(oldest).pins == 0 => shard.remove(oldest),
             _ => return ZoneLookup::NoNode,
@@ -171,7 +171,7 @@ fn forget_empty(shard: &mut Locked<'_, Bucket>, rate: i64, now_ms: u64) {
     }
 }
 
-/// A bucket that a request is still to be added to.
+/// A bucket to which a request is still to be added.
 struct Pinned<'z> {
     zone: &'z RequestZone,
     limit: &'z RequestLimit,
@@ -180,7 +180,7 @@ struct Pinned<'z> {
     id: NodeId,
 }
 
-/// Asks all zones of a location, and adds the request to all of them if none refuses.
+/// Checks all zones of a location, and adds the request to all of them if none refuses.
 pub(super) fn check(exchange: &mut Exchange, limits: &LimitRequests) -> LimitVerdict {
     if exchange
         .features
@@ -195,12 +195,12 @@ pub(super) fn check(exchange: &mut Exchange, limits: &LimitRequests) -> LimitVer
         let zone = &snapshot.limit_zones[limit.zone];
         match (&zone.state, zone.conf.kind) {
             (ZoneState::Requests(state), LimitKind::Requests { rate }) => (zone, &**state, rate),
-            // A zone is for what its first line says, as was checked.
+            // A zone has the purpose of its first line, which has been checked.
             _ => unreachable!("limit_req uses zones of limit_req_zone only"),
         }
     };
     let mut pinned: SmallVec<[Pinned<'_>; 4]> = SmallVec::new();
-    // Of the last one, whose answer comes with the request added.
+    // The last zone adds the request with its answer.
     let mut added: Option<(&RequestLimit, i64, i64)> = None;
     let last = limits.limits.len() - 1;
     for (at, limit) in limits.limits.iter().enumerate() {
@@ -315,11 +315,11 @@ fn add_to_all<'z>(
     longest.expect("some zone has answered")
 }
 
-/// How long a request waits whose bucket is so full.
+/// How long a request waits with this excess.
 pub(super) fn delay_ms(excess: i64, undelayed: u64, rate: i64) -> u64 {
     let undelayed = i64::try_from(undelayed).unwrap_or(i64::MAX);
     let beyond = excess.saturating_sub(undelayed).max(0);
-    // A rate below a thousandth of a request in a second cannot be configured.
+    // A rate below a thousandth of a request per second cannot be configured.
     (beyond.saturating_mul(1000) / rate.max(1)) as u64
 }
 

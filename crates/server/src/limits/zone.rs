@@ -1,26 +1,26 @@
-//! What a zone remembers about keys: shards with a lock each, in which keys are found by
-//! hash and ordered by use, within nginx's measure of memory.
+//! The memory of a zone: shards with a lock each. Keys are found by hash and ordered by use,
+//! and take as much memory as in nginx.
 
 use hashbrown::HashTable;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A shard has at least this much of the zone: small zones are one list, as nginx's are.
+/// Minimum size of a shard: small zones are one list, as in nginx.
 const MIN_SHARD_BYTES: usize = 128 << 10;
-/// More shards than threads, so that two rarely want the same one.
+/// More shards than threads, so that two threads rarely need the same one.
 const MAX_SHARDS: usize = 64;
 
 const PAGE_BYTES: usize = 4096;
-/// What nginx's slab allocator keeps about itself, and about each page.
+/// Overhead of nginx's slab allocator, and of each page.
 const POOL_BYTES: usize = 704;
 const PAGE_OVERHEAD_BYTES: usize = 24;
 
 /// Keys, each with a state.
 pub(super) struct Zone<S> {
     shards: Box<[Padded<S>]>,
-    /// Seeded at random: clients choose keys, but not the shard that they fall into.
+    /// Seeded at random: clients choose keys, but not their shards.
     hasher: RandomState,
-    /// What a node takes of nginx's memory besides its key.
+    /// Memory of a node in nginx besides its key.
     node_bytes: usize,
 }
 
@@ -36,7 +36,7 @@ pub(super) struct KeyPosition {
 }
 
 impl<S> Zone<S> {
-    /// An empty zone of so many bytes as nginx counts them.
+    /// An empty zone of this size, as nginx counts it.
     pub(super) fn new(zone_bytes: u64, node_bytes: usize) -> Zone<S> {
         let bytes = usize::try_from(zone_bytes).unwrap_or(usize::MAX);
         let pages = bytes.saturating_sub(POOL_BYTES) / (PAGE_BYTES + PAGE_OVERHEAD_BYTES);
@@ -52,7 +52,7 @@ impl<S> Zone<S> {
         }
     }
 
-    /// Where a key belongs.
+    /// The position of a key.
     pub(super) fn position_of(&self, key: &[u8]) -> KeyPosition {
         let hash = self.hasher.hash_one(key);
         // The table uses the other end of the hash.
@@ -63,7 +63,7 @@ impl<S> Zone<S> {
         }
     }
 
-    /// The shard of a place, for a few instructions.
+    /// Locks the shard of a position, for a few instructions.
     pub(super) fn lock(&self, position: KeyPosition) -> Locked<'_, S> {
         let mutex = &self.shards[position.shard as usize].0;
         Locked {
@@ -100,7 +100,7 @@ pub(super) struct Locked<'z, S> {
 pub(super) type NodeId = u32;
 
 impl<S> Locked<'_, S> {
-    /// The node of a key, which is the one used last from now on.
+    /// The node of a key, which becomes the most recently used one.
     pub(super) fn find(&mut self, key: &[u8]) -> Option<NodeId> {
         let shard = &mut *self.shard;
         let is_it = |id: &NodeId| *shard.nodes[*id as usize].key == *key;
@@ -126,7 +126,7 @@ impl<S> Locked<'_, S> {
         slab_bytes(self.node_bytes + key.len()) <= self.shard.max_bytes
     }
 
-    /// Adds a key that is not there, for which there is room.
+    /// Adds a new key, for which there is room.
     pub(super) fn insert(&mut self, key: &[u8], state: S) -> NodeId {
         let bytes = slab_bytes(self.node_bytes + key.len());
         let shard = &mut *self.shard;
@@ -175,7 +175,7 @@ impl<S> Locked<'_, S> {
     }
 }
 
-/// What nginx's slab allocator gives for so many bytes.
+/// How much nginx's slab allocator allocates for this many bytes.
 fn slab_bytes(bytes: usize) -> usize {
     match bytes {
         0..=8 => 8,

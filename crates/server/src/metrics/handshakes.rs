@@ -1,4 +1,4 @@
-//! Where the time of handshakes goes: private-key operations, the pool, queues.
+//! Where the time of handshakes is spent: private-key operations, the pool, queues.
 
 use crate::worker::Process;
 use prometheus_client::collector::Collector;
@@ -12,14 +12,14 @@ use sealane_tls::{AcceleratorKind, HandshakeState, HandshakeStats, KeyType};
 use std::fmt;
 use std::sync::Arc;
 
-/// What `HandshakeStats` counts, and who waits on the worker threads.
+/// The counters of `HandshakeStats`, and the handshakes that wait on worker threads.
 pub(super) struct Handshakes {
     pub(super) state: Arc<HandshakeState>,
     pub(super) process: Arc<Process>,
 }
 
-/// A number that only grows: name, what it says, where it is counted.
-type CountRow = (&'static str, &'static str, fn(&HandshakeStats) -> u64);
+/// A counter: name, help, field.
+type HandshakeCountRow = (&'static str, &'static str, fn(&HandshakeStats) -> u64);
 /// Durations.
 type TimeRow = (
     &'static str,
@@ -27,7 +27,7 @@ type TimeRow = (
     fn(&HandshakeStats) -> HistogramValues,
 );
 
-const COUNTS: &[CountRow] = &[
+const COUNTS: &[HandshakeCountRow] = &[
     (
         "tls_handshakes_refused",
         "TLS handshakes refused as too many waited, or they waited too long",
@@ -97,7 +97,7 @@ impl Collector for Handshakes {
 }
 
 impl Handshakes {
-    /// Who waits where.
+    /// How many handshakes wait for what.
     fn levels(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), fmt::Error> {
         let stats = self.state.stats();
         let workers = self.process.workers();
@@ -132,7 +132,7 @@ impl Handshakes {
     }
 }
 
-/// Private-key operations by kind of key and accelerator, as far as there were any.
+/// Private-key operations by kind of key and accelerator, if there were any.
 fn operations(
     encoder: &mut DescriptorEncoder<'_>,
     stats: &HandshakeStats,

@@ -1,4 +1,4 @@
-//! What a peer tells us to do (`X-Accel-*`), unless `proxy_ignore_headers` says not to listen.
+//! Instructions of a peer (`X-Accel-*`), unless `proxy_ignore_headers` disables them.
 
 use super::PassRuntime;
 use super::response;
@@ -10,7 +10,7 @@ use sealane_conf::model::UpstreamSettings;
 use sealane_http::headers::KnownHeader;
 use sealane_http::{Method, StatusCode, uri};
 
-/// Headers of the peer that an internal redirect keeps, as in nginx.
+/// Headers of the peer that survive an internal redirect, as in nginx.
 const KEPT: [KnownHeader; 5] = [
     KnownHeader::SetCookie,
     KnownHeader::ContentDisposition,
@@ -19,7 +19,7 @@ const KEPT: [KnownHeader; 5] = [
     KnownHeader::AcceptRanges,
 ];
 
-/// `X-Accel-Redirect`: an internal redirect instead of the peer's answer.
+/// `X-Accel-Redirect`: an internal redirect instead of the peer's response.
 pub(super) fn redirect(
     exchange: &mut Exchange,
     head: &UpstreamHead,
@@ -70,8 +70,8 @@ fn keep_headers(exchange: &mut Exchange, head: &UpstreamHead, pass: &PassRuntime
     }
 }
 
-/// The path and the arguments of a URI that may be followed; `None` when it leads out of
-/// where it is, or is empty.
+/// The path and the arguments of a URI that may be followed; `None` if it is empty or leaves the
+/// root.
 pub(crate) fn safe_uri(target: &[u8]) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
     let (path, args) = special::split_args(target);
     let decoded = uri::unescape(path);
@@ -83,7 +83,7 @@ pub(crate) fn safe_uri(target: &[u8]) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
 }
 
 /// `X-Accel-Limit-Rate`, `X-Accel-Buffering`. Returns whether the response is buffered.
-/// (`X-Accel-Expires` means something to caches only.) `X-Accel-Charset` is for `charset`.
+/// (`X-Accel-Expires` concerns only caches.) `X-Accel-Charset` is for `charset`.
 pub(super) fn apply(
     exchange: &mut Exchange,
     head: &UpstreamHead,

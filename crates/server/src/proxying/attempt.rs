@@ -1,4 +1,4 @@
-//! Asking peers, one after the other, until one answers (`proxy_next_upstream`).
+//! Tries peers one after the other until one responds (`proxy_next_upstream`).
 
 use super::conversation::{Conversation, Timeouts, Upload};
 use super::failure::{Doing, Failure};
@@ -28,24 +28,24 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-/// What is sent, whichever peer it goes to.
+/// The request to be sent, whichever peer it goes to.
 pub(super) struct Outbound {
-    /// The head, framed, and the body as far as it is complete.
+    /// The framed head, and the body as far as it is complete.
     pub(super) chain: OutputChain,
     /// Makes the wire of one attempt.
     pub(super) wire: Box<dyn Fn() -> Wire + Send + Sync>,
-    /// The body comes from the client while it is being sent, and cannot be sent again.
+    /// The body is streamed from the client and cannot be sent again.
     pub(super) streamed: bool,
 }
 
-/// A peer's answer: its head, and the conversation that the body follows in.
+/// A peer's response: its head, and the conversation in which the body follows.
 pub(super) struct PeerResponse {
     pub(super) head: Box<UpstreamHead>,
     pub(super) conversation: Box<Conversation>,
     pub(super) lease: Leased,
 }
 
-/// Why there is no answer.
+/// Why there is no response.
 pub(super) enum NoAnswer {
     /// The client gets this status.
     Status(StatusCode),
@@ -53,7 +53,10 @@ pub(super) enum NoAnswer {
     ClientGone,
 }
 
-/// Asks peers until one gives an answer that is to be passed on.
+/// Asks peers until one gives a response that is to be passed on.
+///
+/// # Errors
+/// See [`NoAnswer`].
 pub(super) async fn ask(
     exchange: &mut Exchange,
     pass: &PassRuntime,
@@ -123,7 +126,7 @@ pub(super) async fn ask(
                 }
                 let cause = Cause::of(&failure);
                 if cause == Cause::Error && lease.is_reused() {
-                    // The peer closed an idle connection: that says nothing about it.
+                    // The peer closed an idle connection, which is not a failure.
                     tried.again();
                 } else {
                     note_failure(exchange, lease, failure.doing());
@@ -141,7 +144,7 @@ pub(super) async fn ask(
     }
 }
 
-/// The next peer of the group; without one that is logged and noted.
+/// The next peer of the group. If there is none, that is logged and recorded.
 fn pick(
     exchange: &mut Exchange,
     pass: &PassRuntime,
@@ -190,20 +193,19 @@ fn pick(
     }
 }
 
-/// Why a peer gave no answer.
+/// Why a peer gave no response.
 enum AttemptError {
     Failed(Failure),
-    /// Nobody waits for the answer any more. With the connection, where the protocol
-    /// leaves it usable.
+    /// The client has gone. With the connection, if the protocol leaves it usable.
     ClientGone(Doing, Option<PeerConnection>),
 }
 
-/// How much of the request peers have seen.
+/// How much of the request has been sent.
 #[derive(Default)]
 struct Delivery {
-    /// The last one may have acted on it.
+    /// The last peer may have acted on it.
     sent: bool,
-    /// What was taken of a streamed body for one that did not act on it.
+    /// The part of a streamed body that was sent to a peer that did not act on it.
     kept: OutputChain,
 }
 
@@ -269,8 +271,8 @@ async fn ask_peer(
 }
 
 impl Delivery {
-    /// The peer did nothing with the request: as if it had not been sent, unless more of a
-    /// streamed body is gone than was kept.
+    /// The peer did not process the request: as if it had not been sent, unless more of a streamed
+    /// body is gone than was kept.
     fn note_unprocessed(&mut self, streamed: bool, conversation: &mut Conversation) {
         self.sent = match conversation.take_kept_body() {
             _ if !streamed => false,
@@ -332,9 +334,9 @@ async fn await_head(
     }
 }
 
-/// 101 without `Upgrade` in the client's request, or where there is no such thing: in
-/// HTTP/2, HTTP/1.0, and from programs behind a gateway. Whoever passed that on would take
-/// the client's next request for part of a tunnel, or the other way round.
+/// 101 without `Upgrade` in the client's request, or where it does not exist: in HTTP/2, HTTP/1.0,
+/// and from gateway programs. If it were passed on, the client's next request might be taken for
+/// part of a tunnel, or the other way round.
 fn is_unasked_upgrade(
     exchange: &Exchange,
     conversation: &Conversation,
@@ -347,16 +349,15 @@ fn is_unasked_upgrade(
     head.parsed.kind() == ResponseKind::SwitchingProtocols && !was_asked
 }
 
-/// What a peer has to say besides its response, before the head.
+/// Logs what the peer reports besides its response, before the head.
 fn log_remarks(exchange: &Exchange, conversation: &mut Conversation) {
     for remark in conversation.take_remarks() {
         log_request!(exchange, Error, "{remark} {}", Doing::ReadingHead);
     }
 }
 
-/// 103 goes on to the client where `early_hints` allows it; 100 was asked for by
-/// nobody but us. As in nginx all hints of a peer together are as long as one head may be:
-/// they wait for a slow client.
+/// 103 is passed on to the client if `early_hints` allows it; 100 is dropped. As in nginx, all
+/// hints of a peer together may be as long as one head, as they wait for a slow client.
 fn pass_interim(
     exchange: &Exchange,
     settings: &UpstreamSettings,
@@ -434,14 +435,14 @@ fn end_attempt(exchange: &mut Exchange, status: StatusCode) {
     }
 }
 
-/// The head of an answer that is not passed on: variables may still show it.
+/// Keeps the head of a response that is not passed on, for variables.
 fn note_head(exchange: &mut Exchange, head: &UpstreamHead) {
     if let Some(attempt) = last_attempt(exchange) {
         attempt.status = head.parsed.status.0;
     }
 }
 
-/// The client has gone, and with it the reason to ask the peer.
+/// The client has gone, so the request is given up.
 pub(super) fn log_client_gone(exchange: &Exchange, doing: Doing) {
     log_request!(
         exchange,
@@ -450,7 +451,7 @@ pub(super) fn log_client_gone(exchange: &Exchange, doing: Doing) {
     );
 }
 
-/// The peer failed; nginx says so when that is why it gets no more requests.
+/// The peer failed; like nginx, log it if the peer gets no more requests for that.
 fn note_failure(exchange: &Exchange, lease: Leased, doing: Doing) {
     let failure = lease.failed();
     if failure.disabled {

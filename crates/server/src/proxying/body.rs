@@ -1,10 +1,10 @@
 //! The body of a proxied response, from the peer to the client.
 //!
-//! With `proxy_buffering on` the peer is read as fast as it sends, into memory and
-//! then into a temporary file, so that a slow client does not hold it; with `off` no
-//! more than one buffer is read ahead. Either way the client gets what there is at
-//! once, and the peer's connection goes back to the pool as soon as the response has
-//! been read, however much of it the client has still to take.
+//! With `proxy_buffering on` the peer is read as fast as it sends, into memory and then into a
+//! temporary file, so that a slow client does not occupy it. With `off`, at most one buffer is
+//! read ahead. Either way the client gets the bytes as they arrive, and the connection to the
+//! peer returns to the pool as soon as the response has been read, however much of it is still
+//! to be sent.
 
 use super::conversation::Conversation;
 use super::failure::{Doing, Failure};
@@ -25,20 +25,20 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 use tokio::time::Sleep;
 
-/// Memory that has to be free before the peer is read again, unless all of it is
-/// less: reading little by little costs a call each time.
+/// Memory that has to be free before the peer is read again, unless the total is less: reading in
+/// small steps costs many calls.
 const MIN_READ_BYTES: u64 = 4 << 10;
 
 /// A response body that is arriving from a peer.
 pub(crate) struct ProxiedBody {
-    /// Gone once the response is complete or has failed.
+    /// `None` once the response is complete or has failed.
     conversation: Option<Box<Conversation>>,
     lease: Option<Leased>,
     /// Read from the peer, not yet given to the client.
     buffer: ResponseBuffer,
     min_read_bytes: u64,
     pace: Option<Pace>,
-    /// What the client's connection held when memory was found full.
+    /// Bytes that the client's connection held when memory was found full.
     full_at: Option<u64>,
     /// The log has the name of the temporary file.
     noted_file: bool,
@@ -47,7 +47,7 @@ pub(crate) struct ProxiedBody {
     trailers: HeaderList,
     /// What the peer says to the operator.
     remarks: Vec<String>,
-    /// What is wrong with a response that is complete.
+    /// A problem of a complete response, to be logged.
     complaint: Option<&'static str>,
     is_tunnel: bool,
     /// `proxy_buffering off`.
@@ -76,8 +76,8 @@ pub(crate) struct Buffering {
 }
 
 impl Buffering {
-    /// What the configuration says. Without buffering nothing but the first buffer is
-    /// used, and there is no limit of the rate, as in nginx.
+    /// The limits from the configuration. As in nginx, without buffering only the first buffer is
+    /// used, and the rate is not limited.
     pub(crate) fn new(settings: &UpstreamSettings, is_on: bool, rate: u64) -> Buffering {
         let (count, size) = settings.buffers;
         let more = match is_on {
@@ -134,14 +134,14 @@ impl ProxiedBody {
         }
     }
 
-    /// A connection that was upgraded: whatever comes goes at once, both ways.
+    /// An upgraded connection: everything is passed on at once, in both directions.
     pub(crate) fn tunnel(mut self) -> ProxiedBody {
         self.is_tunnel = true;
         self
     }
 
-    /// Takes what is there without waiting. True when the response is complete, so
-    /// that it needs no source.
+    /// Reads what is there without waiting. True when the response is complete, so that it needs no
+    /// source.
     pub(crate) fn take_at_once(&mut self, cx: &mut Context<'_>, out: &mut OutputChain) -> bool {
         self.read(cx);
         if !matches!(self.end, Some(Ok(()))) {
@@ -173,7 +173,7 @@ impl ProxiedBody {
                 Poll::Pending => return,
                 Poll::Ready(Ok(WireEvent::Data(piece))) => self.hold(piece),
                 Poll::Ready(Ok(WireEvent::End(ending))) => self.finish(ending),
-                // Only a tunnel's bytes follow a final head; the wire gives no other.
+                // Only the bytes of a tunnel follow a final head.
                 Poll::Ready(Ok(WireEvent::Head(_))) => {}
                 Poll::Ready(Err(failure)) => self.fail(failure),
             }
@@ -197,7 +197,7 @@ impl ProxiedBody {
         self.remarks.extend(conversation.take_remarks());
         self.bytes_sent = conversation.bytes_sent();
         self.bytes_received = conversation.bytes_received;
-        // A request that the peer did not read to its end leaves bytes in the way.
+        // An incomplete request leaves bytes on the connection.
         let reusable = ending.reusable && conversation.is_sent();
         if let Some(lease) = self.lease.take() {
             let connection = match reusable {
@@ -210,15 +210,15 @@ impl ProxiedBody {
 
     fn fail(&mut self, failure: Failure) {
         self.let_go(matches!(failure, Failure::Client(_)));
-        // A tunnel whose client has gone has ended, and nobody is to blame.
+        // A tunnel ends when its client goes, which is nobody's failure.
         self.end = Some(match failure {
             Failure::Client(_) if self.is_tunnel => Ok(()),
             failure => Err(failure),
         });
     }
 
-    /// Gives the rest of the response up. The connection is closed, unless the peer is not
-    /// at fault and its protocol can do without.
+    /// Gives up the rest of the response. The connection is closed, unless the peer is not at fault
+    /// and its protocol leaves it usable.
     fn let_go(&mut self, is_good: bool) {
         let mut connection = None;
         if let Some(mut conversation) = self.conversation.take() {
@@ -231,13 +231,12 @@ impl ProxiedBody {
             };
         }
         if let Some(lease) = self.lease.take() {
-            // As in nginx a broken body says nothing about the peer's health.
+            // As in nginx, a broken body does not count as a failure of the peer.
             lease.succeeded(connection);
         }
     }
 
-    /// Logs what the peer has said to the operator, as soon as there is an exchange to
-    /// log it for.
+    /// Logs the peer's messages to the operator, as soon as there is an exchange to log them for.
     fn log_remarks(&mut self, exchange: &Exchange) {
         if let Some(conversation) = &mut self.conversation {
             self.remarks.extend(conversation.take_remarks());
@@ -262,7 +261,7 @@ impl ProxiedBody {
         }
     }
 
-    /// Goes on reading, and writing what memory has no room for.
+    /// Continues to read, and to write to the file what memory has no room for.
     fn advance(&mut self, cx: &mut Context<'_>, exchange: &Exchange) {
         self.send(cx);
         loop {
@@ -271,7 +270,7 @@ impl ProxiedBody {
                 Poll::Ready(Ok(Moved::ToFile)) => self.note_file(exchange),
                 Poll::Ready(Ok(Moved::Nothing)) | Poll::Pending => return,
                 Poll::Ready(Err(error)) => {
-                    // What the file holds is lost, and with it the rest.
+                    // The contents of the file are lost, and with them the rest.
                     self.let_go(true);
                     self.end = Some(Err(Failure::TempFile(error.to_string())));
                     return;
@@ -280,8 +279,8 @@ impl ProxiedBody {
         }
     }
 
-    /// Memory is full and the client was given what it may have: if it took nothing
-    /// from one look to the next, memory goes to the file.
+    /// Memory is full, and the client has been given what it may have: if it took nothing between
+    /// two checks, memory is moved to the file.
     fn relieve(&mut self, cx: &mut Context<'_>, exchange: &Exchange) {
         let is_full = self.end.is_none() && self.buffer.room() < self.min_read_bytes;
         if !is_full || !self.buffer.can_move() {
@@ -290,7 +289,7 @@ impl ProxiedBody {
         }
         let busy = self.buffer.busy_bytes();
         if self.full_at.replace(busy) != Some(busy) {
-            // The client's turn; then another look.
+            // Let the client take some; then check again.
             return cx.waker().wake_by_ref();
         }
         self.full_at = None;
@@ -325,7 +324,7 @@ impl Pace {
         }
     }
 
-    /// How much may be read when `read_bytes` were; pending until that is something.
+    /// How much may be read after `read_bytes`; pending until that is more than nothing.
     fn poll_allowed(&mut self, cx: &mut Context<'_>, read_bytes: u64) -> Poll<u64> {
         loop {
             if let Some(pause) = &mut self.pause {
@@ -388,7 +387,7 @@ impl BodySource for ProxiedBody {
         Poll::Pending
     }
 
-    /// As in nginx what is hidden in a head is hidden here; variables show it all the same.
+    /// As in nginx, fields that are hidden in a head are hidden here; variables still show them.
     fn is_prompt(&self) -> bool {
         self.is_prompt
     }

@@ -1,5 +1,5 @@
-//! A request on its way to a peer and the response on its way back, at the same time:
-//! peers may answer before they have read everything.
+//! Sends a request to a peer and receives the response at the same time: peers may answer
+//! before they have read everything.
 
 use super::failure::{Doing, Failure};
 use super::peer_connection::{PeerConnection, PeerError};
@@ -13,7 +13,7 @@ use sealane_io::{OutboundMessage, Received};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
-/// Bytes of a head asked for at a time, and of a body whose length is not known.
+/// Bytes that one read of a head asks for, or of a body of unknown length.
 const HEAD_READ_BYTES: usize = buffers::SMALL_BYTES;
 /// The most that one read of a body asks for.
 const BODY_READ_BYTES: usize = 64 << 10;
@@ -22,28 +22,28 @@ const BODY_READ_BYTES: usize = 64 << 10;
 pub(crate) struct Conversation {
     pub(crate) connection: PeerConnection,
     wire: Wire,
-    /// The response could not be understood: whatever the peer still says is none.
+    /// The response is malformed: whatever follows is not interpreted.
     wire_error: Option<WireError>,
-    /// What is to be sent: the head, and what is there of the body. Both are in its body, in
-    /// the order in which the protocol wants them.
+    /// The output: the head, and as much of the body as is there. Both are in its body, in the
+    /// order of the protocol.
     out: OutboundMessage,
     /// Where the rest of the request body comes from.
     upload: Upload,
-    /// Received and not understood yet.
+    /// Received and not parsed yet.
     input: Vec<u8>,
     closed: bool,
     has_head: bool,
     /// Bytes that the last read asked for.
     read_bytes: usize,
-    /// The last read got all that it asked for: the next one asks for more.
+    /// The last read got everything that it asked for: the next one asks for more.
     is_bulk: bool,
-    /// The most that a read may ask for; what is held of the response sets it.
+    /// The most that a read may ask for; set by the buffer for the response.
     max_read_bytes: usize,
     /// The response ends when the connection does.
     until_close: bool,
-    /// Sending failed: the peer may have answered and closed all the same.
+    /// Sending failed; the peer may still have answered before it closed.
     send_error: Option<PeerError>,
-    /// The request will not be sent to its end.
+    /// The rest of the request will not be sent.
     gave_up_sending: bool,
     timeouts: Timeouts,
     /// Bytes received from it.
@@ -68,7 +68,7 @@ pub(crate) struct Timeouts {
 }
 
 impl Conversation {
-    /// A request whose head, and body as far as it is there, are in `out`.
+    /// A request whose head, and as much of the body as is there, are in `out`.
     pub(crate) fn new(
         mut connection: PeerConnection,
         mut wire: Wire,
@@ -125,7 +125,7 @@ impl Conversation {
         self.max_read_bytes = max_bytes.clamp(1, BODY_READ_BYTES);
     }
 
-    /// Bytes that the last read asked for: memory that a piece of the body may keep.
+    /// Bytes that the last read asked for, which is the memory that a piece of the body may occupy.
     pub(crate) fn read_bytes(&self) -> usize {
         self.read_bytes
     }
@@ -135,7 +135,7 @@ impl Conversation {
         self.wire.method()
     }
 
-    /// What the peer wants the operator to know, besides its response.
+    /// The peer's messages to the operator.
     pub(crate) fn take_remarks(&mut self) -> Vec<String> {
         self.wire.take_remarks()
     }
@@ -145,16 +145,16 @@ impl Conversation {
         matches!(self.wire, Wire::Http1(_))
     }
 
-    /// Both sides may say anything from now on (101); the client's bytes come from `client`.
+    /// Makes the connection a tunnel (101); the client's bytes come from `client`.
     pub(crate) fn become_tunnel(&mut self, client: ClientLink) {
         self.wire.upgrade();
-        // Whoever tunnels has an end of its own, or none.
+        // A tunnel has an end of its own, or none.
         self.until_close = false;
         self.upload = Upload::Streamed(client);
     }
 
-    /// Sends what there is of the request. Ready when all of it has left, or when
-    /// nothing more will.
+    /// Sends what is there of the request. Ready when everything has been sent, or nothing more
+    /// will be.
     ///
     /// # Errors
     /// When the client's part of the body fails, or nothing can be sent in time. That
@@ -171,8 +171,8 @@ impl Conversation {
         Poll::Ready(Ok(()))
     }
 
-    /// Whether the protocol has one answer to one request. Streams of HTTP/2 and tunnels
-    /// are conversations to their end.
+    /// Whether the exchange is over with the response. Streams of HTTP/2 and tunnels are
+    /// bidirectional to their end.
     fn answers_once(&self) -> bool {
         !matches!(self.wire, Wire::Http2(_) | Wire::Raw)
     }
@@ -188,7 +188,7 @@ impl Conversation {
             self.take_stream_output();
             if !self.has_unsent() {
                 if self.wire.stream().is_some_and(Http2::holds_body) {
-                    // What makes room is read by `poll_event`.
+                    // `poll_event` reads what makes room.
                     return self.poll_send_expired(cx);
                 }
                 let Upload::Streamed(client) = &self.upload else {
@@ -210,8 +210,8 @@ impl Conversation {
             let sending = self.connection.poll_send(cx, &mut self.out);
             if self.out.sent > before {
                 self.connection.timers.sending.end();
-                // A tunnel is alive while either side speaks. Otherwise, as in nginx,
-                // only what the peer says counts.
+                // A tunnel is alive while either side sends. Otherwise, as in nginx, only the
+                // peer counts.
                 if matches!(self.wire, Wire::Raw) {
                     self.connection.timers.reading.end();
                 }
@@ -231,7 +231,7 @@ impl Conversation {
         }
     }
 
-    /// The peer takes no more now: `proxy_send_timeout` bounds for how long.
+    /// The peer takes no more now; `proxy_send_timeout` limits for how long.
     fn poll_send_expired(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Failure>> {
         self.connection
             .timers
@@ -240,7 +240,7 @@ impl Conversation {
             .map(|()| Err(Failure::TimedOut(Doing::Sending)))
     }
 
-    /// The next thing that the peer says.
+    /// The next event from the peer.
     ///
     /// # Errors
     /// See [`Failure`]; the connection must be closed.
@@ -263,7 +263,7 @@ impl Conversation {
                     return Poll::Ready(Err(failure));
                 }
             }
-            // What was read may ask for an answer, or make room.
+            // What was read may require a reply, or make room.
             if self.wire_has_output()
                 && let Poll::Ready(Err(failure)) = self.poll_send(cx)
             {
@@ -273,7 +273,7 @@ impl Conversation {
         }
     }
 
-    /// The next event in what has come. An error is final.
+    /// The next event in the input. An error is final.
     fn next_event(&mut self) -> Result<Option<WireEvent>, WireError> {
         if let Some(error) = &self.wire_error {
             return Err(error.clone());
@@ -283,8 +283,8 @@ impl Conversation {
         event
     }
 
-    /// An event of the wire. One that is the end only because the connection has ended must
-    /// be the peer's own doing: nginx takes any end for it, we do not.
+    /// Checks an event. An end that is only the end of the connection must be intended by the peer:
+    /// nginx accepts any end, we do not.
     fn checked(&mut self, event: WireEvent) -> Result<WireEvent, Failure> {
         match &event {
             WireEvent::Head(head) => {
@@ -310,16 +310,16 @@ impl Conversation {
         !self.out.is_empty()
     }
 
-    /// Moves what a stream wants to send now into the output: frames of its own, and of the
-    /// body what the peer has room for.
+    /// Moves the output of a stream to ours: its own frames, and as much of the body as the peer
+    /// has room for.
     fn take_stream_output(&mut self) {
         if let Some(stream) = self.wire.stream_mut() {
             stream.take_output(&mut self.out.body);
         }
     }
 
-    /// How much the next read asks for: what is known to come, otherwise more each
-    /// time that there was more.
+    /// How much the next read asks for: what is known to come, otherwise more each time that a read
+    /// was filled.
     fn next_read_bytes(&self) -> usize {
         if !self.has_head {
             return HEAD_READ_BYTES;
@@ -337,7 +337,7 @@ impl Conversation {
         if self.input.capacity() == 0 {
             self.input = match max <= buffers::SMALL_BYTES {
                 true => buffers::small(),
-                // It leaves with the body and does not come back.
+                // It is given away with the body.
                 false => Vec::with_capacity(max),
             };
         }
@@ -349,7 +349,7 @@ impl Conversation {
                 self.is_bulk = count == max;
                 self.connection.timers.reading.end();
                 if !self.answers_once() {
-                    // It may have made room, or a tunnel lives on either way.
+                    // It may have made room, or a tunnel is alive.
                     self.connection.timers.sending.end();
                 }
             }
@@ -364,7 +364,7 @@ impl Conversation {
                 if self.input.is_empty() {
                     buffers::release(&mut self.input);
                 }
-                // As in nginx the clock of reading starts when the request has left.
+                // As in nginx, the read time-out starts when the request has been sent.
                 if self.is_sent() || self.gave_up_sending || self.has_head {
                     ready!(
                         self.connection
@@ -388,13 +388,13 @@ impl Conversation {
         }
     }
 
-    /// What was taken of a streamed body, if a peer that did nothing with the request
+    /// The part of a streamed body that was taken, if a peer that did not process the request
     /// leaves all of it to be sent again.
     pub(crate) fn take_kept_body(&mut self) -> Option<OutputChain> {
         self.wire.stream_mut()?.take_kept_body()
     }
 
-    /// Gives the request up because nobody waits for its response. The connection, if the
+    /// Gives up the request, as its response is no longer needed. Returns the connection if the
     /// protocol leaves it usable.
     pub(crate) fn abandon(mut self) -> Option<PeerConnection> {
         let stream = self.wire.stream_mut()?;
@@ -405,8 +405,8 @@ impl Conversation {
         }
     }
 
-    /// The connection, after the response, for another request; `None` when what is still
-    /// to be said on it does not leave at once.
+    /// The connection, after the response, for another request; `None` if its remaining output
+    /// cannot be sent at once.
     pub(crate) fn into_connection(mut self) -> Option<PeerConnection> {
         let mut cx = Context::from_waker(Waker::noop());
         self.take_stream_output();

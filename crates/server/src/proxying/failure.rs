@@ -1,4 +1,4 @@
-//! What can go wrong with an upstream, and what nginx says about it.
+//! What can go wrong with an upstream, in nginx's words.
 
 use super::peer_connection::PeerError;
 use crate::client_link::BodyError;
@@ -10,30 +10,29 @@ use sealane_tls::client::Error as TlsError;
 use std::fmt;
 use std::io;
 
-/// Why a request got no response, or no whole one, from a peer.
+/// Why a request got no response, or an incomplete one, from a peer.
 #[derive(Debug)]
 pub(crate) enum Failure {
-    /// The peer could not be connected to. A socket in the file system, where that is
-    /// known at once, is named.
+    /// The connection to the peer failed. A Unix socket, where that is known at once, is named.
     Connect(io::Error, Option<Box<str>>),
     /// Nothing happened in time.
     TimedOut(Doing),
     /// The connection broke.
     Io(io::Error, Doing),
-    /// TLS could not be established, or failed later.
+    /// The handshake failed, or TLS failed later.
     Tls(TlsError, Doing),
-    /// The response has no other end than the end of the connection, and TLS was not closed:
-    /// it may have been cut by anyone (RFC 9112 section 9.8).
+    /// The response ends with the connection, and TLS was not closed: anyone may have cut it (RFC
+    /// 9112 section 9.8).
     Cut,
-    /// TLS could not be begun on this side: our certificate does not load, the name cannot be
+    /// TLS could not be set up on this side: the certificate does not load, or the name cannot be
     /// sent. A sentence in nginx's words.
     TlsSetup(String),
     /// The peer closed the connection before the response was complete.
     ClosedEarly(Doing),
     /// The response is malformed; a sentence in nginx's words.
     Invalid(String, Doing),
-    /// The peer did nothing with the request, which may be sent again whatever it is; a
-    /// sentence in nginx's words.
+    /// The peer did not process the request, which may therefore be sent again; a sentence in
+    /// nginx's words.
     Unprocessed(String, Doing),
     /// The rest of the request body could not be read from the client.
     Client(BodyError),
@@ -41,10 +40,10 @@ pub(crate) enum Failure {
     TempFile(String),
 }
 
-/// What was going on, as nginx ends its messages.
+/// What was being done, as nginx ends its messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Doing {
-    /// Until the connection stands.
+    /// Until the connection is established.
     Connecting,
     /// The TLS handshake.
     Handshaking,
@@ -59,8 +58,8 @@ pub(crate) enum Doing {
 }
 
 impl Failure {
-    /// What became of a connection, whose errors may come from TLS or from a file that was
-    /// to be sent.
+    /// A failure of a connection, whose errors may come from TLS or from a file that was to be
+    /// sent.
     pub(crate) fn broken(error: PeerError, doing: Doing) -> Failure {
         match error {
             PeerError::Tls(error) => Failure::Tls(error, doing),
@@ -70,9 +69,9 @@ impl Failure {
         }
     }
 
-    /// How loudly it is logged: what is wrong on this side of TLS or with our own disk,
-    /// nobody else will notice, and a server that is not there at all (no socket, no
-    /// permission) will not come back by itself. Clients come and go.
+    /// The log level. Problems of TLS or disks on this side would not be noticed otherwise, and a
+    /// server that does not exist (no socket, no permission) does not come back by itself. Clients
+    /// come and go.
     pub(crate) fn level(&self) -> LogLevel {
         match self {
             Failure::Tls(error, _) if error.fault() == Fault::Local => LogLevel::Crit,
@@ -83,7 +82,7 @@ impl Failure {
         }
     }
 
-    /// The status for the client when no other peer is asked.
+    /// The status for the client if no other peer is tried.
     pub(crate) fn status(&self) -> StatusCode {
         match self {
             Failure::TimedOut(_) => StatusCode::GATEWAY_TIMEOUT,
@@ -108,13 +107,13 @@ impl Failure {
         }
     }
 
-    /// Whether the log has it already: what is wrong with a request body is said where that is
-    /// found out.
+    /// Whether it has been logged already: problems of a request body are logged where they are
+    /// found.
     pub(crate) fn is_said(&self) -> bool {
         matches!(self, Failure::Client(BodyError::Malformed))
     }
 
-    /// Whether the peer is to blame, so that another may be asked.
+    /// Whether the peer is to blame, so that another one may be tried.
     pub(crate) fn is_of_peer(&self) -> bool {
         !matches!(
             self,
@@ -123,7 +122,7 @@ impl Failure {
     }
 }
 
-/// Whether a connection could not be opened for a reason that may pass, as nginx tells.
+/// Whether a connection could not be opened for a reason that may pass, by nginx's rules.
 fn is_passing(error: &io::Error) -> bool {
     use io::ErrorKind as Kind;
     matches!(

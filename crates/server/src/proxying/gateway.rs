@@ -11,7 +11,7 @@ use sealane_http::headers::is_token;
 use sealane_http::{cgi, fastcgi, scgi, uwsgi};
 use std::borrow::Cow;
 
-/// Appends the records that stand before the body of a FastCGI request.
+/// Appends the records that precede the body of a FastCGI request.
 ///
 /// # Errors
 /// What is wrong with a parameter, for the log.
@@ -26,7 +26,7 @@ pub(super) fn encode_fastcgi(
     fastcgi::encode_params(out, params).map_err(|error| error.to_string())
 }
 
-/// Appends the packet that stands before the body of a uwsgi request.
+/// Appends the packet that precedes the body of a uwsgi request.
 ///
 /// # Errors
 /// What is wrong with the parameters, for the log.
@@ -41,7 +41,7 @@ pub(super) fn encode_uwsgi(
     uwsgi::encode_request(out, one, two, params, &pass.string).map_err(|error| error.to_string())
 }
 
-/// Appends the netstring that stands before the body of an SCGI request.
+/// Appends the netstring that precedes the body of an SCGI request.
 ///
 /// # Errors
 /// What is wrong with a parameter, for the log.
@@ -64,7 +64,7 @@ struct Pairs {
 }
 
 impl Pairs {
-    /// What the configuration sets, then the request's header fields as `HTTP_*`.
+    /// The configured parameters, then the request's header fields as `HTTP_*`.
     fn of(exchange: &Exchange, params: &Params, pass_headers: bool) -> Pairs {
         let mut pairs = Pairs {
             text: Vec::with_capacity(2048),
@@ -102,8 +102,8 @@ impl Pairs {
         pairs
     }
 
-    /// Fields that become one parameter are joined, so that `X_A` cannot take the
-    /// place of `X-A`. With `is_marked` we have said ourselves that this may be a replay.
+    /// Fields that map to the same parameter are joined, so that `X_A` cannot replace `X-A`. With
+    /// `is_marked` we have marked the request as a possible replay ourselves.
     fn add_headers(&mut self, exchange: &Exchange, params: &Params, is_marked: bool) {
         let request = &exchange.request;
         let headers = &request.head.headers;
@@ -119,7 +119,7 @@ impl Pairs {
                 continue;
             }
             if !is_token(name) {
-                // `ignore_invalid_headers off` lets such names in; where a parameter becomes an
+                // `ignore_invalid_headers off` accepts such names; if a parameter becomes an
                 // environment variable, `X=a` would be `X`.
                 log_odd_name(exchange, name);
                 continue;
@@ -137,7 +137,7 @@ impl Pairs {
         }
     }
 
-    /// The parameters, if each may be sent.
+    /// The parameters, if all of them are valid.
     ///
     /// # Errors
     /// What is wrong with one, for the log; `family` is what the directives begin with.

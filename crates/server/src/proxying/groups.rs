@@ -1,4 +1,4 @@
-//! Groups of servers at run time, from the configuration.
+//! Groups of servers at run time, built from the configuration.
 
 use super::peer_connection::{self, PeerConnection};
 use super::{GroupRuntime, PassRuntime};
@@ -19,14 +19,14 @@ use std::time::Instant;
 pub(crate) struct Groups {
     /// In the order of [`sealane_conf::model::Http::upstreams`].
     all: Vec<Arc<GroupRuntime>>,
-    /// Those that variables can name: `upstream` blocks by their name in lower case, and
-    /// hosts that a pass directive names, which were resolved at start, with their port.
+    /// Groups that variables can name: `upstream` blocks by their name in lower case, and hosts
+    /// that a pass directive names, which were resolved at start, with their port.
     by_name: HashMap<(String, Option<u16>), usize>,
 }
 
 impl Groups {
-    /// The groups of a configuration, for so many worker threads. Of groups that were there
-    /// `before` they know what is known of servers, and have the idle connections.
+    /// The groups of a configuration, for this many worker threads. Groups that existed `before`
+    /// keep the state of their servers and the idle connections.
     pub(crate) fn build(config: &Config, threads: usize, before: Option<&Groups>) -> Groups {
         let mut groups = Groups::default();
         let Some(http) = &config.http else {
@@ -47,7 +47,7 @@ impl Groups {
         groups
     }
 
-    /// The group with that name that was made in the same way.
+    /// The group with that name and the same definition.
     fn like(&self, upstream: &Upstream) -> Option<&GroupRuntime> {
         let mut all = self.all.iter();
         let found = all.find(|group| {
@@ -56,9 +56,9 @@ impl Groups {
         found.map(Arc::as_ref)
     }
 
-    /// The group that a host with this port means, in any case. As in nginx a block is meant
-    /// only where no port `is_written`; a host that some pass directive names with the same
-    /// port has the addresses that it has there.
+    /// The group for a host and port; names are compared without case. As in nginx, an `upstream`
+    /// block matches only if no port `is_written`. A host that some pass directive names with the
+    /// same port has the addresses found for that.
     pub(crate) fn named(
         &self,
         host: &str,
@@ -72,12 +72,12 @@ impl Groups {
         self.all.get(at)
     }
 
-    /// Whether a thread has idle connections to look after.
+    /// Whether a thread has idle connections to check.
     pub(crate) fn has_idle(&self, thread: u32) -> bool {
         self.all.iter().any(|group| group.idle.has_any(thread))
     }
 
-    /// Closes idle connections of a thread whose time is up, or that peers have closed.
+    /// Closes a thread's idle connections that have timed out, or that peers have closed.
     pub(crate) fn sweep(&self, thread: u32) {
         let now = Instant::now();
         for group in &self.all {
@@ -91,7 +91,7 @@ impl Groups {
         self.all.get(number)
     }
 
-    /// What a location hands its requests to; `number` is the location's.
+    /// The group of a location's pass directive; `number` is the location's.
     pub(crate) fn pass(
         &self,
         conf: &LocationConf,
@@ -108,7 +108,7 @@ impl Groups {
     }
 }
 
-/// The port of a group that a pass directive made by naming a host.
+/// The port of a group that a pass directive defines by naming a host.
 fn implied_port(upstream: &Upstream) -> Option<u16> {
     let peers = &upstream.servers.first()?.peers;
     match peers {

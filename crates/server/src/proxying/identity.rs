@@ -1,6 +1,6 @@
-//! Whom a connection to a peer speaks for: the address it comes from (`proxy_bind`) and
-//! the PROXY header at its beginning (`proxy_send_proxy_protocol`). Two requests share a
-//! connection only if these are the same for both.
+//! The identity of a connection to a peer: the address it comes from (`proxy_bind`) and the
+//! PROXY header at its beginning (`proxy_send_proxy_protocol`). Two requests share a connection
+//! only if both are the same for them.
 
 use crate::exchange::Exchange;
 use crate::facts::PeerAddress;
@@ -12,7 +12,7 @@ use sealane_http::proxy_protocol::{Addresses, encode_v1, encode_v2};
 use sealane_upstream::pool::ConnectionKey;
 use std::net::SocketAddr;
 
-/// The address that connections come from, and whether it need not be the machine's own
+/// The local address of connections, and whether it need not be one of the machine's
 /// (`transparent`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct LocalAddress {
@@ -44,8 +44,8 @@ pub(super) fn bind_address(
     })
 }
 
-/// The PROXY header for this client, if the location wants one: who it is, and which of
-/// our addresses it has reached.
+/// The PROXY header for this client, if the location wants one: its address, and the local address
+/// that it has connected to.
 pub(super) fn proxy_header(exchange: &Exchange) -> Option<Vec<u8>> {
     let version = exchange.conf().send_proxy_protocol;
     if version == SendProxyProtocol::Off {
@@ -69,7 +69,7 @@ pub(super) fn proxy_header(exchange: &Exchange) -> Option<Vec<u8>> {
     Some(header)
 }
 
-/// What an idle connection must have been opened for: `shared`, and the same identity.
+/// The key of an idle connection: `shared`, and the same identity.
 pub(super) fn connection_key(
     exchange: &Exchange,
     settings: &UpstreamSettings,

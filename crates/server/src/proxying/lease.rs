@@ -1,5 +1,5 @@
-//! A peer that a request has, and the connection to it: where both come from and
-//! where they go back to.
+//! A peer that is reserved for a request, and the connection to it: where both come from and
+//! where they are returned to.
 
 use super::peer_connection::{self, PeerConnection};
 use crate::worker::Worker;
@@ -9,17 +9,17 @@ use sealane_upstream::{Failure as PeerFailure, Group, IdlePool, Picked};
 use std::sync::Arc;
 use std::time::Instant;
 
-/// A group of servers with what belongs to it at run time.
+/// A group of servers with its state at run time.
 pub(crate) struct GroupRuntime {
-    /// Who is picked.
+    /// The choice of peers.
     pub(crate) group: Group,
-    /// Connections that are idle. Configurations that follow one another share them.
+    /// Idle connections. Successive configurations share them.
     pub(crate) idle: Arc<IdlePool<PeerConnection>>,
     /// It is an `upstream` block.
     pub(crate) explicit: bool,
     /// The key of `hash`.
     pub(crate) hash_key: Option<Template>,
-    /// `keepalive ... local`: a connection serves the location again that opened it.
+    /// `keepalive ... local`: a connection is reused only by the location that opened it.
     pub(crate) local: bool,
 }
 
@@ -52,7 +52,7 @@ impl Leased {
         }
     }
 
-    /// Who was picked.
+    /// The peer.
     pub(crate) fn picked(&self) -> &Picked {
         &self.picked
     }
@@ -86,7 +86,7 @@ impl Leased {
         self.life.requests = 0;
     }
 
-    /// The peer did what it should; `connection` may serve again.
+    /// The peer has done its job; `connection` can be reused.
     pub(crate) fn succeeded(self, connection: Option<PeerConnection>) {
         if let Some(connection) = connection {
             let life = Life {

@@ -1,4 +1,4 @@
-//! Handing requests to other servers: `proxy_pass`, `fastcgi_pass`, `uwsgi_pass`,
+//! Passes requests to other servers: `proxy_pass`, `fastcgi_pass`, `uwsgi_pass`,
 //! `scgi_pass`, `grpc_pass`.
 //!
 //! ```text
@@ -11,15 +11,15 @@
 //! | `runtime`, `groups` | what the configuration means at run time |
 //! | `target` | where a request goes: group and URI |
 //! | `request`, `gateway` | the request that is sent: URI and header fields, or parameters |
-//! | `attempt`, `next` | asking peers, and whether another one is asked |
-//! | `lease`, `peer_connection`, `identity` | the peer that was picked, the connection to it, and for whom it speaks |
+//! | `attempt`, `next` | trying peers, and whether to try another one |
+//! | `lease`, `peer_connection`, `identity` | the peer that was picked, the connection to it |
 //! | `tls_settings`, `tls_certificates` | TLS on such connections |
 //! | `conversation` | sending and receiving at the same time |
 //! | `wire/` | the protocols, without I/O |
-//! | `response`, `accel`, `rewrite` | what becomes of the response head |
-//! | `body`, `response_buffer` | the response body on its way to the client, and what of it waits |
-//! | `states` | what is known afterwards, for variables and logs |
-//! | `failure`, `pause` | what goes wrong, and how long nothing may happen |
+//! | `response`, `accel`, `rewrite` | from the peer's response head to the client's |
+//! | `body`, `response_buffer` | the response body, and the part of it that waits for the client |
+//! | `states` | the attempts, for variables and logs |
+//! | `failure`, `pause` | errors and time-outs |
 
 mod accel;
 mod attempt;
@@ -108,16 +108,16 @@ async fn hand_on(exchange: &mut Exchange, pass: &PassRuntime) -> Result<Outcome,
     Ok(pass_on(exchange, pass, answer))
 }
 
-/// The body of a request on its way to a peer.
+/// The body of a request to a peer.
 struct BodyToSend {
     plan: BodyPlan,
-    /// What is there of it: all of it, or nothing.
+    /// The part that is there: all of it, or nothing.
     chain: OutputChain,
-    /// It comes from the client while it is being sent.
+    /// It is streamed from the client.
     streamed: bool,
 }
 
-/// Reads the request body, or finds out how it will be streamed.
+/// Reads the request body, or decides how it will be streamed.
 async fn prepare_body(
     exchange: &mut Exchange,
     pass: &PassRuntime,
@@ -129,7 +129,7 @@ async fn prepare_body(
         streamed: false,
     };
     if let Some(template) = pass.replacing_body() {
-        // It may be made of the client's: `$request_body`.
+        // It may contain the client's body: `$request_body`.
         request_body::receive(exchange).await?;
         let mut chain = OutputChain::new();
         let bytes = template::evaluate(template, exchange).into_owned();
@@ -141,11 +141,11 @@ async fn prepare_body(
             streamed: false,
         });
     }
-    // A mirrored request has the body of another one.
+    // A copy of `mirror` has the body of the main request.
     if exchange.request.body == RequestBody::None && exchange.request.received.is_none() {
         return Ok(BodyToSend {
             plan: match exchange.request.head.framing {
-                // A client that says so wants it said.
+                // The client has declared an empty body, and so do we.
                 Framing::Length(0) if settings.pass_request_body => BodyPlan::Length(0),
                 _ => BodyPlan::None,
             },
@@ -219,7 +219,7 @@ fn outbound(
     })?;
     let mut chain = OutputChain::new();
     chain.push_bytes(buffers::shared(head));
-    // In HTTP/2 the peer's windows say how the body is framed.
+    // In HTTP/2 the peer's windows decide how the body is framed.
     if !body.streamed && !pass.speaks_http2() {
         let mut framing = wire();
         for segment in body.chain.segments() {
@@ -334,7 +334,7 @@ fn pass_on(exchange: &mut Exchange, pass: &PassRuntime, answer: PeerResponse) ->
         return Outcome::Answered;
     }
     let mut chain = OutputChain::new();
-    // Whoever is to be woken for more says so when the rest is asked for.
+    // The task that waits for more registers when it asks for the rest.
     let complete = body.take_at_once(&mut Context::from_waker(Waker::noop()), &mut chain);
     if complete {
         exchange.response.body = chain;
@@ -355,14 +355,14 @@ fn buffering_of(exchange: &Exchange, settings: &UpstreamSettings, is_on: bool) -
     Buffering::new(settings, is_on, rate)
 }
 
-/// `proxy_intercept_errors`: whether some `error_page` takes this status. As in nginx, in
-/// an error page that is one of its own the page that is built in takes it.
+/// `proxy_intercept_errors`: whether an `error_page` handles this status. As in nginx, within an
+/// error page that is such a one itself, the built-in page does.
 fn intercepts(exchange: &Exchange, status: StatusCode) -> bool {
     let mut pages = exchange.conf().error_pages.iter();
     pages.any(|page| page.codes.contains(&status.0))
 }
 
-/// An intercepted 401 still says how to authenticate.
+/// An intercepted 401 keeps the challenge.
 fn keep_authenticate(exchange: &mut Exchange, head: &wire::UpstreamHead) {
     if head.parsed.status != StatusCode::UNAUTHORIZED {
         return;
@@ -376,8 +376,7 @@ fn keep_authenticate(exchange: &mut Exchange, head: &wire::UpstreamHead) {
     }
 }
 
-/// The body of the answer is of no use: its connection is closed with it. The peer did what
-/// it should.
+/// The body of the response is not used, so its connection is closed. The peer has done its job.
 fn finish_unread(exchange: &mut Exchange, head: Box<wire::UpstreamHead>, lease: Leased) {
     lease.succeeded(None);
     if let Some(states) = exchange.upstream.as_deref_mut() {
@@ -388,7 +387,7 @@ fn finish_unread(exchange: &mut Exchange, head: Box<wire::UpstreamHead>, lease: 
     }
 }
 
-/// Whether a `proxy_pass` speaks a version in which an unknown length can be sent.
+/// Whether a `proxy_pass` uses a version in which a body of unknown length can be sent.
 fn knows_chunks(proxy: &ProxyPass) -> bool {
     proxy.http_version != ProxyHttpVersion::Http10
 }

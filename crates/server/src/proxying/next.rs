@@ -1,4 +1,4 @@
-//! `proxy_next_upstream`: whether another peer is asked.
+//! `proxy_next_upstream`: whether another peer is tried.
 
 use super::failure::{Doing, Failure};
 use crate::exchange::Exchange;
@@ -39,8 +39,8 @@ impl Cause {
     }
 }
 
-/// Whether the configuration lets another peer be asked. `sent` says that the peer
-/// may have seen some of the request, `streamed` that its body cannot be sent again.
+/// Whether the configuration allows another peer to be tried. `sent`: the peer may have seen some
+/// of the request; `streamed`: its body cannot be sent again.
 pub(super) fn may_go_on(
     exchange: &Exchange,
     settings: &UpstreamSettings,

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep};
 
-/// How long something may stay away. Costs a timer only once somebody has to wait.
+/// A time-out for an event. It needs a timer only once there is a wait.
 #[derive(Default)]
 pub(crate) struct Pause {
     timer: Option<Pin<Box<Sleep>>>,
@@ -14,12 +14,12 @@ pub(crate) struct Pause {
 }
 
 impl Pause {
-    /// Something happened: the next wait begins anew.
+    /// The event has happened: the next wait begins anew.
     pub(crate) fn end(&mut self) {
         self.running = false;
     }
 
-    /// Ready when nothing has happened for `limit`. Call it when there is nothing.
+    /// Ready when nothing has happened for `limit`. To be called when there is no event.
     pub(crate) fn poll_expired(&mut self, cx: &mut Context<'_>, limit: Duration) -> Poll<()> {
         if !self.running {
             self.running = true;

@@ -50,9 +50,8 @@ pub(crate) fn encode_head(
     Ok(())
 }
 
-/// What is logged of a request that is not sent: what is wrong with it, which directive is to
-/// blame, and what may be done.
-/// `family` is what the directives begin with.
+/// The log message for a request that is not sent: what is wrong with it, which directive is to
+/// blame, and what can be done.
 pub(super) fn refusal(family: &str, error: &InvalidRequest) -> String {
     let cause = match error {
         InvalidRequest::Method => format!("\"{family}_method\" must give the name of a method"),
@@ -80,23 +79,23 @@ pub(super) fn refusal(family: &str, error: &InvalidRequest) -> String {
     format!("{error}: {cause}")
 }
 
-/// The header that says that a request may be a replay (RFC 8470 section 5.1).
+/// The header that marks a possible replay (RFC 8470 section 5.1).
 pub(super) const EARLY_DATA: &[u8] = b"Early-Data";
 
-/// Who says that a request may be a replay.
+/// What marks a request as a possible replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Marked {
     /// We do, instead of whatever the client says.
     ByUs,
-    /// Somebody before us, whose words go on as they came.
+    /// A proxy before us; its field is passed on unchanged.
     ByClient,
 }
 
 /// Whether a peer must be told that a request may be a replay.
 ///
-/// A request in early data is marked whatever its client says: applications that compare with
-/// `1` would believe a `0`. What a proxy before us said about other requests is never dropped,
-/// not even where no header of the client is passed.
+/// A request in early data is marked whatever its client sends: applications that compare with `1`
+/// would believe a `0`. The mark of a proxy before us is never dropped, even if no headers of the
+/// client are passed.
 pub(super) fn early_data(exchange: &Exchange, pass_client: bool) -> Option<Marked> {
     let request = &exchange.request;
     let mut headers = request.head.headers.iter();
@@ -111,7 +110,8 @@ pub(super) fn early_data(exchange: &Exchange, pass_client: bool) -> Option<Marke
         })
 }
 
-/// Whether this is the name of the header, or of one that applications take for it (`Early_Data`).
+/// Whether this is the name of the header, or of one that applications confuse with it
+/// (`Early_Data`).
 pub(super) fn is_early_data(name: &[u8]) -> bool {
     cgi::variables::is_same_variable(name, EARLY_DATA)
 }
@@ -127,8 +127,7 @@ pub(crate) fn method<'e>(exchange: &'e Exchange, pass: &'e ProxyPass) -> Cow<'e,
     Cow::Borrowed(current_method(exchange))
 }
 
-/// The method of the request as it is now: an error page and `auth_request` are asked for
-/// with GET.
+/// The current method of the request: error pages and `auth_request` use GET.
 fn current_method(exchange: &Exchange) -> &[u8] {
     let request = &exchange.request;
     match request.head.method.name() {
@@ -178,7 +177,7 @@ fn for_each_field(
         }
         match Field::new(name, header.value.of(&request.buffer)) {
             Ok(field) => each(field),
-            // `ignore_invalid_headers off` lets such names in; they must not get further.
+            // `ignore_invalid_headers off` accepts such names; they must not be passed on.
             Err(InvalidHeader::Name) => log_odd_name(exchange, name),
             Err(error) => return Err(InvalidRequest::field(name, error)),
         }
@@ -195,8 +194,8 @@ pub(super) fn log_odd_name(exchange: &Exchange, name: &[u8]) {
     );
 }
 
-/// A value whose lines are continued (`$ssl_client_cert`) in one line, as whoever receives a
-/// folded field has to read it (RFC 9112 section 5.2); nobody may send such any more. Other line
+/// A value with continuation lines (`$ssl_client_cert`) as one line, as the recipient of a folded
+/// field has to read it (RFC 9112 section 5.2); folded fields must not be sent any more. Other line
 /// breaks stay, and are refused.
 pub(super) fn unfolded(value: &[u8]) -> Cow<'_, [u8]> {
     if memchr::memchr(b'\n', value).is_none() {
@@ -216,7 +215,7 @@ pub(super) fn unfolded(value: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(line)
 }
 
-/// The request target: what `proxy_pass` says, applied to the request's URI.
+/// The request target: the URI of `proxy_pass`, applied to the request's URI.
 pub(crate) fn target(exchange: &Exchange, part: &UriPart) -> Vec<u8> {
     let request = &exchange.request;
     let raw = request.head.path.of(&request.buffer);
@@ -238,8 +237,8 @@ fn rest_of(exchange: &Exchange, instead: &[u8], prefix_bytes: usize) -> Vec<u8> 
     let rest = request.uri.get(prefix_bytes..).unwrap_or_default();
     let mut target = Vec::with_capacity(instead.len() + rest.len() + request.args().len() + 1);
     target.extend_from_slice(instead);
-    // As in nginx, what came without escapes is sent without, unless that would
-    // break the request line.
+    // As in nginx, what was received without escapes is sent without, unless that would break the
+    // request line.
     let raw = request.head.path.of(&request.buffer);
     let path = raw.split(|&byte| byte == b'?').next().unwrap_or_default();
     let was_quoted = memchr::memchr(b'%', path).is_some();
@@ -255,7 +254,7 @@ fn rest_of(exchange: &Exchange, instead: &[u8], prefix_bytes: usize) -> Vec<u8> 
     target
 }
 
-/// The head of a request by HTTP/2.
+/// The head of an HTTP/2 request.
 ///
 /// # Errors
 /// As for [`encode_head`].

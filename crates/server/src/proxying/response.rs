@@ -1,4 +1,4 @@
-//! From a peer's response head to the client's.
+//! Turns a peer's response head into the client's.
 
 use super::failure::Doing;
 use super::wire::UpstreamHead;
@@ -14,8 +14,8 @@ use sealane_http::headers::KnownHeader;
 const SPARE_FIELDS: usize = 2;
 const SPARE_BYTES: usize = 128;
 
-/// Puts status and headers of a peer's response into the client's response.
-/// `rewrite` is what `proxy_redirect` and `proxy_cookie_*` make of a value.
+/// Copies status and headers of a peer's response to the client's response. `rewrite` applies
+/// `proxy_redirect` and `proxy_cookie_*` to a value.
 pub(crate) fn copy_head(
     exchange: &mut Exchange,
     head: &UpstreamHead,
@@ -30,13 +30,13 @@ pub(crate) fn copy_head(
     exchange.response.status = parsed.status;
     exchange.response.content_length = match framing {
         ResponseFraming::Length(bytes) => Some(bytes),
-        // `proxy_method HEAD`: the client has asked for a body and must not wait for one.
+        // `proxy_method HEAD`: the client asked for a body and must not wait for one.
         ResponseFraming::None
             if exchange.request.head.method != Method::Head && !parsed.status.is_bodiless() =>
         {
             Some(0)
         }
-        // HEAD and 304 say how long the body would have been.
+        // HEAD and 304 announce the length that the body would have.
         ResponseFraming::None => parsed.content_length,
         ResponseFraming::Chunked | ResponseFraming::UntilClose => None,
     };
@@ -70,7 +70,7 @@ pub(crate) fn copy_head(
             KnownHeader::AcceptRanges if settings.force_ranges => {}
             KnownHeader::Location | KnownHeader::Refresh | KnownHeader::SetCookie => {
                 match rewrite(exchange, known, value) {
-                    // As in nginx a path is completed only when it is our own words.
+                    // As in nginx, a path is completed only if we have written it.
                     Some(value) if known == KnownHeader::Location && value.starts_with(b"/") => {
                         set_location(exchange, name, value);
                     }
@@ -87,7 +87,7 @@ pub(crate) fn copy_head(
     exchange.response.passed = Some(Box::new(passed));
 }
 
-/// Warns of lines that say again what counts once.
+/// Warns of repeated fields that may occur only once.
 pub(super) fn log_repeated(exchange: &Exchange, head: &UpstreamHead) {
     for line in &head.parsed.repeated {
         let line = line.of(&head.buffer);
@@ -128,7 +128,7 @@ fn set_location(exchange: &mut Exchange, name: &[u8], path: Vec<u8>) {
     }
 }
 
-/// Whether a field of a peer is for the client: in a head, an interim one, or among trailers.
+/// Whether a field of a peer is passed on to the client: in a head, an interim one, or in trailers.
 pub(super) fn may_pass(
     settings: &UpstreamSettings,
     known: Option<KnownHeader>,

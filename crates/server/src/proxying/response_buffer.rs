@@ -1,15 +1,15 @@
-//! What has been read of a response and has not gone to the client: a temporary file
-//! once memory is full, in the order in which it came.
+//! The part of a response that has been read from the peer and not yet been sent to the client:
+//! in memory, and in a temporary file once memory is full.
 //!
 //! ```text
 //! peer -> fresh (memory) -> moving (being written) -> filed (temporary file) -> client
 //!              \________________\_________________________________________________^
 //! ```
 //!
-//! The client gets file ranges first, then what is being written (from memory, which
-//! is still there), then what was read last. Memory counts until nobody holds it any
-//! more: what the client's connection was given and has not sent counts as well, so
-//! that a response takes no more than its buffers, however slow the client is.
+//! The client gets the file ranges first, then the bytes that are being written (from memory,
+//! which still has them), then those that were read last. Memory counts until it is freed,
+//! including what the client's connection holds and has not sent. So a response takes no more
+//! than its buffers, however slow the client is.
 
 use crate::chain::{OutputChain, Segment};
 use crate::temp_file::{Keep, TempFile, TempFileError};
@@ -21,14 +21,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
-/// Pieces that are smaller than this are gathered: each would otherwise keep an
-/// allocation of its own.
+/// Smaller pieces are collected: each would otherwise occupy an allocation of its own.
 const GATHERED_BYTES: usize = 4 << 10;
-/// One TLS record: what the client is given at a time is a multiple of it where the
-/// buffers allow.
+/// One TLS record: the client is given multiples of it, if the buffers allow.
 const RECORD_BYTES: u64 = 16 << 10;
 
-/// How much of a response is kept for a slow client.
+/// Limits of what is kept of a response for a slow client.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
     /// Bytes in memory: `proxy_buffer_size` and all of `proxy_buffers`; without
@@ -55,8 +53,8 @@ pub(super) enum Moved {
 /// Bytes between a peer and a client.
 pub(super) struct ResponseBuffer {
     limits: Limits,
-    /// What is in the file and was not given: one range, as the file grows only
-    /// behind it.
+    /// The range of the file that is still to be sent: one range, as the file only grows at its
+    /// end.
     filed: Range<u64>,
     moving: Option<Moving>,
     fresh: OutputChain,
@@ -70,7 +68,7 @@ pub(super) struct ResponseBuffer {
 
 /// Memory that is being written to the file.
 struct Moving {
-    /// What the client has not been given meanwhile.
+    /// The part that the client has not been given meanwhile.
     left: OutputChain,
     /// Where `left` will be in the file.
     offset: u64,
@@ -83,7 +81,7 @@ struct Moving {
 /// Gives the file if it was made.
 type Writing = Pin<Box<dyn Future<Output = Result<Option<TempFile>, TempFileError>> + Send>>;
 
-/// Memory that counts as busy as long as somebody holds it.
+/// Memory that counts as busy until it is freed.
 struct Busy {
     bytes: Bytes,
     total: Arc<AtomicU64>,
@@ -117,10 +115,10 @@ impl ResponseBuffer {
         }
     }
 
-    /// Keeps a piece of the response, which was read with a buffer of `read_bytes`.
+    /// Adds a piece of the response, which was read with a buffer of `read_bytes`.
     pub(super) fn push(&mut self, piece: Bytes, read_bytes: usize) {
         self.fresh_bytes += piece.len() as u64;
-        // A piece that does not fill its buffer would keep more memory than it counts.
+        // A piece that does not fill its buffer would occupy more memory than it counts for.
         let fills = piece.len() >= read_bytes / 2 && piece.len() >= GATHERED_BYTES;
         if fills {
             self.end_gathering();
@@ -168,8 +166,8 @@ impl ResponseBuffer {
         out.append(std::mem::take(&mut self.fresh));
     }
 
-    /// Gives the client up to `max_bytes`, in order. Memory is given as far as the
-    /// busy buffers allow; when the response `is_complete`, all of it. Returns how much.
+    /// Gives the client up to `max_bytes`, in order: memory as far as the busy buffers allow, and
+    /// all of it when the response `is_complete`. Returns how much.
     pub(super) fn give(&mut self, out: &mut OutputChain, max_bytes: u64, is_complete: bool) -> u64 {
         let mut given = 0;
         if let Some(file) = &self.file {
@@ -220,8 +218,8 @@ impl ResponseBuffer {
     pub(super) fn begin_to_move(&mut self, temp_path: &Arc<TempPath>) {
         self.end_gathering();
         if self.filed.is_empty() {
-            // All of it was given to the client. Its pages may still be on their way, so
-            // the next bytes go to another file rather than over them.
+            // All of the file has been given to the client. Its pages may still be in use, so the
+            // next bytes go to another file instead of overwriting them.
             self.file = None;
         }
         let left = std::mem::take(&mut self.fresh);
@@ -255,7 +253,7 @@ impl ResponseBuffer {
         });
     }
 
-    /// Goes on writing.
+    /// Continues to write.
     ///
     /// # Errors
     /// When the file cannot be created or written.

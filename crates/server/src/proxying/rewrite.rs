@@ -1,5 +1,5 @@
 //! `proxy_redirect`, `proxy_cookie_domain`, `proxy_cookie_path`, `proxy_cookie_flags`:
-//! what a peer says about itself, in the words of the outside.
+//! translate what a peer says about itself into addresses that clients can use.
 
 use crate::exchange::Exchange;
 use crate::request_log::log_request;
@@ -20,7 +20,7 @@ pub(super) fn rewrite(
 ) -> Option<Vec<u8>> {
     match name {
         KnownHeader::Location => redirect(exchange, &pass.redirects, value, 0),
-        // Nothing but the URL is looked at; without one there is nothing to rewrite.
+        // Only the URL is considered; without one there is nothing to rewrite.
         KnownHeader::Refresh => {
             let url = refresh_url(value)?;
             redirect(exchange, &pass.redirects, value, url.start)
@@ -30,7 +30,7 @@ pub(super) fn rewrite(
     }
 }
 
-/// The first rule that fits the URL which begins at `start`.
+/// The first rule that matches the URL at `start`.
 fn redirect(
     exchange: &mut Exchange,
     rules: &[RedirectRewrite],
@@ -127,13 +127,13 @@ fn flags_for(
     })?;
     let mut flags = CookieFlags::default();
     for flag in &rule.flags {
-        // As in nginx, what variables make of a flag may be none.
+        // As in nginx, a flag with variables may turn out to be none.
         let _ = flags.add(&template::evaluate(flag, exchange));
     }
     Some(flags)
 }
 
-/// What stands instead of a text that an expression matches.
+/// The replacement for a text that an expression matches.
 fn matched(
     exchange: &mut Exchange,
     regex: &Regex,
@@ -144,8 +144,8 @@ fn matched(
         .then(|| template::evaluate(replacement, exchange).into_owned())
 }
 
-/// Whether an expression matches. Its groups are `$1` and so on from then on, as after
-/// any other match.
+/// Whether an expression matches. As after any other match, its groups are `$1` and so on from then
+/// on.
 fn remember_match(exchange: &mut Exchange, regex: &Regex, text: &[u8]) -> bool {
     match regex.captures(text) {
         Ok(Some(captures)) => {

@@ -1,4 +1,4 @@
-//! A location's pass directive at run time, made once for each snapshot.
+//! A location's pass directive at run time, built once per snapshot.
 
 use super::tls_settings::{PeerTls, Secured};
 use super::{GroupRuntime, knows_chunks, rewrite};
@@ -24,15 +24,15 @@ pub(crate) struct PassRuntime {
     pub(crate) host: Arc<str>,
     /// `$proxy_port`, likewise.
     pub(crate) port: Arc<str>,
-    /// Who looks names up that come out of variables.
+    /// Resolves names that come from variables.
     pub(crate) resolver: Option<Arc<dyn Resolve>>,
-    /// What tells its connections from those of other locations.
+    /// Distinguishes its connections from those of other locations.
     local_key: ConnectionKey,
-    /// What tells its connections from others to the same group.
+    /// Distinguishes its connections from others to the same group.
     shared_key: ConnectionKey,
     /// TLS to the peers, if it can come to that.
     pub(super) tls: Option<PeerTls>,
-    /// How the connections of every request are secured, when no request can change that.
+    /// The TLS of every connection, if no request can change it.
     pub(super) secured_alike: Option<Arc<Secured>>,
 }
 
@@ -54,7 +54,7 @@ impl PassRuntime {
             Pass::FastCgi(_) | Pass::Scgi(_) => ("", "", false),
         };
         let family = match &pass {
-            // A connection speaks one protocol for as long as it lives.
+            // A connection has one protocol for its whole life.
             Pass::Proxy(proxy) if proxy.http_version == ProxyHttpVersion::Http2 => "proxy-h2",
             pass => pass.upstream().family.name(),
         };
@@ -96,7 +96,7 @@ impl PassRuntime {
         }
     }
 
-    /// What an idle connection must have been opened for.
+    /// The key of an idle connection.
     pub(crate) fn connection_key(&self, group: &GroupRuntime) -> ConnectionKey {
         match group.local {
             true => self.local_key.clone(),
@@ -112,20 +112,19 @@ impl PassRuntime {
         }
     }
 
-    /// Whether a body can be sent while it arrives: its length is known, or the
-    /// protocol does without.
+    /// Whether a body can be streamed: its length is known, or the protocol does not need it.
     pub(crate) fn can_stream(&self, exchange: &Exchange) -> bool {
         use sealane_http::h1::Framing;
         let has_length = matches!(exchange.request.head.framing, Framing::Length(_));
         match &self.pass {
             Pass::Proxy(proxy) => has_length || knows_chunks(proxy),
-            // The end of a FastCGI stream is marked; programs still want the length.
+            // FastCGI marks the end of the stream, but programs need the length.
             Pass::FastCgi(_) | Pass::Grpc(_) => true,
             Pass::Uwsgi(_) | Pass::Scgi(_) => has_length,
         }
     }
 
-    /// What `proxy_redirect` and `proxy_cookie_*` make of a header's value.
+    /// Applies `proxy_redirect` and `proxy_cookie_*` to a header's value.
     pub(crate) fn rewrite_header(
         &self,
         exchange: &mut Exchange,
@@ -140,7 +139,7 @@ impl PassRuntime {
 }
 
 impl GroupRuntime {
-    /// A group of addresses that one request has resolved.
+    /// A group of addresses that were resolved for one request.
     pub(crate) fn for_one_request(name: &str, addresses: Vec<PeerAddress>) -> GroupRuntime {
         let settings = GroupSettings {
             name: name.to_owned(),

@@ -1,4 +1,4 @@
-//! What became of a request at its peers: the `$upstream_*` variables.
+//! The attempts of a request at its peers: the `$upstream_*` variables.
 
 use super::request::BodyPlan;
 use super::wire::UpstreamHead;
@@ -11,13 +11,13 @@ use std::time::{Duration, Instant};
 
 /// All attempts of an exchange, in order.
 pub(crate) struct UpstreamStates {
-    /// One entry for each peer that was asked: nearly always one.
+    /// One entry for each peer that was tried: nearly always one.
     pub(crate) attempts: SmallVec<[Attempt; 1]>,
     /// The last response head (`$upstream_http_*`, `$upstream_cookie_*`).
     pub(crate) head: Option<Box<UpstreamHead>>,
     /// Trailers of the last response (`$upstream_trailer_*`).
     pub(crate) trailers: HeaderList,
-    /// What is sent as the body (`$proxy_internal_body_length`, `$proxy_internal_chunked`).
+    /// The body that is sent (`$proxy_internal_body_length`, `$proxy_internal_chunked`).
     pub(crate) body: BodyPlan,
     /// `$proxy_host` of a target with variables.
     pub(crate) host: Option<Arc<str>>,
@@ -25,17 +25,17 @@ pub(crate) struct UpstreamStates {
     pub(crate) port: Option<Arc<str>>,
     /// The scheme of the URL that error-log lines show: `http://`.
     pub(crate) scheme: &'static str,
-    /// The URI in it, as it is sent; empty for the gateway protocols.
+    /// Its URI, as sent; empty for the gateway protocols.
     pub(crate) uri: Vec<u8>,
 }
 
-/// One peer that was asked, or the group that had none.
+/// One peer that was tried, or the group that had none.
 pub(crate) struct Attempt {
     /// `$upstream_addr`: the peer, or the group's name when none could be picked.
     pub(crate) peer: Arc<str>,
-    /// `$upstream_last_server_name`: the `server` line it comes from.
+    /// `$upstream_last_server_name`: the `server` line of the peer.
     pub(crate) server: Arc<str>,
-    /// `$upstream_status`; 0 while there is no answer.
+    /// `$upstream_status`; 0 while there is no response.
     pub(crate) status: u16,
     /// When it began.
     pub(crate) started: Instant,
@@ -51,7 +51,7 @@ pub(crate) struct Attempt {
     pub(crate) bytes_sent: u64,
     /// `$upstream_bytes_received`.
     pub(crate) bytes_received: u64,
-    /// An internal redirect led to another group: a colon stands before it in the variables.
+    /// An internal redirect led to another group: variables show a colon before it.
     pub(crate) after_redirect: bool,
 }
 
@@ -70,7 +70,7 @@ impl Default for UpstreamStates {
     }
 }
 
-/// `http://127.0.0.1:81/path`: the peer that was asked last, for error-log lines.
+/// `http://127.0.0.1:81/path`: the peer that was tried last, for error-log lines.
 impl fmt::Display for UpstreamStates {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(attempt) = self.attempts.last() else {

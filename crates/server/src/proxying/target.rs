@@ -1,4 +1,4 @@
-//! Where a request goes: a group of servers, and the URI they are asked for.
+//! The target of a request: a group of servers, and the URI to request from them.
 
 use super::request;
 use super::{GroupRuntime, PassRuntime};
@@ -14,9 +14,9 @@ use std::sync::Arc;
 
 /// Where one request goes.
 pub(crate) struct Target {
-    /// Who is asked.
+    /// The group.
     pub(crate) group: Arc<GroupRuntime>,
-    /// What for, in HTTP; empty for the gateway protocols.
+    /// The URI, in HTTP; empty for the gateway protocols.
     pub(crate) uri: Vec<u8>,
     /// Over TLS.
     pub(crate) tls: bool,
@@ -105,7 +105,7 @@ async fn evaluated(
     )?;
     let uri = match url.uri {
         [] => request::target(exchange, &sealane_conf::model::UriPart::AsReceived),
-        // As it is; only a path may be missing before the arguments.
+        // Unchanged, except that a missing path before the arguments is added.
         [b'?', ..] => [b"/", url.uri].concat(),
         uri => uri.to_vec(),
     };
@@ -177,8 +177,8 @@ fn parse<'t>(
     })
 }
 
-/// The group that a place means: a block of that name, a host that is known since the
-/// start, the address itself, or what the name resolves to.
+/// The group for a URL: a block of that name, a host that was resolved at start, the address
+/// itself, or what the name resolves to.
 async fn group_of(
     exchange: &Exchange,
     pass: &PassRuntime,

@@ -1,8 +1,8 @@
-//! Certificates whose names come out of variables: `proxy_ssl_certificate` with a `$`, and
+//! Client certificates whose names contain variables: `proxy_ssl_certificate` with a `$`, and
 //! `proxy_ssl_certificate_cache`.
 //!
-//! The worker reads them when a connection is opened, with its own rights, as nginx's do. That
-//! is done on a thread that may wait for the disk.
+//! As in nginx, the worker reads them with its own rights when it opens a connection. A disk
+//! thread does that.
 
 use crate::disk;
 use sealane_conf::model::CertificateCache;
@@ -19,11 +19,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
-/// Largest file that is read. Nobody has a certificate of this size; the name is the client's
-/// to influence.
+/// Largest file that is read. No certificate is that large; the client can influence the name.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// Certificates of a pass directive whose names have variables.
+/// The cache for certificates of a pass directive whose names have variables.
 pub(crate) struct Certificates {
     loader: Arc<Loader>,
     cache: Option<Mutex<Cache>>,
@@ -47,13 +46,13 @@ type Pair = (Vec<u8>, Vec<u8>);
 #[derive(Clone)]
 struct CachedIdentity {
     identity: ClientIdentity,
-    /// What the files looked like.
+    /// The state of the files.
     stamps: [Stamp; 2],
     checked: Instant,
     used: Instant,
 }
 
-/// What changes when a file does; `None` for text that is no file, or a file that is gone.
+/// Changes when a file does; `None` for text that is not a file, and for a missing file.
 type Stamp = Option<(u64, SystemTime)>;
 
 impl Certificates {
@@ -113,7 +112,7 @@ impl Certificates {
 }
 
 impl Cache {
-    /// What is known, and whether that was checked lately.
+    /// The cached entry, and whether it was checked recently.
     fn get(&mut self, pair: &Pair) -> Option<(CachedIdentity, bool)> {
         let now = Instant::now();
         let entry = self.entries.get_mut(pair)?;
@@ -139,7 +138,7 @@ impl Cache {
 }
 
 impl Loader {
-    /// Loads a pair, unless `stale` is of the same files. May block.
+    /// Loads a pair, unless `stale` was made from the same files. May block.
     fn load(
         &self,
         pair: &Pair,
@@ -204,7 +203,7 @@ fn read_file(path: &Path) -> Result<Vec<u8>, String> {
     let failed = |call: &'static str| {
         move |error: io::Error| format!("{call}() failed ({})", OsError(&error))
     };
-    // Looked at first: opening a pipe would wait for somebody to write.
+    // Checked first: opening a pipe would wait for a writer.
     let facts = std::fs::metadata(path).map_err(failed("open"))?;
     if !facts.is_file() {
         return Err("it is not a regular file".to_owned());

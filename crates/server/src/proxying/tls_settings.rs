@@ -1,5 +1,5 @@
-//! What `proxy_ssl_*`, `grpc_ssl_*` and `uwsgi_ssl_*` mean at run time: made once for each
-//! snapshot, and what one request makes of it.
+//! `proxy_ssl_*`, `grpc_ssl_*` and `uwsgi_ssl_*` at run time: built once per snapshot, and
+//! completed for each request.
 
 use super::failure::Failure;
 use super::tls_certificates::Certificates;
@@ -24,10 +24,10 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 use zeroize::Zeroizing;
 
-/// Builds the TLS settings of pass directives, equal ones once.
+/// Builds the TLS settings of pass directives; equal ones only once.
 pub(crate) struct TlsSettings<'m> {
     materials: &'m Materials,
-    /// Where relative names of certificates that come out of variables start from.
+    /// Base of relative certificate names that come from variables.
     conf_directory: PathBuf,
     built: Vec<Built>,
     warnings: Vec<Diagnostic>,
@@ -43,7 +43,7 @@ struct Built {
 #[derive(Clone)]
 pub(crate) struct PeerTls {
     client: ClientTls,
-    /// Tells settings apart, also those of different snapshots: of what they are made.
+    /// Identifies settings, also across snapshots: everything that they are made of.
     fingerprint: [u8; 32],
     /// `proxy_ssl_name`.
     name: Option<Template>,
@@ -54,11 +54,11 @@ pub(crate) struct PeerTls {
     certificates: Arc<Certificates>,
 }
 
-/// How the connections of one request are secured.
+/// The TLS of one request's connections.
 pub(crate) struct Secured {
     client: ClientTls,
     name: Arc<str>,
-    /// The names of a certificate and its key that came out of variables.
+    /// The names of a certificate and its key, with their variables evaluated.
     files: Option<(Vec<u8>, Vec<u8>)>,
     certificates: Arc<Certificates>,
     key: ConnectionKey,
@@ -78,7 +78,7 @@ impl<'m> TlsSettings<'m> {
         }
     }
 
-    /// TLS to the peers of `pass`, if it can come to that.
+    /// The TLS settings for the peers of `pass`, if it may use TLS.
     ///
     /// # Errors
     /// In nginx's words, what is wrong with a file, a cipher string or a command.
@@ -128,7 +128,7 @@ impl<'m> TlsSettings<'m> {
         Ok(Some(tls))
     }
 
-    /// What the operator should know, each text once.
+    /// Warnings for the operator, each text once.
     pub(crate) fn finish(self) -> Vec<Diagnostic> {
         self.warnings
     }
@@ -165,8 +165,8 @@ impl<'m> TlsSettings<'m> {
         })
     }
 
-    /// What two settings have in common only if connections may be shared between them: the
-    /// directives and the contents of all files that they name.
+    /// What two settings must have in common for connections to be shared: the directives and the
+    /// contents of all files that they name.
     fn fingerprint(&self, conf: &UpstreamTls, http2: bool) -> [u8; 32] {
         let mut text = Zeroizing::new(format!("{http2} {conf:?}").into_bytes());
         if let Some(UpstreamCertificate::Files(files)) = &conf.certificate {
@@ -221,7 +221,7 @@ impl<'m> TlsSettings<'m> {
     }
 }
 
-/// What the TLS directives of a family begin with.
+/// The prefix of a family's TLS directives.
 fn directives(family: Family) -> &'static str {
     match family {
         Family::Proxy => "proxy_ssl",
@@ -234,7 +234,7 @@ fn directives(family: Family) -> &'static str {
 }
 
 impl PassRuntime {
-    /// How the connections of a request are secured, if they are.
+    /// The TLS of a request's connections, if they use it.
     pub(super) fn secured(&self, exchange: &Exchange, target: &Target) -> Option<Arc<Secured>> {
         if !target.tls {
             return None;
@@ -242,7 +242,7 @@ impl PassRuntime {
         if let Some(fixed) = &self.secured_alike {
             return Some(fixed.clone());
         }
-        // There are settings wherever a target can be a TLS one.
+        // There are settings if the target can be a TLS one.
         let tls = self.tls.as_ref()?;
         let name = match &tls.name {
             Some(name) => String::from_utf8_lossy(&template::evaluate(name, exchange)).into(),
@@ -286,7 +286,7 @@ fn default_name(target: &Target) -> Arc<str> {
 }
 
 impl PeerTls {
-    /// The name of every connection, when no request can change how they are secured.
+    /// The TLS of every connection, if no request can change it.
     fn fixed_name(&self, default: impl FnOnce() -> Arc<str>) -> Option<Arc<str>> {
         if self.evaluated.is_some() {
             return None;
@@ -327,19 +327,22 @@ impl PeerTls {
     }
 }
 
-/// With its length before it, so that two texts cannot run into each other.
+/// Preceded by its length, so that two texts cannot be confused.
 fn push_counted(key: &mut Vec<u8>, text: &[u8]) {
     key.extend_from_slice(format!(" {}:", text.len()).as_bytes());
     key.extend_from_slice(text);
 }
 
 impl Secured {
-    /// What an idle connection must have been opened for.
+    /// The key of an idle connection.
     pub(super) fn connection_key(&self) -> ConnectionKey {
         self.key.clone()
     }
 
     /// The settings, with the certificate that variables name.
+    ///
+    /// # Errors
+    /// [`Failure::TlsSetup`] when the certificate cannot be loaded.
     pub(super) async fn client(&self) -> Result<ClientTls, Failure> {
         let Some((certificate, key)) = &self.files else {
             return Ok(self.client.clone());
@@ -350,6 +353,9 @@ impl Secured {
     }
 
     /// Begins TLS towards a peer.
+    ///
+    /// # Errors
+    /// [`Failure::TlsSetup`] when the library refuses the settings.
     pub(super) fn begin(
         &self,
         client: &ClientTls,

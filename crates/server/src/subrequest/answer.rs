@@ -1,4 +1,4 @@
-//! The answer of a subrequest as part of another body, as it comes.
+//! The response to a subrequest as part of another body, while it arrives.
 
 use super::{Subrequest, SubrequestKind};
 use crate::body_source::{BodySource, Filled, PendingBody, SourceError};
@@ -11,28 +11,28 @@ use sealane_http::{Method, StatusCode};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-/// Subrequests that may lie in one another; nginx's limit, which is 50 and the first.
+/// Maximum depth of nested subrequests; nginx's limit, which is 50 and the first.
 const MAX_DEPTH: u8 = 51;
 
-/// What another URI answers, to be put into a body.
+/// The response of another URI, to be included in a body.
 pub(crate) struct IncludedAnswer {
     state: AnswerState,
     succeeded: bool,
 }
 
 enum AnswerState {
-    /// Its head is being made.
+    /// Its head is being prepared.
     Asked(Pin<Box<dyn Future<Output = Box<Exchange>> + Send>>),
-    /// Its body comes.
+    /// Its body is arriving.
     Comes(Box<Exchange>, Option<Box<dyn BodySource>>),
     Over,
 }
 
 impl IncludedAnswer {
-    /// Begins a subrequest; `None`, which the log says, if it lies too deep in others or its
-    /// request has too many.
+    /// Begins a subrequest; `None`, which is logged, if it is nested too deeply or its request has
+    /// too many.
     ///
-    /// It has no part in the client's connection, except that it ends when the client goes.
+    /// It does not use the client's connection, but ends when the client goes.
     pub(crate) fn ask(
         exchange: &mut Exchange,
         uri: &[u8],
@@ -42,8 +42,7 @@ impl IncludedAnswer {
         IncludedAnswer::ask_from(exchange, uri, args, depth, None)
     }
 
-    /// The same for something that lies `depth` deep in others, and what
-    /// stands in for the answer if that is an error.
+    /// The same at a nesting of `depth`, with what replaces the response if that is an error.
     pub(crate) fn ask_from(
         exchange: &mut Exchange,
         uri: &[u8],
@@ -86,7 +85,7 @@ impl IncludedAnswer {
         })
     }
 
-    /// Lets it go on until its body begins.
+    /// Polls it until its body begins.
     pub(crate) fn poll_head(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let AnswerState::Asked(asking) = &mut self.state {
             let mut asked = ready!(asking.as_mut().poll(cx));
@@ -98,7 +97,7 @@ impl IncludedAnswer {
         Poll::Ready(())
     }
 
-    /// Whether it was answered with a status below 300.
+    /// Whether its status is below 300.
     pub(crate) fn succeeded(&self) -> bool {
         self.succeeded
     }
@@ -111,7 +110,10 @@ impl IncludedAnswer {
         }
     }
 
-    /// See [`BodySource::poll_fill`]; `main` is whose body it becomes part of.
+    /// See [`BodySource::poll_fill`]; `main` is the exchange with the body that includes this one.
+    ///
+    /// # Errors
+    /// When the body of the subrequest has failed.
     pub(crate) fn poll_fill(
         &mut self,
         cx: &mut Context<'_>,
@@ -146,7 +148,7 @@ impl IncludedAnswer {
         Poll::Ready(filled)
     }
 
-    /// It is over: what became of it is logged, and variables are those of the request.
+    /// Ends it: it is logged, and variables are those of the main request again.
     fn end(&mut self, main: &mut Exchange, completed: bool) {
         if let AnswerState::Comes(mut asked, source) =
             std::mem::replace(&mut self.state, AnswerState::Over)
@@ -159,12 +161,12 @@ impl IncludedAnswer {
             }
             let values = &mut asked.request.values;
             main.request.values.take_variables(values);
-            // What else waits for somebody asks again.
+            // Anything else that waits registers again.
             main.client.ignore_gone();
         }
     }
 
-    /// Nobody wants more of it.
+    /// The rest is not needed.
     pub(crate) fn conclude(mut self, main: &mut Exchange) {
         self.end(main, false);
     }

@@ -1,8 +1,7 @@
-//! What the servers of a configuration do about resumption: keys, caches, the
-//! store of all nodes, early data.
+//! Session resumption as configured: keys, caches, the store that nodes share, early data.
 //!
-//! All of it is [`SessionState`], which outlives the snapshot: the same directives
-//! find the same objects again.
+//! All of it is part of [`SessionState`], which outlives the snapshot: the same directives find
+//! the same objects again.
 
 use super::{emerg, file};
 use crate::materials::Materials;
@@ -18,13 +17,12 @@ use std::sync::Arc;
 /// nginx's default for `ssl_session_cache builtin`.
 const BUILTIN_SESSIONS: usize = 20_480;
 
-/// How long a new ticket key waits until it seals, in seconds, when other nodes must
-/// have fetched it before: a quarter of its time, within these bounds. Nodes look twice
-/// a second.
+/// How long a new ticket key waits before it is used, in seconds, if other nodes have to fetch it
+/// first: a quarter of its lifetime, within these bounds. Nodes check twice a second.
 const SHARE_OVERLAP_S: std::ops::RangeInclusive<u64> = 2..=10;
 
-/// The same where there is no store: within this time the master has the key, and whoever comes
-/// after a worker that dies.
+/// The same without a store: within this time the master gets the key, and with it the successor of
+/// a worker that dies.
 const KEEP_OVERLAP_S: u64 = 1;
 
 /// Ticket keys that all nodes find in a store.
@@ -73,6 +71,10 @@ impl<'a> SessionsBuilder<'a> {
         (self.shared_rings, self.notices)
     }
 
+    /// What the sessions of a server need.
+    ///
+    /// # Errors
+    /// When a key or the register of early data cannot be used.
     pub(super) fn server(
         &mut self,
         tls: &Tls,
@@ -182,7 +184,7 @@ impl<'a> SessionsBuilder<'a> {
         tls: &Tls,
         shared: &SharedSessions,
     ) -> Result<Arc<TicketRing>, Diagnostic> {
-        // Equal on all nodes, wherever they reach the store, and telling nothing.
+        // Equal on all nodes, however they reach the store, and without revealing anything.
         let sealed_by = shared.seal.ring_key("name of the seal");
         let sealed_by = sealed_by.as_str().get(2..18).unwrap_or_default().to_owned();
         let kind = format!("shared {sealed_by}");
@@ -238,7 +240,7 @@ mod tests {
     use super::*;
     use crate::testing::parse;
 
-    /// What a server of this configuration uses, as one snapshot builds it.
+    /// The session objects of the first server, as a snapshot would build them.
     fn build(config: &sealane_conf::Config, materials: &Materials) -> ServerSessions {
         let http = config.http.as_ref().expect("there is an http block");
         let tls = http.servers[0].tls.as_ref().expect("it can refuse");

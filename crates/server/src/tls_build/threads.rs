@@ -1,9 +1,9 @@
-//! How many handshake threads a process gets (`ssl_async_threads`).
+//! The number of handshake threads (`ssl_async_threads`).
 
 use sealane_conf::Config;
 use sealane_conf::model::AsyncMode;
 
-/// What the configuration says about handshake threads.
+/// The configuration of handshake threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HandshakeThreads {
     /// `ssl_async_threads`; `None` is `auto`.
@@ -26,9 +26,9 @@ impl HandshakeThreads {
         }
     }
 
-    /// The number on a machine with so many usable CPUs. With `auto` there are as many threads as
-    /// CPUs. One pays on a single CPU as well: it computes in batches, and unlike the
-    /// worker it can be interrupted.
+    /// The number of threads on a machine with this many usable CPUs. With `auto` there are as many
+    /// as CPUs. One is worth it on a single CPU as well: it computes in batches and, unlike the
+    /// worker, can be interrupted.
     pub fn on(self, cpus: usize) -> usize {
         match self.count {
             _ if !self.wanted => 0,

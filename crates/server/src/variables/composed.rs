@@ -1,8 +1,8 @@
-//! Variables of the server's own that the configuration makes of other variables: `root`,
-//! `limit_rate` and `secure_link` say what they are.
+//! Built-in variables whose value the configuration defines through other variables, with
+//! `root`, `limit_rate` and `secure_link`.
 //!
-//! One that is made of itself has no value: `secure_link_md5 "$secure_link x"` is a mistake, and
-//! not one that may cost more than a line in the error log.
+//! A variable that refers to itself has no value: `secure_link_md5 "$secure_link x"` is a
+//! mistake, which must not cost more than a line in the error log.
 
 use super::{links, request, response};
 use crate::exchange::Exchange;
@@ -11,8 +11,8 @@ use sealane_conf::variables::Builtin;
 use std::cell::Cell;
 
 thread_local! {
-    /// Those that are being made, a bit for each. Evaluation never waits, so they are all of one
-    /// exchange.
+    /// Variables that are being evaluated, a bit for each. Evaluation never waits, so all of them
+    /// belong to one exchange.
     static UNDER_WAY: Cell<u8> = const { Cell::new(0) };
 }
 
@@ -46,7 +46,7 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
     }
 }
 
-/// Puts back what was under way before, however the evaluation ends.
+/// Restores the previous state, however the evaluation ends.
 struct Reset(u8);
 
 impl Drop for Reset {

@@ -1,4 +1,4 @@
-//! Variables about the connection and its two ends.
+//! Variables about the connection and its two endpoints.
 
 use super::{number, seconds, text};
 use crate::exchange::Exchange;
@@ -100,7 +100,7 @@ fn peer_ip(peer: PeerAddress, out: &mut Vec<u8>) -> bool {
 
 fn peer_port(peer: PeerAddress, out: &mut Vec<u8>) -> bool {
     match peer {
-        // A proxy may tell an address without a port; nginx leaves the variable empty then.
+        // A proxy may send an address without a port; nginx leaves the variable empty then.
         PeerAddress::Inet(address) if address.port() > 0 => number(address.port(), out),
         PeerAddress::Inet(_) | PeerAddress::Unix => text("", out),
     }

@@ -16,7 +16,7 @@ use sealane_sys::time::unix_coarse_s;
 use std::borrow::Cow;
 use subtle::ConstantTimeEq;
 
-/// As nginx decodes: padding or not, whatever the unused bits are.
+/// As lenient as nginx: with or without padding, whatever the unused bits are.
 const BASE64URL: GeneralPurpose = GeneralPurpose::new(
     &alphabet::URL_SAFE,
     GeneralPurposeConfig::new()
@@ -48,8 +48,8 @@ pub(super) fn expires(exchange: &Exchange, out: &mut Vec<u8>) -> bool {
     }
 }
 
-/// A hash, and the time until which it holds, as it is written and as a number. `None` if
-/// there is a time that is none.
+/// A hash, and the time until which it is valid, as text and as a number. `None` if the time is
+/// invalid.
 #[expect(clippy::type_complexity, reason = "it is taken apart at once")]
 fn split(value: &[u8]) -> Option<(&[u8], Option<(&[u8], u64)>)> {
     let Some(comma) = memchr::memchr(b',', value) else {
@@ -60,7 +60,7 @@ fn split(value: &[u8]) -> Option<(&[u8], Option<(&[u8], u64)>)> {
     Some((&value[..comma], Some((written, time))))
 }
 
-/// Whether the hash is right and holds still; `None` if it is wrong.
+/// Whether the hash is right and still valid; `None` if it is wrong.
 fn is_right(exchange: &Exchange, value: &Template, of: &Template) -> Option<bool> {
     const ENCODED_BYTES: usize = 24;
     let value = template::evaluate(value, exchange);
@@ -78,7 +78,7 @@ fn is_right(exchange: &Exchange, value: &Template, of: &Template) -> Option<bool
     Some(expires.is_none_or(|(_, time)| time >= now_s))
 }
 
-/// Of `/prefix/hash/link` the link, if the hash is that of the link and the secret.
+/// The link of `/prefix/hash/link`, if the hash is that of the link and the secret.
 fn link_of_secret<'e>(exchange: &'e Exchange, secret: &[u8]) -> Option<&'e [u8]> {
     const HASH_BYTES: usize = 32;
     let request = &exchange.request;
@@ -108,7 +108,7 @@ pub(super) fn invalid_referer(exchange: &Exchange, out: &mut Vec<u8>) -> bool {
 }
 
 fn is_valid(exchange: &Exchange, referers: &ValidReferers) -> bool {
-    /// Shorter ones are no URLs to nginx: `http://i.ru`.
+    /// nginx takes nothing shorter for a URL: `http://i.ru`.
     const SHORTEST_URL_BYTES: usize = 11;
     const MAX_HOST_BYTES: usize = 256;
     if referers.is_empty() {

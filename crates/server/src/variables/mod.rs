@@ -1,8 +1,7 @@
-//! What is known about an exchange, as text: every variable of the configuration.
+//! Variables: what is known about an exchange, as text.
 //!
-//! Values are written where they are wanted, when they are wanted; nothing is
-//! kept. A variable is either found, maybe empty, or absent: access logs show `-`
-//! for an absent one, templates nothing.
+//! Values are written where and when they are needed; nothing is cached. A variable is either
+//! found, perhaps empty, or absent: access logs show `-` for an absent one, templates nothing.
 
 mod composed;
 mod connection;
@@ -161,7 +160,7 @@ fn append_builtin(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> b
         B::UidGot => userid::got(exchange, out),
         B::UidSet => userid::set(exchange, out),
         B::UidReset => text("", out),
-        // What is known of servers behind us.
+        // Variables about upstream servers.
         _ => upstream::append(exchange, builtin, out),
     }
 }
@@ -202,8 +201,7 @@ fn microseconds(time: Duration, out: &mut Vec<u8>) -> bool {
     )
 }
 
-/// Whether a header is the one that a variable's name stands for: lower case,
-/// `_` for `-`.
+/// Whether a header is the one that a variable names: lower case, `_` for `-`.
 fn is_variable_name(header: &[u8], name: &str) -> bool {
     let fold = |byte: &u8| {
         if *byte == b'-' {

@@ -34,11 +34,11 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
     }
 }
 
-/// How dates are written where no page says it.
+/// Format of dates unless a page sets one.
 const DATE_FORMAT: &[u8] = b"%A, %d-%b-%Y %H:%M:%S %Z";
 
-/// `$date_local` and `$date_gmt`. Without a value if the format makes an empty text, or one that
-/// is too long.
+/// `$date_local` and `$date_gmt`. No value if the format produces an empty text, or one that is too
+/// long.
 fn date(exchange: &Exchange, is_local: bool, out: &mut Vec<u8>) -> bool {
     let now_s = time::unix_coarse_s();
     let format = exchange.features.ssi.time_format.as_deref();
@@ -54,7 +54,7 @@ fn date(exchange: &Exchange, is_local: bool, out: &mut Vec<u8>) -> bool {
     !text.is_empty()
 }
 
-/// The machine's name in lower case, as it was when first asked for.
+/// The machine's name in lower case, as it was on first use.
 fn hostname() -> Option<&'static [u8]> {
     static NAME: OnceLock<Option<String>> = OnceLock::new();
     let name = NAME.get_or_init(|| {

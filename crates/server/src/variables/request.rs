@@ -24,7 +24,7 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
     match builtin {
         Builtin::Request => put(sent(head.request_line), out),
         Builtin::RequestMethod => match head.method.name() {
-            // That of the request that has set it off, whatever a subrequest's own is.
+            // That of the main request, whatever the subrequest's own method is.
             Some(name) if !head.request_line.is_empty() && !request.is_subrequest => {
                 text(name, out)
             }
@@ -37,7 +37,7 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
             text("/", out)
         }
         Builtin::RequestUri => put(sent(head.path).or_else(|| sent(head.target)), out),
-        // It is empty before the request line is understood, and where a rewrite leaves nothing.
+        // Absent before the request line has been parsed; a rewrite may leave it empty.
         Builtin::Uri | Builtin::DocumentUri => {
             let is_known = !request.uri.is_empty() || request.uri_replaced;
             put(is_known.then_some(&request.uri), out)
@@ -66,7 +66,7 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
                 .received
                 .as_ref()
                 .is_some_and(|body| number(body.len(), out)),
-            // There is none, or the request is refused, whatever it says.
+            // There is no body, or the request is refused.
             Framing::None => put(
                 head.get(KnownHeader::ContentLength)
                     .map(|span| span.of(&request.buffer)),
@@ -132,7 +132,7 @@ pub(super) fn header(exchange: &Exchange, name: &str, out: &mut Vec<u8>) -> bool
     found
 }
 
-/// The first argument of that name, as it came. Names are compared without case.
+/// The first argument of that name, as received. Names are compared without case.
 pub(crate) fn argument<'a>(args: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     args.split(|byte| *byte == b'&').find_map(|argument| {
         let (key, value) = argument.split_at_checked(name.len())?;
@@ -173,7 +173,7 @@ fn remote_user(exchange: &Exchange, out: &mut Vec<u8>) -> bool {
     put(credentials.as_ref().map(Credentials::user), out)
 }
 
-/// `$realpath_root`. Asks the file system: links may change.
+/// `$realpath_root`. Reads the file system each time: links may change.
 fn real_path_of_root(exchange: &Exchange, out: &mut Vec<u8>) -> bool {
     let (FilesAt::Root(root) | FilesAt::Alias(root)) = &exchange.conf().files_at;
     let root = template::evaluate(root, exchange);
@@ -203,8 +203,8 @@ impl RequestIdState {
 fn random_id() -> [u8; 32] {
     const HEX: &[u8; 16] = b"0123456789abcdef";
     let mut bytes = [0; 16];
-    // The kernel's generator cannot fail once the machine has started; should it
-    // do so, identifiers are not unique, which is all that is lost.
+    // The kernel's generator cannot fail once the machine has started. If it did, identifiers would
+    // not be unique, which is harmless.
     let _ = getrandom::fill(&mut bytes);
     let mut id = [0; 32];
     for (pair, byte) in id.chunks_exact_mut(2).zip(bytes) {

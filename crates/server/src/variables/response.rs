@@ -11,7 +11,7 @@ use sealane_http::{StatusCode, date};
 pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> bool {
     let transfer = &exchange.transfer;
     match builtin {
-        // That of an error page stays, whatever is sent in its name: 304 for its file.
+        // The status of an error page stays, whatever is sent: 304 for its file.
         Builtin::Status => {
             let is_known = exchange.phases.has_status || exchange.response.status != StatusCode::OK;
             let status = is_known.then_some(exchange.response.status);
@@ -32,7 +32,7 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
     }
 }
 
-/// `$gzip_ratio` and its like: two decimals, rounded as nginx does.
+/// `$gzip_ratio` and the like: two decimals, rounded as nginx does.
 fn ratio(exchange: &Exchange, coding: Coding, out: &mut Vec<u8>) -> bool {
     let compressed = exchange.features.compress.compressed.as_deref();
     let of_it = |compressed: &&Compressed| compressed.coding == coding && compressed.out_bytes > 0;
@@ -83,8 +83,8 @@ pub(super) fn header(exchange: &Exchange, name: &str, out: &mut Vec<u8>) -> bool
     }
 }
 
-/// What nginx's variable says, which is not always what was sent: when a line is logged, the
-/// connection is not kept for this request any more.
+/// The value of nginx's variable, which is not always what was sent: when a line is logged, the
+/// connection is no longer kept for this request.
 fn connection(exchange: &Exchange) -> &'static str {
     let is_over = exchange.transfer.head_bytes > 0;
     match exchange.response.status {

@@ -1,4 +1,4 @@
-//! Variables about servers behind us: `$upstream_*`, `$proxy_*`.
+//! Variables about upstream servers: `$upstream_*`, `$proxy_*`.
 
 use super::{is_variable_name, number, put, seconds, text};
 use crate::exchange::Exchange;
@@ -33,7 +33,7 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
         },
         Builtin::GrpcInternalTrailers => takes_trailers(exchange) && text("trailers", out),
         Builtin::FastcgiScriptName => fastcgi_script(exchange, 1, out),
-        // Without an expression that splits it off, it is empty.
+        // Empty without an expression that splits it off.
         Builtin::FastcgiPathInfo => {
             fastcgi_script(exchange, 2, out);
             true
@@ -42,7 +42,7 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
     }
 }
 
-/// Whether the client says that it takes trailers (RFC 9110 section 10.1.4).
+/// Whether the client accepts trailers (RFC 9110 section 10.1.4).
 fn takes_trailers(exchange: &Exchange) -> bool {
     let request = &exchange.request;
     let mut lines = request.head.get_all(KnownHeader::Te);
@@ -149,7 +149,7 @@ fn body_plan(exchange: &Exchange) -> BodyPlan {
     states.map_or(BodyPlan::None, |states| states.body)
 }
 
-/// What is known once variables were evaluated, else what the configuration says.
+/// The evaluated target if there is one, otherwise what is configured.
 fn proxy_place(
     exchange: &Exchange,
     out: &mut Vec<u8>,

@@ -12,11 +12,11 @@ use smallvec::SmallVec;
 use std::cell::Cell;
 use std::net::IpAddr;
 
-/// How deep variables may be made of other variables; nginx's limit.
+/// How deeply variables may be nested; nginx's limit.
 const MAX_DEPTH: u8 = 100;
 
 thread_local! {
-    /// How deep the evaluation under way is.
+    /// Depth of the current evaluation.
     static DEPTH: Cell<u8> = const { Cell::new(0) };
 }
 
@@ -25,7 +25,7 @@ pub(super) fn append(exchange: &Exchange, index: u16, out: &mut Vec<u8>) -> bool
     if let Some(found) = exchange.request.values.append(index, out) {
         return found;
     }
-    // Every index comes from the configuration that the snapshot was made of.
+    // Every index comes from the configuration of this snapshot.
     let variable = &exchange.snapshot.variables[usize::from(index)];
     let depth = DEPTH.get();
     if depth == MAX_DEPTH {
@@ -41,7 +41,7 @@ pub(super) fn append(exchange: &Exchange, index: u16, out: &mut Vec<u8>) -> bool
     get(exchange, variable, index, out)
 }
 
-/// One evaluation more is under way as long as it lives, however it ends.
+/// Counts an evaluation until it is dropped.
 struct Deeper(u8);
 
 impl Deeper {
@@ -57,7 +57,7 @@ impl Drop for Deeper {
     }
 }
 
-/// The value of a variable that was not given one.
+/// The value of a variable that was not set.
 fn get(exchange: &Exchange, variable: &UserVariable, index: u16, out: &mut Vec<u8>) -> bool {
     let begin = out.len();
     let keep = match &variable.getter {
@@ -91,7 +91,7 @@ fn get(exchange: &Exchange, variable: &UserVariable, index: u16, out: &mut Vec<u
     true
 }
 
-/// The address that a `geo` is about, if there is one.
+/// The address that a `geo` looks up, if there is one.
 fn address(exchange: &Exchange, geo: &Geo) -> Option<IpAddr> {
     let address = match &geo.address {
         None => match exchange.client_address() {
@@ -156,7 +156,7 @@ fn by_expression<'m>(exchange: &Exchange, map: &'m Map, source: &[u8]) -> Option
     None
 }
 
-/// Gives a variable a value: `set`, `auth_request_set`.
+/// Sets a variable: `set`, `auth_request_set`.
 pub(crate) fn assign(exchange: &mut Exchange, variable: &Variable, value: Vec<u8>) {
     match variable {
         Variable::User(index) => exchange.request.values.set(*index, Some(value.into())),
@@ -171,7 +171,7 @@ pub(crate) fn assign(exchange: &mut Exchange, variable: &Variable, value: Vec<u8
                 log_request!(exchange, Error, "invalid $limit_rate \"{value}\"");
             }
         },
-        // The configuration lets no others be set.
+        // The configuration allows no others.
         _ => {}
     }
 }

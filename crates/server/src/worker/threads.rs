@@ -1,4 +1,5 @@
-//! The threads of the worker process: each accepts, serves and looks after time-outs on its own.
+//! The threads of the worker process. Each accepts connections, serves them and enforces
+//! time-outs on its own.
 
 use crate::acceptor::Acceptor;
 use crate::connection;
@@ -19,13 +20,12 @@ use std::time::Duration;
 use tokio::sync::{Notify, mpsc, oneshot, watch};
 use tokio::task;
 
-/// Disk threads end after they had nothing to do for this long.
+/// Disk threads end after being idle for this long.
 const DISK_THREAD_IDLE: Duration = Duration::from_secs(60);
-/// How long a worker thread computes at a time when others want its processor: so short that it
-/// takes the place of a handshake thread as soon as a request arrives. It gets no more of the
-/// processor by that. Only Linux 6.12 and later heed it.
+/// The time slice of worker threads, so short that they preempt handshake threads as soon as a
+/// request arrives. It does not get them more CPU time. Only Linux 6.12 and later honour it.
 const WORKER_TIME_SLICE: Duration = Duration::from_micros(100);
-/// How often shutdown looks whether everything has finished.
+/// How often shutdown checks whether everything has finished.
 pub(crate) const SHUTDOWN_POLL: Duration = Duration::from_millis(20);
 
 /// The threads of the worker process.
@@ -33,7 +33,7 @@ pub(crate) const SHUTDOWN_POLL: Duration = Duration::from_millis(20);
 pub(crate) struct Threads {
     handles: Vec<JoinHandle<()>>,
     orders: Vec<(u32, mpsc::UnboundedSender<ThreadCommand>)>,
-    /// Ends when no connection of another process is to come any more.
+    /// Closed when no more connections of other processes are to be adopted.
     taking: Option<(PipeWriter, Arc<PipeReader>)>,
 }
 
@@ -43,11 +43,11 @@ pub(crate) struct OwnSocket {
     pub(crate) socket: OwnedFd,
 }
 
-/// What one thread is to do.
+/// A command for one thread.
 enum ThreadCommand {
-    /// Go on with another configuration.
+    /// Switch to another configuration.
     Follow(Successor),
-    /// Go on with a connection of another process.
+    /// Adopt a connection of another process.
     Adopt(Box<MovedConnection>),
 }
 
@@ -59,7 +59,7 @@ struct Successor {
     progress: Arc<ReloadProgress>,
 }
 
-/// How many threads have still to follow an order.
+/// How many threads have yet to follow a command.
 struct ReloadProgress {
     generation: u64,
     to_apply: AtomicUsize,
@@ -105,7 +105,7 @@ impl Threads {
             })
             .on_thread_park(move || {
                 turns.rest();
-                // Before the thread waits, the log lines of this turn are on their way.
+                // Send the log lines of this turn before the thread waits.
                 sealane_log::flush_thread_buffers();
             })
             .build()?;
@@ -147,7 +147,7 @@ impl Threads {
         });
         let sockets = sockets.collect::<io::Result<Vec<_>>>()?;
         for ((_, order), added) in self.orders.iter().zip(sockets) {
-            // A thread that has ended is noticed elsewhere.
+            // A thread that has ended is detected elsewhere.
             let _ = order.send(ThreadCommand::Follow(Successor {
                 generation: update.generation,
                 snapshot: update.snapshot.clone(),
@@ -185,7 +185,7 @@ impl Threads {
         }
     }
 
-    /// Takes the connections that another process hands over, each thread its share.
+    /// Adopts the connections that another process sends, distributed over the threads.
     ///
     /// # Errors
     /// When there is no thread to receive them.
@@ -314,7 +314,7 @@ async fn serve(
     sweeping.abort();
 }
 
-/// Waits until there are no connections, and none that may come or come back.
+/// Waits until there are no connections, and none can arrive or come back.
 async fn finish(worker: &Arc<Worker>, orders: &mut mpsc::UnboundedReceiver<ThreadCommand>) {
     let adopt_waiting = |orders: &mut mpsc::UnboundedReceiver<ThreadCommand>| {
         let mut came = false;
@@ -369,7 +369,7 @@ struct Accepted {
     address: ListenAddress,
     /// Told that there is a newer snapshot.
     renewed: Arc<Notify>,
-    /// Dropped to have the queue emptied and the socket closed.
+    /// Dropped to empty the queue and close the socket.
     _stop: oneshot::Sender<()>,
     task: task::JoinHandle<()>,
 }
@@ -409,7 +409,7 @@ impl Accepting {
         stopped.map(|accepted| accepted.task).collect()
     }
 
-    /// Lets go of the snapshot before, now and not with the next connection.
+    /// Releases the previous snapshot now, not with the next connection.
     fn renew(&self) {
         for accepted in &self.0 {
             accepted.renewed.notify_one();
@@ -425,7 +425,7 @@ impl Accepting {
     }
 }
 
-/// Looks after time-outs for as long as the worker runs.
+/// Enforces time-outs as long as the worker runs.
 async fn sweep(worker: Arc<Worker>) {
     loop {
         // Idle connections to other servers outlast the clients they were opened for.
@@ -444,7 +444,7 @@ async fn sweep(worker: Arc<Worker>) {
     }
 }
 
-/// Says so when a worker thread ends by a panic outside of any connection.
+/// Logs it when a worker thread ends by a panic outside of any connection.
 struct AbortOnPanic(Arc<Worker>);
 
 impl Drop for AbortOnPanic {

@@ -1,4 +1,4 @@
-//! `add_before_body` and `add_after_body`: answers to other requests around a body.
+//! `add_before_body` and `add_after_body`: puts the responses to subrequests around a body.
 
 use super::head;
 use crate::body_source::{BodySource, Filled, PendingBody, SourceError};
@@ -11,8 +11,8 @@ use sealane_http::headers::HeaderList;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-/// Whether something is added. Then the head says so; the body is put together by [`put`],
-/// after the filters that leave what is added as it is.
+/// Whether something is to be added. If so, this changes the head; [`put`] assembles the body,
+/// after the filters that do not apply to what is added.
 pub(super) fn announce(exchange: &mut Exchange, settings: &Addition) -> bool {
     let response = &exchange.response;
     let adds = response.status == StatusCode::OK
@@ -84,7 +84,7 @@ impl Framed {
         }
     }
 
-    /// The body itself. Ended only once, as sources do not like to be asked again.
+    /// The body itself. A source must not be polled after its end.
     fn poll_own(
         &mut self,
         cx: &mut Context<'_>,

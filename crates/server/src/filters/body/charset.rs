@@ -1,4 +1,5 @@
-//! `charset`: names the character set of texts, and converts them where there is a table.
+//! `charset`: names the character set of text responses, and converts them if there is a
+//! `charset_map`.
 
 use super::head;
 use super::transformed::{Transform, TransformStatus, transform};
@@ -15,12 +16,12 @@ use sealane_http::headers::FieldValue;
 /// What a request keeps for `charset`.
 #[derive(Default)]
 pub(crate) struct CharsetState {
-    /// In a subrequest: the character set of the answer that this one becomes part of.
+    /// In a subrequest: the character set of the response that this one becomes part of.
     pub(crate) of_main: Option<Box<[u8]>>,
 }
 
 impl CharsetState {
-    /// The answers to a request are all in one character set, those to its subrequests too.
+    /// The responses to a request and its subrequests are all in one character set.
     pub(crate) fn of_subrequest(main: &Exchange) -> CharsetState {
         let of_main = match main.request.is_subrequest {
             true => main.features.charset.of_main.clone(),
@@ -30,8 +31,8 @@ impl CharsetState {
     }
 }
 
-/// Where the response has a type, and either it or the configuration says what set it is to be
-/// in. `None`: the location says nothing of character sets.
+/// Applies to responses with a type, if the response or the configuration names a character set.
+/// `None`: the location has no `charset`.
 pub(super) fn apply(exchange: &mut Exchange, settings: Option<&Charset>) {
     if exchange.response.content_type.is_none() {
         return;
@@ -76,9 +77,9 @@ pub(super) fn apply(exchange: &mut Exchange, settings: Option<&Charset>) {
     transform(exchange, Recoding::new(conversion));
 }
 
-/// The set that the type of the response is going to name.
+/// The character set that the response is to be sent in.
 pub(crate) fn to_be_named(exchange: &Exchange) -> Option<Vec<u8>> {
-    // Nobody sees the types of answers to subrequests.
+    // The types of responses to subrequests are never sent.
     if exchange.request.is_subrequest {
         return None;
     }
@@ -124,7 +125,7 @@ fn wanted(exchange: &Exchange, settings: Option<&Charset>) -> Option<Vec<u8>> {
     applies.then(|| evaluate(exchange, named))
 }
 
-/// The set that it is in, as far as anybody says.
+/// The character set that the response is in, if it is known.
 fn present(exchange: &Exchange, settings: Option<&Charset>) -> Option<Vec<u8>> {
     match head::charset(&exchange.response) {
         Some(said) => Some(said.to_vec()),
@@ -142,7 +143,7 @@ fn evaluate(exchange: &Exchange, name: &CharsetName) -> Vec<u8> {
     }
 }
 
-/// `Content-Type` names the set, unless it does so already, or nobody will see the body.
+/// Adds the character set to `Content-Type`, unless it is there or the body is not sent.
 fn name(exchange: &mut Exchange, charset: &[u8]) {
     if FieldValue::new(charset).is_err() {
         log_request!(
@@ -223,7 +224,7 @@ impl Transform for Recoding {
             made_bytes += made.len();
             output.push_made(made);
         }
-        // A character that never ends is left out, as in nginx.
+        // As in nginx, an incomplete character at the end is left out.
         Ok(match ended {
             true => TransformStatus::Ended,
             false => TransformStatus::Hungry,
@@ -240,7 +241,7 @@ fn to_utf8(table: &[[u8; 4]; 256], part: &[u8]) -> Vec<u8> {
     made
 }
 
-/// What characters become, and how many bytes were taken: the last one may have more to come.
+/// Converts text. Returns how many bytes were taken: the last character may be incomplete.
 fn from_utf8(table: &[Option<Box<[u8; 256]>>], text: &[u8]) -> (Vec<u8>, usize) {
     let mut made = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -271,8 +272,8 @@ fn mapped(table: &[Option<Box<[u8; 256]>>], number: u32) -> Option<u8> {
     Some(part[usize::from(lower)]).filter(|byte| *byte != 0)
 }
 
-/// The character at the beginning of `text`, none if it is not valid, and its length; nothing
-/// if there is only a part of it. As lenient as nginx, which looks no further than it must.
+/// The character at the beginning of `text`, `None` inside if it is invalid, and its length; `None`
+/// if it is incomplete. As lenient as nginx, which checks no more than it must.
 fn decode(text: &[u8]) -> Option<(Option<u32>, usize)> {
     let (first, least, following) = match *text.first()? {
         first @ 0xf0..=0xf7 => (first & 0x07, 0x1_0000, 3),

@@ -1,4 +1,4 @@
-//! `gunzip`: decompresses bodies for clients that do not take gzip.
+//! `gunzip`: decompresses bodies for clients that do not accept gzip.
 
 use super::head;
 use super::transformed::{Transform, TransformStatus, transform};
@@ -10,7 +10,7 @@ use crate::request_log::log_request;
 use bytes::{Buf, Bytes};
 use flate2::{Decompress, FlushDecompress, Status};
 
-/// Where a compressed body is, and the client takes none.
+/// Decompresses the body if it is compressed and the client does not accept that.
 pub(super) fn apply(exchange: &mut Exchange) {
     let coding = head::content_encoding(&exchange.response);
     if !coding.is_some_and(|coding| coding.eq_ignore_ascii_case(b"gzip")) {
@@ -36,7 +36,7 @@ struct Gunzip {
     state: Decompress,
     /// A member has begun that has not ended.
     in_member: bool,
-    /// The body was no gzip: nothing that follows is read.
+    /// The body is not gzip: the rest is not read.
     is_broken: bool,
 }
 

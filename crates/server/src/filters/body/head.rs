@@ -1,9 +1,9 @@
-//! What has to change in the head of a response whose body a filter changes.
+//! Changes to the head of a response whose body is filtered.
 
 use crate::exchange::{ETag, Exchange, Response};
 use sealane_conf::model::MediaTypes;
 
-/// The coding that the body has now: a handler's, or that of a server behind us.
+/// The current coding of the body, set by a handler or an upstream server.
 pub(super) fn content_encoding(response: &Response) -> Option<&[u8]> {
     let own = response.content_encoding.map(str::as_bytes);
     own.or_else(|| response.headers.get(b"Content-Encoding"))
@@ -23,8 +23,8 @@ pub(super) fn set_content_encoding(response: &mut Response, coding: &'static str
     let _ = response.headers.set(b"Content-Encoding", coding.as_bytes());
 }
 
-/// The media type without a character set that a server behind us or `charset` has named
-/// in it. Parameters that the configuration writes into a type are part of it, as in nginx.
+/// The media type without the character set that an upstream server or `charset` has added. As in
+/// nginx, parameters that the configuration writes into a type belong to it.
 pub(super) fn media_type(response: &Response) -> Option<&[u8]> {
     let text = response.content_type.as_ref()?.as_bytes();
     match charset_at(response, text) {
@@ -58,13 +58,13 @@ fn charset_at(response: &Response, text: &[u8]) -> Option<(usize, usize)> {
     })
 }
 
-/// Whether the response is of one of these types. `*` is all, even of none.
+/// Whether the response has one of these types. `*` matches all, even none.
 pub(super) fn is_of(response: &Response, types: &MediaTypes) -> bool {
     let media_type = media_type(response);
     matches!(types, MediaTypes::Any) || media_type.is_some_and(|one| types.has(one))
 }
 
-/// The file's time and tag say nothing about this body.
+/// The file's time and tag do not describe this body.
 pub(super) fn clear_validators(response: &mut Response) {
     response.last_modified_s = None;
     response.etag = None;
@@ -75,14 +75,14 @@ pub(super) fn clear_validators(response: &mut Response) {
     }
 }
 
-/// Nobody knows the length any more, and byte ranges would be those of another body.
+/// The length is no longer known, and byte ranges would be those of another body.
 pub(super) fn forget_length(response: &mut Response) {
     response.content_length = None;
     response.allow_ranges = false;
     response.headers.remove(b"Accept-Ranges");
 }
 
-/// It means the same, byte for byte it is something else (RFC 9110 section 8.8.1).
+/// The body is equivalent, but not byte for byte (RFC 9110 section 8.8.1).
 pub(super) fn weaken_etag(exchange: &mut Exchange) {
     let response = &mut exchange.response;
     if let Some(etag) = &response.etag {
@@ -91,14 +91,14 @@ pub(super) fn weaken_etag(exchange: &mut Exchange) {
     let passed = response.headers.get(b"ETag");
     if let Some(passed) = passed {
         match weak(passed) {
-            // It was one when it came, and is longer by two bytes.
+            // It was valid before, and gets two bytes longer.
             Some(weak) => drop(response.headers.set(b"ETag", &weak)),
             None => drop(response.headers.remove(b"ETag")),
         }
     }
 }
 
-/// The weak form of a tag; nothing for what is no tag.
+/// The weak form of a tag; `None` if it is not a valid tag.
 fn weak(etag: &[u8]) -> Option<Vec<u8>> {
     match etag {
         [b'W', b'/', b'"', ..] => Some(etag.to_vec()),

@@ -1,4 +1,4 @@
-//! What a filter reads: the body before it, as memory.
+//! The input of a body filter: the body before it, as bytes in memory.
 
 use crate::body_source::{BodySource, Filled, PendingBody, SourceError};
 use crate::chain::{OutputChain, Segment};
@@ -12,13 +12,13 @@ use std::task::{Context, Poll, ready};
 /// The longest piece that a filter gets at a time.
 pub(crate) const PIECE_BYTES: usize = 64 << 10;
 
-/// A body that is read piece by piece: what is there of it in memory and files, then what is
-/// still to come.
+/// A body that is read piece by piece: first what is there in memory and files, then what is still
+/// to come.
 pub(crate) struct Input {
     chain: OutputChain,
     reader: ChainReader,
     source: Option<Box<dyn BodySource>>,
-    /// The source has said that there is no more.
+    /// The source has ended.
     source_ended: bool,
 }
 
@@ -59,8 +59,11 @@ impl Input {
         }
     }
 
-    /// Lets the source go on reading while nobody takes anything.
-    pub(crate) fn poll_ahead(
+    /// Lets the source read on although its bytes are not needed yet.
+    ///
+    /// # Errors
+    /// When the source has failed.
+    pub(crate) fn read_ahead(
         &mut self,
         cx: &mut Context<'_>,
         exchange: &mut Exchange,
@@ -102,8 +105,8 @@ impl Input {
             None => 0,
         });
         match piece.front() {
-            // A source without buffers reads on when nobody has what it gave any more; a filter
-            // that waits for the end of a word may keep some of it.
+            // A source without buffers reads on when its last piece has been freed; a filter that
+            // waits for the end of a word may keep part of it.
             Some(Segment::Memory(bytes)) if self.is_prompt() => Some(Bytes::copy_from_slice(bytes)),
             Some(Segment::Memory(bytes)) => Some(bytes.clone()),
             _ => None,

@@ -1,13 +1,13 @@
-//! Filters that change what a body says, in nginx's order: decompression, additions,
+//! Filters that change the contents of a body, in nginx's order: decompression, additions,
 //! replacements, character sets, server-side includes, compression.
 //!
-//! Each has a file with two parts. `apply` looks at the head, decides whether the filter has
-//! anything to do, changes the head accordingly and puts its [`transformed::Transform`], or a
-//! [`crate::body_source::BodySource`] where it has to wait for something, around the body. The
-//! rest runs while the body is sent: a body is never gathered for a filter.
+//! Each has a file with two parts. `apply` examines the head, decides whether the filter
+//! applies, changes the head accordingly and wraps the body into its
+//! [`transformed::Transform`], or into a [`crate::body_source::BodySource`] if it has to wait
+//! for something. The rest runs while the body is sent: a filter never collects a whole body.
 //!
-//! Locations without such a filter have no [`sealane_conf::model::BodyFilters`], and nothing is
-//! asked of their responses.
+//! Locations without such a filter have no [`sealane_conf::model::BodyFilters`], and their
+//! responses skip all of this.
 
 mod addition;
 mod charset;
@@ -27,7 +27,7 @@ pub(crate) use ssi::SsiState;
 
 use crate::exchange::Exchange;
 
-/// Puts the filters that the location has around the body.
+/// Wraps the body into the filters of the location.
 pub(super) fn apply(exchange: &mut Exchange) {
     let Some(filters) = exchange.conf().body_filters.clone() else {
         if exchange.response.override_charset.is_some()
@@ -37,7 +37,7 @@ pub(super) fn apply(exchange: &mut Exchange) {
         }
         return;
     };
-    // The decompressed body is what the filters behind it work on.
+    // The filters that follow work on the decompressed body.
     if filters.gunzip {
         gunzip::apply(exchange);
     }
@@ -59,6 +59,6 @@ pub(super) fn apply(exchange: &mut Exchange) {
     if let Some(settings) = added {
         addition::put(exchange, settings);
     }
-    // Last, as nobody reads what is compressed.
+    // Last: other filters cannot work on compressed data.
     compress::apply(exchange, &filters.compression);
 }

@@ -1,9 +1,9 @@
-//! Output of a filter that puts it together from many parts.
+//! Output of a filter that is assembled from many small parts.
 
 use crate::chain::OutputChain;
 use bytes::Bytes;
 
-/// Collects short parts in one piece of memory and shares long ones.
+/// Collects short parts in one piece of memory, and shares long ones.
 pub(super) struct Pieces<'o> {
     output: &'o mut OutputChain,
     short: Vec<u8>,

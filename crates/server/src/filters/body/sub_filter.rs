@@ -1,4 +1,4 @@
-//! `sub_filter`: replaces texts, wherever the pieces end in which the body comes.
+//! `sub_filter`: replaces texts, also those that span pieces of the body.
 
 use super::head;
 use super::pieces::Pieces;
@@ -12,8 +12,8 @@ use sealane_conf::model::SubFilter;
 use sealane_conf::patterns::{Found, Patterns};
 use std::sync::Arc;
 
-/// Where the body is of one of the types. Compressed bodies are searched like others, as in
-/// nginx: what is looked for will not be in them.
+/// Applies to bodies of one of the types. As in nginx, compressed bodies are searched like others,
+/// although the texts will not be found there.
 pub(super) fn apply(exchange: &mut Exchange, settings: &Arc<SubFilter>) {
     let response = &exchange.response;
     let is_empty = response.content_length == Some(0);
@@ -37,13 +37,13 @@ pub(super) fn apply(exchange: &mut Exchange, settings: &Arc<SubFilter>) {
 
 struct Substitution {
     settings: Arc<SubFilter>,
-    /// What is still looked for; none: the rest passes as it is.
+    /// The patterns that are still searched for; with `None` the rest passes unchanged.
     patterns: Option<Arc<Patterns>>,
-    /// The line of the configuration that each of them comes from.
+    /// The line of the configuration that each pattern comes from.
     lines: Vec<usize>,
-    /// What takes the place of each line's text, once it was needed.
+    /// The replacement of each line, once it was needed.
     values: Vec<Option<Bytes>>,
-    /// The end of what has come, of which what follows decides whether it is passed on.
+    /// The end of the input so far, which may be the beginning of a match.
     held: Vec<u8>,
 }
 
@@ -74,7 +74,7 @@ impl Substitution {
         })
     }
 
-    /// Searches `text` from its beginning; what is decided goes to `output`. Returns how far
+    /// Searches `text` from its beginning and moves what is decided to `output`. Returns how far
     /// that is, and whether there is room for more.
     fn search(
         &mut self,
@@ -101,7 +101,7 @@ impl Substitution {
                         self.forget(&patterns, number);
                     }
                 }
-                // What is undecided at the end is not what is looked for.
+                // At the end of the body, an incomplete match is none.
                 Found::Undecided if ended => {
                     output.push_part(text, at, text.len());
                     return (text.len(), true);
@@ -127,12 +127,12 @@ impl Substitution {
     }
 }
 
-/// The first place from `from` on where a pattern stands or may begin, and which.
+/// The first position from `from` on where a pattern matches or may begin, and the pattern.
 fn next(patterns: &Patterns, text: &[u8], from: usize) -> (usize, Found) {
     if let Some((start, number)) = patterns.find(&text[from..]) {
         return (from + start, Found::Pattern(number));
     }
-    // Only the end is left, where not every pattern could be seen whole.
+    // Only the end is left, where not every pattern can match completely.
     let end = (text.len() + 1).saturating_sub(patterns.longest());
     let mut at = from.max(end);
     while at < text.len() {
@@ -165,7 +165,8 @@ impl Transform for Substitution {
                 input.clear();
                 return Ok(TransformStatus::Hungry);
             }
-            // As much of what follows as decides about what is held, then the rest in place.
+            // As much of the new input as is needed to decide about what is held, then the rest in
+            // place.
             let longest = self.patterns.as_ref().map_or(0, |it| it.longest());
             let more = input.len().min(longest.max(MORE_BYTES));
             let mut text = std::mem::take(&mut self.held);
@@ -185,7 +186,7 @@ impl Transform for Substitution {
     }
 
     fn flush(&mut self, _exchange: &mut Exchange, output: &mut OutputChain) {
-        // What cannot be the beginning of anything need not wait.
+        // What cannot be the beginning of a match need not wait.
         let Some(patterns) = &self.patterns else {
             return;
         };
@@ -197,7 +198,7 @@ impl Transform for Substitution {
     }
 }
 
-/// Bytes that are copied to what is held at least.
+/// Minimum of bytes that are copied to what is held.
 const MORE_BYTES: usize = 256;
 
 #[cfg(test)]

@@ -8,11 +8,11 @@ use bytes::Bytes;
 use sealane_http::headers::HeaderList;
 use std::task::{Context, Poll};
 
-/// What a filter does to the bytes of a body. It neither waits nor reads; whatever it is given,
-/// it makes no more than it is asked for, so that little input cannot fill the memory.
+/// The work of a filter on the bytes of a body. It neither waits nor reads. It produces no more
+/// than it is asked for, so that a small input cannot fill the memory.
 pub(crate) trait Transform: Send {
-    /// Takes from the front of `input` what it can use and appends to `output` what comes of it,
-    /// about `max_bytes` at most (never 0). `ended`: nothing follows `input`.
+    /// Takes what it can use from the front of `input` and appends the result to `output`, about
+    /// `max_bytes` at most (never 0). `ended`: nothing follows `input`.
     ///
     /// # Errors
     /// When the body makes no sense. The filter has said so in the log.
@@ -26,10 +26,10 @@ pub(crate) trait Transform: Send {
     ) -> Result<TransformStatus, SourceError>;
 
     /// Appends what it holds back, as far as that can be read without what follows. Called when
-    /// nothing follows for now.
+    /// there is no more input for now.
     fn flush(&mut self, _exchange: &mut Exchange, _output: &mut OutputChain) {}
 
-    /// How much it takes before others have their turn.
+    /// How much it takes before other tasks run.
     fn turn_bytes(&self) -> usize {
         TURN_BYTES
     }
@@ -42,11 +42,11 @@ pub(crate) enum TransformStatus {
     Hungry,
     /// There is more output than was asked for.
     Full,
-    /// Nothing follows any more, whatever there is of input.
+    /// Nothing follows, whatever input is left.
     Ended,
 }
 
-/// The body of `exchange`, from now on what `transform` makes of it. The head is the caller's.
+/// Replaces the body of `exchange` by the output of `transform`. The caller changes the head.
 pub(super) fn transform(exchange: &mut Exchange, transform: impl Transform + 'static) {
     let response = &mut exchange.response;
     let input = Input::of(response);
@@ -59,7 +59,7 @@ pub(super) fn transform(exchange: &mut Exchange, transform: impl Transform + 'st
     }));
 }
 
-/// Input of one poll, after which others have their turn, where a filter does not say.
+/// Input of one poll, after which other tasks run, unless the filter says otherwise.
 const TURN_BYTES: usize = 256 << 10;
 
 struct Transformed<T> {
@@ -73,7 +73,7 @@ struct Transformed<T> {
 }
 
 impl<T: Transform> Transformed<T> {
-    /// Goes on until there is as much as was asked for, or nothing to read. `out` is empty.
+    /// Continues until there is as much as was asked for, or nothing to read. `out` is empty.
     fn poll_work(
         &mut self,
         cx: &mut Context<'_>,
@@ -125,7 +125,7 @@ impl<T: Transform> BodySource for Transformed<T> {
         max_bytes: u64,
     ) -> Poll<Result<Filled, SourceError>> {
         if max_bytes == 0 {
-            self.input.poll_ahead(cx, exchange)?;
+            self.input.read_ahead(cx, exchange)?;
             return Poll::Pending;
         }
         let mut made = OutputChain::new();

@@ -1,4 +1,4 @@
-//! The list of a directory as HTML, XML, JSON or JSONP; byte for byte nginx's.
+//! A directory listing as HTML, XML, JSON or JSONP, byte for byte as nginx writes it.
 
 use super::DirectoryEntry;
 use sealane_http::date;
@@ -8,13 +8,14 @@ use sealane_sys::file::Kind;
 use std::fmt;
 use std::io::Write;
 
-/// Bytes of a name shown on the HTML page, or characters if it is in UTF-8; longer ones are cut.
+/// Bytes of a name shown on the HTML page, or characters if the page is in UTF-8; longer names are
+/// cut.
 const NAME_COLUMNS: usize = 50;
 
 /// Longest name of a JSONP callback.
 const CALLBACK_BYTES: usize = 128;
 
-/// The function that a JSONP answer calls: the argument `callback`.
+/// The function that a JSONP response calls: the argument `callback`.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Callback(Vec<u8>);
 
@@ -35,7 +36,10 @@ impl fmt::Display for BadCallback {
 }
 
 impl Callback {
-    /// The callback that the arguments of a request name, if any.
+    /// The callback that a request asks for, if any.
+    ///
+    /// # Errors
+    /// See [`BadCallback`].
     pub(super) fn of(args: &[u8]) -> Result<Option<Callback>, BadCallback> {
         let Some(value) = crate::variables::argument(args, b"callback").filter(|v| !v.is_empty())
         else {
@@ -58,7 +62,7 @@ pub(super) struct ListPage {
     pub(super) exact_size: bool,
     /// Of the times.
     pub(super) zone_s: i64,
-    /// The page says that it is in UTF-8, so that columns are counted in characters.
+    /// The page is in UTF-8, so columns are counted in characters.
     pub(super) is_utf8: bool,
 }
 
@@ -88,7 +92,7 @@ fn push_link(out: &mut Vec<u8>, entry: &DirectoryEntry, is_utf8: bool) {
     escape_into(out, &entry.name, EscapeKind::UriComponent);
     out.extend_from_slice(slash.as_bytes());
     out.extend_from_slice(b"\">");
-    // A name that is no UTF-8 is counted in bytes all the same.
+    // A name that is not UTF-8 is still counted in bytes.
     let text = is_utf8
         .then(|| std::str::from_utf8(&entry.name).ok())
         .flatten();

@@ -1,7 +1,7 @@
-//! COPY and MOVE: where to, and whether over what is there.
+//! COPY and MOVE: the destination, and whether it may be overwritten.
 
 use super::{
-    Depth, FileError, depth, header, note, path_of, refuse, refuse_body, tree, without_slash,
+    DavError, Depth, depth, header, note, path_of, refuse, refuse_body, tree, without_slash,
 };
 use crate::disk;
 use crate::exchange::Exchange;
@@ -15,7 +15,10 @@ use sealane_http::{Method, StatusCode};
 use sealane_log::confinement;
 use std::path::PathBuf;
 
-/// Copies or moves what the URI leads to.
+/// Copies or moves the file or directory that the URI leads to. Returns the status.
+///
+/// # Errors
+/// The status to answer with.
 pub(super) async fn copy_or_move(
     exchange: &mut Exchange,
     dav: &Dav,
@@ -48,7 +51,7 @@ fn ends_with_slash(path: &std::path::Path) -> bool {
     path.as_os_str().as_encoded_bytes().ends_with(b"/")
 }
 
-/// The path that `Destination` names on this server, decoded.
+/// The decoded path of `Destination`, which must be on this server.
 fn destination(exchange: &Exchange) -> Result<Vec<u8>, StatusCode> {
     let Some(written) = header(exchange, KnownHeader::Destination) else {
         log_request!(exchange, Error, "client sent no \"Destination\" header");
@@ -93,8 +96,8 @@ fn destination(exchange: &Exchange) -> Result<Vec<u8>, StatusCode> {
     Ok(uri)
 }
 
-/// An absolute URI must be of this server, as far as nginx looks: it compares the beginning
-/// of the name.
+/// An absolute URI must be of this server. Like nginx, this compares only the beginning of the
+/// name.
 fn below_host<'w>(
     exchange: &Exchange,
     written: &'w [u8],
@@ -123,8 +126,8 @@ fn below_host<'w>(
     Ok(&rest[slash..])
 }
 
-/// With `alias` the beginning of the path is replaced. nginx cuts off so many bytes, whatever
-/// they are; what is left of another path would be another file, or lead out by `..`.
+/// With `alias` the beginning of the path is replaced. nginx cuts off that many bytes, whatever
+/// they are; what is left of another path would be another file, or leave the root by `..`.
 fn may_replace_prefix(exchange: &Exchange, uri: &[u8]) -> bool {
     let conf = exchange.conf();
     let Some(replaced) = conf.alias_prefix_bytes else {
@@ -176,7 +179,7 @@ fn overwrite(exchange: &Exchange) -> Result<bool, StatusCode> {
     }
 }
 
-/// Where in the file system a URI leads that is not the request's.
+/// The path in the file system of a URI other than the request's.
 fn destination_path(exchange: &mut Exchange, uri: Vec<u8>) -> Result<PathBuf, StatusCode> {
     let own = std::mem::replace(&mut exchange.request.uri, uri);
     let path = FilePath::of(exchange);
@@ -184,7 +187,7 @@ fn destination_path(exchange: &mut Exchange, uri: Vec<u8>) -> Result<PathBuf, St
     Ok(path_of(&path?))
 }
 
-/// Says why nothing was copied or moved, and which status that is.
+/// Logs why nothing was copied or moved, and returns the status.
 fn explain(exchange: &Exchange, refusal: tree::CopyRefusal) -> StatusCode {
     use tree::CopyRefusal as R;
     let uri = Text(&exchange.request.uri);
@@ -230,10 +233,10 @@ fn explain(exchange: &Exchange, refusal: tree::CopyRefusal) -> StatusCode {
     }
 }
 
-/// A file that could not be copied or moved is 500 in nginx, whatever the reason; a full disk
-/// is said here.
-fn incomplete(exchange: &Exchange, failure: &FileError) -> StatusCode {
-    let FileError { call, path, errno } = failure;
+/// A file that could not be copied or moved is 500 in nginx, whatever the reason; here a full disk
+/// is reported as such.
+fn incomplete(exchange: &Exchange, failure: &DavError) -> StatusCode {
+    let DavError { call, path, errno } = failure;
     let (path, reason) = (path.display(), confinement::reason(Some(errno.0)));
     log_request!(exchange, Crit, "{call} \"{path}\" failed ({errno}){reason}");
     match errno.0 {

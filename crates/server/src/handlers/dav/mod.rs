@@ -6,10 +6,10 @@
 //! tree   what is done to files and directories  on a disk thread
 //! ```
 //!
-//! Answers are nginx's. Where nginx would destroy what it works on, or leave the root, it is
-//! refused or undone here: a copy onto or into itself is 403; a tree that cannot be copied
-//! as a whole is not copied, and never moved; links to directories are not followed; a file
-//! gets its name when it is complete.
+//! Responses are nginx's. Where nginx would destroy the files it works on, or leave the root, the
+//! request is refused or undone: a copy onto or into itself gets a 403; a tree that cannot be
+//! copied completely is not copied, and never moved; links to directories are not followed; a
+//! file gets its name when it is complete.
 
 mod destination;
 mod put;
@@ -32,9 +32,9 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What could not be done to a file, in nginx's words.
+/// A failed system call on a file, in nginx's words.
 #[derive(Debug)]
-pub(super) struct FileError {
+pub(super) struct DavError {
     call: &'static str,
     path: PathBuf,
     errno: Errno,
@@ -49,7 +49,7 @@ enum Depth {
     Invalid,
 }
 
-/// Does what is asked if the method is one of `dav_methods`.
+/// Handles the request if its method is one of `dav_methods`.
 pub(crate) async fn answer(exchange: &mut Exchange, dav: Arc<Dav>) -> Outcome {
     let method = exchange.request.head.method;
     if !allows(&dav.methods, method) {
@@ -139,7 +139,7 @@ async fn mkcol(exchange: &mut Exchange, dav: &Dav) -> Result<StatusCode, StatusC
     }
 }
 
-/// `min_delete_depth`: nginx counts slashes, and wants something behind the last.
+/// `min_delete_depth`: nginx counts slashes, and requires something after the last.
 fn check_depth_of_uri(exchange: &Exchange, wanted: u64) -> Result<(), StatusCode> {
     if wanted == 0 {
         return Ok(());
@@ -190,7 +190,7 @@ fn header(exchange: &Exchange, name: KnownHeader) -> Option<&[u8]> {
     Some(span.of(&exchange.request.buffer))
 }
 
-/// Where what was created is: the path of the request.
+/// `Location` of the new file: the path of the request.
 fn set_location(exchange: &mut Exchange) {
     let uri = &exchange.request.uri;
     let mut location = Vec::with_capacity(uri.len() + 8);
@@ -198,7 +198,7 @@ fn set_location(exchange: &mut Exchange) {
     exchange.response.location = Some(location);
 }
 
-/// Whoever may read a directory may search it.
+/// Read permission for a directory includes search permission.
 fn directory_access(access: u32) -> u32 {
     access | (access & 0o444) >> 2
 }
@@ -214,17 +214,16 @@ fn without_slash(path: PathBuf) -> PathBuf {
     }
 }
 
-/// Logs what went wrong on the way.
-fn note(exchange: &Exchange, failures: &[FileError]) {
+/// Logs failures that did not change the result.
+fn note(exchange: &Exchange, failures: &[DavError]) {
     for failure in failures {
         let _ = refuse(exchange, failure, StatusCode::NOT_FOUND);
     }
 }
 
-/// Logs why something could not be done and says which status that is (nginx's
-/// `ngx_http_dav_error()`).
-fn refuse(exchange: &Exchange, failure: &FileError, not_found: StatusCode) -> StatusCode {
-    let FileError { call, path, errno } = failure;
+/// Logs a failure and returns the status (nginx's `ngx_http_dav_error()`).
+fn refuse(exchange: &Exchange, failure: &DavError, not_found: StatusCode) -> StatusCode {
+    let DavError { call, path, errno } = failure;
     let (path, reason) = (path.display(), confinement::reason(Some(errno.0)));
     let status = match errno.0 {
         libc::ENOENT | libc::ENOTDIR | libc::ENAMETOOLONG => not_found,

@@ -32,8 +32,8 @@ pub(super) async fn answer(exchange: &mut Exchange, dav: &Dav) -> Outcome {
         log_request!(exchange, Error, "PUT with range is unsupported");
         return Outcome::Status(StatusCode::NOT_IMPLEMENTED);
     }
-    // nginx makes no empty files of requests that say nothing of a body either. In HTTP/2, what
-    // says that it is empty is the length alone.
+    // Like nginx, do not create an empty file for a request that does not declare a body. In HTTP/2
+    // only the length declares an empty one.
     let says_nothing = header(exchange, KnownHeader::ContentLength).is_none();
     if exchange.request.head.framing == Framing::None && says_nothing {
         log_request!(exchange, Error, "PUT request body must be in a file");

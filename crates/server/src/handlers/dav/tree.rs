@@ -1,6 +1,6 @@
-//! What WebDAV does to files and directories. Everything here blocks.
+//! WebDAV operations on files and directories. Everything here blocks.
 
-use super::{FileError, directory_access};
+use super::{DavError, directory_access};
 use crate::open_file_cache::Errno;
 use crate::temp_file;
 use std::ffi::OsString;
@@ -10,13 +10,13 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-/// Failures that are remembered for the log; a tree may have millions of files.
+/// Failures that are kept for the log; a tree may have millions of files.
 const MAX_NOTED: usize = 32;
 
-/// Names of a directory that are kept at a time; one of more stays open meanwhile.
+/// Names of a directory that are kept at a time; a larger directory stays open meanwhile.
 const MAX_LISTED: usize = 10_000;
 
-/// Names that are tried for what is being copied.
+/// Temporary names that are tried.
 const MAX_COLLISIONS: u32 = 1000;
 
 /// A COPY or MOVE, ready to be done.
@@ -24,10 +24,10 @@ pub(super) struct CopyOrMove {
     pub(super) is_move: bool,
     /// The URI of the source ends with a slash.
     pub(super) from_collection: bool,
-    /// So does the destination's path, which has lost it.
+    /// The URI of the destination ended with a slash, which its path no longer has.
     pub(super) to_collection: bool,
     pub(super) overwrite: bool,
-    /// `dav_access`, for directories that are missing on the way.
+    /// `dav_access`, for missing parent directories.
     pub(super) access: u32,
     pub(super) from: PathBuf,
     pub(super) to: PathBuf,
@@ -40,39 +40,48 @@ pub(super) enum Done {
     Tree,
 }
 
-/// Why nothing was.
+/// Why nothing was copied or moved.
 #[derive(Debug)]
 pub(super) enum CopyRefusal {
-    /// The destination is a directory and the URI does not say so.
+    /// The destination is a directory, and the URI lacks the slash.
     ToDirectory,
     /// It exists and must not be overwritten.
     Exists(PathBuf),
-    /// The source is a directory and the URI does not say so.
+    /// The source is a directory, and the URI lacks the slash.
     IsCollection,
-    /// One lies in the other.
+    /// One is inside the other.
     SamePlace,
     /// The source is a link to a directory.
     Link,
-    /// Before anything was done.
-    Failed(FileError),
-    /// On the way; what was there of the copy is gone again.
-    Incomplete(FileError),
+    /// It failed before anything was done.
+    Failed(DavError),
+    /// It failed midway; the partial copy has been removed.
+    Incomplete(DavError),
 }
 
-/// Facts of a path, of a link itself rather than what it leads to.
-pub(super) fn look(path: &Path) -> Result<Metadata, FileError> {
+/// The metadata of a path; of a link itself, not of what it leads to.
+///
+/// # Errors
+/// What `lstat()` has failed with.
+pub(super) fn look(path: &Path) -> Result<Metadata, DavError> {
     fs::symlink_metadata(path).map_err(|error| failure("lstat()", path, &error))
 }
 
 /// Makes a directory.
-pub(super) fn make_directory(path: &Path, access: u32) -> Result<(), FileError> {
+///
+/// # Errors
+/// What `mkdir()` has failed with.
+pub(super) fn make_directory(path: &Path, access: u32) -> Result<(), DavError> {
     let made = DirBuilder::new().mode(access).create(path);
     made.map_err(|error| failure("mkdir()", path, &error))
 }
 
-/// Removes a file, or a directory with all that is in it; links, not what they lead to.
-/// Beside the result what could not be removed on the way.
-pub(super) fn delete(path: &Path, is_directory: bool) -> (Vec<FileError>, Result<(), FileError>) {
+/// Removes a file, or a directory with everything in it; links, not what they lead to.
+/// The first value lists what could not be removed below it.
+///
+/// # Errors
+/// The second value: the path is still there.
+pub(super) fn delete(path: &Path, is_directory: bool) -> (Vec<DavError>, Result<(), DavError>) {
     let mut noted = Vec::new();
     if !is_directory {
         let deleted = fs::remove_file(path).map_err(|error| failure("unlink()", path, &error));
@@ -83,7 +92,7 @@ pub(super) fn delete(path: &Path, is_directory: bool) -> (Vec<FileError>, Result
         Ok(facts) if facts.is_symlink() => {
             let errno = Errno(libc::EPERM);
             let (call, path) = ("rmdir()", path.to_owned());
-            Err(FileError { call, path, errno })
+            Err(DavError { call, path, errno })
         }
         Ok(_) => delete_tree(path, &mut noted),
         Err(failure) => Err(failure),
@@ -91,9 +100,9 @@ pub(super) fn delete(path: &Path, is_directory: bool) -> (Vec<FileError>, Result
     (noted, deleted)
 }
 
-/// Removes what is in a directory, then the directory. Failures inside are noted; they show
-/// again when the directory is not empty.
-fn delete_tree(path: &Path, noted: &mut Vec<FileError>) -> Result<(), FileError> {
+/// Removes the contents of a directory, then the directory. Failures inside are noted; they show
+/// again as the directory is not empty.
+fn delete_tree(path: &Path, noted: &mut Vec<DavError>) -> Result<(), DavError> {
     let mut walk = Walk::new(path)?;
     loop {
         let done = match walk.step() {
@@ -117,11 +126,11 @@ fn delete_tree(path: &Path, noted: &mut Vec<FileError>) -> Result<(), FileError>
     }
 }
 
-/// The way through a tree. It costs no stack: clients may make trees as deep as paths can name.
+/// Walks a tree without recursion: clients may make trees as deep as paths can name.
 struct Walk {
     /// The directory at hand.
     path: PathBuf,
-    /// What is left to be visited of it, behind that of those that it lies in.
+    /// What is left to be visited of it, after the rest of its parents.
     levels: Vec<Listing>,
 }
 
@@ -130,14 +139,14 @@ enum Visit {
     Directory(PathBuf),
     /// Anything else.
     File(PathBuf),
-    /// All that is in it was visited.
+    /// All of its contents have been visited.
     Left(PathBuf),
-    /// What else is in a directory cannot be read.
-    Failed(FileError),
+    /// The rest of a directory cannot be read.
+    Failed(DavError),
 }
 
 impl Walk {
-    fn new(path: &Path) -> Result<Walk, FileError> {
+    fn new(path: &Path) -> Result<Walk, DavError> {
         Ok(Walk {
             path: path.to_owned(),
             levels: vec![Listing::of(path)?],
@@ -163,8 +172,8 @@ impl Walk {
         }
     }
 
-    /// Visits what is in a directory before what is left of the one it lies in.
-    fn enter(&mut self, inner: PathBuf) -> Result<(), FileError> {
+    /// Visits the contents of a directory before the rest of its parent.
+    fn enter(&mut self, inner: PathBuf) -> Result<(), DavError> {
         self.levels.push(Listing::of(&inner)?);
         self.path = inner;
         Ok(())
@@ -176,14 +185,17 @@ impl Walk {
 }
 
 impl CopyOrMove {
-    /// Does it. Beside the result what went wrong without consequences.
-    pub(super) fn run(&self) -> (Vec<FileError>, Result<Done, CopyRefusal>) {
+    /// Copies or moves. The first value lists failures without consequences.
+    ///
+    /// # Errors
+    /// See [`CopyRefusal`].
+    pub(super) fn run(&self) -> (Vec<DavError>, Result<Done, CopyRefusal>) {
         let mut noted = Vec::new();
         let done = self.run_noting(&mut noted);
         (noted, done)
     }
 
-    fn run_noting(&self, noted: &mut Vec<FileError>) -> Result<Done, CopyRefusal> {
+    fn run_noting(&self, noted: &mut Vec<DavError>) -> Result<Done, CopyRefusal> {
         let there = match look(&self.to) {
             Ok(facts) => Some(facts),
             Err(failure) if failure.errno == Errno(libc::ENOENT) => None,
@@ -224,14 +236,14 @@ impl CopyOrMove {
         moved.map_err(CopyRefusal::Incomplete)
     }
 
-    /// What is in the way goes when the tree can take its place, not before: should the disk be
-    /// full, both are as they were.
+    /// An existing destination is removed only when the tree can take its place: if the disk is
+    /// full, both stay as they were.
     fn directory(
         &self,
         from: &Path,
         source: &Metadata,
         there: Option<&Metadata>,
-        noted: &mut Vec<FileError>,
+        noted: &mut Vec<DavError>,
     ) -> Result<(), CopyRefusal> {
         if self.is_move && self.take_place(from, there, noted).is_ok() {
             return Ok(());
@@ -252,25 +264,25 @@ impl CopyOrMove {
         }
     }
 
-    /// Gives a tree the destination's name; what has it is deleted then.
+    /// Gives a tree the destination's name; what had the name is deleted.
     fn take_place(
         &self,
         tree: &Path,
         there: Option<&Metadata>,
-        noted: &mut Vec<FileError>,
-    ) -> Result<(), FileError> {
+        noted: &mut Vec<DavError>,
+    ) -> Result<(), DavError> {
         let renamed = |from: &Path, to: &Path| {
             fs::rename(from, to).map_err(|error| failure("rename()", to, &error))
         };
         let Some(there) = there else {
             return renamed(tree, &self.to);
         };
-        // In a directory of its own it has a name that nobody else has.
+        // In its own directory its name is unique.
         let aside = make_beside(&self.to, 0o700)?;
         let inside = aside.join("replaced");
         let taken = renamed(&self.to, &inside).and_then(|()| {
             renamed(tree, &self.to).inspect_err(|_| {
-                // Nobody can have made another one but who writes to the directory himself.
+                // Only a process with write permission to the directory can have made another one.
                 let _ = fs::rename(&inside, &self.to);
             })
         });
@@ -286,7 +298,7 @@ impl CopyOrMove {
     }
 }
 
-/// Whether one path lies in the other, by whatever links they go.
+/// Whether one path is inside the other, through whatever links.
 fn are_nested(from: &Path, to: &Path) -> bool {
     let Ok(from) = fs::canonicalize(from) else {
         return false;
@@ -306,9 +318,9 @@ fn is_same_file(from: &Path, to: &Path) -> bool {
     }
 }
 
-/// Copies what is in a directory into another one: files, those behind links too, and
-/// directories. What is neither is left out, as in nginx; so are links to directories.
-fn copy_tree(from: &Path, to: &Path) -> Result<(), FileError> {
+/// Copies the contents of a directory into another one: files, also through links, and directories.
+/// Like nginx, it leaves out everything else, and links to directories.
+fn copy_tree(from: &Path, to: &Path) -> Result<(), DavError> {
     let mut walk = Walk::new(from)?;
     // Of the directories that were entered.
     let mut times = Vec::new();
@@ -328,7 +340,7 @@ fn copy_tree(from: &Path, to: &Path) -> Result<(), FileError> {
                 Ok(facts) if facts.is_file() => {
                     copy_file(&inner, &target(&inner), Facts::of(&facts))?;
                 }
-                // Something else, or a link that leads nowhere or to a directory.
+                // Something else, or a link to nothing or to a directory.
                 _ => {}
             },
             Visit::Failed(failure) => return Err(failure),
@@ -344,7 +356,7 @@ fn copy_tree(from: &Path, to: &Path) -> Result<(), FileError> {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Facts {
     access: u32,
-    /// It has just these permissions, whatever the process's mask says.
+    /// It gets exactly these permissions, whatever the process's umask is.
     is_ordered: bool,
     mtime_s: i64,
 }
@@ -359,8 +371,11 @@ impl Facts {
     }
 }
 
-/// Gives a file another path, by copying it where it must be.
-pub(super) fn move_file(from: &Path, to: &Path, access: u32) -> Result<(), FileError> {
+/// Moves a file to another path, by copying it if necessary.
+///
+/// # Errors
+/// The first call that has failed.
+pub(super) fn move_file(from: &Path, to: &Path, access: u32) -> Result<(), DavError> {
     let fail = |call, error: &io::Error| failure(call, to, error);
     let mut renamed = fs::rename(from, to);
     if is(&renamed, libc::ENOENT) {
@@ -375,7 +390,7 @@ pub(super) fn move_file(from: &Path, to: &Path, access: u32) -> Result<(), FileE
     renamed.map_err(|error| fail("rename()", &error))
 }
 
-/// A file that is complete, under a temporary name: what is to become of it.
+/// A complete file with a temporary name, and where it belongs.
 pub(super) struct Finished<'f> {
     pub(super) file: &'f File,
     pub(super) from: &'f Path,
@@ -402,12 +417,15 @@ pub(super) enum Named {
 pub(super) enum NotNamed {
     /// A directory has it.
     Directory,
-    Failed(FileError),
+    Failed(DavError),
 }
 
 impl Finished<'_> {
-    /// Gives the file its name. Beside how, whether the temporary one is gone; a copy
-    /// leaves it.
+    /// Gives the file its name. The second value says whether the temporary file is gone; after
+    /// a copy it is still there.
+    ///
+    /// # Errors
+    /// See [`NotNamed`].
     pub(super) fn name(&self) -> Result<(Named, bool), NotNamed> {
         let named = match fs::metadata(self.to) {
             Ok(facts) if facts.is_dir() => return Err(NotNamed::Directory),
@@ -418,7 +436,7 @@ impl Finished<'_> {
         Ok((named, has_moved))
     }
 
-    fn rename(&self) -> Result<bool, FileError> {
+    fn rename(&self) -> Result<bool, DavError> {
         let permissions = Permissions::from_mode(self.access);
         let changed = self.file.set_permissions(permissions);
         changed.map_err(|error| failure("chmod()", self.from, &error))?;
@@ -451,9 +469,9 @@ fn is(result: &io::Result<()>, errno: i32) -> bool {
     matches!(result, Err(error) if error.raw_os_error() == Some(errno))
 }
 
-/// Makes the directories on the way to a file. Those that are there, or may not be looked
-/// into, are no obstacle, as in nginx: what follows shows it.
-fn make_path(file: &Path, access: u32) -> Result<(), FileError> {
+/// Creates missing parent directories of a file. As in nginx, failures are ignored here: the next
+/// call shows them.
+fn make_path(file: &Path, access: u32) -> Result<(), DavError> {
     let mut missing: Vec<&Path> = file.ancestors().skip(1).collect();
     missing.retain(|directory| !directory.as_os_str().is_empty());
     while let Some(directory) = missing.pop() {
@@ -466,9 +484,9 @@ fn make_path(file: &Path, access: u32) -> Result<(), FileError> {
     Ok(())
 }
 
-/// Copies a file, which gets its name when it is complete. Nobody sees half of it, and
-/// nothing stays of what fails.
-fn copy_file(from: &Path, to: &Path, facts: Facts) -> Result<(), FileError> {
+/// Copies a file, which gets its name when it is complete. A partial copy is never visible, and
+/// nothing remains of a failed one.
+fn copy_file(from: &Path, to: &Path, facts: Facts) -> Result<(), DavError> {
     let mut source = open_regular(from).map_err(|error| failure("open()", from, &error))?;
     let (path, mut target) = create_beside(to, facts.access)?;
     let copied = io::copy(&mut source, &mut target)
@@ -490,7 +508,7 @@ fn copy_file(from: &Path, to: &Path, facts: Facts) -> Result<(), FileError> {
     copied
 }
 
-/// Opens a file to read it. What is no file is not waited for.
+/// Opens a file to read it. Does not block on something that is not a regular file.
 fn open_regular(path: &Path) -> io::Result<File> {
     let file = OpenOptions::new()
         .read(true)
@@ -502,8 +520,8 @@ fn open_regular(path: &Path) -> io::Result<File> {
     }
 }
 
-/// A new file in the directory of another, under a name that lists do not show.
-fn create_beside(to: &Path, access: u32) -> Result<(PathBuf, File), FileError> {
+/// A new file in the directory of another, with a hidden name.
+fn create_beside(to: &Path, access: u32) -> Result<(PathBuf, File), DavError> {
     beside(to, |path| {
         let mut options = OpenOptions::new();
         options.write(true).create_new(true).mode(access).open(path)
@@ -512,7 +530,7 @@ fn create_beside(to: &Path, access: u32) -> Result<(PathBuf, File), FileError> {
 }
 
 /// A new directory there.
-fn make_beside(to: &Path, access: u32) -> Result<PathBuf, FileError> {
+fn make_beside(to: &Path, access: u32) -> Result<PathBuf, DavError> {
     beside(to, |path| DirBuilder::new().mode(access).create(path))
         .map(|(path, ())| path)
         .map_err(|error| failure("mkdir()", to, &error))
@@ -536,7 +554,7 @@ fn beside<T>(to: &Path, make: impl Fn(&Path) -> io::Result<T>) -> io::Result<(Pa
     }
 }
 
-fn set_time(directory: &Path, mtime_s: i64) -> Result<(), FileError> {
+fn set_time(directory: &Path, mtime_s: i64) -> Result<(), DavError> {
     let set = File::open(directory).and_then(|opened| set_time_of(&opened, mtime_s));
     set.map_err(|error| failure("utimes()", directory, &error))
 }
@@ -554,17 +572,17 @@ fn set_time_of(file: &File, mtime_s: i64) -> io::Result<()> {
     }
 }
 
-/// What is in a directory. Unless that is a lot, the directory is closed before anything is done to
-/// it, so that deep trees need no more descriptors than flat ones.
+/// The contents of a directory. Unless they are many, the directory is closed before anything is
+/// done to it, so that deep trees need no more descriptors than flat ones.
 struct Listing {
-    /// Beside each name whether it is a directory itself; links are not.
+    /// Each name, and whether it is a directory itself, not a link to one.
     names: std::vec::IntoIter<(OsString, bool)>,
     /// There may be more.
     rest: Option<fs::ReadDir>,
 }
 
 impl Listing {
-    fn of(directory: &Path) -> Result<Listing, FileError> {
+    fn of(directory: &Path) -> Result<Listing, DavError> {
         let opened = fs::read_dir(directory);
         let mut listing = Listing {
             names: Vec::new().into_iter(),
@@ -575,14 +593,14 @@ impl Listing {
     }
 
     /// The next name. After an error there is none.
-    fn next(&mut self, directory: &Path) -> Result<Option<(OsString, bool)>, FileError> {
+    fn next(&mut self, directory: &Path) -> Result<Option<(OsString, bool)>, DavError> {
         if self.names.len() == 0 {
             self.read(directory)?;
         }
         Ok(self.names.next())
     }
 
-    fn read(&mut self, directory: &Path) -> Result<(), FileError> {
+    fn read(&mut self, directory: &Path) -> Result<(), DavError> {
         let fail = |call, error: &io::Error| failure(call, directory, error);
         let Some(mut rest) = self.rest.take() else {
             return Ok(());
@@ -601,8 +619,8 @@ impl Listing {
     }
 }
 
-pub(super) fn failure(call: &'static str, path: &Path, error: &io::Error) -> FileError {
-    FileError {
+pub(super) fn failure(call: &'static str, path: &Path, error: &io::Error) -> DavError {
+    DavError {
         call,
         path: path.to_owned(),
         errno: Errno::of(error),

@@ -1,4 +1,4 @@
-//! FastCGI towards a peer.
+//! FastCGI, on the side of the client.
 
 use super::{ResponseEnd, UpstreamHead, WireError, WireEvent};
 use crate::chain::{OutputChain, Segment};
@@ -15,8 +15,8 @@ use sealane_http::h1::{
 };
 use std::ops::Range;
 
-/// Error text that waits to be logged; what a program writes beyond it before the log
-/// line is written is counted and left out.
+/// Limit of error text that waits to be logged; what a program writes beyond it is counted and left
+/// out.
 const MAX_REMARK_BYTES: usize = 64 << 10;
 
 /// One request by FastCGI.
@@ -25,7 +25,7 @@ pub(crate) struct FastCgi {
     limits: ResponseLimits,
     keep_conn: bool,
     records: RecordDecoder,
-    /// Received and not understood yet. Pieces of the body are parts of it.
+    /// Received and not parsed yet. Pieces of the body are slices of it.
     pending: Bytes,
     /// The head as far as it has come.
     head: Vec<u8>,
@@ -36,12 +36,12 @@ pub(crate) struct FastCgi {
     stderr: Stderr,
 }
 
-/// How far the response is, after its head.
+/// The state of the response after its head.
 struct FastCgiBody {
     decoder: ResponseBodyDecoder,
-    /// HEAD, 204, 304: the answer is complete with its head.
+    /// HEAD, 204, 304: the response is complete with its head.
     is_empty: bool,
-    /// More came than `Content-Length` says.
+    /// There was more than `Content-Length` announced.
     has_surplus: bool,
 }
 
@@ -96,11 +96,15 @@ impl FastCgi {
             .map_or(0, |body| body.decoder.known_left())
     }
 
-    /// What the application wrote to its error stream, a line for each record.
+    /// The lines that the application wrote to its error stream, one for each record.
     pub(super) fn take_remarks(&mut self) -> Vec<String> {
         self.stderr.take()
     }
 
+    /// See [`Wire::next_event`](super::Wire::next_event).
+    ///
+    /// # Errors
+    /// See [`WireError`].
     pub(super) fn next_event(
         &mut self,
         input: &mut Vec<u8>,
@@ -153,8 +157,8 @@ impl FastCgi {
     /// Everything received is understood.
     fn wait(&mut self, closed: bool) -> Result<Option<WireEvent>, WireError> {
         match &self.body {
-            // As in nginx what the program still does is of no interest. Its answer may
-            // have come with the head, which leaves the connection usable.
+            // As in nginx, what the program still does does not matter. The end of the request may
+            // have arrived with the head, which leaves the connection usable.
             Some(body) if body.is_empty => Ok(Some(self.end(false))),
             _ if closed => self.cut().map(Some),
             _ => Ok(None),
@@ -207,7 +211,7 @@ impl FastCgi {
         }))))
     }
 
-    /// Body bytes, as far as the response has room for them.
+    /// Takes bytes of the body, as far as its length allows.
     fn data(&mut self, mut piece: Bytes) -> Result<Option<WireEvent>, WireError> {
         let Some(body) = self.body.as_mut().filter(|body| !body.is_empty) else {
             return Ok(None);
@@ -233,7 +237,7 @@ impl FastCgi {
         Ok(())
     }
 
-    /// No more output. As in nginx that is the end, unless the connection is kept.
+    /// The output has ended. As in nginx that is the end, unless the connection is kept.
     fn stdout_end(&mut self) -> Result<Option<WireEvent>, WireError> {
         self.check_complete("upstream prematurely closed FastCGI stdout")?;
         let waits = self.keep_conn || self.body.as_ref().is_some_and(|body| body.is_empty);
@@ -252,7 +256,7 @@ impl FastCgi {
         Ok((!self.keep_conn).then(|| self.end(false)))
     }
 
-    /// Whether a response that says how long it is came as a whole.
+    /// Checks that a response of known length is complete.
     fn check_complete(&mut self, otherwise: &str) -> Result<(), WireError> {
         let body = self.body.as_mut();
         let is_complete = body.is_some_and(|body| body.decoder.close().is_ok());
@@ -289,7 +293,7 @@ impl FastCgi {
 /// What a program writes to its error stream.
 #[derive(Default)]
 struct Stderr {
-    /// `fastcgi_catch_stderr`: texts that make a response an invalid one.
+    /// `fastcgi_catch_stderr`: texts that make a response invalid.
     catches: Vec<Box<[u8]>>,
     /// The text of the record that is arriving.
     text: StderrText,
@@ -300,8 +304,8 @@ struct Stderr {
 }
 
 impl Stderr {
-    /// A piece of a record, and whether more of the record follows. Returns whether it
-    /// has a text that is looked for.
+    /// A piece of a record, and whether more of the record follows. Returns whether it contains a
+    /// text to be caught.
     fn push(&mut self, piece: &[u8], more: bool) -> bool {
         self.text.push(piece);
         let is_caught = self.is_caught(piece);
@@ -311,7 +315,7 @@ impl Stderr {
         is_caught
     }
 
-    /// Whether a text is looked for, in a piece or with what came before it.
+    /// Whether a piece contains a text to be caught, alone or together with what preceded it.
     fn is_caught(&self, piece: &[u8]) -> bool {
         let caught = |word: &[u8], text| memchr::memmem::find(text, word).is_some();
         let mut catches = self.catches.iter();

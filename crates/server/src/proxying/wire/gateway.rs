@@ -1,5 +1,5 @@
-//! SCGI and uwsgi towards a peer: a request in one piece, then a response as gateway
-//! programs write it, up to the end of the connection.
+//! SCGI and uwsgi, on the side of the client: the request is sent in one piece; the response is
+//! a CGI response that ends with the connection.
 
 use super::{ResponseEnd, UpstreamHead, WireError, WireEvent, next_piece, split_head};
 use sealane_http::Method;
@@ -15,7 +15,7 @@ pub(crate) struct Gateway {
     limits: ResponseLimits,
     state: ResponseState,
     body: Option<ResponseBodyDecoder>,
-    /// HEAD, 204, 304: the answer is complete with its head.
+    /// HEAD, 204, 304: the response is complete with its head.
     is_empty: bool,
 }
 
@@ -36,6 +36,10 @@ impl Gateway {
             .map_or(0, ResponseBodyDecoder::known_left)
     }
 
+    /// See [`Wire::next_event`](super::Wire::next_event).
+    ///
+    /// # Errors
+    /// See [`WireError`].
     pub(super) fn next_event(
         &mut self,
         input: &mut Vec<u8>,
@@ -47,7 +51,7 @@ impl Gateway {
         if let Some(piece) = next_piece(body, input, closed)? {
             return Ok(Some(WireEvent::Data(piece)));
         }
-        // What programs send in answer to HEAD is of no interest.
+        // What programs send in response to HEAD does not matter.
         let surplus = !input.is_empty() && !self.is_empty;
         Ok(body.is_done().then(|| {
             WireEvent::End(ResponseEnd {

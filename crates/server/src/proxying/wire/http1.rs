@@ -1,4 +1,4 @@
-//! HTTP/1 towards a peer.
+//! HTTP/1, on the side of the client.
 
 use super::{ResponseEnd, UpstreamHead, WireError, WireEvent, next_piece, split_head};
 use crate::chain::{OutputChain, Segment};
@@ -24,8 +24,7 @@ pub(crate) struct Http1 {
 }
 
 impl Http1 {
-    /// A request with this method; its body, if there is one, goes in chunks when
-    /// its length is not known.
+    /// A request with this method; a body of unknown length is sent in chunks.
     pub(crate) fn new(
         method: Method,
         chunked: bool,
@@ -69,6 +68,10 @@ impl Http1 {
             .map_or(0, ResponseBodyDecoder::known_left)
     }
 
+    /// See [`Wire::next_event`](super::Wire::next_event).
+    ///
+    /// # Errors
+    /// See [`WireError`].
     pub(super) fn next_event(
         &mut self,
         input: &mut Vec<u8>,
@@ -99,7 +102,7 @@ impl Http1 {
                 body = body.keep_trailers();
             }
             self.body = Some(body);
-            // Some send a body with 204 all the same: it must not meet another request.
+            // Some servers send a body with 204: it must not be taken for the next response.
             let is_odd = parsed.status == StatusCode::NO_CONTENT
                 && (parsed.chunked || parsed.content_length.unwrap_or(0) > 0);
             self.keep_alive = parsed.keep_alive && !is_odd;

@@ -1,9 +1,8 @@
-//! HTTP/2 towards a peer: gRPC, and `proxy_http_version 2`.
+//! HTTP/2, on the side of the client: gRPC, and `proxy_http_version 2`.
 //!
-//! A connection carries one request at a time, as in nginx, and is kept for the next
-//! one with its header tables. The codec therefore belongs to the connection and is
-//! lent to the request. A request that nobody waits for any more is reset, which leaves
-//! the connection to the next one; nginx closes it.
+//! As in nginx, a connection carries one request at a time. It is kept for the next one with
+//! its header tables, so the codec belongs to the connection and is lent to the request. A
+//! request that is given up is reset, and the connection stays usable; nginx closes it.
 
 use super::{ResponseEnd, UpstreamHead, WireError, WireEvent};
 use crate::chain::{FileRange, OutputChain, Segment};
@@ -17,10 +16,10 @@ use sealane_http::headers::HeaderList;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What of a streamed request body is kept until the peer answers: one that did nothing
-/// with the request lets it be sent to another, body included (RFC 9113 section 8.7).
+/// How much of a streamed request body is kept until the peer answers: if it did not process the
+/// request, it can be sent to another one, body included (RFC 9113 section 8.7).
 const MAX_KEPT_BODY_BYTES: u64 = 64 << 10;
-/// From here on a piece of a body in memory is sent from where it is rather than copied
+/// From this size on, a piece of a body in memory is sent from where it is instead of being copied
 /// behind the header of its frame.
 const MIN_SHARED_BYTES: u32 = 4 << 10;
 
@@ -30,7 +29,7 @@ pub(crate) struct Session {
     began: Instant,
 }
 
-/// What is sent as the request's head.
+/// The head of a request.
 #[derive(Clone)]
 pub(crate) struct RequestHead {
     method_name: Arc<[u8]>,
@@ -74,21 +73,21 @@ pub(crate) struct Http2 {
     stream: Option<StreamRef>,
     /// Frames to be sent.
     out: Vec<u8>,
-    /// The request body as far as windows did not take it yet.
+    /// The part of the request body for which there was no window yet.
     body: OutputChain,
     body_ended: bool,
-    /// What was framed of a streamed body, while it may have to be sent again.
+    /// The part of a streamed body that was framed, while it may have to be sent again.
     kept: Option<OutputChain>,
-    /// Bytes at the front of the input that are done with.
+    /// Bytes at the front of the input that have been processed.
     parsed: usize,
     /// The response has ended.
     ended: bool,
-    /// Bytes of the response that its `content-length` announces still.
+    /// Remaining bytes of the response according to its `content-length`.
     known_left: u64,
     trailers: HeaderList,
-    /// The peer takes no further requests.
+    /// The peer accepts no further requests.
     closing: bool,
-    /// What is logged of its GOAWAY, and whether it is worth a line of its own.
+    /// The log message for its GOAWAY, and whether it deserves a line of its own.
     farewell: Option<(String, bool)>,
 }
 
@@ -108,8 +107,7 @@ impl Session {
         Session { codec, began }
     }
 
-    /// Takes in what a peer says while its connection is idle. False when it ends the
-    /// connection.
+    /// Processes what a peer sends while its connection is idle. False when it ends the connection.
     pub(crate) fn stays_idle(&mut self, input: &[u8], out: &mut Vec<u8>) -> bool {
         let mut at = 0;
         loop {
@@ -121,7 +119,7 @@ impl Session {
                     match received.event {
                         Some(Frame::GoAway { .. }) => return false,
                         Some(_) => {}
-                        // A part of a frame would be in the way of the next request.
+                        // Part of a frame would precede the next response.
                         None => return at == input.len() && self.codec.can_open(),
                     }
                 }
@@ -151,7 +149,7 @@ impl Http2 {
         }
     }
 
-    /// The same with a body that is there as a whole.
+    /// The same with a complete body.
     pub(crate) fn with_body(mut self, body: OutputChain) -> Http2 {
         self.body = body;
         self.body_ended = true;
@@ -159,13 +157,13 @@ impl Http2 {
         self
     }
 
-    /// Begins the body with what a peer that did nothing with the request got of it.
+    /// Begins the body with what was already sent to a peer that did not process the request.
     pub(crate) fn begin_body_with(&mut self, body: OutputChain) {
         self.kept = Some(body.clone());
         self.body = body;
     }
 
-    /// What was framed of a streamed body, if all of it can be sent again.
+    /// The part of a streamed body that was framed, if all of it can be sent again.
     pub(crate) fn take_kept_body(&mut self) -> Option<OutputChain> {
         self.kept.take()
     }
@@ -174,7 +172,7 @@ impl Http2 {
         self.head.method
     }
 
-    /// Begins the request on a connection, whose session is taken up if it has one.
+    /// Begins the request on a connection, with its session if it has one.
     pub(crate) fn begin(&mut self, session: Option<Box<Session>>) {
         let max_head_bytes = self.max_head_bytes;
         let mut session =
@@ -211,13 +209,13 @@ impl Http2 {
         self.body_ended = true;
     }
 
-    /// Whether some of the body waits for the peer's windows.
+    /// Whether part of the body waits for the peer's windows.
     pub(crate) fn holds_body(&self) -> bool {
         !self.body.is_empty()
     }
 
-    /// Whether the response is complete and what is unsent of the request is in nobody's
-    /// way: its stream is gone.
+    /// Whether the response is complete and its stream is gone, so that the rest of the request
+    /// need not be sent.
     pub(crate) fn has_let_go(&self) -> bool {
         self.ended
     }
@@ -227,14 +225,14 @@ impl Http2 {
         self.known_left
     }
 
-    /// What the peer said when it ended the connection because of an error.
+    /// The peer's message when it ended the connection because of an error.
     pub(super) fn take_remark(&mut self) -> Option<String> {
         let (text, is_error) = self.farewell.take()?;
         is_error.then_some(text)
     }
 
-    /// Gives the request up. Whether the connection can take another one once what
-    /// [`Http2::take_output`] gives has left.
+    /// Gives up the request. Returns whether the connection can take another one once the output of
+    /// [`Http2::take_output`] has been sent.
     pub(crate) fn cancel(&mut self, input: &[u8]) -> bool {
         self.ended = true;
         self.let_go(input, ErrorCode::CANCEL)
@@ -302,6 +300,10 @@ impl Http2 {
         }
     }
 
+    /// See [`Wire::next_event`](super::Wire::next_event).
+    ///
+    /// # Errors
+    /// See [`WireError`].
     pub(super) fn next_event(
         &mut self,
         input: &mut Vec<u8>,
@@ -361,8 +363,8 @@ impl Http2 {
                 self.ended = end;
                 self.known_left = self.known_left.saturating_sub(piece.len() as u64);
                 if let (Some(session), Some(stream)) = (&mut self.session, self.stream) {
-                    // The next piece is asked for when there is room for it, so what has
-                    // been asked for is as good as consumed.
+                    // Each piece is requested when there is room for it, so what was requested
+                    // counts as consumed.
                     session.codec.release(stream, piece.len(), &mut self.out);
                 }
                 Ok((!piece.is_empty()).then_some(WireEvent::Data(piece)))
@@ -398,15 +400,15 @@ impl Http2 {
         }
     }
 
-    /// Ends the stream with this code, if it has not ended already: the rest of the
-    /// request is of no use to anybody. Whether the connection is good for another one.
+    /// Ends the stream with this code, unless it has ended already. Returns whether the connection
+    /// can take another request.
     fn let_go(&mut self, input: &[u8], code: ErrorCode) -> bool {
         self.body.clear();
         let (Some(session), Some(stream)) = (&mut self.session, self.stream) else {
             return false;
         };
         session.codec.reset(stream, code, &mut self.out);
-        // Frames about the connection may have come behind the response.
+        // Frames about the connection may follow the response.
         let rest = input.get(self.parsed..).unwrap_or_default();
         session.stays_idle(rest, &mut self.out) && !self.closing
     }
@@ -418,7 +420,7 @@ enum Taken {
     Head(Box<UpstreamHead>, bool),
     Data(Bytes, bool),
     Trailers(HeaderList),
-    /// With whether the peer did nothing with the request.
+    /// With whether the peer did not process the request.
     Reset(ErrorCode, bool),
     Fault(String),
     /// With what is to be logged.
@@ -464,7 +466,7 @@ fn take(event: Frame<'_>, ours: Option<StreamRef>) -> Taken {
     }
 }
 
-/// What is logged of GOAWAY; the peer's own words are cut to a line.
+/// The log message for GOAWAY; the peer's text is cut to one line.
 fn go_away_remark(code: ErrorCode, debug: &[u8]) -> String {
     const MAX_DEBUG_BYTES: usize = 200;
     let name = code.name().unwrap_or("unknown");

@@ -1,5 +1,4 @@
-//! The protocols spoken with peers, sans-IO: how a request is framed, and what the
-//! bytes that come back mean.
+//! The protocols spoken with peers, sans-IO: framing requests and parsing responses.
 //!
 //! One [`Wire`] serves one request on one connection. Requests are framed into an
 //! output chain; responses come out as [`WireEvent`]s. What every protocol has is a method of
@@ -22,7 +21,7 @@ use sealane_http::h1::{ReceivedResponse, ResponseBodyDecoder, ResponseError};
 use sealane_http::headers::HeaderList;
 use sealane_http::{Method, StatusCode};
 
-/// One request's conversation in one of the protocols.
+/// One request in one of the protocols.
 pub(crate) enum Wire {
     /// HTTP/1.0 or 1.1.
     Http1(Http1),
@@ -36,7 +35,7 @@ pub(crate) enum Wire {
     Raw,
 }
 
-/// What a peer said.
+/// An event from a peer.
 pub(crate) enum WireEvent {
     /// A response head. Unless it is an interim one, its body follows.
     Head(Box<UpstreamHead>),
@@ -67,7 +66,7 @@ pub(crate) struct ResponseEnd {
     pub(crate) reusable: bool,
     /// Trailers.
     pub(crate) trailers: HeaderList,
-    /// What to log, as a warning: bytes that belong to nothing, and the like.
+    /// A warning to log: surplus bytes, and the like.
     pub(crate) complaint: Option<&'static str>,
 }
 
@@ -76,8 +75,7 @@ pub(crate) struct ResponseEnd {
 pub(crate) enum WireError {
     /// The head or the framing of the body is malformed.
     Invalid(String),
-    /// The peer says that it did nothing with the request, which may therefore be sent
-    /// again, whatever it is.
+    /// The peer did not process the request, which may therefore be sent again.
     Unprocessed(String),
     /// The peer closed the connection before the end.
     ClosedEarly,
@@ -115,8 +113,8 @@ impl Wire {
         }
     }
 
-    /// The next event in `input`, which gets shorter; `None` when more bytes are
-    /// needed. With `closed` no more will come.
+    /// Takes the next event from `input`; `None` when more bytes are needed. With `closed` no more
+    /// will arrive.
     ///
     /// # Errors
     /// See [`WireError`]; the connection must be closed.
@@ -156,7 +154,7 @@ impl Wire {
         }
     }
 
-    /// What the peer wants the operator to know, besides its response.
+    /// The peer's messages to the operator.
     pub(crate) fn take_remarks(&mut self) -> Vec<String> {
         match self {
             Wire::FastCgi(wire) => wire.take_remarks(),
@@ -165,17 +163,17 @@ impl Wire {
         }
     }
 
-    /// What the peer sends from now on is another protocol (101).
+    /// From now on the peer uses another protocol (101).
     pub(crate) fn upgrade(&mut self) {
         *self = Wire::Raw;
     }
 
-    /// Whether a body without a length ends with the connection: no frame says so.
+    /// Whether a body of unknown length ends with the connection.
     pub(crate) fn may_end_with_connection(&self) -> bool {
         matches!(self, Wire::Http1(_) | Wire::Gateway(_))
     }
 
-    /// Bytes of the body that are known to be missing, to size the next read.
+    /// Bytes of the body that are known to follow, to size the next read.
     pub(crate) fn known_left(&self) -> u64 {
         match self {
             Wire::Http1(wire) => wire.known_left(),
@@ -188,7 +186,7 @@ impl Wire {
 }
 
 impl WireError {
-    /// A gateway program has one answer: one with 1xx is none.
+    /// A gateway program has only one response; a 1xx is invalid.
     fn interim(status: StatusCode) -> WireError {
         WireError::Invalid(format!("upstream sent invalid status \"{}\"", status.0))
     }
@@ -206,11 +204,11 @@ impl WireError {
     }
 }
 
-/// A header line up to the byte that makes it none, as nginx shows it: `Bad\x20...`.
+/// A header line up to the invalid byte, as nginx shows it: `Bad\x20...`.
 fn up_to_fault(line: &[u8]) -> String {
     let name = line.split(|&byte| byte == b':').next().unwrap_or_default();
     let is_fault = |&byte: &u8| byte <= b' ' || byte == 0x7f;
-    // In a value it is what ended the search for the line's end.
+    // In a value, it is the byte that ended the search for the end of the line.
     let in_value = line.len().saturating_sub(1);
     let at = name.iter().position(is_fault).unwrap_or(in_value);
     let byte = line
@@ -219,8 +217,8 @@ fn up_to_fault(line: &[u8]) -> String {
     format!("{}{byte}...", line[..at.min(line.len())].escape_ascii())
 }
 
-/// The next piece of a body in the input; `None` when more bytes are needed, or the body is
-/// over. With `closed` no more will come, which is the end of some bodies.
+/// The next piece of a body in the input; `None` when more bytes are needed or the body is over.
+/// With `closed` no more will arrive, which is the end of some bodies.
 fn next_piece(
     body: &mut ResponseBodyDecoder,
     input: &mut Vec<u8>,

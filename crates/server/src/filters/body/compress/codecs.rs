@@ -1,7 +1,7 @@
-//! The libraries that compress, in one form: bytes in, bytes out, no I/O.
+//! The compression libraries behind one interface: bytes in, bytes out, no I/O.
 //!
-//! What each keeps in memory while a response is sent is in `docs/performance.md`; a response
-//! of known length that is shorter than the window gets a smaller one.
+//! `docs/performance.md` lists how much memory each needs while a response is sent. A response
+//! of known length that is shorter than the window gets a smaller window.
 
 use crate::codings::Coding;
 use brotli::enc::StandardAlloc;
@@ -18,7 +18,7 @@ use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer};
 pub(super) enum Operation {
     /// Take the input; give what comes of it.
     Process,
-    /// Give all that has been taken, so that it can be read.
+    /// Output everything that has been taken, so that it can be read.
     Flush,
     /// As `Flush`, and the end.
     Finish,
@@ -26,8 +26,8 @@ pub(super) enum Operation {
 
 /// A compressor at work.
 pub(super) trait Codec: Send {
-    /// Takes from the front of `input` and appends to what `output` has room for. Returns how
-    /// much was taken, and whether everything is done that was asked for.
+    /// Takes bytes from the front of `input` and appends to `output` as far as there is room.
+    /// Returns how much was taken, and whether the operation is complete.
     ///
     /// # Errors
     /// The library's reason.
@@ -52,7 +52,7 @@ pub(super) fn new(
     })
 }
 
-/// The most that a compressor for a body of this length takes, if that is known; measured
+/// The most memory that a compressor for a body of this length takes; measured
 /// (`docs/performance.md`).
 pub(super) fn most_bytes(coding: Coding, settings: &Compressor, body_bytes: Option<u64>) -> u64 {
     const MIB: u64 = 1 << 20;
@@ -74,8 +74,8 @@ pub(super) fn most_bytes(coding: Coding, settings: &Compressor, body_bytes: Opti
     }
 }
 
-/// The window that a body of this length has a use for. A format cannot use the last
-/// `lost_bytes` of it.
+/// The smallest window that suits a body of this length. A format cannot use the last `lost_bytes`
+/// of it.
 fn fitting(window_bits: u8, least_bits: u8, lost_bytes: u64, body_bytes: Option<u64>) -> u8 {
     let Some(bytes) = body_bytes.filter(|bytes| *bytes > 0) else {
         return window_bits;
@@ -87,7 +87,7 @@ fn fitting(window_bits: u8, least_bits: u8, lost_bytes: u64, body_bytes: Option<
     bits
 }
 
-/// What `gzip_comp_level 1`, the default, means.
+/// The level used for `gzip_comp_level 1`, the default.
 const GZIP_LEAST_LEVEL: u8 = 2;
 
 struct Gzip(Compress);
@@ -95,8 +95,9 @@ struct Gzip(Compress);
 impl Gzip {
     fn new(settings: &Compressor, body_bytes: Option<u64>) -> Gzip {
         let bits = fitting(settings.window_bits, 9, 262, body_bytes);
-        // The first level of this library finds so little that responses would be a third larger
-        // than nginx's; its second takes less time than zlib's first and makes them smaller.
+        // The first level of this library compresses so little that responses would be a third
+        // larger than nginx's. Its second level takes less time than zlib's first and compresses
+        // better.
         let level = Compression::new(settings.level.max(GZIP_LEAST_LEVEL).into());
         Gzip(Compress::new_gzip(level, bits))
     }
@@ -120,7 +121,7 @@ impl Codec for Gzip {
         let taken = (self.0.total_in() - before) as usize; // at most what is there
         let done = match operation {
             Operation::Finish => status == Status::StreamEnd,
-            // As zlib says: room is left when there is nothing more to write.
+            // As documented by zlib: room is left when there is nothing more to write.
             Operation::Process | Operation::Flush => output.len() < output.capacity(),
         };
         Ok((taken, done))
@@ -182,12 +183,12 @@ impl Codec for Brotli {
     }
 }
 
-/// The window that a level of Brotli gets for a body of this length, and what the library is told
-/// about the length, by which it chooses how to search.
+/// The window for a level of Brotli and a body of this length, and the length that the library is
+/// told, by which it chooses how to search.
 ///
 /// From level 5 on, the library's search in tables of 32 KiB to 4 MiB (its `H5`) finds next to
-/// nothing any more in what is longer than two windows; the one that it has for long bodies in
-/// windows of 512 KiB and more (`H6`) does. The one for windows of up to 64 KiB takes 33 MiB.
+/// nothing in bodies longer than two windows. The one for long bodies in windows of 512 KiB and
+/// more (`H6`) does. The one for windows of up to 64 KiB takes 33 MiB.
 fn brotli_window(level: u8, window_bits: u8, body_bytes: Option<u64>) -> (u8, u32) {
     if level < BROTLI_CAREFUL_LEVEL {
         let bits = fitting(window_bits, 10, 16, body_bytes);
@@ -201,9 +202,9 @@ fn brotli_window(level: u8, window_bits: u8, body_bytes: Option<u64>) -> (u8, u3
     }
 }
 
-/// From this level on the library remembers several places for each hash.
+/// From this level on, the library remembers several positions for each hash.
 const BROTLI_CAREFUL_LEVEL: u8 = 5;
-/// From these on it takes a body for a long one.
+/// From this length on, the library takes a body for a long one.
 const BROTLI_LONG_BITS: u8 = 19;
 const BROTLI_LONG_BYTES: u32 = (4 << 20) + 1;
 
@@ -225,16 +226,16 @@ impl Zstd {
     }
 }
 
-/// From this level on zstd's own windows and tables would take 45 to 665 MiB for each response;
-/// with these they take [`ZSTD_MAX_BYTES`] at most.
+/// From this level on, zstd's own windows and tables would take 45 to 665 MiB per response; with
+/// these they take [`ZSTD_MAX_BYTES`] at most.
 const ZSTD_LARGE_LEVEL: u8 = 10;
-/// 4 MiB; clients need not take more than 8 MiB (RFC 9659).
+/// 4 MiB; clients need not accept more than 8 MiB (RFC 9659).
 const ZSTD_WINDOW_BITS: u8 = 22;
 /// Entries of four bytes.
 const ZSTD_HASH_BITS: u32 = 20;
 const ZSTD_CHAIN_BITS: u32 = 21;
 
-/// What zstd takes for a response, whatever its level.
+/// Memory of zstd for a response, whatever its level.
 const ZSTD_MAX_BYTES: u64 = 24 << 20;
 
 impl Codec for Zstd {

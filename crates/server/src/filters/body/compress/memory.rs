@@ -1,7 +1,7 @@
 //! The memory of all compressors of the process (`compression_memory`).
 //!
-//! A compressor lasts as long as its client takes to read, and takes up to 24 MiB. When there is
-//! no room for another, responses are sent as they are: larger, but sent.
+//! A compressor lives as long as its client takes to read the response, and needs up to 24 MiB.
+//! When there is no room for another one, responses are sent uncompressed.
 
 use crate::exchange::Exchange;
 use crate::request_log::log_request;
@@ -12,20 +12,20 @@ static COMPRESSORS: Account = Account {
     has_run_out: AtomicBool::new(false),
 };
 
-/// What is taken, and whether the log says that it was all there is.
+/// How much is in use, and whether the log says that it is used up.
 struct Account {
     used_bytes: AtomicU64,
     has_run_out: AtomicBool,
 }
 
-/// What a compressor takes, until it is dropped.
+/// The memory of one compressor, until it is dropped.
 pub(super) struct Share {
     account: &'static Account,
     bytes: u64,
 }
 
-/// Memory for a compressor; `None` when there is none left, which the log says once until half of
-/// it is free again.
+/// Memory for a compressor; `None` when there is not enough. That is logged once, until half of it
+/// is free again.
 pub(super) fn share(exchange: &Exchange, bytes: u64) -> Option<Share> {
     let limit_bytes = exchange.snapshot.compression_memory_bytes;
     let share = COMPRESSORS.take(bytes, limit_bytes);

@@ -1,4 +1,4 @@
-//! `gzip`, `brotli`, `zstd`: compresses bodies while they are sent.
+//! `gzip`, `brotli`, `zstd`: compress bodies while they are sent.
 
 mod codecs;
 mod memory;
@@ -34,7 +34,7 @@ pub(crate) struct Compressed {
     pub(crate) out_bytes: u64,
 }
 
-/// Where the response is one that a coding of the location is for, and the client takes it.
+/// Compresses the response if it suits a coding of the location that the client accepts.
 pub(super) fn apply(exchange: &mut Exchange, compression: &Compression) {
     for coding in Coding::ALL {
         let Some(settings) = coding.compressor(compression) else {
@@ -54,7 +54,7 @@ pub(super) fn apply(exchange: &mut Exchange, compression: &Compression) {
     }
 }
 
-/// nginx's conditions, which those of the other codings are copies of.
+/// nginx's conditions for gzip; those of the other codings are the same.
 fn suits(exchange: &Exchange, settings: &Compressor) -> bool {
     let response = &exchange.response;
     matches!(response.status.0, 200 | 403 | 404)
@@ -88,13 +88,13 @@ fn compress(exchange: &mut Exchange, coding: Coding, settings: &Compressor, shar
                 out_bytes: 0,
             },
         ),
-        // There was no memory for it: an endless error is better than a wrong body.
+        // There was no memory for it: a response without an end is better than a wrong body.
         None => transform(exchange, OutOfMemory(coding)),
     }
 }
 
-/// What is taken in a step, after which others have their turn: about a millisecond's work, or
-/// what the slowest levels need to be of any use.
+/// Input of one step, after which other tasks run: about a millisecond's work, or what the slowest
+/// levels need to be of any use.
 fn bite_bytes(coding: Coding, level: u8) -> usize {
     let is_slow = match coding {
         Coding::Gzip => level > 6,
@@ -104,7 +104,7 @@ fn bite_bytes(coding: Coding, level: u8) -> usize {
     if is_slow { 16 << 10 } else { 64 << 10 }
 }
 
-/// Compressed bytes that are gathered before they are sent.
+/// Compressed bytes that are collected before they are sent.
 const OUTPUT_BYTES: usize = 16 << 10;
 
 struct Compress {
@@ -122,8 +122,8 @@ struct Compress {
 }
 
 impl Compress {
-    /// One call of the library: how much it has taken, and whether it has done all that was
-    /// asked for.
+    /// One call of the library. Returns how much it has taken, and whether the operation is
+    /// complete.
     fn run(
         &mut self,
         exchange: &Exchange,
@@ -137,7 +137,7 @@ impl Compress {
         let result = self.codec.run(input, &mut self.made, operation);
         let made_bytes = self.made.len() - before_bytes;
         match result {
-            // A library that neither takes nor gives would be asked forever.
+            // A library that makes no progress would be called forever.
             Ok((0, false)) if made_bytes == 0 && self.made.len() < self.made.capacity() => {
                 self.complain(exchange, "it does not go on")
             }
@@ -234,7 +234,7 @@ impl Transform for Compress {
     }
 }
 
-/// The body of a response that cannot be compressed although its head says so.
+/// The body of a response that cannot be compressed although its head announces it.
 struct OutOfMemory(Coding);
 
 impl Transform for OutOfMemory {

@@ -1,4 +1,4 @@
-//! What the commands of server-side includes do.
+//! The commands of server-side includes.
 
 use super::super::head;
 use super::parser::{MAX_PARAMS, SsiCommand};
@@ -15,19 +15,19 @@ use sealane_conf::regex::Regex;
 use sealane_http::escape;
 use sealane_http::uri::{EscapeKind, escape_into};
 
-/// Why a command was not carried out; the log says so.
+/// Why a command was not carried out, which has been logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Failed {
-    /// The message for readers stands in its place.
+    /// The error message for readers takes its place.
     Command,
 }
 
-/// What a command puts into the body, and whether everything else waits for it.
+/// What a command adds to the body, and whether parsing waits until that is complete.
 type Put = Option<(Queued, bool)>;
 
 type Param<'c> = Option<&'c [u8]>;
 
-/// A command: its name, its parameters (`!`: it must be there), and where it may stand.
+/// A command: its name, its parameters (`!`: required), and where it is allowed.
 struct KnownCommand {
     name: &'static str,
     params: &'static [&'static str],
@@ -50,7 +50,7 @@ const fn known(
     }
 }
 
-/// The first `required` parameters must be there.
+/// The first `required` parameters are mandatory.
 const KNOWN: &[KnownCommand] = &[
     known("include", &["virtual", "file", "wait", "set", "stub"], 0),
     known("echo", &["var", "default", "encoding"], 1),
@@ -77,7 +77,10 @@ const KNOWN: &[KnownCommand] = &[
 ];
 
 impl PageState {
-    /// Carries a command out.
+    /// Carries out a command.
+    ///
+    /// # Errors
+    /// See [`Failed`].
     pub(super) fn run(
         &mut self,
         exchange: &mut Exchange,
@@ -158,7 +161,7 @@ impl PageState {
             }
             "block" => {
                 let name = params[0].unwrap_or_default();
-                // What follows is not shown, whether there is room for it or not.
+                // What follows is not shown, whether or not there is room for it.
                 (self.is_shown, self.in_block) = (false, true);
                 keep(exchange, |shared| shared.begin_block(name))?;
                 Ok(None)
@@ -285,7 +288,7 @@ impl PageState {
         Ok(Some((Queued::Text(Bytes::from(text)), false)))
     }
 
-    /// Whether an expression is true: `$variable`, or two sides and `=` or `!=`.
+    /// Evaluates an expression: `$variable`, or two operands and `=` or `!=`.
     fn holds(&self, exchange: &mut Exchange, expression: &[u8]) -> Result<bool, Failed> {
         let is_left = |byte: &u8| {
             byte.is_ascii_alphanumeric() || matches!(byte, b'$' | b'{' | b'}' | b'_' | b'"' | b'\'')
@@ -364,7 +367,10 @@ impl PageState {
     }
 }
 
-/// Puts something into what is shared.
+/// Stores something in the variables and blocks of the page.
+///
+/// # Errors
+/// When there is no room for it.
 pub(super) fn keep(
     exchange: &Exchange,
     put: impl FnOnce(&mut SharedIncludes) -> Result<(), Full>,

@@ -1,12 +1,12 @@
-//! `ssi`: server-side includes. Text passes as it comes, commands are carried out where they
-//! stand, and what they include follows in its place.
+//! `ssi`: server-side includes. Text passes through as it arrives; a command is carried out where
+//! it occurs, and what it includes takes its place.
 //!
 //! ```text
 //! body -> parser -> commands -> queue of texts and answers -> client
 //! ```
 //!
-//! Subrequests begin when their command is met, so that several go on at once; the queue is
-//! bounded, and what lies in a queued answer begins when that answer is next.
+//! A subrequest begins when its command is parsed, so several are in progress at once. The queue
+//! is bounded; the includes of a queued response begin when it is that response's turn.
 
 mod commands;
 mod parser;
@@ -34,12 +34,12 @@ pub(crate) use values::SharedIncludes;
 pub(crate) struct SsiState {
     /// Shared by the page and those that it includes.
     shared: Option<Arc<Mutex<SharedIncludes>>>,
-    /// How `$date_local` and `$date_gmt` are written, once a page has said so.
+    /// Format of `$date_local` and `$date_gmt`, once a page has set it.
     pub(crate) time_format: Option<Box<[u8]>>,
 }
 
 impl SsiState {
-    /// An included page has the variables and blocks of the one that includes it.
+    /// An included page shares the variables and blocks of the page that includes it.
     pub(crate) fn of_subrequest(main: &Exchange) -> SsiState {
         SsiState {
             shared: main.features.ssi.shared.clone(),
@@ -48,7 +48,7 @@ impl SsiState {
     }
 }
 
-/// Where the response is of one of the types.
+/// Applies to responses of one of the types.
 pub(super) fn apply(exchange: &mut Exchange, settings: &Arc<Settings>) {
     let response = &exchange.response;
     if response.content_length == Some(0) || !head::is_of(response, &settings.types) {
@@ -70,18 +70,17 @@ pub(super) fn apply(exchange: &mut Exchange, settings: &Arc<Settings>) {
     exchange.response.source = Some(PendingBody::new(Ssi::new(settings, input, depth)));
 }
 
-/// Texts and answers that may wait in the queue.
+/// Texts and responses that may wait in the queue.
 const MAX_QUEUED: usize = 32;
 
 /// Bytes of text that may wait in the queue.
 const MAX_QUEUED_BYTES: usize = 64 << 10;
 
-/// Text that is read and answers that come to nothing, after which others have their turn.
+/// Text that is read, and responses that turn out empty, before other tasks run.
 const TURN_BYTES: usize = 256 << 10;
 const TURN_ANSWERS: u32 = 16;
 
-/// What an answer may have that becomes a variable; nginx's default of
-/// `subrequest_output_buffer_size`.
+/// Limit of a response that becomes a variable; nginx's default of `subrequest_output_buffer_size`.
 const MAX_SET_BYTES: u64 = 4 << 10;
 
 struct Ssi {
@@ -95,22 +94,22 @@ struct Ssi {
     page: PageState,
     queue: VecDeque<Queued>,
     queued_bytes: usize,
-    /// Nothing is parsed before the last of the queue is over.
+    /// Parsing waits until the last entry of the queue is over.
     waits: bool,
-    /// Answers of this turn that came to nothing.
+    /// Responses of this turn that were empty.
     empty_answers: u32,
 }
 
 /// What commands change.
 struct PageState {
-    /// Subrequests that it lies in.
+    /// How many subrequests it is nested in.
     depth: u8,
-    /// What is met is sent.
+    /// The text is sent, and commands are carried out.
     is_shown: bool,
     /// A branch of the `if` was taken.
     is_chosen: bool,
     conditional: Conditional,
-    /// It goes to the newest block.
+    /// The text goes to the newest block.
     in_block: bool,
     encoding: Encoding,
     error_message: Vec<u8>,
@@ -162,7 +161,7 @@ struct Setting {
     text: Vec<u8>,
 }
 
-/// Says what is wrong with a command, and what was being done, as nginx does.
+/// Logs what is wrong with a command, with the current action as in nginx.
 fn complain(exchange: &Exchange, message: fmt::Arguments<'_>) {
     let reading = match exchange.response.from_upstream {
         true => " while reading upstream",
@@ -203,7 +202,7 @@ impl Ssi {
         }
     }
 
-    /// Whether more may be queued. What is next to be sent is always read.
+    /// Whether more may be queued. What is to be sent next is always read.
     fn may_parse(&self, exchange: &Exchange) -> bool {
         let tally = exchange.features.tally.get();
         let may_begin = self.queue.is_empty() || tally.is_none_or(|tally| tally.may_begin_ahead());
@@ -213,7 +212,7 @@ impl Ssi {
             && self.queued_bytes < MAX_QUEUED_BYTES
     }
 
-    /// Reads on until enough is queued. Pending: more text has to come first.
+    /// Parses until enough is queued. Pending if more text has to arrive first.
     fn poll_parse(
         &mut self,
         cx: &mut Context<'_>,
@@ -267,7 +266,7 @@ impl Ssi {
             self.push(Bytes::from_static(&OPENING[..held]));
             self.push(text);
         } else if self.page.in_block {
-            // Should there be no room the log says so; nothing of a block is shown here.
+            // If there is no room, that is logged; no part of a block is shown here.
             let _ = commands::keep(exchange, |shared| {
                 shared.add_to_block(&OPENING[..held])?;
                 shared.add_to_block(&text)
@@ -281,7 +280,7 @@ impl Ssi {
         }
     }
 
-    /// Sends what is first in the queue. Ready with `End`: it is empty.
+    /// Sends the first entries of the queue. Ready with `End` when it is empty.
     fn poll_first(
         &mut self,
         cx: &mut Context<'_>,
@@ -346,7 +345,7 @@ impl Included {
             && !self.any
             && let Purpose::Stub(block) = &self.purpose
         {
-            // An answer that is empty; as in nginx commands in the block are not carried out.
+            // The response is empty; as in nginx, commands in the block are not carried out.
             out.push_bytes(block.clone());
         }
         Poll::Ready(Ok(filled))
@@ -354,7 +353,7 @@ impl Included {
 }
 
 impl Setting {
-    /// Gathers the answer, whatever the client takes meanwhile.
+    /// Collects the response, whatever the client takes meanwhile.
     fn poll(
         &mut self,
         cx: &mut Context<'_>,
@@ -364,7 +363,7 @@ impl Setting {
         while self.reading.is_none() {
             let mut piece = OutputChain::new();
             let filled = ready!(answer.poll_fill(cx, main, &mut piece, MAX_SET_BYTES))?;
-            // A source without buffers reads on when nobody has what it gave any more.
+            // A source without buffers reads on when its last piece has been freed.
             for segment in piece.segments() {
                 self.chain.push(match segment {
                     Segment::Memory(bytes) => Segment::Memory(Bytes::copy_from_slice(bytes)),
@@ -389,7 +388,7 @@ impl Setting {
         }
         let text = std::mem::take(&mut self.text);
         let is_usual = answer.succeeded() && !text.is_empty();
-        // Should there be no room the variable stays what it is, and the log says so.
+        // If there is no room, the variable keeps its value, and that is logged.
         let _ = commands::keep(main, |shared| {
             shared.set_from(&self.name, is_usual.then_some(text))
         });
@@ -411,7 +410,7 @@ impl BodySource for Ssi {
             if let Poll::Ready(Err(error)) = parsed {
                 return Poll::Ready(Err(error));
             }
-            // Those that are not next yet get on with their heads, in their order.
+            // Subrequests that are not next yet already work on their heads, in their order.
             for item in &mut self.queue {
                 if let Queued::Answer(included) = item {
                     let _ = included.answer.poll_head(cx);

@@ -1,4 +1,4 @@
-//! Finds commands in a text that comes in pieces, as nginx does: byte by byte.
+//! Finds commands in a text that arrives in pieces; like nginx, byte by byte.
 
 use std::fmt;
 
@@ -16,21 +16,21 @@ pub(super) struct SsiCommand {
     pub(super) params: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
-/// What stands next in the text.
+/// The next token of the text.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum SsiToken {
-    /// Text up to this place, and first so many bytes of `<!--` from the pieces before.
+    /// Text up to this position, preceded by `held` bytes of `<!--` from earlier pieces.
     Text { held: usize, from: usize, to: usize },
     /// A command that ends here.
     Command(SsiCommand),
-    /// What began as a command ends here; the complaint was made.
+    /// An invalid command ends here; it has been reported.
     Broken,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum ParserState {
     Text,
-    /// So many bytes of `<!--` were seen, 1 to 4.
+    /// How many bytes of `<!--` were seen, 1 to 4.
     Opening(usize),
     BeforeName,
     Name,
@@ -42,9 +42,9 @@ enum ParserState {
     /// Behind a backslash in a value.
     Escaped(u8),
     AfterValue,
-    /// So many bytes of `-->` were seen, 1 or 2.
+    /// How many bytes of `-->` were seen, 1 or 2.
     Closing(usize),
-    /// Nothing but the end matters; so many bytes of `-->` were seen.
+    /// After a mistake, until the end; with how many bytes of `-->` were seen.
     Broken(usize),
 }
 
@@ -66,8 +66,8 @@ impl Parser {
         }
     }
 
-    /// The next of `piece` from `from` on, and where it ends; `None` if nothing but the rest of a
-    /// command or the beginning of one is there. Mistakes are told to `complain`.
+    /// The next token of `piece` from `from` on, and where it ends. `None` if there is only part of
+    /// a command. Mistakes are reported to `complain`.
     pub(super) fn next(
         &mut self,
         piece: &[u8],
@@ -78,7 +78,7 @@ impl Parser {
             ParserState::Opening(seen) => seen,
             _ => 0,
         };
-        // Where the text ends, if what has begun turns out to be a command.
+        // Where the text ends, if this turns out to be a command.
         let mut text_end = from;
         let mut is_held_back = held > 0;
         let mut at = from;
@@ -199,13 +199,13 @@ impl Parser {
         ParserState::Name
     }
 
-    /// A byte of a parameter's name, before it or behind it.
+    /// A byte before, within or after the name of a parameter.
     fn param(&mut self, byte: u8, complain: Complain<'_>) -> ParserState {
         match self.state {
             ParserState::BeforeParam if is_space(byte) => return ParserState::BeforeParam,
             ParserState::BeforeParam if byte == b'-' => return ParserState::Closing(1),
             ParserState::BeforeParam => {
-                // One more than there may be is refused when the command is carried out.
+                // Too many parameters are refused when the command is carried out.
                 self.command.params.truncate(MAX_PARAMS);
                 self.command.params.push((vec![byte], Vec::new()));
                 return ParserState::Param;
@@ -296,7 +296,7 @@ fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\r' | b'\n' | b'\t')
 }
 
-/// Behind a mistake; the byte may begin the end.
+/// After a mistake; the byte may be part of the end.
 fn broken(byte: u8) -> ParserState {
     ParserState::Broken(usize::from(byte == b'-'))
 }

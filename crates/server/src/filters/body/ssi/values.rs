@@ -1,5 +1,5 @@
-//! Variables, blocks and captures of server-side includes: those of a response and of all that
-//! it includes.
+//! Variables, blocks and captures of server-side includes. A response shares them with
+//! everything that it includes.
 
 use super::commands::Failed;
 use super::complain;
@@ -11,7 +11,7 @@ use sealane_conf::model::Variable;
 use sealane_conf::regex::{Captures, Regex};
 use std::sync::PoisonError;
 
-/// What a response and what it includes have in common.
+/// What a response shares with everything that it includes.
 #[derive(Debug, Default)]
 pub(crate) struct SharedIncludes {
     variables: Vec<(Vec<u8>, Vec<u8>)>,
@@ -22,18 +22,18 @@ pub(crate) struct SharedIncludes {
     bytes: usize,
 }
 
-/// The longest text that variables in a command may make.
+/// The longest text that a command's variables may expand to.
 const MAX_VALUE_BYTES: usize = 64 << 10;
 
-/// What all variables and blocks of a page and of what it includes may take: a page must not fill
-/// the memory by giving itself names.
+/// Limit of all variables and blocks of a page and its includes, so that a page cannot fill the
+/// memory.
 const MAX_SHARED_BYTES: usize = 1 << 20;
 
-/// What a variable or a block takes besides its bytes.
+/// Memory of a variable or a block besides its bytes.
 const ENTRY_BYTES: usize = 64;
 
-/// `$0` to `$9`: no others can be asked for, and an expression may have thousands of groups that
-/// each are all of a long text.
+/// `$0` to `$9`: no others can be referred to, and an expression may have thousands of groups that
+/// each match all of a long text.
 const MAX_GROUPS: usize = 10;
 
 /// There are too many variables and blocks, or they are too long.
@@ -58,6 +58,9 @@ impl SharedIncludes {
     }
 
     /// `set`; the name is in lower case.
+    ///
+    /// # Errors
+    /// When there is no room for it.
     pub(super) fn set(&mut self, name: &[u8], value: Vec<u8>) -> Result<(), Full> {
         let known = self.variables.iter().position(|(known, _)| known == name);
         let Some(at) = known else {
@@ -72,7 +75,10 @@ impl SharedIncludes {
         Ok(())
     }
 
-    /// `include` with `set`: without a value the variable stays what it is, but exists.
+    /// `include` with `set`: without a value the variable keeps its own, but exists.
+    ///
+    /// # Errors
+    /// When there is no room for it.
     pub(super) fn set_from(&mut self, name: &[u8], value: Option<Vec<u8>>) -> Result<(), Full> {
         let is_known = self.variables.iter().any(|(known, _)| known == name);
         match value {
@@ -82,12 +88,20 @@ impl SharedIncludes {
         }
     }
 
+    /// `block`.
+    ///
+    /// # Errors
+    /// When there is no room for it.
     pub(super) fn begin_block(&mut self, name: &[u8]) -> Result<(), Full> {
         self.take(ENTRY_BYTES + name.len())?;
         self.blocks.push((name.to_vec(), Vec::new()));
         Ok(())
     }
 
+    /// Appends to the newest block.
+    ///
+    /// # Errors
+    /// When there is no room for it.
     pub(super) fn add_to_block(&mut self, text: &[u8]) -> Result<(), Full> {
         self.take(text.len())?;
         if let Some((_, block)) = self.blocks.last_mut() {
@@ -101,7 +115,10 @@ impl SharedIncludes {
         found.map(|(_, text)| Bytes::copy_from_slice(text))
     }
 
-    /// An expression matched: `names` are those of its named groups.
+    /// An expression has matched; `names` are those of its named groups.
+    ///
+    /// # Errors
+    /// When there is no room for the groups.
     pub(super) fn capture(
         &mut self,
         regex: &Regex,
@@ -129,6 +146,9 @@ impl SharedIncludes {
 }
 
 /// The value of a variable, whose name is in lower case.
+///
+/// # Errors
+/// When a variable cannot be evaluated.
 pub(super) fn lookup(exchange: &Exchange, name: &[u8]) -> Result<Option<Vec<u8>>, Failed> {
     if let Some(value) = with(exchange, |shared| shared.get(name)) {
         return Ok(Some(value));
@@ -150,13 +170,16 @@ pub(super) fn lookup(exchange: &Exchange, name: &[u8]) -> Result<Option<Vec<u8>>
         return Ok(Some(value));
     }
     match name {
-        // The time always has a value: the format is wrong.
+        // The time always has a value: it is the format that is wrong.
         "date_local" | "date_gmt" => Err(Failed::Command),
         _ => Ok(None),
     }
 }
 
-/// A text with variables in it. `is_path`: relative to the URI of the response.
+/// Expands the variables in a text. `is_path`: it is relative to the URI of the response.
+///
+/// # Errors
+/// When a variable cannot be evaluated, or the text gets too long.
 pub(super) fn evaluate(exchange: &Exchange, text: &[u8], is_path: bool) -> Result<Vec<u8>, Failed> {
     let mut out = Vec::with_capacity(text.len());
     let mut rest = text;
@@ -187,7 +210,7 @@ pub(super) fn evaluate(exchange: &Exchange, text: &[u8], is_path: bool) -> Resul
     Ok(out)
 }
 
-/// The name of a variable behind its `$`, and what follows.
+/// The name of a variable after its `$`, and the rest.
 fn variable_name<'t>(
     exchange: &Exchange,
     text: &[u8],
@@ -221,7 +244,7 @@ fn variable_name<'t>(
     Ok((name, after))
 }
 
-/// Text up to the next variable. A backslash takes the meaning from what may have one.
+/// Text up to the next variable. A backslash escapes the characters that have a meaning.
 fn unquote<'t>(text: &'t [u8], out: &mut Vec<u8>) -> &'t [u8] {
     let mut is_quoted = false;
     for (at, byte) in text.iter().enumerate() {

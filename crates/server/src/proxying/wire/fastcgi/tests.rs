@@ -20,7 +20,7 @@ fn end() -> Vec<u8> {
 
 /// What came of a response.
 #[derive(Debug, PartialEq, Eq)]
-struct Outcome {
+struct FastCgiResult {
     status: u16,
     body: Vec<u8>,
     remarks: Vec<String>,
@@ -48,7 +48,7 @@ impl Default for Given {
 }
 
 /// The outcome, the same however the bytes are cut; `None` while more must come.
-fn outcome(given: &Given, bytes: &[u8]) -> Option<Outcome> {
+fn outcome(given: &Given, bytes: &[u8]) -> Option<FastCgiResult> {
     let whole = in_pieces(given, bytes, bytes.len());
     for size in 1..bytes.len().min(40) {
         assert_eq!(in_pieces(given, bytes, size), whole, "pieces of {size}");
@@ -56,10 +56,10 @@ fn outcome(given: &Given, bytes: &[u8]) -> Option<Outcome> {
     whole
 }
 
-fn in_pieces(given: &Given, bytes: &[u8], size: usize) -> Option<Outcome> {
+fn in_pieces(given: &Given, bytes: &[u8], size: usize) -> Option<FastCgiResult> {
     let catches = given.catches.iter().map(|word| word.as_bytes().into());
     let mut wire = FastCgi::new(given.method, 100, given.keep_conn, catches.collect());
-    let mut found = Outcome {
+    let mut found = FastCgiResult {
         status: 0,
         body: Vec::new(),
         remarks: Vec::new(),
@@ -111,7 +111,7 @@ fn a_response_and_its_end() {
         ];
         parts.concat()
     };
-    let expected = |end| Outcome {
+    let expected = |end| FastCgiResult {
         status: 201,
         body: b"Hello, world".to_vec(),
         remarks: vec![
