@@ -1,6 +1,6 @@
 //! Buffers that connections borrow while they work and give back when idle.
 //!
-//! Each worker thread keeps a few of two sizes. A connection at rest owns none:
+//! Each worker thread keeps a few buffers of each of two sizes. An idle connection holds none, so
 //! thousands of idle connections cost no buffer memory.
 
 use bytes::Bytes;
@@ -8,10 +8,10 @@ use std::cell::RefCell;
 
 /// Capacity of a new small buffer: request and response heads, small bodies.
 pub const SMALL_BYTES: usize = 4 << 10;
-/// Plaintext that one turn of a large transfer handles: eight full TLS records
-/// per system call (docs/performance.md shows the gain over one).
+/// Plaintext that one turn of a large transfer handles: eight full TLS records per system call
+/// (docs/performance.md has the gain over one record).
 pub const BATCH_BYTES: usize = 128 << 10;
-/// Capacity of a new large buffer: a batch and what TLS adds to its records.
+/// Capacity of a new large buffer: a batch plus the overhead of its TLS records.
 pub const LARGE_BYTES: usize = BATCH_BYTES + (4 << 10);
 /// A small buffer that grew beyond this is not kept.
 const SMALL_KEPT_BYTES: usize = 32 << 10;
@@ -45,7 +45,7 @@ pub fn large() -> Vec<u8> {
         .unwrap_or_else(|| Vec::with_capacity(LARGE_BYTES))
 }
 
-/// An empty buffer for so many bytes, or for one batch of them.
+/// An empty buffer for `count` bytes, capped at one batch.
 pub fn for_bytes(count: u64) -> Vec<u8> {
     if count <= SMALL_BYTES as u64 {
         small()
@@ -54,7 +54,7 @@ pub fn for_bytes(count: u64) -> Vec<u8> {
     }
 }
 
-/// Gives a buffer back; it is kept or freed by its size.
+/// Gives a buffer back. Its size decides whether it is kept or freed.
 pub fn give_back(mut buffer: Vec<u8>) {
     let capacity = buffer.capacity();
     if capacity < SMALL_BYTES {
@@ -74,9 +74,9 @@ pub fn give_back(mut buffer: Vec<u8>) {
     });
 }
 
-/// Bytes in a buffer that is given back when the last of them is dropped.
+/// Turns a buffer into shared bytes. The buffer is given back when the last reference is dropped.
 pub fn shared(buffer: Vec<u8>) -> Bytes {
-    /// Gives back what it holds.
+    /// Gives its buffer back on drop.
     struct Borrowed(Vec<u8>);
 
     impl AsRef<[u8]> for Borrowed {
@@ -98,7 +98,7 @@ pub fn shared(buffer: Vec<u8>) -> Bytes {
     Bytes::from_owner(Borrowed(buffer))
 }
 
-/// Gives the buffer of an idle owner back and leaves one without memory.
+/// Gives the buffer of an idle owner back and leaves an empty one that holds no memory.
 pub fn release(buffer: &mut Vec<u8>) {
     if buffer.capacity() > 0 {
         give_back(std::mem::take(buffer));

@@ -1,8 +1,8 @@
 //! The output chain: what a response body consists of.
 //!
-//! A chain is a list of segments, each memory or a file range. Only the
-//! transport decides how a file range travels (sendfile, read and sealed in
-//! batches, or through the kernel's TLS); whoever builds a chain cannot tell.
+//! A chain is a list of segments, each either memory or a file range. The transport alone decides
+//! how a file range is sent: by sendfile, read and sealed in batches, or through kernel TLS. Code
+//! that builds a chain cannot tell the difference.
 
 use bytes::Bytes;
 use smallvec::SmallVec;
@@ -46,12 +46,12 @@ impl Segment {
     }
 }
 
-/// Segments in the order they are sent. A clone shares memory and files: what is
-/// sent of one is still to be sent of the other.
+/// Segments in the order they are sent. A clone shares memory and files but keeps its own position:
+/// sending from one does not advance the other.
 #[derive(Debug, Default, Clone)]
 pub struct OutputChain {
-    // One or two segments is what nearly every response has; the deque is only
-    // touched by multipart ranges and the like.
+    // Nearly every response has one or two segments. The deque is only used by multipart ranges and
+    // the like.
     first: SmallVec<[Segment; 1]>,
     rest: VecDeque<Segment>,
 }
@@ -79,8 +79,8 @@ impl OutputChain {
         self.push(Segment::Memory(bytes.into()));
     }
 
-    /// Appends what stands in a buffer that may be much larger. Who bounds a chain does so by its
-    /// length, so it must not keep the room that was not needed.
+    /// Appends the contents of a buffer that may be much larger than what it holds. Callers bound a
+    /// chain by its length, so the chain must not hold on to unused capacity.
     pub fn push_made(&mut self, made: Vec<u8>) {
         match made.len() < made.capacity() / 2 {
             true => self.push_bytes(Bytes::copy_from_slice(&made)),
@@ -159,8 +159,7 @@ impl OutputChain {
         self.rest.clear();
     }
 
-    /// The chain cut to the given byte ranges of itself, in that order
-    /// (ranges as offset and length; they may overlap). Memory is shared, not copied.
+    /// A copy of the given byte range of the chain. Memory is shared, not copied.
     pub fn slice(&self, offset: u64, len: u64) -> OutputChain {
         let mut out = OutputChain::new();
         let (mut skip, mut left) = (offset, len);
@@ -191,7 +190,8 @@ impl OutputChain {
         out
     }
 
-    /// Takes the first `count` bytes off, or all there are. Memory is shared, not copied.
+    /// Splits off the first `count` bytes, or everything if there are fewer. Memory is shared, not
+    /// copied.
     pub fn split_to(&mut self, count: u64) -> OutputChain {
         let mut taken = OutputChain::new();
         let mut left = count;

@@ -1,9 +1,8 @@
 //! A time-out that is cheap to move.
 //!
-//! Connections push their time-out ahead with every request. Long ones are a
-//! number in the worker's [`registry`](crate::registry), which looks through them
-//! a few times per second; only short ones, where that would be too coarse, get
-//! a timer of their own.
+//! Connections push their time-out ahead with every request. A long time-out is a number in the
+//! worker's [`registry`](crate::registry), which checks them a few times per second. Only short
+//! time-outs, for which that is too coarse, get a timer of their own.
 
 use crate::registry::{Entry, SWEEP_INTERVAL};
 use sealane_sys::time::monotonic_coarse_ms;
@@ -13,7 +12,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::{Instant, Sleep};
 
-/// Time-outs from here on may fire [`SWEEP_INTERVAL`] late.
+/// Time-outs of at least this length may fire up to [`SWEEP_INTERVAL`] late.
 const COARSE_FROM: Duration = Duration::from_secs(2);
 
 const _: () = assert!(COARSE_FROM.as_millis() >= 4 * SWEEP_INTERVAL.as_millis());
@@ -31,7 +30,7 @@ pub enum Deadline {
 }
 
 impl Deadline {
-    /// Sets the deadline to so long from now, replacing the one before.
+    /// Sets the deadline to `after` from now, replacing the previous one.
     pub fn set(&mut self, entry: &Entry, after: Duration) {
         if after < COARSE_FROM {
             *self = Deadline::Precise(Box::pin(tokio::time::sleep_until(Instant::now() + after)));
@@ -46,7 +45,7 @@ impl Deadline {
     pub fn poll_expired(&mut self, entry: &Entry, cx: &mut Context<'_>) -> Poll<()> {
         match self {
             Deadline::None => Poll::Pending,
-            // The sweep wakes the task by the waker that the entry holds.
+            // The sweep wakes the task through the waker held by the entry.
             Deadline::Coarse if entry.has_expired() => Poll::Ready(()),
             Deadline::Coarse => Poll::Pending,
             Deadline::Precise(timer) => timer.as_mut().poll(cx),

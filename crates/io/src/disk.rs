@@ -1,20 +1,20 @@
 //! Disk work that may block, away from the worker threads.
 //!
-//! What the page cache and the directory cache can answer is done on the worker
-//! itself; only when the kernel says that it would have to wait for the disk
-//! does work come here. Each worker's runtime starts threads as needed up to a
-//! limit, and the queue is bounded as well: past [`MAX_WAITING`] new work waits on the worker's side, where
-//! it costs a suspended request instead of a queue entry.
+//! A worker handles by itself whatever the page cache and the directory cache can answer. Work
+//! comes here only when the kernel reports that it would have to wait for the disk. Each worker's
+//! runtime starts threads as needed, up to a limit. The queue is bounded as well: past
+//! [`MAX_WAITING`] new work waits on the worker's side, where it costs a suspended request instead
+//! of a queue entry.
 
 use std::sync::LazyLock;
 use tokio::sync::Semaphore;
 
-/// Threads of one worker's runtime that may wait for the disk at a time; nginx's
+/// The number of threads in one worker's runtime that may wait for the disk at a time. nginx's
 /// default `thread_pool` has 32 for all workers.
 pub const THREADS: usize = 16;
 
-/// Work items of the whole process that may be running or queued at a time, as
-/// the default queue of nginx's `thread_pool`.
+/// Work items of the whole process that may be running or queued at a time; the same as the default
+/// queue of nginx's `thread_pool`.
 pub const MAX_WAITING: usize = 65536;
 
 static SLOTS: LazyLock<Semaphore> = LazyLock::new(|| Semaphore::new(MAX_WAITING));
@@ -38,8 +38,8 @@ where
         Ok(value) => value,
         Err(error) => match error.try_into_panic() {
             Ok(panic) => std::panic::resume_unwind(panic),
-            // Only the runtime's shutdown cancels such work, and then this task
-            // is cancelled too; there is nobody left to answer.
+            // Only the runtime's shutdown cancels this work, and it cancels this task too, so there
+            // is no caller left to answer.
             Err(_) => std::future::pending().await,
         },
     }

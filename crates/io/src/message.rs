@@ -2,30 +2,30 @@
 
 use crate::chain::OutputChain;
 
-/// A head and a body on their way out: a response, a request, or a batch of frames.
+/// A head and a body to be sent: a response, a request, or a batch of frames.
 ///
-/// [`Stream::poll_send`](crate::Stream::poll_send) takes bytes off both. More may be appended at
-/// any time. An empty message has not left yet: the stream may still hold some of it.
+/// [`Stream::poll_send`](crate::Stream::poll_send) consumes both. More may be appended at any time.
+/// An empty message may not have been sent completely: the stream may still hold some of it.
 #[derive(Debug)]
 pub struct OutboundMessage {
     /// Sent before the body, and never held back.
     pub head: Vec<u8>,
     /// Sent as far as the budget goes.
     pub body: OutputChain,
-    /// Bytes of the body that may be sent (`sendfile_max_chunk`, `limit_rate`). It counts
-    /// down, so that waiting in between does not renew it.
+    /// Bytes of the body that may be sent (`sendfile_max_chunk`, `limit_rate`). It counts down, so
+    /// waiting in between does not renew it.
     pub budget: u64,
-    /// Whether files leave by sendfile where that is possible (`sendfile on`).
+    /// Whether files are sent by sendfile where possible (`sendfile on`).
     pub sendfile: bool,
     /// Nothing follows on this stream: TLS sends its close_notify with the last bytes.
     pub last: bool,
-    /// Bytes that the kernel has taken, head included, before TLS. What TLS has sealed and the
-    /// kernel has taken in part counts in proportion.
+    /// Bytes that the kernel has taken, including the head, counted before TLS. When the kernel has
+    /// taken only part of what TLS sealed, the plaintext counts in proportion.
     pub sent: u64,
 }
 
 impl OutboundMessage {
-    /// A message without a budget, whose files leave by sendfile.
+    /// A message with an unlimited budget, whose files are sent by sendfile.
     pub fn new(head: Vec<u8>, body: OutputChain) -> OutboundMessage {
         OutboundMessage {
             head,
@@ -37,12 +37,12 @@ impl OutboundMessage {
         }
     }
 
-    /// Whether there is something that may be sent now.
+    /// Whether there is anything that may be sent now.
     pub fn has_output(&self) -> bool {
         !self.head.is_empty() || (self.budget > 0 && !self.body.is_empty())
     }
 
-    /// Whether nothing is left in it, budget or not.
+    /// Whether nothing is left in it, regardless of the budget.
     pub fn is_empty(&self) -> bool {
         self.head.is_empty() && self.body.is_empty()
     }

@@ -13,43 +13,43 @@ mod temp_descriptor;
 
 pub use temp_descriptor::TempDescriptor;
 
-/// An open regular file and its facts as they were when it was opened.
+/// An open regular file, with its metadata as of when it was opened.
 pub struct OpenFile {
     handle: Handle,
     stat: Stat,
     path: Box<[u8]>,
-    /// Made when first asked for.
+    /// Computed on first use.
     version: OnceLock<FileVersion>,
 }
 
-/// The state of a file in a short text, `652e3c5a-1f4`: its modification time and size in
-/// hexadecimal, as nginx puts them into entity tags.
+/// The state of a file as a short text, `652e3c5a-1f4`: its modification time and size in
+/// hexadecimal, as in nginx's entity tags.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileVersion {
     bytes: [u8; FileVersion::MAX_BYTES],
     len: u8,
 }
 
-/// Through which symbolic links a path may lead.
+/// Which symbolic links a path may pass through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LinkRule {
-    /// Links in so much of the path, from its beginning, are followed.
+    /// Links within this many leading bytes of the path are followed.
     pub trusted_bytes: usize,
-    /// Which are followed behind.
+    /// Which links are followed after that.
     pub links: Links,
 }
 
 enum Handle {
     /// A file that is served.
     Served(OwnedFd),
-    /// A file that the server has made for itself, and may write.
+    /// A file that the server created for itself and may write.
     Temporary(TempDescriptor),
 }
 
-/// What stands at a path.
+/// What was found at a path.
 #[derive(Debug, Clone)]
 pub enum Opened {
-    /// A regular file; with its bytes when the cache holds them.
+    /// A regular file, together with its bytes if the cache holds them.
     File(Arc<OpenFile>, Option<Bytes>),
     /// A directory.
     Directory,
@@ -57,17 +57,17 @@ pub enum Opened {
     Other,
 }
 
-/// How reading a file into memory ended.
+/// The outcome of reading a file into memory.
 pub enum Read {
-    /// All its bytes, of one state of the file as far as its facts tell.
+    /// All its bytes, from a single state of the file as far as its metadata can tell.
     Done(Bytes),
-    /// Some would have to come from disk.
+    /// Some bytes would have to come from disk.
     NotCached,
-    /// The file is not what it was when it was opened.
+    /// The file has changed since it was opened.
     Changed,
 }
 
-/// An error number of open(2), small enough to be kept.
+/// An error number of open(2), small enough to be stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Errno(pub i32);
 
@@ -77,12 +77,12 @@ impl OpenFile {
         self.stat.size
     }
 
-    /// Time of last modification, seconds since 1970.
+    /// Time of last modification, in seconds since 1970.
     pub fn mtime_s(&self) -> i64 {
         self.stat.mtime_s
     }
 
-    /// Both in a text.
+    /// Modification time and size as a text.
     pub fn version(&self) -> FileVersion {
         *self
             .version
@@ -94,7 +94,7 @@ impl OpenFile {
         &self.path
     }
 
-    /// A temporary file, from its beginning. Its facts are those of an empty file.
+    /// A temporary file, which is empty at first. Its metadata are those of an empty file.
     pub fn temporary(descriptor: TempDescriptor, path: &[u8]) -> io::Result<OpenFile> {
         Ok(OpenFile {
             stat: file::stat_fd(descriptor.as_fd())?,
@@ -108,12 +108,12 @@ impl OpenFile {
     pub fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         match &self.handle {
             Handle::Temporary(descriptor) => descriptor.write_all_at(bytes, offset),
-            // Files of the operator are opened for reading.
+            // Served files are opened read-only.
             Handle::Served(_) => Err(io::Error::from_raw_os_error(libc::EBADF)),
         }
     }
 
-    /// A temporary file was given another name: the old one is not removed with it.
+    /// Notes that a temporary file was renamed, so that the old name is not removed with it.
     pub fn lost_its_name(&self) {
         if let Handle::Temporary(descriptor) = &self.handle {
             descriptor.lost_its_name();
@@ -136,7 +136,7 @@ impl OpenFile {
             let (room, position) = (size - bytes.len(), bytes.len() as u64);
             complete = file::read_cached_at(self.as_fd(), &mut bytes, room, position).is_ok();
         }
-        // Asked after reading: whatever was written meanwhile shows.
+        // Checked after reading, so that any write in the meantime shows.
         match file::stat_fd(self.as_fd()) {
             Ok(after) if same_state(&self.stat, &after) && complete => Read::Done(bytes.into()),
             Ok(after) if same_state(&self.stat, &after) => Read::NotCached,
@@ -144,15 +144,15 @@ impl OpenFile {
         }
     }
 
-    /// Whether the file was written so recently that a further write might leave
-    /// its modification time as it is, so that nobody would notice the change.
+    /// Whether the file was modified so recently that another write might leave its modification
+    /// time unchanged, so that the change would go unnoticed.
     pub fn is_fresh(&self, unix_ms: i64) -> bool {
         is_fresh(self.stat.mtime_s, self.stat.mtime_ns, unix_ms)
     }
 }
 
-/// Kernels stamp files by a clock that ticks every 1 to 10 ms; file systems that
-/// keep whole seconds only are known by their zeros.
+/// Kernels take file timestamps from a clock that ticks every 1 to 10 ms. File systems that keep
+/// only whole seconds are recognised by zero nanoseconds.
 fn is_fresh(mtime_s: i64, mtime_ns: u32, unix_ms: i64) -> bool {
     const TICKS_MS: u64 = 50;
     const SECONDS_MS: u64 = 2000;
@@ -167,7 +167,7 @@ impl FileVersion {
     /// A hyphen and at most 16 digits on either side.
     pub const MAX_BYTES: usize = 33;
 
-    /// Of a file of this modification time and size.
+    /// The version of a file with this modification time and size.
     pub fn new(mtime_s: i64, size_bytes: u64) -> FileVersion {
         let mut bytes = [0; FileVersion::MAX_BYTES];
         let mut rest = &mut bytes[..];
@@ -202,7 +202,7 @@ impl fmt::Debug for OpenFile {
 }
 
 impl Errno {
-    /// The number in an error; EIO where there is none.
+    /// The number in an error, or EIO if it has none.
     pub fn of(error: &io::Error) -> Errno {
         Errno(error.raw_os_error().unwrap_or(libc::EIO))
     }
@@ -212,19 +212,20 @@ impl Errno {
         matches!(self.0, libc::EMFILE | libc::ENFILE)
     }
 
-    /// The path does not lead to anything.
+    /// The path leads nowhere.
     pub fn is_not_found(self) -> bool {
         matches!(self.0, libc::ENOENT | libc::ENOTDIR | libc::ENAMETOOLONG)
     }
 
-    /// The process may not go there; links that lead in circles count as such, as in nginx.
+    /// The process is not permitted to access the path. As in nginx, a loop of symbolic links
+    /// counts as such.
     pub fn is_forbidden(self) -> bool {
         matches!(self.0, libc::EACCES | libc::ELOOP | libc::EMLINK)
     }
 }
 
 impl fmt::Display for Errno {
-    /// As nginx ends its messages: `2: No such file or directory`.
+    /// Formatted like the end of nginx's messages: `2: No such file or directory`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = io::Error::from_raw_os_error(self.0).to_string();
         let words = text.split(" (os error").next().unwrap_or_default();
@@ -237,8 +238,8 @@ fn same_state(a: &Stat, b: &Stat) -> bool {
     key(a) == key(b)
 }
 
-/// Opens a path (NUL-terminated bytes) if that takes no disk access; `None` if it does.
-/// Under a rule for links it does where there is a link.
+/// Opens a path (NUL-terminated bytes) if that takes no disk access; returns `None` otherwise. With
+/// a rule for links, a path that contains a link counts as taking disk access.
 pub fn open_now(path: &[u8], rule: Option<LinkRule>) -> Option<Result<Opened, Errno>> {
     let Ok(name) = CStr::from_bytes_with_nul(path) else {
         return Some(Err(Errno(libc::ENOENT)));
@@ -256,7 +257,7 @@ pub fn open_now(path: &[u8], rule: Option<LinkRule>) -> Option<Result<Opened, Er
 
 /// Opens a path (NUL-terminated bytes), waiting for the disk.
 pub fn open_blocking(path: &[u8], rule: Option<LinkRule>) -> Result<Opened, Errno> {
-    // A NUL inside cannot be part of a file's name.
+    // A name with an inner NUL cannot exist.
     let name = CStr::from_bytes_with_nul(path).map_err(|_| Errno(libc::ENOENT))?;
     let opened = match rule {
         None => file::open_read(name),

@@ -1,9 +1,9 @@
-//! The connections of one worker thread: which are idle, which have to close, whose deadline
-//! has passed.
+//! The connections of one worker thread: which are idle, which must close, and which have timed
+//! out.
 //!
-//! Idle connections are asked to close at shutdown and when `worker_connections` runs short.
-//! Time-outs are kept here as well, as numbers in an array that is swept twice a second: moving
-//! a time-out, which every request does, is a single store, and an idle connection needs no
+//! Idle connections are told to close at shutdown and when `worker_connections` runs short.
+//! Time-outs are kept here too, as numbers in one array that a sweep scans twice a second. Moving a
+//! time-out, which every request does, is then a single store, and an idle connection carries no
 //! timer.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -12,35 +12,36 @@ use std::task::Waker;
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// How often time-outs are checked: they fire at most this late.
+/// How often time-outs are checked. They fire at most this much late.
 pub const SWEEP_INTERVAL: Duration = Duration::from_millis(500);
 
 /// All connections of a worker thread.
 #[derive(Default)]
 pub struct Registry {
     slots: Mutex<Slots>,
-    /// What new connections are asked.
+    /// What new connections are asked to do.
     asked: AtomicU8,
-    /// Woken when a connection enters an empty table.
+    /// Notified when a connection enters an empty table.
     occupied: Notify,
 }
 
 #[derive(Default)]
 struct Slots {
-    /// The deadline of each slot, in milliseconds of the monotonic clock; `u64::MAX` is never.
-    /// Separate from the handles, so that a sweep over many thousands reads few cache lines.
+    /// The deadline of each slot, in milliseconds of the monotonic clock; `u64::MAX` means never.
+    /// Kept apart from the handles, so that a sweep over many thousands touches only a few cache
+    /// lines.
     deadlines_ms: Vec<u64>,
     handles: Vec<Option<Arc<ConnectionHandle>>>,
     free: Vec<u32>,
 }
 
-/// The part of a connection that others can see and use.
+/// The part of a connection that others can see and make requests of.
 #[derive(Default)]
 pub struct ConnectionHandle {
     phase: AtomicU8,
     asked: AtomicU8,
     expired: AtomicBool,
-    /// Number of the idle period, so that the longest idle is found.
+    /// Sequence number of the idle period, to find the longest idle connection.
     idle_since: AtomicU64,
     waker: Mutex<Option<Waker>>,
 }
@@ -49,7 +50,7 @@ pub struct ConnectionHandle {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ConnectionPhase {
-    /// TLS handshake or first request not complete yet.
+    /// The TLS handshake or the first request is not complete yet.
     Opening = 0,
     /// Kept alive; no byte of another request has arrived.
     Idle = 1,
@@ -57,15 +58,15 @@ pub enum ConnectionPhase {
     Busy = 2,
 }
 
-/// What a connection was asked to do.
+/// What a connection has been asked to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(u8)]
 pub enum Asked {
     /// Nothing.
     Nothing = 0,
-    /// Move to another process when idle, or else finish.
+    /// Move to another process when idle, otherwise finish.
     Move = 1,
-    /// Close when idle; finish what is under way.
+    /// Close when idle; finish what is in progress first.
     Finish = 2,
     /// Close now.
     Abort = 3,
@@ -82,7 +83,7 @@ impl From<u8> for Asked {
     }
 }
 
-/// A connection's entry; leaving scope removes it.
+/// A connection's entry in the registry. Dropping it removes the entry.
 pub struct Entry {
     registry: Arc<Registry>,
     slot: u32,
@@ -110,7 +111,7 @@ impl Registry {
         self.asked() != Asked::Nothing
     }
 
-    /// Asks every connection to finish; new ones are told when they register.
+    /// Asks every connection to finish. New ones learn of it when they register.
     pub fn shut_down(&self, asked: Asked) {
         self.asked.fetch_max(asked as u8, Ordering::Relaxed);
         for handle in self.lock().handles.iter().flatten() {
@@ -118,8 +119,8 @@ impl Registry {
         }
     }
 
-    /// Asks up to `count` idle connections to close, longest idle first, to make
-    /// room for new ones. Returns how many were asked.
+    /// Asks up to `count` idle connections to close, longest idle first, to make room for new ones.
+    /// Returns how many were asked.
     pub fn drain_idle(&self, count: usize) -> usize {
         let mut idle: Vec<_> = self
             .lock()
@@ -141,7 +142,7 @@ impl Registry {
         idle.len()
     }
 
-    /// Wakes idle connections, so that they check for the newest configuration.
+    /// Wakes idle connections, so that they check for a newer configuration.
     pub fn wake_idle(&self) {
         let slots = self.lock();
         let handles = slots.handles.iter().flatten();
@@ -150,15 +151,15 @@ impl Registry {
         }
     }
 
-    /// Ready when there is a connection: without one there are no time-outs to check, and the
-    /// thread need not wake up for them.
+    /// Ready when there is a connection. Without connections there are no time-outs to check, and
+    /// the thread need not wake up for them.
     pub async fn occupied(&self) {
         while self.is_empty() {
             self.occupied.notified().await;
         }
     }
 
-    /// Wakes the connections whose time is up.
+    /// Wakes the connections whose deadline has passed.
     pub fn expire(&self, now_ms: u64) {
         let mut slots = self.lock();
         let Slots {
@@ -216,7 +217,7 @@ impl Entry {
         self.handle.ask(Asked::Finish);
     }
 
-    /// Sets what the connection does now. `tick` orders idle periods.
+    /// Records what the connection is doing now. `tick` orders idle periods.
     pub fn set_phase(&self, phase: ConnectionPhase, tick: u64) {
         if phase == ConnectionPhase::Idle {
             self.handle.idle_since.store(tick, Ordering::Relaxed);
@@ -224,19 +225,20 @@ impl Entry {
         self.handle.phase.store(phase as u8, Ordering::Relaxed);
     }
 
-    /// Stores the waker of the connection's task. A task's waker never changes: once is enough.
+    /// Remembers the waker of the connection's task. A task's waker never changes, so once is
+    /// enough.
     pub fn set_waker(&self, waker: &Waker) {
         *self.handle.lock_waker() = Some(waker.clone());
     }
 
-    /// Wakes the connection at `at_ms` or up to [`SWEEP_INTERVAL`] later;
-    /// replaces what was set before.
+    /// Wakes the connection at `at_ms`, or up to [`SWEEP_INTERVAL`] later. Replaces the previous
+    /// deadline.
     pub fn set_deadline(&self, at_ms: u64) {
         self.handle.expired.store(false, Ordering::Relaxed);
         self.registry.lock().deadlines_ms[self.slot as usize] = at_ms;
     }
 
-    /// Whether the deadline set last has passed.
+    /// Whether the last deadline set has passed.
     pub fn has_expired(&self) -> bool {
         self.handle.expired.load(Ordering::Relaxed)
     }

@@ -1,5 +1,5 @@
-//! A connected socket on tokio's reactor, with the calls that the standard
-//! traits lack: several pieces with `MSG_MORE`, and sendfile.
+//! A connected socket on tokio's reactor, with the calls that the standard traits lack: sending
+//! several pieces with `MSG_MORE`, and sendfile.
 
 use sealane_sys::{file, socket};
 use std::io::{self, IoSlice};
@@ -8,7 +8,7 @@ use std::task::{Context, Poll, ready};
 use tokio::io::Interest;
 use tokio::net::{TcpStream, UnixStream};
 
-/// Bytes of a Unix socket thrown away at a time, which the kernel cannot do without a copy.
+/// Bytes of a Unix socket discarded per call. The kernel cannot discard them without a copy.
 const UNIX_DISCARD_BYTES: usize = 4096;
 
 /// A connected socket.
@@ -26,7 +26,7 @@ impl Socket {
         Ok(Socket::Tcp(TcpStream::from_std(fd.into())?))
     }
 
-    /// A connected Unix socket, likewise.
+    /// A connected Unix socket, registered with the event loop of the calling thread.
     pub fn unix(fd: OwnedFd) -> io::Result<Socket> {
         Ok(Socket::Unix(UnixStream::from_std(fd.into())?))
     }
@@ -46,8 +46,8 @@ impl Socket {
 
     /// Appends up to `max` received bytes; 0 is the end of the stream.
     ///
-    /// A short read means that the kernel's buffer is empty, so readiness is
-    /// cleared with it: the next call waits without asking the kernel again.
+    /// A short read means that the kernel's buffer is empty, so it also clears readiness: the next
+    /// call waits without asking the kernel again.
     pub fn poll_recv(
         &self,
         cx: &mut Context<'_>,
@@ -60,7 +60,7 @@ impl Socket {
         })
     }
 
-    /// Throws up to `max` received bytes away; 0 is the end of the stream.
+    /// Discards up to `max` received bytes; 0 is the end of the stream.
     pub fn poll_discard(&self, cx: &mut Context<'_>, max: usize) -> Poll<io::Result<usize>> {
         self.poll_io(cx, Interest::READABLE, |fd| {
             let (n, max) = match self {
@@ -74,7 +74,7 @@ impl Socket {
         })
     }
 
-    /// Sends pieces in one call; `more` says that more follows at once.
+    /// Sends pieces in one call; `more` announces that more data follows at once.
     pub fn poll_send(
         &self,
         cx: &mut Context<'_>,
@@ -102,14 +102,14 @@ impl Socket {
         count: usize,
     ) -> Poll<io::Result<usize>> {
         self.poll_io(cx, Interest::WRITABLE, |fd| {
-            // A short count may also be the end of the file: readiness is kept,
-            // and the next call finds out.
+            // A short count may also mean the end of the file. Readiness is kept, and the next call
+            // finds out.
             Ok((file::sendfile(fd, from, offset, count)?, false))
         })
     }
 
-    /// Runs a call when the socket is ready for it. The call returns its count
-    /// and whether it has used up the readiness.
+    /// Runs a call when the socket is ready for it. The call returns its count and whether it has
+    /// used up the readiness.
     pub fn poll_io(
         &self,
         cx: &mut Context<'_>,
@@ -122,7 +122,7 @@ impl Socket {
             let result = self.try_io(interest, || {
                 let (count, exhausted) = call(self.as_fd())?;
                 done = Some(count);
-                // WouldBlock is how tokio is told that readiness is used up.
+                // WouldBlock tells tokio that readiness is used up.
                 if exhausted {
                     Err(io::ErrorKind::WouldBlock.into())
                 } else {
@@ -141,7 +141,7 @@ impl Socket {
         }
     }
 
-    /// Ready when there may be something to receive, the end of the stream included.
+    /// Ready when there may be something to receive, including the end of the stream.
     pub fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         self.poll_ready(cx, Interest::READABLE)
     }

@@ -1,11 +1,10 @@
 //! Bytes to and from a peer, client or origin: plain or TLS, memory or file.
 //!
-//! This is the only place that knows how a file range travels. On plain sockets it is
-//! sendfile; over TLS it is sendfile too where the kernel seals (`stream/kernel_tls.rs`),
-//! otherwise the file is read in large batches, many records are sealed at once and leave in
-//! one system call.
+//! This is the only module that knows how a file range is sent. On plain sockets it uses sendfile.
+//! Over TLS it also uses sendfile where the kernel seals (`stream/kernel_tls.rs`). Otherwise it
+//! reads the file in large batches, seals many records at once and sends them in one system call.
 //!
-//! Protocols build an [`OutboundMessage`]; nothing above this file can tell TLS from plain.
+//! Protocols build an [`OutboundMessage`]; no code above this module can tell TLS from plain.
 
 use crate::buffers::{self, BATCH_BYTES};
 use crate::chain::Segment;
@@ -31,50 +30,50 @@ pub use gather::{ChainReader, FileError};
 pub use handshake::HandshakeTimes;
 pub use sealed::Sealed;
 
-/// Pieces of memory that leave in one call on plain sockets.
+/// Pieces of memory sent in one call on plain sockets.
 const MAX_PIECES: usize = 16;
-/// The most that one sendfile is asked for. sendfile(2) never moves more than 2 GiB; a smaller
-/// number keeps it a `usize` everywhere.
+/// The most that one sendfile call is asked for. sendfile(2) never moves more than 2 GiB; a smaller
+/// number keeps the count a `usize` everywhere.
 const MAX_SENDFILE_BYTES: u64 = 1 << 30;
 
-/// Whose stream it is: it has the socket, and is told what becomes of the records.
+/// The owner of a stream. It holds the socket and is told how records are sealed.
 pub trait Endpoint {
     /// The socket.
     fn socket(&self) -> &Socket;
 
-    /// Who seals the records was decided.
+    /// It has been decided who seals the records.
     fn note_ktls(&self, state: Ktls<'_>);
 
-    /// One call of sendfile has moved so many bytes of a stream that the kernel seals.
+    /// One sendfile call has moved `bytes` bytes of a stream that the kernel seals.
     fn note_sendfile(&self, bytes: u64);
 }
 
-/// A stream of bytes: plain, or with `T` as its side of TLS.
+/// A stream of bytes: plain, or over TLS with `T` as this side's connection.
 pub struct Stream<E, T> {
     endpoint: E,
     tls: Option<Box<Sealed<T>>>,
-    /// Reads the files of chains that do not leave by sendfile.
+    /// Reads the files of chains that are not sent by sendfile.
     reader: ChainReader,
-    /// Plain bytes read from files that the kernel has not taken all of yet (`sendfile off`). In
-    /// a box, as few streams need it.
+    /// Plain bytes read from files that the kernel has not fully taken yet (`sendfile off`). Boxed,
+    /// since few streams need it.
     copied: Option<Box<Outgoing>>,
-    /// How far the end of a stream is that the kernel seals.
+    /// Progress of closing a stream that the kernel seals.
     kernel_end: kernel_tls::End,
-    /// The end of the handshake has been seen by the checks for kernel TLS.
+    /// The checks for kernel TLS have seen the end of the handshake.
     ktls_settled: bool,
 }
 
-/// What arrived.
+/// What was received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Received {
-    /// So many bytes were appended.
+    /// This many bytes were appended.
     Bytes(usize),
     /// The peer has finished sending: FIN, or close_notify.
     End,
 }
 
 impl<E: Endpoint, T: KernelSeal> Stream<E, T> {
-    /// A plain stream; [`Stream::start_tls`] makes it a TLS one.
+    /// A plain stream; [`Stream::start_tls`] turns it into a TLS stream.
     pub fn new(endpoint: E) -> Stream<E, T> {
         Stream {
             endpoint,
@@ -86,7 +85,7 @@ impl<E: Endpoint, T: KernelSeal> Stream<E, T> {
         }
     }
 
-    /// Whose stream it is.
+    /// The owner of the stream.
     pub fn endpoint_mut(&mut self) -> &mut E {
         &mut self.endpoint
     }
@@ -96,13 +95,13 @@ impl<E: Endpoint, T: KernelSeal> Stream<E, T> {
         self.tls.as_deref()
     }
 
-    /// Everything from now on goes through TLS.
+    /// Starts TLS: everything from now on goes through it.
     pub fn start_tls(&mut self, tls: Sealed<T>) {
         self.tls = Some(Box::new(tls));
     }
 
-    /// Goes on with the TLS handshake. Ready, once, when it is done. `has_others` says whether
-    /// the thread has other connections, for `ssl_async`.
+    /// Continues the TLS handshake. Ready once, when the handshake is done. `has_others` says
+    /// whether the thread has other connections, for `ssl_async`.
     pub fn poll_handshake(
         &mut self,
         cx: &mut Context<'_>,
@@ -139,9 +138,9 @@ impl<E: Endpoint, T: KernelSeal> Stream<E, T> {
         }
     }
 
-    /// Sends the message as far as its budget goes. Ready when that much has been handed to the
-    /// kernel. Pending may have taken all of it: call again until it is ready, or at least
-    /// while [`has_unsent`](Self::has_unsent).
+    /// Sends the message as far as its budget allows. Ready when that much has been handed to the
+    /// kernel. If pending, the stream may have taken all of the message: call again until ready, or
+    /// at least while [`has_unsent`](Self::has_unsent).
     ///
     /// # Errors
     ///
@@ -162,13 +161,13 @@ impl<E: Endpoint, T: KernelSeal> Stream<E, T> {
         }
     }
 
-    /// Whether something was taken from a message, or added by TLS, that the kernel does not
-    /// have yet.
+    /// Whether the stream holds anything, taken from a message or added by TLS, that the kernel has
+    /// not taken yet.
     pub fn has_unsent(&self) -> bool {
         self.copied.is_some() || self.tls.as_ref().is_some_and(|tls| tls.has_unsent())
     }
 
-    /// What is on its way no longer counts for the message that is sent next.
+    /// Stops counting the bytes still to be sent towards the next message.
     pub fn forget_progress(&mut self) {
         if let Some(copied) = &mut self.copied {
             copied.forget_progress();
@@ -178,8 +177,8 @@ impl<E: Endpoint, T: KernelSeal> Stream<E, T> {
         }
     }
 
-    /// Says goodbye in TLS (close_notify) without waiting for the peer's. Ready when closing
-    /// the socket loses nothing.
+    /// Sends a TLS close_notify without waiting for the peer's. Ready when closing the socket loses
+    /// nothing.
     pub fn poll_goodbye(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ErrorOf<T>>> {
         if self.is_sealed_by_kernel() {
             return self.poll_end_kernel(cx);
@@ -190,8 +189,8 @@ impl<E: Endpoint, T: KernelSeal> Stream<E, T> {
         }
     }
 
-    /// Ends the stream: says goodbye as far as the socket takes it without waiting, and gives
-    /// all buffers back.
+    /// Ends the stream. Sends a close_notify as far as the socket takes it without waiting, and
+    /// gives all buffers back.
     pub fn close(&mut self) {
         let mut cx = Context::from_waker(Waker::noop());
         let is_established = |tls: &Sealed<T>| tls.connection.is_established();
@@ -253,8 +252,8 @@ impl<E: Endpoint, T: KernelSeal> Stream<E, T> {
             count = 1;
         }
         let mut left = message.budget;
-        // Another segment follows: let TCP fill the packet (a head and the first bytes of
-        // its file).
+        // Another segment follows: let TCP fill the packet (a head and the first bytes of its
+        // file).
         let mut more = false;
         for segment in message.body.segments() {
             let Segment::Memory(bytes) = segment else {
@@ -276,7 +275,7 @@ impl<E: Endpoint, T: KernelSeal> Stream<E, T> {
         Poll::Ready(sent.map(|n| n as u64).map_err(StreamError::Socket))
     }
 
-    /// Sends some of the file range at the front without copying it.
+    /// Sends part of the file range at the front without copying it.
     fn poll_sendfile(
         &mut self,
         cx: &mut Context<'_>,
@@ -297,7 +296,7 @@ impl<E: Endpoint, T: KernelSeal> Stream<E, T> {
         })
     }
 
-    /// `sendfile off`: reads a batch behind the head, to leave in one call.
+    /// `sendfile off`: reads a batch to follow the head, so that both are sent in one call.
     fn poll_copy(
         &mut self,
         cx: &mut Context<'_>,
@@ -317,11 +316,11 @@ impl<E: Endpoint, T: KernelSeal> Stream<E, T> {
             let Some(tls) = self.tls.as_deref_mut() else {
                 return self.poll_send_plain(cx, message);
             };
-            // A message follows at once what the handshake has left in the output, so that
-            // both leave together.
+            // A message directly follows whatever the handshake has left in the output, so that
+            // both are sent together.
             if tls.output.carries_message() || !message.has_output() {
                 let flushed = tls.poll_flush(self.endpoint.socket(), cx);
-                // Also when the rest failed: the peer may have acted on this.
+                // Counted even if the rest failed: the peer may have acted on this.
                 message.sent += tls.output.take_progress();
                 ready!(flushed)?;
                 if !message.has_output() {
@@ -337,8 +336,8 @@ impl<E: Endpoint, T: KernelSeal> Stream<E, T> {
         }
     }
 
-    /// Takes the head and up to a batch of the body off the message and seals them into the
-    /// output. Pending while a file is read from disk.
+    /// Takes the head and up to a batch of the body off the message and seals them into the output.
+    /// Pending while a file is read from disk.
     fn poll_seal(
         &mut self,
         cx: &mut Context<'_>,
@@ -353,7 +352,7 @@ impl<E: Endpoint, T: KernelSeal> Stream<E, T> {
             return Poll::Ready(Ok(()));
         }
         if let (true, Some(bytes)) = (message.head.is_empty(), lone_memory(message)) {
-            // Sealed from where it lies.
+            // Sealed in place.
             let take = bytes.len().min(BATCH_BYTES);
             let take = message.budget.min(take as u64);
             let last = message.last && take == message.body.len();
@@ -371,8 +370,8 @@ impl<E: Endpoint, T: KernelSeal> Stream<E, T> {
         Poll::Ready(sealed)
     }
 
-    /// Takes the head and up to a batch of the body off the message, into one buffer. A file
-    /// that has to come from disk is waited for only when nothing stands before it.
+    /// Takes the head and up to a batch of the body off the message, into one buffer. Waits for a
+    /// file that has to come from disk only when there is nothing before it to send.
     fn poll_gather(
         &mut self,
         cx: &mut Context<'_>,
@@ -402,8 +401,8 @@ impl<E: Endpoint, T: KernelSeal> Stream<E, T> {
     }
 }
 
-/// The memory at the front of the body, where gathering would only copy it: it is all there is,
-/// or a batch by itself.
+/// The memory at the front of the body, if gathering would only copy it: it is all there is, or
+/// fills a batch by itself.
 fn lone_memory(message: &OutboundMessage) -> Option<&[u8]> {
     let mut segments = message.body.segments();
     match (segments.next(), segments.next()) {
@@ -440,8 +439,8 @@ impl<E: Endpoint> Stream<E, sealane_tls::Connection> {
         }
     }
 
-    /// Refuses a TLS handshake if nothing was done for it yet. Returns why the connection ends
-    /// then.
+    /// Refuses a TLS handshake for which no work has been done yet. If it does, returns why the
+    /// connection ends.
     pub fn refuse_handshake(
         &mut self,
         cx: &mut Context<'_>,
@@ -451,7 +450,7 @@ impl<E: Endpoint> Stream<E, sealane_tls::Connection> {
         can.then(|| tls.refuse(self.endpoint.socket(), cx))
     }
 
-    /// Whether the response that begins should be the last of the connection.
+    /// Whether the response that is about to start should be the last on the connection.
     pub fn should_end(&self) -> bool {
         let tls = self.tls.as_deref();
         tls.is_some_and(|tls| tls.connection().should_end())

@@ -1,5 +1,4 @@
-//! The descriptor of a temporary file: what is left to do when nothing uses the file any more is
-//! done on a disk thread.
+//! The descriptor of a temporary file. A disk thread cleans up once the file is no longer used.
 
 use std::fs::{self, File};
 use std::io;
@@ -8,22 +7,22 @@ use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The descriptor of a temporary file; closing it, which frees its blocks, and removing
-/// its name are left to a disk thread.
+/// The descriptor of a temporary file. A disk thread closes it, which frees its blocks, and removes
+/// its name.
 #[derive(Debug)]
 pub struct TempDescriptor(Option<Remains>);
 
-/// What is left to do for a file that nobody uses any more; dropping it does it.
+/// What is left to clean up once a file is no longer used. Dropping it does the work.
 #[derive(Debug)]
 struct Remains {
     file: File,
     remove: Option<PathBuf>,
-    /// Somebody has given the file another name.
+    /// The file has been given another name.
     renamed: AtomicBool,
 }
 
 impl TempDescriptor {
-    /// Of a file whose name, if one is given, goes with it.
+    /// Wraps `file`. Its name is removed with it if `remove` is set.
     pub fn new(file: File, remove: Option<PathBuf>) -> TempDescriptor {
         TempDescriptor(Some(Remains {
             file,
@@ -37,7 +36,7 @@ impl TempDescriptor {
         self.file().write_all_at(bytes, offset)
     }
 
-    /// The file has another name now; what has the old one is not ours.
+    /// The file has been renamed; whatever has the old name now is not ours to remove.
     pub fn lost_its_name(&self) {
         if let Some(remains) = &self.0 {
             remains.renamed.store(true, Ordering::Relaxed);
@@ -59,11 +58,13 @@ impl AsFd for TempDescriptor {
 impl Drop for TempDescriptor {
     fn drop(&mut self) {
         let remains = self.0.take();
-        // While a task unwinds nothing may go wrong; and a thread without a runtime may wait.
+        // A panic during unwinding would abort, so take the simple path then. A thread without a
+        // runtime may block.
         if !std::thread::panicking()
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
         {
-            // Should the runtime be at its end, it drops the closure and what it owns.
+            // If the runtime is shutting down, it drops the closure and everything the closure
+            // owns.
             drop(runtime.spawn_blocking(move || drop(remains)));
         }
     }
@@ -74,7 +75,7 @@ impl Drop for Remains {
         if let Some(path) = &self.remove
             && !*self.renamed.get_mut()
         {
-            // It may be gone: an operator may have cleaned up.
+            // It may be gone already, for example if an operator has cleaned up.
             let _ = fs::remove_file(path);
         }
     }

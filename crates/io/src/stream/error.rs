@@ -6,16 +6,16 @@ use sealane_tls::{Fault, SansIo};
 use std::fmt;
 use std::io;
 
-/// Why a stream cannot go on. `E` is the error of its side of TLS.
+/// Why a stream cannot go on. `E` is the error of its TLS side.
 #[derive(Debug)]
 pub enum StreamError<E> {
-    /// The socket failed: most often the peer has gone.
+    /// The socket failed, most often because the peer has gone.
     Socket(io::Error),
     /// The peer closed the connection before the TLS handshake was complete.
     ClosedInHandshake,
     /// TLS failed.
     Tls(E),
-    /// A file could not be read, or not to the length that was promised.
+    /// A file could not be read, or is shorter than promised.
     File(FileError),
 }
 
@@ -23,7 +23,7 @@ pub enum StreamError<E> {
 pub type ErrorOf<T> = StreamError<<T as SansIo>::Error>;
 
 impl StreamError<sealane_tls::Error> {
-    /// Whether the client caused it by going away, which operators see at `info` only.
+    /// Whether the client caused the error by going away. Operators see such errors only at `info`.
     pub fn is_client_gone(&self) -> bool {
         match self {
             StreamError::Socket(error) => matches!(

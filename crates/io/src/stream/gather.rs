@@ -1,6 +1,6 @@
-//! Reading an output chain into memory: what TLS seals, and what leaves without
-//! sendfile. Files are read from the page cache at once, otherwise on a disk thread
-//! while the worker does something else.
+//! Reads an output chain into memory, for data that TLS seals or that is sent without sendfile.
+//! Files are read from the page cache at once, otherwise on a disk thread while the worker does
+//! something else.
 
 use crate::buffers::{self, BATCH_BYTES};
 use crate::chain::{FileRange, OutputChain, Segment};
@@ -12,11 +12,11 @@ use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
-/// Reads chains that leave in order: what it has read of a file range belongs to
-/// the chain's front the next time, too.
+/// Reads chains that are sent in order: what it has read ahead from a file range still belongs to
+/// the front of the chain on the next call.
 #[derive(Default)]
 pub struct ChainReader {
-    /// A read from disk that would have blocked the worker, under way elsewhere.
+    /// A disk read in progress on another thread, as it would have blocked the worker.
     disk_read: Option<DiskRead>,
     /// Its result, waiting to be sent.
     read_ahead: Option<ReadAhead>,
@@ -24,7 +24,7 @@ pub struct ChainReader {
 
 type DiskRead = Pin<Box<dyn Future<Output = (Vec<u8>, io::Result<usize>)> + Send>>;
 
-/// File bytes that were read from disk off the worker thread.
+/// File bytes read from disk off the worker thread.
 struct ReadAhead {
     bytes: Vec<u8>,
     sent: usize,
@@ -43,11 +43,11 @@ pub enum FileError {
 }
 
 impl ChainReader {
-    /// Appends up to `allowed` bytes of the chain to `plain`, as far as a batch has room.
-    /// Returns how much that was; the caller then advances the chain by as much.
+    /// Appends up to `allowed` bytes of the chain to `plain`, as far as a batch has room. Returns
+    /// the number of bytes appended; the caller then advances the chain by that much.
     ///
-    /// Pending may leave bytes in `plain`: what stands in front of a file range that
-    /// has to come from disk. They count as taken if the caller sends them.
+    /// If pending, it may have left bytes in `plain`: those that precede a file range that has to
+    /// come from disk. They count as taken if the caller sends them.
     pub fn poll_gather(
         &mut self,
         cx: &mut Context<'_>,
@@ -86,8 +86,8 @@ impl ChainReader {
         Poll::Ready(Ok(taken))
     }
 
-    /// Appends up to `max` bytes of a file range: from the page cache here and
-    /// now, otherwise from disk on another thread.
+    /// Appends up to `max` bytes of a file range, directly if they are in the page cache, otherwise
+    /// read from disk on another thread.
     fn poll_read_file(
         &mut self,
         cx: &mut Context<'_>,

@@ -1,8 +1,8 @@
 //! The TLS handshake of a stream, on either side.
 //!
-//! It waits for one thing at a time: bytes of the peer, or someone else who works on it (the
-//! session store, a handshake thread, an accelerator). On a server each step forward takes its
-//! turn among the handshakes of the worker thread.
+//! It waits for one thing at a time: bytes from the peer, or someone else working on it (the
+//! session store, a handshake thread, an accelerator). On a server each step takes its turn among
+//! the handshakes of the worker thread.
 
 use super::error::{ErrorOf, StreamError};
 use super::sealed::Sealed;
@@ -17,33 +17,33 @@ use tokio::time::Sleep;
 
 /// What only a handshake needs.
 pub(super) struct Opening {
-    /// Its slot among the handshakes of the thread; clients' handshakes take no turns.
+    /// Its slot among the handshakes of the thread. Client handshakes do not take turns.
     slot: Option<HandshakeSlot>,
     began: Instant,
     waits_for: HandshakeWait,
-    /// The first flight was begun.
+    /// The first flight has begun.
     begun: bool,
-    /// Runs while the session store is asked.
+    /// Runs during a session store lookup.
     lookup_timer: Option<Pin<Box<Sleep>>>,
 }
 
 /// What a handshake waits for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum HandshakeWait {
-    /// Bytes of the peer.
+    /// Bytes from the peer.
     Input,
     /// Someone else: the session store, a handshake thread, an accelerator.
     Asked,
-    /// Nothing: it goes on without new input.
+    /// Nothing: it continues without new input.
     Nothing,
 }
 
-/// Where the time of a handshake went.
+/// Where the time of a handshake was spent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct HandshakeTimes {
-    /// From its beginning to its end: on a server from the first byte of the client.
+    /// From start to end. On a server it starts with the client's first byte.
     pub total: Duration,
-    /// Of that, waiting for others.
+    /// The part of `total` spent waiting for others.
     pub queued: Duration,
 }
 
@@ -74,12 +74,12 @@ impl Opening {
 }
 
 impl<T: KernelSeal> Sealed<T> {
-    /// Goes on with the handshake. What libssl writes last (session tickets, a client's last
-    /// flight) may still wait in the output: it leaves with the first message, or when the
-    /// stream waits for bytes.
+    /// Continues the handshake. What libssl writes last (session tickets, a client's last flight)
+    /// may stay in the output: it is sent with the first message, or when the stream waits for
+    /// bytes.
     ///
-    /// `has_others` says whether the thread has other connections, for `ssl_async`. Not to be
-    /// called again once it was ready.
+    /// `has_others` says whether the thread has other connections, for `ssl_async`. Must not be
+    /// called again once it has returned ready.
     pub(super) fn poll_handshake(
         &mut self,
         socket: &Socket,
@@ -110,7 +110,8 @@ impl<T: KernelSeal> Sealed<T> {
                     Ok(HandshakeStatus::WantRead) => {
                         self.set_wait(HandshakeWait::Input);
                         if went_on && self.input_at < self.input.len() {
-                            // What came behind the flight that was away was not looked at yet.
+                            // Input received after the flight was handed off has not been looked at
+                            // yet.
                             continue;
                         }
                     }
@@ -121,7 +122,7 @@ impl<T: KernelSeal> Sealed<T> {
                     Err(error) => {
                         self.opening = None;
                         self.alerted = self.has_unsent();
-                        // The alert is sent as far as the socket takes it.
+                        // Send the alert as far as the socket takes it.
                         let _ = self.poll_flush(socket, cx);
                         return Poll::Ready(Err(StreamError::Tls(error)));
                     }
@@ -142,14 +143,14 @@ impl<T: KernelSeal> Sealed<T> {
         let status = self.connection.handshake(&mut input, output, load);
         self.input_at = self.input.len() - input.len();
         if !self.has_unsent() {
-            // It may wait for long.
+            // The wait may be long.
             self.output.release();
         }
         status
     }
 
     fn set_wait(&mut self, wait: HandshakeWait) {
-        // The store is no place where handshakes are in flight.
+        // Waiting for the store does not count as a handshake in flight.
         let in_flight = wait == HandshakeWait::Asked && self.connection.pending_timeout().is_none();
         if let Some(opening) = &mut self.opening {
             opening.waits_for = wait;
@@ -171,7 +172,7 @@ impl<T: KernelSeal> Sealed<T> {
         })
     }
 
-    /// Waits for whoever was asked: for the session store no longer than it may take in all.
+    /// Waits for whoever was asked. The session store gets no longer than its total time limit.
     fn poll_asked(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(opening) = self.opening.as_deref_mut() else {
             return Poll::Ready(());
@@ -193,8 +194,9 @@ impl<T: KernelSeal> Sealed<T> {
         Poll::Ready(())
     }
 
-    /// While someone else has the handshake: ready when the peer has gone away. What it wanted
-    /// is cancelled then. A peer whose bytes wait has only ended its side, and may get an answer.
+    /// While someone else works on the handshake: ready when the peer has gone away, in which case
+    /// the pending work is cancelled. A peer with bytes still unread has only closed its sending
+    /// side, and may get an answer.
     fn poll_gone<R>(
         &mut self,
         socket: &Socket,
@@ -218,8 +220,8 @@ impl<T: KernelSeal> Sealed<T> {
 }
 
 impl Sealed<sealane_tls::Connection> {
-    /// Refuses the handshake, of which nothing has been done yet: an alert is sent, as far as
-    /// the socket takes it at once. Returns why the connection ends.
+    /// Refuses a handshake for which nothing has been done yet. Sends an alert as far as the socket
+    /// takes it at once. Returns why the connection ends.
     pub(super) fn refuse(
         &mut self,
         socket: &Socket,

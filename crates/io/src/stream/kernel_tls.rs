@@ -1,7 +1,7 @@
 //! Kernel TLS: the socket takes plaintext, so that sendfile works over TLS.
 //!
-//! `sealane_tls` decides and hands the keys over; this file asks it at the right
-//! moments and sends what it wants to say before data.
+//! `sealane_tls` decides and hands over the keys. This module calls it at the right moments and
+//! sends the control records it wants to send before data.
 
 use super::error::{ErrorOf, StreamError};
 use super::{Endpoint, Stream};
@@ -14,14 +14,14 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tokio::time::Sleep;
 
-/// More than what the kernel's TLS can hold back: two records with the kernel's
-/// bookkeeping, in bytes.
+/// An upper bound, in bytes, on what kernel TLS can hold back: two records with the kernel's
+/// bookkeeping.
 const KERNEL_QUEUE_BYTES: u32 = 64 << 10;
 
-/// How often it is looked whether a full send buffer has drained.
+/// How often to check whether a full send buffer has drained.
 const DRAIN_PAUSE: Duration = Duration::from_millis(10);
 
-/// How far the end of a connection is that the kernel seals.
+/// Progress of closing a connection that the kernel seals.
 #[derive(Default)]
 pub(super) struct End {
     phase: Phase,
@@ -33,9 +33,9 @@ enum Phase {
     /// close_notify has not been sent.
     #[default]
     Open,
-    /// It has been sent; what was before it may still be on its way to TCP.
+    /// It has been sent; the data before it may not have reached TCP yet.
     Told {
-        /// The last look found everything acknowledged.
+        /// The last check found everything acknowledged.
         empty_before: bool,
     },
     /// Closing loses nothing.
@@ -43,13 +43,13 @@ enum Phase {
 }
 
 impl<E: Endpoint, T: KernelSeal> Stream<E, T> {
-    /// At the end of the handshake: makes the checks, and with `ssl_ktls on` has
-    /// the kernel take over.
+    /// At the end of the handshake: runs the checks and, with `ssl_ktls on`, lets the kernel take
+    /// over.
     pub fn poll_settle_ktls(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ErrorOf<T>>> {
         let Some(tls) = &mut self.tls else {
             return Poll::Ready(Ok(()));
         };
-        // While early data is read nothing is decided: it is asked again before
+        // Nothing is decided while early data is being read. The question is asked again before
         // responses.
         self.ktls_settled = tls.connection.is_established();
         let socket = self.endpoint.socket();
@@ -60,15 +60,14 @@ impl<E: Endpoint, T: KernelSeal> Stream<E, T> {
         Poll::Ready(Ok(()))
     }
 
-    /// Whether what is sent through the socket is sealed by the kernel. A goodbye
-    /// that is not ready has to be waited for then.
+    /// Whether the kernel seals what is sent through the socket. If so, a pending goodbye has to be
+    /// waited for.
     pub fn is_sealed_by_kernel(&self) -> bool {
         let tls = self.tls.as_deref();
         tls.is_some_and(|tls| tls.connection.is_sealed_by_kernel())
     }
 
-    /// With `ssl_ktls auto`: has the kernel take over when what is to be sent is
-    /// worth it.
+    /// With `ssl_ktls auto`: lets the kernel take over if the data to be sent is worth it.
     pub(super) fn poll_consider_kernel(
         &mut self,
         cx: &mut Context<'_>,
@@ -80,19 +79,19 @@ impl<E: Endpoint, T: KernelSeal> Stream<E, T> {
         let Some(tls) = &mut self.tls else {
             return Poll::Ready(Ok(()));
         };
-        // Without sendfile the bytes come through the process anyway.
+        // Without sendfile the bytes pass through the process anyway.
         if !message.sendfile || !tls.connection.wants_kernel(message.body.file_bytes()) {
             return Poll::Ready(Ok(()));
         }
         let taken_over = tls.poll_take_over(self.endpoint.socket(), cx);
-        // What libssl has sealed of the message leaves first.
+        // What libssl has already sealed of the message is sent first.
         message.sent += tls.output.take_progress();
         ready!(taken_over)?;
         self.endpoint.note_ktls(tls.connection.ktls());
         Poll::Ready(Ok(()))
     }
 
-    /// Sends through the kernel: what must come before data, then like plain TCP.
+    /// Sends through the kernel: first what must precede data, then as on plain TCP.
     pub(super) fn poll_send_kernel(
         &mut self,
         cx: &mut Context<'_>,
@@ -113,7 +112,7 @@ impl<E: Endpoint, T: KernelSeal> Stream<E, T> {
             if message.body.is_empty() || message.budget == 0 {
                 break;
             }
-            // The key may seal no more: another one, or the end.
+            // The key has reached its limit: switch to a new one, or end.
         }
         if message.last && message.body.is_empty() {
             return self.poll_end_kernel(cx);
@@ -123,12 +122,11 @@ impl<E: Endpoint, T: KernelSeal> Stream<E, T> {
 
     /// Sends close_notify and waits until the kernel has handed everything to TCP.
     ///
-    /// What sendfile has taken is sealed, but a record for which TCP had no room
-    /// waits in a queue of the kernel's TLS, and closing the socket drops what one
-    /// more attempt cannot place. That queue holds a record or two. So the alert is
-    /// sent when TCP has room for them: the kernel puts them in front of it. Where the
-    /// send buffer is too small for that, everything must have been acknowledged,
-    /// twice, with time in between for the kernel to fill TCP's buffer again.
+    /// What sendfile has taken is sealed, but a record for which TCP had no room waits in a queue
+    /// of kernel TLS. Closing the socket drops whatever one more attempt cannot place. That queue
+    /// holds one or two records. So the alert is sent once TCP has room for them: the kernel puts
+    /// them before it. If the send buffer is too small for that, everything must have been
+    /// acknowledged, twice, with time in between for the kernel to refill TCP's buffer.
     pub(super) fn poll_end_kernel(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), ErrorOf<T>>> {
         loop {
             if matches!(self.kernel_end.phase, Phase::Gone) {

@@ -1,25 +1,25 @@
-//! Bytes on their way to a socket that may take them in pieces.
+//! Bytes to be sent to a socket that may take them in pieces.
 
 use crate::buffers;
 use crate::socket::Socket;
 use std::io::{self, IoSlice};
 use std::task::{Context, Poll, ready};
 
-/// Bytes to send; owns no memory once they have left.
+/// Bytes to send. Owns no memory once they have been sent.
 #[derive(Default)]
 pub(super) struct Outgoing {
     /// What is to be sent; more may be appended at any time.
     pub(super) bytes: Vec<u8>,
-    /// The kernel has taken everything before.
+    /// The kernel has taken everything before this position.
     at: usize,
-    /// How many bytes of messages these are, before TLS.
+    /// Number of message bytes that these stand for, before TLS.
     plain_bytes: u32,
-    /// Of those, so many were reported by [`take_progress`](Self::take_progress).
+    /// How many of those [`take_progress`](Self::take_progress) has reported.
     reported: u32,
 }
 
 impl Outgoing {
-    /// Bytes of a message as they are.
+    /// Bytes of a message, unsealed.
     pub(super) fn of_message(bytes: Vec<u8>) -> Outgoing {
         let mut outgoing = Outgoing::default();
         outgoing.count(bytes.len());
@@ -27,26 +27,26 @@ impl Outgoing {
         outgoing
     }
 
-    /// Whether all of it has left.
+    /// Whether everything has been sent.
     pub(super) fn is_empty(&self) -> bool {
         self.at == self.bytes.len()
     }
 
-    /// Whether part of a message is in it, and not only what TLS says by itself.
+    /// Whether it contains part of a message, not only records that TLS generated itself.
     pub(super) fn carries_message(&self) -> bool {
         self.plain_bytes > 0
     }
 
-    /// What was appended stands for so many bytes of a message.
+    /// Records that the bytes just appended stand for `plain_bytes` bytes of a message.
     pub(super) fn count(&mut self, plain_bytes: usize) {
-        // A head and a batch, which never come near the limit.
+        // At most a head and a batch, which never come near the limit.
         let plain_bytes = u32::try_from(plain_bytes).unwrap_or(u32::MAX);
         self.plain_bytes = self.plain_bytes.saturating_add(plain_bytes);
     }
 
-    /// Bytes of messages that have left since this was last asked. What leaves in pieces counts
-    /// in proportion, so that a slow peer is not taken for a dead one; the last byte counts
-    /// when everything has left.
+    /// Message bytes sent since the last call. Partial sends count in proportion, so that a slow
+    /// peer is not mistaken for a dead one. The last byte counts only when everything has been
+    /// sent.
     pub(super) fn take_progress(&mut self) -> u64 {
         if self.plain_bytes == 0 {
             return 0;
@@ -64,12 +64,13 @@ impl Outgoing {
         u64::from(left)
     }
 
-    /// What is in it no longer counts as part of a message.
+    /// Stops counting the contents as part of a message.
     pub(super) fn forget_progress(&mut self) {
         (self.plain_bytes, self.reported) = (0, 0);
     }
 
-    /// Sends what is left. Ready when the kernel has all of it; the buffer is given back then.
+    /// Sends what is left. Ready when the kernel has all of it, at which point the buffer is given
+    /// back.
     pub(super) fn poll_flush(
         &mut self,
         socket: &Socket,
@@ -83,7 +84,7 @@ impl Outgoing {
         Poll::Ready(Ok(()))
     }
 
-    /// Gives the buffer back, with whatever is left in it.
+    /// Gives the buffer back, discarding whatever is left in it.
     pub(super) fn release(&mut self) {
         self.at = 0;
         buffers::release(&mut self.bytes);

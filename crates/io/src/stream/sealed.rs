@@ -1,5 +1,5 @@
-//! The TLS side of a stream: moves ciphertext between the socket and a sans-IO connection of
-//! `sealane_tls`, either side of it, and owns what is on its way.
+//! The TLS side of a stream. Moves ciphertext between the socket and a sans-IO connection of
+//! `sealane_tls`, client or server, and owns the data in transit.
 
 use super::Received;
 use super::error::{ErrorOf, StreamError};
@@ -14,9 +14,9 @@ use std::os::fd::AsFd;
 use std::task::{Context, Poll, ready};
 use tokio::io::Interest;
 
-/// Ciphertext read per call at first; most messages need no more.
+/// Ciphertext read per call at first; enough for most messages.
 const READ_BYTES: usize = buffers::SMALL_BYTES;
-/// Ciphertext read per call once a read has filled its buffer: the peer sends a lot.
+/// Ciphertext read per call once a read has filled its buffer, because the peer is sending a lot.
 const READ_BULK_BYTES: usize = 64 << 10;
 /// Room for what TLS adds to a small message.
 const SMALL_OVERHEAD_BYTES: usize = buffers::SMALL_BYTES / 4;
@@ -29,28 +29,28 @@ pub struct Sealed<T> {
     pub(super) input_at: usize,
     /// Ciphertext to send.
     pub(super) output: Outgoing,
-    /// libssl may hold plaintext, or the end.
+    /// libssl may hold plaintext, or the end of the stream.
     pub(super) readable: bool,
-    /// Something of the protocol waits in libssl (session tickets): it leaves with the first
-    /// message, or alone when there is nothing to receive.
+    /// Protocol data waits in libssl (session tickets). It is sent with the first message, or alone
+    /// when there is nothing to receive.
     pub(super) tickets_due: bool,
     /// The last read from the socket filled its buffer.
     bulk: bool,
     /// close_notify has been written to `output`.
     closed: bool,
-    /// The peer's close_notify was read.
+    /// The peer's close_notify has been read.
     ended: bool,
     /// The stream ended without a close_notify.
     cut: bool,
-    /// TLS has failed on our side, and an alert says why.
+    /// TLS has failed on our side, and an alert tells the peer why.
     pub(super) alerted: bool,
-    /// The handshake, until it is done. In a box, as few connections are in one.
+    /// The handshake, until it is done. Boxed, since few connections are in a handshake.
     pub(super) opening: Option<Box<Opening>>,
 }
 
 impl<T: KernelSeal> Sealed<T> {
-    /// The server's side of a connection whose first bytes, if some were read already, are
-    /// `received`. Its handshake takes turns with others in `slot`.
+    /// The server side of a connection. `received` holds the bytes read so far, if any. Its
+    /// handshake takes turns with others through `slot`.
     pub fn accepting(connection: T, received: Vec<u8>, slot: HandshakeSlot) -> Sealed<T> {
         Sealed {
             input: received,
@@ -59,7 +59,7 @@ impl<T: KernelSeal> Sealed<T> {
         }
     }
 
-    /// The client's side, which speaks first.
+    /// The client side, which speaks first.
     pub fn connecting(connection: T) -> Sealed<T> {
         Sealed {
             opening: Some(Box::new(Opening::connecting())),
@@ -67,7 +67,7 @@ impl<T: KernelSeal> Sealed<T> {
         }
     }
 
-    /// A connection whose handshake is over.
+    /// A connection whose handshake is done.
     pub fn established(connection: T) -> Sealed<T> {
         Sealed {
             connection,
@@ -90,14 +90,14 @@ impl<T: KernelSeal> Sealed<T> {
         &self.connection
     }
 
-    /// Whether the connection ends with an alert of ours, which a close that finds bytes
-    /// unread would take from the peer.
+    /// Whether the connection ends with an alert of ours. Closing the socket with unread input
+    /// would reset the connection, and the peer would lose the alert.
     pub fn is_alerted(&self) -> bool {
         self.alerted
     }
 
-    /// Whether the stream ended without a close_notify: what was received may lack its end,
-    /// and anyone may have cut it (RFC 8446 section 6.1).
+    /// Whether the stream ended without a close_notify. The end of the data may be missing, and
+    /// anyone may have truncated it (RFC 8446 section 6.1).
     pub fn is_cut(&self) -> bool {
         self.cut
     }
@@ -136,8 +136,8 @@ impl<T: KernelSeal> Sealed<T> {
         }
     }
 
-    /// Whatever is left to send (tickets, answers of the protocol) must not wait until the
-    /// peer sends something.
+    /// Sends what is left (tickets, protocol responses), which must not wait until the peer sends
+    /// something.
     fn flush_before_waiting(
         &mut self,
         socket: &Socket,
@@ -146,15 +146,15 @@ impl<T: KernelSeal> Sealed<T> {
         if self.tickets_due {
             self.seal(&[], false)?;
         }
-        // A socket that takes nothing any more may still have something to receive. Its failure
-        // is seen by the next receive or send.
+        // A socket that no longer takes output may still have input. The next receive or send
+        // reports the failure.
         if self.poll_flush(socket, cx).is_ready() {
             ready!(self.poll_control(socket, cx, false))?;
         }
         Poll::Pending
     }
 
-    /// Opens what has been received. `None` means that more is needed.
+    /// Opens the records received so far. `None` means that more input is needed.
     fn open_records(
         &mut self,
         socket: &Socket,
@@ -180,7 +180,7 @@ impl<T: KernelSeal> Sealed<T> {
             Ok(ReadStatus::WantRead) => Ok(None),
             Err(error) => {
                 self.alerted |= self.has_unsent() || self.connection.is_sealed_by_kernel();
-                // The alert is sent as far as the socket takes it.
+                // Send the alert as far as the socket takes it.
                 let _ = self.poll_flush(socket, cx);
                 let _ = self.poll_control(socket, cx, false);
                 Err(StreamError::Tls(error))
@@ -188,7 +188,7 @@ impl<T: KernelSeal> Sealed<T> {
         }
     }
 
-    /// Seals plaintext into the output; with `last`, says goodbye behind it.
+    /// Seals plaintext into the output; with `last`, appends a close_notify.
     pub(super) fn seal(&mut self, plain: &[u8], last: bool) -> Result<(), ErrorOf<T>> {
         self.tickets_due = false; // every write takes them along
         self.lend_output(plain.len() + SMALL_OVERHEAD_BYTES);
@@ -203,14 +203,14 @@ impl<T: KernelSeal> Sealed<T> {
         Ok(())
     }
 
-    /// Takes a buffer for so many bytes of output, if there is none.
+    /// Takes a buffer for this many bytes of output if there is none.
     pub(super) fn lend_output(&mut self, bytes: usize) {
         if self.output.bytes.capacity() == 0 {
             self.output.bytes = buffers::for_bytes(bytes as u64);
         }
     }
 
-    /// Sends what was sealed. Ready when the kernel has all of it.
+    /// Sends what has been sealed. Ready when the kernel has all of it.
     pub(super) fn poll_flush(
         &mut self,
         socket: &Socket,
@@ -232,14 +232,14 @@ impl<T: KernelSeal> Sealed<T> {
         self.poll_control(socket, cx, false)
     }
 
-    /// While early data is read there can be no alert yet: it is written by a later call.
+    /// No alert can be written while early data is being read; a later call writes it.
     fn close(&mut self) {
         if !self.closed {
             self.closed = self.connection.close_notify(&mut self.output.bytes);
         }
     }
 
-    /// While the kernel seals: sends alerts, and what must come before data.
+    /// While the kernel seals: sends alerts and whatever must precede data.
     pub(super) fn poll_control(
         &mut self,
         socket: &Socket,
@@ -262,21 +262,22 @@ impl<T: KernelSeal> Sealed<T> {
         })
     }
 
-    /// Hands the write direction to the kernel once everything that libssl sealed has been
-    /// sent. Whether the kernel took it is the connection's `ktls()`.
+    /// Hands the write direction to the kernel once everything that libssl sealed has been sent.
+    /// The connection's `ktls()` says whether the kernel took it.
     pub(super) fn poll_take_over(
         &mut self,
         socket: &Socket,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), ErrorOf<T>>> {
-        // What libssl has queued (tickets) is sealed by libssl and leaves first.
+        // libssl seals whatever it has queued (tickets), and that is sent first.
         self.seal(&[], false)?;
         ready!(self.poll_flush(socket, cx))?;
         self.connection.take_over(socket.as_fd());
         Poll::Ready(Ok(()))
     }
 
-    /// Reads more ciphertext behind what libssl has not taken yet; 0 is the end of the stream.
+    /// Reads more ciphertext, appended to what libssl has not taken yet; 0 is the end of the
+    /// stream.
     pub(super) fn poll_fill(
         &mut self,
         socket: &Socket,
@@ -306,7 +307,7 @@ impl<T: KernelSeal> Sealed<T> {
         }
     }
 
-    /// Gives the input buffer back when nothing is left in it.
+    /// Gives the input buffer back if it is empty.
     pub(super) fn release_input(&mut self) {
         if self.input_at == self.input.len() {
             self.input_at = 0;
@@ -314,7 +315,7 @@ impl<T: KernelSeal> Sealed<T> {
         }
     }
 
-    /// Gives all buffers back: the connection is over.
+    /// Gives all buffers back; the connection is over.
     pub(super) fn release_all(&mut self) {
         self.input_at = 0;
         buffers::release(&mut self.input);
@@ -322,9 +323,9 @@ impl<T: KernelSeal> Sealed<T> {
     }
 }
 
-/// A server's connection can go on in another process.
+/// A server's connection, which can continue in another process.
 impl Sealed<sealane_tls::Connection> {
-    /// Whether nothing is on its way, so that another process can go on with it.
+    /// Whether nothing is in transit, so that another process can take over the connection.
     pub fn is_movable(&self) -> bool {
         self.opening.is_none()
             && !self.closed
