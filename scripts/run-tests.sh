@@ -37,8 +37,12 @@ SEALANE_BINARY="$target/quick/sealane" "$cargo" test -p sealane-vm --locked --no
 
 awk -v built="$built" -v total="$((SECONDS - started))" '
   /^test result: / { passed += $4; failed += $6; ignored += $8 }
+  # What sealane_needs::leave_out says, in the middle of a line too.
+  match($0, /left out: [a-z_:0-9]+: .*/) { lacking[++left_out] = substr($0, RSTART, RLENGTH) }
   /^error: test failed/ { broken = 1 }
   END {
+    for (number = 1; number <= left_out; number++) { print lacking[number] }
+    if (left_out) { printf "%d tests have passed without having tried everything\n", left_out }
     printf "\ntests: %d passed, %d failed, %d ignored; %d s to build, %d s to run\n",
       passed, failed, ignored, built, total - built
     if (passed == 0) { print "no test ran" > "/dev/stderr"; exit 1 }

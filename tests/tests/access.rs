@@ -2,6 +2,7 @@
 //! Debian's nginx, with the same clients, and what each of them answers. What is counted here
 //! is counted exactly; nothing depends on how long it takes.
 
+use sealane_needs::is_root;
 use sealane_sys::socket::set_linger;
 use sealane_tests::comparison::differences;
 use sealane_tests::http2::{Client, kind};
@@ -128,10 +129,6 @@ fn site(holder: &TcpListener) -> Site {
     let hung = holder.local_addr().expect("it is bound").port();
     site.write("hung", hung.to_string());
     site
-}
-
-fn is_root() -> bool {
-    command("id", &["-u"], b"").success().text().trim() == "0"
 }
 
 fn configuration(site: &Site) -> String {

@@ -84,9 +84,6 @@ fn has_batch() -> bool {
     );
     let report: serde_json::Value = serde_json::from_slice(&doctor.stdout).expect("JSON");
     let batch = &report["accelerators"]["batch"];
-    if batch["works"] != true {
-        eprintln!("batch cannot be tested here: {}", batch["detail"]);
-    }
     batch["works"] == true
 }
 
@@ -94,6 +91,9 @@ fn has_batch() -> bool {
 fn every_key_and_protocol_wherever_it_is_computed() {
     let site = site();
     let batch = has_batch();
+    if !batch {
+        sealane_needs::leave_out("this processor computes nothing in batches (AVX-512 IFMA)");
+    }
     for mode in ["off", "on", "auto"] {
         for accelerator in ["cpu", "batch"] {
             if accelerator == "batch" && !batch {

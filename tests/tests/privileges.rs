@@ -63,10 +63,6 @@ fn status(pid: u32, fields: &[&str]) -> BTreeMap<String, String> {
 
 const CAPABILITIES: [&str; 5] = ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"];
 
-fn is_root() -> bool {
-    std::fs::metadata("/proc/self").expect("procfs").uid() == 0
-}
-
 #[test]
 fn the_worker_has_no_privileges_left() {
     let site = site();
@@ -74,13 +70,13 @@ fn the_worker_has_no_privileges_left() {
     assert_eq!(wire::get(server.port("plain"), "/a.txt").body, b"hello");
     let worker = server.worker_pid();
     let sets = status(worker, &CAPABILITIES);
-    let emptied = if is_root() { 5 } else { 4 }; // only root may empty the bounding set
+    let emptied = if sealane_needs::is_root() { 5 } else { 4 }; // only root may empty the bounding set
     let empty = sets.values().filter(|set| *set == "0000000000000000");
     assert!(empty.count() >= emptied, "{sets:?}");
     let rest = status(worker, &["NoNewPrivs", "Seccomp", "Seccomp_filters"]);
     assert_eq!(rest["NoNewPrivs"], "1");
     assert_eq!(rest["Seccomp"], "2", "a filter");
-    if is_root() {
+    if sealane_needs::is_root() {
         let nobody = command("id", &["-u", "nobody"], b"").success().text();
         let nobody = nobody.trim();
         let ids = status(worker, &["Uid", "Gid", "Groups"]);
@@ -101,9 +97,7 @@ fn the_filter_can_be_switched_off() {
 
 #[test]
 fn transparent_binding_keeps_one_capability() {
-    if !is_root() {
-        return;
-    }
+    sealane_needs::root();
     let site = site();
     let text = SERVE.replace("MAIN", "user nobody nogroup;");
     let text = text.replace(
@@ -308,9 +302,7 @@ fn plant(site: &Site, name: &str, what: &[&str]) {
 
 #[test]
 fn what_the_workers_user_puts_in_the_place_of_a_log_is_not_opened_for_it() {
-    if !is_root() {
-        return; // nobody has more rights than another
-    }
+    sealane_needs::root();
     let site = planted_site();
     let secret = site.path("secret").display().to_string();
     let directory = site.path("").display().to_string();
@@ -360,9 +352,7 @@ fn what_the_workers_user_puts_in_the_place_of_a_log_is_not_opened_for_it() {
 
 #[test]
 fn what_the_workers_user_puts_in_the_place_of_other_files_is_left_alone() {
-    if !is_root() {
-        return;
-    }
+    sealane_needs::root();
     let site = planted_site();
     let secret = site.path("secret").display().to_string();
     let private = site.path("private").display().to_string();
@@ -440,9 +430,7 @@ fn exchange_the_way(site: &Site) {
 
 #[test]
 fn the_master_removes_and_renames_only_the_pid_file_that_it_has_made() {
-    if !is_root() {
-        return;
-    }
+    sealane_needs::root();
     let site = site_with_a_way();
     site.write("private/server.pid", "1\n");
     let server = Server::start(
@@ -464,9 +452,7 @@ fn the_master_removes_and_renames_only_the_pid_file_that_it_has_made() {
 
 #[test]
 fn sockets_that_others_have_left_elsewhere_are_not_taken_for_the_masters() {
-    if !is_root() {
-        return;
-    }
+    sealane_needs::root();
     let site = site_with_a_way();
     let stale = site.path("private/socket");
     drop(std::os::unix::net::UnixListener::bind(&stale).expect("new"));
@@ -488,9 +474,7 @@ fn sockets_that_others_have_left_elsewhere_are_not_taken_for_the_masters() {
 
 #[test]
 fn directories_that_the_workers_user_can_move_are_not_given_to_it() {
-    if !is_root() {
-        return;
-    }
+    sealane_needs::root();
     let site = planted_site();
     std::fs::create_dir_all(site.path("own/run/temporary")).expect("new");
     let more = "server { listen 127.0.0.1:%other%; location / {
@@ -510,9 +494,7 @@ fn directories_that_the_workers_user_can_move_are_not_given_to_it() {
 
 #[test]
 fn a_pid_that_the_workers_user_has_written_is_not_signalled() {
-    if !is_root() {
-        return;
-    }
+    sealane_needs::root();
     let site = site_with_a_way();
     let server = Server::start(
         &site,

@@ -102,7 +102,7 @@ fn the_header_holds_for_the_connection() {
 #[test]
 fn headers_that_come_in_pieces() {
     if is_nginx() {
-        return;
+        return sealane_needs::leave_out("this is not about nginx");
     }
     let site = Site::new();
     let server = site.serve(&format!(

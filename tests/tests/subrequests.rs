@@ -662,7 +662,7 @@ fn the_next_request_does_not_wait_for_a_silent_mirror() {
     if std::env::var_os("SEALANE_BINARY")
         .is_some_and(|path| path.to_string_lossy().contains("nginx"))
     {
-        return;
+        return sealane_needs::leave_out("this is not about nginx");
     }
     let mirrors = Mirrors::new(Origin::answering(|_| Answer::Silence), Origin::echo());
     let server = mirrors.serve("");
@@ -679,7 +679,7 @@ fn copies_that_pile_up_are_limited() {
     if std::env::var_os("SEALANE_BINARY")
         .is_some_and(|path| path.to_string_lossy().contains("nginx"))
     {
-        return;
+        return sealane_needs::leave_out("this is not about nginx");
     }
     const LIMIT: usize = 40;
     let first = Origin::answering(|_| Answer::Silence);

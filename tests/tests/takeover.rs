@@ -1,18 +1,15 @@
 //! What a worker cannot do that somebody has taken over, by having one do it.
 #![cfg(target_arch = "x86_64")] // whose numbers of system calls these are
 
+use sealane_needs::is_root;
 use sealane_tests::reload::{Reload, reload, reload_as_it_is};
 use sealane_tests::takeover::calls_within;
 use sealane_tests::{Server, Site, command, sealane_binary, wait_for, wire};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 
 const NOBODY: u32 = 65534;
-
-fn is_root() -> bool {
-    std::fs::metadata("/proc/self").expect("procfs").uid() == 0
-}
 
 const SERVE: &str = "
     error_log logs/error.log info;
@@ -162,7 +159,7 @@ fn calls_are_filtered_by_what_they_ask_for() {
 #[test]
 fn files_are_changed_where_the_configuration_says_only() {
     if landlock() < 3 {
-        return;
+        return sealane_needs::leave_out("this kernel has no Landlock 3");
     }
     let site = site();
     // So that it is not the filter that refuses.
@@ -206,7 +203,7 @@ fn files_are_changed_where_the_configuration_says_only() {
 fn other_processes_of_its_user_are_out_of_reach() {
     let version = landlock();
     if version < 2 {
-        return;
+        return sealane_needs::leave_out("this kernel has no Landlock 2");
     }
     let site = site();
     let server = site.serve_whole(&configuration("worker_seccomp off;", "one"));
@@ -241,7 +238,7 @@ fn put(server: &Server<'_>, path: &str) -> u16 {
 #[test]
 fn a_reload_that_has_files_changed_elsewhere_replaces_the_process() {
     if landlock() < 2 {
-        return;
+        return sealane_needs::leave_out("this kernel has no Landlock 2");
     }
     let site = site();
     let server = site.serve_whole(&configuration("", "one"));

@@ -352,7 +352,7 @@ fn picks_are_those_of_nginx() {
 #[test]
 fn random_and_virtual_nodes_go_by_weight() {
     if is_nginx() {
-        return;
+        return sealane_needs::leave_out("this is not about nginx");
     }
     let site = Site::new();
     let origins = [named("a"), named("b"), named("c")];
@@ -435,7 +435,7 @@ fn connections_are_used_again() {
 #[test]
 fn idle_connections_belong_to_all_workers() {
     if is_nginx() {
-        return;
+        return sealane_needs::leave_out("this is not about nginx");
     }
     const WORKERS: usize = 4;
     let site = Site::new();

@@ -516,7 +516,7 @@ mod tests {
     fn a_line_that_refuses_descriptors_carries_the_rest() {
         let (master, worker) = socket::seqpacket_pair().expect("a pair");
         if socket::refuse_fds(master.as_fd()).is_err() {
-            return; // an older kernel
+            return sealane_needs::leave_out("this kernel has no SO_PASSRIGHTS");
         }
         let null = File::open("/dev/null").expect("there");
         assert!(socket::send_fds(worker.as_fd(), b"Y", &[null.as_fd()]).is_err());

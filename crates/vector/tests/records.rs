@@ -15,7 +15,7 @@ const APPLICATION_DATA: u8 = 23;
 fn writer(version: Version, sequence: u64) -> Option<RecordWriter> {
     let writer = RecordWriter::new(version, &KEY, &IV, sequence);
     if writer.is_none() {
-        eprintln!("skipped: this processor has no AVX-512 IFMA");
+        sealane_needs::leave_out("this processor has no AVX-512 IFMA");
     }
     writer
 }
@@ -118,7 +118,7 @@ fn a_client_reads_on() {
         let key = keys.key().try_into().expect("32 bytes");
         let iv = keys.iv().try_into().expect("12 bytes");
         let Some(mut writer) = RecordWriter::new(version, key, iv, keys.sequence) else {
-            return;
+            return sealane_needs::leave_out("this processor has no AVX-512 IFMA");
         };
         for part in second.chunks(35_001) {
             writer

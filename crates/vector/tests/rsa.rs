@@ -37,7 +37,7 @@ fn keys(bits: u32) -> Option<(RsaKey, PrivateKey, Vec<u8>)> {
     );
     if ours.is_none() {
         let reason = unsupported().expect("a key of the library is refused for no other reason");
-        eprintln!("skipped: {reason}");
+        sealane_needs::leave_out(reason);
     }
     Some((ours?, reference, numbers.modulus))
 }
@@ -255,9 +255,7 @@ fn spoiled_keys_are_refused() {
         spoiled[which][middle] ^= 0x10;
         assert!(make(&spoiled).is_none(), "number {which} was changed");
     }
-    let Ok(short) = PrivateKey::generate_rsa(1024) else {
-        return;
-    };
+    let short = PrivateKey::generate_rsa(1024).expect("the library makes short keys too");
     let numbers = short.rsa_numbers().expect("it is an RSA key");
     let key = RsaKey::new(
         &numbers.modulus,

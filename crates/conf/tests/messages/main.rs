@@ -194,28 +194,23 @@ fn nginx_1_28() -> Option<PathBuf> {
     usable(&[cache.join("peers/nginx-reference/sbin/nginx")], "1.28.")
 }
 
-/// The first of these programs that exists, if it has the version. Without it,
-/// or without root (ports and users are checked differently), there is nothing
-/// to compare with.
+/// The first of these programs that exists, if it has the version. Without root nginx checks ports
+/// and users differently.
 fn usable(candidates: &[PathBuf], wanted: &str) -> Option<PathBuf> {
     let Some(path) = candidates.iter().find(|path| path.exists()) else {
-        eprintln!("SKIPPED: there is no nginx {wanted}x, so the messages are not compared with it");
+        sealane_needs::leave_out(format_args!("there is no nginx {wanted}x to compare with"));
         return None;
     };
     let output = Command::new(path).arg("-v").output().expect("nginx runs");
     let version = String::from_utf8_lossy(&output.stderr).into_owned();
     if !version.contains(&format!("nginx/{wanted}")) {
-        eprintln!(
-            "SKIPPED: the table was made for nginx {wanted}x, and this is {}",
-            version.trim()
-        );
+        let version = version.trim();
+        sealane_needs::leave_out(format_args!(
+            "the table is nginx {wanted}x's, not {version}'s"
+        ));
         return None;
     }
-    let own = std::fs::metadata("/proc/self").map(|own| std::os::unix::fs::MetadataExt::uid(&own));
-    if !matches!(own, Ok(0)) {
-        eprintln!("SKIPPED: nginx says other things without root's privileges");
-        return None;
-    }
+    sealane_needs::root();
     Some(path.clone())
 }
 

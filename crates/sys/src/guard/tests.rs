@@ -13,8 +13,9 @@ const NOBODY: u32 = 65534;
 struct TestDirectory(PathBuf);
 
 impl TestDirectory {
-    /// Nothing but root can act as somebody else.
-    fn new(name: &str) -> Option<TestDirectory> {
+    fn new(name: &str) -> TestDirectory {
+        // Nothing but root can act as somebody else.
+        sealane_needs::root();
         let path =
             std::env::temp_dir().join(format!("sealane-guard-{}-{name}", std::process::id()));
         fs::create_dir(&path).unwrap();
@@ -23,9 +24,8 @@ impl TestDirectory {
         place.mode("", 0o755);
         place.write("secret", b"of root");
         place.mode("secret", 0o600);
-        chown(place.0.join("logs"), Some(NOBODY), None)
-            .ok()
-            .map(|()| place)
+        chown(place.0.join("logs"), Some(NOBODY), None).unwrap();
+        place
     }
 
     fn at(&self, name: &str) -> PathBuf {
@@ -81,9 +81,7 @@ fn is_denied(result: io::Result<()>) {
 
 #[test]
 fn files_are_opened_and_made_as_usual() {
-    let Some(place) = TestDirectory::new("usual") else {
-        return;
-    };
+    let place = TestDirectory::new("usual");
     place.append("log").unwrap();
     place.append("logs/log").unwrap();
     place.append("logs/log").unwrap();
@@ -97,9 +95,7 @@ fn files_are_opened_and_made_as_usual() {
 
 #[test]
 fn links_of_the_administrator_are_followed() {
-    let Some(place) = TestDirectory::new("own-links") else {
-        return;
-    };
+    let place = TestDirectory::new("own-links");
     symlink("secret", place.at("log")).unwrap();
     place.append("log").unwrap();
     assert_eq!(place.read("secret"), b"of rootline");
@@ -114,9 +110,7 @@ fn links_of_the_administrator_are_followed() {
 
 #[test]
 fn links_that_the_guest_could_have_made_lead_only_where_it_may_go() {
-    let Some(place) = TestDirectory::new("planted") else {
-        return;
-    };
+    let place = TestDirectory::new("planted");
     symlink(place.at("secret"), place.at("logs/log")).unwrap();
     is_denied(place.append("logs/log"));
     // Nothing is made where the guest could make nothing.
@@ -139,9 +133,7 @@ fn links_that_the_guest_could_have_made_lead_only_where_it_may_go() {
 
 #[test]
 fn hard_links_and_devices_are_not_opened_for_the_guest() {
-    let Some(place) = TestDirectory::new("hard") else {
-        return;
-    };
+    let place = TestDirectory::new("hard");
     fs::hard_link(place.at("secret"), place.at("logs/log")).unwrap();
     is_denied(place.append("logs/log"));
     assert_eq!(place.read("secret"), b"of root");
@@ -153,9 +145,7 @@ fn hard_links_and_devices_are_not_opened_for_the_guest() {
 
 #[test]
 fn a_hard_link_that_is_taken_away_at_once_is_not_taken_for_a_file_of_its_own() {
-    let Some(place) = TestDirectory::new("unlinked") else {
-        return;
-    };
+    let place = TestDirectory::new("unlinked");
     let path = place.at("logs/log");
     let guard = guard();
     let found = guard.find(&path).unwrap();
@@ -172,9 +162,7 @@ fn a_hard_link_that_is_taken_away_at_once_is_not_taken_for_a_file_of_its_own() {
 
 #[test]
 fn fifos_are_opened_without_waiting() {
-    let Some(place) = TestDirectory::new("fifo") else {
-        return;
-    };
+    let place = TestDirectory::new("fifo");
     let path = CString::new(place.at("logs/fifo").as_os_str().as_bytes()).unwrap();
     // SAFETY: the path ends with NUL.
     unsafe { libc::mkfifo(path.as_ptr(), 0o644) }
@@ -188,9 +176,7 @@ fn fifos_are_opened_without_waiting() {
 
 #[test]
 fn standard_streams_may_be_linked_to_by_anybody() {
-    let Some(place) = TestDirectory::new("streams") else {
-        return;
-    };
+    let place = TestDirectory::new("streams");
     for target in ["/dev/stderr", "/proc/self/fd/2"] {
         let name = format!("logs/{}", target.replace('/', "-"));
         symlink(target, place.at(&name)).unwrap();
@@ -204,9 +190,7 @@ fn standard_streams_may_be_linked_to_by_anybody() {
 
 #[test]
 fn who_may_write_to_a_directory() {
-    let Some(place) = TestDirectory::new("who") else {
-        return;
-    };
+    let place = TestDirectory::new("who");
     symlink(place.at("secret"), place.at("logs/log")).unwrap();
     let open = || place.append("logs/log");
     for (owner, group, mode, trusted) in [
@@ -233,9 +217,7 @@ fn who_may_write_to_a_directory() {
 
 #[test]
 fn before_users_are_known_root_alone_is_trusted() {
-    let Some(place) = TestDirectory::new("anyone") else {
-        return;
-    };
+    let place = TestDirectory::new("anyone");
     symlink(place.at("secret"), place.at("logs/log")).unwrap();
     let guard = Guard::against([Guest::anyone()]);
     let open = || guard.open(&place.at("logs/log"), Open::Append(0o644));
@@ -254,9 +236,7 @@ fn before_users_are_known_root_alone_is_trusted() {
 
 #[test]
 fn without_guests_everything_is_as_it_was() {
-    let Some(place) = TestDirectory::new("none") else {
-        return;
-    };
+    let place = TestDirectory::new("none");
     symlink(place.at("secret"), place.at("logs/log")).unwrap();
     for guard in [
         Guard::default(),
@@ -274,9 +254,7 @@ fn without_guests_everything_is_as_it_was() {
 
 #[test]
 fn directories_are_given_away_only_where_nobody_else_put_them() {
-    let Some(place) = TestDirectory::new("directories") else {
-        return;
-    };
+    let place = TestDirectory::new("directories");
     let make = |name: &str| {
         let guard = guard();
         let found = guard.find(&place.at(name)).unwrap();
@@ -304,9 +282,7 @@ fn directories_are_given_away_only_where_nobody_else_put_them() {
 
 #[test]
 fn files_are_replaced_whole() {
-    let Some(place) = TestDirectory::new("replace") else {
-        return;
-    };
+    let place = TestDirectory::new("replace");
     let guard = guard();
     for name in ["state", "logs/state"] {
         let path = place.at(name);
@@ -330,9 +306,7 @@ fn files_are_replaced_whole() {
 
 #[test]
 fn what_is_done_by_path_is_done_with_the_rights_of_who_can_change_it() {
-    let Some(place) = TestDirectory::new("act") else {
-        return;
-    };
+    let place = TestDirectory::new("act");
     fs::create_dir(place.at("logs/below")).unwrap();
     fs::create_dir(place.at("other")).unwrap();
     let guard = guard();
@@ -350,9 +324,7 @@ fn what_is_done_by_path_is_done_with_the_rights_of_who_can_change_it() {
 
 #[test]
 fn rights_come_back() {
-    if TestDirectory::new("rights").is_none() {
-        return;
-    }
+    sealane_needs::root();
     let ids = || fs::read_to_string("/proc/thread-self/status").unwrap();
     let lines = |text: &str| -> Vec<String> {
         let wanted = |line: &&str| ["Uid", "Gid", "Gro", "Cap"].contains(&&line[..3]);

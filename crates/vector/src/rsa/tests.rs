@@ -11,7 +11,7 @@ use super::turns::Turns;
 fn is_supported() -> bool {
     let reason = crate::unsupported();
     if let Some(reason) = reason {
-        eprintln!("skipped: {reason}");
+        sealane_needs::leave_out(reason);
     }
     reason.is_none()
 }

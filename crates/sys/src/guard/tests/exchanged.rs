@@ -34,8 +34,8 @@ fn exchange(one: &CString, other: &CString, enough: &AtomicBool) {
 
 /// A directory of root's, `private`, and two names in the guest's: its own directory `way`, and
 /// `link`, which leads to root's.
-fn site(name: &str) -> Option<TestDirectory> {
-    let place = TestDirectory::new(name)?;
+fn site(name: &str) -> TestDirectory {
+    let place = TestDirectory::new(name);
     for directory in [
         "private",
         "private/directory",
@@ -54,7 +54,7 @@ fn site(name: &str) -> Option<TestDirectory> {
         place.write(file, b"of root");
     }
     symlink("../private", place.at("logs/link")).unwrap();
-    Some(place)
+    place
 }
 
 /// Whether nothing in root's directory is other than [`site`] has made it.
@@ -73,7 +73,7 @@ fn is_untouched(place: &TestDirectory) {
 
 /// Does the same again and again while the guest exchanges a directory on the way for a link.
 fn while_exchanged(name: &str, act: impl Fn(&Guard, &Path)) {
-    let Some(place) = site(name) else { return };
+    let place = site(name);
     let path = |name: &str| CString::new(place.at(name).as_os_str().as_bytes()).unwrap();
     let (way, link, enough) = (path("logs/way"), path("logs/link"), AtomicBool::new(false));
     let guard = guard();
@@ -145,7 +145,7 @@ fn directories_are_made_and_given_away_where_they_are_the_guests() {
 
 #[test]
 fn directories_of_others_that_a_guest_can_move_are_not_given_to_it() {
-    let Some(place) = site("moved") else { return };
+    let place = site("moved");
     // Root's, in the guest's directory: the guest may give it any name there.
     fs::create_dir_all(place.at("logs/sub/directory")).unwrap();
     let give = |name: &str| {
@@ -165,7 +165,7 @@ fn directories_of_others_that_a_guest_can_move_are_not_given_to_it() {
 
 #[test]
 fn what_is_another_file_by_now_is_neither_removed_nor_renamed() {
-    let Some(place) = site("another") else { return };
+    let place = site("another");
     let guard = guard();
     let path = place.at("logs/file");
     let made = guard.open(&path, Open::Write(0o600)).unwrap();
@@ -191,9 +191,7 @@ fn what_is_another_file_by_now_is_neither_removed_nor_renamed() {
 
 #[test]
 fn missing_directories_are_made_all_the_way() {
-    let Some(place) = site("ancestors") else {
-        return;
-    };
+    let place = site("ancestors");
     let guard = guard();
     guard.make_directories(&place.at("a/b/c"), 0o755).unwrap();
     guard.make_directories(&place.at("a/b/c"), 0o755).unwrap();
