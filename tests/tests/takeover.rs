@@ -5,7 +5,7 @@ use sealane_needs::is_root;
 use sealane_tests::reload::{Reload, reload, reload_as_it_is};
 use sealane_tests::takeover::calls_within;
 use sealane_tests::{Server, Site, command, sealane_binary, wait_for, wire};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 
