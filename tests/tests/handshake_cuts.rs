@@ -440,7 +440,7 @@ fn connections_cut_anywhere_in_the_handshake_leave_nothing_behind() {
     let site = site();
     let server = serve(&site);
     // The hurried ones, on a machine that has other things to do.
-    server.expect_alert("as they had waited too long (ssl_handshake_timeout)");
+    server.expect_alert("because they waited too long (ssl_handshake_timeout)");
     let authority = std::fs::read_to_string(site.authority()).expect("there is one");
     let mut kinds = Kinds::new(&authority);
     kinds.everything_works(&server);
@@ -480,7 +480,7 @@ fn connections_cut_anywhere_in_the_handshake_leave_nothing_behind() {
     let log = server.error_log();
     for sign in [
         "panicked",
-        "waited already (ssl_handshake_queue)",
+        "were waiting (ssl_handshake_queue)",
         "worker_connections are not enough",
     ] {
         let line = log.lines().find(|line| line.contains(sign));

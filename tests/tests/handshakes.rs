@@ -255,7 +255,7 @@ fn too_many_are_refused_with_an_alert_and_those_after_them_are_not() {
         let line = server.wait_for_log("TLS handshakes refused");
         assert!(line.contains("[alert]"), "{line}");
         assert!(
-            line.contains("as 1 waited already (ssl_handshake_queue)"),
+            line.contains("because 1 were waiting (ssl_handshake_queue)"),
             "{line}"
         );
         drop(streams);

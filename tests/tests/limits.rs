@@ -385,11 +385,16 @@ fn zones_outlive_what_the_documentation_says() {
     change(&of_processes(one, &ZONES.replace("$arg_k", "$arg_k$arg_k")));
     assert_eq!((asked("a"), asked("a"), place("a")), (3, 0, 200));
     drop(second);
-    // Another process begins with empty ones.
+    // Another process begins with empty ones. The one before may still accept connections until
+    // it has heard that it is to finish.
+    let before = server.worker_pid();
     change(&of_processes(
         "worker_processes 2;",
         &ZONES.replace("$arg_k", "$arg_k$arg_k"),
     ));
+    wait_for("the worker process before to end", || {
+        (!server.worker_pids().contains(&before)).then_some(())
+    });
     assert_eq!((asked("a"), asked("a")), (3, 0));
     let (lost, status) = begun(port, "/conn/large?k=lost");
     assert_eq!((&*status, place("lost")), ("200", 503));

@@ -269,6 +269,47 @@ fn types_are_called_what_the_field_calls_them() {
     );
 }
 
+/// One name, one meaning: a reader who has met a type in one file of the data plane need not ask
+/// which one is meant in another.
+#[test]
+fn types_of_the_data_plane_have_names_of_their_own() {
+    // Private to their files, each of which has one thing of the kind.
+    let private = ["Entry", "State"];
+    let mut known = BTreeMap::new();
+    let mut wrong = Vec::new();
+    for file in sources() {
+        if !file.name.starts_with("crates/server/src/") || file.name.contains("tests") {
+            continue;
+        }
+        let (code, _) = file
+            .text
+            .split_once("#[cfg(test)]\nmod ")
+            .unwrap_or((&file.text, ""));
+        for line in code.lines() {
+            let line = line.trim_start();
+            let line = match line.strip_prefix("pub") {
+                Some(rest) => rest.split_once(' ').map_or("", |(_, rest)| rest),
+                None => line,
+            };
+            let Some((kind, rest)) = line.split_once(' ') else {
+                continue;
+            };
+            if !matches!(kind, "struct" | "enum" | "trait") {
+                continue;
+            }
+            let name = rest.split(|c: char| !c.is_alphanumeric()).next();
+            let name = name.unwrap_or_default().to_owned();
+            if private.contains(&&*name) {
+                continue;
+            }
+            if let Some(first) = known.insert(name.clone(), file.name.clone()) {
+                wrong.push(format!("{name}: {first}, {}", file.name));
+            }
+        }
+    }
+    assert_none("types with the same name", wrong);
+}
+
 #[test]
 fn pure_crates_do_no_input_or_output() {
     let forbidden = [

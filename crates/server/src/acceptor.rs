@@ -232,7 +232,7 @@ fn tell_of_shedding(log: &Logger, error: &io::Error, told_at: &mut Option<Instan
         LogLevel::Warn,
         None,
         format_args!(
-            "accept4() failed ({}); files of open_file_cache are closed to go on. Raise worker_rlimit_nofile or lower max= of open_file_cache",
+            "accept4() failed ({}); closing files of open_file_cache. Raise worker_rlimit_nofile or lower max= of open_file_cache",
             OsError(error)
         ),
     );

@@ -70,20 +70,20 @@ impl Untold {
         let mut reasons = Vec::new();
         if self.queue_full > 0 {
             reasons.push(format!(
-                "{} as {limit} waited already (ssl_handshake_queue)",
+                "{} because {limit} were waiting (ssl_handshake_queue)",
                 self.queue_full
             ));
         }
         if self.waited_too_long > 0 {
             reasons.push(format!(
-                "{} as they had waited too long (ssl_handshake_timeout)",
+                "{} because they waited too long (ssl_handshake_timeout)",
                 self.waited_too_long
             ));
         }
         let line = format!(
-            "{} TLS handshakes refused on this worker thread within {} s: {}. The machine is asked for \
-             more handshakes than it can do: more worker_processes or ssl_async_threads help \
-             while CPUs are idle, ECDSA certificates and session resumption cost less",
+            "{} TLS handshakes refused on this worker thread within {} s: {}. This machine cannot \
+             keep up: more worker_processes or ssl_async_threads help if CPUs are idle; ECDSA \
+             certificates and session resumption make handshakes cheaper",
             self.queue_full + self.waited_too_long,
             (now - since).as_secs() + 1,
             reasons.join(", "),
@@ -113,7 +113,7 @@ mod tests {
         let first = line(at(2)).expect("it is new");
         assert!(first.starts_with("3 TLS handshakes refused"), "{first}");
         assert!(
-            first.contains("3 as 64 waited already (ssl_handshake_queue)"),
+            first.contains("3 because 64 were waiting (ssl_handshake_queue)"),
             "{first}"
         );
         refused.count(Refused::WaitedTooLong);

@@ -121,7 +121,7 @@ fn is_disabled(exchange: &Exchange, clients: &GzipClients) -> bool {
                     exchange,
                     Alert,
                     "gzip_disable \"{pattern}\" could not be matched: {}; \
-                     an expression that backtracks less will do",
+                     use an expression that backtracks less",
                     error.message
                 );
                 true

@@ -67,14 +67,14 @@ macro_rules! rows {
 
 const COUNTS: &[CountRow] = rows! {
     "connections_accepted" "Connections accepted" accepted;
-    "connections_handled" "Connections handled, not dropped for want of a slot" handled;
+    "connections_handled" "Connections handled, not dropped for lack of a slot" handled;
     "requests" "Requests" requests;
     "tls_handshakes" "TLS handshakes completed" handshakes;
     "tls_handshakes_resumed" "TLS handshakes that resumed a session" handshakes_resumed;
     "tls_handshakes_failed" "TLS handshakes that failed" handshakes_failed;
     "kernel_tls_connections" "Closed connections whose records the kernel sealed" ktls_on;
     "kernel_tls_refused_connections"
-        "Closed TLS connections that could not have kernel TLS, or were not to" ktls_off;
+        "Closed TLS connections without kernel TLS" ktls_off;
     "panics" "Connections ended by a panic" panics;
     "http2_streams_opened" "HTTP/2 streams opened" http2.streams_opened;
     "http2_streams_refused"
@@ -90,7 +90,7 @@ const COUNTS: &[CountRow] = rows! {
         "HTTP/2 requests refused for the size or number of their header fields"
         http2.heads_too_large;
     "http2_connection_faults"
-        "HTTP/2 connections ended for a breach of the protocol that is no flood"
+        "HTTP/2 connections ended for protocol errors other than floods"
         http2.connection_faults;
 };
 
@@ -113,7 +113,7 @@ const HTTP2_FLOODS: &[Http2Count] = &[
 const LEVELS: &[LevelRow] = rows! {
     "connections_active" "Open connections" active;
     "connections_reading" "Connections whose request head is being read" reading;
-    "connections_writing" "Connections whose response is being made or sent" writing;
+    "connections_writing" "Connections whose response is being prepared or sent" writing;
     "connections_waiting" "Idle keep-alive connections" waiting;
 };
 
@@ -178,7 +178,7 @@ impl Collector for Sessions {
             &mut encoder,
             (
                 "tls_early_data",
-                "Early data offered to servers that take it",
+                "Early data offered to servers that accept it",
                 "verdict",
             ),
             EarlyVerdict::ALL.map(|verdict| (verdict.name(), stats.early_data(verdict))),

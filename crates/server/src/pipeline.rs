@@ -340,7 +340,7 @@ fn locate(exchange: &mut Exchange) -> Result<bool, StatusCode> {
                 exchange,
                 Alert,
                 "location \"{pattern}\" could not be matched against \"{uri}\": {reason}; \
-                 an expression that backtracks less will do"
+                 use an expression that backtracks less"
             );
             Err(StatusCode::INTERNAL_SERVER_ERROR)
         }

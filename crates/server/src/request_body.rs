@@ -219,7 +219,8 @@ fn without_taken(exchange: &Exchange) -> Result<ReceivedBody, StatusCode> {
         exchange,
         Error,
         "the request body was passed on without buffering and cannot be sent again; \
-         switch request buffering on where another location may have to answer"
+         enable request buffering if \
+         another location may have to respond"
     );
     Err(StatusCode::INTERNAL_SERVER_ERROR)
 }

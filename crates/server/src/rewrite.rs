@@ -191,7 +191,7 @@ impl Engine {
                     exchange,
                     Alert,
                     "\"{pattern}\" could not be matched against \"{subject}\": {reason}; \
-                     an expression that backtracks less will do"
+                     use an expression that backtracks less"
                 );
                 return Err(FAILED);
             }

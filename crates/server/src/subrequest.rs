@@ -206,7 +206,7 @@ fn has_room(exchange: &Exchange, uri: &[u8]) -> bool {
         exchange,
         Alert,
         "{limit} worker_connections are not enough while mirroring to \"{uri}\", which gets \
-         no copy of this request. If it is slow, shorten its time-outs"
+         no copy of this request. If that server is slow, shorten its time-outs"
     );
     false
 }

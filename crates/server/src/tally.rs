@@ -188,8 +188,8 @@ impl Drop for LoggedLines {
                 last.level,
                 Some(last.connection),
                 format_args!(
-                    "{} more messages about the same request were not written, which had \
-                     {MAX_LINES} different ones; the last that was: [{}]",
+                    "{} more messages about the same request were not logged, after \
+                     {MAX_LINES} different ones; the last one logged: [{}]",
                     self.unsaid, last.line
                 ),
             );

@@ -65,7 +65,7 @@ impl Worker {
         self.current.snapshot().main_log.log(
             LogLevel::Alert,
             None,
-            format_args!("a connection of the process before is closed ({error})"),
+            format_args!("a connection of the previous process is closed ({error})"),
         );
     }
 
@@ -303,7 +303,9 @@ pub fn run(
             snapshot.main_log.log(
                 LogLevel::Notice,
                 None,
-                format_args!("worker_shutdown_timeout has passed, closing what is left"),
+                format_args!(
+                    "worker_shutdown_timeout has passed, closing the remaining connections"
+                ),
             );
             break;
         }
@@ -313,7 +315,7 @@ pub fn run(
         if *tell.borrow() == Asked::Nothing && threads.any_ended() {
             // A thread that ends on its own has panicked outside of any connection.
             return Err(io::Error::other(
-                "a worker thread ended unexpectedly; see the alert before",
+                "a worker thread ended unexpectedly; see the previous alert",
             ));
         }
     }

@@ -91,8 +91,8 @@ pub(super) async fn check(exchange: &mut Exchange, basic: &AuthBasic) -> AccessV
             log_request!(
                 exchange,
                 Error,
-                "user \"{user}\": the password in \"{path}\" is of a kind ({kind}) that cannot be \
-                 verified; make another one with \"htpasswd -B\" or \"openssl passwd -6\""
+                "user \"{user}\": the password in \"{path}\" has a scheme ({kind}) that is not \
+                 supported; create another one with \"htpasswd -B\" or \"openssl passwd -6\""
             );
         }
         Compared::Unopened(error) if error.kind() == io::ErrorKind::NotFound => {

@@ -52,7 +52,7 @@ fn what_cannot_be_verified_is_refused_and_the_password_stays_out_of_the_log() {
     let log = site.error_log();
     assert!(log.contains("user \"old\": the password in"), "{log}");
     assert!(
-        log.contains("is of a kind ($gy$) that cannot be verified"),
+        log.contains("has a scheme ($gy$) that is not supported"),
         "{log}"
     );
     for secret in ["password1", "hidden", "salt"] {

@@ -30,12 +30,12 @@ type TimeRow = (
 const COUNTS: &[HandshakeCountRow] = &[
     (
         "tls_handshakes_refused",
-        "TLS handshakes refused as too many waited, or they waited too long",
+        "TLS handshakes refused because too many were waiting or they waited too long",
         |stats| stats.shed_handshakes.get(),
     ),
     (
         "tls_flights_handed_over",
-        "Flights of handshakes that a worker gave to the handshake threads",
+        "Handshake flights handed to the handshake threads",
         |stats| stats.flights_handed_over.get(),
     ),
     (
@@ -45,12 +45,12 @@ const COUNTS: &[HandshakeCountRow] = &[
     ),
     (
         "tls_key_operations_cancelled",
-        "Private-key operations not computed, as their connections were gone",
+        "Private-key operations skipped because their connections were gone",
         |stats| stats.cancelled_jobs.get(),
     ),
     (
         "tls_key_operations_wrong",
-        "Wrong results of vectors, found and computed again",
+        "Wrong results of vector code that were detected and computed again",
         |stats| stats.wrong_results.get(),
     ),
 ];

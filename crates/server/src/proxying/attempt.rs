@@ -318,7 +318,7 @@ async fn await_head(
                 pass_interim(exchange, settings, &head, &mut hint_bytes);
             }
             WireEvent::Head(head) if is_unasked_upgrade(exchange, conversation, &head) => {
-                let text = "upstream sent 101 to a request that it cannot answer with it".into();
+                let text = "upstream sent 101 to a request without an upgrade".into();
                 return Err(AttemptError::Failed(Failure::Invalid(
                     text,
                     Doing::ReadingHead,

@@ -160,7 +160,7 @@ fn remember_match(exchange: &mut Exchange, regex: &Regex, text: &[u8]) -> bool {
                 exchange,
                 Alert,
                 "\"{pattern}\" could not be matched against \"{text}\" of the upstream: {reason}; \
-                 an expression that backtracks less will do"
+                 use an expression that backtracks less"
             );
             false
         }

@@ -161,11 +161,11 @@ impl<'a> SessionsBuilder<'a> {
         };
         self.notice(match &conf.key_file {
             Some(path) => format!(
-                "session store {conf}: what is stored is sealed with the key of \"{}\"",
+                "session store {conf}: stored sessions are sealed with the key of \"{}\"",
                 path.display()
             ),
             None => format!(
-                "session store {conf}: what is stored is sealed with the key of each server's \
+                "session store {conf}: stored sessions are sealed with the key of each server's \
                  first certificate; nodes with other certificate keys share nothing unless \
                  \"key=\" names a file that is equal on all of them"
             ),

@@ -170,7 +170,7 @@ fn matches(exchange: &Exchange, regex: &Regex, subject: &[u8]) -> bool {
                 exchange,
                 Alert,
                 "\"{pattern}\" could not be matched against \"{subject}\": {reason}; \
-                 an expression that backtracks less will do"
+                 use an expression that backtracks less"
             );
             false
         }

@@ -147,7 +147,7 @@ fn by_expression<'m>(exchange: &Exchange, map: &'m Map, source: &[u8]) -> Option
                     exchange,
                     Alert,
                     "\"{pattern}\" could not be matched against \"{source}\": {reason}; \
-                     an expression that backtracks less will do"
+                     use an expression that backtracks less"
                 );
                 return None;
             }

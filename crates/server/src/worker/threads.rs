@@ -384,7 +384,7 @@ impl Accepting {
                         LogLevel::Emerg,
                         None,
                         format_args!(
-                            "cannot wait for connections to {address} ({})",
+                            "cannot accept connections on {address} ({})",
                             OsError(&error)
                         ),
                     );
@@ -453,9 +453,7 @@ impl Drop for AbortOnPanic {
             self.0.current.snapshot().main_log.log(
                 LogLevel::Alert,
                 None,
-                format_args!(
-                    "a worker thread panicked; the worker process stops and is started again"
-                ),
+                format_args!("a worker thread panicked; restarting the worker process"),
             );
         }
     }

@@ -87,7 +87,7 @@ impl Transform for Gunzip {
                     log_request!(
                         exchange,
                         Error,
-                        "gunzip: the body is not gzip's format ({error}); the response is cut"
+                        "gunzip: the body is not in gzip format ({error}); the response is cut"
                     );
                     return Err(SourceError);
                 }
@@ -103,7 +103,7 @@ impl Transform for Gunzip {
             log_request!(
                 exchange,
                 Error,
-                "gunzip: the body ends before its compressed data do; the response is cut"
+                "gunzip: the compressed body is incomplete; the response is cut"
             );
             return Err(SourceError);
         }

@@ -231,7 +231,7 @@ impl FastCgi {
         if self.body.is_none() && is_caught {
             self.stderr.end_line();
             return Err(WireError::Invalid(
-                "upstream sent in stderr what \"fastcgi_catch_stderr\" looks for".to_owned(),
+                "upstream sent in stderr a text of \"fastcgi_catch_stderr\"".to_owned(),
             ));
         }
         Ok(())
@@ -343,7 +343,7 @@ impl Stderr {
         if self.left_out_bytes > 0 {
             let left_out = self.left_out_bytes;
             remarks.push(format!(
-                "FastCGI sent in stderr {left_out} bytes more than are logged at once"
+                "FastCGI sent {left_out} more bytes in stderr than are logged at once"
             ));
         }
         self.remark_bytes = 0;

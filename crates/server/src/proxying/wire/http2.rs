@@ -310,7 +310,7 @@ impl Http2 {
         closed: bool,
     ) -> Result<Option<WireEvent>, WireError> {
         if self.stream.is_none() {
-            let text = "upstream takes no more requests on this connection";
+            let text = "upstream accepts no more requests on this connection";
             return Err(WireError::Unprocessed(text.to_owned()));
         }
         loop {

@@ -33,8 +33,7 @@ pub(super) fn share(exchange: &Exchange, bytes: u64) -> Option<Share> {
         log_request!(
             exchange,
             Warn,
-            "the {limit_bytes} bytes of compression_memory are in use: responses are sent as they \
-             are until some is free"
+            "the {limit_bytes} bytes of compression_memory are in use: responses are sent uncompressed until some is free"
         );
     }
     share

@@ -302,7 +302,7 @@ fn a_flood_of_error_text_is_bounded() {
     let last = remarks.last().expect("some");
     assert_eq!(
         last,
-        "FastCGI sent in stderr 139264 bytes more than are logged at once"
+        "FastCGI sent 139264 more bytes in stderr than are logged at once"
     );
     assert!(wire.take_remarks().is_empty());
 }
