@@ -444,7 +444,7 @@ static OPTIONS: &[(&str, Switch)] = &[
     ),
     (
         "UnsafeLegacyServerConnect",
-        Switch::Always(true, "it concerns clients only"),
+        Switch::Always(true, "it applies to clients only"),
     ),
     (
         "ECDHSingle",
@@ -481,7 +481,7 @@ static OPTIONS: &[(&str, Switch)] = &[
     ),
     (
         "StrictCertCheck",
-        Switch::Always(false, "it concerns Suite B only"),
+        Switch::Always(false, "it applies to Suite B only"),
     ),
     (
         "TxCertificateCompression",

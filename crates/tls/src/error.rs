@@ -93,13 +93,13 @@ impl fmt::Display for Error {
                 f.write_str("SSL_do_handshake() failed (SSL: excessive message size)")
             }
             Self::TooManyLargeHellos => f.write_str(
-                "SSL_do_handshake() not begun: too many clients are sending a ClientHello of more than 16 KiB",
+                "SSL_do_handshake() not started: too many clients are sending a ClientHello of more than 16 KiB",
             ),
             Self::VersionTooLow => {
                 f.write_str("SSL_do_handshake() failed (SSL: version too low)")
             }
-            Self::Overloaded => f.write_str("SSL_do_handshake() not begun: too many handshakes wait"),
-            Self::Stopping => f.write_str("SSL_do_handshake() given up: the process stops"),
+            Self::Overloaded => f.write_str("SSL_do_handshake() not started: too many handshakes are waiting"),
+            Self::Stopping => f.write_str("SSL_do_handshake() aborted: the process is stopping"),
             Self::KeysEnded(ended) => ended.fmt(f),
             Self::NotEstablished => f.write_str("the TLS connection is not established"),
         }

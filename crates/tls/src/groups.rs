@@ -95,7 +95,7 @@ impl GroupList {
         add_all(text, text, &mut groups, warnings)?;
         if groups.is_empty() {
             return Err(SettingsError::new(format!(
-                "SSL_CTX_set1_curves_list(\"{text}\") failed: no group is left that AWS-LC has"
+                "SSL_CTX_set1_curves_list(\"{text}\") failed: AWS-LC supports none of these groups"
             )));
         }
         Ok(Self(groups))
@@ -146,7 +146,7 @@ fn add_all(
             .any(|name| name.eq_ignore_ascii_case(item))
         {
             warnings.push(Warning::new(format!(
-                "group \"{item}\" is not in AWS-LC and not offered"
+                "group \"{item}\" is not offered: AWS-LC does not support it"
             )));
         } else if !optional {
             return Err(SettingsError::new(format!(

@@ -143,7 +143,7 @@ impl fmt::Display for UnpackError {
                 f.write_str("a process of another version has packed the connection")
             }
             Self::Malformed(what) => write!(f, "not a packed connection: {what}"),
-            Self::NoServer => f.write_str("no server has a certificate for the connection"),
+            Self::NoServer => f.write_str("no server has a certificate for this connection"),
             Self::NoRecordWriter => {
                 f.write_str("this processor has no code for the connection's records")
             }

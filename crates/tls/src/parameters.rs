@@ -42,7 +42,7 @@ impl Parameters {
             Err(_) if min == ProtocolVersion::Tls13 => Vec::new(),
             Err(_) if max == ProtocolVersion::Tls13 => {
                 warnings.push(Warning::new(format!(
-                    "AWS-LC has none of the suites in \"{}\": only TLSv1.3 is offered",
+                    "AWS-LC supports none of the suites in \"{}\": only TLSv1.3 is offered",
                     policy.ciphers
                 )));
                 min = max;

@@ -421,7 +421,7 @@ pub(crate) fn load_identity(
                 KeyError::PasswordNeeded(_) => {
                     " (the key is encrypted and no \"ssl_password_file\" is set)"
                 }
-                KeyError::WrongPassword(_) => " (no line of \"ssl_password_file\" opens it)",
+                KeyError::WrongPassword(_) => " (no password in \"ssl_password_file\" decrypts it)",
                 KeyError::Unreadable(_) => "",
             };
             SettingsError::new(format!(

@@ -165,7 +165,7 @@ impl fmt::Display for NotSuited {
                 "it computes with RSA keys of 2048, 3072 and 4096 bits, and this key has {bits}"
             ),
             Self::KeyNumbers => {
-                f.write_str("the key does not say its two primes, or they are not of equal length")
+                f.write_str("the key does not contain its two primes, or they differ in length")
             }
         }
     }

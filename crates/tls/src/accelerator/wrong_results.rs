@@ -63,7 +63,7 @@ impl WrongResults {
 fn told(count: u64) -> String {
     format!(
         "ssl_accelerator batch: wrong results of the processor's vector instructions, {count} so far; \
-         each was found before it was used and computed again without them, no client noticed. \
+         each was detected before use and computed again without them, so no client was affected. \
          The processor or the memory of this machine is probably faulty: look for machine check \
          errors in the kernel log, test the machine, and set \"ssl_accelerator cpu;\" until then"
     )
@@ -71,9 +71,9 @@ fn told(count: u64) -> String {
 
 fn told_at_last(count: u64) -> String {
     format!(
-        "ssl_accelerator batch: {count} wrong results of the processor's vector instructions, which \
-         are not used any more until the next start; private-key operations go on one at a time, as \
-         with \"ssl_accelerator cpu;\", and no wrong result was used. The processor or \
-         the memory of this machine is probably faulty: take it out of service and test it"
+        "ssl_accelerator batch: {count} wrong results of the processor's vector instructions; the vectors \
+         are disabled until the next start. Private-key operations continue one at a time, as with \
+         \"ssl_accelerator cpu;\", and no wrong result was used. The processor or the memory of \
+         this machine is probably faulty: take it out of service and test it"
     )
 }

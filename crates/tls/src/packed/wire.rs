@@ -135,7 +135,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Packed, UnpackError> {
     };
     match body.0 {
         [] => Ok(packed),
-        _ => Err(UnpackError::Malformed("more than a connection")),
+        _ => Err(UnpackError::Malformed("data after the connection")),
     }
 }
 

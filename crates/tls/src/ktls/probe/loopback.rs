@@ -124,9 +124,8 @@ impl Pair {
             (self.sender.as_fd(), Interest::Writable),
         ];
         let wanted = if sending { &both[..] } else { &both[..1] };
-        let time = left(deadline).map_err(|_| {
-            Unavailable::SelfTest("bytes that were sent did not arrive in time".into())
-        })?;
+        let time = left(deadline)
+            .map_err(|_| Unavailable::SelfTest("the bytes sent did not arrive in time".into()))?;
         poll::wait(wanted, Some(time)).map_err(|error| Unavailable::failed("waiting", &error))?;
         Ok(())
     }

@@ -135,12 +135,12 @@ impl Unavailable {
                 ));
             }
             Unavailable::Corrupts { .. } => {
-                "run another kernel, and report this one to who built it; until then the suite stays \
+                "run another kernel and report this one to its vendor; until then the suite stays \
                  in user space"
             }
             Unavailable::NoRekey { .. } => {
                 "run Linux 6.14 or later; until then a connection whose client asks for new keys is \
-                 closed in order, and the client connects again"
+                 closed cleanly, and the client reconnects"
             }
             Unavailable::Loopback(_) => {
                 "bring the loopback up (ip link set lo up) and let the firewall pass it"
@@ -228,7 +228,7 @@ impl fmt::Display for Unavailable {
                 numbered(*errno)
             ),
             Unavailable::Loopback(why) => {
-                write!(f, "no connection over the loopback to test with: {why}")
+                write!(f, "no loopback connection for the self-test: {why}")
             }
             Unavailable::SelfTest(why) => write!(f, "the self-test failed: {why}"),
             Unavailable::NotProbed => f.write_str("not tried"),
@@ -239,12 +239,14 @@ impl fmt::Display for Unavailable {
 impl fmt::Display for Flaw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Flaw::Header { record } => write!(f, "record {record} is none of this suite"),
+            Flaw::Header { record } => write!(f, "record {record} has an invalid header"),
             Flaw::Nonce { record } => write!(f, "record {record} has the wrong nonce"),
-            Flaw::Unopened { record } => write!(f, "record {record} does not open under its key"),
+            Flaw::Unopened { record } => {
+                write!(f, "record {record} cannot be decrypted with its key")
+            }
             Flaw::Type { record } => write!(f, "record {record} has the wrong type"),
-            Flaw::Content { offset } => write!(f, "byte {offset} is not the one that was sent"),
-            Flaw::Surplus => f.write_str("more arrives than was sent"),
+            Flaw::Content { offset } => write!(f, "byte {offset} differs from what was sent"),
+            Flaw::Surplus => f.write_str("more data arrives than was sent"),
         }
     }
 }

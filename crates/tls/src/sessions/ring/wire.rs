@@ -79,7 +79,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Vec<KeyParts>, RingError> {
         .split_first_chunk::<HEADER_BYTES>()
         .filter(|(header, _)| header.starts_with(MAGIC));
     let Some((header, entries)) = header else {
-        return Err(RingError::Malformed("it does not begin like them"));
+        return Err(RingError::Malformed("wrong magic bytes"));
     };
     if header[4] != VERSION {
         return Err(RingError::Malformed("another version wrote it"));
