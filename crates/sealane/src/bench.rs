@@ -2,6 +2,7 @@
 //! is in the server.
 
 use crate::program::Program;
+use crate::terminal::say;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -19,14 +20,14 @@ pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
     for path in [beside, PathBuf::from(PROGRAM)] {
         let error = Command::new(&path).args(arguments).exec();
         if error.kind() != io::ErrorKind::NotFound {
-            crate::say(&format!(
+            say(&format!(
                 "sealane bench: cannot run {}: {error}\n",
                 path.display()
             ));
             return ExitCode::FAILURE;
         }
     }
-    crate::say(&format!(
+    say(&format!(
         "sealane bench: the load generator, {PROGRAM}, is not installed: it is neither beside {} nor \
          in a directory of PATH. Copy it there from the archive that sealane came in, or build it:\n    \
          cargo build --release --locked -p {PROGRAM}\n",

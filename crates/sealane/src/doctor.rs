@@ -21,7 +21,8 @@ mod servers;
 use crate::arguments::Arguments;
 use crate::journal::Journal;
 use crate::paths::Places;
-use crate::{materials, say, startup, version};
+use crate::terminal::{self, say};
+use crate::{materials, startup, version};
 use clap::Parser;
 use report::{Report, Use};
 use sealane_conf::Config;
@@ -82,7 +83,7 @@ pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
             }
         }
     } else {
-        render::text(&report, wants_colours())
+        render::text(&report, terminal::wants_colours())
     };
     // A reader that went away (`| head`) has what it wanted.
     let _ = std::io::stdout().write_all(text.as_bytes());
@@ -91,14 +92,6 @@ pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
     } else {
         ExitCode::from(IMPROVE)
     }
-}
-
-/// Colours are for terminals, and for people who have not said no
-/// (https://no-color.org).
-pub(crate) fn wants_colours() -> bool {
-    let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
-    let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
-    std::io::stdout().is_terminal() && !set("NO_COLOR") && !dumb
 }
 
 /// A configuration, read as the server reads it.

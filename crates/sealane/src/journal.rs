@@ -1,7 +1,7 @@
 //! Messages of the control plane: in the error log and, while somebody watches
 //! the start, on stderr.
 
-use crate::say;
+use crate::terminal::say;
 use sealane_conf::Diagnostic;
 use sealane_conf::diagnostic::printable;
 use sealane_conf::model::LogLevel;

@@ -27,6 +27,7 @@
 mod activation;
 mod arguments;
 mod bench;
+mod command;
 mod control;
 mod cpus;
 mod crash;
@@ -55,6 +56,7 @@ mod sockets;
 mod startup;
 mod summary;
 mod temp_paths;
+mod terminal;
 mod version;
 mod worker_process;
 
@@ -62,6 +64,7 @@ use arguments::Arguments;
 use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
+use terminal::say;
 
 /// A request that is handed on makes some twenty allocations, three of them beyond the sizes
 /// that the C library's allocator has a fast way for; this one has it for all of them.
@@ -104,7 +107,7 @@ fn run(arguments: &Arguments) -> ExitCode {
             return ExitCode::SUCCESS;
         }
     }
-    startup::run(arguments, &places)
+    command::run(arguments, &places)
 }
 
 /// Writes to stdout.
@@ -113,9 +116,4 @@ fn answer(text: &str) -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
-}
-
-/// Writes to stderr; when nobody listens there, there is nothing to be done.
-pub(crate) fn say(text: &str) {
-    let _ = std::io::stderr().write_all(text.as_bytes());
 }

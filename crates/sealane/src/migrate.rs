@@ -17,7 +17,8 @@ mod report;
 
 use crate::arguments::Arguments;
 use crate::paths::Places;
-use crate::{say, startup};
+use crate::startup;
+use crate::terminal::{self, say};
 use clap::Parser;
 use clap::error::ErrorKind;
 pub(crate) use reader::Reader;
@@ -79,7 +80,7 @@ pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
             }
         }
     } else {
-        render::text(&report, crate::doctor::wants_colours())
+        render::text(&report, terminal::wants_colours())
     };
     // A reader that went away (`| head`) has what it wanted.
     let _ = std::io::stdout().write_all(text.as_bytes());

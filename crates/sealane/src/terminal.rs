@@ -1,0 +1,16 @@
+//! What people see who started the program from a terminal.
+
+use std::io::{IsTerminal, Write};
+
+/// Writes to stderr; when nobody listens there, there is nothing to be done.
+pub(crate) fn say(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
+
+/// Whether standard output takes colours: they are for terminals, and for people who have not
+/// declined them (<https://no-color.org>).
+pub(crate) fn wants_colours() -> bool {
+    let set = |name: &str| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+    let dumb = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+    std::io::stdout().is_terminal() && !set("NO_COLOR") && !dumb
+}
