@@ -20,9 +20,10 @@ use sealane_conf::model::{ErrorLog, LogLevel, LogTarget};
 use sealane_log::{LogSet, Logger, OsError};
 use sealane_sys::crash::Role;
 use sealane_sys::guard::{Guard, Guest};
+use sealane_sys::limits::{self, Resource};
 use sealane_sys::process;
 use sealane_sys::signal::{self, Signal};
-use std::io::{self, Write};
+use std::io::Write;
 use std::process::ExitCode;
 
 /// Signals that wait until the server runs. Those that end it at once do so until it listens.

@@ -32,7 +32,7 @@ use sealane_server::worker;
 use sealane_sys::guard::Guard;
 use sealane_tls::Capabilities;
 use std::ffi::OsString;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 

@@ -1,13 +1,11 @@
 //! From the command line to a server that is ready to run.
 
-use crate::arguments::{Arguments, Order};
-use crate::daemon::{self, Ready};
+use crate::arguments::Arguments;
+use crate::daemon::Ready;
 use crate::identity::Identity;
 use crate::journal::{Journal, note};
 use crate::loader::FileSystemLoader;
-use crate::master::{Master, Other};
-use crate::notify::{self, State};
-use crate::paths::{ConfChoice, FirstLog, Places};
+use crate::paths::Places;
 use crate::pid_file::PidFile;
 use crate::program::Program;
 use crate::reload::{RecordingLoader, Records};
@@ -16,25 +14,19 @@ use crate::sandbox::Changeable;
 use crate::session_store::{self, RemoteStore, TicketStates};
 use crate::sockets::{Bound, Purpose, Sockets};
 use crate::terminal::say;
-use crate::{
-    activation, crash, kernel_tls, materials, signaller, summary, temp_paths, version,
-    worker_process,
-};
-use sealane_conf::model::{ErrorLog, LogLevel, LogTarget};
+use crate::{activation, kernel_tls, materials, temp_paths};
+use sealane_conf::model::LogTarget;
 use sealane_conf::{Config, Options};
-use sealane_log::{LogSet, Logger, OsError};
+use sealane_log::{LogSet, OsError};
 use sealane_server::worker;
 use sealane_server::{Materials, Snapshot};
-use sealane_sys::crash::Role;
 use sealane_sys::file::{self, Standard};
-use sealane_sys::guard::{Guard, Guest};
-use sealane_sys::limits::{self, Resource};
+use sealane_sys::guard::Guard;
 use sealane_sys::process;
 use sealane_sys::signal::{self, Signal};
 use sealane_tls::{Capabilities, HandshakeState, ReplayRegister, SessionState};
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
