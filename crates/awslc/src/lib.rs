@@ -1,14 +1,12 @@
 //! AWS-LC's libssl behind safe types.
 //!
-//! This is one of the three crates in which `unsafe` is allowed, and the only one
-//! that calls the TLS library. Raw pointers and return codes come in, owned
-//! types, `Result`s and status enums go out; nothing above this crate sees a
-//! pointer of libssl.
+//! This is one of the three crates in which `unsafe` is allowed, and the only one that calls the
+//! TLS library. It turns raw pointers and return codes into owned types, `Result`s and status
+//! enums; no code above this crate sees a pointer of libssl.
 //!
-//! TLS is driven **sans-IO**: a [`Connection`] reads ciphertext from a slice and
-//! appends ciphertext to a `Vec`, so the same code serves the worker, a
-//! handshake pool, the tests and the fuzzer. It owns no buffer between calls
-//! (libssl itself keeps at most one partial record), which is what keeps an
+//! TLS is driven **sans-IO**: a [`Connection`] reads ciphertext from a slice and appends ciphertext
+//! to a `Vec`, so the same code serves the worker, a handshake pool, the tests and the fuzzer. It
+//! owns no buffer between calls (libssl itself keeps at most one partial record), which keeps an
 //! idle connection small.
 //!
 //! | file | what |

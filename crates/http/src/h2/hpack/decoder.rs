@@ -18,7 +18,8 @@ pub trait FieldSink {
     fn field(&mut self, head: &mut Vec<u8>, field: &Field) -> Note;
 }
 
-/// One decoded field: a line `name: value\r\n` at the end of the buffer. Neither name nor value is checked.
+/// One decoded field: a line `name: value\r\n` at the end of the buffer. Neither name nor value is
+/// validated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
     /// Where in the buffer the line begins.
@@ -69,7 +70,8 @@ impl Field {
 /// table thousands of times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FieldLimits {
-    /// Bytes of a field's name and value together; nginx's size of one of `large_client_header_buffers`.
+    /// Bytes of a field's name and value together; nginx's size of one of
+    /// `large_client_header_buffers`.
     pub max_field_bytes: usize,
     /// Bytes of all names and values; nginx's size times number of `large_client_header_buffers`.
     pub max_block_bytes: usize,
@@ -130,8 +132,9 @@ impl Decoder {
         }
     }
 
-    /// The peer has acknowledged our SETTINGS_HEADER_TABLE_SIZE, at most [`MAX_TABLE_BYTES`]. If that is less than
-    /// the table's size, the next block must begin with a table size update (RFC 7541 section 4.2).
+    /// Records that the peer has acknowledged our SETTINGS_HEADER_TABLE_SIZE, at most
+    /// [`MAX_TABLE_BYTES`]. If that is less than the table's size, the next block must begin with a
+    /// table size update (RFC 7541 section 4.2).
     pub fn set_limit(&mut self, bytes: u32) {
         self.limit = bytes.min(MAX_TABLE_BYTES);
         self.must_update = self.limit < self.table.max_size();

@@ -2,7 +2,7 @@
 
 use super::HpackError;
 
-/// The bytes that follow the prefix of the largest integer accepted: five times seven bits hold 2^32 - 1.
+/// The most bytes after the prefix of an accepted integer: five times seven bits hold 2^32 - 1.
 const MAX_CONTINUATION_BYTES: u32 = 5;
 
 /// Appends `value` with a prefix of `prefix_bits`, 1 to 8; `flags` are the bits above the prefix.
