@@ -12,10 +12,10 @@ use crate::{
     },
 };
 
-/// Connections that are being opened at the same time.
+/// Connections opened concurrently.
 const OPENING_AT_ONCE: usize = 32;
-/// Connections opened and closed before the first reading, so that what a
-/// server allocates once is not charged to those that are counted.
+/// Connections opened and closed before the first reading, so that one-time allocations of a server
+/// are not charged to the counted connections.
 const WARM_UP_CONNECTIONS: usize = 64;
 /// Time between the last response and a reading: servers free buffers late.
 const SETTLE: Duration = Duration::from_millis(500);
@@ -29,7 +29,7 @@ pub struct IdleOutcome {
     pub before: Memory,
     /// Its memory while all of them are idle.
     pub holding: Memory,
-    /// What the handshakes agreed on; `None` in cleartext.
+    /// The negotiated parameters; `None` in cleartext.
     pub negotiated: Option<Negotiated>,
 }
 
@@ -66,7 +66,7 @@ pub fn hold_idle(plan: &Plan, server: ProcessTree, hold: Duration) -> Result<Idl
         )));
     }
     let plan = Arc::new(plan.clone());
-    // A thread of its own, because pinning must not outlive the measurement.
+    // Runs in its own thread, because pinning must not outlive the measurement.
     thread::spawn(move || measure(&plan, server, hold))
         .join()
         .map_err(|_| Error::Stalled("the generator thread panicked".into()))?
@@ -154,7 +154,8 @@ async fn open(
 pub(crate) fn raise_descriptor_limit() -> u64 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    // Refused only if another thread lowers the hard limit meanwhile; the old limit is reported then.
+    // Refused only if another thread lowers the hard limit meanwhile; then the old limit is
+    // reported.
     let _ = setrlimit(
         Resource::Nofile,
         Rlimit {
