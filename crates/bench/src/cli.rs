@@ -400,7 +400,7 @@ fn addressee<'a, 't>(
         .find(|server| server.name == name)
         .ok_or_else(|| {
             Error::Usage(format!(
-                "there is no server \"{name}\" to give directives to"
+                "there is no server \"{name}\" for these directives"
             ))
         })?;
     Ok((server, directives))
@@ -438,7 +438,7 @@ impl TargetArgs {
             }
             None if pins => {
                 return Err(Error::Usage(format!(
-                    "TLS settings make no sense for {}",
+                    "TLS settings do not apply to {}",
                     self.url
                 )));
             }

@@ -67,7 +67,10 @@ impl fmt::Display for Error {
             Self::Io { what, source } => write!(f, "{what}: {source}"),
             Self::Tls { what, reason } => write!(f, "{what}: {reason}"),
             Self::Negotiated { what, wanted, got } => {
-                write!(f, "negotiated {what} is {got}, but the run pins {wanted}")
+                write!(
+                    f,
+                    "negotiated {what} is {got}, but the run requires {wanted}"
+                )
             }
             Self::Http2(what) => write!(f, "unexpected over HTTP/2: {what}"),
             Self::Response(error) => write!(f, "unexpected response: {error}"),

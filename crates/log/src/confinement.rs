@@ -15,7 +15,7 @@ pub fn begin() {
 pub fn reason(errno: Option<i32>) -> &'static str {
     if errno == Some(libc::EACCES) && CONFINED.get().is_some() {
         "; besides its user's rights, \"worker_landlock\" confines the worker process to \
-         directories that were there when it started: reload if one was replaced since"
+         directories that existed when it started: reload if one has been replaced since"
     } else {
         ""
     }

@@ -32,7 +32,7 @@ pub fn report_panics_to(logger: Logger) {
             LogLevel::Alert,
             None,
             format_args!(
-                "thread \"{name}\" came there by way of what this command prints for build id {}: {}",
+                "stack of thread \"{name}\", printed by this command for build id {}: {}",
                 crash::build_id(),
                 crash::call_stack()
             ),

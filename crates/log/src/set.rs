@@ -122,7 +122,7 @@ impl fmt::Display for LogAdoptError {
             LogAdoptError::Unknown { index } => {
                 write!(
                     f,
-                    "a descriptor was handed over for log {index}, which there is not"
+                    "a descriptor was handed over for log {index}, which does not exist"
                 )
             }
         }

@@ -141,7 +141,7 @@ impl Writer<'_> {
         }
         let (name, error) = (lane.name(), OsError(error));
         let advice = if lane.is_syslog() {
-            "start it; if only the master may connect to it, send the master USR1 then"
+            "start it; if only the master may connect to it, then send the master USR1"
         } else {
             "free space or repair the disk"
         };
@@ -187,7 +187,7 @@ impl Writer<'_> {
             Some((lost, None)) => self.tell(
                 number,
                 format_args!(
-                    "{lost} lines for {name} were dropped, because they came faster than it takes \
+                    "{lost} lines for {name} were dropped, because they came faster than it accepts \
                      them and {} KiB were waiting already",
                     self.queue.limit_bytes() >> 10
                 ),
@@ -206,8 +206,8 @@ impl Writer<'_> {
             self.tell(
                 number,
                 format_args!(
-                    "{lost} last lines for {name} are lost: it cannot be written, \
-                     and the configuration does not name it any more"
+                    "the last {lost} lines for {name} are lost: it cannot be written, \
+                     and the configuration no longer names it"
                 ),
             );
         }

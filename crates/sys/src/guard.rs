@@ -333,8 +333,8 @@ impl fmt::Display for LesserRights {
         write!(
             f,
             "13: Permission denied: user {uid}, whom worker processes run as, could have put \
-             \"{what}\" there, so it is opened with that user's rights; let the configuration name \
-             what is meant, or let the directory belong to root"
+             \"{what}\" there, so it is opened with that user's rights; configure the \
+             intended path, or make root the owner of the directory"
         )
     }
 }

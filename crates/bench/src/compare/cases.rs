@@ -258,7 +258,7 @@ pub(super) fn select(names: &[String]) -> Result<Vec<&'static Case>, Error> {
             .iter()
             .map(|(group, cases)| format!("{group} for {}", cases.join(", ")));
         return Err(Error::Usage(format!(
-            "there is no case \"{unknown}\"; there are {}, and {}",
+            "there is no case \"{unknown}\"; the cases are {}, and {}",
             known.join(", "),
             groups.collect::<Vec<_>>().join(", and ")
         )));

@@ -113,7 +113,7 @@ impl InstructionCounter {
     pub(super) fn finish(mut self) -> Result<u64, Error> {
         self.interrupt();
         if !wait_until(ANSWER_LIMIT, || matches!(self.perf.try_wait(), Ok(Some(_)))) {
-            return Err(Error::Stalled("perf does not end after INT".into()));
+            return Err(Error::Stalled("perf did not end after INT".into()));
         }
         let text = fs::read_to_string(&self.output)
             .map_err(|source| Error::io(format!("read {}", self.output.display()), source))?;

@@ -58,7 +58,7 @@ impl Profiler {
     pub(super) fn finish(mut self) -> Result<PathBuf, Error> {
         self.interrupt();
         if !wait_until(WRITE_LIMIT, || matches!(self.perf.try_wait(), Ok(Some(_)))) {
-            return Err(Error::Stalled("perf does not end after INT".into()));
+            return Err(Error::Stalled("perf did not end after INT".into()));
         }
         let report = Command::new("perf")
             .args([

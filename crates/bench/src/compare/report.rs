@@ -229,14 +229,14 @@ impl Report {
             cpus => format!("{} workers on cores {cpus:?}", cpus.len()),
         });
         let mut text = format!(
-            "{}, {} cores, Linux {}; servers {}; {} rounds by turns{}\n",
+            "{}, {} cores, Linux {}; servers {}; {} interleaved rounds{}\n",
             machine.cpu,
             machine.cores,
             machine.kernel,
             cores.collect::<Vec<_>>().join(", and "),
             self.rounds,
             if self.quick {
-                " (quick: not for quoting)"
+                " (quick: not for publication)"
             } else {
                 ""
             },

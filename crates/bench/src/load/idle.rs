@@ -61,7 +61,7 @@ pub fn hold_idle(plan: &Plan, server: ProcessTree, hold: Duration) -> Result<Idl
     let descriptors = raise_descriptor_limit();
     if (plan.clients as u64).saturating_add(WARM_UP_CONNECTIONS as u64) > descriptors {
         return Err(Error::Usage(format!(
-            "{} connections need more file descriptors than the limit of {descriptors}; raise it with ulimit -n",
+            "{} connections need more file descriptors than the limit of {descriptors} allows; raise it with ulimit -n",
             plan.clients
         )));
     }
@@ -101,7 +101,7 @@ fn measure(plan: &Arc<Plan>, server: ProcessTree, hold: Duration) -> Result<Idle
         let holding = memory()?;
         if !clients.iter().all(Client::is_connected) {
             return Err(Error::Closed(
-                "while it was idle; keepalive_timeout is shorter than the measurement",
+                "while it was idle: keepalive_timeout is shorter than the measurement",
             ));
         }
         let negotiated = clients.into_iter().find_map(|client| client.negotiated);

@@ -115,7 +115,7 @@ impl Probe {
         if is_ready.recv().is_err() {
             return match probe.finish() {
                 Err(error) => Err(error),
-                Ok(_) => Err(Error::Stalled("the probe ended before it began".into())),
+                Ok(_) => Err(Error::Stalled("the probe ended before it started".into())),
             };
         }
         Ok(probe)

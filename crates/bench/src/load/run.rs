@@ -281,7 +281,7 @@ fn collect(
             Ok(Report::Failed(error)) => return Err(error),
             Err(_) => {
                 return Err(Error::Stalled(format!(
-                    "{} of {} clients did not come back within {limit:?}",
+                    "{} of {} clients did not report back within {limit:?}",
                     plan.clients - count,
                     plan.clients
                 )));

@@ -236,7 +236,7 @@ const COLUMNS: [(&str, Field, bool); 14] = [
         false,
     ),
     (
-        "others there %",
+        "other load %",
         |storm| storm.neighbours_share * 100.0,
         false,
     ),
@@ -326,7 +326,7 @@ impl Report {
     fn preamble(&self) -> String {
         let machine = &self.machine;
         let mut text = format!(
-            "{}, {} cores, Linux {}; {} clients, {} s, probe every {} ms; {} rounds by turns{}\n",
+            "{}, {} cores, Linux {}; {} clients, {} s, probe every {} ms; {} interleaved rounds{}\n",
             machine.cpu,
             machine.cores,
             machine.kernel,
@@ -335,7 +335,7 @@ impl Report {
             self.interval_ms,
             self.rounds,
             if self.quick {
-                " (quick: not for quoting)"
+                " (quick: not for publication)"
             } else {
                 ""
             },
@@ -349,10 +349,10 @@ impl Report {
                 .flat_map(|storm| storm.measurements.iter().flatten())
         };
         if !all().all(|measurement| measurement.is_real_time) {
-            text += "the probe had no real-time priority (that takes root): clients on its core delay it\n";
+            text += "the probe had no real-time priority (requires root): clients on its core delay it\n";
         }
         if all().any(|measurement| measurement.neighbours_share > QUIET_SHARE) {
-            text += "others used the servers' cores during the run: latencies and rates are theirs too, and not for quoting\n";
+            text += "other processes used the servers' cores during the run: latencies and rates include their effect and are not for publication\n";
         }
         text += "latencies of the established connection alone and in the storm, and of new connections, in ms; medians of the rounds (range)\n";
         text

@@ -27,7 +27,7 @@ impl Cpus {
         let cpus = Self::divide(&available()?, wanted)?;
         if cpus.generator == cpus.server {
             eprintln!(
-                "only one core: server and generator share it, so latencies and rates mean nothing"
+                "only one core: server and generator share it, so latencies and rates are meaningless"
             );
         }
         Ok(cpus)
@@ -37,7 +37,7 @@ impl Cpus {
         let server: Vec<usize> = match wanted {
             ServerCores::Numbered(cpu) if !all.contains(&cpu) => {
                 return Err(Error::Usage(format!(
-                    "core {cpu} is not available; there are {all:?}"
+                    "core {cpu} is not available; the available ones are {all:?}"
                 )));
             }
             ServerCores::Numbered(cpu) => vec![cpu],

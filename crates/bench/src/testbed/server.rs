@@ -252,7 +252,7 @@ impl Running {
                 self.last_words(output)
             ))),
             None if !listening => Err(self.server.failed(format!(
-                "does not listen after {START_LIMIT:?}: {}",
+                "did not listen within {START_LIMIT:?}: {}",
                 self.last_words(output)
             ))),
             None => Ok(()),
@@ -280,7 +280,7 @@ impl Running {
     pub(crate) fn stop(mut self) -> Result<(), Error> {
         if let Ok(Some(status)) = self.child.try_wait() {
             return Err(self.server.failed(format!(
-                "ended with {status} while it was measured; see {}",
+                "ended with {status} during the measurement; see {}",
                 self.log.display()
             )));
         }
@@ -288,7 +288,7 @@ impl Running {
         if !wait_until(STOP_LIMIT, || matches!(self.child.try_wait(), Ok(Some(_)))) {
             return Err(self
                 .server
-                .failed(format!("does not end within {STOP_LIMIT:?} after TERM")));
+                .failed(format!("did not end within {STOP_LIMIT:?} after TERM")));
         }
         Ok(())
     }

@@ -74,12 +74,12 @@ fn report(call: i32, arguments: [u32; 3], dies: bool, counter: usize) {
         super::stack::describe(&mut line, &facts.modules, counter);
     }
     line.text(if dies {
-        "; worker_seccomp is \"kill\", so it ends"
+        "; worker_seccomp is \"kill\", so the process ends"
     } else {
         "; the call fails, and further ones are not reported"
     });
     line.text(
-        ". Either something has taken the process over, or Sealane needs the call: please report \
+        ". Either an attacker has taken over the process, or Sealane needs the call: please report \
          this line; \"worker_seccomp off\" lifts the filter",
     );
     line.end(LOG.load(Ordering::Relaxed));
