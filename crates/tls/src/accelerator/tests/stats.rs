@@ -1,4 +1,4 @@
-//! Histograms, and what the operator is told of wrong results.
+//! Histograms, and the reports of wrong results to the operator.
 
 use std::thread;
 use std::time::{Duration, Instant};
