@@ -31,7 +31,7 @@ const VERSION: u8 = 1;
 /// Version, guard, scheme, length of the suites.
 const HEADER_BYTES: usize = 6;
 
-/// Why a connection cannot go on in another process, at least not now.
+/// Why a connection cannot continue in another process, at least not now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotMovable {
     /// The handshake is not done, or no longer this connection's to finish.

@@ -152,7 +152,7 @@ impl KernelTransmit {
         }
     }
 
-    /// What another process needs to go on.
+    /// The counts that another process needs to continue.
     ///
     /// # Errors
     ///

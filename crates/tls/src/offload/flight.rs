@@ -155,7 +155,7 @@ impl Flight {
 pub(crate) enum Progress {
     /// Its job is not done.
     Waits(Box<Flight>),
-    /// The worker goes on.
+    /// The worker continues.
     Over(Box<Landed>),
 }
 

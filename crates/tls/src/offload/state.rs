@@ -75,7 +75,8 @@ impl HandshakeState {
         &self.stats
     }
 
-    /// Reports to whoever [`set_report`](Self::set_report) names, then or later.
+    /// A report that goes to the receiver of [`set_report`](Self::set_report), even if that is set
+    /// later.
     pub(crate) fn report(&self) -> Report {
         let report = Arc::clone(&self.report);
         Arc::new(move |text| {

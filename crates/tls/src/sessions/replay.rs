@@ -207,8 +207,8 @@ impl ReplayRegister {
 }
 
 /// The result of a claim whose entry is in its bucket. Another process that made the same claim at
-/// the same moment and found another word free also has an entry there. Whoever looks after both
-/// are written sees both.
+/// the same moment and found another word free also has an entry there. A process that checks after
+/// both are written sees both.
 fn claimed(bucket: &[AtomicU64], entry: u64, now_s: u64) -> Claim {
     let words = bucket.iter().map(|slot| slot.load(Ordering::SeqCst));
     let copies = words.filter(|word| is_live(*word, now_s) && is_same_flight(*word, entry));

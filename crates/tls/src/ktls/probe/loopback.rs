@@ -116,7 +116,7 @@ impl Pair {
         }
     }
 
-    /// Waits until one end can go on.
+    /// Waits until one end can continue.
     fn wait(&self, sending: bool, deadline: Instant) -> Result<(), Unavailable> {
         let both = [
             (self.receiver.as_fd(), Interest::Readable),
