@@ -1,4 +1,4 @@
-//! The same requests to Sealane and to nginx, and where their answers differ.
+//! Sends the same requests to Sealane and to nginx, and shows where their responses differ.
 
 use crate::wire::{self, Response};
 use crate::{Server, command, nginx_binary};

@@ -1,4 +1,4 @@
-//! A FastCGI application of our own, for what no decent one does.
+//! A FastCGI application of our own, for behaviour that no well-behaved application shows.
 
 use crate::PATIENCE;
 use std::collections::BTreeMap;

@@ -1,8 +1,8 @@
 //! The end-to-end test harness: the real binary, real clients, one feature per
 //! file under `tests/`.
 //!
-//! A test writes the configuration it is about, with `%name%` where a port
-//! belongs, and the assertions that go with it:
+//! A test contains its configuration, with `%name%` as a placeholder for a port, and its
+//! assertions:
 //!
 //! ```no_run
 //! use sealane_tests::{Site, wire};
@@ -13,10 +13,9 @@
 //! assert_eq!(wire::get(server.port("plain"), "/a.txt").body, b"hello");
 //! ```
 //!
-//! Every site lives in a directory of its own and takes ports that no other
-//! test has. A server is asked to stop when its value is dropped, and a test
-//! fails if the server crashed, would not stop, or logged an `[alert]` that the
-//! test did not announce. When a test fails, the error log is printed.
+//! Every site has its own directory and ports that no other test uses. A server is asked to stop
+//! when its value is dropped. A test fails if the server crashed, did not stop, or logged an
+//! `[alert]` that the test did not announce. The error log of a failed test is printed.
 
 mod applications;
 mod browser;

@@ -1,4 +1,4 @@
-//! Clients that make requests until they are told to stop, and count what failed.
+//! Clients that make requests until they are told to stop, and count failures.
 
 use crate::{PATIENCE, go_client_path, repository};
 use std::io::{BufRead, BufReader, Read};

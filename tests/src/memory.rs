@@ -1,4 +1,4 @@
-//! Looking for key bytes in the memory of processes and in what they leave behind.
+//! Searches for key bytes in the memory of processes and in the files they leave behind.
 
 use crate::command;
 use std::collections::BTreeSet;

@@ -1,12 +1,12 @@
-//! An origin that misbehaves on command: the path of a request says how.
+//! An origin that misbehaves on command; the path of a request says how.
 //!
 //! ```text
 //! /length/1000?mark   a body of 1000 bytes made of "mark", with Content-Length
 //! /cut/chunk?mark     the connection is closed within a chunk
 //! ```
 //!
-//! Bodies are made of what stands behind the question mark, so that a byte of one
-//! response in another cannot go unnoticed.
+//! Bodies consist of the text after the question mark, so that a byte of one response inside
+//! another is noticed.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};

@@ -1,4 +1,4 @@
-//! A name server over UDP that knows what a test tells it: addresses of IPv4 only.
+//! A name server over UDP that answers as a test configures it: IPv4 addresses only.
 
 use std::collections::HashMap;
 use std::net::{Ipv4Addr, UdpSocket};

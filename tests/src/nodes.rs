@@ -1,5 +1,4 @@
-//! Several servers of one service, and clients that carry sessions from one to
-//! the other.
+//! Several servers of one service, and clients that carry sessions from one to another.
 
 use crate::{
     Certificate, CertificateKey, Outcome, Program, Relay, Server, Site, command, wait_for,

@@ -1,5 +1,5 @@
-//! An HTTP/1 server behind the one under test, that sees every byte and answers as a
-//! test wants.
+//! An HTTP/1 server behind the one under test. It records every byte and answers as a test
+//! specifies.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};

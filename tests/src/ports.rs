@@ -1,4 +1,4 @@
-//! Ports that nobody else has.
+//! Ports that no other test uses.
 
 use std::net::{TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicU32, Ordering};

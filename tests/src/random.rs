@@ -1,4 +1,4 @@
-//! Numbers that look random and are the same in every run.
+//! Pseudorandom numbers that are the same in every run.
 
 /// SplitMix64: small, seeded, good enough to choose requests and bytes.
 #[derive(Debug, Clone)]

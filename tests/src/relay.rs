@@ -1,5 +1,4 @@
-//! A TCP relay that gives each connection to the next of several servers, as a
-//! load balancer does.
+//! A TCP relay that distributes connections over several servers in turn, like a load balancer.
 
 use std::io::{self, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};

@@ -1,4 +1,4 @@
-//! Giving a running server another configuration.
+//! Gives a running server a new configuration.
 
 use crate::{Outcome, Server, Site, command, sealane_binary, wait_for};
 

@@ -1,4 +1,4 @@
-//! What whoever has taken a process over would have it do.
+//! What an attacker who has taken over a process would make it do.
 
 use crate::command;
 

@@ -1,4 +1,4 @@
-//! `openssl s_client` as a TLS client that tells what it negotiated.
+//! `openssl s_client` as a TLS client that reports the negotiated parameters.
 
 use crate::{Server, command};
 

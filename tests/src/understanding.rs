@@ -1,5 +1,5 @@
-//! Origins that write down which requests they understood: one reads strictly, others
-//! as leniently as some server somewhere does, each in its own way.
+//! Origins that record which requests they understood. One parses strictly; the others are as
+//! lenient as some server somewhere is, each in its own way.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};

@@ -1,4 +1,4 @@
-//! Servers in the background, whose binary changes while they run.
+//! Servers in the background whose binary is replaced while they run.
 
 use crate::{PATIENCE, Program, Site, sealane_binary, server, wait_for};
 use std::cell::RefCell;

@@ -29,16 +29,16 @@ impl Aead {
 
     /// Prepares `key` for AES-256-GCM-SIV (RFC 8452).
     ///
-    /// The SIV mode is chosen because ticket keys shared by many nodes see far
-    /// more random nonces than plain GCM tolerates: a repeated nonce here reveals
-    /// only that two plaintexts were equal.
+    /// The SIV mode is chosen because ticket keys shared by many nodes see far more random nonces
+    /// than plain GCM tolerates. With SIV a repeated nonce reveals only whether two plaintexts were
+    /// equal.
     pub fn new(key: &[u8; Self::KEY_BYTES]) -> Result<Self, Error> {
         // SAFETY: returns a pointer to a static.
         Self::prepare(unsafe { sys::EVP_aead_aes_256_gcm_siv() }, key)
     }
 
-    /// Prepares `key` for a record cipher. The caller must never seal twice
-    /// under one nonce; TLS derives it from the record's sequence number.
+    /// Prepares `key` for a record cipher. The caller must never seal twice under one nonce; TLS
+    /// derives the nonce from the record's sequence number.
     ///
     /// # Errors
     ///
@@ -66,8 +66,8 @@ impl Aead {
             .ok_or_else(|| Error::local("EVP_AEAD_CTX_new", "out of memory"))
     }
 
-    /// Writes ciphertext and tag to `target`; returns their length, or `None`
-    /// when `target` is shorter than `plain` and a tag.
+    /// Writes ciphertext and tag to `target`; returns their length, or `None` if `target` is too
+    /// short for the plaintext and a tag.
     pub fn seal(
         &self,
         nonce: &[u8; Self::NONCE_BYTES],
@@ -95,8 +95,8 @@ impl Aead {
         self.finish(code, length)
     }
 
-    /// Writes the plaintext to `target`; returns its length, or `None` when the
-    /// ciphertext was not sealed under this key, nonce and associated data.
+    /// Writes the plaintext to `target`; returns its length, or `None` if the ciphertext was not
+    /// sealed under this key, nonce and associated data.
     pub fn open(
         &self,
         nonce: &[u8; Self::NONCE_BYTES],

@@ -1,10 +1,9 @@
 //! The `BIO` through which libssl sees the caller's buffers.
 //!
-//! A [`Transfer`] lives on the stack of one call. It is attached to the `BIO`
-//! for the duration of that call and detached before the call returns, so the
-//! connection owns no buffer and an idle connection pays for none. Reading past
-//! the end of the input asks libssl to come back later; writing always succeeds,
-//! so libssl never holds half-written records.
+//! A [`Transfer`] lives on the stack of one call. It is attached to the `BIO` for the duration of
+//! that call and detached before the call returns. So the connection owns no buffer, and an idle
+//! connection pays for none. Reading past the end of the input makes libssl retry later. Writing
+//! always succeeds, so libssl never holds half-written records.
 
 use std::any::Any;
 use std::ptr::{self, NonNull};
@@ -21,33 +20,33 @@ use crate::session::{Offered, Prefetched, Session};
 use crate::transmit::Guard;
 use crate::verify::PeerCheck;
 
-/// The caller's buffers and what callbacks learned during one call.
+/// The caller's buffers, and what callbacks record during one call.
 pub(crate) struct Transfer<'a> {
     /// Ciphertext from the peer that libssl has not taken yet.
     pub(crate) input: &'a [u8],
     /// Ciphertext for the peer.
     pub(crate) output: &'a mut Vec<u8>,
-    /// With it, nothing reaches `output`: someone else seals our records.
+    /// If set, nothing reaches `output`, because someone else seals our records.
     pub(crate) guard: Option<&'a mut Guard>,
     /// The signature scheme this side used in its handshake signature.
     pub(crate) signature_scheme: u16,
     /// A server has sent its Finished in TLS 1.3: the client encrypts from now on.
     pub(crate) sent_finished: bool,
-    /// KeyUpdates of the client since the last data in either direction.
+    /// KeyUpdates from the client since the last data in either direction.
     pub(crate) key_updates: u8,
-    /// How large hellos are taken.
+    /// How large hellos are accepted.
     pub(crate) large_hello: Option<LargeHello>,
-    /// A session that the client side was given.
+    /// A session that the client side received.
     pub(crate) new_session: Option<Session>,
     /// A session that was looked up before this call.
     pub(crate) prefetched: Option<&'a Prefetched>,
-    /// What became of the session that the client offered.
+    /// The outcome of the session that the client offered.
     pub(crate) offered: Offered,
-    /// What the handshake wants from the private key, and what it gets.
+    /// The private-key operation that the handshake wants, or its result.
     pub(crate) key: &'a mut Option<Box<KeyProgress>>,
-    /// Who the peer should be, and why it is not.
+    /// The expected identity of the peer, and why it does not match.
     pub(crate) peer: Option<&'a mut PeerCheck>,
-    /// A panic caught in a callback, to be continued outside of C.
+    /// A panic caught in a callback, to be resumed outside C.
     pub(crate) panic: Option<Box<dyn Any + Send>>,
 }
 
@@ -84,7 +83,7 @@ impl<'a> Transfer<'a> {
     }
 }
 
-/// Makes the `BIO` of one connection. The caller owns one reference.
+/// Creates the `BIO` of one connection. The caller owns one reference.
 pub(crate) fn new_bio() -> Result<NonNull<sys::BIO>, Error> {
     let method = method()?;
     // SAFETY: the method lives as long as the process.

@@ -1,27 +1,27 @@
-//! Blinding for RSA private operations that are computed elsewhere.
+//! Blinding for RSA private operations that are computed outside AWS-LC.
 //!
-//! Who chooses the number that is raised to the private exponent, and watches the power that the
-//! processor takes, or its clock that follows it (Hertzbleed), may learn of the exponent what the
-//! time does not tell. Multiplied by r^e before, with a secret random r, the number is
-//! one that nobody chose; the result is multiplied by 1/r after (RFC 8017 does not ask for it;
-//! Kocher, "Timing attacks on implementations of Diffie-Hellman, RSA, DSS, and other systems",
-//! section 10):
+//! An attacker who chooses the number raised to the private exponent, and observes the processor's
+//! power or its clock that follows the power (Hertzbleed), may learn something of the exponent even
+//! if the time reveals nothing. With blinding, the number is first multiplied by r^e for a secret
+//! random r, so that no one has chosen it; the result is then multiplied by 1/r. (RFC 8017 does not
+//! require this; see Kocher, "Timing attacks on implementations of Diffie-Hellman, RSA, DSS, and
+//! other systems", section 10.)
 //!
 //! ```text
 //! (c r^e)^d / r = c^d r^(ed) / r = c^d   modulo n
 //! ```
 //!
-//! AWS-LC blinds all that it computes by itself ([`PrivateKey::perform`]). [`RsaBlinding`] is for
-//! others, and made of its functions, too.
+//! AWS-LC blinds everything that it computes itself ([`PrivateKey::perform`]). [`RsaBlinding`] is
+//! for computations elsewhere, and is built from AWS-LC's functions too.
 //!
-//! To draw r takes an inverse and costs as much as 300 multiplications. So a pair of r^e and 1/r
-//! serves [`USES_PER_DRAW`] operations, squared for each: no number is blinded with the factor of
-//! another, and who knows none of the squares knows no other one either. An operation of RSA-2048
-//! pays four multiplications, and its share of the draw.
+//! Drawing r takes an inverse, which costs as much as 300 multiplications. So a pair of r^e and 1/r
+//! serves [`USES_PER_DRAW`] operations, and is squared for each. No two numbers are blinded with
+//! the same factor, and an attacker who knows none of the squares cannot derive any other. An
+//! RSA-2048 operation costs four multiplications plus its share of the draw.
 //!
-//! Pairs are kept in Montgomery form, and applied with Montgomery multiplications of the modulus'
-//! width, whose time does not depend on the numbers. That of the inverse does, and the
-//! library takes it of a number that it blinds first.
+//! Pairs are kept in Montgomery form and applied with Montgomery multiplications of the modulus'
+//! width, whose time does not depend on the numbers. The time of the inverse does, so the library
+//! computes it for a number that it blinds first.
 
 use std::ffi::c_int;
 use std::fmt;
@@ -34,9 +34,9 @@ use crate::PrivateKey;
 use crate::error::{self, Error};
 use crate::ffi::{check, check_ptr};
 
-/// How often a random number is used, itself and its squares, before another is drawn. AWS-LC
-/// draws after 32 uses, which is 3 % of its own operation of RSA-2048, and would be 8 % of one in a
-/// batch of eight; this is one percent.
+/// How often a random number is used, including its squares, before another is drawn. AWS-LC draws
+/// after 32 uses, which costs 3 % of its own RSA-2048 operation and would be 8 % of one in a batch
+/// of eight. This costs one percent.
 const USES_PER_DRAW: u32 = 256;
 
 /// Random factors for the private operations of one RSA key. Threads may share it.
@@ -49,7 +49,7 @@ pub struct RsaBlinding {
 }
 
 impl RsaBlinding {
-    /// For the operations of `key`. Nothing is drawn before it is needed.
+    /// Blinding for operations of `key`. Nothing is drawn before it is needed.
     ///
     /// # Errors
     ///
@@ -76,8 +76,8 @@ impl RsaBlinding {
         }
     }
 
-    /// Blinds `number`, which is below the modulus, big-endian and as long as it is, with a
-    /// factor that is used only once. What is given back unblinds the result.
+    /// Blinds `number`, which must be below the modulus, big-endian and as long as the modulus,
+    /// with a factor that is used only once. The returned value unblinds the result.
     ///
     /// # Errors
     ///
@@ -113,7 +113,7 @@ impl RsaBlinding {
     }
 
     fn lock(&self) -> MutexGuard<'_, Pair> {
-        // A pair that was left between two states has no uses left.
+        // A pair that was left half changed has no uses left.
         self.pair.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -125,7 +125,7 @@ pub struct RsaUnblinding<'a> {
 }
 
 impl RsaUnblinding<'_> {
-    /// Makes `result`, which is that of the blinded number, the result of the number itself.
+    /// Turns `result`, which is that of the blinded number, into the result for the number itself.
     ///
     /// # Errors
     ///
@@ -142,8 +142,8 @@ impl RsaUnblinding<'_> {
     }
 }
 
-/// r^e and 1/r in Montgomery form: a product after Montgomery with a number in plain form is
-/// in plain form.
+/// r^e and 1/r in Montgomery form: the Montgomery product with a number in plain form is in plain
+/// form.
 struct Pair {
     factor: Number,
     inverse: Number,
@@ -151,9 +151,9 @@ struct Pair {
 }
 
 impl Pair {
-    /// Makes this a pair that was not used before.
+    /// Advances to a pair that has not been used before.
     fn advance(&mut self, blinding: &RsaBlinding, workspace: &Workspace) -> Result<(), Error> {
-        // None, should one of the calls fail: then the next use draws again.
+        // Stays at zero if one of the calls fails: then the next use draws again.
         match mem::take(&mut self.uses_left) {
             0 => {
                 self.draw(blinding, workspace)?;
@@ -175,8 +175,8 @@ impl Pair {
         // SAFETY: all are valid, and these functions allow that the result is the operand. The
         // two numbers that change are borrowed mutably, the others only read.
         unsafe {
-            // The number is r first. The chance that it has p or q for a divisor, and no inverse,
-            // is that of guessing the key.
+            // The number is first r. The chance that r is divisible by p or q, and so has no
+            // inverse, is that of guessing the key.
             let code = sys::BN_rand_range_ex(inverse, 1, modulus);
             check("BN_rand_range_ex", code)?;
             let code = sys::BN_mod_exp_mont(
@@ -232,8 +232,8 @@ impl Number {
         unsafe { Self::copied(self.0) }
     }
 
-    /// As wide as the bytes are, leading zeros or not: that makes the time of a multiplication
-    /// the same for all.
+    /// As wide as the bytes, including leading zeros: that makes the time of a multiplication the
+    /// same for all numbers.
     fn read(bytes: &[u8]) -> Result<Self, Error> {
         // SAFETY: the pointer and the length describe `bytes`; null is checked.
         check_ptr("BN_bin2bn", unsafe {
@@ -301,7 +301,7 @@ impl Drop for Montgomery {
     }
 }
 
-/// A `BN_CTX`: where the library keeps numbers during a calculation, wiped when it is freed. An
+/// A `BN_CTX`: the library's storage for numbers during a calculation, wiped when it is freed. An
 /// empty one costs next to nothing.
 struct Workspace(*mut sys::BN_CTX);
 

@@ -1,8 +1,8 @@
 //! Every function that libssl calls.
 //!
-//! A panic must not cross C: each function catches it, leaves it in the
-//! [`Transfer`] of the running call and reports failure to libssl;
-//! [`crate::Connection`] continues the panic once libssl has returned.
+//! A panic must not cross C. Each function catches it, leaves it in the [`Transfer`] of the running
+//! call and reports failure to libssl. [`crate::Connection`] resumes the panic once libssl has
+//! returned.
 
 use std::ffi::{c_char, c_int, c_long, c_uint, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -29,7 +29,7 @@ pub(crate) static TICKET_METHOD: sys::SSL_TICKET_AEAD_METHOD = sys::SSL_TICKET_A
     open: Some(ticket_open),
 };
 
-/// The table for contexts whose private key is elsewhere.
+/// The table for contexts whose private key is not in libssl.
 pub(crate) static KEY_METHOD: sys::SSL_PRIVATE_KEY_METHOD = sys::SSL_PRIVATE_KEY_METHOD {
     sign: Some(key_sign),
     decrypt: Some(key_decrypt),
@@ -38,7 +38,7 @@ pub(crate) static KEY_METHOD: sys::SSL_PRIVATE_KEY_METHOD = sys::SSL_PRIVATE_KEY
 
 // ---- the BIO -------------------------------------------------------------
 
-/// Hands input of the caller to libssl, or asks it to come back with more.
+/// Passes input of the caller to libssl, or asks it to come back with more.
 pub(crate) unsafe extern "C" fn bio_read(
     bio: *mut sys::BIO,
     data: *mut c_char,
@@ -61,7 +61,7 @@ pub(crate) unsafe extern "C" fn bio_read(
     }
 }
 
-/// Appends what libssl sends to the caller's output, or drops it behind the guard.
+/// Appends libssl's output to the caller's output, or drops it behind the guard.
 pub(crate) unsafe extern "C" fn bio_write(
     bio: *mut sys::BIO,
     data: *const c_char,
@@ -88,7 +88,7 @@ pub(crate) unsafe extern "C" fn bio_write(
     }
 }
 
-/// Flushing succeeds, everything else is unknown.
+/// Flushing succeeds; everything else is unsupported.
 pub(crate) unsafe extern "C" fn bio_ctrl(
     _bio: *mut sys::BIO,
     command: c_int,
@@ -100,10 +100,9 @@ pub(crate) unsafe extern "C" fn bio_ctrl(
 
 // ---- the handshake ---------------------------------------------------------
 
-/// Sees what a server reads and writes. Notes the scheme of its handshake signature, which
-/// libssl forgets with the rest of the handshake's state, and alerts that are written
-/// behind the guard, for whoever seals now; keeps the rules of [`wire_rules`] and lets
-/// large hellos pass.
+/// Observes what a server reads and writes. Records the scheme of its handshake signature, which
+/// libssl discards with the rest of the handshake's state, and alerts that are written behind the
+/// guard, for whoever seals now. Applies [`wire_rules`] and lets large hellos pass.
 pub(crate) unsafe extern "C" fn message(
     is_write: c_int,
     version: c_int,
@@ -212,7 +211,7 @@ unsafe fn judge_message(ssl: *mut sys::SSL, version: c_int, message: &[u8]) {
         {
             transfer.key_updates = transfer.key_updates.saturating_add(1);
             if transfer.key_updates > wire_rules::MAX_KEY_UPDATES {
-                // The connection ends here (`Connection::read`): what follows is not looked at.
+                // The connection ends here (`Connection::read`): the rest is not examined.
                 transfer.input = &[];
                 sys::SSL_send_fatal_alert(ssl, sys::SSL_AD_UNEXPECTED_MESSAGE as u8);
                 return;
@@ -273,7 +272,7 @@ pub(crate) unsafe extern "C" fn alpn_select(
     }
 }
 
-/// The names in an ALPN list: each behind a length byte.
+/// The names in an ALPN list, each preceded by a length byte.
 fn protocols(mut list: &[u8]) -> impl Iterator<Item = &[u8]> {
     std::iter::from_fn(move || {
         let (&length, rest) = list.split_first()?;
@@ -285,8 +284,8 @@ fn protocols(mut list: &[u8]) -> impl Iterator<Item = &[u8]> {
 
 // ---- sessions --------------------------------------------------------------
 
-/// A session was established: the server stores it, the client keeps it for its
-/// caller. Returns 1 when the reference was taken over.
+/// A session was established: the server stores it, the client keeps it for its caller. Returns 1
+/// if it took over the reference.
 pub(crate) unsafe extern "C" fn new_session(
     ssl: *mut sys::SSL,
     session: *mut sys::SSL_SESSION,
@@ -321,8 +320,8 @@ pub(crate) unsafe extern "C" fn new_session(
     }
 }
 
-/// Looks a session id of TLS 1.2 or below up. The reference in the result is
-/// libssl's (`out_copy` = 0).
+/// Looks up a session id of TLS 1.2 or below. The returned reference belongs to libssl (`out_copy`
+/// = 0).
 pub(crate) unsafe extern "C" fn get_session(
     ssl: *mut sys::SSL,
     id: *const u8,
@@ -368,8 +367,8 @@ unsafe fn find_session(ssl: *mut sys::SSL, hooks: &Hooks, id: &[u8]) -> Result<S
     unsafe { Session::from_bytes_raw(&bytes, sys::SSL_get_SSL_CTX(ssl)) }.map_err(|_| Miss::Damaged)
 }
 
-/// Checks what libssl would refuse without saying why, and dates a session of a
-/// node whose clock is ahead of ours.
+/// Checks what libssl would refuse without giving a reason, and adjusts the time of a session from
+/// a node whose clock is ahead of ours.
 fn admit(session: &mut [u8], hooks: &Hooks, now_s: u64) -> Result<(), Miss> {
     let mut facts = SessionFacts::parse(session).ok_or(Miss::Damaged)?;
     if facts.context_id(session) != &*hooks.context_id {
@@ -382,7 +381,7 @@ fn admit(session: &mut [u8], hooks: &Hooks, now_s: u64) -> Result<(), Miss> {
     Ok(())
 }
 
-/// Remembers what became of the offered session.
+/// Remembers the outcome of the offered session.
 ///
 /// # Safety
 ///
@@ -466,7 +465,7 @@ unsafe extern "C" fn ticket_open(
     }
 }
 
-/// Opens a ticket into `target`, or copies what was found for it before.
+/// Opens a ticket into `target`, or copies the session that was prefetched for it.
 ///
 /// # Safety
 ///
@@ -558,8 +557,7 @@ pub(crate) unsafe extern "C" fn free_hooks(
     }
 }
 
-/// Has the context's verifier judge the peer's certificates. Without one, any are
-/// accepted.
+/// Lets the context's verifier judge the peer's certificates. Without one, all are accepted.
 pub(crate) unsafe extern "C" fn verify_peer(
     ssl: *mut sys::SSL,
     out_alert: *mut u8,
@@ -587,7 +585,7 @@ pub(crate) unsafe extern "C" fn verify_peer(
     }
 }
 
-/// Takes a client's certificates, which are judged later, unless they are too many.
+/// Accepts a client's certificates, which are verified later, unless there are too many.
 pub(crate) unsafe extern "C" fn take_client_chain(
     ssl: *mut sys::SSL,
     out_alert: *mut u8,
@@ -607,8 +605,8 @@ pub(crate) unsafe extern "C" fn take_client_chain(
     }
 }
 
-/// Has the library go on after a flaw of a chain: what it ends with is the flaw that
-/// OpenSSL and nginx report. Only ever used on a chain that was refused already.
+/// Lets the library continue after a flaw in a chain: the last flaw is the one that OpenSSL and
+/// nginx report. Used only on chains that have already been refused.
 pub(crate) unsafe extern "C" fn go_on_after_flaw(
     _is_good: c_int,
     _run: *mut sys::X509_STORE_CTX,
@@ -616,7 +614,7 @@ pub(crate) unsafe extern "C" fn go_on_after_flaw(
     1
 }
 
-/// Notes the signature that the handshake needs, and has it wait.
+/// Records the signature that the handshake needs, and makes it wait.
 unsafe extern "C" fn key_sign(
     ssl: *mut sys::SSL,
     _out: *mut u8,
@@ -635,7 +633,7 @@ unsafe extern "C" fn key_sign(
     }
 }
 
-/// Notes the decryption that the handshake needs, and has it wait.
+/// Records the decryption that the handshake needs, and makes it wait.
 unsafe extern "C" fn key_decrypt(
     ssl: *mut sys::SSL,
     _out: *mut u8,
@@ -674,7 +672,7 @@ unsafe fn ask_key(
     }
 }
 
-/// Hands libssl the result, or has it wait on.
+/// Passes libssl the result, or makes it wait longer.
 unsafe extern "C" fn key_complete(
     ssl: *mut sys::SSL,
     out: *mut u8,
@@ -706,7 +704,7 @@ unsafe extern "C" fn key_complete(
 
 // ---- what callbacks stand on -------------------------------------------------
 
-/// Runs `work`; a panic is kept for after the call and `failed` returned.
+/// Runs `work`. On a panic, keeps it for after the call and returns `failed`.
 ///
 /// # Safety
 ///

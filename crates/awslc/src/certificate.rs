@@ -62,7 +62,7 @@ impl Certificate {
         unsafe { print_name(sys::X509_get_issuer_name(self.as_ptr())) }
     }
 
-    /// Parses a certificate as libssl keeps it.
+    /// Parses a certificate in libssl's representation.
     pub(crate) fn from_buffer(buffer: &Buffer) -> Result<Self, Error> {
         error::clear_queue();
         // SAFETY: the buffer is valid; the certificate takes a reference of its own.
@@ -70,13 +70,13 @@ impl Certificate {
         owned(check_ptr("X509_parse_from_buffer", certificate)?)
     }
 
-    /// Subject as OpenSSL printed names once: `/C=DE/CN=x`.
+    /// Subject in OpenSSL's old format: `/C=DE/CN=x`.
     pub fn subject_oneline(&self) -> Option<String> {
         // SAFETY: the name lives as long as the certificate.
         unsafe { oneline(sys::X509_get_subject_name(self.as_ptr())) }
     }
 
-    /// Issuer in that form.
+    /// Issuer in the same format.
     pub fn issuer_oneline(&self) -> Option<String> {
         // SAFETY: the name lives as long as the certificate.
         unsafe { oneline(sys::X509_get_issuer_name(self.as_ptr())) }
@@ -126,7 +126,7 @@ impl Certificate {
         unsafe { print_time(sys::X509_get0_notBefore(self.as_ptr())) }
     }
 
-    /// The end of its validity in that form.
+    /// The end of its validity in the same format.
     pub fn not_after_text(&self) -> Option<String> {
         // SAFETY: the time lives as long as the certificate.
         unsafe { print_time(sys::X509_get0_notAfter(self.as_ptr())) }
@@ -248,13 +248,13 @@ impl fmt::Debug for Certificate {
     }
 }
 
-/// A leaf certificate and what connects it to a root, in the file's order.
+/// A leaf certificate and those that connect it to a root, in the file's order.
 #[derive(Clone, Debug)]
 pub struct CertificateChain {
     certificates: Vec<Certificate>,
 }
 
-/// Certificates taken from one file; a handshake could not send more anyway.
+/// The most certificates read from one file; a handshake could not send more anyway.
 const MAX_CHAIN_CERTIFICATES: usize = 100;
 
 impl CertificateChain {
@@ -263,7 +263,7 @@ impl CertificateChain {
         Self::read(pem, MAX_CHAIN_CERTIFICATES)
     }
 
-    /// Reads every certificate in PEM text, however many: a bundle of roots.
+    /// Reads every certificate in PEM text, without a limit: a bundle of roots.
     pub fn bundle_from_pem(pem: &[u8]) -> Result<Self, CertificateError> {
         Self::read(pem, usize::MAX)
     }
@@ -349,7 +349,7 @@ unsafe fn oneline(name: *mut sys::X509_NAME) -> Option<String> {
     }
 }
 
-/// What `print` writes into a BIO, if it says that it succeeded.
+/// The output that `print` writes into a BIO, if it reports success.
 fn printed(print: impl FnOnce(*mut sys::BIO) -> bool) -> Option<String> {
     // SAFETY: the memory BIO is owned here, and its contents are copied before it is freed.
     unsafe {

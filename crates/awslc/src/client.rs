@@ -18,7 +18,7 @@ use crate::key::PrivateKey;
 use crate::session::Session;
 use crate::verify::{PeerName, Verifier, VerifierBuilder, VerifyFailure};
 
-/// Settings of a [`ClientContext`] to be.
+/// Settings for building a [`ClientContext`].
 #[derive(Debug)]
 pub struct ClientContextBuilder {
     builder: ContextBuilder,
@@ -27,7 +27,7 @@ pub struct ClientContextBuilder {
     verifier: Option<Verifier>,
 }
 
-/// What client connections have in common. Cloning shares it.
+/// The common settings of client connections. Cloning shares it.
 #[derive(Clone, Debug)]
 pub struct ClientContext(Context);
 
@@ -36,7 +36,7 @@ impl ClientContext {
         &self.0
     }
 
-    /// TLS 1.2 and 1.3, any certificate accepted, no ALPN, sessions handed out.
+    /// TLS 1.2 and 1.3, any certificate accepted, no ALPN, sessions kept.
     pub fn builder() -> Result<ClientContextBuilder, Error> {
         let mut builder = ContextBuilder::with_buffers()?;
         builder.set_tickets_enabled(true);
@@ -85,8 +85,8 @@ impl ClientContextBuilder {
         self.builder.set_groups(groups)
     }
 
-    /// Signature algorithms accepted from the server, in OpenSSL's syntax:
-    /// `ECDSA+SHA256` makes a server with both kinds show its ECDSA certificate.
+    /// Signature algorithms accepted from the server, in OpenSSL's syntax: `ECDSA+SHA256` makes a
+    /// server with both kinds send its ECDSA certificate.
     pub fn set_signature_algorithms(&mut self, list: &str) -> Result<(), Error> {
         let list = c_string("SSL_CTX_set1_sigalgs_list", list)?;
         // SAFETY: context and string are valid.
@@ -129,13 +129,13 @@ impl ClientContextBuilder {
         }
     }
 
-    /// Whether tickets are asked for and used; without them a TLS 1.2 server
-    /// may resume by session id.
+    /// Whether tickets are requested and used; without them a TLS 1.2 server may resume by session
+    /// id.
     pub fn set_tickets_enabled(&mut self, on: bool) {
         self.builder.set_tickets_enabled(on);
     }
 
-    /// Whether sessions are handed out ([`ClientConnection::take_session`]).
+    /// Whether sessions are available ([`ClientConnection::take_session`]).
     pub fn set_sessions_kept(&mut self, on: bool) {
         let mode = if on {
             sys::SSL_SESS_CACHE_CLIENT | sys::SSL_SESS_CACHE_NO_INTERNAL
@@ -158,8 +158,8 @@ impl ClientContextBuilder {
         Ok(())
     }
 
-    /// Has the server's certificate judged by `verifier`, whatever
-    /// [`set_verify`](Self::set_verify) says.
+    /// Lets `verifier` judge the server's certificate, regardless of
+    /// [`set_verify`](Self::set_verify).
     pub fn set_verifier(&mut self, verifier: Verifier) {
         self.verifier = Some(verifier);
     }
@@ -180,7 +180,7 @@ impl ClientContextBuilder {
     }
 }
 
-/// Certificates between a leaf and a root, unless a verifier says otherwise: OpenSSL's.
+/// The default maximum number of certificates between a leaf and a root; OpenSSL's.
 const DEFAULT_DEPTH: u32 = 100;
 
 /// A certificate chain and its key, for servers that ask for one. Cloning shares it.
@@ -213,13 +213,12 @@ impl fmt::Debug for ClientIdentity {
     }
 }
 
-/// A client connection: the calls of [`Connection`], and sessions.
+/// A client connection: the functions of [`Connection`], plus sessions.
 pub struct ClientConnection(Connection);
 
 impl ClientConnection {
-    /// A connection to `server_name`, which is sent as SNI and, when the context
-    /// verifies, must be in the certificate. An IP address is not sent; `None` sends
-    /// none and allows any name.
+    /// A connection to `server_name`, which is sent as SNI and, if the context verifies, must be in
+    /// the certificate. An IP address is not sent. `None` sends no name and accepts any.
     pub fn new(context: &ClientContext, server_name: Option<&str>) -> Result<Self, Error> {
         let Some(name) = server_name else {
             return Self::unnamed(context);
@@ -237,7 +236,7 @@ impl ClientConnection {
         Ok(connection)
     }
 
-    /// A connection that sends no name, and to which any name of the certificate will do.
+    /// A connection that sends no name and accepts any name in the certificate.
     pub fn unnamed(context: &ClientContext) -> Result<Self, Error> {
         let mut connection = Connection::client(&context.0)?;
         connection.peer = Some(Box::default());
@@ -261,8 +260,8 @@ impl ClientConnection {
         })
     }
 
-    /// The name that the server's certificate must have, where the context verifies.
-    /// Call it before the handshake.
+    /// Sets the name that the server's certificate must have, if the context verifies. Call it
+    /// before the handshake.
     pub fn expect_name(&mut self, name: PeerName) {
         self.0.peer.get_or_insert_default().name = Some(name);
     }
@@ -272,8 +271,7 @@ impl ClientConnection {
         self.0.peer.as_ref()?.failure
     }
 
-    /// Shows this certificate to a server that asks for one. Call it before the
-    /// handshake.
+    /// Sends this certificate to a server that asks for one. Call it before the handshake.
     pub fn set_identity(&mut self, identity: &ClientIdentity) -> Result<(), Error> {
         let Identity { chain, key } = &*identity.0;
         let chain: Vec<_> = chain.iter().map(Buffer::as_ptr).collect();
@@ -313,8 +311,8 @@ impl ClientConnection {
         })
     }
 
-    /// The last session the server gave, once. In TLS 1.3 tickets arrive with or
-    /// after the first data: read first.
+    /// The last session received from the server, once. In TLS 1.3 tickets arrive with or after the
+    /// first data: read first.
     pub fn take_session(&mut self) -> Option<Session> {
         self.0.take_new_session()
     }
@@ -326,7 +324,7 @@ impl ClientConnection {
         output: &mut Vec<u8>,
     ) -> Result<HandshakeStatus, Error> {
         let status = self.0.do_handshake(input, output)?;
-        // Early data may flow before the server has shown its certificate.
+        // Early data may flow before the server has sent its certificate.
         if status == HandshakeStatus::Done && self.is_established() {
             self.0.peer = None;
         }
@@ -374,7 +372,7 @@ impl ClientConnection {
         self.0.shutdown(output);
     }
 
-    /// Turns the write key with the next [`write`](Self::write) (KeyUpdate, RFC 8446 section
+    /// Updates the write key with the next [`write`](Self::write) (KeyUpdate, RFC 8446 section
     /// 4.6.3), and asks the server to do the same.
     ///
     /// # Errors

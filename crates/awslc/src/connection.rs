@@ -1,9 +1,8 @@
 //! One TLS connection without a socket.
 //!
-//! Every call takes the ciphertext received so far as `input`, advances it past
-//! what was consumed, and appends ciphertext to `output`, whatever the result:
-//! an alert that explains a failure is in `output` too and should be sent before
-//! the connection is closed.
+//! Every call takes the ciphertext received so far as `input`, advances it past what was consumed,
+//! and appends ciphertext to `output`. That holds for every result: an alert that explains a
+//! failure is in `output` too, and should be sent before the connection is closed.
 
 use std::ffi::{CStr, c_int};
 use std::fmt;
@@ -26,30 +25,30 @@ use crate::transmit::Guard;
 use crate::verify::PeerCheck;
 use crate::wire_rules::MAX_KEY_UPDATES;
 
-/// How far a handshake came.
+/// The progress of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandshakeStatus {
     /// Finished; application data may flow both ways.
     Done,
     /// Send the output, then call again with more input.
     WantRead,
-    /// The handshake waits for its private-key operation
-    /// ([`Connection::take_key_operation`]); call again with the result.
+    /// The handshake is waiting for its private-key operation ([`Connection::take_key_operation`]);
+    /// call again with the result.
     Pending,
 }
 
-/// Room made for a record of which nothing is known yet.
+/// Minimum room for a record of unknown size.
 const MIN_READ_BYTES: usize = 512;
 
-/// What a read gave.
+/// The result of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReadStatus {
-    /// So many bytes of plaintext. When the target was filled there may be more:
-    /// read again before waiting for the peer.
+    /// This many bytes of plaintext. If the target was filled there may be more: read again before
+    /// waiting for the peer.
     Data(usize),
-    /// Everything received is consumed.
+    /// Everything received has been consumed.
     WantRead,
-    /// The peer closed its side in order (RFC 8446 section 6.1).
+    /// The peer closed its side properly (RFC 8446 section 6.1).
     CloseNotify,
 }
 
@@ -64,17 +63,17 @@ pub struct Connection {
     /// KeyUpdates of the client since the last data in either direction.
     key_updates: u8,
     pub(crate) large_hello: Option<LargeHello>,
-    /// Of a connection that comes from another process: libssl does not know them.
+    /// Set on a connection from another process, since libssl does not know the suites.
     client_cipher_suites: Option<Box<[u8]>>,
     /// A session looked up for this handshake; gone once libssl has used it.
     pub(crate) prefetched: Option<Box<Prefetched>>,
     pub(crate) offered: Offered,
     /// The private-key operation of the handshake; gone once libssl has its result.
     pub(crate) key: Option<Box<KeyProgress>>,
-    /// Who the peer should be, until its certificate was judged.
+    /// The expected identity of the peer, until its certificate has been judged.
     pub(crate) peer: Option<Box<PeerCheck>>,
-    /// In place once someone else seals our records: nothing that libssl writes
-    /// reaches an output then.
+    /// Set once someone else seals our records: from then on nothing that libssl writes reaches an
+    /// output.
     pub(crate) guard: Option<Guard>,
 }
 
@@ -83,7 +82,7 @@ pub struct Connection {
 unsafe impl Send for Connection {}
 
 impl Connection {
-    /// A server connection with everything `context` says.
+    /// A server connection with the settings of `context`.
     pub fn server(context: &Context) -> Result<Self, Error> {
         let connection = Self::new(context)?;
         // SAFETY: the SSL is valid.
@@ -106,7 +105,7 @@ impl Connection {
         unsafe { Self::adopt(ssl) }
     }
 
-    /// Takes an SSL over and gives it its BIO.
+    /// Takes over an SSL and gives it its BIO.
     ///
     /// # Safety
     ///
@@ -124,8 +123,8 @@ impl Connection {
         // SAFETY: both are valid; the SSL takes the one reference that there is.
         unsafe {
             sys::SSL_set_bio(ssl.as_ptr(), bio.as_ptr(), bio.as_ptr());
-            // The handshake's settings are not needed afterwards: 600 bytes less
-            // for as long as the connection lives.
+            // The handshake's settings are not needed afterwards, which saves 600 bytes for the
+            // life of the connection.
             sys::SSL_set_shed_handshake_config(ssl.as_ptr(), 1);
         }
         Ok(Self {
@@ -145,7 +144,7 @@ impl Connection {
         })
     }
 
-    /// Goes on with the handshake.
+    /// Continues the handshake.
     pub fn do_handshake(
         &mut self,
         input: &mut &[u8],
@@ -171,7 +170,7 @@ impl Connection {
             reason => {
                 let error = Error::drain_handshake("SSL_do_handshake", reason);
                 if has_failed_operation {
-                    // libssl says nothing to the client then.
+                    // libssl sends nothing to the client in this case.
                     self.send_alert(sys::SSL_AD_INTERNAL_ERROR as u8, output);
                 }
                 Err(error)
@@ -185,9 +184,8 @@ impl Connection {
         unsafe { sys::SSL_in_init(self.ssl.as_ptr()) != 0 }
     }
 
-    /// Opens records from `input` until `plain` is full or the input used up.
-    /// Data that was read before an error or a close is returned first; the
-    /// next call reports the rest.
+    /// Opens records from `input` until `plain` is full or the input used up. Data that precedes an
+    /// error or a close is returned first; the next call reports the error or close.
     pub fn read(
         &mut self,
         input: &mut &[u8],
@@ -212,9 +210,9 @@ impl Connection {
         Ok(ReadStatus::Data(total))
     }
 
-    /// Opens records from `input` and appends at most `max_bytes` of plaintext to
-    /// `plain`, which grows by what arrives and not by `max_bytes`. As
-    /// [`read`](Self::read) otherwise; `Data` says how much was appended.
+    /// Opens records from `input` and appends at most `max_bytes` of plaintext to `plain`, which
+    /// grows by what arrives, not by `max_bytes`. Otherwise like [`read`](Self::read); `Data` says
+    /// how much was appended.
     pub fn read_into(
         &mut self,
         input: &mut &[u8],
@@ -227,8 +225,9 @@ impl Connection {
         while total < max_bytes {
             // SAFETY: the SSL is valid.
             let pending = usize::try_from(unsafe { sys::SSL_pending(self.as_ptr()) }).unwrap_or(0);
-            // A record is never longer than what carries it, but for what libssl has of it
-            // already; what does not fit is pending afterwards, and its size known.
+            // A record's content is never longer than its encoding, except for the part that libssl
+            // already holds. Whatever does not fit is pending afterwards, and its size is known
+            // then.
             let expected = match pending {
                 0 => input.len().max(MIN_READ_BYTES),
                 pending => pending,
@@ -254,8 +253,8 @@ impl Connection {
         Ok(ReadStatus::Data(total))
     }
 
-    /// Opens records until there is plaintext, and writes it to `target`. Returns how many
-    /// bytes that is, or what libssl returned instead.
+    /// Opens records until there is plaintext, and writes it to `target`. Returns the number of
+    /// bytes, or libssl's return code if there is none.
     ///
     /// # Safety
     ///
@@ -283,15 +282,15 @@ impl Connection {
         }
     }
 
-    /// Data has passed, so that KeyUpdates are counted anew; not once there were too many.
+    /// Data has passed, so KeyUpdates are counted anew, unless there were already too many.
     pub(crate) fn forget_key_updates(&mut self) {
         if self.key_updates <= MAX_KEY_UPDATES {
             self.key_updates = 0;
         }
     }
 
-    /// Fails once the client has sent too many KeyUpdates. The callback that counts them has
-    /// sent the alert.
+    /// Fails once the client has sent too many KeyUpdates. The callback that counts them has sent
+    /// the alert.
     fn check_key_updates(&self) -> Result<(), Error> {
         match self.key_updates > MAX_KEY_UPDATES {
             true => Err(Error::of_peer("SSL_read", sys::SSL_R_TOO_MANY_KEY_UPDATES)),
@@ -303,7 +302,7 @@ impl Connection {
     fn read_stopped(&mut self, code: c_int, total: usize) -> Result<ReadStatus, Error> {
         let reason = self.reason(code);
         if total > 0 {
-            // libssl repeats the end or the error with the next call.
+            // libssl reports the end or the error again at the next call.
             error::clear_queue();
             return Ok(ReadStatus::Data(total));
         }
@@ -315,7 +314,7 @@ impl Connection {
         }
     }
 
-    /// Whether decrypted bytes wait in libssl: read again without new input.
+    /// Whether libssl holds decrypted bytes: read again without new input.
     pub fn has_pending(&self) -> bool {
         // SAFETY: the SSL is valid.
         unsafe { sys::SSL_pending(self.ssl.as_ptr()) > 0 }
@@ -326,9 +325,9 @@ impl Connection {
         self.write_records(plain, record::MAX_PLAIN_BYTES, output)
     }
 
-    /// Seals all of `plain` into `output` in records of at most `record_bytes`
-    /// plaintext (1 to 16384), behind whatever libssl had queued (tickets, an
-    /// answer to a KeyUpdate). Empty `plain` sends the queue alone.
+    /// Seals all of `plain` into `output` in records of at most `record_bytes` plaintext (1 to
+    /// 16384), after whatever libssl had queued (tickets, an answer to a KeyUpdate). An empty
+    /// `plain` sends only the queue.
     ///
     /// # Errors
     ///
@@ -389,27 +388,26 @@ impl Connection {
         error::clear_queue();
     }
 
-    /// Neither gives nor takes tickets on this connection. Call it before the
-    /// handshake.
+    /// Disables tickets on this connection, in both directions. Call it before the handshake.
     pub fn disable_tickets(&mut self) {
         // SAFETY: the SSL is valid.
         unsafe { sys::SSL_set_options(self.ssl.as_ptr(), sys::SSL_OP_NO_TICKET as u32) };
     }
 
-    /// Hands over what was found for the session that the client offers, so that
-    /// no callback searches for it again. Call it before the handshake.
+    /// Passes in the result of looking up the offered session, so that no callback searches for it
+    /// again. Call it before the handshake.
     pub fn set_prefetched(&mut self, prefetched: Prefetched) {
         self.prefetched = Some(Box::new(prefetched));
     }
 
-    /// What became of the session that the client offered.
+    /// The outcome of the session that the client offered.
     pub fn offered_session(&self) -> Offered {
         self.offered
     }
 
-    /// Allows only `names` (joined by `:`) in TLS 1.3 on this connection. Call
-    /// it before the handshake. The way to impose the server's order: libssl
-    /// follows the client's among the allowed.
+    /// Allows only `names` (separated by `:`) in TLS 1.3 on this connection. Call it before the
+    /// handshake. This is how to impose the server's order, as libssl follows the client's order
+    /// among the allowed suites.
     pub fn restrict_tls13(&mut self, names: &str) -> Result<(), Error> {
         let names = c_string("SSL_set_ciphersuites", names)?;
         // SAFETY: the SSL and the string are valid.
@@ -504,10 +502,9 @@ impl Connection {
         }
     }
 
-    /// The scheme (IANA number) of the server's handshake signature: noted by a
-    /// server whose context asks for it, remembered by libssl in a client. `None`
-    /// when nothing was signed (resumption, static RSA) or no scheme is named
-    /// (TLS 1.1 and below).
+    /// The scheme (IANA number) of the server's handshake signature: recorded by a server whose
+    /// context asks for it, remembered by libssl in a client. `None` if nothing was signed
+    /// (resumption, static RSA) or no scheme is named (TLS 1.1 and below).
     pub fn signature_scheme(&self) -> Option<u16> {
         // SAFETY: the SSL is valid. What a server has of its peer is the client's scheme.
         let scheme = unsafe {
@@ -527,17 +524,17 @@ impl Connection {
         static_str(unsafe { sys::SSL_get_signature_algorithm_name(scheme, 1) })
     }
 
-    /// What [`signature_scheme`](Self::signature_scheme) says from now on; 0 is none.
+    /// Sets the result of [`signature_scheme`](Self::signature_scheme); 0 means none.
     pub(crate) fn set_signature_scheme(&mut self, scheme: u16) {
         self.signature_scheme = scheme;
     }
 
-    /// What [`client_cipher_suites`](Self::client_cipher_suites) says from now on.
+    /// Sets the result of [`client_cipher_suites`](Self::client_cipher_suites).
     pub(crate) fn set_client_cipher_suites(&mut self, suites: &[u8]) {
         self.client_cipher_suites = (!suites.is_empty()).then(|| suites.into());
     }
 
-    /// The session that the peer of a client gave last, once.
+    /// The last session that a client received from its peer, once.
     pub(crate) fn take_new_session(&mut self) -> Option<Session> {
         self.new_session.take()
     }

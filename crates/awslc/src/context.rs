@@ -1,7 +1,7 @@
-//! `SSL_CTX`: what every connection of one kind has in common.
+//! `SSL_CTX`: the common settings of connections of one kind.
 //!
-//! A [`ContextBuilder`] is filled once; the [`Context`] it becomes is immutable
-//! and shared by all threads. A new certificate or key makes a new context.
+//! A [`ContextBuilder`] is filled once. The [`Context`] built from it is immutable and shared by
+//! all threads. A new certificate or key requires a new context.
 
 use std::ffi::{CString, c_int, c_void};
 use std::fmt;
@@ -76,8 +76,8 @@ pub enum Verify {
     Required,
 }
 
-/// What callbacks need, owned by the `SSL_CTX` itself so that it lives exactly
-/// as long as any connection that might call back.
+/// The data for callbacks, owned by the `SSL_CTX` itself so that it lives exactly as long as any
+/// connection that might call back.
 pub(crate) struct Hooks {
     /// Application protocols in the server's order of preference.
     pub(crate) alpn: Vec<Box<[u8]>>,
@@ -85,12 +85,12 @@ pub(crate) struct Hooks {
     pub(crate) sessions: Option<Arc<dyn SessionStore>>,
     /// The server's identity, which sessions are bound to.
     pub(crate) context_id: Box<[u8]>,
-    /// What judges the peer's certificate; everything is accepted without it.
+    /// Judges the peer's certificate; without it all are accepted.
     pub(crate) verifier: Option<Verifier>,
 }
 
 impl Hooks {
-    /// The slot of an `SSL_CTX` in which hooks are kept.
+    /// The slot of an `SSL_CTX` that holds the hooks.
     pub(crate) fn index() -> Option<c_int> {
         static INDEX: OnceLock<c_int> = OnceLock::new();
         let index = *INDEX.get_or_init(|| {
@@ -147,7 +147,7 @@ impl fmt::Debug for Context {
     }
 }
 
-/// Settings of a context to be.
+/// Settings for building a context.
 pub struct ContextBuilder {
     context: Context,
     hooks: Hooks,
@@ -161,9 +161,9 @@ impl ContextBuilder {
         Self::with_method(unsafe { sys::TLS_method() })
     }
 
-    /// The same without parsed certificates: libssl keeps the peer's as bytes, which
-    /// all connections share that see the same ones. A [`Verifier`](crate::Verifier) parses
-    /// them for as long as it judges them.
+    /// The same without parsed certificates: libssl keeps the peer's certificates as bytes, shared
+    /// by all connections that see the same ones. A [`Verifier`](crate::Verifier) parses them only
+    /// while it judges them.
     pub fn with_buffers() -> Result<Self, Error> {
         // SAFETY: returns a static.
         let builder = Self::with_method(unsafe { sys::TLS_with_buffers_method() })?;
@@ -201,7 +201,7 @@ impl ContextBuilder {
         Ok(builder)
     }
 
-    /// The lowest and the highest protocol offered, both included.
+    /// The lowest and the highest protocol offered, inclusive.
     pub fn set_protocol_range(
         &mut self,
         min: ProtocolVersion,
@@ -220,9 +220,8 @@ impl ContextBuilder {
         }
     }
 
-    /// The suites for TLS 1.2 and below, in order, by name and joined by `:`.
-    /// Names in `[A|B]` are equally preferred: the client's order decides.
-    /// Unknown names are errors.
+    /// The suites for TLS 1.2 and below, in order, by name and separated by `:`. Names in `[A|B]`
+    /// are equally preferred: the client's order decides. Unknown names are errors.
     pub fn set_cipher_list(&mut self, list: &str) -> Result<(), Error> {
         let list = c_string("SSL_CTX_set_cipher_list", list)?;
         // SAFETY: context and string are valid.
@@ -231,8 +230,8 @@ impl ContextBuilder {
         })
     }
 
-    /// The suites allowed in TLS 1.3, joined by `:`. This filters only: among
-    /// them the client's order decides (see [`crate::Connection::restrict_tls13`]).
+    /// The suites allowed in TLS 1.3, separated by `:`. This only filters: the client's order
+    /// decides among them (see [`crate::Connection::restrict_tls13`]).
     pub fn set_ciphersuites(&mut self, list: &str) -> Result<(), Error> {
         let list = c_string("SSL_CTX_set_ciphersuites", list)?;
         // SAFETY: context and string are valid.
@@ -285,7 +284,7 @@ impl ContextBuilder {
         })
     }
 
-    /// What seals tickets; without it libssl uses keys of its own.
+    /// Seals tickets; without it libssl uses its own keys.
     pub fn set_ticket_cipher(&mut self, tickets: Arc<dyn TicketCipher>) {
         self.hooks.tickets = Some(tickets);
         // SAFETY: the table is a static.
@@ -309,7 +308,7 @@ impl ContextBuilder {
         // SAFETY: the context is valid.
         unsafe {
             sys::SSL_CTX_set_timeout(self.as_ptr(), timeout_s);
-            // TLS 1.3 has a life of its own in libssl; nginx knows only one.
+            // libssl has a separate lifetime for TLS 1.3; nginx has only one.
             sys::SSL_CTX_set_session_psk_dhe_timeout(self.as_ptr(), timeout_s);
         }
     }
@@ -323,8 +322,7 @@ impl ContextBuilder {
         })
     }
 
-    /// The certificate chain to show and its key; an error when they do not
-    /// belong together.
+    /// The certificate chain to send and its key; an error if they do not belong together.
     pub fn set_identity(
         &mut self,
         chain: &CertificateChain,
@@ -333,13 +331,13 @@ impl ContextBuilder {
         self.set_chain_and_key(chain, key.as_ptr(), ptr::null())
     }
 
-    /// The certificate chain to show. What is to be done with its key comes out of the
-    /// handshake: [`crate::Connection::take_key_operation`].
+    /// The certificate chain to send. The handshake returns the operations for its key:
+    /// [`crate::Connection::take_key_operation`].
     pub fn set_chain(&mut self, chain: &CertificateChain) -> Result<(), Error> {
         self.set_chain_and_key(chain, ptr::null_mut(), &callbacks::KEY_METHOD)
     }
 
-    /// One of key and method is null.
+    /// Exactly one of key and method is null.
     fn set_chain_and_key(
         &mut self,
         chain: &CertificateChain,
@@ -361,8 +359,8 @@ impl ContextBuilder {
         })
     }
 
-    /// Application protocols that a server selects from, in its order. A client
-    /// that offers others only is refused.
+    /// Application protocols that a server selects from, in its order. A client that offers only
+    /// others is refused.
     ///
     /// # Panics
     ///
@@ -385,15 +383,15 @@ impl ContextBuilder {
         }
     }
 
-    /// What judges the certificate of the peer. Without it none is asked for by a
-    /// server, and any is accepted by a client.
+    /// Sets the verifier for the peer's certificate. Without it a server asks for none, and a
+    /// client accepts any.
     pub(crate) fn set_verifier(&mut self, verifier: Verifier) {
         self.hooks.verifier = Some(verifier);
     }
 
-    /// Sees what a server reads and writes: notes the scheme of its handshake signature
-    /// ([`crate::Connection::signature_scheme`]) and answers mistakes of the client with
-    /// the alert that RFC 8446 names.
+    /// Observes what a server reads and writes: records the scheme of its handshake signature
+    /// ([`crate::Connection::signature_scheme`]), and answers mistakes of the client with the alert
+    /// that RFC 8446 specifies.
     pub fn watch_messages(&mut self) {
         // SAFETY: the context is valid; the callback lives as long as the process.
         unsafe { sys::SSL_CTX_set_msg_callback(self.as_ptr(), Some(callbacks::message)) }
@@ -440,8 +438,8 @@ pub(crate) fn c_string(call: &'static str, text: &str) -> Result<CString, Error>
     CString::new(text).map_err(|_| Error::local(call, "the text contains a zero byte"))
 }
 
-/// Where certificates of peers are kept once, whoever has seen them. Their references
-/// point to it, so it is never freed. Null, which means no sharing, without memory.
+/// The pool in which certificates of peers are kept once for all connections. They refer to it, so
+/// it is never freed. Null if there was no memory, which means no sharing.
 fn certificate_pool() -> *mut sys::CRYPTO_BUFFER_POOL {
     struct Pool(*mut sys::CRYPTO_BUFFER_POOL);
     // SAFETY: the library takes the pool's own lock.
@@ -454,7 +452,7 @@ fn certificate_pool() -> *mut sys::CRYPTO_BUFFER_POOL {
     pool.0
 }
 
-/// A reference-counted certificate as libssl keeps it.
+/// A reference-counted certificate in libssl's representation.
 pub(crate) struct Buffer(NonNull<sys::CRYPTO_BUFFER>);
 
 // SAFETY: buffers are immutable and counted atomically.
@@ -485,12 +483,12 @@ impl Buffer {
         }
     }
 
-    /// Gives the reference away.
+    /// Gives up the reference.
     pub(crate) fn into_ptr(self) -> *mut sys::CRYPTO_BUFFER {
         std::mem::ManuallyDrop::new(self).as_ptr()
     }
 
-    /// A reference more to a buffer of somebody else; `None` for null.
+    /// An additional reference to a buffer owned elsewhere; `None` for null.
     ///
     /// # Safety
     ///

@@ -2,7 +2,7 @@
 
 use aws_lc_sys as sys;
 
-/// The SHA-1 of `data`: for fingerprints that others have computed so.
+/// The SHA-1 of `data`, for compatibility with existing fingerprints.
 pub fn sha1(data: &[u8]) -> [u8; 20] {
     let mut digest = [0; 20];
     // SAFETY: the input slice is valid for its length, the output for 20 bytes.

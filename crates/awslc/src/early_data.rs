@@ -1,9 +1,8 @@
 //! Early data (0-RTT, RFC 8446 section 2.3), on the server and on the client.
 //!
-//! libssl checks the ticket's age and the application protocol, and that a
-//! ticket allows early data at all; it has no register of what it accepted. So
-//! contexts never accept by themselves: the caller allows it for one connection,
-//! once it knows that the flight is new.
+//! libssl checks the ticket's age and application protocol, and that a ticket allows early data at
+//! all, but it has no register of what it accepted. So contexts never accept early data by
+//! themselves: the caller allows it for one connection, once it knows that the flight is new.
 
 use aws_lc_sys as sys;
 
@@ -12,7 +11,7 @@ use crate::connection::Connection;
 use crate::error::Error;
 use crate::ffi::int_length;
 
-/// The most early data that libssl takes with one ticket, in bytes.
+/// The most early data that libssl accepts with one ticket, in bytes.
 pub const MAX_EARLY_DATA_BYTES: usize = 14_336;
 
 /// What libssl decided about early data.
@@ -28,11 +27,11 @@ pub enum EarlyDataOutcome {
     NotOffered,
     /// The session was not resumed.
     NotResumed,
-    /// The ticket allows none.
+    /// The ticket does not allow early data.
     NotInTicket,
-    /// Another application protocol than in the ticket.
+    /// The application protocol differs from the ticket's.
     OtherProtocol,
-    /// The ticket's age as the client sees it is more than 60 s off ours.
+    /// The ticket's age as seen by the client differs by more than 60 s from ours.
     AgeSkew,
     /// A HelloRetryRequest was necessary.
     Retried,
@@ -41,16 +40,16 @@ pub enum EarlyDataOutcome {
 }
 
 impl Connection {
-    /// Whether early data is taken on this connection and allowed by the tickets
-    /// that it gives. libssl decides about the first when it reads the
-    /// ClientHello, about the second when it writes tickets.
+    /// Whether early data is accepted on this connection and allowed by the tickets that it issues.
+    /// libssl decides about the former when it reads the ClientHello, about the latter when it
+    /// writes tickets.
     pub fn set_early_data_enabled(&mut self, on: bool) {
         // SAFETY: the SSL is valid.
         unsafe { sys::SSL_set_early_data_enabled(self.as_ptr(), i32::from(on)) }
     }
 
-    /// Whether application data flows before the handshake is finished: on a
-    /// server until the client's Finished, which could be a replay until then.
+    /// Whether application data flows before the handshake is finished. On a server this lasts
+    /// until the client's Finished; until then the data could be a replay.
     pub fn is_early_data(&self) -> bool {
         // SAFETY: the SSL is valid.
         unsafe { sys::SSL_in_early_data(self.as_ptr()) != 0 }
@@ -89,14 +88,14 @@ impl Connection {
         }
     }
 
-    /// A client whose early data was refused goes on without it.
+    /// A client whose early data was refused continues without it.
     pub(crate) fn forget_early_data(&mut self) {
         // SAFETY: the SSL is valid and has just reported the refusal.
         unsafe { sys::SSL_reset_early_data_reject(self.as_ptr()) }
     }
 
-    /// Writes while early data is read (0.5-RTT data): through libssl, record by
-    /// record, as its own handshake state decides about the keys.
+    /// Writes while early data is being read (0.5-RTT data): through libssl, record by record,
+    /// because its own handshake state determines the keys.
     pub(crate) fn write_early(
         &mut self,
         plain: &[u8],
@@ -109,7 +108,7 @@ impl Connection {
             let code = self.call(&mut &[][..], output, |ssl| unsafe {
                 sys::SSL_write(ssl, chunk.as_ptr().cast(), size)
             });
-            // The BIO takes everything, so a write is never partial.
+            // The BIO accepts everything, so a write is never partial.
             if code != size {
                 return Err(Error::drain("SSL_write"));
             }
@@ -119,20 +118,19 @@ impl Connection {
 }
 
 impl ClientConnection {
-    /// Offers early data with the session that was set before. `handshake` then
-    /// is done at once: what is written while [`is_early_data`](Self::is_early_data)
-    /// is early data, and further calls of `handshake` go on with the rest. Data
-    /// that the server refused is to be written again.
+    /// Offers early data with the session set before. `handshake` is then done at once: data
+    /// written while [`is_early_data`](Self::is_early_data) holds is early data, and further calls
+    /// of `handshake` continue with the rest. Data refused by the server must be written again.
     pub fn offer_early_data(&mut self) {
         self.connection_mut().set_early_data_enabled(true);
     }
 
-    /// Whether what is written now is early data.
+    /// Whether data written now is early data.
     pub fn is_early_data(&self) -> bool {
         self.connection().is_early_data()
     }
 
-    /// Whether the server took the early data; known once the handshake is over.
+    /// Whether the server accepted the early data; known once the handshake is done.
     pub fn was_early_data_accepted(&self) -> bool {
         // SAFETY: the SSL is valid.
         unsafe { sys::SSL_early_data_accepted(self.connection().as_ptr()) != 0 }

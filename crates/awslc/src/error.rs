@@ -1,9 +1,9 @@
 //! The library's error queue as one value.
 //!
-//! The queue belongs to the thread, so it is drained where the call ran: an
-//! [`Error`] holds text and numbers only and travels to any thread. The text is
-//! the one nginx logs, with AWS-LC's numbers and names:
-//! `SSL_do_handshake() failed (SSL: error:100000b8:SSL routines:OPENSSL_internal:NO_SHARED_CIPHER)`.
+//! The queue is per thread, so it is drained where the call ran: an [`Error`] holds only text and
+//! numbers and can move to any thread. The text is the one nginx logs, with AWS-LC's numbers and
+//! names: `SSL_do_handshake() failed (SSL: error:100000b8:SSL
+//! routines:OPENSSL_internal:NO_SHARED_CIPHER)`.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::fmt;
@@ -13,10 +13,10 @@ use aws_lc_sys as sys;
 
 use crate::ffi::static_str;
 
-/// Errors of one queue kept in the text; a peer cannot make a line longer.
+/// The most errors of one queue kept in the text, so that a peer cannot make a line longer.
 const MAX_QUEUED_ERRORS: usize = 8;
 
-/// Who is to blame, which decides the log level.
+/// Who is at fault, which decides the log level.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The peer sent something wrong, refused what we sent, or shares no
@@ -35,7 +35,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// Empties this thread's queue into an error about `call`.
+    /// Drains this thread's queue into an error about `call`.
     pub(crate) fn drain(call: &'static str) -> Self {
         let mut code = 0;
         let mut queue = String::new();
@@ -58,9 +58,9 @@ impl Error {
         }
     }
 
-    /// What libssl says of a handshake that ended. Failures on this side always
-    /// leave an error in the queue; without one it was the peer that ended it,
-    /// by close_notify for example. `reason` is SSL_get_error()'s.
+    /// The error of a handshake that ended. Failures on this side always leave an error in the
+    /// queue; without one the peer ended it, for example by close_notify. `reason` is the result of
+    /// SSL_get_error().
     pub(crate) fn drain_handshake(call: &'static str, reason: c_int) -> Self {
         let mut error = Self::drain(call);
         if error.queue.is_empty() {
@@ -75,8 +75,8 @@ impl Error {
         error
     }
 
-    /// A mistake of the peer that this layer sees and libssl does not, for a reason that
-    /// libssl has a name for.
+    /// A mistake of the peer that this layer detects and libssl does not, with one of libssl's
+    /// reasons.
     pub(crate) fn of_peer(call: &'static str, reason: c_int) -> Self {
         clear_queue();
         // SAFETY: the file is a static string that ends with NUL.
@@ -86,7 +86,7 @@ impl Error {
         Self::drain(call)
     }
 
-    /// An error of this layer, with no queue behind it.
+    /// An error of this layer, not from the queue.
     pub(crate) fn local(call: &'static str, text: &str) -> Self {
         Self {
             call,
@@ -105,8 +105,8 @@ impl Error {
         self.code
     }
 
-    /// The queue alone: `error:...:...` entries separated by a space, as nginx
-    /// puts them behind `SSL: `.
+    /// The queue alone: `error:...:...` entries separated by a space, as nginx puts them after
+    /// `SSL: `.
     pub fn queue(&self) -> &str {
         &self.queue
     }
@@ -129,7 +129,7 @@ impl Error {
         u8::try_from(number).ok()
     }
 
-    /// Whether the peer or this side is to blame.
+    /// Whether the peer or this side is at fault.
     pub fn fault(&self) -> Fault {
         let ours = [
             sys::SSL_R_NO_CERTIFICATE_SET,
@@ -147,15 +147,15 @@ impl Error {
         match self.library() {
             sys::ERR_LIB_SSL => {
                 let reason = self.reason_number();
-                // Reasons up to 99 stand for another library or for the
-                // generic failures (allocation, internal error).
+                // Reasons up to 99 refer to another library or to generic failures (allocation,
+                // internal error).
                 if reason < 100 || ours.contains(&reason) {
                     Fault::Local
                 } else {
                     Fault::Peer
                 }
             }
-            // A public key, signature or record of the peer that does not decode.
+            // A public key, signature or record from the peer that cannot be decoded.
             sys::ERR_LIB_CIPHER | sys::ERR_LIB_EC | sys::ERR_LIB_RSA | sys::ERR_LIB_EVP => {
                 Fault::Peer
             }
@@ -192,8 +192,8 @@ impl fmt::Debug for Error {
 
 impl std::error::Error for Error {}
 
-/// Forgets what earlier calls left in this thread's queue; `SSL_get_error`
-/// looks at it, so stale entries would be blamed on the next call.
+/// Clears errors of earlier calls from this thread's queue. `SSL_get_error` looks at it, so stale
+/// entries would be attributed to the next call.
 pub(crate) fn clear_queue() {
     // SAFETY: no preconditions.
     unsafe { sys::ERR_clear_error() }

@@ -32,8 +32,8 @@ pub(crate) fn static_str(pointer: *const c_char) -> Option<&'static str> {
     unsafe { CStr::from_ptr(pointer) }.to_str().ok()
 }
 
-/// A length for an `int` parameter; longer input is cut, which every caller
-/// treats as "do the rest with the next call".
+/// A length for an `int` parameter. Longer input is truncated, and every caller handles the rest
+/// with the next call.
 pub(crate) fn int_length(length: usize) -> c_int {
     c_int::try_from(length).unwrap_or(c_int::MAX)
 }

@@ -11,7 +11,7 @@ use crate::error::{self, Error};
 use crate::ffi::check_ptr;
 use crate::secret::Secret;
 
-/// The kind of a key, which decides the suites and signatures it can serve.
+/// The kind of a key, which decides the suites and signatures it can be used for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum KeyKind {
     /// RSA, PKCS #1 or PSS signatures.
@@ -24,7 +24,7 @@ pub enum KeyKind {
     EcP521,
     /// Ed25519.
     Ed25519,
-    /// Something TLS servers do not use here.
+    /// A kind that TLS servers do not use here.
     Other,
 }
 
@@ -63,14 +63,14 @@ impl KeyKind {
 pub enum KeyError {
     /// It is encrypted and there was no password to try.
     PasswordNeeded(Error),
-    /// It is encrypted and none of the passwords opens it.
+    /// It is encrypted and none of the passwords decrypts it.
     WrongPassword(Error),
     /// It is not a private key that the library can read.
     Unreadable(Error),
 }
 
 impl KeyError {
-    /// What the library said.
+    /// The library's error.
     pub fn cause(&self) -> &Error {
         match self {
             Self::PasswordNeeded(error) | Self::WrongPassword(error) | Self::Unreadable(error) => {
@@ -98,16 +98,16 @@ unsafe impl Send for PrivateKey {}
 unsafe impl Sync for PrivateKey {}
 
 impl PrivateKey {
-    /// Reads the first private key in PEM text: PKCS #8 (plain or encrypted) or
-    /// the traditional RSA and EC forms. An encrypted key is tried with each of
-    /// `passwords` in turn, as nginx does with `ssl_password_file`.
+    /// Reads the first private key in PEM text: PKCS #8 (plain or encrypted) or the traditional RSA
+    /// and EC formats. Each of `passwords` is tried in turn on an encrypted key, as nginx does with
+    /// `ssl_password_file`.
     pub fn from_pem(pem: &[u8], passwords: &[Secret]) -> Result<Self, KeyError> {
         let mut last = None;
         for password in passwords {
             match read_pem(pem, Some(password.expose())) {
                 Ok(key) => return Ok(key),
-                // A key that asks for no password fails for another reason,
-                // which the next password cannot mend.
+                // If no password was asked for, reading failed for another reason, and the next
+                // password cannot help.
                 Err((error, asked)) if !asked => return Err(KeyError::Unreadable(error)),
                 Err((error, _)) => last = Some(error),
             }
@@ -133,8 +133,8 @@ impl PrivateKey {
         Self::owned(key, "d2i_AutoPrivateKey").map_err(KeyError::Unreadable)
     }
 
-    /// Its DER form, the traditional one of its kind: the same bytes whatever
-    /// form the key was read from.
+    /// Its DER encoding in the traditional format of its kind: the same bytes whatever format the
+    /// key was read from.
     pub fn to_der(&self) -> Result<Secret, Error> {
         let mut bytes: *mut u8 = ptr::null_mut();
         // SAFETY: the key is valid; the library allocates when it is given null.
@@ -174,7 +174,7 @@ impl PrivateKey {
     }
 }
 
-/// One attempt. On failure also says whether a password was asked for.
+/// One attempt. On failure also returns whether a password was asked for.
 fn read_pem(pem: &[u8], password: Option<&[u8]>) -> Result<PrivateKey, (Error, bool)> {
     error::clear_queue();
     let bio = MemoryBio::new(pem).map_err(|error| (error, false))?;
@@ -199,9 +199,9 @@ fn read_pem(pem: &[u8], password: Option<&[u8]>) -> Result<PrivateKey, (Error, b
         .map_err(|error| (error, request.asked))
 }
 
-/// The form of RFC 5958 that carries the public key as well, which several ACME
-/// clients write for Ed25519 and the PEM reader above does not know. Null when it
-/// is not that either; the queue then still holds the reader's errors.
+/// The format of RFC 5958 that includes the public key, which several ACME clients write for
+/// Ed25519 and the PEM reader above does not support. Null if it is not that either; the queue then
+/// still holds the reader's errors.
 fn read_pem_with_public_key(pem: &[u8]) -> *mut sys::EVP_PKEY {
     let Ok(bio) = MemoryBio::new(pem) else {
         return ptr::null_mut();

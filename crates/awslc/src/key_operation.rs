@@ -1,10 +1,9 @@
-//! What a handshake wants from the private key, as a value.
+//! The private-key operation of a handshake, as a value.
 //!
-//! libssl does not hold the key of a server: its callbacks note the operation, and the
-//! handshake answers [`crate::HandshakeStatus::Pending`]. Whoever drives the connection takes
-//! the [`KeyOperation`], has it computed wherever that is best, by
-//! [`PrivateKey::perform`] or by other means, gives the result back and goes on with
-//! the handshake, on any thread.
+//! libssl does not hold a server's key. Its callbacks record the operation, and the handshake
+//! returns [`crate::HandshakeStatus::Pending`]. The driver of the connection takes the
+//! [`KeyOperation`], has it computed wherever that is best, by [`PrivateKey::perform`] or by other
+//! means, returns the result and continues the handshake, on any thread.
 
 use std::ffi::c_int;
 use std::fmt;
@@ -46,7 +45,7 @@ impl fmt::Debug for KeyOperation {
     }
 }
 
-/// How far the operation of a connection is.
+/// The progress of a connection's operation.
 pub(crate) enum KeyProgress {
     /// libssl has asked.
     Asked(KeyOperation),
@@ -57,7 +56,7 @@ pub(crate) enum KeyProgress {
 }
 
 impl Connection {
-    /// The operation that the handshake waits for, once, after
+    /// The operation that the handshake is waiting for, once, after
     /// [`crate::HandshakeStatus::Pending`].
     pub fn take_key_operation(&mut self) -> Option<KeyOperation> {
         let progress = self.key.as_deref_mut()?;
@@ -75,9 +74,8 @@ impl Connection {
         matches!(self.key.as_deref(), Some(KeyProgress::Answered(None)))
     }
 
-    /// Gives the result of the operation taken; call
-    /// [`do_handshake`](Self::do_handshake) next. `None` means that it failed: the
-    /// handshake then ends with an alert (`internal_error`).
+    /// Provides the result of the operation taken; call [`do_handshake`](Self::do_handshake) next.
+    /// `None` means that it failed: the handshake then ends with the alert `internal_error`.
     pub fn complete_key_operation(&mut self, result: Option<Secret>) {
         if let Some(progress) = self.key.as_deref_mut() {
             *progress = KeyProgress::Answered(result);
@@ -86,7 +84,7 @@ impl Connection {
 }
 
 impl PrivateKey {
-    /// Does what libssl would do with the key.
+    /// Performs the operation as libssl would with the key.
     ///
     /// # Errors
     ///
@@ -99,8 +97,8 @@ impl PrivateKey {
         }
     }
 
-    /// The number that an RSA key raises to its private exponent for this operation:
-    /// big-endian, as long as the modulus. The result of that is the operation's.
+    /// The number that an RSA key raises to its private exponent for this operation: big-endian, as
+    /// long as the modulus. The power is the operation's result.
     ///
     /// # Errors
     ///

@@ -1,26 +1,26 @@
 //! Hellos of more than 16 KiB.
 //!
-//! libssl takes a message of more than 16 KiB only from peers that may send a chain of
-//! certificates. So a connection whose client has begun such a hello says that it may,
-//! until libssl has the hello and before it decides whether to ask for a certificate:
-//! [`crate::callbacks::message`] sees every ClientHello as soon as it is read. After a
-//! HelloRetryRequest the same is done for the second hello.
+//! libssl accepts a message of more than 16 KiB only from peers that may send a certificate chain.
+//! So once a client has begun such a hello, its connection claims that it may, until libssl has the
+//! hello and before it decides whether to ask for a certificate: [`crate::callbacks::message`] sees
+//! every ClientHello as soon as it is read. After a HelloRetryRequest the same is done for the
+//! second hello.
 
 use aws_lc_sys as sys;
 
 use crate::connection::Connection;
 
-/// A connection may send a large hello.
+/// Permission for a connection to send a large hello.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LargeHello {
     max_bytes: usize,
-    /// What holds otherwise for what the client sends.
+    /// The normal limit for what the client sends.
     usual_bytes: usize,
     asks_for_certificate: bool,
 }
 
 impl Connection {
-    /// Lets libssl take a ClientHello of up to `max_bytes`. Call it before the handshake, on a
+    /// Lets libssl accept a ClientHello of up to `max_bytes`. Call it before the handshake, on a
     /// server whose context watches messages
     /// ([`watch_messages`](crate::ContextBuilder::watch_messages)).
     pub fn allow_large_hello(&mut self, max_bytes: usize) {
@@ -39,7 +39,7 @@ impl Connection {
 }
 
 impl LargeHello {
-    /// A hello comes next.
+    /// Raises the limit, because a hello comes next.
     ///
     /// # Safety
     ///
@@ -54,7 +54,7 @@ impl LargeHello {
         }
     }
 
-    /// It is here.
+    /// Restores the limit, because the hello has arrived.
     ///
     /// # Safety
     ///

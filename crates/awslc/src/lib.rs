@@ -1,14 +1,12 @@
 //! AWS-LC's libssl behind safe types.
 //!
-//! This is one of the three crates in which `unsafe` is allowed, and the only one
-//! that calls the TLS library. Raw pointers and return codes come in, owned
-//! types, `Result`s and status enums go out; nothing above this crate sees a
-//! pointer of libssl.
+//! This is one of the three crates in which `unsafe` is allowed, and the only one that calls the
+//! TLS library. It turns raw pointers and return codes into owned types, `Result`s and status
+//! enums; no code above this crate sees a pointer of libssl.
 //!
-//! TLS is driven **sans-IO**: a [`Connection`] reads ciphertext from a slice and
-//! appends ciphertext to a `Vec`, so the same code serves the worker, a
-//! handshake pool, the tests and the fuzzer. It owns no buffer between calls
-//! (libssl itself keeps at most one partial record), which is what keeps an
+//! TLS is driven **sans-IO**: a [`Connection`] reads ciphertext from a slice and appends ciphertext
+//! to a `Vec`, so the same code serves the worker, a handshake pool, the tests and the fuzzer. It
+//! owns no buffer between calls (libssl itself keeps at most one partial record), which keeps an
 //! idle connection small.
 //!
 //! | file | what |
@@ -21,11 +19,11 @@
 //! | `callbacks.rs` | every `extern "C"` function, each stopping panics at the border |
 //! | `record.rs` | application records sealed straight into the caller's output |
 //! | `transmit.rs` | taking the write direction away from libssl: keys, guard |
-//! | `moving.rs` | a connection that goes on in another process |
-//! | `peer.rs`, `verify.rs` | certificates of clients, and whether those of either side are trusted |
+//! | `moving.rs` | a connection that continues in another process |
+//! | `peer.rs`, `verify.rs` | client certificates, and whether those of either side are trusted |
 //! | `key.rs`, `rsa.rs`, `certificate.rs` | private keys, an RSA key's numbers, and certificate chains |
 //! | `blinding.rs` | random factors for RSA private operations that are computed elsewhere |
-//! | `key_operation.rs` | what a handshake wants from the private key, computed wherever that is best |
+//! | `key_operation.rs` | the private-key operation of a handshake, computed wherever that is best |
 //! | `cipher.rs`, `group.rs` | the suites and groups that the library has |
 //! | `session.rs`, `session_facts.rs` | resumable sessions, what they say of themselves, and the traits a ticket cipher and a session store implement |
 //! | `early_data.rs`, `psk.rs` | 0-RTT: allowing it, what became of it, and the binder that proves it genuine |

@@ -1,22 +1,22 @@
-//! The library's memory comes from the program's allocator.
+//! Makes the library use the program's allocator.
 //!
-//! So it is where the program wants it (outside of core dumps), and it is fast. As with the
-//! library's own functions, every piece is wiped before it is given back: in front of it stands
-//! its size.
+//! So its memory is where the program wants it (outside core dumps), and allocation is fast. As
+//! with the library's own functions, every block is wiped before it is freed; its size is stored in
+//! front of it.
 
 use std::alloc::{Layout, alloc, dealloc, handle_alloc_error};
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
 
-/// In front of a piece; its alignment is the one that malloc(3) promises.
+/// Precedes every block. Its alignment is the one that malloc(3) guarantees.
 #[repr(C, align(16))]
 struct Header {
-    /// Bytes behind the header.
+    /// Bytes after the header.
     size: usize,
 }
 
-/// Has the library use the program's allocator. To be called before anything else of this
-/// library. False when the library has memory functions already.
+/// Makes the library use the program's allocator. To be called before anything else of this
+/// library. Returns false if the library already has memory functions.
 pub fn use_program_allocator() -> bool {
     // SAFETY: the three functions keep to the contracts of malloc, realloc and free. Nothing
     // was allocated before, as the caller promises; the library has no other way to be told.
@@ -80,7 +80,7 @@ unsafe extern "C" fn release(piece: *mut c_void, _: *const c_char, _: c_int) {
         aws_lc_sys::OPENSSL_cleanse(piece, size);
         match layout(size) {
             Some(layout) => dealloc(header.cast(), layout),
-            // The header was overwritten: going on would be worse.
+            // The header was overwritten: continuing would be worse.
             None => handle_alloc_error(Layout::new::<Header>()),
         }
     }

@@ -1,19 +1,18 @@
-//! A server connection that goes on in another process.
+//! A server connection that continues in another process.
 //!
-//! [`Connection::into_bytes`] ends a connection here and tells all of it in bytes,
-//! [`Connection::from_bytes`] goes on with it there. Both sides must have the same
-//! version of the library: compare [`crate::library_version`] before. What the library
-//! does not write (AWS-LC 1.x calls `SSL_to_bytes` experimental) is written here:
+//! [`Connection::into_bytes`] ends a connection here and serialises all of it;
+//! [`Connection::from_bytes`] continues it there. Both sides must have the same version of the
+//! library: compare [`crate::library_version`] first. What the library does not write (AWS-LC 1.x
+//! calls `SSL_to_bytes` experimental) is written here:
 //!
 //! ```text
 //! version 1 | guard (1) | signature scheme (2) | suites (2 + n) | SSL_to_bytes
 //! ```
 //!
-//! Numbers are big-endian. BIO, callbacks and the guard are set again by `from_bytes`;
-//! everything else that an established connection uses is the context's, or in the bytes:
-//! keys, sequence numbers, the session, the server name, the application protocol, and
-//! TLS 1.3 tickets that were not sent yet. The library's own limit of KeyUpdates in a row
-//! starts over.
+//! Numbers are big-endian. `from_bytes` sets BIO, callbacks and the guard again. Everything else
+//! that an established connection uses belongs to the context or is in the bytes: keys, sequence
+//! numbers, the session, the server name, the application protocol, and TLS 1.3 tickets not sent
+//! yet. The library's own limit on consecutive KeyUpdates starts over.
 
 use std::fmt;
 use std::ptr;
@@ -27,15 +26,15 @@ use crate::ffi::{check, check_ptr};
 use crate::secret::Secret;
 use crate::transmit::Guard;
 
-/// Of the bytes; another one for every change of what is written above.
+/// Version of the bytes; changes with every change of the format above.
 const VERSION: u8 = 1;
 /// Version, guard, scheme, length of the suites.
 const HEADER_BYTES: usize = 6;
 
-/// Why a connection cannot go on in another process, at least not now.
+/// Why a connection cannot continue in another process, at least not now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotMovable {
-    /// The handshake is not over, or no longer this connection's to finish.
+    /// The handshake is not done, or no longer this connection's to finish.
     Handshake,
     /// Early data is still being read (RFC 8446 section 2.3).
     EarlyData,
@@ -43,12 +42,12 @@ pub enum NotMovable {
     Protocol(&'static str),
     /// One side has closed, or the connection has failed.
     Closed,
-    /// The peer's request for a KeyUpdate is not answered yet: write first.
+    /// The peer's request for a KeyUpdate has not been answered yet: write first.
     KeyUpdate,
-    /// An alert is not sent yet.
+    /// An alert has not been sent yet.
     Unsent,
-    /// Bytes of the peer that nobody has read yet, decrypted or not: part of a record,
-    /// or of a message in several records.
+    /// Bytes from the peer that have not been read yet, decrypted or not: part of a record, or of a
+    /// message in several records.
     Unread,
     /// The library refused.
     Library(Error),
@@ -123,21 +122,21 @@ impl Connection {
         Ok(())
     }
 
-    /// Ends this connection and tells how another process goes on with it. The bytes
-    /// contain its keys. Nothing is said to the peer.
+    /// Ends this connection and serialises it, so that another process can continue it. The bytes
+    /// contain its keys. Nothing is sent to the peer.
     ///
     /// # Errors
     ///
     /// The connection as it was and why it cannot move.
     pub fn into_bytes(self) -> Result<Secret, Box<(Self, NotMovable)>> {
         match self.check_movable().and_then(|()| self.to_bytes()) {
-            // The SSL is gone with `self`: nothing can be sealed with its keys here.
+            // The SSL is dropped with `self`, so nothing can be sealed with its keys here.
             Ok(bytes) => Ok(bytes),
             Err(reason) => Err(Box::new((self, reason))),
         }
     }
 
-    /// The library does not use a connection any more that it has written.
+    /// The library no longer uses a connection that it has written.
     fn to_bytes(&self) -> Result<Secret, NotMovable> {
         error::clear_queue();
         let (mut data, mut length) = (ptr::null_mut(), 0);
@@ -148,7 +147,7 @@ impl Connection {
         let suites = self.client_cipher_suites();
         let suites_length = u16::try_from(suites.len())
             .map_err(|_| NotMovable::Library(Error::local("SSL_to_bytes", "too many suites")))?;
-        // All at once, so that nothing secret is left behind by a vector that grows.
+        // Allocated at once, so that a growing vector leaves no secret behind.
         let mut bytes = Vec::with_capacity(HEADER_BYTES + suites.len() + length);
         bytes.push(VERSION);
         bytes.push(u8::from(self.is_transmit_released()));
@@ -159,11 +158,11 @@ impl Connection {
         Ok(Secret::new(bytes))
     }
 
-    /// Goes on with a connection of another process. With the guard, if it was there:
-    /// see [`is_transmit_released`](Self::is_transmit_released).
+    /// Continues a connection of another process, with the guard if it was set: see
+    /// [`is_transmit_released`](Self::is_transmit_released).
     ///
-    /// The bytes come from [`into_bytes`](Self::into_bytes) and must be used once: two
-    /// connections with the same keys and sequence numbers would give them both away.
+    /// The bytes come from [`into_bytes`](Self::into_bytes) and must be used only once: two
+    /// connections with the same keys and sequence numbers would reveal the keys.
     ///
     /// # Errors
     ///
@@ -209,7 +208,7 @@ impl Connection {
     }
 }
 
-/// What the library has allocated; it wipes what it frees.
+/// Memory allocated by the library, which wipes what it frees.
 struct Written {
     data: *mut u8,
     length: usize,
@@ -230,9 +229,9 @@ impl Drop for Written {
 }
 
 unsafe extern "C" {
-    /// Whether part of a handshake message waits for the rest. Internal to libssl, reached
-    /// by its C++ name like the function in `record.rs`. The library would write such a
-    /// part and then not be able to read it.
+    /// Whether part of a handshake message waits for the rest. Internal to libssl, and linked by
+    /// its C++ name like the function in `record.rs`. The library would write such a part but could
+    /// not read it back.
     #[link_name = "_ZN4bssl13aws_lc_0_47_034tls_has_unprocessed_handshake_dataEPK6ssl_st"]
     fn tls_has_unprocessed_handshake_data(ssl: *const sys::SSL) -> bool;
 }

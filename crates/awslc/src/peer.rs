@@ -1,10 +1,9 @@
-//! Certificates of clients: asking for them, and the chain that came.
+//! Client certificates: asking for them, and the chain received.
 //!
-//! libssl checks that a client has the key of its certificate and nothing else: the
-//! chain is kept as bytes, in the session, and judged by whoever answers requests
-//! ([`Verifier::judge_chain`](crate::Verifier::judge_chain)). So a resumed session is
-//! judged by the rules of today, and a connection that moves to another process by the
-//! rules there.
+//! libssl checks only that a client has the key of its certificate. The chain is kept as bytes in
+//! the session, and judged by whoever answers requests
+//! ([`Verifier::judge_chain`](crate::Verifier::judge_chain)). So a resumed session is judged by the
+//! current rules, and a connection that moves to another process by the rules there.
 
 use std::ffi::c_int;
 use std::fmt;
@@ -18,17 +17,17 @@ use crate::context::{Buffer, ContextBuilder};
 use crate::error::{self, Error};
 use crate::ffi::{check, check_ptr};
 
-/// The most certificates that a client may send; handshakes with more fail. What a chain
-/// costs to build grows with their square.
+/// The most certificates that a client may send; handshakes with more fail. The cost of building a
+/// chain grows with the square of their number.
 pub const MAX_CLIENT_CERTIFICATES: usize = 32;
 /// The longest Certificate message of a client, in bytes: OpenSSL's limit.
 pub const MAX_CLIENT_CHAIN_BYTES: usize = 100 * 1024;
 
 impl ContextBuilder {
-    /// Asks every client for a certificate. A handshake without one succeeds too, and
-    /// whether a certificate is good enough is not looked at.
+    /// Asks every client for a certificate. A handshake without one succeeds too, and the
+    /// certificate is not verified.
     ///
-    /// `issuers` are names in DER that clients choose by; an empty list is none.
+    /// `issuers` are DER names by which clients choose a certificate; an empty list sends none.
     pub fn ask_for_certificate(&mut self, issuers: &[Vec<u8>]) -> Result<(), Error> {
         error::clear_queue();
         // SAFETY: allocates.
@@ -84,8 +83,8 @@ unsafe fn free_stack(names: *mut sys::OPENSSL_STACK) {
     }
 }
 
-/// The certificates that a client has shown, leaf first; at least one. What libssl keeps
-/// of them is shared.
+/// The certificates that a client has sent, leaf first; at least one. The data is shared with
+/// libssl.
 pub struct PeerChain(Vec<Buffer>);
 
 impl PeerChain {
@@ -122,8 +121,8 @@ impl fmt::Debug for PeerChain {
 }
 
 impl Connection {
-    /// The certificates of the client, in this handshake or in the one whose session was
-    /// resumed; `None` when it has shown none.
+    /// The certificates of the client, from this handshake or from the one whose session was
+    /// resumed; `None` if it has sent none.
     pub fn peer_chain(&self) -> Option<PeerChain> {
         // SAFETY: the stack belongs to the SSL, which is borrowed; each buffer gets a
         // reference more, which `Buffer` gives back.
@@ -140,7 +139,7 @@ impl Connection {
         }
     }
 
-    /// The scheme (IANA number) of the client's handshake signature, also of the handshake
+    /// The scheme (IANA number) of the client's handshake signature, possibly from the handshake
     /// whose session was resumed. `None` without a certificate and below TLS 1.2.
     pub fn client_signature_scheme(&self) -> Option<u16> {
         // SAFETY: the SSL is valid.
@@ -149,10 +148,10 @@ impl Connection {
     }
 }
 
-/// Whether a handshake may go on with so many certificates.
+/// Whether a handshake may continue with this many certificates.
 pub(crate) fn is_chain_acceptable(certificates: usize) -> bool {
     certificates <= MAX_CLIENT_CERTIFICATES
 }
 
-/// The alert for a chain that is not even looked at: `bad_certificate`.
+/// The alert for a chain that is refused unseen: `bad_certificate`.
 pub(crate) const CHAIN_ALERT: c_int = sys::SSL_AD_BAD_CERTIFICATE;

@@ -1,8 +1,8 @@
-//! The binder of a pre-shared key (RFC 8446 section 4.2.11.2): the proof that a
-//! ClientHello comes from who holds the session.
+//! The binder of a pre-shared key (RFC 8446 section 4.2.11.2), which proves that a ClientHello
+//! comes from the holder of the session.
 //!
-//! libssl checks it too, but only after the ticket was opened and used. Whoever
-//! keeps a register of early data wants to know first, or forged hellos fill it.
+//! libssl checks it too, but only after the ticket was opened and used. A register of early data
+//! must know first, or forged hellos would fill it.
 
 use aws_lc_sys as sys;
 use zeroize::Zeroizing;
@@ -10,8 +10,8 @@ use zeroize::Zeroizing;
 /// Length of the longest digest here, SHA-384, in bytes.
 const MAX_DIGEST_BYTES: usize = 48;
 
-/// Whether `binder` fits the key of a session with this suite and the
-/// ClientHello up to its list of binders, whose length is not part of it.
+/// Whether `binder` matches the key of a session with this suite and the ClientHello up to, and not
+/// including, the length of its list of binders.
 pub fn is_psk_binder_valid(suite: u16, key: &[u8], truncated_hello: &[u8], binder: &[u8]) -> bool {
     // The three suites of TLS 1.3 (RFC 8446 appendix B.4).
     let digest = match suite {
@@ -113,7 +113,7 @@ pub(crate) fn expand_label(
     transcript: &[u8],
     target: &mut [u8],
 ) -> Option<()> {
-    // A length of two bytes, then label and digest behind a byte each.
+    // A length of two bytes, then label and digest, each preceded by a length byte.
     let mut info = [0; 4 + 32 + MAX_DIGEST_BYTES];
     info[1] = u8::try_from(target.len()).ok()?;
     let mut length = 2;

@@ -4,8 +4,8 @@ use aws_lc_sys as sys;
 
 /// Fills `target` with random bytes fit for keys.
 ///
-/// The generator aborts the process when the kernel gives it no entropy, so
-/// there is no error to handle.
+/// The generator aborts the process if the kernel provides no entropy, so there is no error to
+/// handle.
 pub fn fill_random(target: &mut [u8]) {
     // SAFETY: the pointer and the length describe `target`.
     let code = unsafe { sys::RAND_bytes(target.as_mut_ptr(), target.len()) };

@@ -1,17 +1,15 @@
 //! Application records sealed straight into the caller's output.
 //!
-//! `SSL_write` allocates a buffer for every record, seals into it and then
-//! copies it through the BIO. For large bodies that costs about a tenth to a fifth
-//! of the throughput (measured with the example `figures` of `sealane-tls`, once
-//! with each), so records are sealed by libssl's own record function with the
-//! output `Vec`'s spare capacity as its target. Keys, sequence number and
-//! framing stay libssl's, so there is still exactly one owner of the nonce.
+//! `SSL_write` allocates a buffer for every record, seals into it and then copies it through the
+//! BIO. For large bodies that costs about a tenth to a fifth of the throughput (measured with the
+//! example `figures` of `sealane-tls`, once with each). So records are sealed by libssl's own
+//! record function, with the spare capacity of the output `Vec` as its target. Keys, sequence
+//! number and framing remain libssl's, so the nonce still has exactly one owner.
 //!
-//! The function is internal to libssl and reached by its C++ name, which
-//! contains the version of the library: another version fails to link. Its
-//! contract, as `do_tls_write` in `ssl/s3_pkt.cc` keeps it: the handshake is
-//! over, nothing waits in the write buffer or in a pending flight, input and
-//! output do not overlap, the input fits in one record.
+//! The function is internal to libssl and linked by its C++ name, which contains the version of the
+//! library: another version fails to link. Its contract, which `do_tls_write` in `ssl/s3_pkt.cc`
+//! follows: the handshake is done, nothing is in the write buffer or in a pending flight, input and
+//! output do not overlap, and the input fits in one record.
 
 use std::ffi::{c_int, c_void};
 
@@ -78,7 +76,7 @@ pub(crate) unsafe fn seal(
     Ok(())
 }
 
-/// Flushes what libssl has queued: tickets, an answer to a KeyUpdate.
+/// Flushes libssl's queue: tickets, an answer to a KeyUpdate.
 ///
 /// # Safety
 ///

@@ -1,5 +1,5 @@
-//! RSA keys taken apart, and RSA's bare private operation, for those who compute it
-//! elsewhere and those who compare.
+//! The numbers of RSA keys, and RSA's bare private operation, for computing it elsewhere and for
+//! comparison.
 
 use aws_lc_sys as sys;
 use zeroize::Zeroizing;
@@ -30,7 +30,7 @@ impl std::fmt::Debug for RsaNumbers {
 }
 
 impl PrivateKey {
-    /// Makes an RSA key of `bits` with the public exponent 65537.
+    /// Generates an RSA key of `bits` with the public exponent 65537.
     pub fn generate_rsa(bits: u32) -> Result<Self, Error> {
         let bits = std::ffi::c_int::try_from(bits).unwrap_or(std::ffi::c_int::MAX);
         // SAFETY: each pointer is checked before it is used and freed once, and the key
@@ -81,8 +81,8 @@ impl PrivateKey {
         }
     }
 
-    /// RSA's private operation without padding: `input` and the result are numbers below
-    /// the modulus, big-endian and as long as it is.
+    /// RSA's private operation without padding: `input` and the result are numbers below the
+    /// modulus, big-endian and as long as the modulus.
     pub fn rsa_raw(&self, input: &[u8]) -> Result<Vec<u8>, Error> {
         // SAFETY: the key is valid and a key of another kind gives null, which is checked; the
         // output has the size that the library asks for.

@@ -1,16 +1,15 @@
-//! Bytes that must not be seen.
+//! Bytes that must not be disclosed.
 
 use std::fmt;
 
 use zeroize::Zeroizing;
 
-/// Secret bytes (a private key's file, a password, a ticket key): wiped when
-/// dropped, never printed.
+/// Secret bytes (a private key file, a password, a ticket key): wiped when dropped, never printed.
 #[derive(Clone, Default, PartialEq, Eq)]
 pub struct Secret(Zeroizing<Vec<u8>>);
 
 impl Secret {
-    /// Takes the bytes over.
+    /// Takes ownership of the bytes.
     pub fn new(bytes: Vec<u8>) -> Self {
         Self(Zeroizing::new(bytes))
     }

@@ -1,4 +1,4 @@
-//! Resumable sessions, and what seals and stores them.
+//! Resumable sessions, and the traits that seal and store them.
 
 use std::ffi::c_int;
 use std::fmt;
@@ -34,15 +34,15 @@ impl Session {
         self.0.as_ptr()
     }
 
-    /// Gives the reference away.
+    /// Gives up the reference.
     pub(crate) fn into_ptr(self) -> *mut sys::SSL_SESSION {
         let pointer = self.0.as_ptr();
         std::mem::forget(self);
         pointer
     }
 
-    /// Serialised form, readable by the same version of the library anywhere.
-    /// It contains the session's secret.
+    /// Serialised form, readable by the same version of the library on any machine. It contains the
+    /// session's secret.
     pub fn to_bytes(&self) -> Result<Vec<u8>, Error> {
         let mut bytes: *mut u8 = ptr::null_mut();
         let mut length = 0;
@@ -98,8 +98,8 @@ impl Session {
         unsafe { sys::SSL_SESSION_has_ticket(self.as_ptr()) != 0 }
     }
 
-    /// Whether it should be offered once only, as tickets of TLS 1.3 should (RFC 8446
-    /// appendix C.4).
+    /// Whether it should be offered only once, as tickets of TLS 1.3 should (RFC 8446 appendix
+    /// C.4).
     pub fn is_for_one_use(&self) -> bool {
         // SAFETY: the session is valid.
         unsafe { sys::SSL_SESSION_should_be_single_use(self.as_ptr()) != 0 }
@@ -111,14 +111,14 @@ impl Session {
         unsafe { sys::SSL_SESSION_get_time(self.as_ptr()) }
     }
 
-    /// Whether the server that gave it takes early data with it.
+    /// Whether the server that issued it accepts early data with it.
     pub fn takes_early_data(&self) -> bool {
         // SAFETY: the session is valid.
         unsafe { sys::SSL_SESSION_early_data_capable(self.as_ptr()) != 0 }
     }
 
-    /// A copy with another lifetime, counted from when it was made: for a client
-    /// that offers what a server may no longer take.
+    /// A copy with another lifetime, counted from its creation: for a client that offers what a
+    /// server may no longer accept.
     pub fn copy_with_timeout_s(
         &self,
         timeout_s: u32,
@@ -130,7 +130,7 @@ impl Session {
         Ok(copy)
     }
 
-    /// Lifetime in seconds, counted from when it was made.
+    /// Lifetime in seconds, counted from its creation.
     pub fn timeout_s(&self) -> u32 {
         // SAFETY: the session is valid.
         unsafe { sys::SSL_SESSION_get_timeout(self.as_ptr()) }
@@ -162,24 +162,24 @@ impl fmt::Debug for Session {
 /// Why a session that a client offered could not be resumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Miss {
-    /// No key of ours has the ticket's name: it is foreign, or its key is gone.
+    /// None of our keys has the ticket's name: the ticket is foreign, or its key is gone.
     UnknownKey,
-    /// The key is ours and what it sealed is not: altered, or cut.
+    /// The key is ours, but the ticket was altered or truncated.
     Damaged,
-    /// Nothing is kept under this id: never was, or no longer.
+    /// Nothing is kept under this id, or no longer.
     NotFound,
-    /// It has ended.
+    /// It has expired.
     Expired,
     /// It belongs to another server, another set of client CAs or another policy.
     OtherContext,
 }
 
-/// What opening a ticket gave.
+/// The result of opening a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TicketOpened {
-    /// So many bytes of plaintext were written.
+    /// This many bytes of plaintext were written.
     Plain(usize),
-    /// It cannot be used: the handshake goes on as a full one.
+    /// It cannot be used: the handshake continues as a full one.
     Miss(Miss),
 }
 
@@ -187,7 +187,7 @@ pub enum TicketOpened {
 /// handshake, so it must not depend on thread-local state. `now_s` is the time
 /// in seconds since the epoch.
 pub trait TicketCipher: Send + Sync {
-    /// Bytes that sealing adds at most.
+    /// The most bytes that sealing adds.
     fn overhead_bytes(&self) -> usize;
     /// Seals `plain` into `target`; `None` leaves the client without a ticket
     /// in TLS 1.2 and fails the handshake in TLS 1.3.
@@ -200,21 +200,21 @@ pub trait TicketCipher: Send + Sync {
 /// runs the handshake; must not block for long. Times are in seconds since the
 /// epoch.
 pub trait SessionStore: Send + Sync {
-    /// Stores a serialised session, which is of no use after `expires_s`.
+    /// Stores a serialised session, which is useless after `expires_s`.
     fn insert(&self, id: &[u8], session: Secret, expires_s: u64, now_s: u64);
     /// Appends the serialised session to `target`.
     fn get(&self, id: &[u8], target: &mut Vec<u8>, now_s: u64) -> Result<(), Miss>;
 }
 
-/// The outcome of a search that was made before libssl asks: for the ticket or
-/// the session id in `key`, the serialised session or the reason for none.
+/// The result of a look-up made before libssl asks: for the ticket or the session id in `key`, the
+/// serialised session or the reason why there is none.
 pub struct Prefetched {
     key: Vec<u8>,
     found: Result<Secret, Miss>,
 }
 
 impl Prefetched {
-    /// What was found for exactly this ticket or id; libssl gets nothing for any other.
+    /// The result for exactly this ticket or id; libssl gets nothing for any other.
     pub fn new(key: Vec<u8>, found: Result<Secret, Miss>) -> Self {
         Self { key, found }
     }
@@ -236,16 +236,16 @@ impl fmt::Debug for Prefetched {
     }
 }
 
-/// What became of the session that a client offered, as far as callbacks know.
+/// The outcome of the session that a client offered, as far as callbacks know.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Offered {
-    /// None was looked at.
+    /// None was examined.
     #[default]
     Nothing,
-    /// A ticket, which opened to a session that fits.
+    /// A ticket that opened to a matching session.
     Ticket,
     /// A session id of TLS 1.2 or below, found and fitting.
     SessionId,
-    /// A ticket or an id that gave nothing.
+    /// A ticket or an id that gave no session.
     Missed(Miss),
 }

@@ -1,16 +1,15 @@
-//! The few fields of a serialised session that are judged before libssl reads it.
+//! The few fields of a serialised session that are checked before libssl reads it.
 //!
-//! libssl writes a session as DER (the structure is described at the head of its
-//! `ssl/ssl_asn1.cc`). Everything that arrives here was sealed by a server of
-//! ours or kept in its memory, so a structure that does not fit comes from
-//! another version of the library: it is no session for us, never an error.
+//! libssl writes a session as DER (the structure is described at the top of its `ssl/ssl_asn1.cc`).
+//! Everything that arrives here was sealed by one of our servers or kept in its memory, so a
+//! structure that does not match comes from another version of the library. It is treated as no
+//! session, never as an error.
 
 use std::ops::Range;
 
-/// How far ahead of ours the clock of the node that made a session may be, in
-/// seconds: each may be wrong by a minute either way. libssl refuses sessions from
-/// the future, so those within the tolerance are dated now, and those beyond it
-/// are not used.
+/// How far ahead of ours the clock of the node that made a session may be, in seconds: each may be
+/// wrong by a minute either way. libssl refuses sessions from the future, so those within the
+/// tolerance are re-dated to now, and those beyond it are not used.
 pub const CLOCK_TOLERANCE_S: u64 = 150;
 
 const SEQUENCE: u8 = 0x30;
@@ -21,7 +20,7 @@ const TIMEOUT: u8 = 0xa2;
 const PEER_CERTIFICATE: u8 = 0xa3;
 const CONTEXT_ID: u8 = 0xa4;
 
-/// What a serialised session says of itself. The ranges point into its bytes.
+/// The fields of a serialised session. The ranges refer to its bytes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionFacts {
     /// The protocol's number on the wire.
@@ -38,7 +37,7 @@ pub struct SessionFacts {
 }
 
 impl SessionFacts {
-    /// Reads the fields; `None` when the bytes are not a session.
+    /// Reads the fields; `None` if the bytes are not a session.
     pub fn parse(session: &[u8]) -> Option<Self> {
         let mut whole = Der {
             bytes: session,
@@ -75,7 +74,7 @@ impl SessionFacts {
         })
     }
 
-    /// The pre-shared key of TLS 1.3, the master secret before.
+    /// The pre-shared key of TLS 1.3, or the master secret of earlier versions.
     pub fn secret<'a>(&self, session: &'a [u8]) -> &'a [u8] {
         session.get(self.secret.clone()).unwrap_or(&[])
     }
@@ -85,18 +84,18 @@ impl SessionFacts {
         session.get(self.context_id.clone()).unwrap_or(&[])
     }
 
-    /// When it ends to be of use, in seconds since the epoch.
+    /// When it expires, in seconds since the epoch.
     pub fn expires_s(&self) -> u64 {
         self.made_s.saturating_add(self.timeout_s)
     }
 
-    /// Whether it has ended at `now_s`, or comes from further in the future than
-    /// clocks may differ.
+    /// Whether it has expired at `now_s`, or comes from further in the future than clocks may
+    /// differ.
     pub fn is_expired(&self, now_s: u64) -> bool {
         now_s >= self.expires_s() || self.made_s > now_s.saturating_add(CLOCK_TOLERANCE_S)
     }
 
-    /// Dates a session that was made in our future now. Returns whether it was.
+    /// Re-dates a session from our future to now. Returns whether it was one.
     pub fn clamp(&mut self, session: &mut [u8], now_s: u64) -> bool {
         if self.made_s <= now_s {
             return false;
@@ -104,8 +103,8 @@ impl SessionFacts {
         let Some(target) = session.get_mut(self.made_at.clone()) else {
             return false;
         };
-        // The new date is at most CLOCK_TOLERANCE_S earlier: it has as many bytes
-        // but for some minutes in 2038, in which libssl will not read it
+        // The new time is at most CLOCK_TOLERANCE_S earlier, so it has as many bytes, except for a
+        // few minutes in 2038, when libssl will not read it and the client makes a full handshake.
         // and the client makes a full handshake.
         let bytes = now_s.to_be_bytes();
         let Some(start) = bytes.len().checked_sub(target.len()) else {
@@ -128,7 +127,7 @@ fn number(bytes: &[u8]) -> Option<u64> {
     })
 }
 
-/// A walk over elements that follow each other.
+/// A walk over consecutive elements.
 struct Der<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -139,7 +138,7 @@ impl Der<'_> {
         self.bytes.get(self.at).copied()
     }
 
-    /// The content of the next element, which has this tag.
+    /// The content of the next element, which must have this tag.
     fn element(&mut self, tag: u8) -> Option<Range<usize>> {
         if self.peek()? != tag {
             return None;
@@ -166,7 +165,7 @@ impl Der<'_> {
         Some(content)
     }
 
-    /// The content of an element inside of an explicit tag, alone there.
+    /// The content of an element that is alone inside an explicit tag.
     fn tagged(&mut self, outer: u8, inner: u8) -> Option<Range<usize>> {
         let body = self.element(outer)?;
         let mut nested = Der {

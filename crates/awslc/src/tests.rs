@@ -1,5 +1,5 @@
-//! Keys, certificates, and what happens at the border to C. Whole handshakes are
-//! tested where servers are built, in `sealane-tls`.
+//! Keys, certificates, and behaviour at the boundary to C. `sealane-tls`, which builds servers,
+//! tests whole handshakes.
 
 use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -1,13 +1,12 @@
-//! Taking the write direction of a connection away from libssl.
+//! Takes the write direction of a connection away from libssl.
 //!
-//! Someone else (the kernel) can seal the records of an established connection
-//! when it knows the keys and the sequence number. From then on libssl must not
-//! reach the wire: a record sealed by both would use a nonce twice. So the order
-//! is fixed by the types: [`Connection::transmit_keys`] tells keys and position,
-//! [`Connection::release_transmit`] puts the *guard* in place. Behind the guard
-//! libssl goes on believing that it writes; its bytes are dropped, and what it
-//! meant is told in plain: alerts by [`Connection::take_alert`], an owed
-//! KeyUpdate by [`Connection::is_key_update_due`].
+//! Someone else (the kernel) can seal the records of an established connection, given the keys and
+//! the sequence number. From then on libssl must not reach the wire: a nonce would be used twice if
+//! both sealed a record. So the types fix the order: [`Connection::transmit_keys`] returns keys and
+//! position, and [`Connection::release_transmit`] puts the *guard* in place. Behind the guard
+//! libssl continues as if it were writing, but its bytes are dropped. What it meant to send is
+//! available unencrypted: alerts from [`Connection::take_alert`], a due KeyUpdate from
+//! [`Connection::is_key_update_due`].
 
 use std::ffi::c_int;
 use std::fmt;
@@ -23,7 +22,7 @@ use crate::ffi::check;
 use crate::psk;
 use crate::record;
 
-/// How records are sealed, where the cipher is one that others can take over.
+/// How records are sealed, if the cipher is one that others can take over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecordCipher {
     /// AES-128-GCM (RFC 5288, RFC 8446).
@@ -44,8 +43,8 @@ impl RecordCipher {
     }
 }
 
-/// What seals the next record of a connection. Wiped when dropped; `Debug` shows
-/// no key.
+/// The parameters to seal the next record of a connection. Wiped when dropped; `Debug` shows no
+/// key.
 pub struct TransmitKeys {
     /// TLS 1.3, otherwise TLS 1.2.
     pub tls13: bool,
@@ -87,7 +86,7 @@ impl fmt::Debug for TransmitKeys {
     }
 }
 
-/// What libssl wanted to write since it lost the write direction.
+/// What libssl wanted to send since it lost the write direction.
 #[derive(Debug, Default)]
 pub(crate) struct Guard {
     alert: Option<[u8; 2]>,
@@ -104,8 +103,7 @@ impl Guard {
 }
 
 impl Connection {
-    /// The cipher of the connection's records, if it is one of those that can be
-    /// taken over: an AEAD in TLS 1.2 or 1.3.
+    /// The cipher of the connection's records, if it can be taken over: an AEAD in TLS 1.2 or 1.3.
     pub fn record_cipher(&self) -> Option<RecordCipher> {
         // SAFETY: the SSL is valid; suites are constants, null is none.
         let nid = unsafe {
@@ -123,9 +121,9 @@ impl Connection {
         }
     }
 
-    /// Keys and position of the write direction. Call it right after the queue
-    /// was flushed by an empty [`write`](Self::write), whose output must be sent
-    /// before anything that is sealed with these keys.
+    /// Keys and position of the write direction. Call it right after flushing the queue with an
+    /// empty [`write`](Self::write), whose output must be sent before anything that is sealed with
+    /// these keys.
     ///
     /// # Errors
     ///
@@ -168,8 +166,7 @@ impl Connection {
         Ok(keys)
     }
 
-    /// From now on nothing that libssl writes reaches an output. There is no way
-    /// back.
+    /// From now on nothing that libssl writes reaches an output. This cannot be undone.
     pub fn release_transmit(&mut self) {
         self.guard = Some(Guard::default());
         // SAFETY: the SSL is valid; the callback lives as long as the process.
@@ -181,22 +178,21 @@ impl Connection {
         self.guard.is_some()
     }
 
-    /// The last alert (level, description; RFC 8446 section 6) that libssl meant
-    /// to send behind the guard, once.
+    /// The last alert (level, description; RFC 8446 section 6) that libssl meant to send behind the
+    /// guard, once.
     pub fn take_alert(&mut self) -> Option<[u8; 2]> {
         self.guard.as_mut().and_then(|guard| guard.alert.take())
     }
 
-    /// Whether the peer has asked for a KeyUpdate that is not answered yet
-    /// (RFC 8446 section 4.6.3). Further requests are answered by the same one.
+    /// Whether the peer has requested a KeyUpdate that has not been answered yet (RFC 8446 section
+    /// 4.6.3). A single answer covers further requests.
     pub fn is_key_update_due(&self) -> bool {
         // SAFETY: the SSL is valid.
         unsafe { sys::SSL_get_key_update_type(self.as_ptr()) != sys::SSL_KEY_UPDATE_NONE }
     }
 
-    /// Turns the write key behind the guard (RFC 8446 section 7.2) and gives the
-    /// new one. The KeyUpdate message goes out under the old key, by whoever
-    /// seals now.
+    /// Updates the write key behind the guard (RFC 8446 section 7.2) and returns the new one.
+    /// Whoever seals now sends the KeyUpdate message, under the old key.
     ///
     /// # Errors
     ///
@@ -219,7 +215,7 @@ impl Connection {
         if code < 0 {
             return Err(Error::drain("SSL_write"));
         }
-        // Whoever seals now turns its key when data follows.
+        // Whoever seals now updates its key when data follows.
         self.forget_key_updates();
         let keys = self.transmit_keys()?;
         if keys.sequence != 0 {
@@ -301,8 +297,8 @@ impl Span {
 }
 
 unsafe extern "C" {
-    /// Declared in libssl's public header, but in C++: reached by its mangled
-    /// name, which contains the library's version, like the one in `record.rs`.
+    /// Declared in libssl's public header, but in C++: linked by its mangled name, which contains
+    /// the library's version, like the one in `record.rs`.
     #[link_name = "_ZN4bssl13aws_lc_0_47_023SSL_get_traffic_secretsEPK6ssl_stPNS0_4SpanIKhEES7_"]
     fn ssl_get_traffic_secrets(
         ssl: *const sys::SSL,

@@ -1,14 +1,13 @@
-//! Whether the certificates of a peer are trusted and, if it is a server, belong to the
+//! Verifies the certificates of a peer: whether they are trusted and, for a server, belong to the
 //! name it was called by.
 //!
-//! A [`Verifier`] is a set of roots, revocation lists and a depth. It judges the chain
-//! as OpenSSL does for the purpose `ssl_server` or `ssl_client`: signatures, validity,
-//! extensions, and, with revocation lists, every certificate of the chain against its
-//! issuer's list. Then the names of a server are compared (`X509_check_host` and
-//! `X509_check_ip`).
+//! A [`Verifier`] is a set of roots, revocation lists and a depth. It judges the chain as OpenSSL
+//! does for the purpose `ssl_server` or `ssl_client`: signatures, validity, extensions and, if
+//! there are revocation lists, every certificate of the chain against its issuer's list. Then it
+//! compares the names of a server (`X509_check_host` and `X509_check_ip`).
 //!
-//! libssl keeps certificates as bytes here: they are parsed when they are judged and
-//! not for longer, so that an idle connection does not own them.
+//! libssl keeps certificates as bytes here. They are parsed only while they are judged, so that an
+//! idle connection does not hold parsed certificates.
 
 use std::ffi::{CStr, c_char, c_int, c_long, c_ulong};
 use std::fmt;
@@ -33,12 +32,12 @@ const OPENSSL_INVALID_CA: i32 = 79;
 pub enum VerifyFailure {
     /// The chain is not trusted: OpenSSL's number (`X509_V_ERR_...`).
     Chain(i32),
-    /// The chain is trusted, and the leaf has other names.
+    /// The chain is trusted, but the leaf has other names.
     Name,
 }
 
 impl VerifyFailure {
-    /// There is no verdict: without memory, or when a certificate cannot be read.
+    /// No verdict: out of memory, or a certificate that cannot be read.
     pub const UNSPECIFIED: Self = Self::Chain(sys::X509_V_ERR_UNSPECIFIED);
 
     fn library_code(self) -> i32 {
@@ -56,8 +55,8 @@ impl VerifyFailure {
         }
     }
 
-    /// Whether all that is wrong is that nobody trusted has issued the chain: what
-    /// `ssl_verify_client optional_no_ca` lets pass.
+    /// Whether the only flaw is that the chain has no trusted issuer, which `ssl_verify_client
+    /// optional_no_ca` accepts.
     pub fn is_untrusted_issuer(self) -> bool {
         matches!(
             self.library_code(),
@@ -69,10 +68,10 @@ impl VerifyFailure {
         )
     }
 
-    /// What the number means, in OpenSSL's words.
+    /// The meaning of the number, in OpenSSL's words.
     pub fn reason(self) -> &'static str {
         let code = self.library_code();
-        // What OpenSSL 3 puts in other words than AWS-LC.
+        // Texts that differ between OpenSSL 3 and AWS-LC.
         match code {
             sys::X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT => return "self-signed certificate",
             sys::X509_V_ERR_SELF_SIGNED_CERT_IN_CHAIN => {
@@ -90,7 +89,7 @@ impl VerifyFailure {
             .unwrap_or("unknown certificate verification error")
     }
 
-    /// The alert that says so (RFC 8446 section 6.2).
+    /// The corresponding alert (RFC 8446 section 6.2).
     pub(crate) fn alert(self) -> u8 {
         // SAFETY: answers for any number.
         let alert = unsafe { sys::SSL_alert_from_verify_result(c_long::from(self.library_code())) };
@@ -101,24 +100,24 @@ impl VerifyFailure {
 /// The name that a certificate must have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PeerName {
-    /// A host name, compared with the DNS names of the certificate, or, if it has none,
-    /// with its common names. `*` stands for a whole first label; OpenSSL also takes
-    /// `a*.example.com`, which RFC 9525 section 6.3 does not allow.
+    /// A host name, compared with the DNS names of the certificate or, if it has none, with its
+    /// common names. `*` stands for a whole first label; OpenSSL also accepts `a*.example.com`,
+    /// which RFC 9525 section 6.3 does not allow.
     Host(Box<str>),
-    /// An address, compared with the addresses of the certificate; or, written out, with
-    /// its host names, which is how nginx compares it.
+    /// An address, compared with the addresses of the certificate or, in text form, with its host
+    /// names, which is how nginx compares it.
     Address(IpAddr),
 }
 
-/// Who the peer of one connection should be, and why it is not.
+/// The expected identity of a connection's peer, and why it does not match.
 #[derive(Debug, Default)]
 pub(crate) struct PeerCheck {
-    /// Any name will do without it.
+    /// Without it, any name is accepted.
     pub(crate) name: Option<PeerName>,
     pub(crate) failure: Option<VerifyFailure>,
 }
 
-/// Settings of a [`Verifier`] to be.
+/// Settings for building a [`Verifier`].
 #[derive(Debug)]
 pub struct VerifierBuilder {
     store: Store,
@@ -127,13 +126,13 @@ pub struct VerifierBuilder {
 }
 
 impl VerifierBuilder {
-    /// To judge servers. Nothing is trusted; chains may have up to `depth` certificates
-    /// between the leaf and the root.
+    /// Settings for judging servers. Nothing is trusted yet; chains may have up to `depth`
+    /// certificates between the leaf and the root.
     pub fn new(depth: u32) -> Result<Self, Error> {
         Self::with_purpose(depth, c"ssl_server")
     }
 
-    /// The same to judge clients.
+    /// The same for judging clients.
     pub fn for_clients(depth: u32) -> Result<Self, Error> {
         Self::with_purpose(depth, c"ssl_client")
     }
@@ -153,8 +152,7 @@ impl VerifierBuilder {
         })
     }
 
-    /// Trusts these certificates: those that are self-signed as roots, others help to
-    /// build chains.
+    /// Trusts these certificates: self-signed ones as roots; the others help to build chains.
     pub fn add_trusted(&mut self, trusted: &CertificateChain) -> Result<(), Error> {
         for certificate in trusted.certificates() {
             // SAFETY: both are valid; the store takes a reference of its own.
@@ -165,8 +163,8 @@ impl VerifierBuilder {
         Ok(())
     }
 
-    /// Adds the revocation lists in PEM text. From then on every certificate of a chain
-    /// must have a list of its issuer and not be on it.
+    /// Adds the revocation lists in PEM text. From then on every certificate of a chain must have a
+    /// list from its issuer and not be on it.
     ///
     /// # Errors
     ///
@@ -213,7 +211,7 @@ impl VerifierBuilder {
     }
 }
 
-/// Judges certificates; see the module's documentation.
+/// Judges certificates; see the module documentation.
 #[derive(Debug)]
 pub struct Verifier {
     store: Store,
@@ -229,7 +227,7 @@ enum Report {
 }
 
 impl Verifier {
-    /// Judges a chain that a client has shown, now.
+    /// Judges a client's chain as of now.
     pub fn judge_chain(&self, chain: &PeerChain) -> Result<(), VerifyFailure> {
         error::clear_queue();
         let buffers = chain.buffers().iter().map(Buffer::as_ptr);
@@ -254,7 +252,7 @@ impl Verifier {
         // SAFETY: by the caller's promise.
         let chain = unsafe { Parsed::new(certificates) }.map_err(|_| VerifyFailure::UNSPECIFIED);
         let judged = chain.and_then(|chain| self.judge_parsed(&chain, name));
-        // What the library noted is in the verdict; libssl adds an error of its own.
+        // The verdict has what the library recorded; libssl adds its own error.
         error::clear_queue();
         judged
     }
@@ -262,7 +260,7 @@ impl Verifier {
     fn judge_parsed(&self, chain: &Parsed, name: Option<&PeerName>) -> Result<(), VerifyFailure> {
         let leaf = chain.leaf().ok_or(VerifyFailure::UNSPECIFIED)?;
         if let Err(first) = self.run(leaf, chain, Report::First) {
-            // The decision is made. nginx has the library go on and reports what it ends with.
+            // The decision is made. Like nginx, let the library continue and report its last error.
             let last = self.run(leaf, chain, Report::Last).err();
             return Err(last.unwrap_or(first));
         }

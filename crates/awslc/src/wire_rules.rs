@@ -1,24 +1,23 @@
-//! Rules of TLS 1.3 for what a client sends that libssl keeps with an alert other than
-//! the one that RFC 8446 names.
+//! Rules of TLS 1.3 about client messages that libssl enforces with another alert than RFC 8446
+//! specifies.
 //!
-//! libssl shows a server's callback ([`crate::callbacks::message`]) each record header and
-//! each message before it looks at them itself. Whatever is found here fails in libssl
-//! too, so the alert that names the mistake only has to leave first: libssl sends no
-//! second one.
+//! libssl shows a server's callback ([`crate::callbacks::message`]) each record header and each
+//! message before it examines them itself. Everything detected here fails in libssl too, so it is
+//! enough to send the right alert first: libssl does not send a second one.
 
 use aws_lc_sys as sys;
 
 /// The longest record: plaintext, type, padding and tag (RFC 8446 section 5.2).
 const MAX_RECORD_BYTES: u16 = (1 << 14) + 256;
 const MESSAGE_HEADER_BYTES: usize = 4;
-/// KeyUpdates that a client may send while no data passes in either direction. Each is 27
-/// bytes for the client and three HKDF expansions for us, and none of them gets a request any
-/// further. libssl has limits for empty records (32) and warnings (4), but none for these. The
-/// number is that of BoringSSL and rustls.
+/// KeyUpdates that a client may send while no data passes in either direction. Each costs the
+/// client 27 bytes and us three HKDF expansions, and none of them advances a request. libssl has
+/// limits for empty records (32) and warnings (4), but none for these. BoringSSL and rustls use the
+/// same number.
 pub(crate) const MAX_KEY_UPDATES: u8 = 32;
 
-/// The alert for the header of a record that comes once the client has to encrypt, if it
-/// is wrong. Plain alerts are left to libssl.
+/// The alert for an invalid header of a record that comes when the client must already encrypt.
+/// Unencrypted alerts are left to libssl.
 pub(crate) fn record_alert(header: [u8; 5], is_handshaking: bool) -> Option<i32> {
     let length = u16::from_be_bytes([header[3], header[4]]);
     match i32::from(header[0]) {
@@ -30,19 +29,19 @@ pub(crate) fn record_alert(header: [u8; 5], is_handshaking: bool) -> Option<i32>
     }
 }
 
-/// The alert for the header of a record that is not encrypted, in any version: a
-/// ChangeCipherSpec has one byte.
+/// The alert for an invalid header of an unencrypted record, in any version: a ChangeCipherSpec has
+/// one byte.
 pub(crate) fn plain_record_alert(header: [u8; 5]) -> Option<i32> {
     let is_ccs = i32::from(header[0]) == sys::SSL3_RT_CHANGE_CIPHER_SPEC;
     (is_ccs && header[3..] != [0, 1]).then_some(sys::SSL_AD_UNEXPECTED_MESSAGE)
 }
 
-/// The alert for a message with its header, if it is wrong. `digest_bytes` is the length
-/// of the handshake's hash, where it is known.
+/// The alert for an invalid message, given with its header. `digest_bytes` is the length of the
+/// handshake's hash, if known.
 pub(crate) fn message_alert(message: &[u8], digest_bytes: Option<usize>) -> Option<i32> {
     let (header, body) = message.split_at_checked(MESSAGE_HEADER_BYTES)?;
     match i32::from(header[0]) {
-        // Section 4.6.3: no value but these two.
+        // Section 4.6.3: only these two values are valid.
         sys::SSL3_MT_KEY_UPDATE => match body {
             [0 | 1] => None,
             [_] => Some(sys::SSL_AD_ILLEGAL_PARAMETER),
@@ -66,8 +65,8 @@ pub(crate) fn is_key_update(message: &[u8]) -> bool {
     message.first().copied().map(i32::from) == Some(sys::SSL3_MT_KEY_UPDATE)
 }
 
-/// Whether a message is a HelloRetryRequest: a ServerHello with the random that says so
-/// (RFC 8446 section 4.1.3).
+/// Whether a message is a HelloRetryRequest: a ServerHello with the special random value (RFC 8446
+/// section 4.1.3).
 pub(crate) fn is_hello_retry_request(message: &[u8]) -> bool {
     const RANDOM_AT: usize = MESSAGE_HEADER_BYTES + 2;
     const RANDOM: [u8; 32] = [

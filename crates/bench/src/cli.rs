@@ -1,4 +1,4 @@
-//! The arguments of `sealane bench` and what it prints.
+//! The arguments of `sealane bench`, and its output.
 
 use std::{
     net::{SocketAddr, ToSocketAddrs},
@@ -34,13 +34,14 @@ enum Command {
     Load(LoadArgs),
     /// Hold idle connections after one request each and report the server's memory per connection
     Idle(IdleArgs),
-    /// Run servers by turns on one core with the same nginx.conf and report ratios of CPU per operation
+    /// Alternate servers on one core with the same nginx.conf and report ratios of CPU per
+    /// operation
     Compare(CompareArgs),
-    /// Run servers by turns and report how an established connection fares while others do handshakes
+    /// Alternate servers and report how an established connection fares while others do handshakes
     Storm(StormArgs),
 }
 
-/// What `load` and `idle` share: the URL, TLS, and what is expected.
+/// The common arguments of `load` and `idle`: the URL, TLS, and what is expected.
 #[derive(clap::Args, Debug)]
 struct TargetArgs {
     /// http:// or https:// URL
@@ -66,13 +67,13 @@ struct TargetArgs {
     /// Pin the kind of certificate key
     #[arg(long)]
     key_type: Option<KeyType>,
-    /// Do without tickets, so that TLS 1.2 resumes by session id
+    /// Disable tickets, so that TLS 1.2 resumes by session id
     #[arg(long)]
     no_tickets: bool,
-    /// Process of the server; its children belong to it
+    /// Process id of the server; its children are included
     #[arg(long)]
     pid: Option<u32>,
-    /// Cores for the generator, such as 0,1 (default: wherever the kernel puts it)
+    /// Cores for the generator, such as 0,1 (default: chosen by the kernel)
     #[arg(long, value_delimiter = ',')]
     cpus: Vec<usize>,
     /// Print JSON instead of text
@@ -87,13 +88,13 @@ struct LoadArgs {
     /// Concurrent clients
     #[arg(short, long, default_value_t = 16)]
     clients: usize,
-    /// Event loops (threads) that drive them
+    /// Event loops (threads) that run the clients
     #[arg(short, long, default_value_t = 1)]
     threads: usize,
     /// Length of the measurement
     #[arg(short, long, default_value = "5", value_parser = seconds)]
     seconds: Duration,
-    /// Measure this many operations instead of a time
+    /// Measure this many operations instead of a fixed time
     #[arg(short = 'n', long, conflicts_with = "seconds")]
     operations: Option<u64>,
     /// Length of the warm-up before it
@@ -105,8 +106,8 @@ struct LoadArgs {
     /// Resume a session on every connection (implies --close)
     #[arg(long)]
     resume: bool,
-    /// Resume on every connection and send the request as early data (0-RTT); fails
-    /// when the server accepts none
+    /// Resume on every connection and send the request as early data (0-RTT); fails if the server
+    /// accepts none
     #[arg(long, conflicts_with_all = ["close", "resume"])]
     early_data: bool,
 }
@@ -118,24 +119,24 @@ struct IdleArgs {
     /// Connections to hold
     #[arg(short = 'c', long, default_value_t = 2000)]
     connections: usize,
-    /// How long to hold them before memory is read
+    /// How long to hold them before reading the memory
     #[arg(long, default_value = "1", value_parser = seconds)]
     hold_seconds: Duration,
 }
 
-/// What `compare` and `storm` share: the servers, rounds, and where the figures go.
+/// The common arguments of `compare` and `storm`: the servers, rounds, and where the figures go.
 #[derive(clap::Args, Debug)]
 struct TurnsArgs {
-    /// A server: name=path of an nginx or of a sealane binary
+    /// A server: name=path of an nginx or sealane binary
     #[arg(long = "server", value_name = "NAME=PATH", required = true)]
     servers: Vec<Server>,
-    /// Directives for the http block of one server alone: name='directive value;'
+    /// Directives for the http block of one server only: name='directive value;'
     #[arg(long = "directives", value_name = "NAME=TEXT")]
     directives: Vec<String>,
-    /// Directives for the server blocks with an RSA key of one server alone: name='directive value;'
+    /// Directives for the server blocks with an RSA key of one server only: name='directive value;'
     #[arg(long = "rsa-directives", value_name = "NAME=TEXT")]
     rsa_directives: Vec<String>,
-    /// Directives for the events block of one server alone: name='directive value;'
+    /// Directives for the events block of one server only: name='directive value;'
     #[arg(long = "events", value_name = "NAME=TEXT")]
     events: Vec<String>,
     /// Directory of the test certificates
@@ -147,10 +148,11 @@ struct TurnsArgs {
     /// Interleaved rounds
     #[arg(long, default_value_t = 5)]
     rounds: usize,
-    /// Fewer and shorter rounds: to see that everything works, not to quote
+    /// Fewer and shorter rounds: to check that everything works, not for publication
     #[arg(long)]
     quick: bool,
-    /// Niceness of servers and clients, such as -20 where others use the machine at the same time (takes root)
+    /// Niceness of servers and clients, such as -20 if others use the machine at the same time
+    /// (requires root)
     #[arg(long, allow_negative_numbers = true)]
     nice: Option<i32>,
     /// Write all figures as JSON to this file, `-` for standard output
@@ -165,19 +167,20 @@ struct TurnsArgs {
 struct CompareArgs {
     #[command(flatten)]
     turns: TurnsArgs,
-    /// Cases to run, all but those of s2 by default; `help` lists them
+    /// Cases to run, by default all except those of s2; `help` lists them
     #[arg(long = "case", value_name = "NAME")]
     cases: Vec<String>,
     /// Length of each measurement
     #[arg(long, default_value = "2", value_parser = seconds)]
     seconds: Duration,
-    /// The one core of the servers (default: the last one); the generator gets the others
+    /// The single core of the servers (default: the last one); the generator gets the others
     #[arg(long, conflicts_with = "server_cores")]
     server_cpu: Option<usize>,
-    /// How many cores the servers get (the last ones), with a worker on each; such as 1,2 for both in turn [default: 1]
+    /// How many cores the servers get (the last ones), with a worker on each; a list such as 1,2
+    /// runs both in turn [default: 1]
     #[arg(long, value_name = "COUNT", value_delimiter = ',')]
     server_cores: Vec<usize>,
-    /// Count each server's instructions in user space with perf, in one more measurement per case
+    /// Count each server's user-space instructions with perf, in one more measurement per case
     #[arg(long)]
     instructions: bool,
     /// Sample each server with perf in one more measurement per case, into this directory
@@ -192,7 +195,7 @@ struct StormArgs {
     /// Keys of the handshakes, such as rsa2048,p256 (default: all)
     #[arg(long = "key", value_name = "KIND", value_delimiter = ',')]
     keys: Vec<StormKey>,
-    /// Clients that make handshakes
+    /// Clients that do handshakes
     #[arg(short, long, default_value_t = 64)]
     clients: usize,
     /// Milliseconds between the requests of the established connection
@@ -201,7 +204,8 @@ struct StormArgs {
     /// Length of each storm
     #[arg(long, default_value = "3", value_parser = seconds)]
     seconds: Duration,
-    /// How many cores the servers get (the last ones), with a worker on each; such as 2,1 for both in turn [default: 2 where there are 4, otherwise 1]
+    /// How many cores the servers get (the last ones), with a worker on each; a list such as 2,1
+    /// runs both in turn [default: 2 if there are 4, otherwise 1]
     #[arg(long, value_name = "COUNT", value_delimiter = ',')]
     server_cores: Vec<usize>,
 }
@@ -279,7 +283,7 @@ fn run_idle(args: &IdleArgs) -> Result<(), Error> {
     Ok(())
 }
 
-/// Rounds, and length of a measurement, of a run with `--quick`.
+/// Number of rounds and length of a measurement with `--quick`.
 const QUICK_ROUNDS: usize = 2;
 const QUICK_MEASUREMENT: Duration = Duration::from_millis(500);
 
@@ -327,7 +331,7 @@ fn run_storm(args: StormArgs) -> Result<(), Error> {
 }
 
 impl TurnsArgs {
-    /// The servers with the directives that are meant for each.
+    /// The servers, each with its own directives.
     fn servers(&self) -> Result<Vec<Server>, Error> {
         let mut servers = self.servers.clone();
         for text in &self.directives {
@@ -345,7 +349,7 @@ impl TurnsArgs {
         Ok(servers)
     }
 
-    /// The precedence that was asked for, for as long as the value lives.
+    /// Sets the requested niceness for the lifetime of the value.
     fn precedence(&self) -> Result<Option<Precedence>, Error> {
         self.nice.map(Precedence::take).transpose()
     }
@@ -364,9 +368,9 @@ impl TurnsArgs {
         }
     }
 
-    /// Writes the figures where the arguments say.
+    /// Writes the figures where the arguments ask for.
     fn publish(&self, table: &str, json: &str, markdown: &str) -> Result<(), Error> {
-        // Standard output carries one format; with `-` that is not the table for people.
+        // Standard output carries one format; with `-` that is not the text table.
         let is_stdout = |path: &Option<PathBuf>| path.as_deref() == Some(std::path::Path::new("-"));
         if !is_stdout(&self.json) && !is_stdout(&self.markdown) {
             print!("{table}");
@@ -383,7 +387,7 @@ impl TurnsArgs {
     }
 }
 
-/// The server that `name=directives` is for, and the directives.
+/// The server named in `name=directives`, and the directives.
 fn addressee<'a, 't>(
     servers: &'a mut [Server],
     text: &'t str,
@@ -396,7 +400,7 @@ fn addressee<'a, 't>(
         .find(|server| server.name == name)
         .ok_or_else(|| {
             Error::Usage(format!(
-                "there is no server \"{name}\" to give directives to"
+                "there is no server \"{name}\" for these directives"
             ))
         })?;
     Ok((server, directives))
@@ -434,7 +438,7 @@ impl TargetArgs {
             }
             None if pins => {
                 return Err(Error::Usage(format!(
-                    "TLS settings make no sense for {}",
+                    "TLS settings do not apply to {}",
                     self.url
                 )));
             }
@@ -449,7 +453,7 @@ impl TargetArgs {
     }
 }
 
-/// The latencies worth reading.
+/// The percentiles to report.
 const PERCENTILES: [(&str, f64); 5] = [
     ("p50", 50.0),
     ("p90", 90.0),

@@ -1,10 +1,10 @@
-//! Why a measurement failed, in words for the person who started it.
+//! Why a measurement failed, worded for the person who started it.
 
 use std::{fmt, io};
 
 use crate::response::ResponseError;
 
-/// A run that did not measure what it was asked to.
+/// A run that did not measure what was requested.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
@@ -24,29 +24,29 @@ pub enum Error {
         /// The library's words.
         reason: String,
     },
-    /// A handshake succeeded but is not the one that was pinned.
+    /// A handshake succeeded, but not with the pinned parameters.
     Negotiated {
         /// What differs: "protocol", "suite", "group", "key type", "resumption",
         /// "early data".
         what: &'static str,
-        /// What the plan pins.
+        /// The pinned value.
         wanted: String,
         /// What the server chose.
         got: String,
     },
-    /// An answer over HTTP/2 is malformed or not the expected one.
+    /// An HTTP/2 response is malformed or unexpected.
     Http2(String),
-    /// A response was malformed or is not the expected one.
+    /// An HTTP/1 response is malformed or unexpected.
     Response(ResponseError),
-    /// The server closed a connection in the middle of something.
+    /// The server closed a connection prematurely; holds when.
     Closed(&'static str),
     /// Nothing happened for longer than an operation may take.
     Stalled(String),
     /// A server under comparison did not start, or died.
     Server {
-        /// The name it has in the comparison.
+        /// Its name in the comparison.
         name: String,
-        /// What went wrong, with the end of its error log where there is one.
+        /// What went wrong, with the end of its error log if there is one.
         reason: String,
     },
 }
@@ -67,7 +67,10 @@ impl fmt::Display for Error {
             Self::Io { what, source } => write!(f, "{what}: {source}"),
             Self::Tls { what, reason } => write!(f, "{what}: {reason}"),
             Self::Negotiated { what, wanted, got } => {
-                write!(f, "negotiated {what} is {got}, but the run pins {wanted}")
+                write!(
+                    f,
+                    "negotiated {what} is {got}, but the run requires {wanted}"
+                )
             }
             Self::Http2(what) => write!(f, "unexpected over HTTP/2: {what}"),
             Self::Response(error) => write!(f, "unexpected response: {error}"),

@@ -11,8 +11,8 @@ const BUCKETS: usize = ((LARGEST_LOG2 - SUB_BUCKETS_LOG2 + 1) as usize) << SUB_B
 
 /// Log-linear histogram of durations in nanoseconds.
 ///
-/// A percentile that it reports is at most 1.6 % above the true one and never
-/// below it. Durations beyond 18 minutes count as 18 minutes.
+/// A reported percentile is at most 1.6 % above the true one and never below it. Durations beyond
+/// 18 minutes count as 18 minutes.
 #[derive(Clone, Debug)]
 pub struct Histogram {
     buckets: Vec<u64>,
@@ -68,7 +68,8 @@ impl Histogram {
     }
 }
 
-/// Buckets below `SUB_BUCKETS` are exact; from there on each power of two is cut into `SUB_BUCKETS`.
+/// Buckets below `SUB_BUCKETS` are exact; from there on each power of two is divided into
+/// `SUB_BUCKETS`.
 fn bucket_of(ns: u64) -> usize {
     let ns = ns.min((1 << LARGEST_LOG2) - 1);
     if ns < SUB_BUCKETS {

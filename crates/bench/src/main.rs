@@ -3,8 +3,8 @@
 use clap::Parser;
 use std::process::ExitCode;
 
-/// A storm makes thousands of connections and responses; it is the generator's cost that is to
-/// be small beside the server's.
+/// A storm makes thousands of connections and responses, and the generator's cost must be small
+/// compared with the server's.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
@@ -17,7 +17,7 @@ struct CommandLine {
 }
 
 fn main() -> ExitCode {
-    // clap prints help and mistakes and ends the process by itself.
+    // clap prints help and errors and ends the process by itself.
     let line = CommandLine::parse();
     sealane_bench::run(line.arguments).unwrap_or_else(|error| {
         eprintln!("sealane bench: {error}");

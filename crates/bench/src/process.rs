@@ -4,34 +4,34 @@ use std::{collections::HashMap, fs, io, path::PathBuf};
 
 use serde::Serialize;
 
-/// CPU time that a process tree used between two moments.
+/// CPU time used by a process tree between two moments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct CpuTime {
-    /// Time on a CPU, user and system together, in nanoseconds: the scheduler's
-    /// own account unless a thread ended meanwhile, see [`CpuAccount::since`].
+    /// Time on a CPU, user and system together, in nanoseconds: from the scheduler unless a thread
+    /// ended meanwhile, see [`CpuAccount::since`].
     pub total_ns: u64,
-    /// User part in nanoseconds, in steps of the clock tick (10 ms): a hint at the split, not a measurement.
+    /// User part in nanoseconds, in steps of the clock tick (10 ms): an indication of the split,
+    /// not a measurement.
     pub user_ns: u64,
-    /// System part, with the same steps.
+    /// System part, in the same steps.
     pub system_ns: u64,
 }
 
-/// What the kernel has charged to a process tree up to one moment.
+/// The CPU time charged to a process tree up to one moment.
 #[derive(Clone, Debug, Default)]
 pub struct CpuAccount {
-    /// Nanoseconds by thread; without threads if the kernel does not keep them (`CONFIG_SCHED_INFO`).
+    /// Nanoseconds by thread; empty if the kernel does not account for them (`CONFIG_SCHED_INFO`).
     threads_ns: HashMap<u32, u64>,
-    /// By the tick counters, which know of ended threads and children as well.
+    /// From the tick counters, which include ended threads and children.
     user_ns: u64,
     system_ns: u64,
 }
 
 impl CpuAccount {
-    /// What was used since `earlier`, an account of the same tree.
+    /// The time used since `earlier`, an account of the same tree.
     ///
-    /// A thread that has ended takes its nanoseconds along. If one of `earlier`
-    /// is missing, the total comes from the tick counters, which is 10 ms coarse
-    /// but complete.
+    /// The nanoseconds of an ended thread are lost. If a thread of `earlier` is missing, the total
+    /// comes from the tick counters, which have a resolution of only 10 ms but are complete.
     pub fn since(&self, earlier: &Self) -> CpuTime {
         let user_ns = self.user_ns.saturating_sub(earlier.user_ns);
         let system_ns = self.system_ns.saturating_sub(earlier.system_ns);
@@ -64,11 +64,11 @@ impl CpuAccount {
 /// Memory of a process tree in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Memory {
-    /// Resident set size; pages shared between processes count in each.
+    /// Resident set size; pages shared between processes count in each of them.
     pub rss_bytes: u64,
-    /// Proportional set size of anonymous and shared memory: shared pages are
-    /// divided among those who share them. Pages of files (program text) are left
-    /// out, because everybody who runs the same binary changes their share.
+    /// Proportional set size of anonymous and shared memory: shared pages are divided among the
+    /// processes that share them. Pages of files (program text) are left out, because every other
+    /// process that runs the same binary changes the share.
     pub pss_bytes: u64,
 }
 
@@ -79,7 +79,7 @@ pub struct ProcessTree {
 }
 
 impl ProcessTree {
-    /// The tree below (and with) process `root_pid`.
+    /// The tree whose root is process `root_pid`.
     pub fn of(root_pid: u32) -> Self {
         Self { root_pid }
     }
@@ -118,8 +118,8 @@ impl ProcessTree {
 
     /// The root and its descendants.
     ///
-    /// The kernel's own list of children is a build option, so the parents of
-    /// all processes are read instead.
+    /// The kernel's own list of children is a build option, so the parents of all processes are
+    /// read instead.
     pub(crate) fn pids(&self) -> io::Result<Vec<u32>> {
         let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
         for entry in fs::read_dir("/proc")? {
@@ -170,7 +170,7 @@ fn account(pids: &[u32]) -> io::Result<CpuAccount> {
     Ok(account)
 }
 
-/// Nanoseconds on a CPU of each living thread of a process.
+/// Nanoseconds on a CPU for each living thread of a process.
 fn add_threads(pid: u32, threads_ns: &mut HashMap<u32, u64>) -> io::Result<()> {
     let tasks = match fs::read_dir(format!("/proc/{pid}/task")) {
         Ok(tasks) => tasks,
@@ -195,7 +195,7 @@ fn add_threads(pid: u32, threads_ns: &mut HashMap<u32, u64>) -> io::Result<()> {
     Ok(())
 }
 
-/// Nanoseconds that the calling thread was on a CPU; 0 if the kernel does not keep them.
+/// Nanoseconds that the calling thread was on a CPU; 0 if the kernel does not account for them.
 pub(crate) fn this_thread_cpu_ns() -> u64 {
     let text = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     parse_schedstat(&text).unwrap_or(0)
@@ -217,7 +217,7 @@ fn is_gone(error: &io::Error) -> bool {
 
 struct Stat {
     parent_pid: u32,
-    /// With those of children that have ended and were waited for.
+    /// Including those of children that have ended and were waited for.
     user_ticks: u64,
     system_ticks: u64,
 }

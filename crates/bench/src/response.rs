@@ -1,6 +1,6 @@
-//! HTTP/1 responses, sans-IO: bytes in, checked against what is expected.
+//! HTTP/1 responses, sans-IO: checks received bytes against what is expected.
 //!
-//! The generator keeps no body; it counts it. Framing follows RFC 9112, section 6.3.
+//! The generator counts bodies but does not keep them. Framing follows RFC 9112, section 6.3.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ const HEADER_LIMIT: usize = 64;
 /// A chunk's size line, with extensions.
 const CHUNK_LINE_LIMIT_BYTES: usize = 256;
 
-/// What every response of a run must be.
+/// The required properties of every response of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expected {
     /// The status code.
@@ -19,7 +19,7 @@ pub struct Expected {
     pub body_bytes: Option<u64>,
 }
 
-/// A response that is malformed or not the expected one.
+/// A malformed or unexpected response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ResponseError {
@@ -27,34 +27,34 @@ pub enum ResponseError {
     Malformed(String),
     /// Another status than expected.
     Status {
-        /// The status that the run pins.
+        /// The expected status.
         wanted: u16,
-        /// The status that came.
+        /// The actual status.
         got: u16,
     },
     /// Another body length than expected.
     Length {
-        /// The length that the run pins, in bytes.
+        /// The expected length, in bytes.
         wanted: u64,
-        /// The length that came.
+        /// The actual length.
         got: u64,
     },
     /// The connection ended inside a response.
     Truncated,
-    /// Bytes after the end of the response, without a request for them.
+    /// Unrequested bytes after the end of the response.
     Surplus(usize),
 }
 
-/// How a response ended.
+/// A completed response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Completed {
     /// Bytes of the body, without framing.
     pub body_bytes: u64,
-    /// The server keeps the connection for another request.
+    /// Whether the server keeps the connection open for another request.
     pub keep_alive: bool,
 }
 
-/// Reads one response after another from a connection.
+/// Reads consecutive responses from a connection.
 #[derive(Debug)]
 pub struct ResponseReader {
     expected: Expected,
@@ -76,7 +76,7 @@ enum State {
 }
 
 impl ResponseReader {
-    /// A reader that accepts nothing but `expected`.
+    /// A reader that accepts only `expected`.
     pub fn new(expected: Expected) -> Self {
         Self {
             expected,
@@ -87,7 +87,7 @@ impl ResponseReader {
         }
     }
 
-    /// Takes the next bytes; `Some` when they complete a response.
+    /// Processes the next bytes; returns `Some` when they complete a response.
     ///
     /// # Errors
     ///
@@ -99,8 +99,8 @@ impl ResponseReader {
         }
     }
 
-    /// Takes the bytes up to the end of a response, and leaves those of the next
-    /// one, which is there already when requests were sent ahead; `Some` at that end.
+    /// Processes the bytes up to the end of a response and leaves those of the next one, which may
+    /// already be there when requests were pipelined. Returns `Some` at that end.
     ///
     /// # Errors
     ///
@@ -168,7 +168,7 @@ impl ResponseReader {
 
     /// Parses the head; true if the response ends with it.
     fn head(&mut self, bytes: &mut &[u8]) -> Result<bool, ResponseError> {
-        // The usual case, a head in one piece, is parsed where it lies.
+        // The usual case, a head in one piece, is parsed in place.
         let before = self.partial.len();
         let joined;
         let input = if before == 0 {
@@ -199,7 +199,7 @@ impl ResponseReader {
         self.state = head.body;
         match head.body {
             State::Length { remaining } => {
-                // Said at once rather than after a gigabyte.
+                // Reported at once rather than after a gigabyte.
                 self.check_length(remaining)?;
                 Ok(remaining == 0)
             }
@@ -225,7 +225,7 @@ impl ResponseReader {
         };
         match httparse::parse_chunk_size(&line) {
             Ok(httparse::Status::Complete((_, 0))) => self.state = State::Trailer,
-            // The line break that ends a chunk is read as part of its data.
+            // The line break after a chunk is read as part of its data.
             Ok(httparse::Status::Complete((_, size))) => {
                 let remaining = size.checked_add(2).ok_or_else(|| malformed("chunk size"))?;
                 self.state = State::ChunkData { remaining };

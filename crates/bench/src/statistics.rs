@@ -40,7 +40,7 @@ impl Summary {
         })
     }
 
-    /// Distance between the quartiles: where the middle half of the rounds lies.
+    /// The interquartile range, which contains the middle half of the rounds.
     pub fn interquartile_range(&self) -> f64 {
         self.q3 - self.q1
     }

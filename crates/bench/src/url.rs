@@ -11,7 +11,7 @@ pub struct Url {
     pub host: String,
     /// The port, 80 or 443 if the URL names none.
     pub port: u16,
-    /// Path and query as they go into the request line, starting with `/`.
+    /// Path and query for the request line, starting with `/`.
     pub path: String,
 }
 
@@ -23,7 +23,7 @@ pub struct UrlError {
 }
 
 impl Url {
-    /// The value of the `Host` header field: IPv6 in brackets, the default port left out.
+    /// The value of the `Host` header field: IPv6 in brackets, without the default port.
     pub fn host_header(&self) -> String {
         let host = if self.host.contains(':') {
             format!("[{}]", self.host)

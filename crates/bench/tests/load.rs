@@ -1,5 +1,5 @@
-//! The load generator against a server in this process: what it counts is what
-//! happened, and what it did not ask for fails the run.
+//! The load generator against a server in this process: its counts are correct, and anything that
+//! it did not ask for fails the run.
 
 mod origin;
 

@@ -1,9 +1,11 @@
-//! Prints what the HTTP/2 codec costs per request: `cargo run --release -p sealane-http --example h2_speed`.
+//! Prints the cost of the HTTP/2 codec per request: `cargo run --release -p sealane-http --example
+//! h2_speed`.
 //!
-//! Ten requests per turn as a browser's connection sends them after its first ones, answered
-//! with 1 KiB each: everything between decrypted bytes in and bytes to encrypt out, payloads
-//! copied. Best of several rounds, so that a busy machine disturbs little. With a number as argument it runs
-//! so many turns and prints nothing, for `valgrind --tool=callgrind`.
+//! Ten requests per turn, as a browser's connection sends them after its first ones, answered with
+//! 1 KiB each. The time covers everything between decrypted input and the bytes to encrypt,
+//! including copying payloads. Prints the best of several rounds, so that a busy machine has little
+//! effect. With a number as argument it runs that many turns and prints nothing, for `valgrind
+//! --tool=callgrind`.
 
 mod browser;
 

@@ -1,8 +1,8 @@
-//! Prints what header compression costs per block:
+//! Prints the cost of header compression per block:
 //! `cargo run --release -p sealane-http --example hpack`.
 //!
-//! Best of several rounds, so that a busy machine disturbs little. With `encode` or `decode` and a number it does
-//! only that, and prints nothing, for `valgrind --tool=callgrind`.
+//! Prints the best of several rounds, so that a busy machine has little effect. With `encode` or
+//! `decode` and a number it does only that, and prints nothing, for `valgrind --tool=callgrind`.
 
 mod browser;
 

@@ -1,8 +1,8 @@
-//! Prints what the codec costs per message: `cargo run --release -p sealane-http --example speed`.
+//! Prints the cost of the codec per message: `cargo run --release -p sealane-http --example speed`.
 //!
-//! Best of several rounds, so that a busy machine disturbs little. With an argument it parses one
-//! request that many times and prints nothing, for `valgrind --tool=callgrind`; with a second one,
-//! a response.
+//! Prints the best of several rounds, so that a busy machine has little effect. With an argument it
+//! parses one request that many times and prints nothing, for `valgrind --tool=callgrind`; with a
+//! second one, a response.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -28,7 +28,7 @@ pub struct Preconditions<'a> {
     pub if_modified_since: Option<&'a [u8]>,
 }
 
-/// What is known of the representation that a 200 answer would carry.
+/// The validators of the representation that a 200 response would carry.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Validators<'a> {
     /// The `ETag` as it is sent, quotes and `W/` included.
@@ -37,7 +37,7 @@ pub struct Validators<'a> {
     pub last_modified: Option<i64>,
 }
 
-/// What the preconditions make of a 200 answer.
+/// The outcome of the preconditions for a 200 response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     /// Send it.
@@ -48,13 +48,13 @@ pub enum Verdict {
     PreconditionFailed,
 }
 
-/// Evaluates the preconditions for an answer that would be 200.
+/// Evaluates the preconditions for a response that would be 200.
 ///
 /// The order is nginx's: `If-Unmodified-Since`, `If-Match`, then `If-Modified-Since` and
-/// `If-None-Match` together. Where both of the last two are present nginx answers 304 only if
-/// both say so, while RFC 9110 section 13.2.2 would let the tag alone decide; a client that
-/// sends both gets at worst a body it did not need. As in nginx a representation without a
-/// modification time is not subject to preconditions.
+/// `If-None-Match` together. If both of the last two are present, nginx answers 304 only if both
+/// agree, while RFC 9110 section 13.2.2 would let the tag alone decide. A client that sends both
+/// gets at worst a body it did not need. As in nginx, preconditions do not apply to a
+/// representation without a modification time.
 pub fn evaluate(
     conditions: &Preconditions<'_>,
     validators: &Validators<'_>,

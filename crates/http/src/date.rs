@@ -1,5 +1,5 @@
-//! Dates: HTTP's (RFC 9110 section 5.6.7) and the access log's. Seconds since 1970 in and out;
-//! nothing here asks what time it is.
+//! Dates: HTTP's (RFC 9110 section 5.6.7) and the access log's. Input and output are seconds since
+//! 1970; nothing here reads a clock.
 
 use crate::headers::FieldValue;
 
@@ -12,13 +12,12 @@ const MONTH_NAMES: [&str; 12] = [
     "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
 ];
 
-/// The last second of the year 9999: four-digit years end there, and later times are shown as
-/// this one.
+/// The last second of the year 9999, where four-digit years end. Later times are shown as this one.
 const LAST_SECOND: i64 = 253_402_300_799;
 /// The first second of the year 0; earlier times are shown as this one.
 const FIRST_SECOND: i64 = -62_167_219_200;
 
-/// A date as fields of HTTP have it, which needs no look at its bytes before it is written.
+/// A date in the format of HTTP fields. It needs no validation before it is written.
 #[derive(Clone, Copy, Debug)]
 pub struct ImfDate([u8; IMF_DATE_BYTES]);
 
@@ -28,12 +27,12 @@ impl ImfDate {
         ImfDate(imf(unix_s))
     }
 
-    /// As [`imf`] gives it.
+    /// The text that [`imf`] returns.
     pub fn as_bytes(&self) -> &[u8; IMF_DATE_BYTES] {
         &self.0
     }
 
-    /// For an encoder.
+    /// The date as a field value, for an encoder.
     pub fn as_value(&self) -> FieldValue<'_> {
         FieldValue::trusted(&self.0)
     }
@@ -51,8 +50,8 @@ pub fn imf(unix_s: i64) -> [u8; IMF_DATE_BYTES] {
     out
 }
 
-/// `06/Nov/1994:08:49:37 +0000`, nginx's `$time_local`. `offset_minutes` is the local time's
-/// distance from UTC, east positive.
+/// `06/Nov/1994:08:49:37 +0000`, nginx's `$time_local`. `offset_minutes` is the local time's offset
+/// from UTC, positive to the east.
 pub fn log_local(unix_s: i64, offset_minutes: i32) -> [u8; 26] {
     let time = CivilTime::from_unix(unix_s.saturating_add(i64::from(offset_minutes) * 60));
     let mut out = *b"00/Jan/0000:00:00:00 +0000";
@@ -104,8 +103,8 @@ pub fn autoindex(unix_s: i64, offset_minutes: i32) -> [u8; 17] {
 /// Parses the three forms of an HTTP date: IMF-fixdate, RFC 850 (`Sunday, 06-Nov-94 08:49:37
 /// GMT`) and asctime (`Sun Nov  6 08:49:37 1994`). `None` for anything else.
 ///
-/// As in nginx the name of the day and the zone are not looked at, and a year of two digits
-/// belongs to the century that puts it between 1970 and 2069.
+/// As in nginx, the day name and the zone are ignored, and a two-digit year belongs to the century
+/// that puts it between 1970 and 2069.
 pub fn parse(text: &[u8]) -> Option<i64> {
     let start = text.iter().position(|&byte| byte == b',' || byte == b' ')?;
     let is_asctime = text[start] == b' ';

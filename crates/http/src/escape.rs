@@ -11,7 +11,7 @@ pub enum LogEscape {
     /// As in a JSON string: `\"`, `\\`, `\n` and the like, other controls as `\u00XX`;
     /// bytes of 0x7f and above pass.
     Json,
-    /// As they are. A client can then forge log lines.
+    /// Unchanged. A client can then forge log lines.
     None,
 }
 
@@ -38,7 +38,7 @@ pub fn html_into(out: &mut Vec<u8>, text: &[u8]) {
     });
 }
 
-/// [`html_into`] for a single text, borrowed when nothing needs escaping.
+/// Like [`html_into`] for a single text, which is borrowed if nothing needs escaping.
 pub fn html(text: &[u8]) -> Cow<'_, [u8]> {
     if !text.iter().any(|&byte| is_special_in_html(byte)) {
         return Cow::Borrowed(text);
@@ -48,7 +48,7 @@ pub fn html(text: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(out)
 }
 
-/// Copies runs of ordinary bytes at once and hands the special ones to `escape`.
+/// Copies runs of ordinary bytes at once and passes special ones to `escape`.
 fn copy_escaping(
     out: &mut Vec<u8>,
     text: &[u8],

@@ -1,8 +1,8 @@
 //! Entry points for the fuzzers.
 //!
-//! Each takes arbitrary bytes, runs one parser and asserts what must hold of its result; a
-//! finding is a panic. They live here, beside the code they exercise, so that the property
-//! tests run them too.
+//! Each takes arbitrary bytes, runs one parser and asserts the invariants of its result; a finding
+//! is a panic. They live here, beside the code they exercise, so that the property tests run them
+//! too.
 
 use crate::Span;
 use crate::conditional::{self, IfModifiedSince, Preconditions, Validators, Verdict};
@@ -34,8 +34,8 @@ pub use stream::{fuzz_stream, stream_of};
 
 /// HTTP/1 request heads: the first byte chooses limits and leniency, the rest is the input.
 ///
-/// However the bytes are cut, the outcome is the same; positions stay inside the head; what is
-/// accepted has no line breaks or NUL in it and exactly one way to find its end.
+/// However the bytes are split, the outcome is the same. Positions stay inside the head. Accepted
+/// heads contain no line breaks or NUL and have exactly one possible end.
 pub fn fuzz_request(data: &[u8]) {
     let Some((&choice, input)) = data.split_first() else {
         return;
@@ -58,7 +58,8 @@ pub fn fuzz_request(data: &[u8]) {
 }
 
 fn limits_from(choice: u8) -> Limits {
-    // The smallest are shorter than the longest method, and the large buffers can be the smaller.
+    // The smallest are shorter than the longest method, and a large buffer may be smaller than the
+    // small one.
     let (header_buffer_bytes, large_buffer_bytes) = match (choice & 1, choice >> 5 & 3) {
         (0, _) => (1024, 8192),
         (_, 0) => (96, 160),
@@ -76,7 +77,7 @@ fn limits_from(choice: u8) -> Limits {
     }
 }
 
-/// Parses a growing prefix of `input`, as a connection does.
+/// Parses growing prefixes of `input`, as a connection does.
 fn parse_in_pieces(
     input: &[u8],
     limits: &Limits,
@@ -114,7 +115,7 @@ fn check_head(input: &[u8], head: &RequestHead, limits: &Limits) {
     let mut seen = Vec::new();
     for header in &head.headers {
         let (name, value) = (inside(header.name), inside(header.value));
-        // `ignore_invalid_headers off` takes bytes beyond ASCII, but nothing that divides lines.
+        // `ignore_invalid_headers off` accepts non-ASCII bytes, but no line separators.
         let is_odd = |byte: &u8| !limits.ignore_invalid_headers && !byte.is_ascii();
         let is_name = |byte: &u8| (byte.is_ascii_graphic() && *byte != b':') || is_odd(byte);
         assert!(!name.is_empty() && name.iter().all(is_name));
@@ -149,7 +150,7 @@ fn check_head(input: &[u8], head: &RequestHead, limits: &Limits) {
 
 /// Request targets, hosts and percent-encoding.
 ///
-/// A normalised path starts at the root and stays below it, and normalising it again, escaped,
+/// A normalised path starts at the root and stays below it. Escaping it and normalising it again
 /// changes nothing.
 pub fn fuzz_uri(data: &[u8]) {
     for method in [Method::Get, Method::Options, Method::Connect] {
@@ -194,7 +195,7 @@ pub fn fuzz_range(data: &[u8]) {
         return;
     };
     let size: [u8; 8] = head[..8].try_into().expect("eight bytes");
-    // Shifted so that small sizes, where ranges meet the end, are as likely as large ones.
+    // Shifted so that small sizes, where ranges reach the end, are as likely as large ones.
     let total_bytes = u64::from_be_bytes(size) >> (head[8] % 64);
     let max_ranges = match head[8] % 5 {
         4 => range::MAX_RANGES_UNSET,
@@ -243,8 +244,8 @@ fn check_preconditions(value: &[u8], etag: Option<&[u8]>) {
         if_unmodified_since: Some(value),
         ..none
     });
-    // The tag is a strong one, but the header may hold its weak form: only the weak comparison
-    // of If-None-Match takes that.
+    // The tag is strong, but the header may hold its weak form, which only the weak comparison of
+    // If-None-Match accepts.
     let matches = if_match == Verdict::Proceed;
     assert!(!matches || if_none_match == Verdict::NotModified);
     let time = date::parse(value);
@@ -266,10 +267,10 @@ fn check_ranges(ranges: &[ByteRange], total_bytes: u64, max_ranges: usize) {
     assert!(multipart.body_bytes(ranges) > sum);
 }
 
-/// Chunked bodies. The first byte chooses how the rest is cut.
+/// Chunked bodies. The first byte chooses how the rest is split.
 ///
-/// However the bytes are cut, the data, the end and the errors are the same. Behind an error
-/// nothing is read any more.
+/// However the bytes are split, the data, the end and the errors are the same. After an error
+/// nothing more is read.
 pub fn fuzz_chunked(data: &[u8]) {
     let Some((&choice, input)) = data.split_first() else {
         return;
@@ -312,7 +313,7 @@ fn decode_in_pieces(input: &[u8], piece: usize) -> DecodedBody {
                 Err(error) => {
                     refused::body(&mut decoder, &input[body.consumed..]);
                     body.end = Err(error);
-                    // Where in a piece an error is found is not told, and does not matter.
+                    // The position of an error within a piece is not reported, and does not matter.
                     body.consumed = 0;
                 }
             }

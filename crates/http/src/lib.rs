@@ -1,9 +1,9 @@
 //! HTTP semantics without I/O: bytes and the time go in, structures and bytes come out.
 //!
-//! Nothing in this crate opens a socket or a file, reads a clock or holds a lock, so every
-//! rule in it can be tested with a byte string. The reference is nginx's behaviour (1.29 and
-//! later) and, where nginx is lenient in a way that lets two servers disagree about where a
-//! message ends, RFC 9110 and RFC 9112.
+//! Nothing in this crate opens a socket or a file, reads a clock or holds a lock, so every rule in
+//! it can be tested with a byte string. The reference is nginx's behaviour (1.29 and later). Where
+//! nginx is lenient in a way that lets two servers disagree about where a message ends, it is RFC
+//! 9110 and RFC 9112.
 //!
 //! | module | what it knows |
 //! |---|---|

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 /// The type of files without a known extension, nginx's default for `default_type`.
 pub const DEFAULT_TYPE: &str = "text/plain";
 
-/// Extensions longer than this are looked up by a heap copy; none is in use.
+/// Longer extensions are looked up through a heap copy; none is in use.
 const STACK_EXTENSION_BYTES: usize = 32;
 
 /// The media types of a location. Extensions are compared without case.
@@ -29,7 +29,7 @@ impl TypeMap {
         map
     }
 
-    /// Adds an extension (without its dot). Returns the type it had: nginx warns about a
+    /// Adds an extension (without its dot). Returns its previous type: nginx warns about a
     /// duplicate and lets the last one win.
     pub fn insert(&mut self, extension: &str, media_type: &str) -> Option<Box<str>> {
         let key = extension.to_ascii_lowercase().into_bytes().into();

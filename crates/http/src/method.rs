@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A request method: those nginx knows by name, and `Other` for every further token.
+/// A request method: those nginx knows by name, and `Other` for any other token.
 ///
 /// `Other` does not carry the name; the request head keeps its position in the buffer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -25,7 +25,7 @@ pub enum Method {
     Patch,
     Trace,
     Connect,
-    /// A token nginx has no name for.
+    /// A token that is not in nginx's list.
     Other,
 }
 

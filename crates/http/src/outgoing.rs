@@ -1,20 +1,20 @@
 //! The parts of a request to another server, as every encoder takes them.
 //!
-//! Configurations make them of variables, and variables hold what clients send: `proxy_pass
-//! http://origin/$1` with `%0d%0a` in the URI. A part exists only if no receiver can take it for
-//! anything but what was meant, in whichever protocol it is written.
+//! Configurations build them from variables, and variables contain client input: `proxy_pass
+//! http://origin/$1` with `%0d%0a` in the URI. A value of these types exists only if no receiver
+//! can misinterpret it, in whichever protocol it is written.
 
 use std::fmt;
 
 use crate::headers::{InvalidHeader, is_token};
 
-/// The method of a request: a token other than CONNECT, whose target is of another form and
-/// whose answer is a tunnel.
+/// The method of a request: a token other than CONNECT, whose target has another form and whose
+/// response is a tunnel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MethodName<'a>(&'a [u8]);
 
-/// The target of a request, a path with its query: not empty, no white space, no control
-/// character. Bytes above ASCII pass, as in nginx.
+/// The target of a request, a path with its query: not empty, no white space, no control character.
+/// As in nginx, non-ASCII bytes are allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target<'a>(&'a [u8]);
 
@@ -22,17 +22,17 @@ pub struct Target<'a>(&'a [u8]);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Authority<'a>(&'a [u8]);
 
-/// A part of a request that must not be sent: somebody would read more out of it, or something
-/// else, than was meant.
+/// A part of a request that must not be sent, because a receiver would read more or something else
+/// than was meant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum InvalidRequest {
-    /// The method is no token, or CONNECT.
+    /// The method is not a token, or is CONNECT.
     Method,
     /// The target is empty or holds white space or a control character.
     Target,
     /// The host holds white space or a control character.
     Authority,
-    /// A field's name is no token.
+    /// A field's name is not a token.
     Name {
         /// The name.
         name: Vec<u8>,
@@ -42,14 +42,14 @@ pub enum InvalidRequest {
         /// The field.
         name: Vec<u8>,
     },
-    /// A parameter's name is empty or holds NUL or `=`, where the name of an environment variable
-    /// ends.
+    /// A parameter's name is empty or contains NUL or `=`, where the name of an environment
+    /// variable ends.
     ParamName {
         /// The name.
         name: Vec<u8>,
     },
-    /// A parameter's value holds NUL, or CR or LF where the parameter is part of an HTTP request
-    /// (`HTTP_*`, `REQUEST_URI`).
+    /// A parameter's value contains NUL, or CR or LF although the parameter is part of an HTTP
+    /// request (`HTTP_*`, `REQUEST_URI`).
     ParamValue {
         /// The parameter.
         name: Vec<u8>,
@@ -81,7 +81,7 @@ impl fmt::Display for InvalidRequest {
 impl std::error::Error for InvalidRequest {}
 
 impl InvalidRequest {
-    /// What is wrong with a field of this name.
+    /// The error for a field of this name.
     pub fn field(name: &[u8], error: InvalidHeader) -> InvalidRequest {
         let name = name.to_vec();
         match error {
@@ -124,7 +124,7 @@ impl<'a> Target<'a> {
 }
 
 impl<'a> Authority<'a> {
-    /// May be empty: then a `host` field speaks.
+    /// May be empty: then a `host` field counts.
     ///
     /// # Errors
     /// [`InvalidRequest::Authority`].

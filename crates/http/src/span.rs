@@ -1,4 +1,4 @@
-//! A range of positions in somebody else's buffer.
+//! A range of positions in a buffer owned elsewhere.
 
 use std::fmt;
 use std::ops::Range;
@@ -27,7 +27,7 @@ impl Span {
         }
     }
 
-    /// The bytes it stands for. `buf` must be the buffer that was parsed; a span that does not
+    /// The bytes that it refers to. `buf` must be the buffer that was parsed; a span that does not
     /// fit into it yields an empty slice.
     pub fn of(self, buf: &[u8]) -> &[u8] {
         buf.get(self.range()).unwrap_or_default()

@@ -1,5 +1,5 @@
-//! Whatever variables hold, a receiver that is not ours reads what was given to an encoder, and
-//! nothing else.
+//! Whatever variables contain, a receiver other than ours parses exactly what was given to an
+//! encoder.
 
 use proptest::prelude::*;
 use sealane_http::cgi::Param;

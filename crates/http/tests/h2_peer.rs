@@ -1,5 +1,5 @@
-//! The HTTP/2 codec against the `h2` crate: our server with its client, our client with its
-//! server, over a pipe in memory. Hundreds of requests at once, bodies both ways, trailers,
+//! The HTTP/2 codec against the `h2` crate: our server with its client, our client with its server,
+//! over an in-memory pipe. Hundreds of concurrent requests, bodies in both directions, trailers,
 //! resets and odd windows; every byte is checked.
 
 use std::collections::HashMap;

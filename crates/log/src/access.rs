@@ -1,5 +1,5 @@
-//! `access_log`: lines gathered per thread, so that one costs neither a lock
-//! nor a system call.
+//! `access_log`: lines are gathered per thread, so that a line costs neither a lock nor a system
+//! call.
 
 use super::destination::Destination;
 use super::paths::Paths;
@@ -7,8 +7,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
 
-/// Bytes that a thread gathers for one access log before it hands them to the
-/// queue of its own accord.
+/// How many bytes a thread gathers for one access log before it passes them to the queue by itself.
 pub const THREAD_BUFFER_BYTES: usize = 16 * 1024;
 
 /// Where the lines of an `access_log` directive go. Cheap to clone.
@@ -27,19 +26,19 @@ impl AccessLogger {
         AccessLogger { destination: None }
     }
 
-    /// Whether lines go nowhere, so that formatting them is in vain.
+    /// Whether lines are discarded, so that formatting them is pointless.
     pub fn is_discard(&self) -> bool {
         self.destination.is_none()
     }
 
-    /// Takes one line with its end. It is on its way at the latest when the
-    /// thread calls [`flush_thread_buffers`].
+    /// Takes one line with its end. It is passed on at the latest when the thread calls
+    /// [`flush_thread_buffers`].
     pub fn write_line(&self, line: &[u8]) {
         self.write(|destination, out| destination.encode(None, line, out));
     }
 
-    /// The same for a log with variables in its path: for the file `path`, if the
-    /// directory `root` exists.
+    /// The same for a log with variables in its path: writes to the file `path` if the directory
+    /// `root` exists.
     pub fn write_line_to(&self, path: &[u8], root: &[u8], line: &[u8]) {
         self.write(|_, out| Paths::push(path, root, line, out));
     }
@@ -73,10 +72,10 @@ impl fmt::Debug for AccessLogger {
     }
 }
 
-/// Hands the lines that this thread has gathered to the writer. A worker calls
-/// it whenever it has nothing else to do, before it waits for events.
+/// Passes the lines that this thread has gathered to the writer. A worker calls it before it waits
+/// for events, when it has nothing else to do.
 pub fn flush_thread_buffers() {
-    // A thread that is ending has flushed already.
+    // A thread that is ending has already flushed.
     let _ = BUFFERS.try_with(|buffers| buffers.borrow_mut().flush());
 }
 
@@ -84,15 +83,15 @@ thread_local! {
     static BUFFERS: RefCell<ThreadBuffers> = const { RefCell::new(ThreadBuffers::new()) };
 }
 
-/// What one thread has gathered, by lane of the destination.
+/// The lines gathered by one thread, by lane of the destination.
 struct ThreadBuffers {
     slots: Vec<Slot>,
-    /// Numbers of the slots with lines in them.
+    /// Numbers of the non-empty slots.
     filled: Vec<usize>,
 }
 
-/// Lines for one destination. Between two flushes only, so that no thread keeps
-/// the log of a former configuration open.
+/// Lines for one destination. It holds the destination only between two flushes, so that no thread
+/// keeps a log of an earlier configuration open.
 struct Slot {
     destination: Option<Arc<Destination>>,
     bytes: Vec<u8>,
@@ -122,7 +121,7 @@ impl ThreadBuffers {
                 slot.destination = Some(Arc::clone(destination));
                 self.filled.push(number);
             }
-            // Several sets without a common queue exist in tests only.
+            // Only in tests are there several sets without a common queue.
             Some(other) if !Arc::ptr_eq(other, destination) => {
                 slot.hand_over();
                 slot.destination = Some(Arc::clone(destination));

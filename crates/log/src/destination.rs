@@ -1,4 +1,4 @@
-//! One open log: a file or stderr, whoever writes to it.
+//! One open log, file or stderr, independent of who writes to it.
 
 use super::queue::Queue;
 use super::sink::Sink;
@@ -10,10 +10,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Where the lines of one log end up. Shared by all handles that name the same
-/// path, in this configuration and in those before and after it, so that there
-/// is one descriptor and one order of lines. With the last handle it is closed,
-/// once the writer has written what waits.
+/// The destination of the lines of one log. All handles for the same path share it, in this
+/// configuration and in those before and after it, so that there is one descriptor and one order of
+/// lines. It is closed with the last handle, once the writer has written the pending lines.
 #[derive(Debug)]
 pub(super) struct Destination {
     /// What is written to.
@@ -22,16 +21,16 @@ pub(super) struct Destination {
     pub(super) lane: usize,
     /// The queue of the process.
     pub(super) queue: Arc<Queue>,
-    /// The last direct write failed and stderr was told so.
+    /// The last direct write failed, which was reported on stderr.
     complained: AtomicBool,
 }
 
 /// How long lines of a buffered access log are held back.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Hold {
-    /// `buffer=`: written when this many bytes have come together.
+    /// `buffer=`: written once this many bytes have been gathered.
     pub(super) bytes: usize,
-    /// `flush=`: written when the oldest line is this old; `None` waits for ever.
+    /// `flush=`: written when the oldest line is this old; `None` means no time limit.
     pub(super) time: Option<Duration>,
     /// `gzip=`: level at which a buffer is compressed.
     pub(super) gzip: Option<u32>,
@@ -48,8 +47,8 @@ impl Destination {
         }
     }
 
-    /// Adds a line with its end to `out`, in the form in which
-    /// [`Destination::append`] wants it. `severity` is for syslog servers.
+    /// Appends a line with its end to `out`, in the form that [`Destination::append`] expects.
+    /// `severity` is for syslog servers.
     pub(super) fn encode(&self, severity: Option<u8>, line: &[u8], out: &mut Vec<u8>) {
         match &*self.sink {
             Sink::Syslog(syslog) => syslog.push(severity, line, out),
@@ -67,7 +66,7 @@ impl Destination {
         self.append(&bytes, 1);
     }
 
-    /// Takes complete lines: to the queue when a writer runs, else at once.
+    /// Takes complete lines. Queues them if a writer runs, otherwise writes them at once.
     pub(super) fn append(&self, bytes: &[u8], lines: u64) {
         if self.queue.is_running() && self.queue.push(self.lane, bytes, lines) {
             return;
@@ -78,19 +77,19 @@ impl Destination {
         }
     }
 
-    /// Goes on with a newly opened file, after what was logged before.
+    /// Switches to a newly opened file, after everything logged so far.
     pub(super) fn replace(&self, file: OwnedFd) {
         if self.queue.is_running() {
             self.queue.replace(self.lane, file);
         } else {
-            // Failing here means that the kernel is out of everything; the old
-            // file stays in use.
+            // This fails only if the kernel is out of all resources; the old file then stays in
+            // use.
             let _ = self.sink.replace(file);
         }
     }
 
-    /// Writes complete lines at once. What cannot be written is lost; the first
-    /// time in a row, stderr is told.
+    /// Writes complete lines at once. Lines that cannot be written are lost; the first failure in a
+    /// row is reported on stderr.
     fn append_directly(&self, mut bytes: &[u8], lines: u64) {
         while !bytes.is_empty() {
             match self.sink.write(bytes) {
@@ -131,8 +130,8 @@ impl Drop for Destination {
     }
 }
 
-/// Last resort for what the logs themselves have to say. Failures are ignored:
-/// nobody is left to tell.
+/// Last resort for messages about the logs themselves. Failures are ignored, as there is no place
+/// left to report them.
 pub(super) fn write_to_stderr(line: &[u8]) {
     let _ = file::write(io::stderr().as_fd(), line);
 }

@@ -1,4 +1,4 @@
-//! `error_log`: the handle that everything logs through, and the line format.
+//! `error_log`: the handle that all logging goes through, and the line format.
 
 use super::LogLevel;
 use super::destination::Destination;
@@ -7,15 +7,15 @@ use sealane_sys::process;
 use std::fmt::{self, Write};
 use std::sync::Arc;
 
-/// Longest line of an error log in bytes, its end included; the rest is cut.
-/// nginx cuts at 2048, which long request lines exceed.
+/// Longest line of an error log in bytes, including its end; the rest is cut off. nginx cuts at
+/// 2048, which long request lines exceed.
 pub const MAX_ERROR_LINE_BYTES: usize = 4096;
 
-/// Where a location, a server or the whole process logs its errors. Cheap to
-/// clone; a level that nobody wants costs one comparison.
+/// Where a location, a server or the whole process logs its errors. Cheap to clone; a level that is
+/// not logged costs one comparison.
 #[derive(Clone)]
 pub struct Logger {
-    /// The most verbose level that anyone wants; 0 for none.
+    /// The most verbose level of any destination; 0 for none.
     max_level: u8,
     sinks: Arc<[(LogLevel, Arc<Destination>)]>,
 }
@@ -33,7 +33,7 @@ impl Logger {
         }
     }
 
-    /// A logger that keeps nothing.
+    /// A logger that discards everything.
     pub fn discard() -> Logger {
         Logger::new(Vec::new())
     }
@@ -44,8 +44,8 @@ impl Logger {
         level as u8 <= self.max_level
     }
 
-    /// Writes `message` in nginx's format to every log that wants the level:
-    /// `2026/11/21 21:00:00 [error] PID#TID: *CONNECTION message`.
+    /// Writes `message` in nginx's format to every log of this level: `2026/11/21 21:00:00 [error]
+    /// PID#TID: *CONNECTION message`.
     ///
     /// Control characters are escaped (`\x0A`), so no client can forge a line.
     /// [`crate::log_error!`] is the short form.
@@ -62,7 +62,7 @@ impl Logger {
         }
     }
 
-    /// The destinations that want a level.
+    /// The destinations that log a level.
     pub(super) fn destinations(&self, level: LogLevel) -> impl Iterator<Item = &Arc<Destination>> {
         self.sinks
             .iter()
@@ -91,7 +91,7 @@ pub(super) fn format_line(
         text: String::with_capacity(256),
         escape: false,
     };
-    // An error means that the line is full: what fits is kept.
+    // An error means that the line is full; what fits is kept.
     let _ = with_time_stamps(|now| line.write_str(&now.error_log));
     let (pid, tid) = (process::pid(), process::thread_id());
     let _ = write!(line, " [{}] {pid}#{tid}: ", level.name());
@@ -104,7 +104,7 @@ pub(super) fn format_line(
     line.text.into_bytes()
 }
 
-/// A line being written: escapes control characters and stops when it is full.
+/// A line being written. Escapes control characters and stops when it is full.
 struct Line {
     text: String,
     escape: bool,

@@ -1,10 +1,10 @@
-//! Lines that carry more than their text through the queue: each stands behind
-//! the lengths of its fields.
+//! Lines that carry more than their text through the queue: each is preceded by the lengths of its
+//! fields.
 
 /// Bytes of one length.
 const LENGTH_BYTES: usize = 4;
 
-/// Appends a frame of these fields, of which the last is written by `last`.
+/// Appends a frame of these fields; `last` writes the last one.
 pub(super) fn push<const FIELDS: usize>(
     out: &mut Vec<u8>,
     fields: [&[u8]; FIELDS],
@@ -30,7 +30,7 @@ fn length(bytes: usize) -> [u8; LENGTH_BYTES] {
     u32::try_from(bytes).unwrap_or(u32::MAX).to_le_bytes()
 }
 
-/// The fields of the frame that `bytes` begins with, and its length.
+/// The fields of the frame at the start of `bytes`, and its length.
 pub(super) fn first<const FIELDS: usize>(bytes: &[u8]) -> Option<([&[u8]; FIELDS], usize)> {
     let mut rest = bytes.get(FIELDS * LENGTH_BYTES..)?;
     let (lengths, _) = bytes.as_chunks::<LENGTH_BYTES>();
@@ -41,7 +41,7 @@ pub(super) fn first<const FIELDS: usize>(bytes: &[u8]) -> Option<([&[u8]; FIELDS
     Some((fields, bytes.len() - rest.len()))
 }
 
-/// How many frames there are.
+/// The number of frames.
 pub(super) fn count<const FIELDS: usize>(mut bytes: &[u8]) -> u64 {
     let mut frames = 0;
     while let Some((_, length)) = first::<FIELDS>(bytes) {

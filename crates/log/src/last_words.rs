@@ -1,18 +1,18 @@
-//! Lines that wait when the process crashes.
+//! Writes pending lines when the process crashes.
 
 use super::queue::Queue;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-/// The queue of the process, which has one.
+/// The queue of the process, which has only one.
 static QUEUE: Mutex<Weak<Queue>> = Mutex::new(Weak::new());
 
-/// From now on, a fault has the lines written that wait in this queue.
+/// From now on, the handler of a fault writes the lines pending in this queue.
 pub(super) fn are_in(queue: &Arc<Queue>) {
     *QUEUE.lock().unwrap_or_else(PoisonError::into_inner) = Arc::downgrade(queue);
     sealane_sys::crash::say_last(say);
 }
 
-/// In the handler of a fault.
+/// Runs in the handler of a fault.
 fn say() {
     let Ok(queue) = QUEUE.try_lock() else { return };
     if let Some(queue) = queue.upgrade() {

@@ -13,8 +13,7 @@ const FIRST_RETRY: Duration = Duration::from_secs(1);
 /// Longest wait between two attempts.
 const LAST_RETRY: Duration = Duration::from_secs(30);
 
-/// Longest wait between two attempts to reach a syslog server, which is soon started
-/// again as a rule.
+/// Longest wait between two attempts to reach a syslog server, which is usually restarted soon.
 const LAST_SYSLOG_RETRY: Duration = Duration::from_secs(2);
 
 /// First wait after a log would have blocked; doubled each time.
@@ -26,19 +25,19 @@ const LAST_PAUSE: Duration = Duration::from_millis(320);
 /// Shortest time between two reports of dropped lines for the same log.
 const REPORT_EVERY: Duration = Duration::from_secs(1);
 
-/// The same where each line is lost for a reason of its own.
+/// The same for lines that are each lost for a separate reason.
 const REPORT_REASONS_EVERY: Duration = Duration::from_secs(10);
 
-/// Bytes of lines that become one member of a compressed log at most.
+/// The most bytes of lines in one member of a compressed log.
 const MEMBER_BYTES: usize = 1 << 20;
 
-/// How long the lines of a log that has been closed wait for it to take them.
+/// How long the pending lines of a closed log wait to be written.
 const CLOSE_PATIENCE: Duration = Duration::from_secs(30);
 
 /// A buffer larger than this is given back to the allocator after a burst.
 pub(super) const KEPT_BUFFER_BYTES: usize = 256 << 10;
 
-/// Lines on their way from the queue to one log.
+/// Lines moving from the queue to one log.
 pub(super) struct Outgoing {
     sink: Arc<Sink>,
     hold: Option<Hold>,
@@ -49,25 +48,25 @@ pub(super) struct Outgoing {
     /// Compressed lines, and how many of their bytes are written.
     packed: Vec<u8>,
     packed_written: usize,
-    /// Bytes that they were before.
+    /// Their size before compression.
     packed_from: usize,
     /// When the oldest unwritten line was taken.
     since: Option<Instant>,
     failure: Option<Failure>,
-    /// It would block: when to try again, after which wait.
+    /// Set if it would block: when to try again, and after which wait.
     pause: Option<(Instant, Duration)>,
-    /// Lines dropped and not yet reported.
+    /// Lines dropped and not reported yet.
     lost_lines: u64,
-    /// Why, if not because they came too fast.
+    /// The reason, unless they came too fast.
     reason: Option<String>,
-    /// Lines lost here and not yet counted for the process.
+    /// Lines lost here and not yet added to the count of the process.
     newly_lost: u64,
     /// When dropped lines were last reported.
     reported: Option<Instant>,
     replacement: Option<Replacement>,
-    /// Bytes freed since the queue was last told.
+    /// Bytes freed since the queue was last updated.
     freed_bytes: usize,
-    /// Nobody logs here any more, since then.
+    /// Since when no handle logs here any more.
     closing: Option<Instant>,
 }
 
@@ -114,7 +113,7 @@ impl Outgoing {
         self.failure.is_some()
     }
 
-    /// Takes what waits in the queue. Called under its lock: moves buffers only.
+    /// Takes what is in the queue. Called under its lock: only moves buffers.
     pub(super) fn take(&mut self, lane: &mut Lane) {
         self.hold = lane.hold;
         self.lost_lines += std::mem::take(&mut lane.dropped_lines);
@@ -142,13 +141,13 @@ impl Outgoing {
         std::mem::take(&mut self.newly_lost)
     }
 
-    /// Bytes that the queue has room for again.
+    /// Bytes for which the queue has room again.
     pub(super) fn freed_bytes(&mut self) -> usize {
         std::mem::take(&mut self.freed_bytes)
     }
 
-    /// Writes all lines taken so far. On an error the unwritten rest is kept,
-    /// so that no line is cut in two.
+    /// Writes all lines taken so far. On an error the unwritten rest is kept, so that no line is
+    /// split.
     pub(super) fn write(&mut self) -> io::Result<()> {
         self.write_until(self.bytes.len())?;
         self.written = 0;
@@ -195,7 +194,7 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Takes note of what came of one attempt to write.
+    /// Records the result of one attempt to write.
     fn outcome(&mut self, result: io::Result<usize>) -> io::Result<usize> {
         self.tend();
         match result {
@@ -214,7 +213,7 @@ impl Outgoing {
         }
     }
 
-    /// Closes what has been open for long enough, and asks for lines that were lost.
+    /// Closes files that have been open for long enough, and collects lost lines.
     pub(super) fn tend(&mut self) {
         self.sink.tend(Instant::now());
         let Some((lines, reason)) = self.sink.take_losses() else {
@@ -225,8 +224,8 @@ impl Outgoing {
         self.reason = Some(reason);
     }
 
-    /// If there is a newly opened file: finishes the old one and goes on with the
-    /// new one. What the old one does not take goes to the new one.
+    /// If there is a newly opened file, finishes the old one and switches to the new one. Lines
+    /// that the old file does not take go to the new one.
     pub(super) fn reopen(&mut self) -> io::Result<()> {
         let Some(new) = self.replacement.take() else {
             return Ok(());
@@ -242,7 +241,7 @@ impl Outgoing {
         Ok(())
     }
 
-    /// Notes that it cannot be written. True when that is news.
+    /// Records that it cannot be written. Returns true if that is new.
     pub(super) fn fail(&mut self, now: Instant) -> bool {
         if let Some(failure) = &mut self.failure {
             let last = match self.sink.is_syslog() {
@@ -261,15 +260,14 @@ impl Outgoing {
         true
     }
 
-    /// Notes that it can be written: what has been the matter, if anything was, and
-    /// the lines lost by it.
+    /// Records that it can be written. Returns the failure that ended, if there was one, and the
+    /// lines lost by it.
     pub(super) fn recover(&mut self) -> Option<(Failure, u64)> {
         let failure = self.failure.take()?;
         Some((failure, std::mem::take(&mut self.lost_lines)))
     }
 
-    /// Lines dropped since the last report, and why if each has a reason of its own,
-    /// when it is time to say so.
+    /// Lines dropped since the last report, if a report is due, and the reason if each has its own.
     pub(super) fn losses_to_report(&mut self, finishing: bool) -> Option<(u64, Option<String>)> {
         let now = Instant::now();
         let may = self
@@ -289,8 +287,8 @@ impl Outgoing {
         }
     }
 
-    /// Drops the last lines of a closed log that it has not taken for long; returns
-    /// how many.
+    /// Drops the last lines of a closed log that could not be written for long; returns their
+    /// number.
     pub(super) fn give_up(&mut self, now: Instant) -> Option<u64> {
         let closed = self.closing?;
         if self.bytes.is_empty() || now < closed + CLOSE_PATIENCE {
@@ -307,7 +305,7 @@ impl Outgoing {
         Some(lines + std::mem::take(&mut self.lost_lines))
     }
 
-    /// Nobody logs here any more and nothing is left to write.
+    /// No handle logs here any more, and nothing is left to write.
     pub(super) fn is_over(&self) -> bool {
         self.closing.is_some() && self.bytes.is_empty() && self.lost_lines == 0
     }
@@ -350,8 +348,8 @@ impl Outgoing {
         report.into_iter().chain(self.sink.deadline()).min()
     }
 
-    /// Until when it is not tried again, because it failed or would block: the later of both, as
-    /// a syslog server that is back may not read yet.
+    /// The time until which it is not tried again, because it failed or would block: the later of
+    /// the two, as a syslog server that is back may not read yet.
     fn blocked_until(&self) -> Option<Instant> {
         let failed = self.failure.as_ref().map(|failure| failure.retry_at);
         failed.max(self.pause.map(|(at, _)| at))

@@ -6,10 +6,9 @@ use sealane_sys::crash;
 /// Bytes of a panic's message that are logged.
 const MAX_PANIC_MESSAGE_BYTES: usize = 512;
 
-/// From now on a panic in any thread of the process is an `[alert]` line with
-/// its message and place, and one with its build and stack, instead of text on
-/// stderr. Catching it, and closing the connection it hit, is the business of
-/// whoever runs the code.
+/// From now on a panic in any thread of the process gives an `[alert]` line with its message and
+/// place, and one with its build and stack, instead of text on stderr. Whoever runs the code is
+/// responsible for catching the panic and closing the connection it hit.
 pub fn report_panics_to(logger: Logger) {
     std::panic::set_hook(Box::new(move |info| {
         let message = info.payload_as_str().unwrap_or("no message");
@@ -27,13 +26,13 @@ pub fn report_panics_to(logger: Logger) {
                  this is a defect in Sealane, please report this line and the next"
             ),
         );
-        // Names come from the command and not from here: looking them up takes seconds, during
-        // which the thread's other connections would wait.
+        // The command in the message resolves the names, not this process: that takes seconds,
+        // during which the thread's other connections would wait.
         logger.log(
             LogLevel::Alert,
             None,
             format_args!(
-                "thread \"{name}\" came there by way of what this command prints for build id {}: {}",
+                "stack of thread \"{name}\", printed by this command for build id {}: {}",
                 crash::build_id(),
                 crash::call_stack()
             ),

@@ -1,5 +1,5 @@
-//! Access logs with variables in their paths: files that the writer thread opens
-//! when a line comes, and keeps open as `open_log_file_cache` says.
+//! Access logs with variables in their paths: the writer thread opens the files when a line comes,
+//! and keeps them open according to `open_log_file_cache`.
 
 use super::sink::{Losses, open_file};
 use super::{OsError, frames};
@@ -18,29 +18,29 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// Bytes of lines for one file that are written together at most.
+/// The most bytes of lines for one file that are written together.
 const BATCH_BYTES: usize = 64 << 10;
 
 /// The files of one `access_log` with variables.
 #[derive(Debug)]
 pub(super) struct Paths {
     log: LogPaths,
-    /// For a process that has more rights than whom it serves; workers have not.
+    /// For a process with more rights than the users it serves; workers have no such rights.
     guard: Guard,
     files: Mutex<HashMap<Box<[u8]>, Known>>,
-    /// All files are to be opened again.
+    /// All files must be reopened.
     close: AtomicBool,
     losses: Losses,
 }
 
-/// A file that has been written to not long ago.
+/// A file that was written to recently.
 #[derive(Debug)]
 struct Known {
-    /// Open, if it is used often enough.
+    /// Open if it is used often enough.
     file: Option<OwnedFd>,
     /// Device and inode.
     identity: (u64, u64),
-    /// Uses in a row, none `inactive=` after the other.
+    /// Uses in a row, each within `inactive=` of the previous one.
     uses: u64,
     used: Instant,
     checked: Instant,
@@ -65,15 +65,14 @@ impl Paths {
         &self.losses
     }
 
-    /// Appends a line for the file `path`, which is written if the directory `root`
-    /// exists.
+    /// Appends a line for the file `path`, which is written if the directory `root` exists.
     pub(super) fn push(path: &[u8], root: &[u8], line: &[u8], out: &mut Vec<u8>) {
         frames::push(out, [path, root], |out| out.extend_from_slice(line));
     }
 
-    /// Writes the first of these frames, and those behind it that are for the same
-    /// file; returns the bytes they have. What cannot be written is lost, as other
-    /// files may well be writable.
+    /// Writes the first of these frames and the following ones for the same file; returns their
+    /// size in bytes. Lines that cannot be written are lost, since other files may well be
+    /// writable.
     pub(super) fn write(&self, frames: &[u8]) -> usize {
         let Some(([path, root, line], mut taken)) = frames::first::<3>(frames) else {
             return frames.len(); // nothing that was ever pushed
@@ -123,7 +122,7 @@ impl Paths {
         })
     }
 
-    /// Opens the file, unless it is open and still the one of that name.
+    /// Opens the file, unless it is open and still the one with that name.
     fn open(
         &self,
         known: &mut Known,
@@ -157,12 +156,12 @@ impl Paths {
         Ok(())
     }
 
-    /// Lets every file be opened again before the next line (USR1).
+    /// Makes every file be reopened before the next line (USR1).
     pub(super) fn close_all(&self) {
         self.close.store(true, Ordering::Relaxed);
     }
 
-    /// Closes what has not been used for long.
+    /// Closes files that have not been used for long.
     pub(super) fn tend(&self, now: Instant) {
         self.tend_locked(&mut self.lock(), now);
     }
@@ -184,7 +183,7 @@ impl Paths {
         Some(oldest + inactive)
     }
 
-    /// A panic leaves at worst a file out.
+    /// A panic leaves at worst one file out.
     fn lock(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, Known>> {
         self.files.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,4 +1,4 @@
-//! The bounded queue between everyone who logs and the writer thread.
+//! The bounded queue between all loggers and the writer thread.
 
 use super::Logger;
 use super::destination::Hold;
@@ -11,20 +11,20 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Bytes that wait for one log at most, in the queue and in the writer's hands
-/// together. Lines beyond it are dropped and counted. `log_queue_size` changes it.
+/// The most bytes pending for one log, in the queue and in the writer together. Lines beyond it are
+/// dropped and counted. `log_queue_size` changes it.
 pub const QUEUE_BYTES_PER_FILE: usize = 4 << 20;
 
-/// How often a process that crashes looks whether it can write what waits, and how long it waits
-/// in between: a writer that is at work is done soon.
+/// How often a crashing process checks whether it can write the pending lines, and how long it
+/// waits in between: a writer that is busy is done soon.
 const LAST_ATTEMPTS: u32 = 50;
 const LAST_PAUSE: Duration = Duration::from_millis(1);
 
-/// Lines that wait to be written, lane by lane: one for each open destination,
-/// whichever configurations it belongs to.
+/// Lines waiting to be written, in one lane for each open destination, whichever configurations it
+/// belongs to.
 ///
-/// Pushing copies bytes under a lock that is held for nothing longer than such
-/// a copy. The writer swaps whole buffers, so a steady stream allocates nothing.
+/// Pushing copies bytes under a lock that is held only for such copies. The writer swaps whole
+/// buffers, so a steady stream allocates nothing.
 #[derive(Debug)]
 pub(super) struct Queue {
     running: AtomicBool,
@@ -35,7 +35,7 @@ pub(super) struct Queue {
     state: Mutex<State>,
     /// The writer waits here for work.
     work: Condvar,
-    /// [`Queue::finish`] waits here for the writer's end.
+    /// [`Queue::finish`] waits here for the writer to end.
     ended: Condvar,
 }
 
@@ -43,36 +43,36 @@ pub(super) struct Queue {
 pub(super) struct State {
     /// One lane per destination; `None` where one has been closed.
     pub(super) lanes: Vec<Option<Lane>>,
-    /// Where the writer is to say from now on what it has to say about the logs.
+    /// The new place for the writer's messages about the logs themselves.
     pub(super) notices: Option<Logger>,
-    /// The writer sleeps and wants to be woken by the next line.
+    /// The writer is asleep, and the next line must wake it.
     pub(super) writer_sleeps: bool,
-    /// A lane is half full: the writer should not go on gathering.
+    /// A lane is half full: the writer should stop gathering.
     pub(super) urgent: bool,
-    /// The process ends: write everything and stop.
+    /// The process is ending: write everything and stop.
     pub(super) finishing: bool,
 }
 
-/// What waits for one destination.
+/// The pending lines of one destination.
 #[derive(Debug)]
 pub(super) struct Lane {
     /// What is written to.
     pub(super) sink: Arc<Sink>,
     /// `buffer=` and `flush=` of the access logs that name it.
     pub(super) hold: Option<Hold>,
-    /// Nobody logs here any more: it ends when what waits is written.
+    /// No handle logs here any more: it ends when the pending lines are written.
     pub(super) closing: bool,
     /// Complete lines, not yet taken by the writer.
     pub(super) pending: Vec<u8>,
-    /// Bytes in `pending` and in the writer's hands.
+    /// Bytes in `pending` and in the writer.
     pub(super) held_bytes: usize,
-    /// Lines dropped since the writer last looked.
+    /// Lines dropped since the writer last checked.
     pub(super) dropped_lines: u64,
-    /// A newly opened file to go on with, after what was logged before.
+    /// A newly opened file to switch to, after everything logged so far.
     pub(super) replacement: Option<Replacement>,
 }
 
-/// A file that takes the place of another.
+/// A file that replaces another.
 #[derive(Debug)]
 pub(super) struct Replacement {
     pub(super) file: OwnedFd,
@@ -99,15 +99,15 @@ impl Queue {
     }
 
     pub(super) fn set_running(&self, running: bool) {
-        // Under the lock, so that whoever waits for the end cannot miss it and
-        // nobody pushes what would not be taken any more.
+        // Set under the lock, so that a thread waiting for the end cannot miss it and no thread
+        // pushes lines that would not be taken any more.
         let mut state = self.lock();
         state.finishing = false;
         self.running.store(running, Ordering::Release);
         self.ended.notify_all();
     }
 
-    /// Bytes that wait for one log at most.
+    /// The most bytes pending for one log.
     pub(super) fn limit_bytes(&self) -> usize {
         self.limit_bytes.load(Ordering::Relaxed)
     }
@@ -116,7 +116,7 @@ impl Queue {
         self.limit_bytes.store(bytes, Ordering::Relaxed);
     }
 
-    /// Lines lost in this process, for whatever reason.
+    /// Lines lost in this process, for any reason.
     pub(super) fn lost_lines(&self) -> u64 {
         self.lost_lines.load(Ordering::Relaxed)
     }
@@ -130,13 +130,12 @@ impl Queue {
         self.lock().open_lane(number).hold?.gzip
     }
 
-    /// Lets the writer look after all lanes.
+    /// Makes the writer check all lanes.
     pub(super) fn wake_up(&self) {
         self.wake(self.lock());
     }
 
-    /// A lane for a newly opened destination; its number is free again after
-    /// [`Queue::close_lane`].
+    /// Opens a lane for a new destination; its number is free again after [`Queue::close_lane`].
     pub(super) fn open_lane(&self, sink: &Arc<Sink>, hold: Option<Hold>) -> usize {
         let lane = Lane {
             sink: Arc::clone(sink),
@@ -157,7 +156,7 @@ impl Queue {
         number
     }
 
-    /// Ends a lane, once the writer has written what waits in it.
+    /// Ends a lane, once the writer has written its pending lines.
     pub(super) fn close_lane(&self, number: usize) {
         let mut state = self.lock();
         if self.is_running() {
@@ -175,18 +174,18 @@ impl Queue {
         self.wake(state); // what was held back may be due
     }
 
-    /// Lets the writer say elsewhere what it has to say about the logs.
+    /// Changes where the writer reports about the logs themselves.
     pub(super) fn set_notices(&self, notices: Logger) {
         let previous = self.lock().notices.replace(notices);
         drop(previous); // not under the lock: it may close its destination
     }
 
-    /// In the handler of a fault: writes lines that the writer has not taken yet, so that what was
-    /// logged last is not lost with the process. Neither waits for a lock nor allocates; what
-    /// is held back (`buffer=`) or does not go to a file stays unwritten.
+    /// Runs in the handler of a fault: writes lines that the writer has not taken yet, so that the
+    /// last lines are not lost with the process. Does not wait for a lock or allocate. Lines that
+    /// are held back (`buffer=`) or do not go to a file stay unwritten.
     pub(super) fn write_last_lines(&self) {
         for _ in 0..LAST_ATTEMPTS {
-            // What the writer has in its hands it writes by itself, and first.
+            // The writer writes the lines that it has taken by itself, and first.
             match self.state.try_lock() {
                 Ok(state) if !state.lanes.iter().flatten().any(Lane::is_being_written) => {
                     state
@@ -208,8 +207,8 @@ impl Queue {
         self.work.notify_one();
     }
 
-    /// Adds complete lines to a lane, or counts them as dropped. False when the
-    /// writer has just ended and the caller has to write itself.
+    /// Adds complete lines to a lane, or counts them as dropped. Returns false if the writer has
+    /// just ended and the caller must write them itself.
     pub(super) fn push(&self, index: usize, bytes: &[u8], lines: u64) -> bool {
         let mut state = self.lock();
         if !self.is_running() {
@@ -235,11 +234,11 @@ impl Queue {
         true
     }
 
-    /// Hands the writer a newly opened file for a lane.
+    /// Passes the writer a newly opened file for a lane.
     pub(super) fn replace(&self, index: usize, file: OwnedFd) {
         let mut state = self.lock();
         let lane = state.open_lane(index);
-        // One that has not been noticed yet has got no line.
+        // A replacement that was not noticed yet has received no line.
         let earlier = lane.replacement.take();
         let after_bytes = earlier
             .as_ref()
@@ -249,8 +248,8 @@ impl Queue {
         drop(earlier);
     }
 
-    /// Asks the writer to write everything and end, and waits for it. False
-    /// when it did not end in time.
+    /// Asks the writer to write everything and end, and waits for it. Returns false if it did not
+    /// end in time.
     pub(super) fn finish(&self, timeout: Duration) -> bool {
         let mut state = self.lock();
         state.finishing = true;
@@ -263,7 +262,7 @@ impl Queue {
         !result.timed_out()
     }
 
-    /// For the writer: waits until there is something to do or the time is over.
+    /// For the writer: waits for work or until the time is over.
     pub(super) fn wait_for_work(&self, timeout: Option<Duration>) -> MutexGuard<'_, State> {
         let mut state = self.lock();
         if state.has_work() {
@@ -285,7 +284,7 @@ impl Queue {
         state
     }
 
-    /// For the writer: lets more lines come together, unless it is urgent.
+    /// For the writer: lets more lines gather, unless it is urgent.
     pub(super) fn gather<'a>(
         &'a self,
         state: MutexGuard<'a, State>,
@@ -296,15 +295,15 @@ impl Queue {
         wait.unwrap_or_else(PoisonError::into_inner).0
     }
 
-    /// A panic while the lock was held cannot leave a lane in a bad state: the
-    /// worst is a line cut short.
+    /// A panic while the lock was held cannot leave a lane in a bad state; at worst a line is cut
+    /// short.
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Lane {
-    /// Whether the writer has lines that it does not hold back.
+    /// Whether the writer has lines that it is not holding back.
     fn is_being_written(&self) -> bool {
         self.hold.is_none() && self.held_bytes > self.pending.len()
     }
@@ -328,7 +327,7 @@ impl Lane {
         !self.pending.is_empty() || self.dropped_lines > 0
     }
 
-    /// Takes note of bytes that the writer holds no longer.
+    /// Records bytes that the writer has released.
     pub(super) fn take_back(&mut self, freed_bytes: usize) {
         self.held_bytes -= freed_bytes;
         if self.pending.is_empty() && self.pending.capacity() > KEPT_BUFFER_BYTES {

@@ -17,11 +17,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Every destination that a configuration logs to. Lines for the same path
-/// share one descriptor, also with the set of the configuration before.
+/// All destinations of a configuration. Lines for the same path share one descriptor, also with the
+/// set of the previous configuration.
 ///
-/// The master opens the set and a forked worker inherits it: positions
-/// ([`LogFile::index`]) mean the same in both.
+/// The master opens the set, and a forked worker inherits it: positions ([`LogFile::index`]) mean
+/// the same in both.
 #[derive(Debug)]
 pub struct LogSet {
     entries: Vec<Entry>,
@@ -29,7 +29,7 @@ pub struct LogSet {
     queue: Arc<Queue>,
     /// `log_queue_size`.
     queue_bytes: usize,
-    /// Whose rights count where files are opened by name.
+    /// Checks whose rights apply when files are opened by name.
     guard: Guard,
 }
 
@@ -37,12 +37,11 @@ pub struct LogSet {
 #[derive(Debug)]
 struct Entry {
     destination: Arc<Destination>,
-    /// The set before has it open too: what it is to go on with when this set
-    /// takes effect.
+    /// Set if the previous set has it open too: what to switch to when this set takes effect.
     next: Mutex<Option<Next>>,
 }
 
-/// What changes for a destination that two sets share.
+/// The changes to a destination that two sets share.
 #[derive(Debug)]
 struct Next {
     file: Option<OwnedFd>,
@@ -60,20 +59,20 @@ pub struct LogFile<'a> {
     pub fd: BorrowedFd<'a>,
 }
 
-/// Lines that a process has lost: dropped because a log was full, slow or away, or because it
-/// could not be written to.
+/// The lines that a process has lost: dropped because a log was full, slow or gone, or could not be
+/// written to.
 #[derive(Debug, Clone)]
 pub struct LostLines(Arc<Queue>);
 
 impl LostLines {
-    /// How many, of all logs together.
+    /// The number of lines, for all logs together.
     pub fn count(&self) -> u64 {
         self.0.lost_lines()
     }
 }
 
-/// A log that could not be opened. Shown in nginx's words:
-/// `open() "/var/log/x" failed (13: Permission denied)`.
+/// A log that could not be opened. Displayed in nginx's words: `open() "/var/log/x" failed (13:
+/// Permission denied)`.
 #[derive(Debug)]
 pub struct LogOpenError {
     /// Its path.
@@ -95,7 +94,7 @@ impl fmt::Display for LogOpenError {
 
 impl std::error::Error for LogOpenError {}
 
-/// The descriptors handed over are not those of the configuration.
+/// The descriptors passed on do not match the configuration.
 #[derive(Debug)]
 pub enum LogAdoptError {
     /// A file without one.
@@ -123,7 +122,7 @@ impl fmt::Display for LogAdoptError {
             LogAdoptError::Unknown { index } => {
                 write!(
                     f,
-                    "a descriptor was handed over for log {index}, which there is not"
+                    "a descriptor was handed over for log {index}, which does not exist"
                 )
             }
         }
@@ -133,9 +132,8 @@ impl fmt::Display for LogAdoptError {
 impl std::error::Error for LogAdoptError {}
 
 impl LogSet {
-    /// Opens every error log and access log that `config` names, creating files
-    /// that are missing with mode 0644. `guard` is asked now, and whenever they are opened
-    /// again.
+    /// Opens every error log and access log of `config`, creating missing files with mode 0644.
+    /// `guard` is applied now and whenever they are reopened.
     ///
     /// # Errors
     /// The first file that cannot be opened.
@@ -147,9 +145,8 @@ impl LogSet {
         Ok(set)
     }
 
-    /// In the master: opens every log of the configuration that comes after the one
-    /// of this set. Logs of this set go on as they are until the new one
-    /// [takes effect](LogSet::take_effect).
+    /// In the master: opens all logs of the next configuration. Logs of this set continue unchanged
+    /// until the new one [takes effect](LogSet::take_effect).
     ///
     /// # Errors
     /// The first file that cannot be opened.
@@ -159,8 +156,8 @@ impl LogSet {
     }
 
     /// In the worker: the set of the next configuration, with the
-    /// [descriptors](LogSet::descriptors) that the master has opened for the same
-    /// configuration. Otherwise as [`LogSet::open_next`].
+    /// [descriptors](LogSet::descriptors) that the master has opened for the same configuration.
+    /// Otherwise like [`LogSet::open_next`].
     ///
     /// # Errors
     /// When a file has no descriptor, or a descriptor no file.
@@ -182,7 +179,7 @@ impl LogSet {
         LogSet::build(wanted, &self.queue, &self.guard, Some(self), take)
     }
 
-    /// A set of all that is wanted; `open` gives the descriptor of a target.
+    /// Builds a set of all wanted logs; `open` returns the descriptor of a target.
     fn build<E>(
         wanted: Wanted,
         queue: &Arc<Queue>,
@@ -215,9 +212,8 @@ impl LogSet {
         })
     }
 
-    /// From now on this is the set in use: logs that the set before has open too go
-    /// on in the newly opened files, with this set's buffers, and what the
-    /// writer has to say goes to `notices`, the main error log.
+    /// Makes this the set in use. Logs that the previous set also has open continue in the newly
+    /// opened files, with this set's buffers. The writer reports to `notices`, the main error log.
     pub fn take_effect(&self, notices: Logger) {
         for entry in &self.entries {
             let next = entry.lock_next().take();
@@ -239,14 +235,14 @@ impl LogSet {
         Arc::ptr_eq(&self.queue, &other.queue)
     }
 
-    /// Who counts the lines that this process loses, also for the sets after this one.
+    /// A counter of the lines that this process loses, including those of later sets.
     pub fn lost_lines(&self) -> LostLines {
         LostLines(Arc::clone(&self.queue))
     }
 
-    /// Copies of all descriptors with their positions, to be handed to a worker:
-    /// for [`LogSet::adopt_next`] before the set takes effect, for
-    /// [`LogSet::replace`] after [`LogSet::reopen`].
+    /// Copies of all descriptors with their positions, to be passed to a worker: for
+    /// [`LogSet::adopt_next`] before the set takes effect, for [`LogSet::replace`] after
+    /// [`LogSet::reopen`].
     ///
     /// # Errors
     /// When there are too many descriptors.
@@ -266,7 +262,7 @@ impl LogSet {
         Ok(all)
     }
 
-    /// Opens error logs alone, for the time before there is a configuration.
+    /// Opens only error logs, for the time before there is a configuration.
     ///
     /// # Errors
     /// The first file that cannot be opened.
@@ -277,7 +273,7 @@ impl LogSet {
         LogSet::build(wanted, &Arc::new(Queue::new()), guard, None, open)
     }
 
-    /// Opens these logs and no others.
+    /// Opens exactly these logs.
     #[cfg(test)]
     pub(super) fn of_logs(
         error_logs: &[ErrorLog],
@@ -291,7 +287,7 @@ impl LogSet {
         LogSet::build(wanted, &Arc::new(Queue::new()), &guard, None, open)
     }
 
-    /// A set with nothing but stderr, for the time before there is a configuration.
+    /// A set with only stderr, for the time before there is a configuration.
     pub fn stderr() -> LogSet {
         let mut wanted = Wanted::default();
         wanted.add(&LogTarget::Stderr, None);
@@ -309,7 +305,7 @@ impl LogSet {
         Logger::new(sinks.collect())
     }
 
-    /// A handle for an `access_log` line. A target that is not in the set keeps nothing.
+    /// A handle for an `access_log` line. A target that is not in the set discards everything.
     pub fn access(&self, log: &AccessLog) -> AccessLogger {
         AccessLogger::new(self.find(&log.target))
     }
@@ -319,9 +315,8 @@ impl LogSet {
         Some(Arc::clone(&self.entries[index].destination))
     }
 
-    /// Starts the thread that writes for this process; from then on nobody who
-    /// logs waits for a disk. `notices` is the main error log. One that runs already,
-    /// for a set before this one, goes on.
+    /// Starts the thread that writes for this process; from then on logging never waits for a disk.
+    /// `notices` is the main error log. A writer already started for an earlier set continues.
     ///
     /// # Errors
     /// When the thread cannot be started; lines are then written directly.
@@ -345,8 +340,8 @@ impl LogSet {
         started.map(drop)
     }
 
-    /// Writes everything that waits and ends the writer thread. Lines that come
-    /// later are written directly. False when it took too long.
+    /// Writes all pending lines and ends the writer thread. Later lines are written directly.
+    /// Returns false if it took too long.
     pub fn finish(&self, timeout: Duration) -> bool {
         self.queue.finish(timeout)
     }
@@ -364,9 +359,8 @@ impl LogSet {
         })
     }
 
-    /// Opens every file again by its name, after a log rotation, and goes on
-    /// with the new one; connects again to syslog servers. A file that cannot be
-    /// opened is kept as it is and reported.
+    /// Reopens every file by its name, after a log rotation, and switches to the new one;
+    /// reconnects to syslog servers. A file that cannot be opened stays in use and is reported.
     pub fn reopen(&self) -> Vec<LogOpenError> {
         self.reopen_paths();
         let mut failed = Vec::new();
@@ -380,8 +374,8 @@ impl LogSet {
         failed
     }
 
-    /// Lets the files of logs with variables in their paths be opened again, which
-    /// the process does itself that writes them; part of [`LogSet::reopen`].
+    /// Makes the files of logs with variables in their paths be reopened, by the process that
+    /// writes them; part of [`LogSet::reopen`].
     pub fn reopen_paths(&self) {
         for entry in &self.entries {
             if let Sink::Paths(paths) = &*entry.destination.sink {
@@ -391,9 +385,8 @@ impl LogSet {
         self.queue.wake_up();
     }
 
-    /// Goes on with `file`, which the master has opened again, in the log at
-    /// this position. Lines logged before still go to the old file. An unknown
-    /// position is ignored.
+    /// Switches the log at this position to `file`, which the master has reopened. Lines logged
+    /// before still go to the old file. An unknown position is ignored.
     pub fn replace(&self, index: usize, file: OwnedFd) {
         if let Some(entry) = self.entries.get(index) {
             entry.destination.replace(file);
@@ -402,13 +395,13 @@ impl LogSet {
 }
 
 impl Entry {
-    /// A panic cannot leave what it guards half changed.
+    /// A panic cannot leave the guarded value half changed.
     fn lock_next(&self) -> MutexGuard<'_, Option<Next>> {
         self.next.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Opens what needs a descriptor of its own. A syslog server may be away.
+/// Opens targets that need their own descriptor. A syslog server may be unreachable.
 fn open_target(target: &LogTarget, guard: &Guard) -> Result<Option<OwnedFd>, LogOpenError> {
     match target {
         LogTarget::File(path) => match open_file(path, guard) {

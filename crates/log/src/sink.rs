@@ -1,4 +1,4 @@
-//! What lines are written to.
+//! The targets that lines are written to.
 
 use super::paths::Paths;
 use super::syslog::Syslog;
@@ -15,26 +15,26 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Bytes that a pipe takes without blocking when it is writable at all (`PIPE_BUF`).
+/// Bytes that a pipe takes without blocking if it is writable at all (`PIPE_BUF`).
 const PIPE_BYTES: usize = 4096;
 
-/// Mode of logs that are made, less what the umask takes away.
+/// Mode of new log files, before the umask is applied.
 const LOG_MODE: u32 = 0o644;
 
-/// What a [`super::destination::Destination`] writes to.
+/// The target of a [`super::destination::Destination`].
 #[derive(Debug)]
 pub(super) enum Sink {
-    /// A file opened for appending. Reopening replaces what the descriptor
-    /// refers to and keeps its number, so there is nothing to lock.
+    /// A file opened for appending. Reopening replaces the file behind the descriptor and keeps its
+    /// number, so no lock is needed.
     File {
         /// Absolute path.
         path: PathBuf,
         /// Its descriptor.
         fd: OwnedFd,
-        /// Lines are written in pieces that a pipe takes whole or not at all.
+        /// Lines are written in pieces that a pipe takes completely or not at all.
         is_pipe: AtomicBool,
     },
-    /// Standard error, whatever it is at the time.
+    /// Standard error, whatever it currently refers to.
     Stderr,
     /// Datagrams. Lines are [frames] of one field.
     Syslog(Syslog),
@@ -43,7 +43,7 @@ pub(super) enum Sink {
 }
 
 impl Sink {
-    /// What writes to `target`, with the descriptor opened for it.
+    /// The sink for `target`, with the descriptor opened for it.
     pub(super) fn new(target: LogTarget, file: Option<OwnedFd>, guard: &Guard) -> Sink {
         match (target, file) {
             (LogTarget::File(path), Some(fd)) => {
@@ -59,7 +59,7 @@ impl Sink {
         }
     }
 
-    /// One system call; returns how many of the bytes are done with.
+    /// Makes one system call; returns how many bytes are done.
     pub(super) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Sink::File { fd, is_pipe, .. } => {
@@ -73,12 +73,12 @@ impl Sink {
         }
     }
 
-    /// Bytes of lines as they are written: compressed if `gzip` says how much.
+    /// Bytes of lines as they are written: compressed with the level `gzip`, if set.
     pub(super) fn packed(bytes: &[u8], gzip: Option<u32>) -> Option<Vec<u8>> {
         gzip.map(|level| gzip::member(bytes, level))
     }
 
-    /// Lets the descriptor refer to a newly opened file.
+    /// Points the descriptor at a newly opened file.
     pub(super) fn replace(&self, new: OwnedFd) -> io::Result<()> {
         match self {
             Sink::File { fd, is_pipe, .. } => {
@@ -93,7 +93,7 @@ impl Sink {
         }
     }
 
-    /// A copy of the descriptor that belongs to it alone.
+    /// A copy of the descriptor, if this sink has its own.
     pub(super) fn descriptor(&self) -> io::Result<Option<OwnedFd>> {
         match self {
             Sink::File { fd, .. } => fd.try_clone().map(Some),
@@ -117,7 +117,7 @@ impl Sink {
         matches!(self, Sink::Syslog(_))
     }
 
-    /// How many lines these bytes are.
+    /// How many lines these bytes contain.
     pub(super) fn lines_in(&self, bytes: &[u8]) -> u64 {
         match self {
             Sink::Syslog(_) => frames::count::<1>(bytes),
@@ -126,7 +126,7 @@ impl Sink {
         }
     }
 
-    /// Lines lost since the last call, and why the last one was.
+    /// Lines lost since the last call, and the reason for the last loss.
     pub(super) fn take_losses(&self) -> Option<(u64, String)> {
         match self {
             Sink::Syslog(syslog) => syslog.losses().take(),
@@ -135,7 +135,7 @@ impl Sink {
         }
     }
 
-    /// Closes what has been open for long enough.
+    /// Closes files that have been open for long enough.
     pub(super) fn tend(&self, now: Instant) {
         if let Sink::Paths(paths) = self {
             paths.tend(now);
@@ -151,7 +151,7 @@ impl Sink {
     }
 }
 
-/// Lines that a sink has lost by itself.
+/// Lines lost by a sink itself.
 #[derive(Debug, Default)]
 pub(super) struct Losses(Mutex<Option<(u64, String)>>);
 
@@ -168,9 +168,9 @@ impl Losses {
     }
 }
 
-/// Opens a log for appending, creating it with mode 0644 if it is missing. A FIFO
-/// is opened for reading as well, which Linux allows at any time: whether somebody
-/// reads or not, lines wait in it. Whatever is there, opening it does not wait.
+/// Opens a log for appending, creating it with mode 0644 if it is missing. A FIFO is opened for
+/// reading too, which Linux always allows: lines wait in it whether or not there is a reader.
+/// Opening never blocks, whatever kind of file it is.
 pub(super) fn open_file(path: &Path, guard: &Guard) -> io::Result<OwnedFd> {
     let place = guard.find(path)?;
     let file = match place.open(Open::Append(LOG_MODE)) {
@@ -185,8 +185,8 @@ pub(super) fn open_file(path: &Path, guard: &Guard) -> io::Result<OwnedFd> {
     Ok(file.into())
 }
 
-/// Standard error may be a pipe that other processes use too, so that it cannot be
-/// made non-blocking: it is asked first, and given what a pipe always takes.
+/// Standard error may be a pipe shared with other processes, so it cannot be made non-blocking: it
+/// is polled first, and given no more than a pipe always takes.
 fn write_to_stderr(bytes: &[u8]) -> io::Result<usize> {
     let stderr = io::stderr();
     if !poll::wait(
@@ -199,8 +199,8 @@ fn write_to_stderr(bytes: &[u8]) -> io::Result<usize> {
     file::write(stderr.as_fd(), piece(bytes))
 }
 
-/// As many whole lines as a pipe takes in one piece (pipe(7)): none is torn by a pipe that is
-/// full, or by another process that writes there. A longer line is cut.
+/// As many whole lines as a pipe takes in one piece (pipe(7)), so that a full pipe or another
+/// writer does not tear any line. A longer line is split.
 fn piece(bytes: &[u8]) -> &[u8] {
     let most = &bytes[..bytes.len().min(PIPE_BYTES)];
     match memchr::memrchr(b'\n', most) {

@@ -1,4 +1,4 @@
-//! The current time as log lines show it, formatted once per second and thread.
+//! The current time in the formats of log lines, formatted once per second and thread.
 
 use sealane_sys::time::{LocalTime, local, unix_coarse_s};
 use std::cell::Cell;
@@ -79,8 +79,8 @@ thread_local! {
 /// Calls `use_them` with the current second's notations.
 pub fn with_time_stamps<R>(use_them: impl FnOnce(&TimeStamps) -> R) -> R {
     let now_s = unix_coarse_s();
-    // Taken out and put back, so that `use_them` may do what it likes. A thread
-    // that is ending has no cache any more and formats anew.
+    // Taken out and put back, so that `use_them` may do anything. A thread that is ending has no
+    // cache any more and formats anew.
     let mut stamps = STAMPS
         .try_with(|cache| cache.replace(TimeStamps::EMPTY))
         .unwrap_or(TimeStamps::EMPTY);

@@ -1,5 +1,4 @@
-//! Lines as datagrams to a syslog server, in the format of RFC 3164 as nginx
-//! writes it.
+//! Sends lines as datagrams to a syslog server, in nginx's variant of the RFC 3164 format.
 
 use super::sink::Losses;
 use super::stamp::with_time_stamps;
@@ -14,12 +13,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A syslog server and the socket connected to it.
 ///
-/// The master connects, with its rights; the worker inherits or is handed the
-/// socket and connects again by itself when the server has been restarted.
+/// The master connects with its own rights. The worker inherits the socket or receives it, and
+/// reconnects by itself after a restart of the server.
 #[derive(Debug)]
 pub(super) struct Syslog {
     server: Arc<SyslogServer>,
-    /// The master must not reach for a worker what the worker may not.
+    /// The master must not connect on behalf of a worker to anything that the worker may not.
     guard: Guard,
     socket: Mutex<Option<Socket>>,
     losses: Losses,
@@ -57,7 +56,7 @@ impl Syslog {
         &self.losses
     }
 
-    /// A copy of the socket, if there is a connected one.
+    /// A copy of the socket, if it is connected.
     pub(super) fn socket(&self) -> io::Result<Option<OwnedFd>> {
         let copy = self.lock().as_ref().map(Socket::try_clone).transpose()?;
         Ok(copy.map(OwnedFd::from))
@@ -67,8 +66,8 @@ impl Syslog {
         *self.lock() = Some(socket.into());
     }
 
-    /// Appends a datagram as a frame: the line without its end, behind a header
-    /// with `severity` or, by default, the configured one.
+    /// Appends a datagram as a frame: the line without its end, after a header with `severity` or,
+    /// by default, the configured one.
     pub(super) fn push(&self, severity: Option<u8>, line: &[u8], out: &mut Vec<u8>) {
         let server = &*self.server;
         let priority = server.facility * 8 + severity.unwrap_or(server.severity);
@@ -104,7 +103,7 @@ impl Syslog {
             }
             Err(error) => {
                 if matches!(self.server.address, PeerAddress::Inet(_)) {
-                    // The answer to an earlier datagram, which nobody has taken.
+                    // The error belongs to an earlier datagram and had not been fetched yet.
                     if error.kind() == io::ErrorKind::ConnectionRefused {
                         self.losses
                             .add(1, format!("sendto() failed ({})", OsError(&error)));

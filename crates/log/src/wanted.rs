@@ -1,4 +1,4 @@
-//! What a configuration logs to, in the order of its positions.
+//! The logs of a configuration, in the order of their positions.
 
 use super::destination::Hold;
 use super::queue::QUEUE_BYTES_PER_FILE;
@@ -6,10 +6,10 @@ use sealane_conf::Config;
 use sealane_conf::model::{AccessLog, ErrorLog, LocationConf, Locations, LogTarget};
 use std::collections::HashMap;
 
-/// What a configuration wants to log to.
+/// The logs that a configuration asks for.
 pub(super) struct Wanted {
-    /// Each target once. Equal configurations have equal orders, in whatever
-    /// process: master and worker name logs by their positions here.
+    /// Each target once. Equal configurations give equal orders in every process: master and worker
+    /// refer to logs by these positions.
     pub(super) targets: Vec<(LogTarget, Option<Hold>)>,
     /// Positions in `targets`.
     pub(super) by_target: HashMap<LogTarget, usize>,
@@ -27,8 +27,8 @@ impl Default for Wanted {
     }
 }
 
-/// How a log is held back that two lines name: if both say so, or if it is
-/// compressed, which all of it has to be.
+/// How to hold back a log that two lines name: only if both ask for it, or if it is compressed,
+/// which must apply to the whole log.
 fn both(one: Option<Hold>, other: Option<Hold>) -> Option<Hold> {
     match (one, other) {
         (Some(one), Some(other)) => Some(Hold {
@@ -68,7 +68,7 @@ impl Wanted {
     pub(super) fn access_logs(&mut self, logs: &[AccessLog]) {
         for log in logs {
             let hold = log.buffer_bytes.map(|bytes| Hold {
-                // Half the queue at most, or the buffer would never come together.
+                // At most half of the queue, or the buffer would never fill.
                 bytes: usize::try_from(bytes)
                     .unwrap_or(usize::MAX)
                     .min(self.queue_bytes / 2),

@@ -9,12 +9,12 @@ use std::io;
 use std::sync::MutexGuard;
 use std::time::{Duration, Instant};
 
-/// How long the writer lets lines come together after the first; also how
-/// often, at most, a busy server wakes it.
+/// How long the writer lets lines gather after the first; also the shortest interval at which a
+/// busy server wakes it.
 const GATHER: Duration = Duration::from_millis(10);
 
-/// Runs until the queue is told to finish. `notices` gets what the writer has
-/// to say about the logs themselves, until the queue names another.
+/// Runs until the queue is told to finish. `notices` receives the writer's messages about the logs
+/// themselves, until the queue names another logger.
 pub(super) fn run(queue: &Queue, notices: Logger) {
     let _running = RunningMark(queue);
     Writer {
@@ -25,8 +25,8 @@ pub(super) fn run(queue: &Queue, notices: Logger) {
     .run();
 }
 
-/// Takes the mark away however the thread ends, so that lines are written
-/// directly from then on instead of piling up.
+/// Clears the mark however the thread ends, so that lines are then written directly instead of
+/// piling up.
 struct RunningMark<'a>(&'a Queue);
 
 impl Drop for RunningMark<'_> {
@@ -54,7 +54,7 @@ impl Writer<'_> {
             finishing = state.finishing;
             self.turn(state, finishing);
         }
-        // What the last turn had to say about the logs themselves.
+        // Writes what the last turn reported about the logs themselves.
         self.turn(self.queue.lock(), true);
     }
 
@@ -71,7 +71,7 @@ impl Writer<'_> {
         self.give_back();
     }
 
-    /// When something has to happen even if no line comes.
+    /// When something must happen even if no line comes.
     fn next_deadline(&self) -> Option<Instant> {
         let lanes = self.lanes.iter().flatten();
         lanes.filter_map(Outgoing::deadline).min()
@@ -88,7 +88,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Tells the queue how much room there is again, and ends what is closed.
+    /// Reports freed room to the queue, and ends closed lanes.
     fn give_back(&mut self) {
         let mut ended = Vec::new(); // dropped without the lock: closing a file may take long
         let mut state = self.queue.lock();
@@ -105,7 +105,7 @@ impl Writer<'_> {
         drop(state);
     }
 
-    /// Writes what is due for one log and reports what there is to report.
+    /// Writes what is due for one log, and reports problems.
     fn serve(&mut self, number: usize, finishing: bool) {
         let Some(lane) = &mut self.lanes[number] else {
             return;
@@ -123,7 +123,7 @@ impl Writer<'_> {
         }
         match lane.write() {
             Ok(()) => self.succeeded(number, finishing),
-            // is_due tries again. Who does not read may never do so: say what it costs.
+            // `is_due` tries again. A process that does not read may never do so: report the cost.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                 self.report_losses(number, finishing);
             }
@@ -141,7 +141,7 @@ impl Writer<'_> {
         }
         let (name, error) = (lane.name(), OsError(error));
         let advice = if lane.is_syslog() {
-            "start it; if only the master may connect to it, send the master USR1 then"
+            "start it; if only the master may connect to it, then send the master USR1"
         } else {
             "free space or repair the disk"
         };
@@ -187,7 +187,7 @@ impl Writer<'_> {
             Some((lost, None)) => self.tell(
                 number,
                 format_args!(
-                    "{lost} lines for {name} were dropped, because they came faster than it takes \
+                    "{lost} lines for {name} were dropped, because they came faster than it accepts \
                      them and {} KiB were waiting already",
                     self.queue.limit_bytes() >> 10
                 ),
@@ -196,7 +196,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Drops what a log that no configuration names any more has not taken for long.
+    /// Drops the lines of a log that is no longer configured and could not be written for long.
     fn give_up(&mut self, number: usize) {
         let Some(lane) = &mut self.lanes[number] else {
             return;
@@ -206,15 +206,15 @@ impl Writer<'_> {
             self.tell(
                 number,
                 format_args!(
-                    "{lost} last lines for {name} are lost: it cannot be written, \
-                     and the configuration does not name it any more"
+                    "the last {lost} lines for {name} are lost: it cannot be written, \
+                     and the configuration no longer names it"
                 ),
             );
         }
     }
 
-    /// Says something about log `number`, in the main error log if that can be
-    /// written, else on stderr.
+    /// Reports something about log `number`, in the main error log if that can be written,
+    /// otherwise on stderr.
     fn tell(&self, number: usize, message: fmt::Arguments<'_>) {
         let line = error::format_line(LogLevel::Alert, None, message);
         let mut told = false;

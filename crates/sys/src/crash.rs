@@ -1,15 +1,15 @@
-//! What a process says when it dies of a fault: signal, address, stack and build, in the error
-//! log, before the signal has its usual effect (a core dump, where those are on).
+//! Reports a fault that kills the process in the error log: signal, address, stack and build. Then
+//! the signal has its usual effect (a core dump, if enabled).
 //!
-//! A handler runs in the middle of other code, perhaps of the allocator, perhaps with a stack
-//! that is full or destroyed. So it takes no lock, allocates nothing and calls only what
-//! signal-safety(7) allows, with one exception: the unwinder of the C compiler's runtime,
-//! which walks the tables of the binary. It is called once beforehand, so that nothing is loaded
-//! or bound later; it takes no lock for tables that were loaded with the program (glibc 2.35 and
-//! later; older ones take the loader's lock). The first line is written before it is called, and
-//! a timer ends the process if it should hang.
+//! A handler runs in the middle of other code, perhaps of the allocator, perhaps with a stack that
+//! is full or destroyed. So it takes no lock, allocates nothing and calls only what
+//! signal-safety(7) allows, with one exception: the unwinder of the C compiler's runtime, which
+//! walks the tables of the binary. It is called once beforehand, so that nothing needs to be loaded
+//! or bound later. It takes no lock for tables that were loaded with the program (glibc 2.35 and
+//! later; older versions take the loader's lock). The first line is written before the unwinder is
+//! called, and a timer ends the process if it hangs.
 //!
-//! Only numbers and names of modules are written: nothing of the process's memory.
+//! Only numbers and module names are written, and no process memory.
 
 mod line;
 mod refused;
@@ -41,20 +41,20 @@ const FAULTS: [(i32, &str); 5] = [
     (libc::SIGABRT, "SIGABRT"),
 ];
 
-/// Room for the handler of a thread whose own stack cannot be used: the unwinder takes a few
-/// KiB, the kernel's copy of wide registers up to 11.
+/// Room for the handler of a thread whose own stack cannot be used: the unwinder takes a few KiB,
+/// the kernel's copy of wide registers up to 11.
 const SIGNAL_STACK_BYTES: usize = 64 << 10;
 
-/// On a smaller signal stack the frames are not looked for.
+/// On a smaller signal stack the frames are not walked.
 const LEAST_STACK_BYTES: usize = 32 << 10;
 
-/// A report that takes longer ends without the rest.
+/// Time limit of a report; the rest is skipped.
 const LONGEST_REPORT_S: libc::time_t = 10;
 
-/// A fault this close to the stack pointer comes from a stack that is full.
+/// A fault this close to the stack pointer indicates a stack overflow.
 const NEAR_BYTES: usize = 64 << 10;
 
-/// What a process is called in its report.
+/// The name of a process in its report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Role {
@@ -64,7 +64,7 @@ pub enum Role {
     Worker = 1,
 }
 
-/// What was found out before anything went wrong; never changes afterwards.
+/// Collected before anything went wrong; never changes afterwards.
 struct Facts {
     /// The program first.
     modules: Vec<Module>,
@@ -79,8 +79,8 @@ static UTC_OFFSET_S: AtomicI32 = AtomicI32::new(0);
 static REPORTING: AtomicBool = AtomicBool::new(false);
 static LAST_WORDS: OnceLock<fn()> = OnceLock::new();
 
-/// From now on a fault in this process is reported, to stderr until [`report_to`] is called.
-/// Called again, in a forked process, it changes the role.
+/// From now on faults in this process are reported, to stderr until [`report_to`] is called.
+/// Calling it again in a forked process changes the role.
 ///
 /// # Errors
 /// When the kernel refuses a handler or a stack for it.
@@ -104,29 +104,29 @@ pub fn install(role: Role) -> io::Result<()> {
     Ok(())
 }
 
-/// Reports go to this descriptor, which must keep its number and stay open for as long as the
-/// process lives, or until this is called again.
+/// Sends reports to this descriptor, which must keep its number and stay open for the life of the
+/// process, or until this is called again.
 pub fn report_to(log: BorrowedFd<'_>) {
     LOG.store(log.as_raw_fd(), Ordering::Relaxed);
 }
 
-/// Calls this after the report of a fault, in its handler: for what other parts of the program
-/// have to say and have not written yet. It must take no lock that it has to wait for and allocate
-/// nothing, and may find anything destroyed; a second fault in it ends the process at once, as
-/// does the report's time limit. The first one stays.
+/// Registers a function to call after the report of a fault, in its handler: for output that other
+/// parts of the program have not written yet. It must not wait for a lock or allocate, and must
+/// expect any data to be destroyed. A second fault in it ends the process at once, and so does the
+/// report's time limit. Only the first registration counts.
 pub fn say_last(words: fn()) {
     let _ = LAST_WORDS.set(words);
 }
 
-/// The GNU build id of this program in hexadecimal digits; `unknown` when the linker made none.
+/// The GNU build id of this program in hexadecimal digits; `unknown` if the linker made none.
 pub fn build_id() -> &'static str {
     FACTS
         .get()
         .map_or("unknown", |facts| facts.build_id.as_str())
 }
 
-/// The command that names the frames of the calling code, for the report of a panic; empty before
-/// [`install`].
+/// The command that resolves the frames of the calling code, for the report of a panic; empty
+/// before [`install`].
 pub fn call_stack() -> String {
     let Some(facts) = FACTS.get() else {
         return String::new();
@@ -138,8 +138,8 @@ pub fn call_stack() -> String {
     text.as_str().to_owned()
 }
 
-/// Gives the calling thread room for a report in case its stack is full. Without it a report of
-/// this thread names the address of the fault but no frames.
+/// Gives the calling thread a signal stack, so that a stack overflow can be reported. Without it a
+/// report for this thread has the address of the fault but no frames.
 ///
 /// # Errors
 /// When there is no memory.
@@ -177,7 +177,7 @@ impl SignalStack {
             return Err(io::Error::last_os_error());
         }
         let stack = SignalStack { memory };
-        // The first page stays out of use, so that a report that needs too much ends there.
+        // The first page is made inaccessible, so that a report that needs too much stops there.
         // SAFETY: the page is the first of the mapping just made.
         unsafe { libc::mprotect(memory, 4096, libc::PROT_NONE) }.check()?;
         let description = libc::stack_t {
@@ -214,7 +214,7 @@ fn set_handler(signal: i32, handler: Handler) -> io::Result<()> {
     let mut action: libc::sigaction = unsafe { MaybeUninit::zeroed().assume_init() };
     action.sa_sigaction = handler as libc::sighandler_t;
     action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK;
-    // A second fault while the first is reported ends the process at once.
+    // A second fault during the report ends the process at once.
     // SAFETY: the set is in `action`.
     unsafe { libc::sigfillset(&raw mut action.sa_mask) };
     // SAFETY: `action` is valid, and the handlers of this module may run at any time.
@@ -241,7 +241,7 @@ extern "C" fn on_fault(signal: i32, info: *mut libc::siginfo_t, context: *mut c_
     die_of(signal);
 }
 
-/// Writes the report, line by line, so that what is written stays if the rest fails.
+/// Writes the report line by line, so that earlier lines survive if the rest fails.
 fn report(signal: i32, name: &str, info: &libc::siginfo_t, context: &libc::ucontext_t) {
     let (counter, pointer) = registers(context);
     let mut line = start_line();
@@ -285,13 +285,13 @@ fn report_frames(facts: &Facts, stack: &Stack) {
     line.end(log);
 }
 
-/// The command that names the frames which lie in the program.
+/// The command that resolves the frames in the program.
 fn add_command(line: &mut Line, facts: &Facts, stack: &Stack) {
     line.text("addr2line -Cfipe ").text(&facts.program);
     let own = facts.modules.first();
     for (index, &address) in stack.frames().iter().enumerate() {
         if let Some(offset) = own.and_then(|module| module.offset(address)) {
-            // What follows a call may belong to another line, or to another function.
+            // The instruction after a call may belong to another line, or to another function.
             line.text(" ").hex(offset - usize::from(index > 0));
         }
     }
@@ -318,7 +318,7 @@ fn start_line() -> Line {
     line
 }
 
-/// Ends the process by the timer's signal if the report takes too long.
+/// Ends the process with the timer's signal if the report takes too long.
 fn limit_the_report() {
     let none = libc::timeval {
         tv_sec: 0,
@@ -344,7 +344,7 @@ fn limit_the_report() {
     }
 }
 
-/// Another thread reports already, and ends the process.
+/// Another thread is already reporting and will end the process.
 fn wait_for_the_end() -> ! {
     let pause = libc::timespec {
         tv_sec: 1,
@@ -356,8 +356,8 @@ fn wait_for_the_end() -> ! {
     }
 }
 
-/// The signal again, with its default action: it is blocked until the handler returns, and then
-/// meets the thread where the fault was.
+/// Raises the signal again, with its default action. It is blocked until the handler returns, and
+/// is then delivered to the thread with the fault.
 fn die_of(signal: i32) {
     let (pid, thread): (Pid, Pid) = (process::pid(), process::thread_id());
     // SAFETY: the default action runs no code of ours; the signal goes to this thread.
@@ -367,7 +367,7 @@ fn die_of(signal: i32) {
     }
 }
 
-/// Program counter and stack pointer where the signal came.
+/// Program counter and stack pointer at the time of the signal.
 fn registers(context: &libc::ucontext_t) -> (usize, usize) {
     #[cfg(target_arch = "x86_64")]
     {

@@ -6,15 +6,15 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// Something that an interface does for the kernel.
+/// A feature of an interface.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Feature {
     /// As `ethtool -k` has it: `tls-hw-tx-offload`.
     pub name: String,
     /// Whether it is on.
     pub active: bool,
-    /// Whether it cannot be changed (`[fixed]`): the device or its driver does
-    /// not have it, or cannot do without.
+    /// Whether it cannot be changed (`[fixed]`): the device or its driver does not have it, or
+    /// always needs it.
     pub fixed: bool,
 }
 
@@ -49,14 +49,14 @@ fn decode(names: Vec<String>, blocks: &[u32]) -> Vec<Feature> {
         active: bit(at, 2),
         fixed: !bit(at, 0) || bit(at, 3),
     };
-    // A bit without a name is one that the kernel does not use.
+    // A bit without a name is not used by the kernel.
     let features = names.into_iter().enumerate().map(feature);
     features
         .filter(|feature| !feature.name.is_empty())
         .collect()
 }
 
-/// The names of all features, one for each bit.
+/// The names of all features, one per bit.
 fn names(socket: BorrowedFd<'_>, interface: &str) -> io::Result<Vec<String>> {
     // struct ethtool_sset_info: cmd, reserved, a 64-bit mask, the counts.
     let mask = (1_u64 << ETH_SS_FEATURES).to_ne_bytes();
@@ -83,8 +83,8 @@ fn names(socket: BorrowedFd<'_>, interface: &str) -> io::Result<Vec<String>> {
     Ok(request[3..].chunks(NAME_BYTES / 4).map(name).collect())
 }
 
-/// One `SIOCETHTOOL`. Every request carries the size of its answer, for which it
-/// must have room.
+/// One `SIOCETHTOOL` call. Every request contains the size of its answer, and must have room for
+/// it.
 fn call(socket: BorrowedFd<'_>, interface: &str, request: &mut [u32]) -> io::Result<()> {
     // SAFETY: `ifreq` is plain old data; all-zero is a valid value.
     let mut ifreq: libc::ifreq = unsafe { MaybeUninit::zeroed().assume_init() };
@@ -107,7 +107,7 @@ fn call(socket: BorrowedFd<'_>, interface: &str, request: &mut [u32]) -> io::Res
     Ok(())
 }
 
-// linux/sockios.h and linux/ethtool.h
+// From linux/sockios.h and linux/ethtool.h.
 const SIOCETHTOOL: u32 = 0x8946;
 const ETHTOOL_GSTRINGS: u32 = 0x1b;
 const ETHTOOL_GSSET_INFO: u32 = 0x37;

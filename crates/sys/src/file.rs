@@ -1,9 +1,8 @@
-//! Files: opening, measuring, reading and sending, with and without blocking.
+//! Files: opening, checking, reading and sending, with and without blocking.
 //!
-//! The calls named `cached` answer only from memory: they return
-//! [`io::ErrorKind::WouldBlock`] when the disk would have to be asked, and the
-//! caller then repeats the request with the plain call on a thread that may
-//! block.
+//! The functions named `cached` answer only from memory. If the disk would be needed, they return
+//! [`io::ErrorKind::WouldBlock`], and the caller repeats the request with the plain function on a
+//! thread that may block.
 
 use crate::retry;
 use std::ffi::CStr;
@@ -34,10 +33,10 @@ pub fn sendfile(
 /// Appends up to `max` bytes of `file` from `offset` to `buf`, but only bytes
 /// that are in the page cache (preadv2(2) with `RWF_NOWAIT`).
 ///
-/// Returns at least one byte for `max > 0`. Everything else is
-/// [`io::ErrorKind::WouldBlock`]: bytes that are not cached, a file system or
-/// kernel without `RWF_NOWAIT`, and the end of the file, because Linux 5.9 and
-/// 5.10 may return 0 in its place. [`read_at`] then tells which it was.
+/// Returns at least one byte for `max > 0`. Everything else is [`io::ErrorKind::WouldBlock`]: bytes
+/// that are not cached, a file system or kernel without `RWF_NOWAIT`, and also the end of the file,
+/// because Linux 5.9 and 5.10 may return 0 for bytes that are not cached. [`read_at`] then tells
+/// them apart.
 pub fn read_cached_at(
     file: BorrowedFd<'_>,
     buf: &mut Vec<u8>,
@@ -85,8 +84,8 @@ pub fn read_at(
     })
 }
 
-/// Calls `read` with the start and length of spare room for `max` bytes and
-/// adds what it read to `buf`.
+/// Calls `read` with the start and length of spare room for `max` bytes, and adds the bytes read to
+/// `buf`.
 pub(crate) fn append(
     buf: &mut Vec<u8>,
     max: usize,
@@ -103,17 +102,17 @@ pub(crate) fn append(
     Ok(count)
 }
 
-/// Opens `path` for reading if every directory entry on the way is cached
-/// (openat2(2) with `RESOLVE_CACHED`), else [`io::ErrorKind::WouldBlock`].
+/// Opens `path` for reading if every directory entry on the path is cached (openat2(2) with
+/// `RESOLVE_CACHED`), otherwise returns [`io::ErrorKind::WouldBlock`].
 ///
-/// Never blocks on a FIFO (`O_NONBLOCK`). Kernels before 5.12, and sandboxes
-/// that refuse openat2(2), answer `WouldBlock` too; that is remembered.
+/// Never blocks on a FIFO (`O_NONBLOCK`). Kernels before 5.12, and sandboxes that refuse
+/// openat2(2), give `WouldBlock` too; that is remembered.
 pub fn open_cached(path: &CStr) -> io::Result<OwnedFd> {
     openat2(None, path, OPEN_READ_FLAGS, libc::RESOLVE_CACHED)
 }
 
-/// openat2(2), from a directory or the current one. That there is no such call, in this kernel or for
-/// this process, is [`io::ErrorKind::WouldBlock`], and remembered.
+/// openat2(2), relative to a directory or the current one. If this kernel or process has no such
+/// call, returns [`io::ErrorKind::WouldBlock`] and remembers that.
 pub(crate) fn openat2(
     directory: Option<BorrowedFd<'_>>,
     path: &CStr,
@@ -150,7 +149,7 @@ pub(crate) fn openat2(
     }
 }
 
-/// The text of a symbolic link: `name` in a directory, or, if that is empty, of one that is open itself.
+/// The target of a symbolic link: `name` in a directory or, if that is empty, the open link itself.
 pub(crate) fn read_link(directory: BorrowedFd<'_>, name: &CStr) -> io::Result<Vec<u8>> {
     let mut target = vec![0_u8; libc::PATH_MAX as usize];
     // SAFETY: the name ends with NUL; the kernel writes at most the length given.
@@ -172,7 +171,7 @@ pub fn open_read(path: &CStr) -> io::Result<OwnedFd> {
     openat(None, path, OPEN_READ_FLAGS, 0)
 }
 
-/// openat(2), from a directory or the current one.
+/// openat(2), relative to a directory or the current one.
 pub(crate) fn openat(
     directory: Option<BorrowedFd<'_>>,
     path: &CStr,
@@ -186,7 +185,7 @@ pub(crate) fn openat(
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Flags for a directory on the way to something: nothing is read from it.
+/// Flags for a directory on a path, from which nothing is read.
 pub(crate) const DIRECTORY: i32 = libc::O_PATH | libc::O_DIRECTORY | libc::O_CLOEXEC;
 
 /// A file in memory without a name in any directory (memfd_create(2)); `name`
@@ -200,7 +199,7 @@ pub fn memory_file(name: &CStr) -> io::Result<std::fs::File> {
 
 pub(crate) const OPEN_READ_FLAGS: i32 = libc::O_RDONLY | libc::O_CLOEXEC | libc::O_NONBLOCK;
 
-/// What a directory entry is.
+/// The type of a directory entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A regular file.
@@ -211,7 +210,7 @@ pub enum Kind {
     Other,
 }
 
-/// What stat(2) tells about a file, as far as a server asks.
+/// The fields of stat(2) that a server needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Stat {
     /// File, directory or something else.
@@ -224,7 +223,7 @@ pub struct Stat {
     pub mtime_ns: u32,
     /// Device the file is on.
     pub dev: u64,
-    /// Inode number; with `dev` it names the file as long as it exists.
+    /// Inode number; with `dev` it identifies the file as long as it exists.
     pub inode: u64,
     /// Permission bits and type, as in `st_mode`.
     pub mode: u32,
@@ -287,8 +286,8 @@ pub fn write(file: BorrowedFd<'_>, data: &[u8]) -> io::Result<usize> {
     Ok(n as usize)
 }
 
-/// Makes `target` refer to what `source` refers to (dup2(2)); used to point
-/// the standard descriptors of a daemon at `/dev/null` or its log.
+/// Makes `target` refer to the same file as `source` (dup2(2)); used to point the standard
+/// descriptors of a daemon at `/dev/null` or its log.
 pub fn replace_standard(source: BorrowedFd<'_>, target: Standard) -> io::Result<()> {
     let target = match target {
         Standard::Input => libc::STDIN_FILENO,
@@ -312,9 +311,8 @@ pub enum Standard {
     Error,
 }
 
-/// Makes `target` refer to what `source` refers to, atomically (dup3(2) with
-/// `O_CLOEXEC`): whoever uses the number of `target` from then on reaches the
-/// new file. Both keep their owners.
+/// Makes `target` refer to the same file as `source`, atomically (dup3(2) with `O_CLOEXEC`): from
+/// then on the number of `target` refers to the new file. Both keep their owners.
 pub fn replace(source: BorrowedFd<'_>, target: BorrowedFd<'_>) -> io::Result<()> {
     // SAFETY: both descriptors are open and stay owned as they were; only the
     // open file that `target` names changes.

@@ -1,24 +1,23 @@
-//! Opening files by name for a process with more rights than somebody who may have put the name
-//! there.
+//! Opens files by name for a process with more rights than someone who may have put the name there.
 //!
-//! A server's master is root and opens logs again long after the worker has begun to listen to
-//! the network. Where the worker's user may write to the log's directory, or to one above it,
-//! whoever has taken the worker over can put a symbolic link there, a hard link, a FIFO, a
-//! device. So every directory on the way is looked at:
+//! A server's master is root, and reopens logs long after the worker has begun to listen on the
+//! network. If the worker's user may write to the log's directory or to a parent directory, an
+//! attacker who has taken over the worker can put a symbolic link, a hard link, a FIFO or a device
+//! there. So every directory on the path is checked:
 //!
-//! - where that user cannot write, names are the administrator's, and everything is as usual:
+//! - where that user cannot write, names are the administrator's, and everything works as usual:
 //!   links are followed, devices and FIFOs opened;
-//! - a symbolic link which it could have made is followed **with its rights**, as is every name
-//!   that leads to something other than a file with one name, or a FIFO. What it could not open by
-//!   itself, nobody opens for it.
+//! - a symbolic link that the user could have made is followed **with its rights**. So is every
+//!   name that leads to something other than a FIFO or a file with a single name. Whatever the user
+//!   could not open itself is not opened for it.
 //!
 //! Links to the standard streams and to `/dev/null` lead nowhere new and are always followed.
-//! Everything is opened, made, renamed and removed relative to directories that are held open, so
-//! that nothing changes between a look and its use.
+//! Everything is opened, created, renamed and removed relative to open directories, so that nothing
+//! changes between check and use.
 //!
-//! What is left to a guest is to move a directory of somebody else's about within one of its own.
-//! So what is renamed or removed is known by its [`FileId`] as well, and the owner is changed only
-//! of directories that nobody can have moved.
+//! A guest can still move another user's directory within one of its own. So files to be renamed or
+//! removed are also identified by their [`FileId`], and the owner is changed only of directories
+//! that no guest can have moved.
 
 mod names;
 mod rights;
@@ -41,16 +40,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Whose files names are not to be trusted with. The default trusts everybody, which is right for
-/// a process that has no other rights than they.
+/// The users whose names are not trusted. The default trusts everybody, which is right for a
+/// process that has no more rights than they.
 #[derive(Debug, Clone, Default)]
 pub struct Guard {
     guests: Vec<Guest>,
 }
 
 impl Guard {
-    /// Trusts everybody but these. Only root can have a guard: others have nobody's rights
-    /// but their own.
+    /// Trusts everybody except these. Only root can have a guard: other processes have only their
+    /// own rights.
     pub fn against(guests: impl IntoIterator<Item = Guest>) -> Guard {
         let mut all: Vec<Guest> = Vec::new();
         for guest in guests.into_iter().filter(|guest| guest.uid != 0) {
@@ -61,18 +60,18 @@ impl Guard {
         Guard { guests: all }
     }
 
-    /// This one, and against all that `other` is against.
+    /// Combines this guard with `other`.
     #[must_use]
     pub fn and(&self, other: &Guard) -> Guard {
         Guard::against(self.guests.iter().chain(&other.guests).cloned())
     }
 
-    /// Whether files of this owner are somebody's whom it is against.
+    /// Whether the owner is one of those it guards against.
     pub fn is_against(&self, owner: u32) -> bool {
         self.guests.iter().any(|guest| guest.is(owner))
     }
 
-    /// Finds the directory of a name. A symbolic link of that name is followed.
+    /// Finds the directory of a name. If the name is a symbolic link, it is followed.
     ///
     /// # Errors
     /// Of a directory on the way.
@@ -80,7 +79,7 @@ impl Guard {
         walk::find(&self.guests, path, true)
     }
 
-    /// The same for a name that is to be made or replaced.
+    /// The same for a name that is to be created or replaced.
     ///
     /// # Errors
     /// Of a directory on the way.
@@ -88,9 +87,9 @@ impl Guard {
         walk::find(&self.guests, path, false)
     }
 
-    /// Does what is done by path and not by descriptor (bind(2), connect(2)): with lesser
-    /// rights if somebody who has them could change a directory on the way or, if
-    /// `name_matters`, what is at its end.
+    /// Runs an operation that works by path instead of descriptor (bind(2), connect(2)). It runs
+    /// with a guest's rights if that guest could change a directory on the path or, if
+    /// `name_matters`, the entry at its end.
     ///
     /// # Errors
     /// Of a directory on the way, and those of `call`.
@@ -112,7 +111,7 @@ impl Guard {
         }
     }
 
-    /// Opens a file that may be there, or makes it.
+    /// Opens a file, creating it if needed.
     ///
     /// # Errors
     /// As open(2); one that comes from lesser rights says so.
@@ -121,16 +120,17 @@ impl Guard {
     }
 }
 
-/// How a file is opened. Never blocks on a FIFO, never becomes the controlling terminal.
+/// How to open a file. Never blocks on a FIFO, never acquires a controlling terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Open {
     /// For reading.
     Read,
-    /// For appending; made with this mode if it is not there.
+    /// For appending; created with this mode if it does not exist.
     Append(u32),
-    /// For appending and, as FIFOs need it that nobody reads, reading.
+    /// For appending and reading, which FIFOs without a reader require.
     AppendAndRead(u32),
-    /// For writing, at its beginning and with what it has; made with this mode if it is not there.
+    /// For writing, at its beginning and without truncation; created with this mode if it does not
+    /// exist.
     Write(u32),
 }
 
@@ -154,27 +154,27 @@ impl Open {
 pub struct GuardedName<'a> {
     directory: OwnedFd,
     name: CString,
-    /// The last name may be a link: it leads into another file system, or only as far as
-    /// the guest's rights go.
+    /// The last name may be a link, which leads into another file system or only as far as the
+    /// guest's rights go.
     follow: bool,
     trust: Trust<'a>,
-    /// Who could put something else in the place of a directory on the way.
+    /// The guest who could replace a directory on the path.
     way: Option<&'a Guest>,
 }
 
-/// What is known of a name.
+/// How far a name is trusted.
 #[derive(Debug, Clone)]
 enum Trust<'a> {
-    /// No guest can have anything to do with it.
+    /// No guest can have influenced it.
     Full,
-    /// This one could have put it there.
+    /// This guest could have put it there.
     Name(&'a Guest),
-    /// This one could have made a symbolic link on the way.
+    /// This guest could have made a symbolic link on the path.
     Way(&'a Guest, PathBuf),
 }
 
 impl GuardedName<'_> {
-    /// Opens what has this name, or makes it.
+    /// Opens the file with this name, or creates it.
     ///
     /// # Errors
     /// As open(2); one that comes from lesser rights says so.
@@ -196,8 +196,8 @@ impl GuardedName<'_> {
         openat(Some(self.directory.as_fd()), &self.name, flags, mode).map(File::from)
     }
 
-    /// A new file under this name with `suffix`; one that is there is removed. Its
-    /// name is not followed.
+    /// Creates a new file under this name with `suffix`, removing an existing one. Its name is not
+    /// followed if it is a link.
     ///
     /// # Errors
     /// The system call that failed, by name.
@@ -215,7 +215,7 @@ impl GuardedName<'_> {
         .map_err(|error| ("open", error))
     }
 
-    /// Waits until the directory's disk has what was put into it.
+    /// Waits until the directory's changes are on disk.
     ///
     /// # Errors
     /// As open(2) and fsync(2).
@@ -226,8 +226,8 @@ impl GuardedName<'_> {
         directory.sync_all()
     }
 
-    /// Makes a directory of this name if there is none, and opens it. `owner` is who it is to
-    /// belong to: it is given to that user only if nobody else can have put it there.
+    /// Creates a directory with this name if there is none, and opens it. Gives it to the user
+    /// `owner`, but only if no one else can have put it there.
     ///
     /// # Errors
     /// The system call that failed, by name.
@@ -242,20 +242,20 @@ impl GuardedName<'_> {
         };
         let Some(guest) = guest else {
             let (directory, is_new) = self.make_directory(mode, self.follow)?;
-            // What is on a way that somebody can change may be another's directory.
+            // On a path that a guest can change, it may be someone else's directory.
             if is_new || self.way.is_none() {
                 give_to(&directory, owner).map_err(|error| ("fchown", error))?;
             }
             return Ok(directory);
         };
-        // Whatever is there, it is not made another's.
+        // Whatever it is, its owner must not change.
         guest
             .with_rights(|| self.make_directory(mode, true))
             .map_err(|error| ("setfsuid", error))?
             .map(|(directory, _)| directory)
     }
 
-    /// Whether the directory is new is told as well.
+    /// Also returns whether the directory is new.
     fn make_directory(
         &self,
         mode: u32,
@@ -275,14 +275,14 @@ impl GuardedName<'_> {
             .map_err(|error| ("open", error))
     }
 
-    /// Whether opening it has given a guest nothing: a file with this one name, or a FIFO. Hard
-    /// links may be to other people's files, and opening a device can set it going.
+    /// Whether opening it gave a guest nothing: a FIFO, or a file with only this name. Hard links
+    /// may point to other users' files, and opening a device can have side effects.
     fn is_harmless(&self, file: &File) -> io::Result<bool> {
         let facts = file.metadata()?;
         if !facts.file_type().is_file() {
             return Ok(facts.file_type().is_fifo());
         }
-        // The one name has to be this one: a guest could have taken its link away again since.
+        // The single name must be this one: a guest could have removed its own link again since.
         let named = match walk::stat_at(self.directory.as_fd(), &self.name) {
             Ok(named) => named,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
@@ -292,7 +292,7 @@ impl GuardedName<'_> {
         Ok(is_it && named.st_nlink <= 1)
     }
 
-    /// With the rights that the way to the name allows.
+    /// Runs `call` with the rights that the path to the name allows.
     fn with_rights<T>(&self, call: impl FnOnce() -> io::Result<T>) -> io::Result<T> {
         match &self.trust {
             Trust::Full | Trust::Name(_) => call(),
@@ -320,7 +320,7 @@ impl GuardedName<'_> {
     }
 }
 
-/// Why root was denied something.
+/// Why root was denied access.
 #[derive(Debug)]
 struct LesserRights {
     uid: u32,
@@ -333,8 +333,8 @@ impl fmt::Display for LesserRights {
         write!(
             f,
             "13: Permission denied: user {uid}, whom worker processes run as, could have put \
-             \"{what}\" there, so it is opened with that user's rights; let the configuration name \
-             what is meant, or let the directory belong to root"
+             \"{what}\" there, so it is opened with that user's rights; configure the \
+             intended path, or make root the owner of the directory"
         )
     }
 }

@@ -1,9 +1,9 @@
-//! Kernel TLS: keys for one direction of a TCP connection go into the kernel,
-//! which then makes and opens the records (`Documentation/networking/tls.rst`).
+//! Kernel TLS: the kernel takes the keys for one direction of a TCP connection, and then seals or
+//! opens the records (`Documentation/networking/tls.rst`).
 //!
-//! The order is [`attach`], then [`set_transmit`] or [`set_receive`]. After
-//! `set_transmit` everything that is sent with send(2) or sendfile(2) leaves as
-//! application data; other record types go by [`send_record`].
+//! Call [`attach`] first, then [`set_transmit`] or [`set_receive`]. After `set_transmit` everything
+//! sent with send(2) or sendfile(2) is application data; records of other types are sent with
+//! [`send_record`].
 //!
 //! Errors are the kernel's own:
 //!
@@ -23,7 +23,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// A protocol version that the kernel knows.
+/// A protocol version that the kernel supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
     /// TLS 1.2 (RFC 5246).
@@ -32,7 +32,7 @@ pub enum Version {
     Tls13,
 }
 
-/// A record cipher that the kernel knows.
+/// A record cipher that the kernel supports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Cipher {
     /// AES-128-GCM; Linux 4.13 and later, for TLS 1.3 5.1.
@@ -47,7 +47,7 @@ impl Version {
     /// Both.
     pub const ALL: [Version; 2] = [Version::Tls12, Version::Tls13];
 
-    /// As operators know it: `TLSv1.3`.
+    /// The name that operators know: `TLSv1.3`.
     pub const fn name(self) -> &'static str {
         match self {
             Version::Tls12 => "TLSv1.2",
@@ -72,7 +72,7 @@ impl Cipher {
         Cipher::ChaCha20Poly1305,
     ];
 
-    /// As operators know it: `AES-128-GCM`.
+    /// The name that operators know: `AES-128-GCM`.
     pub const fn name(self) -> &'static str {
         match self {
             Cipher::Aes128Gcm => "AES-128-GCM",
@@ -107,7 +107,7 @@ impl Cipher {
     }
 }
 
-/// What the kernel needs to protect one direction.
+/// The parameters with which the kernel protects one direction.
 #[derive(Clone, Copy)]
 pub struct Keys<'a> {
     /// Protocol version.
@@ -116,11 +116,10 @@ pub struct Keys<'a> {
     pub cipher: Cipher,
     /// The traffic key, [`Cipher::key_bytes`] long.
     pub key: &'a [u8],
-    /// TLS 1.3, and ChaCha20-Poly1305 in both versions: the 12-byte IV. TLS 1.2
-    /// with GCM: the 4-byte fixed part, the kernel's explicit nonce being the
-    /// sequence number.
+    /// For TLS 1.3, and for ChaCha20-Poly1305 in both versions: the 12-byte IV. For TLS 1.2 with
+    /// GCM: the 4-byte fixed part; the kernel uses the sequence number as the explicit nonce.
     pub iv: &'a [u8],
-    /// Number of the first record that the kernel makes or opens.
+    /// Number of the first record that the kernel seals or opens.
     pub sequence: u64,
 }
 
@@ -134,20 +133,20 @@ impl fmt::Debug for Keys<'_> {
     }
 }
 
-/// Gives a connected TCP socket the upper-layer protocol `tls`
-/// (`setsockopt(TCP_ULP)`); what is sent stays plain until keys are set. The
-/// kernel loads the module if the process may (`CAP_NET_ADMIN`).
+/// Gives a connected TCP socket the upper-layer protocol `tls` (`setsockopt(TCP_ULP)`). Data is
+/// sent unencrypted until keys are set. The kernel loads the module if the process may
+/// (`CAP_NET_ADMIN`).
 ///
-/// A socket with the protocol attached never loses it again.
+/// The protocol can never be detached from a socket.
 pub fn attach(socket: BorrowedFd<'_>) -> io::Result<()> {
     set_option(socket, libc::IPPROTO_TCP, libc::TCP_ULP, b"tls")
 }
 
-/// Hands the keys for sending to the kernel (`TLS_TX`). No error leaves the
-/// socket with keys it did not have before.
+/// Sets the keys for sending (`TLS_TX`). On an error the socket has no keys that it did not have
+/// before.
 ///
-/// On a TLS 1.3 socket that has keys already, Linux 6.14 and later change to
-/// the new ones (`sequence` 0 after a KeyUpdate); older kernels answer `EBUSY`.
+/// If a TLS 1.3 socket already has keys, Linux 6.14 and later switch to the new ones (`sequence` 0
+/// after a KeyUpdate); older kernels return `EBUSY`.
 ///
 /// # Errors
 /// `InvalidInput` when key or IV do not have the length of the cipher; else the
@@ -161,8 +160,8 @@ pub fn set_transmit(socket: BorrowedFd<'_>, keys: &Keys<'_>) -> io::Result<()> {
     )
 }
 
-/// Hands the keys for receiving to the kernel (`TLS_RX`): recv(2) then returns
-/// plaintext. Errors as for [`set_transmit`].
+/// Sets the keys for receiving (`TLS_RX`): recv(2) then returns plaintext. Errors as for
+/// [`set_transmit`].
 pub fn set_receive(socket: BorrowedFd<'_>, keys: &Keys<'_>) -> io::Result<()> {
     set_option(
         socket,
@@ -172,12 +171,12 @@ pub fn set_receive(socket: BorrowedFd<'_>, keys: &Keys<'_>) -> io::Result<()> {
     )
 }
 
-/// Sends `bytes` as one record of type `record_type` (21 alert, 22 handshake)
-/// on a socket with transmit keys. Returns the plaintext bytes that were taken:
-/// all of them up to 16 KiB, or `WouldBlock` and none. Never raises SIGPIPE.
+/// Sends `bytes` as one record of type `record_type` (21 alert, 22 handshake) on a socket with
+/// transmit keys. Returns the number of plaintext bytes taken: all of them up to 16 KiB, or none
+/// with `WouldBlock`. Never raises SIGPIPE.
 ///
-/// On a socket without the protocol `tls` the kernel refuses (`EINVAL`) or sends
-/// plain bytes, depending on its version: never call it there.
+/// On a socket without the protocol `tls` the kernel refuses (`EINVAL`) or sends unencrypted bytes,
+/// depending on its version, so never call it there.
 pub fn send_record(socket: BorrowedFd<'_>, record_type: u8, bytes: &[u8]) -> io::Result<usize> {
     let mut control = [0_u64; CONTROL_WORDS];
     let mut iov = libc::iovec {
@@ -232,8 +231,8 @@ fn set_option(socket: BorrowedFd<'_>, level: i32, name: i32, value: &[u8]) -> io
     Ok(())
 }
 
-/// `struct tls12_crypto_info_*` of `linux/tls.h` as the bytes that it is:
-/// version and cipher (native 16-bit), IV, key, salt, sequence. Wiped when dropped.
+/// `struct tls12_crypto_info_*` of `linux/tls.h` in its byte form: version and cipher (native
+/// 16-bit), IV, key, salt, sequence. Wiped when dropped.
 struct CryptoInfo {
     bytes: [u8; CryptoInfo::MAX_BYTES],
     len: usize,
@@ -254,8 +253,8 @@ impl CryptoInfo {
             ));
         }
         let sequence = keys.sequence.to_be_bytes();
-        // GCM nonces have a fixed part, the salt, and 8 bytes that the kernel
-        // puts into each record (TLS 1.2) or adds the sequence to (TLS 1.3).
+        // GCM nonces have a fixed part, the salt, and 8 bytes that the kernel puts into each record
+        // (TLS 1.2) or combines with the sequence number (TLS 1.3).
         let (iv, salt): (&[u8], &[u8]) = match (cipher, version) {
             (Cipher::ChaCha20Poly1305, _) => (keys.iv, &[]),
             (_, Version::Tls13) => (&keys.iv[4..], &keys.iv[..4]),

@@ -1,16 +1,15 @@
 //! The Linux calls that the standard library and tokio lack, as safe functions.
 //!
-//! One file per topic; every function takes borrowed descriptors, returns
-//! `io::Result` and retries `EINTR` where a retry is what every caller wants.
-//! Nothing here knows about HTTP, TLS or the configuration.
+//! One file per topic. Every function takes borrowed descriptors, returns `io::Result`, and retries
+//! on `EINTR` if every caller wants that. Nothing here knows about HTTP, TLS or the configuration.
 //!
 //! | module | what it holds |
 //! |---|---|
 //! | [`crash`] | reports of faults and of refused system calls, from signal handlers |
 //! | [`ethtool`] | features of network interfaces |
 //! | [`file`] | reading, opening and measuring files with and without blocking; `sendfile` |
-//! | [`guard`] | opening files where somebody with lesser rights may have put something |
-//! | [`links`] | opening files with symbolic links followed of some owners, or not at all |
+//! | [`guard`] | opening files that a user with fewer rights may have put there |
+//! | [`links`] | opening files while following symbolic links of certain owners, or none |
 //! | [`socket`] | accepting, sending, receiving, listening, `TCP_INFO`, descriptor passing |
 //! | [`ktls`] | kernel TLS: keys into a socket, records of other types |
 //! | [`OsError`] | errors in nginx's notation |
@@ -26,9 +25,9 @@
 //! | [`time`] | clocks and the local time zone |
 //! | [`user`] | the user and group databases |
 //!
-//! A kernel that lacks a call (`ENOSYS`, `EOPNOTSUPP`, `EINVAL`) is reported as
-//! the caller's slow path (`WouldBlock` for the "only if cached" calls), never
-//! as a failure that an operator would see.
+//! If a kernel lacks a call (`ENOSYS`, `EOPNOTSUPP`, `EINVAL`), that is reported as the caller's
+//! slow path (`WouldBlock` for the "only if cached" calls), never as a failure that an operator
+//! would see.
 #![allow(unsafe_code)] // The one reason for this crate; every block says why it is sound.
 
 pub mod crash;

@@ -12,12 +12,12 @@ pub enum Resource {
     CoreBytes,
 }
 
-/// A soft limit and the hard limit it may be raised to. `u64::MAX` is unlimited.
+/// A soft limit and the hard limit up to which it may be raised. `u64::MAX` means unlimited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit {
-    /// What holds now.
+    /// The limit in force.
     pub soft: u64,
-    /// What an unprivileged process may raise it to.
+    /// The value to which an unprivileged process may raise it.
     pub hard: u64,
 }
 

@@ -1,9 +1,8 @@
-//! Opening files where somebody else may have put symbolic links.
+//! Opens files where other users may have put symbolic links.
 //!
-//! The way is walked name by name from a directory that is trusted, and no answer depends on a
-//! name being looked up twice: what is found to be a link is followed by its own text, and what
-//! is not is opened in a way that fails if it has become one. So nobody gains anything by
-//! exchanging names meanwhile.
+//! The path is walked name by name from a trusted directory, and no result depends on looking up a
+//! name twice. A name found to be a link is followed by its own text; any other is opened in a way
+//! that fails if it has become a link. So exchanging names meanwhile gains nothing.
 
 use crate::file::{self, DIRECTORY, OPEN_READ_FLAGS, openat};
 use std::ffi::{CStr, CString};
@@ -15,12 +14,13 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 pub enum Links {
     /// None.
     Never,
-    /// Those that belong to whom belongs what they lead to.
+    /// Those that have the same owner as their target.
     OfTheOwner,
 }
 
-/// Opens `path` for reading. Behind its first `trusted_bytes`, links are followed as `links` says;
-/// another is `ELOOP`, or, on the way to the last name, `ENOTDIR` if none are followed.
+/// Opens `path` for reading. After its first `trusted_bytes`, links are followed according to
+/// `links`. Any other link gives `ELOOP` or, before the last name and if no links are followed,
+/// `ENOTDIR`.
 ///
 /// Blocks while directories are read from disk, but not on a FIFO.
 pub fn open_read(path: &CStr, trusted_bytes: usize, links: Links) -> io::Result<OwnedFd> {
@@ -55,12 +55,12 @@ pub fn open_read(path: &CStr, trusted_bytes: usize, links: Links) -> io::Result<
     )
 }
 
-/// Opens `path` for reading if there is no link behind its first `trusted_bytes` and every
-/// directory entry on the way is cached, else [`io::ErrorKind::WouldBlock`].
+/// Opens `path` for reading if there is no link after its first `trusted_bytes` and every directory
+/// entry on the path is cached; otherwise returns [`io::ErrorKind::WouldBlock`].
 pub fn open_cached(path: &CStr, trusted_bytes: usize) -> io::Result<OwnedFd> {
     let would_block = |_| io::Error::from(io::ErrorKind::WouldBlock);
     let (start, rest) = split(path, trusted_bytes)?;
-    // A path that begins with a slash would be looked up from the root again.
+    // A path that begins with a slash would be looked up from the root.
     let slashes = rest.iter().take_while(|byte| **byte == b'/').count();
     let rest = CString::new(&rest[slashes..])?;
     let start = match start {
@@ -80,7 +80,8 @@ pub fn open_cached(path: &CStr, trusted_bytes: usize) -> io::Result<OwnedFd> {
     opened.map_err(would_block)
 }
 
-/// What is trusted of a path (the current directory if there is nothing), and the rest.
+/// Splits a path into the trusted directory (the current one if the trusted part is empty) and the
+/// rest.
 fn split(path: &CStr, trusted_bytes: usize) -> io::Result<(Option<CString>, &[u8])> {
     let path = path.to_bytes();
     let rooted = usize::from(path.first() == Some(&b'/'));
@@ -110,7 +111,7 @@ fn open_name(
     openat(directory, &name, flags | libc::O_NOFOLLOW, 0)
 }
 
-/// Opens what an open link leads to, if it belongs to the link's owner.
+/// Opens the target of an open link, if it belongs to the link's owner.
 fn follow(
     directory: Option<BorrowedFd<'_>>,
     link: &OwnedFd,

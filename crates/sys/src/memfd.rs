@@ -5,8 +5,8 @@ use std::ffi::CStr;
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
 
-/// An empty one that may be sealed, and that nobody can execute: with `vm.memfd_noexec=2` the
-/// kernel gives no other. Before Linux 6.3 there is no such flag.
+/// An empty file that may be sealed and cannot be executed: with `vm.memfd_noexec=2` the kernel
+/// allows no other. Before Linux 6.3 there is no such flag.
 pub(crate) fn create(name: &CStr) -> io::Result<OwnedFd> {
     let flags = libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING;
     // SAFETY: the name is NUL-terminated and only read.

@@ -1,27 +1,27 @@
-//! Keeping the heap out of core dumps, and giving memory back.
+//! Keeps the heap out of core dumps, and returns memory to the system.
 //!
-//! Private keys, keys of tickets and connections, passwords and what clients send are on the
-//! heap. A core dump without it still has what finds a fault: registers, the stacks of all
+//! The heap holds private keys, keys of tickets and connections, passwords, and data from clients.
+//! A core dump without it still has what is needed to find a fault: registers, the stacks of all
 //! threads, and the program's variables.
 
 use crate::CheckReturn;
 use std::ffi::c_void;
 use std::io;
 
-/// What the heap gets to grow in. It costs addresses only.
+/// Address space reserved for the heap. It costs only addresses.
 const HEAP_BYTES: usize = 64 << 30;
 
-/// Where addresses are scarce (`ulimit -v`), less than this is not worth the attempt.
+/// If address space is limited (`ulimit -v`), reserving less than this is not worth it.
 const LEAST_HEAP_BYTES: usize = 256 << 20;
 
-/// Pieces that the allocator gets the memory in: half of what it could take, with room to spare
-/// for its tables.
+/// Size of the pieces in which the allocator gets the memory: half of what it could take, with room
+/// to spare for its tables.
 const PIECE_BYTES: usize = 8 << 30;
 
-/// From now on the heap of this process, and of those forked from it, is not part of core dumps:
-/// what there is already, and a region of addresses that the allocator grows in from now on.
-/// To be called first thing, while there is one thread. Returns the size of that region in
-/// bytes; what the heap needs beyond it would be dumped.
+/// From now on the heap of this process, and of processes forked from it, is not part of core
+/// dumps: both the existing heap and a region of addresses in which the allocator grows from now
+/// on. To be called first, while there is only one thread. Returns the size of that region in
+/// bytes. Heap beyond it would be dumped.
 ///
 /// # Errors
 /// When the kernel has no such mark, or no addresses are to be had.
@@ -43,14 +43,14 @@ pub fn keep_heap_out_of_dumps() -> io::Result<usize> {
     Ok(len)
 }
 
-/// Has this thread give memory that it has freed back to the system. It would keep some of it for
-/// its next work, which on a thread of many may come late.
+/// Returns memory that this thread has freed to the system. Otherwise the thread would keep some of
+/// it for its next work, which on one of many threads may come late.
 pub fn give_back() {
     // SAFETY: no memory that is in use is touched.
     unsafe { libmimalloc_sys::mi_collect(true) };
 }
 
-/// Maps memory that costs nothing until it is written to.
+/// Maps memory that costs nothing until it is written.
 fn reserve(len: usize) -> io::Result<*mut c_void> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
@@ -68,7 +68,7 @@ fn exclude(start: *mut c_void, len: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives the memory to the allocator, which takes of it before it asks the kernel.
+/// Gives the memory to the allocator, which uses it before asking the kernel.
 fn hand_over(start: *mut c_void, len: usize) -> io::Result<()> {
     for offset in (0..len).step_by(PIECE_BYTES) {
         let piece = PIECE_BYTES.min(len - offset);
@@ -93,8 +93,8 @@ fn hand_over(start: *mut c_void, len: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// Address and length of a line of `/proc/PID/maps` that is heap: private, writable, and neither
-/// of a file nor a stack.
+/// Address and length of a line of `/proc/PID/maps` that is heap: private, writable, and neither a
+/// file mapping nor a stack.
 fn heap_mapping(line: &str) -> Option<(usize, usize)> {
     let mut words = line.split_ascii_whitespace();
     let (start, end) = words.next()?.split_once('-')?;

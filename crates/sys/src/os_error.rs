@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-/// Shows an error as nginx does: `2: No such file or directory`.
+/// Displays an error like nginx: `2: No such file or directory`.
 #[derive(Debug, Clone, Copy)]
 pub struct OsError<'a>(pub &'a io::Error);
 

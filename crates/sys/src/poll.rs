@@ -1,12 +1,12 @@
-//! Waiting for a handful of descriptors, for processes without an event loop.
+//! Waits for a handful of descriptors, for processes without an event loop.
 
 use crate::CheckReturn;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-/// What to wait for on a descriptor. A descriptor that was closed by its peer or
-/// is in error counts as ready for either.
+/// What to wait for on a descriptor. A descriptor that was closed by its peer or is in error counts
+/// as ready for both.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Interest {
     /// Something can be read.
@@ -15,14 +15,14 @@ pub enum Interest {
     Writable,
 }
 
-/// Waits until one of `fds` can be read, was closed by its peer, or the time
-/// is over (`None` waits for ever). The answer has one entry per descriptor.
-/// A signal ends the wait early with all entries false.
+/// Waits until one of `fds` can be read or was closed by its peer, or the time is over (`None`
+/// waits forever). The result has one entry per descriptor. A signal ends the wait early, with all
+/// entries false.
 pub fn wait_readable(fds: &[BorrowedFd<'_>], timeout: Option<Duration>) -> io::Result<Vec<bool>> {
     wait_polled(fds.iter().map(|fd| (*fd, Interest::Readable)), timeout)
 }
 
-/// The same, each descriptor with what is of interest about it.
+/// The same, with an interest for each descriptor.
 pub fn wait(
     fds: &[(BorrowedFd<'_>, Interest)],
     timeout: Option<Duration>,
@@ -46,7 +46,7 @@ fn wait_polled<'a>(
         .collect();
     let timeout_ms = match timeout {
         None => -1,
-        // Rounded up, so that a wait never ends before its time.
+        // Rounded up, so that a wait never ends early.
         Some(time) => i32::try_from(time.as_micros().div_ceil(1000)).unwrap_or(i32::MAX),
     };
     // SAFETY: `polled` is valid for its length during the call.

@@ -1,5 +1,5 @@
-//! Giving up privileges that a changed user alone does not take away: capabilities, and
-//! whatever programs could give back.
+//! Gives up privileges that changing the user does not remove: capabilities, and those that
+//! programs could give back.
 
 use crate::CheckReturn;
 use std::io;
@@ -8,18 +8,18 @@ use std::io;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Capability {
-    /// `CAP_DAC_OVERRIDE`: files whatever their permissions.
+    /// `CAP_DAC_OVERRIDE`: bypasses file permissions.
     DacOverride = 1,
-    /// `CAP_DAC_READ_SEARCH`: reading files and searching directories whatever their permissions.
+    /// `CAP_DAC_READ_SEARCH`: bypasses permissions for reading files and searching directories.
     DacReadSearch = 2,
-    /// `CAP_NET_RAW`: binding to addresses that are not the machine's own.
+    /// `CAP_NET_RAW`: binding to addresses that do not belong to the machine.
     NetRaw = 13,
 }
 
 /// `_LINUX_CAPABILITY_VERSION_3`: sets of 64 bits in two halves.
 const CAPABILITY_VERSION: u32 = 0x2008_0522;
 
-/// More than any kernel has; the first number that the kernel does not know ends the search.
+/// More than any kernel has; the search ends at the first number that the kernel does not know.
 const MAX_CAPABILITIES: u32 = 64;
 
 #[repr(C)]
@@ -36,15 +36,15 @@ struct CapabilityHalf {
     inheritable: u32,
 }
 
-/// Sets `PR_SET_NO_NEW_PRIVS` for the calling thread and those that it starts: no program it
-/// might execute gets more rights than it has.
+/// Sets `PR_SET_NO_NEW_PRIVS` for the calling thread and those that it starts: executing a program
+/// never grants more rights.
 pub fn forbid_new_privileges() -> io::Result<()> {
     // SAFETY: this option takes integers and no pointer.
     unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) }.check()?;
     Ok(())
 }
 
-/// Whether capabilities stay permitted when the user changes (`PR_SET_KEEPCAPS`). The kernel
+/// Sets whether capabilities stay permitted when the user changes (`PR_SET_KEEPCAPS`). The kernel
 /// clears it when a program is executed.
 pub fn keep_capabilities(on: bool) -> io::Result<()> {
     // SAFETY: this option takes integers and no pointer.
@@ -52,8 +52,8 @@ pub fn keep_capabilities(on: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// Empties the bounding set but for `kept`: what is not in it no program can give. Needs
-/// `CAP_SETPCAP`, so it comes before the user changes.
+/// Empties the bounding set except for `kept`: programs cannot grant capabilities that are not in
+/// it. Needs `CAP_SETPCAP`, so it must be called before the user changes.
 ///
 /// # Errors
 /// `PermissionDenied` without that capability; the process then has none to lose to a program
@@ -75,7 +75,7 @@ pub fn limit_bounding_set(kept: &[Capability]) -> io::Result<()> {
         };
         match dropped.check() {
             Ok(_) => {}
-            // The kernel's last capability was the one before.
+            // The previous capability was the kernel's last.
             Err(error) if error.raw_os_error() == Some(libc::EINVAL) => return Ok(()),
             Err(error) => return Err(error),
         }
@@ -83,8 +83,8 @@ pub fn limit_bounding_set(kept: &[Capability]) -> io::Result<()> {
     Ok(())
 }
 
-/// Gives up every capability but `kept` in the calling thread: effective and permitted sets
-/// are `kept` (which have to be permitted now), inheritable and ambient sets are empty.
+/// Gives up every capability except `kept` in the calling thread. Effective and permitted sets
+/// become `kept` (which must be permitted now); inheritable and ambient sets become empty.
 pub fn limit_capabilities(kept: &[Capability]) -> io::Result<()> {
     // SAFETY: this option takes integers and no pointer.
     let cleared = unsafe {
@@ -97,7 +97,7 @@ pub fn limit_capabilities(kept: &[Capability]) -> io::Result<()> {
         )
     };
     match cleared.check() {
-        // Before Linux 4.3 there was no such set.
+        // This set exists since Linux 4.3.
         Err(error) if error.raw_os_error() != Some(libc::EINVAL) => return Err(error),
         _ => {}
     }

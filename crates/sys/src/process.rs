@@ -1,4 +1,4 @@
-//! Processes: creating, waiting for, and changing what they are allowed to do.
+//! Processes: creating them, waiting for them, and changing what they may do.
 
 use crate::{CheckReturn, retry};
 use std::ffi::{CStr, CString, OsStr};
@@ -19,12 +19,11 @@ pub enum Fork {
     Parent(Pid),
 }
 
-/// Splits the process in two (fork(2)).
+/// Forks the process (fork(2)).
 ///
-/// A child of a process with several threads gets only the calling thread, with
-/// whatever locks the others held locked for ever. So this refuses with
-/// [`io::ErrorKind::Unsupported`] when the process has more than one thread
-/// (as far as `/proc` can be read).
+/// A child of a process with several threads gets only the calling thread, with locks of the other
+/// threads locked forever. So this refuses with [`io::ErrorKind::Unsupported`] if the process has
+/// more than one thread (as far as `/proc` can be read).
 pub fn fork() -> io::Result<Fork> {
     require_single_thread()?;
     // SAFETY: one thread only, so the child is as consistent as the parent.
@@ -50,7 +49,7 @@ fn require_single_thread() -> io::Result<()> {
             io::ErrorKind::Unsupported,
             format!("this process has {n} threads; only a single-threaded one may do this"),
         )),
-        // Without /proc (a bare chroot) the callers' word has to do.
+        // Without /proc (a bare chroot) the caller must be trusted.
         _ => Ok(()),
     }
 }
@@ -62,7 +61,7 @@ pub fn new_session() -> io::Result<()> {
     Ok(())
 }
 
-/// Sets the mask of permission bits that new files do not get; returns the old one.
+/// Sets the umask; returns the old one.
 pub fn set_umask(mask: u32) -> u32 {
     // SAFETY: no memory is involved; the call cannot fail.
     unsafe { libc::umask(mask) }
@@ -74,7 +73,7 @@ pub fn pid() -> Pid {
     unsafe { libc::getpid() }
 }
 
-/// Process id of the parent; 1 (or a subreaper) when the parent is dead.
+/// Process id of the parent; 1 (or a subreaper) if the parent is dead.
 pub fn parent_pid() -> Pid {
     // SAFETY: no memory is involved; the call cannot fail.
     unsafe { libc::getppid() }
@@ -112,16 +111,16 @@ pub enum ExitStatus {
     },
 }
 
-/// Has everything from this descriptor on closed when a program is executed
-/// (close_range(2); Linux 5.11).
+/// Marks all descriptors from this one on to be closed when a program is executed (close_range(2);
+/// Linux 5.11).
 pub fn close_on_exec_from(first: u32) -> io::Result<()> {
     // SAFETY: it changes a flag of descriptors and no memory; whoever owns them goes on.
     unsafe { libc::close_range(first, u32::MAX, libc::CLOSE_RANGE_CLOEXEC as i32) }.check()?;
     Ok(())
 }
 
-/// Collects one child that has ended, without waiting; `None` when none has
-/// (or there are no children).
+/// Collects one child that has ended, without waiting; `None` if none has (or there are no
+/// children).
 pub fn reap() -> io::Result<Option<(Pid, ExitStatus)>> {
     let mut status = 0;
     // SAFETY: `status` has room for the answer.
@@ -153,16 +152,15 @@ fn decode_status(status: i32) -> ExitStatus {
     }
 }
 
-/// Ends the process at once, without destructors or exit handlers (`_exit(2)`).
-/// For a forked child that must not run what belongs to its parent.
+/// Ends the process at once, without destructors or exit handlers (`_exit(2)`). For a forked child
+/// that must not run its parent's destructors.
 pub fn exit_now(code: i32) -> ! {
     // SAFETY: does not return and touches no memory of ours.
     unsafe { libc::_exit(code) }
 }
 
-/// Gives up root for good: group, supplementary groups, then user, for all
-/// threads of the process. The order matters: after setuid(2) the others would
-/// be refused.
+/// Gives up root permanently: group, supplementary groups, then user, for all threads of the
+/// process. The order matters, as the others would be refused after setuid(2).
 ///
 /// # Errors
 /// The call that failed, as text, with its error.
@@ -187,16 +185,16 @@ pub fn become_user(user: &CStr, uid: u32, gid: u32) -> Result<(), (String, io::E
     Ok(())
 }
 
-/// `PR_SET_DUMPABLE`: whether core dumps and ptrace by the same user are
-/// possible. The kernel clears it when the user changes.
+/// `PR_SET_DUMPABLE`: whether core dumps and ptrace by the same user are possible. The kernel
+/// clears it when the user changes.
 pub fn set_dumpable(on: bool) -> io::Result<()> {
     // SAFETY: this option takes an integer and no pointer.
     unsafe { libc::prctl(libc::PR_SET_DUMPABLE, libc::c_ulong::from(on), 0, 0, 0) }.check()?;
     Ok(())
 }
 
-/// Name of the calling thread as `ps` and `top -H` show it; cut at 15 bytes.
-/// The first thread's name is the process's.
+/// Sets the name of the calling thread as shown by `ps` and `top -H`; truncated to 15 bytes. The
+/// first thread's name is the process's.
 pub fn set_thread_name(name: &str) -> io::Result<()> {
     let kept: Vec<u8> = name.bytes().filter(|&b| b != 0).take(15).collect();
     let name = CString::new(kept).expect("NUL bytes were filtered out");
@@ -221,7 +219,7 @@ pub fn allowed_cpus() -> io::Result<Vec<usize>> {
     Ok((0..libc::CPU_SETSIZE as usize).filter(allowed).collect())
 }
 
-/// Ties the calling thread to the given CPUs (sched_setaffinity(2)).
+/// Binds the calling thread to the given CPUs (sched_setaffinity(2)).
 pub fn set_affinity(cpus: &[usize]) -> io::Result<()> {
     // SAFETY: an all-zero cpu_set_t is the empty set.
     let mut set: libc::cpu_set_t = unsafe { MaybeUninit::zeroed().assume_init() };
@@ -237,13 +235,13 @@ pub fn set_affinity(cpus: &[usize]) -> io::Result<()> {
     Ok(())
 }
 
-/// Asks for turns of `slice` for the calling thread, instead of the kernel's usual few
+/// Requests time slices of `slice` for the calling thread, instead of the kernel's usual few
 /// milliseconds (sched_setattr(2); between 0.1 and 100 ms).
 ///
-/// The thread gets no more of the processor by it. But since Linux 6.12 a thread with a short slice
-/// that wakes up takes the place of one with a longer slice at once, where it would otherwise
-/// wait for the end of that one's turn. Older kernels accept the call and do nothing.
-/// Threads with a real-time or deadline policy are left as they are.
+/// This does not give the thread a larger share of the processor. But since Linux 6.12 a thread
+/// with a short slice that wakes up preempts one with a longer slice at once, instead of waiting
+/// for the end of that slice. Older kernels accept the call and ignore it. Threads with a real-time
+/// or deadline policy are left unchanged.
 pub fn set_time_slice(slice: Duration) -> io::Result<()> {
     // SAFETY: all zeros is a valid value of the plain struct.
     let mut attributes: libc::sched_attr = unsafe { std::mem::zeroed() };
@@ -267,8 +265,8 @@ pub fn set_priority(nice: i32) -> io::Result<()> {
     Ok(())
 }
 
-/// Replaces the whole environment. Only in a single-threaded process
-/// ([`io::ErrorKind::Unsupported`] else), because others may be reading it.
+/// Replaces the whole environment. Only in a single-threaded process (otherwise
+/// [`io::ErrorKind::Unsupported`]), because other threads may be reading it.
 ///
 /// # Errors
 /// `InvalidInput` for an empty name or one with `=` or NUL in it; the
@@ -296,7 +294,7 @@ pub fn replace_environment<'a>(
     Ok(())
 }
 
-/// What uname(2) tells about the machine.
+/// The information from uname(2).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Machine {
     /// `Linux`.

@@ -4,20 +4,20 @@
 use crate::CheckReturn;
 use std::io;
 
-/// One instruction of a filter, in the kernel's form (`struct sock_filter`).
+/// One instruction of a filter, in the kernel's format (`struct sock_filter`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Instruction {
     /// What to do.
     pub code: u16,
-    /// Instructions to skip when a comparison holds.
+    /// Instructions to skip if a comparison holds.
     pub jump_true: u8,
-    /// Instructions to skip when it does not.
+    /// Instructions to skip if it does not.
     pub jump_false: u8,
     /// The operand.
     pub operand: u32,
 }
 
-/// What `landlock_create_ruleset` is asked for the version with.
+/// Flag that asks `landlock_create_ruleset` for the version.
 const CREATE_RULESET_VERSION: u32 = 1;
 
 /// Version of the kernel's Landlock.
@@ -39,11 +39,11 @@ pub fn landlock_version() -> io::Result<u32> {
     u32::try_from(version).map_err(io::Error::other)
 }
 
-/// Puts the calling thread, and all that it starts, under a filter, for good. It needs
-/// [`forbid_new_privileges`](crate::privileges::forbid_new_privileges) before.
+/// Permanently puts the calling thread, and all threads and processes that it starts, under a
+/// filter. Requires an earlier [`forbid_new_privileges`](crate::privileges::forbid_new_privileges).
 ///
-/// Before Linux 5.16 a filter also switched speculative store bypass off, which costs; that
-/// defends programs that run foreign code, which this is not for, so it is left on.
+/// Before Linux 5.16 a filter also disabled speculative store bypass, which is costly. That defends
+/// programs that run untrusted code, which this is not, so it stays enabled.
 ///
 /// # Errors
 /// `InvalidInput` when the kernel has no filters, or does not understand this one.

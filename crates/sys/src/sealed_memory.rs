@@ -1,4 +1,4 @@
-//! Bytes handed to another process through memory: nothing of them reaches a disk.
+//! Passes bytes to another process through memory, so that they never reach a disk.
 
 use crate::CheckReturn;
 use crate::memfd;
@@ -9,21 +9,21 @@ use std::ptr::NonNull;
 
 /// Anonymous memory with a descriptor (memfd_create(2)), for secrets.
 ///
-/// Whoever is given the descriptor can read it and can change neither content nor
-/// size; the maker, which alone could write, wipes it when this value is dropped. The pages are
-/// not in core dumps of this process, are not inherited by its children and, where the
-/// limits allow it, are not swapped out.
+/// A process that is given the descriptor can read it but cannot change its content or size. Only
+/// the creator can write, and it wipes the memory when this value is dropped. The pages are not in
+/// core dumps of this process, are not inherited by its children and, if the limits allow it, are
+/// not swapped out.
 #[derive(Debug)]
 pub struct SealedMemory {
     fd: OwnedFd,
     start: NonNull<u8>,
     len: usize,
-    /// Children do not have the mapping.
+    /// The creator; its children do not have the mapping.
     owner: Pid,
 }
 
 impl SealedMemory {
-    /// Memory of `len` bytes, at least one, which `fill` writes.
+    /// Creates memory of `len` bytes, at least one, which `fill` writes.
     ///
     /// # Errors
     /// When the kernel has no room, or no such memory (Linux before 5.1).
@@ -33,7 +33,7 @@ impl SealedMemory {
         }
         let fd = memfd::create(c"sealane")?;
         let size = i64::try_from(len).map_err(|_| io::ErrorKind::InvalidInput)?;
-        // Allocated at once: a lack of memory is an error here and not a signal later.
+        // Allocated at once, so that a lack of memory is an error here and not a signal later.
         // SAFETY: no memory is involved.
         unsafe { libc::fallocate(fd.as_raw_fd(), 0, 0, size) }.check()?;
         let mut memory = SealedMemory::map(fd, len)?;
@@ -70,7 +70,7 @@ impl SealedMemory {
             // SAFETY: the range is the mapping just made; the advice does not change its content.
             unsafe { libc::madvise(memory.start.as_ptr().cast(), len, advice) }.check()?;
         }
-        // A wish: who may lock how much is the administrator's decision.
+        // Best effort: the administrator decides who may lock how much.
         // SAFETY: the range is the mapping just made.
         let _ = unsafe { libc::mlock(memory.start.as_ptr().cast(), len) };
         Ok(memory)

@@ -7,15 +7,15 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::AtomicU64;
 
-/// What one number takes, in bytes.
+/// Size of one number in bytes.
 const WORD_BYTES: usize = size_of::<AtomicU64>();
 
 /// Anonymous memory (memfd_create(2)) of numbers, all zero at first.
 ///
-/// Children share it, and so does whoever is given the descriptor. Its size is sealed, so nobody
-/// who has it can take pages away from under the others; the content anybody can change at any
-/// time, so a reader must be content with whatever it finds. Pages are allocated when they are
-/// written first. It is no place for secrets.
+/// It is shared with children and with every process that is given the descriptor. Its size is
+/// sealed, so that no process can take pages away from the others. Any of them can change the
+/// content at any time, so a reader must cope with any value. Pages are allocated when first
+/// written. It must not hold secrets.
 #[derive(Debug)]
 pub struct SharedMemory {
     fd: OwnedFd,
@@ -28,11 +28,11 @@ unsafe impl Send for SharedMemory {}
 // SAFETY: as above; atomics may be used by several threads.
 unsafe impl Sync for SharedMemory {}
 
-/// Its size cannot change, and this cannot be undone.
+/// Its size cannot change, which cannot be undone.
 const SEALS: i32 = libc::F_SEAL_GROW | libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL;
 
 impl SharedMemory {
-    /// Memory of so many numbers, at least one.
+    /// Creates memory for `words` numbers, at least one.
     ///
     /// # Errors
     /// When the kernel has no room for it.
@@ -48,7 +48,7 @@ impl SharedMemory {
         SharedMemory::map(fd, words)
     }
 
-    /// What another process has made with [`SharedMemory::new`] and given away.
+    /// The memory that another process has created with [`SharedMemory::new`] and passed on.
     ///
     /// # Errors
     /// `InvalidData` when it is something else: memory whose size can change is a signal

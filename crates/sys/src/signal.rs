@@ -1,5 +1,5 @@
-//! Signals without handlers: they are blocked and read from a descriptor, so
-//! no code ever runs in the middle of other code.
+//! Signals without handlers: they are blocked and read from a descriptor, so no code ever runs in
+//! the middle of other code.
 
 use crate::process::Pid;
 use crate::{CheckReturn, retry};
@@ -7,7 +7,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// The signals that a server deals with.
+/// The signals that a server handles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[repr(i32)]
 pub enum Signal {
@@ -15,7 +15,7 @@ pub enum Signal {
     Hup = libc::SIGHUP,
     /// Stop at once.
     Int = libc::SIGINT,
-    /// Stop in order.
+    /// Stop gracefully.
     Quit = libc::SIGQUIT,
     /// Reopen logs.
     Usr1 = libc::SIGUSR1,
@@ -25,7 +25,7 @@ pub enum Signal {
     Term = libc::SIGTERM,
     /// A child has ended.
     Chld = libc::SIGCHLD,
-    /// Stop the workers in order.
+    /// Stop the workers gracefully.
     Winch = libc::SIGWINCH,
     /// A write to a closed pipe or socket.
     Pipe = libc::SIGPIPE,
@@ -91,17 +91,17 @@ pub struct Received {
     pub sender: Pid,
 }
 
-/// Signals that are blocked for their usual effect and read one by one.
+/// Signals that are blocked and read one by one instead of having their usual effect.
 ///
-/// Threads started later inherit the blocking; a forked child inherits the
-/// blocking too, and opens its own queue.
+/// Threads started later inherit the blocking. So does a forked child, which must open its own
+/// queue.
 #[derive(Debug)]
 pub struct SignalQueue {
     fd: OwnedFd,
 }
 
-/// Blocks `signals` in the calling thread, without their usual effect: whoever opens a
-/// [`SignalQueue`] for them later finds those that came meanwhile.
+/// Blocks `signals` in the calling thread. A [`SignalQueue`] opened for them later also returns
+/// those that arrived meanwhile.
 ///
 /// # Errors
 /// None that the kernel documents for these arguments.
@@ -117,8 +117,8 @@ pub fn block(signals: &[Signal]) -> io::Result<()> {
 }
 
 impl SignalQueue {
-    /// Blocks `signals` in the calling thread and opens a queue for them
-    /// (signalfd(2)). What is pending already is in the queue.
+    /// Blocks `signals` in the calling thread and opens a queue for them (signalfd(2)). Signals
+    /// that are already pending are in the queue.
     pub fn open(signals: &[Signal]) -> io::Result<SignalQueue> {
         block(signals)?;
         let set = signal_set(signals);
@@ -130,7 +130,7 @@ impl SignalQueue {
         Ok(SignalQueue { fd })
     }
 
-    /// The next signal, or `None` when none is waiting.
+    /// The next signal, or `None` if none is pending.
     pub fn next(&self) -> io::Result<Option<Received>> {
         loop {
             let mut info = MaybeUninit::<libc::signalfd_siginfo>::zeroed();
@@ -161,9 +161,9 @@ impl AsFd for SignalQueue {
     }
 }
 
-/// Has children that end be collected (wait(2)), and SIGCHLD be sent. Whoever has started this
-/// process may have ignored that signal, which lasts over an exec: the kernel would then
-/// collect children by itself and say nothing, even where the signal is blocked.
+/// Makes the kernel send SIGCHLD and leave ended children to be collected (wait(2)). The parent
+/// process may have ignored that signal, which persists across exec: the kernel would then collect
+/// children itself and send nothing, even if the signal is blocked.
 ///
 /// # Errors
 /// None that the kernel documents for these arguments.
@@ -171,7 +171,7 @@ pub fn expect_children() -> io::Result<()> {
     set_disposition(Signal::Chld, libc::SIG_DFL)
 }
 
-/// Lets a signal have its default effect and unblocks it in this thread.
+/// Restores a signal's default effect and unblocks it in this thread.
 pub fn restore_default(signal: Signal) -> io::Result<()> {
     set_disposition(signal, libc::SIG_DFL)?;
     let set = signal_set(&[signal]);

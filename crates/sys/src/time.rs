@@ -3,8 +3,8 @@
 use std::ffi::CStr;
 use std::mem::MaybeUninit;
 
-/// Milliseconds of the monotonic clock as of the last timer tick (1-4 ms
-/// behind): the cheapest clock there is, for time-outs.
+/// Milliseconds of the monotonic clock as of the last timer tick (1-4 ms behind): the cheapest
+/// clock there is, for time-outs.
 pub fn monotonic_coarse_ms() -> u64 {
     let (s, ns) = clock(libc::CLOCK_MONOTONIC_COARSE);
     s as u64 * 1000 + ns / 1_000_000
@@ -39,7 +39,7 @@ fn clock(id: libc::clockid_t) -> (i64, u64) {
     (raw.tv_sec, raw.tv_nsec as u64)
 }
 
-/// A point in time as a clock on the wall shows it.
+/// A point in time in local calendar fields.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LocalTime {
     /// Year, such as 2026.
@@ -58,8 +58,8 @@ pub struct LocalTime {
     pub utc_offset_s: i32,
 }
 
-/// Local time at `unix_s` seconds since 1970, by the `TZ` variable or
-/// `/etc/localtime` as they were when first asked (localtime_r(3)).
+/// Local time at `unix_s` seconds since 1970, according to the `TZ` variable or `/etc/localtime` at
+/// the time of the first call (localtime_r(3)).
 ///
 /// A year that does not fit gives the start of 1970, UTC.
 pub fn local(unix_s: i64) -> LocalTime {

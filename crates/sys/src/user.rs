@@ -5,7 +5,7 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::ptr;
 
-/// A user as the database knows it.
+/// A user in the database.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UserEntry {
     /// User id.
@@ -76,7 +76,7 @@ fn lookup<T>(ask: impl Fn(&mut [u8]) -> (i32, Option<T>)) -> io::Result<Option<T
             (0, answer) => return Ok(answer),
             (libc::EINTR, _) => {}
             (libc::ERANGE, _) if buf.len() < MAX_ENTRY_BYTES => buf.resize(buf.len() * 4, 0),
-            // Databases that say "not there" with an error, as the manual page lists.
+            // Databases that report "not found" as an error, as listed in the manual page.
             (libc::ENOENT | libc::ESRCH, _) => return Ok(None),
             (code, _) => return Err(io::Error::from_raw_os_error(code)),
         }

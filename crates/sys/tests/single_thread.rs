@@ -1,5 +1,5 @@
-//! What only a single-threaded process may do: fork, signals to itself, the
-//! environment. The test harness has threads, so this has none: a plain `main`.
+//! Operations that only a single-threaded process may do: fork, signals to itself, changing the
+//! environment. The test harness has threads, so this test uses a plain `main` instead.
 
 #![allow(clippy::unwrap_used)] // In a test the panic is the failure.
 

@@ -5,8 +5,8 @@
 //! cargo run --release -p sealane-tls --example session_cache
 //! ```
 //!
-//! Contention shows as nanoseconds per operation that grow with the threads: on
-//! as many free cores they would stay what they are with one.
+//! Contention shows as a time per operation that grows with the number of threads: with enough free
+//! cores it would stay the same as with one thread.
 
 use std::sync::Barrier;
 use std::time::Instant;

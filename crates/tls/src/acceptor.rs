@@ -19,7 +19,7 @@ pub enum Selected {
     /// This server; the token comes back from
     /// [`Connection::selected_token`](crate::Connection::selected_token).
     Server(Arc<ServerTls>, u32),
-    /// None: the client gets the alert `unrecognized_name`.
+    /// Refuse: the client gets the alert `unrecognized_name`.
     Reject,
 }
 
@@ -57,10 +57,10 @@ impl fmt::Debug for Acceptor {
     }
 }
 
-/// Whether the first bytes of a connection are TLS, decided as nginx does by the
-/// first of them: a handshake record, or the length of an SSL 2 hello. Anything
-/// else on a TLS port is taken for a plain HTTP request, which nginx answers
-/// with 400 "The plain HTTP request was sent to HTTPS port". No bytes yet: true.
+/// Whether the first bytes of a connection are TLS. Like nginx, this looks only at the first byte:
+/// a handshake record, or the length of an SSL 2 hello. Anything else on a TLS port is taken for a
+/// plain HTTP request, which nginx answers with 400 "The plain HTTP request was sent to HTTPS
+/// port". True if there are no bytes yet.
 pub fn looks_like_tls(first: &[u8]) -> bool {
     first
         .first()

@@ -1,17 +1,16 @@
-//! What a client gets: the certificate it can verify, and the order of suites.
+//! Chooses what a client gets: a certificate it can verify, and the order of suites.
 //!
-//! libssl would choose too, but only among what one `SSL_CTX` holds and, in
-//! TLS 1.3, always in the client's order. The choice here follows OpenSSL:
-//! below TLS 1.3 the first usable suite decides which certificate is shown, in
-//! TLS 1.3 the first usable signature scheme does; "first" in the client's order
-//! unless `ssl_prefer_server_ciphers` is on.
+//! libssl would choose too, but only within one `SSL_CTX` and, in TLS 1.3, always in the client's
+//! order. The choice here follows OpenSSL. Below TLS 1.3 the first usable suite decides which
+//! certificate is sent; in TLS 1.3 the first usable signature scheme does. "First" is in the
+//! client's order unless `ssl_prefer_server_ciphers` is on.
 
 use sealane_awslc::{KeyKind, ProtocolVersion};
 
 use crate::ciphers::{Suite, suite_by_id};
 use crate::client_hello::ClientHello;
 
-/// What the choice depends on, apart from the client.
+/// What the choice depends on besides the client.
 #[derive(Debug)]
 pub(crate) struct ChoiceRules {
     pub(crate) min: ProtocolVersion,
@@ -24,7 +23,7 @@ pub(crate) struct ChoiceRules {
     pub(crate) groups: Vec<u16>,
     pub(crate) prefer_server: bool,
     pub(crate) prioritize_chacha: bool,
-    /// Whether we sign with SHA-1 in TLS 1.2, if the client takes nothing better.
+    /// Whether we sign with SHA-1 in TLS 1.2 if the client accepts nothing better.
     pub(crate) signs_with_sha1: bool,
 }
 
@@ -34,7 +33,7 @@ const TLS13_CHACHA20: u16 = 0x1303;
 const SERVER_SCHEMES: [u16; 7] = [0x0403, 0x0503, 0x0603, 0x0807, 0x0804, 0x0805, 0x0806];
 
 impl ChoiceRules {
-    /// The version libssl will negotiate; `None` when there is none in common.
+    /// The version libssl will negotiate; `None` if there is none in common.
     pub(crate) fn version(&self, hello: &ClientHello<'_>) -> Option<ProtocolVersion> {
         (self.min.wire()..=self.max.wire())
             .rev()
@@ -42,14 +41,13 @@ impl ChoiceRules {
             .and_then(ProtocolVersion::from_wire)
     }
 
-    /// Whether ChaCha20 goes first for this client: it is the client's own first
-    /// choice and `PrioritizeChaCha` is on.
+    /// Whether ChaCha20 goes first for this client: it is the client's own first choice and
+    /// `PrioritizeChaCha` is on.
     pub(crate) fn chacha_first(&self, hello: &ClientHello<'_>) -> bool {
         if !(self.prefer_server && self.prioritize_chacha) {
             return false;
         }
-        // Numbers that OpenSSL does not know (GREASE, signalling values) do not
-        // count as a first choice.
+        // Numbers unknown to OpenSSL (GREASE, signalling values) do not count as a first choice.
         let known = |id: u16| (0x1301..=0x1303).contains(&id) || suite_by_id(id).is_some();
         hello
             .suites()
@@ -57,8 +55,8 @@ impl ChoiceRules {
             .is_some_and(is_chacha20)
     }
 
-    /// The TLS 1.3 suite to insist on; `None` where libssl's own choice, the
-    /// client's first that is allowed, is right.
+    /// The TLS 1.3 suite to insist on; `None` if libssl's own choice, the first permitted suite in
+    /// the client's order, is right.
     pub(crate) fn tls13_suite(&self, hello: &ClientHello<'_>) -> Option<&'static str> {
         if !self.prefer_server {
             return None;
@@ -74,8 +72,8 @@ impl ChoiceRules {
         (theirs != ours.0).then_some(ours.1)
     }
 
-    /// Which of the certificates (by kind of key) to show. Falls back to the
-    /// first, with which libssl will explain to the client what is missing.
+    /// Which certificate (by kind of key) to send. Falls back to the first, with which libssl will
+    /// tell the client what is missing.
     pub(crate) fn identity(&self, kinds: &[KeyKind], hello: &ClientHello<'_>) -> usize {
         if kinds.len() <= 1 {
             return 0;
@@ -116,8 +114,8 @@ impl ChoiceRules {
             .map(|(identity, _)| identity)
     }
 
-    /// Whether the first flight of a full handshake is signed: always in TLS 1.3, and below it
-    /// where a key is agreed upon. The RSA key exchange wants the key later.
+    /// Whether the first flight of a full handshake is signed: always in TLS 1.3, and below it with
+    /// an ephemeral key exchange. The RSA key exchange needs the key later.
     pub(crate) fn signs_first_flight(&self, kinds: &[KeyKind], hello: &ClientHello<'_>) -> bool {
         match self.version(hello) {
             Some(ProtocolVersion::Tls13) => true,
@@ -190,8 +188,8 @@ impl ChoiceRules {
         }
     }
 
-    /// Whether the client takes a signature by such a key. TLS 1.2 without the
-    /// extension, and what came before, sign with SHA-1 whatever the key.
+    /// Whether the client accepts a signature by such a key. TLS 1.2 without the extension, and
+    /// earlier versions, sign with SHA-1 whatever the key.
     fn accepts(&self, kind: KeyKind, hello: &ClientHello<'_>, version: ProtocolVersion) -> bool {
         if version < ProtocolVersion::Tls12 {
             return true;

@@ -1,11 +1,10 @@
-//! Certificates of clients: by what rules they are judged, and what they say.
+//! Client certificates: the rules for verifying them, and their contents.
 //!
-//! The handshake asks for a certificate and checks that the client has its key. The chain
-//! is judged afterwards, by the [`ClientVerifier`] of the server that answers the
-//! request, which need not be the one of the handshake: its session may have been
-//! resumed, its connection may have outlived a reload or come from another process. As
-//! the chain goes with the session, and the session with the connection, there is never
-//! a verdict that was given under other rules.
+//! The handshake asks for a certificate and checks that the client has its key. The chain is
+//! verified later, by the [`ClientVerifier`] of the server that answers the request. That may be
+//! another server than in the handshake: the session may have been resumed, or the connection may
+//! have survived a reload or come from another process. The chain is kept with the session, and the
+//! session with the connection, so a verdict made under other rules is never used.
 
 use std::fmt::Write;
 use std::sync::{Mutex, OnceLock, PoisonError};
@@ -19,33 +18,33 @@ use crate::error::SettingsError;
 use crate::sessions::identity::{ClientVerification, VerifyClient};
 use crate::settings::PemFile;
 
-/// What is judged where it is asked for: a leaf and an intermediate or two. With keys of usual
-/// kinds (RSA-2048 to 4096, P-256, Ed25519) that takes 40 to 160 us, with the largest that fit
-/// (RSA-8192, P-521) a millisecond at most.
+/// Chains of up to this length are verified where the request is handled: a leaf and an
+/// intermediate or two. With keys of usual kinds (RSA-2048 to 4096, P-256, Ed25519) that takes 40
+/// to 160 us; with the largest that fit (RSA-8192, P-521) a millisecond at most.
 const MAX_CHEAP_CERTIFICATES: usize = 3;
 const MAX_CHEAP_BYTES: usize = 4 << 10;
 
-/// Verdicts that a connection remembers: as many servers as one may reasonably ask.
+/// Verdicts remembered per connection: as many servers as a client may reasonably ask.
 const MAX_VERDICTS: usize = 8;
 
-/// The rules of one server.
+/// The verification rules of one server.
 #[derive(Debug)]
 pub struct ClientVerifier {
     mode: VerifyClient,
     verifier: Verifier,
     /// Names of `ssl_client_certificate`, in DER.
     issuers: Vec<Vec<u8>>,
-    /// Of everything that a verdict depends on.
+    /// Hash of everything that a verdict depends on.
     id: [u8; 32],
 }
 
 impl ClientVerifier {
-    /// Loads what the directives name; `None` where no certificate is asked for.
+    /// Loads the files that the directives name; `None` if no certificate is asked for.
     ///
     /// # Errors
     ///
-    /// In nginx's words, when a file does not load. `ssl_trusted_certificate` and
-    /// `ssl_crl` must load also where nobody is asked.
+    /// In nginx's words, when a file does not load. `ssl_trusted_certificate` and `ssl_crl` must
+    /// load even if no certificate is asked for.
     pub(crate) fn build(settings: &ClientVerification) -> Result<Option<Self>, SettingsError> {
         let mut builder = VerifierBuilder::for_clients(settings.depth).map_err(library_error)?;
         let asks = settings.mode != VerifyClient::Off;
@@ -82,7 +81,7 @@ impl ClientVerifier {
         self.mode
     }
 
-    /// Judges the chain, once for each set of rules.
+    /// Verifies the chain, once for each set of rules.
     ///
     /// # Errors
     ///
@@ -96,7 +95,8 @@ impl ClientVerifier {
         verdict
     }
 
-    /// Whether [`judge`](Self::judge) would have to look at the chain.
+    /// Whether the verdict for this chain is already known, so that [`judge`](Self::judge) is
+    /// cheap.
     pub fn is_judged(&self, client: &ClientChain) -> bool {
         client.verdict_under(&self.id).is_some()
     }
@@ -115,7 +115,7 @@ fn load(file: &PemFile) -> Result<CertificateChain, SettingsError> {
     })
 }
 
-/// Of the rules, and not of what is made of a verdict.
+/// Hash of the rules, but not of how a verdict is used.
 fn rules_id(settings: &ClientVerification) -> [u8; 32] {
     let digest = |file: &Option<PemFile>| file.as_ref().map(|file| sha256(&file.pem));
     let text = format!(
@@ -128,19 +128,19 @@ fn rules_id(settings: &ClientVerification) -> [u8; 32] {
     sha256(text.as_bytes())
 }
 
-/// What a client has shown on a connection, and what was made of it.
+/// The chain that a client sent on a connection, and the verdicts on it.
 #[derive(Debug)]
 pub struct ClientChain {
     chain: PeerChain,
     sigalg: &'static str,
-    /// By the rules' id.
+    /// Keyed by the rules' id.
     verdicts: Mutex<Vec<([u8; 32], Verdict)>>,
     text: OnceLock<Option<Box<ClientCertificateText>>>,
 }
 
 type Verdict = Result<(), VerifyFailure>;
 
-/// What a certificate says, in nginx's notation.
+/// The contents of a certificate, in nginx's notation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClientCertificateText {
     /// `$ssl_client_s_dn` (RFC 2253).
@@ -174,7 +174,7 @@ impl ClientChain {
         })
     }
 
-    /// What the leaf says; `None` when it cannot be read.
+    /// The contents of the leaf; `None` if it cannot be parsed.
     pub fn text(&self) -> Option<&ClientCertificateText> {
         let text = self.text.get_or_init(|| {
             let leaf = self.chain.parse_leaf().ok()?;
@@ -210,12 +210,12 @@ impl ClientChain {
         text
     }
 
-    /// `$ssl_client_sigalg`: the scheme with which the client has signed; empty below TLS 1.2.
+    /// `$ssl_client_sigalg`: the scheme of the client's signature; empty below TLS 1.2.
     pub fn sigalg(&self) -> &'static str {
         self.sigalg
     }
 
-    /// Whether it is judged in a millisecond at most.
+    /// Whether verification takes a millisecond at most.
     pub fn is_cheap(&self) -> bool {
         let (certificates, bytes) = self.size();
         certificates <= MAX_CHEAP_CERTIFICATES && bytes <= MAX_CHEAP_BYTES
@@ -226,7 +226,7 @@ impl ClientChain {
         self.chain.leaf()
     }
 
-    /// How many certificates there are, and their bytes.
+    /// The number of certificates, and their total size in bytes.
     pub fn size(&self) -> (usize, usize) {
         let certificates = self.chain.certificates();
         (certificates.len(), certificates.map(<[u8]>::len).sum())

@@ -1,17 +1,17 @@
 //! The ClientHello (RFC 8446 section 4.1.2), read in place.
 //!
-//! Only what choosing a server and a certificate needs is taken; libssl reads
-//! the same bytes afterwards and is the one to judge them. So anything odd here
-//! is [`Parsed::Unusable`], never an error: libssl answers with the right alert.
+//! Only what is needed to choose a server and a certificate is parsed. libssl reads the same bytes
+//! afterwards and is the one to judge them. So anything odd is [`Parsed::Unusable`] here, never an
+//! error: libssl answers with the right alert.
 
 use std::borrow::Cow;
 
-/// The longest ClientHello there can be, without its header: every list is as long as its
-/// length says at most. It is also what OpenSSL takes.
+/// The longest possible ClientHello, without its header: every list at the maximum that its length
+/// field allows. OpenSSL's limit is the same.
 pub(crate) const MAX_HELLO_BYTES: usize =
     2 + 32 + (1 + 32) + (2 + 65_534) + (1 + 255) + (2 + 65_535);
-/// What libssl takes of any client; a hello of more is large, and needs a place among them
-/// ([`HelloRecords`](crate::hello_records::HelloRecords)).
+/// The size that libssl accepts from any client. A larger hello needs one of the slots for large
+/// hellos ([`HelloRecords`](crate::hello_records::HelloRecords)).
 pub(crate) const USUAL_HELLO_BYTES: usize = 16 * 1024;
 
 pub(crate) const RECORD_HEADER_BYTES: usize = 5;
@@ -32,11 +32,11 @@ const EXTENSION_SUPPORTED_VERSIONS: u16 = 43;
 /// What bytes from a new connection are.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Parsed<'a> {
-    /// At least so many bytes more are needed.
+    /// At least this many bytes more are needed.
     Incomplete(usize),
     /// Not a ClientHello as this module reads it.
     Unusable,
-    /// The message, whole; possibly joined from several records.
+    /// The complete message; possibly joined from several records.
     Complete(Cow<'a, [u8]>),
 }
 
@@ -77,8 +77,7 @@ pub(crate) fn collect(bytes: &[u8]) -> Parsed<'_> {
     }
 }
 
-/// How many bytes of a ClientHello follow the header of a record; `None` when it cannot be
-/// one's.
+/// How many bytes of a ClientHello follow a record's header; `None` if it cannot be a ClientHello.
 pub(crate) fn fragment_length(header: &[u8]) -> Option<usize> {
     let &[kind, major, _, high, low] = header else {
         return None;
@@ -89,7 +88,7 @@ pub(crate) fn fragment_length(header: &[u8]) -> Option<usize> {
     is_one.then_some(length)
 }
 
-/// How many bytes the records of a whole hello take at the start of `bytes`.
+/// How many bytes the records of a complete hello take at the start of `bytes`.
 pub(crate) fn records_length(bytes: &[u8]) -> usize {
     let (mut at, mut collected, mut expected) = (0, Vec::new(), None);
     while expected.is_none_or(|expected| collected.len() < expected) {
@@ -106,7 +105,7 @@ pub(crate) fn records_length(bytes: &[u8]) -> usize {
     at
 }
 
-/// How long the message is that begins so, with its header.
+/// The length, including the header, of the message that begins with these bytes.
 pub(crate) fn message_length(message: &[u8]) -> Option<usize> {
     let header = message.get(..MESSAGE_HEADER_BYTES)?;
     let length = u32::from_be_bytes([0, header[1], header[2], header[3]]);
@@ -136,7 +135,7 @@ pub(crate) struct ClientHello<'a> {
 pub(crate) struct Psk<'a> {
     pub(crate) ticket: &'a [u8],
     pub(crate) binder: &'a [u8],
-    /// Where in the message the list of binders begins: what the binder covers.
+    /// Where in the message the list of binders begins; the binder covers everything before it.
     pub(crate) binders_at: usize,
 }
 
@@ -218,7 +217,7 @@ impl<'a> ClientHello<'a> {
         self.offers_session
     }
 
-    /// That session, where it is well formed.
+    /// That session, if it is well formed.
     pub(crate) fn psk(&self) -> Option<Psk<'a>> {
         self.psk
     }
@@ -239,8 +238,7 @@ impl<'a> ClientHello<'a> {
         self.session_ticket
     }
 
-    /// Whether it is one of SSL 3.0 or older, whatever it offers besides (RFC 8446
-    /// appendix D.5).
+    /// Whether it is from SSL 3.0 or older, whatever else it offers (RFC 8446 appendix D.5).
     pub(crate) fn is_obsolete(&self) -> bool {
         self.legacy_version <= 0x0300
     }
@@ -249,20 +247,19 @@ impl<'a> ClientHello<'a> {
     pub(crate) fn offers_version(&self, wire: u16) -> bool {
         match self.supported_versions {
             Some(list) => numbers(list).any(|version| version == wire),
-            // Before TLS 1.3 the highest version stands for all below it.
+            // Before TLS 1.3 the highest version includes all below it.
             None => wire <= self.legacy_version.min(0x0303),
         }
     }
 
-    /// The server name: lower case, without a dot at the end. `None` without the
-    /// extension, and for what cannot be a host name (as in nginx, which then
-    /// takes the default server).
+    /// The server name: lower case, without a dot at the end. `None` without the extension, and for
+    /// anything that cannot be a host name. Like nginx, the default server is used then.
     pub(crate) fn server_name(&self) -> Option<String> {
         normal_name(self.server_name?)
     }
 }
 
-/// A server name as it is looked up: see [`ClientHello::server_name`].
+/// A server name normalised for lookup: see [`ClientHello::server_name`].
 pub(crate) fn normal_name(name: &[u8]) -> Option<String> {
     let name = name.strip_suffix(b".").unwrap_or(name);
     let fits =
@@ -316,8 +313,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The entry point for fuzzing: reads any bytes without panicking, and bytes
-/// that come as they are asked for give the same as all at once.
+/// The entry point for fuzzing. Reads any bytes without panicking, and checks that bytes delivered
+/// as requested give the same result as all at once.
 pub fn fuzz_client_hello(bytes: &[u8]) {
     let at_once = collect(bytes);
     assert_eq!(collect_as_asked(bytes), at_once, "in pieces");

@@ -1,8 +1,8 @@
 //! `ssl_conf_command`: the commands of OpenSSL's `SSL_CONF_cmd` in file mode.
 //!
-//! Each command is used, means nothing here (a warning), or is refused. A command
-//! or value that OpenSSL does not know is an error in its words. Commands apply
-//! in order, after all other directives, and override them.
+//! Each command is used, has no effect here (a warning), or is refused. A command or value unknown
+//! to OpenSSL is an error in OpenSSL's words. Commands apply in order, after all other directives,
+//! and override them.
 
 use crate::client::ClientSettings;
 use crate::error::{SettingsError, Warning};
@@ -181,8 +181,8 @@ impl Policy {
         Ok(())
     }
 
-    /// A bound decides alone: what `ssl_protocols` lists within it stays, and
-    /// everything up to the bound is added, as OpenSSL's bounds replace nginx's.
+    /// A bound replaces the range: versions that `ssl_protocols` lists within it stay, and
+    /// everything up to the bound is added, just as OpenSSL's bounds replace nginx's.
     fn bound(
         &mut self,
         command: &Command<'_>,
@@ -214,7 +214,7 @@ impl Policy {
 }
 
 struct Command<'a> {
-    /// The directive that it stands in.
+    /// The directive that contains it.
     directive: &'a str,
     name: &'a str,
     value: &'a str,
@@ -389,7 +389,7 @@ static COMMANDS: &[(&str, Effect)] = &[
     ),
 ];
 
-/// Commands for which a client has a directive: what follows `proxy_ssl_`.
+/// Commands for which clients have a directive: the part after `proxy_ssl_`.
 const CLIENT_DIRECTIVES: [(&str, &str); 6] = [
     ("Certificate", "certificate"),
     ("PrivateKey", "certificate_key"),
@@ -404,7 +404,7 @@ enum Switch {
     PrioritizeChaCha,
     ServerPreference,
     SessionTicket,
-    /// Always on or always off in AWS-LC; asking for the other warns.
+    /// Always on or always off in AWS-LC. Asking for the opposite gives a warning.
     Always(bool, &'static str),
 }
 

@@ -1,4 +1,4 @@
-//! What can go wrong: with settings, and with a connection.
+//! Errors in settings and on connections.
 
 use std::fmt;
 
@@ -24,7 +24,7 @@ impl fmt::Display for SettingsError {
 
 impl std::error::Error for SettingsError {}
 
-/// A setting that is accepted and means little or nothing here.
+/// A setting that is accepted but has little or no effect here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Warning(pub(crate) String);
 
@@ -40,28 +40,27 @@ impl fmt::Display for Warning {
     }
 }
 
-/// Why a connection ended. The alert for the peer, if there is one, is in the
-/// output of the call that returned this.
+/// Why a connection ended. The alert for the peer, if any, is in the output of the call that
+/// returned this error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
     /// The TLS library refused.
     Library(sealane_awslc::Error),
-    /// `ssl_reject_handshake`, or no server for the name: `unrecognized_name`
-    /// was sent.
+    /// `ssl_reject_handshake`, or no server for the name: `unrecognized_name` was sent.
     Rejected,
-    /// The ClientHello is longer than it may be: an alert was sent.
+    /// The ClientHello is too long: an alert was sent.
     HelloTooLarge,
-    /// The ClientHello has more than 16 KiB, and as many of those as may were arriving
-    /// already: an alert was sent.
+    /// The ClientHello exceeds 16 KiB, and the maximum number of such hellos is already arriving:
+    /// an alert was sent.
     TooManyLargeHellos,
-    /// The ClientHello is one of SSL 3.0 or older: an alert was sent.
+    /// The ClientHello is from SSL 3.0 or older: an alert was sent.
     VersionTooLow,
-    /// More handshakes waited than may (`ssl_handshake_queue`, `ssl_handshake_timeout`): an
-    /// alert was sent.
+    /// Too many handshakes were waiting (`ssl_handshake_queue`, `ssl_handshake_timeout`): an alert
+    /// was sent.
     Overloaded,
-    /// The process stops, and the handshake with it.
+    /// The process is stopping, and the handshake with it.
     Stopping,
-    /// The kernel seals, and the connection could not go on under its key: close_notify was
+    /// The kernel seals, and the connection could not continue under its key: close_notify was
     /// sent.
     KeysEnded(KeysEnded),
     /// The connection had failed or was not established; a mistake of the caller.
@@ -69,11 +68,12 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether the peer is to blame: nginx logs such errors at `info`.
+    /// Whether the peer is at fault: nginx logs such errors at `info`.
     pub fn fault(&self) -> Fault {
         match self {
             Self::Library(error) => error.fault(),
-            // Nobody's fault, and told in a line of its own; the connection's is for `info`.
+            // Neither side is at fault. These are reported on their own, so the connection's error
+            // is logged at `info`.
             Self::Rejected | Self::Overloaded | Self::Stopping => Fault::Peer,
             Self::HelloTooLarge | Self::TooManyLargeHellos | Self::VersionTooLow => Fault::Peer,
             Self::KeysEnded(KeysEnded::Exhausted) | Self::NotEstablished => Fault::Local,

@@ -6,7 +6,7 @@ use sealane_awslc::{Group, group_by_name};
 use crate::ciphers::SecurityLevel;
 use crate::error::{SettingsError, Warning};
 
-/// What `auto` means: post-quantum first, then what clients offer most.
+/// What `auto` stands for: post-quantum first, then the groups that clients offer most.
 pub const DEFAULT_GROUPS: &str = "X25519MLKEM768:X25519:prime256v1:secp384r1:secp521r1";
 
 /// Groups in order of preference; never empty.
@@ -81,11 +81,10 @@ const UNSUPPORTED: &[&str] = &[
 ];
 
 impl GroupList {
-    /// Reads a list joined by `:` (`/` between OpenSSL 3.5's tuples counts as
-    /// one). `auto` and `DEFAULT` stand for [`DEFAULT_GROUPS`], `?name` is left
-    /// out when unknown, `-name` takes a name out, `*` (the key share to send,
-    /// which concerns clients) is ignored. Groups that OpenSSL knows and AWS-LC
-    /// lacks are left out with a warning.
+    /// Reads a list separated by `:` (`/`, which separates OpenSSL 3.5's tuples, counts as one).
+    /// `auto` and `DEFAULT` stand for [`DEFAULT_GROUPS`]. `?name` is skipped if unknown, `-name`
+    /// removes a name, and `*` (the key share to send, which concerns clients) is ignored. Groups
+    /// that OpenSSL knows but AWS-LC lacks are skipped with a warning.
     ///
     /// # Errors
     ///

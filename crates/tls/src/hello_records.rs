@@ -1,8 +1,8 @@
-//! A ClientHello that does not arrive in one piece, collected until it is whole.
+//! Collects a ClientHello that does not arrive in one piece.
 //!
-//! However small the records are in which it comes, what is kept is the message in
-//! records as large as they may be (where records end means nothing to the handshake), so
-//! that a byte of it takes a byte of memory, and each is looked at once.
+//! However small the incoming records are, the message is stored in records of the maximum size
+//! (record boundaries mean nothing to the handshake). So a byte of the message takes a byte of
+//! memory, and each byte is examined once.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -11,39 +11,40 @@ use crate::client_hello::{
     USUAL_HELLO_BYTES, fragment_length, message_length,
 };
 
-/// So many clients of the process may be sending a hello of more than 16 KiB at the same
-/// time: 33 MB for all of them. It is not for operators to set, as no client that is in use
-/// sends any: with keys of ML-KEM a hello has 2 KB, and a browser's resumption with a ticket
-/// no more than 4 KB. Whoever takes all places keeps nobody else from connecting.
+/// How many clients of the process may be sending a hello of more than 16 KiB at the same time: 33
+/// MB for all of them. It is not configurable, as no client in use sends one: with ML-KEM keys a
+/// hello has 2 KB, and a browser's resumption with a ticket no more than 4 KB. A client that takes
+/// all slots keeps nobody else from connecting.
 const MAX_LARGE_HELLOS: usize = 256;
 
-/// The records of a hello so far.
+/// The records of a hello collected so far.
 #[derive(Default)]
 pub(crate) struct HelloRecords {
-    /// As libssl gets them.
+    /// In the form that libssl gets.
     records: Vec<u8>,
     /// Where the header of the last one is.
     last_at: usize,
     /// The header of a record that is not complete yet.
     header: [u8; RECORD_HEADER_BYTES],
     header_bytes: usize,
-    /// What is missing of the record that arrives.
+    /// How many bytes of the current record are still missing.
     missing: usize,
-    /// How much of the message is here.
+    /// How many bytes of the message have arrived.
     message_bytes: usize,
     large: Option<LargeHello>,
 }
 
-/// What has become of the hello.
+/// The state of the hello.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Collected {
     /// More is needed.
     Incomplete,
-    /// It is whole, or cannot be one: libssl goes on with what was collected and what follows.
+    /// It is complete, or cannot be a hello: libssl continues with what was collected and what
+    /// follows.
     Ready,
-    /// It is longer than it may be.
+    /// It is too long.
     TooLarge,
-    /// It is a large one, and as many as may are being sent already.
+    /// It is a large hello, and the maximum number is being sent already.
     TooMany,
 }
 
@@ -91,7 +92,8 @@ impl HelloRecords {
         Collected::Incomplete
     }
 
-    /// The records: those of the whole hello, or libssl will find out why not.
+    /// The records: those of the complete hello, or of something in which libssl will find the
+    /// error.
     pub(crate) fn take(&mut self) -> (Vec<u8>, Option<LargeHello>) {
         (std::mem::take(&mut self.records), self.large.take())
     }
@@ -124,14 +126,14 @@ impl HelloRecords {
         }
     }
 
-    /// What a fragment more has made of the hello.
+    /// Evaluates the hello after another fragment.
     fn judge(&mut self) -> Collected {
         let start = self.records.get(RECORD_HEADER_BYTES..).unwrap_or(&[]);
         let Some(length) = message_length(start) else {
             return Collected::Incomplete;
         };
         if start[0] != 1 {
-            // libssl refuses another message as soon as it has a whole record of it.
+            // libssl refuses any other message as soon as it has a whole record of it.
             return match self.missing {
                 0 => Collected::Ready,
                 _ => Collected::Incomplete,
@@ -153,8 +155,8 @@ impl HelloRecords {
     }
 }
 
-/// The place of one hello of more than 16 KiB among those of the process, whose number is
-/// all that threads share here: memory is the process's.
+/// The slot of one hello of more than 16 KiB. The number of slots is per process and the only state
+/// that threads share here, since memory belongs to the process.
 pub(crate) struct LargeHello(());
 
 static LARGE_HELLOS: AtomicUsize = AtomicUsize::new(0);

@@ -1,4 +1,4 @@
-//! What `$ssl_*` variables show of a connection.
+//! The data for the `$ssl_*` variables of a connection.
 
 use std::fmt::Write;
 
@@ -40,9 +40,9 @@ impl<'a> Info<'a> {
         self.tls.cipher().map_or("", awslc::Cipher::name)
     }
 
-    /// `$ssl_ciphers`: what the client offered, known suites by name, others as
-    /// `0x1a1a`, joined by `:`. Empty on resumption in TLS 1.2, as in nginx only
-    /// a full handshake is sure to have it.
+    /// `$ssl_ciphers`: the suites that the client offered, known ones by name, others as `0x1a1a`,
+    /// separated by `:`. Empty on resumption in TLS 1.2; as in nginx, only a full handshake is sure
+    /// to have it.
     pub fn ciphers(&self) -> String {
         let suites = self.tls.client_cipher_suites().chunks_exact(2);
         join(
@@ -59,8 +59,8 @@ impl<'a> Info<'a> {
             .unwrap_or("")
     }
 
-    /// `$ssl_curves`: the groups the client offered; empty unless the server's
-    /// settings ask to remember them.
+    /// `$ssl_curves`: the groups that the client offered; empty unless the server's settings ask to
+    /// remember them.
     pub fn curves(&self) -> String {
         join(
             self.client_groups.unwrap_or(&[]).iter().copied(),
@@ -118,13 +118,13 @@ impl<'a> Info<'a> {
         self.session.resumed().map_or("", Resumed::name)
     }
 
-    /// Why the session that the client offered was not resumed; empty when it was, or
-    /// none was offered.
+    /// Why the session that the client offered was not resumed; empty if it was resumed or none was
+    /// offered.
     pub fn session_miss(&self) -> &'static str {
         self.session.missed().map_or("", Missed::name)
     }
 
-    /// What became of early data; empty when none was offered or none is taken.
+    /// The outcome of early data; empty if none was offered or the server takes none.
     pub fn early_data_verdict(&self) -> &'static str {
         self.session.early_verdict().map_or("", EarlyVerdict::name)
     }

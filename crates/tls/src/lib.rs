@@ -1,23 +1,21 @@
-//! TLS for servers, and towards upstreams: everything that is Sealane's own, nothing
-//! of HTTP or of the configuration file.
+//! TLS for servers and towards upstreams: everything that is Sealane's own, without HTTP or the
+//! configuration file.
 //!
-//! `server` maps directives to [`ServerSettings`]; [`ServerTls::build`] turns
-//! them into immutable contexts (one per certificate), with errors in nginx's
-//! words and warnings about what means nothing here. An [`Acceptor`] belongs to a
-//! listener; each accepted socket gets a [`Connection`], driven sans-IO: bytes
-//! in, bytes out.
+//! `server` maps directives to [`ServerSettings`]. [`ServerTls::build`] turns them into immutable
+//! contexts (one per certificate), with errors in nginx's words and warnings about settings without
+//! effect here. An [`Acceptor`] belongs to a listener. Each accepted socket gets a [`Connection`],
+//! driven sans-IO: bytes in, bytes out.
 //!
 //! ```text
 //! bytes -> ClientHello parsed here -> SelectServer (SNI) -> ServerTls
 //!       -> identity the client can verify -> awslc::Connection -> plaintext
 //! ```
 //!
-//! The ClientHello is parsed before libssl sees it. So the whole configuration
-//! of the chosen server holds from the first byte on, protocols, suites, groups,
-//! tickets and session cache included (nginx 1.29.2 and later do the same for
-//! `ssl_protocols`; with OpenSSL the session cache and tickets stay those of the
-//! default server). A connection that has not sent its ClientHello yet costs no
-//! libssl memory at all.
+//! The ClientHello is parsed before libssl sees it. So the whole configuration of the chosen server
+//! applies from the first byte on, including protocols, suites, groups, tickets and session cache.
+//! (nginx 1.29.2 and later do the same for `ssl_protocols`; with OpenSSL the session cache and
+//! tickets stay those of the default server.) A connection that has not sent its ClientHello yet
+//! costs no libssl memory at all.
 //!
 //! | file | what |
 //! |---|---|
@@ -29,17 +27,17 @@
 //! | `ciphers/` | `ssl_ciphers`: OpenSSL's cipher strings |
 //! | `groups.rs`, `protocols.rs` | `ssl_ecdh_curve`, `ssl_protocols` |
 //! | `client_hello.rs` | the first message, zero-copy |
-//! | `client_certificates.rs` | certificates of clients: by what rules they are judged, what they say |
+//! | `client_certificates.rs` | client certificates: the rules for verifying them, their contents |
 //! | `choice.rs` | which certificate and suite order a client gets |
 //! | `sans_io.rs` | what a byte stream needs of a connection, on either side |
 //! | `acceptor.rs`, `connection.rs` | one listener, one connection |
-//! | `accelerator/` | who computes with the private key: AWS-LC, or vectors |
+//! | `accelerator/` | computing with the private key: AWS-LC, or vectors |
 //! | `info.rs` | what `$ssl_*` variables show |
 //! | `sessions/` | resumption and early data: tickets, caches, the store of all nodes |
 //! | `ktls/` | who seals the records: libssl or the kernel |
 //! | `accelerator/` | who computes with the private key |
 //! | `offload/` | handshakes away from the worker |
-//! | `packed.rs`, `packed/` | connections on their way to another process |
+//! | `packed.rs`, `packed/` | connections moving to another process |
 //! | `record_writer.rs` | records sealed by our own code where it is faster |
 //! | `record_size.rs` | `ssl_buffer_size` and dynamic records |
 

@@ -1,18 +1,18 @@
-//! A connection on its way to another process, for the upgrade of the binary.
+//! A connection that moves to another process when the binary is upgraded.
 //!
 //! ```text
 //! old process                                   new process
 //! Connection::pack -> Packed::into_bytes  ==>   Packed::from_bytes -> Connection::unpack
 //! ```
 //!
-//! [`moving_format`] says in one line what both must have in common; the old process
-//! compares before it packs anything, and lets its connections drain where it differs.
-//! Packing ends a connection here: two processes that seal with the same keys and
-//! sequence numbers would give them away. Only when the new process says that it did
-//! *not* unpack may the old one unpack the same bytes and go on.
+//! [`moving_format`] describes in one line what both sides must have in common. The old process
+//! compares it before packing anything, and lets its connections drain if it differs. Packing ends
+//! a connection here: two processes that seal with the same keys and sequence numbers would reveal
+//! the keys. Only if the new process reports that it did *not* unpack may the old one unpack the
+//! same bytes and continue.
 //!
-//! The bytes hold keys. They belong into a channel that nobody else can read, are wiped
-//! when dropped, and are never kept.
+//! The bytes contain keys. They must go through a channel that nobody else can read. They are wiped
+//! when dropped, and never stored.
 
 use std::fmt;
 
@@ -29,14 +29,14 @@ mod wire;
 
 pub use sealane_awslc::NotMovable as NotPackable;
 
-/// The longest that [`Packed::from_bytes`] accepts. Most are shorter than 1 KiB; what a
-/// client may make long are the lists of suites and groups in its ClientHello.
+/// The longest input that [`Packed::from_bytes`] accepts. Most are shorter than 1 KiB; only the
+/// lists of suites and groups in its ClientHello let a client make it long.
 pub const MAX_PACKED_BYTES: usize = 256 << 10;
 
-/// What a process packs and unpacks: two processes whose lines differ cannot hand
-/// connections to each other. It has no line break and is shorter than 200 bytes.
+/// The format that a process packs and unpacks. Two processes whose lines differ cannot hand
+/// connections to each other. The line has no line break and is shorter than 200 bytes.
 pub fn moving_format() -> String {
-    // Without the faster code a connection cannot go on whose records it seals.
+    // A connection whose records the faster code seals cannot continue without it.
     let writer = if record_writer::is_available() {
         ", own records"
     } else {
@@ -55,17 +55,17 @@ pub struct Packed {
     pub(crate) session: SessionOutcome,
     pub(crate) client_groups: Option<Box<[u16]>>,
     pub(crate) sealer: Sealer,
-    /// The call that has failed on this very socket: the kernel is not asked again.
+    /// The call that failed on this very socket; the kernel is not asked again.
     pub(crate) refusal: Option<Refusal>,
     /// What [`sealane_awslc::Connection::into_bytes`] wrote.
     pub(crate) tls: Secret,
 }
 
-/// Who seals.
+/// Who seals the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sealer {
     Library,
-    /// Our own writer, which goes on with this record.
+    /// Our own writer, which continues with this record.
     Writer {
         sequence: u64,
     },
@@ -79,8 +79,8 @@ impl Packed {
         wire::write(&self)
     }
 
-    /// What the other process gets. What `tls` holds is looked at by
-    /// [`Connection::unpack`](crate::Connection::unpack).
+    /// Parses the bytes in the other process. [`Connection::unpack`](crate::Connection::unpack)
+    /// checks the contents of `tls`.
     ///
     /// # Errors
     ///
@@ -89,21 +89,21 @@ impl Packed {
         wire::read(bytes)
     }
 
-    /// The name that the client asked for, as names are looked up: lower case and without
-    /// a dot at the end.
+    /// The name that the client asked for, normalised for lookup: lower case, without a dot at the
+    /// end.
     pub fn server_name(&self) -> Option<&str> {
         self.server_name.as_deref()
     }
 
-    /// The chain that the client was shown or, after an earlier move to a server with
-    /// another one, that server's. With
-    /// [`ServerTls::has_certificate`](crate::ServerTls::has_certificate) a caller can
-    /// refuse a connection whose server shows another one by now.
+    /// The chain that the client was sent or, after an earlier move to a server with another chain,
+    /// that server's. A caller can use
+    /// [`ServerTls::has_certificate`](crate::ServerTls::has_certificate) to refuse a connection
+    /// whose server has a different chain by now.
     pub fn certificate(&self) -> &Fingerprint {
         &self.fingerprint
     }
 
-    /// Whether the kernel seals: the socket must be the one it was.
+    /// Whether the kernel seals: then the socket must be the same one.
     pub fn is_sealed_by_kernel(&self) -> bool {
         matches!(self.sealer, Sealer::Kernel(_))
     }
@@ -120,17 +120,17 @@ impl fmt::Debug for Packed {
     }
 }
 
-/// Why a connection of another process cannot go on here.
+/// Why a connection of another process cannot continue here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UnpackError {
     /// Another format or version of the library wrote it: [`moving_format`] differs.
     OtherVersion,
-    /// It is not what [`Packed::into_bytes`] wrote.
+    /// It is not the output of [`Packed::into_bytes`].
     Malformed(&'static str),
     /// No server for its name, or one without a certificate.
     NoServer,
-    /// Our own code seals its records, and this processor does not have what it needs:
-    /// [`moving_format`] differs.
+    /// Our own code seals its records, but this processor lacks what that needs: [`moving_format`]
+    /// differs.
     NoRecordWriter,
     /// The TLS library refused.
     Library(Error),

@@ -1,5 +1,5 @@
-//! What is left to negotiate once protocols, cipher string, groups and commands are
-//! evaluated: the same for servers and clients.
+//! What remains to negotiate once protocols, cipher string, groups and commands are evaluated: the
+//! same for servers and clients.
 
 use sealane_awslc::ProtocolVersion;
 
@@ -14,13 +14,13 @@ pub(crate) struct Parameters {
     pub(crate) min: ProtocolVersion,
     /// The newest protocol.
     pub(crate) max: ProtocolVersion,
-    /// Suites of TLS 1.2 and below, in order; empty when only TLS 1.3 is left.
+    /// Suites of TLS 1.2 and below, in order; empty if only TLS 1.3 is offered.
     pub(crate) suites: Vec<&'static Suite>,
     /// Suites of TLS 1.3, number and name, in order.
     pub(crate) tls13_suites: Vec<(u16, &'static str)>,
     /// Key-exchange groups, in order.
     pub(crate) groups: GroupList,
-    /// `@SECLEVEL`, where the cipher string has one.
+    /// `@SECLEVEL`, if the cipher string has one.
     pub(crate) level: Option<SecurityLevel>,
     /// Whether session tickets are used.
     pub(crate) tickets: bool,

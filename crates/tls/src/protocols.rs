@@ -98,10 +98,9 @@ impl Protocols {
             .filter(move |protocol| self.contains(*protocol))
     }
 
-    /// The range for libssl, which knows no gaps: it ends at the newest version
-    /// of the set and goes down as far as the set does without a gap. What lies
-    /// below a gap is not offered, with a warning; so is what the security level
-    /// forbids, and SSL 2 and 3.
+    /// The range for libssl, which has no notion of gaps. It ends at the newest version of the set
+    /// and goes down to the first gap. Versions below a gap are not offered, with a warning; nor
+    /// are versions that the security level forbids, and SSL 2 and 3.
     pub(crate) fn range(
         self,
         level: Option<SecurityLevel>,

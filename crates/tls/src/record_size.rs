@@ -1,9 +1,8 @@
 //! How large records are: `ssl_buffer_size`, and dynamic sizes.
 //!
-//! A client can use a record only when all of it has arrived. Small records at
-//! the start fit the first segments of a slow-starting TCP connection; large ones
-//! later cost less. The scheme and its defaults are those of the widely used
-//! "dynamic TLS records" patch for nginx.
+//! A client can use a record only when all of it has arrived. Small records at the start fit the
+//! first segments of a TCP connection in slow start; large records later cost less. The scheme and
+//! its defaults are those of the widely used "dynamic TLS records" patch for nginx.
 
 /// The most plaintext in one record.
 pub(crate) const MAX_RECORD_BYTES: usize = 16_384;
@@ -39,7 +38,7 @@ pub(crate) struct RecordSizer {
     pub(crate) last_write_ms: u64,
 }
 
-/// So many records (at most) of such a size come next.
+/// A run of at most this many records of this size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Run {
     pub(crate) record_bytes: usize,
@@ -55,7 +54,7 @@ impl RecordSizer {
         self.last_write_ms = now_ms;
     }
 
-    /// What comes next; `full` is the size after the ramp.
+    /// The next run; `full` is the size after the ramp.
     pub(crate) fn next_run(&self, dynamic: &DynamicRecords, full: usize) -> Run {
         let hi_from = dynamic.threshold.saturating_add(1);
         let full_from = dynamic.threshold.saturating_mul(2).saturating_add(1);
@@ -75,7 +74,7 @@ impl RecordSizer {
         }
     }
 
-    /// So many records were sent.
+    /// Counts sent records.
     pub(crate) fn sent(&mut self, records: usize) {
         self.sent = self
             .sent

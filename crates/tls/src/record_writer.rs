@@ -1,10 +1,9 @@
-//! Records sealed by our own code, where it is faster than libssl's: so far
-//! ChaCha20-Poly1305 on processors with AVX-512 (`sealane_vector`;
-//! docs/performance.md has the figures).
+//! Seals records with our own code where it is faster than libssl's: so far ChaCha20-Poly1305 on
+//! processors with AVX-512 (`sealane_vector`; docs/performance.md has the figures).
 //!
-//! The writer takes the write direction from libssl the way the kernel does
-//! (`ktls/take_over.rs`): libssl goes on behind its guard, and what it wants to
-//! say leaves as records of their own type, sealed here.
+//! The writer takes over the write direction from libssl the way the kernel does
+//! (`ktls/take_over.rs`). libssl continues behind its guard, and what it wants to send is sealed
+//! here as records of their own type.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -16,8 +15,8 @@ use sealane_vector::ChaCha20Poly1305;
 use crate::error::Error;
 use crate::ktls::{ALERT, HANDSHAKE, KEY_UPDATE};
 
-/// The smallest piece of plaintext for which the write direction is taken from
-/// libssl. Exporting the keys costs about as much as sealing some KiB.
+/// The smallest piece of plaintext for which the write direction is taken over from libssl.
+/// Exporting the keys costs about as much as sealing a few KiB.
 const MIN_WRITE_BYTES: usize = 16 << 10;
 
 /// `application_data` (RFC 8446 section 5.1).
@@ -25,21 +24,21 @@ const APPLICATION_DATA: u8 = 23;
 
 /// The write direction of a connection in user space, without libssl.
 pub(crate) struct RecordWriter {
-    /// As taken from libssl; `records` counts on from their sequence number.
+    /// As taken from libssl; `records` continues their sequence number.
     keys: TransmitKeys,
     records: sealane_vector::RecordWriter,
 }
 
 impl RecordWriter {
-    /// Whether it pays to take the write direction for so many bytes.
+    /// Whether taking over the write direction pays off for `bytes` bytes.
     pub(crate) fn pays(tls: &awslc::Connection, bytes: usize) -> bool {
         bytes >= MIN_WRITE_BYTES
             && is_available()
             && tls.record_cipher() == Some(RecordCipher::ChaCha20Poly1305)
     }
 
-    /// Takes the write direction, if there is faster code for this connection's
-    /// cipher. An empty write came just before.
+    /// Takes over the write direction, if there is faster code for this connection's cipher. There
+    /// must have been an empty write just before.
     pub(crate) fn take(tls: &mut awslc::Connection) -> Option<RecordWriter> {
         let keys = tls.transmit_keys().ok()?;
         let writer = RecordWriter {
@@ -51,9 +50,9 @@ impl RecordWriter {
         Some(writer)
     }
 
-    /// Goes on with record number `sequence` for another process's writer.
+    /// Continues with record number `sequence` for another process's writer.
     ///
-    /// Its keys are those that libssl has: both turn them at the same place
+    /// Its keys are those that libssl has: both update them at the same point
     /// ([`control`](Self::control)).
     ///
     /// `None` when this processor does not have the faster code.
@@ -82,12 +81,12 @@ impl RecordWriter {
         Ok(&self.keys)
     }
 
-    /// Seals what libssl wants to say: alerts, and with `data_follows` the answer
-    /// to a KeyUpdate, under which the key is turned.
+    /// Seals what libssl has to send: alerts and, with `data_follows`, the answer to a KeyUpdate,
+    /// which updates the key.
     ///
     /// # Errors
     ///
-    /// When the key cannot be turned.
+    /// When the key cannot be updated.
     pub(crate) fn control(
         &mut self,
         tls: &mut awslc::Connection,
@@ -109,7 +108,7 @@ impl RecordWriter {
     ///
     /// # Errors
     ///
-    /// When the key has no record numbers left, which no connection lives to see.
+    /// When the key has no record numbers left, which no connection lives long enough to see.
     pub(crate) fn write(
         &mut self,
         plain: &[u8],

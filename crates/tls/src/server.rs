@@ -30,8 +30,7 @@ use crate::signatures;
 
 /// Bytes of a `builtin` cache per session: most sessions have 150 to 250.
 const BUILTIN_SESSION_BYTES: usize = 384;
-/// Sessions libssl resumes are at most this old (RFC 8446 section 4.6.1: seven
-/// days), in seconds.
+/// Maximum age in seconds of sessions that libssl resumes (RFC 8446 section 4.6.1: seven days).
 const MAX_SESSION_TIMEOUT_S: u64 = 7 * 24 * 3600;
 
 /// One virtual server's TLS: immutable, shared by all workers.
@@ -59,16 +58,16 @@ struct BuiltIdentity {
     fingerprint: Fingerprint,
     accelerator: Arc<dyn Accelerator>,
     contexts: Contexts,
-    /// The same with ChaCha20 first, where `PrioritizeChaCha` asks for it.
+    /// The same with ChaCha20 first, if `PrioritizeChaCha` asks for it.
     chacha_first: Option<Contexts>,
 }
 
-/// What a client gets.
+/// The choice made for a client.
 pub(crate) struct Chosen<'a> {
     pub(crate) context: &'a Context,
     /// The suite to insist on in TLS 1.3.
     pub(crate) tls13_suite: Option<&'static str>,
-    /// Whose certificate it is; for [`ServerTls::accelerator`].
+    /// The index of the chosen identity, for [`ServerTls::accelerator`].
     pub(crate) identity: u8,
 }
 
@@ -91,19 +90,19 @@ impl Fingerprint {
 /// Contexts that differ in how many TLS 1.3 tickets they send.
 #[derive(Debug)]
 struct Contexts {
-    /// For new clients: a browser opens several connections next.
+    /// For new clients: a browser will open several connections.
     new: Context,
-    /// For clients that offer a session: one ticket replaces the one they used,
-    /// as OpenSSL does it. Making a ticket is a tenth of a resumed handshake.
+    /// For clients that offer a session. As in OpenSSL, one ticket replaces the one they used.
+    /// Making a ticket is a tenth of the cost of a resumed handshake.
     returning: Context,
 }
 
-/// Tickets that libssl sends unless told otherwise; OpenSSL's default too.
+/// Tickets that libssl sends by default; OpenSSL's default too.
 const DEFAULT_TICKET_COUNT: usize = 2;
 
 impl ServerTls {
-    /// Checks and builds `settings`. The warnings name what was accepted without
-    /// having its full effect.
+    /// Checks and builds `settings`. The warnings name settings that were accepted without their
+    /// full effect.
     ///
     /// # Errors
     ///
@@ -159,23 +158,23 @@ impl ServerTls {
         Ok((server, warnings))
     }
 
-    /// Whether the kernel may seal records: `ssl_ktls`, or what `ssl_conf_command
-    /// Options` says about it.
+    /// Whether the kernel may seal records: `ssl_ktls`, or the setting of `ssl_conf_command
+    /// Options`.
     pub fn ktls_mode(&self) -> KtlsMode {
         self.ktls.mode
     }
 
-    /// Where this server counts what becomes of sessions and early data.
+    /// Where this server counts the outcomes of sessions and early data.
     pub fn session_stats(&self) -> &crate::SessionStats {
         &self.resumption.stats
     }
 
-    /// How certificates of clients are judged; `None` when nobody is asked for one.
+    /// The verifier of client certificates; `None` if none are asked for.
     pub fn client_verifier(&self) -> Option<&Arc<ClientVerifier>> {
         self.clients.as_ref()
     }
 
-    /// What computes with the private keys: (type of key, name of the accelerator).
+    /// The accelerators for the private keys: (type of key, name of the accelerator).
     pub fn accelerators(&self) -> Vec<(KeyType, &'static str)> {
         let identities = self.identities.iter();
         identities
@@ -183,7 +182,7 @@ impl ServerTls {
             .collect()
     }
 
-    /// Whether this is one of the chains that this server shows.
+    /// Whether this is one of the chains that this server sends.
     pub fn has_certificate(&self, fingerprint: &Fingerprint) -> bool {
         self.identity_of(fingerprint).is_some()
     }
@@ -194,8 +193,8 @@ impl ServerTls {
         Some(identity.fingerprint)
     }
 
-    /// For a connection that was made elsewhere with this chain: its identity or, if the
-    /// chain is another one by now, the first. `None` without certificates.
+    /// For a connection made elsewhere with this chain: its identity or, if the chain has changed,
+    /// the first one. `None` without certificates.
     pub(crate) fn adopt(&self, fingerprint: &Fingerprint) -> Option<(u8, &Context)> {
         let index = self.identity_of(fingerprint).unwrap_or(0);
         let identity = self.identities.get(index)?;
@@ -212,7 +211,7 @@ impl ServerTls {
         &self.identities[usize::from(identity)].accelerator
     }
 
-    /// Has another accelerator compute with all keys.
+    /// Replaces the accelerator of all keys.
     #[cfg(test)]
     pub(crate) fn set_accelerator(&mut self, accelerator: &Arc<dyn Accelerator>) {
         for identity in &mut self.identities {
@@ -220,7 +219,7 @@ impl ServerTls {
         }
     }
 
-    /// The pool, where there is one.
+    /// The pool, if there is one.
     pub(crate) fn pool(&self) -> Option<&Pool> {
         self.handshakes.state.as_ref()?.pool()
     }
@@ -232,7 +231,7 @@ impl ServerTls {
     }
 
     /// Whether the first flight for this client has a private-key operation, as far as the hello
-    /// tells: whether an offered session is resumed shows only later.
+    /// shows. Whether an offered session is resumed is known only later.
     pub(crate) fn signs_first_flight(&self, hello: &ClientHello<'_>) -> bool {
         let is_returning = hello.offers_session()
             || hello
@@ -282,8 +281,8 @@ impl ServerTls {
         &self.resumption
     }
 
-    /// The context for a client and what goes with it. Without a readable ClientHello
-    /// libssl gets the first certificate.
+    /// The context for a client and what goes with it. Without a readable ClientHello libssl gets
+    /// the first certificate.
     pub(crate) fn choose(&self, hello: Option<&ClientHello<'_>>) -> Option<Chosen<'_>> {
         let Some(hello) = hello else {
             return self.identities.first().map(|identity| Chosen {
@@ -334,8 +333,8 @@ impl Plan {
             groups: groups.groups().iter().map(|group| group.id).collect(),
             prefer_server: policy.prefer_server_ciphers,
             prioritize_chacha: policy.prioritize_chacha,
-            // OpenSSL's security levels above 0 do not permit it. Where none is written,
-            // protocols that sign with nothing else show what the operator wants.
+            // OpenSSL's security levels above 0 do not permit it. If no level is set, enabling
+            // protocols that sign with nothing else shows what the operator wants.
             signs_with_sha1: policy.signature_algorithms.is_some()
                 || match parameters.level {
                     Some(level) => level.number() == 0,
@@ -351,7 +350,7 @@ impl Plan {
         })
     }
 
-    /// The suites with ChaCha20 in front, where that differs and is asked for.
+    /// The suites with ChaCha20 in front, if that is asked for and makes a difference.
     fn chacha_first_order(&self) -> Option<Vec<&'static Suite>> {
         if !(self.rules.prefer_server && self.rules.prioritize_chacha) {
             return None;
@@ -455,12 +454,12 @@ pub(crate) fn load_identity(
     })
 }
 
-/// For tools and tests that have nobody to tell.
+/// For tools and tests without an operator to tell.
 fn silent() -> Report {
     Arc::new(|_| {})
 }
 
-/// What computes with the identity's key.
+/// The accelerator for the identity's key.
 fn accelerator_of(
     settings: &HandshakeSettings,
     identity: &LoadedIdentity,
@@ -475,7 +474,7 @@ fn accelerator_of(
         Err(error) => error,
     };
     let label = &identity.label;
-    // A server with certificates of two kinds asks for `batch` for the sake of one of them.
+    // A server with certificates of two kinds sets `batch` for the sake of one of them.
     if let NotSuited::KeyType(_) = error
         && let Ok(accelerator) = build(AcceleratorChoice::Cpu)
     {
@@ -587,7 +586,7 @@ fn build_context(
             .map_err(library_error)?;
     }
     builder.set_prefer_server_ciphers(rules.prefer_server);
-    // Opaque tickets are for TLS 1.3 alone; a connection below does without.
+    // Opaque tickets are for TLS 1.3 only; connections below that do without.
     builder.set_tickets_enabled(resumption.tickets || resumption.kept.is_some());
     builder
         .set_ticket_count(ticket_count)

@@ -22,14 +22,13 @@ pub const DEFAULT_BUFFER_BYTES: usize = 16_384;
 /// nginx's default for `ssl_session_timeout`, in seconds.
 const DEFAULT_SESSION_TIMEOUT_S: u64 = 300;
 
-/// The `ssl_*` directives of one server. `Default` is nginx's defaults, without
-/// a certificate.
+/// The `ssl_*` directives of one server. `Default` gives nginx's defaults, without a certificate.
 #[derive(Clone, Debug)]
 pub struct ServerSettings {
     /// Names of the server (`server_name`), part of its identity for resumption.
     pub server_names: Vec<String>,
-    /// Certificates and keys, in the order of the directives. Several kinds may
-    /// stand side by side; of one kind the last counts.
+    /// Certificates and keys, in the order of the directives. There may be several kinds; of each
+    /// kind the last one counts.
     pub identities: Vec<Identity>,
     /// `ssl_protocols`.
     pub protocols: Protocols,
@@ -54,18 +53,16 @@ pub struct ServerSettings {
     pub session_cache: SessionCacheSetting,
     /// Contents of the `ssl_session_ticket_key` files, in order.
     pub ticket_keys: Vec<Secret>,
-    /// Random keys to use without `ticket_keys`, from a
-    /// [`SessionState`](crate::SessionState); shared between servers and kept across
-    /// reloads by whoever rotates them. `None` makes one for this server, which does not
-    /// rotate.
+    /// Random keys to use without `ticket_keys`, from a [`SessionState`](crate::SessionState). They
+    /// are shared between servers and kept across reloads by whoever rotates them. `None` makes one
+    /// for this server, which does not rotate.
     pub ticket_ring: Option<Arc<TicketRing>>,
-    /// `ssl_session_store`: sessions go there where there is a `session_cache`, and
-    /// claims on early data in any case.
+    /// `ssl_session_store`: gets sessions if there is a `session_cache`, and claims on early data
+    /// in any case.
     pub shared_sessions: Option<SharedSessions>,
     /// `ssl_early_data`.
     pub early_data: Option<EarlyData>,
-    /// How client certificates are judged: part of the identity that sessions are
-    /// bound to.
+    /// How client certificates are verified; part of the identity that sessions are bound to.
     pub client_verification: ClientVerification,
     /// The counters of all servers; `None` counts for this one alone.
     pub session_stats: Option<Arc<SessionStats>>,
@@ -82,7 +79,7 @@ pub struct ServerSettings {
     pub remember_client_groups: bool,
     /// Kernel TLS.
     pub ktls: KtlsSettings,
-    /// Where handshakes are computed, and by what.
+    /// Where handshakes are computed, and with what.
     pub handshakes: HandshakeSettings,
 }
 
@@ -138,8 +135,8 @@ pub struct Identity {
 pub enum SessionCacheSetting {
     /// `off`: no session ids.
     Off,
-    /// `none`, the default: the same here, as AWS-LC hands out no id for a
-    /// session that nobody keeps.
+    /// `none`, the default: equivalent to `off` here, as AWS-LC gives out no id for a session that
+    /// is not kept.
     None,
     /// `builtin[:sessions]`: a cache of this server's own.
     Builtin {

@@ -1,5 +1,5 @@
-//! Signature schemes (RFC 8446 section 4.2.3). Those that are accepted from peers are AWS-LC's
-//! own list, which lacks Ed25519, in OpenSSL's order.
+//! Signature schemes (RFC 8446 section 4.2.3). Those accepted from peers are AWS-LC's own list plus
+//! Ed25519, which it lacks, in OpenSSL's order.
 
 /// From servers.
 pub(crate) const OF_SERVERS: &[u16] = &[
@@ -19,8 +19,8 @@ pub(crate) const OF_SERVERS: &[u16] = &[
 /// From clients: all but the last, with SHA-1.
 pub(crate) const OF_CLIENTS: &[u16] = OF_SERVERS.split_at(OF_SERVERS.len() - 1).0;
 
-/// Our own: AWS-LC's list without those of SHA-1, with which it signs in TLS 1.2 for clients that
-/// take nothing else. RFC 9155 forbids that.
+/// Our own: AWS-LC's list without SHA-1, with which AWS-LC signs in TLS 1.2 for clients that accept
+/// nothing else. RFC 9155 forbids that.
 pub(crate) const OURS: &[u16] = &[
     0x0807, // ed25519
     0x0403, // ecdsa_secp256r1_sha256

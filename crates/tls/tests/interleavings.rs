@@ -1,9 +1,9 @@
-//! Handshakes in any order that a network, a store and a pool of threads can bring about: bytes
-//! arrive in pieces, flights land whenever they do, the store answers early, late or
-//! never, connections are asked too often, die anywhere, and the pool stops in the middle of it.
+//! Handshakes in any order that a network, a store and a thread pool can produce: bytes arrive in
+//! pieces, flights land at any time, the store answers early, late or never, connections are polled
+//! too often, die anywhere, and the pool stops in the middle.
 //!
-//! Whatever the order, a client that is served to its end is served right, nobody waits for
-//! good, and nothing stays in a queue. Under `scripts/asan.sh` nothing stays in memory either.
+//! Whatever the order, a client that completes is served correctly, nothing waits forever, and
+//! nothing stays in a queue. Under `scripts/asan.sh` nothing stays in memory either.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,5 +1,5 @@
-//! What a pick costs: nanoseconds for each balancing method, by number of peers and worker
-//! threads, and with one method, number of peers and number of picks as arguments only those
+//! Prints the cost of a pick: nanoseconds for each balancing method, by number of peers and worker
+//! threads. With a method, a number of peers and a number of picks as arguments it makes only those
 //! picks, for callgrind:
 //!
 //! ```text

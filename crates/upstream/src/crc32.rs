@@ -1,7 +1,7 @@
-//! CRC-32 as of IEEE 802.3, by which `hash` places keys and servers. Keys are short, so
-//! a table of one byte's steps is enough.
+//! The CRC-32 of IEEE 802.3, which `hash` uses for keys and servers. Keys are short, so a table for
+//! one byte per step is enough.
 
-/// A CRC that is not finished.
+/// A CRC in progress.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Crc32(u32);
 
@@ -29,7 +29,7 @@ impl Crc32 {
         Crc32(u32::MAX)
     }
 
-    /// Of what came before and these bytes.
+    /// Continues the CRC with these bytes.
     #[must_use]
     pub(super) fn and(self, bytes: &[u8]) -> Crc32 {
         let step =

@@ -1,4 +1,4 @@
-//! `max_fails` and `fail_timeout`: when a peer is left out, and when it is tried again.
+//! `max_fails` and `fail_timeout`: when a peer is disabled, and when it is tried again.
 //!
 //! ```text
 //!  ok ──fails >= max_fails──> left out ──fail_timeout is over──> one more chance at each pick
@@ -7,27 +7,27 @@
 //!                                └───────────────────── failure ─────────────────┘
 //! ```
 //!
-//! Each failure also lowers the effective weight, by the weight divided by `max_fails`,
-//! and each pick that considers the peer gives one back. As in nginx, failures are
-//! forgotten by a success that began in another window than the last failure; nginx's
-//! clock has seconds, this one milliseconds.
+//! Each failure also lowers the effective weight, by the weight divided by `max_fails`, and each
+//! pick that considers the peer restores one. As in nginx, a success that began in a later window
+//! than the last failure clears the failures. nginx's clock has a resolution of seconds, this one
+//! of milliseconds.
 
 use super::peer::Peer;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-/// What a failure did to its peer.
+/// The effect of a failure on its peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Failure {
-    /// The peer is left out for `fail_timeout`; nginx logs "upstream server
-    /// temporarily disabled" as a warning.
+    /// The peer is disabled for `fail_timeout`; nginx logs "upstream server temporarily disabled"
+    /// as a warning.
     pub disabled: bool,
-    /// Failures of the peer that count.
+    /// The peer's current number of failures.
     pub fails: u32,
 }
 
-/// A clock in milliseconds that begins long after 0, so that a peer whose times are 0
-/// was never tried.
+/// A clock in milliseconds that starts well after 0, so that a time of 0 means that a peer was
+/// never tried.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Clock {
     start: Instant,
@@ -64,7 +64,7 @@ impl Peer {
         now_ms.saturating_sub(checked_ms) <= self.fail_timeout_ms
     }
 
-    /// It was picked: a new window of `fail_timeout` begins when the last is over.
+    /// The peer was picked: starts a new window of `fail_timeout` if the last one is over.
     pub(super) fn begin_window(&self, now_ms: u64) {
         let checked_ms = self.checked_ms.load(Ordering::Relaxed);
         if now_ms.saturating_sub(checked_ms) > self.fail_timeout_ms {
@@ -105,11 +105,11 @@ impl Peer {
         }
     }
 
-    /// The effective weight, of which one is given back if failures have lowered it.
+    /// The effective weight. Restores one if failures have lowered it.
     pub(super) fn turn_weight(&self) -> i64 {
         let weight = self.effective_weight.load(Ordering::Relaxed);
         if weight < i64::from(self.weight) {
-            // Another thread may have changed it: then that one gave, or took, its part.
+            // If another thread has changed it, that thread has restored or lowered it.
             let _ = self.effective_weight.compare_exchange(
                 weight,
                 weight + 1,

@@ -12,13 +12,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// What a pick goes by.
+/// The inputs of a pick.
 #[derive(Debug, Clone, Copy)]
 pub struct PickRequest<'a> {
-    /// The value of the key of `hash`; empty for other methods. An empty key is no key,
-    /// and round robin picks.
+    /// The value of the key of `hash`; empty for other methods. With an empty key, round robin
+    /// picks.
     pub key: &'a [u8],
-    /// The client, for `ip_hash`; `None` came by a Unix-domain socket.
+    /// The client, for `ip_hash`; `None` for a Unix-domain socket.
     pub client: Option<IpAddr>,
     /// Number of the worker thread, from 0.
     pub thread: u32,
@@ -37,14 +37,14 @@ pub struct Group {
     /// Generation of the newest list of peers.
     generation: AtomicU64,
     newest: Mutex<Arc<PeerSet>>,
-    /// What lists are made from; held by whoever makes one.
+    /// The input for building lists; locked while a list is built.
     servers: Mutex<Vec<(ServerSettings, Vec<ResolvedAddress>)>>,
-    /// What worker threads know of whose turn it is; one for all if they share it.
+    /// The turns of worker threads; a single entry if they share it.
     turns: Box<[Turns]>,
 }
 
-/// One thread's turns. Apart from its neighbours', so that threads do not take
-/// the cache line away from each other.
+/// One thread's turns. Kept apart from its neighbours' so that threads do not contend for the cache
+/// line.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Turns(Mutex<Turn>);
@@ -57,14 +57,14 @@ struct Turn {
 }
 
 impl Group {
-    /// A group for so many worker threads.
+    /// A group for `threads` worker threads.
     #[must_use]
     pub fn new(settings: GroupSettings, threads: usize) -> Group {
         Group::after(settings, threads, None)
     }
 
-    /// The same in place of another one: what is known of its peers, and the addresses that
-    /// names stood for, are taken over. The other one goes on for requests that have it.
+    /// A group that replaces another one. It takes over what is known of the peers, and the
+    /// resolved addresses of names. The old group continues for requests that still use it.
     #[must_use]
     pub fn after(settings: GroupSettings, threads: usize, before: Option<&Group>) -> Group {
         let GroupSettings {
@@ -88,7 +88,7 @@ impl Group {
             method,
             zone,
             keepalive,
-            // Times of failures mean the same for both.
+            // The clock is shared, so that times of failures mean the same in both.
             clock: before.map_or_else(Clock::new, |before| before.clock),
             generation: AtomicU64::new(0),
             turns: turns.collect(),
@@ -102,7 +102,7 @@ impl Group {
         &self.name
     }
 
-    /// Connections that are kept for it.
+    /// The settings of the connections kept for it.
     pub fn keepalive(&self) -> &KeepaliveSettings {
         &self.keepalive
     }
@@ -122,7 +122,7 @@ impl Group {
         self.newest().all().cloned().collect()
     }
 
-    /// The peer that a request goes to next, which is none that it has tried.
+    /// Picks the next peer for a request, other than those it has tried.
     ///
     /// # Errors
     /// When there is none.
@@ -165,7 +165,7 @@ impl Group {
         }
     }
 
-    /// A peer without alternative is left out only where the configuration says so.
+    /// A peer without alternative is skipped only if the configuration says so.
     fn pick_single(&self, set: &Arc<LocalSet>, tried: &mut Tried) -> Result<Picked, NoPeer> {
         let peer = set.all().next().ok_or(NoPeer)?;
         if peer.down || !peer.enter() {
@@ -175,15 +175,14 @@ impl Group {
         Ok(self.picked(set, TierName::Primary, 0))
     }
 
-    /// A peer on which the request is counted already.
+    /// A peer for which the request has already been counted.
     fn picked(&self, set: &Arc<LocalSet>, tier: TierName, place: usize) -> Picked {
         Picked::new(PeerRef::new(set, tier, place), set.single, self.clock)
     }
 
-    /// A `server` line, by its number in the settings, stands for other addresses now.
-    /// Peers whose address stays keep what is known of them; the others get no more
-    /// requests, and connections to them are closed when they are idle. Returns whether
-    /// anything changed.
+    /// Sets new addresses for a `server` line, given by its number in the settings. Peers whose
+    /// address remains keep their state. The others get no more requests, and connections to them
+    /// are closed when idle. Returns whether anything changed.
     pub fn set_addresses(&self, server: usize, addresses: Vec<ResolvedAddress>) -> bool {
         let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
         let Some((_, current)) = servers.get_mut(server) else {
@@ -198,12 +197,12 @@ impl Group {
         let set = PeerSet::build(generation, self.method, &servers, Some(&before));
         before.give_way_to(&set);
         *self.newest() = Arc::new(set);
-        // After the list: a thread that sees the number finds the list.
+        // Stored after the list: a thread that sees the number finds the list.
         self.generation.store(generation, Ordering::Release);
         true
     }
 
-    /// What the names of servers stood for last, for those that have no address yet.
+    /// Passes on the last resolved addresses to servers that have none yet.
     fn tell_addresses(&self, servers: &mut [(ServerSettings, Vec<ResolvedAddress>)]) {
         let known = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
         for (server, addresses) in servers {
@@ -220,12 +219,12 @@ impl Group {
         self.clock.ms(now)
     }
 
-    /// Held only to copy or to replace what is in it.
+    /// Held only to copy or replace its contents.
     fn newest(&self) -> MutexGuard<'_, Arc<PeerSet>> {
         self.newest.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whatever a panic has left of the turns, everybody gets one.
+    /// The turns are usable whatever state a panic has left them in.
     fn turn(&self, thread: u32) -> MutexGuard<'_, Turn> {
         let turns = &self.turns[thread as usize % self.turns.len()];
         turns.0.lock().unwrap_or_else(PoisonError::into_inner)
@@ -247,7 +246,7 @@ impl Turn {
         }
     }
 
-    /// Goes on with another list.
+    /// Switches to another list.
     fn follow(&mut self, set: Arc<LocalSet>) {
         let carried = |positions: &Positions, tier| {
             positions.carried_over(self.set.tier(tier), set.tier(tier))

@@ -1,5 +1,5 @@
-//! Groups of servers that requests are passed to (`upstream` in the configuration):
-//! which peer is next, what is known of each, and connections to them that are idle.
+//! Groups of servers that requests are passed to (`upstream` in the configuration): which peer is
+//! next, the state of each peer, and idle connections to them.
 //!
 //! ```text
 //! Group::pick(&PickRequest, &mut Tried) -> Picked ──┬─ succeeded(now)
@@ -21,17 +21,15 @@
 //!
 //! # What worker threads share
 //!
-//! What a *peer* is like is known to all threads at once: connections under way (so
-//! `max_conns` is a limit of the process), failures, the weight that failures lowered.
-//! They are atomics with relaxed ordering; nothing else is published through them.
-//! *Whose turn it is* (the current weights of smooth weighted round robin, the place in
-//! VNSWRR's cycle) is each thread's own, as it is each worker's in nginx; in a group with
-//! `zone` all threads take turns together. Either stands behind a mutex that is held for
-//! one pick, and without `zone` nobody else ever takes it.
+//! The state of a *peer* is common to all threads: active connections (so `max_conns` is a limit of
+//! the process), failures, and the weight lowered by failures. It consists of atomics with relaxed
+//! ordering; nothing else is published through them. *Whose turn it is* (the current weights of
+//! smooth weighted round robin, the position in VNSWRR's cycle) belongs to each thread, as it
+//! belongs to each worker in nginx. In a group with `zone` all threads share it. In either case it
+//! is behind a mutex that is held for one pick; without `zone` no other thread ever takes it.
 //!
-//! A thread looks at its own copy of the list of peers. One load per pick tells whether
-//! there is another list; then it takes that one and carries over what it knows of peers
-//! that stay.
+//! A thread uses its own copy of the list of peers. One load per pick tells whether there is a new
+//! list; if so, the thread takes it and carries over the turns of the peers that remain.
 
 #![forbid(unsafe_code)]
 

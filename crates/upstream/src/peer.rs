@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-/// Where a peer is.
+/// The address of a peer.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum PeerAddress {
     /// Over TCP.
@@ -33,7 +33,7 @@ impl fmt::Display for PeerAddress {
     }
 }
 
-/// Who a peer is, within its process; no two have the same.
+/// Identifies a peer within its process; unique.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(super) struct PeerId(u64);
 
@@ -44,7 +44,7 @@ impl PeerId {
     }
 }
 
-/// One address of a group, with what all worker threads know of it.
+/// One address of a group, with the state shared by all worker threads.
 #[derive(Debug)]
 pub struct Peer {
     pub(super) id: PeerId,
@@ -58,31 +58,31 @@ pub struct Peer {
     pub(super) max_fails: u32,
     pub(super) fail_timeout_ms: u64,
     pub(super) down: bool,
-    /// What `failures` keeps: how often it failed,
+    /// State of `failures`: how often it failed,
     pub(super) fails: AtomicU32,
     /// when it failed last,
     pub(super) failed_ms: AtomicU64,
     /// when it failed, or was last given a chance after that,
     pub(super) checked_ms: AtomicU64,
-    /// and the weight that is left.
+    /// and the remaining weight.
     pub(super) effective_weight: AtomicI64,
     gone: AtomicBool,
     traffic: Traffic,
 }
 
-/// What every request changes, in cache lines of its own: threads that look for a peer read
+/// The fields that every request changes, in their own cache lines: threads looking for a peer read
 /// everything else of all peers.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Traffic {
-    /// Requests under way.
+    /// Active requests.
     conns: AtomicU32,
-    /// Idle connections, on the shelves of all threads.
+    /// Idle connections, over all threads.
     idle: AtomicUsize,
 }
 
 impl Peer {
-    /// A peer of a `server` line; `weight` is the line's, or that of an SRV record.
+    /// A peer of a `server` line; `weight` is that of the line or of an SRV record.
     pub(super) fn new(server: &ServerSettings, resolved: &ResolvedAddress, weight: u32) -> Peer {
         let timeout_ms = u64::try_from(server.fail_timeout.as_millis()).unwrap_or(u64::MAX);
         Peer {
@@ -104,7 +104,7 @@ impl Peer {
         }
     }
 
-    /// The same with what is known of the health of one at the same address.
+    /// Takes over the health state of an earlier peer at the same address.
     pub(super) fn known_as(self, before: &Peer) -> Peer {
         let copy = |to: &AtomicU64, from: &AtomicU64| {
             to.store(from.load(Ordering::Relaxed), Ordering::Relaxed);
@@ -133,18 +133,18 @@ impl Peer {
         &self.server
     }
 
-    /// Requests that are under way, of all worker threads.
+    /// Active requests, over all worker threads.
     pub fn conns(&self) -> u32 {
         self.traffic.conns.load(Ordering::Relaxed)
     }
 
-    /// Idle connections to it, of all worker threads.
+    /// Idle connections to it, over all worker threads.
     pub fn idle(&self) -> usize {
         self.traffic.idle.load(Ordering::Relaxed)
     }
 
-    /// Whether its name does not stand for it any more: it is not picked, and
-    /// connections to it are not kept.
+    /// Whether its name no longer resolves to it: it is not picked, and connections to it are not
+    /// kept.
     pub fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Relaxed)
     }
@@ -153,7 +153,7 @@ impl Peer {
         self.gone.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it would be made anew just as it is.
+    /// Whether building it again would give the same peer.
     pub(super) fn is_made_of(
         &self,
         server: &ServerSettings,
@@ -174,12 +174,12 @@ impl Peer {
             && self.down == server.down
     }
 
-    /// Whether `max_conns` leaves no room.
+    /// Whether `max_conns` has been reached.
     pub(super) fn is_full(&self) -> bool {
         self.max_conns != 0 && self.conns() >= self.max_conns
     }
 
-    /// Counts a request, unless `max_conns` leaves no room.
+    /// Counts a request, unless `max_conns` has been reached.
     #[must_use]
     pub(super) fn enter(&self) -> bool {
         if self.max_conns == 0 {
@@ -197,12 +197,12 @@ impl Peer {
         self.traffic.conns.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// A connection is idle now.
+    /// A connection has become idle.
     pub(super) fn add_idle(&self) {
         self.traffic.idle.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// A connection is idle no more.
+    /// A connection is no longer idle.
     pub(super) fn remove_idle(&self) {
         self.traffic.idle.fetch_sub(1, Ordering::Relaxed);
     }

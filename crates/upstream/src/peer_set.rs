@@ -8,23 +8,23 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// An address that a name stands for.
+/// An address that a name resolves to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ResolvedAddress {
-    /// Where.
+    /// The address.
     pub address: PeerAddress,
-    /// The target of an SRV record, which takes the place of the `server` line's name in
-    /// `hash ... consistent`.
+    /// The target of an SRV record, which replaces the `server` line's name in `hash ...
+    /// consistent`.
     pub server: Option<Box<str>>,
-    /// The weight of an SRV record. It counts where the `server` line has none.
+    /// The weight of an SRV record. It counts if the `server` line has none.
     pub weight: u32,
-    /// An SRV record that is not of the highest priority: a backup peer, or none
-    /// where the `server` line is for backup itself.
+    /// An SRV record that does not have the highest priority: a backup peer, or no peer if the
+    /// `server` line itself is a backup.
     pub backup: bool,
 }
 
 impl ResolvedAddress {
-    /// What its server is called.
+    /// The name of its server.
     pub(super) fn server_name<'a>(&'a self, server: &'a ServerSettings) -> &'a str {
         self.server.as_deref().unwrap_or(&server.name)
     }
@@ -49,12 +49,12 @@ pub(super) enum TierName {
     Backup,
 }
 
-/// The peers of a group. Never changes; another set takes its place.
+/// The peers of a group. Immutable; replaced by another set.
 #[derive(Debug)]
 pub(super) struct PeerSet {
-    /// Which set of its group this is.
+    /// The generation of this set within its group.
     pub(super) generation: u64,
-    /// There is one peer and nothing to choose from.
+    /// There is only one peer, hence no choice.
     pub(super) single: bool,
     /// How many peers a request may try.
     pub(super) tries: u32,
@@ -62,12 +62,12 @@ pub(super) struct PeerSet {
     backup: Tier,
 }
 
-/// A list of peers as one worker thread holds it. That there is one for each thread keeps
-/// threads from counting references to the same memory at every request.
+/// A worker thread's own reference to a list of peers. With one per thread, threads do not count
+/// references in the same memory at every request.
 #[derive(Debug)]
 pub(super) struct LocalSet(Arc<PeerSet>);
 
-/// A peer, for as long as somebody has to do with it.
+/// A peer, held for as long as it is in use.
 #[derive(Clone)]
 pub struct PeerRef {
     set: Arc<LocalSet>,
@@ -75,17 +75,17 @@ pub struct PeerRef {
     place: usize,
 }
 
-/// Peers among which a method chooses.
+/// The peers among which a method chooses.
 #[derive(Debug)]
 pub(super) struct Tier {
     pub(super) peers: Vec<Arc<Peer>>,
-    /// What the method needs to find one without looking at all.
+    /// Data with which the method finds a peer without scanning all.
     pub(super) index: Index,
 }
 
 impl PeerSet {
-    /// The peers that these servers stand for. Those of `before` that would be the same
-    /// again stay themselves, with what is known of them.
+    /// Builds the peers of these servers. Peers of `before` that would be the same are reused, with
+    /// their state.
     pub(super) fn build(
         generation: u64,
         method: Method,
@@ -137,7 +137,7 @@ impl PeerSet {
         }
     }
 
-    /// From now on the peers that are not in `newest` are gone.
+    /// Marks the peers that are not in `newest` as gone.
     pub(super) fn give_way_to(&self, newest: &PeerSet) {
         let stay: HashSet<PeerId> = newest.all().map(|peer| peer.id).collect();
         for peer in self.all().filter(|peer| !stay.contains(&peer.id)) {

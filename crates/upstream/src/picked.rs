@@ -5,12 +5,12 @@ use super::peer_set::PeerRef;
 use std::fmt;
 use std::time::Instant;
 
-/// A peer with one request counted on it, until this is dropped or told how it went.
-/// Requests that stay, such as those of WebSockets, keep it for as long.
+/// A peer with one request counted on it, until this is dropped or told the outcome. Long-lived
+/// requests, such as WebSockets, keep it for as long as they live.
 #[must_use = "dropping it ends the count of the request on its peer"]
 pub struct Picked {
     peer: PeerRef,
-    /// The only peer of its group: failures are of no use to know.
+    /// It is the only peer of its group, so failures are not recorded.
     single: bool,
     clock: Clock,
 }
@@ -29,9 +29,8 @@ impl Picked {
         &self.peer
     }
 
-    /// The request is done and the peer did what it should, which includes answers that
-    /// are passed to another peer for what they say (`proxy_next_upstream http_404`
-    /// and `http_403`).
+    /// The request is done and the peer worked properly. That includes responses that are passed to
+    /// another peer because of their status (`proxy_next_upstream http_404` and `http_403`).
     pub fn succeeded(self) {
         if self.single {
             self.peer.forgive();
@@ -40,8 +39,8 @@ impl Picked {
         }
     }
 
-    /// The peer failed, in the sense of `proxy_next_upstream`. The caller logs what it
-    /// did to the peer.
+    /// The peer failed, in the sense of `proxy_next_upstream`. The caller logs the effect on the
+    /// peer.
     pub fn failed(self, now: Instant) -> Failure {
         if self.single {
             self.peer.forgive();
@@ -66,8 +65,8 @@ impl fmt::Debug for Picked {
     }
 }
 
-/// No peer can be picked: all are down, left out after failures, full or tried already.
-/// The answer is 502; the text is what nginx logs, with the group's name as upstream.
+/// No peer can be picked: all are down, disabled after failures, full or already tried. The
+/// response is 502; the text is what nginx logs, with the group's name as upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NoPeer;
 

@@ -1,15 +1,14 @@
-//! Connections to peers that are idle (`keepalive`).
+//! Idle connections to peers (`keepalive`).
 //!
-//! Each worker thread has a shelf with at most `keepalive` connections, the most recently
-//! used in front. Whoever needs a connection looks on the own shelf first and then on those of
-//! other threads: opening a connection, with TLS above all, costs more than moving one to
-//! another event loop. How many idle connections a peer has is counted in the
-//! peer, so nobody looks in vain. Another thread's shelf that is being used is
-//! passed over rather than waited for.
+//! Each worker thread has a shelf with at most `keepalive` connections, the most recently used
+//! first. A thread that needs a connection looks on its own shelf first and then on those of other
+//! threads: opening a connection, especially with TLS, costs more than moving one to another event
+//! loop. The peer counts its idle connections, so there is no search if there are none. Another
+//! thread's shelf that is in use is skipped rather than waited for.
 //!
-//! The pool knows nothing of sockets: what a connection is, and whether it still lives, is the
-//! caller's to say. It drops no connection itself where it could be closed in good manners:
-//! what is to be closed is handed back.
+//! The pool knows nothing of sockets: the caller defines what a connection is, and whether it is
+//! alive. It never drops a connection that could still be closed properly, but returns it to the
+//! caller to be closed.
 
 use super::peer_set::PeerRef;
 use super::settings::KeepaliveSettings;
@@ -18,9 +17,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Instant;
 
-/// What else than the peer a connection is for: protocol, TLS settings and name, with `local`
-/// the location. Whatever differs between two requests that must not share a
-/// connection belongs in it.
+/// What a connection is for besides the peer: protocol, TLS settings and name and, with `local`,
+/// the location. Anything that differs between two requests that must not share a connection
+/// belongs in it.
 pub type ConnectionKey = Arc<[u8]>;
 
 /// The idle connections of a group.
@@ -30,7 +29,7 @@ pub struct IdlePool<C> {
     shelves: Box<[Shelf<C>]>,
 }
 
-/// One thread's connections, apart from its neighbours' in memory.
+/// One thread's connections, kept apart from its neighbours' in memory.
 #[repr(align(128))]
 struct Shelf<C>(Mutex<VecDeque<Idle<C>>>);
 
@@ -39,7 +38,7 @@ struct Shelf<C>(Mutex<VecDeque<Idle<C>>>);
 pub struct Life {
     /// When it was opened.
     pub opened: Instant,
-    /// Requests that it has carried.
+    /// Requests that used it.
     pub requests: u64,
 }
 
@@ -58,13 +57,13 @@ pub struct Taken<C> {
     pub connection: C,
     /// Its history.
     pub life: Life,
-    /// The thread that it comes from; if that is another one, it has to be registered with
-    /// the own event loop.
+    /// The thread that it comes from. If that is another thread, the connection must be registered
+    /// with the caller's event loop.
     pub thread: u32,
 }
 
 impl<C: Send> IdlePool<C> {
-    /// An empty pool for so many worker threads.
+    /// An empty pool for `threads` worker threads.
     #[must_use]
     pub fn new(settings: KeepaliveSettings, threads: usize) -> IdlePool<C> {
         let shelf = |_| Shelf(Mutex::new(VecDeque::new()));
@@ -74,14 +73,14 @@ impl<C: Send> IdlePool<C> {
         }
     }
 
-    /// Whether it would be made in the same way for these.
+    /// Whether a pool with these settings would be the same.
     #[must_use]
     pub fn is_for(&self, settings: KeepaliveSettings, threads: usize) -> bool {
         self.settings == settings && self.shelves.len() == threads.max(1)
     }
 
-    /// A connection to the peer for this key, the most recently used that `is_alive`. That is
-    /// asked without any lock; connections that do not live are dropped.
+    /// A connection to the peer with this key, the most recently used for which `is_alive` holds.
+    /// `is_alive` is called without any lock; dead connections are dropped.
     pub fn take(
         &self,
         thread: u32,
@@ -133,9 +132,9 @@ impl<C: Send> IdlePool<C> {
         Some(idle)
     }
 
-    /// Keeps a connection after a request, or hands back what is to be closed: this one if it
-    /// has carried enough requests, is too old or its peer is gone; or the one of this thread
-    /// that was idle for longest, if there is no room.
+    /// Keeps a connection after a request. Returns a connection to be closed: this one if it has
+    /// carried enough requests, is too old or its peer is gone; or, if there is no room, this
+    /// thread's least recently used one.
     #[must_use = "the connection that is handed back is to be closed"]
     pub fn put(
         &self,
@@ -176,9 +175,9 @@ impl<C: Send> IdlePool<C> {
         Some(oldest.connection)
     }
 
-    /// Takes out what is to be closed of a thread: connections that were idle for
-    /// `keepalive_timeout`, whose peer is gone, or that do not live. To be called
-    /// now and then by the thread. `is_alive` must not take long: the thread's shelf is locked.
+    /// Removes the connections of a thread that must be closed: those idle for `keepalive_timeout`,
+    /// those whose peer is gone, and dead ones. The thread should call it now and then. `is_alive`
+    /// must not take long, as the thread's shelf is locked.
     #[must_use = "the connections are to be closed"]
     pub fn sweep(
         &self,
@@ -200,7 +199,7 @@ impl<C: Send> IdlePool<C> {
         closing
     }
 
-    /// Takes all connections of a thread out: the worker shuts down.
+    /// Removes all connections of a thread, because the worker is shutting down.
     #[must_use = "the connections are to be closed"]
     pub fn drain(&self, thread: u32) -> Vec<C> {
         let idle = std::mem::take(&mut *self.shelf(thread as usize % self.shelves.len()));
@@ -231,8 +230,8 @@ impl<C: Send> IdlePool<C> {
         idle_for < self.settings.timeout && !idle.peer.is_gone()
     }
 
-    /// A panic cannot have left a shelf half changed: no foreign code but `is_alive` of
-    /// [`sweep`](IdlePool::sweep) runs while it is locked, between two changes.
+    /// A panic cannot have left a shelf half changed: the only foreign code that runs while it is
+    /// locked is `is_alive` of [`sweep`](IdlePool::sweep), between two changes.
     fn shelf(&self, at: usize) -> MutexGuard<'_, VecDeque<Idle<C>>> {
         let shelf = self.shelves[at].0.lock();
         shelf.unwrap_or_else(PoisonError::into_inner)
@@ -245,7 +244,7 @@ impl<C> Idle<C> {
     }
 }
 
-/// Whoever drops the pool drops the connections.
+/// Dropping the pool drops the connections.
 impl<C> Drop for IdlePool<C> {
     fn drop(&mut self) {
         for shelf in &mut self.shelves {

@@ -1,7 +1,7 @@
-//! Names that are looked up at run time (`resolver`): the interface that workers ask.
+//! Names that are resolved at run time (`resolver`): the interface for workers.
 //!
-//! The data plane knows no DNS. Who does implements [`Resolve`] and answers from a
-//! thread of its own; workers wait for a [`Lookup`] as for any future.
+//! The data plane does not implement DNS. An implementation of [`Resolve`] answers from its own
+//! thread; workers wait for a [`Lookup`] as for any future.
 
 use std::fmt;
 use std::future::Future;
@@ -11,17 +11,18 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use tokio::sync::oneshot;
 
-/// What `resolver` and `resolver_timeout` of a location name.
+/// The resolver given by `resolver` and `resolver_timeout` of a location.
 pub trait Resolve: Send + Sync + fmt::Debug {
-    /// Looks the addresses of a name up. An IP address (IPv6 also in brackets) stands for
-    /// itself. Does not wait: what is not known is answered later.
+    /// Looks up the addresses of a name. An IP address (IPv6 also in brackets) resolves to itself.
+    /// Does not wait: answers that are not known yet come later.
     fn lookup(&self, name: &str) -> Lookup;
 }
 
-/// The addresses of a name: at least one. Of several, each lookup begins with another one.
+/// The addresses of a name: at least one. Each lookup starts with a different one, if there are
+/// several.
 pub type Addresses = Arc<[IpAddr]>;
 
-/// Addresses that are known, or will be. A lookup that is dropped is given up.
+/// Addresses that are known or will be. Dropping a lookup cancels it.
 #[derive(Debug)]
 pub struct Lookup(State);
 
@@ -32,13 +33,13 @@ enum State {
 }
 
 impl Lookup {
-    /// It is known already.
+    /// A lookup with a known result.
     #[must_use]
     pub fn known(result: Result<Addresses, ResolveError>) -> Lookup {
         Lookup(State::Known(Some(result)))
     }
 
-    /// It will be known, and the end that says it.
+    /// A pending lookup, and the sender for its result.
     #[must_use]
     pub fn waiting() -> (oneshot::Sender<Result<Addresses, ResolveError>>, Lookup) {
         let (sender, receiver) = oneshot::channel();
@@ -56,7 +57,7 @@ impl Future for Lookup {
                     .take()
                     .expect("a future that is ready is not polled again"),
             ),
-            // Without a resolver that could answer, none will.
+            // If the resolver is gone, there will be no answer.
             State::Waiting(receiver) => Pin::new(receiver)
                 .poll(task)
                 .map(|answer| answer.unwrap_or(Err(ResolveError::TimedOut))),
@@ -64,13 +65,13 @@ impl Future for Lookup {
     }
 }
 
-/// Why a name has no addresses. Shown as nginx shows it, code first: `NAME could not be
-/// resolved (3: Host not found)` is `format!("{name} could not be resolved ({error})")`.
+/// Why a name has no addresses. Displayed as in nginx, code first: `NAME could not be resolved (3:
+/// Host not found)` is `format!("{name} could not be resolved ({error})")`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ResolveError {
-    /// The server did not understand the question (FORMERR).
+    /// The server did not understand the query (FORMERR).
     Format,
-    /// The server failed (SERVFAIL), or its answer made no sense.
+    /// The server failed (SERVFAIL), or its answer was invalid.
     ServerFailure,
     /// There is no such name (NXDOMAIN), or it has no address.
     NotFound,

@@ -1,4 +1,4 @@
-//! What a group is made of, as the configuration says it.
+//! The configuration of a group.
 
 use super::peer::PeerAddress;
 use std::time::Duration;
@@ -12,9 +12,9 @@ pub struct GroupSettings {
     pub servers: Vec<ServerSettings>,
     /// How a peer is chosen.
     pub method: Method,
-    /// `zone`: all worker threads take turns together.
+    /// `zone`: all worker threads share their turns.
     pub zone: bool,
-    /// Connections that are kept.
+    /// Connections to keep.
     pub keepalive: KeepaliveSettings,
 }
 
@@ -24,13 +24,13 @@ pub struct ServerSettings {
     /// The address as written, such as `backend1.example.com:8080`, without parameters.
     /// `hash ... consistent` places the server by it.
     pub name: String,
-    /// What it stands for; empty until a name with `resolve` has been looked up.
+    /// Its addresses; empty until a name with `resolve` has been looked up.
     pub addresses: Vec<PeerAddress>,
     /// `weight=`, at least 1.
     pub weight: u32,
-    /// `max_conns=`, 0 is no limit.
+    /// `max_conns=`; 0 means no limit.
     pub max_conns: u32,
-    /// `max_fails=`, 0 is that failures are not counted.
+    /// `max_fails=`; 0 means that failures are not counted.
     pub max_fails: u32,
     /// `fail_timeout=`.
     pub fail_timeout: Duration,
@@ -60,13 +60,13 @@ impl ServerSettings {
 /// How a peer is chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Method {
-    /// Smooth weighted round robin, when nothing else is said.
+    /// Smooth weighted round robin, the default.
     #[default]
     RoundRobin,
-    /// `vnswrr [max_init=number]`: round robin over virtual nodes, whose cost does not
-    /// depend on the number of peers.
+    /// `vnswrr [max_init=number]`: round robin over virtual nodes, whose cost does not depend on
+    /// the number of peers.
     Vnswrr {
-        /// Virtual nodes that are made at a time; 0 leaves it to Sealane.
+        /// Virtual nodes created at a time; 0 leaves the number to Sealane.
         max_init: u32,
     },
     /// `least_conn`.
@@ -83,13 +83,12 @@ pub enum Method {
     RandomTwo,
 }
 
-/// Connections to peers that are kept while nobody uses them.
+/// Idle connections to peers that are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeepaliveSettings {
-    /// `keepalive`: idle connections that each worker thread keeps for the group;
-    /// 0 is none.
+    /// `keepalive`: idle connections that each worker thread keeps for the group; 0 means none.
     pub connections: usize,
-    /// `keepalive_requests`: after so many, a connection is closed.
+    /// `keepalive_requests`: a connection is closed after this many.
     pub requests: u64,
     /// `keepalive_time`: a connection that is older is closed after its request.
     pub time: Duration,
@@ -101,7 +100,7 @@ impl KeepaliveSettings {
     /// No connection is kept.
     pub const OFF: KeepaliveSettings = KeepaliveSettings::keeping(0);
 
-    /// Keeps so many connections, with nginx's defaults for everything else.
+    /// Keeps up to `connections` connections, with nginx's defaults for everything else.
     #[must_use]
     pub const fn keeping(connections: usize) -> KeepaliveSettings {
         KeepaliveSettings {

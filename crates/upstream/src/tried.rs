@@ -1,30 +1,30 @@
-//! What one request has tried.
+//! The peers that one request has tried.
 
 use super::balance::HashWalk;
 use super::peer::{Peer, PeerId};
 use super::peer_set::{PeerSet, TierName};
 use smallvec::SmallVec;
 
-/// A request's way through the peers of one group: which it has tried, and how many
-/// tries are left. Made for each request, handed to every pick.
+/// A request's way through the peers of one group: which peers it has tried, and how many tries are
+/// left. Created for each request and passed to every pick.
 #[derive(Debug, Clone, Default)]
 pub struct Tried {
-    /// `proxy_next_upstream_tries`, 0 is no limit.
+    /// `proxy_next_upstream_tries`; 0 means no limit.
     limit: u32,
     /// Unknown before the first pick.
     left: Option<u32>,
-    /// Of the list that `places` are places in.
+    /// The generation of the list that `places` refers to.
     generation: u64,
     pub(super) tier: TierName,
     places: Places,
-    /// The same peers by who they are, to find them in another list.
+    /// The same peers by identity, to find them in another list.
     peers: SmallVec<[PeerId; 4]>,
     pub(super) walk: HashWalk,
 }
 
 impl Tried {
-    /// A request that has tried nothing. `limit` is `proxy_next_upstream_tries`:
-    /// 0 leaves as many tries as there are peers.
+    /// A request that has tried nothing. `limit` is `proxy_next_upstream_tries`: 0 allows as many
+    /// tries as there are peers.
     #[must_use]
     pub fn new(limit: u32) -> Tried {
         Tried {
@@ -33,18 +33,18 @@ impl Tried {
         }
     }
 
-    /// Tries that are left after the last pick. A group with a single peer leaves none.
+    /// Tries left after the last pick. A group with a single peer leaves none.
     pub fn left(&self) -> u32 {
         self.left.unwrap_or(0)
     }
 
-    /// Gives a try back: the peer closed an idle connection just when the request was
-    /// sent on it, which says nothing about the peer.
+    /// Gives a try back: the peer closed an idle connection just as the request was sent on it,
+    /// which says nothing about the peer.
     pub fn again(&mut self) {
         self.left = Some(self.left().saturating_add(1));
     }
 
-    /// Makes ready for a pick among these peers.
+    /// Prepares for a pick among these peers.
     pub(super) fn fit(&mut self, set: &PeerSet) {
         if self.left.is_none() {
             let all = if set.single { 1 } else { set.tries };
@@ -70,14 +70,14 @@ impl Tried {
         self.places.has(place)
     }
 
-    /// Notes a pick.
+    /// Records a pick.
     pub(super) fn add(&mut self, place: usize, peer: &Peer) {
         self.places.add(place);
         self.peers.push(peer.id);
         self.left = Some(self.left().saturating_sub(1));
     }
 
-    /// From here on, backup peers.
+    /// Switches to backup peers.
     pub(super) fn turn_to_backup(&mut self) {
         self.tier = TierName::Backup;
         self.places = Places::default();
@@ -85,12 +85,11 @@ impl Tried {
     }
 }
 
-/// A set of places. Requests rarely try more than a few peers, of which there may be
-/// thousands.
+/// A set of positions. Requests rarely try more than a few peers, but a group may have thousands.
 #[derive(Debug, Clone)]
 enum Places {
     Few(SmallVec<[u32; MAX_FEW]>),
-    /// One bit for each.
+    /// One bit per position.
     Many(Vec<u64>),
 }
 

@@ -1,13 +1,13 @@
-//! RSA's private operation, this crate's batches of one to eight and AWS-LC's single operation
-//! by turns:
+//! RSA's private operation: this crate's batches of one to eight and AWS-LC's single operation in
+//! alternation:
 //!
 //! ```sh
 //! cargo run --release -p sealane-vector --example rsa_batch
 //! ```
 //!
-//! Prints medians of the rounds, per operation: microseconds, cycles of the time stamp counter, and the
-//! ratio to AWS-LC. Batches are those of `RsaKey::checked`; the last column is a batch of eight
-//! that is not checked. AWS-LC's operation contains its own check and its blinding.
+//! Prints medians of the rounds, per operation: microseconds, cycles of the time stamp counter, and
+//! the ratio to AWS-LC. Batches use `RsaKey::checked`; the last column is an unchecked batch of
+//! eight. AWS-LC's operation includes its own check and blinding.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

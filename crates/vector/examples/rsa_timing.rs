@@ -1,23 +1,23 @@
-//! Does the time of RSA's private operation depend on the input or on the key? A test after dudect
-//! (Reparaz, Balasch and Verbauwhede, "Dude, is my code constant time?"):
+//! Does the time of RSA's private operation depend on the input or on the key? A test in the manner
+//! of dudect (Reparaz, Balasch and Verbauwhede, "Dude, is my code constant time?"):
 //!
 //! ```sh
 //! cargo run --release -p sealane-vector --example rsa_timing [measurements [comparison]]
 //! ```
 //!
-//! Batches of eight RSA-2048 operations of two classes are measured in random order, with the
-//! time stamp counter, and the classes compared with Welch's t-test: over all measurements, and
-//! over those below each of several percentiles, as the slowest are the operating system's. Here |t|
-//! above 4.5 is a hint, and above 10 a leak. The comparisons:
+//! Batches of eight RSA-2048 operations of two classes are measured in random order, with the time
+//! stamp counter, and the classes are compared with Welch's t-test: over all measurements, and over
+//! those below each of several percentiles, as the operating system causes the slowest ones. A |t|
+//! above 4.5 is a hint, above 10 a leak. The comparisons:
 //!
-//! - nothing: both classes are the same, which shows what the machine makes of it;
-//! - inputs: one and the same number, or a random one each time;
+//! - nothing: both classes are the same, which shows the noise of the machine;
+//! - inputs: always the same number, or a random one each time;
 //! - keys: one with exponents and primes that are almost all zero bits, or one of many random ones;
-//! - a control that leaks: the batch is followed by powers of a 64-bit number that take a
-//!   product more where their exponent has a one. The exponent is sparse, or random: one or
-//!   two parts in a thousand of the time, which the test must see.
+//! - a control that leaks: the batch is followed by powers of a 64-bit number that take an
+//!   additional product for each one bit of their exponent. The exponent is sparse or random: one
+//!   or two parts in a thousand of the time, which the test must detect.
 //!
-//! It only prints. A machine's noise must not fail a test.
+//! It only prints: a machine's noise must not fail a test.
 
 use std::hint::black_box;
 

@@ -1,11 +1,11 @@
-//! Sealing TLS records with ChaCha20-Poly1305, this crate and AWS-LC by turns:
+//! Sealing TLS records with ChaCha20-Poly1305, with this crate and AWS-LC in alternation:
 //!
 //! ```sh
 //! cargo run --release -p sealane-vector --example sealing
 //! ```
 //!
-//! Prints the median of the rounds and their range, in bytes of plaintext per time, and
-//! the ratio of times. AES-256-GCM stands beside them for comparison.
+//! Prints the median of the rounds and their range, in bytes of plaintext per time, and the ratio
+//! of times, with AES-256-GCM for comparison.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

@@ -1,11 +1,11 @@
 //! The ChaCha20 cipher (RFC 8439 section 2.4) in 512-bit vectors.
 //!
-//! Two arrangements. A *group* is sixteen blocks, one word of all of them in each
-//! vector: rounds need no shuffles, and the blocks are transposed once at the
-//! end. Two groups at a time fill all 32 registers and keep the processor busy, where
-//! one would wait for its own results half of the time. *Four blocks*, a row of
-//! all in each vector, is the arrangement for the few blocks that every record
-//! needs besides: their rounds run in the shadow of a group's.
+//! There are two arrangements. A *group* is sixteen blocks, with the same word of all of them in
+//! each vector: rounds need no shuffles, and the blocks are transposed once at the end. Two groups
+//! at a time fill all 32 registers and keep the processor busy, where one would wait for its own
+//! results half of the time. *Four blocks*, with the same row of all in each vector, is the
+//! arrangement for the few blocks that every record needs besides: their rounds run in the shadow
+//! of a group's.
 
 use std::arch::x86_64::*;
 use std::fmt;
@@ -25,7 +25,7 @@ pub(crate) const GROUP_BLOCKS: usize = 16;
 /// Bytes of a group.
 pub(crate) const GROUP_BYTES: usize = GROUP_BLOCKS * BLOCK_BYTES;
 
-/// Column and diagonal rounds take turns, ten times (RFC 8439 section 2.3).
+/// Column and diagonal rounds alternate, ten times (RFC 8439 section 2.3).
 const DOUBLE_ROUNDS: usize = 10;
 
 /// "expand 32-byte k" (RFC 8439 section 2.3).
@@ -62,8 +62,8 @@ impl ChaCha20 {
         Self { words }
     }
 
-    /// Encrypts one or two groups, the first block having number `counter`.
-    /// Meanwhile the rounds of `beside`, none or one, are done for next to nothing.
+    /// Encrypts one or two groups, starting with block number `counter`. At the same time does the
+    /// rounds of `beside`, none or one, at almost no cost.
     #[inline]
     #[target_feature(enable = "avx512f")]
     pub(crate) fn encrypt<'a, const GROUPS: usize, const BESIDE: usize>(
@@ -98,9 +98,8 @@ impl ChaCha20 {
     /// Adds the initial state and encrypts a group with the blocks (RFC 8439 sections 2.3
     /// and 2.4).
     ///
-    /// The parameters make a function for each caller out of this, which the
-    /// compiler then inlines: the state need not go through memory, which is a tenth
-    /// of the time of everything.
+    /// The parameters produce a separate function for each caller, which the compiler then inlines:
+    /// the state need not go through memory, which saves a tenth of the total time.
     #[inline]
     #[target_feature(enable = "avx512f")]
     fn finish<const INDEX: usize, const GROUPS: usize, const BESIDE: usize>(
@@ -227,7 +226,7 @@ impl FourBlocks {
         *b = _mm512_rol_epi32::<7>(_mm512_xor_si512(*b, *c));
     }
 
-    /// Makes columns out of diagonals, or the other way round.
+    /// Turns diagonals into columns, or the reverse.
     #[inline]
     #[target_feature(enable = "avx512f")]
     fn move_rows<const SECOND: i32, const FOURTH: i32>(&mut self) {
@@ -237,7 +236,7 @@ impl FourBlocks {
     }
 }
 
-/// A column round and a diagonal round of all groups, step by step in turns.
+/// A column round and a diagonal round of all groups, interleaved step by step.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn double_round<const GROUPS: usize>(groups: &mut [Group; GROUPS]) {

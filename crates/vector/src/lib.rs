@@ -1,27 +1,26 @@
-//! Cryptography in wide vectors, where that is much faster than the TLS library.
+//! Cryptography in wide vectors, where it is much faster than the TLS library.
 //!
-//! AWS-LC's ChaCha20-Poly1305 stops at AVX2. On processors with AVX-512 and its
-//! integer multiply-and-add (Intel since Ice Lake, AMD since Zen 4) the same
-//! records can be sealed in a third of the time, which `docs/performance.md`
-//! measures. Everything that AWS-LC does as well or better stays there.
+//! AWS-LC's ChaCha20-Poly1305 stops at AVX2. On processors with AVX-512 and its integer
+//! multiply-and-add (Intel since Ice Lake, AMD since Zen 4) the same records can be sealed in a
+//! third of the time, as measured in `docs/performance.md`. Everything that AWS-LC does as well or
+//! better stays there.
 //!
-//! RSA's private operation is the other case: AWS-LC computes one at a time, and eight lanes of
+//! RSA's private operation is the other case: AWS-LC computes one at a time, while eight lanes of
 //! AVX-512 compute eight with one key in less than three times the time of one. That is [`RsaKey`].
-//! Signatures with elliptic curves are not: AWS-LC makes one with P-256 in 11 us where RSA-2048 takes it
-//! 196 us and a batch 60, and at a tenth of what a connection costs there is little left to win.
+//! Elliptic-curve signatures are not: AWS-LC makes one with P-256 in 11 us, where RSA-2048 takes it
+//! 196 us and a batch 60, and at a tenth of the cost of a connection there is little left to gain.
 //! With P-384 it takes 59 us.
 //!
-//! [`RecordWriter`] is what a connection uses: it frames, numbers and seals the records of
-//! one direction, with keys that were taken over from the library.
+//! [`RecordWriter`] is what a connection uses: it frames, numbers and seals the records of one
+//! direction, with keys taken over from the library.
 //!
-//! The code is made of the processor's own vector instructions, checked for at
-//! run time: a [`ChaCha20Poly1305`] or an [`RsaKey`] exists only where they do, and
-//! [`unsupported`] says what is missing elsewhere. None of them takes
-//! a time that depends on its operands, and nothing branches on, or is
-//! indexed by, a secret. The pointers are those of fixed-size arrays.
+//! The code uses the processor's vector instructions, which are checked for at run time: a
+//! [`ChaCha20Poly1305`] or an [`RsaKey`] exists only where they do, and [`unsupported`] says what
+//! is missing elsewhere. None of these instructions takes a time that depends on its operands, and
+//! no branch or index depends on a secret. The pointers are those of fixed-size arrays.
 //!
-//! Keys are wiped when they are dropped. What is derived from them for one record
-//! stays behind in registers and on the stack, as it does with AWS-LC.
+//! Keys are wiped when they are dropped. As in AWS-LC, values derived from them for one record stay
+//! behind in registers and on the stack.
 #![allow(unsafe_code)] // Target features and unaligned vectors; every block says why it is sound.
 
 #[cfg(not(target_arch = "x86_64"))]

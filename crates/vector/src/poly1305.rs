@@ -1,15 +1,14 @@
 //! The Poly1305 authenticator (RFC 8439 section 2.5), eight blocks side by side in
 //! AVX-512 IFMA.
 //!
-//! Numbers modulo p = 2^130 - 5 are kept in limbs of 44, 44 and 42 bits. A product of
-//! two limbs is added up in two halves, its low 52 bits and what is above, and there is
-//! room to add the products of four groups of blocks before carries are propagated.
+//! Numbers modulo p = 2^130 - 5 are kept in limbs of 44, 44 and 42 bits. A product of two limbs is
+//! accumulated in two halves, its low 52 bits and the rest, and there is room to add the products
+//! of four groups of blocks before carries are propagated.
 //!
-//! A tag is the value of a polynomial at the secret r whose coefficients are the
-//! message's blocks. Every lane takes each eighth block: absorbing eight blocks
-//! multiplies the lanes by r^8 and adds a block to each. In the end the lanes are
-//! multiplied by r^7 to r^0, according to where in a group their blocks stand, and
-//! added up.
+//! A tag is the value at the secret r of a polynomial whose coefficients are the message's blocks.
+//! Every lane takes each eighth block: absorbing eight blocks multiplies the lanes by r^8 and adds
+//! a block to each. At the end the lanes are multiplied by r^7 to r^0, according to the position of
+//! their blocks in a group, and added up.
 
 use std::arch::x86_64::*;
 use std::hint::black_box;
@@ -31,8 +30,8 @@ const MASK_42: u64 = (1 << 42) - 1;
 /// The bit above a full block (RFC 8439 section 2.5.1), in the third limb.
 const BLOCK_BIT: u64 = 1 << 40;
 
-/// What lanes 0 to 7 are multiplied with in the end. [`load`] puts blocks 0, 4, 1, 5,
-/// 2, 6, 3 and 7 of a group there, and block 7 is the last.
+/// The exponents of r for lanes 0 to 7 at the end. [`load`] puts blocks 0, 4, 1, 5, 2, 6, 3 and 7
+/// of a group there, and block 7 is the last.
 const LANE_EXPONENTS: [usize; 8] = [7, 3, 6, 2, 5, 1, 4, 0];
 
 /// Eight 64-bit lanes.
@@ -44,9 +43,9 @@ type Limbs = [Vector; 3];
 /// A message being authenticated under its one-time key.
 pub(crate) struct Poly1305 {
     key: Scalar,
-    /// What is added to the polynomial in the end, the key's second half.
+    /// The key's second half, added to the polynomial at the end.
     pad: u128,
-    /// The polynomial's value so far, but for the last multiplication by r.
+    /// The polynomial's value so far, without the last multiplication by r.
     state: [u64; 3],
 }
 
@@ -63,8 +62,8 @@ impl Poly1305 {
         }
     }
 
-    /// Absorbs `bytes` as whole blocks, the last one filled up with zeros, as RFC 8439
-    /// section 2.8 pads associated data and ciphertext. Other messages are not needed.
+    /// Absorbs `bytes` as whole blocks, the last one padded with zeros, as RFC 8439 section 2.8
+    /// pads associated data and ciphertext. Other messages are not needed.
     pub(crate) fn padded(&mut self, bytes: &[u8]) {
         let (blocks, rest) = bytes.as_chunks::<BLOCK_BYTES>();
         for block in blocks {
@@ -84,14 +83,13 @@ impl Poly1305 {
         self.state = [a + block[0], b + block[1], c + block[2] + BLOCK_BIT];
     }
 
-    /// Goes on with eight blocks at a time. Preparing that costs as much as twenty
-    /// single blocks.
+    /// Switches to eight blocks at a time. Preparing that costs as much as twenty single blocks.
     #[target_feature(enable = "avx512f,avx512ifma")]
     pub(crate) fn widen(&self) -> Wide {
         Wide::new(self)
     }
 
-    /// Goes on with single blocks.
+    /// Switches back to single blocks.
     #[target_feature(enable = "avx512f,avx512ifma")]
     pub(crate) fn narrow(&mut self, wide: &Wide) {
         self.state = wide.sum();
@@ -100,7 +98,7 @@ impl Poly1305 {
     /// The tag.
     pub(crate) fn finish(&self) -> [u8; TAG_BYTES] {
         let [a, b, c] = self.key.product(self.state);
-        // Carries twice, as what overflows 2^130 comes back times 5.
+        // Carry twice, since overflow beyond 2^130 comes back times 5.
         let (b, a) = (b + (a >> 44), a & MASK_44);
         let (c, b) = (c + (b >> 44), b & MASK_44);
         let (a, c) = (a + 5 * (c >> 42), c & MASK_42);
@@ -108,12 +106,12 @@ impl Poly1305 {
         let (c, b) = (c + (b >> 44), b & MASK_44);
         let (a, c) = (a + 5 * (c >> 42), c & MASK_42);
         let (b, a) = (b + (a >> 44), a & MASK_44);
-        // Now the number is below 2^130. It is p or more if adding 5 reaches bit 130, and
-        // what is left then is the number minus p.
+        // The number is now below 2^130. It is p or more if adding 5 reaches bit 130; what remains
+        // then is the number minus p.
         let over_a = a + 5;
         let over_b = b + (over_a >> 44);
         let over_c = c + (over_b >> 44);
-        // The compiler must not see that there are two cases, lest it branches.
+        // The compiler must not see that there are two cases, or it might branch.
         let keep = black_box((over_c >> 42).wrapping_sub(1));
         let choose = |kept: u64, over: u64, mask: u64| (kept & keep) | (over & mask & !keep);
         let a = u128::from(choose(a, over_a, MASK_44));
@@ -182,7 +180,7 @@ impl Wide {
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma")]
     fn new(poly: &Poly1305) -> Self {
-        // One by one, as nothing else keeps the scalar units busy meanwhile.
+        // One by one, as nothing else uses the scalar units meanwhile.
         let r1 = poly.key;
         let r2 = r1.times(&r1);
         let r4 = r2.times(&r2);
@@ -224,7 +222,8 @@ impl Wide {
             sums.add_product(&r24, load(&groups[0]));
             sums.add_product(&r16, load(&groups[1]));
             sums.add_product(&r8, load(&groups[2]));
-            // Last: everything above can be done while the stride before is still being carried.
+            // Last, because everything above can be done while the previous stride is still being
+            // carried.
             sums.add_product(&r32, lanes);
             lanes = sums.carry();
         }
@@ -330,7 +329,7 @@ impl Factor {
     }
 }
 
-/// Sums of products of limbs: of their low 52 bits, and of what is above.
+/// Sums of products of limbs: the low 52 bits, and the rest.
 ///
 /// Limbs of factors are below 2^49 (20 times 2^44 and a little), limbs of numbers below
 /// 2^46. So the sums of four products have less than 57 and 48 bits.
@@ -364,8 +363,8 @@ impl Sums {
         }
     }
 
-    /// Back to limbs that exceed their width by little. A high part weighs 2^52 units of its
-    /// limb: 2^8 units of the next one, 2^10 where a limb has 42 bits.
+    /// Converts back to limbs that slightly exceed their width. A high part weighs 2^52 units of
+    /// its limb: 2^8 units of the next one, or 2^10 if a limb has 42 bits.
     #[inline]
     #[target_feature(enable = "avx512f")]
     fn carry(self) -> Limbs {
@@ -380,7 +379,7 @@ impl Sums {
         let c = _mm512_add_epi64(c, over);
         let over = _mm512_add_epi64(_mm512_srli_epi64::<42>(c), _mm512_slli_epi64::<10>(high_c));
         let c = _mm512_and_si512(c, mask_42);
-        // What overflows 2^130 comes back times 5.
+        // Overflow beyond 2^130 comes back times 5.
         let a = _mm512_add_epi64(a, _mm512_add_epi64(over, _mm512_slli_epi64::<2>(over)));
         let b = _mm512_add_epi64(b, _mm512_srli_epi64::<44>(a));
         [_mm512_and_si512(a, mask_44), b, c]

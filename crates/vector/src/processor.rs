@@ -1,9 +1,10 @@
 //! Whether this processor can run the code of this crate.
 
-/// Why this processor can run none of it, as a clause for an operator's message; `None` if it can.
+/// Why this processor cannot run any of it, as a clause for an operator's message; `None` if it
+/// can.
 ///
-/// Keys exist only where this is `None`. The operating system has a say too: a feature counts
-/// only if the kernel saves the registers it needs.
+/// Keys exist only if this is `None`. The operating system matters too: a feature counts only if
+/// the kernel saves the registers it needs.
 pub fn unsupported() -> Option<&'static str> {
     missing()
 }

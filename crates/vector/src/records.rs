@@ -10,7 +10,7 @@ use crate::{ChaCha20Poly1305, KEY_BYTES, NONCE_BYTES, TAG_BYTES};
 /// The most plaintext in one record (RFC 8446 section 5.1, RFC 5246 section 6.2.1).
 pub const MAX_RECORD_BYTES: usize = 16_384;
 
-/// Type, version and length in front of every record.
+/// Type, version and length at the start of every record.
 const HEADER_BYTES: usize = 5;
 
 /// `application_data` (RFC 8446 section 5.1), which every TLS 1.3 record claims to be.
@@ -30,9 +30,9 @@ pub enum Version {
 
 /// Writes the records of one direction of a connection.
 ///
-/// Keys and sequence number are those of whoever wrote until now. From then on the
-/// writer must be the only one: a sequence number used by two of them is a nonce used
-/// twice, which gives away both texts and the authentication key.
+/// Keys and sequence number are taken over from the previous writer. From then on this writer must
+/// be the only one: if two writers use the same sequence number, they use a nonce twice, which
+/// reveals both texts and the authentication key.
 pub struct RecordWriter {
     key: ChaCha20Poly1305,
     iv: Zeroizing<[u8; NONCE_BYTES]>,
@@ -42,8 +42,7 @@ pub struct RecordWriter {
 }
 
 impl RecordWriter {
-    /// Goes on with record number `sequence`; `None` on a processor without
-    /// [`ChaCha20Poly1305`].
+    /// Continues with record number `sequence`; `None` on a processor without [`ChaCha20Poly1305`].
     pub fn new(
         version: Version,
         key: &[u8; KEY_BYTES],
@@ -63,8 +62,8 @@ impl RecordWriter {
         self.sequence
     }
 
-    /// Appends `plain` to `output` in records of at most `record_bytes` plaintext, which
-    /// is taken as 1 to [`MAX_RECORD_BYTES`]. No record is written for no bytes.
+    /// Appends `plain` to `output` in records of at most `record_bytes` plaintext, which is clamped
+    /// to 1 to [`MAX_RECORD_BYTES`]. No record is written for an empty `plain`.
     ///
     /// # Errors
     ///

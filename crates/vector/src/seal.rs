@@ -7,7 +7,7 @@ use crate::chacha20::{BLOCK_BYTES, ChaCha20, FourBlocks, GROUP_BLOCKS, GROUP_BYT
 use crate::poly1305::{Poly1305, Wide};
 use crate::{KEY_BYTES, MAX_PLAIN_BYTES, NONCE_BYTES, TAG_BYTES, unsupported};
 
-/// A key that seals, on a processor that can.
+/// A sealing key, on a processor that supports it.
 pub struct ChaCha20Poly1305 {
     cipher: ChaCha20,
 }
@@ -21,12 +21,12 @@ impl ChaCha20Poly1305 {
         })
     }
 
-    /// Appends ciphertext and tag to `output`; returns how many bytes. The plaintext is
-    /// `plain` followed by `tail`: what TLS 1.3 puts behind the content (RFC 8446
-    /// section 5.2: type and padding) needs no copy of the content.
+    /// Appends ciphertext and tag to `output`; returns their size in bytes. The plaintext is
+    /// `plain` followed by `tail`, so that what TLS 1.3 appends to the content (RFC 8446 section
+    /// 5.2: type and padding) needs no copy of the content.
     ///
-    /// A nonce must not be used twice under one key. `None`, and nothing is appended,
-    /// if the plaintext is longer than [`MAX_PLAIN_BYTES`].
+    /// A nonce must not be used twice under one key. Returns `None`, and appends nothing, if the
+    /// plaintext is longer than [`MAX_PLAIN_BYTES`].
     pub fn seal(
         &self,
         nonce: &[u8; NONCE_BYTES],
@@ -50,7 +50,7 @@ impl ChaCha20Poly1305 {
         Some(sealed_bytes)
     }
 
-    /// Writes every byte of `sealed`, which has room for ciphertext and tag exactly.
+    /// Writes every byte of `sealed`, which has exactly the size of ciphertext and tag.
     #[target_feature(enable = "avx512f,avx512ifma")]
     fn seal_into(
         &self,
@@ -69,7 +69,7 @@ impl ChaCha20Poly1305 {
             last_bytes,
         );
 
-        // Two groups at a time while there are two in `plain`.
+        // Two groups at a time as long as `plain` has two.
         let (groups, _) = plain.as_chunks::<GROUP_BYTES>();
         let (pairs, _) = groups.as_chunks::<2>();
         let pairs_bytes = pairs.as_flattened().as_flattened().len();
@@ -79,7 +79,7 @@ impl ChaCha20Poly1305 {
             sealing.encrypt(plain, text, 2 * GROUP_BYTES);
         }
 
-        // What is left, and the tail, through a buffer.
+        // The rest, and the tail, through a buffer.
         let mut rest = [&plain[pairs_bytes..], tail];
         while text.len() > last_bytes {
             let groups_bytes = text.len() - last_bytes;
@@ -90,7 +90,7 @@ impl ChaCha20Poly1305 {
             };
         }
 
-        // A few bytes with the key stream that came with the one-time key.
+        // A few bytes with the key stream produced beside the one-time key.
         let mut last = [0; LAST_BYTES];
         let taken = take(&mut rest, &mut last);
         let last = &mut last[..taken];
@@ -106,7 +106,7 @@ impl fmt::Debug for ChaCha20Poly1305 {
     }
 }
 
-/// The most that the three blocks beside the one-time key's can encrypt.
+/// The most bytes that the three blocks beside the one-time key's can encrypt.
 const LAST_BYTES: usize = 3 * BLOCK_BYTES;
 
 /// How many bytes at the end of the text those three blocks encrypt.
@@ -127,7 +127,7 @@ fn take(rest: &mut [&[u8]; 2], buffer: &mut [u8]) -> usize {
     taken
 }
 
-/// Writes `bytes` to the front of `target`; returns what is behind them.
+/// Writes `bytes` to the front of `target`; returns the part after them.
 fn write<'a>(target: &'a mut [MaybeUninit<u8>], bytes: &[u8]) -> &'a mut [MaybeUninit<u8>] {
     let (now, later) = target.split_at_mut(bytes.len());
     for (target, byte) in now.iter_mut().zip(bytes) {
@@ -138,9 +138,8 @@ fn write<'a>(target: &'a mut [MaybeUninit<u8>], bytes: &[u8]) -> &'a mut [MaybeU
 
 /// A text being sealed.
 ///
-/// Poly1305's key is block 0 of the key stream, which takes as long as sixteen
-/// blocks do if nothing runs beside it. So it is made together with the first groups,
-/// and Poly1305 starts behind them.
+/// Poly1305's key is block 0 of the key stream, which on its own would take as long as sixteen
+/// blocks. So it is computed together with the first groups, and Poly1305 starts after them.
 struct Sealing<'a> {
     cipher: ChaCha20,
     /// Number of the next block.
@@ -155,7 +154,7 @@ impl<'a> Sealing<'a> {
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma")]
     fn new(cipher: ChaCha20, associated: &'a [u8], text_bytes: usize, last_bytes: usize) -> Self {
-        // All blocks in front of the last bytes are whole; without such bytes this is not used.
+        // All blocks before the last bytes are whole; this is unused if there are no such bytes.
         let blocks = ((text_bytes - last_bytes) / BLOCK_BYTES) as u32;
         Self {
             first: [cipher.four_blocks(blocks.wrapping_add(1))],
@@ -167,8 +166,8 @@ impl<'a> Sealing<'a> {
         }
     }
 
-    /// Encrypts the next groups, and authenticates and returns the first `used` bytes. They
-    /// are whole groups but for the last time.
+    /// Encrypts the next groups, and authenticates and returns the first `used` bytes. These are
+    /// whole groups, except for the last call.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma")]
     fn encrypt<'t, const GROUPS: usize>(
@@ -195,8 +194,7 @@ impl<'a> Sealing<'a> {
         text
     }
 
-    /// The same for the first `used` bytes of `rest`, in front of `text`; returns what is
-    /// behind them.
+    /// The same for the first `used` bytes of `rest` followed by `text`; returns the unused part.
     #[target_feature(enable = "avx512f,avx512ifma")]
     fn encrypt_parts<'t, const GROUPS: usize>(
         &mut self,
@@ -243,7 +241,7 @@ impl<'a> Sealing<'a> {
     }
 }
 
-/// From how many bytes on Poly1305 takes eight blocks at a time.
+/// The size from which Poly1305 takes eight blocks at a time.
 const WIDE_BYTES: usize = 512;
 
 /// Poly1305 over associated data and ciphertext.
@@ -253,8 +251,8 @@ struct Mac {
 }
 
 impl Mac {
-    /// Absorbs a piece of the ciphertext. Only the last one that is not empty may have
-    /// other than whole groups of blocks.
+    /// Absorbs a piece of the ciphertext. Only the last non-empty piece may contain other than
+    /// whole groups of blocks.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma")]
     fn absorb(&mut self, text: &[u8]) {

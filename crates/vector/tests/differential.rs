@@ -1,4 +1,4 @@
-//! Every text sealed here is what AWS-LC makes of it.
+//! Every text sealed here equals AWS-LC's result.
 
 use sealane_awslc::{Aead, RecordCipher};
 use sealane_vector::{ChaCha20Poly1305, KEY_BYTES, NONCE_BYTES, TAG_BYTES};

@@ -1,5 +1,5 @@
-//! Records are what AWS-LC opens: under the same key and number, and as a client whose
-//! server went on with the writer in mid-connection.
+//! AWS-LC opens the records: under the same key and number, and as a client whose server switched
+//! to the writer in mid-connection.
 
 use sealane_awslc::{
     Aead, CertificateChain, ClientConnection, ClientContext, Connection, ContextBuilder,

@@ -1,4 +1,4 @@
-//! RSA operations computed here are what AWS-LC makes of them.
+//! RSA operations computed here give AWS-LC's results.
 
 use sealane_awslc::{PrivateKey, fill_random};
 use sealane_vector::{RSA_LANES, RsaKey, RsaRefused, unsupported};

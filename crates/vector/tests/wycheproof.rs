@@ -1,8 +1,8 @@
 //! Wycheproof's vectors with RSA private keys: encryption with PKCS#1 v1.5 and OAEP. Every
-//! ciphertext is decrypted without padding, and must be the library's result; where the vector says
-//! what the message is, it must be found inside (with OAEP: where the hash is SHA-256).
+//! ciphertext is decrypted without padding, and the result must equal the library's. If the vector
+//! gives the message, it must be found inside (with OAEP: if the hash is SHA-256).
 //!
-//! The vectors for signatures come with public keys only.
+//! The vectors for signatures have public keys only.
 
 use std::collections::HashMap;
 

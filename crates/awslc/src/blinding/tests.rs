@@ -1,4 +1,4 @@
-//! The identity, and that no factor comes twice.
+//! Blinding and unblinding cancel out, and no factor comes twice.
 
 use std::collections::HashSet;
 use std::thread;

@@ -1,5 +1,5 @@
-//! What one process writes and another reads; here both are this one, with contexts of
-//! their own. Whole connections are moved in `sealane-tls`.
+//! Data that one process writes and another reads; here this process does both, with separate
+//! contexts. `sealane-tls` moves whole connections.
 
 use super::*;
 use crate::tests::{Made, handshake, make, server_builder};

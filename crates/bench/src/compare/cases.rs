@@ -1,4 +1,4 @@
-//! What is compared: one row per case.
+//! The cases to compare: one row per case.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -15,23 +15,23 @@ use crate::{
 pub(super) struct Case {
     /// Name on the command line and in JSON.
     pub(super) name: &'static str,
-    /// Name for people.
+    /// Title in reports.
     pub(super) title: &'static str,
-    /// The site of the configuration that is asked.
+    /// The site of the configuration to request from.
     pub(super) site: CaseSite,
-    /// The file that is asked for.
+    /// The file to request.
     pub(super) file: File,
     pub(super) measure: Measure,
     pub(super) unit: Unit,
     pub(super) target: Option<Target>,
 }
 
-/// What Sealane sets itself against the peer `reference`.
+/// Sealane's target against the peer `reference`.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Target {
     /// The ratio to stay below.
     pub(super) ratio: f64,
-    /// Directives that a server must have been given to be judged by it.
+    /// Directives that a server must have for the target to apply.
     pub(super) needs: Option<&'static str>,
 }
 
@@ -39,7 +39,7 @@ const fn below(ratio: f64) -> Option<Target> {
     Some(Target { ratio, needs: None })
 }
 
-/// As `below`, for servers that compute private-key operations in batches.
+/// Like `below`, for servers that compute private-key operations in batches.
 const fn below_in_batches(ratio: f64) -> Option<Target> {
     Some(Target {
         ratio,
@@ -47,12 +47,12 @@ const fn below_in_batches(ratio: f64) -> Option<Target> {
     })
 }
 
-/// The listener, with what the client pins.
+/// The listener, and the parameters that the client pins.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum CaseSite {
     Plain,
     Tls13(KeyType),
-    /// TLS 1.3 where the server takes early data.
+    /// TLS 1.3 with early data accepted by the server.
     EarlyData,
     /// TLS 1.2 with an RSA certificate and ECDHE-RSA-AES256-GCM-SHA384.
     Tls12,
@@ -62,9 +62,9 @@ pub(super) enum CaseSite {
     Offload(OffloadSuite),
     /// TLS 1.3 with HTTP/2.
     Http2,
-    /// As `Tls13`, for what an origin answers.
+    /// Like `Tls13`, for responses from an origin.
     Proxied,
-    /// As `Tls12`, where nothing but certificate and key is configured.
+    /// Like `Tls12`, with nothing but certificate and key configured.
     Tls12Untuned,
 }
 
@@ -92,7 +92,7 @@ pub(super) enum Measure {
     },
 }
 
-/// What an operation does to connections.
+/// How an operation uses connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Connection {
     KeepAlive,
@@ -101,7 +101,7 @@ pub(super) enum Connection {
     SessionId,
     /// Resumed by ticket, with the request in early data.
     EarlyData,
-    /// HTTP/2, with so many requests under way at a time.
+    /// HTTP/2, with this many concurrent requests.
     Http2 {
         streams: usize,
     },
@@ -149,7 +149,7 @@ const FULL: Measure = Measure::CpuPerOperation {
     connection: Connection::Full,
     clients: 16,
 };
-/// As many as a study of offloaded handshakes needs to keep an accelerator busy.
+/// Enough clients to keep an accelerator busy, as in a study of offloaded handshakes.
 const FULL_CONCURRENT: Measure = Measure::CpuPerOperation {
     connection: Connection::Full,
     clients: 64,
@@ -215,8 +215,8 @@ pub(super) const ALL: &[Case] = &[
 /// The name of [`S2`] on the command line.
 pub(super) const S2_NAME: &str = "s2";
 
-/// What a study of asynchronous TLS with an accelerator compared: full handshakes
-/// and a response of 10 bytes, by suite; and what came after it: TLS 1.3.
+/// The cases of a study of asynchronous TLS with an accelerator: full handshakes and a response of
+/// 10 bytes, by suite; plus TLS 1.3, which came later.
 pub(super) const S2: &[&str] = &[
     "s2-rsa",
     "s2-ecdhe-rsa",
@@ -228,9 +228,9 @@ pub(super) const S2: &[&str] = &[
 /// The name of [`S3`] on the command line.
 pub(super) const S3_NAME: &str = "s3";
 
-/// What a study of HTTPS tuning compared, keep-alive and one connection per request:
-/// nothing tuned, tickets with a session cache, the same with ECDHE; and what came
-/// after it: resumption in TLS 1.3, and early data.
+/// The cases of a study of HTTPS tuning, with keep-alive and with one connection per request:
+/// nothing tuned, tickets with a session cache, the same with ECDHE; plus resumption in TLS 1.3 and
+/// early data, which came later.
 pub(super) const S3: &[&str] = &[
     "tls12-1k-untuned",
     "tls12-full-untuned",
@@ -244,11 +244,11 @@ pub(super) const S3: &[&str] = &[
     "tls13-early-data",
 ];
 
-/// Names that stand for several cases.
+/// Names for groups of cases.
 pub(super) const GROUPS: &[(&str, &[&str])] = &[(S2_NAME, S2), (S3_NAME, S3)];
 
-/// The named cases in the order of the table. Without names all but those of
-/// [`S2`], which say something only about servers with and without offload.
+/// The named cases in the order of the table. Without names all except those of [`S2`], which are
+/// meaningful only for servers with and without offload.
 pub(super) fn select(names: &[String]) -> Result<Vec<&'static Case>, Error> {
     let members = |name: &str| GROUPS.iter().find(|(group, _)| *group == name);
     let is_known = |name: &str| members(name).is_some() || ALL.iter().any(|case| case.name == name);
@@ -258,7 +258,7 @@ pub(super) fn select(names: &[String]) -> Result<Vec<&'static Case>, Error> {
             .iter()
             .map(|(group, cases)| format!("{group} for {}", cases.join(", ")));
         return Err(Error::Usage(format!(
-            "there is no case \"{unknown}\"; there are {}, and {}",
+            "there is no case \"{unknown}\"; the cases are {}, and {}",
             known.join(", "),
             groups.collect::<Vec<_>>().join(", and ")
         )));
@@ -276,7 +276,7 @@ pub(super) fn select(names: &[String]) -> Result<Vec<&'static Case>, Error> {
 }
 
 impl Case {
-    /// Whether an origin has to answer.
+    /// Whether an origin must respond.
     pub(super) fn is_proxied(&self) -> bool {
         matches!(self.site, CaseSite::Proxied)
     }
@@ -363,7 +363,7 @@ impl Case {
 }
 
 impl CaseSite {
-    /// What is pinned, and where the site listens.
+    /// The pinned parameters, and the port of the site.
     fn choose(self, ports: &Ports) -> (Option<TlsPlan>, u16) {
         const TLS13: &str = "TLS_AES_256_GCM_SHA384";
         const TLS12: &str = "ECDHE-RSA-AES256-GCM-SHA384";

@@ -1,9 +1,8 @@
-//! Instructions that a server executes in user space: `perf stat` around a measurement.
+//! Counts the user-space instructions of a server: `perf stat` around a measurement.
 //!
-//! A count moves far less than a time does when neighbours use the same caches
-//! and cores, so small differences between settings show. It says nothing about
-//! the kernel's part, nor about how long an instruction takes: one of AVX-512
-//! does the work of several.
+//! A count varies far less than a time when neighbours use the same caches and cores, so it shows
+//! small differences between settings. It says nothing about the kernel's part or about how long an
+//! instruction takes: an AVX-512 instruction does the work of several.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -21,7 +20,7 @@ use rustix::{
 
 use crate::{Error, ProcessTree, load::Meter, testbed::wait_until};
 
-/// What is counted: instructions in user space.
+/// The counted event: instructions in user space.
 const EVENT: &str = "instructions:u";
 /// How long perf may take to answer, and to end.
 const ANSWER_LIMIT: Duration = Duration::from_secs(10);
@@ -29,13 +28,13 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(10);
 /// A `perf stat` that counts between `begin` and `end`.
 pub(super) struct InstructionCounter {
     perf: Child,
-    /// Orders to perf, and its answers.
+    /// Commands to perf, and its answers.
     orders: File,
     answers: File,
     /// Where perf writes.
     output: PathBuf,
     log: PathBuf,
-    /// The named pipes, removed at the end: whoever read them would wait for ever.
+    /// The named pipes, removed at the end: a reader would wait forever.
     pipes: [PathBuf; 2],
 }
 
@@ -80,7 +79,7 @@ impl InstructionCounter {
         })
     }
 
-    /// Gives an order and waits until perf has followed it.
+    /// Sends a command and waits until perf has executed it.
     fn order(&mut self, order: &str) -> Result<(), Error> {
         let failed = |source| Error::io("direct perf", source);
         writeln!(self.orders, "{order}").map_err(failed)?;
@@ -110,11 +109,11 @@ impl InstructionCounter {
         ))
     }
 
-    /// Ends perf and reads what it has counted.
+    /// Ends perf and reads the count.
     pub(super) fn finish(mut self) -> Result<u64, Error> {
         self.interrupt();
         if !wait_until(ANSWER_LIMIT, || matches!(self.perf.try_wait(), Ok(Some(_)))) {
-            return Err(Error::Stalled("perf does not end after INT".into()));
+            return Err(Error::Stalled("perf did not end after INT".into()));
         }
         let text = fs::read_to_string(&self.output)
             .map_err(|source| Error::io(format!("read {}", self.output.display()), source))?;
@@ -146,14 +145,14 @@ impl Drop for InstructionCounter {
             let _ = self.perf.wait();
         }
         for pipe in &self.pipes {
-            // If it stays, the next run replaces it.
+            // If it remains, the next run replaces it.
             let _ = fs::remove_file(pipe);
         }
     }
 }
 
-/// A new pipe with a name. Opened for both directions, which does not wait for
-/// perf to open its end.
+/// Creates a named pipe. It is opened for both directions, which does not wait for perf to open its
+/// end.
 fn pipe(path: &Path) -> Result<File, Error> {
     let _ = fs::remove_file(path);
     mknodat(CWD, path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0)

@@ -1,10 +1,9 @@
-//! Servers by turns on the same cores, with one configuration, compared by CPU per operation.
+//! Compares servers by CPU per operation, alternating on the same cores with one configuration.
 //!
-//! Every measurement starts its server anew, so that neither memory layout nor
-//! heap history of one start colours all rounds, and each round measures all
-//! servers right after each other, in alternating order. A ratio is taken within
-//! a round: both sides then saw the same speed of the machine. What is reported
-//! is the median of the rounds' ratios and their range.
+//! Every measurement restarts its server, so that the memory layout or heap history of one start
+//! does not affect all rounds. Each round measures all servers directly after each other, in
+//! alternating order. Ratios are computed within a round, so both sides saw the same speed of the
+//! machine. The report has the median of the rounds' ratios and their range.
 
 mod cases;
 mod instructions;
@@ -29,7 +28,7 @@ use instructions::InstructionCounter;
 use profile::Profiler;
 use report::{CaseResult, Measurement};
 
-/// A comparison to be run.
+/// A comparison to run.
 #[derive(Clone, Debug)]
 pub struct Comparison {
     /// The servers; the first is compared with each of the others.
@@ -44,21 +43,20 @@ pub struct Comparison {
     pub rounds: usize,
     /// Length of each measurement.
     pub measurement: Duration,
-    /// Fewer idle connections as well.
+    /// Use fewer idle connections, too.
     pub quick: bool,
-    /// The one core of the servers, by its number; otherwise `server_cores` counts.
+    /// The number of the servers' single core; if `None`, `server_cores` applies.
     pub server_cpu: Option<usize>,
-    /// Numbers of cores to give to the servers, each in rows of its own; one core
-    /// if empty.
+    /// How many cores to give to the servers; each number gets its own rows. One core if empty.
     pub server_cores: Vec<usize>,
-    /// Count instructions as well, in a measurement of its own after the rounds.
+    /// Also count instructions, in a separate measurement after the rounds.
     pub instructions: bool,
-    /// Directory for a profile of each server in each case, taken in a
-    /// measurement of its own after the rounds.
+    /// Directory for a profile of each server in each case, taken in a separate measurement after
+    /// the rounds.
     pub profile: Option<PathBuf>,
 }
 
-/// The cases, one per line, for people.
+/// The cases, one per line, as text.
 pub fn list_cases() -> String {
     let case = |case: &Case| format!("{:24} {}\n", case.name, case.title);
     let mut text: String = cases::ALL.iter().map(case).collect();
@@ -101,7 +99,7 @@ impl Comparison {
         Ok(report)
     }
 
-    /// Who gets which cores, for each number of server cores.
+    /// The assignment of cores, for each number of server cores.
     fn divisions(&self) -> Result<Vec<Cpus>, Error> {
         if let Some(cpu) = self.server_cpu {
             return Ok(vec![Cpus::choose(ServerCores::Numbered(cpu))?]);
@@ -150,7 +148,7 @@ impl Comparison {
         Ok(result)
     }
 
-    /// One more measurement of each server, sampled by perf and not counted.
+    /// One more measurement of each server, sampled by perf and not included in the figures.
     fn profile(
         &self,
         case: &Case,
@@ -205,7 +203,7 @@ impl Comparison {
                 let meter = counter.as_mut().map(|counter| counter as &mut dyn Meter);
                 let outcome = load::run_metered(&plan, Some(running.processes()), meter)?;
                 let instructions = counter.map(InstructionCounter::finish).transpose()?;
-                // What was refused costs another round trip: another case.
+                // Refused early data costs another round trip, which is a different case.
                 if let Some(count) = outcome.early_data
                     && count.rejected > 0
                 {
@@ -254,7 +252,7 @@ impl Comparison {
     }
 }
 
-/// What is watched during a measurement beyond what every one reads.
+/// What to observe in addition during a measurement.
 #[derive(Clone, Copy)]
 enum Extra<'a> {
     Nothing,
@@ -265,7 +263,7 @@ enum Extra<'a> {
 }
 
 impl Error {
-    /// Says which measurement failed.
+    /// Adds the failed measurement to an error.
     fn of(self, case: &Case, server: &Server) -> Self {
         Self::Server {
             name: server.name.clone(),

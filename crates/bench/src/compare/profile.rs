@@ -1,4 +1,4 @@
-//! Where a server spends its time: `perf record` around one more measurement.
+//! Shows where a server spends its time: `perf record` around one more measurement.
 
 use std::{
     fs,
@@ -12,9 +12,9 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{Error, ProcessTree, testbed::wait_until};
 
-/// Samples per second; a prime near 2000, so as not to run in step with timers.
+/// Samples per second; a prime near 2000, to avoid running in step with timers.
 const SAMPLES_PER_S: &str = "1999";
-/// Symbols below this share of the samples are left out of the text.
+/// Symbols with a smaller share of the samples are left out of the text.
 const LEAST_PERCENT: &str = "0.5";
 /// Time for perf to attach and, at the end, to write its file.
 const ATTACH: Duration = Duration::from_millis(300);
@@ -54,11 +54,11 @@ impl Profiler {
         Ok(Self { perf, data })
     }
 
-    /// Stops sampling and writes the symbols by share to `<base>.txt`.
+    /// Stops sampling and writes the symbols, sorted by share, to `<base>.txt`.
     pub(super) fn finish(mut self) -> Result<PathBuf, Error> {
         self.interrupt();
         if !wait_until(WRITE_LIMIT, || matches!(self.perf.try_wait(), Ok(Some(_)))) {
-            return Err(Error::Stalled("perf does not end after INT".into()));
+            return Err(Error::Stalled("perf did not end after INT".into()));
         }
         let report = Command::new("perf")
             .args([

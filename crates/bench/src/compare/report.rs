@@ -1,4 +1,4 @@
-//! Figures of a comparison, for people, programs and the manual.
+//! Reports of a comparison: text, JSON and Markdown.
 
 use std::fmt::Write;
 
@@ -26,13 +26,13 @@ pub struct Report {
 pub(super) struct Measurement {
     /// In the case's unit.
     pub(super) value: f64,
-    /// Share of its cores' time that the server was on a CPU.
+    /// Share of its cores' time during which the server was on a CPU.
     pub(super) busy: Option<f64>,
     /// Share of its CPU time that was system time.
     pub(super) system_share: Option<f64>,
     /// Operations per second.
     pub(super) rate_per_s: Option<f64>,
-    /// In user space per operation, where they were counted.
+    /// User-space instructions per operation, if counted.
     pub(super) instructions: Option<f64>,
     pub(super) operations: u64,
     pub(super) negotiated: Option<Negotiated>,
@@ -48,16 +48,16 @@ pub(super) struct CaseResult {
     /// The servers' cores.
     server_cpus: Vec<usize>,
     measurements: Vec<Vec<Measurement>>,
-    /// Instructions in user space per operation by server, if they were counted.
+    /// User-space instructions per operation by server, if counted.
     instructions: Vec<Option<f64>>,
 }
 
-/// The first server against one of the others.
+/// The first server compared with one of the others.
 #[derive(Debug, PartialEq)]
 pub(super) struct Ratio {
-    /// Of the rounds' ratios.
+    /// Summary of the rounds' ratios.
     pub(super) summary: Summary,
-    /// The target and whether it is met; only against the reference.
+    /// The target and whether it was met; only against the reference.
     pub(super) verdict: Option<(f64, bool)>,
 }
 
@@ -90,7 +90,7 @@ impl CaseResult {
         Summary::of(&values)
     }
 
-    /// Ratios are taken within each round, so that both sides saw the same machine.
+    /// Ratios are computed within each round, so both sides saw the same machine.
     pub(super) fn ratio(
         &self,
         (ours, our_label): (usize, &ServerLabel),
@@ -134,7 +134,7 @@ impl Report {
         })
     }
 
-    /// The table for people.
+    /// The text table.
     pub fn table(&self) -> String {
         let mut text = self.preamble();
         for case in &self.cases {
@@ -209,8 +209,8 @@ impl Report {
         line
     }
 
-    /// The servers that are compared with `peer`: the first, and all of Sealane
-    /// where the peer is something else.
+    /// The servers that are compared with `peer`: the first, and all of Sealane if the peer is
+    /// something else.
     fn subjects_against(&self, peer: usize) -> Vec<usize> {
         let is_subject = |&index: &usize| {
             let others = self.servers[index].is_sealane() && !self.servers[peer].is_sealane();
@@ -229,14 +229,14 @@ impl Report {
             cpus => format!("{} workers on cores {cpus:?}", cpus.len()),
         });
         let mut text = format!(
-            "{}, {} cores, Linux {}; servers {}; {} rounds by turns{}\n",
+            "{}, {} cores, Linux {}; servers {}; {} interleaved rounds{}\n",
             machine.cpu,
             machine.cores,
             machine.kernel,
             cores.collect::<Vec<_>>().join(", and "),
             self.rounds,
             if self.quick {
-                " (quick: not for quoting)"
+                " (quick: not for publication)"
             } else {
                 ""
             },
@@ -248,8 +248,8 @@ impl Report {
         text
     }
 
-    /// One Markdown table per peer, for docs/performance.md; with a single
-    /// server a table of its figures alone.
+    /// One Markdown table per peer, for docs/performance.md; for a single server one table of its
+    /// figures.
     pub fn markdown(&self) -> String {
         let mut text = String::new();
         for line in self.preamble().lines() {
@@ -293,14 +293,14 @@ impl Report {
 
     /// All measurements as JSON.
     pub fn json(&self) -> String {
-        // Only maps with keys that are no strings could fail, and there are none.
+        // Serialisation fails only for maps whose keys are not strings, and there are none.
         let mut text = serde_json::to_string_pretty(self).unwrap_or_default();
         text.push('\n');
         text
     }
 }
 
-/// A server at the head of a column.
+/// The heading of a server's column.
 fn heading(server: &ServerLabel) -> String {
     match server.is_as_it_comes() {
         true => server.version.clone(),

@@ -1,4 +1,4 @@
-//! One client: an operation after the other, each checked.
+//! One client: performs one operation after another and checks each.
 
 use std::{cell::RefCell, rc::Rc, sync::Arc, time::Instant};
 
@@ -29,11 +29,11 @@ pub(super) struct Client {
     pub(super) connections: u64,
     /// Body bytes received so far.
     pub(super) body_bytes: u64,
-    /// What became of early data so far.
+    /// The outcomes of early data so far.
     pub(super) early_data: EarlyDataCount,
 }
 
-/// Connections with early data, by what became of it.
+/// Connections with early data, by outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct EarlyDataCount {
     /// The server read it.
@@ -78,8 +78,8 @@ impl Client {
         }
     }
 
-    /// One operation: a request, with the connection around it if the plan says so.
-    /// Returns when the response began to arrive.
+    /// One operation: a request, with its own connection if the plan says so. Returns when the
+    /// response began to arrive.
     pub(super) async fn operate(&mut self) -> Result<Option<Instant>, Error> {
         if self.plan.http2.is_some() {
             return self.operate_http2().await;
@@ -109,7 +109,7 @@ impl Client {
         Ok(first_byte)
     }
 
-    /// A batch of requests at once, on one connection.
+    /// A batch of concurrent requests on one connection.
     async fn operate_http2(&mut self) -> Result<Option<Instant>, Error> {
         let plan = Arc::clone(&self.plan);
         let (mut stream, mut http2) = match (self.stream.take(), self.http2.take()) {
@@ -154,9 +154,9 @@ impl Client {
         tls.map_or(Resumption::Full, |tls| tls.resumption())
     }
 
-    /// The end of an operation with early data. The server keeps the connection, as
-    /// it may only give the next session once the handshake is over; the client
-    /// closes when it has that.
+    /// The end of an operation with early data. The server keeps the connection, as it may issue
+    /// the next session only once the handshake is done; the client closes when it has received
+    /// that.
     async fn end_early(&mut self, stream: Stream) -> Result<(), Error> {
         let early_data = stream.early_data();
         match early_data {
@@ -185,18 +185,18 @@ impl Client {
         let stream = Stream::connect(self.plan.address, tls, &self.scratch).await?;
         let offered = session.is_some();
         self.connections += 1;
-        // Behind early data the server has not said anything yet.
+        // With early data in flight the server has not sent anything yet.
         if stream.early_data() == EarlyData::None {
             self.check(&stream, offered)?;
         }
         Ok(stream)
     }
 
-    /// Compares what was negotiated with what is pinned.
+    /// Compares the negotiated parameters with the pinned ones.
     fn check(&mut self, stream: &Stream, offered: bool) -> Result<(), Error> {
         if let (Some(settings), Some(negotiated)) = (&self.tls, stream.negotiated()?) {
             settings.check(&negotiated, offered)?;
-            // The report shows the kind of connection that is measured.
+            // The report shows the kind of connection that is being measured.
             if self
                 .negotiated
                 .as_ref()
@@ -208,7 +208,7 @@ impl Client {
         Ok(())
     }
 
-    /// Whether the client holds a connection that the server has not closed.
+    /// Whether the client has a connection that the server has not closed.
     pub(super) fn is_connected(&self) -> bool {
         self.stream
             .as_ref()

@@ -1,5 +1,4 @@
-//! HTTP/2 on one connection of a client: a number of requests at once, each answer
-//! checked.
+//! HTTP/2 on one connection of a client: several concurrent requests, with each response checked.
 
 use std::{sync::Arc, time::Instant};
 
@@ -8,10 +7,10 @@ use sealane_http::headers::Field;
 
 use crate::{Error, load::Plan};
 
-/// What is fetched over HTTP/2.
+/// The resource to fetch over HTTP/2.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Http2Plan {
-    /// Requests that are under way at a time; an operation of the run is one of them.
+    /// Concurrent requests; each is an operation of the run.
     pub streams: usize,
     /// `:authority`.
     pub authority: String,
@@ -26,14 +25,14 @@ pub(super) struct Http2 {
     plan: Http2Plan,
     /// Frames to be sent.
     pub(super) outgoing: Vec<u8>,
-    /// Received, and not complete yet.
+    /// Received but incomplete.
     incoming: Vec<u8>,
-    /// Body bytes of each stream under way, by its slot.
+    /// Body bytes of each active stream, by slot.
     bodies: Vec<u64>,
     open: usize,
 }
 
-/// What a batch of answers was.
+/// The outcome of a batch of responses.
 #[derive(Default)]
 pub(super) struct Batch {
     pub(super) body_bytes: u64,
@@ -44,7 +43,7 @@ impl Http2 {
     pub(super) fn new(plan: Http2Plan) -> Http2 {
         let mut outgoing = Vec::new();
         let began = Instant::now();
-        // Windows large enough that the client never holds the server up, as h2load's.
+        // Windows large enough that the client never holds up the server, as in h2load.
         let settings = Settings {
             stream_window_bytes: (1 << 30) - 1,
             max_stream_window_bytes: (1 << 30) - 1,
@@ -85,7 +84,7 @@ impl Http2 {
         Ok(())
     }
 
-    /// Takes in what was received. True when the batch is complete.
+    /// Processes received data. Returns true when the batch is complete.
     pub(super) fn take_in(
         &mut self,
         bytes: &[u8],

@@ -12,10 +12,10 @@ use crate::{
     },
 };
 
-/// Connections that are being opened at the same time.
+/// Connections opened concurrently.
 const OPENING_AT_ONCE: usize = 32;
-/// Connections opened and closed before the first reading, so that what a
-/// server allocates once is not charged to those that are counted.
+/// Connections opened and closed before the first reading, so that one-time allocations of a server
+/// are not charged to the counted connections.
 const WARM_UP_CONNECTIONS: usize = 64;
 /// Time between the last response and a reading: servers free buffers late.
 const SETTLE: Duration = Duration::from_millis(500);
@@ -29,7 +29,7 @@ pub struct IdleOutcome {
     pub before: Memory,
     /// Its memory while all of them are idle.
     pub holding: Memory,
-    /// What the handshakes agreed on; `None` in cleartext.
+    /// The negotiated parameters; `None` in cleartext.
     pub negotiated: Option<Negotiated>,
 }
 
@@ -61,12 +61,12 @@ pub fn hold_idle(plan: &Plan, server: ProcessTree, hold: Duration) -> Result<Idl
     let descriptors = raise_descriptor_limit();
     if (plan.clients as u64).saturating_add(WARM_UP_CONNECTIONS as u64) > descriptors {
         return Err(Error::Usage(format!(
-            "{} connections need more file descriptors than the limit of {descriptors}; raise it with ulimit -n",
+            "{} connections need more file descriptors than the limit of {descriptors} allows; raise it with ulimit -n",
             plan.clients
         )));
     }
     let plan = Arc::new(plan.clone());
-    // A thread of its own, because pinning must not outlive the measurement.
+    // Runs in its own thread, because pinning must not outlive the measurement.
     thread::spawn(move || measure(&plan, server, hold))
         .join()
         .map_err(|_| Error::Stalled("the generator thread panicked".into()))?
@@ -101,7 +101,7 @@ fn measure(plan: &Arc<Plan>, server: ProcessTree, hold: Duration) -> Result<Idle
         let holding = memory()?;
         if !clients.iter().all(Client::is_connected) {
             return Err(Error::Closed(
-                "while it was idle; keepalive_timeout is shorter than the measurement",
+                "while it was idle: keepalive_timeout is shorter than the measurement",
             ));
         }
         let negotiated = clients.into_iter().find_map(|client| client.negotiated);
@@ -154,7 +154,8 @@ async fn open(
 pub(crate) fn raise_descriptor_limit() -> u64 {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);
-    // Refused only if another thread lowers the hard limit meanwhile; the old limit is reported then.
+    // Refused only if another thread lowers the hard limit meanwhile; then the old limit is
+    // reported.
     let _ = setrlimit(
         Resource::Nofile,
         Rlimit {

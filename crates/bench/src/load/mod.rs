@@ -1,14 +1,13 @@
 //! The load generator.
 //!
-//! A run has four phases. Every client warms up (connections open, caches
-//! fill, sessions arrive), then all of them pause; while the server is idle
-//! its CPU account is read; then the clients work until the limit and pause
-//! again for the second reading. So no operation straddles a reading, and what
-//! opening keep-alive connections costs is not charged to their requests.
+//! A run has four phases. Every client warms up (connections open, caches fill, sessions arrive);
+//! then all of them pause, and while the server is idle its CPU time is read; then the clients work
+//! until the limit; then they pause again for the second reading. So no operation straddles a
+//! reading, and the cost of opening keep-alive connections is not charged to their requests.
 //!
-//! Clients are tasks on a few single-threaded event loops, which can be pinned
-//! away from the server's core. Nothing is shared between the loops but the
-//! phase and, in runs by count, the number of operations left.
+//! Clients are tasks on a few single-threaded event loops, which can be pinned away from the
+//! server's core. The loops share only the phase and, in runs by count, the number of remaining
+//! operations.
 
 mod client;
 mod http2;

@@ -1,4 +1,4 @@
-//! What a run does, settled before it starts.
+//! What a run does, fixed before it starts.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -10,11 +10,11 @@ use crate::{
 
 /// How many requests a connection serves.
 ///
-/// With [`Resumption::EarlyData`](crate::load::Resumption::EarlyData) it is one in
-/// either case; then the request asks for keep-alive and the client closes.
+/// With [`Resumption::EarlyData`](crate::load::Resumption::EarlyData) it is always one; then the
+/// request asks for keep-alive and the client closes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionUse {
-    /// Requests follow each other on one connection; an operation is a request.
+    /// Requests follow each other on one connection; an operation is one request.
     KeepAlive,
     /// One request with `Connection: close`, then the server closes; an
     /// operation is connect, handshake, request, response and close.
@@ -24,9 +24,9 @@ pub enum ConnectionUse {
 /// When a run ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limit {
-    /// After this time; operations under way are finished.
+    /// After this time; operations in progress are completed.
     Duration(Duration),
-    /// After this many operations of all clients together.
+    /// After this many operations over all clients.
     Operations(u64),
 }
 
@@ -37,7 +37,7 @@ pub struct Plan {
     pub address: SocketAddr,
     /// The server name to send (SNI); none for addresses.
     pub server_name: Option<String>,
-    /// The request as it goes onto the wire.
+    /// The request as sent on the wire.
     pub request: Vec<u8>,
     /// What every response must be.
     pub expected: Expected,
@@ -45,7 +45,7 @@ pub struct Plan {
     pub connection_use: ConnectionUse,
     /// HTTP/2 instead of `request`.
     pub http2: Option<Http2Plan>,
-    /// TLS and what is pinned of it; `None` for cleartext.
+    /// TLS and its pinned parameters; `None` for cleartext.
     pub tls: Option<TlsPlan>,
     /// Concurrent clients, each with at most one connection.
     pub clients: usize,
@@ -57,7 +57,7 @@ pub struct Plan {
     pub warm_up: Duration,
     /// When the measurement ends.
     pub limit: Limit,
-    /// Longest time that one operation may take before the run is given up.
+    /// The longest time that one operation may take before the run is aborted.
     pub stall_limit: Duration,
 }
 
@@ -67,10 +67,10 @@ impl Plan {
         self.http2.as_ref().map_or(1, |http2| http2.streams as u64)
     }
 
-    /// How long one operation may take unless the caller says otherwise.
+    /// Default limit for the time of one operation.
     pub const DEFAULT_STALL_LIMIT: Duration = Duration::from_secs(30);
 
-    /// A plan with one client and one thread that asks once for `url` at `address`.
+    /// A plan with one client and one thread that requests `url` at `address` once.
     pub fn new(
         url: &Url,
         address: SocketAddr,
@@ -96,7 +96,7 @@ impl Plan {
     }
 }
 
-/// A small request as a load generator sends it; browsers send four times as many bytes.
+/// A small request, as load generators send it; browsers send four times as many bytes.
 fn request(url: &Url, connection_use: ConnectionUse) -> Vec<u8> {
     let close = match connection_use {
         ConnectionUse::KeepAlive => "",

@@ -1,15 +1,13 @@
-//! An established connection that asks at fixed times, whatever the server does.
+//! An established connection that sends requests at fixed times, whatever the server does.
 //!
-//! Clients in a closed loop ask less when the server is slow, and so leave the
-//! worst moments out of their own figures. The probe asks in an open loop: a
-//! request leaves every few milliseconds, also while earlier ones are still
-//! unanswered (pipelined, RFC 9112, section 9.3.2), and its latency counts from
-//! when it was due.
+//! Clients in a closed loop send fewer requests when the server is slow, and so leave the worst
+//! moments out of their own figures. The probe works in an open loop: it sends a request every few
+//! milliseconds, even while earlier ones are still unanswered (pipelined, RFC 9112, section 9.3.2),
+//! and measures latency from the time at which the request was due.
 //!
-//! Its thread has to be there when it is needed. It asks for the kernel's
-//! real-time priority, so that clients on the same core do not delay it, sleeps
-//! until shortly before a request is due and spins for the rest. What it was
-//! late all the same is part of its record.
+//! Its thread must run when it is needed. It requests real-time priority from the kernel, so that
+//! clients on the same core do not delay it, sleeps until shortly before a request is due, and
+//! spins for the rest. Any remaining delay is part of its record.
 
 use std::{
     collections::VecDeque,
@@ -41,62 +39,62 @@ use crate::{
     response::{ResponseError, ResponseReader},
 };
 
-/// How long before a request is due the probe stops sleeping: longer than a
-/// timer is usually late.
+/// How long before a request is due the probe stops sleeping: more than the usual lateness of a
+/// timer.
 const WAKE_EARLY: Duration = Duration::from_micros(100);
-/// How long a probe with a core of its own spins for an answer. A real-time
-/// thread that never sleeps would be stopped by the kernel for a while.
+/// How long a probe with its own core spins for a response. The kernel would suspend a real-time
+/// thread that never sleeps for a while.
 const SPIN: Duration = Duration::from_micros(500);
 /// Bytes taken from the socket at a time.
 const RECEIVE_BYTES: usize = 32 * 1024;
 
-/// How a probe works.
+/// The settings of a probe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ProbeSettings {
-    /// Time between the moments at which requests are due.
+    /// Interval between requests.
     pub interval: Duration,
     /// The core its thread is pinned to.
     pub cpu: Option<usize>,
-    /// Nobody else of this run works on that core, so that it may spin.
+    /// Whether no other thread of this run works on that core, so that the probe may spin.
     pub has_own_core: bool,
 }
 
 /// One request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
-    /// When it was to be sent.
+    /// When it was due.
     pub due: Instant,
     /// From then until the response was complete.
     pub latency: Duration,
-    /// How much later than due it was sent, because the probe's own thread was not
-    /// running: a part of the latency that is not the server's.
+    /// How much later than due it was sent because the probe's own thread was not running: a part
+    /// of the latency that is not the server's.
     pub delay: Duration,
 }
 
-/// What a probe has seen.
+/// The record of a probe.
 #[derive(Debug)]
 pub struct ProbeRecord {
     /// All requests in the order in which they were sent.
     pub samples: Vec<Sample>,
-    /// What its connection negotiated.
+    /// The negotiated parameters of its connection.
     pub negotiated: Negotiated,
-    /// How long it asked.
+    /// How long it ran.
     pub elapsed: Duration,
-    /// CPU time that its thread has used meanwhile, in nanoseconds.
+    /// CPU time used by its thread, in nanoseconds.
     pub cpu_ns: u64,
     /// Whether the kernel gave it real-time priority.
     pub is_real_time: bool,
 }
 
-/// A probe at work.
+/// A running probe.
 pub struct Probe {
     stop: Arc<AtomicBool>,
     thread: thread::JoinHandle<Result<ProbeRecord, Error>>,
 }
 
 impl Probe {
-    /// Connects as `plan` says, of which only address, request, expectation, TLS and
-    /// the longest time of an operation count, and starts asking.
+    /// Connects and starts sending requests. Of `plan`, only address, request, expectation, TLS and
+    /// the longest time of an operation are used.
     ///
     /// # Errors
     ///
@@ -113,17 +111,17 @@ impl Probe {
                 .map_err(|source| Error::io("start the probe's thread", source))?
         };
         let probe = Self { stop, thread };
-        // The thread drops its end when it fails, and then has the reason.
+        // The thread drops its end when it fails, and then returns the reason.
         if is_ready.recv().is_err() {
             return match probe.finish() {
                 Err(error) => Err(error),
-                Ok(_) => Err(Error::Stalled("the probe ended before it began".into())),
+                Ok(_) => Err(Error::Stalled("the probe ended before it started".into())),
             };
         }
         Ok(probe)
     }
 
-    /// Ends the probe behind the response under way.
+    /// Ends the probe after the response in progress.
     ///
     /// # Errors
     ///
@@ -136,7 +134,7 @@ impl Probe {
     }
 }
 
-/// The life of a probe's thread.
+/// The main function of a probe's thread.
 fn ask(
     plan: &Plan,
     settings: ProbeSettings,
@@ -157,7 +155,7 @@ fn ask(
     connection.drain(spin, plan.stall_limit)?;
     let negotiated = connection.negotiated.clone();
     connection.samples.clear();
-    // The starting side waits for this; it cannot have gone away.
+    // The starting side waits for this, so it cannot be gone.
     let _ = ready.send(());
 
     let cpu_before_ns = this_thread_cpu_ns();
@@ -178,8 +176,8 @@ fn ask(
     })
 }
 
-/// Asks for the lowest real-time priority (`SCHED_FIFO`), which comes before all
-/// that is not real time. Needs root or `CAP_SYS_NICE`; false if it is not to be had.
+/// Requests the lowest real-time priority (`SCHED_FIFO`), which takes precedence over everything
+/// that is not real time. Needs root or `CAP_SYS_NICE`; returns false if it is not available.
 fn become_real_time() -> bool {
     let thread = rustix::thread::gettid().as_raw_nonzero().to_string();
     Command::new("chrt")
@@ -191,7 +189,7 @@ fn become_real_time() -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// A TLS connection with requests under way.
+/// A TLS connection with requests in progress.
 struct Connection {
     socket: TcpStream,
     tls: Tls,
@@ -200,7 +198,7 @@ struct Connection {
     received: Vec<u8>,
     plain: Vec<u8>,
     outgoing: Vec<u8>,
-    /// When each request that is not answered yet was due and sent.
+    /// When each unanswered request was due and sent.
     unanswered: VecDeque<(Instant, Instant)>,
     samples: Vec<Sample>,
 }
@@ -237,7 +235,7 @@ impl Connection {
         Ok(connection)
     }
 
-    /// The client's part of the handshake; its last flight leaves with the first request.
+    /// The client's part of the handshake; its last flight is sent with the first request.
     fn handshake(&mut self) -> Result<(), Error> {
         let mut done = self.tls.handshake(&mut &b""[..], &mut self.outgoing)?;
         while !done {
@@ -250,7 +248,7 @@ impl Connection {
             let mut bytes = &self.received[..count];
             done = self.tls.handshake(&mut bytes, &mut self.outgoing)?;
             if done {
-                // A server may already have sent tickets behind its last flight.
+                // A server may already have sent tickets after its last flight.
                 let rest = count - bytes.len()..count;
                 self.open_records(rest)?;
             }
@@ -267,7 +265,7 @@ impl Connection {
     }
 
     fn flush(&mut self) -> Result<(), Error> {
-        // Requests are so small that the socket's buffer takes thousands of them.
+        // Requests are so small that the socket's buffer holds thousands of them.
         self.socket
             .write_all(&self.outgoing)
             .map_err(|source| Error::io("send the probe's request", source))?;
@@ -275,7 +273,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Receives responses until `due`, and is awake then.
+    /// Receives responses until `due`, and is then awake.
     fn receive_until(
         &mut self,
         due: Instant,
@@ -286,7 +284,7 @@ impl Connection {
         loop {
             let now = Instant::now();
             if now >= due {
-                // What arrived while the thread did not run was there before `due`.
+                // Data that arrived while the thread was not running was there before `due`.
                 return self.receive().map(drop);
             }
             self.check_stalled(now, stall_limit)?;
@@ -303,7 +301,7 @@ impl Connection {
         }
     }
 
-    /// Receives what is still to come.
+    /// Receives the outstanding responses.
     fn drain(&mut self, spin: Duration, stall_limit: Duration) -> Result<(), Error> {
         while !self.unanswered.is_empty() {
             self.receive_until(Instant::now() + 2 * WAKE_EARLY, spin, stall_limit)?;
@@ -312,7 +310,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Sleeps for `time`, or until data arrives if a response is under way.
+    /// Sleeps for `time`, or until data arrives if a response is outstanding.
     fn sleep(&self, time: Duration) -> Result<(), Error> {
         if self.unanswered.is_empty() {
             thread::sleep(time);
@@ -340,7 +338,7 @@ impl Connection {
         }
     }
 
-    /// Takes what has arrived; false if that is nothing.
+    /// Reads what has arrived; returns false if there was nothing.
     fn receive(&mut self) -> Result<bool, Error> {
         match self.socket.read(&mut self.received) {
             Ok(0) => Err(Error::Closed("of the probe")),
@@ -351,8 +349,8 @@ impl Connection {
         }
     }
 
-    /// Opens the records in that part of `received`, and notes the responses that
-    /// are complete now.
+    /// Opens the records in that part of `received`, and records the responses that are now
+    /// complete.
     fn open_records(&mut self, part: std::ops::Range<usize>) -> Result<(), Error> {
         let Self {
             reader,

@@ -1,4 +1,4 @@
-//! Phases, threads, and the sum of what the clients saw.
+//! Phases, threads, and the totals over all clients.
 
 use std::{
     cell::RefCell,
@@ -22,18 +22,18 @@ use crate::{
     },
 };
 
-/// Time for the server to finish what follows the last response (closing, logging)
-/// before its CPU account is read.
+/// Time for the server to finish its work after the last response (closing, logging) before its CPU
+/// time is read.
 const SETTLE: Duration = Duration::from_millis(30);
 
-/// End of a run by count, so that nothing waits for ever.
+/// Time limit of a run by count, so that nothing waits forever.
 const LONGEST_RUN: Duration = Duration::from_secs(24 * 3600);
 
-/// How long clients warm up at most until their early data is accepted: longer than
-/// a server may hesitate after its start.
+/// How long clients warm up at most until their early data is accepted: longer than a server may
+/// refuse it after its start.
 const EARLY_DATA_WARM_UP: Duration = Duration::from_secs(10);
 
-/// What a run measured.
+/// The results of a run.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// Operations between the two readings.
@@ -42,22 +42,22 @@ pub struct Outcome {
     pub connections: u64,
     /// Body bytes received between the two readings.
     pub body_bytes: u64,
-    /// When the clients began to be measured.
+    /// When the measurement of the clients started.
     pub started: Instant,
     /// Time between the two readings, without the pauses.
     pub elapsed: Duration,
     /// How long each operation took.
     pub latency: Histogram,
-    /// How long it took until the response began to arrive, connecting included
-    /// where the operation does.
+    /// Time until the response began to arrive, including connecting if that is part of the
+    /// operation.
     pub first_byte: Histogram,
-    /// What became of early data; `None` when none was sent.
+    /// The outcomes of early data; `None` if none was sent.
     pub early_data: Option<EarlyDataCount>,
-    /// CPU that the server used, if its process was named.
+    /// CPU used by the server, if its process was given.
     pub server_cpu: Option<CpuTime>,
-    /// CPU that the generator itself used.
+    /// CPU used by the generator itself.
     pub generator_cpu: CpuTime,
-    /// What the handshakes agreed on; `None` in cleartext.
+    /// The negotiated parameters; `None` in cleartext.
     pub negotiated: Option<Negotiated>,
 }
 
@@ -74,7 +74,7 @@ impl Outcome {
     }
 }
 
-/// What the clients are told. `Work` carries the end of a run by time.
+/// Instructions to the clients. `Work` carries the end of a run by time.
 #[derive(Clone, Copy, Debug)]
 enum Phase {
     WarmUp,
@@ -82,14 +82,14 @@ enum Phase {
     Finish,
 }
 
-/// What a client tells the run.
+/// A client's report to the run.
 enum Report {
     /// Warm, and waiting for the measurement.
     Ready,
-    /// Through with the measurement; its share travels with the news, so that
-    /// none can get lost when the clients leave.
+    /// Done with the measurement. Its share is part of the report, so that none can get lost when
+    /// the clients leave.
     Done(Box<Share>),
-    /// The run is over.
+    /// The run has failed.
     Failed(Error),
 }
 
@@ -105,24 +105,24 @@ struct Share {
     negotiated: Option<Negotiated>,
 }
 
-/// What all clients of all threads know.
+/// State shared by all clients of all threads.
 #[derive(Clone)]
 struct Crew {
     plan: Arc<Plan>,
     phase: watch::Receiver<Phase>,
     reports: mpsc::Sender<Report>,
-    /// Operations that nobody has claimed yet, in a run by count.
+    /// Unclaimed operations, in a run by count.
     left: Arc<AtomicU64>,
 }
 
-/// Something that is to count during the measurement only, while all clients pause
-/// at its ends.
+/// Something that should count only during the measurement, while all clients pause at its start
+/// and end.
 pub trait Meter {
-    /// The clients are warm and about to be measured.
+    /// The clients are warm, and the measurement is about to start.
     ///
     /// # Errors
     ///
-    /// Whatever keeps it from counting; the run fails with it.
+    /// Whatever keeps it from counting; the run fails with this error.
     fn begin(&mut self) -> Result<(), Error>;
 
     /// The clients have finished.
@@ -133,7 +133,7 @@ pub trait Meter {
     fn end(&mut self) -> Result<(), Error>;
 }
 
-/// Carries out `plan`; with `server`, reads that process tree's CPU time before and after.
+/// Executes `plan`. With `server`, reads that process tree's CPU time before and after.
 ///
 /// # Errors
 ///
@@ -142,7 +142,7 @@ pub fn run(plan: &Plan, server: Option<ProcessTree>) -> Result<Outcome, Error> {
     run_metered(plan, server, None)
 }
 
-/// As [`run`], with a meter that counts meanwhile.
+/// Like [`run`], with a meter that counts during the measurement.
 ///
 /// # Errors
 ///
@@ -173,7 +173,7 @@ pub fn run_metered(
     drop(crew);
 
     let outcome = measure(plan, server, meter, &phase, &reported);
-    // Clients leave on `Finish`, after an error as well.
+    // Clients leave on `Finish`, also after an error.
     phase.send_replace(Phase::Finish);
     for thread in threads {
         thread
@@ -207,8 +207,8 @@ fn measure(
             Some(started + duration),
             plan.stall_limit.saturating_add(duration),
         ),
-        // By count there is no telling how long it takes; a stalled client is
-        // still noticed, because every operation has its own limit.
+        // With a count the time is unpredictable. A stalled client is still detected, because every
+        // operation has its own limit.
         Limit::Operations(_) => (None, LONGEST_RUN),
     };
     phase.send_replace(Phase::Work { deadline });
@@ -245,7 +245,7 @@ fn measure(
     })
 }
 
-/// CPU accounts at one moment.
+/// CPU times at one moment.
 struct Reading {
     server: Option<CpuAccount>,
     generator: CpuAccount,
@@ -254,8 +254,7 @@ struct Reading {
 impl Reading {
     fn take(server: Option<ProcessTree>) -> Result<Self, Error> {
         let failed = |source| Error::io("read CPU time from /proc", source);
-        // Servers that this process has started are its children and must not
-        // count as generator.
+        // Servers started by this process are its children and must not be counted as generator.
         let generator = ProcessTree::of(std::process::id());
         Ok(Self {
             server: server
@@ -267,7 +266,7 @@ impl Reading {
     }
 }
 
-/// Waits until all clients have reported, and adds up the shares they hand in.
+/// Waits until all clients have reported, and adds up their shares.
 fn collect(
     plan: &Plan,
     reported: &mpsc::Receiver<Report>,
@@ -282,7 +281,7 @@ fn collect(
             Ok(Report::Failed(error)) => return Err(error),
             Err(_) => {
                 return Err(Error::Stalled(format!(
-                    "{} of {} clients did not come back within {limit:?}",
+                    "{} of {} clients did not report back within {limit:?}",
                     plan.clients - count,
                     plan.clients
                 )));
@@ -297,7 +296,7 @@ fn start_threads(crew: &Crew) -> Result<Vec<thread::JoinHandle<()>>, Error> {
     (0..threads)
         .map(|index| {
             let crew = crew.clone();
-            // The first threads take what does not divide evenly.
+            // The first threads take the remainder.
             let clients =
                 crew.plan.clients / threads + usize::from(index < crew.plan.clients % threads);
             let cpu = crew
@@ -313,7 +312,7 @@ fn start_threads(crew: &Crew) -> Result<Vec<thread::JoinHandle<()>>, Error> {
         .collect()
 }
 
-/// One event loop with its clients.
+/// One event loop and its clients.
 fn work(crew: &Crew, clients: usize, cpu: Option<usize>) {
     match prepare(crew, cpu) {
         Ok((runtime, tls)) => {
@@ -325,7 +324,7 @@ fn work(crew: &Crew, clients: usize, cpu: Option<usize>) {
             runtime.block_on(tasks);
         }
         Err(error) => {
-            // The run may have ended already; then nobody asks any more.
+            // The run may already have ended; then no one reads this.
             let _ = crew.reports.send(Report::Failed(error));
         }
     }
@@ -357,7 +356,7 @@ fn prepare(
     Ok((runtime, tls.map(Rc::new)))
 }
 
-/// Restricts the calling thread, and what it will start, to `cpus`.
+/// Restricts the calling thread, and threads that it starts, to `cpus`.
 pub(crate) fn pin_this_thread(cpus: &[usize]) -> Result<(), Error> {
     let mut set = rustix::thread::CpuSet::new();
     for &cpu in cpus {
@@ -370,13 +369,13 @@ pub(crate) fn pin_this_thread(cpus: &[usize]) -> Result<(), Error> {
         .map_err(|errno| Error::io(format!("pin to cores {cpus:?}"), errno.into()))
 }
 
-/// A client's life. An error ends it and, through the report, the run.
+/// The main function of a client. An error ends it and, through its report, the run.
 async fn attend(crew: Crew, tls: Option<Rc<TlsSettings>>, scratch: Rc<RefCell<Scratch>>) {
     let reports = crew.reports.clone();
     let mut finished = crew.phase.clone();
     tokio::select! {
         result = measured_client(crew, tls, scratch) => if let Err(error) = result {
-            // Another client's error may have ended the run before.
+            // The run may already have ended because of another client's error.
             let _ = reports.send(Report::Failed(error));
         },
         _ = finished.wait_for(|phase| matches!(phase, Phase::Finish)) => {}
@@ -442,7 +441,7 @@ async fn warm_up(plan: &Plan, client: &mut Client) -> Result<(), Error> {
         bounded(plan, client.operate()).await?;
         least = least.saturating_sub(1);
     }
-    // A server that remembers early data refuses what may be older than its memory.
+    // A server that remembers early data refuses any that may be older than its memory.
     while client.early_data.accepted == 0 && started.elapsed() < longest {
         bounded(plan, client.operate()).await?;
         tokio::time::sleep(SETTLE).await;
@@ -450,7 +449,7 @@ async fn warm_up(plan: &Plan, client: &mut Client) -> Result<(), Error> {
     Ok(())
 }
 
-/// How long the warm-up lasts at most for early data to be accepted.
+/// The maximum length of the warm-up for early data to be accepted.
 fn early_data_warm_up(plan: &Plan) -> Duration {
     match resumption(plan) {
         Resumption::Full | Resumption::Resumed => Duration::ZERO,
@@ -463,7 +462,7 @@ fn resumption(plan: &Plan) -> Resumption {
     tls.map_or(Resumption::Full, |tls| tls.resumption)
 }
 
-/// Takes one of the operations that are left.
+/// Claims one of the remaining operations.
 fn claim(left: &AtomicU64) -> bool {
     left.load(Ordering::Relaxed) == u64::MAX
         || left
@@ -473,7 +472,7 @@ fn claim(left: &AtomicU64) -> bool {
             .is_ok()
 }
 
-/// Gives up an operation that takes longer than the plan allows.
+/// Aborts an operation that takes longer than the plan allows.
 async fn bounded<T>(
     plan: &Plan,
     operation: impl Future<Output = Result<T, Error>>,

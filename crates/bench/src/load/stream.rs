@@ -1,4 +1,4 @@
-//! One connection of a client: TCP, with TLS on top or not.
+//! One connection of a client: TCP, with or without TLS.
 
 use std::{cell::RefCell, io, net::SocketAddr, time::Instant};
 
@@ -11,12 +11,12 @@ use crate::{
 };
 use sealane_awslc::Session;
 
-/// Bytes taken from a socket at a time. Large, so that a download costs the
-/// generator few system calls.
+/// Bytes read from a socket at a time. Large, so that a download costs the generator few system
+/// calls.
 const RECEIVE_BYTES: usize = 256 * 1024;
 
-/// Buffers that all connections of one event loop share, because each is used
-/// only between two awaits.
+/// Buffers shared by all connections of one event loop, because each is used only between two
+/// awaits.
 pub(super) struct Scratch {
     received: Vec<u8>,
     plain: Vec<u8>,
@@ -31,11 +31,11 @@ impl Scratch {
     }
 }
 
-/// What came in with one read.
+/// The outcome of one read.
 enum Received {
     /// The response is complete.
     Complete(Completed),
-    /// Its continuation has to be waited for.
+    /// More data is needed.
     More,
     /// The peer has closed its side.
     End,
@@ -44,17 +44,16 @@ enum Received {
 pub(super) struct Stream {
     socket: TcpStream,
     tls: Option<Tls>,
-    /// Ciphertext on its way out; empty between operations.
+    /// Ciphertext to be sent; empty between operations.
     outgoing: Vec<u8>,
-    /// When the response that is being received began to arrive.
+    /// When the current response began to arrive.
     first_byte: Option<Instant>,
 }
 
 impl Stream {
-    /// Connects and, with TLS settings, completes the client's part of the
-    /// handshake. The last flight stays in `outgoing`: like a browser's, it
-    /// leaves together with the first request. Where that is to be early data,
-    /// this is so with the first flight already.
+    /// Connects and, with TLS settings, completes the client's part of the handshake. The last
+    /// flight stays in `outgoing`: like a browser's, it is sent together with the first request.
+    /// With early data, this already applies to the first flight.
     pub(super) async fn connect(
         address: SocketAddr,
         tls: Option<(&TlsSettings, Option<&Session>)>,
@@ -100,7 +99,7 @@ impl Stream {
             let done = tls.handshake(&mut bytes, &mut self.outgoing)?;
             let left = bytes.len();
             if done {
-                // A server may already have sent tickets behind its last flight.
+                // A server may already have sent tickets after its last flight.
                 let Scratch { received, plain } = &mut *scratch;
                 let mut rest = &received[count - left..count];
                 let surplus = |plain: &[u8]| Err(ResponseError::Surplus(plain.len()).into());
@@ -112,7 +111,7 @@ impl Stream {
         }
     }
 
-    /// What was negotiated; `None` without TLS.
+    /// The negotiated parameters; `None` without TLS.
     pub(super) fn negotiated(&self) -> Result<Option<Negotiated>, Error> {
         self.tls.as_ref().map(Tls::negotiated).transpose()
     }
@@ -122,7 +121,7 @@ impl Stream {
         self.tls.as_mut()?.take_session()
     }
 
-    /// Sends one request, after whatever the handshake left to send.
+    /// Sends one request, after whatever is left of the handshake.
     pub(super) async fn send(&mut self, request: &[u8]) -> Result<(), Error> {
         match self.tls.as_mut() {
             Some(tls) => tls.write(request, &mut self.outgoing)?,
@@ -132,28 +131,27 @@ impl Stream {
         send_all(&self.socket, &mut self.outgoing).await
     }
 
-    /// Makes the next wait for data wait. The event loop believes a socket to be
-    /// readable until a read says otherwise, and would try one that cannot
-    /// succeed right after every request. Nothing is missed: the response is a
-    /// new event, and a close is remembered apart.
+    /// Makes the next wait for data actually wait. The event loop considers a socket readable until
+    /// a read proves otherwise, and right after every request would try a read that cannot succeed.
+    /// Nothing is missed: the response is a new event, and a close is recorded separately.
     fn forget_readiness(&self) {
         let _ = self.socket.try_io(Interest::READABLE, || {
             Err::<(), _>(io::ErrorKind::WouldBlock.into())
         });
     }
 
-    /// What became of early data.
+    /// The outcome of early data.
     pub(super) fn early_data(&self) -> EarlyData {
         self.tls.as_ref().map_or(EarlyData::None, Tls::early_data)
     }
 
-    /// When the response that was received last began to arrive.
+    /// When the last received response began to arrive.
     pub(super) fn first_byte(&mut self) -> Option<Instant> {
         self.first_byte.take()
     }
 
-    /// Receives the response to `request`, which is sent again if it was early
-    /// data that the server refuses.
+    /// Receives the response to `request`. Sends the request again if it was early data that the
+    /// server refused.
     pub(super) async fn receive(
         &mut self,
         request: &[u8],
@@ -187,8 +185,8 @@ impl Stream {
         }
     }
 
-    /// Sends what the end of a handshake has left, waits for a session unless one
-    /// came, and leaves the rest to the server, which sees the connection end.
+    /// Sends what is left of the handshake, waits for a session unless one has arrived, and leaves
+    /// the rest to the server, which sees the connection end.
     pub(super) async fn last_session(
         mut self,
         scratch: &RefCell<Scratch>,
@@ -214,7 +212,7 @@ impl Stream {
         }
     }
 
-    /// Waits for bytes and hands their plaintext to `consume`; false at the end.
+    /// Waits for bytes and passes their plaintext to `consume`; returns false at the end.
     pub(super) async fn receive_plain(
         &mut self,
         scratch: &RefCell<Scratch>,
@@ -276,8 +274,8 @@ impl Stream {
         })
     }
 
-    /// Waits until the server has closed the connection, as it must after a
-    /// response that says so.
+    /// Waits until the server has closed the connection, as it must after a response that announces
+    /// it.
     pub(super) async fn closed_by_server(
         &mut self,
         scratch: &RefCell<Scratch>,
@@ -287,7 +285,7 @@ impl Stream {
             let mut scratch = scratch.borrow_mut();
             match self.socket.try_read(&mut scratch.received) {
                 Ok(0) => return Ok(()),
-                // close_notify, which needs no decryption to be ignored.
+                // A close_notify, which can be ignored without decryption.
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
                 Err(source) => return Err(Error::io("wait for the server to close", source)),
@@ -309,7 +307,7 @@ async fn readable(socket: &TcpStream) -> Result<(), Error> {
         .map_err(|source| Error::io("wait for data", source))
 }
 
-/// Sends and empties `bytes`.
+/// Sends `bytes` and clears it.
 async fn send_all(socket: &TcpStream, bytes: &mut Vec<u8>) -> Result<(), Error> {
     let mut sent = 0;
     while sent < bytes.len() {

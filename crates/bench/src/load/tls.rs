@@ -1,4 +1,4 @@
-//! What is pinned of TLS, how it is offered, and the check that the server took it.
+//! The pinned TLS parameters: how they are offered, and the check that the server accepted them.
 
 use std::fmt;
 
@@ -101,14 +101,14 @@ pub enum Resumption {
     /// Every connection makes a full handshake.
     #[default]
     Full,
-    /// Every connection but a client's first resumes the newest session.
+    /// Every connection except a client's first resumes the newest session.
     Resumed,
-    /// The same, and the request leaves with the ClientHello (0-RTT). What the
-    /// server refuses is sent again after the handshake, and counted.
+    /// The same, with the request sent along with the ClientHello (0-RTT). Refused data is sent
+    /// again after the handshake, and counted.
     EarlyData,
 }
 
-/// What a run pins. What is `None` is left to the server and only reported.
+/// The parameters that a run pins. Those that are `None` are left to the server and only reported.
 #[derive(Clone, Debug)]
 pub struct TlsPlan {
     /// The protocol version.
@@ -139,7 +139,7 @@ impl Default for TlsPlan {
     }
 }
 
-/// What a handshake agreed on.
+/// The negotiated parameters of a handshake.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Negotiated {
     /// `TLSv1.3`.
@@ -164,7 +164,7 @@ impl fmt::Display for Negotiated {
     }
 }
 
-/// The plan as the library's settings; one per event loop.
+/// The plan as settings of the library; one per event loop.
 pub(super) struct TlsSettings {
     plan: TlsPlan,
     group: Option<Group>,
@@ -215,7 +215,7 @@ impl TlsSettings {
         start().map_err(|error| library_error("prepare a TLS connection", &error))
     }
 
-    /// Compares what was negotiated with what is pinned.
+    /// Compares the negotiated parameters with the pinned ones.
     pub(super) fn check(&self, got: &Negotiated, offered_session: bool) -> Result<(), Error> {
         let pinned = |what, wanted: Option<&str>, got: Option<&str>| match (wanted, got) {
             (Some(wanted), Some(got)) if wanted != got => Err(Error::Negotiated {
@@ -249,7 +249,7 @@ impl TlsSettings {
     }
 }
 
-/// The protocol that is pinned, if only by the suite's name.
+/// The pinned protocol, possibly implied by the suite's name.
 fn check_suite_fits(plan: &TlsPlan) -> Result<Option<Protocol>, Error> {
     let Some(suite) = &plan.suite else {
         return Ok(plan.protocol);
@@ -316,14 +316,14 @@ fn library_error(what: &str, error: &LibraryError) -> Error {
     }
 }
 
-/// What became of the early data of a connection.
+/// The outcome of a connection's early data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum EarlyData {
     /// None was sent.
     None,
-    /// The server has not said yet.
+    /// The server has not decided yet.
     Sent,
-    /// The server reads it.
+    /// The server accepted it.
     Accepted,
     /// It must be sent again.
     Rejected,
@@ -336,8 +336,7 @@ pub(super) struct Tls {
 }
 
 impl Tls {
-    /// Goes on with the handshake; true when data can be written. That may be
-    /// early data.
+    /// Continues the handshake; returns true when data can be written. That may be early data.
     pub(super) fn handshake(
         &mut self,
         input: &mut &[u8],
@@ -357,8 +356,8 @@ impl Tls {
         self.early_data
     }
 
-    /// Goes on with the handshake behind early data; true once it is over and the
-    /// server's word on the data is known.
+    /// Continues the handshake after early data; returns true once it is done and the server's
+    /// decision about the data is known.
     fn finish_handshake(&mut self, input: &mut &[u8], output: &mut Vec<u8>) -> Result<bool, Error> {
         let status = self
             .connection
@@ -374,8 +373,8 @@ impl Tls {
         Ok(true)
     }
 
-    /// Opens all records in `input` and hands their plaintext to `consume`;
-    /// true if the peer closed its side.
+    /// Opens all records in `input` and passes their plaintext to `consume`; returns true if the
+    /// peer closed its side.
     pub(super) fn read(
         &mut self,
         input: &mut &[u8],
@@ -396,7 +395,7 @@ impl Tls {
         }
     }
 
-    /// Seals `plain` behind whatever waits to be sent.
+    /// Seals `plain`, after whatever is queued.
     pub(super) fn write(&mut self, plain: &[u8], output: &mut Vec<u8>) -> Result<(), Error> {
         self.connection
             .write(plain, output)
@@ -407,7 +406,7 @@ impl Tls {
         self.connection.take_session()
     }
 
-    /// What the finished handshake agreed on.
+    /// The parameters negotiated by the completed handshake.
     pub(super) fn negotiated(&self) -> Result<Negotiated, Error> {
         let suite = self
             .connection

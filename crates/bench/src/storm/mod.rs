@@ -1,10 +1,10 @@
-//! A handshake storm: how an established connection fares while many clients
-//! make full handshakes, and what the storm itself costs and takes.
+//! A handshake storm: how an established connection fares while many clients do full handshakes,
+//! and what the storm itself costs.
 //!
-//! Servers take turns on the same cores with the same configuration, as in
-//! [`compare`](crate::compare). In each measurement one [`Probe`] asks for a small
-//! file over its established connection, first alone (what it shows then is the
-//! noise of machine and probe), then while clients connect, handshake, ask once
+//! Servers alternate on the same cores with the same configuration, as in
+//! [`compare`](crate::compare). In each measurement one [`Probe`] requests a small file over its
+//! established connection: first alone, which shows the noise of machine and probe, then while
+//! clients connect, handshake, make one request and close, one connection after another.
 //! and close, one connection after the other.
 
 mod report;
@@ -35,7 +35,7 @@ use crate::{
 };
 use report::{Latency, Measurement, StormResult};
 
-/// What is asked for by the probe and by every new connection.
+/// The file requested by the probe and by every new connection.
 const FILE: File = File::Small;
 
 /// The key of the certificate that the storm's handshakes use.
@@ -83,14 +83,14 @@ impl StormKey {
     }
 }
 
-/// Storms to be run.
+/// The storms to run.
 #[derive(Clone, Debug)]
 pub struct Storm {
     /// The servers. Those of Sealane are compared with each of the others.
     pub servers: Vec<Server>,
     /// Kinds of key; empty for all.
     pub keys: Vec<StormKey>,
-    /// Clients that make handshakes.
+    /// Clients that do handshakes.
     pub clients: usize,
     /// Time between the probe's requests.
     pub interval: Duration,
@@ -100,12 +100,12 @@ pub struct Storm {
     pub work: PathBuf,
     /// Interleaved rounds.
     pub rounds: usize,
-    /// Length of each storm; the probe is alone for a third of it before.
+    /// Length of each storm; before it the probe runs alone for a third of that time.
     pub measurement: Duration,
-    /// Said in the report.
+    /// Shown in the report.
     pub quick: bool,
-    /// Numbers of cores to give to the servers, each in rows of its own. Empty: two
-    /// where four can be used, otherwise one.
+    /// How many cores to give to the servers; each number gets its own rows. If empty: two if four
+    /// can be used, otherwise one.
     pub server_cores: Vec<usize>,
 }
 
@@ -174,7 +174,7 @@ impl Storm {
         Ok(result)
     }
 
-    /// Starts a server, lets the probe ask alone and then in a storm, and stops it.
+    /// Starts a server, runs the probe alone and then in a storm, and stops the server.
     fn measure(
         &self,
         key: StormKey,
@@ -205,7 +205,7 @@ impl Storm {
         storm.limit = Limit::Duration(self.measurement);
         let mut neighbours = Neighbours::on(&cpus.server);
         let outcome = load::run_metered(&storm, Some(running.processes()), Some(&mut neighbours));
-        // Whoever fails first has the reason, and usually that is the storm.
+        // The first to fail has the reason, and usually that is the storm.
         let record = probe.finish();
         let outcome = outcome?;
         let record = record?;
@@ -223,16 +223,16 @@ impl Storm {
     }
 }
 
-/// What the generator's cores do.
+/// The assignment of the generator's cores.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Crew {
-    /// The probe's; one of the clients' unless there are cores to spare.
+    /// The probe's core; shared with the clients unless there are cores to spare.
     probe: usize,
     /// The clients' event loops.
     clients: Vec<usize>,
 }
 
-/// Cores that clients need before the probe gets one of its own.
+/// Cores that clients need before the probe gets its own.
 const CLIENT_CORES: usize = 2;
 
 impl Crew {
@@ -299,7 +299,7 @@ fn measurement<'a>(
         probe_delay.record(sample.delay);
     }
     let elapsed_ns = outcome.elapsed.as_nanos() as f64;
-    // The generator's account includes the probe, which worked longer than the storm did.
+    // The generator's CPU time includes the probe, which ran for longer than the storm.
     let probe_ns = match record.elapsed.as_nanos() {
         0 => 0.0,
         whole_ns => record.cpu_ns as f64 * elapsed_ns / whole_ns as f64,

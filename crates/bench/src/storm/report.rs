@@ -1,4 +1,4 @@
-//! Figures of storms, for people, programs and the manual.
+//! Reports of storms: text, JSON and Markdown.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use crate::{
     testbed::{Cpus, Machine, ServerLabel, number, ratio_text, spread, verdict},
 };
 
-/// Everything that storms measured.
+/// All measurements of storms.
 #[derive(Debug, Serialize)]
 pub struct Report {
     machine: Machine,
@@ -24,7 +24,7 @@ pub struct Report {
     storms: Vec<StormResult>,
 }
 
-/// Milliseconds.
+/// Latencies in milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Latency {
     pub(super) p50_ms: f64,
@@ -48,26 +48,26 @@ impl Latency {
 /// One storm against one server in one round.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Measurement {
-    /// The probe before the storm: what machine and probe add by themselves.
+    /// The probe before the storm: the noise of machine and probe.
     pub(super) alone: Latency,
-    /// The probe in the storm.
+    /// The probe during the storm.
     pub(super) probe: Latency,
-    /// The part of it that is the probe's own lateness.
+    /// The part of it that is the probe's own delay.
     pub(super) probe_delay: Latency,
     /// Whether the probe had real-time priority.
     pub(super) is_real_time: bool,
-    /// New connections, all of them answered.
+    /// New connections, all of which were answered.
     pub(super) connections: u64,
     pub(super) connections_per_s: f64,
     /// From connecting to the first byte of the response.
     pub(super) new_connection: Latency,
     pub(super) server_us_per_connection: Option<f64>,
-    /// Cores that the server kept busy.
+    /// Number of cores that the server kept busy.
     pub(super) server_busy_cores: Option<f64>,
-    /// Share of the servers' cores that went to somebody else.
+    /// Share of the servers' cores used by other processes.
     pub(super) neighbours_share: f64,
-    /// Share of the clients' cores that they kept busy. Near 1 they are what limits
-    /// the rate, and their latencies are their own.
+    /// Share of the clients' cores that they kept busy. Near 1, the clients limit the rate, and the
+    /// latencies are their own.
     pub(super) client_busy_share: f64,
     pub(super) negotiated: Option<Negotiated>,
 }
@@ -82,7 +82,7 @@ pub(super) struct StormResult {
     measurements: Vec<Vec<Measurement>>,
 }
 
-/// A figure with its bound; both are in the unit that `text` says.
+/// A figure with its target; both are in the unit given by `text`.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Verdict {
     pub(super) what: &'static str,
@@ -151,7 +151,7 @@ impl StormResult {
         Summary::of(&values)
     }
 
-    /// Ratios within each round, so that both sides saw the same machine.
+    /// Ratios are computed within each round, so both sides saw the same machine.
     fn ratio(&self, ours: usize, theirs: usize, field: Field) -> Option<Summary> {
         let ratios: Vec<_> = self.measurements[ours]
             .iter()
@@ -161,7 +161,7 @@ impl StormResult {
         Summary::of(&ratios)
     }
 
-    /// The established connection of one server against the bounds in milliseconds.
+    /// The established connection of one server, compared with the bounds in milliseconds.
     pub(super) fn bounds(&self, server: usize) -> Vec<Verdict> {
         let targets = &self.targets;
         let each = [
@@ -179,7 +179,7 @@ impl StormResult {
         each.into_iter().flatten().collect()
     }
 
-    /// One server against another.
+    /// One server compared with another.
     pub(super) fn ratios(&self, ours: usize, theirs: usize) -> Vec<Verdict> {
         let targets = &self.targets;
         let ratio = |field: Field| self.ratio(ours, theirs, field);
@@ -210,7 +210,7 @@ impl StormResult {
     }
 }
 
-/// Share of the servers' cores that others may have before the report warns.
+/// Share of the servers' cores that others may use before the report warns.
 const QUIET_SHARE: f64 = 0.05;
 
 /// Columns of the tables: heading, figure, and whether its range is shown.
@@ -236,7 +236,7 @@ const COLUMNS: [(&str, Field, bool); 14] = [
         false,
     ),
     (
-        "others there %",
+        "other load %",
         |storm| storm.neighbours_share * 100.0,
         false,
     ),
@@ -270,7 +270,7 @@ impl Report {
         self.storms.push(result);
     }
 
-    /// The table for people.
+    /// The text table.
     pub fn table(&self) -> String {
         let mut text = self.preamble();
         for storm in &self.storms {
@@ -317,7 +317,7 @@ impl Report {
 
     /// All measurements as JSON.
     pub fn json(&self) -> String {
-        // Only maps with keys that are no strings could fail, and there are none.
+        // Serialisation fails only for maps whose keys are not strings, and there are none.
         let mut text = serde_json::to_string_pretty(self).unwrap_or_default();
         text.push('\n');
         text
@@ -326,7 +326,7 @@ impl Report {
     fn preamble(&self) -> String {
         let machine = &self.machine;
         let mut text = format!(
-            "{}, {} cores, Linux {}; {} clients, {} s, probe every {} ms; {} rounds by turns{}\n",
+            "{}, {} cores, Linux {}; {} clients, {} s, probe every {} ms; {} interleaved rounds{}\n",
             machine.cpu,
             machine.cores,
             machine.kernel,
@@ -335,7 +335,7 @@ impl Report {
             self.interval_ms,
             self.rounds,
             if self.quick {
-                " (quick: not for quoting)"
+                " (quick: not for publication)"
             } else {
                 ""
             },
@@ -349,10 +349,10 @@ impl Report {
                 .flat_map(|storm| storm.measurements.iter().flatten())
         };
         if !all().all(|measurement| measurement.is_real_time) {
-            text += "the probe had no real-time priority (that takes root): clients on its core delay it\n";
+            text += "the probe had no real-time priority (requires root): clients on its core delay it\n";
         }
         if all().any(|measurement| measurement.neighbours_share > QUIET_SHARE) {
-            text += "others used the servers' cores during the run: latencies and rates are theirs too, and not for quoting\n";
+            text += "other processes used the servers' cores during the run: latencies and rates include their effect and are not for publication\n";
         }
         text += "latencies of the established connection alone and in the storm, and of new connections, in ms; medians of the rounds (range)\n";
         text
@@ -388,7 +388,7 @@ impl Report {
             .collect()
     }
 
-    /// What Sealane's servers make of the targets, one line per server and peer.
+    /// How Sealane's servers compare with the targets, one line per server and peer.
     fn verdicts(&self, storm: &StormResult) -> Vec<String> {
         let sentence = |verdicts: &[Verdict]| {
             let each = verdicts.iter().map(Verdict::text);
@@ -420,7 +420,7 @@ impl Report {
     }
 }
 
-/// Rows in columns as wide as their widest cell, figures to the right.
+/// Rows with columns as wide as their widest cell, figures right-aligned.
 fn aligned(rows: &[Vec<String>]) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| rows.iter().map(|row| row[column].len()).max().unwrap_or(0);

@@ -1,22 +1,22 @@
-//! What Sealane sets itself for a storm.
+//! Sealane's targets for a storm.
 
 use serde::Serialize;
 
 use crate::storm::StormKey;
 
-/// Bounds for one kind of key on one number of server cores. Latencies are those
-/// of the established connection unless they say otherwise; ratios are Sealane's
-/// figure divided by nginx's, on as many workers.
+/// Targets for one kind of key on one number of server cores. Latencies are those of the
+/// established connection unless stated otherwise; ratios are Sealane's figure divided by nginx's,
+/// with the same number of workers.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Targets {
     pub(super) p99_ms: f64,
-    /// Not set on a single core, where one signature alone may take as long.
+    /// No target on a single core, where one signature alone may take as long.
     pub(super) max_ms: Option<f64>,
     pub(super) p99_ratio: f64,
     pub(super) max_ratio: Option<f64>,
     /// From connecting to the response.
     pub(super) new_connection_p99_ratio: f64,
-    /// At least.
+    /// A minimum.
     pub(super) rate_ratio: f64,
 }
 

@@ -1,4 +1,4 @@
-//! Which cores the servers get and which ones the generator.
+//! Assigns cores to the servers and to the generator.
 
 use rustix::thread::{CpuSet, sched_getaffinity};
 
@@ -7,13 +7,13 @@ use crate::Error;
 /// A partition of the cores that this process may use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Cpus {
-    /// The servers', one worker each.
+    /// The servers' cores, with one worker each.
     pub(crate) server: Vec<usize>,
-    /// The generator's; the servers' own if there is only one core.
+    /// The generator's cores; the same as the servers' if there is only one.
     pub(crate) generator: Vec<usize>,
 }
 
-/// Which cores the servers are to have.
+/// Which cores the servers should get.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServerCores {
     /// This one.
@@ -27,7 +27,7 @@ impl Cpus {
         let cpus = Self::divide(&available()?, wanted)?;
         if cpus.generator == cpus.server {
             eprintln!(
-                "only one core: server and generator share it, so latencies and rates mean nothing"
+                "only one core: server and generator share it, so latencies and rates are meaningless"
             );
         }
         Ok(cpus)
@@ -37,11 +37,11 @@ impl Cpus {
         let server: Vec<usize> = match wanted {
             ServerCores::Numbered(cpu) if !all.contains(&cpu) => {
                 return Err(Error::Usage(format!(
-                    "core {cpu} is not available; there are {all:?}"
+                    "core {cpu} is not available; the available ones are {all:?}"
                 )));
             }
             ServerCores::Numbered(cpu) => vec![cpu],
-            // With a single core both sides share it; with more the generator needs one.
+            // With a single core both sides share it; otherwise the generator needs one.
             ServerCores::Count(count) if count == 0 || count > (all.len() - 1).max(1) => {
                 return Err(Error::Usage(format!(
                     "servers cannot have {count} of {} cores: both they and the generator need one",

@@ -1,4 +1,4 @@
-//! How figures are written in reports.
+//! Formats figures for reports.
 
 use crate::Summary;
 
@@ -15,7 +15,7 @@ pub(crate) fn ratio_text(summary: &Summary) -> String {
     )
 }
 
-/// What became of a target.
+/// Whether a target was met.
 pub(crate) fn verdict(met: bool) -> &'static str {
     if met { "met" } else { "missed" }
 }

@@ -1,10 +1,10 @@
-//! What a report says about the machine.
+//! The description of the machine in reports.
 
 use std::fs;
 
 use serde::Serialize;
 
-/// Processor and kernel, without anything that names the machine.
+/// Processor and kernel, without anything that identifies the machine.
 #[derive(Debug, Serialize)]
 pub(crate) struct Machine {
     pub(crate) cpu: String,
@@ -26,7 +26,7 @@ impl Machine {
         Self {
             cpu: field("model name").unwrap_or_else(|| "unknown CPU".into()),
             cores: std::thread::available_parallelism().map_or(1, usize::from),
-            // Only the version: what a provider appends names its machines.
+            // Only the version: a suffix added by a provider may identify its machines.
             kernel: kernel
                 .trim()
                 .split('-')

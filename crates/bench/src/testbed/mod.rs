@@ -1,5 +1,5 @@
-//! What every comparison of servers stands on: cores for each side, the site with
-//! its one configuration, started servers, and the machine's description.
+//! The basis of every comparison of servers: cores for each side, the site with its common
+//! configuration, started servers, and the machine's description.
 
 mod cpus;
 mod figures;
@@ -24,8 +24,8 @@ pub use server::Server;
 pub(crate) use server::{Running, ServerLabel};
 pub(crate) use site::{File, Listener, Ports, Site};
 
-/// The order of `count` servers in a round. Every other round runs backwards, so
-/// that a drift of the machine hurts all alike.
+/// The order of `count` servers in a round. Every other round is reversed, so that drift of the
+/// machine affects all equally.
 pub(crate) fn order(round: usize, count: usize) -> Vec<usize> {
     if round.is_multiple_of(2) {
         (0..count).collect()
@@ -34,7 +34,7 @@ pub(crate) fn order(round: usize, count: usize) -> Vec<usize> {
     }
 }
 
-/// Waits for `condition`, looking every few milliseconds; false after `limit`.
+/// Waits for `condition`, polling every few milliseconds; returns false after `limit`.
 pub(crate) fn wait_until(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + limit;
     while !condition() {

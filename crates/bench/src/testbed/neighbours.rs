@@ -1,11 +1,10 @@
-//! What others did meanwhile on the cores of a measurement.
+//! What other processes did on the cores of a measurement.
 
 use std::{fs, time::Duration};
 
 use crate::{Error, load::Meter};
 
-/// Counts everybody's time on some cores between `begin` and `end`. It comes in
-/// ticks of 10 ms.
+/// Counts all processes' time on some cores between `begin` and `end`, in ticks of 10 ms.
 #[derive(Debug)]
 pub(crate) struct Neighbours {
     cpus: Vec<usize>,
@@ -22,8 +21,8 @@ impl Neighbours {
         }
     }
 
-    /// Share of the cores' time in `elapsed` that neither was idle nor belongs to
-    /// `known_ns`, the time of those who are measured.
+    /// Share of the cores' time in `elapsed` that was neither idle nor part of `known_ns`, the time
+    /// of the measured processes.
     pub(crate) fn share(&self, elapsed: Duration, known_ns: u64) -> f64 {
         let available_ns = elapsed.as_nanos() as f64 * self.cpus.len() as f64;
         self.used_ns.saturating_sub(known_ns) as f64 / available_ns
@@ -49,8 +48,8 @@ impl Meter for Neighbours {
     }
 }
 
-/// Ticks that tasks, and other virtual machines, had on the cores (proc_stat(5)).
-/// Interrupts are left out: those of a network are part of every server's work.
+/// Ticks used by tasks, and by other virtual machines, on the cores (proc_stat(5)). Interrupts are
+/// left out: those of the network are part of every server's work.
 fn used_ticks(text: &str, cpus: &[usize]) -> u64 {
     let of_line = |line: &str| {
         let mut fields = line.strip_prefix("cpu")?.split_ascii_whitespace();

@@ -1,5 +1,5 @@
-//! The origin behind the servers when proxying is measured: a thread that answers
-//! every request with the same response, as cheaply as it can.
+//! The origin behind the servers for measuring proxying: a thread that answers every request with
+//! the same response, as cheaply as it can.
 
 use std::{
     net::{SocketAddr, TcpListener},
@@ -13,7 +13,7 @@ use tokio::{
 
 use crate::{Error, load::pin_this_thread, testbed::File};
 
-/// Starts the origin; it ends with the process. Returns where it listens.
+/// Starts the origin, which ends with the process. Returns its address.
 pub(crate) fn start(file: File, cpus: &[usize]) -> Result<SocketAddr, Error> {
     let failed = |source| Error::io("start the origin", source);
     let listener = TcpListener::bind("127.0.0.1:0").map_err(failed)?;
@@ -30,7 +30,7 @@ pub(crate) fn start(file: File, cpus: &[usize]) -> Result<SocketAddr, Error> {
     let cpus = cpus.to_vec();
     let serve = move || {
         if !cpus.is_empty() {
-            // On the wrong core it is slower, and nothing else is wrong.
+            // On the wrong core it is only slower.
             let _ = pin_this_thread(&cpus);
         }
         let runtime = tokio::runtime::Builder::new_current_thread()

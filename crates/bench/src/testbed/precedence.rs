@@ -1,24 +1,23 @@
-//! Precedence over others who use the machine at the same time.
+//! Scheduling precedence over other users of the machine.
 
 use std::fs;
 
 use crate::Error;
 
-/// The kernel's group of all processes of this session (`CONFIG_SCHED_AUTOGROUP`).
-/// Where there are such groups, niceness counts only within one; between them
-/// the group's own counts.
+/// The kernel's group of all processes of this session (`CONFIG_SCHED_AUTOGROUP`). If there are
+/// such groups, niceness applies only within a group; between groups their own niceness applies.
 const AUTOGROUP: &str = "/proc/self/autogroup";
 
-/// The niceness of this process and of all that it starts; the session's group
-/// gets its own back when this is dropped.
+/// The niceness of this process and of all that it starts. The session group's niceness is restored
+/// on drop.
 #[derive(Debug)]
 pub(crate) struct Precedence {
     autogroup_before: Option<i32>,
 }
 
 impl Precedence {
-    /// Gives the calling thread, with all threads and processes that it starts from
-    /// now on, the niceness `nice`, and the session's group as well.
+    /// Sets the niceness `nice` for the calling thread and for all threads and processes that it
+    /// starts from now on, and for the session's group.
     pub(crate) fn take(nice: i32) -> Result<Self, Error> {
         rustix::process::setpriority_process(None, nice)
             .map_err(|errno| Error::io(format!("set the niceness {nice}"), errno.into()))?;
@@ -47,7 +46,7 @@ fn set_autogroup(nice: i32) -> Result<(), Error> {
         .map_err(|source| Error::io(format!("write {nice} to {AUTOGROUP}"), source))
 }
 
-/// `/autogroup-195 nice 0`; empty where groups are switched off.
+/// Parses `/autogroup-195 nice 0`; the file is empty if groups are disabled.
 fn parse(text: &str) -> Option<i32> {
     text.split_once(" nice ")?.1.trim().parse().ok()
 }

@@ -1,4 +1,4 @@
-//! A server under comparison: what it is, how it starts and stops.
+//! A server under comparison: its description, start and stop.
 
 use std::{
     fmt, fs,
@@ -25,17 +25,17 @@ use crate::{
 /// How long a server may take to listen, and to end after TERM.
 const START_LIMIT: Duration = Duration::from_secs(15);
 const STOP_LIMIT: Duration = Duration::from_secs(10);
-/// Lines of the error log that a failure shows.
+/// Lines of the error log shown with a failure.
 const LOG_LINES: usize = 5;
 
-/// A server that takes nginx's command line and configuration.
+/// A server that accepts nginx's command line and configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Server {
     /// Its name in the report.
     pub name: String,
     /// Its binary.
     pub path: PathBuf,
-    /// Directives for the `http` block of this server alone, shown in the report.
+    /// Directives for the `http` block of this server only, shown in the report.
     pub directives: String,
     /// Directives for those of its `server` blocks that have an RSA key, shown in the report.
     pub rsa_directives: String,
@@ -88,7 +88,7 @@ impl Server {
     }
 }
 
-/// What a report says about a server.
+/// The description of a server in reports.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct ServerLabel {
     pub(crate) name: String,
@@ -99,8 +99,8 @@ pub(crate) struct ServerLabel {
     pub(crate) events: String,
 }
 
-/// The peer whose ratios the targets are about. Variants of it have a name that
-/// goes on after a dash.
+/// The peer to which the ratios of targets refer. Variants of it have a name that continues after a
+/// dash.
 const REFERENCE: &str = "reference";
 
 impl ServerLabel {
@@ -114,24 +114,24 @@ impl ServerLabel {
         })
     }
 
-    /// Whether it is one of those that are compared with the others.
+    /// Whether it is one of the servers that are compared with the others.
     pub(crate) fn is_sealane(&self) -> bool {
         self.version.starts_with("sealane ")
     }
 
-    /// Whether it was given `directives`, as they stand.
+    /// Whether it was given exactly `directives`.
     pub(crate) fn was_given(&self, directives: &str) -> bool {
         self.directives.contains(directives) || self.rsa_directives.contains(directives)
     }
 
-    /// Whether it is measured with the common configuration alone.
+    /// Whether it is measured with only the common configuration.
     pub(crate) fn is_as_it_comes(&self) -> bool {
         [&self.directives, &self.rsa_directives, &self.events]
             .iter()
             .all(|directives| directives.is_empty())
     }
 
-    /// Whether targets are about the ratios to this server.
+    /// Whether targets refer to the ratios to this server.
     pub(crate) fn is_reference(&self) -> bool {
         let rest = self.name.strip_prefix(REFERENCE);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
@@ -139,7 +139,7 @@ impl ServerLabel {
 }
 
 impl fmt::Display for ServerLabel {
-    /// Name, version, and what it was given beyond the common configuration.
+    /// Shows name, version, and the additions to the common configuration.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.name, self.version)?;
         if !self.directives.is_empty() {
@@ -155,8 +155,8 @@ impl fmt::Display for ServerLabel {
     }
 }
 
-/// Reads what nginx prints at `-V`. A library that was updated after the build
-/// is shown in the version that runs.
+/// Parses nginx's output for `-V`. A library that was updated after the build is shown with its
+/// running version.
 pub(crate) fn parse_version(text: &str) -> Option<String> {
     let product = text
         .lines()
@@ -208,12 +208,12 @@ impl Running {
         let log = prefix.join("error.log");
         let output = prefix.join("output.log");
         let _ = fs::remove_file(&log);
-        // The server runs in its prefix, where a relative path means something else.
+        // The server runs in its prefix, where a relative path has another meaning.
         let binary = fs::canonicalize(&server.path)
             .map_err(|source| Error::io(format!("find {}", server.path.display()), source))?;
         let mut command = command(&binary, &prefix, &configuration, &output)?;
-        // Affinity is inherited, so a thread that pins itself first starts a
-        // process that never ran anywhere else.
+        // Affinity is inherited, so a thread that pins itself first starts a process that has never
+        // run anywhere else.
         let child = thread::scope(|scope| {
             scope
                 .spawn(|| {
@@ -252,14 +252,14 @@ impl Running {
                 self.last_words(output)
             ))),
             None if !listening => Err(self.server.failed(format!(
-                "does not listen after {START_LIMIT:?}: {}",
+                "did not listen within {START_LIMIT:?}: {}",
                 self.last_words(output)
             ))),
             None => Ok(()),
         }
     }
 
-    /// The end of what the server wrote, for a message about its failure.
+    /// The end of the server's output, for a message about its failure.
     fn last_words(&self, output: &Path) -> String {
         let lines = |path: &Path| {
             fs::read_to_string(path)
@@ -280,7 +280,7 @@ impl Running {
     pub(crate) fn stop(mut self) -> Result<(), Error> {
         if let Ok(Some(status)) = self.child.try_wait() {
             return Err(self.server.failed(format!(
-                "ended with {status} while it was measured; see {}",
+                "ended with {status} during the measurement; see {}",
                 self.log.display()
             )));
         }
@@ -288,7 +288,7 @@ impl Running {
         if !wait_until(STOP_LIMIT, || matches!(self.child.try_wait(), Ok(Some(_)))) {
             return Err(self
                 .server
-                .failed(format!("does not end within {STOP_LIMIT:?} after TERM")));
+                .failed(format!("did not end within {STOP_LIMIT:?} after TERM")));
         }
         Ok(())
     }

@@ -9,13 +9,13 @@ use std::{
 
 use crate::Error;
 
-/// The configuration with `@NAMES@` in place of ports and paths.
+/// The configuration with `@NAMES@` as placeholders for ports and paths.
 const TEMPLATE: &str = include_str!("../../../../bench/nginx.conf");
 
 /// A file that the servers serve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum File {
-    /// A response as small as in measurements of handshakes.
+    /// A response as small as those in measurements of handshakes.
     Tiny,
     Small,
     Medium,
@@ -53,7 +53,7 @@ pub(crate) enum Listener {
     P384,
     Rsa2048,
     Rsa4096,
-    /// RSA-2048 without anything tuned.
+    /// RSA-2048 without any tuning.
     Untuned,
     /// P-256 with early data.
     Early,
@@ -73,7 +73,7 @@ impl Listener {
         Self::Http2,
     ];
 
-    /// What stands in the configuration in place of its port.
+    /// The placeholder for its port in the configuration.
     fn placeholder(self) -> &'static str {
         match self {
             Self::Plain => "@PLAIN_PORT@",
@@ -93,11 +93,11 @@ impl Listener {
 pub(crate) struct Ports([u16; Listener::ALL.len()]);
 
 impl Ports {
-    /// Free ports. They are free when looked for; a server that finds one
-    /// taken meanwhile does not start, which is an error and not a wrong figure.
+    /// Finds free ports. They are free when checked; a server whose port is taken in the meantime
+    /// does not start, which is an error and not a wrong figure.
     pub(crate) fn free() -> Result<Self, Error> {
         let failed = |source| Error::io("find a free port", source);
-        // All are held until the last is found, so that none comes twice.
+        // All are held until the last is found, so that none is found twice.
         let mut listeners = Vec::new();
         let mut ports = [0; Listener::ALL.len()];
         for port in &mut ports {
@@ -119,7 +119,7 @@ impl Ports {
     }
 }
 
-/// What differs between the configurations of two started servers.
+/// The differences between the configurations of two started servers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Variant<'a> {
     /// `worker_processes`.
@@ -135,13 +135,13 @@ pub(crate) struct Variant<'a> {
 /// The files of the test certificates, each with `.crt` and `.key`.
 const CERTIFICATES: [&str; 4] = ["p256", "p384", "rsa2048", "rsa4096"];
 
-/// What is the same for all servers and rounds.
+/// The data common to all servers and rounds.
 #[derive(Debug)]
 pub(crate) struct Site {
     work: PathBuf,
     files: PathBuf,
     certificates: PathBuf,
-    /// Where the origin listens, if one was started.
+    /// The origin's address, if one was started.
     origin: Option<SocketAddr>,
 }
 
@@ -185,7 +185,7 @@ impl Site {
         })
     }
 
-    /// Requests for `/proxied` are handed to this origin.
+    /// Passes requests for `/proxied` to this origin.
     pub(crate) fn set_origin(&mut self, origin: SocketAddr) {
         self.origin = Some(origin);
     }
@@ -200,13 +200,13 @@ impl Site {
 
     /// The configuration of one server.
     pub(crate) fn configuration(&self, ports: &Ports, variant: Variant<'_>) -> String {
-        // As root a server would switch to a user who cannot read the cache.
+        // As root, a server would switch to a user that cannot read the cache.
         let user = if rustix::process::geteuid().is_root() {
             "user root;"
         } else {
             ""
         };
-        // Without an origin nobody asks for what is proxied.
+        // Without an origin, nothing requests a proxied file.
         let origin_port = self.origin.map_or(9, |origin| origin.port());
         let mut text = TEMPLATE.to_owned();
         for (name, value) in [
@@ -228,8 +228,8 @@ impl Site {
     }
 }
 
-/// A file of `bytes` bytes without holes and without repetition within a page,
-/// read once so that it lies in the page cache.
+/// Creates a file of `bytes` bytes without holes and without repetition within a page, and reads it
+/// once so that it is in the page cache.
 fn provide(path: &Path, bytes: u64) -> io::Result<()> {
     if !fs::metadata(path).is_ok_and(|metadata| metadata.len() == bytes) {
         let mut file = io::BufWriter::with_capacity(1 << 20, fs::File::create(path)?);

@@ -1,5 +1,5 @@
-//! A small server inside the test process, one thread per connection, that
-//! counts what it sees and misbehaves on demand.
+//! A small server inside the test process, one thread per connection, that counts requests and
+//! misbehaves on demand.
 
 use std::{
     io::{Read, Write},

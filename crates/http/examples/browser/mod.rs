@@ -1,4 +1,4 @@
-//! A browser's request, for those who measure.
+//! A browser's request, for measurements.
 
 /// What a browser asks for a page's parts; the path is the only part that differs.
 pub(crate) const BROWSER: &[(&str, &str)] = &[

@@ -1,7 +1,8 @@
 //! Responses of gateway programs (RFC 3875 section 6), as FastCGI, SCGI and uwsgi carry them.
 //!
-//! A head is header lines up to an empty line; `Status` says the status. Without it there is a
-//! redirect where `Location` is, and success otherwise. Lines end with CR LF or LF.
+//! A head is a list of header lines up to an empty line. `Status` gives the status; without it, the
+//! response is a redirect if there is a `Location`, and a success otherwise. Lines end with CR LF
+//! or LF.
 
 use crate::h1::response::{FirstLine, parse_head};
 use crate::h1::{ParsedResponse, ResponseError, ResponseLimits, ResponseState};
@@ -14,20 +15,21 @@ pub use param::Param;
 #[cfg(test)]
 mod tests;
 
-/// What a status line of HTTP at the start of a gateway's response means.
+/// How an HTTP status line at the start of a gateway's response is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StatusLine {
-    /// It is the status; `Status` then means nothing (SCGI and uwsgi, as in nginx).
+    /// It gives the status; `Status` is then ignored (SCGI and uwsgi, as in nginx).
     Taken,
-    /// It is skipped, as are all lines that begin with `HTTP/` (FastCGI, as in nginx).
+    /// It is skipped, like all lines that begin with `HTTP/` (FastCGI, as in nginx).
     Skipped,
 }
 
-/// Parses a gateway's response head from the start of `buf`, whose bytes must lie together: what
-/// FastCGI cuts into records is to be joined until the head is complete.
+/// Parses a gateway's response head from the start of `buf`, which must be contiguous: join the
+/// contents of FastCGI records until the head is complete.
 ///
-/// The result's [`framing`](crate::h1::ReceivedResponse::framing) knows that the gateway protocol
-/// ends the body. Its `keep_alive` is never set: that too is the gateway protocol's.
+/// The result's [`framing`](crate::h1::ReceivedResponse::framing) takes into account that the
+/// gateway protocol ends the body. `keep_alive` is never set, since the gateway protocol decides
+/// that too.
 ///
 /// # Errors
 /// [`ResponseError`]; the connection must be closed.

@@ -1,11 +1,11 @@
-//! Parameters of a request to an application, as all of its encoders take them.
+//! Parameters of a request to an application, as all encoders take them.
 
 use memchr::{memchr, memchr2, memchr3};
 
 use crate::outgoing::InvalidRequest;
 
-/// Parameters that are parts of an HTTP request. Whoever makes one of them again, as applications
-/// that ask other servers do, writes them into lines.
+/// Parameters that are parts of an HTTP request. An application that rebuilds the request, to ask
+/// another server, writes them into lines.
 const OF_A_REQUEST: [&[u8]; 6] = [
     b"REQUEST_URI",
     b"REQUEST_METHOD",
@@ -17,10 +17,9 @@ const OF_A_REQUEST: [&[u8]; 6] = [
 
 /// The name and the value of a parameter.
 ///
-/// SCGI ends both with NUL, and applications keep them as strings that end with NUL
-/// (environment variables, PHP). A name ends at `=` there. Values may hold line breaks, as paths
-/// do, except for those that stand for parts of an HTTP request: no request could have held
-/// them.
+/// SCGI ends both with NUL, and applications keep them as NUL-terminated strings (environment
+/// variables, PHP), in which the name ends at `=`. Values may contain line breaks, as paths do,
+/// unless they are parts of an HTTP request, which cannot contain line breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Param<'a> {
     name: &'a [u8],

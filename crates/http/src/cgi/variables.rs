@@ -1,6 +1,6 @@
 //! Request headers as meta-variables (RFC 3875 section 4.1.18).
 
-/// Appends the meta-variable's name of a header: `HTTP_`, then the name in upper case with
+/// Appends the name of a header's meta-variable: `HTTP_`, then the name in upper case with
 /// underscores for hyphens.
 pub fn push_name(out: &mut Vec<u8>, header: &[u8]) {
     out.extend_from_slice(b"HTTP_");
@@ -37,8 +37,8 @@ pub fn is_same_variable(one: &[u8], other: &[u8]) -> bool {
     one.iter().map(fold).eq(other.iter().map(fold))
 }
 
-/// What stands between the values of a header that was sent more than once, when they become one
-/// meta-variable: as nginx joins them.
+/// The separator between the values of a header that was sent more than once, when they are joined
+/// into one meta-variable; the same as nginx's.
 pub fn separator(header: &[u8]) -> &'static [u8] {
     if header.eq_ignore_ascii_case(b"Cookie") {
         b"; "

@@ -1,4 +1,4 @@
-//! Records of a response, as they come.
+//! Decodes the records of a response as they arrive.
 
 use std::fmt;
 use std::ops::Range;
@@ -22,19 +22,19 @@ pub enum ProtocolStatus {
     Other(u8),
 }
 
-/// What a call of [`RecordDecoder::decode`] found.
+/// The result of a call of [`RecordDecoder::decode`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Nothing more in this input.
+    /// No further event in this input.
     NeedMore,
-    /// Response bytes, at this place of the input.
+    /// Response bytes, at this position of the input.
     Stdout(Range<usize>),
     /// The response has ended; [`Event::End`] follows.
     StdoutEnd,
-    /// A piece of error text, at this place of the input. One text may come in several.
+    /// A piece of error text, at this position of the input. One text may come in several pieces.
     Stderr(Range<usize>),
-    /// The application has ended the request; nothing may follow on this connection but, with
-    /// `fastcgi_keep_conn`, the answer to another one.
+    /// The application has ended the request. Nothing may follow on this connection except, with
+    /// `fastcgi_keep_conn`, the response to another request.
     End {
         /// The exit status of the application.
         app_status: u32,
@@ -43,23 +43,23 @@ pub enum Event {
     },
 }
 
-/// An event and how much of the input led to it.
+/// An event, and how much of the input it took.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decoded {
-    /// Bytes of the input that are dealt with; the next call starts after them.
+    /// Bytes of the input that have been processed; the next call starts after them.
     pub consumed: usize,
-    /// What they were.
+    /// The event they led to.
     pub event: Event,
 }
 
-/// Bytes that are no FastCGI response. The connection must be closed.
+/// Invalid FastCGI. The connection must be closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FastCgiError {
-    /// The first byte of a record is not 1. Most likely the other end does not speak FastCGI.
+    /// The first byte of a record is not 1. Most likely the peer does not speak FastCGI.
     Version(u8),
-    /// A record that is neither output, error text nor the end of the request.
+    /// A record that is neither output, error text, nor the end of the request.
     RecordType(u8),
-    /// A record of a request that was not made.
+    /// A record of a request that was never made.
     RequestId(u16),
 }
 
@@ -82,7 +82,7 @@ impl fmt::Display for FastCgiError {
 
 impl std::error::Error for FastCgiError {}
 
-/// Reads the records of one response, copying nothing.
+/// Decodes the records of one response, copying nothing.
 ///
 /// ```text
 /// Header -> Content -> Padding -+-> Header
@@ -130,26 +130,26 @@ impl RecordDecoder {
         }
     }
 
-    /// Whether the request has ended, last padding included. What input is left then does not
-    /// belong to it, and the connection must not be used again.
+    /// Whether the request has ended, including the last padding. Any further input does not belong
+    /// to it, and the connection must then not be reused.
     pub fn is_done(&self) -> bool {
         self.state == State::Done
     }
 
-    /// Whether more of the current record's content is to come: after [`Event::Stderr`], whether
-    /// the text goes on.
+    /// Whether more content of the current record is to come. After [`Event::Stderr`] this says
+    /// whether the text continues.
     pub fn is_within_record(&self) -> bool {
         self.state == State::Content
     }
 
-    /// Whether the response has ended: no more output comes, though the end of the request may
-    /// still. If the connection closes before this is true the response is incomplete (nginx:
+    /// Whether the response has ended: there is no more output, though the end of the request may
+    /// still come. If the connection closes before this is true, the response is incomplete (nginx:
     /// `upstream prematurely closed FastCGI stdout`), unless its own length says otherwise.
     pub fn stdout_ended(&self) -> bool {
         self.stdout_ended
     }
 
-    /// Reads up to the next event. Call it again with what follows `consumed` until
+    /// Decodes up to the next event. Call it again with what follows `consumed` until
     /// [`Event::NeedMore`]; after [`Event::End`] too, for the padding.
     ///
     /// # Errors
@@ -211,7 +211,7 @@ impl RecordDecoder {
         taken
     }
 
-    /// Judges the header as far as it is there, so that a peer with another protocol is found out
+    /// Checks the header as far as it has arrived, so that a peer with another protocol is detected
     /// by its first byte.
     fn check_header(&self) -> Result<(), FastCgiError> {
         let [version, kind, id_high, id_low, ..] = self.bytes;
@@ -235,7 +235,7 @@ impl RecordDecoder {
         self.padding_left = usize::from(padding);
         self.filled = 0;
         if kind == END_REQUEST {
-            // What a short record leaves out is zero.
+            // Fields missing from a short record are zero.
             self.bytes = [0; RECORD_HEADER_BYTES];
             self.state = State::Content;
             return None;
@@ -320,25 +320,25 @@ impl StderrText {
         self.dropped_bytes += (piece.len() - kept) as u64;
     }
 
-    /// What to log after `FastCGI sent in stderr: `, to be escaped there: without line ends, dots
-    /// and spaces at the end, as nginx cuts it.
+    /// The text to log after `FastCGI sent in stderr: `, to be escaped there. Like nginx, it drops
+    /// line ends, dots and spaces at the end.
     pub fn text(&self) -> &[u8] {
         let is_kept = |byte: &u8| !matches!(byte, b'\n' | b'\r' | b'.' | b' ');
         let end = self.text.iter().rposition(is_kept);
         &self.text[..end.map_or(0, |last| last + 1)]
     }
 
-    /// Bytes that were not kept.
+    /// Bytes that were discarded.
     pub fn dropped_bytes(&self) -> u64 {
         self.dropped_bytes
     }
 
-    /// Whether nothing came.
+    /// Whether there was no text.
     pub fn is_empty(&self) -> bool {
         self.text.is_empty()
     }
 
-    /// Makes it ready for the next text.
+    /// Clears it for the next text.
     pub fn clear(&mut self) {
         self.text.clear();
         self.dropped_bytes = 0;

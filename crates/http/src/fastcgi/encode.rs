@@ -1,4 +1,4 @@
-//! Records of a request.
+//! Encodes the records of a request.
 
 use std::fmt;
 
@@ -12,13 +12,13 @@ use super::{
 /// Content lengths are rounded up to this with padding, as the specification recommends.
 const ALIGNMENT: usize = 8;
 
-/// A parameter that no record holds. Servers in use (PHP) read parameters record by record, so
-/// one must not be cut.
+/// A parameter that does not fit into a record. Servers in use (PHP) read parameters record by
+/// record, so a parameter must not be split.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParamTooLong {
     /// The parameter's name, or its beginning.
     pub name: Vec<u8>,
-    /// What it takes, name, value and their lengths.
+    /// Its size: name, value and their lengths.
     pub bytes: usize,
 }
 
@@ -35,8 +35,8 @@ impl fmt::Display for ParamTooLong {
 
 impl std::error::Error for ParamTooLong {}
 
-/// Appends the record that begins a request in the role of a responder. With `keep_conn`
-/// (`fastcgi_keep_conn`) the application leaves the connection open after it.
+/// Appends the record that begins a request in the responder role. With `keep_conn`
+/// (`fastcgi_keep_conn`) the application leaves the connection open afterwards.
 pub fn encode_begin(out: &mut Vec<u8>, keep_conn: bool) {
     push_header(out, BEGIN_REQUEST, 8, 0);
     out.extend_from_slice(&[0, 1, u8::from(keep_conn), 0, 0, 0, 0, 0]);
@@ -44,8 +44,8 @@ pub fn encode_begin(out: &mut Vec<u8>, keep_conn: bool) {
 
 /// Appends the parameters and the empty record that ends them.
 ///
-/// nginx refuses requests whose parameters exceed one record; here they go on in the next one,
-/// whole pairs each, which every known application reads.
+/// nginx refuses requests whose parameters exceed one record. Here they continue in the next
+/// record, in whole pairs, which every known application reads.
 ///
 /// # Errors
 /// [`ParamTooLong`]; `out` is as it was.
@@ -84,8 +84,8 @@ pub fn encode_params<'a>(
     Ok(())
 }
 
-/// The frame of one record of the request body: the header goes before the data, the padding
-/// after it.
+/// The frame of one record of the request body: the header precedes the data, the padding follows
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StdinRecord {
     /// Bytes of data, 1 to [`MAX_DATA_BYTES`](Self::MAX_DATA_BYTES).
@@ -93,10 +93,10 @@ pub struct StdinRecord {
 }
 
 impl StdinRecord {
-    /// The most data of one record: as much as fits without padding.
+    /// The most data in one record: as much as fits without padding.
     pub const MAX_DATA_BYTES: usize = MAX_RECORD_BYTES / ALIGNMENT * ALIGNMENT;
 
-    /// The record for the next part of a body of which `available_bytes` are at hand; `None` when
+    /// The record for the next part of a body of which `available_bytes` are available; `None` if
     /// that is zero, as an empty record would end the body.
     pub fn next(available_bytes: u64) -> Option<StdinRecord> {
         let data_bytes = available_bytes.min(Self::MAX_DATA_BYTES as u64) as usize;
@@ -108,7 +108,7 @@ impl StdinRecord {
         push_header(out, STDIN, self.data_bytes, self.padding().len());
     }
 
-    /// What follows the data.
+    /// The padding that follows the data.
     pub fn padding(self) -> &'static [u8] {
         &[0; ALIGNMENT][..padding_bytes(self.data_bytes)]
     }
@@ -119,7 +119,7 @@ pub fn encode_stdin_end(out: &mut Vec<u8>) {
     push_header(out, STDIN, 0, 0);
 }
 
-/// Appends the record that asks the application to give the request up.
+/// Appends the record that asks the application to abort the request.
 pub fn encode_abort(out: &mut Vec<u8>) {
     push_header(out, ABORT_REQUEST, 0, 0);
 }
@@ -132,7 +132,7 @@ fn push_header(out: &mut Vec<u8>, kind: u8, content_bytes: usize, padding_bytes:
     out.extend_from_slice(&[VERSION, kind, id_high, id_low, high, low, padding, 0]);
 }
 
-/// Writes length and padding of the record that began at `record` and ends with `out`.
+/// Fills in length and padding of the record that began at `record` and ends with `out`.
 fn close_record(out: &mut Vec<u8>, record: usize) {
     let content_bytes = out.len() - record - RECORD_HEADER_BYTES;
     let padding = padding_bytes(content_bytes);
@@ -145,7 +145,7 @@ fn padding_bytes(content_bytes: usize) -> usize {
     content_bytes.next_multiple_of(ALIGNMENT) - content_bytes
 }
 
-/// Bytes that a length takes: one up to 127, else four.
+/// Size of an encoded length: one byte up to 127, otherwise four.
 fn length_bytes(length: usize) -> usize {
     if length < 0x80 { 1 } else { 4 }
 }

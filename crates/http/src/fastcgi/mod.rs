@@ -1,7 +1,8 @@
-//! FastCGI 1.0, the web server's end: one request at a time on a connection, responder role.
+//! FastCGI 1.0, the web server side: one request at a time per connection, responder role.
 //!
-//! Written from the specification (Open Market, 1996) and for what PHP-FPM does with it. Bytes
-//! that are data never pass through here: the encoder writes the record headers around them, the
+//! Written from the specification (Open Market, 1996) and for the behaviour of PHP-FPM. Payload
+//! bytes never pass through here: the encoder writes the record headers around them, and the
+//! decoder says where they are.
 //! decoder says where they are.
 
 mod decode;
@@ -18,7 +19,7 @@ pub const RECORD_HEADER_BYTES: usize = 8;
 /// The most content of one record: its length has 16 bits.
 pub const MAX_RECORD_BYTES: usize = 65535;
 
-/// The most text of standard error that is kept for one line of the log.
+/// The most standard error text that is kept for one log line.
 pub const MAX_STDERR_BYTES: usize = 2048;
 
 const VERSION: u8 = 1;

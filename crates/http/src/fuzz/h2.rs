@@ -1,4 +1,4 @@
-//! HTTP/2 connections, both ends.
+//! HTTP/2 connections, both sides.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,17 +11,17 @@ use crate::h2::{
 };
 use crate::headers::{Field, KnownHeader};
 
-/// A server's end. The first byte chooses settings and what the application does, the rest is
-/// what the client sends after its preface (or, by a bit of the choice, with it).
+/// The server side. The first byte chooses settings and what the application does; the rest is what
+/// the client sends after its preface (or, depending on a bit of the choice, including it).
 ///
-/// However the bytes are cut, the events, the end and everything written are the same. What is
-/// written consists of whole frames. Memory and output stay within what limits and input allow,
-/// and requests that are handed on have a consistent head.
+/// However the bytes are split, the events, the end and all output are the same. Output consists of
+/// whole frames. Memory and output stay within what limits and input allow, and requests that are
+/// passed on have a consistent head.
 pub fn fuzz_h2_server(data: &[u8]) {
     run(Role::Server, data);
 }
 
-/// A client's end with three requests under way, as [`fuzz_h2_server`].
+/// The client side with three requests in progress, like [`fuzz_h2_server`].
 pub fn fuzz_h2_client(data: &[u8]) {
     run(Role::Client, data);
 }
@@ -76,7 +76,7 @@ pub(super) fn settings_from(choice: u8) -> Settings {
     settings
 }
 
-/// What can be compared between runs.
+/// The part that can be compared between runs.
 #[derive(Debug, PartialEq, Eq)]
 struct Outcome {
     /// Events in words, parts of a body joined.
@@ -180,7 +180,7 @@ impl Run {
         }
     }
 
-    /// The application: answers at once, sends a little, and reads all of a body or none of it.
+    /// The application: responds at once, sends a little, and reads all of a body or none of it.
     fn act(&mut self, event: Event<'_>) {
         let word = match event {
             Event::Request {
@@ -250,7 +250,7 @@ impl Run {
         }
     }
 
-    /// One frame for whoever's turn it is; streams end after a few.
+    /// Sends one frame for the stream whose turn it is. Streams end after a few frames.
     fn send(&mut self) {
         if let Some(grant) = self.connection.next_data() {
             assert!(grant.max_bytes > 0);
@@ -275,7 +275,7 @@ impl Run {
         if let Some(fault) = fault {
             assert!(self.connection.is_finished() && !fault.to_string().is_empty());
         }
-        // The answers of the application are a frame or two for each event.
+        // The application responds with a frame or two per event.
         let most = 300 + 4 * input_bytes + self.events.len() * (BODY_BYTES as usize + 200);
         assert!(
             self.written.len() <= most,

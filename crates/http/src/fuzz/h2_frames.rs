@@ -1,4 +1,4 @@
-//! HTTP/2 connections whose peer speaks HTTP/2, mostly: the input is a program that builds frames
+//! HTTP/2 connections whose peer mostly speaks HTTP/2: the input is a program that builds frames
 //! and says what the application does between them.
 
 use std::collections::{HashMap, HashSet};
@@ -14,14 +14,14 @@ use crate::h2::{
 };
 use crate::headers::Field;
 
-/// What every connection begins with (RFC 9113 section 6.9.2).
+/// The initial window of every connection (RFC 9113 section 6.9.2).
 const FIRST_WINDOW: i64 = 65_535;
-/// A connection that keeps all that its limits allow has less than this on the heap.
+/// Upper bound on the heap of a connection that keeps everything its limits allow.
 const MAX_HEAP_BYTES: usize = 512 << 10;
-/// DATA that is answered with at a time.
+/// The most DATA in one response.
 const MAX_DATA_BYTES: u32 = 300;
 
-/// Fields of heads that a peer sends, good and bad.
+/// Fields of heads that a peer sends, valid and invalid.
 const FIELDS: [(&[u8], &[u8]); 28] = [
     (b":method", b"GET"),
     (b":scheme", b"https"),
@@ -53,7 +53,7 @@ const FIELDS: [(&[u8], &[u8]); 28] = [
     (b"x-long", &[b'v'; 400]),
 ];
 
-/// Increments and settings that are at the edge of something.
+/// Increments and settings at boundaries.
 const NUMBERS: [u32; 12] = [
     0,
     1,
@@ -72,10 +72,10 @@ const NUMBERS: [u32; 12] = [
 /// A program for the peer and the application: one byte for each decision. The first chooses
 /// role and limits.
 ///
-/// Whatever is done: after a connection error nothing more is read or opened; frames that leave
-/// are whole, in order, within the peer's windows and frame size, and on streams that are open in
-/// that direction; DATA beyond the windows that were announced is an error; streams and memory
-/// stay within their limits.
+/// Invariants: after a connection error nothing more is read or opened. Outgoing frames are whole,
+/// in order, within the peer's windows and frame size, and on streams that are open in that
+/// direction. DATA beyond the announced windows is an error. Streams and memory stay within their
+/// limits.
 pub fn fuzz_h2_frames(data: &[u8]) {
     let mut program = Program { rest: data };
     let choice = program.byte();
@@ -131,7 +131,7 @@ struct Run {
     sent: Sent,
 }
 
-/// What the connection has consumed, by our own reading.
+/// What the connection has consumed, according to an independent parser.
 struct Heard {
     /// The beginning of a frame.
     partial: Vec<u8>,
@@ -141,15 +141,15 @@ struct Heard {
     connection_credit: i64,
     stream_credit: HashMap<u32, i64>,
     data_bytes: i64,
-    /// Frames that the connection may take for an error of their own.
+    /// Frames that the connection may treat as an error of their own.
     data_of: HashMap<u32, i64>,
-    /// Streams whose first HEADERS opened them: with larger numbers than all before.
+    /// Streams opened by their first HEADERS, with a number larger than all before.
     opened: HashSet<u32>,
     newest: u32,
     goes_away: bool,
 }
 
-/// What the connection has written, by our own reading.
+/// What the connection has written, according to an independent parser.
 struct Sent {
     at: usize,
     connection_window: i64,
@@ -213,7 +213,7 @@ impl Run {
                 last: None,
             },
         };
-        // SETTINGS and the acknowledgement of ours, unless the program is to send them.
+        // SETTINGS and the acknowledgement of ours, unless the program sends them.
         if choice & 8 == 0 {
             run.frame(4, 0, 0, &[]);
             run.frame(4, 1, 0, &[]);
@@ -361,7 +361,7 @@ impl Run {
             let count = (usize::from(program.byte()) % 20).min(rest.len());
             let (part, behind) = rest.split_at(count);
             rest = behind;
-            // What is left out makes the block an unfinished one.
+            // An incomplete list leaves the block unfinished.
             let is_last = rest.is_empty() || program.rest.is_empty();
             self.frame(9, u8::from(is_last) << 2, id, part);
             if is_last {
@@ -438,7 +438,7 @@ impl Run {
     }
 
     fn announced(&self, stream: Option<u32>) -> i64 {
-        // Updates that were written by the same call count.
+        // Updates written by the same call count.
         let mut updates = [0; 2];
         let mut rest = &self.out[self.sent.at..];
         while let Some((_, kind, id, payload, behind)) = split_frame(rest) {
@@ -483,7 +483,7 @@ impl Run {
         };
         let fields = [Field::from_static("x-a", " b ")];
         let is_open = connection.contains(stream);
-        // What comes too late or is out of order is refused; nothing of it is written.
+        // Anything too late or out of order is refused, and nothing of it is written.
         let before = out.len();
         let done = match action % 16 {
             1 | 2 => connection.send_head(stream, StatusCode::OK, fields, action & 64 != 0, out),
@@ -513,7 +513,7 @@ impl Run {
         assert!(is_open || out.len() == before || matches!(action % 16, 15));
     }
 
-    /// Reads what was written as the peer would.
+    /// Parses the output as the peer would.
     fn read_out(&mut self) {
         while let Some((flags, kind, id, payload, behind)) = split_frame(&self.out[self.sent.at..])
         {
@@ -551,10 +551,10 @@ impl Run {
         assert_eq!(self.sent.block_of, None, "whole blocks");
     }
 
-    /// A connection error is the last word.
+    /// Nothing follows a connection error.
     fn end_with(mut self, fault: Fault) {
         assert!(self.connection.is_finished() && !fault.to_string().is_empty());
-        // GOAWAY has been written, and nothing behind it.
+        // GOAWAY has been written, and nothing after it.
         assert_eq!(self.sent.last, Some(7), "GOAWAY is the last frame");
         let before = self.out.len();
         let input = [&[0, 0, 8, 6, 0, 0, 0, 0, 0][..], &[1; 8]].concat();

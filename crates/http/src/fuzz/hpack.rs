@@ -5,11 +5,12 @@ use crate::h2::hpack::{
     Origin, STATIC_ENTRIES, static_field,
 };
 
-/// HPACK. The first byte chooses limits and table sizes; then come blocks of one connection, each behind a byte with
-/// its length.
+/// HPACK. The first byte chooses limits and table sizes. Then come the blocks of one connection,
+/// each preceded by a byte with its length.
 ///
-/// A decoder that stops telling fields at a limit has the same table as one without limits. What is known of a field
-/// without looking at it is true. What was decoded comes back from our encoder through another decoder.
+/// A decoder that stops reporting fields at a limit has the same table as one without limits. What
+/// is known of a field without looking at it is true. Decoded fields survive a round trip through
+/// our encoder and another decoder.
 pub fn fuzz_hpack(data: &[u8]) {
     let Some((&choice, mut rest)) = data.split_first() else {
         return;
@@ -44,7 +45,8 @@ pub fn fuzz_hpack(data: &[u8]) {
         assert_eq!(told[..], fields[..told.len()]);
         assert_eq!(entries(&limited), entries(&free));
         let table_limit = limit.max(4096) as usize;
-        // Lines twice, and an entry of 16 bytes for each 32 bytes of table, in a buffer of twice as many.
+        // Each line twice, and an entry of 16 bytes per 32 bytes of table, in a buffer of twice as
+        // many.
         assert!(free.heap_bytes() <= table_limit * 3 + 1024);
         ends.round_trip(&fields);
     }
@@ -77,7 +79,7 @@ fn limits_from(choice: u8) -> FieldLimits {
 /// Name, value, whether it may never be indexed.
 type Text = (Vec<u8>, Vec<u8>, bool);
 
-/// Keeps the fields, and notes of each what can be told of its text alone.
+/// Keeps the fields, and notes for each what can be derived from its text alone.
 #[derive(Default)]
 struct Keeper {
     fields: Vec<Text>,
@@ -97,15 +99,15 @@ impl FieldSink for Keeper {
                 let (known, _) = static_field(index.into()).expect("an index of the table");
                 assert_eq!(known, name);
             }
-            // Zero: the field came when a limit had been passed.
+            // Zero: the field came after a limit had been passed.
             Origin::Dynamic(noted) => assert!(noted == 0 || noted == note),
-            // The upper half is made of the name.
+            // The upper half is derived from the name.
             Origin::DynamicName(noted) => assert!(noted == 0 || noted >> 8 == note >> 8),
             Origin::Literal => {}
         }
         let field = (name.to_vec(), value.to_vec(), field.never_indexed);
         self.fields.push(field);
-        // The line is not needed any more.
+        // The line is no longer needed.
         head.clear();
         note
     }
@@ -128,7 +130,8 @@ fn decode(decoder: &mut Decoder, block: &[u8], limits: &FieldLimits) -> Outcome 
     Ok((decoded, keeper.fields))
 }
 
-/// The dynamic table, the newest entry first, asked for until there is none: of a clone, as that is an error.
+/// The dynamic table, newest entry first. Reads until there are no more, from a clone, since
+/// reading past the end is an error.
 fn entries(decoder: &Decoder) -> Vec<Text> {
     let mut decoder = decoder.clone();
     let mut entries = Vec::new();
@@ -147,7 +150,7 @@ fn entries(decoder: &Decoder) -> Vec<Text> {
     entries
 }
 
-/// Our encoder and a decoder that listens to it.
+/// Our encoder and a decoder for its output.
 struct Ends {
     encoder: Encoder,
     decoder: Decoder,

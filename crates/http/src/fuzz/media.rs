@@ -1,15 +1,16 @@
-//! Media files, which somebody may have uploaded.
+//! Media files, which may have been uploaded by untrusted users.
 
 use crate::mp4::{self, Cut, Wanted};
 
-/// The largest index that the target lets be read.
+/// The largest index that the target allows to be read.
 const MAX_INDEX_BYTES: u64 = 1 << 20;
 
-/// An MP4 file and what is wanted of it. Five bytes choose a beginning, a length and limits. The
-/// rest is the file; or, by a bit of the fifth byte, what a valid file is made of and where it is damaged.
+/// An MP4 file and the part wanted of it. Five bytes choose a start, a length and limits. The rest
+/// is the file or, depending on a bit of the fifth byte, the description of a valid file and where
+/// it is damaged.
 ///
-/// Nothing is read outside of the file or beyond the limits, and what is sent is a part of it
-/// behind a head in proportion to it. Times as a player writes them are numbers or nothing.
+/// Nothing outside the file or beyond the limits is read. The output is a part of the file after a
+/// head of proportionate size. Times as a player writes them parse as numbers or not at all.
 pub fn fuzz_mp4(data: &[u8]) {
     let Some((head, rest)) = data.split_at_checked(5) else {
         return;
@@ -21,7 +22,7 @@ pub fn fuzz_mp4(data: &[u8]) {
     }
 }
 
-/// A valid file made of what comes behind a list of damages: places and bytes.
+/// A valid file, built from what follows a list of damages: positions and bytes.
 fn damaged(data: &[u8]) -> Vec<u8> {
     let (count, rest) = data.split_first().unwrap_or((&0, &[]));
     let (damages, rest) = rest.split_at(rest.len().min(usize::from(count % 8) * 3));
@@ -51,7 +52,7 @@ fn cut(head: &[u8], file: &[u8]) {
             MAX_INDEX_BYTES
         },
     };
-    // Samples are not looked at: they may be so many that no input has them.
+    // Samples are not examined: there may be more than any input can hold.
     let missing = u64::from(head[4] >> 2 & 0x1f) << 16;
     let file_bytes = file.len() as u64 + missing;
     let cut = mp4::cut(file_bytes, &wanted, |offset, len| {

@@ -1,11 +1,11 @@
-//! Where requests may begin in what a client sends: HTTP/1 framing as RFC 9112 has it, written
-//! to be obvious and not to be fast. It shares no code with the parsers it judges.
+//! Where requests may begin in a client's stream: HTTP/1 framing as in RFC 9112, written to be
+//! obvious rather than fast. It shares no code with the parsers it judges.
 //!
-//! It allows what a careful server may allow. Where senders and receivers are known to disagree about
-//! an end, it knows of no further request, and a server must not find one there.
+//! It allows what a careful server may allow. Where senders and receivers are known to disagree
+//! about an end, it knows of no further request, and a server must not find one there.
 
-/// The places in `stream` where a request may begin, first that of the first. Empty lines before
-/// a request belong to nobody, so each place is behind them.
+/// The positions in `stream` where a request may begin, including the first. Empty lines before a
+/// request are not part of it, so each position is after them.
 pub fn request_starts(stream: &[u8]) -> Vec<usize> {
     let mut starts = Vec::new();
     let mut at = 0;
@@ -22,8 +22,8 @@ pub fn request_starts(stream: &[u8]) -> Vec<usize> {
     }
 }
 
-/// The place behind the empty lines at `at`, which section 2.2 allows before a request. CR and LF
-/// may stand there in any order, as nginx has it: nothing but line ends is skipped.
+/// The position after the empty lines at `at`, which section 2.2 allows before a request. As in
+/// nginx, CR and LF may come in any order; only line ends are skipped.
 pub(super) fn behind_empty_lines(stream: &[u8], at: usize) -> usize {
     let is_end = |byte: &&u8| **byte == b'\r' || **byte == b'\n';
     at + stream[at..].iter().take_while(is_end).count()
@@ -54,7 +54,7 @@ fn message_end(stream: &[u8], at: usize) -> Option<usize> {
     (length <= body.len()).then(|| stream.len() - rest.len() + length)
 }
 
-/// A line of a head without its end. Neither a bare CR nor NUL may stand in it (section 2.2).
+/// A line of a head without its end. It must not contain a bare CR or NUL (section 2.2).
 fn next_line<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let end = rest.iter().position(|&byte| byte == b'\n')?;
     let line = &rest[..end];
@@ -63,12 +63,12 @@ fn next_line<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     (!line.contains(&b'\r') && !line.contains(&0)).then_some(line)
 }
 
-/// The minor version of HTTP/1; nothing else has a request behind it.
+/// The minor version of HTTP/1; no other version has a request after it.
 fn version(request_line: &[u8]) -> Option<&[u8]> {
     let blank = request_line.iter().rposition(|&byte| byte == b' ')?;
     let word = &request_line[blank + 1..];
     let word = match word {
-        // Blanks at the end of the line belong to no version.
+        // Spaces at the end of the line are not part of the version.
         b"" => request_line.trim_ascii().rsplit(|b| *b == b' ').next()?,
         word => word,
     };
@@ -79,8 +79,8 @@ fn version(request_line: &[u8]) -> Option<&[u8]> {
 /// A name in lower case, and its value.
 type Field = (Vec<u8>, Vec<u8>);
 
-/// A header line. `None` where a name is that of a framing field to some and not to others, or
-/// where a line may belong to the one before (sections 5.1 and 5.2).
+/// A header line. `None` if implementations disagree on whether its name is that of a framing
+/// field, or whether the line belongs to the previous one (sections 5.1 and 5.2).
 fn field(line: &[u8]) -> Option<Field> {
     if line[0] == b' ' || line[0] == b'\t' {
         return None;
@@ -105,7 +105,7 @@ fn values<'f>(fields: &'f [Field], wanted: &'f [u8]) -> impl Iterator<Item = &'f
     of_name.map(|(_, value)| value.as_slice())
 }
 
-/// Section 9.3. A server that closes although it need not does no harm.
+/// Section 9.3. A server may close the connection when it need not.
 fn persists(fields: &[Field], is_http_1_0: bool) -> bool {
     let says = |word: &[u8]| {
         values(fields, b"connection").any(|value| {
@@ -116,15 +116,15 @@ fn persists(fields: &[Field], is_http_1_0: bool) -> bool {
     !says(b"close") && (!is_http_1_0 || says(b"keep-alive"))
 }
 
-/// Bytes of the body with its framing (section 6.3). `None` where it has no end, or one that
-/// not everybody sees.
+/// Bytes of the body with its framing (section 6.3). `None` if it has no end, or one that
+/// implementations disagree about.
 fn body_length(fields: &[Field], is_http_1_0: bool, body: &[u8]) -> Option<usize> {
     let lengths: Vec<_> = values(fields, b"content-length").collect();
     let codings: Vec<_> = values(fields, b"transfer-encoding").collect();
     match (&codings[..], &lengths[..]) {
         ([], []) => Some(0),
         ([], [first, others @ ..]) => {
-            // The same number several times is one length.
+            // The same number several times counts as one length.
             let mut numbers = first.split(|&byte| byte == b',').map(<[u8]>::trim_ascii);
             let number = numbers.next()?;
             let agree = numbers.all(|other| other == number) && others.iter().all(|o| o == first);

@@ -1,4 +1,4 @@
-//! What origins and proxies in front send: responses, FastCGI records, PROXY headers, cookies.
+//! Data from origins and front proxies: responses, FastCGI records, PROXY headers, cookies.
 
 use crate::cgi::{StatusLine, parse_cgi_response};
 use crate::fastcgi::{Event, FastCgiError, ProtocolStatus, RecordDecoder};
@@ -13,11 +13,11 @@ use crate::{Method, Span};
 
 use super::refused;
 
-/// Responses of HTTP/1 origins and gateways, interim ones included, with their bodies. The first
-/// byte chooses dialect, limits and method, the rest is what the origin sends before it closes.
+/// Responses of HTTP/1 origins and gateways, including interim ones, with their bodies. The first
+/// byte chooses dialect, limits and method; the rest is what the origin sends before it closes.
 ///
-/// However the bytes are cut, heads, data, end and errors are the same; what is accepted has no
-/// line breaks or NUL in it and one way to find its end.
+/// However the bytes are split, heads, data, end and errors are the same. Accepted heads contain no
+/// line breaks or NUL and have exactly one possible end.
 pub fn fuzz_response(data: &[u8]) {
     let Some((&choice, input)) = data.split_first() else {
         return;
@@ -69,7 +69,7 @@ fn is_clean(text: &[u8]) -> bool {
     !text.iter().any(|byte| b"\r\n\0".contains(byte))
 }
 
-/// A response as far as it came.
+/// A response, as far as it was received.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Stream {
     heads: Vec<ReceivedResponse>,
@@ -187,9 +187,9 @@ fn check_response(buf: &[u8], head: &ReceivedResponse, limits: &ResponseLimits) 
     );
 }
 
-/// FastCGI records. The first byte chooses how the rest is cut.
+/// FastCGI records. The first byte chooses how the rest is split.
 ///
-/// However the bytes are cut, output, error text, end and errors are the same.
+/// However the bytes are split, output, error text, end and errors are the same.
 pub fn fuzz_fastcgi(data: &[u8]) {
     let Some((&choice, input)) = data.split_first() else {
         return;
@@ -251,8 +251,8 @@ impl Records {
 
 /// PROXY headers of both versions and their extensions.
 ///
-/// A header is known when its last byte has come and not before; what is wrong stays wrong, for
-/// the same reason; a header written from what was read says the same.
+/// A header is complete with its last byte and not before. An error stays the same error. A header
+/// written from a parsed one parses to the same.
 pub fn fuzz_proxy_protocol(data: &[u8]) {
     let whole = proxy_protocol::parse(data);
     let first = (0..=data.len()).find_map(|end| match proxy_protocol::parse(&data[..end]) {
@@ -286,7 +286,7 @@ fn check_proxy_header(data: &[u8], header: &Header) {
     };
     for name in ["alpn", "0x05", "ssl_verify", "ssl_cn"] {
         let name = TlvName::parse(name).expect("a name of nginx's");
-        // What is found ahead of a broken one counts.
+        // A TLV found before a broken one counts.
         let _ = Tlvs::new(header.tlvs.of(data)).value(name);
     }
     let Ok(tlvs) = Tlvs::new(header.tlvs.of(data)).collect::<Result<Vec<Tlv<'_>>, _>>() else {
@@ -297,7 +297,7 @@ fn check_proxy_header(data: &[u8], header: &Header) {
     let mut out = Vec::new();
     proxy_protocol::encode_v2(&mut out, Some(&addresses), tlvs).expect("they fitted before");
     let Ok(Parsed::Complete(again)) = proxy_protocol::parse(&out) else {
-        // An IPv4 address that is to stand beside an IPv6 one takes more bytes.
+        // An IPv4 address takes more bytes when it has to be written beside an IPv6 one.
         assert!(out.len() > proxy_protocol::MAX_V2_BYTES);
         return;
     };
@@ -312,8 +312,8 @@ fn check_proxy_header(data: &[u8], header: &Header) {
 
 /// `Set-Cookie` values and their changes. The first byte chooses the flags.
 ///
-/// After a change the cookie has the flags and domain that were wanted, the same change again
-/// changes nothing, and the cookie itself is untouched.
+/// After a change the cookie has the requested flags and domain, the same change again has no
+/// effect, and the cookie itself is untouched.
 pub fn fuzz_set_cookie(data: &[u8]) {
     let Some((&choice, text)) = data.split_first() else {
         return;

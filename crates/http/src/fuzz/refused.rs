@@ -1,5 +1,5 @@
-//! What must hold after an error: whatever comes then, it stays an error. Who overlooks one and
-//! reads on must not find a message that an attacker has hidden behind it.
+//! After an error, everything that follows must stay an error. A caller that overlooks one and
+//! reads on must not find a message that an attacker has hidden after it.
 
 use crate::fastcgi::RecordDecoder;
 use crate::h1::{
@@ -9,7 +9,7 @@ use crate::h1::{
 use crate::h2;
 use std::time::Duration;
 
-/// What a sender could put behind what is wrong, so that a decoder that reads on comes to an end.
+/// What a sender could append after an error, so that a decoder that reads on comes to an end.
 const ENDINGS: [&[u8]; 6] = [
     b"",
     b"\n",
@@ -19,8 +19,8 @@ const ENDINGS: [&[u8]; 6] = [
     b"\r\n\r\n0\r\n\r\nGET / HTTP/1.1\r\nHost: a\r\n\r\n",
 ];
 
-/// What follows an error in the end: the rest of the input from each place near it, and the
-/// endings, at once and byte by byte.
+/// What may follow an error: the rest of the input from each position near it, and the endings, at
+/// once and byte by byte.
 fn each_continuation(rest: &[u8], mut feed: impl FnMut(&[u8])) {
     feed(rest);
     feed(rest.get(1..).unwrap_or_default());
@@ -57,7 +57,7 @@ pub(super) fn records(decoder: &mut RecordDecoder, rest: &[u8]) {
     });
 }
 
-/// A head that was refused when `input[..end]` had come.
+/// A head that was refused when `input[..end]` had arrived.
 pub(super) fn request(
     state: &mut ParseState,
     input: &[u8],
@@ -71,7 +71,7 @@ pub(super) fn request(
     });
 }
 
-/// The same of a response, whose dialect the caller knows.
+/// The same for a response, whose dialect the caller knows.
 pub(super) fn response(
     state: &mut ResponseState,
     input: &[u8],
@@ -84,7 +84,7 @@ pub(super) fn response(
     });
 }
 
-/// The bytes again, more of them, all of them, and with endings behind them.
+/// The bytes again, more of them, all of them, and with the endings appended.
 fn each_head(input: &[u8], end: usize, mut parse: impl FnMut(&[u8])) {
     parse(&input[..end]);
     parse(&input[..(end + 1).min(input.len())]);
@@ -94,7 +94,7 @@ fn each_head(input: &[u8], end: usize, mut parse: impl FnMut(&[u8])) {
     }
 }
 
-/// A connection of HTTP/2 that has ended in a fault: it takes no further frame and says no more.
+/// An HTTP/2 connection that ended in a fault: it accepts no further frame and writes nothing more.
 pub(super) fn connection(connection: &mut h2::Connection, rest: &[u8]) {
     const PING: [u8; 17] = [0, 0, 8, 6, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 6, 7, 8];
     let mut written = Vec::new();

@@ -3,8 +3,8 @@
 use super::model;
 use crate::h1::{BodyDecoder, Limits, ParseState, Parsed, parse_request};
 
-/// What streams are put together from, each with one byte of the program. Whole heads, lines
-/// that frame a body, chunks, and what breaks them.
+/// The pieces that streams are built from, each selected by one byte of the program: whole heads,
+/// lines that frame a body, chunks, and what breaks them.
 const PIECES: [&[u8]; 64] = [
     b"GET / HTTP/1.1\r\nHost: a\r\n\r\n",
     b"POST /a HTTP/1.1\r\nHost: a\r\n",
@@ -72,12 +72,13 @@ const PIECES: [&[u8]; 64] = [
     b"hello",
 ];
 
-/// Bytes of the program from here on say how many bytes follow as they are.
+/// Program bytes from here on give the number of literal bytes that follow.
 const LITERAL: u8 = 0xe0;
-/// And from here on that what comes before arrives apart from what comes behind.
+/// Program bytes from here on mean that what precedes them arrives separately from what follows.
 const CUT: u8 = 0xc0;
 
-/// What a program says, and where it is cut: a byte is a piece, a cut, or a few bytes as they are.
+/// The stream that a program describes, and where it is split. A byte is a piece, a split, or the
+/// length of a few literal bytes.
 pub fn stream_of(program: &[u8]) -> (Vec<u8>, Vec<usize>) {
     let (mut stream, mut cuts) = (Vec::new(), Vec::new());
     let mut rest = program.iter();
@@ -95,8 +96,8 @@ pub fn stream_of(program: &[u8]) -> (Vec<u8>, Vec<usize>) {
 /// Several requests on one connection. The first byte chooses limits, the rest is a program of
 /// [`stream_of`].
 ///
-/// A request never begins where RFC 9112 has none, neither in order nor when whoever was told
-/// of an error reads on with the same decoder.
+/// A request never begins where RFC 9112 has none, neither in normal operation nor when a caller
+/// that got an error reads on with the same decoder.
 pub fn fuzz_stream(data: &[u8]) {
     let Some((&choice, program)) = data.split_first() else {
         return;
@@ -120,8 +121,8 @@ pub fn fuzz_stream(data: &[u8]) {
     assert_eq!(found, requests_of(&stream, &whole, &limits), "at once");
 }
 
-/// Where a connection finds complete heads: as a server reads them, but for errors of bodies,
-/// after which it closes and this does not.
+/// Where a connection finds complete heads. This reads like a server, except that it continues
+/// after errors in bodies, where a server closes.
 fn requests_of(stream: &[u8], cuts: &[usize], limits: &Limits) -> Vec<usize> {
     let mut found = Vec::new();
     let (mut at, mut cut) = (0, cuts.iter());
@@ -157,7 +158,7 @@ fn requests_of(stream: &[u8], cuts: &[usize], limits: &Limits) -> Vec<usize> {
             }
             match decoder.decode(&stream[at..end]) {
                 Ok(decoded) => at += decoded.consumed,
-                // A decoder that is asked again goes on from here, or from the next byte.
+                // A decoder that is called again continues here, or at the next byte.
                 Err(_) => at += 1,
             }
         }

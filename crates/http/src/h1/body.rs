@@ -1,13 +1,13 @@
-//! Message bodies: finds the data in what follows a head.
+//! Message bodies: finds the data in the bytes after a head.
 
 use std::fmt;
 use std::ops::Range;
 
 use super::request::Framing;
 
-/// The most bytes that chunk extensions of a body may take beyond the data that has come. A body
+/// The most bytes that chunk extensions of a body may take beyond the data received so far. A body
 /// of one-byte chunks with long extensions would cost far more work than its length suggests; a
-/// signature for each chunk of some size is no harm.
+/// signature for each chunk of some size does no harm.
 pub const MAX_EXTENSION_BYTES: usize = 16 * 1024;
 
 /// The most bytes that the trailer section of a chunked body may take.
@@ -18,20 +18,20 @@ const MAX_SIZE_DIGITS: u8 = 16;
 
 /// Finds the body's data in the bytes after a head.
 ///
-/// It copies nothing: each call says which part of its input is data and how much of the input
-/// is dealt with. Chunked framing is read strictly (RFC 9112 section 7.1): every line ends with
-/// CR LF, sizes fit into a file offset, extensions and trailers are bounded, and trailers are dropped
-/// unless they are to be kept.
+/// It copies nothing: each call says which part of its input is data and how much of the input has
+/// been processed. Chunked framing is parsed strictly (RFC 9112 section 7.1): every line ends with
+/// CR LF, sizes fit into a file offset, and extensions and trailers are bounded. Trailers are
+/// dropped unless they are requested.
 ///
-/// An error is final: where the body ends is unknown from then on, so whatever follows is refused
-/// for the same reason.
+/// An error is final: the end of the body is unknown from then on, so everything that follows is
+/// refused for the same reason.
 #[derive(Clone, Debug)]
 pub struct BodyDecoder {
     state: State,
     /// Extension bytes so far, over all chunks.
     extension_bytes: usize,
     trailer_bytes: usize,
-    /// The trailer lines so far, each with CR LF, where they are kept.
+    /// The trailer lines so far, each with CR LF, if they are kept.
     trailers: Option<Vec<u8>>,
 }
 
@@ -47,7 +47,7 @@ pub struct BodyDecoder {
 ///        v
 ///   EndLf -------------------------------------------------> Done
 ///
-/// any of them, at a byte that cannot stand there ----------> Failed
+/// | any of them, at a byte that is not allowed there --------> Failed
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -81,10 +81,10 @@ enum State {
     Failed(BodyError),
 }
 
-/// What one call of [`BodyDecoder::decode`] found.
+/// The result of one call of [`BodyDecoder::decode`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decoded {
-    /// Bytes of the input that are dealt with; the next call starts after them. Zero only when
+    /// Bytes of the input that have been processed; the next call starts after them. Zero only if
     /// the input was empty or the body had ended.
     pub consumed: usize,
     /// Where in the input the data is; possibly empty. It ends at `consumed`.
@@ -105,14 +105,14 @@ pub enum BodyError {
     InvalidLine,
     /// No CR LF after a chunk's data.
     MissingCrlf,
-    /// [`MAX_EXTENSION_BYTES`] more than data.
+    /// Extensions exceed the data by more than [`MAX_EXTENSION_BYTES`].
     ExtensionsTooLong,
     /// More than [`MAX_TRAILER_BYTES`].
     TrailersTooLong,
 }
 
 impl BodyError {
-    /// What is wrong, without saying who sent it.
+    /// A description of the error that does not say who sent it.
     pub fn detail(self) -> &'static str {
         match self {
             BodyError::InvalidSize => "malformed chunk size",
@@ -159,8 +159,8 @@ impl BodyDecoder {
         self
     }
 
-    /// The lines of the trailer section, each with CR LF; empty without trailers, or when they
-    /// were not to be kept. Meaningful once the body has ended.
+    /// The lines of the trailer section, each with CR LF; empty without trailers, or if they were
+    /// not kept. Meaningful once the body has ended.
     pub fn take_trailers(&mut self) -> Vec<u8> {
         self.trailers.take().unwrap_or_default()
     }
@@ -170,7 +170,7 @@ impl BodyDecoder {
         self.state == State::Done
     }
 
-    /// What was wrong, if anything was: nothing behind the body can be found any more.
+    /// The error, if there was one: nothing after the body can be found any more.
     pub fn error(&self) -> Option<BodyError> {
         match self.state {
             State::Failed(error) => Some(error),
@@ -178,7 +178,7 @@ impl BodyDecoder {
         }
     }
 
-    /// A lower bound of the bytes still to come, for sizing the next read.
+    /// A lower bound on the bytes still to come, for sizing the next read.
     pub fn known_left(&self) -> u64 {
         match self.state {
             State::Length { left } | State::Data { left } => left,
@@ -187,7 +187,7 @@ impl BodyDecoder {
         }
     }
 
-    /// Reads framing up to the next run of data, and that run as far as it is there. Call it
+    /// Parses framing up to the next run of data, and that run as far as it has arrived. Call it
     /// again with what follows `consumed` until `done`, or until the input is used up.
     ///
     /// # Errors
@@ -205,7 +205,7 @@ impl BodyDecoder {
             let Some(&byte) = input.get(at) else {
                 return Ok(self.no_data(at));
             };
-            // A failure is returned above, in the next round.
+            // The next iteration returns the failure above.
             self.state = self.framing_byte(byte).unwrap_or_else(State::Failed);
             at += 1;
         }
@@ -332,7 +332,7 @@ fn size_byte(value: u64, digits: u8, byte: u8) -> Result<State, BodyError> {
     }
 }
 
-/// Bytes that may stand in an extension or a trailer line: no controls but the tab.
+/// Bytes allowed in an extension or a trailer line: no control characters except the tab.
 fn is_line_byte(byte: u8) -> bool {
     byte >= 0x20 && byte != 0x7f || byte == b'\t'
 }

@@ -1,6 +1,6 @@
 //! The `Connection` header's options (RFC 9110 section 7.6.1).
 
-/// What a `Connection` value asks for.
+/// The options in a `Connection` value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Options {
     pub(super) close: bool,

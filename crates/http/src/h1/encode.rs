@@ -1,4 +1,4 @@
-//! Response heads and chunks.
+//! Encodes response heads and chunks.
 
 use super::request::Version;
 use crate::StatusCode;
@@ -11,13 +11,13 @@ pub const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 /// The end of a chunked body without trailers.
 pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
 
-/// What the response says about the connection.
+/// The connection headers of a response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConnectionHeader {
     /// `Connection: keep-alive`, with `Keep-Alive: timeout=` if `keepalive_timeout` has a
     /// second parameter.
     KeepAlive {
-        /// Seconds the client may count on.
+        /// Seconds for which the client may rely on the connection.
         timeout_s: Option<u64>,
     },
     /// `Connection: close`.
@@ -28,10 +28,9 @@ pub enum ConnectionHeader {
 
 /// A response head, to be written in nginx's order.
 ///
-/// The fields are the headers that nothing but the server sets; what handlers and filters add
-/// (`ETag`, `Accept-Ranges`, `Content-Range`, `add_header`) is in `headers` and follows them.
-/// Nothing that is written can break a line, whoever has a say in it: values are checked when
-/// they are made.
+/// The struct's own fields are the headers that only the server sets. Headers added by handlers and
+/// filters (`ETag`, `Accept-Ranges`, `Content-Range`, `add_header`) are in `headers` and follow
+/// them. No value can break a line, whatever its source: values are checked when they are created.
 #[derive(Clone, Copy, Debug)]
 pub struct ResponseHead<'a> {
     /// The request's version. HTTP/0.9 gets no head; all others are answered as HTTP/1.1.

@@ -1,4 +1,4 @@
-//! Request heads for origins.
+//! Encodes request heads for origins.
 
 use super::request::Version;
 use crate::headers::Field;
@@ -6,8 +6,8 @@ use crate::outgoing::{MethodName, Target};
 
 /// Writes one request head at the end of a buffer.
 ///
-/// Every part was checked when it was made: whatever variables expand to, the origin sees exactly
-/// the lines that were meant. A head that is dropped unfinished leaves no trace in the buffer.
+/// Every part was checked when it was created: whatever variables expand to, the origin sees
+/// exactly the intended lines. A head that is dropped unfinished leaves no trace in the buffer.
 #[derive(Debug)]
 pub struct RequestEncoder<'a> {
     out: &'a mut Vec<u8>,
@@ -39,8 +39,8 @@ impl<'a> RequestEncoder<'a> {
         }
     }
 
-    /// Writes a header line. The value may be empty; that a `proxy_set_header` with an empty
-    /// value sends nothing is decided by the caller.
+    /// Writes a header line. The value may be empty; the caller decides that a `proxy_set_header`
+    /// with an empty value sends nothing.
     pub fn header(&mut self, field: Field<'_>) {
         self.out.extend_from_slice(field.name.as_bytes());
         self.out.extend_from_slice(b": ");
@@ -48,7 +48,7 @@ impl<'a> RequestEncoder<'a> {
         self.out.extend_from_slice(b"\r\n");
     }
 
-    /// Ends the head with its empty line and returns how many bytes it takes.
+    /// Ends the head with its empty line and returns its size in bytes.
     pub fn finish(mut self) -> usize {
         self.out.extend_from_slice(b"\r\n");
         self.is_finished = true;

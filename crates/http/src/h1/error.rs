@@ -1,21 +1,21 @@
-//! Why a request head is refused: the status to answer and the words for the log.
+//! Why a request head is refused: the response status and the log message.
 
 use std::fmt;
 
 use crate::{Span, StatusCode, headers::KnownHeader, uri::UriError};
 
-/// A request head that cannot be accepted. The connection must be closed after the answer:
-/// where the next request would start is unknown.
+/// A request head that cannot be accepted. The connection must be closed after the response, since
+/// the start of the next request is unknown.
 ///
-/// The blame is always the client's, so nginx logs these at level `info`. [`Display`] yields
-/// nginx's sentence; [`excerpt`](RequestError::excerpt) the bytes to quote after it.
+/// The client is always at fault, so nginx logs these at level `info`. [`Display`] yields nginx's
+/// message; [`excerpt`](RequestError::excerpt) the bytes to quote after it.
 ///
 /// [`Display`]: fmt::Display
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RequestError {
-    /// The first word is no method: upper-case letters, `_` and `-`. Also what a TLS handshake
-    /// on a plain port looks like.
+    /// The first word is not a method, which consists of upper-case letters, `_` and `-`. A TLS
+    /// handshake on a plain port also ends up here.
     InvalidMethod {
         /// The line so far.
         line: Span,
@@ -48,11 +48,11 @@ pub enum RequestError {
     UriTooLong,
     /// A header line exceeds one large buffer, or the last buffer ends within it.
     HeaderLineTooLong {
-        /// What the buffer holds of it.
+        /// The part of it that the buffer holds.
         line: Span,
     },
-    /// The last buffer is full before a header line begins. (After the first such line nginx
-    /// blames the line before, which did fit.)
+    /// The last buffer is full before a header line begins. (After the first such line nginx blames
+    /// the previous line, which did fit.)
     HeadTooLarge,
     /// More header lines than `max_headers`.
     TooManyHeaders,
@@ -61,19 +61,19 @@ pub enum RequestError {
         /// The line.
         line: Span,
     },
-    /// A header that may be sent once was sent again.
+    /// A header that may be sent only once was sent again.
     DuplicateHeader {
         /// Which one.
         name: KnownHeader,
         /// The second line.
         line: Span,
     },
-    /// The value of `Host` is no host.
+    /// The value of `Host` is not a valid host.
     InvalidHost {
         /// The value.
         value: Span,
     },
-    /// HTTP/2 without a pseudo-header that every request has (RFC 9113 section 8.3.1).
+    /// HTTP/2 without a mandatory pseudo-header (RFC 9113 section 8.3.1).
     MissingPseudoHeader {
         /// Its name.
         name: &'static str,
@@ -82,7 +82,7 @@ pub enum RequestError {
     PrematureEnd,
     /// HTTP/1.1 without `Host`, or HTTP/2 without `:authority` and `host`.
     MissingHost,
-    /// `Content-Length` is no number.
+    /// `Content-Length` is not a number.
     InvalidContentLength {
         /// The value.
         value: Span,
@@ -99,7 +99,7 @@ pub enum RequestError {
 }
 
 impl RequestError {
-    /// The status to answer, possibly one of nginx's own ([`StatusCode::on_wire`]).
+    /// The response status, possibly one of nginx's own ([`StatusCode::on_wire`]).
     pub fn status(&self) -> StatusCode {
         match self {
             RequestError::UriTooLong => StatusCode::URI_TOO_LONG,
@@ -112,7 +112,7 @@ impl RequestError {
         }
     }
 
-    /// What to log: nginx's words, without the quoted bytes.
+    /// The log message in nginx's words, without the quoted bytes.
     pub fn reason(&self) -> &'static str {
         match self {
             RequestError::InvalidMethod { .. } => "client sent invalid method",
@@ -154,7 +154,8 @@ impl RequestError {
         }
     }
 
-    /// As [`excerpt`](RequestError::excerpt), to be moved with its buffer.
+    /// Like [`excerpt`](RequestError::excerpt), but mutable, so that it can be moved with its
+    /// buffer.
     pub(crate) fn excerpt_mut(&mut self) -> Option<&mut Span> {
         match self {
             RequestError::InvalidMethod { line }
@@ -172,8 +173,8 @@ impl RequestError {
         }
     }
 
-    /// The bytes at fault in the buffer, for the log; to be escaped there. They may be as long
-    /// as a large buffer: quote a prefix.
+    /// The offending bytes in the buffer, for the log; to be escaped there. They may be as long as
+    /// a large buffer: quote a prefix.
     pub fn excerpt(&self) -> Option<Span> {
         let mut copy = *self;
         copy.excerpt_mut().copied()

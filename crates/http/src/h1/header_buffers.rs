@@ -1,8 +1,8 @@
-//! The accounting of nginx's header buffers: which part of a head lies in which buffer.
+//! The accounting of nginx's header buffers: which part of a head is in which buffer.
 //!
-//! The read buffer here is one piece of memory, but what fits must be what fits in nginx: a head
-//! starts in the small buffer (`client_header_buffer_size`), a line never spans two buffers, and
-//! a line that meets the end of a buffer moves into a new large one
+//! The read buffer here is one piece of memory, but exactly what fits in nginx must fit here. A
+//! head starts in the small buffer (`client_header_buffer_size`), a line never spans two buffers,
+//! and a line that reaches the end of a buffer moves into a new large one
 //! (`large_client_header_buffers`).
 
 use super::request::Limits;
@@ -18,7 +18,7 @@ pub(super) struct HeaderBuffers {
     large_used: usize,
 }
 
-/// The line meets the end of a buffer and cannot move into another one.
+/// The line reaches the end of a buffer and cannot move into another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Full {
     /// Position where the last buffer ends.
@@ -36,8 +36,8 @@ impl HeaderBuffers {
 
     /// Makes room for the line that starts at `line_start` up to `needed_end`.
     ///
-    /// Buffer by buffer, as bytes that come one at a time would fill them: a long line that
-    /// arrives at once meets the same end for the same reason.
+    /// It proceeds buffer by buffer, as if the bytes came one at a time, so that a long line that
+    /// arrives at once is refused at the same point for the same reason.
     pub(super) fn make_room(
         &mut self,
         line_start: usize,
@@ -63,7 +63,7 @@ impl HeaderBuffers {
         }
     }
 
-    /// Whether a large buffer is left and holds more of the line than the current one.
+    /// Whether a large buffer is available that holds more of the line than the current one.
     fn can_move(&self, line_start: usize, limits: &Limits) -> bool {
         self.large_used < limits.large_buffer_count && large_end(line_start, limits) > self.end
     }

@@ -3,13 +3,13 @@
 use crate::Span;
 use crate::headers::KnownHeader;
 
-/// A header line taken apart.
+/// A parsed header line.
 pub(super) struct HeaderLine {
     pub(super) name: Span,
     pub(super) value: Span,
     /// The name, if it is a well-known one.
     pub(super) known: Option<KnownHeader>,
-    /// The name holds letters, digits, hyphens and, where allowed, underscores only.
+    /// The name consists of letters, digits, hyphens and, where allowed, underscores only.
     pub(super) usual_name: bool,
 }
 
@@ -19,7 +19,7 @@ enum NameByte {
     Usual,
     Underscore,
     Colon,
-    /// Not usual, but no reason to refuse the request.
+    /// Unusual, but no reason to refuse the request.
     Odd,
     /// Controls, space and DEL: folding, a space before the colon, or an attack.
     Forbidden,
@@ -43,11 +43,11 @@ const fn classify() -> [NameByte; 256] {
     classes
 }
 
-/// Takes a line apart; `None` when it is no header line. The line has no CR, LF or NUL: the
-/// search for its end stopped at them.
+/// Parses a line; `None` if it is not a header line. The line has no CR, LF or NUL, as the search
+/// for its end stopped at them.
 pub(super) fn parse(buf: &[u8], line: Span, underscores: bool) -> Option<HeaderLine> {
     let text = line.of(buf);
-    // Almost always the name is one of those that are known to be usual.
+    // Almost always the name is a known one, which is usual.
     if let Some(name_bytes) = find_colon(text)
         && let Some(known) = KnownHeader::from_name(&text[..name_bytes])
     {
@@ -92,7 +92,7 @@ fn take_apart(
     }
 }
 
-/// The place of the first colon, eight bytes at a time: names are too short for more.
+/// The position of the first colon, searched eight bytes at a time; names are too short for more.
 fn find_colon(text: &[u8]) -> Option<usize> {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const COLONS: u64 = ONES * b':' as u64;
@@ -109,9 +109,8 @@ fn find_colon(text: &[u8]) -> Option<usize> {
     Some(words.len() * 8 + at)
 }
 
-/// Takes a response's line apart as nginx does: any visible characters make a name, and without a
-/// colon the whole line is one. `None` when a name holds white space, a control character or
-/// nothing.
+/// Parses a response's line as nginx does: any visible characters make a name, and a line without a
+/// colon is all name. `None` if the name is empty or contains white space or a control character.
 pub(super) fn parse_lenient(buf: &[u8], line: Span) -> Option<HeaderLine> {
     if let Some(parsed) = parse(buf, line, true) {
         return Some(parsed);

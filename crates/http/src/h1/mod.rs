@@ -1,30 +1,30 @@
-//! HTTP/1: request heads in, body bytes in, response heads and chunks out; and the other end of
-//! it, towards origins.
+//! HTTP/1 for clients and towards origins: parses request heads and bodies, encodes response heads
+//! and chunks, and the reverse.
 //!
 //! # Why this tokenizer and not `httparse`
 //!
-//! `httparse` was the first choice and is the tests' counterpart. It cannot express nginx's
-//! rules: a header name of characters outside `A-Za-z0-9-` is a *line to skip* (or, with
-//! `ignore_invalid_headers off`, one like any other) while folding and space before the colon are always
-//! errors, but its option to ignore invalid lines ignores those too; values may hold control
-//! characters other than NUL, CR and LF; HTTP/0.9 has no headers; repeated spaces separate the
-//! parts of a request line. It starts from the first byte at every call, so a client that
-//! sends byte by byte costs quadratic time. And it fills an array of slices with a lifetime,
-//! where the server wants positions that it can keep beside the buffer.
+//! `httparse` was the first choice and is what the tests compare with. It cannot express nginx's
+//! rules. A header name with characters outside `A-Za-z0-9-` makes a *line to skip* (or, with
+//! `ignore_invalid_headers off`, an ordinary line), while folding and a space before the colon are
+//! always errors; `httparse`'s option to ignore invalid lines ignores those too. Values may contain
+//! control characters other than NUL, CR and LF. HTTP/0.9 has no headers. Repeated spaces separate
+//! the parts of a request line. `httparse` also starts from the first byte at every call, so a
+//! client that sends byte by byte costs quadratic time. And it fills an array of slices with a
+//! lifetime, where the server wants positions that it can keep beside the buffer.
 //!
-//! # What is refused although nginx takes it
+//! # Refused here but accepted by nginx
 //!
-//! Leniency that lets two servers see different messages: a header line without a colon (nginx:
-//! a header with an empty value), CR CR LF as a line end, hosts with characters no host has,
-//! `Connection: closed` understood as `close`.
+//! Leniency that lets two servers see different messages: a header line without a colon (nginx: a
+//! header with an empty value), CR CR LF as a line end, hosts with characters that are invalid in
+//! hosts, and `Connection: closed` understood as `close`.
 //!
-//! Of origins: a response that does not begin with `HTTP/`. nginx logs `upstream sent no valid
+//! From origins: a response that does not begin with `HTTP/`. nginx logs `upstream sent no valid
 //! HTTP/1.0 header` and sends the bytes to the client as an HTTP/0.9 response, a body without a
-//! head on a connection that may stay open; here it is an invalid header (502). Likewise a status
-//! below 100 or with spaces between its digits, NUL in the status line, CR CR LF, and chunked
-//! framing with LF alone. What does not decide where a response ends is taken as nginx takes it:
-//! heads whose lines end with LF, lines without a colon (a header with an empty value), names of
-//! any visible characters, a second status line among the headers (skipped).
+//! head on a connection that may stay open; here it is an invalid header (502). The same holds for
+//! a status below 100 or with spaces between its digits, NUL in the status line, CR CR LF, and
+//! chunked framing with LF alone. Anything that does not affect where a response ends is accepted
+//! as in nginx: heads whose lines end with LF, lines without a colon (a header with an empty
+//! value), names of any visible characters, a second status line among the headers (skipped).
 
 mod body;
 mod connection;

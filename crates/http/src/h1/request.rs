@@ -1,4 +1,4 @@
-//! The request head: line by line, as far as bytes have come.
+//! Parses a request head line by line, as far as its bytes have arrived.
 
 use memchr::memchr3;
 use smallvec::SmallVec;
@@ -13,20 +13,20 @@ use crate::{Method, Span, decimal};
 /// Default of the directive `max_headers` (nginx 1.29.8).
 pub const DEFAULT_MAX_HEADERS: usize = 1000;
 
-/// Limits and leniency of a request head, each named after its directive.
+/// Limits and leniency for request heads, each named after its directive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// `client_header_buffer_size`: bytes a head may take before large buffers count.
+    /// `client_header_buffer_size`: bytes that a head may take before it uses large buffers.
     pub header_buffer_bytes: usize,
-    /// `large_client_header_buffers`, size: the longest line, line end included.
+    /// `large_client_header_buffers`, size: the longest line, including the line end.
     pub large_buffer_bytes: usize,
-    /// `large_client_header_buffers`, number. As in nginx a line never spans two buffers, so
-    /// a new one is counted whenever a line does not fit into what is left of the last.
+    /// `large_client_header_buffers`, number. As in nginx, a line never spans two buffers, so a new
+    /// one is counted whenever a line does not fit into the rest of the last one.
     pub large_buffer_count: usize,
-    /// `max_headers`: lines, without those that are ignored.
+    /// `max_headers`: header lines, not counting ignored ones.
     pub max_headers: usize,
-    /// `ignore_invalid_headers`: skip headers whose names hold anything but letters, digits
-    /// and hyphens, instead of taking them as they are.
+    /// `ignore_invalid_headers`: skip headers whose names contain anything but letters, digits and
+    /// hyphens, instead of accepting them unchanged.
     pub ignore_invalid_headers: bool,
     /// `underscores_in_headers`: count the underscore among the valid characters.
     pub underscores_in_headers: bool,
@@ -47,7 +47,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The most bytes a head can take: what a read buffer must be able to grow to.
+    /// The largest possible head, to which a read buffer must be able to grow.
     pub fn max_head_bytes(&self) -> usize {
         self.large_buffer_bytes
             .saturating_mul(self.large_buffer_count)
@@ -55,7 +55,7 @@ impl Limits {
     }
 }
 
-/// What [`parse_request`] found.
+/// The result of [`parse_request`].
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant)] // moved once, into its owner; a box would cost more
 pub enum Parsed {
@@ -68,7 +68,7 @@ pub enum Parsed {
 /// The protocol version of a request. Minor versions above 1 are HTTP/1.1.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Version {
-    /// `GET /path` and nothing more; the answer is the body alone.
+    /// `GET /path` and nothing more; the response is the body alone.
     Http09,
     /// HTTP/1.0.
     Http10,
@@ -99,7 +99,7 @@ pub enum Framing {
     None,
     /// `Content-Length` bytes.
     Length(u64),
-    /// Chunks; in HTTP/2 a body of unknown length, which its stream ends.
+    /// Chunks. In HTTP/2, a body of unknown length that its stream ends.
     Chunked,
 }
 
@@ -114,12 +114,12 @@ pub struct RawHeader {
     pub known: Option<KnownHeader>,
 }
 
-/// Headers that fit into the head itself; more move to the heap. Enough for tools; a browser's
-/// fifteen cost one allocation, which is lost in their parsing, while every idle connection
-/// would pay for the room.
+/// Headers stored in the head itself; more move to the heap. This is enough for command-line tools.
+/// A browser's fifteen cost one allocation, which is negligible next to parsing them, while every
+/// idle connection would pay for the room.
 const INLINE_HEADERS: usize = 8;
 
-/// A parsed request head: positions in the buffer it was parsed from, and what follows from
+/// A parsed request head: positions in the buffer it was parsed from, and what was derived from
 /// them. All positions count from the start of that buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequestHead {
@@ -134,13 +134,13 @@ pub struct RequestHead {
     /// Path and query (`$request_uri` of the origin form), to be passed to
     /// [`normalise`](crate::uri::normalise). Empty in authority and asterisk form.
     pub path: Span,
-    /// The form of the target. Its positions are relative to the target.
+    /// The form of the target. Positions in it are relative to the target.
     pub form: TargetForm,
     /// The version.
     pub version: Version,
     /// Header lines in the order sent, without the ignored ones.
     pub headers: SmallVec<[RawHeader; INLINE_HEADERS]>,
-    /// Bytes of the buffer the head takes, empty lines before it included; the body starts
+    /// Bytes of the buffer that the head takes, including empty lines before it; the body starts
     /// there.
     pub head_bytes: usize,
     /// Whether the client wants the connection kept open.
@@ -151,12 +151,12 @@ pub struct RequestHead {
     pub expect_continue: bool,
     /// `Connection` lists `upgrade`.
     pub connection_upgrade: bool,
-    /// The host the request is for: from the target if that has one, else from `Host`; without
-    /// port and trailing dot, in the case sent. `None` only before HTTP/1.1.
+    /// The host that the request is for: from the target if that has one, otherwise from `Host`;
+    /// without port and trailing dot, in the case sent. `None` only before HTTP/1.1.
     pub host: Option<Span>,
     /// The port written beside that host.
     pub port: Option<u16>,
-    /// First header line ignored for its name, to be logged.
+    /// The first header line ignored because of its name, for the log.
     pub ignored_header: Option<Span>,
     /// `Connection` lists `close`.
     connection_close: bool,
@@ -190,7 +190,7 @@ impl Default for RequestHead {
 }
 
 impl RequestHead {
-    /// The first value of a well-known header; one bit test when it was not sent.
+    /// The first value of a well-known header; a single bit test if it was not sent.
     pub fn get(&self, name: KnownHeader) -> Option<Span> {
         self.get_all(name).next()
     }
@@ -200,7 +200,7 @@ impl RequestHead {
         self.known.contains(name)
     }
 
-    /// Adds a header that another codec has taken apart; whether one of its name was there.
+    /// Adds a header parsed by another codec; returns whether one of its name existed.
     pub(crate) fn push_header(&mut self, header: RawHeader) -> bool {
         self.headers.push(header);
         let Some(known) = header.known else {
@@ -222,8 +222,8 @@ impl RequestHead {
     }
 }
 
-/// The values of a well-known header among those of a head, of which `known` says what there
-/// is: one bit test when it was not sent.
+/// The values of a well-known header among the headers of a head. `known` says which were sent, so
+/// this is a single bit test if it was not sent.
 pub(super) fn all_known(
     headers: &[RawHeader],
     known: KnownSet,
@@ -244,20 +244,20 @@ pub(super) fn find_by_name(headers: &[RawHeader], buf: &[u8], name: &[u8]) -> Op
     Some(header.value)
 }
 
-/// How far parsing has come, so that no byte is looked at twice.
+/// The progress of parsing, so that no byte is examined twice.
 ///
-/// Belongs to one buffer position: the buffer may grow at its end between calls, but bytes
-/// already seen must stay where they are relative to its start. Ready for the next request
-/// after [`Parsed::Complete`]; after an error the connection is over, and the state is good for
-/// nothing but that error.
+/// Belongs to one buffer position: the buffer may grow at its end between calls, but bytes already
+/// seen must stay where they are relative to its start. Ready for the next request after
+/// [`Parsed::Complete`]. After an error the connection is over, and every later call returns that
+/// error.
 #[derive(Debug, Default)]
 pub struct ParseState {
     stage: Stage,
-    /// Start of the line being read.
+    /// Start of the current line.
     line_start: usize,
-    /// Everything before this was searched for a line end.
+    /// Everything before this has been searched for a line end.
     scanned: usize,
-    /// Everything before this was checked to be part of a method.
+    /// Everything before this has been checked to be part of a method.
     method_scanned: usize,
     buffers: HeaderBuffers,
     head: RequestHead,
@@ -265,8 +265,8 @@ pub struct ParseState {
 }
 
 impl ParseState {
-    /// What is known of a request that was refused: its line, and the header lines before the
-    /// one that was wrong. `None` if its line was not understood.
+    /// What is known of a refused request: its request line, and the header lines before the
+    /// invalid one. `None` if its request line was not understood.
     pub fn into_refused(self) -> Option<RequestHead> {
         let head_bytes = self.line_start;
         (self.stage == Stage::Headers).then_some(RequestHead {
@@ -287,12 +287,12 @@ enum Stage {
 /// Where a line ends, or why that is not known.
 pub(super) enum LineEnd {
     Incomplete,
-    /// The line's text ends here and the next line starts there.
+    /// The line's text ends here, and the next line starts there.
     Found {
         text_end: usize,
         next: usize,
     },
-    /// NUL, or CR without LF after it, found with this byte.
+    /// NUL, or CR without LF, detected at this byte.
     Forbidden {
         at: usize,
     },
@@ -303,8 +303,8 @@ pub(super) enum LineEnd {
 /// Empty lines before the request are skipped (RFC 9112 section 2.2). Lines may end with LF
 /// alone, as nginx accepts.
 ///
-/// Whatever the fragmentation, the result is the same: a head that arrives byte by byte yields
-/// exactly what it yields at once, errors included.
+/// The result does not depend on fragmentation: a head that arrives byte by byte gives exactly the
+/// same result as one that arrives at once, errors included.
 ///
 /// # Errors
 /// [`RequestError`]; the request must be answered with its status and the connection closed. Every
@@ -327,7 +327,7 @@ fn read_on(buf: &[u8], state: &mut ParseState, limits: &Limits) -> Result<Parsed
         return Ok(Parsed::Incomplete);
     }
     if state.stage == Stage::RequestLine {
-        // Bytes that no buffer holds are not judged, or the error would depend on how many come
+        // Bytes beyond the buffers are not examined, or the error would depend on how many arrive
         // at once.
         let reach = state.buffers.reach(state.line_start, limits);
         let held = &buf[..buf.len().min(reach)];
@@ -355,7 +355,7 @@ fn read_on(buf: &[u8], state: &mut ParseState, limits: &Limits) -> Result<Parsed
     }
 }
 
-/// Skips CR and LF; `false` when nothing else has come yet.
+/// Skips CR and LF; `false` if nothing else has arrived yet.
 fn skip_empty_lines(
     buf: &[u8],
     state: &mut ParseState,
@@ -378,8 +378,8 @@ fn skip_empty_lines(
     Ok(true)
 }
 
-/// Moves to the next line and returns where the text of this one ends; `None` while it has not
-/// ended. Checks the limits first, so that they do not depend on how the bytes arrive.
+/// Moves to the next line and returns where the text of this one ends; `None` if it has not ended.
+/// Checks the limits first, so that they do not depend on how the bytes arrive.
 fn next_line(
     buf: &[u8],
     state: &mut ParseState,
@@ -397,7 +397,7 @@ fn next_line(
         .map_err(|full| does_not_fit(state, full))?;
     match found {
         LineEnd::Incomplete => {
-            // A CR at the end is looked at again, with its LF.
+            // A CR at the end is examined again, together with its LF.
             state.scanned = buf.len() - usize::from(buf.last() == Some(&b'\r'));
             state.scanned = state.scanned.max(state.line_start);
             Ok(None)
@@ -437,8 +437,8 @@ pub(super) fn find_line_end(buf: &[u8], from: usize) -> LineEnd {
     }
 }
 
-/// The error for a line that no buffer holds, in nginx's words: a header line that was begun is
-/// named, whether it was too long by itself or came when no buffer was left.
+/// The error for a line that does not fit into a buffer, in nginx's words. A header line that has
+/// begun is quoted, whether it was too long by itself or no buffer was left for it.
 fn does_not_fit(state: &ParseState, full: Full) -> RequestError {
     if state.stage == Stage::RequestLine {
         return RequestError::UriTooLong;
@@ -451,7 +451,7 @@ fn does_not_fit(state: &ParseState, full: Full) -> RequestError {
     }
 }
 
-/// Takes in one header line.
+/// Processes one header line.
 fn add_header(
     buf: &[u8],
     line: Span,
@@ -484,7 +484,7 @@ fn add_header(
     Ok(())
 }
 
-/// Headers that nginx refuses to see twice.
+/// Headers that nginx refuses if they are sent twice.
 pub(crate) fn is_sent_once(known: KnownHeader) -> bool {
     matches!(
         known,
@@ -502,7 +502,7 @@ pub(crate) fn is_sent_once(known: KnownHeader) -> bool {
     )
 }
 
-/// Draws from a header what the connection needs to know.
+/// Records what the connection needs to know about a header.
 fn note_header(
     buf: &[u8],
     known: KnownHeader,
@@ -513,7 +513,7 @@ fn note_header(
         KnownHeader::Host => {
             let authority =
                 parse_authority(value.of(buf)).map_err(|_| RequestError::InvalidHost { value })?;
-            // A host in the target outranks the header (RFC 9112 section 3.2.2).
+            // A host in the target takes precedence over the header (RFC 9112 section 3.2.2).
             if head.host.is_none() {
                 let start = value.start as usize;
                 head.host = Some(Span::new(start, start + authority.host.len()));
@@ -523,7 +523,7 @@ fn note_header(
         KnownHeader::Connection => {
             let options = connection::options(value.of(buf));
             head.connection_upgrade |= options.upgrade;
-            // Settled in `finish`, when all lines have been seen.
+            // Decided in `finish`, when all lines have been seen.
             head.keep_alive |= options.keep_alive;
             head.connection_close |= options.close;
         }
@@ -536,7 +536,7 @@ fn note_header(
     Ok(())
 }
 
-/// Checks what only the whole head can show, in nginx's order.
+/// Makes the checks that need the whole head, in nginx's order.
 fn finish(buf: &[u8], head: &mut RequestHead) -> Result<(), RequestError> {
     if head.version >= Version::Http11 && !head.has(KnownHeader::Host) {
         return Err(RequestError::MissingHost);
@@ -558,7 +558,7 @@ fn finish(buf: &[u8], head: &mut RequestHead) -> Result<(), RequestError> {
         }
         head.framing = Framing::Chunked;
     }
-    // HTTP/1.1 connections stay open unless closed, earlier ones the other way round.
+    // HTTP/1.1 connections stay open unless closed; earlier ones close unless kept alive.
     head.keep_alive |= head.version >= Version::Http11;
     head.keep_alive &= !head.connection_close;
     Ok(())

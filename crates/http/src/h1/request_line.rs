@@ -5,11 +5,11 @@ use super::request::{RequestHead, Version};
 use crate::uri::{TargetForm, split_target};
 use crate::{Method, Span};
 
-/// The longest method that is looked at; the longest registered one has 17 letters.
+/// The longest method that is examined; the longest registered one has 17 letters.
 const MAX_METHOD_BYTES: usize = 64;
 
-/// Checks the bytes that have come of the method, so that something which is not HTTP (a TLS
-/// handshake, a scanner) is refused at its first byte instead of being waited for.
+/// Checks the received bytes of the method, so that input other than HTTP (a TLS handshake, a
+/// scanner) is refused at its first byte instead of waiting for more.
 pub(super) fn check_method_bytes(
     buf: &[u8],
     line_start: usize,
@@ -30,8 +30,7 @@ pub(super) fn check_method_bytes(
     Ok(())
 }
 
-/// Parses a complete request line whose method was checked; it starts where
-/// `head.request_line` does.
+/// Parses a complete request line whose method has been checked. It starts at `head.request_line`.
 ///
 /// As in nginx, several spaces may separate the parts and follow the version.
 pub(super) fn parse(

@@ -1,7 +1,7 @@
-//! Response heads of origins: line by line, as far as bytes have come.
+//! Parses response heads of origins line by line, as far as their bytes have arrived.
 //!
-//! What is refused, and what is taken as nginx takes it, is in the documentation of the [module
-//! above](super).
+//! The documentation of the [parent module](super) says what is refused, and what is accepted as in
+//! nginx.
 
 use super::request::{LineEnd, Version, find_line_end};
 use super::response_error::ResponseError;
@@ -16,13 +16,13 @@ pub const DEFAULT_MAX_INTERIM: usize = 32;
 pub struct ResponseLimits {
     /// `proxy_buffer_size`, `fastcgi_buffer_size` and so on: the most bytes of one head.
     pub max_head_bytes: usize,
-    /// Interim responses (100, 103) before the answer. There is no directive: nobody sends more
-    /// than a few, and each costs a head.
+    /// Interim responses (100, 103) before the final one. There is no directive: no origin sends
+    /// more than a few, and each costs a head.
     pub max_interim: usize,
 }
 
 impl ResponseLimits {
-    /// Heads of at most so many bytes; the other limits have their defaults.
+    /// Limits for heads of at most `max_head_bytes` bytes; the others have their defaults.
     pub fn of_head(max_head_bytes: usize) -> ResponseLimits {
         ResponseLimits {
             max_head_bytes,
@@ -41,31 +41,31 @@ impl Default for ResponseLimits {
     }
 }
 
-/// What [`parse_response`] found.
+/// The result of [`parse_response`].
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant)] // moved once, into its owner; a box would cost more
 pub enum ParsedResponse {
     /// The head has not ended; call again, with the same state, when more bytes follow.
     Incomplete,
     /// A whole head; its [`kind`](ReceivedResponse::kind) says whether another one follows. The
-    /// state is ready for that.
+    /// state is ready for that one.
     Complete(ReceivedResponse),
 }
 
-/// How far parsing has come, so that no byte is looked at twice.
+/// The progress of parsing, so that no byte is examined twice.
 ///
-/// Belongs to one buffer position: the buffer may grow at its end between calls, but bytes
-/// already seen must stay where they are relative to its start. After
-/// [`ParsedResponse::Complete`] the next call starts at the next head's first byte. After an error
-/// the connection is over, and the state is good for nothing but that error.
+/// Belongs to one buffer position: the buffer may grow at its end between calls, but bytes already
+/// seen must stay where they are relative to its start. After [`ParsedResponse::Complete`] the next
+/// call starts at the next head's first byte. After an error the connection is over, and every
+/// later call returns that error.
 #[derive(Debug, Default)]
 pub struct ResponseState {
     stage: Stage,
-    /// Start of the line being read.
+    /// Start of the current line.
     line_start: usize,
-    /// Everything before this was searched for a line end.
+    /// Everything before this has been searched for a line end.
     scanned: usize,
-    /// Interim responses since the last answer.
+    /// Interim responses since the last final one.
     interim: usize,
     head: ReceivedResponse,
     failed: Option<ResponseError>,
@@ -91,7 +91,7 @@ pub(crate) enum FirstLine {
 
 /// Parses a response head from the start of `buf`.
 ///
-/// Whatever the fragmentation, the result is the same, errors included.
+/// The result does not depend on fragmentation, errors included.
 ///
 /// # Errors
 /// [`ResponseError`]; the connection must be closed. Every later call with this state returns it
@@ -124,8 +124,8 @@ fn read_on(
     limits: &ResponseLimits,
     first_line: FirstLine,
 ) -> Result<ParsedResponse, ResponseError> {
-    // What the buffer of that size could not hold is not judged: neither the result nor the error
-    // may depend on how much came at once.
+    // Bytes beyond a buffer of that size are not examined: neither the result nor the error may
+    // depend on how much arrived at once.
     let limit = limits.max_head_bytes.min(u32::MAX as usize);
     let is_full = buf.len() >= limit;
     let held = &buf[..buf.len().min(limit)];
@@ -156,8 +156,8 @@ fn read_on(
     Ok(ParsedResponse::Incomplete)
 }
 
-/// Refuses what cannot become a status line at its first wrong byte: a peer that speaks another
-/// protocol may never send a line end.
+/// Refuses anything that cannot become a status line at its first wrong byte: a peer that speaks
+/// another protocol may never send a line end.
 fn check_beginning(buf: &[u8]) -> Result<(), ResponseError> {
     let differs = b"HTTP/"
         .iter()
@@ -169,7 +169,7 @@ fn check_beginning(buf: &[u8]) -> Result<(), ResponseError> {
     })
 }
 
-/// Moves to the next line and returns the text of this one; `None` while it has not ended.
+/// Moves to the next line and returns the text of this one; `None` if it has not ended.
 fn next_line(
     held: &[u8],
     is_full: bool,
@@ -178,7 +178,7 @@ fn next_line(
     match find_line_end(held, state.scanned) {
         LineEnd::Incomplete if is_full => Err(ResponseError::HeadTooLarge),
         LineEnd::Incomplete => {
-            // A CR at the end is looked at again, with its LF.
+            // A CR at the end is examined again, together with its LF.
             let scanned = held.len() - usize::from(held.last() == Some(&b'\r'));
             state.scanned = scanned.max(state.line_start);
             Ok(None)
@@ -220,8 +220,8 @@ fn take_first_line(
     }
 }
 
-/// Version, and status with reason. As in nginx any version number is taken, the status may
-/// follow several spaces, and a dot may follow it (IIS's 403.1).
+/// Parses the version, and the status with its reason. As in nginx, any version number is accepted,
+/// several spaces may precede the status, and a dot may follow it (IIS's 403.1).
 fn parse_status_line(buf: &[u8], line: Span) -> Option<(Version, Span, StatusCode)> {
     let text = line.of(buf).strip_prefix(b"HTTP/")?;
     let dot = text.iter().position(|&byte| byte == b'.')?;

@@ -1,4 +1,4 @@
-//! Response bodies of origins: where the data is, where the message ends, what must not follow.
+//! Response bodies of origins: where the data is, where the message ends, and what must not follow.
 
 use smallvec::SmallVec;
 
@@ -12,7 +12,7 @@ use crate::headers::KnownHeader;
 
 /// Finds the body's data in the bytes after a response head, copying nothing.
 ///
-/// An error is final, also that of a connection that ended too early.
+/// An error is final, including that of a connection that ended too early.
 #[derive(Clone, Debug)]
 pub struct ResponseBodyDecoder {
     framing: ResponseFraming,
@@ -45,11 +45,10 @@ impl ResponseBodyDecoder {
         self
     }
 
-    /// Reads framing up to the next run of data, and that run as far as it is there. Call it
+    /// Parses framing up to the next run of data, and that run as far as it has arrived. Call it
     /// again with what follows `consumed` until `done`, or until the input is used up.
     ///
-    /// What is left of the input after `done` belongs to no response: see
-    /// [`surplus`](Self::surplus).
+    /// Input left after `done` belongs to no response: see [`surplus`](Self::surplus).
     ///
     /// # Errors
     /// [`ResponseBodyError`]; data returned before it stands. Every later call returns it again.
@@ -80,8 +79,7 @@ impl ResponseBodyDecoder {
         self.framing == ResponseFraming::UntilClose
     }
 
-    /// A lower bound of the bytes still to come, for sizing the next read; 1 where nothing is
-    /// known.
+    /// A lower bound on the bytes still to come, for sizing the next read; 1 if nothing is known.
     pub fn known_left(&self) -> u64 {
         match self.framing {
             ResponseFraming::UntilClose => u64::from(!self.is_closed),
@@ -89,7 +87,8 @@ impl ResponseBodyDecoder {
         }
     }
 
-    /// Told that the origin closed the connection in order (end of file, or close_notify).
+    /// To be called when the origin has closed the connection properly (end of file, or
+    /// close_notify).
     ///
     /// # Errors
     /// [`ResponseBodyError::ClosedEarly`] when bytes were still to come; what was wrong before
@@ -106,8 +105,8 @@ impl ResponseBodyDecoder {
         Err(ResponseBodyError::ClosedEarly)
     }
 
-    /// What to log, at level `warn`, when bytes come after the end of the body. They must not
-    /// be sent anywhere, and the connection must not be used again.
+    /// The message to log, at level `warn`, when bytes follow the end of the body. They must not be
+    /// sent anywhere, and the connection must not be reused.
     pub fn surplus(&self) -> &'static str {
         match self.framing {
             ResponseFraming::Chunked => "upstream sent data after final chunk",
@@ -121,8 +120,8 @@ impl ResponseBodyDecoder {
     }
 }
 
-/// Takes a trailer section apart. Fields that frame, route or authenticate a message are left
-/// out (RFC 9110 section 6.5.1): a trailer comes too late to mean what they say.
+/// Parses a trailer section. Fields that frame, route or authenticate a message are left out (RFC
+/// 9110 section 6.5.1): a trailer comes too late for them.
 ///
 /// # Errors
 /// [`ResponseBodyError::InvalidTrailer`] for a line that is no header line.

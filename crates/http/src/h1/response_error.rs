@@ -1,21 +1,21 @@
-//! Why a response of an origin is refused.
+//! Why a response from an origin is refused.
 
 use std::fmt;
 
 use super::body::BodyError;
 use crate::Span;
 
-/// A response head that cannot be accepted. The blame is the origin's: the connection must be
-/// closed, and `proxy_next_upstream invalid_header` decides whether another peer is asked before
-/// the client gets 502.
+/// A response head that cannot be accepted. The origin is at fault: the connection must be closed,
+/// and `proxy_next_upstream invalid_header` decides whether another peer is tried before the client
+/// gets 502.
 ///
-/// [`Display`](fmt::Display) yields nginx's sentence, [`excerpt`](ResponseError::excerpt) the
-/// bytes to quote after it.
+/// [`Display`](fmt::Display) yields nginx's message, [`excerpt`](ResponseError::excerpt) the bytes
+/// to quote after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ResponseError {
-    /// The first line is no status line of HTTP/1. nginx takes what follows for an HTTP/0.9
-    /// response and sends it to the client without a head; see [the module](super).
+    /// The first line is not an HTTP/1 status line. nginx treats the data as an HTTP/0.9 response
+    /// and sends it to the client without a head; see [the module](super).
     NoStatusLine {
         /// The line so far.
         line: Span,
@@ -36,7 +36,7 @@ pub enum ResponseError {
         /// The first value.
         previous: Span,
     },
-    /// `Content-Length` is no number.
+    /// `Content-Length` is not a number.
     InvalidContentLength {
         /// The line.
         line: Span,
@@ -48,7 +48,7 @@ pub enum ResponseError {
         /// The value.
         value: Span,
     },
-    /// The `Status` header of a gateway does not begin with three digits from 100 on.
+    /// The `Status` header of a gateway does not begin with three digits, at least 100.
     InvalidStatus {
         /// The value.
         value: Span,
@@ -56,7 +56,7 @@ pub enum ResponseError {
 }
 
 impl ResponseError {
-    /// The bytes at fault in the buffer, for the log; to be escaped there, and cut.
+    /// The offending bytes in the buffer, for the log; to be escaped and truncated there.
     pub fn excerpt(&self) -> Option<Span> {
         match *self {
             ResponseError::NoStatusLine { line }
@@ -96,13 +96,13 @@ impl fmt::Display for ResponseError {
 
 impl std::error::Error for ResponseError {}
 
-/// A response body that broke off or cannot be understood. The connection must be closed, and
-/// so must the client's, or the client would take the body for complete.
+/// A response body that broke off or cannot be understood. The connection must be closed, and so
+/// must the client's, or the client would take the body for complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ResponseBodyError {
     /// Malformed chunks or trailers.
     Chunked(BodyError),
-    /// A trailer line that is no header line.
+    /// A trailer line that is not a header line.
     InvalidTrailer,
     /// The connection ended before the body did.
     ClosedEarly,

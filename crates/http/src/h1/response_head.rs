@@ -1,4 +1,4 @@
-//! A received response head, and what follows from its header lines.
+//! A received response head, and what is derived from its header lines.
 
 use smallvec::SmallVec;
 
@@ -9,7 +9,7 @@ use super::response_error::ResponseError;
 use crate::headers::{KnownHeader, KnownSet};
 use crate::{Method, Span, StatusCode, decimal};
 
-/// Headers that fit into the head itself; more move to the heap.
+/// Headers stored in the head itself; more move to the heap.
 const INLINE_HEADERS: usize = 12;
 
 /// How the end of a response body is found (RFC 9112 section 6.3).
@@ -31,41 +31,41 @@ pub enum ResponseFraming {
 pub enum ResponseKind {
     /// 100, 103 and every other 1xx but 101: another head follows on the same connection.
     Interim,
-    /// 101: what follows the head is another protocol. A peer that was not asked to upgrade must
-    /// not send it.
+    /// 101: another protocol follows the head. A peer that was not asked to upgrade must not send
+    /// it.
     SwitchingProtocols,
-    /// The answer.
+    /// The final response.
     Final,
 }
 
-/// Where a head comes from: what its framing headers mean depends on it.
+/// Where a head comes from, which decides what its framing headers mean.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Wire {
     #[default]
     Http,
-    /// FastCGI, SCGI, uwsgi: the body's end is the gateway protocol's, chunks have no meaning.
+    /// FastCGI, SCGI, uwsgi: the gateway protocol ends the body, and chunked coding has no meaning.
     Gateway,
 }
 
-/// A response head as an origin sent it: positions in the buffer it was parsed from, and what
-/// follows from them. All positions count from the start of that buffer.
+/// A response head from an origin: positions in the buffer it was parsed from, and what was derived
+/// from them. All positions count from the start of that buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceivedResponse {
     /// The version. Everything above 1.1 is treated as HTTP/1.1, as in nginx.
     pub version: Version,
     /// The status, 100 to 999.
     pub status: StatusCode,
-    /// Status and reason phrase as sent (`404 Not Found`), which nginx hands on as it is; empty
-    /// where a gateway sent no status, or a status alone in its `Status` header.
+    /// Status and reason phrase as sent (`404 Not Found`), which nginx passes on unchanged; empty
+    /// if a gateway sent no status, or only a code in its `Status` header.
     pub status_line: Span,
     /// Header lines in the order sent, names as written, without [`repeated`](Self::repeated).
     pub headers: SmallVec<[RawHeader; INLINE_HEADERS]>,
-    /// Second and further lines of headers that count once (`Date`, `Location`, ...). nginx
+    /// Further lines of headers of which only the first counts (`Date`, `Location`, ...). nginx
     /// drops them and warns: `upstream sent duplicate header line: "...", ignored`.
     pub repeated: Vec<Span>,
     /// Bytes of the buffer that the head takes; the body, or the next head, starts there.
     pub head_bytes: usize,
-    /// Whether the peer leaves the connection open after the body.
+    /// Whether the peer keeps the connection open after the body.
     pub keep_alive: bool,
     /// `Connection` lists `upgrade`.
     pub connection_upgrade: bool,
@@ -111,8 +111,8 @@ impl ReceivedResponse {
     /// How the body is framed, given the method of the request it answers.
     ///
     /// From a gateway (FastCGI, SCGI, uwsgi) a body has its `Content-Length` or ends with the
-    /// stream. As in nginx `Transfer-Encoding` means nothing there. Such programs often send a
-    /// body in answer to HEAD all the same; nobody reads it.
+    /// stream. As in nginx, `Transfer-Encoding` has no meaning there. Such programs often send a
+    /// body in response to HEAD anyway; it is not read.
     pub fn framing(&self, request: Method) -> ResponseFraming {
         let is_gateway = self.wire == Wire::Gateway;
         let bodiless = matches!(self.status.0, 100..=199 | 204 | 304);
@@ -133,7 +133,7 @@ impl ReceivedResponse {
         self.known.contains(name)
     }
 
-    /// The first value of a well-known header; one bit test when it was not sent.
+    /// The first value of a well-known header; a single bit test if it was not sent.
     pub fn get(&self, name: KnownHeader) -> Option<Span> {
         self.get_all(name).next()
     }
@@ -148,7 +148,7 @@ impl ReceivedResponse {
         request::find_by_name(&self.headers, buf, name)
     }
 
-    /// Takes in one header line.
+    /// Processes one header line.
     pub(crate) fn add_line(&mut self, buf: &[u8], line: Span) -> Result<(), ResponseError> {
         // Some servers send their status line twice; nginx skips the second one.
         if line.of(buf).starts_with(b"HTTP/") {
@@ -169,7 +169,7 @@ impl ReceivedResponse {
         Ok(())
     }
 
-    /// A second line of a header that counts once.
+    /// Another line of a header of which only the first counts.
     fn repeat(&mut self, name: KnownHeader, line: Span) -> Result<(), ResponseError> {
         if matches!(
             name,
@@ -182,7 +182,7 @@ impl ReceivedResponse {
         Ok(())
     }
 
-    /// Draws from a header what the connection needs to know.
+    /// Records what the connection needs to know about a header.
     fn note(
         &mut self,
         buf: &[u8],
@@ -211,7 +211,7 @@ impl ReceivedResponse {
             KnownHeader::Connection => {
                 let value = value.of(buf);
                 self.connection_upgrade |= connection::options(value).upgrade;
-                // As nginx does: wherever the word stands. To close once too often is safe.
+                // Like nginx, match the word anywhere. Closing once too often is safe.
                 self.connection_close |= value
                     .windows(b"close".len())
                     .any(|word| word.eq_ignore_ascii_case(b"close"));
@@ -233,8 +233,8 @@ impl ReceivedResponse {
         Ok(())
     }
 
-    /// A gateway's status (RFC 3875 section 6.3.3): the `Status` header, a redirect where there is
-    /// `Location` alone, otherwise success.
+    /// A gateway's status (RFC 3875 section 6.3.3): the `Status` header, a redirect if there is
+    /// only a `Location`, otherwise success.
     fn take_gateway_status(&mut self, buf: &[u8]) -> Result<(), ResponseError> {
         let Some(value) = self.get(KnownHeader::Status) else {
             let is_redirect = self.has(KnownHeader::Location);
@@ -254,14 +254,14 @@ impl ReceivedResponse {
     }
 }
 
-/// The status that three digits at the start stand for; RFC 9110 knows none below 100.
+/// The status given by three leading digits; RFC 9110 defines none below 100.
 pub(super) fn status_code(text: &[u8]) -> Option<StatusCode> {
     let digits = text.get(..3)?;
     let code = decimal::parse_offset(digits)? as u16;
     (code >= 100).then_some(StatusCode(code))
 }
 
-/// Headers of which nginx takes the first line and drops (or, for framing, refuses) the others.
+/// Headers whose first line nginx uses, dropping the others (or, for framing, refusing them).
 fn counts_once(known: KnownHeader) -> bool {
     matches!(
         known,

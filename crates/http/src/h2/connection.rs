@@ -1,4 +1,4 @@
-//! The connection: what both roles share, how it begins and how it ends.
+//! The connection: what both roles share, and how it begins and ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -23,7 +23,7 @@ pub enum Role {
     Client,
 }
 
-/// How far the connection is towards its end.
+/// The progress of the connection towards its end.
 ///
 /// ```text
 ///   Open ──shut_down──> Announced ──PING answered, or shut_down_now──> Draining ──> no streams
@@ -33,17 +33,18 @@ pub enum Role {
 pub(super) enum Phase {
     /// Streams come and go.
     Open,
-    /// GOAWAY with 2^31-1 is sent: new streams are still taken, as the peer may not know yet.
+    /// GOAWAY with 2^31-1 has been sent: new streams are still accepted, as the peer may not know
+    /// yet.
     Announced,
-    /// GOAWAY with the last stream is sent: no new streams.
+    /// GOAWAY with the last stream has been sent: no new streams.
     Draining,
-    /// GOAWAY with an error is sent: nothing is read any more.
+    /// GOAWAY with an error has been sent: nothing more is read.
     Closed,
 }
 
-/// The payload of the PING that tells when the peer has seen the first GOAWAY.
+/// The payload of the PING whose answer shows that the peer has seen the first GOAWAY.
 pub(super) const SHUT_DOWN_PING: [u8; 8] = *b"shutdown";
-/// The payload of PINGs that measure the round trip.
+/// The payload of PINGs that measure the round-trip time.
 pub(super) const MEASURE_PING: [u8; 8] = *b"roundtrp";
 /// The payload of the owner's PINGs.
 pub(super) const OWNER_PING: [u8; 8] = *b"sealane?";
@@ -57,12 +58,12 @@ pub struct Connection {
     pub(super) fault: Option<Fault>,
     /// Bytes of the client preface that are still to come.
     pub(super) preface_left: u8,
-    /// The peer's first SETTINGS have come.
+    /// The peer's first SETTINGS have arrived.
     pub(super) peer_is_known: bool,
     pub(super) peer: PeerSettings,
-    /// SETTINGS of ours that the peer has not acknowledged.
+    /// The peer has not acknowledged our SETTINGS yet.
     pub(super) settings_pending: bool,
-    /// The receive window streams start with, as the peer sees it.
+    /// The initial receive window of streams, as the peer sees it.
     pub(super) stream_window_bytes: u32,
     pub(super) decoder: hpack::Decoder,
     pub(super) encoder: hpack::Encoder,
@@ -79,23 +80,23 @@ pub struct Connection {
     pub(super) last_stream: u32,
     /// Server: the highest stream that came too late and is ignored.
     pub(super) last_ignored: u32,
-    /// The peer left identifiers out, so not every lower one was a stream.
+    /// The peer skipped identifiers, so not every lower one was a stream.
     pub(super) has_skipped: bool,
-    /// Frames for streams up to this one may be under way although the stream is gone.
+    /// Frames for streams up to this one may be in flight although the stream is gone.
     pub(super) newest_reset: u32,
     /// Client: the last stream the peer will process.
     pub(super) peer_last_stream: u32,
     /// Streams above `peer_last_stream` are still to be reported.
     pub(super) has_orphans: bool,
-    /// A header block that has not ended.
+    /// An unfinished header block.
     pub(super) block: Option<Box<HeaderBlock>>,
-    /// A DATA frame that has not ended.
+    /// An unfinished DATA frame.
     pub(super) incoming: Option<IncomingData>,
-    /// Bytes of a frame that are ignored.
+    /// Bytes of a frame that are still to be ignored.
     pub(super) skip_bytes: u32,
     /// Priorities of streams that are not open yet (RFC 9218 section 7.1).
     pub(super) early_priorities: Vec<(u32, Priority)>,
-    /// Room that the last head took.
+    /// Size of the last head.
     pub(super) head_bytes: usize,
 }
 
@@ -103,12 +104,12 @@ pub struct Connection {
 pub(super) const MAX_EARLY_PRIORITIES: usize = 16;
 
 impl Connection {
-    /// The server's end of a new connection; appends its SETTINGS to `out`.
+    /// The server side of a new connection; appends its SETTINGS to `out`.
     pub fn server(settings: Arc<Settings>, now: Duration, out: &mut Vec<u8>) -> Connection {
         Connection::new(Role::Server, settings, now, out)
     }
 
-    /// The client's end of a new connection; appends preface and SETTINGS to `out`.
+    /// The client side of a new connection; appends preface and SETTINGS to `out`.
     pub fn client(settings: Arc<Settings>, now: Duration, out: &mut Vec<u8>) -> Connection {
         out.extend_from_slice(PREFACE);
         Connection::new(Role::Client, settings, now, out)
@@ -158,7 +159,7 @@ impl Connection {
         }
     }
 
-    /// Which end this is.
+    /// Which side this is.
     pub fn role(&self) -> Role {
         self.role
     }
@@ -181,7 +182,7 @@ impl Connection {
     }
 
     /// Whether the connection is over: its end was announced and no stream is open, or a fault
-    /// ended it. Send what is written and close.
+    /// ended it. Send the pending output and close.
     pub fn is_finished(&self) -> bool {
         match self.phase {
             Phase::Open | Phase::Announced => false,
@@ -195,7 +196,7 @@ impl Connection {
         self.phase != Phase::Open
     }
 
-    /// The measured round trip, smoothed; `None` before the first.
+    /// The smoothed round-trip time; `None` before the first measurement.
     pub fn round_trip(&self) -> Option<Duration> {
         self.round_trip.value()
     }
@@ -205,14 +206,14 @@ impl Connection {
         std::mem::take(&mut self.counters)
     }
 
-    /// Everything written so far has been taken by the peer's socket. Call it whenever that is
-    /// so: the connection counts its replies from here (`unread_replies`).
+    /// All output so far has been written to the peer's socket. Call it whenever that is the case:
+    /// the connection counts its replies from here (`unread_replies`).
     pub fn flushed(&mut self) {
         self.meters.unread_replies = 0;
     }
 
-    /// Heap memory the connection holds beside itself, in bytes: header tables, streams and
-    /// what of a header block has come.
+    /// Heap memory that the connection holds in addition to itself, in bytes: header tables,
+    /// streams and the received part of a header block.
     pub fn heap_bytes(&self) -> usize {
         let block = |block: &HeaderBlock| size_of::<HeaderBlock>() + block.bytes.capacity();
         self.streams.heap_bytes()
@@ -222,17 +223,17 @@ impl Connection {
             + self.block.as_deref().map_or(0, block)
     }
 
-    /// Gives memory back; call it when no stream is open and none is expected soon. What stays
-    /// is the connection itself and the header tables.
+    /// Frees memory. Call it when no stream is open and none is expected soon. Only the connection
+    /// itself and the header tables remain.
     pub fn trim(&mut self) {
         self.streams.trim();
         self.early_priorities = Vec::new();
     }
 
-    /// Begins to end the connection without losing a request: announces it, and once the peer
-    /// must have heard of it (a PING answered) says which stream was the last (RFC 9113 section
-    /// 6.8). Call [`shut_down_now`](Self::shut_down_now) when that takes too long. A client just
-    /// opens no more streams and is finished when the last one ends.
+    /// Begins to end the connection without losing a request: announces the end and, once the peer
+    /// must have heard of it (a PING was answered), says which stream was the last (RFC 9113
+    /// section 6.8). Call [`shut_down_now`](Self::shut_down_now) if that takes too long. A client
+    /// simply opens no more streams and is finished when the last one ends.
     pub fn shut_down(&mut self, out: &mut Vec<u8>) {
         if self.phase != Phase::Open {
             return;
@@ -245,7 +246,7 @@ impl Connection {
         frame::push_ping(out, false, SHUT_DOWN_PING);
     }
 
-    /// Takes no more streams from here on; those that are open go on.
+    /// Accepts no more streams from here on; open streams continue.
     pub fn shut_down_now(&mut self, out: &mut Vec<u8>) {
         if matches!(self.phase, Phase::Draining | Phase::Closed) {
             return;
@@ -254,7 +255,7 @@ impl Connection {
         frame::push_go_away(out, self.last_peer_stream(), ErrorCode::NO_ERROR);
     }
 
-    /// Ends the connection at once, open streams included.
+    /// Ends the connection at once, including open streams.
     pub fn close(&mut self, code: ErrorCode, out: &mut Vec<u8>) {
         if self.phase == Phase::Closed {
             return;
@@ -263,12 +264,12 @@ impl Connection {
         frame::push_go_away(out, self.last_peer_stream(), code);
     }
 
-    /// Asks for a sign of life, answered by [`Event::Pong`](super::Event::Pong).
+    /// Sends a PING, whose answer is [`Event::Pong`](super::Event::Pong).
     pub fn ping(&mut self, out: &mut Vec<u8>) {
         frame::push_ping(out, false, OWNER_PING);
     }
 
-    /// Ends the connection because of the peer.
+    /// Ends the connection because of an error of the peer.
     pub(super) fn fail(&mut self, fault: Fault, out: &mut Vec<u8>) {
         match fault {
             Fault::Flood(flood) => *self.counters.of(flood) += 1,
@@ -278,11 +279,11 @@ impl Connection {
         self.fault = Some(fault);
     }
 
-    /// The highest stream the peer has opened, which is what GOAWAY names.
+    /// The highest stream that the peer has opened, which GOAWAY names.
     fn last_peer_stream(&self) -> u32 {
         match self.role {
             Role::Server => self.last_stream,
-            // Servers open none: pushes are forbidden.
+            // Servers open none: push is forbidden.
             Role::Client => 0,
         }
     }
@@ -296,9 +297,9 @@ impl Connection {
             .insert(Stream::new(id, send_window, receive_window))
     }
 
-    /// Forgets a stream. What the application has not released of it goes back to the
-    /// connection's window, at once where that is worth a frame: a peer whose window is closed
-    /// sends nothing that could bring the update along.
+    /// Forgets a stream. Whatever the application has not released goes back to the connection's
+    /// window, at once if that is worth a frame: a peer whose window is closed sends nothing that
+    /// could carry the update.
     pub(super) fn remove_stream(&mut self, stream: StreamRef, out: &mut Vec<u8>) {
         let Some(found) = self.streams.get(stream) else {
             return;
@@ -319,7 +320,7 @@ impl Connection {
         }
     }
 
-    /// Puts a stream in or out of the schedule, as its state asks.
+    /// Adds a stream to the schedule or removes it, depending on its state.
     pub(super) fn reschedule(&mut self, stream: StreamRef) {
         let slot = stream.slot() as u32;
         self.schedule.remove(&mut self.streams, slot);

@@ -1,9 +1,9 @@
-//! What goes wrong on a connection and on a stream, and how each is told to the peer and to the
-//! operator (RFC 9113 sections 5.4 and 7).
+//! Errors of a connection and of a stream, and how each is reported to the peer and to the operator
+//! (RFC 9113 sections 5.4 and 7).
 
 use std::fmt;
 
-/// An error code of RFC 9113 section 7. Unknown codes have no meaning and are kept as they are.
+/// An error code of RFC 9113 section 7. Unknown codes have no meaning and are kept unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct ErrorCode(pub u32);
 
@@ -63,10 +63,10 @@ impl fmt::Display for ErrorCode {
     }
 }
 
-/// Why a connection ends: the peer broke the protocol or exhausted a limit.
+/// Why a connection ends: the peer violated the protocol or exhausted a limit.
 ///
-/// GOAWAY with [`code`](Fault::code) has been written when this is returned: send what is in
-/// `out` and close. nginx logs these at level `info`.
+/// GOAWAY with [`code`](Fault::code) has been written when this is returned: send what is in `out`
+/// and close. nginx logs these at level `info`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
@@ -78,36 +78,37 @@ pub enum Fault {
     FrameSize(&'static str),
     /// A frame exceeds `SETTINGS_MAX_FRAME_SIZE`.
     FrameTooLarge,
-    /// A frame of this type came on stream 0, or must come there and did not.
+    /// A frame of this type came on stream 0 where that is not allowed, or on another stream
+    /// although it belongs on stream 0.
     WrongStream(&'static str),
     /// More padding than payload.
     Padding,
     /// PUSH_PROMISE: clients cannot push, and servers were told not to.
     Push,
-    /// A frame other than CONTINUATION of the same stream within a header block, or a
-    /// CONTINUATION outside of one.
+    /// A frame other than CONTINUATION of the same stream within a header block, or a CONTINUATION
+    /// outside one.
     Continuation,
     /// A frame of this type on a stream that was never opened.
     IdleStream(&'static str),
-    /// A stream identifier of the wrong side, or not above the last one.
+    /// A stream identifier of the wrong parity, or not above the last one.
     StreamId,
     /// A frame of this type on a stream that both sides have ended.
     ClosedStream(&'static str),
-    /// A setting has a value it cannot have; its identifier.
+    /// A setting has an invalid value; holds its identifier.
     Setting(u16),
-    /// SETTINGS acknowledged that were never sent.
+    /// An acknowledgement of SETTINGS that were never sent.
     SettingsAck,
     /// More DATA than the connection's window.
     ConnectionWindow,
-    /// The connection's or, by a setting, a stream's send window beyond 2^31-1.
+    /// The send window of the connection or, through a setting, of a stream exceeds 2^31-1.
     WindowOverflow,
     /// WINDOW_UPDATE of zero for the connection.
     ZeroIncrement,
-    /// PRIORITY_UPDATE for stream 0, from a server, or for a stream nobody may open.
+    /// PRIORITY_UPDATE for stream 0, from a server, or for a stream that cannot be opened.
     PriorityUpdate,
-    /// GOAWAY with a higher stream than one before.
+    /// GOAWAY with a higher stream than an earlier one.
     GoAway,
-    /// A header block does not decode (RFC 7541).
+    /// A header block cannot be decoded (RFC 7541).
     Compression,
     /// A limit was exhausted.
     Flood(Flood),
@@ -117,23 +118,22 @@ pub enum Fault {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Flood {
-    /// Streams opened to be reset, by the peer or by provoking us (CVE-2023-44487,
+    /// Streams opened only to be reset, by the peer or by provoking us (CVE-2023-44487,
     /// CVE-2025-8671).
     RapidReset,
     /// A header block of too many frames or bytes (CVE-2024-27316).
     Continuation,
-    /// Heads that exceed their limits, again and again.
+    /// Repeated heads that exceed their limits.
     HeaderBomb,
     /// SETTINGS frames.
     Settings,
     /// PING frames.
     Ping,
-    /// Frames that carry nothing: empty DATA, PRIORITY, RST_STREAM of closed streams, unknown
-    /// types.
+    /// Frames without effect: empty DATA, PRIORITY, RST_STREAM of closed streams, unknown types.
     Empty,
     /// PRIORITY and PRIORITY_UPDATE frames.
     Priority,
-    /// WINDOW_UPDATE frames far beyond the DATA that was sent.
+    /// WINDOW_UPDATE frames far in excess of the DATA sent.
     WindowUpdate,
     /// Replies that the peer does not read.
     Unread,
@@ -146,7 +146,7 @@ impl Fault {
             Fault::FrameSize(_) | Fault::FrameTooLarge => ErrorCode::FRAME_SIZE_ERROR,
             Fault::ClosedStream(_) => ErrorCode::STREAM_CLOSED,
             Fault::ConnectionWindow | Fault::WindowOverflow => ErrorCode::FLOW_CONTROL_ERROR,
-            // SETTINGS_INITIAL_WINDOW_SIZE has a code of its own.
+            // SETTINGS_INITIAL_WINDOW_SIZE has its own error code.
             Fault::Setting(4) => ErrorCode::FLOW_CONTROL_ERROR,
             Fault::Compression => ErrorCode::COMPRESSION_ERROR,
             Fault::Flood(_) => ErrorCode::ENHANCE_YOUR_CALM,
@@ -207,17 +207,17 @@ impl Flood {
     }
 }
 
-/// Why one stream was reset by this side, the connection staying open.
+/// Why this side reset a stream while the connection stays open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StreamFault {
     /// The head or the trailers are malformed (RFC 9113 section 8.1.1); in nginx's words.
     Malformed(&'static str),
-    /// DATA does not add up to Content-Length (RFC 9113 section 8.1.1).
+    /// The total of DATA differs from Content-Length (RFC 9113 section 8.1.1).
     ContentLength,
     /// More DATA than the stream's window.
     StreamWindow,
-    /// The stream's send window beyond 2^31-1.
+    /// The stream's send window exceeds 2^31-1.
     WindowOverflow,
     /// WINDOW_UPDATE of zero.
     ZeroIncrement,
@@ -225,11 +225,11 @@ pub enum StreamFault {
     HalfClosed,
     /// A frame that makes the stream depend on itself (RFC 7540 section 5.3.1).
     SelfDependency,
-    /// A PRIORITY frame of another length than five bytes.
+    /// A PRIORITY frame that is not five bytes long.
     PrioritySize,
     /// A header block within a body that does not end the stream.
     TrailersWithoutEnd,
-    /// More streams than `http2_max_concurrent_streams`, or after GOAWAY.
+    /// More streams than `http2_max_concurrent_streams`, or a stream after GOAWAY.
     Refused,
 }
 

@@ -1,4 +1,4 @@
-//! What a connection tells its owner.
+//! Events that a connection reports to its owner.
 
 use smallvec::SmallVec;
 
@@ -7,13 +7,13 @@ use super::streams::StreamRef;
 use crate::Span;
 use crate::h1::{RawHeader, ReceivedResponse, RequestError, RequestHead};
 
-/// What [`Connection::receive`](super::Connection::receive) made of its input.
+/// The result of [`Connection::receive`](super::Connection::receive).
 #[derive(Debug)]
 pub struct Received<'i> {
-    /// Bytes of the input that are done with. What follows them is to be handed in again, with
-    /// more behind it.
+    /// Bytes of the input that have been processed. The bytes after them must be passed in again,
+    /// with more appended.
     pub consumed: usize,
-    /// What happened; `None` when all that can be read was read.
+    /// What happened; `None` once everything readable has been read.
     pub event: Option<Event<'i>>,
 }
 
@@ -21,21 +21,21 @@ pub struct Received<'i> {
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant)] // moved once, into its owner; a box would cost more
 pub enum Event<'i> {
-    /// The peer's first SETTINGS are there. A client that opens streams before it does not know
-    /// how many it may.
+    /// The peer's first SETTINGS have arrived. A client that opens streams earlier does not know
+    /// how many it may open.
     Settings,
     /// Server: a request.
     Request {
-        /// Its stream, to be answered.
+        /// Its stream, for the response.
         stream: StreamRef,
         /// The head.
         request: Request,
         /// There is no body.
         end: bool,
     },
-    /// Server: a request that must be answered with the status of `error` and not be handled.
+    /// Server: a request that must be answered with the status of `error` and not be processed.
     Refused {
-        /// Its stream, to be answered.
+        /// Its stream, for the response.
         stream: StreamRef,
         /// What is known of the head. Method and target may be missing.
         request: Request,
@@ -60,7 +60,7 @@ pub enum Event<'i> {
         /// There is no body.
         end: bool,
     },
-    /// A part of a body, as large as has come. Give its bytes back with
+    /// A part of a body, as much as has arrived. Return its bytes with
     /// [`release`](super::Connection::release) once they are consumed.
     Data {
         /// The stream.
@@ -77,17 +77,17 @@ pub enum Event<'i> {
         /// The fields.
         trailers: Trailers,
     },
-    /// The peer has reset a stream, or will not process it. It is gone.
+    /// The peer has reset a stream, or will not process it. The stream is gone.
     Reset {
         /// The stream.
         stream: StreamRef,
         /// Why.
         code: ErrorCode,
-        /// The peer has done nothing with the request: it may be sent again on another
+        /// The peer has not processed the request at all: it may be sent again on another
         /// connection, whatever its method (RFC 9113 section 8.7).
         unprocessed: bool,
     },
-    /// A stream was reset by this side because of what the peer sent on it. It is gone.
+    /// This side reset a stream because of what the peer sent on it. The stream is gone.
     Fault {
         /// Its identifier.
         id: u32,
@@ -103,7 +103,7 @@ pub enum Event<'i> {
         last_stream: u32,
         /// Why.
         code: ErrorCode,
-        /// What else the peer says; to be escaped in a log.
+        /// Debug data from the peer; to be escaped in a log.
         debug: &'i [u8],
     },
     /// The answer to [`ping`](super::Connection::ping).
@@ -113,12 +113,12 @@ pub enum Event<'i> {
 /// A request head.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Request {
-    /// The text that the head's positions refer to, written as an HTTP/1 head: from
-    /// `head.request_line.start` on it reads `GET /path HTTP/2.0`, `host: authority` and the
-    /// other fields as sent, names in lower case. What is before that has no meaning.
+    /// The text that the head's positions refer to, written like an HTTP/1 head. From
+    /// `head.request_line.start` on it reads `GET /path HTTP/2.0`, `host: authority` and the other
+    /// fields as sent, names in lower case. Anything before that has no meaning.
     pub text: Vec<u8>,
-    /// The head. Its `framing` is [`Framing::Chunked`](crate::h1::Framing::Chunked) when a body
-    /// of unknown length follows.
+    /// The head. Its `framing` is [`Framing::Chunked`](crate::h1::Framing::Chunked) if a body of
+    /// unknown length follows.
     pub head: RequestHead,
 }
 
@@ -150,10 +150,10 @@ impl Trailers {
     }
 }
 
-/// Leave to send DATA.
+/// Permission to send DATA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Grant {
-    /// Whose turn it is.
+    /// The stream whose turn it is.
     pub stream: StreamRef,
     /// The most that its next frame may carry; at least one.
     pub max_bytes: u32,
@@ -185,9 +185,10 @@ impl std::error::Error for SendError {}
 /// Why a client could not open a stream. Nothing was written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenError {
-    /// As many streams are open as the peer (or the settings) allow; try again when one ends.
+    /// The maximum number of streams that the peer (or the settings) allow is open; try again when
+    /// one ends.
     Full,
-    /// The connection is ending or its identifiers are used up; open another one.
+    /// The connection is ending or has no identifiers left; open another one.
     Closing,
 }
 

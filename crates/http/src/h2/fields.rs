@@ -1,7 +1,7 @@
-//! What a field of a header block is and whether it may be there (RFC 9113 section 8.2).
+//! What a field of a header block is, and whether it is allowed there (RFC 9113 section 8.2).
 //!
-//! What was found out about a field is kept with its entry of the peer's table ([`Note`]), so a
-//! field that comes again is neither looked up nor checked again.
+//! The findings about a field are kept with its entry in the peer's table ([`Note`]), so a field
+//! that comes again is neither looked up nor checked again.
 
 use memchr::memchr3;
 
@@ -10,7 +10,7 @@ use crate::Span;
 use crate::h1::RawHeader;
 use crate::headers::KnownHeader;
 
-/// What a name means to a head.
+/// The meaning of a name in a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
@@ -28,20 +28,20 @@ pub(super) enum Kind {
     Status,
     /// A pseudo-header that does not exist.
     UnknownPseudo,
-    /// `cookie`, which may come in crumbs (section 8.2.3).
+    /// `cookie`, which may be split into several fields (section 8.2.3).
     Cookie,
     /// `host`.
     Host,
     /// `content-length`.
     ContentLength,
-    /// `te`, which may only say `trailers` (section 8.2.2).
+    /// `te`, whose value may only be `trailers` (section 8.2.2).
     Te,
-    /// A field about the connection, which HTTP/2 does not have (section 8.2.2).
+    /// A connection-specific field, which HTTP/2 does not allow (section 8.2.2).
     Connection,
     /// A name with underscores.
     Underscore,
-    /// A name with other signs that RFC 9110 section 5.6.2 allows, or that nothing but section
-    /// 8.2.1 allows.
+    /// A name with other characters that RFC 9110 section 5.6.2 allows, or that only section 8.2.1
+    /// allows.
     Unusual,
     /// A name that is malformed (section 8.2.1).
     Invalid,
@@ -92,7 +92,7 @@ const VALUE_IS_VALID: Note = 1 << 15;
 const KIND_SHIFT: u32 = 8;
 
 impl Class {
-    /// The class of a decoded field, found out as far as it is not noted.
+    /// The class of a decoded field; computes whatever is not noted.
     pub(super) fn of(head: &[u8], field: &Field) -> Class {
         match field.origin {
             Origin::Static(index) => STATIC[usize::from(index)],
@@ -108,12 +108,12 @@ impl Class {
         }
     }
 
-    /// The class of a name, the value left open.
+    /// The class of a name, without its value.
     fn of_name(name: &[u8]) -> Class {
         let known = KnownHeader::from_name(name);
         let kind = match known {
             Some(known) if name.iter().any(u8::is_ascii_uppercase) => {
-                // Looked up in any case, but only lower case is allowed.
+                // The look-up ignores case, but only lower case is allowed.
                 let _ = known;
                 Kind::Invalid
             }
@@ -134,7 +134,7 @@ impl Class {
         }
     }
 
-    /// What to keep with the entry; never zero, which stands for nothing.
+    /// The note to keep with the entry; never zero, which means nothing is known.
     pub(super) fn note(self) -> Note {
         let known = self.known.map_or(0, |known| known as u16 + 1);
         let valid = if self.value_is_valid {
@@ -187,13 +187,13 @@ const fn kind_of_known(known: KnownHeader) -> Kind {
     }
 }
 
-/// Whether a field of this name says something about an HTTP/1 connection and must not be sent
-/// in HTTP/2 (RFC 9113 section 8.2.2).
+/// Whether a field of this name is specific to an HTTP/1 connection and must not be sent in HTTP/2
+/// (RFC 9113 section 8.2.2).
 pub(super) const fn is_about_connection(known: KnownHeader) -> bool {
     matches!(kind_of_known(known), Kind::Connection) || matches!(known, KnownHeader::Http2Settings)
 }
 
-/// The kind of a name that is no known header's.
+/// The kind of a name that is not a known header.
 fn kind_of_unknown(name: &[u8]) -> Kind {
     match name {
         b":method" => return Kind::Method,

@@ -1,18 +1,18 @@
 //! Flow control windows (RFC 9113 sections 5.2 and 6.9).
 //!
-//! The sender's side obeys what the peer grants. The receiver's side grants: it starts with a
-//! fixed window and doubles it, up to a bound, while the application consumes a window's worth
-//! within two round trips: then the window and not the application is what holds the peer back.
+//! The sender obeys the peer's windows. The receiver starts with a fixed window and doubles it, up
+//! to a bound, as long as the application consumes a window's worth within two round trips: in that
+//! case the window, not the application, is what holds the peer back.
 
 use std::time::Duration;
 
 /// The largest window (RFC 9113 section 6.9.1).
 pub(super) const MAX_WINDOW: u32 = (1 << 31) - 1;
 
-/// The window of everything before settings and updates (RFC 9113 section 6.9.2).
+/// The initial window, before settings and updates (RFC 9113 section 6.9.2).
 pub(super) const DEFAULT_WINDOW: u32 = 65_535;
 
-/// What this side may send. Negative after the peer made its initial window smaller.
+/// What this side may send. Negative if the peer has reduced its initial window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct SendWindow(i32);
 
@@ -35,30 +35,30 @@ impl SendWindow {
         self.0 = self.0.saturating_sub_unsigned(bytes);
     }
 
-    /// Takes a WINDOW_UPDATE or a change of the initial window.
+    /// Applies a WINDOW_UPDATE or a change of the initial window.
     pub(super) fn adjust(&mut self, delta: i64) -> Result<(), Overflow> {
-        // Below -2^31 is out of reach: the sum of what was granted stays within a window.
+        // A value below -2^31 cannot occur: the sum of what was granted stays within a window.
         let window = i64::from(self.0) + delta;
         self.0 = i32::try_from(window).map_err(|_| Overflow)?;
         Ok(())
     }
 }
 
-/// What the peer may send, and how much of that is wanted.
+/// What the peer may send, and the window size to restore.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ReceiveWindow {
-    /// What the peer may still send. Negative after a setting made windows smaller.
+    /// What the peer may still send. Negative if a setting has reduced the windows.
     open: i32,
     /// The size that updates restore.
     target: u32,
-    /// Consumed by the application and not yet given back to the peer.
+    /// Consumed by the application and not yet returned to the peer.
     returned: u32,
     /// When the last update was written, in microseconds of the caller's time.
     updated_us: u64,
 }
 
 impl ReceiveWindow {
-    /// A window the peer sees as `open` and that is to become `target`.
+    /// A window that the peer sees as `open` and that should become `target`.
     pub(super) fn new(open: u32, target: u32, now: Duration) -> ReceiveWindow {
         ReceiveWindow {
             open: SendWindow::new(open).0,
@@ -75,7 +75,7 @@ impl ReceiveWindow {
         (increment > 0).then_some(increment)
     }
 
-    /// Takes account of bytes that came; `false` when the peer was not allowed to send them.
+    /// Accounts for received bytes; `false` if the peer was not allowed to send them.
     #[must_use]
     pub(super) fn receive(&mut self, bytes: u32) -> bool {
         let allowed = i64::from(bytes) <= i64::from(self.open);
@@ -85,17 +85,17 @@ impl ReceiveWindow {
         allowed
     }
 
-    /// Takes account of bytes the application has consumed.
+    /// Accounts for bytes that the application has consumed.
     pub(super) fn release(&mut self, bytes: u32) {
         self.returned = self.returned.saturating_add(bytes);
     }
 
-    /// The peer has taken a new initial window into account.
+    /// The peer has applied a new initial window.
     pub(super) fn adjust(&mut self, delta: i32) {
         self.open = self.open.saturating_add(delta);
     }
 
-    /// The increment that makes the window this large, if it was made to be smaller.
+    /// The increment that raises the window to this size, if it was meant to be smaller.
     pub(super) fn widen(&mut self, target: u32) -> Option<u32> {
         let increment = target.min(MAX_WINDOW).checked_sub(self.target)?;
         self.target += increment;
@@ -104,7 +104,8 @@ impl ReceiveWindow {
     }
 
     /// The increment to announce, if enough has been consumed to be worth a frame: half of the
-    /// window. `max_target` bounds the growth; without a measured round trip there is none.
+    /// window. `max_target` bounds the growth; without a measured round trip the window does not
+    /// grow.
     pub(super) fn update(
         &mut self,
         now: Duration,
@@ -125,7 +126,7 @@ impl ReceiveWindow {
         }
         self.updated_us = now_us;
         self.returned = 0;
-        // Never beyond what a window can hold, whatever was released.
+        // Never beyond the maximum window, whatever was released.
         let room = (i64::from(MAX_WINDOW) - i64::from(self.open)) as u32;
         let increment = increment.min(room);
         self.open += increment as i32;
@@ -139,32 +140,32 @@ impl ReceiveWindow {
     }
 }
 
-/// How long a frame to the peer and its answer take.
+/// The time that a frame to the peer and its answer take.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RoundTrip {
-    /// When the SETTINGS or PING under way was written.
+    /// When the SETTINGS or PING in flight was written.
     sent: Option<Duration>,
-    /// When the last answer came.
+    /// When the last answer arrived.
     measured: Option<Duration>,
     smoothed: Option<Duration>,
 }
 
-/// Time between two PINGs for measurement while bodies come in.
+/// Interval between PINGs for measurement while bodies arrive.
 const MEASURE_INTERVAL: Duration = Duration::from_secs(1);
 
 impl RoundTrip {
-    /// The frame that will be answered is being written.
+    /// A frame that will be answered is being written.
     pub(super) fn start(&mut self, now: Duration) {
         self.sent = Some(now);
     }
 
-    /// The answer is there.
+    /// The answer has arrived.
     pub(super) fn finish(&mut self, now: Duration) {
         let Some(sent) = self.sent.take() else { return };
         let sample = now.saturating_sub(sent);
         self.measured = Some(now);
         self.smoothed = Some(match self.smoothed {
-            // A quarter of the weight: an answer may have waited in the peer's queue.
+            // Weighted with a quarter: an answer may have waited in the peer's queue.
             Some(old) => old - old / 4 + sample / 4,
             None => sample,
         });

@@ -1,16 +1,16 @@
-//! Frames on the wire: the nine-byte header, and what of a payload can be judged without
-//! knowing the connection (RFC 9113 sections 4 and 6, RFC 9218 section 7.1).
+//! Frames on the wire: the nine-byte header, and the checks of a payload that do not depend on the
+//! connection (RFC 9113 sections 4 and 6, RFC 9218 section 7.1).
 
 use super::error::{ErrorCode, Fault};
 
-/// What a client sends before its first frame (RFC 9113 section 3.4).
+/// The preface that a client sends before its first frame (RFC 9113 section 3.4).
 pub const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
 /// Bytes of a frame header.
 pub const HEADER_BYTES: usize = 9;
 
-/// The frame size everybody must take, and the only one announced here
-/// (`SETTINGS_MAX_FRAME_SIZE`): larger frames would only let one stream hold up the others.
+/// The frame size that every peer must accept, and the only one announced here
+/// (`SETTINGS_MAX_FRAME_SIZE`): larger frames would only let one stream delay the others.
 pub const DEFAULT_MAX_FRAME_BYTES: u32 = 16 * 1024;
 
 /// The largest value of `SETTINGS_MAX_FRAME_SIZE`.
@@ -93,7 +93,7 @@ pub(super) struct FrameHeader {
 }
 
 impl FrameHeader {
-    /// Reads a header; `None` while fewer than nine bytes are there.
+    /// Parses a header; `None` if there are fewer than nine bytes.
     pub(super) fn parse(input: &[u8]) -> Option<FrameHeader> {
         let bytes: &[u8; HEADER_BYTES] = input.first_chunk()?;
         Some(FrameHeader {
@@ -166,7 +166,7 @@ pub(super) fn number(payload: &[u8]) -> Option<u32> {
         .map(|bytes| u32::from_be_bytes(*bytes))
 }
 
-/// A HEADERS payload taken apart.
+/// A parsed HEADERS payload.
 pub(super) struct HeadersPayload<'i> {
     /// The part of the header block that the frame carries.
     pub(super) fragment: &'i [u8],
@@ -174,7 +174,7 @@ pub(super) struct HeadersPayload<'i> {
     pub(super) depends_on: Option<u32>,
 }
 
-/// Takes padding and the priority part of RFC 7540 off a HEADERS payload.
+/// Removes padding and the priority part of RFC 7540 from a HEADERS payload.
 pub(super) fn headers_payload(
     header: FrameHeader,
     payload: &[u8],
@@ -202,7 +202,7 @@ pub(super) fn headers_payload(
     })
 }
 
-/// Checks what a header alone can show: the stream it may be on and the length it must have.
+/// Makes the checks that need only the header: the stream it may be on and the length it must have.
 pub(super) fn check_header(header: FrameHeader, max_frame_bytes: u32) -> Result<(), Fault> {
     let on_stream = |wanted: bool, name| {
         if wanted == (header.stream != 0) {

@@ -1,5 +1,5 @@
-//! Header blocks in: HEADERS and CONTINUATION frames, and what a block means where it stands
-//! (RFC 9113 sections 4.3, 6.2, 6.10 and 8.1).
+//! Incoming header blocks: HEADERS and CONTINUATION frames, and what a block means depending on its
+//! position (RFC 9113 sections 4.3, 6.2, 6.10 and 8.1).
 
 use super::connection::{Connection, Phase, Role};
 use super::error::{Fault, Flood, StreamFault};
@@ -14,16 +14,16 @@ use super::streams::{Half, StreamRef};
 use crate::h1::{Framing, RequestError, RequestHead};
 use crate::headers::KnownHeader;
 
-/// Fields that a request has beside those `max_headers` counts: its pseudo-headers.
+/// Pseudo-headers of a request, which `max_headers` does not count.
 const PSEUDO_FIELDS: usize = 4;
 
-/// What the first head gets for room; the next ones get what the last one took, and some more.
+/// Initial room for the first head. Later heads get what the last one took, plus some more.
 const FIRST_HEAD_BYTES: usize = 512;
 
-/// Room beside that, where the first lines are put together.
+/// Additional room in which the first lines are built.
 const SPARE_HEAD_BYTES: usize = 256;
 
-/// A header block that is complete.
+/// A complete header block.
 struct Block<'b> {
     stream: u32,
     end_stream: bool,
@@ -92,7 +92,7 @@ impl Connection {
         )
     }
 
-    /// A block that never ends is held in memory, whatever it decodes to (CVE-2024-27316).
+    /// A block that never ends would be held in memory, whatever it decodes to (CVE-2024-27316).
     fn check_block_size(&self) -> Result<(), Fault> {
         let limits = &self.settings.limits;
         let most_bytes = limits
@@ -120,7 +120,7 @@ impl Connection {
             Role::Server if block.stream > self.last_stream.max(self.last_ignored) => {
                 self.new_request(&block, out)
             }
-            // Section 5.1.1: an identifier that was left out is no better than one out of order.
+            // Section 5.1.1: a skipped identifier is no better than one out of order.
             Role::Server if self.has_skipped && block.stream > self.newest_reset => {
                 Err(Fault::StreamId)
             }
@@ -132,7 +132,7 @@ impl Connection {
         }
     }
 
-    /// A block for an open stream: trailers, or a client's response.
+    /// A block for an open stream: trailers, or a response to a client.
     fn block_of_stream<'i>(
         &mut self,
         stream: StreamRef,
@@ -222,7 +222,7 @@ impl Connection {
         }))
     }
 
-    /// Why a new stream is reset whatever its head says.
+    /// Why a new stream is reset regardless of its head.
     fn refusal(&mut self, block: &Block<'_>) -> Option<StreamFault> {
         if block.depends_on == Some(block.stream) {
             return Some(StreamFault::SelfDependency);
@@ -267,7 +267,7 @@ impl Connection {
         Ok(built)
     }
 
-    /// The priority of a new stream: of a PRIORITY_UPDATE that came before it, else of its
+    /// The priority of a new stream, from a PRIORITY_UPDATE that preceded it, otherwise from its
     /// header (RFC 9218 section 7.1).
     fn take_priority(&mut self, id: u32, text: &[u8], head: &RequestHead) -> Priority {
         if !self.early_priorities.is_empty() {
@@ -354,12 +354,13 @@ impl Connection {
         Ok(sink.finish(text).map_err(StreamFault::Malformed))
     }
 
-    /// Decodes a block whose fields nobody wants: the table must stay in step (section 4.3).
+    /// Decodes a block whose fields are not needed, because the table must stay in sync (section
+    /// 4.3).
     fn discard(&mut self, block: &Block<'_>) -> Result<(), Fault> {
         self.decode(block, &mut NoSink).map(|_| ())
     }
 
-    /// Decodes a block; whether some limit cut it short comes with its text.
+    /// Decodes a block. Returns its text and whether a limit cut it short.
     fn decode(
         &mut self,
         block: &Block<'_>,

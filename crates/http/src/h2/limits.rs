@@ -1,34 +1,34 @@
-//! Limits against floods: what a peer may ask for without anybody having use for it.
+//! Limits against floods: frames that a peer may send without any use.
 //!
-//! Frames that are rare in honest traffic are metered: a burst, a rate at which the burst comes
-//! back, and credit for useful frames, so that a busy connection may send more of them than an
-//! idle one. What exceeds its meter ends the connection with ENHANCE_YOUR_CALM. Every limit has
-//! a name here, a counter in [`Counters`] and a [`Flood`] for the log.
+//! Frames that are rare in honest traffic are metered: a burst, a rate at which the burst is
+//! refilled, and credit for useful frames, so that a busy connection may send more of them than an
+//! idle one. Exceeding a meter ends the connection with ENHANCE_YOUR_CALM. Every limit has a name
+//! here, a counter in [`Counters`] and a [`Flood`] for the log.
 
 use std::time::Duration;
 
 use super::error::Flood;
 
-/// How many frames of a kind are taken: `burst` at once, `per_second` in the long run.
+/// How many frames of a kind are accepted: `burst` at once, `per_second` in the long run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Allowance {
     /// At once.
     pub burst: u32,
-    /// What of it comes back each second.
+    /// How much of it is refilled each second.
     pub per_second: u32,
 }
 
 /// The limits, by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Streams that come to nothing: reset by the peer before they were answered, refused, or
-    /// reset by us because of what the peer sent. Every stream answered in full gives one
-    /// back. A browser that leaves a page cancels what it was loading, at most a few hundred.
+    /// Wasted streams: reset by the peer before they were answered, refused, or reset by us because
+    /// of what the peer sent. Every stream answered in full gives one back. A browser that leaves a
+    /// page cancels what it was loading, at most a few hundred.
     pub resets: Allowance,
     /// SETTINGS frames; a client sends one or two.
     pub settings: Allowance,
-    /// PING frames. Streams and DATA give back: gRPC measures its bandwidth by one PING per
-    /// round trip while data flows.
+    /// PING frames. Streams and DATA give back: gRPC measures its bandwidth by one PING per round
+    /// trip while data flows.
     pub pings: Allowance,
     /// Frames without effect: DATA without bytes or end, frames for closed streams, frames of
     /// unknown types. DATA with bytes and new streams give back.
@@ -36,17 +36,17 @@ pub struct Limits {
     /// PRIORITY and PRIORITY_UPDATE. New streams give two back.
     pub priority_frames: Allowance,
     /// WINDOW_UPDATE. A DATA frame sent gives four back, so that only a peer which grants its
-    /// window in crumbs meets the limit.
+    /// window in tiny increments reaches the limit.
     pub window_updates: Allowance,
-    /// Bytes of a header block as sent, if heads are not allowed more anyway.
+    /// Bytes of an encoded header block, unless heads are allowed more anyway.
     pub header_block_bytes: usize,
     /// CONTINUATION frames of one header block.
     pub continuation_frames: u32,
-    /// Heads that exceed their limits. Each is answered with 431 or 414 and costs no memory
-    /// beyond the limits, but a few KiB that refer to the header table again and again are work.
+    /// Heads that exceed their limits. Each is answered with 431 or 414 and costs no memory beyond
+    /// the limits, but a few KiB that refer to the header table again and again cost work.
     pub oversized_heads: Allowance,
-    /// Replies (acknowledgements, resets, window updates) since the caller last said that
-    /// everything written was sent.
+    /// Replies (acknowledgements, resets, window updates) since the caller last reported that all
+    /// output was sent.
     pub unread_replies: u32,
 }
 
@@ -83,14 +83,14 @@ impl Meter {
         }
     }
 
-    /// Takes `count`; `false` when there is not so much left.
+    /// Takes `count`; `false` if less than that is left.
     #[must_use]
     pub(super) fn charge(&mut self, count: u32, allowance: Allowance, now: Duration) -> bool {
         self.used = self.used.saturating_add(count);
         if self.used <= allowance.burst {
             return true;
         }
-        // What came back meanwhile is counted only now: hardly any connection gets here.
+        // The refill is computed only here: hardly any connection gets this far.
         let elapsed_ms = now.saturating_sub(self.refilled).as_millis();
         let refill = elapsed_ms.saturating_mul(u128::from(allowance.per_second)) / 1000;
         if refill > 0 {
@@ -136,7 +136,7 @@ impl Meters {
     }
 }
 
-/// What a connection counted, to be summed up by its owner.
+/// What a connection has counted, to be added up by its owner.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Streams opened by the peer.
@@ -151,7 +151,7 @@ pub struct Counters {
     pub malformed_heads: u64,
     /// Requests refused for the size or number of their header fields.
     pub heads_too_large: u64,
-    /// Connections ended for a breach of the protocol that is no flood.
+    /// Connections ended for a protocol violation other than a flood.
     pub connection_faults: u64,
     /// Connections ended for [`Flood::RapidReset`].
     pub rapid_reset_floods: u64,

@@ -1,8 +1,8 @@
-//! HTTP/2 without I/O or clock, both ends (RFC 9113, RFC 9218).
+//! HTTP/2 without I/O or clock, both sides (RFC 9113, RFC 9218).
 //!
 //! # How a connection is driven
 //!
-//! The owner has the socket, the payloads and the time; [`Connection`] has the rules. One turn
+//! The owner has the socket, the payloads and the time; [`Connection`] has the rules. One iteration
 //! of a server's loop:
 //!
 //! ```
@@ -43,15 +43,15 @@
 //! # }
 //! ```
 //!
-//! - Everything is appended to one `out` and must leave in that order: header blocks change the
-//!   peer's tables. File ranges may stand between parts of it.
-//! - Before a connection is dropped for a [`Fault`], what is in `out` should be sent.
-//! - Body bytes are given back with [`Connection::release`] when they are consumed; until then
-//!   they count against the windows, so that the peer can fill no more memory than those.
+//! - Everything is appended to one `out` and must be sent in that order: header blocks change the
+//!   peer's tables. File ranges may come between parts of it.
+//! - Before dropping a connection because of a [`Fault`], send what is in `out`.
+//! - Body bytes are returned with [`Connection::release`] when they are consumed. Until then they
+//!   count against the windows, so that the peer can fill no more memory than those allow.
 //! - A stream is gone when both sides have ended it or one has reset it. The owner hears of
-//!   everything but what it did itself; operations on streams that are gone do nothing.
-//! - Time is a [`Duration`](std::time::Duration) since any fixed moment; it serves the meters of
-//!   [`Limits`] and the round trip only. Time-outs are the owner's.
+//!   everything except its own actions; operations on streams that are gone do nothing.
+//! - Time is a [`Duration`](std::time::Duration) since any fixed moment; only the meters of
+//!   [`Limits`] and the round-trip measurement use it. Time-outs are up to the owner.
 //!
 //! | module | what it knows | RFC 9113 |
 //! |---|---|---|
@@ -98,6 +98,6 @@ pub use send::{RequestTarget, Scheme};
 pub use settings::Settings;
 pub use streams::StreamRef;
 
-/// The most bytes that [`Connection::receive`] leaves unconsumed, all frames but DATA being
-/// read as a whole: the least a receive buffer must be able to hold.
+/// The most bytes that [`Connection::receive`] leaves unconsumed, and so the minimum size of a
+/// receive buffer. All frames except DATA are read as a whole.
 pub const MAX_UNCONSUMED_BYTES: usize = HEADER_BYTES + DEFAULT_MAX_FRAME_BYTES as usize;

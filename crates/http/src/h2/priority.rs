@@ -1,9 +1,9 @@
 //! Priorities of RFC 9218: the value of the `priority` header and of PRIORITY_UPDATE frames.
 //!
-//! The tree of RFC 7540 is not kept: PRIORITY frames and the priority part of HEADERS are
-//! checked and ignored, as RFC 9113 section 5.3.2 lets everybody do.
+//! The tree of RFC 7540 is not maintained: PRIORITY frames and the priority part of HEADERS are
+//! checked and ignored, as RFC 9113 section 5.3.2 permits.
 
-/// How urgent a response is and whether parts of it are of use.
+/// How urgent a response is, and whether parts of it are of use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Priority {
     /// 0, the most urgent, to 7 (RFC 9218 section 4.1).
@@ -26,9 +26,9 @@ impl Default for Priority {
 }
 
 impl Priority {
-    /// Reads a field value, a dictionary of RFC 8941. Members that are missing, unknown or of
-    /// the wrong type leave the default; a value that is no dictionary is ignored altogether
-    /// (RFC 9218 section 4).
+    /// Parses a field value, a dictionary of RFC 8941. Members that are missing, unknown or of the
+    /// wrong type keep the default; a value that is not a dictionary is ignored altogether (RFC
+    /// 9218 section 4).
     pub fn parse(value: &[u8]) -> Priority {
         let mut priority = Priority::default();
         for member in Members(value) {
@@ -40,7 +40,7 @@ impl Priority {
                         .unwrap_or(Priority::default().urgency);
                 }
                 Some((b"i", Value::Boolean(incremental))) => priority.incremental = incremental,
-                // The last of equal keys counts, whatever its type.
+                // The last of several equal keys counts, whatever its type.
                 Some((b"u", _)) => priority.urgency = Priority::default().urgency,
                 Some((b"i", _)) => priority.incremental = false,
                 Some(_) => {}
@@ -66,16 +66,16 @@ impl Priority {
     }
 }
 
-/// What a member of the dictionary is set to.
+/// The value of a dictionary member.
 #[derive(Debug, PartialEq, Eq)]
 enum Value {
     Boolean(bool),
     Integer(i64),
-    /// Strings, tokens, decimals, lists: nothing that a priority has.
+    /// Strings, tokens, decimals, lists: no priority parameter has these types.
     Other,
 }
 
-/// The members of a dictionary; `None` once when it is none.
+/// The members of a dictionary; yields `None` once if it is invalid.
 struct Members<'v>(&'v [u8]);
 
 impl<'v> Iterator for Members<'v> {
@@ -92,7 +92,7 @@ impl<'v> Iterator for Members<'v> {
     }
 }
 
-/// Takes the first member off a dictionary: key, value, and what follows the comma.
+/// Splits the first member off a dictionary: key, value, and what follows the comma.
 fn split_member(text: &[u8]) -> Option<(&[u8], Value, &[u8])> {
     let is_key =
         |&byte: &u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-.*".contains(&byte);
@@ -120,7 +120,7 @@ fn split_member(text: &[u8]) -> Option<(&[u8], Value, &[u8])> {
     Some((key, value, rest))
 }
 
-/// Position of the comma that ends a member, outside of strings and inner lists.
+/// Position of the comma that ends a member, outside strings and inner lists.
 fn member_end(text: &[u8]) -> Option<usize> {
     let mut in_string = false;
     let mut depth = 0usize;

@@ -1,5 +1,5 @@
-//! Bytes in, events out: which frame may come when, and what it does (RFC 9113 sections 5 and
-//! 6). Header blocks are in `heads.rs`.
+//! Turns received bytes into events: which frame is allowed when, and what it does (RFC 9113
+//! sections 5 and 6). Header blocks are in `heads.rs`.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use super::frame::{self, FrameHeader, FrameType, HEADER_BYTES, MAX_STREAM_ID, PR
 use super::priority::Priority;
 use super::streams::{Half, StreamRef};
 
-/// A DATA frame whose payload is on its way.
+/// A DATA frame whose payload is still arriving.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct IncomingData {
-    /// Whose; `None` when nobody wants it.
+    /// Its stream; `None` if the data is discarded.
     stream: Option<StreamRef>,
     remaining: u32,
     padding: u32,
     end: bool,
 }
 
-/// A header block that goes on in CONTINUATION frames.
+/// A header block that continues in CONTINUATION frames.
 #[derive(Debug)]
 pub(super) struct HeaderBlock {
     pub(super) stream: u32,
@@ -33,10 +33,10 @@ pub(super) struct HeaderBlock {
 impl Connection {
     /// Takes bytes from the peer, up to the first event.
     ///
-    /// Call it again with the bytes that were not consumed until there is no event; keep the
-    /// rest, less than [`MAX_UNCONSUMED_BYTES`](super::MAX_UNCONSUMED_BYTES), and call it when
-    /// more have come. `now` is the time since any fixed moment. Replies (acknowledgements,
-    /// resets, window updates) are appended to `out`.
+    /// Call it again with the bytes that were not consumed until there is no event. Keep the rest,
+    /// less than [`MAX_UNCONSUMED_BYTES`](super::MAX_UNCONSUMED_BYTES), and call it when more has
+    /// arrived. `now` is the time since any fixed moment. Replies (acknowledgements, resets, window
+    /// updates) are appended to `out`.
     ///
     /// # Errors
     /// [`Fault`]: the connection is over. GOAWAY is in `out`; send it and close. Every later call
@@ -61,9 +61,8 @@ impl Connection {
         }
     }
 
-    /// Server: refuses a request that cannot be taken now, as one stream too many is
-    /// refused, so that it may be sent again (RFC 9113 section 8.7). It counts as a stream
-    /// that came to nothing.
+    /// Server: refuses a request that cannot be taken now, in the same way as one stream too many,
+    /// so that it may be sent again (RFC 9113 section 8.7). It counts as a wasted stream.
     ///
     /// # Errors
     /// [`Fault`]: there were too many of them. GOAWAY is in `out`; send it and close. So it is, too,
@@ -84,7 +83,7 @@ impl Connection {
         refused
     }
 
-    /// Whether a header block has begun that CONTINUATION frames are to complete.
+    /// Whether a header block has begun that further CONTINUATION frames must complete.
     pub fn is_within_head(&self) -> bool {
         self.block.is_some()
     }
@@ -164,7 +163,7 @@ impl Connection {
         }
     }
 
-    /// Compares the client preface as far as it has come; `true` when it is complete.
+    /// Compares the client preface as far as it has arrived; `true` when it is complete.
     fn read_preface(&mut self, input: &[u8], at: &mut usize) -> Result<bool, Fault> {
         let expected = &PREFACE[PREFACE.len() - usize::from(self.preface_left)..];
         let length = expected.len().min(input.len());
@@ -176,10 +175,10 @@ impl Connection {
         Ok(self.preface_left == 0)
     }
 
-    /// What a frame header alone shows to be wrong.
+    /// Makes the order checks that need only a frame header.
     fn check_order(&self, header: FrameHeader) -> Result<(), Fault> {
-        // Some clients acknowledge our SETTINGS, or send a request, before their own. All of that
-        // can be understood without them, and nginx serves it.
+        // Some clients acknowledge our SETTINGS, or send a request, before their own SETTINGS. All
+        // of that can be understood without them, and nginx serves it.
         let is_settings = header.kind == FrameType::Settings && !header.has(flag::ACK);
         if self.role == Role::Client && !self.peer_is_known && !is_settings {
             return Err(Fault::FirstFrame);
@@ -209,12 +208,12 @@ impl Connection {
             FrameType::GoAway => self.go_away_frame(payload),
             FrameType::WindowUpdate => self.window_update_frame(header, payload, out),
             FrameType::PriorityUpdate => self.priority_update_frame(payload),
-            // Refused by their headers, or handled where their payload is read.
+            // Refused by the header checks, or handled where their payload is read.
             FrameType::PushPromise | FrameType::Data | FrameType::Unknown => Ok(None),
         }
     }
 
-    /// Section 6.1: the flow control of a DATA frame, and whether it may be there.
+    /// Section 6.1: the flow control of a DATA frame, and whether it is allowed.
     fn begin_data<'i>(
         &mut self,
         header: FrameHeader,
@@ -255,7 +254,7 @@ impl Connection {
         }
     }
 
-    /// Takes account of DATA on its stream; `Some` when it must not be there.
+    /// Accounts for DATA on its stream; `Some` if it is not allowed.
     fn judge_data(
         &mut self,
         stream: StreamRef,
@@ -279,8 +278,8 @@ impl Connection {
         is_wrong.then_some(StreamFault::ContentLength)
     }
 
-    /// Hands on what has come of a DATA frame. Returns the bytes taken; the frame is over when
-    /// `incoming` is.
+    /// Passes on what has arrived of a DATA frame. Returns the bytes taken; the frame is complete
+    /// when `incoming` is.
     fn data_part<'i>(&mut self, input: &'i [u8], out: &mut Vec<u8>) -> (usize, Option<Event<'i>>) {
         let Some(incoming) = &mut self.incoming else {
             return (0, None);
@@ -339,7 +338,7 @@ impl Connection {
         };
         match self.streams.find(header.stream) {
             Some(stream) => self.stream_fault(stream, fault, out).map(Some),
-            // An idle stream cannot be reset (section 5.1), a closed one is of no interest.
+            // An idle stream cannot be reset (section 5.1); a closed one is of no interest.
             None if self.is_idle(header.stream) => Err(Fault::FrameSize("PRIORITY")),
             None => Ok(None),
         }
@@ -362,7 +361,7 @@ impl Connection {
         let code = ErrorCode(frame::number(payload).unwrap_or_default());
         self.remove_stream(stream, out);
         self.counters.resets_received += 1;
-        // What a server resets is its answer to us; only requests are thrown at somebody.
+        // A server's reset is its response to us; only requests can be used for a flood.
         if self.role == Role::Server {
             self.charge_reset()?;
         }
@@ -403,7 +402,7 @@ impl Connection {
         Ok(is_first.then_some(Event::Settings))
     }
 
-    /// The peer has taken our settings in.
+    /// The peer has applied our settings.
     fn settings_ack(&mut self) -> Result<(), Fault> {
         if !self.settings_pending {
             return Err(Fault::SettingsAck);
@@ -478,7 +477,7 @@ impl Connection {
         if self.role == Role::Client {
             self.has_orphans = true;
             if self.phase == Phase::Open {
-                // No new streams; GOAWAY in return is not called for.
+                // No new streams. A GOAWAY in return is not required.
                 self.phase = Phase::Draining;
             }
         }
@@ -489,7 +488,7 @@ impl Connection {
         }))
     }
 
-    /// The next stream that the peer's GOAWAY has left out.
+    /// The next stream that the peer's GOAWAY excluded.
     fn next_orphan<'i>(&mut self, out: &mut Vec<u8>) -> Option<Event<'i>> {
         let last = self.peer_last_stream;
         let orphan = self
@@ -573,8 +572,7 @@ impl Connection {
         Ok(None)
     }
 
-    /// The open stream that a frame is for; `None` when it is gone and the frame is to be
-    /// ignored.
+    /// The open stream that a frame is for; `None` if it is gone and the frame must be ignored.
     pub(super) fn stream_for(
         &self,
         id: u32,
@@ -586,8 +584,8 @@ impl Connection {
         if self.is_idle(id) {
             return Err(Fault::IdleStream(name));
         }
-        // Frames may have been under way when the stream was reset here; of how many streams
-        // that is so is not remembered, only that it may be.
+        // Frames may have been in flight when the stream was reset here. It is not recorded for
+        // which streams that is so, only that it is possible.
         if id <= self.newest_reset || self.phase == Phase::Draining {
             return Ok(None);
         }
@@ -599,7 +597,7 @@ impl Connection {
         id.is_multiple_of(2) || id > self.last_stream.max(self.last_ignored)
     }
 
-    /// Resets a stream because of what the peer sent on it. It was announced.
+    /// Resets a stream that was announced to the owner, because of what the peer sent on it.
     pub(super) fn stream_fault<'i>(
         &mut self,
         stream: StreamRef,
@@ -615,7 +613,7 @@ impl Connection {
         })
     }
 
-    /// Writes RST_STREAM and counts it: resets that a peer provokes cost as much as its own
+    /// Writes RST_STREAM and counts it: resets provoked by a peer cost as much as its own
     /// (CVE-2025-8671).
     pub(super) fn reset_because(
         &mut self,
@@ -631,7 +629,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Gives bytes that no application will consume back to the peer.
+    /// Returns bytes to the peer that no application will consume.
     fn give_back(&mut self, stream: Option<StreamRef>, bytes: u32, out: &mut Vec<u8>) {
         if bytes == 0 {
             return;

@@ -1,8 +1,8 @@
-//! Request heads: from the fields of a header block to the head that the rest of the server
-//! knows (RFC 9113 section 8.3.1).
+//! Request heads: turns the fields of a header block into the head that the rest of the server uses
+//! (RFC 9113 section 8.3.1).
 //!
-//! What RFC 9113 calls malformed resets the stream, as in nginx; what a client may send and the
-//! server refuses is answered like in HTTP/1, with the same [`RequestError`].
+//! A request that RFC 9113 calls malformed resets the stream, as in nginx. A valid request that the
+//! server refuses is answered as in HTTP/1, with the same [`RequestError`].
 
 use smallvec::SmallVec;
 
@@ -14,7 +14,7 @@ use crate::headers::KnownHeader;
 use crate::uri::{TargetForm, parse_authority, split_target};
 use crate::{Method, Span, decimal};
 
-/// What became of the fields of a request.
+/// The outcome for the fields of a request.
 #[derive(Debug)]
 #[allow(clippy::large_enum_variant)] // moved once, into its owner; a box would cost more
 pub(super) enum BuiltRequest {
@@ -26,7 +26,7 @@ pub(super) enum BuiltRequest {
     Malformed(&'static str),
 }
 
-/// Where the value of a pseudo-header stands.
+/// Where the value of a pseudo-header is.
 type Pseudo = Option<Span>;
 
 /// Builds a request from the fields as they are decoded.
@@ -37,17 +37,17 @@ pub(super) struct RequestSink {
     scheme: Pseudo,
     authority: Pseudo,
     path: Pseudo,
-    /// Where the first line behind the pseudo-headers begins.
+    /// Where the first line after the pseudo-headers begins.
     regular_start: Option<usize>,
-    /// Bytes of the authority that are its host.
+    /// Length of the authority's host.
     authority_host_bytes: usize,
-    /// Cookie lines with something between them.
+    /// Cookie lines that are not adjacent.
     cookies: u32,
     malformed: Option<&'static str>,
     refused: Option<RequestError>,
 }
 
-/// The host line that stands for `:authority`.
+/// The host line written for `:authority`.
 const HOST_NAME: &[u8] = b"host";
 
 impl RequestSink {
@@ -122,7 +122,7 @@ impl RequestSink {
             Kind::Cookie => self.cookies += 1,
             Kind::Host => {
                 if !self.take_host(text, header) {
-                    // The authority stands for it already.
+                    // The authority has already provided it.
                     return text.truncate(field.line_start);
                 }
             }
@@ -165,8 +165,8 @@ impl RequestSink {
         }
     }
 
-    /// The pseudo-headers are complete. The host comes first, where the authority says it; its
-    /// position is settled when the head is written.
+    /// The pseudo-headers are complete. The host comes first if the authority gives it; its
+    /// position is set when the head is written.
     fn begin_regular(&mut self, line_start: usize) {
         self.regular_start = Some(line_start);
         if let Some(value) = self.authority {
@@ -178,7 +178,7 @@ impl RequestSink {
         }
     }
 
-    /// Whether the `host` line stays (section 8.3.1: it must agree with `:authority`).
+    /// Whether the `host` line is kept (section 8.3.1: it must agree with `:authority`).
     fn take_host(&mut self, text: &[u8], header: RawHeader) -> bool {
         let value = header.value;
         if let Some(authority) = self.authority {
@@ -208,7 +208,7 @@ impl RequestSink {
         }
     }
 
-    /// Joins a crumb with the cookie line before it, which is the last line of the text
+    /// Joins a cookie field with the preceding cookie line, which is the last line of the text
     /// (section 8.2.3).
     fn join_cookie(&mut self, text: &mut Vec<u8>, field: &Field) -> bool {
         let Some(last) = self.head.headers.last_mut() else {
@@ -227,7 +227,7 @@ impl RequestSink {
         true
     }
 
-    /// Joins cookies that other fields separate: into one line behind all others, as in nginx.
+    /// Joins cookies that other fields separate into one line after all others, as in nginx.
     fn join_far_cookies(&mut self, text: &mut Vec<u8>) {
         let name_start = text.len();
         text.extend_from_slice(b"cookie: ");
@@ -252,8 +252,8 @@ impl RequestSink {
         });
     }
 
-    /// All fields were seen. `exceeded` when some were not, for their size or number; `end` when
-    /// no body follows.
+    /// All fields have been seen. `exceeded` means that some were skipped for their size or number;
+    /// `end` means that no body follows.
     pub(super) fn finish(mut self, mut text: Vec<u8>, exceeded: bool, end: bool) -> BuiltRequest {
         if self.regular_start.is_none() {
             self.begin_regular(text.len());
@@ -335,7 +335,7 @@ impl RequestSink {
         }
     }
 
-    /// CONNECT has a method and an authority, and nothing else (section 8.5).
+    /// CONNECT has a method and an authority, and no other pseudo-headers (section 8.5).
     fn judge_connect(&mut self, text: &[u8]) {
         let Some(authority) = self.authority else {
             return self.malformed("client sent CONNECT without :authority header");
@@ -349,7 +349,7 @@ impl RequestSink {
         }
     }
 
-    /// Writes the request line and the host line over the pseudo-headers, up against the first
+    /// Writes the request line and the host line over the pseudo-headers, directly before the first
     /// line that follows them.
     fn write_first_lines(&mut self, text: &mut Vec<u8>) {
         let regular_start = self.regular_start.unwrap_or(text.len());
@@ -361,7 +361,7 @@ impl RequestSink {
             self.path
         };
         let target = target.unwrap_or_default();
-        // They are put together behind everything else, where there is room, and then moved.
+        // They are built after everything else, where there is room, and then moved.
         let lines_start = text.len();
         text.extend_from_within(method.range());
         text.push(b' ');
@@ -373,8 +373,8 @@ impl RequestSink {
             text.extend_from_slice(b"\r\n");
         }
         let lines_bytes = text.len() - lines_start;
-        // They take less than the pseudo-headers did, but for CONNECT, whose authority comes
-        // twice, and for heads that are refused.
+        // They take less room than the pseudo-headers did, except for CONNECT, whose authority
+        // comes twice, and for heads that are refused.
         let missing = lines_bytes.saturating_sub(regular_start);
         if missing > 0 {
             self.shift(text, missing);
@@ -385,7 +385,7 @@ impl RequestSink {
         self.place_first_lines(start, method.len(), target.len());
     }
 
-    /// Moves everything behind the pseudo-headers `by` bytes back.
+    /// Moves everything after the pseudo-headers towards the end by `by` bytes.
     fn shift(&mut self, text: &mut Vec<u8>, by: usize) {
         let regular_start = self.regular_start.unwrap_or(text.len());
         text.splice(regular_start..regular_start, std::iter::repeat_n(0, by));
@@ -407,7 +407,7 @@ impl RequestSink {
             .for_each(moved);
     }
 
-    /// Settles the positions in the lines that were written at `start`.
+    /// Sets the positions in the lines written at `start`.
     fn place_first_lines(&mut self, start: usize, method_bytes: usize, target_bytes: usize) {
         let head = &mut self.head;
         let target_start = start + method_bytes + 1;
@@ -442,7 +442,7 @@ impl RequestSink {
         }
     }
 
-    /// Where the body ends, and that a body which was announced can come.
+    /// Settles how the body ends, and checks that an announced body can come.
     fn settle_framing(&mut self, end: bool) {
         match self.head.framing {
             Framing::Length(length) if end && length > 0 => {
@@ -471,7 +471,7 @@ impl FieldSink for RequestSink {
     }
 }
 
-/// Takes trailers: no pseudo-headers, nothing about the connection (section 8.1).
+/// Takes trailers: no pseudo-headers, no connection-specific fields (section 8.1).
 pub(super) struct TrailerSink {
     fields: SmallVec<[RawHeader; 4]>,
     malformed: Option<&'static str>,
@@ -485,7 +485,7 @@ impl TrailerSink {
         }
     }
 
-    /// The trailers, or what is wrong with them.
+    /// The trailers, or the error in them.
     pub(super) fn finish(self, text: Vec<u8>) -> Result<Trailers, &'static str> {
         match self.malformed {
             Some(why) => Err(why),
@@ -511,7 +511,7 @@ impl FieldSink for TrailerSink {
             Some(why) => {
                 self.malformed.get_or_insert(why);
             }
-            // Framing and routing are settled; such fields are not handed on (RFC 9110 section
+            // Framing and routing are settled; such fields are not passed on (RFC 9110 section
             // 6.5.1).
             None if matches!(class.kind, Kind::ContentLength | Kind::Host) => {}
             None => self.fields.push(raw_header(field, class.known)),
@@ -520,13 +520,13 @@ impl FieldSink for TrailerSink {
     }
 }
 
-/// Takes fields that nobody wants, so that the table stays in step.
+/// Takes fields that are not needed, so that the table stays in sync.
 pub(super) struct NoSink;
 
 impl FieldSink for NoSink {
     fn field(&mut self, text: &mut Vec<u8>, field: &Field) -> Note {
         text.truncate(field.line_start);
-        // Nothing is noted: nothing was looked at.
+        // No note, since nothing was examined.
         0
     }
 }

@@ -13,7 +13,7 @@ pub(super) struct ResponseSink {
     malformed: Option<&'static str>,
 }
 
-/// What the line of `:status` becomes; both have the same length.
+/// The replacement for the line of `:status`; both have the same length.
 const STATUS_LINE: &[u8] = b"HTTP/2.0 ";
 
 impl ResponseSink {
@@ -43,7 +43,7 @@ impl ResponseSink {
         }
     }
 
-    /// The head, or what is wrong with it.
+    /// The head, or the error in it.
     pub(super) fn finish(
         mut self,
         mut text: Vec<u8>,

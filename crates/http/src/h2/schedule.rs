@@ -1,33 +1,34 @@
-//! Whose DATA comes next (RFC 9218 section 10).
+//! Decides whose DATA is sent next (RFC 9218 section 10).
 //!
-//! The most urgent streams come first, always. Within an urgency RFC 9218 suggests to send
-//! responses that are not incremental one after the other in the order of their identifiers,
-//! and to share between incremental ones. Taken literally, a download of a GiB with the default
-//! urgency would hold up every later answer of a KiB. So every urgency has two lanes:
+//! The most urgent streams always come first. Within an urgency, RFC 9218 suggests sending
+//! non-incremental responses one after the other in the order of their identifiers, and sharing
+//! between incremental ones. Taken literally, a download of a GiB with the default urgency would
+//! hold up every later response of a KiB. So every urgency has two lanes:
 //!
 //! - **fresh**: streams that have sent less than [`FRESH_BYTES`] since they last had nothing to
-//!   send. Not incremental: in the order of their identifiers, each to its end. Incremental: a
-//!   frame each in turn. Pages, scripts and style sheets are done within this lane, exactly as
-//!   RFC 9218 has it, and streams that trickle (events, gRPC messages) never leave it.
-//! - **bulk**: streams that have sent more. Not incremental: [`BULK_BYTES`] each in turn;
-//!   incremental: a frame each. Bulk is served when nothing is fresh, and one frame of bulk
-//!   follows every [`FRESH_FRAMES`] of fresh, so that many small answers do not stop a download
-//!   either.
+//!   send. Non-incremental streams go in the order of their identifiers, each to its end;
+//!   incremental ones send a frame each in turn. Pages, scripts and style sheets are completed
+//!   within this lane, exactly as RFC 9218 has it, and streams that trickle (events, gRPC messages)
+//!   never leave it.
+//! - **bulk**: streams that have sent more. Non-incremental streams send [`BULK_BYTES`] each in
+//!   turn, incremental ones a frame each. Bulk is served when nothing is fresh. In addition, one
+//!   frame of bulk follows every [`FRESH_FRAMES`] of fresh, so that many small responses do not
+//!   stop a download either.
 //!
-//! What has been granted cannot be called back, so the wait of a small answer is what the
-//! connection has handed to the kernel. All operations take constant time, but for the search of
-//! a place in order, which starts at the end where the newest identifier belongs.
+//! A grant cannot be revoked, so a small response waits for whatever the connection has already
+//! handed to the kernel. All operations take constant time, except the search for a position in
+//! order, which starts at the end where the newest identifier belongs.
 
 use super::priority::URGENCIES;
 use super::streams::{Lane, NONE, Stream, StreamRef, Streams};
 
-/// What a stream sends before it counts as bulk.
+/// How much a stream sends before it counts as bulk.
 pub(super) const FRESH_BYTES: u32 = 64 * 1024;
 
-/// What a stream of the bulk lane that is not incremental sends before it is the next one's turn.
+/// How much a non-incremental stream of the bulk lane sends before it is the next one's turn.
 pub(super) const BULK_BYTES: u32 = 64 * 1024;
 
-/// Frames of fresh streams after which bulk gets one, if both wait.
+/// Frames of fresh streams after which bulk gets one, if both are waiting.
 pub(super) const FRESH_FRAMES: u8 = 8;
 
 /// A doubly linked list through the streams.
@@ -49,7 +50,7 @@ pub(super) struct Schedule {
     bulk: [List; URGENCIES],
     /// Urgencies whose lists are not empty.
     waiting: u8,
-    /// Fresh frames since bulk had one.
+    /// Fresh frames since the last bulk frame.
     fresh_frames: u8,
 }
 
@@ -65,7 +66,7 @@ impl Default for Schedule {
 }
 
 impl Schedule {
-    /// Whose turn it is.
+    /// The stream whose turn it is.
     pub(super) fn next(&self, streams: &mut Streams) -> Option<StreamRef> {
         if self.waiting == 0 {
             return None;
@@ -105,7 +106,7 @@ impl Schedule {
         }
     }
 
-    /// Takes a stream out of its lane, if it is in one.
+    /// Removes a stream from its lane, if it is in one.
     pub(super) fn remove(&mut self, streams: &mut Streams, slot: u32) {
         let stream = streams.at(slot);
         let urgency = usize::from(stream.priority.urgency);
@@ -129,7 +130,7 @@ impl Schedule {
         }
     }
 
-    /// Takes account of a frame that a stream has sent: its turn may be over.
+    /// Accounts for a frame that a stream has sent, which may end its turn.
     pub(super) fn sent(&mut self, streams: &mut Streams, slot: u32, bytes: u32) {
         let stream = streams.at(slot);
         let before = stream.turn_bytes;
@@ -148,7 +149,7 @@ impl Schedule {
                 let turns = |bytes: u32| (bytes - FRESH_BYTES) / BULK_BYTES;
                 let is_over = incremental || turns(stream.turn_bytes) > turns(before);
                 if is_over {
-                    // So that the number never reaches its end.
+                    // Keeps the number from overflowing.
                     stream.turn_bytes =
                         FRESH_BYTES + (stream.turn_bytes - FRESH_BYTES) % BULK_BYTES;
                     self.requeue(streams, slot);
@@ -163,8 +164,8 @@ impl Schedule {
     }
 }
 
-/// The slot after which a stream that is not incremental belongs: before every later identifier
-/// at the end of the list. Incremental streams, which are in no order, are not passed.
+/// The slot after which a non-incremental stream belongs: before every later identifier at the end
+/// of the list. Does not pass incremental streams, which are in no order.
 fn place_in_order(streams: &mut Streams, list: List, slot: u32) -> u32 {
     let id = streams.at(slot).id;
     let mut after = list.last;
@@ -178,7 +179,7 @@ fn place_in_order(streams: &mut Streams, list: List, slot: u32) -> u32 {
     after
 }
 
-/// Inserts after a slot of the list; `NONE` is its beginning.
+/// Inserts after a slot of the list; `NONE` means at its beginning.
 fn insert_after(streams: &mut Streams, list: &mut List, slot: u32, after: u32) {
     let next = match after {
         NONE => std::mem::replace(&mut list.first, slot),

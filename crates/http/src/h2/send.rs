@@ -1,4 +1,4 @@
-//! Heads, bodies and resets out. Everything is appended to the caller's buffer; bodies are
+//! Sends heads, bodies and resets. Everything is appended to the caller's buffer; bodies are
 //! accounted for here and moved by the caller.
 
 use super::connection::{Connection, MEASURE_PING, Phase, Role};
@@ -14,8 +14,8 @@ use crate::h1::ResponseHead;
 use crate::headers::{Field, FieldValue, KnownHeader};
 use crate::outgoing::{Authority, InvalidRequest, MethodName, Target};
 
-/// Streams a client opens before the server has said how many it may: what RFC 9113 section
-/// 6.5.2 recommends that a server allows at least.
+/// How many streams a client opens before the server's limit is known: RFC 9113 section 6.5.2
+/// recommends that servers allow at least this many.
 const STREAMS_BEFORE_SETTINGS: u32 = 100;
 
 /// The pseudo-headers of a request that a client sends (RFC 9113 section 8.3.1).
@@ -25,14 +25,14 @@ pub struct RequestTarget<'a> {
     pub method: MethodName<'a>,
     /// `:scheme`.
     pub scheme: Scheme,
-    /// `:authority`; empty to send none, so that a `host` field speaks.
+    /// `:authority`; empty to send none, so that a `host` field counts.
     pub authority: Authority<'a>,
     /// `:path`.
     pub path: Target<'a>,
 }
 
 impl<'a> RequestTarget<'a> {
-    /// The pseudo-headers made of these texts.
+    /// Checks these texts and makes pseudo-headers of them.
     ///
     /// # Errors
     /// [`InvalidRequest`] when one of them must not be sent.
@@ -73,7 +73,7 @@ impl Scheme {
 impl Connection {
     /// Sends a response head; with `end` there is no body.
     ///
-    /// `Connection`, `Transfer-Encoding` and their kind, which HTTP/2 does not have, are left
+    /// `Connection`, `Transfer-Encoding` and similar headers, which HTTP/2 does not have, are left
     /// out, whether they are fields of `head` or among its headers.
     ///
     /// # Errors
@@ -93,8 +93,8 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends a head made of a status and fields; names in any case. As
-    /// [`send_response`](Self::send_response) otherwise.
+    /// Sends a head made of a status and fields, with names in any case. Otherwise like
+    /// [`send_response`](Self::send_response).
     ///
     /// # Errors
     /// [`SendError`]; nothing was written.
@@ -129,7 +129,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Sends trailers, which end the stream. A body must have been sent or at least a head.
+    /// Sends trailers, which end the stream. A body, or at least a head, must have been sent.
     ///
     /// # Errors
     /// [`SendError`]; nothing was written.
@@ -146,7 +146,7 @@ impl Connection {
         let start = begin_block(out);
         push_fields(&mut self.encoder.block(out), fields);
         if out.len() == start + HEADER_BYTES {
-            // Trailers without fields are no trailers: an empty header block is an error to some.
+            // Without fields nothing is sent: some peers treat an empty header block as an error.
             out.truncate(start);
             frame::push_header(out, FrameType::Data, flag::END_STREAM, stream.id(), 0);
         } else {
@@ -170,7 +170,7 @@ impl Connection {
         let peer_most = if self.peer_is_known {
             self.peer.max_concurrent_streams
         } else {
-            // Unlimited by the letter, but what exceeds the limit to come would be refused.
+            // Literally unlimited, but streams beyond the limit to come would be refused.
             STREAMS_BEFORE_SETTINGS
         };
         let most = peer_most.min(self.settings.max_concurrent_streams);
@@ -182,8 +182,8 @@ impl Connection {
 
     /// Client: opens a stream with a request; with `end` it has no body.
     ///
-    /// Fields about the connection are left out, and `host` where there is an authority. `te`
-    /// is sent as `trailers` or not at all (RFC 9113 section 8.2.2).
+    /// Connection-specific fields are left out, and so is `host` if there is an authority. `te` is
+    /// sent as `trailers` or not at all (RFC 9113 section 8.2.2).
     ///
     /// # Errors
     /// [`OpenError`]; nothing was written.
@@ -201,7 +201,7 @@ impl Connection {
             self.last_stream + 2
         };
         self.last_stream = id;
-        // As for a server: frames that are rare belong to streams.
+        // As for a server: rare frames belong to streams.
         self.meters.empty_frames.credit(2);
         self.meters.pings.credit(1);
         let stream = self.insert_stream(id);
@@ -239,8 +239,8 @@ impl Connection {
         }
     }
 
-    /// The header block of a response, with what `push` adds to the status. Returns where its
-    /// frame begins.
+    /// Encodes the header block of a response, with what `push` adds to the status. Returns where
+    /// its frame begins.
     fn push_head(
         &mut self,
         stream: StreamRef,
@@ -272,8 +272,8 @@ impl Connection {
         }
     }
 
-    /// The stream has bytes to send, until [`pause`](Self::pause) or its end. Streams that are
-    /// gone are ignored.
+    /// The stream has bytes to send, until [`pause`](Self::pause) or its end. Ignored for streams
+    /// that are gone.
     pub fn offer(&mut self, stream: StreamRef) {
         let Some(found) = self.streams.get_mut(stream) else {
             return;
@@ -284,21 +284,21 @@ impl Connection {
         }
     }
 
-    /// The stream has nothing to send for now: its source has to wait.
+    /// The stream has nothing to send for now, because its source is waiting.
     pub fn pause(&mut self, stream: StreamRef) {
         let Some(found) = self.streams.get_mut(stream) else {
             return;
         };
         found.offers = false;
-        // Whoever waits for its source is not what others wait for.
+        // A stream that waits for its source does not hold up the others.
         found.turn_bytes = 0;
         self.schedule
             .remove(&mut self.streams, stream.slot() as u32);
     }
 
-    /// Whose turn it is to send, among streams with something to send, and how much of it fits
-    /// into one frame and the windows. Answer with [`data`](Self::data) or
-    /// [`pause`](Self::pause), else it is the same again. `None` when nobody can send.
+    /// The stream whose turn it is, among those with something to send, and how much fits into one
+    /// frame and the windows. Answer with [`data`](Self::data) or [`pause`](Self::pause), otherwise
+    /// the next call returns the same stream. `None` if no stream can send.
     pub fn next_data(&mut self) -> Option<Grant> {
         let connection = self.send_window.available();
         if connection == 0 {
@@ -320,10 +320,10 @@ impl Connection {
         })
     }
 
-    /// Writes the header of a DATA frame; its `bytes` must be what follows in the output. With
-    /// `end` the stream ends. No bytes and no end write nothing.
+    /// Writes the header of a DATA frame; the caller must append its `bytes` next. With `end` the
+    /// stream ends. Writes nothing without bytes and `end`.
     ///
-    /// Frames need no grant, but windows: an end without bytes may be written at any time.
+    /// Frames need windows, but no grant: an end without bytes may be written at any time.
     ///
     /// # Errors
     /// [`SendError`]; nothing was written.
@@ -349,8 +349,8 @@ impl Connection {
             return Ok(());
         }
         if end && found.receive == Half::Ended {
-            // The stream will be gone. What it held goes back before the header, as nothing may
-            // stand between that and its bytes.
+            // The stream will be gone. Its unreleased bytes are returned before the header, as
+            // nothing may come between the header and its payload.
             let unreleased = std::mem::take(&mut found.unreleased);
             self.receive_window.release(unreleased);
             self.update_connection_window(out);
@@ -367,7 +367,7 @@ impl Connection {
         }
         let is_blocked = found.send_window.available() == 0;
         let slot = stream.slot() as u32;
-        // The frame counts as a turn, whether another one may follow or not.
+        // The frame counts as a turn, whether or not another one may follow.
         self.schedule.sent(&mut self.streams, slot, bytes);
         if is_blocked {
             self.schedule.remove(&mut self.streams, slot);
@@ -375,7 +375,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether DATA of the stream waits for the peer's window and not for the application.
+    /// Whether DATA of the stream is waiting for the peer's window, not for the application.
     pub fn is_blocked(&self, stream: StreamRef) -> bool {
         let is_closed = |window: u32| window == 0;
         self.streams.get(stream).is_some_and(|found| {
@@ -385,8 +385,8 @@ impl Connection {
         })
     }
 
-    /// Changes the priority of a stream, for example by what an origin says in its `priority`
-    /// header (RFC 9218 section 8).
+    /// Changes the priority of a stream, for example according to an origin's `priority` header
+    /// (RFC 9218 section 8).
     pub fn set_priority(&mut self, stream: StreamRef, priority: Priority) {
         if self.streams.get(stream).is_none() {
             return;
@@ -405,11 +405,11 @@ impl Connection {
         self.streams.get(stream).map(|stream| stream.priority)
     }
 
-    /// The application has consumed bytes of the stream's body. Window updates are written when
-    /// they are worth a frame.
+    /// The application has consumed bytes of the stream's body. Writes window updates when they are
+    /// worth a frame.
     pub fn release(&mut self, stream: StreamRef, bytes: usize, out: &mut Vec<u8>) {
         let Some(found) = self.streams.get_mut(stream) else {
-            // Given back when the stream went.
+            // Already returned when the stream was removed.
             return;
         };
         let bytes = u32::try_from(bytes)
@@ -422,9 +422,9 @@ impl Connection {
         self.update_connection_window(out);
     }
 
-    /// The application reads the body from now on: the stream's window, which
-    /// [`stream_window_bytes`](super::Settings::stream_window_bytes) may have kept small or
-    /// closed until then, becomes this large at least.
+    /// The application starts reading the body: the stream's window, which
+    /// [`stream_window_bytes`](super::Settings::stream_window_bytes) may have kept small or closed
+    /// until now, becomes at least this large.
     pub fn widen(&mut self, stream: StreamRef, bytes: u32, out: &mut Vec<u8>) {
         let bytes = bytes.min(self.settings.max_stream_window_bytes);
         let Some(found) = self.streams.get_mut(stream) else {
@@ -437,13 +437,13 @@ impl Connection {
         }
     }
 
-    /// Bytes of the stream's body that were delivered and not released.
+    /// Bytes of the stream's body that were delivered but not released.
     pub fn unreleased(&self, stream: StreamRef) -> u32 {
         self.streams.get(stream).map_or(0, |found| found.unreleased)
     }
 
-    /// Resets a stream; it is gone then. What the peer still sends on it is ignored. Use
-    /// [`ErrorCode::NO_ERROR`] after a complete response whose request is not wanted any more.
+    /// Resets a stream, which is gone then. Anything the peer still sends on it is ignored. Use
+    /// [`ErrorCode::NO_ERROR`] after a complete response whose request is no longer needed.
     pub fn reset(&mut self, stream: StreamRef, code: ErrorCode, out: &mut Vec<u8>) {
         if self.streams.get(stream).is_none() {
             return;
@@ -485,7 +485,7 @@ impl Connection {
         }
     }
 
-    /// Measures the round trip now and then while bodies come in.
+    /// Measures the round-trip time now and then while bodies arrive.
     fn measure(&mut self, out: &mut Vec<u8>) {
         if self.round_trip.is_due(self.now) {
             self.round_trip.start(self.now);
@@ -494,14 +494,14 @@ impl Connection {
     }
 }
 
-/// Leaves room for the header of a HEADERS frame.
+/// Reserves room for the header of a HEADERS frame.
 fn begin_block(out: &mut Vec<u8>) -> usize {
     let start = out.len();
     out.extend_from_slice(&[0; HEADER_BYTES]);
     start
 }
 
-/// Writes the header of the HEADERS frame at `start`. What exceeds the peer's frame size moves
+/// Writes the header of the HEADERS frame at `start`. Anything beyond the peer's frame size moves
 /// into CONTINUATION frames.
 fn end_block(out: &mut Vec<u8>, start: usize, stream: u32, flags: u8, max_frame_bytes: u32) {
     let most = max_frame_bytes as usize;
@@ -535,7 +535,7 @@ fn end_block(out: &mut Vec<u8>, start: usize, stream: u32, flags: u8, max_frame_
     }
 }
 
-/// Adds fields, unless HTTP/2 does not have them.
+/// Adds fields, except those that HTTP/2 does not have.
 fn push_fields<'f>(block: &mut BlockEncoder<'_>, fields: impl IntoIterator<Item = Field<'f>>) {
     for field in fields {
         push_field(block, field);
@@ -563,7 +563,7 @@ fn mentions_trailers(value: &[u8]) -> bool {
         .any(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"trailers"))
 }
 
-/// The fields that an HTTP/1 response writes from its head, in nginx's order.
+/// The fields that an HTTP/1 response derives from its head, in nginx's order.
 fn push_response_fields<'a>(block: &mut BlockEncoder<'_>, head: &ResponseHead<'a>) {
     let mut known = |name, value: &[u8]| block.known(name, value, Indexing::Auto);
     let text = |value: FieldValue<'a>| value.trimmed().as_bytes();

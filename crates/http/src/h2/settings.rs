@@ -21,19 +21,19 @@ mod id {
 /// How a connection behaves; shared by all connections of a server.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// `http2_max_concurrent_streams`: streams the peer may have open. For a client: streams
-    /// it opens, if the peer allows more.
+    /// `http2_max_concurrent_streams`: streams that the peer may have open. For a client: streams
+    /// that it opens, if the peer allows more.
     pub max_concurrent_streams: u32,
-    /// `http2_body_preread_size`: the window a stream starts with, in bytes.
+    /// `http2_body_preread_size`: the initial window of a stream, in bytes.
     pub stream_window_bytes: u32,
-    /// What a stream's window may grow to while the application keeps up.
+    /// The size to which a stream's window may grow while the application keeps up.
     pub max_stream_window_bytes: u32,
-    /// The window the connection starts with. What the application has not consumed of all
-    /// streams together stays below it.
+    /// The initial window of the connection. What the application has not consumed of all streams
+    /// together stays below it.
     pub connection_window_bytes: u32,
-    /// What the connection's window may grow to.
+    /// The size to which the connection's window may grow.
     pub max_connection_window_bytes: u32,
-    /// `http2_chunk_size`: the largest DATA frame sent, if the peer takes it.
+    /// `http2_chunk_size`: the largest DATA frame sent, if the peer accepts it.
     pub data_frame_bytes: u32,
     /// Limits of heads: `client_header_buffer_size`, `large_client_header_buffers`,
     /// `max_headers`, `ignore_invalid_headers`, `underscores_in_headers`.
@@ -43,7 +43,7 @@ pub struct Settings {
 }
 
 impl Default for Settings {
-    /// nginx's defaults, where it has the directive.
+    /// nginx's defaults, for the directives that nginx has.
     fn default() -> Settings {
         Settings {
             max_concurrent_streams: 128,
@@ -59,7 +59,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Appends the first SETTINGS frame; a client forbids pushes instead of limiting streams.
+    /// Appends the first SETTINGS frame; a client disables push instead of limiting streams.
     pub(super) fn push_frame(&self, out: &mut Vec<u8>, is_server: bool) {
         let window = (
             id::INITIAL_WINDOW_SIZE,
@@ -101,19 +101,19 @@ impl Default for PeerSettings {
     }
 }
 
-/// What a SETTINGS frame changed that the connection must act on.
+/// Changes in a SETTINGS frame that the connection must act on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Changes {
-    /// What every stream's send window changes by.
+    /// The change of every stream's send window.
     pub(super) window_delta: i64,
-    /// The smallest and the last size of the header table, if it was named: RFC 7541 section
-    /// 4.2 asks for both to be told to the peer.
+    /// The smallest and the last size of the header table, if given: RFC 7541 section 4.2 requires
+    /// that both are announced to the peer.
     pub(super) header_table: Option<(u32, u32)>,
 }
 
 impl PeerSettings {
-    /// Takes in a SETTINGS payload, whose length is a multiple of six. Values are applied in
-    /// order; unknown settings are ignored.
+    /// Applies a SETTINGS payload, whose length is a multiple of six. Values are applied in order;
+    /// unknown settings are ignored.
     pub(super) fn apply(
         &mut self,
         payload: &[u8],
@@ -155,8 +155,7 @@ impl PeerSettings {
                     }
                     self.no_rfc7540_priorities = Some(wanted);
                 }
-                // Advice, which servers follow or not (section 6.5.2): heads that the
-                // application wants sent are sent.
+                // Advisory (section 6.5.2): heads that the application sends are sent.
                 id::MAX_HEADER_LIST_SIZE => {}
                 _ => {}
             }

@@ -1,14 +1,14 @@
-//! The streams of a connection: a slab, a small map from identifiers to slots, and what each
-//! stream has to know.
+//! The streams of a connection: a slab, a small map from identifiers to slots, and the state of
+//! each stream.
 
 use super::flow::{ReceiveWindow, SendWindow};
 use super::priority::Priority;
 
-/// A stream, as the application names it.
+/// The application's reference to a stream.
 ///
-/// The identifier never comes again on the connection, so a stale reference finds nothing. The
-/// slot is small and dense: an index for the owner's own table of streams. It is given to
-/// another stream once this one is gone.
+/// An identifier is never reused on the connection, so a stale reference finds nothing. The slot is
+/// small and dense: an index for the owner's own table of streams. It is given to another stream
+/// once this one is gone.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct StreamRef {
     id: u32,
@@ -40,8 +40,8 @@ impl std::fmt::Debug for StreamRef {
 /// No slot.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// What one direction of a stream has come to (RFC 9113 section 5.1). The state of the stream
-/// is the pair: open, half-closed and, when both have ended, gone from the slab.
+/// The state of one direction of a stream (RFC 9113 section 5.1). The state of the stream is the
+/// pair: open, half-closed and, when both have ended, removed from the slab.
 ///
 /// ```text
 ///   Head ──HEADERS──> Body ──END_STREAM──> Ended
@@ -62,9 +62,9 @@ pub(super) enum Half {
 pub(super) enum Lane {
     /// None: it has nothing to send, or its window is closed.
     Out,
-    /// It has not used its first turn up.
+    /// It has not used up its first turn.
     Fresh,
-    /// It has sent much and not paused.
+    /// It has sent a lot without pausing.
     Bulk,
 }
 
@@ -76,9 +76,9 @@ pub(super) struct Stream {
     pub(super) chain: u32,
     pub(super) send: Half,
     pub(super) receive: Half,
-    /// The application said that it has bytes to send.
+    /// The application has bytes to send.
     pub(super) offers: bool,
-    /// `HEAD` was asked for: a response has no body, whatever its length says.
+    /// The request is `HEAD`: a response has no body, whatever its length says.
     pub(super) is_head_request: bool,
     pub(super) priority: Priority,
     pub(super) lane: Lane,
@@ -88,11 +88,11 @@ pub(super) struct Stream {
     pub(super) turn_bytes: u32,
     pub(super) send_window: SendWindow,
     pub(super) receive_window: ReceiveWindow,
-    /// Bytes delivered to the application that it has not released.
+    /// Bytes delivered to the application but not released.
     pub(super) unreleased: u32,
     /// Content-Length of the incoming message, or none.
     pub(super) declared_bytes: Option<u64>,
-    /// Bytes of DATA that came, without padding.
+    /// Bytes of DATA received, without padding.
     pub(super) received_bytes: u64,
 }
 
@@ -119,9 +119,9 @@ impl Stream {
     }
 }
 
-/// Slots and the map. Identifiers are dealt with in order, so the low bits of a stream's
-/// ordinal spread as well as a hash; a peer that skips identifiers to make them collide gets
-/// chains no longer than the streams it may have open.
+/// Slots and the map. Identifiers are assigned in order, so the low bits of a stream's ordinal
+/// spread as well as a hash. A peer that skips identifiers to make them collide gets chains no
+/// longer than the number of streams it may have open.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     slots: Vec<Stream>,
@@ -213,7 +213,7 @@ impl Streams {
             .filter(|found| found.id == stream.id)
     }
 
-    /// The stream in a slot that is known to be taken.
+    /// The stream in a slot that is known to be in use.
     pub(super) fn at(&mut self, slot: u32) -> &mut Stream {
         &mut self.slots[slot as usize]
     }
@@ -227,7 +227,7 @@ impl Streams {
         self.slots.iter_mut().enumerate().filter_map(taken)
     }
 
-    /// Gives memory back when no stream is open.
+    /// Frees memory when no stream is open.
     pub(super) fn trim(&mut self) {
         if self.count == 0 {
             *self = Streams::default();
@@ -248,7 +248,7 @@ impl Streams {
         self.buckets[bucket] = slot;
     }
 
-    /// Makes the map twice as large as there are slots. Called when no slot is free.
+    /// Makes the map twice as large as the number of slots. Called when no slot is free.
     fn rebuild(&mut self) {
         let size = (self.slots.len() * 2).next_power_of_two();
         self.buckets.clear();

@@ -1,18 +1,18 @@
-//! Names and values of fields as every encoder takes them: once there is one, it is safe to
-//! write, whatever variables it was made of.
+//! Names and values of fields as every encoder takes them. A value of these types is safe to write,
+//! whatever variables it was made from.
 
 use memchr::memchr3;
 
 use super::list::is_token_byte;
 use super::{InvalidHeader, is_token};
 
-/// The name of a field: a token (RFC 9110 section 5.6.2), so that it ends where it is meant to
-/// and is no pseudo-header.
+/// The name of a field: a token (RFC 9110 section 5.6.2), so that it ends where it should and is
+/// not a pseudo-header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FieldName<'a>(&'a [u8]);
 
-/// The value of a field: anything without CR, LF and NUL (RFC 9110 section 5.5), so that it can
-/// become neither a second field nor the end of a head.
+/// The value of a field: anything without CR, LF and NUL (RFC 9110 section 5.5), so that it cannot
+/// become a second field or the end of a head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FieldValue<'a>(&'a [u8]);
 
@@ -35,7 +35,7 @@ impl<'a> FieldName<'a> {
         }
     }
 
-    /// A name that the program itself holds.
+    /// A name that is part of the program.
     ///
     /// # Panics
     /// When it is no token; in a constant that does not compile.
@@ -66,7 +66,7 @@ impl<'a> FieldValue<'a> {
         }
     }
 
-    /// A value that the program itself holds.
+    /// A value that is part of the program.
     ///
     /// # Panics
     /// When it holds CR, LF or NUL; in a constant that does not compile.
@@ -80,7 +80,7 @@ impl<'a> FieldValue<'a> {
         FieldValue(bytes)
     }
 
-    /// A value that this crate has made of bytes without CR, LF and NUL.
+    /// A value that this crate has made from bytes without CR, LF and NUL.
     pub(crate) fn trusted(value: &'a [u8]) -> FieldValue<'a> {
         debug_assert_eq!(FieldValue::new(value).err(), None);
         FieldValue(value)
@@ -91,8 +91,8 @@ impl<'a> FieldValue<'a> {
         self.0
     }
 
-    /// The value without white space around it, which is no part of it and which HTTP/2 does not
-    /// allow (RFC 9113 section 8.2.1).
+    /// The value without surrounding white space, which is not part of it and which HTTP/2 forbids
+    /// (RFC 9113 section 8.2.1).
     pub fn trimmed(self) -> FieldValue<'a> {
         let is_blank = |byte: &u8| matches!(byte, b' ' | b'\t');
         let start = self.0.iter().position(|byte| !is_blank(byte));
@@ -114,7 +114,7 @@ impl<'a> Field<'a> {
         })
     }
 
-    /// A field that the program itself holds.
+    /// A field that is part of the program.
     ///
     /// # Panics
     /// When it must not be written; in a constant that does not compile.
@@ -125,7 +125,7 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// One that was checked when it came into a list.
+    /// A field that was checked when it was added to a list.
     pub(super) fn of_list(name: &'a [u8], value: &'a [u8]) -> Field<'a> {
         debug_assert_eq!(FieldName::new(name).err(), None);
         Field {

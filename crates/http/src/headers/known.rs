@@ -6,7 +6,7 @@
 /// that they cannot drift apart.
 macro_rules! known_headers {
     ($($variant:ident $name:literal),* $(,)?) => {
-        /// A header name the server or a proxied protocol gives meaning to.
+        /// A header name that has a meaning to the server or a proxied protocol.
         ///
         /// At most 128 of them, so that "which of these were sent" is a small set of bits
         /// ([`KnownSet`]).
@@ -33,7 +33,7 @@ macro_rules! known_headers {
 }
 
 known_headers! {
-    // What a request carries.
+    // Sent in requests.
     Host "Host",
     Connection "Connection",
     ContentLength "Content-Length",
@@ -71,7 +71,7 @@ known_headers! {
     Overwrite "Overwrite",
     Priority "Priority",
     EarlyData "Early-Data",
-    // What both or a response carries.
+    // Sent in responses, or in both.
     Date "Date",
     CacheControl "Cache-Control",
     Pragma "Pragma",
@@ -96,7 +96,7 @@ known_headers! {
     AltSvc "Alt-Svc",
     StrictTransportSecurity "Strict-Transport-Security",
     ProxyAuthenticate "Proxy-Authenticate",
-    // What an origin tells the server in front of it.
+    // Sent by an origin to the server in front of it.
     Status "Status",
     XAccelRedirect "X-Accel-Redirect",
     XAccelExpires "X-Accel-Expires",
@@ -136,8 +136,8 @@ impl KnownSet {
     }
 }
 
-/// Whether `name` is `lower` in any case. `lower` consists of lower-case letters, digits and
-/// hyphens; among these bit 6 marks the letters, and only they may differ, in bit 5.
+/// Whether `name` equals `lower` in any case. `lower` consists of lower-case letters, digits and
+/// hyphens. Among these bit 6 marks the letters, and only letters may differ, in bit 5.
 fn is_in_any_case(name: &[u8], lower: &[u8]) -> bool {
     let (name_words, name_rest) = name.as_chunks::<8>();
     let (lower_words, lower_rest) = lower.as_chunks::<8>();
@@ -153,7 +153,7 @@ fn is_in_any_case(name: &[u8], lower: &[u8]) -> bool {
     difference == 0 && name.len() == lower.len()
 }
 
-/// The longest name's room.
+/// Room for the longest name.
 const MAX_NAME_BYTES: usize = 32;
 
 /// The names in lower case, padded with zeros.
@@ -175,15 +175,15 @@ const fn lower_names() -> [[u8; MAX_NAME_BYTES]; NAMES.len()] {
     lower
 }
 
-/// Marks a slot no name falls into.
+/// Marks a slot without a name.
 const EMPTY: u8 = u8::MAX;
 const SLOT_COUNT: usize = 256;
 
-/// Slot of every name; built at compile time, where two names in one slot are an error.
+/// The slot of every name; built at compile time, where two names in one slot are an error.
 static SLOTS: [u8; SLOT_COUNT] = build_slots();
 
-/// Hash of a name: its length and three of its letters, with case folded away by setting
-/// bit 5 (which also folds a few signs together; the comparison tells them apart).
+/// Hash of a name: its length and three of its letters, with case folded by setting bit 5 (which
+/// also folds a few other characters together; the comparison tells them apart).
 const fn slot(len: usize, first: u8, last: u8, middle: u8) -> usize {
     let first = (first | 0x20) as usize;
     let last = (last | 0x20) as usize;
@@ -191,8 +191,8 @@ const fn slot(len: usize, first: u8, last: u8, middle: u8) -> usize {
     (len * LEN_FACTOR + first * FIRST_FACTOR + last * LAST_FACTOR + middle) % SLOT_COUNT
 }
 
-// Found by trying small numbers until no two names collided; a new name that
-// collides fails the build and asks for another search.
+// Found by trying small numbers until no two names collided. A new name that collides fails the
+// build and requires another search.
 const LEN_FACTOR: usize = 1;
 const FIRST_FACTOR: usize = 92;
 const LAST_FACTOR: usize = 113;

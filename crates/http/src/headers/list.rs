@@ -8,9 +8,9 @@ use super::{Field, KnownHeader};
 
 /// Response header fields in the order they were added, names as written.
 ///
-/// One byte arena and one entry vector; [`clear`](HeaderList::clear) keeps both allocations, so
-/// a connection that reuses its list allocates nothing per request. Values must be free of CR,
-/// LF and NUL: a variable that expands to a line break cannot split the response.
+/// One byte arena and one entry vector. [`clear`](HeaderList::clear) keeps both allocations, so a
+/// connection that reuses its list allocates nothing per request. Values must be free of CR, LF and
+/// NUL, so that a variable that expands to a line break cannot split the response.
 #[derive(Clone, Default)]
 pub struct HeaderList {
     arena: Vec<u8>,
@@ -131,7 +131,7 @@ impl HeaderList {
         self.arena.reserve(bytes);
     }
 
-    /// Replaces every field of that name by one, at the place of the first.
+    /// Replaces all fields of this name by one, at the position of the first.
     ///
     /// # Errors
     /// As for [`push`](Self::push); the list is unchanged.
@@ -164,7 +164,7 @@ impl HeaderList {
         Some(self.value(entry))
     }
 
-    /// Removes every field of that name and says whether there was one.
+    /// Removes all fields of this name and returns whether there were any.
     pub fn remove(&mut self, name: &[u8]) -> bool {
         let before = self.entries.len();
         let mut entries = std::mem::take(&mut self.entries);

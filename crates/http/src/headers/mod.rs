@@ -1,5 +1,5 @@
-//! Header fields: numbers for the well-known names, what may be written, and the list a response
-//! carries.
+//! Header fields: numbers for the well-known names, checked names and values, and the list that a
+//! response carries.
 
 mod field;
 mod known;

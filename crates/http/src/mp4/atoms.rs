@@ -1,4 +1,4 @@
-//! Atoms in memory: their heads, and numbers inside.
+//! Atoms in memory: their headers, and the numbers in them.
 
 use super::Fault;
 use std::ops::Range;
@@ -10,12 +10,12 @@ const HEAD_BYTES: usize = 8;
 #[derive(Debug)]
 pub(super) struct Atom {
     pub(super) name: [u8; 4],
-    /// Where its data is; the head before it has eight bytes at least.
+    /// Where its data is; the header before it has at least eight bytes.
     pub(super) data: Range<usize>,
 }
 
 impl Atom {
-    /// Writes a head of eight bytes before the data, and returns where the atom is then.
+    /// Writes a header of eight bytes before the data, and returns the atom's new position.
     pub(super) fn rename(&self, moov: &mut [u8]) -> Range<usize> {
         let whole = self.data.start - HEAD_BYTES..self.data.end;
         set32(moov, whole.start, whole.len() as u64);
@@ -23,14 +23,14 @@ impl Atom {
         whole
     }
 
-    /// Where eight bytes of head are.
+    /// The position of the eight bytes of header.
     pub(super) fn head(&self, moov: &mut [u8]) -> Range<usize> {
         self.rename(moov);
         self.data.start - HEAD_BYTES..self.data.start
     }
 }
 
-/// The first atom in a range; `None` at its end, or where a size of zero ends the list.
+/// The first atom in a range; `None` at its end, or if a size of zero ends the list.
 pub(super) fn find(moov: &[u8], range: Range<usize>) -> Result<Option<Atom>, Fault> {
     let left = range.len();
     if left == 0 {
@@ -65,7 +65,7 @@ pub(super) fn find(moov: &[u8], range: Range<usize>) -> Result<Option<Atom>, Fau
         return Err(too_large(bytes));
     }
     let name = [moov[at + 4], moov[at + 5], moov[at + 6], moov[at + 7]];
-    // No more than what is left, so it fits.
+    // At most the size of the rest, so it fits.
     let data = at + head_bytes..at + bytes as usize;
     Ok(Some(Atom { name, data }))
 }
@@ -105,7 +105,7 @@ pub(super) fn number64(bytes: &[u8], at: usize) -> u64 {
     u64::from_be_bytes(*number)
 }
 
-/// Writes a number; what does not fit into four bytes is cut off, as in nginx.
+/// Writes a number; as in nginx, it is truncated to four bytes.
 pub(super) fn set32(bytes: &mut [u8], at: usize, number: u64) {
     bytes[at..at + 4].copy_from_slice(&(number as u32).to_be_bytes());
 }
@@ -115,7 +115,7 @@ pub(super) fn set64(bytes: &mut [u8], at: usize, number: u64) {
     bytes[at..at + 8].copy_from_slice(&number.to_be_bytes());
 }
 
-/// What `mvhd`, `tkhd` and `mdhd` have in common: a version, and times that it makes longer.
+/// The common part of `mvhd`, `tkhd` and `mdhd`: a version, and times whose width depends on it.
 pub(super) struct MediaHead {
     pub(super) timescale: u32,
     pub(super) duration: u64,
@@ -124,8 +124,8 @@ pub(super) struct MediaHead {
 }
 
 impl MediaHead {
-    /// Reads one. `bytes` are the least that it may have in version 0 and in others; `gap`
-    /// is how much later the duration comes than in `mvhd`.
+    /// Reads one. `bytes` are the minimum sizes in version 0 and in others; `gap` is how much later
+    /// the duration comes than in `mvhd`.
     pub(super) fn read(
         moov: &[u8],
         atom: &Atom,

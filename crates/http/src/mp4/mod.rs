@@ -1,15 +1,16 @@
-//! Parts of MP4 files (ISO/IEC 14496-12), as nginx's ngx_http_mp4_module cuts them: the index
-//! (`moov`) is rewritten for the samples between two times, the samples stay as they are.
+//! Cuts parts out of MP4 files (ISO/IEC 14496-12) like nginx's ngx_http_mp4_module: the index
+//! (`moov`) is rewritten for the samples between two times, and the samples stay unchanged.
 //!
 //! ```text
 //! file    ftyp  moov [ mvhd, trak [ tkhd, mdia [ mdhd, minf [ stbl [ stts stss ctts ... ] ] ] ] ]  mdat
 //! answer  ftyp  moov (rewritten)  mdat: one range of the file
 //! ```
 //!
-//! Files come from anywhere: every size, count and position is checked before it is used. What
-//! is taken into memory is bounded by [`Wanted::max_buffer_bytes`], the index and its copy for the
-//! answer, and by [`MAX_TRACKS`]; what is read besides the index by [`MAX_ATOMS`]. Answers are
-//! nginx's byte for byte; so are the messages, with `FILE` where the name of the file belongs.
+//! Files may come from untrusted sources: every size, count and position is checked before it is
+//! used. Memory is bounded by [`Wanted::max_buffer_bytes`], for the index and its copy in the
+//! response, and by [`MAX_TRACKS`]. [`MAX_ATOMS`] bounds what is read besides the index. Responses
+//! are identical to nginx's byte for byte; so are the messages, with `FILE` as a placeholder for
+//! the file's name.
 
 mod atoms;
 pub mod sample;
@@ -24,25 +25,25 @@ use std::borrow::Cow;
 use std::ops::Range;
 use track::Track;
 
-/// What is wanted of a file.
+/// The part wanted of a file.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted {
-    /// Where it begins, in milliseconds.
+    /// Its start, in milliseconds.
     pub start_ms: u64,
-    /// How long it is, in milliseconds; 0 is up to the end.
+    /// Its length, in milliseconds; 0 means up to the end.
     pub length_ms: u64,
-    /// The beginning is moved back to a key frame (`mp4_start_key_frame`).
+    /// Moves the start back to a key frame (`mp4_start_key_frame`).
     pub start_key_frame: bool,
-    /// What may always be read of an index (`mp4_buffer_size`).
+    /// The size up to which an index may always be read (`mp4_buffer_size`).
     pub buffer_bytes: u64,
     /// The largest index that is read (`mp4_max_buffer_size`).
     pub max_buffer_bytes: u64,
 }
 
-/// What is to be sent.
+/// The data to send.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Cut {
-    /// The file as it is.
+    /// The unchanged file.
     Whole,
     /// These bytes, and then a range of the file.
     Part {
@@ -58,8 +59,7 @@ pub enum Cut {
 pub enum Mp4Error<E> {
     /// It could not be read.
     Read(E),
-    /// It is not what it should be, or too large. The message has `FILE` where the file's
-    /// name belongs.
+    /// It is malformed or too large. The message has `FILE` as a placeholder for the file's name.
     Malformed(Cow<'static, str>),
 }
 
@@ -75,21 +75,20 @@ type Fault = Cow<'static, str>;
 /// Longest `ftyp`.
 const FTYP_BYTES: u64 = 1024;
 
-/// Bytes that are read ahead while atoms of the file are looked for; reads of more are those of
-/// an index.
+/// Bytes read ahead while scanning for atoms of the file; longer reads are those of an index.
 pub const SCAN_BYTES: u64 = 64 << 10;
 
-/// Atoms of a file that are looked at, of which it needs three. Others lie before or between
-/// those, and there are few (`free`, `uuid`, `sidx`); with millions of empty ones a file would be
-/// read to its end for each request.
+/// The most atoms of a file that are examined; three of them are needed. Others come before or
+/// between those, and there are few (`free`, `uuid`, `sidx`). A file with millions of empty atoms
+/// would be read to its end for each request.
 pub const MAX_ATOMS: usize = 1000;
 
-/// Tracks of a file. A film with all its languages has some dozens; an index of 10 MiB has room
-/// for a million that are empty, each of which would take a hundred times its size.
+/// The most tracks of a file. A film with all its languages has some dozens. An index of 10 MiB has
+/// room for a million empty tracks, each of which would take a hundred times its size.
 pub const MAX_TRACKS: usize = 256;
 
-/// Cuts a file of `file_bytes`. `read` reads so many bytes at a position; fewer are an error.
-/// It is never asked for more than the limits of `wanted` allow.
+/// Cuts a file of `file_bytes`. `read` reads a number of bytes at a position; returning fewer is an
+/// error. It is never asked for more than the limits of `wanted` allow.
 ///
 /// # Errors
 /// See [`Mp4Error`].
@@ -104,8 +103,8 @@ pub fn cut<E>(
     Ok(movie.cut()?)
 }
 
-/// A number of seconds with decimals, as a player sends it, in milliseconds; further decimals
-/// are left out.
+/// A decimal number of seconds, as a player sends it, in milliseconds; further decimals are
+/// ignored.
 pub fn milliseconds(text: &[u8]) -> Option<u64> {
     const LARGEST: u64 = i64::MAX as u64;
     if text.is_empty() {
@@ -128,13 +127,13 @@ pub fn milliseconds(text: &[u8]) -> Option<u64> {
         }
     }
     for _ in 0..decimals {
-        // nginx looks before it multiplies; the last product may wrap there.
+        // nginx checks before it multiplies; its last product may wrap.
         value = value.checked_mul(10).filter(|value| *value <= LARGEST)?;
     }
     Some(value)
 }
 
-/// What was found in a file.
+/// The relevant parts of a file.
 struct Movie<'w> {
     wanted: &'w Wanted,
     file_bytes: u64,
@@ -149,7 +148,7 @@ struct Movie<'w> {
 }
 
 impl<'w> Movie<'w> {
-    /// Reads the atoms of a file; `None` when the file can be sent as it is.
+    /// Reads the atoms of a file; `None` if the file can be sent unchanged.
     fn read<E>(
         file_bytes: u64,
         wanted: &'w Wanted,
@@ -249,7 +248,7 @@ impl<'w> Movie<'w> {
         Ok(())
     }
 
-    /// Shortens the duration of the whole; the time scale is for others.
+    /// Shortens the movie's duration. Returns the time scale for the tracks.
     fn read_mvhd(&mut self, atom: &Atom) -> Result<u32, Fault> {
         const BYTES: [usize; 2] = [100, 112];
         let head = atoms::MediaHead::read(&self.moov, atom, BYTES, 0, "mvhd")?;
@@ -329,7 +328,7 @@ fn mdat_head(data_bytes: u64) -> Vec<u8> {
 }
 
 impl Wanted {
-    /// The length of an index that may be read.
+    /// The length of an index, if it may be read.
     fn allow_index(&self, data: &Range<u64>) -> Result<usize, Fault> {
         let bytes = data.end - data.start;
         let limit = self.buffer_bytes.max(self.max_buffer_bytes);
@@ -343,25 +342,25 @@ impl Wanted {
         }
     }
 
-    /// The beginning in units of a time scale.
+    /// The start in units of a time scale.
     fn start_in(&self, timescale: u32) -> u64 {
         self.start_ms.wrapping_mul(u64::from(timescale)) / 1000
     }
 
-    /// The length in such units, if there is one.
+    /// The length in the same units, if there is one.
     fn length_in(&self, timescale: u32) -> Option<u64> {
         let length = self.length_ms.wrapping_mul(u64::from(timescale)) / 1000;
         (self.length_ms != 0).then_some(length)
     }
 
-    /// A duration, no longer than what is wanted.
+    /// A duration, limited to the wanted length.
     fn limit(&self, duration: u64, timescale: u32) -> u64 {
         self.length_in(timescale)
             .map_or(duration, |length| length.min(duration))
     }
 }
 
-/// Reads of a file piece by piece while its atoms are looked for.
+/// Reads a file piece by piece while looking for its atoms.
 struct Scan {
     window: Vec<u8>,
     /// Position of the window in the file.
@@ -377,7 +376,7 @@ struct FileAtom {
 }
 
 impl Scan {
-    /// The atom at a position; `None` where a size of zero ends the list.
+    /// The atom at a position; `None` if a size of zero ends the list.
     fn atom<E>(
         &mut self,
         offset: u64,

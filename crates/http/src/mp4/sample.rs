@@ -2,7 +2,7 @@
 
 use super::atoms::whole;
 
-/// Where numbers below a bound come from: a generator, or a fuzzer's bytes.
+/// The source of numbers below a bound: a generator, or a fuzzer's bytes.
 pub type Numbers<'n> = &'n mut dyn FnMut(u32) -> u32;
 
 struct Track {
@@ -107,7 +107,8 @@ fn track(numbers: Numbers<'_>) -> Track {
     }
 }
 
-/// The chunks of all tracks in turn: where each track's are, and the data.
+/// Interleaves the chunks of all tracks: returns the positions of each track's chunks, and the
+/// data.
 fn interleave(tracks: &[Track]) -> (Vec<Vec<u64>>, Vec<u8>) {
     let mut order = vec![Vec::new(); tracks.len()];
     let mut next_sample = vec![0usize; tracks.len()];
@@ -166,7 +167,7 @@ fn index(tracks: &[Track], order: &[Vec<u64>], data_at: u64, is_long: bool) -> V
     whole(b"moov", &moov)
 }
 
-/// `mvhd` and its like: times, something, a duration, and so many bytes behind it.
+/// `mvhd` and similar: times, some bytes, a duration, and a number of trailing bytes.
 fn timed(name: &[u8; 4], is_long: bool, between: &[u8], duration: u64, rest: usize) -> Vec<u8> {
     let mut data = vec![u8::from(is_long), 0, 0, 0];
     data.resize(4 + if is_long { 16 } else { 8 }, 7);

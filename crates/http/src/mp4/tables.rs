@@ -1,4 +1,4 @@
-//! The tables of a track (`stbl`): which samples there are, when, how large, and where.
+//! The tables of a track (`stbl`): its samples, their times, sizes and positions.
 
 use super::atoms::{Atom, number32, number64, set32, set64};
 use super::track::{Times, duplicate};
@@ -14,53 +14,53 @@ const CHUNKS: usize = 12;
 /// A table. Positions are those in `moov`.
 #[derive(Debug, Clone)]
 struct Table {
-    /// The atom's head, version, flags, and the number of entries at its end.
+    /// The atom's header, version, flags, and at its end the number of entries.
     head: Range<usize>,
-    /// The entries that are taken.
+    /// The entries to keep.
     data: Range<usize>,
-    /// How many there are, as far as the table says.
+    /// The number of entries according to the table.
     entries: u64,
 }
 
 /// The tables of a track.
 #[derive(Debug, Default)]
 pub(super) struct Tables {
-    /// How long samples last.
+    /// Durations of samples.
     stts: Option<Table>,
-    /// Which can be decoded without others.
+    /// Samples that can be decoded without others.
     stss: Option<Table>,
-    /// How much later they are shown.
+    /// How much later samples are shown.
     ctts: Option<Table>,
-    /// How many are in which chunk.
+    /// Which samples are in which chunk.
     stsc: Option<Table>,
-    /// Entries before and behind what is taken of `stsc`, for parts of chunks.
+    /// Entries before and after the kept part of `stsc`, for partial chunks.
     stsc_first: Option<[u8; CHUNKS]>,
     stsc_last: Option<[u8; CHUNKS]>,
-    /// How large they are; without entries where all have one size.
+    /// Sizes of samples; has no entries if all have the same size.
     stsz: Option<Table>,
     is_uniform: bool,
-    /// Where chunks are, in four or in eight bytes.
+    /// Positions of chunks, in four or in eight bytes.
     stco: Option<Table>,
     co64: Option<Table>,
     samples: Samples,
 }
 
-/// What the part that is wanted comes to, in samples and chunks.
+/// The wanted part, in samples and chunks.
 #[derive(Debug, Default, Clone, Copy)]
 struct Samples {
     start: u64,
     end: u64,
     start_chunk: u64,
     end_chunk: u64,
-    /// Samples of the first chunk that are left out, and their bytes.
+    /// Samples skipped in the first chunk, and their bytes.
     start_chunk_samples: u64,
     start_chunk_bytes: u64,
-    /// Samples of the last chunk that are taken, and their bytes.
+    /// Samples taken from the last chunk, and their bytes.
     end_chunk_samples: u64,
     end_chunk_bytes: u64,
 }
 
-/// Which end of the part is looked for.
+/// Which end of the part to find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
     Start,
@@ -88,7 +88,7 @@ impl Table {
         }
         Ok(Table {
             head: atom.head(moov).start..begin,
-            // No more than what the atom has, so it fits.
+            // At most the size of the atom, so it fits.
             data: begin..begin + bytes as usize,
             entries: u64::from(entries),
         })
@@ -141,7 +141,7 @@ impl Tables {
         }
         self.is_uniform = number32(moov, atom.data.start + 4) != 0;
         let table = match self.is_uniform {
-            // As it is, whatever follows.
+            // Kept unchanged, whatever follows.
             true => Table {
                 head: atom.rename(moov),
                 data: atom.data.end..atom.data.end,
@@ -155,7 +155,7 @@ impl Tables {
         Ok(())
     }
 
-    /// Cuts all tables. Returns which bytes of the file are needed.
+    /// Cuts all tables. Returns the range of the file that is needed.
     pub(super) fn cut(
         &mut self,
         moov: &mut [u8],
@@ -182,7 +182,7 @@ impl Tables {
         bytes + (parts.into_iter().flatten().count() * CHUNKS) as u64
     }
 
-    /// Moves the positions of chunks.
+    /// Adjusts the positions of chunks.
     pub(super) fn adjust(&self, moov: &mut [u8], adjustment: u64) {
         if let Some(table) = &self.stco {
             for at in table.data.clone().step_by(4) {
@@ -376,8 +376,7 @@ impl Tables {
         Ok(())
     }
 
-    /// Cuts one end of the runs of chunks. A chunk of which a part is wanted becomes a run of
-    /// its own.
+    /// Cuts one end of the runs of chunks. A partially wanted chunk becomes a run of its own.
     fn cut_chunk_runs(
         &mut self,
         moov: &mut [u8],
@@ -435,8 +434,8 @@ impl Tables {
         Ok(())
     }
 
-    /// Samples that are wanted behind a first chunk that is a run of its own, which is made
-    /// shorter where it has more than that.
+    /// The wanted samples of a first chunk that is a run of its own. Shortens the run if it has
+    /// more chunks than that one.
     fn samples_behind_first_chunk(&mut self) -> u32 {
         let wanted = self.samples.end.wrapping_sub(self.samples.start) as u32;
         let Some(first) = &mut self.stsc_first else {
@@ -506,7 +505,7 @@ impl Tables {
         })
     }
 
-    /// Chunks that there are.
+    /// The number of chunks.
     fn chunks(&self) -> u64 {
         let table = self.co64.as_ref().or(self.stco.as_ref());
         table.map_or(0, |table| table.entries)
@@ -518,7 +517,7 @@ impl Tables {
         };
         let found = &mut self.samples;
         let whole = table.data.clone();
-        // The bytes of so many samples before a position.
+        // The total size of a number of samples before a position.
         let sum = |moov: &[u8], end: usize, samples: u64, which: &str| {
             let too_large =
                 || Fault::from(format!("too large mp4 {which} samples size in \"FILE\""));
@@ -543,7 +542,7 @@ impl Tables {
             return Err("start time is out mp4 stsz samples in \"FILE\"".into());
         }
         let mut entries = table.entries - found.start;
-        // Below the number of entries, which lie in memory.
+        // Below the number of entries, which are in memory.
         table.data.start += found.start as usize * 4;
         found.start_chunk_bytes = sum(moov, table.data.start, found.start_chunk_samples, "start")?;
         if wanted.length_ms > 0 {
@@ -578,7 +577,7 @@ impl Tables {
         if found.start_chunk >= table.entries {
             return Err(format!("start time is out mp4 {name} chunks in \"FILE\"").into());
         }
-        // Where so many bytes of the chunk at a position end.
+        // The end of this many bytes of the chunk at a position.
         let position = |moov: &[u8], at: usize, bytes: u64| {
             let (offset, limit) = match is_long {
                 true => (number64(moov, at), u64::MAX),
@@ -589,7 +588,7 @@ impl Tables {
                 _ => Err(Fault::from("too large chunk offset in \"FILE\"")),
             }
         };
-        // Below the number of entries, which lie in memory.
+        // Below the number of entries, which are in memory.
         table.data.start += found.start_chunk as usize * width;
         let start = position(moov, table.data.start, found.start_chunk_bytes)?;
         match is_long {
@@ -621,14 +620,14 @@ impl Tables {
     }
 }
 
-/// A run of chunks with equal numbers of samples, in which one end of the part lies.
+/// A run of chunks with equal numbers of samples that contains one end of the part.
 struct Run {
     at: usize,
     /// Its first chunk, and that of the next run.
     chunk: u32,
     next_chunk: u32,
     samples: u32,
-    /// Samples in each chunk of the run before.
+    /// Samples in each chunk of the previous run.
     samples_before: u32,
     description: u32,
     /// Samples of the run before that end.
@@ -643,11 +642,11 @@ fn chunk_run(chunk: u32, samples: u32, description: u32) -> [u8; CHUNKS] {
     run
 }
 
-/// Where a time lies among runs of samples.
+/// The position of a time among runs of samples.
 struct FoundTime {
     /// Position of the run.
     at: usize,
-    /// Samples before that time, in all and in the run.
+    /// Samples before that time, in total and within the run.
     sample: u64,
     rest: u32,
 }
@@ -674,7 +673,7 @@ fn all_samples(moov: &[u8], data: &Range<usize>) -> u64 {
     counts.map(u64::from).sum()
 }
 
-/// The run with a sample, counted from 1, and the samples of the run before it.
+/// The run that contains a sample, counted from 1, and the samples of the previous run.
 fn find_sample(moov: &[u8], data: &Range<usize>, mut sample: u32) -> Option<(usize, u32)> {
     for at in data.clone().step_by(RUN) {
         let count = number32(moov, at);

@@ -1,4 +1,4 @@
-//! Answers are compared with nginx's where there is an nginx (`sealane-server`); here is what
+//! `sealane-server` compares responses with nginx's if there is an nginx. These tests check what
 //! must hold whatever a file contains.
 
 use super::*;

@@ -8,12 +8,12 @@ use std::ops::Range;
 /// A track of the index. Ranges are positions in `moov`, whose bytes are rewritten in place.
 #[derive(Default)]
 pub(super) struct Track {
-    /// Heads of the atoms that hold others.
+    /// Headers of the container atoms.
     trak: Range<usize>,
     mdia: Option<Range<usize>>,
     minf: Option<Range<usize>>,
     stbl: Option<Range<usize>>,
-    /// Atoms that are taken as they are, but for durations.
+    /// Atoms that are kept unchanged except for durations.
     tkhd: Option<Range<usize>>,
     mdhd: Option<Range<usize>>,
     hdlr: Option<Range<usize>>,
@@ -23,7 +23,7 @@ pub(super) struct Track {
     stsd: Option<Range<usize>>,
     media: Option<MediaHead>,
     tables: Tables,
-    /// `edts`, which tells players to skip what precedes the beginning.
+    /// `edts`, which tells players to skip what precedes the start.
     edits: Vec<u8>,
     movie_duration: u64,
     bytes: u64,
@@ -34,12 +34,12 @@ pub(super) struct Track {
 pub(super) struct Times {
     pub(super) timescale: u32,
     pub(super) duration: u64,
-    /// Units between the key frame and the beginning that was asked for.
+    /// Units between the key frame and the requested start.
     pub(super) prefix: u64,
 }
 
 impl Track {
-    /// Reads a track; `None` when it ends before the part that is wanted.
+    /// Reads a track; `None` if it ends before the wanted part.
     pub(super) fn read(
         moov: &mut [u8],
         atom: &Atom,
@@ -87,7 +87,7 @@ impl Track {
         wanted: &Wanted,
     ) -> Result<bool, Fault> {
         const BYTES: [usize; 2] = [84, 96];
-        // Where others have the time scale, there is the number of the track.
+        // Where other atoms have the time scale, this one has the track's number.
         let head = MediaHead::read(moov, atom, BYTES, 4, "tkhd")?;
         let start = wanted.start_in(timescale);
         if head.duration <= start {
@@ -178,7 +178,7 @@ impl Track {
         Ok(())
     }
 
-    /// Cuts the tables and writes new sizes. Returns which bytes of the file are needed.
+    /// Cuts the tables and writes new sizes. Returns the range of the file that is needed.
     pub(super) fn update(
         &mut self,
         moov: &mut [u8],
@@ -220,7 +220,7 @@ impl Track {
         self.bytes
     }
 
-    /// Moves the positions of chunks.
+    /// Adjusts the positions of chunks.
     pub(super) fn adjust(&self, moov: &mut [u8], adjustment: u64) {
         self.tables.adjust(moov, adjustment);
     }
@@ -250,7 +250,7 @@ impl Track {
     }
 }
 
-/// Remembers an atom that is taken as it is.
+/// Remembers an atom that is kept unchanged.
 fn keep(
     slot: &mut Option<Range<usize>>,
     moov: &mut [u8],
@@ -264,7 +264,7 @@ fn keep(
     Ok(())
 }
 
-/// Remembers the head of an atom that holds others.
+/// Remembers the header of a container atom.
 fn open(
     slot: &mut Option<Range<usize>>,
     moov: &mut [u8],
@@ -278,7 +278,7 @@ fn open(
     Ok(())
 }
 
-/// Writes the size of an atom that holds others, now that they are known.
+/// Writes the final size of a container atom.
 fn close(head: &Option<Range<usize>>, moov: &mut [u8], bytes: &mut u64) {
     if let Some(head) = head {
         *bytes += 8;
@@ -290,7 +290,7 @@ pub(super) fn duplicate(name: &str) -> Fault {
     format!("duplicate mp4 {name} atom in \"FILE\"").into()
 }
 
-/// `edts` with one edit: from `prefix` on, for so long.
+/// `edts` with one edit: starts at `prefix` and has this duration.
 fn edits(movie_duration: u64, prefix: u64) -> Vec<u8> {
     let mut atom = vec![0; 44];
     set32(&mut atom, 0, 44);

@@ -6,10 +6,10 @@ use std::net::{IpAddr, SocketAddr};
 use super::version2::{FIXED_BYTES, LOCAL, PROXY, SIGNATURE, TCP4, TCP6, VERSION_2};
 use super::{Addresses, Tlv};
 
-/// Extensions that exceed the 16 bits of a header's length.
+/// TLVs whose total exceeds the 16-bit length of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TlvTooLong {
-    /// What the header would take after its fixed part, or at least that.
+    /// The size that the header would have after its fixed part, or a lower bound.
     pub bytes: usize,
 }
 
@@ -22,8 +22,8 @@ impl fmt::Display for TlvTooLong {
 
 impl std::error::Error for TlvTooLong {}
 
-/// Appends a header of version 1. `None`, for a connection that is not TCP (a unix socket),
-/// makes it `PROXY UNKNOWN`.
+/// Appends a header of version 1. `None` means a connection that is not TCP (a Unix socket) and
+/// gives `PROXY UNKNOWN`.
 pub fn encode_v1(out: &mut Vec<u8>, addresses: Option<&Addresses>) {
     let line = match addresses.map(one_family) {
         None => "PROXY UNKNOWN\r\n".to_owned(),
@@ -37,8 +37,8 @@ pub fn encode_v1(out: &mut Vec<u8>, addresses: Option<&Addresses>) {
     out.extend_from_slice(line.as_bytes());
 }
 
-/// Appends a header of version 2 with these extensions. Without addresses it is the LOCAL
-/// command: the next server uses the connection's own.
+/// Appends a header of version 2 with these TLVs. Without addresses it is the LOCAL command: the
+/// next server uses the connection's own addresses.
 ///
 /// # Errors
 /// [`TlvTooLong`]; `out` is as it was.
@@ -78,7 +78,7 @@ pub fn encode_v2<'a>(
     Ok(())
 }
 
-/// Both addresses in one family: where they differ, the IPv4 one becomes IPv4-mapped.
+/// Both addresses in one family: if they differ, the IPv4 one becomes IPv4-mapped.
 fn one_family(addresses: &Addresses) -> (SocketAddr, SocketAddr) {
     let Addresses {
         source,

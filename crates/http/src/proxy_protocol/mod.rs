@@ -1,5 +1,5 @@
-//! The PROXY protocol, versions 1 and 2: who really connected, told before the first byte of the
-//! connection (HAProxy's specification, 2020).
+//! The PROXY protocol, versions 1 and 2: the address of the original client, sent before the first
+//! byte of the connection (HAProxy's specification, 2020).
 
 mod encode;
 mod tlv;
@@ -14,13 +14,13 @@ pub use tlv::{BrokenTlv, SslTlv, Tlv, TlvName, Tlvs, UnknownTlvName, tlv_type};
 
 use crate::Span;
 
-/// The longest header of version 1, line end included (specification, section 2.1).
+/// The longest header of version 1, including the line end (specification, section 2.1).
 pub const MAX_V1_BYTES: usize = 107;
 
-/// The longest header of version 2 that is taken: nginx's buffer for it.
+/// The longest header of version 2 that is accepted: nginx's buffer size for it.
 pub const MAX_V2_BYTES: usize = 4096;
 
-/// What [`HeaderDecoder::decode`] found.
+/// The result of [`HeaderDecoder::decode`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Parsed {
     /// The header has not ended; call again from its start when more bytes follow.
@@ -32,12 +32,12 @@ pub enum Parsed {
 /// A PROXY header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Who connected to the proxy, and where to. `None` when the proxy does not say: `UNKNOWN`,
-    /// the LOCAL command (health checks), or an address that is no TCP address. The connection's
-    /// own addresses stand then.
+    /// Source and destination of the connection to the proxy. `None` if the proxy does not say:
+    /// `UNKNOWN`, the LOCAL command (health checks), or an address that is not a TCP address. In
+    /// that case the connection's own addresses apply.
     pub addresses: Option<Addresses>,
-    /// Where in the buffer the extensions are; to be read with [`Tlvs`]. Only with addresses, as
-    /// in nginx.
+    /// Position of the TLVs in the buffer, to be read with [`Tlvs`]. As in nginx, set only together
+    /// with addresses.
     pub tlvs: Span,
     /// Bytes that the header takes; the connection's own bytes start there.
     pub header_bytes: usize,
@@ -52,25 +52,25 @@ pub struct Addresses {
     pub destination: SocketAddr,
 }
 
-/// Bytes that are no PROXY header. The connection must be closed without an answer.
+/// Not a valid PROXY header. The connection must be closed without a response.
 ///
 /// nginx logs `broken header: "..." while reading PROXY protocol`: [`Display`](fmt::Display) yields
-/// the beginning, [`excerpt`](ProxyProtocolError::excerpt) what is quoted.
+/// the first part, [`excerpt`](ProxyProtocolError::excerpt) the quoted bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProxyProtocolError {
-    /// Not a header of either version, or a malformed one of version 1: a client that connected
-    /// without the proxy, or a proxy that was not told to send one.
+    /// Not a header of either version, or a malformed one of version 1: from a client that
+    /// connected directly, or from a proxy that was not configured to send one.
     Broken {
-        /// The line, or as much of it as shows the error.
+        /// The line, or enough of it to show the error.
         line: Span,
     },
-    /// A binary header of another version than 2.
+    /// A binary header of a version other than 2.
     UnknownVersion(u8),
     /// A command other than LOCAL and PROXY.
     UnknownCommand(u8),
     /// The header exceeds [`MAX_V2_BYTES`].
     TooLarge {
-        /// What it takes.
+        /// Its size.
         bytes: usize,
     },
     /// The header is shorter than the addresses of its family.
@@ -78,7 +78,7 @@ pub enum ProxyProtocolError {
 }
 
 impl ProxyProtocolError {
-    /// The bytes at fault in the buffer, for the log; to be escaped there.
+    /// The offending bytes in the buffer, for the log; to be escaped there.
     pub fn excerpt(&self) -> Option<Span> {
         match *self {
             ProxyProtocolError::Broken { line } => Some(line),
@@ -110,17 +110,17 @@ impl fmt::Display for ProxyProtocolError {
 
 impl std::error::Error for ProxyProtocolError {}
 
-/// Reads the PROXY header of one connection, of either version.
+/// Decodes the PROXY header of one connection, of either version.
 #[derive(Clone, Debug, Default)]
 pub struct HeaderDecoder {
     failed: Option<ProxyProtocolError>,
 }
 
 impl HeaderDecoder {
-    /// Reads the header from the start of `buf`, which holds all that has come.
+    /// Decodes the header from the start of `buf`, which holds everything received.
     ///
-    /// Unlike nginx, which wants the header in one piece, it waits for the rest of one that comes
-    /// in several. The connection's time-out for it is the caller's.
+    /// nginx requires the header in one piece; this waits for the rest of a header that comes in
+    /// several. The time-out for it is up to the caller.
     ///
     /// # Errors
     /// [`ProxyProtocolError`]; the connection must be closed. Every later call returns it again.

@@ -1,4 +1,4 @@
-//! Headers of both versions, read and written.
+//! Decoding and encoding headers of both versions.
 
 use std::net::SocketAddr;
 

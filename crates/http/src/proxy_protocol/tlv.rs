@@ -1,10 +1,10 @@
-//! Extensions of version 2: type, length, value; and nginx's names for them
+//! TLVs of version 2 headers: type, length, value; and nginx's names for them
 //! (`$proxy_protocol_tlv_NAME`).
 
 use std::borrow::Cow;
 use std::fmt;
 
-/// Types of extensions (specification, section 2.2).
+/// Types of TLVs (specification, section 2.2).
 #[allow(missing_docs)] // the names are the specification's
 pub mod tlv_type {
     pub const ALPN: u8 = 0x01;
@@ -21,7 +21,7 @@ pub mod tlv_type {
     pub const NETNS: u8 = 0x30;
 }
 
-/// One extension.
+/// One TLV.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tlv<'a> {
     /// Its type, see [`tlv_type`].
@@ -30,7 +30,7 @@ pub struct Tlv<'a> {
     pub value: &'a [u8],
 }
 
-/// An extension is longer than the header (nginx: `broken PROXY protocol TLV`).
+/// A TLV is longer than the header (nginx: `broken PROXY protocol TLV`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BrokenTlv;
 
@@ -42,20 +42,19 @@ impl fmt::Display for BrokenTlv {
 
 impl std::error::Error for BrokenTlv {}
 
-/// The extensions of a header, or those inside its `SSL` extension, in order. Ends after the first
-/// broken one.
+/// The TLVs of a header, or those inside its `SSL` TLV, in order. Ends after the first broken one.
 #[derive(Clone, Copy, Debug)]
 pub struct Tlvs<'a> {
     rest: &'a [u8],
 }
 
 impl<'a> Tlvs<'a> {
-    /// Extensions in these bytes.
+    /// The TLVs in these bytes.
     pub fn new(bytes: &'a [u8]) -> Tlvs<'a> {
         Tlvs { rest: bytes }
     }
 
-    /// The value of the first extension of a type. Those after it are not looked at.
+    /// The value of the first TLV of a type. Those after it are not examined.
     ///
     /// # Errors
     /// [`BrokenTlv`] when one before it is broken.
@@ -69,7 +68,7 @@ impl<'a> Tlvs<'a> {
         Ok(None)
     }
 
-    /// The value of `$proxy_protocol_tlv_NAME`; `None` where it was not sent.
+    /// The value of `$proxy_protocol_tlv_NAME`; `None` if it was not sent.
     ///
     /// # Errors
     /// [`BrokenTlv`].
@@ -110,19 +109,20 @@ impl<'a> Iterator for Tlvs<'a> {
     }
 }
 
-/// What the `SSL` extension says.
+/// The contents of the `SSL` TLV.
 #[derive(Clone, Copy, Debug)]
 pub struct SslTlv<'a> {
-    /// How the client connected: TLS at all, a certificate on this connection, in this session.
+    /// How the client connected: over TLS, with a certificate on this connection, with one in this
+    /// session.
     pub client: u8,
-    /// 0 when the client's certificate was verified.
+    /// 0 if the client's certificate was verified.
     pub verify: u32,
-    /// Extensions inside.
+    /// The nested TLVs.
     pub tlvs: Tlvs<'a>,
 }
 
 impl<'a> SslTlv<'a> {
-    /// Takes the extension's value apart.
+    /// Parses the TLV's value.
     ///
     /// # Errors
     /// [`BrokenTlv`] when it is too short.
@@ -136,7 +136,8 @@ impl<'a> SslTlv<'a> {
     }
 }
 
-/// Which extension a variable `$proxy_protocol_tlv_NAME` means. Made once, from the configuration.
+/// Which TLV a variable `$proxy_protocol_tlv_NAME` refers to. Determined once, from the
+/// configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlvName {
     /// One of the header's own.
@@ -147,7 +148,7 @@ pub enum TlvName {
     SslVerify,
 }
 
-/// Not a name of an extension.
+/// Not the name of a TLV.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownTlvName {
     /// The name.
@@ -163,12 +164,12 @@ impl fmt::Display for UnknownTlvName {
 impl std::error::Error for UnknownTlvName {}
 
 impl TlvName {
-    /// What a name means: `alpn`, `authority`, `unique_id`, `ssl`, `netns`, `ssl_verify`,
+    /// Parses a name: `alpn`, `authority`, `unique_id`, `ssl`, `netns`, `ssl_verify`,
     /// `ssl_version`, `ssl_cn`, `ssl_cipher`, `ssl_sig_alg`, `ssl_key_alg`, or a type by number:
     /// `0x20`, `ssl_0x21`.
     ///
     /// # Errors
-    /// [`UnknownTlvName`], which nginx finds out only when the variable is used.
+    /// [`UnknownTlvName`], which nginx detects only when the variable is used.
     pub fn parse(name: &str) -> Result<TlvName, UnknownTlvName> {
         let unknown = || UnknownTlvName {
             name: name.to_owned(),

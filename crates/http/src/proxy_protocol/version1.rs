@@ -35,8 +35,8 @@ pub(super) fn parse(buf: &[u8]) -> Result<Parsed, ProxyProtocolError> {
     }))
 }
 
-/// What follows `PROXY `: no addresses for `UNKNOWN`, whatever follows that word; `None` when the
-/// line is malformed.
+/// Parses what follows `PROXY `: no addresses for `UNKNOWN`, whatever follows that word; `None` if
+/// the line is malformed.
 fn parse_line(text: &[u8]) -> Option<Option<Addresses>> {
     if text.starts_with(b"UNKNOWN") {
         return Some(None);
@@ -45,7 +45,7 @@ fn parse_line(text: &[u8]) -> Option<Option<Addresses>> {
     let mut words = text.split(' ');
     let mut word = || words.next();
     let is_tcp = matches!(word()?, "TCP4" | "TCP6");
-    // As in nginx, the address itself says of which family it is.
+    // As in nginx, the address itself determines the family.
     let source: IpAddr = word()?.parse().ok()?;
     let destination: IpAddr = word()?.parse().ok()?;
     let source_port = port(word()?)?;

@@ -68,7 +68,7 @@ pub(super) fn parse(buf: &[u8]) -> Result<Parsed, ProxyProtocolError> {
     }))
 }
 
-/// The addresses of a block of 12 (IPv4) or 36 bytes (IPv6); `None` for other lengths.
+/// The addresses in a block of 12 (IPv4) or 36 bytes (IPv6); `None` for other lengths.
 fn addresses(block: &[u8]) -> Option<Addresses> {
     let (source, destination, ports): (IpAddr, IpAddr, &[u8]) = match block.len() {
         12 => {

@@ -1,4 +1,4 @@
-//! Byte ranges (RFC 9110 section 14) as nginx answers them.
+//! Byte ranges (RFC 9110 section 14), handled as in nginx.
 
 mod multipart;
 
@@ -30,20 +30,20 @@ impl ByteRange {
 
 /// `max_ranges` of a location that does not set it.
 ///
-/// Since 1.29.5 nginx then disregards several ranges when the answer, boundaries counted, would
-/// come close to the size of the whole: many small ranges cost more work than they save.
+/// Since 1.29.5 nginx then ignores a multi-range request if the response, including boundaries,
+/// would come close to the size of the whole: many small ranges cost more work than they save.
 pub const MAX_RANGES_UNSET: usize = usize::MAX;
 
-/// What each of several ranges is taken to cost beside its bytes, when `max_ranges` is unset.
+/// The assumed overhead of each of several ranges, if `max_ranges` is unset.
 const PART_COST_BYTES: u64 = 256;
 
-/// What several ranges may cost beyond the whole, when `max_ranges` is unset.
+/// How much several ranges may cost beyond the whole, if `max_ranges` is unset.
 const PARTS_ALLOWANCE_BYTES: u64 = 4096;
 
-/// What to do about a `Range` header.
+/// How to answer a `Range` header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RangeOutcome {
-    /// Answer 200 with everything: the header is no byte range, asks for nothing of an empty
+    /// Answer 200 with everything: the header is not a byte range, or asks for nothing of an empty
     /// file, for more ranges than `max_ranges`, or for more bytes than there are.
     Whole,
     /// Answer 206 with one range.
@@ -56,10 +56,9 @@ pub enum RangeOutcome {
 
 /// Evaluates the value of a `Range` header for a representation of `total_bytes`.
 ///
-/// nginx's rules, which differ from RFC 9110 in that a malformed range is answered with 416
-/// instead of being ignored. `max_ranges` is the directive, or [`MAX_RANGES_UNSET`]; 0 turns
-/// ranges off. Files larger than a file offset can say do not exist; `total_bytes` beyond it
-/// yields `Whole`.
+/// nginx's rules, which differ from RFC 9110 in that a malformed range is answered with 416 instead
+/// of being ignored. `max_ranges` is the directive, or [`MAX_RANGES_UNSET`]; 0 turns ranges off. A
+/// `total_bytes` beyond the largest file offset, which no file has, yields `Whole`.
 pub fn evaluate(value: &[u8], total_bytes: u64, max_ranges: usize) -> RangeOutcome {
     const UNIT: &[u8] = b"bytes=";
     let Some((unit, specs)) = value.split_at_checked(UNIT.len()) else {
@@ -142,7 +141,7 @@ enum Resolved {
     Range(ByteRange),
     /// It starts after the end, or ends before its start.
     Beyond,
-    /// It would start at 0 and yet covers nothing: the representation is empty.
+    /// It would start at 0 but covers nothing, as the representation is empty.
     NothingOfNothing,
     Malformed,
 }
@@ -155,7 +154,7 @@ fn resolve(spec: &[u8], total_bytes: u64) -> Resolved {
     let (first, last) = (trim_spaces(&spec[..dash]), trim_spaces(&spec[dash + 1..]));
     let number = decimal::parse_offset;
     let (start, end) = if first.is_empty() {
-        // A space after the dash of a suffix is an error in nginx, unlike anywhere else.
+        // Unlike anywhere else, nginx refuses a space after the dash of a suffix.
         let Some(suffix) = number(last).filter(|_| spec[dash + 1] != b' ') else {
             return Resolved::Malformed;
         };

@@ -3,11 +3,11 @@
 use super::{ByteRange, push_positions};
 use crate::decimal;
 
-/// Digits of a boundary, as in nginx.
+/// Number of digits in a boundary, as in nginx.
 pub const BOUNDARY_BYTES: usize = 20;
 
-/// The framing of one multipart answer. The body is, for every range, [`push_part_head`] and
-/// the range's bytes, and then [`push_end`].
+/// The framing of one multipart response. For every range the body has [`push_part_head`] and the
+/// range's bytes; then comes [`push_end`].
 ///
 /// [`push_part_head`]: Multipart::push_part_head
 /// [`push_end`]: Multipart::push_end
@@ -19,7 +19,7 @@ pub struct Multipart<'a> {
 }
 
 impl<'a> Multipart<'a> {
-    /// Framing with a boundary made of `number`, which should differ from answer to answer;
+    /// Framing with a boundary made from `number`, which should differ from response to response.
     /// `content_type` is that of the parts, with its charset.
     pub fn new(number: u64, content_type: Option<&'a [u8]>, total_bytes: u64) -> Multipart<'a> {
         let mut digits = Vec::with_capacity(BOUNDARY_BYTES);

@@ -1,5 +1,5 @@
-//! `proxy_cookie_domain`, `proxy_cookie_path`, `proxy_cookie_flags`: attributes of a `Set-Cookie`
-//! value, found, replaced, added and removed.
+//! `proxy_cookie_domain`, `proxy_cookie_path`, `proxy_cookie_flags`: finds, replaces, adds and
+//! removes attributes of a `Set-Cookie` value.
 
 use std::ops::Range;
 
@@ -8,22 +8,22 @@ use smallvec::SmallVec;
 /// One attribute of a cookie. All positions count from the start of the value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attribute {
-    /// From its semicolon up to the next one.
+    /// From its semicolon to the next one.
     part: Range<usize>,
     name: Range<usize>,
     value: Option<Range<usize>>,
 }
 
-/// A `Set-Cookie` value, taken apart, and the changes to it.
+/// A parsed `Set-Cookie` value, and the changes to it.
 ///
-/// What is not changed keeps every byte, white space included. (nginx writes a cookie that it
-/// changed anew, with `; ` between all attributes.)
+/// Unchanged parts keep every byte, including white space. (nginx rewrites a cookie that it
+/// changed, with `; ` between all attributes.)
 #[derive(Clone, Debug)]
 pub struct SetCookie<'a> {
     text: &'a [u8],
     name: Range<usize>,
     attributes: SmallVec<[Attribute; 8]>,
-    /// Parts of the text and what comes in their place.
+    /// Parts of the text and their replacements.
     edits: Vec<(Range<usize>, Vec<u8>)>,
 }
 
@@ -63,8 +63,8 @@ impl SameSite {
 }
 
 impl CookieFlags {
-    /// Takes in one flag of the directive; `false` when it is none (nginx ignores those that come
-    /// out of variables). A later flag outranks an earlier one of its kind.
+    /// Applies one flag of the directive; `false` if it is invalid (nginx ignores invalid flags
+    /// from variables). A later flag overrides an earlier one of its kind.
     pub fn add(&mut self, flag: &[u8]) -> bool {
         let lower = flag.to_ascii_lowercase();
         match &lower[..] {
@@ -83,8 +83,8 @@ impl CookieFlags {
 }
 
 impl<'a> SetCookie<'a> {
-    /// Takes a value apart; `None` when its first part is no `name=value`, and there is nothing to
-    /// change.
+    /// Parses a value; `None` if its first part is not `name=value`, in which case there is nothing
+    /// to change.
     pub fn parse(text: &'a [u8]) -> Option<SetCookie<'a>> {
         let mut parts = parts(text);
         let cookie = attribute(text, parts.next()?);
@@ -113,8 +113,8 @@ impl<'a> SetCookie<'a> {
         named.filter_map(move |(index, attribute)| Some((index, &text[attribute.value.clone()?])))
     }
 
-    /// Where `domain` is in the value of a `Domain` attribute: all of it, in any case, but for a
-    /// dot at its start, which stays. `None` when it is another domain.
+    /// Where `domain` is in the value of a `Domain` attribute. It must be the whole value, in any
+    /// case, except for a leading dot, which stays. `None` if it is another domain.
     pub fn match_domain(value: &[u8], domain: &[u8]) -> Option<Range<usize>> {
         let start = usize::from(value.first() == Some(&b'.'));
         let is_same = value[start..].eq_ignore_ascii_case(domain);
@@ -129,8 +129,8 @@ impl<'a> SetCookie<'a> {
         }
     }
 
-    /// Adds, replaces and removes flags. As in nginx a flag that is there already stays as it is,
-    /// the first `SameSite` gets the value, and what is to be absent is removed wherever it stands.
+    /// Adds, replaces and removes flags. As in nginx, an existing flag stays unchanged, the first
+    /// `SameSite` gets the value, and a flag that should be absent is removed wherever it occurs.
     pub fn apply(&mut self, flags: CookieFlags) {
         self.apply_switch("Secure", flags.secure);
         self.apply_switch("HttpOnly", flags.http_only);
@@ -144,12 +144,12 @@ impl<'a> SetCookie<'a> {
         if self.edits.is_empty() {
             return None;
         }
-        // Stable: what is added at the end stays in order.
+        // The sort is stable, so that additions at the end stay in order.
         self.edits.sort_by_key(|(part, _)| part.start);
         let mut out = Vec::with_capacity(self.text.len() + 32);
         let mut at = 0;
         for (part, replacement) in &self.edits {
-            // A part that lies in a removed one is gone already.
+            // A part inside a removed one is already gone.
             if part.start >= at {
                 out.extend_from_slice(&self.text[at..part.start]);
                 out.extend_from_slice(replacement);
@@ -221,13 +221,13 @@ fn parts(text: &[u8]) -> impl Iterator<Item = Range<usize>> {
     })
 }
 
-/// Name and value of a part, without spaces around them.
+/// Name and value of a part, without surrounding spaces.
 fn attribute(text: &[u8], part: Range<usize>) -> Attribute {
     let equals = memchr::memchr(b'=', &text[part.clone()]).map(|at| part.start + at);
     Attribute {
         name: trimmed(text, part.start..equals.unwrap_or(part.end)),
         value: equals.map(|at| trimmed(text, at + 1..part.end)),
-        // The first part, which is no attribute, has no semicolon before it.
+        // The first part, which is not an attribute, has no semicolon before it.
         part: part.start.saturating_sub(1)..part.end,
     }
 }

@@ -1,9 +1,9 @@
-//! Headers that end at a proxy, and those it adds.
+//! Headers that a proxy does not pass on, and those it adds.
 
 use crate::headers::KnownHeader;
 
-/// Headers that mean the connection they came on, not the message, and so are never passed on
-/// (RFC 9110 section 7.6.1); those that `Connection` lists are others.
+/// Headers that apply to the connection, not to the message, and so are never passed on (RFC 9110
+/// section 7.6.1). Those listed in `Connection` are in addition to these.
 pub const fn hop_by_hop() -> &'static [KnownHeader] {
     &[
         KnownHeader::Connection,
@@ -23,7 +23,7 @@ pub fn is_hop_by_hop(name: KnownHeader) -> bool {
 }
 
 /// Appends `$proxy_add_x_forwarded_for`: the values of `X-Forwarded-For` as the client sent them,
-/// then its address. Empty values are kept, as nginx keeps them.
+/// then the client's address. As in nginx, empty values are kept.
 pub fn append_forwarded_for<'a>(
     out: &mut Vec<u8>,
     values: impl IntoIterator<Item = &'a [u8]>,

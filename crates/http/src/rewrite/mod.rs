@@ -1,8 +1,7 @@
 //! What a proxy changes in header values: redirects, cookies, forwarding headers.
 //!
-//! The configuration above decides what is replaced by what (fixed text, variables, regular
-//! expressions); here is where the parts are and how they are put back, with every other byte as
-//! it came.
+//! The configuration decides what is replaced by what (fixed text, variables, regular expressions).
+//! This module finds the parts and puts the replacements in, leaving every other byte unchanged.
 
 mod cookie;
 mod forwarding;

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 /// Where the URL of a `Refresh` value is: after the first `url=`, in any case, up to the end.
-/// `None` when there is none, and nothing to rewrite.
+/// `None` if there is none, in which case there is nothing to rewrite.
 pub fn refresh_url(value: &[u8]) -> Option<Range<usize>> {
     const KEY: &[u8] = b"url=";
     let mut windows = value.windows(KEY.len());
@@ -13,17 +13,16 @@ pub fn refresh_url(value: &[u8]) -> Option<Range<usize>> {
 
 /// The value with this part replaced.
 ///
-/// A part that does not lie in the value is a bug of the caller; it is treated as empty, at the
-/// value's end.
+/// A part outside the value is a bug of the caller; it is treated as empty, at the value's end.
 pub fn replace(value: &[u8], part: Range<usize>, replacement: &[u8]) -> Vec<u8> {
     let end = part.end.min(value.len());
     let start = part.start.min(end);
     [&value[..start], replacement, &value[end..]].concat()
 }
 
-/// The value with `pattern` at the start of `url` replaced; `None` when `url` does not begin with
-/// it. Case counts, as in nginx. `url` is the whole value of `Location`, or what [`refresh_url`]
-/// found; the same rule serves `proxy_cookie_path`.
+/// The value with `pattern` at the start of `url` replaced; `None` if `url` does not begin with it.
+/// As in nginx, the comparison is case-sensitive. `url` is the whole value of `Location`, or what
+/// [`refresh_url`] found; `proxy_cookie_path` uses the same rule.
 pub fn replace_prefix(
     value: &[u8],
     url: Range<usize>,

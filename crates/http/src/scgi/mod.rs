@@ -1,4 +1,4 @@
-//! SCGI requests: a netstring of names and values, each ended by NUL, then the body.
+//! SCGI requests: a netstring of names and values, each terminated by NUL, then the body.
 //!
 //! The response is that of a gateway: [`parse_cgi_response`](crate::cgi::parse_cgi_response).
 
@@ -7,12 +7,12 @@ use crate::decimal;
 
 const CONTENT_LENGTH: &[u8] = b"CONTENT_LENGTH";
 
-/// Appends the head of a request: `CONTENT_LENGTH`, which comes first by the protocol, then the
-/// parameters. A body of `content_bytes` follows it.
+/// Appends the head of a request: `CONTENT_LENGTH`, which the protocol requires to come first, then
+/// the parameters. A body of `content_bytes` follows it.
 ///
-/// Names must not come twice, so a `CONTENT_LENGTH` among the parameters is left out: it may say
-/// something else about the body than what is true. `SCGI` with the value 1, which the protocol
-/// wants too, is among the parameters in nginx's `scgi_params`.
+/// Names must be unique, so a `CONTENT_LENGTH` among the parameters, which might contradict the
+/// actual body, is left out. The protocol also requires `SCGI` with the value 1, which is among the
+/// parameters in nginx's `scgi_params`.
 pub fn encode_request<'a, I>(out: &mut Vec<u8>, content_bytes: u64, params: I)
 where
     I: IntoIterator<Item = Param<'a>>,

@@ -122,8 +122,8 @@ impl StatusCode {
         matches!(self.0, 100..=199 | 204 | 304)
     }
 
-    /// Whether nginx closes the connection after this answer because the request's framing,
-    /// or the server's state, can no longer be trusted.
+    /// Whether nginx closes the connection after this response, because the request's framing or
+    /// the server's state can no longer be trusted.
     pub fn ends_connection(self) -> bool {
         matches!(self.0, 400 | 413 | 414 | 494..=497 | 500 | 501)
     }

@@ -1,9 +1,9 @@
-//! nginx's built-in pages: what a client sees when no `error_page` applies.
+//! nginx's built-in pages, which a client sees when no `error_page` applies.
 
 use super::StatusCode;
 
-/// Six comment lines that lift a page above the 512 bytes below which old Internet Explorer
-/// and Chrome show a page of their own (`msie_padding`, on by default).
+/// Six comment lines that raise a page above 512 bytes, below which old Internet Explorer and
+/// Chrome show a page of their own (`msie_padding`, on by default).
 pub const MSIE_PADDING: &str = concat!(
     "<!-- a padding to disable MSIE and Chrome friendly error page -->\r\n",
     "<!-- a padding to disable MSIE and Chrome friendly error page -->\r\n",
@@ -13,14 +13,14 @@ pub const MSIE_PADDING: &str = concat!(
     "<!-- a padding to disable MSIE and Chrome friendly error page -->\r\n",
 );
 
-/// The built-in page of one status; byte for byte nginx's, but for the server's name.
+/// The built-in page of one status, identical to nginx's except for the server's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ErrorPage {
     status: StatusCode,
     text: PageText,
 }
 
-/// What a page says.
+/// The texts of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct PageText {
     title: &'static str,
@@ -30,8 +30,8 @@ struct PageText {
 }
 
 impl ErrorPage {
-    /// The page of a status; `None` where nginx sends no body of its own (201, 204, 206, 304,
-    /// unknown codes).
+    /// The page of a status; `None` if nginx sends no body of its own (201, 204, 206, 304, unknown
+    /// codes).
     pub fn of(status: StatusCode) -> Option<ErrorPage> {
         let text = own_code_text(status).or_else(|| {
             let heading = heading(status)?;
@@ -45,8 +45,8 @@ impl ErrorPage {
     }
 
     /// Appends the page. `server` is the name in its last line, `nginx/1.29.3` or, with
-    /// `server_tokens off`, `nginx`. `msie_padding` asks for [`MSIE_PADDING`], which is added
-    /// to 4xx and 5xx pages only; the caller decides by the client's `User-Agent`.
+    /// `server_tokens off`, `nginx`. `msie_padding` asks for [`MSIE_PADDING`], which is added to
+    /// 4xx and 5xx pages only; the caller decides based on the client's `User-Agent`.
     pub fn write(&self, out: &mut Vec<u8>, server: &[u8], msie_padding: bool) {
         let PageText {
             title,
@@ -74,7 +74,7 @@ impl ErrorPage {
     }
 }
 
-/// The pages of nginx's own codes, which all go out as 400.
+/// The pages of nginx's own codes, which are all sent as 400.
 fn own_code_text(status: StatusCode) -> Option<PageText> {
     let (title, detail) = match status.0 {
         494 => (
@@ -99,7 +99,7 @@ fn own_code_text(status: StatusCode) -> Option<PageText> {
     })
 }
 
-/// Heading of the ordinary pages. Twice it differs from the reason phrase: 302 and 401.
+/// Heading of the ordinary pages. It differs from the reason phrase for 302 and 401.
 fn heading(status: StatusCode) -> Option<&'static str> {
     Some(match status.0 {
         301 => "301 Moved Permanently",

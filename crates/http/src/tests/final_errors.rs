@@ -1,6 +1,6 @@
-//! An error is final. Whoever frames messages of others must not find a message in what follows a
-//! malformed one: after an error every decoder returns that error, whatever it is given, however it
-//! is cut, and also when the bytes that were wrong are not shown to it again.
+//! Errors are final. Code that frames messages must not find a message in whatever follows a
+//! malformed one. After an error every decoder returns that error, whatever it is given and however
+//! that is split, even if it is not shown the invalid bytes again.
 
 use std::fmt::Debug;
 use std::sync::Arc;

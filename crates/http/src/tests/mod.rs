@@ -1,4 +1,4 @@
-//! What holds of all decoders of the crate, and what tests of several modules share.
+//! Properties of all decoders of the crate, and code shared by the tests of several modules.
 
 mod final_errors;
 mod random;

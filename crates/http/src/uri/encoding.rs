@@ -15,7 +15,7 @@ pub enum EscapeKind {
     Html,
     /// A URL inside a `Refresh` header or tag: leaves existing escapes alone.
     Refresh,
-    /// A memcached key: space, percent and controls only.
+    /// A memcached key: escapes spaces, percent signs and control characters only.
     Memcached,
 }
 
@@ -27,7 +27,7 @@ impl EscapeKind {
         if self == EscapeKind::UriComponent {
             return !byte.is_ascii_alphanumeric() && !b"-._~".contains(&byte);
         }
-        // Controls, DEL and above, and what RFC 3986 allows nowhere in a URI.
+        // Control characters, DEL and above, and what RFC 3986 allows nowhere in a URI.
         if byte <= 0x20 || byte >= 0x7f || b"\"<>\\^`{|}".contains(&byte) {
             return true;
         }
@@ -64,8 +64,8 @@ pub fn escape_into(out: &mut Vec<u8>, text: &[u8], kind: EscapeKind) {
     }
 }
 
-/// Decodes every `%XX`; a percent sign without two digits stays as written. Borrows when there
-/// is no percent sign.
+/// Decodes every `%XX`; a percent sign without two digits is kept. Borrows if there is no percent
+/// sign.
 pub fn unescape(text: &[u8]) -> Cow<'_, [u8]> {
     let Some(first) = memchr::memchr(b'%', text) else {
         return Cow::Borrowed(text);

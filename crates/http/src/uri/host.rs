@@ -6,17 +6,17 @@ use crate::Span;
 /// A host and its port, as positions in the bytes they were parsed from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Authority {
-    /// The name or address as written, an IPv6 address with its brackets; without one trailing
-    /// dot, as nginx compares server names. Never empty.
+    /// The name or address as written, an IPv6 address with its brackets; without one trailing dot,
+    /// matching how nginx compares server names. Never empty.
     pub host: Span,
     /// The port, if one is written; `host:` counts as none.
     pub port: Option<u16>,
 }
 
-/// Parses `host[:port]` that fills `text` entirely (RFC 3986 section 3.2.2).
+/// Parses `host[:port]`, which must fill `text` entirely (RFC 3986 section 3.2.2).
 ///
-/// As nginx since 1.29.4; before, it took any byte but controls and `/` for a host. Whatever
-/// accepts a doubtful host disagrees with somebody about which host it is.
+/// As in nginx since 1.29.4; before, nginx accepted any byte except control characters and `/` in a
+/// host. A server that accepts a doubtful host may disagree with others about which host it is.
 ///
 /// # Errors
 /// [`UriError::Host`] for an empty host, user information, a character that no host has,
@@ -45,7 +45,7 @@ pub fn parse_authority(text: &[u8]) -> Result<Authority, UriError> {
     })
 }
 
-/// End of a name or IPv4 address, which is at a colon or the end of the text.
+/// End of a name or IPv4 address: at a colon or the end of the text.
 fn registered_name_end(text: &[u8]) -> Result<usize, UriError> {
     let mut previous = 0;
     for (index, &byte) in text.iter().enumerate() {

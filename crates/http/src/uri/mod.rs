@@ -12,17 +12,17 @@ pub use target::{TargetForm, split_target};
 
 use std::fmt;
 
-/// Why a request target or host is refused. All of these answer 400.
+/// Why a request target or host is refused. All of these result in 400.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UriError {
-    /// The target is none of the four forms of RFC 9112 section 3.2, or not the one that its
+    /// The target has none of the four forms of RFC 9112 section 3.2, or not the one that its
     /// method requires.
     Form,
     /// A control character, a space or DEL in the target.
     Character,
-    /// An empty or malformed host, or a port that is no number up to 65535.
+    /// An empty or malformed host, or a port that is not a number up to 65535.
     Host,
-    /// `%` without two hexadecimal digits after it.
+    /// `%` not followed by two hexadecimal digits.
     Escape,
     /// A NUL in the path, encoded or not.
     Nul,

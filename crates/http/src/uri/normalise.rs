@@ -1,9 +1,9 @@
-//! nginx's normalisation: what `location` and the file system get to see of a path.
+//! nginx's normalisation: the form of a path that `location` and the file system see.
 //!
-//! Percent-encoding is decoded, `.` and `..` segments are resolved, doubled slashes merged,
-//! the fragment dropped and the query split off. Decoding comes first, so `%2e%2e` climbs and
-//! `%2F` separates; only `%23`, `%25` and `%3F` stand for themselves. A path that is normal
-//! already is borrowed, not copied.
+//! Percent-encoding is decoded, `.` and `..` segments are resolved, doubled slashes are merged, the
+//! fragment is dropped and the query split off. Decoding comes first, so `%2e%2e` climbs and `%2F`
+//! separates; only `%23`, `%25` and `%3F` stand for themselves. A path that is already normal is
+//! borrowed, not copied.
 
 use std::borrow::Cow;
 
@@ -15,11 +15,11 @@ pub struct NormalUri<'a> {
     /// `$uri`: starts with `/`, has no NUL, no `.` or `..` segment, and with `merge_slashes`
     /// no doubled slash.
     pub path: Cow<'a, [u8]>,
-    /// `$args` as sent, without the question mark and without a fragment; `None` when there
-    /// is no question mark.
+    /// `$args` as sent, without the question mark and without a fragment; `None` if there is no
+    /// question mark.
     pub args: Option<&'a [u8]>,
-    /// Whether the path held percent-encoding, so that what is derived from `$uri` (redirects,
-    /// proxied requests) must be escaped again.
+    /// Whether the path contained percent-encoding, so that anything derived from `$uri`
+    /// (redirects, proxied requests) must be escaped again.
     pub was_encoded: bool,
 }
 
@@ -56,15 +56,15 @@ fn empty_path(query: &[u8]) -> NormalUri<'_> {
     }
 }
 
-/// The query of what follows a path: nothing, `?query`, `#fragment` or `?query#fragment`.
+/// The query in what follows a path: nothing, `?query`, `#fragment` or `?query#fragment`.
 fn args_after(rest: &[u8]) -> Option<&[u8]> {
     let query = rest.strip_prefix(b"?")?;
     let end = memchr::memchr(b'#', query).unwrap_or(query.len());
     Some(&query[..end])
 }
 
-/// Length of the longest start of the path that is certainly normal as it stands. It ends at
-/// the path's end, at `%`, `#` or NUL, or at the slash before another slash or a dot.
+/// Length of the longest prefix of the path that is certainly normal. It ends at the path's end, at
+/// `%`, `#` or NUL, or at the slash before another slash or a dot.
 fn plain_prefix(path: &[u8]) -> usize {
     let mut index = 0;
     while let Some(&byte) = path.get(index) {
@@ -77,7 +77,7 @@ fn plain_prefix(path: &[u8]) -> usize {
     index
 }
 
-/// The general case: copies the plain start and works through the rest.
+/// The general case: copies the normal prefix and processes the rest.
 fn rewrite(
     target: &[u8],
     plain_end: usize,
@@ -107,7 +107,7 @@ fn rewrite(
         };
         index += 1;
         if byte == b'/' {
-            // After a dot segment the path ends with the slash before it; that one is enough.
+            // After a dot segment the path ends with the slash before it; no other is needed.
             let resolved = close_segment(&mut path)?;
             let doubled = merge_slashes && path.last() == Some(&b'/');
             if !resolved && !doubled {
@@ -125,9 +125,9 @@ fn rewrite(
     })
 }
 
-/// Resolves the segment at the end of `path`, which a slash or the path's end has just
-/// closed: `.` disappears, `..` takes the segment before it along. Says whether it was one of
-/// them; `path` then ends with the slash before.
+/// Resolves the segment at the end of `path`, which a slash or the path's end has just closed: `.`
+/// disappears, `..` removes the previous segment too. Returns whether it was one of them; `path`
+/// then ends with the slash before.
 fn close_segment(path: &mut Vec<u8>) -> Result<bool, UriError> {
     let Some(slash) = memchr::memrchr(b'/', path) else {
         return Ok(false);

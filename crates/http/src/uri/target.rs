@@ -4,38 +4,39 @@ use super::UriError;
 use super::host::{Authority, parse_authority};
 use crate::{Method, Span};
 
-/// A request target taken apart; positions are relative to the target.
+/// A parsed request target; positions are relative to the target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TargetForm {
     /// `/path?query`: what clients send to an origin server.
     Origin,
-    /// `http://host/path?query`: what clients send to a proxy; the host outranks the `Host`
-    /// header (RFC 9112 section 3.2.2).
+    /// `http://host/path?query`: what clients send to a proxy. The host takes precedence over the
+    /// `Host` header (RFC 9112 section 3.2.2).
     Absolute {
         /// The host, as in [`Authority::host`](super::Authority::host).
         host: Span,
         /// The port, if written.
         port: Option<u16>,
-        /// Path and query; empty or starting with `?` when the URL has no path, which
-        /// [`normalise`](super::normalise) reads as `/`.
+        /// Path and query; empty or starting with `?` if the URL has no path, which
+        /// [`normalise`](super::normalise) treats as `/`.
         path: Span,
     },
-    /// `host:port`: CONNECT, and only there.
+    /// `host:port`: for CONNECT only.
     Authority {
         /// The host.
         host: Span,
         /// The port; required by RFC 9110 section 9.3.6.
         port: u16,
     },
-    /// `*`: OPTIONS, and only there. nginx answers 400 to it.
+    /// `*`: for OPTIONS only. nginx answers it with 400.
     Asterisk,
 }
 
 /// Finds the form of a target and checks its characters.
 ///
-/// nginx's rules: the path of the origin form starts with `/`; a scheme is letters, digits,
-/// `+ - .`, any scheme will do; user information is refused; no control character, space or
-/// DEL anywhere. Bytes of 0x80 and above pass, as clients send UTF-8 paths unencoded.
+/// nginx's rules: the path of the origin form starts with `/`; a scheme consists of letters, digits
+/// and `+ - .`, and any scheme is accepted; user information is refused; no control character,
+/// space or DEL is allowed anywhere. Bytes of 0x80 and above are accepted, as clients send UTF-8
+/// paths unencoded.
 ///
 /// # Errors
 /// [`UriError::Form`], [`UriError::Character`] or [`UriError::Host`].
@@ -89,7 +90,7 @@ fn absolute_form(target: &[u8]) -> Result<TargetForm, UriError> {
     })
 }
 
-/// The authority of a target. nginx takes fewer characters for a name here than in `Host`:
+/// The authority of a target. nginx accepts fewer characters in a name here than in `Host`:
 /// letters, digits, dots and hyphens.
 fn target_authority(text: &[u8]) -> Result<Authority, UriError> {
     let authority = parse_authority(text)?;

@@ -11,10 +11,10 @@ pub const MAX_PACKET_BYTES: usize = 65535;
 
 const HEADER_BYTES: usize = 4;
 
-/// The parameters do not fit into a packet, which the protocol does not let continue.
+/// The parameters do not fit into a packet, and the protocol has no continuation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketTooBig {
-    /// What the parameters take, or at least that.
+    /// Size of the parameters, or a lower bound.
     pub bytes: usize,
 }
 

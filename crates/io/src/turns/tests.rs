@@ -1,5 +1,4 @@
-//! Order, budget and liveness of turns. Time is never slept away: a flight is said to
-//! have taken so long.
+//! Order, budget and liveness of turns. The tests never sleep: they declare how long a flight took.
 
 use super::*;
 use std::future::poll_fn;

@@ -1,4 +1,4 @@
-//! Sets that follow one another over the same writer.
+//! Successive sets with the same writer.
 
 use super::*;
 use sealane_conf::{Config, MemoryLoader, Options};

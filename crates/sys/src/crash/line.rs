@@ -1,9 +1,9 @@
-//! A line of text that is put together without the allocator or a lock.
+//! A line of text built without the allocator or a lock.
 
-/// Longer lines are cut.
+/// Longer lines are truncated.
 const MAX_LINE_BYTES: usize = 2048;
 
-/// A line in a buffer of its own. What does not fit is left out.
+/// A line in its own buffer. Text that does not fit is dropped.
 pub(super) struct Line {
     bytes: [u8; MAX_LINE_BYTES],
     len: usize,
@@ -22,7 +22,7 @@ impl Line {
     }
 
     fn bytes(&mut self, bytes: &[u8]) -> &mut Line {
-        // The last byte is the line end's.
+        // The last byte is for the line end.
         let room = MAX_LINE_BYTES - 1 - self.len;
         let bytes = &bytes[..bytes.len().min(room)];
         self.bytes[self.len..self.len + bytes.len()].copy_from_slice(bytes);
@@ -91,12 +91,12 @@ impl Line {
     pub(super) fn as_str(&self) -> &str {
         let bytes = &self.bytes[..self.len];
         std::str::from_utf8(bytes).unwrap_or_else(|error| {
-            // A name that was cut within a character.
+            // The name was cut within a character.
             std::str::from_utf8(&bytes[..error.valid_up_to()]).unwrap_or_default()
         })
     }
 
-    /// Writes the line; one that cannot be written is lost.
+    /// Writes the line. A line that cannot be written is lost.
     pub(super) fn end(&mut self, to: i32) {
         self.bytes[self.len] = b'\n';
         // SAFETY: the bytes up to `len`, which is within the buffer, are initialised.
@@ -105,8 +105,8 @@ impl Line {
     }
 }
 
-/// Year, month and day of a day since 1970, by counting in years that begin in March, whose
-/// leap day is the last one.
+/// Year, month and day of a day since 1970. Counts in years that begin in March, so that the leap
+/// day is the last one.
 fn date_of(days: i64) -> (i64, u64, u64) {
     const DAYS_PER_ERA: i64 = 146_097; // 400 years
     const MARCH_OF_YEAR_0: i64 = 719_468; // days before 1970

@@ -1,31 +1,31 @@
-//! System calls that the sandbox refuses: said in the log, once for each call.
+//! Reports system calls that the sandbox refuses, once for each call.
 
 use super::{LOG, on_fault, registers, role, set_handler, start_line};
 use std::ffi::c_void;
 use std::io;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-/// What becomes of a process that asks for a system call that its filter traps.
+/// What happens to a process that makes a system call that its filter traps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum OnRefusal {
-    /// The call fails with `ENOSYS`, as in a kernel that lacks it, and the process goes on.
+    /// The call fails with `ENOSYS`, as in a kernel that lacks it, and the process continues.
     Fail = 0,
     /// The process ends, with a report.
     Die = 1,
 }
 
-/// `si_code` of a signal that a filter has sent.
+/// `si_code` of a signal sent by a filter.
 const SYS_SECCOMP: i32 = 1;
 
-/// Numbers of calls are below this on all machines.
+/// System call numbers are below this on all architectures.
 const MAX_CALLS: usize = 512;
 
 static ON_REFUSAL: AtomicU8 = AtomicU8::new(OnRefusal::Fail as u8);
 static SAID: [AtomicU64; MAX_CALLS / 64] = [const { AtomicU64::new(0) }; MAX_CALLS / 64];
 
-/// From now on a call that a filter traps is reported, and then does what `on_refusal` says.
-/// Reports go where [`super::report_to`] says; [`super::install`] comes first.
+/// From now on a trapped call is reported, and then handled according to `on_refusal`. Reports go
+/// to the descriptor of [`super::report_to`]; [`super::install`] must have been called.
 ///
 /// # Errors
 /// When the kernel refuses the handler.
@@ -74,26 +74,25 @@ fn report(call: i32, arguments: [u32; 3], dies: bool, counter: usize) {
         super::stack::describe(&mut line, &facts.modules, counter);
     }
     line.text(if dies {
-        "; worker_seccomp is \"kill\", so it ends"
+        "; worker_seccomp is \"kill\", so the process ends"
     } else {
         "; the call fails, and further ones are not reported"
     });
     line.text(
-        ". Either something has taken the process over, or Sealane needs the call: please report \
+        ". Either an attacker has taken over the process, or Sealane needs the call: please report \
          this line; \"worker_seccomp off\" lifts the filter",
     );
     line.end(LOG.load(Ordering::Relaxed));
 }
 
-/// Whether this call is refused for the first time.
+/// Whether this is the first refusal of this call.
 fn is_first(call: i32) -> bool {
     let call = usize::try_from(call).unwrap_or(0).min(MAX_CALLS - 1);
     let bit = 1 << (call % 64);
     SAID[call / 64].fetch_or(bit, Ordering::Relaxed) & bit == 0
 }
 
-/// The first arguments of the call, as far as filters look at them: what would be an address is
-/// not all there.
+/// The first arguments of the call, as far as filters check them; an address would be truncated.
 fn arguments(context: &libc::ucontext_t) -> [u32; 3] {
     #[cfg(target_arch = "x86_64")]
     {
@@ -125,7 +124,7 @@ fn set_result(context: &mut libc::ucontext_t, result: i32) {
     let _ = (context, result);
 }
 
-/// Calls that whoever takes a process over would want, by name.
+/// Names of calls that an attacker who has taken over a process would want.
 const NAMES: [(libc::c_long, &str); 39] = [
     (libc::SYS_execve, "execve"),
     (libc::SYS_execveat, "execveat"),

@@ -1,12 +1,12 @@
-//! Where code is: walking the stack, and which module an address belongs to.
+//! Code addresses: walks the stack, and finds the module of an address.
 
 use super::line::Line;
 use std::ffi::{CStr, c_int, c_void};
 
-/// Frames that a report has at most.
+/// The most frames in a report.
 pub(super) const MAX_FRAMES: usize = 64;
 
-/// Modules that are told apart; there are five.
+/// The most modules that are distinguished; there are five.
 const MAX_MODULES: usize = 64;
 
 /// Type of the note that holds the build id.
@@ -15,14 +15,14 @@ const NT_GNU_BUILD_ID: u32 = 3;
 /// A loaded program or library.
 pub(super) struct Module {
     name: String,
-    /// What its addresses in the file are counted from.
+    /// The base from which its addresses in the file are counted.
     base: usize,
     start: usize,
     end: usize,
 }
 
 impl Module {
-    /// The address as the file knows it, if it lies in this module.
+    /// The offset of the address in the file, if it is in this module.
     pub(super) fn offset(&self, address: usize) -> Option<usize> {
         (self.start..self.end)
             .contains(&address)
@@ -64,7 +64,7 @@ unsafe extern "C" {
     fn _Unwind_GetIP(context: *mut c_void) -> usize;
 }
 
-/// `_URC_NO_REASON` goes on; anything else ends the walk.
+/// `_URC_NO_REASON` continues; anything else ends the walk.
 const GO_ON: c_int = 0;
 const ENOUGH: c_int = 5;
 
@@ -73,14 +73,14 @@ impl Stack {
         &self.addresses[..self.len]
     }
 
-    /// The frames of the caller.
+    /// Walks the frames of the caller.
     pub(super) fn walk(&mut self) {
         // SAFETY: `each` gets the pointer to `self` back, for the time of the call only.
         unsafe { _Unwind_Backtrace(each, (&raw mut *self).cast()) };
     }
 
-    /// The frames from the one at `counter`, where a signal came; the handler's own are left
-    /// out. All, if it is not among them.
+    /// Walks the frames from the one at `counter`, where a signal arrived, leaving out the
+    /// handler's own. Keeps all of them if `counter` is not among them.
     pub(super) fn walk_from(&mut self, counter: usize) {
         self.walk();
         match self.frames().iter().position(|&address| address == counter) {
@@ -89,7 +89,7 @@ impl Stack {
                 self.len -= at;
             }
             None => {
-                // Something jumped to where no code is, so there is no way back from there.
+                // Something jumped to an address without code, so the walk cannot start there.
                 let kept = self.len.min(MAX_FRAMES - 1);
                 self.addresses.copy_within(..kept, 1);
                 self.addresses[0] = counter;
@@ -118,7 +118,7 @@ extern "C" fn each(context: *mut c_void, argument: *mut c_void) -> c_int {
     GO_ON
 }
 
-/// What is loaded now, the program first.
+/// The modules loaded now, the program first.
 pub(super) fn modules() -> Vec<Module> {
     let mut modules = Vec::new();
     // SAFETY: the callback gets the pointer to `modules` back, for the time of the call only.
@@ -179,7 +179,7 @@ pub(super) fn build_id() -> String {
     id
 }
 
-/// Looks into the first module only, which is the program.
+/// Looks only into the first module, which is the program.
 unsafe extern "C" fn find_build_id(
     info: *mut libc::dl_phdr_info,
     _size: usize,

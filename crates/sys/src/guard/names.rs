@@ -1,4 +1,4 @@
-//! Making, renaming and removing names in a directory that is held open.
+//! Creates, renames and removes names in an open directory.
 
 use super::{Guard, GuardedName, openat, walk};
 use crate::CheckReturn;
@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// What a file is known by as long as it exists, under whatever name.
+/// Identifies a file as long as it exists, whatever its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FileId {
     device: u64,
@@ -17,7 +17,7 @@ pub struct FileId {
 }
 
 impl FileId {
-    /// That of an open file.
+    /// The id of an open file.
     ///
     /// # Errors
     /// As fstat(2).
@@ -40,7 +40,7 @@ impl From<&libc::stat> for FileId {
 }
 
 impl Guard {
-    /// Makes a directory and those above it that are missing.
+    /// Creates a directory and its missing parents.
     ///
     /// # Errors
     /// Of the first one that cannot be made or reached.
@@ -51,7 +51,7 @@ impl Guard {
                 Ok(place) if place.entry()?.is_some() => break,
                 Ok(_) => missing.push(directory),
                 Err(error) if error.kind() == io::ErrorKind::NotFound => missing.push(directory),
-                // There is always a root.
+                // The root always exists.
                 Err(error) if error.raw_os_error() == Some(libc::EISDIR) => break,
                 Err(error) => return Err(error),
             }
@@ -65,7 +65,7 @@ impl Guard {
 }
 
 impl GuardedName<'_> {
-    /// What has this name, if anything has; a link is not followed.
+    /// The entry with this name, if any; a link is not followed.
     ///
     /// # Errors
     /// As stat(2).
@@ -81,7 +81,7 @@ impl GuardedName<'_> {
         }
     }
 
-    /// What has this name, held open without having been opened for anything; a link is not
+    /// Holds the entry with this name open, without opening it for any access; a link is not
     /// followed.
     ///
     /// # Errors
@@ -91,7 +91,7 @@ impl GuardedName<'_> {
         self.with_rights(|| openat(Some(self.directory.as_fd()), &self.name, flags, 0))
     }
 
-    /// Makes a file of this name, if nothing has it.
+    /// Creates a file with this name, if the name is free.
     ///
     /// # Errors
     /// As open(2): `AlreadyExists` if something has.
@@ -101,7 +101,7 @@ impl GuardedName<'_> {
         self.with_rights(create).map(File::from)
     }
 
-    /// Removes this name if it is that file's.
+    /// Removes this name if it belongs to that file.
     ///
     /// # Errors
     /// As unlink(2): `NotFound` if it is not there, or another's by now.
@@ -110,7 +110,7 @@ impl GuardedName<'_> {
         self.with_rights(|| unlink(self.directory.as_fd(), &self.name))
     }
 
-    /// Gives that file, which has this name, the one with `suffix`.
+    /// Renames that file, which has this name, to the name with `suffix`.
     ///
     /// # Errors
     /// As rename(2): `NotFound` if the name is not there, or another's by now.
@@ -119,7 +119,7 @@ impl GuardedName<'_> {
         self.rename(&self.name, &self.beside(suffix))
     }
 
-    /// Takes that file, which has the name with `suffix`, back.
+    /// Renames that file back from the name with `suffix`.
     ///
     /// # Errors
     /// As [`GuardedName::put_aside`].
@@ -129,7 +129,7 @@ impl GuardedName<'_> {
         self.rename(&aside, &self.name)
     }
 
-    /// Puts the file that [`GuardedName::create_beside`] has made under the name itself.
+    /// Moves the file made by [`GuardedName::create_beside`] to the name itself.
     ///
     /// # Errors
     /// As rename(2).
@@ -137,7 +137,7 @@ impl GuardedName<'_> {
         self.rename(&self.beside(suffix), &self.name)
     }
 
-    /// Removes the file that [`GuardedName::create_beside`] has made.
+    /// Removes the file made by [`GuardedName::create_beside`].
     ///
     /// # Errors
     /// As unlink(2).
@@ -146,8 +146,8 @@ impl GuardedName<'_> {
         self.with_rights(|| unlink(self.directory.as_fd(), &name))
     }
 
-    /// In a directory where a guest may exchange names it can do so after this look as well, and
-    /// gains nothing: what it could move there it could remove by itself.
+    /// Where a guest may exchange names in the directory, it can also do so after this check, but
+    /// gains nothing: anything it could move there it could remove itself.
     fn must_be(&self, name: &CStr, file: FileId) -> io::Result<()> {
         match self.entry_of(name)? {
             Some(found) if found == file => Ok(()),

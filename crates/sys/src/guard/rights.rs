@@ -1,31 +1,31 @@
-//! Acting on files as somebody else would have to.
+//! Accesses files with another user's rights.
 
 use crate::CheckReturn;
 use std::ffi::CStr;
 use std::io;
 
-/// A user with lesser rights than this process.
+/// A user with fewer rights than this process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Guest {
     pub(super) uid: u32,
     /// The primary one first.
     pub(super) groups: Vec<u32>,
-    /// Stands for everybody but root.
+    /// Stands for everybody except root.
     pub(super) anyone: bool,
 }
 
-/// A user without rights, by a number that all systems have.
+/// A user without rights, whose number exists on all systems.
 const NOBODY: u32 = 65534;
 
-/// The file system's ids cannot be read; they are what this value says they are not.
+/// The file system ids can only be read by trying to set an invalid id, such as this one.
 const NO_ID: u32 = u32::MAX;
 
 /// More groups than a user can have (`NGROUPS_MAX`).
 const MAX_GROUPS: usize = 65_536;
 
 impl Guest {
-    /// Everybody but root, with nobody's rights: for names that are used before it is known whom
-    /// they have to be guarded against.
+    /// Everybody except root, with nobody's rights: for names used before it is known whom to guard
+    /// them against.
     pub fn anyone() -> Guest {
         Guest {
             uid: NOBODY,
@@ -34,7 +34,7 @@ impl Guest {
         }
     }
 
-    /// Whether files of this owner are this user's.
+    /// Whether files with this owner belong to this user.
     pub(super) fn is(&self, owner: u32) -> bool {
         if self.anyone {
             owner != 0
@@ -52,7 +52,7 @@ impl Guest {
         }
     }
 
-    /// A user with its group and the others that the database lists.
+    /// A user with its group and the other groups in the database.
     ///
     /// # Errors
     /// When the database does not answer.
@@ -79,8 +79,8 @@ impl Guest {
         }
     }
 
-    /// Runs `call` with this user's rights to files, in this thread alone, and takes the own ones
-    /// back. Capabilities that concern files are gone meanwhile (capabilities(7)).
+    /// Runs `call` with this user's file access rights, in this thread only, and then restores the
+    /// process's own. Meanwhile it has no file-related capabilities (capabilities(7)).
     ///
     /// # Errors
     /// When this process may not; `call` was not run then.
@@ -98,7 +98,7 @@ impl Guest {
     }
 }
 
-/// The rights of this process, which come back when this is dropped.
+/// The rights of this process, which are restored on drop.
 struct Own {
     uid: u32,
     gid: u32,
@@ -125,20 +125,20 @@ impl Drop for Own {
             .and_then(|()| set_id(libc::SYS_setfsgid, self.gid))
             .and_then(|()| set_groups(&self.groups));
         if back.is_err() {
-            // Going on as somebody else would be worse than ending.
+            // Continuing as another user would be worse than ending.
             std::process::abort();
         }
     }
 }
 
-/// Groups of the calling thread; the C library would change those of all.
+/// Sets the groups of the calling thread only; the C library would change them for all threads.
 fn set_groups(groups: &[u32]) -> io::Result<()> {
     // SAFETY: the kernel reads that many numbers.
     unsafe { libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) }.check()?;
     Ok(())
 }
 
-/// The calls return the id before and say nothing of errors.
+/// The calls return the previous id and do not report errors.
 fn set_id(call: libc::c_long, id: u32) -> io::Result<()> {
     // SAFETY: no pointer is involved; an id that there is not changes nothing.
     let now = unsafe {

@@ -1,4 +1,4 @@
-//! The way to a name, directory by directory.
+//! Walks to a name, directory by directory.
 
 use super::{GuardedName, Guest, Trust};
 use crate::file::{DIRECTORY, openat, read_link};
@@ -11,10 +11,10 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-/// As the kernel's limit.
+/// The same as the kernel's limit.
 const MAX_LINKS: usize = 40;
 
-/// Where links may lead to whoever made them.
+/// Targets that links may have, whoever made them.
 const HARMLESS_TARGETS: [&[u8]; 5] = [
     b"/dev/stdout",
     b"/dev/stderr",
@@ -32,7 +32,7 @@ pub(super) fn find<'a>(
     let (Some(last), false) = (path.file_name(), directory_only) else {
         return Err(io::Error::from_raw_os_error(libc::EISDIR));
     };
-    // Who is not root has nobody's rights but its own, and could not put them off.
+    // A process other than root has only its own rights, and could not give them up.
     // SAFETY: the call takes no pointer and cannot fail.
     if guests.is_empty() || unsafe { libc::geteuid() } != 0 {
         return Ok(GuardedName {
@@ -72,11 +72,11 @@ enum Step<'a> {
 struct Walk<'a> {
     guests: &'a [Guest],
     directory: OwnedFd,
-    /// How far it has come, to be shown.
+    /// The path so far, for display.
     way: PathBuf,
     left: VecDeque<CString>,
     links: usize,
-    /// Who could change the way at any time, though no link of theirs is on it now.
+    /// The guest who could change the path at any time, though none of its links are on it now.
     changed_by: Option<&'a Guest>,
 }
 
@@ -99,7 +99,7 @@ impl<'a> Walk<'a> {
         Ok(walk)
     }
 
-    /// Puts the names of a path before those that are left.
+    /// Puts the names of a path before those that remain.
     fn queue(&mut self, path: &[u8]) -> io::Result<()> {
         let names = path.split(|byte| *byte == b'/');
         for part in names.rev().filter(|part| !part.is_empty() && *part != b".") {
@@ -110,7 +110,7 @@ impl<'a> Walk<'a> {
 
     fn step(&mut self, follow: bool) -> io::Result<Step<'a>> {
         let Some(name) = self.left.pop_front() else {
-            // A link has led to "/" or the like.
+            // A link led to "/" or similar.
             return Err(io::Error::from_raw_os_error(libc::EISDIR));
         };
         let is_last = self.left.is_empty();
@@ -121,7 +121,7 @@ impl<'a> Walk<'a> {
         };
         let planter = self.planter(facts.as_ref())?;
         let is_link = facts.is_some_and(|facts| facts.st_mode & libc::S_IFMT == libc::S_IFLNK);
-        // Links of this file system are more than their texts.
+        // Links in procfs are more than their text.
         let is_magic = is_link && planter.is_none() && is_procfs(self.directory.as_fd())?;
         if is_link && !is_magic && (follow || !is_last) {
             return self.follow(&name, planter);
@@ -162,14 +162,14 @@ impl<'a> Walk<'a> {
         Ok(Step::On)
     }
 
-    /// Who could have put a name into the directory; `entry` is what it leads to.
+    /// The guest who could have put a name into the directory; `entry` is what it refers to.
     fn planter(&self, entry: Option<&libc::stat>) -> io::Result<Option<&'a Guest>> {
         let directory = stat_at(self.directory.as_fd(), c"")?;
         for guest in self.guests {
             if !may_write(guest, self.directory.as_fd(), &directory)? {
                 continue;
             }
-            // In /tmp and the like, names belong to who made them.
+            // In /tmp and similar directories, names belong to their creators.
             let sticky = directory.st_mode & libc::S_ISVTX != 0 && !guest.is(directory.st_uid);
             let others = entry.is_some_and(|entry| !guest.is(entry.st_uid));
             if !(sticky && others) {
@@ -180,7 +180,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// Whether a user may change the names in a directory, or give itself the right to.
+/// Whether a user may change the names in a directory, or grant itself that right.
 fn may_write(guest: &Guest, directory: BorrowedFd<'_>, facts: &libc::stat) -> io::Result<bool> {
     if guest.is(facts.st_uid) || facts.st_mode & libc::S_IWOTH != 0 {
         return Ok(true);
@@ -188,11 +188,11 @@ fn may_write(guest: &Guest, directory: BorrowedFd<'_>, facts: &libc::stat) -> io
     if facts.st_mode & libc::S_IWGRP == 0 {
         return Ok(false);
     }
-    // With an access control list these bits are what anybody named there can have at most.
+    // With an access control list, these bits are the maximum for any named user or group.
     Ok(guest.is_in(facts.st_gid) || has_access_list(directory))
 }
 
-/// In doubt there is one.
+/// If in doubt, assumes that there is one.
 fn has_access_list(directory: BorrowedFd<'_>) -> bool {
     let Ok(directory) = openat(Some(directory), c".", libc::O_RDONLY | libc::O_CLOEXEC, 0) else {
         return true;
@@ -221,7 +221,7 @@ fn is_procfs(directory: BorrowedFd<'_>) -> io::Result<bool> {
     Ok(unsafe { facts.assume_init() }.f_type == libc::PROC_SUPER_MAGIC)
 }
 
-/// What a name leads to, links not followed; of the directory itself if it is empty.
+/// The entry of a name, without following links; of the directory itself if the name is empty.
 pub(super) fn stat_at(directory: BorrowedFd<'_>, name: &CStr) -> io::Result<libc::stat> {
     let mut facts = MaybeUninit::<libc::stat>::uninit();
     let flags = libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH;
@@ -238,7 +238,7 @@ pub(super) fn stat_at(directory: BorrowedFd<'_>, name: &CStr) -> io::Result<libc
     Ok(unsafe { facts.assume_init() })
 }
 
-/// The directory in which the last name of a path lies.
+/// The directory that contains the last name of a path.
 fn open_parent(path: &Path) -> io::Result<OwnedFd> {
     let parent = path.parent().unwrap_or(Path::new("/")).as_os_str();
     if parent.is_empty() {

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 /// Descriptors that one message may carry: the kernel's `SCM_MAX_FD`.
 pub const MAX_PASSED_FDS: usize = 253;
 
-/// A message as it arrived.
+/// A received message.
 #[derive(Debug)]
 pub struct ReceivedMessage {
     /// Its length in bytes; 0 with no descriptors means that the peer closed.
@@ -29,8 +29,8 @@ pub fn seqpacket_pair() -> io::Result<(OwnedFd, OwnedFd)> {
     Ok(unsafe { (OwnedFd::from_raw_fd(fds[0]), OwnedFd::from_raw_fd(fds[1])) })
 }
 
-/// Sends `data` and descriptors as one message. At least one byte of data is
-/// needed, at most [`MAX_PASSED_FDS`] descriptors go.
+/// Sends `data` and descriptors as one message: at least one byte of data, and at most
+/// [`MAX_PASSED_FDS`] descriptors.
 pub fn send_fds(socket: BorrowedFd<'_>, data: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<()> {
     if data.is_empty() || fds.len() > MAX_PASSED_FDS {
         return Err(io::ErrorKind::InvalidInput.into());
@@ -68,8 +68,8 @@ pub fn send_fds(socket: BorrowedFd<'_>, data: &[u8], fds: &[BorrowedFd<'_>]) -> 
     Ok(())
 }
 
-/// Receives one message into `buf`. A message longer than `buf`, or with more
-/// descriptors than fit, is an error (`InvalidData`), and nothing of it leaks.
+/// Receives one message into `buf`. A message that is longer than `buf`, or has too many
+/// descriptors, is an error (`InvalidData`), and none of its descriptors leak.
 pub fn receive_fds(socket: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<ReceivedMessage> {
     let mut control = ControlBuffer::new();
     let mut iov = libc::iovec {
@@ -97,16 +97,16 @@ pub fn receive_fds(socket: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<Receive
     Ok(ReceivedMessage { len, fds })
 }
 
-/// Closes descriptors that came from a process which is not trusted. Closing a TCP socket whose
-/// owner has set `SO_LINGER` takes as long as the owner and its peer like.
+/// Closes descriptors received from an untrusted process. Closing a TCP socket with `SO_LINGER` set
+/// takes as long as its owner and peer like, so that is cleared first.
 pub fn discard_fds(fds: Vec<OwnedFd>) {
     for fd in fds {
         let _ = super::set_linger(fd.as_fd(), None); // most are no sockets
     }
 }
 
-/// Closes one end of a pair whose other end an untrusted process had, with what nobody has read
-/// of its messages: see [`discard_fds`].
+/// Closes one end of a pair whose other end an untrusted process had, with all its unread messages:
+/// see [`discard_fds`].
 pub fn close_line(line: OwnedFd) {
     let mut data = [0; 1];
     for _ in 0..MAX_WAITING {
@@ -119,10 +119,10 @@ pub fn close_line(line: OwnedFd) {
     }
 }
 
-/// More messages than wait at any time.
+/// More messages than can ever be pending.
 const MAX_WAITING: usize = 10_000;
 
-/// From now on nobody can send descriptors to this end of a pair (`SO_PASSRIGHTS`).
+/// From now on no descriptors can be sent to this end of a pair (`SO_PASSRIGHTS`).
 ///
 /// # Errors
 /// `ENOPROTOOPT` before Linux 6.16.
@@ -142,7 +142,7 @@ pub fn refuse_fds(socket: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// Not in the C library's headers yet; the same on all architectures that this program runs on.
+/// Not in the C library's headers yet; the same on all architectures that this program supports.
 const SO_PASSRIGHTS: libc::c_int = 83;
 
 fn take_fds(message: &libc::msghdr) -> Vec<OwnedFd> {

@@ -1,4 +1,4 @@
-//! Sockets that whoever started the process has opened for it.
+//! Sockets that the parent process has opened for this one.
 
 use super::BindAddress;
 use crate::CheckReturn;
@@ -8,21 +8,21 @@ use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// What a descriptor that came with the process is.
+/// The type of an inherited descriptor.
 #[derive(Debug)]
 pub enum Inherited {
     /// A stream socket that listens; non-blocking and closed on exec from now on.
     Listening {
         /// The socket.
         socket: OwnedFd,
-        /// Where it listens.
+        /// The address it listens on.
         address: BindAddress,
     },
     /// Anything else; it is closed.
     Other,
 }
 
-/// Takes the descriptor with this number, which the process was started with.
+/// Takes the inherited descriptor with this number.
 ///
 /// # Errors
 /// `EBADF` when it is not open, `PermissionDenied` when this process has opened it by itself or
@@ -38,8 +38,8 @@ pub fn take_inherited(fd: i32) -> io::Result<Inherited> {
     }
 }
 
-/// Takes one end of a pair as [`super::seqpacket_pair`] makes it, which the process was started
-/// with, and says which process has made the pair.
+/// Takes an inherited end of a pair made by [`super::seqpacket_pair`], and returns which process
+/// made the pair.
 ///
 /// # Errors
 /// As [`take_inherited`]; `InvalidInput` when it is something else.
@@ -54,7 +54,7 @@ pub fn take_inherited_line(fd: i32) -> io::Result<(OwnedFd, Pid)> {
     Ok((line, maker))
 }
 
-/// Another descriptor of the same socket, which a program that is executed gets.
+/// Another descriptor of the same socket, which an executed program inherits.
 pub fn inheritable(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     // SAFETY: the descriptor is borrowed, hence open, and no memory is involved.
     let fd = unsafe { libc::fcntl(socket.as_raw_fd(), libc::F_DUPFD, FIRST) }.check()?;
@@ -62,10 +62,10 @@ pub fn inheritable(socket: BorrowedFd<'_>) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// Behind standard input, output and error.
+/// After standard input, output and error.
 const FIRST: i32 = 3;
 
-/// The process that has made this pair of Unix sockets, or that listens at the other end.
+/// The process that made this pair of Unix sockets, or that listens at the other end.
 fn peer_pid(socket: &OwnedFd) -> io::Result<Pid> {
     let mut peer = MaybeUninit::<libc::ucred>::zeroed();
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;
@@ -100,7 +100,7 @@ fn take(fd: i32) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Where a stream socket listens; `None` when it does not.
+/// The address a stream socket listens on; `None` if it does not listen.
 fn listening_address(socket: &OwnedFd) -> io::Result<Option<BindAddress>> {
     let socket = SockRef::from(socket);
     if socket.r#type()? != Type::STREAM || !socket.is_listener()? {
@@ -121,7 +121,7 @@ mod tests {
     use std::net::{TcpListener, UdpSocket};
     use std::os::fd::{AsFd, IntoRawFd};
 
-    /// A descriptor as one that came through an exec.
+    /// A descriptor prepared as if inherited through an exec.
     fn pass_on(owned: impl Into<OwnedFd>) -> i32 {
         let fd = owned.into().into_raw_fd();
         // SAFETY: the descriptor is open, and no memory is involved.

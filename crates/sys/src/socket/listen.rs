@@ -18,7 +18,7 @@ pub enum BindAddress {
     Unix(PathBuf),
 }
 
-/// Options that are set before and with listen(2).
+/// Options that are set before and together with listen(2).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BindOptions {
     /// Length of the accept queue.
@@ -27,7 +27,7 @@ pub struct BindOptions {
     pub rcvbuf_bytes: Option<u32>,
     /// `SO_SNDBUF` in bytes.
     pub sndbuf_bytes: Option<u32>,
-    /// `TCP_DEFER_ACCEPT`: wake up when the first data are there.
+    /// `TCP_DEFER_ACCEPT`: accept only when the first data has arrived.
     pub deferred: bool,
     /// `IPV6_V6ONLY`; only for IPv6 addresses.
     pub ipv6only: bool,
@@ -50,15 +50,13 @@ pub struct Keepalive {
     pub count: Option<u32>,
 }
 
-/// Binds `count` sockets to one address, without listening yet. More than one
-/// share the address by `SO_REUSEPORT`: the kernel then spreads connections
-/// over them once all listen.
+/// Binds `count` sockets to one address, without listening yet. If there are several, they share
+/// the address by `SO_REUSEPORT`: the kernel distributes connections among them once all listen.
 ///
-/// `SO_REUSEPORT` alone would let a second server of the same user join the
-/// group unnoticed. So an ordinary socket is bound first, which fails with
-/// `EADDRINUSE` as soon as anybody listens on the address, and is closed after
-/// the group stands. (Taking `SO_REUSEPORT` off the group instead would stop
-/// the kernel from spreading connections.)
+/// `SO_REUSEPORT` alone would let a second server of the same user join the group unnoticed. So an
+/// ordinary socket is bound first, which fails with `EADDRINUSE` if anyone already listens on the
+/// address, and is closed once the group is complete. (Removing `SO_REUSEPORT` from the group
+/// instead would stop the kernel from distributing connections.)
 ///
 /// # Errors
 /// What bind(2) says, and what setting an option says.
@@ -79,8 +77,8 @@ pub fn bind_group(
         .collect()
 }
 
-/// Binds `count` more sockets beside one that listens on `address` already, without listening
-/// on them yet. All of them share the address by `SO_REUSEPORT` from then on.
+/// Binds `count` more sockets beside one that already listens on `address`, without listening on
+/// them yet. From then on all of them share the address by `SO_REUSEPORT`.
 ///
 /// # Errors
 /// As [`bind_group`].
@@ -123,10 +121,10 @@ fn unix_name(path: &Path) -> io::Result<SockAddr> {
     SockAddr::unix(path)
 }
 
-/// Takes back what a socket that listens was told by `before` and `after` does not ask for, as far
-/// as that is possible: sizes of buffers stay. The rest is [`start_listening`]'s.
+/// Reverts options of a listening socket that `before` set and `after` does not, as far as
+/// possible: buffer sizes stay. [`start_listening`] does the rest.
 ///
-/// Returns what could not be set, as that.
+/// Returns the options that could not be set, in the same form.
 pub fn take_back(
     socket: BorrowedFd<'_>,
     before: &BindOptions,
@@ -158,11 +156,11 @@ pub fn take_back(
     failed
 }
 
-/// Sets the options that connections inherit and starts to listen. Calling it
-/// again changes the backlog and the options of a socket that listens already.
+/// Sets the options that connections inherit and starts to listen. Calling it again changes the
+/// backlog and the options of a listening socket.
 ///
-/// Returns what could not be set although the address works, for the caller to
-/// log: (option, error) pairs. nginx goes on in these cases, too.
+/// Returns the options that could not be set although the address works, for the caller to log, as
+/// (option, error) pairs. nginx continues in these cases too.
 ///
 /// # Errors
 /// What listen(2) says; `EADDRINUSE` is possible here as well.
@@ -195,8 +193,8 @@ pub fn start_listening(
         }
     }
     if inet {
-        // Accepted sockets inherit it: no call per connection. The data plane
-        // sends whole responses, so nothing is gained by waiting for more.
+        // Accepted sockets inherit it, which saves a call per connection. The data plane sends
+        // whole responses, so waiting for more data gains nothing.
         note("TCP_NODELAY", sock.set_tcp_nodelay(true));
         if let Some(queue) = options.fastopen {
             note(
@@ -244,16 +242,16 @@ fn set_tcp_option(socket: BorrowedFd<'_>, name: i32, value: i32) -> io::Result<(
     Ok(())
 }
 
-/// Whether a file is a Unix socket that nobody listens on any more, left behind by a process
-/// that was killed. It is held open (`O_PATH`), so that it is this one that is asked; that takes
+/// Whether a file is a Unix socket that no one listens on any more, left behind by a killed
+/// process. The file is held open (`O_PATH`), so that exactly this socket is probed; that requires
 /// procfs.
 ///
 /// # Errors
 /// When it cannot be told, for example for lack of permission.
 pub fn is_stale_unix_socket(file: BorrowedFd<'_>) -> io::Result<bool> {
     let facts = std::fs::File::from(file.try_clone_to_owned()?).metadata()?;
-    // Connecting to an ordinary file is refused, too: never take one for a socket. One that has
-    // other names is somebody else's, who has linked to it.
+    // Connecting to an ordinary file is refused too, so check that it is a socket. A socket with
+    // other names has been hard-linked by someone else and belongs to them.
     if !facts.file_type().is_socket() || facts.nlink() > 1 {
         return Ok(false);
     }
@@ -262,7 +260,7 @@ pub fn is_stale_unix_socket(file: BorrowedFd<'_>) -> io::Result<bool> {
     match socket.connect(&unix_name(Path::new(&name))?) {
         Ok(()) => Ok(false),
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => Ok(true),
-        // Somebody listens, but the queue is full.
+        // There is a listener, but its queue is full.
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
         Err(error) => Err(error),
     }

@@ -22,12 +22,12 @@ use std::net::{Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, SocketAddrV4, SocketAdd
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::time::Duration;
 
-/// A connection as accept(2) hands it out.
+/// A connection as returned by accept(2).
 #[derive(Debug)]
 pub struct Accepted {
     /// The socket: non-blocking, closed on exec.
     pub fd: OwnedFd,
-    /// Who is at the other end.
+    /// The peer's address.
     pub peer: PeerAddress,
 }
 
@@ -42,9 +42,9 @@ pub enum PeerAddress {
 
 /// Accepts one connection (accept4(2), `SOCK_NONBLOCK | SOCK_CLOEXEC`).
 ///
-/// `WouldBlock` means that the queue is empty. `ECONNABORTED` means that the
-/// peer is gone already: accept again. `EMFILE`, `ENFILE`, `ENOBUFS` and
-/// `ENOMEM` mean that this process has to wait before it accepts again.
+/// `WouldBlock` means that the queue is empty. `ECONNABORTED` means that the peer is already gone:
+/// accept again. `EMFILE`, `ENFILE`, `ENOBUFS` and `ENOMEM` mean that this process must wait before
+/// it accepts again.
 pub fn accept(listener: BorrowedFd<'_>) -> io::Result<Accepted> {
     let mut storage = MaybeUninit::<libc::sockaddr_storage>::zeroed();
     let mut len = size_of::<libc::sockaddr_storage>() as libc::socklen_t;
@@ -89,8 +89,8 @@ fn inet_address(storage: &libc::sockaddr_storage) -> Option<SocketAddr> {
     }
 }
 
-/// Sends `data`; with `more`, tells TCP that more follows at once (`MSG_MORE`).
-/// Never raises SIGPIPE.
+/// Sends `data`; `more` tells TCP that more data follows at once (`MSG_MORE`). Never raises
+/// SIGPIPE.
 pub fn send(socket: BorrowedFd<'_>, data: &[u8], more: bool) -> io::Result<usize> {
     // SAFETY: `data` is valid for its length; the descriptor is borrowed, hence open.
     let sent = retry(|| unsafe {
@@ -104,9 +104,8 @@ pub fn send(socket: BorrowedFd<'_>, data: &[u8], more: bool) -> io::Result<usize
     Ok(sent as usize)
 }
 
-/// Sends several pieces in one call (sendmsg(2)); with `more`, tells TCP that
-/// more follows at once. Pieces beyond `IOV_MAX` (1024) are left for the next
-/// call. Never raises SIGPIPE.
+/// Sends several pieces in one call (sendmsg(2)); `more` tells TCP that more data follows at once.
+/// Pieces beyond `IOV_MAX` (1024) are left for the next call. Never raises SIGPIPE.
 pub fn send_vectored(
     socket: BorrowedFd<'_>,
     pieces: &[IoSlice<'_>],
@@ -142,8 +141,8 @@ pub fn recv(socket: BorrowedFd<'_>, buf: &mut Vec<u8>, max: usize) -> io::Result
     })
 }
 
-/// Throws up to `max` received bytes of a TCP connection away, without a copy (`MSG_TRUNC`); 0 is
-/// the end of the stream.
+/// Discards up to `max` received bytes of a TCP connection without a copy (`MSG_TRUNC`); 0 is the
+/// end of the stream.
 pub fn discard(socket: BorrowedFd<'_>, max: usize) -> io::Result<usize> {
     // SAFETY: with MSG_TRUNC TCP writes nothing to the buffer, so that there need be none
     // (tcp(7)); any other socket refuses a null buffer with EFAULT.
@@ -166,7 +165,7 @@ pub fn recv_slice(socket: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
     Ok(n as usize)
 }
 
-/// Looks at received bytes without taking them (`MSG_PEEK`).
+/// Reads received bytes without consuming them (`MSG_PEEK`).
 pub fn peek(socket: BorrowedFd<'_>, buf: &mut [u8]) -> io::Result<usize> {
     // SAFETY: `buf` is valid for its length; the descriptor is borrowed, hence open.
     let n = retry(|| unsafe {
@@ -185,23 +184,23 @@ pub fn shutdown(socket: BorrowedFd<'_>, how: Shutdown) -> io::Result<()> {
     socket2::SockRef::from(&socket).shutdown(how)
 }
 
-/// `TCP_NODELAY`: small segments leave at once.
+/// `TCP_NODELAY`: small segments are sent at once.
 pub fn set_nodelay(socket: BorrowedFd<'_>, on: bool) -> io::Result<()> {
     socket2::SockRef::from(&socket).set_tcp_nodelay(on)
 }
 
-/// `TCP_NOTSENT_LOWAT`: the socket takes no more while it holds so many bytes that were not sent yet.
+/// `TCP_NOTSENT_LOWAT`: the socket accepts no more data while it holds this many unsent bytes.
 pub fn set_unsent_limit(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
     socket2::SockRef::from(&socket).set_tcp_notsent_lowat(bytes)
 }
 
-/// `TCP_CORK`: only full segments leave until it is taken away (`tcp_nopush`).
+/// `TCP_CORK`: only full segments are sent until it is cleared (`tcp_nopush`).
 pub fn set_cork(socket: BorrowedFd<'_>, on: bool) -> io::Result<()> {
     socket2::SockRef::from(&socket).set_tcp_cork(on)
 }
 
-/// `IP_TRANSPARENT` or `IPV6_TRANSPARENT`: the socket may be bound to addresses that are
-/// not the machine's own (`proxy_bind ... transparent`).
+/// `IP_TRANSPARENT` or `IPV6_TRANSPARENT`: the socket may be bound to addresses that do not belong
+/// to the machine (`proxy_bind ... transparent`).
 ///
 /// # Errors
 /// `EPERM` without `CAP_NET_RAW` or `CAP_NET_ADMIN`.
@@ -218,9 +217,8 @@ pub fn set_linger(socket: BorrowedFd<'_>, time: Option<Duration>) -> io::Result<
     socket2::SockRef::from(&socket).set_linger(time)
 }
 
-/// `SO_SNDBUF` and `SO_RCVBUF` in bytes. The receive buffer of a listener is
-/// inherited by what it accepts, which is the only time at which it still bounds
-/// the window.
+/// `SO_SNDBUF` and `SO_RCVBUF` in bytes. Accepted sockets inherit the receive buffer of a listener;
+/// only then does it still bound the window.
 pub fn set_buffers(socket: BorrowedFd<'_>, send_bytes: usize, recv_bytes: usize) -> io::Result<()> {
     let socket = socket2::SockRef::from(&socket);
     socket.set_send_buffer_size(send_bytes)?;
@@ -231,9 +229,9 @@ pub fn set_buffers(socket: BorrowedFd<'_>, send_bytes: usize, recv_bytes: usize)
 /// (overhead included).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SendMemory {
-    /// Taken by what was sent and is not acknowledged yet.
+    /// Taken by data that was sent but not acknowledged yet.
     pub queued: u32,
-    /// The most that may be taken (`SO_SNDBUF`, as tuned by the kernel).
+    /// The limit (`SO_SNDBUF`, as tuned by the kernel).
     pub limit: u32,
 }
 
@@ -263,7 +261,7 @@ pub fn send_memory(socket: BorrowedFd<'_>) -> io::Result<SendMemory> {
     })
 }
 
-/// What `TCP_INFO` tells, as far as nginx's `$tcpinfo_*` variables show it.
+/// The fields of `TCP_INFO` that nginx's `$tcpinfo_*` variables show.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TcpInfo {
     /// Smoothed round-trip time in microseconds.

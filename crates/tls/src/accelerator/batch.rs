@@ -1,27 +1,28 @@
-//! `ssl_accelerator batch`: what is queued of one RSA key, up to eight operations at a time in
-//! AVX-512 vectors.
+//! `ssl_accelerator batch`: computes the queued operations of one RSA key, up to eight at a time,
+//! in AVX-512 vectors.
 //!
-//! Eight together cost less than three one by one. So [`Batch::work`] takes what waits, and never
-//! waits for more: on an idle machine every operation is alone and goes to AWS-LC at once;
-//! the longer the queue, the less each costs, which is what ends a storm.
+//! Eight operations together cost less than three separate ones. So [`Batch::work`] takes whatever
+//! is queued and never waits for more. On an idle machine every operation is alone and goes
+//! straight to AWS-LC. The longer the queue, the less each operation costs, which is what ends a
+//! storm.
 //!
-//! Jobs are taken under a lock that is held for a few moves of pointers; computing, completing
-//! and freeing happen without it. Several threads may work for one key at the same time.
+//! Jobs are taken under a lock that is held for a few pointer moves; computing, completing and
+//! freeing happen outside it. Several threads may work for one key at the same time.
 //!
-//! Only the power is computed here. Padding (PKCS #1 v1.5 and PSS, RFC 8017 sections 9.1 and 9.2)
-//! is AWS-LC's, and what was decrypted goes back to libssl as it is, padding included: libssl
-//! alone looks at it, in constant time (RFC 5246 section 7.4.7.1).
+//! Only the modular exponentiation is done here. AWS-LC does the padding (PKCS #1 v1.5 and PSS, RFC
+//! 8017 sections 9.1 and 9.2). Decrypted data goes back to libssl with its padding, and libssl
+//! alone examines it, in constant time (RFC 5246 section 7.4.7.1).
 //!
-//! Every result was raised to the public exponent before it comes here ([`RsaKey::checked`]).
-//! One that was wrong is computed again by AWS-LC, which verifies its own, and counted
-//! ([`WrongResults`](super::WrongResults)).
+//! Every result has been checked by raising it to the public exponent before it gets here
+//! ([`RsaKey::checked`]). A wrong result is counted ([`WrongResults`](super::WrongResults)), and
+//! AWS-LC, which verifies its own results, repeats the operation.
 //!
-//! The vectors take the same time for all numbers, but not the same power, which those who choose
-//! the numbers could make use of. Ciphertexts are the client's choice, and **blinded**
-//! ([`RsaBlinding`]); it is the power of the blinded number that is verified. A fault in the blinding
-//! itself fails a handshake and gives nothing away, since it computes modulo n, without p and q. What is
-//! signed is a hash in a padding, which nobody can choose, and goes to the vectors as it is. AWS-LC
-//! gets the operation itself, and blinds on its own.
+//! The vectors take the same time for all numbers but not the same power, which an attacker who
+//! chooses the numbers could exploit. The client chooses ciphertexts, so they are **blinded**
+//! ([`RsaBlinding`]), and the power of the blinded number is what is verified. A fault in the
+//! blinding itself fails a handshake but reveals nothing, since blinding computes modulo n, without
+//! p and q. Signatures are over a padded hash, which nobody can choose, so that number goes to the
+//! vectors unblinded. AWS-LC gets the original operation and does its own blinding.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -37,12 +38,13 @@ use crate::offload::courtesy;
 
 use super::{Accelerator, AcceleratorKind, HandshakeStats, Job, KeyType, NotSuited, Report};
 
-/// From this many on vectors are used. Their time is always that of eight, 2.5 times that of one
-/// by AWS-LC for RSA-2048 and 2.9 times for RSA-4096: three would hardly be cheaper together,
-/// and all of them as late as the last.
+/// The smallest number of jobs for which vectors are used. A vector call always takes the time of
+/// eight operations, which is 2.5 times that of one operation by AWS-LC for RSA-2048 and 2.9 times
+/// for RSA-4096. Three would hardly be cheaper together, and all of them would finish as late as
+/// the last.
 const MIN_VECTOR_JOBS: usize = 4;
 
-/// Eight operations in one call; a test can put a faulty one in its place.
+/// Eight operations in one call. Tests can substitute a faulty kernel.
 pub(super) trait Kernel: Send + Sync + fmt::Debug {
     /// As [`RsaKey::checked`].
     fn checked(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<u8, RsaRefused>;
@@ -54,10 +56,10 @@ impl Kernel for RsaKey {
     }
 }
 
-/// A job in one lane of the vectors.
+/// A job assigned to one lane of the vectors.
 struct Lane<'a> {
     job: Job,
-    /// What the kernel gets.
+    /// The input for the kernel.
     number: Zeroizing<Vec<u8>>,
     unblinding: Option<RsaUnblinding<'a>>,
 }
@@ -66,18 +68,18 @@ struct Lane<'a> {
 pub(super) struct Batch {
     key: PrivateKey,
     key_type: KeyType,
-    /// The modulus less one, big-endian, without leading zeros.
+    /// The modulus minus one, big-endian, without leading zeros.
     largest: Vec<u8>,
     kernel: Box<dyn Kernel>,
     blinding: RsaBlinding,
-    /// Not bounded here: every job belongs to a connection, and those were admitted.
+    /// Not bounded here: every job belongs to a connection that has been admitted.
     queue: Mutex<VecDeque<Job>>,
     stats: Arc<HandshakeStats>,
     report: Report,
 }
 
 impl Batch {
-    /// Takes the key's numbers over, if vectors can compute with them.
+    /// Imports the key's numbers, if vectors can compute with them.
     pub(super) fn new(
         key: &PrivateKey,
         stats: &Arc<HandshakeStats>,
@@ -103,7 +105,7 @@ impl Batch {
         Ok(Self::with_kernel(
             key,
             numbers.modulus,
-            // A batch takes up to some milliseconds: requests come first.
+            // A batch takes up to a few milliseconds, and requests come first.
             Box::new(kernel.pausing(courtesy::within_batch)),
             blinding,
             stats,
@@ -136,7 +138,7 @@ impl Batch {
     }
 }
 
-/// Whether this processor can compute in batches at all; the error says why not.
+/// Whether this processor can compute in batches at all. The error says why not.
 pub fn is_batch_possible() -> Result<(), NotSuited> {
     unsupported().map_or(Ok(()), |why| Err(NotSuited::Processor(why)))
 }
@@ -149,7 +151,7 @@ impl Accelerator for Batch {
     fn submit(&self, job: Job) {
         let mut gone = Vec::new();
         let mut queue = self.lock();
-        // Dead jobs do not pile up, even if those who submit die before they work.
+        // Cancelled jobs must not pile up, even if their submitters go away before calling `work`.
         while queue.front().is_some_and(Job::is_cancelled) {
             gone.extend(queue.pop_front());
         }
@@ -192,9 +194,9 @@ impl Accelerator for Batch {
 }
 
 impl Batch {
-    /// Takes jobs that somebody still waits for: as many as one call of the kernel takes, or one
-    /// where that does not pay. Then the next is left to another thread, or to this one
-    /// when it comes back and perhaps finds more.
+    /// Takes jobs that have not been cancelled: as many as one kernel call takes, or a single job
+    /// if a batch does not pay. The remaining jobs are left to another thread, or to this one when
+    /// it comes back and may find more.
     fn take(&self) -> Vec<Job> {
         let most = self.batch_size();
         let mut taken = Vec::with_capacity(most);
@@ -219,7 +221,7 @@ impl Batch {
         taken
     }
 
-    /// Frees jobs that nobody waits for, which were in the queue.
+    /// Frees queued jobs that have been cancelled.
     fn forget(&self, gone: Vec<Job>) {
         if !gone.is_empty() {
             self.stats.queued_jobs.lower(gone.len());
@@ -246,8 +248,8 @@ impl Batch {
         let inputs: Vec<&[u8]> = lanes.iter().map(|lane| &lane.number[..]).collect();
         let mut outputs: Vec<&mut [u8]> =
             results.iter_mut().map(|result| &mut result[..]).collect();
-        // Every number was found to be in range, so that nothing is refused; if it were, all
-        // would go the other way, without being counted as wrong.
+        // Every number was found to be in range, so nothing is refused. If something were, all jobs
+        // would fall back to AWS-LC without being counted as wrong.
         let (wrong, refused) = match self.kernel.checked(&inputs, &mut outputs) {
             Ok(wrong) => (wrong, 0),
             Err(_) => (0, u8::MAX),
@@ -255,7 +257,7 @@ impl Batch {
         let time = start.elapsed();
         for (n, (lane, mut result)) in lanes.into_iter().zip(results).enumerate() {
             let is_right = (wrong | refused) >> n & 1 == 0;
-            // What fails for want of memory is no wrong result, and goes the other way as well.
+            // A failure for lack of memory is not a wrong result; it falls back to AWS-LC as well.
             if !is_right || !is_unblinded(lane.unblinding, &mut result) {
                 alone.push(lane.job);
                 continue;
@@ -277,8 +279,8 @@ impl Batch {
         self.compute_alone(alone);
     }
 
-    /// Makes a lane of a job, if vectors can compute it. Ciphertexts that cannot be blinded do not
-    /// get there.
+    /// Makes a lane for a job, if vectors can compute it. Ciphertexts that cannot be blinded are
+    /// not.
     fn lane(&self, job: Job) -> Result<Lane<'_>, Job> {
         let Some(mut number) = self.number_of(&job).map(Zeroizing::new) else {
             return Err(job);
@@ -297,20 +299,20 @@ impl Batch {
         })
     }
 
-    /// The number to raise to the private exponent, if AWS-LC would: it refuses 0, 1, n - 1 and what is
-    /// above. A client may send any ciphertext, must get the same answer from
-    /// every accelerator, and must not keep others from the vectors by it. Nothing about the number is
-    /// secret: ciphertext and signature are on the wire.
+    /// The number to raise to the private exponent, if AWS-LC would accept it: AWS-LC refuses 0, 1,
+    /// n - 1 and anything larger. A client may send any ciphertext, must get the same answer from
+    /// every accelerator, and must not be able to keep others off the vectors. Nothing about the
+    /// number is secret: ciphertext and signature are on the wire.
     fn number_of(&self, job: &Job) -> Option<Vec<u8>> {
         let number = self.key.rsa_encoded(job.operation()).ok()?;
         let (last, others) = number.split_last()?;
         let is_tiny = *last <= 1 && others.iter().all(|byte| *byte == 0);
-        // Of equal length, the order of numbers is that of their bytes.
+        // Numbers of equal length compare like their bytes.
         let is_large = number.len() != self.largest.len() || number >= self.largest;
         (!is_tiny && !is_large).then_some(number)
     }
 
-    /// AWS-LC, one by one, which also says no to what is wrong with an operation.
+    /// Computes each job separately with AWS-LC, which also rejects invalid operations.
     fn compute_alone(&self, jobs: Vec<Job>) {
         for job in jobs {
             let start = Instant::now();
@@ -326,19 +328,21 @@ impl Batch {
     }
 
     fn lock(&self) -> MutexGuard<'_, VecDeque<Job>> {
-        // A queue is whole between any two of its methods.
+        // A queue is consistent between any two of its method calls.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Unblinds a result that was blinded. `false`: it could not, and is of no use.
+/// Removes the blinding from a result, if it was blinded. `false`: that failed, and the result is
+/// unusable.
 fn is_unblinded(unblinding: Option<RsaUnblinding<'_>>, result: &mut [u8]) -> bool {
     unblinding.is_none_or(|unblinding| unblinding.unblind(result).is_ok())
 }
 
 impl Drop for Batch {
     fn drop(&mut self) {
-        // The jobs go with the queue, and whoever still waits for one learns that it failed.
+        // The jobs are dropped with the queue, and anyone still waiting for one learns that it
+        // failed.
         self.stats.queued_jobs.lower(self.lock().len());
     }
 }

@@ -1,4 +1,4 @@
-//! `ssl_accelerator cpu`: AWS-LC, at once, on the calling thread.
+//! `ssl_accelerator cpu`: AWS-LC, immediately, on the calling thread.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -33,8 +33,8 @@ impl Accelerator for Cpu {
     fn submit(&self, job: Job) {
         let start = Instant::now();
         self.stats.job_queue_time.record(job.begin(start));
-        // What went wrong is in the library's words and says nothing that the alert does not:
-        // a peer's ciphertext that is no number of this key, or no memory.
+        // The library's error says nothing that the alert does not: a peer's ciphertext that is out
+        // of range for this key, or lack of memory.
         let result = self.key.perform(job.operation()).ok();
         let time = start.elapsed();
         self.stats

@@ -1,9 +1,9 @@
-//! An operation on its way: the half that is computed and the half that waits.
+//! An operation in progress, split into the half that is computed and the half that waits.
 //!
-//! The two share one small mutex, which is held for a few instructions, and never while a
-//! waker runs or memory is freed. The waiter stores its waker under the same lock under which it finds
-//! no result, and the other side stores the result under the lock under which it takes the
-//! waker: one of them sees the other, so that no wake-up is lost.
+//! The two share one small mutex, which is held for a few instructions, and never while a waker
+//! runs or memory is freed. The waiter stores its waker under the same lock under which it finds no
+//! result; the other side stores the result under the lock under which it takes the waker. One of
+//! them always sees the other, so no wake-up is lost.
 
 use std::fmt;
 use std::mem;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use sealane_awslc::{KeyOperation, Secret};
 
-/// Makes a job of an operation. The time it waits counts from here.
+/// Makes a job of an operation. Its queue time starts now.
 pub fn job(operation: KeyOperation) -> (Job, PendingJob) {
     let shared = Arc::new(Shared {
         submitted_at: Instant::now(),
@@ -30,15 +30,14 @@ pub fn job(operation: KeyOperation) -> (Job, PendingJob) {
     (job, PendingJob { shared })
 }
 
-/// The half of an operation that an accelerator has. Dropping it uncompleted means that the
-/// operation failed.
+/// The accelerator's half of an operation. Dropping it before completion fails the operation.
 pub struct Job {
     operation: KeyOperation,
     shared: Arc<Shared>,
     is_complete: bool,
 }
 
-/// The half of an operation that the connection has. Dropping it cancels the operation.
+/// The connection's half of an operation. Dropping it cancels the operation.
 pub struct PendingJob {
     shared: Arc<Shared>,
 }
@@ -47,7 +46,7 @@ struct Shared {
     submitted_at: Instant,
     /// [`NOT_BEGUN`], or how long the job waited for its turn.
     queue_time_ns: AtomicU64,
-    /// Apart from the state, so that a queue is searched without taking locks.
+    /// Kept outside the state, so that a queue can be searched without taking locks.
     is_cancelled: AtomicBool,
     state: Mutex<State>,
 }
@@ -55,11 +54,11 @@ struct Shared {
 const NOT_BEGUN: u64 = u64::MAX;
 
 enum State {
-    /// Nobody has computed it yet; whom to wake.
+    /// Not computed yet; holds the waker of the waiting side.
     Waiting(Option<Waker>),
-    /// It succeeded or failed. A decrypted secret that nobody takes is wiped.
+    /// It succeeded or failed. A decrypted secret that is never taken is wiped.
     Done(Option<Secret>),
-    /// The result was taken, or nobody wants it any more.
+    /// The result has been taken or is no longer wanted.
     Over,
 }
 
@@ -69,9 +68,9 @@ impl Job {
         &self.operation
     }
 
-    /// Whether nobody waits for the result any more. It stays so.
+    /// Whether the result is no longer wanted. Once true, it stays true.
     pub fn is_cancelled(&self) -> bool {
-        // Nothing but the answer is handed over by it.
+        // Relaxed, since it hands over nothing but the answer itself.
         self.shared.is_cancelled.load(Ordering::Relaxed)
     }
 
@@ -80,14 +79,15 @@ impl Job {
         self.shared.submitted_at
     }
 
-    /// Says that its turn has come at `now`, which ends its [`queue_time`](PendingJob::queue_time).
-    /// Returns that time. A job that was begun before keeps the time it had.
+    /// Records that its turn has come at `now`, which ends its
+    /// [`queue_time`](PendingJob::queue_time). Returns that time. A job that has already begun
+    /// keeps its first value.
     pub fn begin(&self, now: Instant) -> Duration {
         self.shared.begin(now)
     }
 
-    /// Completes the job with the signature or the decrypted bytes, or with `None` if it
-    /// failed, and wakes the waiter. If nobody waits any more the result is wiped.
+    /// Completes the job with the signature or the decrypted bytes, or with `None` if it failed,
+    /// and wakes the waiter. If the job was cancelled, the result is wiped.
     pub fn complete(mut self, result: Option<Secret>) {
         self.shared.finish(result);
         self.is_complete = true;
@@ -103,8 +103,8 @@ impl Drop for Job {
 }
 
 impl PendingJob {
-    /// The result, `None` inside if the operation failed. It is given once; later calls say that
-    /// the operation failed.
+    /// The result; the inner `None` means that the operation failed. It is given once; later calls
+    /// report a failure.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Secret>> {
         let mut state = self.shared.lock();
         if let State::Waiting(waker) = &mut *state {
@@ -122,7 +122,7 @@ impl PendingJob {
         Poll::Ready(take(&mut state))
     }
 
-    /// As [`poll`](Self::poll), for those who do not wait. `None`: not yet.
+    /// Like [`poll`](Self::poll), without waiting. `None`: not yet.
     pub fn try_take(&mut self) -> Option<Option<Secret>> {
         let mut state = self.shared.lock();
         match &*state {
@@ -131,7 +131,7 @@ impl PendingJob {
         }
     }
 
-    /// How long the operation waited for its turn; until now, if it still does.
+    /// How long the operation waited for its turn; counts up to now if it is still waiting.
     pub fn queue_time(&self) -> Duration {
         match self.shared.queue_time_ns.load(Ordering::Relaxed) {
             NOT_BEGUN => self.shared.submitted_at.elapsed(),
@@ -143,8 +143,8 @@ impl PendingJob {
 impl Drop for PendingJob {
     fn drop(&mut self) {
         self.shared.is_cancelled.store(true, Ordering::Relaxed);
-        // A waker or a result that is left goes after the lock does: dropping a waker may run
-        // code that is not ours.
+        // A leftover waker or result is dropped after the lock: dropping a waker may run foreign
+        // code.
         let left = mem::replace(&mut *self.shared.lock(), State::Over);
         drop(left);
     }
@@ -166,7 +166,7 @@ impl Shared {
         }
     }
 
-    /// Stores the result, unless there is one or nobody wants it, and wakes the waiter.
+    /// Stores the result, unless there is one already or it is not wanted, and wakes the waiter.
     fn finish(&self, result: Option<Secret>) {
         if self.queue_time_ns.load(Ordering::Relaxed) == NOT_BEGUN {
             self.begin(Instant::now());
@@ -184,7 +184,7 @@ impl Shared {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // No change of the state is made in steps that a panic could come between.
+        // Every state change is a single step that a panic cannot interrupt.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,9 +1,8 @@
-//! Who computes with a server's private key.
+//! Computing with a server's private key.
 //!
-//! A full handshake needs one operation with the private key, and that is nearly all of its
-//! cost. libssl does not have the key here: it asks for a [`KeyOperation`], which becomes a
-//! [`Job`] for the [`Accelerator`] of that key. Whoever drives the connection keeps the
-//! [`PendingJob`].
+//! A full handshake needs one operation with the private key, which is nearly all of its cost.
+//! libssl does not have the key here: it asks for a [`KeyOperation`], which becomes a [`Job`] for
+//! the [`Accelerator`] of that key. The [`PendingJob`] stays with whoever drives the connection.
 //!
 //! ```text
 //! connection                                   accelerator of the key
@@ -14,39 +13,39 @@
 //!
 //! # The contract
 //!
-//! **One instance, one key.** What belongs to a key (its numbers in the form that vectors need,
-//! a session with a device and the handle of an object in it) is made once, when the
+//! **One instance, one key.** Everything tied to a key (its numbers in the form that vectors need,
+//! a session with a device and the handle of an object in it) is set up once, when the
 //! configuration is read, and shared by all threads.
 //!
-//! **Submit now, complete later.** [`Accelerator::submit`] never waits. A job is completed
-//! before `submit` returns or at any time later, by any thread, in any order. An accelerator without
-//! threads of its own computes in [`Accelerator::work`], which the handshake pool, and a worker
-//! that waits for its own job, call as often as something is queued.
+//! **Submit now, complete later.** [`Accelerator::submit`] never waits. A job is completed before
+//! `submit` returns or at any later time, by any thread, in any order. An accelerator without its
+//! own threads computes in [`Accelerator::work`]. The handshake pool calls it as long as something
+//! is queued, and so does a worker that waits for its own job.
 //!
-//! **Cancelling is dropping.** A connection that dies drops its [`PendingJob`]. Nobody waits for the
-//! accelerator then: it finds [`Job::is_cancelled`] when the job's turn comes and drops the
-//! job, or completes it, and the result is wiped. Memory is freed by whichever of the two halves
-//! goes last.
+//! **Dropping cancels.** A connection that dies drops its [`PendingJob`] and does not wait for the
+//! accelerator. When the job's turn comes, the accelerator sees [`Job::is_cancelled`] and drops the
+//! job, or completes it and the result is wiped. The memory is freed with the last of the two
+//! halves.
 //!
-//! **Every job ends.** A job that is dropped uncompleted (an accelerator that stops, a thread that
-//! panics) has failed, and its waiter is woken.
+//! **Every job ends.** A job that is dropped before completion (an accelerator that stops, a thread
+//! that panics) has failed, and its waiter is woken.
 //!
-//! **A failure costs one handshake.** It ends with an alert, `internal_error`, and nothing else
-//! happens: no other accelerator is tried by the caller. One that has another way to
-//! compute the same, as `batch` has, takes it itself. How long to wait is the caller's
-//! business too (`ssl_handshake_timeout`).
+//! **A failure costs one handshake.** That handshake ends with the alert `internal_error`, and
+//! nothing else happens: the caller does not try another accelerator. An accelerator that has
+//! another way to compute the result, such as `batch`, uses it itself. How long to wait is up to
+//! the caller too (`ssl_handshake_timeout`).
 //!
-//! **The accelerator verifies.** A result that is wrong by a fault of memory or processor can give
-//! an RSA key away (Boneh, DeMillo and Lipton), so that whoever computes answers for the result:
-//! AWS-LC raises its own to the public exponent, `batch` does the same with what the vectors
-//! return, and an implementation that talks to a device, a bus or another process has to.
+//! **The accelerator verifies.** A result that is wrong because of a memory or processor fault can
+//! reveal an RSA key (Boneh, DeMillo and Lipton), so every accelerator answers for its results.
+//! AWS-LC raises its own to the public exponent, `batch` does the same with the results of the
+//! vectors, and an implementation that talks to a device, a bus or another process must do so too.
 //!
-//! **The accelerator blinds.** The ciphertexts of TLS 1.2's RSA key exchange are the client's choice. Who
-//! computes with them shall not let him see, by time or by power, what the key makes of
-//! them: AWS-LC blinds all that it computes, `batch` all ciphertexts, and devices answer for themselves.
+//! **The accelerator blinds.** In the RSA key exchange of TLS 1.2 the client chooses the
+//! ciphertext. It must not learn from time or power what the key makes of it. AWS-LC blinds
+//! everything it computes, `batch` blinds all ciphertexts, and devices must do their own blinding.
 //!
-//! **Queues are not bounded here.** One connection has one job at most, and connections are admitted
-//! by `worker_connections`, `ssl_handshake_queue` and `ssl_handshake_timeout`.
+//! **Queues are not bounded here.** A connection has at most one job, and `worker_connections`,
+//! `ssl_handshake_queue` and `ssl_handshake_timeout` limit connections.
 //!
 //! # What else fits
 //!
@@ -56,10 +55,10 @@
 //! | a process that holds the keys | numbers the job and writes one frame to a socket | the thread that reads the answers | nothing |
 //! | Intel QAT | puts a request into a ring; a full ring keeps the job in a queue here | whoever polls the ring | polls it |
 //!
-//! None of them has the key in this process, so that they are built from a key's name and its
-//! certificate instead of a [`PrivateKey`]. What a [`KeyOperation`] holds is enough for each:
-//! a device that hashes and pads gets the message and the scheme, one that only raises
-//! numbers to powers gets [`PrivateKey::rsa_encoded`]'s, which needs the modulus alone.
+//! None of these has the key in this process, so they are built from a key's name and its
+//! certificate instead of a [`PrivateKey`]. A [`KeyOperation`] holds enough for each: a device that
+//! hashes and pads gets the message and the scheme; a device that only does the exponentiation gets
+//! the output of [`PrivateKey::rsa_encoded`], which needs only the modulus.
 //!
 //! | file | what |
 //! |---|---|
@@ -94,40 +93,39 @@ pub use stats::{
 };
 pub use wrong_results::{MAX_WRONG_RESULTS, WrongResults};
 
-/// Computes with one private key. The module's documentation has the contract.
+/// Computes with one private key. See the module documentation for the contract.
 pub trait Accelerator: Send + Sync + fmt::Debug {
     /// A word for logs and labels: `cpu`, `batch`.
     fn name(&self) -> &'static str;
 
-    /// Takes a job over and completes it, before this returns or later, from any thread. Does not
-    /// wait for anything.
+    /// Takes over a job and completes it, before returning or later, from any thread. Never blocks.
     fn submit(&self, job: Job);
 
-    /// For accelerators without threads of their own: computes queued jobs, one batch of them,
-    /// on the calling thread. `false`: nothing was queued.
+    /// For accelerators without their own threads: computes one batch of queued jobs on the calling
+    /// thread. `false`: nothing was queued.
     fn work(&self) -> bool {
         false
     }
 
-    /// Jobs that wait for a call of [`work`](Self::work).
+    /// Jobs waiting for a call of [`work`](Self::work).
     fn queued(&self) -> usize {
         0
     }
 
-    /// Jobs that one call of [`work`](Self::work) takes at most. As long as fewer wait, a pool does
-    /// better to begin other handshakes first.
+    /// The most jobs that one call of [`work`](Self::work) takes. While fewer are queued, a pool
+    /// does better to begin other handshakes first.
     fn batch_size(&self) -> usize {
         1
     }
 }
 
-/// Tells the operator, at level alert.
+/// Reports to the operator, at level alert.
 pub type Report = Arc<dyn Fn(&str) + Send + Sync>;
 
 /// `ssl_accelerator`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum AcceleratorChoice {
-    /// `batch` for keys and processors that it suits, else `cpu`.
+    /// `batch` for keys and processors that it suits, otherwise `cpu`.
     #[default]
     Auto,
     /// AWS-LC.
@@ -136,16 +134,16 @@ pub enum AcceleratorChoice {
     Batch,
 }
 
-/// Why `batch` cannot serve. The text continues "`batch` cannot be used: ".
+/// Why `batch` cannot be used. The text continues "`batch` cannot be used: ".
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NotSuited {
-    /// This processor cannot: the clause says what it lacks.
+    /// The processor lacks a feature; the clause says which.
     Processor(&'static str),
     /// The key is not an RSA key.
     KeyType(KeyType),
     /// An RSA key of this many bits.
     KeyBits(u32),
-    /// An RSA key whose numbers cannot be had, or that vectors cannot compute with.
+    /// An RSA key whose numbers are unavailable, or with which vectors cannot compute.
     KeyNumbers,
 }
 
@@ -173,8 +171,8 @@ impl fmt::Display for NotSuited {
 
 impl std::error::Error for NotSuited {}
 
-/// Makes the accelerator of `key`. Fails only if `batch` is asked for in so many words and
-/// cannot be had; the caller decides whether that is an error.
+/// Makes the accelerator for `key`. Fails only if `batch` is requested explicitly and cannot be
+/// used; the caller decides whether that is an error.
 pub fn build(
     choice: AcceleratorChoice,
     key: &PrivateKey,

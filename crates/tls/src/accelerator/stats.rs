@@ -1,6 +1,6 @@
-//! What handshakes cost and how long they waited, counted.
+//! Counters for the cost and the waiting times of handshakes.
 //!
-//! One [`HandshakeStats`] serves all servers and threads of a process. Everything is a relaxed
+//! One [`HandshakeStats`] serves all servers and threads of a process. Every update is a relaxed
 //! atomic addition: a few for a handshake that costs a hundred thousand instructions.
 
 use std::array;
@@ -17,8 +17,9 @@ const fn us(microseconds: u64) -> Duration {
     Duration::from_micros(microseconds)
 }
 
-/// Upper bounds, inclusive, of a histogram's buckets; one without a bound follows. 1, 2, 5 in each decade, from
-/// an ECDSA signature on an idle core to a queue that has long been too long.
+/// Inclusive upper bounds of a histogram's buckets, followed by one bucket without a bound. The
+/// steps are 1, 2, 5 per decade, from an ECDSA signature on an idle core to a queue that is far too
+/// long.
 pub const BUCKET_BOUNDS: [Duration; 19] = [
     us(10),
     us(20),
@@ -41,7 +42,7 @@ pub const BUCKET_BOUNDS: [Duration; 19] = [
     us(10_000_000),
 ];
 
-/// A key as far as its cost goes.
+/// The type of a key, as far as it affects the cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum KeyType {
     /// RSA, 2048 bits.
@@ -165,17 +166,17 @@ pub struct HandshakeStats {
     pub job_queue_time: Histogram,
     /// How long flights waited in the pool until a thread took them.
     pub flight_queue_time: Histogram,
-    /// How long flights were away from their worker, waiting included.
+    /// How long flights were away from their worker, including waiting.
     pub flight_time: Histogram,
     /// Operations that failed; their handshakes ended with an alert.
     pub failed_jobs: Counter,
-    /// Operations that nobody computed, as their connections were gone.
+    /// Operations that were not computed because their connections were gone.
     pub cancelled_jobs: Counter,
-    /// Results of the vectors that were wrong, and were computed again.
+    /// Wrong results from the vectors, which were computed again.
     pub wrong_results: WrongResults,
     /// Flights that a worker gave to the pool.
     pub flights_handed_over: Counter,
-    /// Handshakes refused as too many waited.
+    /// Handshakes refused because too many were waiting.
     pub shed_handshakes: Counter,
     /// Jobs that wait in accelerators.
     pub queued_jobs: Gauge,
@@ -184,8 +185,8 @@ pub struct HandshakeStats {
 }
 
 impl HandshakeStats {
-    /// How long operations took from their turn to their end. All of one batch took as long as the
-    /// batch did; [`busy_time`](Self::busy_time) is what they cost.
+    /// How long operations took from their turn to their end. Every operation in a batch took as
+    /// long as the batch; [`busy_time`](Self::busy_time) is the actual cost.
     pub fn operation_time(&self, key: KeyType, accelerator: AcceleratorKind) -> HistogramValues {
         self.operation_time[key as usize][accelerator as usize].values()
     }
@@ -195,8 +196,7 @@ impl HandshakeStats {
         Duration::from_nanos(self.busy_ns[accelerator as usize].load(Ordering::Relaxed))
     }
 
-    /// Calls of `batch` by the number of operations that each computed, from one to
-    /// [`RSA_LANES`].
+    /// Calls of `batch` by the number of operations computed, from one to [`RSA_LANES`].
     pub fn batches(&self) -> [u64; RSA_LANES] {
         array::from_fn(|index| self.batches[index].load(Ordering::Relaxed))
     }
@@ -302,8 +302,8 @@ impl Histogram {
         self.sum_ns.fetch_add(nanoseconds(time), Ordering::Relaxed);
     }
 
-    /// What was counted so far. Durations that are counted meanwhile may be in the sum and not
-    /// yet in the buckets, or the other way round.
+    /// The counts so far. A duration being recorded at the same time may be in the sum but not yet
+    /// in the buckets, or the reverse.
     pub fn values(&self) -> HistogramValues {
         HistogramValues {
             buckets: array::from_fn(|index| self.buckets[index].load(Ordering::Relaxed)),
@@ -312,11 +312,11 @@ impl Histogram {
     }
 }
 
-/// What a [`Histogram`] had counted at one moment.
+/// The counts of a [`Histogram`] at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistogramValues {
-    /// Durations in each bucket of [`BUCKET_BOUNDS`] alone (not cumulative), and at the end
-    /// those above all bounds.
+    /// Durations in each bucket of [`BUCKET_BOUNDS`] (not cumulative), followed by those above all
+    /// bounds.
     pub buckets: [u64; BUCKET_BOUNDS.len() + 1],
     /// Their sum.
     pub sum: Duration,

@@ -1,18 +1,19 @@
-//! Results of the vectors that were wrong: counted, told to the operator, and not put up with
-//! for ever.
+//! Counts wrong results of the vectors, reports them to the operator, and stops using the vectors
+//! after too many.
 //!
-//! The processor computed something else than it should have. As that is a matter of the
-//! machine and not of one key, the count is the process's.
+//! The processor computed a wrong value. That is a fault of the machine, not of one key, so the
+//! count is kept per process.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Wrong results after which no vectors are used until the process starts anew. Each costs nine
-/// operations instead of one, and a machine that errs so often errs elsewhere too.
+/// After this many wrong results, vectors are not used again until the process restarts. Each wrong
+/// result costs nine operations instead of one, and a machine that fails so often fails elsewhere
+/// too.
 pub const MAX_WRONG_RESULTS: u64 = 16;
 
-/// The operator is told once in this time; the number says what happened since.
+/// The operator is told at most once in this interval; the number says what happened since.
 const REPORT_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Counts wrong results.
@@ -28,12 +29,12 @@ impl WrongResults {
         self.count.load(Ordering::Relaxed)
     }
 
-    /// Whether there were [`MAX_WRONG_RESULTS`], so that vectors are not to be used any more.
+    /// Whether [`MAX_WRONG_RESULTS`] has been reached, so that vectors must no longer be used.
     pub fn are_too_many(&self) -> bool {
         self.get() >= MAX_WRONG_RESULTS
     }
 
-    /// Counts `n` more, found at `now`. Returns what the operator is to be told, if it is time.
+    /// Counts `n` more, found at `now`. Returns the report for the operator, if one is due.
     #[must_use]
     pub fn add(&self, n: u64, now: Instant) -> Option<String> {
         let before = self.count.fetch_add(n, Ordering::Relaxed);
@@ -41,8 +42,8 @@ impl WrongResults {
         if count < MAX_WRONG_RESULTS {
             return self.is_report_due(now).then(|| told(count));
         }
-        // One thread alone is the one that reaches the limit. Those that were computing meanwhile
-        // have nothing to add.
+        // Exactly one thread reaches the limit. Threads that were computing at the time have
+        // nothing to add.
         (before < MAX_WRONG_RESULTS).then(|| told_at_last(count))
     }
 

@@ -1,10 +1,9 @@
-//! The words of cipher strings that stand for many suites.
+//! The words of cipher strings that select many suites.
 
 use super::suite::MinVersion::{self, Ssl3, Tls10, Tls12};
 use super::suite::{auth::*, encryption::*, exchange::*, mac::*, strength::*};
 
-/// What a term selects: a suite matches when every mask that is not zero has a
-/// bit in common with it.
+/// What a term selects. A suite matches if it shares a bit with every mask that is not zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Selector {
     /// A suite named exactly.
@@ -66,9 +65,9 @@ const fn both(exchange: u16, auth: u16) -> Selector {
     }
 }
 
-/// The aliases of OpenSSL 3 (`man openssl-ciphers`, "CIPHER STRINGS") of which its
-/// default build has suites, and 3DES, which it knows without having any. The
-/// others (RC4, SEED, GOST, ...) are unknown words, so they select nothing.
+/// The aliases of OpenSSL 3 (`man openssl-ciphers`, "CIPHER STRINGS") for which its default build
+/// has suites, and 3DES, which it knows but has no suites for. All others (RC4, SEED, GOST, ...)
+/// are unknown words, so they select nothing.
 #[rustfmt::skip]
 pub(super) static ALIASES: &[(&str, Selector)] = &[
     ("ALL", encryption(E_ALL & !E_NULL)),

@@ -1,24 +1,23 @@
 //! OpenSSL's cipher-string language.
 //!
-//! A string is a list of items that change an ordered list of suites, some of
-//! them active: `NAME` activates and appends, `-NAME` deactivates (and gives the
-//! best places to a later activation), `!NAME` removes for good, `+NAME` moves
-//! the active ones to the end, `A+B` selects what is in both, `@STRENGTH` sorts,
-//! `@SECLEVEL=n` sets the security level. Unknown names select nothing. The list
-//! starts sorted by preference with nothing active.
+//! A string is a list of items that change an ordered list of suites, some of them active. `NAME`
+//! activates and appends, `-NAME` deactivates (and moves to the front for a later activation),
+//! `!NAME` removes for good, `+NAME` moves the active ones to the end, `A+B` selects what is in
+//! both, `@STRENGTH` sorts, and `@SECLEVEL=n` sets the security level. Unknown names select
+//! nothing. The list starts sorted by preference with nothing active.
 //!
-//! Reference: `man openssl-ciphers` and the observable behaviour of OpenSSL 3,
-//! with which `tests.rs` compares every alias and strings from the wild.
+//! Reference: `man openssl-ciphers` and the observable behaviour of OpenSSL 3. `tests.rs` compares
+//! every alias, and strings from the wild, with it.
 
 use super::aliases::{ALIASES, ANY, Selector};
 use super::suite::{MinVersion, Suite, auth::*, encryption::*, exchange::*, mac::*, strength};
 use super::table::SUITES;
 
-/// What a string that begins with DEFAULT starts from.
+/// The starting point of a string that begins with DEFAULT.
 const DEFAULT_LIST: &str = "ALL:!COMPLEMENTOFDEFAULT:!eNULL";
 
-/// Strings that begin so stand for these suites, whatever follows (RFC 6460). The
-/// curves that Suite B asks for are left to `ssl_ecdh_curve` and the certificate.
+/// A string with one of these prefixes selects these suites, whatever follows (RFC 6460). The
+/// curves that Suite B requires are left to `ssl_ecdh_curve` and the certificate.
 const SUITE_B: [(&str, &str); 4] = [
     ("SUITEB128ONLY", "ECDHE-ECDSA-AES128-GCM-SHA256"),
     ("SUITEB128C2", "ECDHE-ECDSA-AES256-GCM-SHA384"),
@@ -42,7 +41,7 @@ pub(super) fn evaluate(text: &str) -> Result<(Vec<&'static Suite>, Option<u8>), 
         .find(|(name, _)| text.starts_with(name))
         .map_or(text, |(_, list)| list);
     let mut rest = text;
-    // Only as a prefix of the whole string, and of any word that begins so.
+    // Matched only at the start of the whole string, but there also as the prefix of a longer word.
     if let Some(after) = text.strip_prefix("DEFAULT") {
         list.process(DEFAULT_LIST, &mut level)?;
         rest = after.strip_prefix(':').unwrap_or(after);
@@ -91,8 +90,8 @@ impl List {
             ..ANY
         };
         let add = [
-            // ECDHE before the rest, ECDSA first: added and taken away again,
-            // which leaves them at the head.
+            // ECDHE before the rest, ECDSA first: adding and then removing them leaves them at the
+            // head.
             select(K_ECDHE, A_ECDSA, 0, 0),
             select(K_ECDHE, 0, 0, 0),
         ];
@@ -104,13 +103,13 @@ impl List {
         list.apply(&select(0, 0, E_CHACHA20, 0), Rule::Add);
         list.apply(&select(0, 0, E_AES & !E_AESGCM, 0), Rule::Add);
         list.apply(&ANY, Rule::Add);
-        // What goes to the end: MD5, no authentication, no forward secrecy.
+        // Moved to the end: MD5, no authentication, no forward secrecy.
         list.apply(&select(0, 0, 0, M_MD5), Rule::Order);
         list.apply(&select(0, A_NULL, 0, 0), Rule::Order);
         list.apply(&select(K_RSA | K_PSK, 0, 0, 0), Rule::Order);
         list.apply(&select(K_PSK, 0, 0, 0), Rule::Order);
         list.sort_by_strength();
-        // Above strength: TLS 1.2, AEAD, ephemeral keys, and both.
+        // Ranked above strength: TLS 1.2, AEAD, ephemeral keys, and both.
         list.apply(
             &Selector {
                 min_version: Some(MinVersion::Tls12),
@@ -227,10 +226,9 @@ impl Selector {
             && (!self.not_default || suite.strength & strength::NOT_DEFAULT != 0)
     }
 
-    /// Narrows `self` by another word of the same term; `false` when nothing can
-    /// match both.
+    /// Narrows `self` by another word of the same term; `false` if nothing can match both.
     fn narrow(&mut self, other: &Self) -> bool {
-        // A zero mask says nothing; two masks must overlap.
+        // A zero mask does not restrict; two masks must overlap.
         fn mask<T: Copy + PartialEq + Default + std::ops::BitAnd<Output = T>>(
             ours: &mut T,
             theirs: T,
@@ -255,7 +253,7 @@ impl Selector {
         }
         self.not_default |= other.not_default;
         if other.id.is_some() {
-            // An exact name replaces an earlier one and brings no version.
+            // An exact name replaces an earlier one and does not restrict the version.
             self.id = other.id;
             return true;
         }
@@ -303,8 +301,8 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Reads `A` or `A+B+...`. Reading stops at the first word that is unknown
-    /// or leaves nothing to select.
+    /// Reads `A` or `A+B+...`. Reading stops at the first word that is unknown or leaves nothing to
+    /// select.
     fn selector(&mut self) -> Term {
         let mut selector = ANY;
         loop {

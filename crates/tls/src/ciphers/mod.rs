@@ -1,8 +1,8 @@
 //! `ssl_ciphers`: OpenSSL's cipher strings, evaluated here into an explicit list.
 //!
-//! AWS-LC reads only part of the language (`HIGH` at the start only, no
-//! `@SECLEVEL`, unknown names are errors), so the string never reaches it: the
-//! result, intersected with the suites AWS-LC has, does.
+//! AWS-LC reads only part of the language (`HIGH` at the start only, no `@SECLEVEL`, unknown names
+//! are errors). So it never gets the string itself, but the result, restricted to the suites that
+//! AWS-LC has.
 
 mod aliases;
 mod language;
@@ -61,8 +61,7 @@ impl fmt::Display for CipherStringError {
 impl std::error::Error for CipherStringError {}
 
 impl CipherList {
-    /// Evaluates a string as OpenSSL does. Names of TLS 1.3 suites select
-    /// nothing here, as there.
+    /// Evaluates a string as OpenSSL does. As in OpenSSL, names of TLS 1.3 suites select nothing.
     pub fn parse(text: &str) -> Result<Self, CipherStringError> {
         let (suites, level) =
             language::evaluate(text).map_err(|_| CipherStringError::InvalidCommand)?;
@@ -85,8 +84,7 @@ impl CipherList {
         self.level
     }
 
-    /// What is offered: the suites that AWS-LC has and the level permits, in
-    /// order.
+    /// The suites to offer: those that AWS-LC has and the level permits, in order.
     pub fn supported(&self) -> Result<Vec<&'static Suite>, CipherStringError> {
         let supported: Vec<_> = self
             .suites

@@ -1,8 +1,8 @@
-//! `@SECLEVEL=n` and what follows from it.
+//! `@SECLEVEL=n` and its effects.
 //!
-//! Without it no level applies: the operator's other settings say what is
-//! allowed, so that TLS 1.0 works where it is configured. With it the effects
-//! are OpenSSL 3's (`man SSL_CTX_set_security_level`).
+//! Without it no level applies: the operator's other settings say what is allowed, so that TLS 1.0
+//! works where it is configured. With it the effects are those of OpenSSL 3 (`man
+//! SSL_CTX_set_security_level`).
 
 use sealane_awslc::{KeyKind, ProtocolVersion};
 
@@ -15,7 +15,7 @@ use super::suite::{
 pub struct SecurityLevel(u8);
 
 impl SecurityLevel {
-    /// The level `n`; more than 5 is 5.
+    /// The level `n`; values above 5 count as 5.
     pub fn new(n: u8) -> Self {
         Self(n.min(5))
     }
@@ -43,7 +43,7 @@ impl SecurityLevel {
             && !(self.0 >= 3 && suite.exchange & (K_DHE | K_ECDHE) == 0)
     }
 
-    /// Whether a suite of TLS 1.3 with keys of so many bits may be used.
+    /// Whether a TLS 1.3 suite with keys of this many bits may be used.
     pub fn permits_tls13_bits(self, bits: u16) -> bool {
         bits >= self.min_bits()
     }
@@ -53,7 +53,7 @@ impl SecurityLevel {
         self.0 == 0 || version >= ProtocolVersion::Tls12
     }
 
-    /// Tickets put forward secrecy at the mercy of one key.
+    /// With tickets, forward secrecy depends on a single key.
     pub fn permits_tickets(self) -> bool {
         self.0 < 3
     }
@@ -63,7 +63,7 @@ impl SecurityLevel {
         security_bits(kind, bits) >= self.min_bits()
     }
 
-    /// Whether a key exchange of so many security bits may be used.
+    /// Whether a key exchange with this many security bits may be used.
     pub fn permits_group_bits(self, bits: u16) -> bool {
         bits >= self.min_bits()
     }

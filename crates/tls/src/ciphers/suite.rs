@@ -3,8 +3,8 @@
 
 use sealane_sys::ktls::Cipher;
 
-/// The lowest protocol a suite is made for; `TLSv1.2` in a cipher string means
-/// the suites that need it, not those that work with it.
+/// The lowest protocol that a suite is defined for. `TLSv1.2` in a cipher string means the suites
+/// that need it, not those that work with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MinVersion {
     Ssl3,
@@ -130,7 +130,7 @@ impl Suite {
         self.auth == auth::A_ECDSA
     }
 
-    /// The cipher of its records, if it is one that a kernel knows.
+    /// The cipher of its records, if kernels support it.
     pub fn record_cipher(&self) -> Option<Cipher> {
         match self.encryption {
             encryption::E_AES128GCM => Some(Cipher::Aes128Gcm),

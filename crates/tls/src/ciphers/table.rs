@@ -1,10 +1,9 @@
 //! The suites of OpenSSL 3 for TLS 1.2 and below, with the attributes that its
 //! cipher strings select by.
 //!
-//! As in OpenSSL's default build, the weak ones (RC4, DES, 3DES, export) are not
-//! there: strings that name them select nothing by it. Sorted by number; OpenSSL
-//! starts from the highest. `tests.rs` compares every alias with the
-//! `openssl` binary, so an error in a row does not go unnoticed.
+//! As in OpenSSL's default build, the weak suites (RC4, DES, 3DES, export) are absent, so strings
+//! that name them select nothing by it. Sorted by number; OpenSSL starts from the highest.
+//! `tests.rs` compares every alias with the `openssl` binary, so that an error in a row is noticed.
 
 use super::suite::{
     MinVersion::*, Suite, auth::*, encryption::*, exchange::*, mac::*, row, strength::*,

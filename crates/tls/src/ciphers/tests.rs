@@ -1,5 +1,5 @@
-//! Cipher strings against the `openssl` binary: the language, every alias, and
-//! strings that servers in the wild are configured with.
+//! Cipher strings compared with the `openssl` binary: the language, every alias, and strings from
+//! configurations in the wild.
 
 use std::process::Command;
 

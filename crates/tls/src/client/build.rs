@@ -33,12 +33,12 @@ struct Shared {
     server_name: bool,
     verify: bool,
     session_reuse: bool,
-    /// Of everything that decides whether a session may be used again.
+    /// Hash of everything that decides whether a session may be reused.
     fingerprint: [u8; 32],
 }
 
 impl ClientTls {
-    /// Checks and builds `settings`. The warnings name what was accepted without having its
+    /// Checks and builds `settings`. The warnings name settings that were accepted without their
     /// full effect.
     ///
     /// # Errors
@@ -94,8 +94,8 @@ impl ClientTls {
         Ok((tls, warnings))
     }
 
-    /// The same with another certificate for servers that ask for one, or with none: where
-    /// `proxy_ssl_certificate` has variables. Nothing is built again.
+    /// The same with a different certificate for servers that ask for one, or with none. Used where
+    /// `proxy_ssl_certificate` has variables. Nothing is rebuilt.
     #[must_use]
     pub fn with_identity(&self, identity: Option<ClientIdentity>) -> Self {
         Self {
@@ -104,12 +104,12 @@ impl ClientTls {
         }
     }
 
-    /// Begins a connection. `name` is `proxy_ssl_name`, or the host of the pass directive; a
-    /// port is taken off it. It is sent if `proxy_ssl_server_name` says so and it is no address,
-    /// and compared with the certificate if `proxy_ssl_verify` says so.
+    /// Starts a connection. `name` is `proxy_ssl_name` or the host of the pass directive, from
+    /// which a port is removed. It is sent if `proxy_ssl_server_name` says so and it is not an
+    /// address. It is compared with the certificate if `proxy_ssl_verify` says so.
     ///
-    /// `session` is from [`SessionCache::get`](super::SessionCache::get); one that was made
-    /// under another name, other settings or another certificate of ours is not offered.
+    /// `session` comes from [`SessionCache::get`](super::SessionCache::get). A session made under
+    /// another name, with other settings or with another client certificate is not offered.
     ///
     /// # Errors
     ///
@@ -141,7 +141,7 @@ impl ClientTls {
         Ok(Connection::new(tls, binding))
     }
 
-    /// Whether sessions are used again (`proxy_ssl_session_reuse`).
+    /// Whether sessions are reused (`proxy_ssl_session_reuse`).
     pub fn reuses_sessions(&self) -> bool {
         self.shared.session_reuse
     }
@@ -159,7 +159,7 @@ impl ClientTls {
     }
 }
 
-/// What judges certificates, where they are to be judged.
+/// The verifier, if certificates are verified.
 fn verifier(
     settings: &ClientSettings,
     warnings: &mut Vec<Warning>,
@@ -191,8 +191,8 @@ fn verifier(
     Ok(settings.verify.then(|| builder.build()))
 }
 
-/// Of everything in `settings` that decides whether a session may be used again, so that
-/// sessions outlive a reload that changes nothing.
+/// Hash of everything in `settings` that decides whether a session may be reused, so that sessions
+/// survive a reload that changes nothing.
 fn fingerprint(settings: &ClientSettings) -> [u8; 32] {
     let ClientSettings {
         directives: _,

@@ -1,4 +1,4 @@
-//! A connection to an upstream, from its ClientHello.
+//! A connection to an upstream, starting with its ClientHello.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,26 +10,26 @@ use super::sessions::{Binding, Session, SessionCache};
 
 /// A TLS connection to an upstream. It moves between threads by value.
 ///
-/// Every call takes the bytes received as `input`, advances it past what was consumed and
-/// appends what must be sent to `output`, also on errors: send the output before closing.
-/// Nothing of either is kept, so that an idle connection owns no buffer; what libssl has of
-/// an incomplete record it gives back with the record's end.
+/// Every call takes the received bytes as `input`, advances it past what was consumed, and appends
+/// what must be sent to `output`. That holds on errors too: send the output before closing. The
+/// connection keeps neither, so an idle connection owns no buffer. Memory that libssl holds for an
+/// incomplete record is freed with the end of the record.
 pub struct Connection {
     tls: awslc::ClientConnection,
     binding: Binding,
     has_failed: bool,
-    /// The server's close_notify was read. libssl's own flag also says so after errors.
+    /// The server's close_notify has been read. libssl sets its own flag after errors too.
     is_closed: bool,
     kept: Option<Kept>,
 }
 
-/// Where the sessions of a connection are kept, and under which name of the server.
+/// The cache for the sessions of a connection, and the name of the server in it.
 struct Kept {
     cache: Arc<SessionCache>,
     peer: Arc<str>,
 }
 
-/// How far a handshake came.
+/// The progress of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handshake {
     /// Finished. The output may still hold our last flight: send it with the request.
@@ -49,12 +49,12 @@ impl Connection {
         }
     }
 
-    /// From now on the sessions that the server gives are put into `cache`, as those of `peer`.
+    /// From now on, sessions from the server are put into `cache`, as those of `peer`.
     pub fn keep_sessions(&mut self, cache: Arc<SessionCache>, peer: Arc<str>) {
         self.kept = Some(Kept { cache, peer });
     }
 
-    /// With TLS 1.3 a session comes with or before the first response, or even later.
+    /// In TLS 1.3 a session arrives before or with the first response, or even later.
     fn keep_session(&mut self) {
         if self.kept.is_some()
             && let Some(session) = self.take_session()
@@ -64,10 +64,10 @@ impl Connection {
         }
     }
 
-    /// Goes on with the handshake; the first call, without input, makes the ClientHello.
+    /// Continues the handshake. The first call, without input, makes the ClientHello.
     ///
-    /// In TLS 1.3 a server says only after [`Handshake::Done`] that it does not like our
-    /// certificate: then [`read`](Self::read) fails.
+    /// A TLS 1.3 server rejects our certificate only after [`Handshake::Done`]; then
+    /// [`read`](Self::read) fails.
     pub fn handshake(
         &mut self,
         input: &mut &[u8],
@@ -82,7 +82,7 @@ impl Connection {
                 Ok(Handshake::Done)
             }
             Ok(HandshakeStatus::WantRead) => Ok(Handshake::WantRead),
-            // libssl has the key, so nothing is ever waited for.
+            // libssl has the key, so it never waits for anything.
             Ok(HandshakeStatus::Pending) => Err(self.failed(Error::NotEstablished)),
             Err(error) => {
                 let refused = self.tls.verify_failure();
@@ -92,12 +92,12 @@ impl Connection {
         }
     }
 
-    /// Opens records and appends at most `max_bytes` of plaintext to `plain`. When some
-    /// came, read again before waiting for the server: more may wait, and what stands behind
-    /// data in the same input (a close_notify, an error) is told by the next call.
+    /// Opens records and appends at most `max_bytes` of plaintext to `plain`. If it returns data,
+    /// read again before waiting for the server: there may be more, and the next call reports
+    /// whatever follows the data in the same input (a close_notify, an error).
     ///
-    /// [`ReadStatus::CloseNotify`]: the server closed its side in order. TLS 1.3 session tickets
-    /// are read on the way: see [`take_session`](Self::take_session).
+    /// [`ReadStatus::CloseNotify`]: the server closed its side properly. TLS 1.3 session tickets
+    /// are read along the way: see [`take_session`](Self::take_session).
     pub fn read(
         &mut self,
         input: &mut &[u8],
@@ -123,9 +123,9 @@ impl Connection {
         self.tls.has_pending()
     }
 
-    /// Seals all of `plain` in records of 16 KiB, behind what libssl has queued (the answer to
-    /// a KeyUpdate). Give large pieces: many records then go out in one send. Empty
-    /// `plain` sends the queue alone.
+    /// Seals all of `plain` in records of 16 KiB, after what libssl has queued (the answer to a
+    /// KeyUpdate). Pass large pieces, so that one send carries many records. An empty `plain` sends
+    /// the queue alone.
     pub fn write(&mut self, plain: &[u8], output: &mut Vec<u8>) -> Result<(), Error> {
         if !self.is_established() {
             return Err(Error::NotEstablished);
@@ -144,14 +144,14 @@ impl Connection {
         }
     }
 
-    /// To be called when the socket has ended and all input was read: whether that was in
-    /// order.
+    /// To be called when the socket has ended and all input has been read. Says whether the end was
+    /// proper.
     ///
     /// # Errors
     ///
-    /// [`Error::ClosedInHandshake`], or [`Error::Truncated`] without a close_notify. nginx takes
-    /// the latter for a close in order; where the length of a response is known otherwise
-    /// it says nothing.
+    /// [`Error::ClosedInHandshake`], or [`Error::Truncated`] without a close_notify. nginx treats
+    /// the latter as a proper close. It can be ignored if the length of a response is known by
+    /// other means.
     pub fn end_of_input(&self) -> Result<(), Error> {
         if self.has_failed {
             return Err(Error::NotEstablished);
@@ -171,9 +171,9 @@ impl Connection {
         !self.has_failed && self.tls.is_established()
     }
 
-    /// The session that the server gave last, once, for
-    /// [`SessionCache::put`](super::SessionCache::put). TLS 1.3 servers send theirs with or
-    /// before the first response, so ask when a response was read, and at the end.
+    /// The last session from the server, once, for [`SessionCache::put`](super::SessionCache::put).
+    /// TLS 1.3 servers send theirs before or with the first response, so call this after reading a
+    /// response and at the end.
     pub fn take_session(&mut self) -> Option<Session> {
         let session = self.tls.take_session()?;
         Some(Session::new(session, self.binding.clone()))
@@ -199,7 +199,7 @@ impl Connection {
         self.tls.cipher().map_or("", awslc::Cipher::name)
     }
 
-    /// The name without port that was sent, or compared, or neither.
+    /// The name without port that is sent, verified, both or neither.
     pub fn host(&self) -> &str {
         &self.binding.host
     }

@@ -4,11 +4,11 @@ use std::fmt;
 
 use sealane_awslc::{self as awslc, Fault};
 
-/// Why a connection failed, in the words nginx logs. The alert for the server, if there is one,
-/// is in the output of the call that returned this.
+/// Why a connection failed, in the words nginx logs. The alert for the server, if any, is in the
+/// output of the call that returned this error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// The TLS library refused, or the server did.
+    /// The TLS library or the server refused.
     Library(awslc::Error),
     /// The server's certificate is not trusted (`proxy_ssl_verify`).
     Untrusted {
@@ -17,14 +17,14 @@ pub enum Error {
         /// What it means, in OpenSSL's words.
         reason: &'static str,
     },
-    /// The server's certificate is trusted and belongs to someone else.
+    /// The server's certificate is trusted but was issued for another name.
     OtherName {
-        /// The name that it should have.
+        /// The expected name.
         name: Box<str>,
     },
-    /// The server closed the connection within the handshake.
+    /// The server closed the connection during the handshake.
     ClosedInHandshake,
-    /// The stream ended without a close_notify: what was read may be cut (RFC 8446 section 6.1).
+    /// The stream ended without a close_notify: the data may be truncated (RFC 8446 section 6.1).
     Truncated,
     /// The connection had failed or was not established; a mistake of the caller.
     NotEstablished,

@@ -9,7 +9,7 @@ use crate::settings::Identity;
 
 /// A certificate chain with its key, ready for connections. Cloning shares it.
 ///
-/// Reading a key costs tens of microseconds to milliseconds (encrypted ones): where
+/// Reading a key takes tens of microseconds, or milliseconds if it is encrypted. If
 /// `proxy_ssl_certificate` has variables, keep what was loaded (`proxy_ssl_certificate_cache`).
 #[derive(Clone, Debug)]
 pub struct ClientIdentity {
@@ -36,7 +36,7 @@ impl ClientIdentity {
         &self.identity
     }
 
-    /// What sessions are bound to: the certificates, which say the key as well.
+    /// The certificates that sessions are bound to; they identify the key as well.
     pub(super) fn fingerprint(&self) -> &[u8; 32] {
         &self.fingerprint
     }

@@ -12,8 +12,8 @@
 //!    close_notify(output)
 //! ```
 //!
-//! A server's certificate is judged within the handshake, as nginx judges it afterwards: one
-//! that is refused gets an alert, and neither our certificate nor a request.
+//! A server's certificate is verified during the handshake, whereas nginx does it afterwards. A
+//! server whose certificate is refused gets an alert, and neither our certificate nor a request.
 //!
 //! | file | what |
 //! |---|---|

@@ -1,10 +1,10 @@
-//! `proxy_ssl_name`: which part of it is sent as SNI, and which compared with the certificate.
+//! `proxy_ssl_name`: which part is sent as SNI, and which is compared with the certificate.
 
 use std::net::IpAddr;
 
 use sealane_awslc::PeerName;
 
-/// The configured name without a port, which `$proxy_host` and `$http_host` may bring along:
+/// The configured name without a port, which `$proxy_host` and `$http_host` may include:
 /// `www.example.com:443`, `[::1]:443`.
 pub(super) fn without_port(name: &str) -> &str {
     if name.parse::<IpAddr>().is_ok() {
@@ -20,13 +20,13 @@ pub(super) fn without_port(name: &str) -> &str {
     }
 }
 
-/// What is sent as SNI: no address (RFC 6066 section 3), and nothing without a name.
+/// The name to send as SNI: none if the name is empty or an address (RFC 6066 section 3).
 pub(super) fn server_name(host: &str) -> Option<&str> {
     let is_address = host.starts_with('[') || host.parse::<IpAddr>().is_ok();
     (!host.is_empty() && !is_address).then_some(host)
 }
 
-/// What the certificate must have.
+/// The name that the certificate must contain.
 pub(super) fn expected(host: &str) -> PeerName {
     let bare = host
         .strip_prefix('[')

@@ -1,5 +1,5 @@
-//! [`Connection`] as a byte stream drives it. Its handshake never waits for anyone but the
-//! server, and the kernel never seals its records.
+//! [`Connection`] as a byte stream drives it. Its handshake waits only for the server, and the
+//! kernel never seals its records.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -54,7 +54,8 @@ impl SansIo for Connection {
     }
 
     fn may_hold_more(&self, got_bytes: usize, _max_bytes: usize) -> bool {
-        // The close_notify may stand behind data, and tells a whole response from a cut one.
+        // A close_notify may follow the data. It distinguishes a complete response from a truncated
+        // one.
         got_bytes > 0
     }
 

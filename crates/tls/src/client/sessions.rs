@@ -1,8 +1,8 @@
 //! Sessions with upstreams, kept for the next connection (`proxy_ssl_session_reuse`).
 //!
-//! A session may only be offered where the server was, or would be, authenticated in the
-//! same way: [`Session`] carries what it belongs to, and both the cache and
-//! [`ClientTls::connect`](super::ClientTls::connect) compare.
+//! A session may only be offered where the server was, or would be, authenticated in the same way.
+//! [`Session`] carries what it is bound to, and both the cache and
+//! [`ClientTls::connect`](super::ClientTls::connect) compare it.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,14 +14,14 @@ use sealane_awslc as awslc;
 use super::build::ClientTls;
 use super::name;
 
-/// Servers (peer, name and settings) of which sessions are kept, unless told otherwise.
+/// Default for the number of servers (peer, name and settings) whose sessions are kept.
 pub const DEFAULT_MAX_SESSION_KEYS: usize = 1024;
-/// Sessions kept of one server: TLS 1.3 tickets serve best once each.
+/// Sessions kept per server: TLS 1.3 tickets are best used once each.
 const MAX_SESSIONS_PER_KEY: usize = 4;
-/// Parts of a cache with a lock each.
+/// Parts of a cache, each with its own lock.
 const SHARDS: usize = 16;
 
-/// What a session belongs to: settings, certificate of ours, name.
+/// What a session is bound to: settings, our certificate, name.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub(super) struct Binding {
     pub(super) settings: [u8; 32],
@@ -63,9 +63,10 @@ impl fmt::Debug for Session {
 
 /// Sessions by peer, settings and name; bounded, for all threads.
 ///
-/// Of each server the last few are kept, newest first. Those of TLS 1.3 are given away
-/// once, but for the last one, which serves until a newer one comes: nginx offers its only one
-/// to every connection, and a server that wants each ticket once falls back to a full handshake.
+/// Keeps the last few sessions of each server, newest first. A TLS 1.3 session is given out once,
+/// except for the last, which is reused until a newer one arrives. nginx offers its only session to
+/// every connection, and a server that accepts each ticket only once falls back to a full
+/// handshake.
 pub struct SessionCache {
     shards: [Mutex<Shard>; SHARDS],
     max_keys_per_shard: usize,
@@ -74,7 +75,7 @@ pub struct SessionCache {
 #[derive(Default)]
 struct Shard {
     entries: HashMap<Key, Entry>,
-    /// Counts uses; an entry's says how long ago it was used.
+    /// Counts uses. An entry records the value at its last use.
     clock: u64,
 }
 
@@ -91,7 +92,7 @@ struct Entry {
 }
 
 impl SessionCache {
-    /// A cache for about so many servers; see [`DEFAULT_MAX_SESSION_KEYS`].
+    /// A cache for about `max_keys` servers; see [`DEFAULT_MAX_SESSION_KEYS`].
     pub fn new(max_keys: usize) -> Self {
         Self {
             shards: std::array::from_fn(|_| Mutex::default()),
@@ -99,9 +100,9 @@ impl SessionCache {
         }
     }
 
-    /// A session to offer to `peer`, if there is one. `peer` is whatever tells servers
-    /// apart for the caller: an address, or a group and an address. `name` is what
-    /// [`ClientTls::connect`] gets; `now_s` is the time in seconds since 1970.
+    /// A session to offer to `peer`, if there is one. `peer` is whatever identifies a server to the
+    /// caller: an address, or a group and an address. `name` is what [`ClientTls::connect`] gets;
+    /// `now_s` is the time in seconds since 1970.
     pub fn get(
         &self,
         tls: &ClientTls,
@@ -136,8 +137,8 @@ impl SessionCache {
         None
     }
 
-    /// Keeps what [`Connection::take_session`](super::Connection::take_session) gave on a
-    /// connection to `peer`.
+    /// Keeps a session that [`Connection::take_session`](super::Connection::take_session) returned
+    /// on a connection to `peer`.
     pub fn put(&self, peer: &[u8], session: Session) {
         let Session { session, binding } = session;
         let key = Key {
@@ -171,7 +172,7 @@ impl SessionCache {
         );
     }
 
-    /// Servers of which a session is kept.
+    /// The number of servers with a session.
     pub fn key_count(&self) -> usize {
         self.shards
             .iter()
@@ -185,13 +186,13 @@ impl SessionCache {
     }
 }
 
-/// A panic within leaves every entry whole.
+/// A panic leaves every entry consistent.
 fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Shard {
-    /// Drops the entry that was not used for longest.
+    /// Drops the least recently used entry.
     fn evict(&mut self) {
         let oldest = self.entries.iter().min_by_key(|(_, entry)| entry.used);
         if let Some(key) = oldest.map(|(key, _)| key.clone()) {

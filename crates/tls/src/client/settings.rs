@@ -8,11 +8,11 @@ pub const DEFAULT_CLIENT_CIPHERS: &str = "DEFAULT";
 /// nginx's default for `proxy_ssl_verify_depth`: certificates between the server's and the root.
 pub const DEFAULT_VERIFY_DEPTH: u32 = 1;
 
-/// The `*_ssl_*` directives of a location that hands requests on. `Default` is nginx's
+/// The `*_ssl_*` directives of a location that passes requests on. `Default` gives nginx's
 /// defaults.
 #[derive(Clone, Debug)]
 pub struct ClientSettings {
-    /// What the directives begin with, for messages: `proxy_ssl`.
+    /// The prefix of the directives, for messages: `proxy_ssl`.
     pub directives: &'static str,
     /// `proxy_ssl_protocols`.
     pub protocols: Protocols,
@@ -22,13 +22,13 @@ pub struct ClientSettings {
     pub conf_commands: Vec<(String, String)>,
     /// `proxy_ssl_server_name`: whether the name is sent (SNI).
     pub server_name: bool,
-    /// `proxy_ssl_verify`: whether the server's certificate must be trusted and have the name.
+    /// `proxy_ssl_verify`: whether the server's certificate must be trusted and match the name.
     pub verify: bool,
     /// `proxy_ssl_verify_depth`.
     pub verify_depth: u32,
     /// `proxy_ssl_trusted_certificate`; needed with `verify`.
     pub trusted: Option<PemFile>,
-    /// `proxy_ssl_crl`. As in nginx every certificate of a chain then needs its issuer's list.
+    /// `proxy_ssl_crl`. As in nginx, every certificate of a chain then needs its issuer's CRL.
     pub revocation_lists: Option<PemFile>,
     /// `proxy_ssl_certificate`, its key and `proxy_ssl_password_file`. For those with variables
     /// see [`ClientTls::with_identity`](super::ClientTls::with_identity).

@@ -1,5 +1,5 @@
-//! How a handshake goes on: the hello collected, the server chosen, the store asked, libssl
-//! driven here or in the pool, the private key's operation done.
+//! The steps of a handshake: collect the hello, choose the server, ask the store, drive libssl here
+//! or in the pool, and perform the private-key operation.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ use crate::sessions::lookup::{Lookup, Prepared, Step};
 use crate::sessions::outcome::SessionOutcome;
 
 impl Connection {
-    /// Collects the ClientHello. `None` when libssl has it and goes on.
+    /// Collects the ClientHello. `None` once libssl has it and continues.
     pub(super) fn hello(
         &mut self,
         input: &mut &[u8],
@@ -34,7 +34,7 @@ impl Connection {
         let State::Hello { records, .. } = &mut self.state else {
             return Ok(None);
         };
-        // As a rule it is here in one piece, and libssl reads it in place.
+        // Usually it arrives in one piece, and libssl reads it in place.
         if records.is_empty() && !matches!(client_hello::collect(input), Parsed::Incomplete(_)) {
             let message = *input;
             return self.start(message, None, input, output, load);
@@ -58,7 +58,7 @@ impl Connection {
                     collected.is_empty() || !self.is_established(),
                     "only the hello was collected"
                 );
-                // There may be input behind the hello.
+                // There may be input after the hello.
                 Ok(None)
             }
         }
@@ -124,7 +124,7 @@ impl Connection {
         server: Arc<ServerTls>,
         lookup: Lookup,
     ) {
-        // What follows the hello stays with the caller.
+        // Whatever follows the hello stays with the caller.
         let hello_bytes = client_hello::records_length(bytes).min(bytes.len());
         *input = &input[hello_bytes.min(input.len())..];
         self.state = State::Waiting(Box::new(Waiting {
@@ -135,7 +135,7 @@ impl Connection {
         }));
     }
 
-    /// The store has answered, or will not.
+    /// The store has answered, or will not answer.
     pub(super) fn go_on(
         &mut self,
         output: &mut Vec<u8>,
@@ -199,7 +199,7 @@ impl Connection {
             tls.restrict_tls13(suite)?;
         }
         self.session = SessionOutcome::begin(&mut tls, server.resumption(), prepared);
-        // Where that is not certain, whether the key is needed shows on the way.
+        // If that is not certain, it shows along the way whether the key is needed.
         if hello.is_some_and(|hello| server.signs_first_flight(hello)) && self.leaves(load) {
             let (records, rest) =
                 input.split_at(client_hello::records_length(input).min(input.len()));
@@ -215,7 +215,7 @@ impl Connection {
         self.advance(input, output, load)
     }
 
-    /// Goes on with libssl for as long as nothing has to be waited for.
+    /// Drives libssl for as long as it need not wait for anything.
     pub(super) fn advance(
         &mut self,
         input: &mut &[u8],
@@ -253,7 +253,7 @@ impl Connection {
         }
     }
 
-    /// Has the key's accelerator compute. Returns whether it has done so by now.
+    /// Hands the operation to the key's accelerator. Returns whether it is already done.
     fn sign(&mut self, tls: awslc::Connection, wanted: KeyOperation) -> bool {
         let Some(server) = &self.server else {
             return false;
@@ -264,7 +264,7 @@ impl Connection {
         let result = loop {
             match pending.try_take() {
                 Some(result) => break Some(result),
-                // Somebody else may have the job, and is computing it.
+                // Another thread may have taken the job and be computing it.
                 None if !accelerator.work() => break None,
                 None => {}
             }
@@ -281,7 +281,7 @@ impl Connection {
         is_done
     }
 
-    /// Gives libssl the result that the accelerator gave.
+    /// Passes the accelerator's result to libssl.
     pub(super) fn signed(&mut self) {
         if let State::Signing(signing) = std::mem::replace(&mut self.state, State::Closed) {
             let mut signing = *signing;
@@ -298,7 +298,7 @@ impl Connection {
             .is_some_and(|server| server.flights_leave(self.identity, load))
     }
 
-    /// Gives the handshake to the pool, or gives it back if there is none any more.
+    /// Hands the handshake to the pool, or returns it if the pool is gone.
     fn hand_over(
         &mut self,
         tls: awslc::Connection,
@@ -314,7 +314,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Takes a flight back that has landed; `None` when the pool has stopped.
+    /// Takes back a flight that has landed; `None` if the pool has stopped.
     pub(super) fn land(
         &mut self,
         landed: Option<Box<Landed>>,
@@ -333,7 +333,7 @@ impl Connection {
         Ok(status)
     }
 
-    /// Takes notice of how far the handshake came.
+    /// Records the progress of the handshake.
     fn follow(&mut self, status: HandshakeStatus) {
         if let (State::Running(tls), Some(server)) = (&mut self.state, &self.server) {
             let is_done = status == HandshakeStatus::Done;
@@ -346,7 +346,7 @@ impl Connection {
         self.queue_time_us = self.queue_time_us.saturating_add(time_us);
     }
 
-    /// Ends the handshake before libssl has a part in it.
+    /// Ends the handshake before libssl is involved.
     fn reject(&mut self, alert: u8, error: Error, output: &mut Vec<u8>) -> Error {
         output.extend_from_slice(&fatal_alert(alert));
         self.state = State::Closed;

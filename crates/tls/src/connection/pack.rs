@@ -1,4 +1,4 @@
-//! How a connection leaves for another process, and arrives there.
+//! Packing a connection for another process, and unpacking it there.
 
 use sealane_awslc as awslc;
 
@@ -13,10 +13,10 @@ use crate::record_writer::RecordWriter;
 impl Connection {
     /// Whether [`pack`](Self::pack) would succeed now.
     ///
-    /// [`NotPackable::KeyUpdate`] and [`NotPackable::Unsent`] pass with an empty
-    /// [`write`](Self::write) (or, when the kernel seals,
-    /// [`send_control`](Self::send_control) with `data_follows`) whose output was sent,
-    /// [`NotPackable::Unread`] with the next request.
+    /// [`NotPackable::KeyUpdate`] and [`NotPackable::Unsent`] clear after an empty
+    /// [`write`](Self::write) whose output was sent (or, if the kernel seals, after
+    /// [`send_control`](Self::send_control) with `data_follows`). [`NotPackable::Unread`] clears
+    /// with the next request.
     pub fn check_packable(&self) -> Result<(), NotPackable> {
         match &self.state {
             State::Running(tls) => {
@@ -30,10 +30,9 @@ impl Connection {
         }
     }
 
-    /// Ends this connection, about which the peer learns nothing, and packs it for another
-    /// process. All output has been sent, and all input was given to [`read`](Self::read);
-    /// what the caller has beyond it, of ciphertext and of plaintext, is for the caller to
-    /// take along. TLS 1.3 tickets that were not sent yet go along here.
+    /// Ends this connection without telling the peer, and packs it for another process. All output
+    /// must have been sent and all input given to [`read`](Self::read). The caller must pass on
+    /// whatever ciphertext and plaintext it still holds. Unsent TLS 1.3 tickets are packed too.
     ///
     /// # Errors
     ///
@@ -76,13 +75,13 @@ impl Connection {
         })
     }
 
-    /// Goes on with a connection of another process. The server is found by its name as
-    /// for a new connection; [`Packed::certificate`] says whether it is still the one
-    /// that the client believes to talk to.
+    /// Continues a connection of another process. The server is found by its name as for a new
+    /// connection. [`Packed::certificate`] says whether it is still the server that the client
+    /// believes it is talking to.
     ///
-    /// Call [`settle_ktls`](Self::settle_ktls) as after a handshake: settings and kernel
-    /// are judged again, and only a call that failed on this very socket is remembered.
-    /// If the kernel seals, the socket must be the one it was.
+    /// Call [`settle_ktls`](Self::settle_ktls) as after a handshake: settings and kernel are
+    /// checked again, and only a call that failed on this very socket is remembered. If the kernel
+    /// seals, the socket must be the same one.
     ///
     /// # Errors
     ///
@@ -130,7 +129,7 @@ impl Connection {
         })
     }
 
-    /// Who seals, for the other process.
+    /// Who seals the records, for the other process.
     fn sealer(&self) -> Result<Sealer, NotPackable> {
         Ok(match (&self.ktls, &self.writer) {
             (ktls::State::On(kernel), _) => Sealer::Kernel(kernel.counts()?),

@@ -56,8 +56,8 @@ impl SansIo for Connection {
     }
 
     fn may_hold_more(&self, got_bytes: usize, max_bytes: usize) -> bool {
-        // What libssl holds otherwise (a close_notify behind data) can wait for the next event
-        // of the socket, which costs nothing.
+        // Anything else that libssl holds (a close_notify after data) can wait for the next socket
+        // event at no cost.
         got_bytes == max_bytes
     }
 

@@ -1,9 +1,8 @@
 //! Kernel TLS: who seals the records of a connection, libssl or the kernel.
 //!
-//! Only this module decides. A connection begins [`Ktls::Pending`]; it ends
-//! [`Ktls::On`] when the kernel has taken the write direction over, or
-//! [`Ktls::Off`] with the first [`Refusal`] that holds, in the order of its
-//! variants. Neither is left again.
+//! Only this module decides. A connection starts as [`Ktls::Pending`]. It ends as [`Ktls::On`] when
+//! the kernel has taken over the write direction, or as [`Ktls::Off`] with the first [`Refusal`]
+//! that applies, in the order of its variants. Both are final.
 //!
 //! ```text
 //! Pending --(configuration, protocol, cipher, kernel: all fit)--> Pending
@@ -13,8 +12,8 @@
 //!                                             On <--(take_over)-----+
 //! ```
 //!
-//! With `on` the kernel takes over at the end of the handshake, with `auto` when
-//! a file body is large enough to pay. Receiving stays with libssl.
+//! With `on` the kernel takes over at the end of the handshake; with `auto`, when a file body is
+//! large enough to pay off. Receiving stays with libssl.
 //!
 //! | file | what |
 //! |---|---|
@@ -48,17 +47,17 @@ pub(crate) use take_over::{ALERT, HANDSHAKE, KEY_UPDATE, KernelCounts, KernelTra
 pub enum KtlsMode {
     /// Never.
     Off,
-    /// From the end of the handshake, wherever it can (S1's `Options KTLS`).
+    /// From the end of the handshake, wherever possible (S1's `Options KTLS`).
     On,
-    /// When a file body pays for it. The default.
+    /// When a file body is large enough. The default.
     Auto,
 }
 
-/// What is configured about kernel TLS for one server.
+/// The kernel TLS settings of one server.
 #[derive(Clone, Debug)]
 pub struct KtlsSettings {
-    /// `ssl_ktls`; `None` leaves it to `ssl_conf_command Options [-]KTLS`, and
-    /// without that to [`KtlsMode::Auto`].
+    /// `ssl_ktls`. `None` defers to `ssl_conf_command Options [-]KTLS`, and without that to
+    /// [`KtlsMode::Auto`].
     pub mode: Option<KtlsMode>,
     /// `ssl_ktls_min_size`: with `auto`, the smallest file body in bytes for which
     /// the kernel takes over.
@@ -71,16 +70,16 @@ pub struct KtlsSettings {
     pub capabilities: Arc<Capabilities>,
 }
 
-/// Default of `ssl_ktls_min_size`, in bytes. Taking over costs four system calls
-/// and two key set-ups, which is about what sealing this much costs.
+/// Default of `ssl_ktls_min_size`, in bytes. Taking over costs four system calls and two key
+/// set-ups, about as much as sealing this many bytes.
 pub const DEFAULT_MIN_BODY_BYTES: u64 = 64 << 10;
 
-/// Default of `ssl_ktls_key_records`: AES-GCM keeps its safety margin up to
-/// 2^24.5 full records (RFC 8446 section 5.5). 256 GiB.
+/// Default of `ssl_ktls_key_records`, 256 GiB. AES-GCM keeps its safety margin up to 2^24.5 full
+/// records (RFC 8446 section 5.5).
 pub const DEFAULT_MAX_KEY_RECORDS: u64 = 1 << 24;
 
-/// Default of `ssl_ktls_key_updates`. Every one costs the server a system call,
-/// a key set-up and a message; no client has reason for many.
+/// Default of `ssl_ktls_key_updates`. Each one costs the server a system call, a key set-up and a
+/// message; no client has reason for many.
 pub const DEFAULT_MAX_KEY_UPDATES: u32 = 64;
 
 impl Default for KtlsSettings {
@@ -117,7 +116,7 @@ pub enum Ktls<'a> {
     Off(&'a Refusal),
 }
 
-/// Why the kernel does not seal a connection's records: the first that holds.
+/// Why the kernel does not seal a connection's records: the first reason that applies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Refusal {
     /// `ssl_ktls off`, or `ssl_conf_command Options -KTLS`.
@@ -128,13 +127,13 @@ pub enum Refusal {
     Protocol(&'static str),
     /// A suite whose records the kernel cannot make: CBC, 3DES.
     Suite(&'static str),
-    /// This kernel cannot do it, or failed the self-test.
+    /// This kernel does not support it, or failed the self-test.
     Kernel(Unavailable),
     /// A call failed on this very connection.
     Call {
         /// Which: `TCP_ULP`, `TLS_TX`, or the library's.
         call: &'static str,
-        /// What it said.
+        /// The error.
         error: String,
     },
 }
@@ -180,7 +179,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// What [`Refusal::Call`] names.
+/// The calls that [`Refusal::Call`] can name.
 pub(crate) const CALLS: [&str; 3] = [EXPORT_CALL, ATTACH_CALL, SET_CALL];
 const EXPORT_CALL: &str = "exporting the keys";
 const ATTACH_CALL: &str = "setsockopt(TCP_ULP)";

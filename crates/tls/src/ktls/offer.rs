@@ -1,5 +1,5 @@
-//! What a server offers, and which of it the kernel could seal: for people who
-//! want to know before a client comes.
+//! What a server offers, and which of it the kernel could seal, for operators who want to know
+//! before a client connects.
 
 use sealane_awslc::{KeyKind, ProtocolVersion};
 use sealane_sys::ktls::{Cipher, Version};
@@ -17,8 +17,8 @@ pub struct OfferedSuite {
 }
 
 impl ServerTls {
-    /// The suites that a client can get from this server: configured, possible
-    /// with its protocols, and served by one of its certificates. TLS 1.3 first.
+    /// The suites that a client can get from this server: configured, possible with its protocols,
+    /// and usable with one of its certificates. TLS 1.3 first.
     pub fn offered_suites(&self) -> Vec<OfferedSuite> {
         let rules = self.rules();
         let mut offered = Vec::new();

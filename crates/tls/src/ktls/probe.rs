@@ -1,11 +1,10 @@
-//! What this kernel can do for TLS, found out by trying.
+//! Tests what this kernel can do for TLS.
 //!
-//! Version numbers prove little: distributions leave the module out, sandboxes
-//! refuse the calls, and kernels have sent wrong bytes. So every suite seals a
-//! quarter of a MiB over the loopback in the way that responses leave (a head
-//! with `MSG_MORE`, sendfile(2) in parts, an alert as its own record type), and
-//! the other end opens every record with AWS-LC and compares every byte. What
-//! does not come through is not used.
+//! Version numbers prove little: distributions leave the module out, sandboxes refuse the calls,
+//! and kernels have sent wrong bytes. So every suite seals a quarter of a MiB over the loopback,
+//! sent the way responses are (a head with `MSG_MORE`, sendfile(2) in parts, an alert as its own
+//! record type). The other end opens every record with AWS-LC and compares every byte. A suite that
+//! fails is not used.
 //!
 //! | file | what |
 //! |---|---|
@@ -32,13 +31,13 @@ use records::RecordKeys;
 use script::{Reception, Sample, Script};
 pub use unavailable::{Flaw, Unavailable};
 
-/// The most time that one test takes. As a rule it is a few milliseconds.
+/// The time limit of one test. Usually a test takes a few milliseconds.
 const TEST_TIME: Duration = Duration::from_secs(2);
 
-/// What a test found.
+/// The result of a test.
 type Outcome = Result<(), Unavailable>;
 
-/// What the kernel can do for TLS, found out by trying.
+/// What the kernel can do for TLS, determined by testing.
 #[derive(Clone, Debug)]
 pub struct Capabilities {
     transmit: [Outcome; SUITES],
@@ -50,15 +49,15 @@ pub struct Capabilities {
 const SUITES: usize = Version::ALL.len() * Cipher::ALL.len();
 
 impl Capabilities {
-    /// Tries to send with every suite, and to change the key of a connection.
-    /// Bounded by two seconds per suite; on a kernel without the module it ends
-    /// at once. Loads the module when this process may (`CAP_NET_ADMIN`).
+    /// Tests sending with every suite, and changing the key of a connection. Bounded by two seconds
+    /// per suite; on a kernel without the module it ends at once. Loads the module if this process
+    /// may (`CAP_NET_ADMIN`).
     pub fn probe() -> Capabilities {
         Capabilities::try_out(false)
     }
 
-    /// The same, and tries to receive too, which Sealane never does: for people
-    /// who want to know.
+    /// The same, and also tests receiving, which Sealane never uses, for operators who want to
+    /// know.
     pub fn probe_with_receive() -> Capabilities {
         Capabilities::try_out(true)
     }
@@ -72,7 +71,7 @@ impl Capabilities {
         }
     }
 
-    /// A kernel that can do everything, for tests of what follows from that.
+    /// A kernel that can do everything, for tests.
     #[cfg(test)]
     pub(crate) fn everything() -> Capabilities {
         Capabilities {
@@ -109,7 +108,7 @@ impl Capabilities {
     }
 
     fn try_out(with_receive: bool) -> Capabilities {
-        // What no suite can change is found out once: no loopback, no module.
+        // What no suite can change is checked once: no loopback, no module.
         if let Err(reason) = attach_once() {
             return Capabilities::unavailable(reason);
         }

@@ -1,9 +1,8 @@
 //! A connection whose records the kernel seals.
 //!
-//! libssl still reads, and still believes that it writes; what it means to say
-//! comes out of its guard in plain and leaves as a record of its own type here:
-//! alerts (21), and the answer to a KeyUpdate (handshake, 22), after which the
-//! kernel gets the turned key.
+//! libssl still reads, and still believes that it writes. What it wants to send comes out of its
+//! guard in plaintext and is sent here as a record of its own type: alerts (21), and the answer to
+//! a KeyUpdate (handshake, 22), after which the kernel gets the updated key.
 
 use std::fmt;
 use std::io;
@@ -29,13 +28,12 @@ const CLOSE_NOTIFY: [u8; 2] = [1, 0];
 /// The most plaintext in one record.
 const RECORD_BYTES: u64 = 16_384;
 
-/// Records that a call may make beyond its full ones: it may leave a partly
-/// filled one.
+/// Records that a call may make beyond its full ones: it may leave a partly filled record.
 const CALL_RECORDS: u64 = 1;
 
 /// The kernel's side of a connection.
 pub(crate) struct KernelTransmit {
-    /// An upper bound of the records sealed under the present key.
+    /// An upper bound on the records sealed under the current key.
     records: u64,
     max_records: u64,
     /// KeyUpdates that the peer has asked for.
@@ -43,25 +41,25 @@ pub(crate) struct KernelTransmit {
     max_key_updates: u32,
     /// TLS 1.3 on a kernel that can change the key of a connection.
     can_rekey: bool,
-    /// An alert on its way.
+    /// An alert waiting to be sent.
     alert: Option<[u8; 2]>,
-    /// The KeyUpdate has left and the kernel must get this key next.
+    /// The KeyUpdate has been sent, and the kernel must get this key next.
     next_keys: Option<TransmitKeys>,
-    /// close_notify or a fatal alert has left: nothing may follow.
+    /// close_notify or a fatal alert has been sent: nothing may follow.
     ended: bool,
-    /// Why the connection has to end, once that is so.
+    /// Why the connection has to end, once it has to.
     keys_ended: Option<KeysEnded>,
 }
 
-/// What another process has to know of the kernel's side.
+/// The kernel's side of a connection, as another process needs it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct KernelCounts {
     pub(crate) records: u64,
     pub(crate) key_updates: u32,
 }
 
-/// Why a connection that the kernel seals had to end: it could not go on under
-/// its key. close_notify was sent.
+/// Why a connection that the kernel seals had to end: it could not continue under its key.
+/// close_notify was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeysEnded {
     /// The client asked for a KeyUpdate, which this kernel cannot do
@@ -69,8 +67,8 @@ pub enum KeysEnded {
     UpdateUnsupported,
     /// The client asked for more KeyUpdates than `ssl_ktls_key_updates`.
     TooManyUpdates,
-    /// `ssl_ktls_key_records` are sealed, and this kernel or protocol cannot
-    /// change the key.
+    /// `ssl_ktls_key_records` records have been sealed, and this kernel or protocol cannot change
+    /// the key.
     Exhausted,
 }
 
@@ -90,8 +88,8 @@ impl fmt::Display for KeysEnded {
     }
 }
 
-/// Hands the write direction of `tls` to the kernel, from libssl or from our own
-/// writer. Everything that was sealed has been sent.
+/// Hands the write direction of `tls` to the kernel, from libssl or from our own writer. Everything
+/// sealed so far has been sent.
 pub(super) fn take_over(
     policy: &KtlsPolicy,
     tls: &mut awslc::Connection,
@@ -137,8 +135,8 @@ fn set(socket: BorrowedFd<'_>, keys: &TransmitKeys) -> io::Result<()> {
 }
 
 impl KernelTransmit {
-    /// The kernel has the keys, and libssl is behind its guard. The limits are those of
-    /// `policy`, whatever they were before.
+    /// The kernel has the keys, and libssl is behind its guard. The limits are those of `policy`,
+    /// whatever they were before.
     pub(crate) fn new(policy: &KtlsPolicy, tls13: bool, counts: KernelCounts) -> Self {
         let settings = &policy.settings;
         Self {
@@ -154,7 +152,7 @@ impl KernelTransmit {
         }
     }
 
-    /// What another process needs to go on.
+    /// The counts that another process needs to continue.
     ///
     /// # Errors
     ///
@@ -181,22 +179,22 @@ impl KernelTransmit {
         self.records += bytes.div_ceil(RECORD_BYTES) + CALL_RECORDS;
     }
 
-    /// How many bytes may be sent before [`control`](Self::control) has to be asked
-    /// again, because the key may need to be changed.
+    /// How many bytes may be sent before [`control`](Self::control) must be called again, because
+    /// the key may need to be changed.
     pub(crate) fn allowance_bytes(&self) -> u64 {
         self.max_records
             .saturating_sub(self.records + CALL_RECORDS)
             .saturating_mul(RECORD_BYTES)
     }
 
-    /// Whether the present response should be the connection's last: half of
-    /// what the key may seal is used up, and there will be no other key.
+    /// Whether the current response should be the last on the connection: half of what the key may
+    /// seal is used up, and there will be no other key.
     pub(crate) fn should_end(&self) -> bool {
         !self.can_rekey && self.records >= self.max_records / 2
     }
 
-    /// Sends what libssl wants to say. With `data_follows`, also what must come
-    /// before more data: the answer to a KeyUpdate, or a fresh key.
+    /// Sends what libssl has to send. With `data_follows`, also sends what must precede more data:
+    /// the answer to a KeyUpdate, or a fresh key.
     ///
     /// `Ok(Some(..))` says that the connection must end; close_notify has been
     /// sent.
@@ -221,7 +219,7 @@ impl KernelTransmit {
         if self.ended {
             return match self.keys_ended {
                 Some(ended) => Ok(Some(ended)),
-                // Data behind an alert that ends the connection would be a mistake above.
+                // Data after an alert that ends the connection would be a mistake of the caller.
                 None => Err(io::ErrorKind::BrokenPipe.into()),
             };
         }
@@ -236,7 +234,7 @@ impl KernelTransmit {
                 self.send_alert(socket)?;
                 return Ok(Some(ended));
             }
-            // Under the old key: the message says that the next record has the new one.
+            // Under the old key: the message announces that the next record uses the new one.
             ktls::send_record(socket, HANDSHAKE, &KEY_UPDATE)?;
             self.key_updates += u32::from(due);
             let keys = tls.next_transmit_keys();
@@ -267,7 +265,7 @@ impl KernelTransmit {
         {
             ktls::send_record(socket, ALERT, &alert)?;
             self.alert = None;
-            // Warnings other than close_notify are not the end (TLS 1.2).
+            // In TLS 1.2, warnings other than close_notify do not end the connection.
             self.ended = alert[0] == FATAL || alert == CLOSE_NOTIFY;
         }
         Ok(())

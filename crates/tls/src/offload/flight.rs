@@ -1,4 +1,4 @@
-//! A handshake on its way through the pool.
+//! A handshake passing through the pool.
 
 use std::any::Any;
 use std::fmt;
@@ -12,14 +12,14 @@ use sealane_awslc::{HandshakeStatus, KeyOperation, Secret};
 use super::pool::Shared;
 use crate::accelerator::{Accelerator, PendingJob, job};
 
-/// A connection to libssl in the middle of its handshake, with all that the next step needs.
+/// A connection to libssl in the middle of its handshake, with everything that the next step needs.
 pub(crate) struct Flight {
     tls: awslc::Connection,
     accelerator: Arc<dyn Accelerator>,
-    /// Received and not taken by libssl yet: the records of the ClientHello, or nothing.
+    /// Received but not taken by libssl yet: the records of the ClientHello, or nothing.
     input: Vec<u8>,
     output: Vec<u8>,
-    /// An operation that libssl waits for and nobody was asked for yet.
+    /// An operation that libssl waits for and that has not been submitted yet.
     wanted: Option<KeyOperation>,
     job: Option<PendingJob>,
     handed_over_at: Instant,
@@ -31,7 +31,7 @@ pub(crate) struct Flight {
 pub(crate) struct Landed {
     pub(crate) tls: awslc::Connection,
     pub(crate) status: Result<HandshakeStatus, awslc::Error>,
-    /// For the client, whatever the status.
+    /// To be sent to the client, whatever the status.
     pub(crate) output: Vec<u8>,
     /// How long it waited for a thread and in the accelerator.
     pub(crate) queue_time: Duration,
@@ -45,12 +45,12 @@ pub(crate) enum Lost {
     Stopped,
 }
 
-/// Room for the server's first flight with a usual chain of certificates.
+/// Room for the server's first flight with a typical certificate chain.
 const OUTPUT_BYTES: usize = 4096;
 
 impl Flight {
-    /// A flight, and how its connection waits for it. `wanted` is the operation that libssl waits
-    /// for already.
+    /// A flight, and the handle with which its connection waits for it. `wanted` is the operation
+    /// that libssl is already waiting for.
     pub(crate) fn new(
         tls: awslc::Connection,
         accelerator: Arc<dyn Accelerator>,
@@ -94,17 +94,17 @@ impl Flight {
         self.handed_over_at
     }
 
-    /// Counts time in which nothing was done for it.
+    /// Adds time in which no work was done for it.
     pub(crate) fn waited(&mut self, time: Duration) {
         self.queue_time += time;
     }
 
-    /// Back to where it came from, before anything was done for it.
+    /// Returns it to where it came from, before any work was done for it.
     pub(crate) fn into_parts(self) -> (awslc::Connection, Option<KeyOperation>) {
         (self.tls, self.wanted)
     }
 
-    /// Gives libssl what became of its operation.
+    /// Gives libssl the result of its operation.
     fn job_done(&mut self, result: Option<Secret>) {
         if let Some(job) = self.job.take() {
             self.queue_time += job.queue_time();
@@ -112,7 +112,7 @@ impl Flight {
         self.tls.complete_key_operation(result);
     }
 
-    /// Goes on until the handshake wants a result that is not there, or something of the
+    /// Continues until the handshake needs a result that is not available, or something from the
     /// worker.
     pub(crate) fn go_on(mut self: Box<Self>) -> Progress {
         loop {
@@ -151,15 +151,15 @@ impl Flight {
     }
 }
 
-/// What became of a flight on a thread.
+/// The state of a flight after a thread has worked on it.
 pub(crate) enum Progress {
     /// Its job is not done.
     Waits(Box<Flight>),
-    /// The worker goes on.
+    /// The worker continues.
     Over(Box<Landed>),
 }
 
-/// Where a flight is found.
+/// Where a flight is kept.
 pub(crate) struct Slot {
     state: Mutex<State>,
     pool: Weak<Shared>,
@@ -167,9 +167,9 @@ pub(crate) struct Slot {
 
 /// Drawn with the states around it in the server's `connection/handshake.rs`.
 enum State {
-    /// A thread has it, or it waits for one. Whom to wake when it lands.
+    /// A thread has it, or it is queued for one. Holds the waker for when it lands.
     Away(Option<Waker>),
-    /// It waits for its job. Whom to wake when it lands.
+    /// It waits for its job. Holds the waker for when it lands.
     Parked(Box<Flight>, Option<Waker>),
     Landed(Result<Box<Landed>, Lost>),
     /// Its connection is gone, or has taken it.
@@ -177,8 +177,8 @@ enum State {
 }
 
 impl Slot {
-    /// Leaves the flight here until its job is done; gives it back if it is done by now. `None`
-    /// also when nobody waits for the flight: it is gone then, and its job cancelled.
+    /// Parks the flight here until its job is done; returns it if the job is already done. Also
+    /// returns `None` if the flight was abandoned: it is dropped then, and its job cancelled.
     pub(crate) fn park(self: &Arc<Self>, mut flight: Box<Flight>) -> Option<Box<Flight>> {
         let waker = Waker::from(Arc::clone(self));
         let mut state = self.lock();
@@ -186,7 +186,7 @@ impl Slot {
             drop(state);
             return None; // The flight is dropped without the lock.
         };
-        // A job that is done between these lines wakes the slot, which waits for the lock.
+        // A job that finishes between these lines wakes the slot, which waits for the lock.
         let job = flight.job.as_mut()?;
         match job.poll(&mut Context::from_waker(&waker)) {
             Poll::Pending => {
@@ -217,7 +217,7 @@ impl Slot {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Every change is one assignment, which a panic cannot cut in two.
+        // Every change is one assignment, which a panic cannot interrupt.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -246,7 +246,7 @@ impl Wake for Slot {
     }
 }
 
-/// How a connection waits for its flight. Dropping it abandons the flight.
+/// The handle with which a connection waits for its flight. Dropping it abandons the flight.
 pub(crate) struct FlightHandle {
     slot: Arc<Slot>,
 }
@@ -265,12 +265,12 @@ impl FlightHandle {
         }
     }
 
-    /// Takes the flight if it has landed; `None` inside when it never will, as the pool has
-    /// stopped.
+    /// Takes the flight if it has landed. The inner `None` means that it never will, as the pool
+    /// has stopped.
     ///
     /// # Panics
     ///
-    /// When the flight did: the panic goes on here, where it belongs to a connection.
+    /// If the flight panicked, the panic is resumed here, where it belongs to a connection.
     pub(crate) fn take(&self) -> Option<Option<Box<Landed>>> {
         let mut state = self.slot.lock();
         if matches!(*state, State::Away(_) | State::Parked(..)) {
@@ -289,7 +289,7 @@ impl FlightHandle {
 impl Drop for FlightHandle {
     fn drop(&mut self) {
         let left = std::mem::replace(&mut *self.slot.lock(), State::Abandoned);
-        // A parked flight goes without the lock: its job calls back.
+        // A parked flight is dropped outside the lock, because its job calls back.
         drop(left);
     }
 }

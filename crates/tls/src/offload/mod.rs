@@ -1,9 +1,9 @@
-//! Handshakes away from the worker: `ssl_async`.
+//! `ssl_async`: handshakes off the worker.
 //!
-//! What a full handshake costs lies in one flight, the one with the private-key operation. While
-//! a worker computes it, all other connections of that worker wait. So the flight can
-//! leave: the connection to libssl moves by value to a thread of the pool, together with
-//! the records of the ClientHello, and comes back with what is to be sent.
+//! Nearly all of the cost of a full handshake is in one flight, the one with the private-key
+//! operation. While a worker computes it, all other connections of that worker wait. So the flight
+//! can leave: the connection to libssl moves by value to a thread of the pool, together with the
+//! records of the ClientHello, and comes back with what is to be sent.
 //!
 //! ```text
 //! worker                          pool thread                      accelerator of the key
@@ -13,14 +13,14 @@
 //!   poll_landed <-- Slot lands -- libssl goes on   <----- the job is done
 //! ```
 //!
-//! One thread has the flight at any time: the slot says which state it is in. A
-//! connection that dies drops its `FlightHandle`, and whoever has the flight next drops it; one
-//! that is parked goes at once, which cancels its job.
+//! Exactly one thread has the flight at any time; the slot records its state. A connection that
+//! dies drops its `FlightHandle`, and whoever has the flight next drops it. A parked flight is
+//! dropped at once, which cancels its job.
 //!
-//! Flights never wait for each other on purpose: a thread first goes on with flights whose job is
-//! done, then computes a full batch, then begins flights that wait, and only without those
-//! computes what is queued, be it one job. So batches grow with the load and nobody
-//! waits for company.
+//! Flights never wait for each other on purpose. A thread first continues flights whose job is
+//! done, then computes a full batch, then begins queued flights, and only if there are none does it
+//! compute what is queued, even if that is a single job. So batches grow with the load, and no job
+//! waits for a batch to fill.
 //!
 //! | file | what |
 //! |---|---|
@@ -30,7 +30,7 @@
 //! | `courtesy.rs` | letting workers go first |
 //! | `flight.rs` | a handshake on its way, and the slot through which it comes back |
 //!
-//! The states of a handshake that waits, from the socket to the flight, are drawn in the server's
+//! The states of a waiting handshake, from the socket to the flight, are drawn in the server's
 //! `connection/handshake.rs`.
 //!
 //! Tests: `crate::tests::offload`.

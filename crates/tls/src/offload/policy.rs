@@ -5,8 +5,8 @@ use crate::accelerator::KeyType;
 /// `ssl_async`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum AsyncMode {
-    /// Flights leave when that helps: expensive ones if the worker has another connection,
-    /// cheap ones if they crowd.
+    /// Flights leave when that helps: expensive ones if the worker has another connection, cheap
+    /// ones if there are many at once.
     #[default]
     Auto,
     /// All flights with a private-key operation leave.
@@ -15,22 +15,22 @@ pub enum AsyncMode {
     Off,
 }
 
-/// What else the worker has to do, as far as it matters for one handshake.
+/// What else the worker has to do, as far as it matters to a handshake.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Load {
     /// Other connections are open on this worker: they wait while it computes.
     pub has_others: bool,
-    /// Handshakes come thick on this worker.
+    /// Many handshakes are arriving on this worker.
     pub is_crowded: bool,
 }
 
 /// Whether a flight with an operation of such a key leaves the worker.
 ///
-/// With `auto`, an expensive operation (RSA, the larger curves: 0.1 ms to more than 1 ms) leaves
-/// as soon as the worker has another connection, which it would keep waiting. A cheap one
-/// (P-256, Ed25519: some 10 us in a flight of 70 us) is not worth the two hand-overs, a sixth of
-/// it, unless there is a crowd of them: then an established connection would wait for several,
-/// one after the other, whereas threads of the pool let its worker go first.
+/// With `auto`, an expensive operation (RSA, the larger curves: 0.1 ms to more than 1 ms) leaves as
+/// soon as the worker has another connection, which it would keep waiting. A cheap operation
+/// (P-256, Ed25519: some 10 us in a flight of 70 us) is not worth the two hand-overs, which cost a
+/// sixth of it. The exception is a crowd of them: an established connection would then wait for
+/// several, one after the other, whereas the threads of the pool let its worker go first.
 pub(crate) fn leaves(mode: AsyncMode, key: KeyType, load: Load) -> bool {
     match mode {
         AsyncMode::On => true,

@@ -30,9 +30,9 @@ pub(crate) struct Shared {
 
 #[derive(Default)]
 struct Queue {
-    /// Flights whose job is done: they are nearly home.
+    /// Flights whose job is done: they are nearly finished.
     resumed: VecDeque<Box<Flight>>,
-    /// Flights that nothing was done for yet.
+    /// Flights for which no work has been done yet.
     fresh: VecDeque<Box<Flight>>,
     /// Accelerators that have jobs and no threads of their own.
     working: VecDeque<Arc<dyn Accelerator>>,
@@ -43,13 +43,13 @@ struct Queue {
     is_stopped: bool,
 }
 
-/// Fresh flights that are begun at most while an accelerator has jobs but no full batch: under a
-/// flood of flights with one key, those with a rarer one must get their turn.
+/// The most fresh flights begun while an accelerator has jobs but no full batch. Under a flood of
+/// flights with one key, flights with a rarer key must still get their turn.
 const MAX_FLIGHTS_BEFORE_WORK: usize = 16;
 
-/// How long a thread computes at a time when others want its processor. Letting them go first
-/// costs it about as much again, so that the kernel's usual 3 ms would make new connections wait
-/// for long beside busy workers; those have a shorter one still.
+/// How long a thread computes at a time while others want its processor. Letting them go first
+/// costs it about as much again. With the kernel's usual 3 ms, new connections would wait for long
+/// beside busy workers, whose slice is shorter still.
 const TIME_SLICE: Duration = Duration::from_micros(300);
 
 /// A handshake that the pool did not take.
@@ -78,7 +78,7 @@ impl Pool {
                 .name(format!("handshake-{index}"))
                 .spawn(move || {
                     let _ = sealane_sys::crash::prepare_thread(); // for the report of a crash
-                    // A wish, which a sandbox may deny.
+                    // Best effort: a sandbox may refuse it.
                     let _ = sealane_sys::process::set_time_slice(TIME_SLICE);
                     shared.run();
                 });
@@ -93,7 +93,7 @@ impl Pool {
         Ok(pool)
     }
 
-    /// Takes a handshake over, which begins with `input` or waits for `wanted`.
+    /// Takes over a handshake that begins with `input` or waits for `wanted`.
     ///
     /// # Errors
     ///
@@ -105,7 +105,7 @@ impl Pool {
         input: &[u8],
         wanted: Option<KeyOperation>,
     ) -> Result<FlightHandle, NotTaken> {
-        // Made before the lock is taken, which all workers and threads share.
+        // Created before taking the lock, which all workers and threads share.
         let (flight, handle) = Flight::new(
             tls,
             Arc::clone(accelerator),
@@ -125,7 +125,7 @@ impl Pool {
         Ok(handle)
     }
 
-    /// Cancels what waits, lets what is being computed finish, and waits for the threads.
+    /// Cancels what is queued, lets running computations finish, and joins the threads.
     pub(crate) fn stop(&self) {
         let mut queue = self.shared.lock();
         queue.is_stopped = true;
@@ -139,10 +139,10 @@ impl Pool {
         }
         let threads = std::mem::take(&mut *lock(&self.threads));
         for thread in threads {
-            // Panics of flights are caught; one of the thread itself has been reported.
+            // Panics of flights are caught; a panic of the thread itself has been reported.
             let _ = thread.join();
         }
-        // What is parked lands when its job ends. Jobs of connections that are gone cost nothing.
+        // Parked flights land when their job ends. Jobs of dead connections cost nothing.
         let working = std::mem::take(&mut self.shared.lock().working);
         for accelerator in working {
             while self.shared.work(&*accelerator) {}
@@ -181,7 +181,7 @@ impl Shared {
         }
     }
 
-    /// Has an accelerator compute; `false` when nothing was queued.
+    /// Lets an accelerator compute; `false` if nothing was queued.
     fn work(&self, accelerator: &dyn Accelerator) -> bool {
         // Jobs that a panic leaves behind fail by being dropped.
         catch_unwind(AssertUnwindSafe(|| accelerator.work())).unwrap_or(false)
@@ -217,7 +217,7 @@ impl Shared {
         }
     }
 
-    /// Remembers that an accelerator may have jobs that nobody computes.
+    /// Remembers that an accelerator may have jobs that no thread is computing.
     fn note_work(&self, accelerator: &Arc<dyn Accelerator>) {
         if accelerator.queued() == 0 {
             return;
@@ -230,7 +230,7 @@ impl Shared {
         if !is_known {
             queue.working.push_back(Arc::clone(accelerator));
         }
-        // This thread looks next; another is needed for what it does not take.
+        // This thread looks next; another is needed for whatever it does not take.
     }
 
     /// Waits for something to do; `None` when the pool stops.
@@ -241,7 +241,7 @@ impl Shared {
                 return None;
             }
             if let Some(task) = queue.take(&self.stats) {
-                // More to do than one thread can take: the next one wakes the one after it.
+                // There is more than one thread can take: each thread wakes the next.
                 if queue.has_more() && queue.waiting > 0 {
                     self.wake.notify_one();
                 }
@@ -297,7 +297,7 @@ impl Queue {
         self.work_at(0)
     }
 
-    /// Takes turns among accelerators.
+    /// Round-robin among accelerators.
     fn work_at(&mut self, index: usize) -> Option<Task> {
         let accelerator = self.working.remove(index)?;
         self.taken_since_work = 0;
@@ -312,7 +312,7 @@ impl Queue {
     }
 }
 
-/// No change under these locks is made in steps that a panic could come between.
+/// Every change under these locks is a single step that a panic cannot interrupt.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

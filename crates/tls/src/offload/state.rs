@@ -1,4 +1,4 @@
-//! What a process has of handshakes, whatever its snapshot.
+//! The handshake state of a process, which outlives snapshots.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -12,14 +12,14 @@ use crate::accelerator::{self, Accelerator, AcceleratorChoice, HandshakeStats, N
 use super::policy::AsyncMode;
 use super::pool::Pool;
 
-/// How handshakes of one server are done.
+/// How one server does handshakes.
 #[derive(Clone, Debug, Default)]
 pub struct HandshakeSettings {
     /// `ssl_async`.
     pub mode: AsyncMode,
     /// `ssl_accelerator`.
     pub accelerator: AcceleratorChoice,
-    /// The pool and the counters of the process; `None` is for tests and tools: no pool.
+    /// The pool and the counters of the process; `None` (no pool) is for tests and tools.
     pub state: Option<Arc<HandshakeState>>,
 }
 
@@ -33,22 +33,22 @@ pub struct HandshakeState {
     accelerators: Mutex<Accelerators>,
 }
 
-/// Accelerators in use, by what was chosen and the hash of the key.
+/// Accelerators in use, keyed by choice and by the hash of the key.
 type Accelerators = HashMap<(AcceleratorChoice, [u8; 32]), Weak<dyn Accelerator>>;
 
 impl HandshakeState {
-    /// Without threads yet: all handshakes stay on their workers.
+    /// A state without threads yet: all handshakes stay on their workers.
     pub fn new() -> Arc<Self> {
         Arc::default()
     }
 
-    /// Says, once, where alerts for the operator go. Until then they are dropped.
+    /// Sets, once, where alerts for the operator go. Until then they are dropped.
     pub fn set_report(&self, report: Report) {
         let _ = self.report.set(report);
     }
 
-    /// Starts the pool, once, in the process that will use it: threads do not survive a
-    /// fork. With `threads` 0 there is none.
+    /// Starts the pool, once, in the process that will use it: threads do not survive a fork. With
+    /// `threads` 0 there is no pool.
     ///
     /// # Errors
     ///
@@ -62,7 +62,7 @@ impl HandshakeState {
         Ok(())
     }
 
-    /// Stops the pool: what waits is cancelled, what is being computed finished. From then on
+    /// Stops the pool: cancels what is queued and lets running computations finish. From then on
     /// handshakes stay on their workers.
     pub fn stop(&self) {
         if let Some(pool) = self.pool.get() {
@@ -75,7 +75,8 @@ impl HandshakeState {
         &self.stats
     }
 
-    /// Reports to whoever [`set_report`](Self::set_report) names, then or later.
+    /// A report that goes to the receiver of [`set_report`](Self::set_report), even if that is set
+    /// later.
     pub(crate) fn report(&self) -> Report {
         let report = Arc::clone(&self.report);
         Arc::new(move |text| {
@@ -85,8 +86,8 @@ impl HandshakeState {
         })
     }
 
-    /// The accelerator of this key: the one that another server, or the snapshot before, has already,
-    /// so that operations of one key are computed together whoever wants them.
+    /// The accelerator of this key. Reuses one that another server or the previous snapshot already
+    /// has, so that operations of one key are computed together whoever wants them.
     pub(crate) fn accelerator(
         &self,
         choice: AcceleratorChoice,
@@ -97,7 +98,7 @@ impl HandshakeState {
             return build();
         };
         let id = (choice, sha256(der.expose()));
-        // No change of the map is made in steps that a panic could come between.
+        // Every change of the map is a single step that a panic cannot interrupt.
         let mut known = self
             .accelerators
             .lock()

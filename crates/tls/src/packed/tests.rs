@@ -1,4 +1,4 @@
-//! The bytes themselves. Connections are moved in `tests/moving.rs`.
+//! The bytes themselves. `tests/moving.rs` moves connections.
 
 use proptest::prelude::*;
 

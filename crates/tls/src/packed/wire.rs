@@ -8,8 +8,8 @@
 //! libssl and the rest (4 + n)
 //! ```
 //!
-//! Numbers are big-endian; lists and texts have their length in bytes in front. What may
-//! be missing is 0 or empty, and otherwise its place in a list, from 1.
+//! Numbers are big-endian; lists and texts are prefixed with their length in bytes. Optional values
+//! are 0 or empty if absent, otherwise their index in a list, counting from 1.
 
 use sealane_awslc::{Secret, library_version};
 
@@ -21,10 +21,10 @@ use crate::server::Fingerprint;
 use crate::sessions::outcome::SessionOutcome;
 use crate::sessions::stats::{EarlyVerdict, Missed, Resumed};
 
-/// Another one for every change of the bytes or of their meaning.
+/// Changes with every change of the bytes or of their meaning.
 pub(super) const FORMAT: u16 = 1;
 
-/// The longest text of a failed call that goes along.
+/// The longest text of a failed call that is included.
 const MAX_REFUSAL_BYTES: usize = 200;
 /// Room for everything of a fixed length and the texts that are bounded.
 const FIXED_BYTES: usize = 1024;
@@ -36,11 +36,11 @@ const KERNEL: u8 = 2;
 pub(super) fn write(packed: &Packed) -> Secret {
     let groups = packed.client_groups.as_deref().unwrap_or(&[]);
     let room = FIXED_BYTES + 2 * groups.len() + packed.tls.expose().len();
-    // All at once, so that nothing secret is left behind by a vector that grows.
+    // Allocated at once, so that a growing vector leaves no secret behind.
     let mut body = Writer(Vec::with_capacity(room));
     body.0.extend_from_slice(&FORMAT.to_be_bytes());
     let version = library_version().as_bytes();
-    // A longer one is equally another version for whoever has it in full.
+    // A truncated version still differs from any other that has it in full.
     let version = &version[..version.len().min(u8::MAX.into())];
     body.u8(version.len() as u8);
     body.0.extend_from_slice(version);
@@ -83,7 +83,7 @@ fn write_sealer(sealer: Sealer, body: &mut Writer) {
     }
 }
 
-/// That of a call; the others are found again.
+/// Writes the refusal of a failed call; the others are determined again.
 fn write_refusal(refusal: Option<&Refusal>, body: &mut Writer) {
     let (call, error) = match refusal {
         Some(Refusal::Call { call, error }) => (Some(*call), error.as_str()),
@@ -191,7 +191,7 @@ fn place<T: PartialEq>(all: &[T], value: Option<T>) -> u8 {
     place.map_or(0, |place| u8::try_from(place + 1).unwrap_or(0))
 }
 
-/// What is longer than 4 GiB is far longer than [`read`] accepts.
+/// Anything longer than 4 GiB is far beyond what [`read`] accepts.
 fn length_of(bytes: &[u8]) -> u32 {
     u32::try_from(bytes.len()).unwrap_or(u32::MAX)
 }
@@ -211,7 +211,7 @@ impl Writer {
         self.0.extend_from_slice(&number.to_be_bytes());
     }
 
-    /// What is too long for its length is left out.
+    /// A list that is too long for its length field is left out.
     fn list(&mut self, bytes: &[u8]) {
         let length = u16::try_from(bytes.len()).unwrap_or(0);
         self.0.extend_from_slice(&length.to_be_bytes());

@@ -1,11 +1,10 @@
 //! Sessions in memory, by their id: `ssl_session_cache`.
 //!
-//! One cache per zone of `shared:NAME:SIZE`. All workers share it, because a client
-//! comes back to any of them; it is split into shards with a lock each, so that
-//! handshakes rarely meet, and no lock is held for longer than it takes to copy a
-//! session. The size bounds everything that the cache allocates. When it is full,
-//! sessions that have ended go first, as far as they are the oldest, then
-//! those not used for longest.
+//! One cache per zone of `shared:NAME:SIZE`. All workers share it, because a client may come back
+//! to any of them. It is split into shards, each with its own lock, so that handshakes rarely
+//! contend, and no lock is held for longer than it takes to copy a session. The size bounds
+//! everything that the cache allocates. When it is full, expired sessions go first, as far as they
+//! are the oldest, then the least recently used ones.
 
 mod following;
 
@@ -21,29 +20,28 @@ pub use self::following::Follower;
 
 /// Locks; a power of two.
 const SHARDS: usize = 64;
-/// What an entry costs besides its session: its slot (72 bytes, and a quarter for
-/// the room that a growing list keeps), its place in the table, the allocator's
-/// header and rounding.
+/// The cost of an entry besides its session: its slot (72 bytes, plus a quarter for the spare room
+/// of a growing list), its position in the table, the allocator's header and rounding.
 pub(crate) const ENTRY_OVERHEAD_BYTES: usize = 124;
-/// The least a cache may hold in all, so that each shard holds a few sessions.
+/// The minimum total size of a cache, so that each shard holds a few sessions.
 pub(crate) const MIN_CACHE_BYTES: usize = SHARDS * 4096;
 /// A session larger than this is not kept (nginx's limit is the same).
 const MAX_SESSION_BYTES: usize = 4096;
 /// Longest session id (RFC 5246 section 7.4.1.3).
 pub(crate) const MAX_ID_BYTES: usize = 32;
-/// Sessions that have ended, dropped with each insertion at most.
+/// The most expired sessions dropped with each insertion.
 const EXPIRED_PER_INSERT: usize = 2;
 
 /// A bounded store of sessions.
 pub struct SessionCache {
     shards: Box<[Mutex<Shard>]>,
     shard_bytes: usize,
-    /// Who is told of every session, while another process takes the place of this one.
+    /// Is told of every session while another process takes over from this one.
     follower: RwLock<Option<Follower>>,
     is_followed: AtomicBool,
 }
 
-/// What a cache has seen, summed over its shards.
+/// Statistics of a cache, summed over its shards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheCounts {
     /// Sessions held.
@@ -54,14 +52,14 @@ pub struct CacheCounts {
     pub hits: u64,
     /// Look-ups that found none.
     pub misses: u64,
-    /// Look-ups that found one which had ended.
+    /// Look-ups that found an expired session.
     pub expired: u64,
-    /// Sessions that had not ended and made room for others.
+    /// Unexpired sessions that made room for others.
     pub evicted: u64,
 }
 
 impl SessionCache {
-    /// A cache of at most `bytes` in all, overhead included (at least 256 KiB).
+    /// A cache of at most `bytes` in total, including overhead (at least 256 KiB).
     pub fn new(bytes: usize) -> Self {
         Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
@@ -71,7 +69,7 @@ impl SessionCache {
         }
     }
 
-    /// What it has seen and holds.
+    /// Its statistics and its contents.
     pub fn counts(&self) -> CacheCounts {
         let mut sum = CacheCounts::default();
         for shard in &self.shards {
@@ -101,7 +99,7 @@ impl SessionCache {
         self.counts().bytes
     }
 
-    /// Keeps a session until `expires_s`; the same id replaces what it had.
+    /// Keeps a session until `expires_s`, replacing any session with the same id.
     pub fn keep(&self, id: &[u8], session: &[u8], expires_s: u64, now_s: u64) {
         if session.len() > MAX_SESSION_BYTES || now_s >= expires_s {
             return;
@@ -117,7 +115,7 @@ impl SessionCache {
         let mut removed = Removed::new();
         self.shard(&entry.id)
             .insert(entry, self.shard_bytes, now_s, &mut removed);
-        // The lock is free again before they are wiped and given back.
+        // The lock is released before they are wiped and freed.
         drop(removed);
         self.tell_follower(id, session, expires_s);
     }
@@ -129,7 +127,7 @@ impl SessionCache {
     }
 
     fn shard(&self, id: &Id) -> MutexGuard<'_, Shard> {
-        // Ids that are kept are random bytes that a server of ours chose.
+        // Ids in the cache are random bytes chosen by our own servers.
         lock(&self.shards[usize::from(id.bytes[MAX_ID_BYTES - 1]) % SHARDS])
     }
 }
@@ -150,13 +148,13 @@ impl fmt::Debug for SessionCache {
     }
 }
 
-/// A panic while a lock was held cannot have left a shard half changed: no step
-/// of a change can panic but for lack of memory, which aborts.
+/// A panic while a lock was held cannot have left a shard half changed: no step of a change can
+/// panic except for lack of memory, which aborts.
 fn lock(shard: &Mutex<Shard>) -> MutexGuard<'_, Shard> {
     shard.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// An id, filled up with zeros.
+/// An id, padded with zeros.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Id {
     bytes: [u8; MAX_ID_BYTES],
@@ -177,7 +175,7 @@ impl Id {
         &self.bytes[..usize::from(self.length)]
     }
 
-    /// Ids that are kept are random, so their first bytes are a hash.
+    /// Ids in the cache are random, so their first bytes serve as a hash.
     fn hash(&self) -> u64 {
         let first = self.bytes.first_chunk().expect("an id has 32 bytes");
         u64::from_le_bytes(*first)
@@ -196,7 +194,7 @@ impl Drop for Session {
 /// Sessions that made room for another.
 type Removed = SmallVec<[Session; 4]>;
 
-/// A place in the list of slots.
+/// An index into the list of slots.
 type Slot = u32;
 const NONE: Slot = Slot::MAX;
 
@@ -207,8 +205,8 @@ struct Entry {
     session: Session,
     /// Neighbours in the order of use.
     used: Links,
-    /// Neighbours in the order of insertion, which is that of expiry as long as
-    /// all have the same lifetime.
+    /// Neighbours in the order of insertion, which is also the order of expiry as long as all have
+    /// the same lifetime.
     made: Links,
 }
 
@@ -320,7 +318,7 @@ impl Shard {
             return slot;
         }
         if self.slots.len() == self.slots.capacity() {
-            // Not twice as much, as a Vec would: the bytes are counted.
+            // Less than the doubling of a Vec, because the bytes are counted.
             self.slots.reserve_exact(self.slots.len() / 4 + 16);
         }
         self.slots.push(Some(entry));

@@ -1,10 +1,10 @@
 //! Early data (0-RTT, RFC 8446 sections 2.3 and 8): decided before libssl starts.
 //!
-//! libssl never takes early data by itself here. A flight is judged from the
-//! parsed ClientHello: its session must be found, be this server's and still
-//! good; its binder must prove that the holder of the session sent it; and
-//! the register must not know it. Only then is early data allowed for the connection.
-//! In doubt it is refused, which costs the client one round trip and nothing else.
+//! libssl never accepts early data by itself here. A flight is judged from the parsed ClientHello:
+//! its session must be found, belong to this server and be still valid; its binder must prove that
+//! the holder of the session sent it; and it must be new to the register. Only then is early data
+//! allowed for the connection. In doubt it is refused, which costs the client one round trip and
+//! nothing else.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ use crate::client_hello::Psk;
 /// `ssl_early_data on`.
 #[derive(Clone, Debug)]
 pub struct EarlyData {
-    /// The register of this process. It alone decides where there is no store of
-    /// all nodes, and is asked first where there is one.
+    /// The register of this process. It decides alone if there is no store of all nodes; otherwise
+    /// it is asked first.
     pub register: Arc<ReplayRegister>,
 }
 
@@ -28,7 +28,7 @@ pub(crate) struct Genuine {
 }
 
 impl Genuine {
-    /// What the store of all nodes is asked about.
+    /// The id under which the store of all nodes is asked.
     pub(crate) fn id(&self) -> [u8; 32] {
         let mut id = [0; 32];
         id[..16].copy_from_slice(&self.flight.ticket);
@@ -37,8 +37,8 @@ impl Genuine {
     }
 }
 
-/// Judges a flight whose ticket gave `session`. `message` is the ClientHello and
-/// `decided_elsewhere` says that a store of all nodes will have the last word.
+/// Judges a flight whose ticket contained `session`. `message` is the ClientHello, and
+/// `decided_elsewhere` says that a store of all nodes has the last word.
 pub(crate) fn judge(
     early: &EarlyData,
     psk: &Psk<'_>,
@@ -81,8 +81,8 @@ fn flight(psk: &Psk<'_>) -> Flight {
     Flight { ticket, binder }
 }
 
-/// The verdict on early data that was allowed, once libssl has decided too;
-/// `None` when it has not, or none was offered.
+/// The verdict on early data that was allowed, once libssl has decided too; `None` if it has not
+/// decided or none was offered.
 pub(crate) fn verdict_of(outcome: EarlyDataOutcome) -> Option<EarlyVerdict> {
     Some(match outcome {
         EarlyDataOutcome::Undecided | EarlyDataOutcome::NotOffered => return None,

@@ -1,17 +1,16 @@
 //! What a session is bound to.
 //!
-//! A session must resume on every node that serves the same site, and never where
-//! the full handshake might have ended otherwise: at another server, or under
-//! other rules for client certificates (CVE-2025-23419: a session made under one
-//! server's rules was taken by another). So its context id is a hash of
+//! A session must resume on every node that serves the same site, and never where the full
+//! handshake might have ended otherwise: at another server, or under other rules for client
+//! certificates (CVE-2025-23419: a session made under one server's rules was accepted by another).
+//! So its context id is a hash of
 //!
 //! - the names of the server (`server_name`) and of its certificates;
 //! - the contents of the client CAs, whether and how deep client certificates are
 //!   verified, and the contents of the revocation lists.
 //!
-//! Addresses, ports, paths and file times are not in it: they differ between
-//! nodes. All of it comes from the configuration, so all nodes that have the same
-//! get the same.
+//! It does not contain addresses, ports, paths and file times, which differ between nodes. All of
+//! it comes from the configuration, so nodes with the same configuration get the same id.
 
 use sealane_awslc::sha256;
 
@@ -33,22 +32,22 @@ pub enum VerifyClient {
     /// `off`: no certificate is asked for.
     #[default]
     Off,
-    /// `on`: without a valid one there is no service.
+    /// `on`: requests without a valid one are refused.
     On,
-    /// `optional`: one that is shown must be valid.
+    /// `optional`: one that is sent must be valid.
     Optional,
-    /// `optional_no_ca`: one that is shown is not checked here.
+    /// `optional_no_ca`: one that is sent is not checked here.
     OptionalNoCa,
 }
 
-/// How client certificates are judged.
+/// How client certificates are verified.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientVerification {
     /// `ssl_verify_client`.
     pub mode: VerifyClient,
     /// `ssl_verify_depth`.
     pub depth: u32,
-    /// `ssl_client_certificate`: trusted, and clients are told its names.
+    /// `ssl_client_certificate`: trusted, and clients are sent its names.
     pub named: Option<PemFile>,
     /// `ssl_trusted_certificate`: trusted.
     pub trusted: Option<PemFile>,
@@ -102,7 +101,7 @@ pub(crate) fn context_id(parts: &Parts<'_>) -> [u8; 32] {
         VerifyClient::OptionalNoCa => 3,
     };
     append(&mut text, b'v', &[mode]);
-    // Where nobody is asked, files may be there for stapling.
+    // If no certificate is asked for, the files may be there for stapling.
     if parts.client.mode != VerifyClient::Off {
         append(&mut text, b'd', &parts.client.depth.to_be_bytes());
         let ClientVerification {
@@ -120,7 +119,7 @@ pub(crate) fn context_id(parts: &Parts<'_>) -> [u8; 32] {
     sha256(&text)
 }
 
-/// Kind and length in front, so that no two lists give the same text.
+/// Prefixed with kind and length, so that no two lists give the same text.
 fn append(text: &mut Vec<u8>, kind: u8, value: &[u8]) {
     text.push(kind);
     text.extend_from_slice(&(value.len() as u64).to_be_bytes());

@@ -1,10 +1,9 @@
-//! What must be known before libssl reads a ClientHello.
+//! What must be looked up before libssl reads a ClientHello.
 //!
-//! libssl's callbacks answer at once. So whatever may have to wait for the store
-//! of all nodes, a session or a claim on early data, is looked up before, from the
-//! parsed hello, and libssl finds the result prepared. Where nothing can
-//! wait and no early data is at stake, nothing is done here: libssl's callbacks
-//! open the ticket or look into the cache themselves.
+//! libssl's callbacks must answer at once. So anything that may have to wait for the store of all
+//! nodes, a session or a claim on early data, is looked up beforehand from the parsed hello, and
+//! libssl finds the result prepared. If nothing can wait and no early data is at stake, nothing is
+//! done here: libssl's callbacks open the ticket or look into the cache themselves.
 //!
 //! ```text
 //! begin --+--------------------------------------> Ready
@@ -36,42 +35,42 @@ use crate::client_hello::{ClientHello, Psk};
 /// How one server resumes sessions.
 #[derive(Debug)]
 pub(crate) struct Resumption {
-    /// Self-contained tickets; with `false` and a cache TLS 1.3 gets opaque ones.
+    /// Self-contained tickets. With `false` and a cache, TLS 1.3 gets opaque ones.
     pub(crate) tickets: bool,
     pub(crate) ring: Arc<TicketRing>,
     pub(crate) kept: Option<Arc<KeptSessions>>,
-    /// The store, for claims also where no session is kept in it.
+    /// The store; claims go there even if no session is kept in it.
     pub(crate) shared: Option<SharedSessions>,
     pub(crate) early: Option<EarlyData>,
     pub(crate) stats: Arc<SessionStats>,
     pub(crate) context_id: [u8; 32],
 }
 
-/// What libssl is started with.
+/// The input with which libssl is started.
 #[derive(Debug, Default)]
 pub(crate) struct Prepared {
     /// The session that the client offers, or why there is none.
     pub(crate) prefetched: Option<Prefetched>,
     /// The session came from the store of all nodes.
     pub(crate) from_store: bool,
-    /// Tickets are not for this connection.
+    /// Tickets are not used on this connection.
     pub(crate) without_tickets: bool,
     /// Early data may be read.
     pub(crate) early_data: bool,
     /// Why it may not.
     pub(crate) refused: Option<EarlyVerdict>,
-    /// What the store did instead of giving an answer.
+    /// Why the store gave no answer.
     pub(crate) store_failure: Option<Missed>,
 }
 
-/// How far the preparation came.
+/// The progress of the preparation.
 #[derive(Debug)]
 pub(crate) enum Step {
     Ready(Prepared),
     Wait(Lookup),
 }
 
-/// A question to the store, on its way.
+/// A question to the store, in progress.
 pub(crate) struct Lookup {
     question: Question,
     answer: Answer,
@@ -137,7 +136,7 @@ impl fmt::Debug for Lookup {
     }
 }
 
-/// What the hello offers, once it matters.
+/// The session that the hello offers, if it matters.
 enum Offer<'a> {
     /// A pre-shared key of TLS 1.3.
     Psk(Psk<'a>),
@@ -164,7 +163,7 @@ impl Resumption {
         self.kept.as_deref().map(|kept| &*kept.cache)
     }
 
-    /// The store, where sessions are kept in it.
+    /// The store, if sessions are kept in it.
     fn session_store(&self) -> Option<&SharedSessions> {
         self.kept.as_ref().and(self.shared.as_ref())
     }
@@ -257,16 +256,16 @@ impl Resumption {
                 .filter(|_| self.is_opaque() || (self.tickets && early))
                 .map(Offer::Psk);
         }
-        // A ticket, where tickets count, goes before an id. A client that could do
-        // TLS 1.3 sends a random id here too, which nothing tells from a real one: on a
-        // server without TLS 1.3 it costs the store a question.
+        // A ticket, if tickets are enabled, takes precedence over an id. A TLS 1.3 client also
+        // sends a random id here, which is indistinguishable from a real one. On a server without
+        // TLS 1.3 this costs a query to the store.
         let by_ticket = self.tickets && hello.session_ticket().is_some_and(|it| !it.is_empty());
         let id = hello.session_id();
         let wanted = self.session_store().is_some() && !by_ticket && !id.is_empty();
         wanted.then_some(Offer::Id(id))
     }
 
-    /// Looks into what this process has.
+    /// Looks the session up in this process.
     fn find_here(&self, offer: &Offer<'_>, target: &mut Vec<u8>, now_s: u64) -> Result<(), Miss> {
         let cache = self.cache();
         match offer {
@@ -277,7 +276,7 @@ impl Resumption {
                         target.truncate(length);
                         Ok(())
                     }
-                    // No store knows a session that is in its ticket.
+                    // A session contained in its ticket is in no store.
                     TicketOpened::Miss(miss) => Err(miss),
                 }
             }
@@ -312,7 +311,7 @@ impl Resumption {
         })
     }
 
-    /// Opens what the store had, and keeps it here for the next time.
+    /// Opens the value from the store, and keeps it here for the next time.
     fn open_value(
         &self,
         offer: &Offer<'_>,

@@ -1,4 +1,4 @@
-//! Sessions: how clients come back without a full handshake.
+//! Sessions: resumption without a full handshake.
 //!
 //! | file | what |
 //! |---|---|
@@ -9,7 +9,7 @@
 //! | `lookup.rs` | everything that is looked up before libssl starts |
 //! | `identity.rs` | what a session is bound to |
 //! | `early_data.rs`, `replay.rs` | 0-RTT, accepted once |
-//! | `outcome.rs`, `stats.rs` | what became of it, on one connection and counted |
+//! | `outcome.rs`, `stats.rs` | the outcome, on one connection and counted |
 //! | `state.rs` | what outlives a snapshot |
 //!
 //! | directives | TLS 1.3 | TLS 1.2 and below |

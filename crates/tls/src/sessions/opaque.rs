@@ -1,10 +1,9 @@
 //! TLS 1.3 without self-contained tickets: `ssl_session_tickets off` with a cache.
 //!
-//! TLS 1.3 has no session ids; what a client brings back is always a ticket. So
-//! the ticket here is only a name, `"SLS1" | 32 random bytes | zeros`, and the
-//! session lies in the cache and, with one, in the store of all nodes. The zeros make it as
-//! long as the session: libssl's buffer for the opened ticket is exactly as long
-//! as the ticket. The same cache serves TLS 1.2 by session id.
+//! TLS 1.3 has no session ids; a client always resumes with a ticket. So the ticket here is only a
+//! name, `"SLS1" | 32 random bytes | zeros`, and the session is in the cache and, if there is one,
+//! in the store of all nodes. The zeros make it as long as the session, since libssl's buffer for
+//! the opened ticket is exactly as long as the ticket. The same cache serves TLS 1.2 by session id.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,7 +18,7 @@ use super::store::SharedSessions;
 const MAGIC: &[u8; 4] = b"SLS1";
 const HEADER_BYTES: usize = MAGIC.len() + MAX_ID_BYTES;
 
-/// Where sessions are kept: a cache of this process, and the store of all nodes.
+/// Where sessions are kept: a cache of this process and the store of all nodes.
 #[derive(Debug)]
 pub(crate) struct KeptSessions {
     pub(crate) cache: Arc<SessionCache>,

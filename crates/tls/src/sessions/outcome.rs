@@ -1,4 +1,4 @@
-//! What became of a client's session and of its early data, on one connection.
+//! The outcome of a client's session and of its early data, on one connection.
 
 use sealane_awslc as awslc;
 use sealane_awslc::{EarlyDataOutcome, Miss, Offered};
@@ -27,17 +27,17 @@ impl SessionOutcome {
         self.resumed
     }
 
-    /// Why the session that the client offered was not.
+    /// Why the session that the client offered was not resumed.
     pub(crate) fn missed(&self) -> Option<Missed> {
         self.missed
     }
 
-    /// What became of early data, if some was offered.
+    /// The outcome of early data, if it was offered.
     pub(crate) fn early_verdict(&self) -> Option<EarlyVerdict> {
         self.verdict
     }
 
-    /// That of a handshake which another process has finished and counted.
+    /// The outcome of a handshake that another process has finished and counted.
     pub(crate) fn finished(
         resumed: Option<Resumed>,
         missed: Option<Missed>,
@@ -80,7 +80,7 @@ impl SessionOutcome {
         outcome
     }
 
-    /// Takes notice of what a call of the handshake brought.
+    /// Records the progress after a call of the handshake.
     pub(crate) fn follow(
         &mut self,
         tls: &mut awslc::Connection,
@@ -105,7 +105,7 @@ impl SessionOutcome {
         }
         self.early_decided = true;
         tls.set_early_data_enabled(true);
-        // What was refused before has its verdict; `Disabled` alone says nothing.
+        // Early data refused earlier already has its verdict; `Disabled` alone says nothing.
         if self.verdict.is_none() && decided != EarlyDataOutcome::Disabled {
             self.verdict = verdict_of(decided);
             if let Some(verdict) = self.verdict {

@@ -1,30 +1,29 @@
 //! The register of early data: each flight is accepted once.
 //!
-//! A flight is a ticket with the binder of its ClientHello, which covers
-//! everything else in the hello. Whoever records a flight can send it again; libssl only checks
-//! that the ticket's age fits within 60 seconds. So every accepted flight is
-//! remembered for as long as its age could fit anywhere.
+//! A flight is a ticket with the binder of its ClientHello, which covers everything else in the
+//! hello. Anyone who records a flight can send it again, and libssl only checks that the ticket's
+//! age fits within 60 seconds. So every accepted flight is remembered for as long as its age could
+//! fit anywhere.
 //!
-//! What a flood costs: only flights whose ticket opens and whose binder was made by
-//! the holder of the session get here (a forged hello costs an opened
-//! ticket and seven short hashes, and leaves nothing). Those that hold a session may try
-//! one ticket with many hellos: a ticket gets [`MAX_FLIGHTS_PER_TICKET`], more
-//! wait for a handshake of one round trip. The register is bounded; when there is no room
-//! nothing is forgotten before its time: new flights are refused, and become
-//! handshakes of one round trip too.
+//! The cost of a flood: only flights whose ticket opens and whose binder was made by the holder of
+//! the session get here. (A forged hello costs an opened ticket and seven short hashes, and leaves
+//! nothing behind.) Holders of a session may try one ticket with many hellos: a ticket gets
+//! [`MAX_FLIGHTS_PER_TICKET`], and any more fall back to a handshake of one round trip. The
+//! register is bounded. When it is full, nothing is forgotten before its time: new flights are
+//! refused and also become handshakes of one round trip.
 //!
 //! A register knows nothing of what was accepted before it began. It refuses tickets
 //! that were made before it, unless they are so old that the window has passed.
 //!
-//! It lies in memory that all processes of a server share ([`SharedMemory`]): those that serve
-//! one after the other, those that serve at the same time while one hands over to the next, and
-//! the one that follows a crash. So it has no locks, which a process could take with it into its
-//! grave: a ticket has a *bucket* of [`BUCKET`] words, a flight is one word in it, and
-//! a claim is one compare-and-exchange, followed by another look. Should two processes
-//! claim the same flight at the same moment, at most one of them is the first.
+//! It is in memory that all processes of a server share ([`SharedMemory`]): those that serve one
+//! after the other, those that serve at the same time during a hand-over, and the one that follows
+//! a crash. So it has no locks, which a process could hold when it dies. A ticket has a *bucket* of
+//! [`BUCKET`] words, a flight is one word in it, and a claim is one compare-and-exchange followed
+//! by another look. If two processes claim the same flight at the same moment, at most one of them
+//! is the first.
 //!
-//! A word has room for the time and for 32 bits of digest. Two flights that agree in them are one
-//! to the register: the second is refused, which costs a client in 500,000 a round trip.
+//! A word has room for the time and for 32 bits of digest. Two flights that agree in both are the
+//! same to the register: the second is refused, which costs one client in 500,000 a round trip.
 
 use std::fmt;
 use std::io;
@@ -33,22 +32,22 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use sealane_sys::shared_memory::SharedMemory;
 
-/// How long a flight is remembered, in seconds. libssl takes an age that is up to
-/// 60 s off either way, so a flight is good for 120 s on one clock; clocks of
-/// nodes that are each wrong by a minute either way make it 240 s.
+/// How long a flight is remembered, in seconds. libssl accepts an age that is off by up to 60 s
+/// either way, so a flight is good for 120 s on one clock. Clocks of nodes that are each wrong by
+/// up to a minute either way make it 240 s.
 pub const WINDOW_S: u64 = 300;
 /// Flights with one ticket in one window.
 pub const MAX_FLIGHTS_PER_TICKET: usize = 16;
-/// What a flight takes in the register, in bytes: two words, of which one stays free so
-/// that buckets seldom are full.
+/// Bytes that a flight takes in the register: two words, one of which stays free so that buckets
+/// are seldom full.
 pub const FLIGHT_BYTES: usize = WORDS_PER_FLIGHT * size_of::<u64>();
 /// `ssl_early_data_register_size`'s default, in flights.
 pub const DEFAULT_REGISTER_FLIGHTS: usize = (10 << 20) / FLIGHT_BYTES;
 
 const WORDS_PER_FLIGHT: usize = 2;
-/// Words that a ticket's flights may be in.
+/// Words available to a ticket's flights.
 const BUCKET: usize = 64;
-/// Attempts to get a word that others take at the same moment.
+/// Attempts to get a word while others take words at the same moment.
 const ATTEMPTS: usize = 16;
 
 /// The first word: this layout.
@@ -65,19 +64,19 @@ pub struct Flight {
     pub binder: [u8; 16],
 }
 
-/// What the register says of a flight.
+/// The register's verdict on a flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// It is new, and taken from now on.
+    /// It is new, and now claimed.
     First,
     /// It was claimed before.
     Replayed,
-    /// The ticket has had its share for now.
+    /// The ticket has used up its share for now.
     TicketExhausted,
     /// There is no room.
     Full,
-    /// The ticket is older than the register, which cannot know; or this process is not to take
-    /// early data any more.
+    /// The ticket is older than the register, which cannot know; or this process no longer takes
+    /// early data.
     BeforeRegister,
 }
 
@@ -91,7 +90,7 @@ pub struct ReplayRegister {
 }
 
 impl ReplayRegister {
-    /// A register of so many `flights`, that begins at `now_s`.
+    /// A register for `flights` flights that begins at `now_s`.
     ///
     /// # Errors
     ///
@@ -106,7 +105,7 @@ impl ReplayRegister {
         Ok(Self::of(memory, now_s))
     }
 
-    /// The register that another process has made and given away ([`AsFd`]).
+    /// The register that another process has created and passed on ([`AsFd`]).
     ///
     /// # Errors
     ///
@@ -134,13 +133,13 @@ impl ReplayRegister {
         }
     }
 
-    /// This process takes no early data any more: one that does not share the register
-    /// takes its place.
+    /// Stops taking early data in this process: a process that does not share the register takes
+    /// over.
     pub fn close(&self) {
         self.closed.store(true, Ordering::SeqCst);
     }
 
-    /// Flights remembered at `now_s`. It looks at all of them.
+    /// Flights remembered at `now_s`. Scans the whole register.
     pub fn flights(&self, now_s: u64) -> usize {
         let words = self.slots().iter().map(|slot| slot.load(Ordering::Relaxed));
         words.filter(|word| is_live(*word, now_s)).count()
@@ -149,7 +148,7 @@ impl ReplayRegister {
     /// Whether a flight with a ticket made at `made_s` may have been accepted
     /// before the register began.
     pub fn is_before(&self, made_s: u64, now_s: u64) -> bool {
-        // Within one second nothing is certain, nor is a clock that went back.
+        // Within one second nothing is certain, nor with a clock that went back.
         let fresh = made_s > self.began_s && made_s <= now_s;
         !fresh && now_s.saturating_sub(self.began_s) <= WINDOW_S
     }
@@ -162,7 +161,7 @@ impl ReplayRegister {
         self.claim_known(flight, now_s)
     }
 
-    /// Claims a flight, leaving what was before the register to others.
+    /// Claims a flight, without checking whether it may predate the register.
     pub fn claim_known(&self, flight: &Flight, now_s: u64) -> Claim {
         let bucket = self.bucket(flight);
         let entry = entry(flight, now_s);
@@ -197,7 +196,7 @@ impl ReplayRegister {
         &self.memory.words()[HEADER_WORDS..]
     }
 
-    /// Where the flights of a ticket are.
+    /// The words for the flights of a ticket.
     fn bucket(&self, flight: &Flight) -> &[AtomicU64] {
         let first = flight.ticket.first_chunk().expect("16 bytes");
         let slots = self.slots();
@@ -207,9 +206,9 @@ impl ReplayRegister {
     }
 }
 
-/// What has come of a claim whose entry stands in its bucket. Another process that made the
-/// same claim at the same moment and found another word free has an entry there, too: who looks
-/// after that has been written sees both.
+/// The result of a claim whose entry is in its bucket. Another process that made the same claim at
+/// the same moment and found another word free also has an entry there. A process that checks after
+/// both are written sees both.
 fn claimed(bucket: &[AtomicU64], entry: u64, now_s: u64) -> Claim {
     let words = bucket.iter().map(|slot| slot.load(Ordering::SeqCst));
     let copies = words.filter(|word| is_live(*word, now_s) && is_same_flight(*word, entry));
@@ -228,8 +227,8 @@ fn entry(flight: &Flight, now_s: u64) -> u64 {
     u64::from(second) << 32 | u64::from(digest)
 }
 
-/// Whether its flight could still be good. A clock that goes back lengthens memory, never
-/// shortens it.
+/// Whether its flight could still be good. A clock that goes back makes the register remember for
+/// longer, never shorter.
 fn is_live(word: u64, now_s: u64) -> bool {
     word != 0 && now_s <= (word >> 32) + WINDOW_S
 }

@@ -1,20 +1,18 @@
 //! Ticket keys (RFC 5077, RFC 8446 section 4.6.1).
 //!
-//! A ticket is `key name (16) | nonce (12) | AES-256-GCM-SIV ciphertext and tag`,
-//! the name authenticated with it. Keys come from `ssl_session_ticket_key` files,
-//! equal on all nodes, of which the first seals and every one opens; or they are
-//! random and rotate. Then
+//! A ticket is `key name (16) | nonce (12) | AES-256-GCM-SIV ciphertext and tag`; the name is
+//! authenticated too. Keys come from `ssl_session_ticket_key` files, the same on all nodes; the
+//! first file seals and every one opens. Or they are random and rotate. Then
 //!
-//! - the newest **active** key seals. A key made here is active at once, or,
-//!   in a ring that is shared, once the other nodes have had time to fetch it; one that
-//!   arrives from them likewise;
-//! - a key opens until the last ticket sealed with it has ended: for the lifetime
-//!   of a session (and the difference between clocks) after a newer one took over;
-//! - every node orders keys by the time they were made, then by name, so that all end
-//!   with the same key in front.
+//! - the newest **active** key seals. A key made here is active at once or, in a shared ring, once
+//!   the other nodes have had time to fetch it. The same holds for a key that arrives from them;
+//! - a key opens until the last ticket sealed with it has expired: for the lifetime of a session
+//!   (and the difference between clocks) after a newer one took over;
+//! - every node orders keys by the time they were made, then by name, so that all end up with the
+//!   same key in front.
 //!
-//! A new ring has a **provisional** key. When keys from the state file or from
-//! other nodes arrive it only opens what it sealed meanwhile.
+//! A new ring has a **provisional** key. Once keys arrive from the state file or from other nodes,
+//! it only opens what it has sealed so far.
 //!
 //! Time is an argument, in seconds since the epoch.
 
@@ -34,10 +32,10 @@ use self::key::{KEY_OVERHEAD_BYTES, KeyName, NAME_BYTES, TicketKey};
 pub use self::wire::RingError;
 use crate::error::SettingsError;
 
-/// `ssl_session_ticket_key` files held at most.
+/// The most `ssl_session_ticket_key` files.
 pub(crate) const MAX_TICKET_KEY_FILES: usize = 16;
-/// Keys that rotate, held at most. A rotation so short that more would be needed
-/// is lengthened ([`RingSettings::rotation_s`]).
+/// The most rotating keys. A rotation so short that it would need more is lengthened
+/// ([`RingSettings::rotation_s`]).
 pub const MAX_RING_KEYS: usize = 1024;
 
 /// How the keys of a ring rotate.
@@ -49,8 +47,8 @@ pub struct RingSettings {
     /// The longest `ssl_session_timeout` of the servers that use the ring, in
     /// seconds: how long a ticket can live.
     pub lifetime_s: u64,
-    /// How long a new key waits until it seals, in seconds: 0 for a ring of this
-    /// process alone, else the time in which other nodes fetch it.
+    /// How long a new key waits before it seals, in seconds: 0 for a ring of this process alone,
+    /// otherwise the time in which other nodes fetch it.
     pub overlap_s: u64,
 }
 
@@ -67,15 +65,15 @@ impl RingSettings {
 
 /// The ticket keys of one or many servers; shared by all workers.
 pub struct TicketRing {
-    /// Read for every ticket, replaced as a whole by a change. Workers share it
-    /// because a ticket comes back to any of them.
+    /// Read for every ticket, replaced as a whole by a change. Workers share it because a ticket
+    /// may come back to any of them.
     keys: RwLock<Arc<Keys>>,
 }
 
 struct Keys {
     /// `None`: from files, in their order, for ever.
     settings: Option<RingSettings>,
-    /// Files: the first seals. Otherwise oldest first.
+    /// From files: the first seals. Otherwise oldest first.
     list: Vec<Arc<TicketKey>>,
     by_name: HashMap<KeyName, usize>,
 }
@@ -121,8 +119,7 @@ impl TicketRing {
         }
     }
 
-    /// Changes how keys rotate from now on, as after a reload. Nothing happens to
-    /// a ring of files.
+    /// Changes how keys rotate from now on, as after a reload. Has no effect on a ring of files.
     pub fn configure(&self, settings: RingSettings) {
         self.change(|keys| {
             let current = keys.settings?;
@@ -136,9 +133,9 @@ impl TicketRing {
         self.keys().settings
     }
 
-    /// Puts a new random key in front once the newest is `rotation_s` old, and
-    /// forgets keys whose tickets have all ended. Returns whether there is a new
-    /// key, which is to be shared and saved.
+    /// Puts a new random key in front once the newest is `rotation_s` old, and forgets keys whose
+    /// tickets have all expired. Returns whether there is a new key, which must then be shared and
+    /// saved.
     ///
     /// # Errors
     ///
@@ -155,7 +152,7 @@ impl TicketRing {
             }
             match TicketKey::random(now_s, now_s.saturating_add(settings.overlap_s)) {
                 Ok(key) => {
-                    // What has been sealed with is no longer provisional.
+                    // A key that has sealed is no longer provisional.
                     let mut list: Vec<_> = keys.list.iter().map(TicketKey::settled).collect();
                     list.push(Arc::new(key));
                     Some(Keys::ordered(settings, list, now_s))
@@ -172,8 +169,8 @@ impl TicketRing {
         }
     }
 
-    /// Whether it has nothing but the key that it was made with: none has come from the
-    /// state file, from another process or from another node, and nobody else has this one.
+    /// Whether it has only the key that it was created with: none has come from the state file,
+    /// another process or another node, and no one else has this key.
     pub fn is_provisional(&self) -> bool {
         self.keys().list.iter().all(|key| key.provisional)
     }
@@ -194,15 +191,14 @@ impl TicketRing {
         )
     }
 
-    /// The keys for the state file or the other nodes; empty for keys from files.
-    /// The result is secret: it goes sealed to a store, with mode 0600 to a file.
+    /// The keys for the state file or the other nodes; empty for keys from files. The result is
+    /// secret: seal it for a store, write it with mode 0600 to a file.
     pub fn to_bytes(&self) -> Secret {
         wire::write(&self.keys())
     }
 
-    /// Takes over keys that [`to_bytes`](Self::to_bytes) wrote, here or on another
-    /// node. Returns how many were new. Any order of merges of the same keys gives
-    /// the same ring.
+    /// Takes over keys that [`to_bytes`](Self::to_bytes) wrote, here or on another node. Returns
+    /// how many were new. Merging the same keys in any order gives the same ring.
     ///
     /// # Errors
     ///
@@ -213,7 +209,7 @@ impl TicketRing {
         let mut failure = None;
         self.change(|keys| {
             let settings = keys.settings?;
-            // The first keys to arrive are in use elsewhere already.
+            // The first keys to arrive are already in use elsewhere.
             let first = keys.list.iter().all(|key| key.provisional);
             let wait_s = if first { 0 } else { settings.overlap_s };
             let mut list = keys.list.clone();
@@ -237,7 +233,7 @@ impl TicketRing {
                 .filter(|key| key.provisional && !key.is_retired())
             {
                 if found.iter().any(|found| found.name == key.name) {
-                    // Others have it, too, and may have sealed with it.
+                    // Others have it too, and may have sealed with it.
                     *key = TicketKey::settled(key);
                     changes = true;
                 } else if brings_keys {
@@ -265,8 +261,8 @@ impl TicketRing {
             .clone()
     }
 
-    /// Replaces the keys by what `next` makes of them, if anything. Two changes
-    /// never cross: the lock is held meanwhile, for the microseconds that a key takes.
+    /// Replaces the keys by the result of `next`, if any. Changes never overlap: the lock is held
+    /// for the microseconds that a key takes.
     fn change(&self, next: impl FnOnce(&Keys) -> Option<Keys>) -> bool {
         let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
         let Some(changed) = next(&keys) else {
@@ -291,7 +287,7 @@ impl Keys {
         }
     }
 
-    /// In order, without keys that have nothing left to open.
+    /// In order, without keys whose tickets have all expired.
     fn ordered(settings: RingSettings, mut list: Vec<Arc<TicketKey>>, now_s: u64) -> Self {
         list.sort_by_key(|key| (key.created_s, key.name));
         let opens_s = settings
@@ -322,7 +318,7 @@ impl Keys {
         let usable = || self.list.iter().filter(|key| !key.is_retired());
         usable()
             .rfind(|key| key.active_s <= now_s)
-            // All of them are on their way to the other nodes.
+            // All of them are still being distributed to the other nodes.
             .or_else(|| usable().next())
     }
 }

@@ -1,8 +1,7 @@
-//! What outlives a snapshot: keys, caches, the register, the counters.
+//! Session state that outlives a snapshot: keys, caches, the register, the counters.
 //!
-//! A process owns one [`SessionState`] and hands it to whoever builds settings.
-//! A second snapshot that asks for the same names gets the same objects, so a
-//! reload disturbs no session.
+//! A process owns one [`SessionState`] and passes it to whoever builds settings. A second snapshot
+//! that asks for the same names gets the same objects, so a reload disturbs no session.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -31,13 +30,13 @@ struct Named {
 }
 
 impl SessionState {
-    /// Nothing yet.
+    /// An empty state.
     pub fn new() -> Arc<Self> {
         Arc::default()
     }
 
-    /// The rotating keys with this name, made at `now_s` if they are new. With
-    /// other settings than before they keep their keys and rotate differently.
+    /// The rotating keys with this name, created at `now_s` if they are new. If the settings have
+    /// changed, the keys stay and rotate differently.
     ///
     /// # Errors
     ///
@@ -70,8 +69,7 @@ impl SessionState {
         rings
     }
 
-    /// The cache of this zone. A zone whose size has changed begins anew, as in
-    /// nginx.
+    /// The cache of this zone. As in nginx, a zone whose size has changed starts empty.
     pub fn cache(&self, zone: &str, bytes: usize) -> Arc<SessionCache> {
         let mut named = self.named();
         match named.caches.get(zone) {
@@ -86,7 +84,7 @@ impl SessionState {
         }
     }
 
-    /// All caches, each with its zone and the size of that in bytes.
+    /// All caches, each with its zone and the zone's size in bytes.
     pub fn caches(&self) -> Vec<(String, usize, Arc<SessionCache>)> {
         let named = self.named();
         let mut caches: Vec<_> = named
@@ -98,9 +96,8 @@ impl SessionState {
         caches
     }
 
-    /// The register of early data, made at `now_s` if there is none. The one that is there goes
-    /// on, whatever its size: two that are in use at the same time would each accept a
-    /// flight.
+    /// The register of early data, created at `now_s` if there is none. An existing one continues,
+    /// whatever its size: two in use at the same time would each accept a flight.
     ///
     /// # Errors
     ///
@@ -120,14 +117,14 @@ impl SessionState {
         self.named().register.clone()
     }
 
-    /// This process takes no early data any more.
+    /// Stops taking early data in this process.
     pub fn close_register(&self) {
         if let Some(register) = self.known_register() {
             register.close();
         }
     }
 
-    /// Goes on with the register of another state, or of another process.
+    /// Continues with the register of another state or process.
     pub fn set_register(&self, register: Arc<ReplayRegister>) {
         self.named().register = Some(register);
     }
@@ -147,7 +144,7 @@ impl SessionState {
     }
 
     fn named(&self) -> MutexGuard<'_, Named> {
-        // Every step leaves the maps whole.
+        // Every step leaves the maps consistent.
         self.named.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

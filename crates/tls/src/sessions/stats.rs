@@ -1,7 +1,7 @@
-//! What became of sessions and of early data, counted.
+//! Counts the outcomes of sessions and of early data.
 //!
-//! One [`SessionStats`] serves all servers and workers: a few atomic additions per
-//! handshake, next to which nobody notices them.
+//! One [`SessionStats`] serves all servers and workers. It costs a few atomic additions per
+//! handshake, which are negligible.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -42,13 +42,13 @@ impl Resumed {
 /// Why a session that was offered was not resumed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Missed {
-    /// It had ended.
+    /// It had expired.
     Expired,
     /// A foreign ticket, or one whose key is gone.
     UnknownKey,
-    /// A ticket that was altered, or a value in the store that was.
+    /// A ticket or a value in the store that was altered.
     Damaged,
-    /// Nothing was kept under the id: evicted, or never was.
+    /// Nothing was kept under the id: it was evicted, or never existed.
     Evicted,
     /// It belongs to another server, or to other rules for client certificates.
     OtherContext,
@@ -88,20 +88,20 @@ impl Missed {
     }
 }
 
-/// What became of early data that was offered to a server which takes it.
+/// The outcome of early data offered to a server that takes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum EarlyVerdict {
     /// It was read.
     Accepted,
-    /// The same flight was here before.
+    /// The same flight was seen before.
     Replayed,
     /// The register has no room.
     RegisterFull,
     /// The ticket is older than the register.
     BeforeRegister,
-    /// One ticket with too many flights.
+    /// Too many flights with one ticket.
     TicketExhausted,
-    /// The session was not found, had ended, or was another server's.
+    /// The session was not found, had expired, or was another server's.
     NoSession,
     /// The hello does not come from the session's holder.
     BadBinder,
@@ -109,7 +109,7 @@ pub enum EarlyVerdict {
     AgeSkew,
     /// Another application protocol than before.
     OtherProtocol,
-    /// libssl refused for another reason (HelloRetryRequest, a ticket without).
+    /// libssl refused for another reason (HelloRetryRequest, a ticket without early data).
     Unsuitable,
     /// The store did not answer in time.
     StoreTimeout,
@@ -167,18 +167,18 @@ pub struct SessionStats {
 }
 
 impl SessionStats {
-    /// Full handshakes that were finished.
+    /// Completed full handshakes.
     pub fn full(&self) -> u64 {
         self.full.load(Ordering::Relaxed)
     }
 
-    /// Handshakes that were finished by resuming in this way.
+    /// Handshakes completed by resuming in this way.
     pub fn resumed(&self, kind: Resumed) -> u64 {
         self.resumed[kind as usize].load(Ordering::Relaxed)
     }
 
-    /// Full handshakes of clients that offered a session, by why it was not
-    /// resumed. Clients that offered none are in [`full`](Self::full) only.
+    /// Full handshakes of clients that offered a session, by the reason it was not resumed. Clients
+    /// that offered none are in [`full`](Self::full) only.
     pub fn missed(&self, reason: Missed) -> u64 {
         self.missed[reason as usize].load(Ordering::Relaxed)
     }
@@ -201,8 +201,7 @@ impl SessionStats {
         self.missed[reason as usize].fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts a verdict that is reached outside: a request in early data that
-    /// was refused for its method.
+    /// Counts a verdict reached outside: a request in early data that was refused for its method.
     pub fn count_early_data(&self, verdict: EarlyVerdict) {
         self.early[verdict as usize].fetch_add(1, Ordering::Relaxed);
     }

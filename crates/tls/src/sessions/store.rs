@@ -1,10 +1,9 @@
-//! The store of all nodes, as the handshake sees it.
+//! The store of all nodes, as seen by the handshake.
 //!
-//! The control plane implements [`SharedStore`] (on Redis or Valkey) and runs on a
-//! thread of its own. Every call returns at once; an answer arrives through a
-//! [`Reply`], and a reply dropped without one is a store that is slow, dead or
-//! overloaded. The handshake then goes on as if nothing had been found, or
-//! without early data.
+//! The control plane implements [`SharedStore`] (on Redis or Valkey) and runs on its own thread.
+//! Every call returns at once, and an answer arrives through a [`Reply`]. A reply dropped without
+//! an answer means that the store is slow, dead or overloaded. The handshake then continues as if
+//! nothing had been found, or without early data.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,24 +16,23 @@ use super::seal::StoreSeal;
 /// A key-value store that many nodes share. Called by workers in the middle of
 /// handshakes: no call blocks.
 pub trait SharedStore: Send + Sync {
-    /// Looks a value up: `None` is an answer, that there is none.
+    /// Looks a value up. The answer `None` means that there is none.
     fn fetch(&self, key: StoreKey, reply: Reply<Option<Vec<u8>>>);
 
-    /// Keeps a value for `lifetime_s` seconds; what was there is replaced. Nobody
-    /// waits for it, and it may be dropped when the store is slow.
+    /// Keeps a value for `lifetime_s` seconds, replacing any previous one. Nothing waits for it,
+    /// and it may be dropped when the store is slow.
     fn put(&self, key: StoreKey, value: Vec<u8>, lifetime_s: u32);
 
-    /// Answers `true` to the first of all nodes that asks within `lifetime_s`
-    /// seconds, `false` to every other (Redis: `SET key 1 NX EX lifetime_s`).
+    /// Answers `true` to the first node that asks within `lifetime_s` seconds, `false` to every
+    /// other (Redis: `SET key 1 NX EX lifetime_s`).
     ///
-    /// Early data is accepted on the word of this answer. A store that may have
-    /// lost claims (restarted empty, failed over to a replica that lagged) must answer
-    /// `false`, or not at all, until `lifetime_s` seconds have passed.
+    /// Early data is accepted on the strength of this answer. A store that may have lost claims
+    /// (restarted empty, failed over to a replica that lagged) must answer `false`, or not at all,
+    /// until `lifetime_s` seconds have passed.
     fn claim(&self, key: StoreKey, lifetime_s: u32, reply: Reply<bool>);
 }
 
-/// Where the answer to a question goes. Dropping it unused says that there will
-/// be none.
+/// Where the answer to a question goes. Dropping it unused means that there will be none.
 #[derive(Debug)]
 pub struct Reply<T>(oneshot::Sender<T>);
 
@@ -44,21 +42,21 @@ impl<T> Reply<T> {
         (Self(sender), receiver)
     }
 
-    /// Gives the answer. It is of no more use when nobody waits any longer.
+    /// Gives the answer. It is ignored if the asker no longer waits.
     pub fn send(self, answer: T) {
-        // An error only says that the handshake has gone on without.
+        // An error only means that the handshake has continued without the answer.
         let _ = self.0.send(answer);
     }
 
-    /// Whether nobody waits any longer: the question need not be asked.
+    /// Whether the asker no longer waits, so that the question need not be asked.
     pub fn is_abandoned(&self) -> bool {
         self.0.is_closed()
     }
 }
 
-/// The name of a value in the store: `s:`, `e:` or `k:` (a session, a claim on
-/// early data, ticket keys) and 64 hexadecimal digits, from which nobody learns
-/// ids or tickets. The store puts its own prefix in front.
+/// The name of a value in the store: `s:`, `e:` or `k:` (a session, a claim on early data, ticket
+/// keys) and 64 hexadecimal digits that do not reveal ids or tickets. The store adds its own
+/// prefix.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct StoreKey(String);
 

@@ -1,4 +1,4 @@
-//! Certificates of clients: who is judged by which rules, over resumptions and moves.
+//! Client certificates: which rules apply, across resumptions and moves.
 
 use sealane_awslc::{
     CertificateChain, ClientIdentity, MAX_CLIENT_CERTIFICATES, PrivateKey, unix_time_s,

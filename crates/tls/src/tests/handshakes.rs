@@ -1,4 +1,4 @@
-//! Every suite, group and kind of certificate; data both ways.
+//! Every suite, group and kind of certificate, with data in both directions.
 
 use sealane_awslc::{all_ciphers, group_by_name};
 

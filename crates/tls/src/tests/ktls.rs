@@ -1,5 +1,5 @@
-//! Who seals: the checks in their order, and that a refusal costs nothing but
-//! itself. Whether a kernel really seals is tested in `tests/vm`.
+//! Who seals: the checks in their order, and that a refusal has no other effect. `tests/vm` tests
+//! whether a kernel really seals.
 
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsFd;

@@ -1,4 +1,4 @@
-//! Hellos of more than 16 KiB, and those that are refused before libssl sees them.
+//! Hellos of more than 16 KiB, and hellos that are refused before libssl sees them.
 
 use super::*;
 use sealane_awslc::{ClientIdentity, PrivateKey, group_by_name};

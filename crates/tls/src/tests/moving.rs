@@ -1,5 +1,5 @@
-//! Connections that another process goes on with: in one test really another, in the others
-//! this one with a server built anew.
+//! Connections that continue in another process: one test uses a real second process, the others
+//! use this process with a rebuilt server.
 
 use std::io::{Read as _, Write as _};
 use std::os::fd::{AsFd as _, OwnedFd};

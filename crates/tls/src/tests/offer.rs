@@ -1,4 +1,4 @@
-//! What a server says it offers.
+//! What a server claims to offer.
 
 use super::*;
 use crate::OfferedSuite;

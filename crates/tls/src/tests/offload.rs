@@ -1,4 +1,4 @@
-//! Handshakes that leave the worker, and what may happen to them on the way.
+//! Handshakes that leave the worker, and what may happen to them meanwhile.
 
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};

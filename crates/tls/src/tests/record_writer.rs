@@ -1,5 +1,5 @@
-//! Our own record writer against libssl's client, in both protocols. On a
-//! processor without the instructions libssl seals, and the same must hold.
+//! Our own record writer against libssl's client, in both protocols. On a processor without the
+//! instructions libssl seals, and the tests must pass as well.
 
 use super::*;
 

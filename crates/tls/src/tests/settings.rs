@@ -1,4 +1,4 @@
-//! Settings that are refused, in the words an operator of nginx knows.
+//! Refused settings, in words that an operator of nginx knows.
 
 use crate::ktls::KtlsMode;
 

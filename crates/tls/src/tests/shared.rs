@@ -1,4 +1,4 @@
-//! Sessions by the cache and by the store of all nodes.
+//! Sessions in the cache and in the store of all nodes.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};

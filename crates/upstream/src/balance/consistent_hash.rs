@@ -1,6 +1,6 @@
-//! `hash key consistent`: ketama, with the points of Cache::Memcached::Fast and nginx. A
-//! server, by its name in the configuration, has 160 points on a ring for each unit of its
-//! weight; a key belongs to the next point. A miss leads to the point after it.
+//! `hash key consistent`: ketama, with the points of Cache::Memcached::Fast and nginx. A server, by
+//! its name in the configuration, has 160 points on a ring per unit of its weight. A key belongs to
+//! the next point; a miss leads to the point after it.
 
 use super::{Choice, MAX_MISSES, Positions, round_robin};
 use crate::crc32::Crc32;
@@ -16,16 +16,16 @@ const POINTS: u64 = 160;
 /// The ring.
 #[derive(Debug)]
 pub(crate) struct Ring {
-    /// By hash.
+    /// Sorted by hash.
     points: Vec<Point>,
-    /// The places of each server's peers: one for each address that its name has.
+    /// The positions of each server's peers: one for each address of its name.
     servers: Vec<Vec<usize>>,
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Point {
     hash: u32,
-    /// Which of `servers`.
+    /// Index into `servers`.
     server: u32,
 }
 
@@ -35,7 +35,7 @@ impl Ring {
         let mut numbers: HashMap<&str, u32> = HashMap::new();
         let mut points = Vec::new();
         for (place, peer) in peers.iter().enumerate() {
-            // Peers are fewer than 2^32, and servers fewer than peers.
+            // There are fewer than 2^32 peers, and no more servers than peers.
             let next = servers.len() as u32;
             let server = *numbers.entry(&**peer.server()).or_insert(next);
             if server == next {
@@ -44,13 +44,13 @@ impl Ring {
             servers[server as usize].push(place);
             add_points(&mut points, peer, server);
         }
-        // Of points in one place, the first server's stays.
+        // Of several points with the same hash, the first server's stays.
         points.sort_by_key(|point| point.hash);
         points.dedup_by_key(|point| point.hash);
         Ring { points, servers }
     }
 
-    /// The point that a hash belongs to; the one past the last is the first.
+    /// The point that a hash belongs to; after the last point comes the first.
     fn point_of(&self, hash: u32) -> u32 {
         // There are at most 2^32 hashes.
         self.points.partition_point(|point| point.hash < hash) as u32
@@ -75,7 +75,7 @@ fn add_points(points: &mut Vec<Point>, peer: &Peer, server: u32) {
     }
 }
 
-/// The parts of a server's name that its points are made of.
+/// The parts of a server's name from which its points are computed.
 fn host_and_port(name: &str) -> (&str, &str) {
     const UNIX: &str = "unix:";
     match name.get(..UNIX.len()) {
@@ -106,7 +106,7 @@ pub(super) fn pick(
     }
     let start = ring.point_of(Crc32::new().and(key).value());
     loop {
-        // Points are counted from the key's: the ring may be another one at the next try.
+        // Points are counted from the key's: the ring may be a different one at the next try.
         let point = start.wrapping_add(tried.walk.misses);
         let places = ring.peers_at(point).iter().copied();
         let turn = round_robin::turn_among(tier, positions, places, tried, now_ms);

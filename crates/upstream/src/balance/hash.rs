@@ -1,15 +1,15 @@
-//! `hash key`: by the CRC-32 of the key, as Cache::Memcached and nginx do. A miss
-//! leads to the hash of the number of the miss and the key.
+//! `hash key`: by the CRC-32 of the key, like Cache::Memcached and nginx. A miss leads to the hash
+//! of the number of the miss followed by the key.
 
 use super::{Choice, MAX_MISSES, is_eligible};
 use crate::crc32::Crc32;
 use crate::peer_set::Tier;
 use crate::tried::Tried;
 
-/// How far a request has come by its hash.
+/// The progress of a request along its hashes.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct HashWalk {
-    /// Where it is.
+    /// The current hash.
     pub(super) hash: u32,
     /// Hashes so far.
     pub(super) steps: u32,

@@ -1,12 +1,12 @@
-//! `ip_hash`: by the first three bytes of an IPv4 address or by a whole IPv6 address,
-//! with nginx's hash, so that a client finds the peer that it had with nginx.
+//! `ip_hash`: by the first three bytes of an IPv4 address or by a whole IPv6 address, with nginx's
+//! hash, so that a client gets the same peer as with nginx.
 
 use super::{Choice, MAX_MISSES, is_eligible};
 use crate::peer_set::Tier;
 use crate::tried::Tried;
 use std::net::IpAddr;
 
-/// Where the hash of an address begins.
+/// The initial value of the hash of an address.
 const START: u32 = 89;
 
 pub(super) fn pick(tier: &Tier, client: Option<IpAddr>, tried: &mut Tried, now_ms: u64) -> Choice {

@@ -1,5 +1,5 @@
-//! `least_conn`: the peer with the fewest requests under way for its weight, and among
-//! several such peers smooth weighted round robin. A pick looks at every peer.
+//! `least_conn`: the peer with the fewest active requests relative to its weight. Among several
+//! such peers, smooth weighted round robin decides. A pick looks at every peer.
 
 use super::{Positions, is_eligible, round_robin};
 use crate::peer_set::Tier;
@@ -28,14 +28,14 @@ pub(super) fn pick(
     if !several {
         return Some(least.place);
     }
-    // Other threads count on meanwhile: what is equal now is compared with what was
-    // found, and if that is nobody any more, the first that was found it is.
+    // Other threads keep counting meanwhile: peers are compared with the current load of the peer
+    // found. If none is equal any more, that peer is picked.
     let equal = (least.place..tier.peers.len()).filter(|at| least.equals(Load::of(tier, *at)));
     let turn = round_robin::turn_among(tier, positions, equal, tried, now_ms);
     turn.or(Some(least.place))
 }
 
-/// Requests under way in relation to the weight.
+/// Active requests relative to the weight.
 #[derive(Debug, Clone, Copy)]
 struct Load {
     place: usize,
@@ -62,7 +62,7 @@ impl Load {
     }
 }
 
-/// Which of two peers has less to do for its weight; the second if both have as much.
+/// The peer with the smaller load relative to its weight; the second if they are equal.
 pub(super) fn less_loaded(tier: &Tier, first: usize, second: usize) -> usize {
     if Load::of(tier, first).less_than(Load::of(tier, second)) {
         first

@@ -1,9 +1,9 @@
-//! How a peer is chosen: one file for each method.
+//! Choosing a peer: one file for each method.
 //!
-//! A method looks at one tier (primary or backup peers) and answers with a place in it, or
-//! none. It passes over peers that the request has tried and those that are not
-//! available. Methods that go by something else than whose turn it is give up after
-//! [`MAX_MISSES`] misses and leave it to smooth weighted round robin, as in nginx.
+//! A method looks at one tier (primary or backup peers) and returns a position in it, or none. It
+//! skips peers that the request has tried and those that are not available. As in nginx, methods
+//! that do not take turns give up after [`MAX_MISSES`] misses and leave the choice to smooth
+//! weighted round robin.
 
 mod consistent_hash;
 mod hash;
@@ -25,11 +25,11 @@ use std::sync::Arc;
 
 pub(super) use self::hash::HashWalk;
 
-/// Peers that cannot be picked which a request may come across, over all its picks,
-/// before round robin decides.
+/// How many unavailable peers a request may come across, over all its picks, before round robin
+/// decides.
 const MAX_MISSES: u32 = 20;
 
-/// The place of the peer that a method chooses.
+/// The position of the peer that a method chooses.
 pub(super) fn pick(
     method: Method,
     tier: &Tier,
@@ -55,20 +55,20 @@ pub(super) fn pick(
     }
 }
 
-/// What a method says.
+/// The decision of a method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Choice {
-    /// The peer at this place.
+    /// The peer at this position.
     Peer(usize),
-    /// Round robin is to decide.
+    /// Round robin decides.
     RoundRobin,
     /// No peer can be picked.
     None,
 }
 
 impl Method {
-    /// The method among backup peers. Those that go by a key, a client or chance take none in
-    /// nginx; here they are taken in turns.
+    /// The method for backup peers. In nginx, methods that choose by key, client or chance pick no
+    /// backup peers; here backup peers are then taken in turns.
     pub(super) fn for_backup(self) -> Method {
         match self {
             Method::LeastConn | Method::Vnswrr { .. } => self,
@@ -76,7 +76,7 @@ impl Method {
         }
     }
 
-    /// Whether it goes by whose turn it is, which threads can share.
+    /// Whether it takes turns, which threads can share.
     pub(super) fn takes_turns(self) -> bool {
         matches!(
             self,
@@ -88,7 +88,7 @@ impl Method {
 /// Whose turn it is.
 #[derive(Debug)]
 pub(super) struct Positions {
-    /// Of smooth weighted round robin, for each peer.
+    /// For smooth weighted round robin: one value per peer.
     current_weights: Vec<i64>,
     /// The next virtual node of VNSWRR; unknown before the first.
     next_node: Option<usize>,
@@ -104,7 +104,7 @@ impl Positions {
         }
     }
 
-    /// The same for another list: peers that stay keep their turn.
+    /// The same for another list: peers that remain keep their turn.
     pub(super) fn carried_over(&self, from: &Tier, to: &Tier) -> Positions {
         let mut known: Vec<_> = from
             .peers
@@ -125,12 +125,12 @@ impl Positions {
     }
 }
 
-/// What a method needs to find a peer without looking at all.
+/// Data with which a method finds a peer without scanning all.
 #[derive(Debug)]
 pub(super) enum Index {
     /// Nothing.
     None,
-    /// The sum of the weights up to and with each peer.
+    /// The cumulative weight up to and including each peer.
     Weights(Vec<u64>),
     Ring(Ring),
     Nodes(VirtualNodes),
@@ -153,7 +153,7 @@ impl Index {
         }
     }
 
-    /// The sum of all weights, where it is known.
+    /// The sum of all weights, if known.
     fn total_weight(&self) -> u64 {
         match self {
             Index::Weights(sums) => sums.last().copied().unwrap_or(0),
@@ -161,7 +161,7 @@ impl Index {
         }
     }
 
-    /// The peer in whose part of the sum of all weights `at` falls.
+    /// The peer in whose share of the total weight `at` falls.
     fn place_of_weight(&self, at: u64) -> usize {
         match self {
             Index::Weights(sums) => sums.partition_point(|sum| *sum <= at),

@@ -1,5 +1,5 @@
-//! `random` and `random two`: by chance, in proportion to the weights; of two that chance
-//! finds, the one with fewer requests under way for its weight.
+//! `random` and `random two`: a random peer, in proportion to the weights; with `two`, the less
+//! loaded of two random peers, relative to their weights.
 
 use super::least_conn::less_loaded;
 use super::{Choice, MAX_MISSES, Positions, is_eligible};
@@ -32,8 +32,8 @@ pub(super) fn pick_of_two(
     }
 }
 
-/// An eligible peer but `other_than`. `None` when chance found too many others, or when there
-/// is nothing to choose from.
+/// An eligible peer other than `other_than`. `None` if too many draws found others, or if there is
+/// nothing to choose from.
 fn draw(
     tier: &Tier,
     positions: &mut Positions,
@@ -55,11 +55,11 @@ fn draw(
     None
 }
 
-/// Chance for balancing: fast and even, not secret (SplitMix64).
+/// Random numbers for balancing: fast and uniform, not secret (SplitMix64).
 #[derive(Debug, Clone, Default)]
 pub(super) struct Random {
-    /// Unknown before the first use, which is in the process that uses it: a copy made
-    /// before a fork would give every worker process the same chances.
+    /// Seeded at the first use, in the process that uses it: a copy made before a fork would give
+    /// every worker process the same sequence.
     state: Option<u64>,
 }
 
@@ -72,14 +72,14 @@ impl Random {
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^= mixed >> 31;
-        // The upper half of the product: no division, and even to one part in 2^64 / end.
+        // The upper half of the product: no division, and uniform to one part in 2^64 / end.
         ((u128::from(mixed) * u128::from(end)) >> 64) as u64
     }
 }
 
 fn seed() -> u64 {
-    // Without the kernel's random numbers the place of a variable on the stack, which
-    // differs from process to process, does.
+    // Without random numbers from the kernel, the address of a variable on the stack, which differs
+    // from process to process, is enough.
     getrandom::u64().unwrap_or_else(|_| {
         let here = 0_u8;
         (&raw const here).addr() as u64

@@ -1,7 +1,6 @@
-//! Smooth weighted round robin: each pick adds its weight to every peer's current weight,
-//! takes the peer with the greatest, the first of them if there are several, and
-//! subtracts the sum of the weights from it. With weights 5, 1, 1 the picks are
-//! a a b a c a a. A pick looks at every peer.
+//! Smooth weighted round robin: each pick adds its weight to every peer's current weight, takes the
+//! peer with the greatest (the first of several), and subtracts the sum of the weights from it.
+//! With weights 5, 1, 1 the picks are a a b a c a a. A pick looks at every peer.
 
 use super::Positions;
 use super::is_eligible;
@@ -18,7 +17,7 @@ pub(super) fn pick(
     turn_among(tier, positions, places, tried, now_ms)
 }
 
-/// A turn among the peers at these places.
+/// Takes a turn among the peers at these positions.
 pub(super) fn turn_among(
     tier: &Tier,
     positions: &mut Positions,

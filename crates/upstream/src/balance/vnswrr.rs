@@ -1,18 +1,18 @@
 //! `vnswrr`: smooth weighted round robin over virtual nodes, after Tengine's module.
 //!
-//! The picks of smooth weighted round robin repeat once as many were made as the
-//! weights sum up to. So they are written down once, in order, as *virtual nodes*, and a
-//! pick only takes the next: its cost does not depend on how many peers there are. Each
-//! thread starts at a node of its own choosing by chance, so that after a start not
-//! every thread of every server sends its first requests to the heaviest peer.
+//! The sequence of smooth weighted round robin repeats after as many picks as the sum of the
+//! weights. So it is computed once, as an ordered list of *virtual nodes*, and a pick only takes
+//! the next one: its cost does not depend on the number of peers. Each thread starts at a random
+//! node, so that after a start not every thread of every server sends its first requests to the
+//! heaviest peer.
 //!
-//! Nodes are made as they are needed, `max_init` at a time, and kept for all threads. One more
-//! costs a look at each *distinct weight*, not at each peer: peers of equal weight come in
-//! the order of their places, so only the next of each weight can be the one.
+//! Nodes are created on demand, `max_init` at a time, and kept for all threads. Creating one costs
+//! a look at each *distinct weight*, not at each peer: peers of equal weight come in the order of
+//! their positions, so only the next peer of each weight is a candidate.
 //!
-//! Peers that cannot be picked are stepped over. After [`MAX_STEPS`] of them smooth weighted
-//! round robin picks among those that can: without that, the peer behind a row of
-//! dead ones would have the work of all of them, and a pick would not have a bound.
+//! Peers that cannot be picked are skipped. After [`MAX_STEPS`] of them, smooth weighted round
+//! robin picks among the available ones. Without that, the peer after a row of dead ones would get
+//! the work of all of them, and a pick would have no bound.
 
 use super::{Choice, Positions, is_eligible};
 use crate::peer::Peer;
@@ -21,13 +21,13 @@ use crate::tried::Tried;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Nodes that are stepped over before round robin decides.
+/// Nodes skipped before round robin decides.
 const MAX_STEPS: usize = 64;
 
-/// Nodes made at a time where `max_init` says nothing.
+/// Nodes created at a time if `max_init` is not set.
 const NODES_AT_A_TIME: usize = 64;
 
-/// Most nodes of a tier. Weights with a larger sum are scaled down: 4 bytes a node.
+/// Most nodes of a tier. Weights with a larger sum are scaled down. A node takes 4 bytes.
 const MAX_NODES: u64 = 1 << 22;
 
 pub(super) fn pick(tier: &Tier, positions: &mut Positions, tried: &Tried, now_ms: u64) -> Choice {
@@ -62,12 +62,11 @@ pub(super) fn pick(tier: &Tier, positions: &mut Positions, tried: &Tried, now_ms
 pub(crate) struct VirtualNodes {
     /// Nodes of a cycle.
     total: usize,
-    /// Nodes among which threads start: as many as there are peers, which are made at
-    /// once.
+    /// Nodes among which threads start: as many as there are peers; they are created at once.
     at_start: usize,
-    /// A chunk has this power of two of nodes.
+    /// Binary logarithm of the number of nodes in a chunk.
     chunk_bits: u32,
-    /// The places of peers; those from some chunk on are not made yet.
+    /// The positions of peers. From some chunk on they have not been created yet.
     chunks: Box<[OnceLock<Box<[u32]>>]>,
     maker: Mutex<Maker>,
 }
@@ -106,7 +105,7 @@ impl VirtualNodes {
         nodes[within] as usize
     }
 
-    /// Makes all chunks up to this one that are not made.
+    /// Creates all missing chunks up to this one.
     #[cold]
     fn make_chunk(&self, wanted: usize) -> &[u32] {
         let mut maker = self.maker.lock().unwrap_or_else(PoisonError::into_inner);
@@ -114,7 +113,7 @@ impl VirtualNodes {
             let chunk = maker.chunks_made;
             let length = (self.total - (chunk << self.chunk_bits)).min(1 << self.chunk_bits);
             let nodes: Box<[u32]> = (0..length).map(|_| maker.next_place()).collect();
-            // Only whoever has the maker sets chunks, each once.
+            // Only the thread that holds the maker sets chunks, each once.
             let _ = self.chunks[chunk].set(nodes);
             maker.chunks_made += 1;
         }
@@ -124,7 +123,7 @@ impl VirtualNodes {
     }
 }
 
-/// The places and weights of peers that are not `down`, in lowest terms and within
+/// The positions and weights of peers that are not `down`, in lowest terms and limited to
 /// [`MAX_NODES`].
 fn reduced_weights(peers: &[Arc<Peer>]) -> Vec<(u32, u64)> {
     let mut weights: Vec<(u32, u64)> = (0..)
@@ -150,7 +149,7 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-/// Makes one node after another.
+/// Creates one node after another.
 #[derive(Debug)]
 struct Maker {
     classes: Vec<Class>,
@@ -193,12 +192,12 @@ impl Maker {
         }
     }
 
-    /// The place that smooth weighted round robin picks next.
+    /// The position that smooth weighted round robin picks next.
     fn next_place(&mut self) -> u32 {
         for class in &mut self.classes {
             class.current += class.weight;
         }
-        // The greatest current weight, and of equal ones the first place.
+        // The greatest current weight; among equal ones the first position.
         let turn =
             |class: &&mut Class| (class.current, std::cmp::Reverse(class.places[class.next]));
         let class = self
@@ -209,7 +208,7 @@ impl Maker {
         let place = class.places[class.next];
         class.next += 1;
         if class.next == class.places.len() {
-            // Now everyone of the class was picked once more.
+            // Every peer of the class has now been picked once more.
             class.next = 0;
             class.current -= self.total;
         }

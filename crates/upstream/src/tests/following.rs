@@ -1,4 +1,4 @@
-//! A group in place of another one: after a reload.
+//! A group that replaces another one, as after a reload.
 
 use super::*;
 

@@ -1,6 +1,5 @@
-//! Tests of groups. Sequences that nginx decides about are compared with nginx itself
-//! in `tests/balance`; here is what a comparison cannot show: distributions, threads,
-//! time, other addresses.
+//! Tests of groups. `tests/balance` compares sequences that nginx defines with nginx itself. These
+//! tests cover what a comparison cannot show: distributions, threads, time, changed addresses.
 
 mod distribution;
 mod failing;

@@ -1,4 +1,4 @@
-//! Names that stand for other addresses.
+//! Names that resolve to changed addresses.
 
 use super::*;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! Picks compared with nginx's, request by request.
 //!
-//! nginx proxies to peers of its own and says in `$upstream_addr` which of them it tried; a
-//! [`Group`] with the same servers is asked the same questions. Peers that refuse
-//! connections are addresses that nobody listens at. Debian's nginx is compared with, or the one
-//! that `SEALANE_TEST_NGINX` names.
+//! nginx proxies to its own peers and reports in `$upstream_addr` which of them it tried; a
+//! [`Group`] with the same servers gets the same requests. Peers that refuse connections are
+//! addresses without a listener. The reference is Debian's nginx, or the one named by
+//! `SEALANE_TEST_NGINX`.
 
 mod nginx;
 

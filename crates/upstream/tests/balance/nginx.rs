@@ -1,4 +1,4 @@
-//! An nginx that says which peers it tried.
+//! An nginx that reports which peers it tried.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};

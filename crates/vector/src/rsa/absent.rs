@@ -1,8 +1,8 @@
-//! Other processors than x86-64: there is no key, so that callers need no `cfg`.
+//! Processors other than x86-64: no key can be created, so callers need no `cfg`.
 
 use super::RsaRefused;
 
-/// A key, of which this processor has none.
+/// A key, which does not exist on this processor.
 #[derive(Debug)]
 pub enum RsaKey {}
 

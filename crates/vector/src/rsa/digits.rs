@@ -1,11 +1,11 @@
-//! Numbers in digits of 52 bits: in and out of bytes, and what is computed once per key.
+//! Numbers in digits of 52 bits: conversion to and from bytes, and precomputation per key.
 
 use std::arch::x86_64::*;
 use std::hint::black_box;
 
 use super::montgomery::{DIGIT_BITS, DIGIT_MASK, Modulus, Number, Vector};
 
-/// Digits of a big-endian number; `None` if it has more.
+/// Digits of a big-endian number; `None` if it needs more.
 pub(super) fn from_bytes<const K: usize>(bytes: &[u8]) -> Option<[u64; K]> {
     let mut digits = [0; K];
     for (position, byte) in bytes.iter().rev().enumerate() {
@@ -23,7 +23,7 @@ pub(super) fn from_bytes<const K: usize>(bytes: &[u8]) -> Option<[u64; K]> {
     Some(digits)
 }
 
-/// Writes a number into big-endian bytes, which are enough for it.
+/// Writes a number into big-endian bytes, which must be large enough.
 pub(super) fn to_bytes(digits: &[u64], bytes: &mut [u8]) {
     for (position, byte) in bytes.iter_mut().rev().enumerate() {
         let (digit, shift) = (position * 8 / DIGIT_BITS, position * 8 % DIGIT_BITS);
@@ -55,7 +55,7 @@ pub(super) fn gather<const K: usize>(numbers: &[[u64; K]; 8]) -> Number<K> {
     gathered
 }
 
-/// The eight numbers, each for itself.
+/// The eight numbers, separated.
 #[target_feature(enable = "avx512f")]
 pub(super) fn scatter<const K: usize>(number: &Number<K>) -> [[u64; K]; 8] {
     let mut numbers = [[0; K]; 8];
@@ -76,7 +76,7 @@ fn lanes(vector: Vector) -> [u64; 8] {
     lanes
 }
 
-/// Bits of a number whose size is not secret.
+/// Bit length of a number whose size is not secret.
 pub(super) fn bits(digits: &[u64]) -> usize {
     let top = digits.iter().rposition(|digit| *digit != 0);
     top.map_or(0, |top| {
@@ -84,7 +84,7 @@ pub(super) fn bits(digits: &[u64]) -> usize {
     })
 }
 
-/// Whether `number` is below `limit`, found out in the same time for all of one length.
+/// Whether `number` is below `limit`, in a time that depends only on the length.
 pub(super) fn is_below(number: &[u64], limit: &[u64]) -> bool {
     let borrow = number.iter().zip(limit).fold(0, |borrow, (digit, limit)| {
         digit.wrapping_sub(*limit).wrapping_sub(borrow) >> 63
@@ -109,8 +109,8 @@ pub(super) fn product<const K: usize, const K2: usize>(p: &[u64; K], q: &[u64; K
 impl<const K: usize> Modulus<K> {
     /// An odd number of at most 52 K - 2 bits.
     pub(super) fn new(digits: [u64; K]) -> Self {
-        // Newton's iteration: an odd number is its own inverse modulo 8, and every step
-        // doubles the bits that are right.
+        // Newton's iteration: an odd number is its own inverse modulo 8, and every step doubles the
+        // number of correct bits.
         let lowest = digits[0];
         let mut inverse = lowest;
         for _ in 0..5 {
@@ -123,8 +123,7 @@ impl<const K: usize> Modulus<K> {
         }
     }
 
-    /// `number`, which is below the modulus, times R modulo the modulus, in a time that
-    /// depends on neither.
+    /// `number`, which is below the modulus, times R modulo the modulus, in constant time.
     pub(super) fn times_r(&self, number: &[u64; K]) -> [u64; K] {
         let mut number = *number;
         for _ in 0..K * DIGIT_BITS {
@@ -147,7 +146,7 @@ impl<const K: usize> Modulus<K> {
             *less = difference & DIGIT_MASK;
             borrow = difference >> 63;
         }
-        // The compiler must not see that there are two cases, lest it branches.
+        // The compiler must not see that there are two cases, or it might branch.
         let keep = black_box(borrow.wrapping_neg());
         for (digit, less) in number.iter_mut().zip(less) {
             *digit = (*digit & keep) | (less & !keep);

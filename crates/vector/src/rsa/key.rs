@@ -1,4 +1,4 @@
-//! One size of key: the private operation by Chinese remainders, and the public one.
+//! One key size: the private operation by Chinese remainders, and the public one.
 
 use std::arch::x86_64::*;
 
@@ -8,7 +8,7 @@ use super::digits::{bits, gather, is_below, product, scatter};
 use super::montgomery::{DIGIT_BITS, DIGIT_MASK, Modulus, Number, Product, all, all_digits, carry};
 use super::power::{Work, wipe};
 
-/// A prime, and what is known modulo it.
+/// A prime, and precomputed values modulo it.
 pub(super) struct Prime<const K: usize> {
     modulus: Modulus<K>,
     /// d modulo the prime minus one.
@@ -30,7 +30,7 @@ pub(super) struct Key<const K: usize, const K2: usize> {
     e: u64,
 }
 
-/// A key's numbers as they came.
+/// A key's numbers as given.
 pub(super) struct Parts<const K: usize, const K2: usize> {
     pub(super) n: [u64; K2],
     pub(super) e: u64,
@@ -136,7 +136,7 @@ impl<const K: usize, const K2: usize> Key<K, K2> {
         let exponents = [&self.p.exponent, &self.q.exponent];
         let mut powers = work.raise(&bases, &ones, exponents, self.prime_bits, moduli, pause);
 
-        // Out of Montgomery's form, and then below the primes.
+        // Leave Montgomery form, then reduce below the primes.
         let mut one = [_mm512_setzero_si512(); K];
         one[0] = all(1);
         for which in 0..2 {
@@ -154,8 +154,8 @@ impl<const K: usize, const K2: usize> Key<K, K2> {
         outputs
     }
 
-    /// Garner's formula: the number that is x modulo p and y modulo q is y + q h, where h is
-    /// (x - y) / q modulo p.
+    /// Garner's formula: the number that is x modulo p and y modulo q is y + q h, where h is (x -
+    /// y) / q modulo p.
     #[target_feature(enable = "avx512f,avx512ifma")]
     fn recombine(&self, x: &mut Number<K>, y: &Number<K>, product: &mut Product<K>) -> Number<K2> {
         // Both primes have their highest bit set: adding p twice makes it positive.
@@ -187,7 +187,7 @@ impl<const K: usize, const K2: usize> Key<K, K2> {
         output
     }
 
-    /// m^e modulo n of eight numbers below n. The time depends on e, which is public.
+    /// m^e modulo n for eight numbers below n. The time depends on e, which is public.
     #[target_feature(enable = "avx512f,avx512ifma")]
     pub(super) fn public(&self, inputs: &[[u64; K2]; 8], work: &mut Work<K, K2>) -> [[u64; K2]; 8] {
         let mut input: Number<K2> = gather(inputs);
@@ -195,8 +195,8 @@ impl<const K: usize, const K2: usize> Key<K, K2> {
         let mut base = input;
         product.multiply(&mut base, &all_digits(&self.n_r_squared), &self.n);
         let mut power = base;
-        // e is odd. Its lowest bit comes last, with the input as it is, which takes the
-        // number out of Montgomery's form.
+        // e is odd. Its lowest bit comes last, with the unconverted input, which also leaves
+        // Montgomery form.
         for bit in (1..self.e.ilog2()).rev() {
             product.square(&mut power, &self.n);
             if self.e >> bit & 1 == 1 {
@@ -212,8 +212,8 @@ impl<const K: usize, const K2: usize> Key<K, K2> {
     }
 }
 
-/// Takes numbers of 2 K digits below p q modulo a prime, into Montgomery's form: the lower
-/// half times R and the upper half, which counts R times as much, times R squared.
+/// Reduces numbers of 2 K digits below p q modulo a prime, into Montgomery form: the lower half
+/// times R plus the upper half, which counts R times as much, times R squared.
 #[target_feature(enable = "avx512f,avx512ifma")]
 fn reduce<const K: usize, const K2: usize>(
     inputs: &Number<K2>,
@@ -230,12 +230,12 @@ fn reduce<const K: usize, const K2: usize>(
             *sum = _mm512_add_epi64(*sum, *digit);
         }
     }
-    // Below 4 p, which is small enough a factor.
+    // Below 4 p, which is small enough for a factor.
     carry(&mut sums, target);
     wipe(&mut sums);
 }
 
-/// Subtracts the modulus where the number is not below it.
+/// Subtracts the modulus if the number is not below it.
 #[target_feature(enable = "avx512f")]
 fn subtract_once<const K: usize>(number: &mut Number<K>, modulus: &[u64; K]) {
     let mask = all(DIGIT_MASK);
@@ -246,7 +246,7 @@ fn subtract_once<const K: usize>(number: &mut Number<K>, modulus: &[u64; K]) {
         *less = _mm512_and_si512(difference, mask);
         borrow = _mm512_srai_epi64::<{ DIGIT_BITS as u32 }>(difference);
     }
-    // All ones where the number was below the modulus.
+    // All ones if the number was below the modulus.
     for (digit, less) in number.iter_mut().zip(&less) {
         let kept = _mm512_and_si512(borrow, *digit);
         *digit = _mm512_or_si512(kept, _mm512_andnot_si512(borrow, *less));

@@ -1,17 +1,16 @@
 //! Products modulo an odd number, of eight pairs of numbers side by side.
 //!
-//! A number is K digits of 52 bits, each digit a vector of eight lanes. The
-//! product is Montgomery's (x y / R modulo n, R = 2^(52 K)), rows of x interleaved with the
-//! rows of the reduction. Five rows are one block: first the [`Product::head`] finds the
-//! block's five quotient digits, one after the other, then the [`Product::body`] adds
-//! the five rows of x y and of the quotients times n column by column. A column's
-//! twenty products are independent, so the multipliers are busy; the head is a chain of latencies, so two
-//! products, modulo p and modulo q, take turns, and the processor does the head of one
-//! beside the body of the other.
+//! A number is K digits of 52 bits, each digit a vector of eight lanes. The product is Montgomery's
+//! (x y / R modulo n, R = 2^(52 K)), with rows of x interleaved with the rows of the reduction.
+//! Five rows form a block: first [`Product::head`] computes the block's five quotient digits, one
+//! after the other, then [`Product::body`] adds the five rows of x y and of the quotients times n
+//! column by column. A column's twenty products are independent, so the multipliers are busy. The
+//! head is a chain of latencies, so two products, modulo p and modulo q, alternate, and the
+//! processor does the head of one beside the body of the other.
 //!
-//! No subtraction follows. R is at least 2^16 n here, and of factors below 4 n
-//! the product is below n (1 + 16 n / R), thus below 2 n: "almost" Montgomery multiplication (Gueron),
-//! with so much room that not even a correction for it is needed.
+//! No subtraction follows. R is at least 2^16 n here, and for factors below 4 n the product is
+//! below n (1 + 16 n / R), thus below 2 n. This is "almost" Montgomery multiplication (Gueron),
+//! with so much headroom that it does not even need a correction.
 
 use std::arch::x86_64::*;
 
@@ -26,27 +25,27 @@ pub(super) type Number<const K: usize> = [Vector; K];
 pub(super) const DIGIT_BITS: usize = 52;
 pub(super) const DIGIT_MASK: u64 = (1 << DIGIT_BITS) - 1;
 
-/// Rows of a block. The numbers of digits, 20, 30 and 40, and twice as many, are multiples.
+/// Rows of a block. The numbers of digits (20, 30, 40 and twice as many) are multiples of it.
 pub(super) const ROWS: usize = 5;
 
 const IN_RANGE: &str = "numbers have a multiple of five digits";
 
 pub(super) type Rows = [Vector; ROWS];
 
-/// The digits that five columns of a block are made of.
+/// The digits that contribute to five columns of a block.
 type Digits = [Vector; 2 * ROWS];
 
-/// What products are taken modulo: the same number in all lanes.
+/// The modulus of products: the same number in all lanes.
 pub(super) struct Modulus<const K: usize> {
     pub(super) digits: [u64; K],
     /// -1 / n modulo 2^52.
     pub(super) inverse: u64,
 }
 
-/// A product being made.
+/// A product in progress.
 pub(super) struct Product<const K: usize> {
-    /// Sums of the columns from the current block's first one on, without carries; zeros
-    /// between products.
+    /// Sums of the columns from the current block's first one on, without carries; zero between
+    /// products.
     pub(super) sums: Number<K>,
     /// Sums of five columns above those, for the last block of a square only.
     top: Rows,
@@ -79,9 +78,9 @@ pub(super) fn all_digits<const K: usize>(digits: &[u64; K]) -> Number<K> {
     number
 }
 
-/// Column C of five all of whose rows have digits: `y` is those from the fifth below the
-/// first column on. Low halves come from this column's pairs of digits, high halves from the pairs
-/// one column below.
+/// Column C of five, all of whose rows have digits: `y` starts at the fifth digit below the first
+/// column. Low halves come from this column's pairs of digits, high halves from the pairs one
+/// column below.
 #[inline]
 #[target_feature(enable = "avx512f,avx512ifma")]
 fn full_column<const C: usize>(mut sums: [Vector; 2], x: &Rows, y: &Digits) -> [Vector; 2] {
@@ -180,7 +179,7 @@ fn total_twice(first: [Vector; 2], second: [Vector; 2]) -> Vector {
     _mm512_add_epi64(twice, _mm512_add_epi64(second[0], second[1]))
 }
 
-/// Propagates the carries of `sums` into digits, and leaves zeros.
+/// Propagates the carries of `sums` into digits, and leaves zeros behind.
 #[inline]
 #[target_feature(enable = "avx512f")]
 pub(super) fn carry<const K: usize>(sums: &mut Number<K>, number: &mut Number<K>) {
@@ -250,8 +249,8 @@ impl<const K: usize> Product<K> {
         wipe(std::slice::from_mut(&mut self.carry));
     }
 
-    /// Adds the products of a block's five digits among themselves. The digits above are
-    /// multiplied with them in the body.
+    /// Adds the products of a block's five digits with each other. The body multiplies the digits
+    /// above by them.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma")]
     fn diagonal(&mut self, first: usize, x: &Rows) {

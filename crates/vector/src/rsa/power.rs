@@ -7,23 +7,24 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use super::montgomery::{DIGIT_BITS, Modulus, Number, Product, ROWS, Rows, Vector};
 use super::turns::Turns;
 
-/// Bits of the exponent that are taken at a time. With five there are a tenth fewer products,
-/// but the table, which is read as a whole for each, is twice as large, and even with four
-/// it just about fills the first-level cache: that took 3 to 9 % longer.
+/// Bits of the exponent taken at a time. With five there are a tenth fewer products, but the table,
+/// which is read as a whole for each, is twice as large, and even with four it just about fills the
+/// first-level cache: that took 3 to 9 % longer.
 pub(super) const WINDOW_BITS: usize = 4;
 
-/// A window takes 2 us with RSA-2048, 7 us with RSA-4096: others wait for a quarter of a millisecond at
-/// most. Where it is called from is no secret, as the number of windows is the key's size.
+/// A window takes 2 us with RSA-2048 and 7 us with RSA-4096, so others wait for a quarter of a
+/// millisecond at most. The times of the calls are no secret, as the number of windows depends only
+/// on the key's size.
 const WINDOWS_PER_PAUSE: usize = 32;
 
 const ENTRIES: usize = 1 << WINDOW_BITS;
 
-/// Five digits of the powers 0 to 15, modulo p and modulo q: what one pass over the table
-/// reads lies together.
+/// Five digits of the powers 0 to 15, modulo p and modulo q: what one pass over the table reads is
+/// contiguous.
 type Table = [[Rows; ENTRIES]; 2];
 
-/// What an operation needs to remember. All of it says something about the key or the result, and
-/// it is to be wiped after use; it is also when it is dropped.
+/// The working memory of an operation. All of it reveals something about the key or the result, and
+/// must be wiped after use; dropping it also wipes it.
 pub(super) struct Work<const K: usize, const K2: usize> {
     /// For single products.
     pub(super) product: Product<K>,
@@ -70,8 +71,8 @@ impl<const K: usize, const K2: usize> Work<K, K2> {
         for number in (0..last).rev() {
             let index = index(number);
             for square in 0..WINDOW_BITS {
-                // The next factor is looked up meanwhile, with every other block, so that memory
-                // is waited for beside the multipliers' work.
+                // The next factor is looked up meanwhile, in every other block, so that memory
+                // latency overlaps with the multipliers' work.
                 turns.square(moduli, |block, factors| {
                     let block = square * tables.len() + block;
                     if block.is_multiple_of(BLOCKS_PER_LOOK_UP) {
@@ -152,11 +153,11 @@ impl<const K: usize, const K2: usize> Drop for Work<K, K2> {
     }
 }
 
-/// Memory of earlier operations, wiped: as many pieces as there were callers at once. It belongs
-/// to no key, so that a thousand keys need no more than one.
+/// Wiped memory of earlier operations: as many pieces as there were concurrent callers. It does not
+/// belong to a key, so a thousand keys need no more than one.
 pub(super) struct Spares<const K: usize, const K2: usize>(Mutex<Vec<Box<Work<K, K2>>>>);
 
-/// Pieces of memory that are kept at most, of 54, 80 and 105 KiB by size of key.
+/// The most pieces of memory kept, of 54, 80 and 105 KiB depending on the key size.
 const MAX_SPARES: usize = 64;
 
 impl<const K: usize, const K2: usize> Spares<K, K2> {
@@ -180,16 +181,16 @@ impl<const K: usize, const K2: usize> Spares<K, K2> {
     }
 
     fn list(&self) -> MutexGuard<'_, Vec<Box<Work<K, K2>>>> {
-        // Whoever panicked has left a whole vector behind.
+        // A panic leaves the vector consistent.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Squares of a window have four times as many blocks as there are tables, each of which is
-/// looked into for p and for q.
+/// The squarings of a window have four times as many blocks as there are tables, and each table is
+/// looked up for p and for q.
 const BLOCKS_PER_LOOK_UP: usize = WINDOW_BITS / 2;
 
-/// Overwrites vectors, whoever looks at them later or not.
+/// Overwrites vectors in a way that the compiler cannot remove.
 pub(super) fn wipe(vectors: &mut [Vector]) {
     for vector in vectors {
         // SAFETY: a vector is 64 bytes without invalid values, and the reference is to one.
@@ -197,7 +198,7 @@ pub(super) fn wipe(vectors: &mut [Vector]) {
     }
 }
 
-/// The bits of a window. Its place is not secret.
+/// The bits of a window. Its position is not secret.
 fn window<const K: usize>(exponent: &[u64; K], position: usize) -> u64 {
     let (digit, shift) = (position / DIGIT_BITS, position % DIGIT_BITS);
     let above = exponent.get(digit + 1).copied().unwrap_or(0);
@@ -205,9 +206,9 @@ fn window<const K: usize>(exponent: &[u64; K], position: usize) -> u64 {
     (bits >> shift) as u64 & (ENTRIES as u64 - 1)
 }
 
-/// Look-up number `look_up` of those that a pair of factors is made of: five digits modulo p if
-/// it is even, modulo q if it is odd. Every entry is read, and all but the one with the
-/// secret `index` are masked out.
+/// Look-up number `look_up` of those that make up a pair of factors: five digits, modulo p if it is
+/// even, modulo q if it is odd. Every entry is read, and all except the one with the secret `index`
+/// are masked out.
 #[inline]
 #[target_feature(enable = "avx512f")]
 fn find<const K: usize>(
@@ -219,7 +220,7 @@ fn find<const K: usize>(
     let (part, which) = (look_up / 2, look_up % 2);
     let mut found = [_mm512_setzero_si512(); ROWS];
     for (number, entry) in (0_u64..).zip(&tables[part][which]) {
-        // All ones where the numbers agree. The compiler must not see that.
+        // All ones if the numbers are equal. The compiler must not see that.
         let differs = number ^ index[which];
         let mask = black_box((differs.wrapping_sub(1) as i64) >> 63);
         let mask = _mm512_set1_epi64(mask);

@@ -29,13 +29,13 @@ static SPARES_3072: Spares<30, 60> = Spares::new();
 static SPARES_4096: Spares<40, 80> = Spares::new();
 
 impl RsaKey {
-    /// Takes a key's numbers, big-endian: modulus, public exponent, primes p and q, d modulo
-    /// p - 1 and q - 1, and 1 / q modulo p.
+    /// Imports a key's numbers, big-endian: modulus, public exponent, primes p and q, d modulo p -
+    /// 1 and q - 1, and 1 / q modulo p.
     ///
-    /// `None` if the processor cannot run it ([`unsupported`] says why); if the modulus has
-    /// another size than 2048, 3072 or 4096 bits, the primes are not two of half its
-    /// length, or the public exponent is longer than 64 bits; or if the numbers do not belong together:
-    /// one operation is tried and checked.
+    /// `None` if the processor cannot run it ([`unsupported`] says why), if the modulus has a size
+    /// other than 2048, 3072 or 4096 bits, if the primes are not two of half its length, if the
+    /// public exponent is longer than 64 bits, or if the numbers do not belong together: one
+    /// operation is tried and checked.
     pub fn new(
         n: &[u8],
         e: &[u8],
@@ -58,15 +58,15 @@ impl RsaKey {
             size: key,
             pause: || {},
         };
-        // A number without structure, that all of the key's numbers have a part in.
+        // An input without structure, whose result depends on all of the key's numbers.
         let input = Zeroizing::new(vec![0x5a; n.len()]);
         let mut output = Zeroizing::new(vec![0; n.len()]);
         let wrong = key.checked(&[&input], &mut [&mut output]);
         (wrong == Ok(0)).then_some(key)
     }
 
-    /// Has `pause` called every quarter of a millisecond or so while operations are computed, for
-    /// instance to let other threads run: a batch of RSA-4096 takes milliseconds.
+    /// Makes operations call `pause` about every quarter of a millisecond, for instance to let
+    /// other threads run: a batch of RSA-4096 takes milliseconds.
     pub fn pausing(self, pause: fn()) -> Self {
         Self { pause, ..self }
     }
@@ -80,18 +80,18 @@ impl RsaKey {
         }
     }
 
-    /// The private operation of up to eight numbers, big-endian and as long as the modulus. The
-    /// time is that of eight.
+    /// The private operation for up to eight numbers, big-endian and as long as the modulus. It
+    /// always takes the time of eight.
     ///
-    /// A result must not leave the process before it was found right with the public key, as one
-    /// that a fault has spoiled gives the key away: [`RsaKey::checked`] does both.
+    /// A result must not leave the process before it has been verified with the public key, because
+    /// a faulty one reveals the key: [`RsaKey::checked`] does both.
     pub fn private(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<(), RsaRefused> {
         self.run(inputs, outputs, false).map(|_| ())
     }
 
-    /// The private operation, and every result raised to the public exponent again. Returns
-    /// one bit for each output, the lowest for the first: 1 if the result was wrong and is
-    /// zeros now. Wrong results are a fault of the processor or the memory.
+    /// The private operation, with every result raised to the public exponent for verification.
+    /// Returns one bit per output, the lowest for the first: 1 if the result was wrong and has been
+    /// replaced by zeros. Wrong results are caused by faults of the processor or the memory.
     pub fn checked(&self, inputs: &[&[u8]], outputs: &mut [&mut [u8]]) -> Result<u8, RsaRefused> {
         self.run(inputs, outputs, true)
     }

@@ -1,4 +1,4 @@
-//! Products of numbers at the edges of their range, and results that are wrong.
+//! Products of numbers at the limits of their range, and wrong results.
 
 use super::digits::{from_bytes, gather, is_below, scatter};
 use super::key::{Key, Parts};

@@ -1,21 +1,21 @@
-//! Two sequences of products, modulo p and modulo q, block by block in turns.
+//! Two sequences of products, modulo p and modulo q, alternating block by block.
 //!
 //! The head of a block and the carries at a product's end are chains of latencies. The number
-//! modulo q is half a block behind the other one, also from one product to the next, so that
-//! there is always a body with its independent sums to be computed beside them.
+//! modulo q is half a block behind the other one, also from one product to the next, so that there
+//! is always a body with independent sums to compute beside them.
 
 use std::arch::x86_64::_mm512_setzero_si512;
 
 use super::montgomery::{Modulus, Number, Product, ROWS, carry};
 use super::power::wipe;
 
-/// A number modulo p, one modulo q, and what they are multiplied with.
+/// A number modulo p, one modulo q, and their factors.
 pub(super) struct Turns<const K: usize> {
     products: [Product<K>; 2],
     numbers: [Number<K>; 2],
-    /// What [`Turns::multiply`] multiplies with.
+    /// The factors for [`Turns::multiply`].
     pub(super) factors: [Number<K>; 2],
-    /// What the product modulo q was, if it lacks its last body.
+    /// The kind of the product modulo q, if its last body is still missing.
     behind: Option<Kind>,
 }
 
@@ -37,21 +37,21 @@ impl<const K: usize> Turns<K> {
         }
     }
 
-    /// Begins with other numbers, after [`Turns::finish`].
+    /// Starts with other numbers, after [`Turns::finish`].
     pub(super) fn set(&mut self, numbers: [Number<K>; 2]) {
         debug_assert!(self.behind.is_none(), "the numbers before were finished");
         self.numbers = numbers;
     }
 
-    /// Completes the products; the numbers as they are then.
+    /// Completes the products; returns the resulting numbers.
     #[target_feature(enable = "avx512f,avx512ifma")]
     pub(super) fn finish(&mut self, moduli: [&Modulus<K>; 2]) -> [Number<K>; 2] {
         self.catch_up(moduli[1]);
         self.numbers
     }
 
-    /// Replaces both numbers by their squares, divided by R. Before each block, `beside` is
-    /// called with its number and the factors, which it may change.
+    /// Replaces both numbers by their squares, divided by R. Before each block, calls `beside` with
+    /// the block's number and the factors, which it may change.
     #[target_feature(enable = "avx512f,avx512ifma")]
     pub(super) fn square(
         &mut self,
@@ -96,7 +96,7 @@ impl<const K: usize> Turns<K> {
         carry(&mut product_p.sums, &mut self.numbers[0]);
     }
 
-    /// The last body of the product modulo q.
+    /// Computes the last body of the product modulo q.
     #[inline]
     #[target_feature(enable = "avx512f,avx512ifma")]
     fn catch_up(&mut self, q: &Modulus<K>) {

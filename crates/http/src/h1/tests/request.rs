@@ -1,4 +1,4 @@
-//! What is accepted, and what it is understood to be.
+//! Which requests are accepted, and how they are understood.
 
 use super::*;
 use crate::Method;

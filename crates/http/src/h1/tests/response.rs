@@ -1,4 +1,4 @@
-//! Response heads: what is read, what follows from it.
+//! Response heads: how they are parsed, and what is derived from them.
 
 use crate::h1::{
     ParsedResponse, ReceivedResponse, ResponseError, ResponseFraming, ResponseKind, ResponseLimits,

@@ -1,4 +1,4 @@
-//! Response bodies: data, end, what is too much and what is missing.
+//! Response bodies: data, end, surplus and missing bytes.
 
 use crate::h1::{
     MAX_TRAILER_BYTES, ResponseBodyDecoder, ResponseBodyError, ResponseFraming, parse_trailers,

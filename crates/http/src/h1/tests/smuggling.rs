@@ -1,4 +1,4 @@
-//! What is refused because two servers could read it differently.
+//! Messages refused because two servers could read them differently.
 
 use super::*;
 

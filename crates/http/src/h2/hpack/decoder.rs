@@ -1,22 +1,25 @@
-//! Header blocks in (RFC 7541 sections 3 and 6).
+//! Decodes header blocks (RFC 7541 sections 3 and 6).
 
 use super::dynamic_table::{DynamicTable, LINE_END, SEPARATOR};
 use super::{DEFAULT_TABLE_BYTES, HpackError, MAX_TABLE_BYTES, STATIC_ENTRIES};
 use super::{huffman, integer, static_table};
 
-/// What a [`FieldSink`] found out about a field, kept with the field's entry in the dynamic table and handed back
-/// when the peer refers to it again: a name that was looked up and a value that was checked once need not be again.
-/// Zero means that nothing is known: the sink had nothing to say, or the field came beyond a limit and was not shown.
+/// A [`FieldSink`]'s findings about a field. The note is kept with the field's entry in the dynamic
+/// table and handed back when the peer refers to the entry again, so that a name need not be looked
+/// up again nor a value checked again. Zero means that nothing is known: the sink had nothing to
+/// note, or the field came beyond a limit and was not shown.
 pub type Note = u16;
 
 /// Takes decoded fields.
 pub trait FieldSink {
-    /// The line of `field` has just been appended to `head`. The sink may truncate it away or write behind it; what
-    /// stands before it is its own. Returns what it wants to be told when this field comes again.
+    /// The line of `field` has just been appended to `head`. The sink may truncate it or write
+    /// after it; what precedes it belongs to the sink. Returns the note to be handed back when this
+    /// field comes again.
     fn field(&mut self, head: &mut Vec<u8>, field: &Field) -> Note;
 }
 
-/// One decoded field: a line `name: value\r\n` at the end of the buffer. Neither name nor value is checked.
+/// One decoded field: a line `name: value\r\n` at the end of the buffer. Neither name nor value is
+/// validated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
     /// Where in the buffer the line begins.
@@ -27,20 +30,20 @@ pub struct Field {
     pub value_bytes: usize,
     /// Where name and value come from.
     pub origin: Origin,
-    /// The peer forbids to index the field on any hop (RFC 7541 section 7.1.3).
+    /// The peer forbids indexing the field on any hop (RFC 7541 section 7.1.3).
     pub never_indexed: bool,
 }
 
-/// Where a field comes from, and so what is known of it without a look at its bytes.
+/// Where a field comes from, and so what is known of it without examining its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// Name and value are the static entry with this index.
     Static(u8),
     /// The name is that of the static entry with this index.
     StaticName(u8),
-    /// Name and value are a dynamic entry; this was noted when it came first.
+    /// Name and value are a dynamic entry; holds the note from its first appearance.
     Dynamic(Note),
-    /// The name is that of a dynamic entry; this was noted of its name and value.
+    /// The name is that of a dynamic entry; holds the note about its name and value.
     DynamicName(Note),
     /// Name and value came as text.
     Literal,
@@ -63,10 +66,12 @@ impl Field {
     }
 }
 
-/// How much one header block may say. A block of a few KiB can refer to one entry of the table thousands of times.
+/// Limits on the contents of one header block. A block of a few KiB can refer to one entry of the
+/// table thousands of times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FieldLimits {
-    /// Bytes of a field's name and value together; nginx's size of one of `large_client_header_buffers`.
+    /// Bytes of a field's name and value together; nginx's size of one of
+    /// `large_client_header_buffers`.
     pub max_field_bytes: usize,
     /// Bytes of all names and values; nginx's size times number of `large_client_header_buffers`.
     pub max_block_bytes: usize,
@@ -75,7 +80,7 @@ pub struct FieldLimits {
 }
 
 impl Default for FieldLimits {
-    /// As nginx's `large_client_header_buffers 4 8k` and `max_headers 1000`.
+    /// Like nginx's `large_client_header_buffers 4 8k` and `max_headers 1000`.
     fn default() -> FieldLimits {
         FieldLimits {
             max_field_bytes: 8 * 1024,
@@ -85,27 +90,28 @@ impl Default for FieldLimits {
     }
 }
 
-/// What became of a valid header block.
+/// The outcome of a valid header block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decoded {
     /// The sink has seen all fields.
     Complete,
-    /// Some limit of [`FieldLimits`] was passed; the sink has seen the fields before. The dynamic table is what the
-    /// peer thinks it is, so the connection can go on after an answer 431. nginx ends the connection with
-    /// ENHANCE_YOUR_CALM; which it is to be is the caller's to say.
+    /// Some limit of [`FieldLimits`] was exceeded; the sink has seen the fields before that. The
+    /// dynamic table matches the peer's, so the connection can continue after a 431 response. nginx
+    /// ends the connection with ENHANCE_YOUR_CALM instead; the caller decides which.
     LimitExceeded,
 }
 
-/// Decodes the header blocks of one connection, all of them and in the order they arrived. A clone goes on from the
-/// same state by itself.
+/// Decodes the header blocks of one connection, all of them and in the order they arrived. A clone
+/// continues independently from the same state.
 #[derive(Clone)]
 pub struct Decoder {
     table: DynamicTable<Note>,
     /// SETTINGS_HEADER_TABLE_SIZE as acknowledged by the peer.
     limit: u32,
-    /// The limit sank below the table's size, and the peer has not said yet that it knows.
+    /// The limit dropped below the table's size, and the peer has not acknowledged that in a block
+    /// yet.
     must_update: bool,
-    /// A block did not decode: the table is out of step with the peer's.
+    /// A block could not be decoded: the table is out of sync with the peer's.
     failed: Option<HpackError>,
 }
 
@@ -116,7 +122,7 @@ impl Default for Decoder {
 }
 
 impl Decoder {
-    /// A decoder with the table size every connection begins with; allocates nothing.
+    /// A decoder with the initial table size of every connection; allocates nothing.
     pub fn new() -> Decoder {
         Decoder {
             table: DynamicTable::new(DEFAULT_TABLE_BYTES),
@@ -126,8 +132,9 @@ impl Decoder {
         }
     }
 
-    /// The peer has acknowledged our SETTINGS_HEADER_TABLE_SIZE, at most [`MAX_TABLE_BYTES`]. If that is less than
-    /// the table's size, the next block must begin with a table size update (RFC 7541 section 4.2).
+    /// Records that the peer has acknowledged our SETTINGS_HEADER_TABLE_SIZE, at most
+    /// [`MAX_TABLE_BYTES`]. If that is less than the table's size, the next block must begin with a
+    /// table size update (RFC 7541 section 4.2).
     pub fn set_limit(&mut self, bytes: u32) {
         self.limit = bytes.min(MAX_TABLE_BYTES);
         self.must_update = self.limit < self.table.max_size();
@@ -151,8 +158,9 @@ impl Decoder {
 
     /// Decodes a header block: appends a line to `head` for each field and shows it to `sink`.
     ///
-    /// `head` grows by at most `limits.max_block_bytes`, four bytes of punctuation per field and 8/5 of the block,
-    /// whatever the block says. Any number of table size updates is taken at its beginning: they cost nothing.
+    /// `head` grows by at most `limits.max_block_bytes`, four bytes of punctuation per field and
+    /// 8/5 of the block, whatever the block contains. Any number of table size updates is accepted
+    /// at its beginning; they cost nothing.
     ///
     /// # Errors
     /// [`HpackError`] if the block is malformed; the connection must end then, as the table is out of step, and
@@ -260,13 +268,13 @@ impl Decoder {
         Ok(())
     }
 
-    /// The line of an entry, the length of its name, and its origin as a whole field.
+    /// The line of an entry, the length of its name, and its origin as a complete field.
     #[inline]
     fn line(&self, index: u32) -> Result<(&[u8], u32, Origin), HpackError> {
         if let Some(entry) = static_table::line(index) {
             return Ok((entry.line, entry.name_bytes, Origin::Static(index as u8)));
         }
-        // Index 0 becomes an age that no entry has.
+        // Index 0 wraps to an age that no entry has.
         let age = index.wrapping_sub(STATIC_ENTRIES + 1);
         let (entry, line) = self.table.get(age).ok_or(HpackError::InvalidIndex)?;
         Ok((line, entry.name_bytes, Origin::Dynamic(entry.note)))
@@ -342,7 +350,7 @@ impl Kind {
     }
 }
 
-/// What is left of the limits.
+/// What remains of the limits.
 struct Budget {
     max_field_bytes: usize,
     block_bytes: usize,
@@ -360,7 +368,7 @@ impl Budget {
         }
     }
 
-    /// Whether a field is within the limits. Once one is not, none is.
+    /// Whether a field is within the limits. Once one is not, all later ones are refused.
     #[inline]
     fn take(&mut self, name_bytes: usize, value_bytes: usize) -> bool {
         let bytes = name_bytes + value_bytes;
@@ -386,7 +394,7 @@ impl Budget {
 }
 
 impl Field {
-    /// Name and value within the field's line alone.
+    /// Splits a field's line into name and value.
     fn split<'a>(&self, line: &'a [u8]) -> (&'a [u8], &'a [u8]) {
         let (name, rest) = line.split_at(self.name_bytes);
         (name, &rest[SEPARATOR.len()..][..self.value_bytes])

@@ -4,17 +4,18 @@ use std::collections::VecDeque;
 
 use super::{ENTRY_OVERHEAD_BYTES, MAX_TABLE_BYTES};
 
-/// Entries as lines `name: value\r\n`, one behind the other in one buffer, so that each is one slice to copy.
+/// Entries as lines `name: value\r\n`, consecutive in one buffer, so that each is one slice to
+/// copy.
 ///
-/// Evicted lines stay at the buffer's front until room is needed; then those that live move down. The buffer is at
-/// most twice as large as what lives, so a line moves once for every time it is written. `N` is what the table's
-/// owner keeps beside each entry.
+/// Evicted lines stay at the buffer's front until room is needed; then the live lines move down.
+/// The buffer is at most twice as large as its live lines, so a line moves once for every time it
+/// is written. `N` is what the table's owner keeps with each entry.
 #[derive(Clone)]
 pub(super) struct DynamicTable<N> {
     lines: Vec<u8>,
     /// Position of the first byte of `lines` among all bytes ever appended, modulo 2^32.
     base: u32,
-    /// The newest entry first, as indexes count.
+    /// Newest entry first, in the order of indexes.
     entries: VecDeque<Entry<N>>,
     /// Sum of the entries' sizes as RFC 7541 section 4.1 counts them.
     size: u32,
@@ -38,7 +39,7 @@ const PUNCTUATION_BYTES: u32 = 4;
 /// Below this the buffer is not worth shrinking.
 const SMALL_BYTES: usize = 256;
 
-/// What a field takes of a table (RFC 7541 section 4.1).
+/// The table space that a field takes (RFC 7541 section 4.1).
 pub(super) const fn size_of_field(name_bytes: usize, value_bytes: usize) -> u64 {
     name_bytes as u64 + value_bytes as u64 + ENTRY_OVERHEAD_BYTES as u64
 }
@@ -80,7 +81,7 @@ impl<N: Copy> DynamicTable<N> {
         self.lines.capacity() + self.entries.capacity() * size_of::<Entry<N>>()
     }
 
-    /// The entry of that age, the newest being 0, and its line.
+    /// The entry of this age, with 0 for the newest, and its line.
     #[inline]
     pub(super) fn get(&self, age: u32) -> Option<(&Entry<N>, &[u8])> {
         let entry = self.entries.get(age as usize)?;
@@ -96,8 +97,8 @@ impl<N: Copy> DynamicTable<N> {
         }
     }
 
-    /// Makes room and adds a field in front of the others. A field larger than the table empties it and is not
-    /// added, which is no error (RFC 7541 section 4.4); then the result is false.
+    /// Makes room and adds a field in front of the others. A field larger than the table empties it
+    /// and is not added, which is not an error (RFC 7541 section 4.4); the result is then false.
     pub(super) fn insert(&mut self, name: &[u8], value: &[u8], note: N) -> bool {
         let size = size_of_field(name.len(), value.len());
         if size > u64::from(self.max_size) {
@@ -124,7 +125,7 @@ impl<N: Copy> DynamicTable<N> {
         true
     }
 
-    /// Changes the maximum size (RFC 7541 section 4.3). Memory that the new size cannot use is given back.
+    /// Changes the maximum size (RFC 7541 section 4.3). Memory beyond the new size is freed.
     pub(super) fn set_max_size(&mut self, max_size: u32) {
         self.max_size = max_size.min(MAX_TABLE_BYTES);
         self.evict_to(self.max_size);
@@ -138,7 +139,7 @@ impl<N: Copy> DynamicTable<N> {
         }
     }
 
-    /// Drops the oldest entries until the others' size is at most `size`.
+    /// Drops the oldest entries until the size of the rest is at most `size`.
     fn evict_to(&mut self, size: u32) {
         while self.size > size {
             let oldest = self.entries.pop_back().expect("a size is that of entries");
@@ -146,7 +147,7 @@ impl<N: Copy> DynamicTable<N> {
         }
     }
 
-    /// Bytes of `lines` before the oldest entry that lives.
+    /// Bytes of `lines` before the oldest live entry.
     fn dead_bytes(&self) -> usize {
         match self.entries.back() {
             Some(oldest) => oldest.start.wrapping_sub(self.base) as usize,
@@ -160,7 +161,8 @@ impl<N: Copy> DynamicTable<N> {
         }
         let live_bytes = self.lines.len() - self.dead_bytes();
         self.drop_dead_lines();
-        // Moving what lives must pay: for each byte moved, one can be written before the next move.
+        // Moving live lines must pay off: for each byte moved, one can be written before the next
+        // move.
         let wanted = live_bytes * 2 + line_bytes;
         if self.lines.capacity() < wanted {
             self.lines.reserve_exact(wanted - live_bytes);

@@ -1,4 +1,4 @@
-//! Header blocks out (RFC 7541 section 6), and which fields are worth an entry of the table.
+//! Encodes header blocks (RFC 7541 section 6), and decides which fields are worth a table entry.
 
 mod names;
 mod search_table;
@@ -10,32 +10,35 @@ use self::search_table::{Found, SearchTable};
 use super::{DEFAULT_TABLE_BYTES, huffman, integer, static_table};
 use crate::headers::KnownHeader;
 
-/// The largest table an encoder keeps: lengths and ages in it are 16 bits. A peer that offers more gains nothing,
-/// as what repeats in the headers of one server fits into a quarter of it.
+/// The largest table that an encoder keeps: lengths and ages in it are 16 bits. A larger offer from
+/// the peer brings nothing, as the repeated headers of one server fit into a quarter of it.
 const MAX_ENCODER_TABLE_BYTES: u32 = 16 * 1024;
 
-/// What the caller says about a field's place in the table.
+/// The caller's choice about a field's place in the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Indexing {
-    /// The encoder decides: cookies and credentials are never indexed, what most responses of a server repeat is at
-    /// once, and any other field when it comes for the second time.
+    /// The encoder decides. Cookies and credentials are never indexed. Fields that most responses
+    /// of a server repeat are indexed at once, and any other field when it comes for the second
+    /// time.
     #[default]
     Auto,
-    /// When it first comes: the caller knows that this connection will see it again.
+    /// Index at the first occurrence: the caller knows that this connection will see the field
+    /// again.
     AtOnce,
-    /// Never, on this hop or any other (RFC 7541 section 7.1.3): secrets, and fields that came like that.
+    /// Never index, on this hop or any other (RFC 7541 section 7.1.3): secrets, and fields that
+    /// were received that way.
     Never,
 }
 
 /// Encodes the header blocks of one connection.
 pub struct Encoder {
     table: SearchTable,
-    /// The largest table this end wants.
+    /// The largest table that this side wants.
     own_limit: u32,
-    /// The smallest table size that was due since the last block, if the size changed at all; the table has not
-    /// been told.
+    /// The smallest table size requested since the last block, if the size changed at all; the
+    /// table has not been resized yet.
     smallest_due: Option<u32>,
-    /// The size the table is to have.
+    /// The size that the table should have.
     size_due: u32,
 }
 
@@ -46,8 +49,8 @@ impl Default for Encoder {
 }
 
 impl Encoder {
-    /// An encoder that uses at most `own_limit` bytes of table (counted as RFC 7541 section 4.1 does) of what the
-    /// peer allows, which is 4096 until it says otherwise; allocates nothing.
+    /// An encoder that uses at most `own_limit` bytes of table (counted as in RFC 7541 section 4.1)
+    /// out of what the peer allows, which is 4096 by default; allocates nothing.
     pub fn new(own_limit: u32) -> Encoder {
         let own_limit = own_limit.min(MAX_ENCODER_TABLE_BYTES);
         let mut encoder = Encoder {
@@ -60,7 +63,8 @@ impl Encoder {
         encoder
     }
 
-    /// The peer's SETTINGS_HEADER_TABLE_SIZE. The next block tells it the size chosen, if that changed.
+    /// The peer's SETTINGS_HEADER_TABLE_SIZE. The next block announces the chosen size, if it
+    /// changed.
     pub fn set_peer_limit(&mut self, bytes: u32) {
         let size = bytes.min(self.own_limit);
         if size == self.size_due {
@@ -90,7 +94,7 @@ impl Encoder {
     /// Begins a header block at the end of `out`. It must be sent, and in order with the others.
     pub fn block<'a>(&'a mut self, out: &'a mut Vec<u8>) -> BlockEncoder<'a> {
         if let Some(smallest) = self.smallest_due.take() {
-            // Section 4.2: the smallest size in between, as it evicts, then the final one.
+            // Section 4.2: the smallest intermediate size, as it evicts, then the final one.
             if smallest < self.size_due && smallest < self.table.max_size() {
                 self.table.set_max_size(smallest);
                 integer::encode(out, 0x20, 5, smallest);
@@ -104,7 +108,7 @@ impl Encoder {
     }
 }
 
-/// A header block under way.
+/// A header block being encoded.
 pub struct BlockEncoder<'a> {
     encoder: &'a mut Encoder,
     out: &'a mut Vec<u8>,
@@ -139,12 +143,12 @@ impl BlockEncoder<'_> {
         self.add(&Name::known(name, indexing), value);
     }
 
-    /// Adds a field; upper-case letters of the name, which HTTP/2 forbids, become lower case.
+    /// Adds a field. Upper-case letters in the name, which HTTP/2 forbids, become lower case.
     pub fn field(&mut self, name: &[u8], value: &[u8], indexing: Indexing) {
         if let Some(known) = KnownHeader::from_name(name) {
             return self.known(known, value, indexing);
         }
-        // Names longer than this are rare enough to be copied to the heap.
+        // Longer names are rare enough to be copied to the heap.
         let mut lower = SmallVec::<[u8; 64]>::from_slice(name);
         lower.make_ascii_lowercase();
         self.add(&Name::other(&lower, indexing), value);
@@ -169,7 +173,7 @@ impl BlockEncoder<'_> {
         }
     }
 
-    /// Section 6.2; `index` 0 stands for a name as text.
+    /// Section 6.2; `index` 0 means a literal name.
     fn literal(&mut self, literal: Literal, name: &Name<'_>, index: u32, value: &[u8]) {
         integer::encode(self.out, literal.flags, literal.prefix_bits, index);
         if index == 0 {
@@ -181,7 +185,7 @@ impl BlockEncoder<'_> {
     /// Section 5.2.
     fn string(&mut self, text: &[u8]) {
         let huffman_bytes = huffman::encoded_bytes(text);
-        // A string of 4 GiB is no header; its length would not fit into a frame either.
+        // A string of 4 GiB is not a header; its length would not fit into a frame either.
         if huffman_bytes < text.len() {
             integer::encode(self.out, 0x80, 7, huffman_bytes as u32);
             huffman::encode(text, huffman_bytes, self.out);

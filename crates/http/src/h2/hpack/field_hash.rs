@@ -1,12 +1,12 @@
 //! A quick hash of names and values for the encoder's table.
 //!
-//! It is not keyed: a peer that makes fields collide lengthens a chain of at most the table's entries, of its own
-//! connection.
+//! It is not keyed: a peer that makes fields collide lengthens a chain of at most the table's
+//! entries, in its own connection.
 
 /// Odd, with its bits spread evenly: the golden ratio as a fraction of 2^64.
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Eight bytes at a time; each product is folded so that its upper half reaches the lower.
+/// Eight bytes at a time; each product is folded so that its upper half affects the lower.
 #[inline]
 pub(super) fn hash(seed: u64, bytes: &[u8]) -> u64 {
     let mut state = fold(seed ^ bytes.len() as u64);
@@ -17,7 +17,8 @@ pub(super) fn hash(seed: u64, bytes: &[u8]) -> u64 {
     if rest.is_empty() {
         return state;
     }
-    // The last eight bytes, some for the second time, cost less than those that are left one by one.
+    // Reading the last eight bytes, some of them twice, costs less than reading the rest one by
+    // one.
     let last = match bytes.last_chunk::<8>() {
         Some(last) => u64::from_le_bytes(*last),
         None => rest

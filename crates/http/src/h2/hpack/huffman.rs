@@ -1,7 +1,8 @@
 //! The Huffman code of strings (RFC 7541 section 5.2 and appendix B).
 //!
-//! The code is canonical: of two codes the longer is the larger, and codes of one length ascend with their symbols.
-//! So the lengths say everything, and all tables are made of them when the crate is compiled.
+//! The code is canonical: of two codes the longer is the larger, and codes of one length ascend
+//! with their symbols. So the lengths determine everything, and all tables are computed from them
+//! at compile time.
 
 use super::HpackError;
 
@@ -25,18 +26,18 @@ const CODE_BITS: [u8; 256] = [
     26, 27, 26, 26, 27, 27, 27, 27, 27, 28, 27, 27, 27, 27, 27, 26, //
 ];
 
-/// The symbol that ends a string on paper and must not be sent: thirty ones, the last of all codes.
+/// The end-of-string symbol, which must not be sent: thirty ones, the last of all codes.
 const EOS: u16 = 256;
 const EOS_BITS: u8 = 30;
 const MAX_CODE_BITS: usize = 30;
 
-/// The shortest code's bits: a string of n bytes decodes to at most 8n/5.
+/// The shortest code in bits: a string of n bytes decodes to at most 8n/5.
 const MIN_CODE_BITS: usize = 5;
 
-/// How many bits one step of the decoder looks at. Twelve hold most pairs of letters and digits.
+/// How many bits one step of the decoder examines. Twelve hold most pairs of letters and digits.
 const STEP_BITS: u32 = 12;
 
-/// Bytes that `input` takes as a Huffman string.
+/// Size of `input` as a Huffman string, in bytes.
 #[inline]
 pub(super) fn encoded_bytes(input: &[u8]) -> usize {
     let bits: usize = input
@@ -46,12 +47,12 @@ pub(super) fn encoded_bytes(input: &[u8]) -> usize {
     bits.div_ceil(8)
 }
 
-/// Appends `input` as a Huffman string of `bytes` bytes, which [`encoded_bytes`] has told.
+/// Appends `input` as a Huffman string of `bytes` bytes, which [`encoded_bytes`] computed.
 pub(super) fn encode(input: &[u8], bytes: usize, out: &mut Vec<u8>) {
     let start = out.len();
     out.resize(start + bytes, 0);
     let mut at = start;
-    // At most 31 bits wait when a code of at most 30 comes.
+    // At most 31 bits are pending when a code of at most 30 is added.
     let (mut bits, mut count) = (0u64, 0u32);
     for &byte in input {
         let symbol = usize::from(byte);
@@ -64,7 +65,7 @@ pub(super) fn encode(input: &[u8], bytes: usize, out: &mut Vec<u8>) {
             at += 4;
         }
     }
-    // The last byte is filled with the beginning of EOS, which is ones.
+    // The last byte is padded with the beginning of EOS, which is all ones.
     let padding = count.wrapping_neg() % 8;
     bits = bits << padding | ((1 << padding) - 1);
     count += padding;
@@ -75,7 +76,7 @@ pub(super) fn encode(input: &[u8], bytes: usize, out: &mut Vec<u8>) {
     }
 }
 
-/// Appends to `out` what the Huffman string `input` means.
+/// Appends the decoded Huffman string `input` to `out`.
 ///
 /// # Errors
 /// [`HpackError::HuffmanEos`] and [`HpackError::HuffmanPadding`]; `out` then ends with bytes of no meaning.
@@ -88,7 +89,7 @@ pub(super) fn decode(input: &[u8], out: &mut Vec<u8>) -> Result<(), HpackError> 
     Ok(())
 }
 
-/// The bits that are not decoded yet: the first in the highest place.
+/// The bits that are not decoded yet, left-aligned.
 struct Bits<'a> {
     rest: &'a [u8],
     bits: u64,
@@ -96,8 +97,8 @@ struct Bits<'a> {
 }
 
 impl Bits<'_> {
-    /// Takes bytes until more than 56 bits are there, or no more bytes. Bits of the next byte may stand behind those
-    /// that count; they are the same when that byte is taken.
+    /// Takes bytes until there are more than 56 bits, or no more bytes. Bits of the next byte may
+    /// already follow the valid ones; they stay the same when that byte is taken.
     #[inline]
     fn fill(&mut self) {
         if let Some(word) = self.rest.first_chunk::<8>() {
@@ -139,7 +140,7 @@ fn decode_into(input: &[u8], out: &mut [u8]) -> Result<usize, HpackError> {
         while input.count >= STEP_BITS {
             let step = STEPS[(input.bits >> (64 - STEP_BITS)) as usize];
             if step.count == 0 {
-                // A code longer than a step may need more bits than there are.
+                // A code longer than a step may need more bits than are available.
                 if input.count < MAX_CODE_BITS as u32 {
                     if input.rest.is_empty() {
                         return decode_tail(input, out, at);
@@ -159,10 +160,11 @@ fn decode_into(input: &[u8], out: &mut [u8]) -> Result<usize, HpackError> {
     }
 }
 
-/// The last bits, one symbol at a time: what is left in the end must be padding.
+/// Decodes the last bits one symbol at a time; the rest must be padding.
 fn decode_tail(mut input: Bits<'_>, out: &mut [u8], mut at: usize) -> Result<usize, HpackError> {
     loop {
-        // Ones behind the end: where only padding is left they make the code of EOS, longer than what is left.
+        // Ones are appended: if only padding is left, they complete the code of EOS, which is
+        // longer than what is left.
         let ones = u64::MAX.checked_shr(input.count).unwrap_or(0);
         let (symbol, length) = any_code(input.bits | ones);
         if length > input.count {
@@ -186,7 +188,8 @@ fn any_code(bits: u64) -> (u16, u32) {
     (u16::from(first), u32::from(CODE_BITS[usize::from(first)]))
 }
 
-/// As [`any_code`] for a code longer than a step: the first length whose codes reach beyond `bits`.
+/// Like [`any_code`] for a code longer than a step: finds the first length whose codes exceed
+/// `bits`.
 fn long_code(bits: u64) -> (u16, u32) {
     let front = bits >> 32;
     let mut length = STEP_BITS as usize + 1;
@@ -196,18 +199,18 @@ fn long_code(bits: u64) -> (u16, u32) {
     let of_length = &LENGTHS[length];
     let code = (front >> (32 - length)) as usize;
     let rank = (code + of_length.first_rank).wrapping_sub(of_length.first_code);
-    // Every 30 bits are the code of a symbol, so there is one of that rank.
+    // Every 30 bits are the code of some symbol, so the rank exists.
     let symbol = SYMBOLS.get(rank).copied().unwrap_or(EOS);
     (symbol, length as u32)
 }
 
-/// What the next bits mean: one symbol, or two.
+/// The meaning of the next bits: one symbol, or two.
 #[derive(Clone, Copy)]
 struct Step {
     symbols: [u8; 2],
-    /// How many of `symbols` are there: 0 where the first code is longer than a step.
+    /// How many of `symbols` are valid: 0 if the first code is longer than a step.
     count: u8,
-    /// Bits of their codes.
+    /// Total bits of their codes.
     bits: u8,
 }
 
@@ -298,7 +301,8 @@ static STEPS: [Step; 1 << STEP_BITS] = {
         bits: 0,
     };
     let mut steps = [none; 1 << STEP_BITS];
-    // Every byte with a short code, alone in front of any bits; then in front of every other that still fits.
+    // Every byte with a short code: alone before any bits, then before every other code that still
+    // fits.
     let mut first = 0;
     while first < 256 {
         let first_bits = CODE_BITS[first] as u32;
@@ -330,7 +334,7 @@ static STEPS: [Step; 1 << STEP_BITS] = {
     steps
 };
 
-/// Sets every step that begins like `code`, whose last `free_bits` are free.
+/// Fills in every step that begins with `code`; its last `free_bits` are free.
 const fn fill(steps: &mut [Step; 1 << STEP_BITS], code: usize, free_bits: u32, step: Step) {
     let mut free = 0;
     while free < 1 << free_bits {

@@ -1,8 +1,8 @@
-//! Integers that begin within a byte (RFC 7541 section 5.1).
+//! Integers with a prefix (RFC 7541 section 5.1).
 
 use super::HpackError;
 
-/// The bytes that follow the prefix of the largest integer accepted: five times seven bits hold 2^32 - 1.
+/// The most bytes after the prefix of an accepted integer: five times seven bits hold 2^32 - 1.
 const MAX_CONTINUATION_BYTES: u32 = 5;
 
 /// Appends `value` with a prefix of `prefix_bits`, 1 to 8; `flags` are the bits above the prefix.
@@ -24,8 +24,8 @@ pub(super) fn encode(out: &mut Vec<u8>, flags: u8, prefix_bits: u32, value: u32)
 /// Takes an integer with a prefix of `prefix_bits` from the front of `input`.
 ///
 /// # Errors
-/// [`HpackError::Truncated`], and [`HpackError::IntegerOverflow`] above 2^32 - 1 or with more continuation bytes
-/// than that needs: leading zeros without end are as good an attack as large values.
+/// [`HpackError::Truncated`], and [`HpackError::IntegerOverflow`] above 2^32 - 1 or with more
+/// continuation bytes than that needs: endless leading zeros are as good an attack as large values.
 #[inline]
 pub(super) fn decode(input: &mut &[u8], prefix_bits: u32) -> Result<u32, HpackError> {
     let (&first, rest) = input.split_first().ok_or(HpackError::Truncated)?;

@@ -1,9 +1,10 @@
 //! HPACK, the header compression of HTTP/2 (RFC 7541).
 //!
-//! A [`Decoder`] turns a whole header block (the frame layer has joined HEADERS and CONTINUATION) into lines
-//! `name: value\r\n` at the end of a buffer, which is how the rest of the server reads a request head, and tells a
-//! [`FieldSink`] where each of them stands. An [`Encoder`] appends header blocks to a buffer. There is one of each
-//! per connection; both own no heap before the peer or the policy puts a first entry into their table.
+//! A [`Decoder`] turns a whole header block (HEADERS and CONTINUATION already joined by the frame
+//! layer) into lines `name: value\r\n` at the end of a buffer, the form in which the rest of the
+//! server reads a request head, and tells a [`FieldSink`] where each of them is. An [`Encoder`]
+//! appends header blocks to a buffer. There is one of each per connection. Neither allocates before
+//! the peer or the policy adds a first entry to its table.
 //!
 //! | module | what it knows | RFC 7541 |
 //! |---|---|---|
@@ -30,23 +31,23 @@ pub use decoder::{Decoded, Decoder, Field, FieldLimits, FieldSink, Note, Origin}
 pub use encoder::{BlockEncoder, Encoder, Indexing};
 pub use static_table::{STATIC_ENTRIES, static_field};
 
-/// Size of a dynamic table before anybody has said anything, in bytes as RFC 7541 section 4.1 counts them: the
-/// initial value of SETTINGS_HEADER_TABLE_SIZE (RFC 9113 section 6.5.2).
+/// Initial size of a dynamic table, in bytes as RFC 7541 section 4.1 counts them: the default of
+/// SETTINGS_HEADER_TABLE_SIZE (RFC 9113 section 6.5.2).
 pub const DEFAULT_TABLE_BYTES: u32 = 4096;
 
-/// The largest dynamic table that either end of ours keeps, whatever it is asked for.
+/// The largest dynamic table that we keep, in either direction, whatever the peer asks for.
 pub const MAX_TABLE_BYTES: u32 = 64 * 1024;
 
-/// What an entry of a dynamic table costs beside its name and value (RFC 7541 section 4.1).
+/// The overhead of a dynamic table entry in addition to its name and value (RFC 7541 section 4.1).
 pub const ENTRY_OVERHEAD_BYTES: u32 = 32;
 
-/// A header block that cannot be decoded. After it the two ends disagree about the dynamic table, so the connection
-/// ends with COMPRESSION_ERROR (RFC 9113 section 4.3).
+/// A header block that cannot be decoded. From then on the two sides disagree about the dynamic
+/// table, so the connection ends with COMPRESSION_ERROR (RFC 9113 section 4.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HpackError {
     /// The block ends within a field.
     Truncated,
-    /// An integer above 2^32 - 1, or one written with more bytes than that takes (section 5.1).
+    /// An integer above 2^32 - 1, or one encoded with more bytes than that takes (section 5.1).
     IntegerOverflow,
     /// Index 0, or one beyond both tables (sections 2.3.3 and 6.1).
     InvalidIndex,
@@ -54,11 +55,11 @@ pub enum HpackError {
     HuffmanPadding,
     /// The Huffman symbol EOS within a string (section 5.2).
     HuffmanEos,
-    /// A table size above the limit that was acknowledged (section 6.3).
+    /// A table size above the acknowledged limit (section 6.3).
     TableSizeTooLarge,
     /// A table size update after a field (section 4.2).
     TableSizeUpdateLate,
-    /// No table size update although the limit sank below the table's size (section 4.2).
+    /// No table size update although the limit dropped below the table's size (section 4.2).
     TableSizeUpdateMissing,
 }
 

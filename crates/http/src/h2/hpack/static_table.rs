@@ -25,7 +25,7 @@ impl StaticLine {
 
 /// Name and value of the static entry `index`, 1 to 61.
 ///
-/// A sink that keeps what it knows of these names in a table can build it from this when it is compiled.
+/// A sink can use this at compile time to build a table of what it knows about these names.
 pub const fn static_field(index: u32) -> Option<(&'static [u8], &'static [u8])> {
     if index == 0 || index > STATIC_ENTRIES {
         return None;
@@ -40,7 +40,7 @@ pub(super) fn line(index: u32) -> Option<StaticLine> {
     LINES.get((index as usize).wrapping_sub(1)).copied()
 }
 
-/// The first entry with that name, which is in lower case, or 0.
+/// The first entry with this name, given in lower case, or 0.
 pub(super) fn name_index(name: &[u8]) -> u8 {
     if let Some(known) = KnownHeader::from_name(name) {
         return known_name_index(known);
@@ -70,7 +70,7 @@ pub(super) const fn known_name_index(known: KnownHeader) -> u8 {
 /// The last entry that has a value: `accept-encoding: gzip, deflate`.
 const LAST_WITH_VALUE: u8 = 16;
 
-/// The entry with that value among those whose name is that of `name_index`, the first of them.
+/// The first entry with this value among those that share the name of `name_index`.
 #[inline]
 pub(super) fn index_with_value(name_index: u8, value: &[u8]) -> Option<u8> {
     if name_index > LAST_WITH_VALUE {

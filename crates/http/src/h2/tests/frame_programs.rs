@@ -1,4 +1,4 @@
-//! Programs that build frames, at random: what the fuzzer does with guidance.
+//! Random programs that build frames: what the fuzzer does with guidance.
 
 use proptest::prelude::*;
 

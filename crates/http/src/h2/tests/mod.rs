@@ -1,7 +1,7 @@
-//! The codec alone, section by section of RFC 9113, both ends over fake time.
+//! The codec alone, section by section of RFC 9113, both sides, with fake time.
 //!
-//! Every test runs its script against a connection that gets its input whole, byte by byte and
-//! cut at random: what happens must be the same.
+//! Every test runs its script against a connection that gets its input whole, byte by byte, and
+//! split at random; the results must be the same.
 
 mod frame_programs;
 mod pair;

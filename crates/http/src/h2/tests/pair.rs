@@ -1,6 +1,6 @@
-//! Our client against our server over a wire that cuts, delays and holds back as it likes:
-//! thousands of requests with bodies both ways, trailers, resets and odd windows, byte by byte
-//! the same at the other end.
+//! Our client against our server over a wire that splits and delays data at will: thousands of
+//! requests with bodies in both directions, trailers, resets and odd windows. Every byte must
+//! arrive unchanged at the other end.
 
 use crate::headers::Field;
 use std::collections::BTreeMap;

@@ -1,5 +1,5 @@
-//! Random sequences of frames, most of them right, to both ends: what the fuzzers run on bytes,
-//! on input that gets further. The assertions are the fuzz targets'.
+//! Random sequences of frames, most of them valid, to both sides: the same as the fuzzers' runs on
+//! bytes, but with input that gets further. The assertions are those of the fuzz targets.
 
 use super::*;
 use crate::fuzz::{fuzz_h2_client, fuzz_h2_server};

@@ -1,4 +1,4 @@
-//! RFC 9218: the priority field, PRIORITY_UPDATE, and in which order DATA leaves.
+//! RFC 9218: the priority field, PRIORITY_UPDATE, and the order in which DATA is sent.
 
 use super::schedule::{BULK_BYTES, FRESH_BYTES, FRESH_FRAMES};
 use super::*;

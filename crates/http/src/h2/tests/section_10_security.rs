@@ -1,4 +1,4 @@
-//! Section 10.5: floods. Each limit stops its own flood, and honest traffic does not meet it.
+//! Section 10.5: floods. Each limit stops its own flood, and honest traffic never reaches it.
 
 use super::*;
 

@@ -1,4 +1,5 @@
-//! Section 6: each type of frame. Flow control is with section 5.2, priorities with RFC 9218.
+//! Section 6: each type of frame. Flow control is tested with section 5.2, priorities with RFC
+//! 9218.
 
 use super::*;
 use crate::headers::Field;

@@ -1,4 +1,4 @@
-//! Section 8: what the head of a request may hold, and its body (8.1.1, 8.2, 8.3.1, 8.5).
+//! Section 8: what the head of a request may contain, and its body (8.1.1, 8.2, 8.3.1, 8.5).
 
 use super::*;
 use crate::h1::{Framing, Limits as HeadLimits, Version};

@@ -1,4 +1,4 @@
-//! Names that a guest exchanges all the time meanwhile.
+//! A guest keeps exchanging names during the operations.
 
 use super::*;
 use std::os::unix::fs::DirBuilderExt;

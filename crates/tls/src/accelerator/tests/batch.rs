@@ -1,5 +1,5 @@
-//! What is queued and how it is taken; processors that err. The kernel is AWS-LC in disguise,
-//! so that all of this is tested on any processor.
+//! What is queued and how it is taken; faulty processors. The kernel is AWS-LC in disguise, so that
+//! all of this is tested on any processor.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicUsize, Ordering};
 use std::thread;

@@ -1,4 +1,4 @@
-//! All accelerators give the same answers; what they refuse, and what they show.
+//! All accelerators give the same results; what they refuse, and their `Debug` output.
 
 mod batch;
 mod job;

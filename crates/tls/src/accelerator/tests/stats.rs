@@ -1,4 +1,4 @@
-//! Histograms, and what the operator is told of wrong results.
+//! Histograms, and the reports of wrong results to the operator.
 
 use std::thread;
 use std::time::{Duration, Instant};
@@ -93,7 +93,7 @@ fn the_operator_is_told_once_a_minute_and_when_it_is_over() {
     assert!(!wrong.are_too_many());
     // The end is told at once, and is the end.
     let text = wrong.add(MAX_WRONG_RESULTS, after(61)).expect("the limit");
-    assert!(text.contains("not used any more"), "{text}");
+    assert!(text.contains("disabled until"), "{text}");
     assert!(
         text.contains(&(MAX_WRONG_RESULTS + 4).to_string()),
         "{text}"
@@ -116,7 +116,10 @@ fn one_thread_alone_says_that_it_is_over() {
         let ended = threads.into_iter().map(|thread| thread.join().unwrap());
         ended.flatten().collect()
     });
-    let last = told.iter().filter(|text| text.contains("any more")).count();
+    let last = told
+        .iter()
+        .filter(|text| text.contains("disabled until"))
+        .count();
     assert_eq!((last, told.len()), (1, 2), "{told:?}");
     assert_eq!(wrong.get(), 800);
 }

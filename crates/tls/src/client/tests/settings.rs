@@ -1,4 +1,4 @@
-//! What configuration is refused, in nginx's words, and what it does.
+//! Refused configurations, in nginx's words, and the effects of accepted ones.
 
 use super::*;
 use crate::SettingsError;

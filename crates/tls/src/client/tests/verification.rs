@@ -1,6 +1,6 @@
-//! Which certificates are accepted, and what is said of the others. The numbers are those
-//! that nginx logs with OpenSSL 3, tried side by side; two differences are ours: addresses are
-//! found among addresses, and `a*.test` is no wildcard.
+//! Which certificates are accepted, and what is reported about the others. The numbers are those
+//! that nginx logs with OpenSSL 3, compared side by side. Two differences are ours: addresses are
+//! looked up among addresses, and `a*.test` is not a wildcard.
 
 use super::*;
 

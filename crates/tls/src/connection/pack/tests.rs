@@ -1,5 +1,5 @@
-//! A connection whose records the kernel seals: its state is set here by hand. Whether a
-//! kernel really goes on is tested in `tests/vm`.
+//! A connection whose records the kernel seals; its state is set by hand. `tests/vm` tests whether
+//! a kernel really continues it.
 
 use std::io::Read as _;
 use std::net::{TcpListener, TcpStream};

@@ -11,12 +11,11 @@ use sealane_sys::socket::{self, PeerAddress};
 
 use super::unavailable::Unavailable;
 
-/// Bytes of each socket's buffer: small enough that a sample does not fit, so
-/// that calls are cut short as they are on a slow connection; large enough that
-/// the loopback's segments of 64 KiB do.
+/// The buffer size of each socket. It is too small for a sample, so that calls are cut short as on
+/// a slow connection, but large enough for the loopback's segments of 64 KiB.
 const BUFFER_BYTES: usize = 96 << 10;
 
-/// Bytes taken out of the socket at once. Odd, so that records arrive in pieces.
+/// Bytes read from the socket at once. Odd, so that records arrive in pieces.
 const READ_BYTES: usize = 12_345;
 
 /// A connection over the loopback; both ends are non-blocking.
@@ -49,7 +48,7 @@ impl Pair {
         let listener = TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
         socket::set_buffers(listener.as_fd(), BUFFER_BYTES, BUFFER_BYTES)?;
-        // A firewall that drops packets must not hold us for minutes.
+        // A firewall that drops packets must not block us for minutes.
         let sender = TcpStream::connect_timeout(&listener.local_addr()?, left(deadline)?)?;
         sender.set_nonblocking(true)?;
         sender.set_nodelay(true)?;
@@ -57,7 +56,7 @@ impl Pair {
         let own = sender.local_addr()?;
         loop {
             match socket::accept(listener.as_fd()) {
-                // Anybody on this machine can connect; only we are ourselves.
+                // Anybody on this machine can connect; accept only our own connection.
                 Ok(accepted) if accepted.peer == PeerAddress::Inet(own) => {
                     return Ok(Pair {
                         sender: sender.into(),
@@ -73,8 +72,8 @@ impl Pair {
         }
     }
 
-    /// Calls `send` whenever there is room, until it says that all is sent, and
-    /// `take` with what arrives, until it says that all is there.
+    /// Calls `send` whenever there is room until it reports that all is sent, and `take` with what
+    /// arrives until it reports that all is there.
     ///
     /// # Errors
     /// What `send` or `take` say, or [`Unavailable::SelfTest`].
@@ -117,7 +116,7 @@ impl Pair {
         }
     }
 
-    /// Waits until one end can go on.
+    /// Waits until one end can continue.
     fn wait(&self, sending: bool, deadline: Instant) -> Result<(), Unavailable> {
         let both = [
             (self.receiver.as_fd(), Interest::Readable),
@@ -141,7 +140,7 @@ pub(super) enum Sent {
     Full,
 }
 
-/// What the receiver thinks of the bytes so far.
+/// The receiver's verdict on the bytes so far.
 pub(super) enum Taken {
     /// More must come.
     Incomplete,

@@ -1,6 +1,5 @@
-//! TLS records, opened and sealed by the TLS library: what the kernel's are
-//! measured against (RFC 8446 section 5.2; RFC 5246 section 6.2.3.3 with
-//! RFC 5288 and RFC 7905).
+//! TLS records opened and sealed by the TLS library, as the reference for the kernel's records (RFC
+//! 8446 section 5.2; RFC 5246 section 6.2.3.3 with RFC 5288 and RFC 7905).
 
 use sealane_awslc::{Aead, RecordCipher, fill_random};
 use sealane_sys::ktls::{Cipher, Keys, Version};
@@ -21,8 +20,8 @@ const EXPLICIT_NONCE_BYTES: usize = 8;
 /// The version in the header of every record.
 const LEGACY_VERSION: [u8; 2] = [3, 3];
 
-/// Sequence number of a sample's first record: during the sample its last byte
-/// overflows, and a carry that goes wrong shows.
+/// Sequence number of a sample's first record. Its last byte overflows during the sample, so that a
+/// wrong carry shows.
 const FIRST_SEQUENCE: u64 = 0x1_0000_00FB;
 
 /// Keys of one direction, made up for one test.
@@ -90,7 +89,7 @@ impl RecordKeys {
         }
     }
 
-    /// Bytes that a record has besides its header and content.
+    /// The overhead of a record besides its header and content, in bytes.
     pub(super) fn overhead_bytes(&self) -> usize {
         let inner_type = usize::from(self.version == Version::Tls13);
         self.explicit_nonce_bytes() + inner_type + Aead::TAG_BYTES
@@ -110,8 +109,8 @@ impl RecordKeys {
         nonce
     }
 
-    /// What is authenticated besides the ciphertext: of a record whose payload
-    /// has `payload_bytes`, `content_bytes` of which are content.
+    /// The associated data of a record whose payload has `payload_bytes`, of which `content_bytes`
+    /// are content.
     fn associated(&self, kind: u8, payload_bytes: usize, content_bytes: usize) -> Vec<u8> {
         let length = |bytes: usize| (bytes as u16).to_be_bytes();
         match self.version {
@@ -203,7 +202,7 @@ impl Opener {
         self.wire.extend_from_slice(bytes);
     }
 
-    /// Bytes taken that no record was made of yet.
+    /// Bytes taken that are not part of an opened record yet.
     pub(super) fn unopened_bytes(&self) -> usize {
         self.wire.len()
     }
@@ -236,8 +235,7 @@ impl Opener {
         let nonce = self.keys.nonce();
         let explicit_bytes = self.keys.explicit_nonce_bytes();
         let (explicit, sealed) = payload.split_at(explicit_bytes);
-        // A peer would take any number here. But a number that is used twice
-        // gives GCM's key away.
+        // A peer would accept any number here. But using a number twice reveals GCM's key.
         if explicit != &nonce[Aead::NONCE_BYTES - explicit_bytes..] {
             return Err(Flaw::Nonce { record });
         }

@@ -1,4 +1,4 @@
-//! What a test sends, and the same as what must arrive.
+//! The script of a test: what is sent and must arrive unchanged.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -14,12 +14,12 @@ use super::loopback::{Pair, Sent, Taken};
 use super::records::{self, Opener, RecordKeys, Sealer};
 use super::unavailable::{Flaw, Unavailable};
 
-/// Bytes of a sample: a dozen records and more than the sockets' buffers hold.
+/// Bytes of a sample: a dozen records, and more than the sockets' buffers hold.
 const SAMPLE_BYTES: usize = (256 << 10) + 4_099;
-/// Of which the head of a response; the rest is its file. So the file starts in
-/// the middle of a page.
+/// How many of them are the head of a response; the rest is its file, which therefore starts in the
+/// middle of a page.
 const HEAD_BYTES: usize = 1_237;
-/// Where the sending of the file is interrupted for the first time.
+/// Where sending the file is interrupted for the first time.
 const PART_END: usize = HEAD_BYTES + 30_001;
 
 /// warning, close_notify (RFC 8446 section 6.1).
@@ -103,8 +103,7 @@ impl<'a> Script<'a> {
     /// Sends everything through the kernel, which has `keys`, and checks what
     /// arrives.
     ///
-    /// # Errors
-    /// [`Unavailable::Corrupts`] when something else arrives than was sent.
+    /// [`Unavailable::Corrupts`] when anything other than what was sent arrives.
     pub(super) fn play(
         mut self,
         pair: &Pair,
@@ -157,7 +156,7 @@ impl<'a> Script<'a> {
     }
 }
 
-/// Takes what was sent off `range`; true when nothing is left of it.
+/// Removes the sent bytes from `range`; true if nothing is left of it.
 fn advance(range: &mut Range<usize>, sent: io::Result<usize>) -> io::Result<bool> {
     match sent? {
         0 => Err(io::ErrorKind::WriteZero.into()),
@@ -187,7 +186,7 @@ pub(super) struct Expectation<'a> {
 }
 
 impl<'a> Expectation<'a> {
-    /// Of a script that was not begun, under `keys`.
+    /// The expectation for a script that has not begun, under `keys`.
     pub(super) fn new(
         script: &Script<'a>,
         keys: RecordKeys,
@@ -239,7 +238,7 @@ impl<'a> Expectation<'a> {
         }
     }
 
-    /// Takes one record off what must still arrive.
+    /// Removes one record from what must still arrive.
     fn compare(&mut self, record: &records::Record) -> Result<(), Unavailable> {
         let number = self.opener.number() - 1;
         let wrong_type = Flaw::Type { record: number };
@@ -310,8 +309,7 @@ impl<'a> Reception<'a> {
         Ok(Reception { sample, wire })
     }
 
-    /// Sends the records to a socket whose kernel has the keys, and compares
-    /// what it hands out.
+    /// Sends the records to a socket whose kernel has the keys, and compares what it returns.
     ///
     /// # Errors
     /// [`Unavailable::Corrupts`] when that is something else.

@@ -1,5 +1,5 @@
-//! Why the kernel does not do something, in words for operators, and what they
-//! can do about it.
+//! Why the kernel does not support something, in words for operators, and what they can do about
+//! it.
 
 use std::fmt;
 use std::io;
@@ -7,7 +7,7 @@ use std::io;
 use sealane_sys::OsError;
 use sealane_sys::ktls::{Cipher, Version};
 
-/// Why the kernel does not do TLS, or not this part of it.
+/// Why the kernel does not support TLS, or part of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Unavailable {
     /// The module `tls` is neither loaded nor could it be loaded.
@@ -30,7 +30,7 @@ pub enum Unavailable {
         /// The error number.
         errno: i32,
     },
-    /// The self-test received something else than it sent.
+    /// The self-test received something other than it sent.
     Corrupts {
         /// Protocol version.
         version: Version,
@@ -46,16 +46,16 @@ pub enum Unavailable {
     },
     /// No connection over the loopback: the self-test could not run.
     Loopback(String),
-    /// The self-test did not come to its end.
+    /// The self-test did not finish.
     SelfTest(String),
-    /// Nobody has tried.
+    /// Not tested.
     NotProbed,
 }
 
-/// How what arrived differs from what was sent. Records count from 1.
+/// How the received data differs from what was sent. Records count from 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flaw {
-    /// No record of this suite begins like that.
+    /// Not a valid record header for this suite.
     Header {
         /// Which record.
         record: u64,
@@ -70,7 +70,7 @@ pub enum Flaw {
         /// Which record.
         record: u64,
     },
-    /// It has another type than was sent, or is an alert of another content.
+    /// It has another type than was sent, or is an alert with other content.
     Type {
         /// Which record.
         record: u64,
@@ -99,7 +99,7 @@ impl Unavailable {
         }
     }
 
-    /// What to do about it, where something can be done.
+    /// What to do about it, if anything can be done.
     pub fn remedy(&self) -> Option<String> {
         let text = match self {
             Unavailable::NoModule { may_load: false } => {
@@ -251,17 +251,17 @@ impl fmt::Display for Flaw {
     }
 }
 
-// Numbers of Linux on every architecture that Rust's standard library supports.
+// Linux's values on every architecture that Rust's standard library supports.
 const EPERM: i32 = 1;
 const ENOENT: i32 = 2;
 const EACCES: i32 = 13;
 
-/// A suite as operators know it.
+/// A suite in operators' terms.
 fn suite_name(version: Version, cipher: Cipher) -> String {
     format!("{} with {}", version.name(), cipher.name())
 }
 
-/// The kernel that brought a suite.
+/// The first kernel version with a suite.
 fn first_kernel(version: Version, cipher: Cipher) -> &'static str {
     match (version, cipher) {
         (_, Cipher::ChaCha20Poly1305) => "5.11",

@@ -1,5 +1,5 @@
-//! A cache and the process that takes the place of this one: what there is goes there, and
-//! then what is added.
+//! Copies a cache to the process that takes over from this one: first its contents, then every
+//! addition.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
@@ -8,8 +8,8 @@ use zeroize::Zeroizing;
 
 use super::{Entry, Id, NONE, SessionCache, Shard, Slot, lock};
 
-/// Told about every session that is kept: its id, the session, and when it ends in seconds
-/// since the epoch. It is called by workers in a handshake, so it must not wait.
+/// Is called for every session that is kept, with its id, the session, and its expiry in seconds
+/// since the epoch. Workers call it during a handshake, so it must not wait.
 pub type Follower = Arc<dyn Fn(&[u8], &[u8], u64) + Send + Sync>;
 
 /// Sessions copied while a lock is held.
@@ -19,7 +19,7 @@ const COPIED_AT_ONCE: usize = 32;
 type Copied = (Id, Zeroizing<Vec<u8>>, u64);
 
 impl SessionCache {
-    /// Has `follower` told of every session from now on, or nobody any more.
+    /// Sets `follower` to be told of every session from now on; `None` stops that.
     pub fn set_follower(&self, follower: Option<Follower>) {
         let mut place = self
             .follower
@@ -30,13 +30,13 @@ impl SessionCache {
         *place = follower;
     }
 
-    /// Tells `each` of every session that has not ended, in the order of use as far as nobody
-    /// uses them meanwhile.
+    /// Calls `each` for every unexpired session, in the order of use unless they are used in the
+    /// meantime.
     pub fn copy(&self, now_s: u64, mut each: impl FnMut(&[u8], &[u8], u64)) {
         for shard in &self.shards {
             let order = lock(shard).slots_by_use();
             for slots in order.chunks(COPIED_AT_ONCE) {
-                // The lock is free while somebody does something with them.
+                // The lock is released while the caller processes them.
                 let copied = lock(shard).copy(slots, now_s);
                 for (id, session, expires_s) in copied {
                     each(id.bytes(), &session, expires_s);
@@ -45,7 +45,7 @@ impl SessionCache {
         }
     }
 
-    /// Keeps a session of another process, unless there is one with this id.
+    /// Keeps a session from another process, unless the id is already present.
     pub fn keep_if_new(&self, id: &[u8], session: &[u8], expires_s: u64, now_s: u64) {
         if Id::new(id).is_some_and(|id| self.shard(&id).slot(&id).is_none()) {
             self.keep(id, session, expires_s, now_s);
@@ -74,7 +74,7 @@ impl Shard {
         order
     }
 
-    /// What is in these slots by now.
+    /// The current contents of these slots.
     fn copy(&self, slots: &[Slot], now_s: u64) -> Vec<Copied> {
         let entries = slots.iter().filter_map(|slot| {
             let place = self.slots.get(*slot as usize)?;

@@ -18,16 +18,16 @@ pub(super) const KEY_OVERHEAD_BYTES: usize = NAME_BYTES + Aead::NONCE_BYTES + Ae
 pub(super) const FILE_BYTES: [usize; 2] = [48, 80];
 
 pub(super) struct TicketKey {
-    /// Stands in every ticket, in plain.
+    /// Is in every ticket, in plaintext.
     pub(super) name: KeyName,
-    /// What other nodes get; empty for a key from a file.
+    /// The secret that other nodes get; empty for a key from a file.
     pub(super) secret: Secret,
     aead: Arc<Aead>,
     /// By the clock of the node that made it: the order of keys.
     pub(super) created_s: u64,
-    /// From when on it seals, by our clock.
+    /// When it starts to seal, by our clock.
     pub(super) active_s: u64,
-    /// When it stopped to seal for good.
+    /// When it stopped sealing for good.
     pub(super) retired_s: Option<u64>,
     /// Made at the start, before keys from elsewhere could arrive.
     pub(super) provisional: bool,
@@ -68,8 +68,8 @@ impl TicketKey {
         })
     }
 
-    /// The file's first 16 bytes are the key's name, as in nginx. All of the
-    /// rest goes into the key, so that both sizes serve.
+    /// As in nginx, the file's first 16 bytes are the key's name. All of the rest goes into the
+    /// key, so both sizes work.
     pub(super) fn from_file(file: &Secret) -> Result<Self, SettingsError> {
         let bytes = file.expose();
         if !FILE_BYTES.contains(&bytes.len()) {
@@ -140,8 +140,8 @@ impl TicketKey {
 }
 
 impl KeyParts {
-    /// Whether it was made further in the future than clocks may differ: such a
-    /// key would stay in front of all that follow.
+    /// Whether it was made further in the future than clocks may differ: such a key would stay in
+    /// front of all that follow.
     pub(super) fn is_from_afar(&self, now_s: u64) -> bool {
         self.created_s > now_s.saturating_add(CLOCK_TOLERANCE_S)
     }

@@ -1,4 +1,4 @@
-//! Keys on their way to the state file and to other nodes.
+//! The encoding of keys for the state file and for other nodes.
 //!
 //! ```text
 //! "SLTK" | version 1 | count (2) | count x [ name (16) | secret (32) | made at (8) ]
@@ -19,7 +19,7 @@ const VERSION: u8 = 1;
 const HEADER_BYTES: usize = MAGIC.len() + 1 + 2;
 const ENTRY_BYTES: usize = NAME_BYTES + Aead::KEY_BYTES + 8;
 
-/// A key as it travels.
+/// A key in encoded form.
 pub(super) struct KeyParts {
     pub(super) name: KeyName,
     pub(super) secret: Secret,
@@ -52,7 +52,7 @@ impl fmt::Display for RingError {
 
 impl std::error::Error for RingError {}
 
-/// Every key but those that were replaced before they were shared.
+/// Every key except those that were replaced before they were shared.
 pub(super) fn write(keys: &Keys) -> Secret {
     let shared: Vec<_> = match keys.settings {
         Some(_) => keys.list.iter().filter(|key| !key.is_retired()).collect(),

@@ -1,31 +1,32 @@
-//! Names on their way out: what is known of them when the server is compiled.
+//! Names to be encoded: what is known of them at compile time.
 
 use super::Indexing;
 use crate::h2::hpack::field_hash::hash;
 use crate::h2::hpack::static_table;
 use crate::headers::KnownHeader;
 
-/// A name on its way out.
+/// A name to be encoded.
 pub(super) struct Name<'a> {
     /// In lower case.
     pub(super) text: &'a [u8],
     /// The first static entry with that name, or 0.
     pub(super) index: u8,
-    /// Of a well-known name or `:status`: no other name has it. 0 for all others.
+    /// Unique to a well-known name or `:status`; 0 for all others.
     pub(super) number: u16,
     /// The same for every spelling of a name.
     pub(super) seed: u64,
     pub(super) policy: Policy,
 }
 
-/// When a field gets an entry.
+/// When a field gets a table entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Policy {
-    /// What a server says in most of its responses, or for a second, as the date.
+    /// Fields that a server repeats in most of its responses, or for a second, like the date.
     AtOnce,
-    /// What may differ in every response: only what has come before is likely to come again.
+    /// Fields that may differ in every response: only one that was seen before is likely to come
+    /// again.
     SecondTime,
-    /// What somebody might want to guess.
+    /// Fields that an attacker might want to guess.
     Never,
 }
 
@@ -64,7 +65,7 @@ impl<'a> Name<'a> {
         text: b":status",
         index: 8,
         number: u16::MAX,
-        // Unlike those of all other names, as any number is.
+        // Unlike that of any other name; every number would do.
         seed: 1 << 32,
         policy: Policy::AtOnce,
     };
@@ -94,7 +95,7 @@ impl<'a> Name<'a> {
     }
 }
 
-/// What is known of a well-known name.
+/// Compile-time data of a well-known name.
 #[derive(Clone, Copy)]
 struct KnownName {
     lower: [u8; MAX_KNOWN_NAME_BYTES],

@@ -1,4 +1,4 @@
-//! The encoder's table, with ways to find a field in it.
+//! The encoder's table, with look-up of fields.
 
 use super::names::{Name, Policy};
 use crate::h2::hpack::dynamic_table::{DynamicTable, size_of_field};
@@ -6,34 +6,34 @@ use crate::h2::hpack::field_hash::hash;
 use crate::h2::hpack::{DEFAULT_TABLE_BYTES, STATIC_ENTRIES};
 use crate::headers::KnownHeader;
 
-/// A dynamic table that knows where its fields are.
+/// A dynamic table with an index of its fields.
 pub(super) struct SearchTable {
     table: DynamicTable<Link>,
     finder: Option<Box<Finder>>,
 }
 
-/// What the table keeps beside an entry.
+/// The data that the table keeps with an entry.
 #[derive(Clone, Copy)]
 struct Link {
     /// The next older entry of the chain, counted as in [`Finder::newest`].
     older: u16,
-    /// As [`Name::number`].
+    /// See [`Name::number`].
     number: u16,
     hash: u32,
 }
 
-/// What there is of a field already, and whether there should be more.
+/// Which part of a field is in the table, and whether the field should be added.
 pub(super) enum Found {
-    /// All of it.
+    /// The whole field.
     Field { index: u32 },
-    /// The name, or nothing if `index` is 0. It stays like that.
+    /// The name, or nothing if `index` is 0. The field is not added.
     Name { index: u32 },
-    /// The same, but the field is worth an entry; it goes in with `hashed`.
+    /// The same, but the field is worth an entry; insert it with `hashed`.
     Worthy { index: u32, hashed: u64 },
 }
 
 impl SearchTable {
-    /// An empty table of the size every connection begins with; allocates nothing.
+    /// An empty table with the initial size of every connection; allocates nothing.
     pub(super) fn new() -> SearchTable {
         SearchTable {
             table: DynamicTable::new(DEFAULT_TABLE_BYTES),
@@ -115,15 +115,16 @@ const BUCKETS: usize = 64;
 const SEEN_FIELDS: usize = 32;
 const NUMBERS: usize = KnownHeader::ALL.len() + 1;
 
-/// Finds entries of the table. Nothing here needs mending when an entry is evicted: what is beyond the table is not
-/// there. Entries are named by how many came before them, modulo 2^16; that a number may mean a later entry by the
-/// time it is looked at does no harm, as names and values are compared.
+/// Finds entries of the table. Eviction needs no update here: anything beyond the table counts as
+/// absent. Entries are identified by how many came before them, modulo 2^16. A number may refer to
+/// a later entry by the time it is looked up, which does no harm, as names and values are compared.
 struct Finder {
-    /// The newest entry of each chain of entries that hash to the same.
+    /// The newest entry of each chain of entries with the same hash.
     newest: [u16; BUCKETS],
-    /// The entry that was found or added last for each [`Name::number`]: as a rule the server says the same again.
+    /// The entry last found or added for each [`Name::number`]: usually the server sends the same
+    /// again.
     last: [u16; NUMBERS],
-    /// What the last fields without an entry hashed to.
+    /// Hashes of the last fields without an entry.
     seen: [u16; SEEN_FIELDS],
     /// Entries so far.
     inserted: u16,
@@ -141,13 +142,13 @@ impl Default for Finder {
 }
 
 impl Finder {
-    /// The age of the entry that came after `inserted` others, the newest being 0.
+    /// The age of the entry that came after `inserted` others, with 0 for the newest.
     #[inline]
     fn age(&self, inserted: u16) -> Option<u32> {
         u32::from(self.inserted.wrapping_sub(inserted)).checked_sub(1)
     }
 
-    /// The index of the field, if it is the one that was told last with this well-known name.
+    /// The index of the field, if it is the last one that was sent with this well-known name.
     #[inline]
     fn find_last(&self, table: &DynamicTable<Link>, name: &Name<'_>, value: &[u8]) -> Option<u32> {
         let age = self.age(*self.last.get(usize::from(name.number))?)?;
@@ -162,7 +163,7 @@ impl Finder {
         }
     }
 
-    /// The index of the field, or else of its name, or else 0.
+    /// The index of the field, otherwise of its name, otherwise 0.
     fn find_in_chain(
         &mut self,
         table: &DynamicTable<Link>,
@@ -173,7 +174,8 @@ impl Finder {
         let mut name_index = u32::from(name.index);
         let mut next = self.newest[name.bucket(hashed)];
         let mut younger = 0;
-        // Ages grow along a chain; where one does not, or is beyond the table, what followed was evicted.
+        // Ages grow along a chain. An age that does not grow, or is beyond the table, means that
+        // the rest of the chain was evicted.
         while let Some(age) = self.age(next).filter(|&age| age >= younger)
             && let Some((entry, line)) = table.get(age)
         {
@@ -195,7 +197,7 @@ impl Finder {
         Err(name_index)
     }
 
-    /// Whether a field that hashed to this was here lately; the next time it was.
+    /// Whether a field with this hash was seen recently; remembers it for the next time.
     fn is_second_time(&mut self, hashed: u64) -> bool {
         let mark = (hashed >> 48) as u16;
         let seen = &mut self.seen[(hashed >> 40) as usize % SEEN_FIELDS];
@@ -206,8 +208,8 @@ impl Finder {
 }
 
 impl Name<'_> {
-    /// Where the chain begins. Names without a static entry have one for all their values, so that the name can be
-    /// found when the value cannot.
+    /// The start of the chain. A name without a static entry has a single chain for all its values,
+    /// so that the name can be found if the value cannot.
     #[inline]
     fn bucket(&self, hashed: u64) -> usize {
         let hashed = if self.index == 0 { self.seed } else { hashed };
@@ -222,7 +224,8 @@ mod tests {
     use super::*;
     use crate::h2::hpack::Indexing;
 
-    /// Two values whose chain and stored hash are the same, as somebody who chooses values could make them.
+    /// Two values with the same chain and stored hash, as an attacker who chooses values could
+    /// construct them.
     #[test]
     fn values_with_one_hash_are_told_apart() {
         let name = Name::known(KnownHeader::Etag, Indexing::AtOnce);

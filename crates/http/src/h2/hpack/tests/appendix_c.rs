@@ -1,5 +1,6 @@
-//! The examples of appendix C, byte for byte. Those with Huffman strings (C.4 and C.6) are also what our encoder
-//! makes when every field is to be indexed at once; the others are the work of an encoder without Huffman.
+//! The examples of appendix C, byte for byte. Those with Huffman strings (C.4 and C.6) are also the
+//! output of our encoder if every field is indexed at once; the others come from an encoder without
+//! Huffman.
 
 use super::*;
 

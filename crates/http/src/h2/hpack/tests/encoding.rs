@@ -1,4 +1,4 @@
-//! What the encoder chooses: representations, entries, table sizes.
+//! The choices of the encoder: representations, entries, table sizes.
 
 use super::*;
 use crate::headers::KnownHeader;

@@ -1,4 +1,5 @@
-//! Section 5.2 and appendix B against another implementation, and against the definition of the code.
+//! Section 5.2 and appendix B, compared with another implementation and with the definition of the
+//! code.
 
 use proptest::prelude::*;
 

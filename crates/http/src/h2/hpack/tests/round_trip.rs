@@ -1,4 +1,5 @@
-//! Both ends, and each with another implementation, over random fields and table sizes.
+//! Encoder and decoder together, and each with another implementation, over random fields and table
+//! sizes.
 
 use proptest::prelude::*;
 
