@@ -234,11 +234,6 @@ impl LogSet {
         }
     }
 
-    /// Whether this set and `other` have the same writer.
-    pub fn shares_writer(&self, other: &LogSet) -> bool {
-        Arc::ptr_eq(&self.queue, &other.queue)
-    }
-
     /// Who counts the lines that this process loses, also for the sets after this one.
     pub fn lost_lines(&self) -> LostLines {
         LostLines(Arc::clone(&self.queue))

@@ -68,7 +68,7 @@ impl Plan {
     }
 
     /// How long one operation may take unless the caller says otherwise.
-    pub const DEFAULT_STALL_LIMIT: Duration = Duration::from_secs(30);
+    const DEFAULT_STALL_LIMIT: Duration = Duration::from_secs(30);
 
     /// A plan with one client and one thread that asks once for `url` at `address`.
     pub fn new(

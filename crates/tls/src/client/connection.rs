@@ -124,7 +124,8 @@ impl Connection {
     /// [`Error::ClosedInHandshake`], or [`Error::Truncated`] without a close_notify. nginx takes
     /// the latter for a close in order; where the length of a response is known otherwise
     /// it says nothing.
-    pub fn end_of_input(&self) -> Result<(), Error> {
+    #[cfg(test)]
+    pub(crate) fn end_of_input(&self) -> Result<(), Error> {
         if self.has_failed {
             return Err(Error::NotEstablished);
         }

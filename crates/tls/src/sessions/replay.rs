@@ -42,8 +42,6 @@ pub const MAX_FLIGHTS_PER_TICKET: usize = 16;
 /// What a flight takes in the register, in bytes: two words, of which one stays free so
 /// that buckets seldom are full.
 pub const FLIGHT_BYTES: usize = WORDS_PER_FLIGHT * size_of::<u64>();
-/// `ssl_early_data_register_size`'s default, in flights.
-pub const DEFAULT_REGISTER_FLIGHTS: usize = (10 << 20) / FLIGHT_BYTES;
 
 const WORDS_PER_FLIGHT: usize = 2;
 /// Words that a ticket's flights may be in.
@@ -148,7 +146,7 @@ impl ReplayRegister {
 
     /// Whether a flight with a ticket made at `made_s` may have been accepted
     /// before the register began.
-    pub fn is_before(&self, made_s: u64, now_s: u64) -> bool {
+    fn is_before(&self, made_s: u64, now_s: u64) -> bool {
         // Within one second nothing is certain, nor is a clock that went back.
         let fresh = made_s > self.began_s && made_s <= now_s;
         !fresh && now_s.saturating_sub(self.began_s) <= WINDOW_S
