@@ -9,7 +9,7 @@ use aws_lc_sys as sys;
 use crate::context::Buffer;
 use crate::error::{self, Error};
 use crate::ffi::check_ptr;
-use crate::key::{KeyKind, MemoryBio, PrivateKey};
+use crate::key::{MemoryBio, PrivateKey};
 
 /// A parsed X.509 certificate. Cloning shares it.
 pub struct Certificate(NonNull<sys::X509>);
@@ -178,22 +178,6 @@ impl Certificate {
         names
     }
 
-    /// The kind of its public key.
-    pub fn key_kind(&self) -> KeyKind {
-        self.with_public_key(KeyKind::Other, |key| {
-            // SAFETY: the key is valid for the call.
-            unsafe { KeyKind::of(key) }
-        })
-    }
-
-    /// The size of its public key in bits.
-    pub fn key_bits(&self) -> u32 {
-        self.with_public_key(0, |key| {
-            // SAFETY: the key is valid for the call.
-            u32::try_from(unsafe { sys::EVP_PKEY_bits(key) }).unwrap_or(0)
-        })
-    }
-
     /// Whether `key` belongs to this certificate; the error says why not.
     pub fn check_key(&self, key: &PrivateKey) -> Result<(), Error> {
         error::clear_queue();
@@ -208,21 +192,6 @@ impl Certificate {
 
     pub(crate) fn as_ptr(&self) -> *mut sys::X509 {
         self.0.as_ptr()
-    }
-
-    fn with_public_key<T>(&self, otherwise: T, read: impl FnOnce(*const sys::EVP_PKEY) -> T) -> T {
-        // SAFETY: the certificate is valid; the key is counted for us and given
-        // back.
-        unsafe {
-            let key = sys::X509_get_pubkey(self.as_ptr());
-            if key.is_null() {
-                error::clear_queue();
-                return otherwise;
-            }
-            let value = read(key);
-            sys::EVP_PKEY_free(key);
-            value
-        }
     }
 }
 

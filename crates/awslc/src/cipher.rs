@@ -67,12 +67,6 @@ impl Cipher {
         u16::try_from(bits).unwrap_or(0)
     }
 
-    /// Whether the suite authenticates and encrypts in one pass.
-    pub fn is_aead(self) -> bool {
-        // SAFETY: the suite is valid.
-        unsafe { sys::SSL_CIPHER_is_aead(self.0) != 0 }
-    }
-
     /// The lowest protocol number it can be used with.
     pub fn min_version(self) -> u16 {
         // SAFETY: the suite is valid.

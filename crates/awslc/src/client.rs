@@ -420,24 +420,6 @@ impl ClientConnection {
     pub fn alpn(&self) -> &[u8] {
         self.0.alpn()
     }
-
-    /// The server's leaf certificate in DER; `None` before it arrived and after
-    /// a resumption that did not carry it.
-    pub fn peer_certificate_der(&self) -> Option<Vec<u8>> {
-        // SAFETY: the buffers belong to the SSL and are copied at once.
-        unsafe {
-            let chain = sys::SSL_get0_peer_certificates(self.0.as_ptr());
-            if chain.is_null() || sys::OPENSSL_sk_num(chain.cast()) == 0 {
-                return None;
-            }
-            let leaf: *const sys::CRYPTO_BUFFER = sys::OPENSSL_sk_value(chain.cast(), 0).cast();
-            let bytes = std::slice::from_raw_parts(
-                sys::CRYPTO_BUFFER_data(leaf),
-                sys::CRYPTO_BUFFER_len(leaf),
-            );
-            Some(bytes.to_vec())
-        }
-    }
 }
 
 impl fmt::Debug for ClientConnection {

@@ -11,9 +11,6 @@ use crate::connection::Connection;
 use crate::error::Error;
 use crate::ffi::int_length;
 
-/// The most early data that libssl accepts with one ticket, in bytes.
-pub const MAX_EARLY_DATA_BYTES: usize = 14_336;
-
 /// What libssl decided about early data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EarlyDataOutcome {

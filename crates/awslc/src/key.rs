@@ -51,11 +51,6 @@ impl KeyKind {
             }
         }
     }
-
-    /// Whether it is an elliptic-curve key for ECDSA.
-    pub fn is_ecdsa(self) -> bool {
-        matches!(self, Self::EcP256 | Self::EcP384 | Self::EcP521)
-    }
 }
 
 /// Why a private key could not be read.

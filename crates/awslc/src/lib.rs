@@ -93,7 +93,7 @@ pub use client::{ClientConnection, ClientContext, ClientContextBuilder, ClientId
 pub use connection::{Connection, HandshakeStatus, ReadStatus};
 pub use context::{Context, ContextBuilder, ProtocolVersion, Verify};
 pub use digest::{hkdf_sha256, hmac_sha256, sha1, sha256};
-pub use early_data::{EarlyDataOutcome, MAX_EARLY_DATA_BYTES};
+pub use early_data::EarlyDataOutcome;
 pub use error::{Error, Fault};
 pub use group::{Group, group_by_id, group_by_name};
 pub use key::{KeyError, KeyKind, PrivateKey};

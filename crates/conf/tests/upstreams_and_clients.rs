@@ -101,13 +101,6 @@ fn servers_of_a_block() {
     assert!(socket.backup);
     assert_eq!(fixed(&named.peers), ["127.0.0.1:82"]);
     assert!(named.down);
-    for name in ["app", "APP"] {
-        let found = http
-            .upstream_named(name.as_bytes())
-            .expect("it has the name");
-        assert!(Arc::ptr_eq(found, group));
-    }
-    assert!(http.upstream_named(b"ap").is_none());
 }
 
 #[test]

@@ -95,17 +95,8 @@ pub fn strong_match(one: &[u8], other: &[u8]) -> bool {
 }
 
 /// Weak comparison: the same tag, whether weak or not.
-pub fn weak_match(one: &[u8], other: &[u8]) -> bool {
+fn weak_match(one: &[u8], other: &[u8]) -> bool {
     opaque_tag(one) == opaque_tag(other)
-}
-
-/// Appends nginx's entity tag of a file: modification time and size in hexadecimal.
-pub fn push_file_etag(out: &mut Vec<u8>, last_modified: i64, size_bytes: u64) {
-    out.push(b'"');
-    push_hex(out, last_modified as u64);
-    out.push(b'-');
-    push_hex(out, size_bytes);
-    out.push(b'"');
 }
 
 #[derive(Clone, Copy)]
@@ -161,14 +152,6 @@ impl<'a> Iterator for Tags<'a> {
 
 fn opaque_tag(tag: &[u8]) -> &[u8] {
     tag.strip_prefix(b"W/").unwrap_or(tag)
-}
-
-fn push_hex(out: &mut Vec<u8>, value: u64) {
-    const HEX: &[u8; 16] = b"0123456789abcdef";
-    let digits = (64 - value.leading_zeros()).div_ceil(4).max(1);
-    for position in (0..digits).rev() {
-        out.push(HEX[((value >> (4 * position)) & 15) as usize]);
-    }
 }
 
 #[cfg(test)]

@@ -50,22 +50,6 @@ pub fn imf(unix_s: i64) -> [u8; IMF_DATE_BYTES] {
     out
 }
 
-/// `06/Nov/1994:08:49:37 +0000`, nginx's `$time_local`. `offset_minutes` is the local time's offset
-/// from UTC, positive to the east.
-pub fn log_local(unix_s: i64, offset_minutes: i32) -> [u8; 26] {
-    let time = CivilTime::from_unix(unix_s.saturating_add(i64::from(offset_minutes) * 60));
-    let mut out = *b"00/Jan/0000:00:00:00 +0000";
-    put2(&mut out, time.day);
-    out[3..6].copy_from_slice(time.month_name().as_bytes());
-    put4(&mut out[7..], time.year);
-    put_clock(&mut out[12..], &time);
-    let (sign, hours, minutes) = split_offset(offset_minutes);
-    out[21] = sign;
-    put2(&mut out[22..], hours);
-    put2(&mut out[24..], minutes);
-    out
-}
-
 /// `1994-11-06T08:49:37+00:00`, nginx's `$time_iso8601`.
 pub fn log_iso8601(unix_s: i64, offset_minutes: i32) -> [u8; 25] {
     let time = CivilTime::from_unix(unix_s.saturating_add(i64::from(offset_minutes) * 60));

@@ -21,7 +21,7 @@
 //! | [`conditional`] | `If-*` preconditions and entity tags |
 //! | [`date`] | HTTP dates and the access log's time formats |
 //! | [`status`] | status codes, reason phrases, nginx's built-in pages |
-//! | [`media_type`] | file extension to media type (`types`, `default_type`) |
+//! | [`media_type`] | by which extension of a path a media type is looked up |
 //! | [`method`] | the methods nginx knows by name |
 //! | [`outgoing`] | what may be written into a request to another server |
 //! | [`fuzz`] | entry points for the fuzzers |

@@ -230,11 +230,6 @@ impl LogSet {
         }
     }
 
-    /// Whether this set and `other` have the same writer.
-    pub fn shares_writer(&self, other: &LogSet) -> bool {
-        Arc::ptr_eq(&self.queue, &other.queue)
-    }
-
     /// A counter of the lines that this process loses, including those of later sets.
     pub fn lost_lines(&self) -> LostLines {
         LostLines(Arc::clone(&self.queue))

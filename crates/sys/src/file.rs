@@ -268,17 +268,6 @@ impl Stat {
     }
 }
 
-/// Asks the kernel to read `len` bytes from `offset` into the page cache soon
-/// (posix_fadvise(2), `POSIX_FADV_WILLNEED`). A hint: failures do not matter.
-pub fn will_need(file: BorrowedFd<'_>, offset: u64, len: u64) {
-    let (Ok(offset), Ok(len)) = (file_offset(offset), file_offset(len)) else {
-        return;
-    };
-    // SAFETY: the descriptor is borrowed, hence open; the call touches no memory of ours.
-    let _ =
-        unsafe { libc::posix_fadvise(file.as_raw_fd(), offset, len, libc::POSIX_FADV_WILLNEED) };
-}
-
 /// Appends `data` to a descriptor opened with `O_APPEND`; returns the bytes written.
 pub fn write(file: BorrowedFd<'_>, data: &[u8]) -> io::Result<usize> {
     // SAFETY: `data` is valid for its length; the descriptor is borrowed, hence open.

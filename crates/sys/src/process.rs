@@ -91,12 +91,6 @@ pub fn effective_uid() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// Effective group id.
-pub fn effective_gid() -> u32 {
-    // SAFETY: no memory is involved; the call cannot fail.
-    unsafe { libc::getegid() }
-}
-
 /// How a child ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ExitStatus {

@@ -171,20 +171,6 @@ pub fn expect_children() -> io::Result<()> {
     set_disposition(Signal::Chld, libc::SIG_DFL)
 }
 
-/// Restores a signal's default effect and unblocks it in this thread.
-pub fn restore_default(signal: Signal) -> io::Result<()> {
-    set_disposition(signal, libc::SIG_DFL)?;
-    let set = signal_set(&[signal]);
-    // SAFETY: `set` is initialised and outlives the call.
-    let code =
-        unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, std::ptr::null_mut()) };
-    if code != 0 {
-        Err(io::Error::from_raw_os_error(code))
-    } else {
-        Ok(())
-    }
-}
-
 /// Ignores a signal for the whole process.
 pub fn ignore(signal: Signal) -> io::Result<()> {
     set_disposition(signal, libc::SIG_IGN)

@@ -96,8 +96,7 @@ pub use sessions::cache::{CacheCounts, Follower, SessionCache};
 pub use sessions::early_data::EarlyData;
 pub use sessions::identity::{ClientVerification, VerifyClient};
 pub use sessions::replay::{
-    Claim, DEFAULT_REGISTER_FLIGHTS, FLIGHT_BYTES, Flight, MAX_FLIGHTS_PER_TICKET, ReplayRegister,
-    WINDOW_S,
+    Claim, FLIGHT_BYTES, Flight, MAX_FLIGHTS_PER_TICKET, ReplayRegister, WINDOW_S,
 };
 pub use sessions::ring::{MAX_RING_KEYS, RingError, RingSettings, TicketRing};
 pub use sessions::seal::{MIN_SEAL_KEY_BYTES, StoreSeal};

@@ -248,7 +248,8 @@ impl ServerTls {
 
     /// The suites of TLS 1.2 and below that are offered, in the server's order,
     /// by OpenSSL's names.
-    pub fn cipher_names(&self) -> Vec<&'static str> {
+    #[cfg(test)]
+    pub(crate) fn cipher_names(&self) -> Vec<&'static str> {
         self.rules.suites.iter().map(|suite| suite.name).collect()
     }
 

@@ -31,7 +31,6 @@ pub struct PickRequest<'a> {
 pub struct Group {
     name: String,
     method: Method,
-    zone: bool,
     keepalive: KeepaliveSettings,
     clock: Clock,
     /// Generation of the newest list of peers.
@@ -86,7 +85,6 @@ impl Group {
         Group {
             name,
             method,
-            zone,
             keepalive,
             // The clock is shared, so that times of failures mean the same in both.
             clock: before.map_or_else(Clock::new, |before| before.clock),
@@ -110,11 +108,6 @@ impl Group {
     /// How a peer is chosen.
     pub fn method(&self) -> Method {
         self.method
-    }
-
-    /// Whether it has a `zone`.
-    pub fn has_zone(&self) -> bool {
-        self.zone
     }
 
     /// Its peers, primary ones first.

@@ -68,7 +68,7 @@ impl Plan {
     }
 
     /// Default limit for the time of one operation.
-    pub const DEFAULT_STALL_LIMIT: Duration = Duration::from_secs(30);
+    const DEFAULT_STALL_LIMIT: Duration = Duration::from_secs(30);
 
     /// A plan with one client and one thread that requests `url` at `address` once.
     pub fn new(

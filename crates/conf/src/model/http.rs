@@ -47,14 +47,6 @@ impl Http {
             .position(|listener| !listener.bind && listener.address == ListenAddress::Inet(local));
         exact.unwrap_or(accepted_by)
     }
-
-    /// The `upstream` block of that name, whatever its case: what a
-    /// `proxy_pass` with variables may evaluate to.
-    pub fn upstream_named(&self, name: &[u8]) -> Option<&Arc<Upstream>> {
-        self.upstreams
-            .iter()
-            .find(|group| group.explicit && group.name.as_bytes().eq_ignore_ascii_case(name))
-    }
 }
 
 impl std::fmt::Display for ListenAddress {

@@ -55,7 +55,7 @@ pub enum PassTarget {
     Group(GroupRef),
     /// With variables: what comes out is read by
     /// [`crate::upstream_url::UpstreamUrl::parse`] for each request, and a name
-    /// found by [`super::Http::upstream_named`] or resolved.
+    /// found among the groups or resolved.
     Evaluated(Template),
 }
 

@@ -10,23 +10,6 @@ pub fn push_name(out: &mut Vec<u8>, header: &[u8]) {
     }));
 }
 
-/// Whether a header becomes this meta-variable, and so is overridden by a configured parameter of
-/// that name (`fastcgi_param HTTP_HOST ...`).
-pub fn is_name_of(variable: &[u8], header: &[u8]) -> bool {
-    let Some(name) = variable.strip_prefix(b"HTTP_") else {
-        return false;
-    };
-    let fold = |byte: u8| match byte {
-        b'-' => b'_',
-        _ => byte.to_ascii_lowercase(),
-    };
-    name.len() == header.len()
-        && name
-            .iter()
-            .zip(header)
-            .all(|(&one, &other)| fold(one) == fold(other))
-}
-
 /// Whether two headers become the same meta-variable (`X-A` and `X_A`), which lets a client
 /// override what a proxy set, unless their values are joined.
 pub fn is_same_variable(one: &[u8], other: &[u8]) -> bool {

@@ -148,14 +148,3 @@ fn representations_without_validators() {
         Verdict::PreconditionFailed
     );
 }
-
-#[test]
-fn tags_of_files_are_nginx_s() {
-    let tag = |time, size| {
-        let mut out = Vec::new();
-        push_file_etag(&mut out, time, size);
-        String::from_utf8(out).expect("ASCII")
-    };
-    assert_eq!(tag(TIME, 612), "\"2ebc98a1-264\"");
-    assert_eq!(tag(0, 0), "\"0-0\"");
-}

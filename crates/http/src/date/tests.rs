@@ -74,9 +74,6 @@ fn malformed_dates() {
 
 #[test]
 fn log_formats() {
-    assert_eq!(text(log_local(TIME, 0)), "06/Nov/1994:08:49:37 +0000");
-    assert_eq!(text(log_local(TIME, 330)), "06/Nov/1994:14:19:37 +0530");
-    assert_eq!(text(log_local(TIME, -570)), "05/Nov/1994:23:19:37 -0930");
     assert_eq!(text(log_iso8601(TIME, 0)), "1994-11-06T08:49:37+00:00");
     assert_eq!(text(log_iso8601(TIME, -90)), "1994-11-06T07:19:37-01:30");
     assert_eq!(text(error_log(TIME, 60)), "1994/11/06 09:49:37");

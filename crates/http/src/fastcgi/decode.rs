@@ -329,7 +329,8 @@ impl StderrText {
     }
 
     /// Bytes that were discarded.
-    pub fn dropped_bytes(&self) -> u64 {
+    #[cfg(test)]
+    pub(crate) fn dropped_bytes(&self) -> u64 {
         self.dropped_bytes
     }
 

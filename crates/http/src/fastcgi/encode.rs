@@ -5,8 +5,7 @@ use std::fmt;
 use crate::cgi::Param;
 
 use super::{
-    ABORT_REQUEST, BEGIN_REQUEST, MAX_RECORD_BYTES, PARAMS, RECORD_HEADER_BYTES, REQUEST_ID, STDIN,
-    VERSION,
+    BEGIN_REQUEST, MAX_RECORD_BYTES, PARAMS, RECORD_HEADER_BYTES, REQUEST_ID, STDIN, VERSION,
 };
 
 /// Content lengths are rounded up to this with padding, as the specification recommends.
@@ -117,11 +116,6 @@ impl StdinRecord {
 /// Appends the empty record that ends the request body.
 pub fn encode_stdin_end(out: &mut Vec<u8>) {
     push_header(out, STDIN, 0, 0);
-}
-
-/// Appends the record that asks the application to abort the request.
-pub fn encode_abort(out: &mut Vec<u8>) {
-    push_header(out, ABORT_REQUEST, 0, 0);
 }
 
 fn push_header(out: &mut Vec<u8>, kind: u8, content_bytes: usize, padding_bytes: usize) {

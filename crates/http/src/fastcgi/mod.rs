@@ -9,9 +9,7 @@ mod decode;
 mod encode;
 
 pub use decode::{Decoded, Event, FastCgiError, ProtocolStatus, RecordDecoder, StderrText};
-pub use encode::{
-    ParamTooLong, StdinRecord, encode_abort, encode_begin, encode_params, encode_stdin_end,
-};
+pub use encode::{ParamTooLong, StdinRecord, encode_begin, encode_params, encode_stdin_end};
 
 /// Bytes of a record before its content.
 pub const RECORD_HEADER_BYTES: usize = 8;
@@ -27,7 +25,6 @@ const VERSION: u8 = 1;
 const REQUEST_ID: u16 = 1;
 
 const BEGIN_REQUEST: u8 = 1;
-const ABORT_REQUEST: u8 = 2;
 const END_REQUEST: u8 = 3;
 const PARAMS: u8 = 4;
 const STDIN: u8 = 5;

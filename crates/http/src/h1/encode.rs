@@ -161,11 +161,6 @@ pub fn encode_chunk_header(out: &mut Vec<u8>, data_bytes: u64) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Appends the end of a chunked body.
-pub fn encode_last_chunk(out: &mut Vec<u8>) {
-    out.extend_from_slice(LAST_CHUNK);
-}
-
 fn push_status_line(out: &mut Vec<u8>, status: StatusCode, reason: Option<FieldValue<'_>>) {
     if status == StatusCode::OK && reason.is_none() {
         out.extend_from_slice(b"HTTP/1.1 200 OK\r\n");

@@ -43,7 +43,7 @@ mod response_head;
 pub use body::{BodyDecoder, BodyError, Decoded, MAX_EXTENSION_BYTES, MAX_TRAILER_BYTES};
 pub use encode::{
     CONTINUE, ConnectionHeader, LAST_CHUNK, ResponseHead, encode_chunk_header, encode_interim_head,
-    encode_last_chunk, encode_response_head, push_fields,
+    encode_response_head, push_fields,
 };
 pub use encode_request::RequestEncoder;
 pub use error::RequestError;

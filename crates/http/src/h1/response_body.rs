@@ -74,11 +74,6 @@ impl ResponseBodyDecoder {
         }
     }
 
-    /// Whether only the end of the connection ends the body.
-    pub fn ends_with_connection(&self) -> bool {
-        self.framing == ResponseFraming::UntilClose
-    }
-
     /// A lower bound on the bytes still to come, for sizing the next read; 1 if nothing is known.
     pub fn known_left(&self) -> u64 {
         match self.framing {

@@ -152,6 +152,7 @@ pub(super) fn push_window_update(out: &mut Vec<u8>, stream: u32, increment: u32)
 }
 
 /// Appends a PRIORITY_UPDATE frame (RFC 9218 section 7.1) for a stream.
+#[cfg(test)]
 pub(super) fn push_priority_update(out: &mut Vec<u8>, stream: u32, value: &[u8]) {
     let length = 4 + value.len() as u32;
     push_header(out, FrameType::PriorityUpdate, 0, 0, length);

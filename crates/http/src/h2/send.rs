@@ -228,7 +228,8 @@ impl Connection {
     }
 
     /// Client: tells the server how urgent the response is (RFC 9218 section 7.1).
-    pub fn send_priority_update(
+    #[cfg(test)]
+    pub(crate) fn send_priority_update(
         &mut self,
         stream: StreamRef,
         priority: Priority,

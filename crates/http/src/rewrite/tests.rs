@@ -1,7 +1,6 @@
 //! Redirects, cookies, forwarding headers, by nginx's documentation.
 
 use super::*;
-use crate::headers::KnownHeader;
 
 fn location(value: &str, pattern: &str, replacement: &str) -> Option<String> {
     let bytes = value.as_bytes();
@@ -203,41 +202,4 @@ fn all_changes_of_a_cookie_at_once() {
         changed.escape_ascii().to_string(),
         expected.escape_ascii().to_string()
     );
-}
-
-#[test]
-fn forwarded_for_is_appended() {
-    let appended = |values: &[&'static str]| {
-        let mut out = Vec::new();
-        append_forwarded_for(
-            &mut out,
-            values.iter().map(|value| value.as_bytes()),
-            b"::1",
-        );
-        String::from_utf8(out).expect("ASCII")
-    };
-    assert_eq!(appended(&[]), "::1");
-    assert_eq!(appended(&["1.2.3.4"]), "1.2.3.4, ::1");
-    assert_eq!(appended(&["1.2.3.4, x", "y"]), "1.2.3.4, x, y, ::1");
-    assert_eq!(appended(&[""]), ", ::1");
-}
-
-#[test]
-fn headers_of_the_connection() {
-    for name in [
-        KnownHeader::Connection,
-        KnownHeader::KeepAlive,
-        KnownHeader::Te,
-        KnownHeader::TransferEncoding,
-        KnownHeader::Upgrade,
-    ] {
-        assert!(is_hop_by_hop(name), "{name:?}");
-    }
-    for name in [
-        KnownHeader::Host,
-        KnownHeader::ContentLength,
-        KnownHeader::Via,
-    ] {
-        assert!(!is_hop_by_hop(name), "{name:?}");
-    }
 }

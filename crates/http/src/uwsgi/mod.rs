@@ -7,7 +7,7 @@ use std::fmt;
 use crate::cgi::Param;
 
 /// The most bytes of a packet after its header: its length has 16 bits.
-pub const MAX_PACKET_BYTES: usize = 65535;
+const MAX_PACKET_BYTES: usize = 65535;
 
 const HEADER_BYTES: usize = 4;
 

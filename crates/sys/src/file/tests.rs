@@ -200,16 +200,6 @@ fn a_full_disk_is_an_error_and_not_a_short_count() {
 }
 
 #[test]
-fn will_need_accepts_any_range() {
-    let temporary = Temporary::new("advise", &pattern(5_000));
-    let file = temporary.open();
-    will_need(file.as_fd(), 0, 5_000);
-    will_need(file.as_fd(), u64::MAX, u64::MAX);
-    let mut buf = Vec::new();
-    assert_eq!(read_at(file.as_fd(), &mut buf, 5_000, 0).unwrap(), 5_000);
-}
-
-#[test]
 fn a_file_in_memory_is_read_and_sent_like_any_other() {
     use std::io::{Read, Write};
     let mut file = memory_file(c"sealane-test").unwrap();

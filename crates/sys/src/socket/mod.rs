@@ -194,11 +194,6 @@ pub fn set_unsent_limit(socket: BorrowedFd<'_>, bytes: u32) -> io::Result<()> {
     socket2::SockRef::from(&socket).set_tcp_notsent_lowat(bytes)
 }
 
-/// `TCP_CORK`: only full segments are sent until it is cleared (`tcp_nopush`).
-pub fn set_cork(socket: BorrowedFd<'_>, on: bool) -> io::Result<()> {
-    socket2::SockRef::from(&socket).set_tcp_cork(on)
-}
-
 /// `IP_TRANSPARENT` or `IPV6_TRANSPARENT`: the socket may be bound to addresses that do not belong
 /// to the machine (`proxy_bind ... transparent`).
 ///

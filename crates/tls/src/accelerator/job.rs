@@ -75,7 +75,8 @@ impl Job {
     }
 
     /// When it was made.
-    pub fn submitted_at(&self) -> Instant {
+    #[cfg(test)]
+    pub(crate) fn submitted_at(&self) -> Instant {
         self.shared.submitted_at
     }
 

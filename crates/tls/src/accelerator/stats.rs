@@ -202,7 +202,7 @@ impl HandshakeStats {
     }
 
     /// Operations that ended, failed ones included.
-    pub fn jobs_done(&self) -> u64 {
+    pub(crate) fn jobs_done(&self) -> u64 {
         let cells = self.operation_time.iter().flatten();
         cells.map(|histogram| histogram.values().count()).sum()
     }

@@ -26,7 +26,7 @@ impl SecurityLevel {
     }
 
     /// Security bits that everything must reach.
-    pub fn min_bits(self) -> u16 {
+    fn min_bits(self) -> u16 {
         [0, 80, 112, 128, 192, 256][usize::from(self.0)]
     }
 

@@ -152,7 +152,8 @@ impl Connection {
     /// [`Error::ClosedInHandshake`], or [`Error::Truncated`] without a close_notify. nginx treats
     /// the latter as a proper close. It can be ignored if the length of a response is known by
     /// other means.
-    pub fn end_of_input(&self) -> Result<(), Error> {
+    #[cfg(test)]
+    pub(crate) fn end_of_input(&self) -> Result<(), Error> {
         if self.has_failed {
             return Err(Error::NotEstablished);
         }

@@ -41,7 +41,8 @@ impl Error {
     }
 
     /// Whether the server's certificate was refused.
-    pub fn is_verification(&self) -> bool {
+    #[cfg(test)]
+    pub(crate) fn is_verification(&self) -> bool {
         matches!(self, Self::Untrusted { .. } | Self::OtherName { .. })
     }
 }

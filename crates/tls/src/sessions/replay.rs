@@ -41,8 +41,6 @@ pub const MAX_FLIGHTS_PER_TICKET: usize = 16;
 /// Bytes that a flight takes in the register: two words, one of which stays free so that buckets
 /// are seldom full.
 pub const FLIGHT_BYTES: usize = WORDS_PER_FLIGHT * size_of::<u64>();
-/// `ssl_early_data_register_size`'s default, in flights.
-pub const DEFAULT_REGISTER_FLIGHTS: usize = (10 << 20) / FLIGHT_BYTES;
 
 const WORDS_PER_FLIGHT: usize = 2;
 /// Words available to a ticket's flights.
@@ -147,7 +145,7 @@ impl ReplayRegister {
 
     /// Whether a flight with a ticket made at `made_s` may have been accepted
     /// before the register began.
-    pub fn is_before(&self, made_s: u64, now_s: u64) -> bool {
+    fn is_before(&self, made_s: u64, now_s: u64) -> bool {
         // Within one second nothing is certain, nor with a clock that went back.
         let fresh = made_s > self.began_s && made_s <= now_s;
         !fresh && now_s.saturating_sub(self.began_s) <= WINDOW_S

@@ -3,8 +3,7 @@
 use crate::StatusCode;
 use crate::date;
 use crate::h1::{
-    ConnectionHeader, ResponseHead, Version, encode_chunk_header, encode_last_chunk,
-    encode_response_head,
+    ConnectionHeader, ResponseHead, Version, encode_chunk_header, encode_response_head,
 };
 use crate::headers::{FieldValue, HeaderList, KnownHeader};
 
@@ -122,7 +121,4 @@ fn chunk_headers() {
     assert_eq!(header(16), "10\r\n");
     assert_eq!(header(0x1_0abc), "10abc\r\n");
     assert_eq!(header(u64::MAX), "ffffffffffffffff\r\n");
-    let mut out = Vec::new();
-    encode_last_chunk(&mut out);
-    assert_eq!(out, b"0\r\n\r\n");
 }

@@ -12,8 +12,8 @@ mod response_properties;
 mod smuggling;
 
 use super::{
-    Decoded, Limits, ParseState, Parsed, RequestError, RequestHead, encode_chunk_header,
-    encode_last_chunk, parse_request,
+    Decoded, LAST_CHUNK, Limits, ParseState, Parsed, RequestError, RequestHead,
+    encode_chunk_header, parse_request,
 };
 use crate::Span;
 
@@ -37,7 +37,7 @@ fn in_chunks(chunks: &[Vec<u8>]) -> Vec<u8> {
         wire.extend_from_slice(chunk);
         wire.extend_from_slice(b"\r\n");
     }
-    encode_last_chunk(&mut wire);
+    wire.extend_from_slice(LAST_CHUNK);
     wire
 }
 
