@@ -66,7 +66,7 @@ pub enum Asked {
     Nothing = 0,
     /// Move to another process when idle, or else finish.
     Move = 1,
-    /// Close when idle; finish what is under way.
+    /// Close when idle; finish the current request.
     Finish = 2,
     /// Close now.
     Abort = 3,

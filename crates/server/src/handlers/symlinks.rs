@@ -6,7 +6,7 @@ use crate::template;
 use sealane_conf::model::FollowedSymlinks;
 use sealane_sys::links::Links;
 
-/// What holds for one path.
+/// The rule for one path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SymlinkRule {
     /// Links within this many bytes from the beginning of the path are followed.
