@@ -123,7 +123,7 @@ impl Acceptor {
         };
         tokio::select! {
             () = renewing => return,
-            // A sender that is gone means the same.
+            // A sender that was dropped means the same.
             _ = stop => {}
         }
         self.hurries = true;

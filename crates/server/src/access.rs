@@ -26,7 +26,7 @@ use std::time::Duration;
 /// The verdict of one check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum AccessVerdict {
-    /// It has nothing to say here.
+    /// It does not apply here.
     Declined,
     /// The request may go on.
     Granted,

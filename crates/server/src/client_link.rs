@@ -42,7 +42,7 @@ struct LinkState {
     watched: bool,
     /// The body has been asked for at least once.
     begun: bool,
-    /// No more pieces will come.
+    /// No more pieces will arrive.
     ended: bool,
     error: Option<BodyError>,
     gone: bool,
@@ -92,14 +92,14 @@ pub(crate) struct Interim {
 pub(crate) enum Demand {
     /// Nothing of the client.
     Nothing,
-    /// To be told when the client goes.
+    /// A notification when the client goes.
     Watch,
     /// Bytes of the body.
     Bytes,
 }
 
 impl BodyError {
-    /// The status of a request whose body ended so.
+    /// The status for this error.
     pub fn status(self) -> StatusCode {
         match self {
             BodyError::ClientClosed | BodyError::Malformed => StatusCode::BAD_REQUEST,
@@ -236,7 +236,7 @@ impl ClientLink {
 }
 
 impl ClientFeed {
-    /// What is wanted now.
+    /// The current demand.
     pub(crate) fn demand(&self) -> Demand {
         match &*self.0.flow() {
             Some(flow) if flow.wanted && !flow.has_ended() => Demand::Bytes,

@@ -39,7 +39,7 @@ impl Coding {
         }
     }
 
-    /// What the names of files in it end with.
+    /// The extension of files with this coding.
     pub(crate) fn suffix(self) -> &'static [u8] {
         match self {
             Coding::Zstd => b".zst",
@@ -48,7 +48,7 @@ impl Coding {
         }
     }
 
-    /// What compresses with it in a location.
+    /// The compressor of a location for this coding.
     pub(crate) fn compressor(self, compression: &Compression) -> Option<&Arc<Compressor>> {
         match self {
             Coding::Zstd => compression.zstd.as_ref(),
@@ -61,7 +61,7 @@ impl Coding {
 /// What a request keeps about codings.
 #[derive(Default)]
 pub(crate) struct CodingsState {
-    /// What [`takes`] has found for gzip.
+    /// The result of [`takes`] for gzip.
     takes_gzip: Option<bool>,
 }
 

@@ -93,7 +93,7 @@ pub(crate) struct Connection {
     pub(crate) keep_alive: KeepAlive,
     /// Since when it does, in milliseconds of the monotonic clock; 0 when it does not.
     idle_since_ms: u64,
-    /// It waits for a place in another process.
+    /// It waits for a credit of another process.
     pending_move: Option<Box<PendingMove>>,
     /// It cannot move to another process.
     stays: bool,
@@ -471,7 +471,7 @@ impl Connection {
         }
         match self.transport.poll_receive(cx, &mut self.buffer, max) {
             Poll::Ready(Ok(Received::Bytes(_))) => {
-                // Others need the place now.
+                // The slot is needed for others.
                 self.pending_move = None;
                 return Poll::Ready(Wait::Bytes);
             }

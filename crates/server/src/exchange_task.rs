@@ -43,7 +43,7 @@ enum RequestRefusal {
     TimedOut,
 }
 
-/// What came of reading a request head.
+/// The result of reading a request head.
 #[allow(clippy::large_enum_variant)] // lives for a moment, inside a box already
 enum ReadHead {
     Complete(RequestHead),
@@ -180,7 +180,7 @@ async fn attend(
     .await;
 }
 
-/// Answers what is no request.
+/// Responds to an invalid request.
 async fn refuse(connection: &mut Connection, refusal: RequestRefusal, since: Instant) -> After {
     let mut known = None;
     let status = match refusal {

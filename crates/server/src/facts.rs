@@ -24,7 +24,7 @@ pub struct ConnectionFacts {
     pub(crate) socket: Socket,
     /// The local address, looked up on first use (a listener may be a wildcard).
     local: OnceLock<Option<SocketAddr>>,
-    /// Requests begun on it so far.
+    /// Requests so far.
     requests: AtomicU64,
     /// Set once the TLS handshake is done; a plain request on a TLS port leaves it unset.
     secure: AtomicBool,
@@ -137,7 +137,7 @@ impl ConnectionFacts {
         self.requests.load(Ordering::Relaxed)
     }
 
-    /// Whether what is received came through TLS.
+    /// Whether the connection uses TLS.
     pub fn is_secure(&self) -> bool {
         self.secure.load(Ordering::Relaxed)
     }

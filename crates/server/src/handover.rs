@@ -43,7 +43,7 @@ pub fn moving_format() -> String {
 /// A connection that is being moved.
 pub(crate) struct MovedConnection {
     pub(crate) description: Description,
-    /// The TLS side, if there is one.
+    /// The TLS state, if there is TLS.
     pub(crate) tls: Option<Packed>,
     pub(crate) socket: OwnedFd,
     /// It has come back, as it does not fit into a message: it stays in this process.
@@ -84,7 +84,7 @@ pub(crate) struct AdoptedConnection {
     pub(crate) tls: Option<Packed>,
 }
 
-/// What goes with the socket.
+/// What is sent with the socket.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Description {
     version: u16,

@@ -68,7 +68,7 @@ impl Materials {
         self.sessions = sessions;
     }
 
-    /// What outlives snapshots.
+    /// The state that outlives snapshots.
     pub fn sessions(&self) -> &Arc<SessionState> {
         &self.sessions
     }

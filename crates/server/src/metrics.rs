@@ -186,7 +186,7 @@ impl Collector for Sessions {
     }
 }
 
-/// What became of log lines.
+/// Log lines that were lost.
 #[derive(Debug)]
 struct Logs(LostLines);
 

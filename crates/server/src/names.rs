@@ -25,7 +25,7 @@ pub struct ServerNames {
 }
 
 impl ServerNames {
-    /// No names; everything goes to `default`.
+    /// No names: `default` serves all.
     pub fn new(default: ServerId) -> ServerNames {
         ServerNames {
             default: Some(default),

@@ -29,12 +29,11 @@ pub(crate) const MAX_INTERNAL_REDIRECTS: u8 = 10;
 pub(crate) struct PhaseState {
     /// Internal redirects so far.
     pub(crate) redirects: u8,
-    /// Something has an answer, or an error for one: `$status` is that of the response.
+    /// There is a response or an error: `$status` is that of the response.
     pub(crate) has_status: bool,
 }
 
-/// Finds the answer to a request whose server is chosen already. Afterwards
-/// `exchange.response` is final.
+/// Processes a request whose server has been chosen. Afterwards `exchange.response` is final.
 pub(crate) async fn handle(exchange: &mut Exchange) {
     let outcome = match exchange.request.head.method {
         Method::Trace => refuse_method(exchange, "TRACE"),
@@ -44,20 +43,20 @@ pub(crate) async fn handle(exchange: &mut Exchange) {
     finish(exchange, outcome).await;
 }
 
-/// Finds the answer to a subrequest, from its URI on.
+/// Processes a subrequest, from its URI on.
 pub(crate) async fn handle_subrequest(exchange: &mut Exchange) {
     let outcome = begin(exchange).await;
     finish(exchange, outcome).await;
 }
 
-/// Answers where there is no proper request: 400, 408, 414, 494 to 497, 505.
-/// `error_page` of the server applies.
+/// Responds to an invalid request: 400, 408, 414, 494 to 497, 505. `error_page` of the server
+/// applies.
 pub(crate) async fn fail(exchange: &mut Exchange, status: StatusCode) {
     exchange.location = exchange.server().default_location;
     finish(exchange, Outcome::Status(status)).await;
 }
 
-/// Answers with a status instead of what was to be the answer, nothing of which was sent.
+/// Responds with a status instead of the intended response, nothing of which has been sent.
 /// `error_page` of the location applies.
 pub(crate) async fn answer_instead(exchange: &mut Exchange, status: StatusCode) {
     if let Some(source) = exchange.response.source.take() {
@@ -72,8 +71,7 @@ pub(crate) fn log_access(exchange: &Exchange) {
     access_log::log(exchange);
 }
 
-/// nginx refuses these before anything else is looked at, and the connection
-/// does not go on.
+/// nginx refuses these before anything else, and closes the connection.
 fn refuse_method(exchange: &mut Exchange, method: &str) -> Outcome {
     log_request!(
         exchange,
@@ -84,7 +82,7 @@ fn refuse_method(exchange: &mut Exchange, method: &str) -> Outcome {
     Outcome::Status(StatusCode::NOT_ALLOWED)
 }
 
-/// Follows steps until there is a response that the filters accept.
+/// Follows outcomes until there is a response that the filters accept.
 async fn finish(exchange: &mut Exchange, first: Outcome) {
     let mut outcome = first;
     loop {
@@ -101,13 +99,13 @@ async fn finish(exchange: &mut Exchange, first: Outcome) {
                 exchange.response.drop_connection = true;
                 return;
             }
-            // The client has gone: nobody reads an answer.
+            // The client has gone: a response would not be read.
             Outcome::Status(StatusCode::CLIENT_CLOSED_REQUEST) => {
                 exchange.response.status = StatusCode::CLIENT_CLOSED_REQUEST;
                 exchange.response.drop_connection = true;
                 return;
             }
-            // Nobody would read an answer; this status is for the log.
+            // A response would not be read; this status is for the log.
             Outcome::Status(status) if exchange.response.drop_connection => {
                 exchange.response.status = status;
                 return;
@@ -132,7 +130,7 @@ async fn redirect(exchange: &mut Exchange, uri: Vec<u8>, args: Option<Vec<u8>>) 
     begin(exchange).await
 }
 
-/// Goes on in the location `@name`, with the URI as it is.
+/// Continues in the location `@name`, with the same URI.
 async fn redirect_to_named(exchange: &mut Exchange, name: &str) -> Outcome {
     let shown = format!("@{name}");
     if let Some(outcome) = count_redirect(
@@ -152,7 +150,7 @@ async fn redirect_to_named(exchange: &mut Exchange, name: &str) -> Outcome {
     in_location(exchange).await
 }
 
-/// Counts an internal redirect; an outcome instead of it when there were too many.
+/// Counts an internal redirect; returns an outcome if there were too many.
 fn count_redirect(exchange: &mut Exchange, doing: &str, target: &[u8]) -> Option<Outcome> {
     exchange.request.internal = true;
     exchange.phases.redirects += 1;
@@ -168,7 +166,7 @@ fn count_redirect(exchange: &mut Exchange, doing: &str, target: &[u8]) -> Option
     Some(Outcome::Status(StatusCode::INTERNAL_SERVER_ERROR))
 }
 
-/// From a URI to an answer: all phases, as nginx has them.
+/// From a URI to a response: all phases, as nginx has them.
 async fn begin(exchange: &mut Exchange) -> Outcome {
     exchange.location = exchange.server().default_location;
     exchange.features.request_log.doing = "";
@@ -186,10 +184,9 @@ async fn begin(exchange: &mut Exchange) -> Outcome {
     in_location(exchange).await
 }
 
-/// The phases from the location's own rewriting on: where a request in a named location
-/// begins.
+/// The phases from the location's own script on: where a request in a named location begins.
 async fn in_location(exchange: &mut Exchange) -> Outcome {
-    // Nothing of this is asked where nothing is rewritten.
+    // Skipped unless the location has a script.
     if exchange.conf().script.is_some() {
         match Box::pin(rewrite_until_found(exchange)).await {
             Outcome::Declined => {}
@@ -211,7 +208,7 @@ async fn in_location(exchange: &mut Exchange) -> Outcome {
     handlers::content(exchange).await
 }
 
-/// NGX_HTTP_SERVER_REWRITE_PHASE: what the server says for every URI.
+/// NGX_HTTP_SERVER_REWRITE_PHASE: the server's script, for every URI.
 async fn server_rewrite(exchange: &mut Exchange) -> Outcome {
     let server = exchange.server().conf.clone();
     match &server.script {
@@ -270,9 +267,9 @@ fn find_config(exchange: &mut Exchange) -> Outcome {
     }
 }
 
-/// What a location that is come to does at once: `limit_except` has other settings for methods
-/// that it does not name, and `keepalive_timeout 0` ends the connection whichever location
-/// answers in the end.
+/// What applies as soon as a location is chosen: `limit_except` has other settings for methods that
+/// it does not name, and `keepalive_timeout 0` ends the connection whichever location responds in
+/// the end.
 fn enter(exchange: &mut Exchange) {
     let location = exchange.snapshot.location(exchange.location);
     if let Some(limited) = &location.limited
@@ -285,7 +282,7 @@ fn enter(exchange: &mut Exchange) {
     }
 }
 
-/// NGX_HTTP_PREACCESS_PHASE: who the client is, and how often it comes.
+/// NGX_HTTP_PREACCESS_PHASE: the client's address, and limits.
 async fn preaccess(exchange: &mut Exchange) -> Outcome {
     real_ip::apply(exchange);
     match exchange.conf().limits.clone() {
@@ -294,7 +291,7 @@ async fn preaccess(exchange: &mut Exchange) -> Outcome {
     }
 }
 
-/// NGX_HTTP_ACCESS_PHASE: whether the client may.
+/// NGX_HTTP_ACCESS_PHASE: whether the client has access.
 async fn check_access(exchange: &mut Exchange) -> Outcome {
     let conf = exchange.conf();
     if conf.access.is_some() || conf.auth_request.is_some() {

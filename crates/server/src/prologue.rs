@@ -86,7 +86,7 @@ pub(crate) struct EarlyDataState {
     pub(crate) refused: bool,
 }
 
-/// Answers a proper request: chooses its server and goes through the pipeline.
+/// Processes a valid request: chooses its server and runs the pipeline.
 pub(crate) async fn answer(exchange: &mut Exchange) {
     if let Err(error) = normalise_uri(exchange) {
         log_request!(

@@ -4,12 +4,12 @@ use crate::connection::{Connection, HEAD_READ_BYTES, Wait};
 use sealane_conf::model::LogLevel;
 use sealane_http::proxy_protocol::{self, Addresses, HeaderDecoder, Parsed, Tlvs};
 
-/// What a PROXY header said.
+/// The contents of a PROXY header.
 #[derive(Debug, Clone)]
 pub struct ProxyHeader {
     /// Both ends of the original connection; `None` if the proxy does not tell.
     pub addresses: Option<Addresses>,
-    /// The extensions as they came.
+    /// The extensions as received.
     tlvs: Box<[u8]>,
 }
 

@@ -90,8 +90,8 @@ impl ReceivedBody {
 /// empty body if it failed: an `error_page` goes on without one.
 ///
 /// # Errors
-/// The status to answer with; why is in the log. Where nobody would read the answer (the
-/// client has gone, or does not send on), the response is marked as to be dropped.
+/// The status to respond with; the reason is logged. If the response would not be read (the
+/// client has gone or has stopped sending), the connection is marked to be dropped.
 pub(crate) async fn receive(exchange: &mut Exchange) -> Result<ReceivedBody, StatusCode> {
     if let Some(body) = &exchange.request.received {
         return Ok(body.clone());
@@ -145,7 +145,7 @@ pub(crate) struct RequestBodyState {
     pub(crate) refused: bool,
 }
 
-/// What [`receive`] does for the first time.
+/// The first call of [`receive`].
 async fn receive_first(
     exchange: &mut Exchange,
     in_file: BodyInFile,
@@ -154,7 +154,7 @@ async fn receive_first(
     if exchange.request.body == RequestBody::None {
         return Ok(ReceivedBody::default());
     }
-    // What becomes of it if it cannot be read.
+    // The result if it cannot be read.
     exchange.request.received = Some(ReceivedBody::default());
     if exchange.features.request_body.refused {
         return Ok(ReceivedBody::default());
@@ -182,7 +182,7 @@ pub(crate) fn limit(exchange: &Exchange) {
 /// [`Exchange::client`] that do not use [`receive`].
 pub(crate) fn failed(exchange: &mut Exchange, error: BodyError) -> StatusCode {
     match error {
-        // Said already, with what is wrong.
+        // Logged already, with the reason.
         BodyError::Malformed => {}
         BodyError::ClientClosed => {
             log_request!(exchange, Info, "{error}");
@@ -251,7 +251,7 @@ async fn read(
 /// Collects a body that is arriving. Pieces are copied: those of a slow client are small and may
 /// occupy much larger buffers.
 struct Spool {
-    /// What is not in a file yet.
+    /// The part that is not in a file yet.
     buffer: Vec<u8>,
     file: Option<TempFile>,
     /// Bytes so far.

@@ -322,7 +322,7 @@ fn unescape_redirect(target: &[u8]) -> Vec<u8> {
 /// `-f`, `-d`, `-e` and `-x`.
 async fn is_file(exchange: &Exchange, path: &[u8], test: FileTest) -> bool {
     const OWNER_EXECUTES: u32 = 0o100;
-    // What has a NUL inside is the name of no file.
+    // A name with a NUL inside is not the name of a file.
     let Ok(name) = CString::new(path) else {
         return false;
     };

@@ -129,7 +129,7 @@ impl LimitExcept {
 pub struct AccessLogRuntime {
     /// Where lines go.
     pub logger: AccessLogger,
-    /// What a line looks like.
+    /// The format of a line.
     pub format: Arc<LogFormat>,
     /// Its path, if that has variables.
     pub path: Option<Template>,

@@ -33,7 +33,7 @@ pub struct TlsOfServers {
     /// The settings of each server, in the order of the configuration; `None`
     /// without TLS.
     pub servers: Vec<Option<Arc<ServerTls>>>,
-    /// What the operator should know.
+    /// Warnings for the operator.
     pub warnings: Vec<Diagnostic>,
 }
 

@@ -121,7 +121,7 @@ impl Process {
         }
     }
 
-    /// Tells, once, which threads there are.
+    /// Sets the threads, once.
     pub(crate) fn set_workers(&self, workers: Vec<Arc<Worker>>) {
         let _ = self.workers.set(workers);
     }
@@ -151,7 +151,7 @@ pub struct BoundListener {
     pub sockets: Vec<OwnedFd>,
 }
 
-/// What [`run`] needs.
+/// Arguments of [`run`].
 pub struct RunArgs {
     /// All configured state.
     pub snapshot: Arc<Snapshot>,

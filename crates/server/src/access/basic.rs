@@ -124,7 +124,7 @@ fn user_file_path(exchange: &Exchange, basic: &AuthBasic) -> Vec<u8> {
     }
 }
 
-/// A 401 that says what for.
+/// A 401 with a challenge.
 fn ask_client(exchange: &mut Exchange, realm: &[u8]) -> AccessVerdict {
     let value = [b"Basic realm=\"", realm, b"\""].concat();
     // A realm that a header cannot carry, such as one with a line end from a variable, is left out.

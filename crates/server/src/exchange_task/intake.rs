@@ -29,7 +29,7 @@ pub(super) enum Remainder {
     Unknown,
 }
 
-/// What has come from the client for the handler.
+/// News from the client for the handler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ClientNews {
     /// Bytes of the body, or of a tunnel.
@@ -154,7 +154,7 @@ impl Intake {
             at += part.consumed;
         }
         if at > 0 {
-            // It does not wait to be asked for it.
+            // The client does not wait for 100.
             self.awaits_continue = false;
         }
         connection.buffer.drain(..at);

@@ -192,7 +192,7 @@ impl ResponseInFlight {
                 match self.poll_output(cx, connection) {
                     Poll::Ready(done) => return Poll::Ready(done.map(|()| self.turn())),
                     Poll::Pending if news => continue,
-                    Poll::Pending => return self.poll_patience(cx, connection),
+                    Poll::Pending => return self.poll_send_timeout(cx, connection),
                 }
             }
             if self.source.is_none() || !self.message.body.is_empty() {
@@ -293,7 +293,7 @@ impl ResponseInFlight {
     }
 
     /// The client takes nothing: `send_timeout` limits for how long.
-    fn poll_patience(
+    fn poll_send_timeout(
         &mut self,
         cx: &mut Context<'_>,
         connection: &mut Connection,

@@ -38,7 +38,7 @@ pub(super) fn apply(exchange: &mut Exchange) {
     let _ = headers.set(b"Cache-Control", cache_control.as_bytes());
 }
 
-/// What the two headers say.
+/// The values of the two headers.
 struct Plan {
     expires: [u8; date::IMF_DATE_BYTES],
     cache_control: String,

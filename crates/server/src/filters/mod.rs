@@ -92,7 +92,7 @@ fn discard(response: &mut Response) {
     response.varies_by_encoding = varies_by_encoding;
 }
 
-/// Leaves out what a status must not carry.
+/// Removes headers that a status must not have.
 fn fit_to_status(response: &mut Response) {
     if !matches!(response.status.0, 200 | 206 | 304) {
         // As in nginx, the upstream server's own field stays among its headers.

@@ -31,7 +31,7 @@ impl RangedSource {
         source
     }
 
-    /// What of a piece belongs to the range.
+    /// The part of a piece that belongs to the range.
     fn cut(&mut self, mut piece: OutputChain) -> OutputChain {
         let skipped = self.skip_bytes.min(piece.len());
         piece.advance(skipped);

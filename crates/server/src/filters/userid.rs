@@ -30,10 +30,10 @@ pub(crate) struct UseridState {
     cookie: OnceLock<Box<Uid>>,
 }
 
-/// What is known of the cookie of a request.
+/// The state of a request's cookie.
 #[derive(Debug)]
 pub(crate) struct Uid {
-    /// What came, as far as it is an id.
+    /// The received id, if it is valid.
     got: Option<Id>,
     /// The cookie as received, its mark included.
     cookie: Vec<u8>,
@@ -116,7 +116,7 @@ fn parse(exchange: &Exchange, name: &str, cookie: &[u8]) -> Option<Id> {
     (id[3] != 0).then_some(id)
 }
 
-/// What is set, chosen once for a request.
+/// The id to send, chosen once per request.
 fn choose(exchange: &Exchange, conf: &UserId) -> Option<Set> {
     let uid = uid(exchange, conf);
     *uid.set.get_or_init(|| {

@@ -3,7 +3,7 @@
 /// How many there are.
 pub(super) const COUNT: usize = TEXTS.len() + 16;
 
-/// Answers of HTTP/1, SCGI and uwsgi; `|` stands for the ends of lines.
+/// Responses of HTTP/1, SCGI and uwsgi; `|` marks the ends of lines.
 const TEXTS: [&str; 22] = [
     "HTTP/1.1 200 OK|Content-Length: 5||hello",
     "HTTP/1.1 200 OK|Transfer-Encoding: chunked||5|hello|0||",

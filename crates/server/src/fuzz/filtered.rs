@@ -51,7 +51,7 @@ pub fn fuzz_body_filters(data: &[u8]) {
     let at_once = [head.as_bytes(), &body].concat();
     let at_once = client_body(&site, path, vec![at_once]);
     let mut pieces = vec![head.into_bytes()];
-    // So many pieces at most that their count does not decide how long a run takes.
+    // Limited, so that the number of pieces does not decide how long a run takes.
     let piece = usize::from(cut & 15) + 1 + body.len() / 64;
     pieces.extend(body.chunks(piece).map(<[u8]>::to_vec));
     let in_pieces = client_body(&site, path, pieces);

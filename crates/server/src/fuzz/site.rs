@@ -28,7 +28,7 @@ use tokio::runtime::Runtime;
 /// Stands in the head of every final answer, and nowhere else.
 pub(super) const MARK: &[u8] = b"X-Answer: 3f9c51e07ab2d684\r\n";
 
-/// Rounds of the event loop after each step. What takes longer goes on during the next ones.
+/// Rounds of the event loop after each step. Longer work continues during the next steps.
 const ROUNDS_PER_STEP: usize = 6;
 /// Rounds, most of them with a pause, until everything of a run has to be over.
 const ROUNDS_TO_SETTLE: usize = 5000;
@@ -204,7 +204,7 @@ impl Stage {
         }
     }
 
-    /// Lets time pass for those who wait.
+    /// Lets time pass for tasks that wait.
     pub(super) fn advance(&self, ms: u64) {
         let now = sealane_sys::time::monotonic_coarse_ms();
         self.worker.registry.expire(now.saturating_add(ms));

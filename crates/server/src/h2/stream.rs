@@ -114,7 +114,7 @@ impl Stream {
         }
         let consumed = self.feed.take_consumed();
         if consumed > 0 {
-            // What is in memory fits a usize.
+            // Bytes in memory fit a usize.
             framer.release(reference, consumed as usize);
         }
     }

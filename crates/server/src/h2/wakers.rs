@@ -56,8 +56,8 @@ impl Woken {
         std::mem::swap(&mut *lock(&self.shared.indices), indices);
         for index in indices {
             if let Some(waker) = self.wakers.get(*index as usize) {
-                // As an exchange: whoever finds the mark set has done what the stream is about
-                // to look at, and this says so to the processor.
+                // As an exchange: a waker that finds the mark set has published what the stream is
+                // about to look at, and this makes it visible.
                 waker.queued.swap(false, Ordering::AcqRel);
             }
         }

@@ -31,7 +31,7 @@ pub(super) struct DirectoryEntry {
     mtime_s: i64,
 }
 
-/// What could not be read.
+/// Why a directory could not be listed.
 pub(super) enum ListError {
     Call {
         call: &'static str,
@@ -45,7 +45,7 @@ pub(super) enum ListError {
 /// What was read.
 pub(super) struct List {
     pub(super) entries: Vec<DirectoryEntry>,
-    /// What may not be examined.
+    /// Entries that may not be examined.
     pub(super) skipped: Vec<ListError>,
     /// Held while a long list is worked on.
     _room: Option<Room>,

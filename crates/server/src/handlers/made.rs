@@ -20,7 +20,7 @@ const WORK_BYTES: usize = 24 << 20;
 /// Memory for complete responses until they are sent. Further ones go to temporary files.
 const WAITING_BYTES: usize = 16 << 20;
 
-/// The longest that waits there.
+/// The longest response that waits there.
 const MAX_WAITING_BYTES: usize = 1 << 20;
 
 /// Responses up to this length are not counted: a connection needs more than that anyway.

@@ -72,7 +72,7 @@ async fn cut(
         let mut room = None;
         let cut = mp4::cut(opened.size(), &wanted, |offset, len| {
             if len as u64 > SCAN_BYTES && room.is_none() {
-                // For the index, and what is made of it.
+                // Memory for the index, and for the new one.
                 room = Some(made::wait_for_room(2 * len));
             }
             read(&opened, offset, len)

@@ -73,7 +73,7 @@ pub(crate) struct Channel {
     queue: mpsc::Sender<ChannelCommand>,
 }
 
-/// What the sending thread is told.
+/// A command for the sending thread.
 enum ChannelCommand {
     Connection(Box<MovedConnection>),
     /// Nothing more can be sent.
@@ -252,7 +252,7 @@ fn receive_credits(peer: &OwnedFd, credits: &Semaphore, report: &dyn Fn(fmt::Arg
 }
 
 fn decode_credits(bytes: &[u8]) -> CreditUpdate {
-    // The version stands first in every layout.
+    // The version comes first in every layout.
     let version = postcard::take_from_bytes::<u16>(bytes).map(|(version, _)| version);
     let message = match version {
         Ok(VERSION) => postcard::from_bytes::<CreditMessage>(bytes).ok(),
@@ -281,7 +281,7 @@ fn send_credits(peer: &OwnedFd, credits: usize) -> io::Result<()> {
 
 /// What the new process does with the connections that arrive.
 pub(crate) trait Adopter {
-    /// Whether there is room for so many more connections.
+    /// Whether there is room for this many more connections.
     fn has_room(&self, count: usize) -> bool;
     /// A message has arrived.
     fn take(&mut self, arrived: Result<MovedConnection, BadMessage>);

@@ -21,7 +21,7 @@ const ONE: i64 = 1000;
 /// How long a bucket has to be unused before it is forgotten once it is empty.
 const FORGET_MS: u64 = 60_000;
 
-/// What a zone knows about keys.
+/// The state of a zone.
 pub(crate) struct RequestZone(Zone<Bucket>);
 
 #[derive(Debug, Clone, Copy)]
@@ -125,7 +125,7 @@ impl RequestZone {
     }
 }
 
-/// A key that was not there.
+/// A new key.
 fn begin(
     shard: &mut Locked<'_, Bucket>,
     key: &[u8],

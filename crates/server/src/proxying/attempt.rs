@@ -464,7 +464,7 @@ fn note_failure(exchange: &Exchange, lease: Leased, doing: Doing) {
 }
 
 impl UpstreamStates {
-    /// The head of the answer that is passed on.
+    /// The head of the response that is passed on.
     pub(super) fn set_head(&mut self, head: Box<UpstreamHead>) {
         if let Some(attempt) = self.attempts.last_mut() {
             attempt.status = head.parsed.status.0;

@@ -45,7 +45,7 @@ pub(crate) struct ProxiedBody {
     /// What ended the body.
     end: Option<Result<(), Failure>>,
     trailers: HeaderList,
-    /// What the peer says to the operator.
+    /// The peer's messages to the operator.
     remarks: Vec<String>,
     /// A problem of a complete response, to be logged.
     complaint: Option<&'static str>,
@@ -210,7 +210,7 @@ impl ProxiedBody {
 
     fn fail(&mut self, failure: Failure) {
         self.let_go(matches!(failure, Failure::Client(_)));
-        // A tunnel ends when its client goes, which is nobody's failure.
+        // A tunnel ends when its client goes; that is not a failure.
         self.end = Some(match failure {
             Failure::Client(_) if self.is_tunnel => Ok(()),
             failure => Err(failure),
@@ -246,7 +246,7 @@ impl ProxiedBody {
         }
     }
 
-    /// Sends what is still to be sent of the request.
+    /// Sends the rest of the request.
     fn send(&mut self, cx: &mut Context<'_>) {
         let Some(conversation) = &mut self.conversation else {
             return;

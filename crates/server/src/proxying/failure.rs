@@ -49,7 +49,7 @@ pub(crate) enum Doing {
     Handshaking,
     /// Until the request is sent.
     Sending,
-    /// Until the response head is there.
+    /// Until the response head has arrived.
     ReadingHead,
     /// Its body.
     ReadingBody,
@@ -92,7 +92,7 @@ impl Failure {
         }
     }
 
-    /// What was going on.
+    /// What was being done.
     pub(crate) fn doing(&self) -> Doing {
         match self {
             Failure::Connect(..) | Failure::TlsSetup(_) => Doing::Connecting,

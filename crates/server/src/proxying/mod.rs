@@ -72,13 +72,13 @@ pub(crate) use states::{Attempt, UpstreamStates};
 pub(crate) use target::Target;
 pub(crate) use tls_settings::TlsSettings;
 
-/// Answers with what a peer says.
+/// Responds with a peer's response.
 pub(crate) async fn answer(exchange: &mut Exchange) -> Outcome {
     let snapshot = exchange.snapshot.clone();
     let Some(pass) = &snapshot.location(exchange.location).pass else {
         return Outcome::Declined;
     };
-    // The lines about peers say it themselves.
+    // Lines about peers contain it already.
     exchange.features.request_log.doing = "";
     match hand_on(exchange, pass).await {
         Ok(outcome) => outcome,
@@ -281,7 +281,7 @@ fn wire_maker(
     })
 }
 
-/// Makes a peer's answer the client's.
+/// Turns a peer's response into the client's.
 fn pass_on(exchange: &mut Exchange, pass: &PassRuntime, answer: PeerResponse) -> Outcome {
     let PeerResponse {
         head,
@@ -302,7 +302,7 @@ fn pass_on(exchange: &mut Exchange, pass: &PassRuntime, answer: PeerResponse) ->
     }
     let is_tunnel = head.parsed.kind() == ResponseKind::SwitchingProtocols;
     if is_tunnel && exchange.request.is_subrequest {
-        // There is no client at its other end.
+        // No client is connected to it.
         log_request!(exchange, Error, "connection upgrade in subrequest");
         finish_unread(exchange, head, lease);
         return Outcome::Status(StatusCode::BAD_GATEWAY);
@@ -349,7 +349,7 @@ fn pass_on(exchange: &mut Exchange, pass: &PassRuntime, answer: PeerResponse) ->
 /// How much of a response is kept for a slow client, and how fast it is read.
 fn buffering_of(exchange: &Exchange, settings: &UpstreamSettings, is_on: bool) -> Buffering {
     let rate = settings.limit_rate.as_ref().map_or(0, |rate| {
-        // What is no size limits nothing, as in nginx.
+        // As in nginx, an invalid size does not limit.
         sealane_conf::values::size(&template::evaluate(rate, exchange)).unwrap_or(0)
     });
     Buffering::new(settings, is_on, rate)

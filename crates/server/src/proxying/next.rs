@@ -6,7 +6,7 @@ use sealane_conf::model::{NextUpstreamCause, UpstreamSettings};
 use sealane_http::Method;
 use std::time::Instant;
 
-/// Why another peer might be asked.
+/// Why another peer might be tried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cause {
     /// Connecting, sending or reading failed.

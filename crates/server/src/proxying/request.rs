@@ -14,12 +14,12 @@ use sealane_http::outgoing::{self as sent, InvalidRequest, MethodName};
 use sealane_http::uri::{EscapeKind, escape_into};
 use std::borrow::Cow;
 
-/// What is sent as the request's body.
+/// The body of the request that is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BodyPlan {
     /// Nothing.
     None,
-    /// So many bytes.
+    /// This many bytes.
     Length(u64),
     /// An unknown number, in chunks where the protocol has them.
     Unknown,
@@ -85,7 +85,7 @@ pub(super) const EARLY_DATA: &[u8] = b"Early-Data";
 /// What marks a request as a possible replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Marked {
-    /// We do, instead of whatever the client says.
+    /// We do, in place of the client's field.
     ByUs,
     /// A proxy before us; its field is passed on unchanged.
     ByClient,

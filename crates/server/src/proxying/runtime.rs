@@ -14,13 +14,13 @@ use std::sync::Arc;
 
 /// A location's pass directive at run time.
 pub(crate) struct PassRuntime {
-    /// What the configuration says.
+    /// The configuration.
     pub(crate) pass: Pass,
-    /// Where to, unless variables say so.
+    /// The target, unless it has variables.
     pub(crate) group: Option<Arc<GroupRuntime>>,
     /// TLS to that group.
     pub(crate) tls_by_default: bool,
-    /// `$proxy_host`, unless variables say so.
+    /// `$proxy_host`, unless it has variables.
     pub(crate) host: Arc<str>,
     /// `$proxy_port`, likewise.
     pub(crate) port: Arc<str>,
@@ -30,7 +30,7 @@ pub(crate) struct PassRuntime {
     local_key: ConnectionKey,
     /// Distinguishes its connections from others to the same group.
     shared_key: ConnectionKey,
-    /// TLS to the peers, if it can come to that.
+    /// The TLS settings for the peers, if it may be used.
     pub(super) tls: Option<PeerTls>,
     /// The TLS of every connection, if no request can change it.
     pub(super) secured_alike: Option<Arc<Secured>>,

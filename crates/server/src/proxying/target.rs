@@ -12,7 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Where one request goes.
+/// The target of one request.
 pub(crate) struct Target {
     /// The group.
     pub(crate) group: Arc<GroupRuntime>,

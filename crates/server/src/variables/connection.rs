@@ -85,7 +85,7 @@ pub(super) fn tlv(exchange: &Exchange, name: &str, out: &mut Vec<u8>) -> bool {
     }
 }
 
-/// What the PROXY header says about one end.
+/// One end of the connection according to the PROXY header.
 fn told(exchange: &Exchange, end: impl Fn(&Addresses) -> SocketAddr) -> Option<SocketAddr> {
     let header = exchange.connection.proxy_protocol()?;
     header.addresses.as_ref().map(end)

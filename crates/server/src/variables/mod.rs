@@ -171,7 +171,7 @@ fn put(value: Option<&[u8]>, out: &mut Vec<u8>) -> bool {
     value.is_some()
 }
 
-/// Appends a value that is always there.
+/// Appends a value that always exists.
 fn text(value: impl AsRef<[u8]>, out: &mut Vec<u8>) -> bool {
     out.extend_from_slice(value.as_ref());
     true

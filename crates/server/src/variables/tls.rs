@@ -41,7 +41,7 @@ pub(super) fn append(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -
     }
 }
 
-/// What the client has shown.
+/// The client's certificate.
 fn client(exchange: &Exchange, builtin: Builtin, out: &mut Vec<u8>) -> bool {
     let Some(chain) = client_certificates::chain(exchange) else {
         return match builtin {

@@ -129,7 +129,7 @@ fn look_up(exchange: &Exchange, map: &Map, out: &mut Vec<u8>) {
 }
 
 fn by_expression<'m>(exchange: &Exchange, map: &'m Map, source: &[u8]) -> Option<&'m Template> {
-    // nginx does not ask expressions about nothing.
+    // nginx does not match expressions against an empty text.
     if source.is_empty() {
         return None;
     }

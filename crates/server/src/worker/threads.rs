@@ -339,7 +339,7 @@ async fn finish(worker: &Arc<Worker>, orders: &mut mpsc::UnboundedReceiver<Threa
     }
 }
 
-/// Goes on with another configuration.
+/// Switches to another configuration.
 fn follow(worker: &Arc<Worker>, accepting: &mut Accepting, successor: Successor) {
     let Successor {
         generation,
@@ -367,7 +367,7 @@ struct Accepting(Vec<Accepted>);
 
 struct Accepted {
     address: ListenAddress,
-    /// Told that there is a newer snapshot.
+    /// Notified of a newer snapshot.
     renewed: Arc<Notify>,
     /// Dropped to empty the queue and close the socket.
     _stop: oneshot::Sender<()>,

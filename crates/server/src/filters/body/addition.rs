@@ -60,7 +60,7 @@ struct Framed {
 }
 
 impl Framed {
-    /// The answer before or behind the body.
+    /// The response before or after the body.
     fn poll_added(
         &mut self,
         cx: &mut Context<'_>,

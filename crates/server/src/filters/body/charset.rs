@@ -90,7 +90,7 @@ pub(crate) fn to_be_named(exchange: &Exchange) -> Option<Vec<u8>> {
     )
 }
 
-/// What nginx says in its log that it does.
+/// The action that nginx adds to its log lines.
 fn doing(exchange: &Exchange) -> &'static str {
     match exchange.response.from_upstream {
         true => " while reading response header from upstream",

@@ -34,7 +34,7 @@ const WINDOW_BITS: u8 = 15;
 
 struct Gunzip {
     state: Decompress,
-    /// A member has begun that has not ended.
+    /// A member has begun and not ended.
     in_member: bool,
     /// The body is not gzip: the rest is not read.
     is_broken: bool,

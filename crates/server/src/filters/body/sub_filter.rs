@@ -24,7 +24,7 @@ pub(super) fn apply(exchange: &mut Exchange, settings: &Arc<SubFilter>) {
         return;
     };
     exchange.response.content_length = None;
-    // What is part of another answer has no head.
+    // Part of another response: it has no head of its own.
     if !exchange.request.is_subrequest {
         if settings.last_modified {
             head::weaken_etag(exchange);

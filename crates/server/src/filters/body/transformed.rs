@@ -35,7 +35,7 @@ pub(crate) trait Transform: Send {
     }
 }
 
-/// How far a [`Transform`] has come.
+/// The state of a [`Transform`] after a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TransformStatus {
     /// All of the input is taken.
@@ -64,7 +64,7 @@ const TURN_BYTES: usize = 256 << 10;
 
 struct Transformed<T> {
     input: Input,
-    /// What the filter has not taken yet.
+    /// Input that the filter has not taken yet.
     piece: Bytes,
     input_ended: bool,
     /// The filter holds nothing back.

@@ -56,7 +56,7 @@ impl Callback {
     }
 }
 
-/// What an HTML page is to look like.
+/// The parameters of an HTML page.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ListPage {
     pub(super) exact_size: bool,

@@ -167,7 +167,7 @@ fn refuse_body(exchange: &Exchange, what: &str) -> Result<(), StatusCode> {
     }
 }
 
-/// What `Depth` says, if anything.
+/// The value of `Depth`, if there is one.
 fn depth(exchange: &Exchange) -> Option<Depth> {
     Some(match header(exchange, KnownHeader::Depth)? {
         b"0" => Depth::Zero,

@@ -153,7 +153,7 @@ impl Walk {
         })
     }
 
-    /// Goes on. Not to be asked when it is over.
+    /// The next entry. Not to be called after the end.
     fn step(&mut self) -> Visit {
         let next = match self.levels.last_mut() {
             Some(listing) => listing.next(&self.path),
@@ -328,7 +328,7 @@ fn copy_tree(from: &Path, to: &Path) -> Result<(), DavError> {
     loop {
         match walk.step() {
             Visit::Directory(inner) => {
-                // It may have gone meanwhile.
+                // It may have been removed meanwhile.
                 let Ok(facts) = fs::metadata(&inner) else {
                     continue;
                 };
@@ -352,7 +352,7 @@ fn copy_tree(from: &Path, to: &Path) -> Result<(), DavError> {
     }
 }
 
-/// What of a file's facts a copy of it has.
+/// The metadata that a copy keeps.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Facts {
     access: u32,
@@ -406,7 +406,7 @@ pub(super) struct Finished<'f> {
 /// How a file has got its name.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Named {
-    /// There was nothing.
+    /// There was no file.
     New,
     /// Something else had it.
     Replaced,
@@ -502,7 +502,7 @@ fn copy_file(from: &Path, to: &Path, facts: Facts) -> Result<(), DavError> {
         })
         .and_then(|()| fs::rename(&path, to).map_err(|error| failure("rename()", to, &error)));
     if copied.is_err() {
-        // It may be gone with its directory.
+        // It may have been removed with its directory.
         let _ = fs::remove_file(&path);
     }
     copied

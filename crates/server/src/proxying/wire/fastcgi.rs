@@ -27,11 +27,11 @@ pub(crate) struct FastCgi {
     records: RecordDecoder,
     /// Received and not parsed yet. Pieces of the body are slices of it.
     pending: Bytes,
-    /// The head as far as it has come.
+    /// The part of the head that has arrived.
     head: Vec<u8>,
     state: ResponseState,
     body: Option<FastCgiBody>,
-    /// What came behind the head in its record.
+    /// What followed the head in its record.
     behind: Bytes,
     stderr: Stderr,
 }

@@ -238,7 +238,7 @@ impl Http2 {
         self.let_go(input, ErrorCode::CANCEL)
     }
 
-    /// Moves what may be sent into `out`.
+    /// Moves the output that may be sent to `out`.
     pub(crate) fn take_output(&mut self, out: &mut OutputChain) {
         if out.is_empty()
             && let Some(session) = &mut self.session

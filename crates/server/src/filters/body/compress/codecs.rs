@@ -13,10 +13,10 @@ use sealane_conf::model::{BROTLI_MAX_LEVEL, Compressor};
 use zstd_safe::zstd_sys::ZSTD_EndDirective;
 use zstd_safe::{CCtx, CParameter, InBuffer, OutBuffer};
 
-/// What is asked of a compressor.
+/// What a compressor is to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Operation {
-    /// Take the input; give what comes of it.
+    /// Take input, and produce output as it suits the format.
     Process,
     /// Output everything that has been taken, so that it can be read.
     Flush,

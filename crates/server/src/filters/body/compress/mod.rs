@@ -114,7 +114,7 @@ struct Compress {
     bite_bytes: usize,
     /// Less than is worth sending.
     made: Vec<u8>,
-    /// More than was asked for.
+    /// Output beyond what was asked for.
     ready: OutputChain,
     finished: bool,
     in_bytes: u64,
@@ -164,7 +164,7 @@ impl Compress {
         self.made.len() == self.made.capacity()
     }
 
-    /// What is made can be sent.
+    /// Makes the output available.
     fn release(&mut self) {
         if !self.made.is_empty() {
             self.ready.push_made(std::mem::take(&mut self.made));

@@ -100,7 +100,7 @@ struct Ssi {
     empty_answers: u32,
 }
 
-/// What commands change.
+/// The state that commands change.
 struct PageState {
     /// How many subrequests it is nested in.
     depth: u8,
@@ -129,13 +129,13 @@ enum Encoding {
     Entity,
 }
 
-/// What is to be sent.
+/// An entry of the queue.
 enum Queued {
     Text(Bytes),
     Answer(Box<Included>),
 }
 
-/// An answer, and what is done with it.
+/// A response, and its purpose.
 struct Included {
     answer: IncludedAnswer,
     purpose: Purpose,
@@ -145,7 +145,7 @@ struct Included {
 
 enum Purpose {
     Show,
-    /// The block is shown if the answer is empty.
+    /// The block is shown if the response is empty.
     Stub(Bytes),
     /// It becomes a variable.
     Set(Box<Setting>),
@@ -154,7 +154,7 @@ enum Purpose {
 /// A variable that is being set.
 struct Setting {
     name: Vec<u8>,
-    /// What there is of the answer.
+    /// The part of the response that has arrived.
     chain: OutputChain,
     /// All of it, being read.
     reading: Option<Input>,

@@ -289,7 +289,7 @@ fn mistake(command: &[u8], complain: Complain<'_>, what: fmt::Arguments<'_>) {
     complain(format_args!("{what} in \"{command}\" SSI command"));
 }
 
-/// Told about mistakes.
+/// Receives complaints about mistakes.
 type Complain<'c> = &'c mut dyn FnMut(fmt::Arguments<'_>);
 
 fn is_space(byte: u8) -> bool {

@@ -40,7 +40,7 @@ const MAX_GROUPS: usize = 10;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Full;
 
-/// Does something with what is shared.
+/// Accesses the shared variables and blocks.
 pub(super) fn with<T>(exchange: &Exchange, act: impl FnOnce(&mut SharedIncludes) -> T) -> T {
     match &exchange.features.ssi.shared {
         Some(shared) => act(&mut shared.lock().unwrap_or_else(PoisonError::into_inner)),
