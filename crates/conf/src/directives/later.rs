@@ -4,7 +4,7 @@
 use super::Check::{Any, Flag, Number, Size};
 use super::{HS, Module, ONE, Row};
 
-const NO_HTTP3: &str = "clients are offered HTTP/1.1 and HTTP/2 only";
+const NO_HTTP3: &str = "only HTTP/1.1 and HTTP/2 are supported";
 
 pub(super) const HTTP3: Module = Module {
     title: "HTTP/3",

@@ -118,14 +118,14 @@ const OWN: &[Row] = &[
         HSL,
         ONE,
         Check::Number,
-        "Tables size themselves.",
+        "Hash tables size themselves.",
     ),
     Row::meaningless(
         "proxy_headers_hash_max_size",
         HSL,
         ONE,
         Check::Number,
-        "Tables size themselves.",
+        "Hash tables size themselves.",
     ),
     send_lowat_row!("proxy_send_lowat"),
 ];

@@ -316,7 +316,7 @@ macro_rules! send_lowat_row {
             HSL,
             ONE,
             "",
-            "Accepted with a warning, as in nginx on Linux, which does not let it be set.",
+            "Accepted with a warning. As in nginx, Linux does not support it.",
             |b, c| {
                 if !b.first_here($name) {
                     return Err(c.refuse("is duplicate"));

@@ -163,7 +163,7 @@ const ROWS: &[Row] = &[
         UPSTREAM,
         ONE,
         "30s",
-        "How long a name may take to look up.",
+        "Timeout for name resolution.",
         |b, c| c.time(&mut b.upstream().resolver_timeout),
     ),
     Row::unsupported("sticky", UPSTREAM, Arity::AtLeast(2), STICKY),
