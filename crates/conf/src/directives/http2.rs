@@ -24,12 +24,12 @@ const DEFAULT: Http2Limits = Http2Limits::DEFAULT;
 
 pub(super) const MODULE: Module = Module {
     title: "HTTP/2",
-    doc: "HTTP/2 over TLS by ALPN, and without TLS by prior knowledge. The limits against abuse \
-          are Sealane's own, and far from what browsers do: a connection that goes over one of \
-          them ends with ENHANCE_YOUR_CALM and a line in the error log. `number [rate=number]` \
-          allows so many frames at once, of which `rate` come back each second. The settings of the \
-          server that the connection was opened for hold: the one that SNI names, else the default \
-          server.",
+    doc: "HTTP/2 over TLS (negotiated with ALPN), and without TLS with prior knowledge. The limits \
+          against abuse are specific to Sealane and far above what browsers need. A connection \
+          that exceeds one is closed with ENHANCE_YOUR_CALM and a line in the error log. `number \
+          [rate=number]` allows a burst of that many frames, and `rate` of them are replenished \
+          per second. The settings come from the server that the connection was opened for: the \
+          one selected by SNI, or the default server.",
     rows: ROWS,
 };
 
