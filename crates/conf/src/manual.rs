@@ -6,24 +6,35 @@ use crate::directives::{
 use crate::variables;
 use std::fmt::Write;
 
-const INTRODUCTION: &str = "\
-# Directives
+const INTRODUCTION: &str = "# Directives
 
-This page is generated from the directive table (`crates/conf/src/directives`); do not edit it.
-`UPDATE_DOCS=1 cargo test -p sealane-conf` writes it anew.
+This page is generated from the directive table \
+(`crates/conf/src/directives`); do not edit it.
+`UPDATE_DOCS=1 cargo test -p sealane-conf` writes \
+it anew.
 
-Sealane reads `nginx.conf` as nginx does. Every directive of nginx's HTTP server is in one of five states:
+Sealane reads `nginx.conf` as nginx does. Every directive of nginx's HTTP server is in \
+one of five states:
 
-- **works**: it does what nginx's documentation says, except where a note says otherwise;
-- **later**: accepted, and warned about once; it only tunes, and has no effect yet;
-- **no effect**: accepted without a word, because what it sets does not exist here;
+- **works**: it does what nginx's documentation says, except where a note \
+says otherwise;
+- **later**: accepted, and warned about once; it only affects performance, and \
+has no effect yet;
+- **no effect**: accepted silently, because it configures something that \
+Sealane does not have;
 - **obsolete**: accepted, and warned about, as nginx does itself;
-- **refused**: an error, because without it clients would get something else, or somebody would get in
+- \
+**refused**: an error, because without it clients would get something else, or somebody would get \
+in
   who should stay out. A value that switches the directive off is accepted where it is named.
 
-A name that is in none of these tables, that of modules by others at the end included, is unknown, which is an error too. Directives marked *Sealane* are not nginx's.
+\
+A name that is in none of these tables, that of modules by others at the end included, is \
+unknown, which is an error too. Directives marked *Sealane* are not nginx's.
 
-Sizes are numbers with `k` or `m` (and `g` where files are meant); times are numbers with `ms`, `s`, `m`, `h`, `d`,
+Sizes are numbers \
+with `k` or `m` (and `g` where files are meant); times are numbers with `ms`, `s`, `m`, `h`, `d`,
+\
 `w`, `M`, `y`, or several of them from large to small (`1h30m`).
 ";
 
@@ -98,8 +109,8 @@ fn render_working(page: &mut String, row: &Row) -> std::fmt::Result {
 fn render_elsewhere(page: &mut String) -> std::fmt::Result {
     writeln!(
         page,
-        "\n## Modules that are not nginx's HTTP server\n\nRefused by name, with what to use instead; \
-         a star stands for any letters.\n\n| module | directives | what instead |\n|---|---|---|"
+        "\n## Modules that are not nginx's HTTP server\n\nRefused by name, with an alternative; \
+         `*` matches any characters.\n\n| module | directives | alternative |\n|---|---|---|"
     )?;
     for module in ELSEWHERE {
         let names: Vec<String> = module

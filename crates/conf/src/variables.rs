@@ -37,7 +37,7 @@ builtins! {
     ServerProtocol "server_protocol" "the protocol of the request, such as `HTTP/1.1`"
     Scheme "scheme" "`http` or `https`"
     Http2 "http2" "`h2` for HTTP/2 over TLS, `h2c` without TLS, else empty"
-    Http3 "http3" "`h3` for HTTP/3, which there is not yet: empty"
+    Http3 "http3" "`h3` for HTTP/3; always empty, because HTTP/3 is not supported yet"
     Https "https" "`on` for a connection with TLS, else empty"
     Host "host" "host of the request line, else of the Host header, else the server's name"
     RequestPort "request_port" "port of the request line or the Host header"
@@ -86,31 +86,36 @@ builtins! {
     BodyBytesSent "body_bytes_sent" "bytes of the body sent, without the header"
     BytesSent "bytes_sent" "bytes sent to the client"
     LimitRate "limit_rate" "the rate limit in force, bytes per second"
-    LimitReqStatus "limit_req_status" "what `limit_req` came to: `PASSED`, `DELAYED`, `REJECTED`, `DELAYED_DRY_RUN` or `REJECTED_DRY_RUN`"
-    LimitConnStatus "limit_conn_status" "what `limit_conn` came to: `PASSED`, `REJECTED` or `REJECTED_DRY_RUN`"
-    SecureLink "secure_link" "what `secure_link` or `secure_link_secret` found: `1`, `0` or empty, or the link"
-    SecureLinkExpires "secure_link_expires" "until when the link holds, as the request says it"
+    LimitReqStatus "limit_req_status" "result of `limit_req`:  `PASSED`, `DELAYED`, `REJECTED`, \
+        `DELAYED_DRY_RUN` or `REJECTED_DRY_RUN`"
+    LimitConnStatus "limit_conn_status" "result of `limit_conn`:  `PASSED`, `REJECTED` or \
+        `REJECTED_DRY_RUN`"
+    SecureLink "secure_link" "result of `secure_link` or `secure_link_secret`: `1`, `0` or empty, \
+        or the link"
+    SecureLinkExpires "secure_link_expires" "expiration time of the link, from the request"
     InvalidReferer "invalid_referer" "`1` if the Referer header is not one of `valid_referers`, else empty"
-    GzipRatio "gzip_ratio" "how many times smaller `gzip` has made the body"
+    GzipRatio "gzip_ratio" "compression ratio achieved by `gzip`"
     BrotliRatio "brotli_ratio" "the same for `brotli`"
     ZstdRatio "zstd_ratio" "the same for `zstd`"
-    UidGot "uid_got" "name and value of the cookie of `userid` that came"
-    UidSet "uid_set" "name and value of the cookie of `userid` that is set"
-    UidReset "uid_reset" "set it to something else than `0` for a new cookie of `userid`; empty"
+    UidGot "uid_got" "name and value of the received `userid` cookie"
+    UidSet "uid_set" "name and value of the `userid` cookie that is sent"
+    UidReset "uid_reset" "set it to a non-empty value other than `0` to send a new `userid` \
+        cookie; empty"
     Pipe "pipe" "`p` for a pipelined request, else `.`"
 
     // Time and process.
     Msec "msec" "the time in seconds, with milliseconds"
-    DateGmt "date_gmt" "the time in UTC, as `config timefmt` of a page with commands (`ssi`) says, or as `Sunday, 22-Nov-2026 18:45:00 GMT`"
+    DateGmt "date_gmt" "the time in UTC, in the format of the SSI command `config timefmt`, or as \
+        `Sunday, 22-Nov-2026 18:45:00 GMT`"
     DateLocal "date_local" "the same in local time"
     TimeIso8601 "time_iso8601" "local time in ISO 8601"
     TimeLocal "time_local" "local time in Common Log Format"
-    Pid "pid" "number of the worker process"
+    Pid "pid" "process ID of the worker process"
     Hostname "hostname" "name of the machine"
-    NginxVersion "nginx_version" "the nginx version that is the reference"
-    ConnectionsActive "connections_active" "connections open, idle ones included"
+    NginxVersion "nginx_version" "the nginx version that Sealane follows"
+    ConnectionsActive "connections_active" "open connections, including idle ones"
     ConnectionsReading "connections_reading" "connections whose request header is being read"
-    ConnectionsWriting "connections_writing" "connections with a request being answered"
+    ConnectionsWriting "connections_writing" "connections with a request being processed"
     ConnectionsWaiting "connections_waiting" "idle keep-alive connections"
 
     // TLS.
@@ -125,12 +130,15 @@ builtins! {
     SslServerName "ssl_server_name" "server name that the client asked for (SNI)"
     SslAlpnProtocol "ssl_alpn_protocol" "protocol chosen by ALPN"
     SslEarlyData "ssl_early_data" "`1` while the request may still be a replay (0-RTT), else empty"
-    SslEarlyDataVerdict "ssl_early_data_verdict" "what became of early data that the client offered: `accepted`, or the reason why not"
+    SslEarlyDataVerdict "ssl_early_data_verdict" "result of the early data that the client \
+        offered: `accepted`, or the reason for its rejection"
     SslResumption "ssl_resumption" "how the session was resumed: `ticket`, `id`, `opaque` or `store`"
     SslResumptionMiss "ssl_resumption_miss" "why the session that the client offered was not resumed"
     SslHandshakeTime "ssl_handshake_time" "seconds from the client's first byte to the end of the handshake, with microseconds"
-    SslHandshakeQueueTime "ssl_handshake_queue_time" "of that, seconds spent waiting for a turn, a handshake thread or an accelerator"
-    SslKtls "ssl_ktls" "`on` when the kernel seals the connection's records, `off` when it never will, `pending` until it has taken over"
+    SslHandshakeQueueTime "ssl_handshake_queue_time" "seconds of that spent waiting for a turn, a \
+        handshake thread or an accelerator"
+    SslKtls "ssl_ktls" "`on` if the kernel encrypts the connection's records, `off` if it never \
+        will, `pending` before it takes over"
     SslKtlsReason "ssl_ktls_reason" "why `$ssl_ktls` is not `on`, in one word"
     SslEchStatus "ssl_ech_status" "outcome of Encrypted Client Hello"
     SslEchOuterServerName "ssl_ech_outer_server_name" "outer server name of Encrypted Client Hello"
@@ -150,19 +158,21 @@ builtins! {
     SslClientVerify "ssl_client_verify" "`SUCCESS`, `FAILED:reason` or `NONE`"
 
     // Handing requests to other servers.
-    UpstreamAddr "upstream_addr" "addresses of the peers asked"
-    UpstreamBytesReceived "upstream_bytes_received" "bytes received from the peers"
-    UpstreamBytesSent "upstream_bytes_sent" "bytes sent to the peers"
+    UpstreamAddr "upstream_addr" "addresses of the upstream servers contacted"
+    UpstreamBytesReceived "upstream_bytes_received" "bytes received from the upstream servers"
+    UpstreamBytesSent "upstream_bytes_sent" "bytes sent to the upstream servers"
     UpstreamCacheStatus "upstream_cache_status" "`HIT`, `MISS`, `EXPIRED`, ..."
     UpstreamCacheLastModified "upstream_cache_last_modified" "Last-Modified of the cached response"
     UpstreamCacheEtag "upstream_cache_etag" "ETag of the cached response"
     UpstreamCacheAge "upstream_cache_age" "age of the cached response, seconds"
-    UpstreamConnectTime "upstream_connect_time" "seconds to connect to the peers"
-    UpstreamHeaderTime "upstream_header_time" "seconds until the peers' headers"
-    UpstreamResponseLength "upstream_response_length" "lengths of the peers' bodies"
-    UpstreamResponseTime "upstream_response_time" "seconds until the peers' last bytes"
-    UpstreamStatus "upstream_status" "statuses of the peers' responses"
-    UpstreamLastServerName "upstream_last_server_name" "name of the peer asked last"
+    UpstreamConnectTime "upstream_connect_time" "seconds to connect to the upstream servers"
+    UpstreamHeaderTime "upstream_header_time" "seconds until the headers from the upstream servers"
+    UpstreamResponseLength "upstream_response_length" "lengths of the bodies from the upstream \
+        servers"
+    UpstreamResponseTime "upstream_response_time" "seconds until the last bytes from the upstream \
+        servers"
+    UpstreamStatus "upstream_status" "status codes of the responses from the upstream servers"
+    UpstreamLastServerName "upstream_last_server_name" "name of the upstream server contacted last"
     ProxyHost "proxy_host" "host of `proxy_pass`, with its port unless it is the scheme's"
     ProxyPort "proxy_port" "port of `proxy_pass`, or the scheme's"
     ProxyAddXForwardedFor "proxy_add_x_forwarded_for" "X-Forwarded-For of the request with `$remote_addr` appended"
@@ -195,13 +205,13 @@ pub const PREFIXES: &[(&str, &str)] = &[
     ("cookie_", "a cookie of the request"),
     (
         "upstream_http_",
-        "a header of the response that another server gave",
+        "a header field of the upstream server's response",
     ),
     (
         "upstream_trailer_",
-        "a trailer of the response that another server gave",
+        "a trailer of the upstream server's response",
     ),
-    ("upstream_cookie_", "a cookie that another server set"),
+    ("upstream_cookie_", "a cookie set by the upstream server"),
     (
         "proxy_protocol_tlv_",
         "a TLV of the PROXY protocol header: `alpn`, `authority`, `unique_id`, `ssl`, `netns`, \

@@ -4,8 +4,8 @@ use super::{Arity, HSL, HTTP, LIMIT_EXCEPT, LOCATION, Module, ONE, Row};
 
 const TWO: Arity = Arity::Between(2, 2);
 
-const GEOIP: &str = "it reads GeoIP Legacy databases, which are published no more; `geo` takes a \
-                     list of networks, which can be made from today's databases, in a file of its own";
+const GEOIP: &str = "it reads GeoIP Legacy databases, which are no longer published; generate a \
+                     list of networks from a current database and include it in `geo`";
 
 pub(super) const GEOIP_MODULE: Module = Module {
     title: "Left out: GeoIP Legacy",
@@ -19,8 +19,8 @@ pub(super) const GEOIP_MODULE: Module = Module {
     ],
 };
 
-const IMAGES: &str = "decoders of images have no place in a process that holds private keys; \
-                      `proxy_pass` to imgproxy, thumbor or a nginx of its own";
+const IMAGES: &str = "a process that holds private keys should not decode images; use `proxy_pass` \
+                      to imgproxy, thumbor or a separate nginx";
 
 pub(super) const IMAGE_FILTER: Module = Module {
     title: "Left out: images",
@@ -36,8 +36,8 @@ pub(super) const IMAGE_FILTER: Module = Module {
     ],
 };
 
-const XSLT: &str = "responses in XML are not transformed; the application, or a service behind \
-                    `proxy_pass`, can do it";
+const XSLT: &str = "XML responses are not transformed; use the application or a service behind \
+                    `proxy_pass`";
 
 pub(super) const XSLT_MODULE: Module = Module {
     title: "Left out: XSLT",
@@ -53,7 +53,8 @@ pub(super) const XSLT_MODULE: Module = Module {
 };
 
 const PERL: &str = "scripts are not supported; `map`, `rewrite` and `auth_request` cover many of \
-                    their uses, an application behind `proxy_pass` or `fastcgi_pass` the others";
+                    their uses, and an application behind `proxy_pass` or `fastcgi_pass` covers \
+                    the others";
 
 pub(super) const PERL_MODULE: Module = Module {
     title: "Left out: Perl",
@@ -66,8 +67,8 @@ pub(super) const PERL_MODULE: Module = Module {
     ],
 };
 
-const BROWSER: &str = "browsers name each other in User-Agent; `map $http_user_agent $name { ~MSIE old; \
-                       default new; }` recognizes what matters to a site";
+const BROWSER: &str = "User-Agent does not identify browsers reliably; use `map $http_user_agent \
+                       $name { ~MSIE old; default new; }` instead";
 
 pub(super) const BROWSER_MODULE: Module = Module {
     title: "Left out: browsers",
@@ -80,8 +81,8 @@ pub(super) const BROWSER_MODULE: Module = Module {
     ],
 };
 
-const DEGRADATION: &str = "it watches the size of nginx's process, and works on Solaris only; \
-                           `worker_connections`, `limit_req` and `limit_conn` bound what is taken on";
+const DEGRADATION: &str = "it checks the memory of nginx's process, and works only on Solaris; use \
+                           `worker_connections`, `limit_req` and `limit_conn` to limit the load";
 
 pub(super) const DEGRADATION_MODULE: Module = Module {
     title: "Left out: degradation",

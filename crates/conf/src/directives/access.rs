@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 pub(super) const MODULE: Module = Module {
     title: "HTTP: access",
-    doc: "Who may, by address and method, and what several conditions come to.",
+    doc: "Access control by address and method, and how several access conditions are combined.",
     rows: ROWS,
 };
 
@@ -20,8 +20,8 @@ const ROWS: &[Row] = &[
         HSL | LIMIT_EXCEPT,
         ONE,
         "",
-        "Lets clients in: an address, a network (`192.0.2.0/24`, `2001:db8::/32`), `unix:` for \
-         every peer on a Unix socket, or `all`. The first `allow` or `deny` about a client decides.",
+        "Allows access for an address, a network (`192.0.2.0/24`, `2001:db8::/32`), `unix:` for \
+         all Unix sockets, or `all`. The first `allow` or `deny` that matches the client decides.",
         rule,
     ),
     Row::new(
@@ -29,7 +29,7 @@ const ROWS: &[Row] = &[
         HSL | LIMIT_EXCEPT,
         ONE,
         "",
-        "Refuses clients with 403; addresses as in `allow`.",
+        "Denies access with 403; arguments as in `allow`.",
         rule,
     ),
     Row::new(
@@ -37,8 +37,8 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "all",
-        "Whether `allow` and `deny`, `auth_basic` and `auth_request` must `all` let a request go \
-         on, or `any` of them.",
+        "Whether `all` or `any` of `allow` and `deny`, `auth_basic` and `auth_request` must allow \
+         access.",
         |b, c| {
             let choices = [("all", Satisfy::All), ("any", Satisfy::Any)];
             c.choice(&mut b.location().restricting.satisfy, &choices)
@@ -49,17 +49,18 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "0s",
-        "How long an answer 401 waits, against guessing and timing; other requests go on meanwhile.",
+        "Delay of 401 responses, against password guessing and timing attacks. Other requests are \
+         not delayed.",
         |b, c| c.time(&mut b.location().restricting.auth_delay),
     ),
     Row::block(
         "limit_except",
         LOCATION,
         Arity::AtLeast(1),
-        "Settings of a location for all methods but these; `GET` includes `HEAD`. Inside: `allow`, \
-         `deny`, `auth_basic`, `auth_basic_user_file`, `proxy_pass`, `access_log`. As in nginx, what \
-         rewrites in the location and its `try_files` do not hold for the other methods, and nested \
-         locations do not inherit it.",
+        "Settings of a location for all methods except these; `GET` includes `HEAD`. May contain \
+         `allow`, `deny`, `auth_basic`, `auth_basic_user_file`, `proxy_pass`, `access_log`. As in \
+         nginx, the location's rewrite directives and `try_files` do not apply to the other \
+         methods, and nested locations do not inherit the block.",
         limit_except,
     ),
 ];

@@ -6,16 +6,16 @@ use std::sync::Arc;
 
 pub(super) const MODULE: Module = Module {
     title: "HTTP: additions",
-    doc: "Puts other answers before and behind a body. They are made as answers to requests of \
-          their own inside the server, and passed on as they come.",
+    doc: "Adds other responses before and after a body. They come from subrequests and are \
+          streamed.",
     rows: &[
         Row::new(
             "add_after_body",
             HSL,
             ONE,
             "",
-            "What the given URI answers follows the body. An empty text adds nothing, and takes \
-             back what an outer level says.",
+            "Adds the response to a subrequest for the given URI after the body. An empty string \
+             adds nothing and cancels an inherited value.",
             |b, c| text(c, &mut b.location().body_filters.texts.after_body),
         ),
         Row::new(
@@ -23,8 +23,8 @@ pub(super) const MODULE: Module = Module {
             HSL,
             ONE,
             "",
-            "What the given URI answers stands before the body. An empty text adds nothing, and \
-             takes back what an outer level says.",
+            "Adds the response to a subrequest for the given URI before the body. An empty string \
+             adds nothing and cancels an inherited value.",
             |b, c| text(c, &mut b.location().body_filters.texts.before_body),
         ),
         Row::new(
@@ -32,7 +32,8 @@ pub(super) const MODULE: Module = Module {
             HSL,
             Arity::AtLeast(1),
             "text/html",
-            "Media types of responses that something is added to, besides `text/html`; `*` is all.",
+            "Media types of responses to which text is added, in addition to `text/html`; `*` \
+             matches any type.",
             |b, c| {
                 media_types::add(b, c, |location| {
                     &mut location.body_filters.texts.addition_types

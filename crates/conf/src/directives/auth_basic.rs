@@ -10,7 +10,7 @@ use std::path::Path;
 
 pub(super) const MODULE: Module = Module {
     title: "HTTP: basic authentication",
-    doc: "Names and passwords (RFC 7617).",
+    doc: "HTTP Basic authentication (RFC 7617).",
     rows: ROWS,
 };
 
@@ -20,8 +20,8 @@ const ROWS: &[Row] = &[
         HSL | LIMIT_EXCEPT,
         ONE,
         "off",
-        "Asks for a name and a password; the argument is the realm that the client is told, and may \
-         contain variables. `off` asks nobody.",
+        "Enables authentication by user name and password. The argument is the realm and may \
+         contain variables; `off` disables it.",
         |b, c| {
             c.once(&b.location().restricting.auth_basic)?;
             let realm = template::compile(&mut b.names, c.arg(1), 1, &c.origin)?;
@@ -34,10 +34,11 @@ const ROWS: &[Row] = &[
         HSL | LIMIT_EXCEPT,
         ONE,
         "",
-        "File with names and passwords, one `name:password` a line, read for each request. A relative \
-         path starts from the configuration file's directory; it may contain variables. Passwords as \
-         of `htpasswd` and `openssl passwd`: `$apr1$`, `$1$`, `$5$`, `$6$`, `$2a$`, `$2b$` and `$2y$` (bcrypt), \
-         `$y$` (yescrypt), crypt(3)'s DES, `{PLAIN}`, `{SHA}`, `{SSHA}`.",
+        "File with user names and passwords, one `name:password` per line. It is read for each \
+         request. A relative path starts from the configuration file's directory; it may contain \
+         variables. Passwords may have the formats of `htpasswd` and `openssl passwd`: `$apr1$`, \
+         `$1$`, `$5$`, `$6$`, `$2a$`, `$2b$` and `$2y$` (bcrypt), `$y$` (yescrypt), crypt(3)'s \
+         DES, `{PLAIN}`, `{SHA}`, `{SSHA}`.",
         user_file,
     ),
 ];

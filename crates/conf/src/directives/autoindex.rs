@@ -5,7 +5,7 @@ use crate::model::AutoindexFormat;
 
 pub(super) const MODULE: Module = Module {
     title: "HTTP: directory listings",
-    doc: "Lists a directory that has no index file.",
+    doc: "Listings of directories without an index file.",
     rows: &[
         Row::new(
             "autoindex",
@@ -20,7 +20,7 @@ pub(super) const MODULE: Module = Module {
             HSL,
             ONE,
             "on",
-            "Whether the HTML listing shows sizes in bytes, or rounded.",
+            "Whether the HTML listing shows exact file sizes or rounded ones.",
             |b, c| c.flag(&mut b.location().autoindex_exact_size),
         ),
         Row::new(
@@ -28,7 +28,7 @@ pub(super) const MODULE: Module = Module {
             HSL,
             ONE,
             "off",
-            "Whether the HTML listing shows local time, or UTC.",
+            "Whether the HTML listing shows local time or UTC.",
             |b, c| c.flag(&mut b.location().autoindex_localtime),
         ),
         Row::new(
@@ -53,9 +53,10 @@ pub(super) const MODULE: Module = Module {
             HSL,
             ONE,
             "100000",
-            "How many entries of a directory are read, for `random_index` too; a larger one is 500. \
-             Long lists are made one after the other, and wait for slow clients in files below \
-             `client_body_temp_path` where they would take more than 16 MiB of memory together.",
+            "Maximum number of directory entries that are read, also for `random_index`. A larger \
+             directory gets 500. Long listings are generated one at a time. If the listings for \
+             slow clients would take more than 16 MiB of memory in total, they are stored in \
+             files below `client_body_temp_path`.",
             |b, c| c.number(&mut b.location().autoindex_max_entries),
         )
         .own(),

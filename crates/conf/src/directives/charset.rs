@@ -10,15 +10,15 @@ use std::sync::Arc;
 
 pub(super) const MODULE: Module = Module {
     title: "HTTP: character sets",
-    doc: "Says which character set texts are in, and converts them.",
+    doc: "Declares the character set of responses, and converts it.",
     rows: &[
         Row::new(
             "charset",
             HSL | LOCATION_IF,
             ONE,
             "off",
-            "The character set that `Content-Type` names, or a variable with its name; `off` names \
-             none. Where `source_charset` is another one, texts are converted.",
+            "Character set in the `Content-Type` field, or a variable with its name; `off` adds \
+             none. If `source_charset` differs, the response is converted.",
             |b, c| {
                 c.once(&b.location().body_filters.texts.charset)?;
                 let named = match c.arg(1) {
@@ -33,10 +33,10 @@ pub(super) const MODULE: Module = Module {
             "charset_map",
             HTTP,
             Arity::Between(2, 2),
-            "A table between two character sets, for both directions. Lines are two bytes in \
-             hexadecimal or, where the second set is `utf-8`, a byte and one to three bytes of \
-             UTF-8. Bytes from 80 on that are not in it become `?`; characters of UTF-8 that are \
-             not in it become `&#NUMBER;`.",
+            "Conversion table between two character sets, in both directions. Lines have two bytes \
+             in hexadecimal. If the second set is `utf-8`, they have a byte and one to three \
+             bytes of UTF-8. Bytes from 80 that are missing in the table become `?`; missing \
+             UTF-8 characters become `&#NUMBER;`.",
             charset_map,
         ),
         Row::new(
@@ -44,8 +44,8 @@ pub(super) const MODULE: Module = Module {
             HSL,
             Arity::AtLeast(1),
             "text/html text/xml text/plain text/vnd.wap.wml application/javascript application/rss+xml",
-            "Media types of responses whose character set is named or converted. Types that are \
-             written here replace the default ones, except for `text/html`; `*` is all.",
+            "Media types of responses whose character set is declared or converted. A list \
+             replaces the default one, except for `text/html`; `*` matches any type.",
             |b, c| {
                 media_types::add(b, c, |location| {
                     &mut location.body_filters.texts.charset_types
@@ -58,7 +58,8 @@ pub(super) const MODULE: Module = Module {
             HSL | LOCATION_IF,
             ONE,
             "off",
-            "Converts responses of other servers that name a character set themselves.",
+            "Whether responses from upstream servers that already declare a character set are \
+             converted.",
             |b, c| c.flag(&mut b.location().body_filters.texts.override_charset),
         ),
         Row::new(
@@ -66,8 +67,8 @@ pub(super) const MODULE: Module = Module {
             HSL | LOCATION_IF,
             ONE,
             "",
-            "The character set that responses are in, or a variable with its name. To be converted \
-             to that of `charset` there must be a `charset_map` between them.",
+            "Original character set of responses, or a variable with its name. Conversion to that \
+             of `charset` requires a `charset_map` for both.",
             |b, c| {
                 c.once(&b.location().body_filters.texts.source_charset)?;
                 let name = name(b, c)?;

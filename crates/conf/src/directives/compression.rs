@@ -11,15 +11,16 @@ use crate::values;
 
 pub(super) const GZIP: Module = Module {
     title: "HTTP: compression with gzip",
-    doc: "Compresses responses while they are sent. Of several codings that are on and that the \
-          client takes, zstd goes before Brotli and Brotli before gzip.",
+    doc: "Compresses responses while they are sent. If several encodings are enabled and supported \
+          by the client, zstd is preferred to Brotli, and Brotli to gzip.",
     rows: &[
         Row::new(
             "gzip",
             HSL | LOCATION_IF,
             ONE,
             "off",
-            "Compresses responses with status 200, 403 or 404 for clients that take gzip.",
+            "Whether responses with status 200, 403 or 404 are compressed for clients that support \
+             gzip.",
             |b, c| c.flag(&mut gzip(b).on),
         ),
         Row::new(
@@ -27,10 +28,10 @@ pub(super) const GZIP: Module = Module {
             HTTP,
             ONE,
             "512m",
-            "What `gzip`, `brotli` and `zstd` may take in all worker threads at a time. [What each \
-             response takes](performance.md#compression), for as long as its client reads, depends on \
-             coding and level: 0.4 to 24 MiB. Responses for which there is no room are sent as they \
-             are, and the log says so once each time that it runs out.",
+            "Maximum memory for `gzip`, `brotli` and `zstd` in all worker threads. [The memory for \
+             each response](performance.md#compression) depends on encoding and level, 0.4 to 24 \
+             MiB, and is used until the client has read the response. When the limit is reached, \
+             responses are sent uncompressed; the log says so once each time.",
             |b, c| c.size(&mut b.http.compression_memory_bytes),
         )
         .own(),
@@ -46,7 +47,8 @@ pub(super) const GZIP: Module = Module {
             HSL,
             ONE,
             "1",
-            "1 is fastest and means 2, 9 compresses best. [What each costs](performance.md#compression).",
+            "Compression level: 1 is the fastest and means 2, 9 compresses best. [Costs of each \
+             level](performance.md#compression).",
             |b, c| {
                 c.check(Between(1, 9))?;
                 c.number(&mut gzip(b).level)
@@ -57,8 +59,8 @@ pub(super) const GZIP: Module = Module {
             HSL,
             ONE,
             "1.1",
-            "The least version of HTTP that a request must have: `1.0` or `1.1`. It holds for \
-             `gzip_static` and `gunzip` too, as do the next two.",
+            "Minimum HTTP version of a request for its response to be compressed: `1.0` or `1.1`. \
+             This directive and the next two also apply to `gzip_static` and `gunzip`.",
             |b, c| {
                 let slot = &mut b.location().body_filters.compression.gzip_http10;
                 c.choice(slot, &[("1.0", true), ("1.1", false)])
@@ -80,8 +82,8 @@ pub(super) const GZIP: Module = Module {
             HSL,
             Arity::AtLeast(1),
             "",
-            "Sends nothing compressed to browsers whose `User-Agent` one of these expressions \
-             matches, letters of either case; `msie6` stands for MSIE 4 to 6.",
+            "Disables compression for clients whose `User-Agent` matches one of the regular \
+             expressions (case-insensitive); `msie6` stands for MSIE 4 to 6.",
             gzip_disable,
         ),
         Row::new(
@@ -89,8 +91,9 @@ pub(super) const GZIP: Module = Module {
             HSL,
             ONE,
             "off",
-            "Adds `Vary: Accept-Encoding` to what other clients may get in another coding \
-             (`gzip`, `brotli`, `zstd`, their static forms, `gunzip`), so that caches keep both.",
+            "Whether `Vary: Accept-Encoding` is added to responses whose encoding depends on the \
+             client (`gzip`, `brotli`, `zstd`, their static forms, `gunzip`), so that caches keep \
+             each variant.",
             |b, c| c.flag(&mut b.location().gzip_vary),
         ),
         Row::new(
@@ -98,8 +101,8 @@ pub(super) const GZIP: Module = Module {
             HSL,
             ONE,
             "off",
-            "Sends `FILE.gz` instead of FILE, if it exists, to clients that accept gzip (`on`) or \
-             to all (`always`).",
+            "Sends `FILE.gz` instead of FILE, if it exists, to clients that support gzip (`on`) or \
+             to all clients (`always`).",
             |b, c| static_coding(c, &mut gzip(b).precompressed),
         ),
         buffers("gzip_buffers"),
@@ -108,15 +111,16 @@ pub(super) const GZIP: Module = Module {
 
 pub(super) const BROTLI: Module = Module {
     title: "HTTP: compression with Brotli",
-    doc: "The directives of ngx_brotli. Nothing of `gzip_proxied`, `gzip_http_version` and \
-          `gzip_disable` holds for it.",
+    doc: "The directives of ngx_brotli. `gzip_proxied`, `gzip_http_version` and `gzip_disable` do \
+          not apply.",
     rows: &[
         Row::new(
             "brotli",
             HSL | LOCATION_IF,
             ONE,
             "off",
-            "Compresses responses with status 200, 403 or 404 for clients that take Brotli (`br`).",
+            "Whether responses with status 200, 403 or 404 are compressed for clients that support \
+             Brotli (`br`).",
             |b, c| c.flag(&mut brotli(b).on),
         ),
         types("brotli_types", |b, c| {
@@ -133,9 +137,9 @@ pub(super) const BROTLI: Module = Module {
             HSL,
             ONE,
             "6",
-            "0 is fastest, 8 compresses best; 9 to 11 mean 8, with a warning, as they take too much \
-             memory and time for responses that are compressed while they are sent. \
-             [What each costs](performance.md#compression).",
+            "Compression level: 0 is the fastest, 8 compresses best. 9 to 11 mean 8, with a \
+             warning, because they take too much memory and time to compress responses while they \
+             are sent. [Costs of each level](performance.md#compression).",
             brotli_level,
         ),
         Row::new(
@@ -143,10 +147,10 @@ pub(super) const BROTLI: Module = Module {
             HSL,
             ONE,
             "512k",
-            "How far back the compressor looks, a power of two from 1k to 16m; it decides about \
-             memory on both ends. Less is taken where the response is known to be shorter. From \
-             level 5 on it is at least 128k, and 512k for responses that are longer than that or \
-             of unknown length.",
+            "Size of the compression window, a power of two from 1k to 16m. It determines the \
+             memory for compression and decompression. A smaller window is used if the response \
+             is known to be shorter. From level 5, the window is at least 128k, and 512k for \
+             responses that are longer or of unknown length.",
             brotli_window,
         ),
         Row::new(
@@ -154,8 +158,8 @@ pub(super) const BROTLI: Module = Module {
             HSL,
             ONE,
             "off",
-            "Sends `FILE.br` instead of FILE, if it exists, to clients that accept Brotli (`on`) \
-             or to all (`always`).",
+            "Sends `FILE.br` instead of FILE, if it exists, to clients that support Brotli (`on`) \
+             or to all clients (`always`).",
             |b, c| static_coding(c, &mut brotli(b).precompressed),
         ),
         buffers("brotli_buffers"),
@@ -164,15 +168,16 @@ pub(super) const BROTLI: Module = Module {
 
 pub(super) const ZSTD: Module = Module {
     title: "HTTP: compression with zstd",
-    doc: "The directives of zstd-nginx-module. Nothing of `gzip_proxied`, `gzip_http_version` and \
-          `gzip_disable` holds for it.",
+    doc: "The directives of zstd-nginx-module. `gzip_proxied`, `gzip_http_version` and \
+          `gzip_disable` do not apply.",
     rows: &[
         Row::new(
             "zstd",
             HSL | LOCATION_IF,
             ONE,
             "off",
-            "Compresses responses with status 200, 403 or 404 for clients that take zstd.",
+            "Whether responses with status 200, 403 or 404 are compressed for clients that support \
+             zstd.",
             |b, c| c.flag(&mut zstd(b).on),
         ),
         types("zstd_types", |b, c| {
@@ -187,8 +192,9 @@ pub(super) const ZSTD: Module = Module {
             HSL,
             ONE,
             "1",
-            "1 is fastest, 22 compresses best; no window is larger than 8 MiB, which is what \
-             clients must take. [What each costs](performance.md#compression).",
+            "Compression level: 1 is the fastest, 22 compresses best. The window never exceeds 8 \
+             MiB, the maximum that clients must support. [Costs of each \
+             level](performance.md#compression).",
             |b, c| {
                 c.check(Between(1, 22))?;
                 c.number(&mut zstd(b).level)
@@ -199,16 +205,16 @@ pub(super) const ZSTD: Module = Module {
             HSL,
             ONE,
             "off",
-            "Sends `FILE.zst` instead of FILE, if it exists, to clients that accept zstd (`on`) \
-             or to all (`always`).",
+            "Sends `FILE.zst` instead of FILE, if it exists, to clients that support zstd (`on`) \
+             or to all clients (`always`).",
             |b, c| static_coding(c, &mut zstd(b).precompressed),
         ),
         Row::unsupported(
             "zstd_dict_file",
             HTTP,
             ONE,
-            "clients could not read what is compressed with a dictionary that `Accept-Encoding: \
-             zstd` says nothing about",
+            "clients that send `Accept-Encoding: zstd` could not decompress responses without the \
+             dictionary",
         ),
         buffers("zstd_buffers"),
     ],
@@ -217,19 +223,21 @@ pub(super) const ZSTD: Module = Module {
 /// `gzip_types` and its like.
 const fn types(name: &'static str, set: Setter) -> Row {
     const DOC: &str =
-        "Media types of responses that are compressed, besides `text/html`; `*` is all.";
+        "Media types of responses that are compressed, in addition to `text/html`; `*` matches any \
+         type.";
     Row::new(name, HSL, Arity::AtLeast(1), "text/html", DOC, set)
 }
 
 /// `gzip_min_length` and its like.
 const fn least(name: &'static str, set: Setter) -> Row {
-    const DOC: &str = "Responses that are known to be shorter stay as they are.";
+    const DOC: &str = "Minimum length of a response that is compressed. Responses of unknown \
+        length are always compressed.";
     Row::new(name, HSL, ONE, "20", DOC, set)
 }
 
 /// `gzip_buffers` and its like.
 const fn buffers(name: &'static str) -> Row {
-    const WHY: &str = "A response is compressed as far as its client takes it.";
+    const WHY: &str = "A response is compressed as fast as the client reads it.";
     Row::meaningless(name, HSL, Arity::Between(2, 2), Check::Buffers, WHY)
 }
 

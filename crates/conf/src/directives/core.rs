@@ -8,7 +8,7 @@ use crate::values;
 
 pub(super) const MODULE: Module = Module {
     title: "Core",
-    doc: "Processes, users, and the blocks that everything else stands in.",
+    doc: "Processes, users, and the top-level blocks.",
     rows: ROWS,
 };
 
@@ -18,9 +18,9 @@ const ROWS: &[Row] = &[
         ANYWHERE,
         ONE,
         "",
-        "Reads another file, or all files that match a pattern in sorted order, as if their text \
-         stood here. A relative name starts from the directory of the configuration file. A file \
-         that includes itself is an error.",
+        "Includes another file, or all files that match a mask, in sorted order. A relative name \
+         starts from the directory of the configuration file. A file that includes itself is an \
+         error.",
         |_, _| unreachable!("the parser reads included files itself"),
     ),
     Row::new(
@@ -28,7 +28,7 @@ const ROWS: &[Row] = &[
         MAIN,
         ONE,
         "on",
-        "Whether the process detaches from the terminal.",
+        "Whether the process becomes a daemon.",
         |b, c| c.flag(&mut b.main.daemon),
     ),
     Row::new(
@@ -36,7 +36,7 @@ const ROWS: &[Row] = &[
         MAIN,
         ONE,
         "on",
-        "Whether a master process starts the worker; `off` is meant for debugging.",
+        "Whether a master process starts the worker process. `off` is intended for debugging.",
         |b, c| c.flag(&mut b.main.master_process),
     ),
     Row::new(
@@ -44,8 +44,8 @@ const ROWS: &[Row] = &[
         MAIN,
         Arity::Between(1, 2),
         "",
-        "User and group of the worker; the group is that of the same name unless given. Has an \
-         effect only when the master runs as root.",
+        "User and group of the worker process. If the group is omitted, the group with the user's \
+         name is used. Takes effect only if the master runs as root.",
         user,
     ),
     Row::new(
@@ -53,7 +53,7 @@ const ROWS: &[Row] = &[
         MAIN,
         ONE,
         "logs/sealane.pid",
-        "File that holds the master's process number.",
+        "File that stores the process ID of the master process.",
         |b, c| {
             c.once(&b.main.pid)?;
             b.main.pid = Some(b.options.under_prefix(c.path(1)));
@@ -66,7 +66,7 @@ const ROWS: &[Row] = &[
         ONE,
         "1",
         "Number of worker threads, or `auto` for one per CPU. Sealane has one worker process; its \
-         threads take the place of nginx's worker processes.",
+         threads do the work of nginx's worker processes.",
         worker_processes,
     ),
     Row::new(
@@ -74,7 +74,8 @@ const ROWS: &[Row] = &[
         MAIN,
         ONE,
         "",
-        "Largest number of open files, per worker thread: the process gets this times the threads.",
+        "Maximum number of open files, per worker thread: the limit of the process is this number \
+         times the number of threads.",
         |b, c| c.number(&mut b.main.worker_rlimit_nofile),
     ),
     Row::new(
@@ -82,7 +83,7 @@ const ROWS: &[Row] = &[
         MAIN,
         ONE,
         "",
-        "Largest core file of the worker process.",
+        "Maximum size of a core file of the worker process.",
         |b, c| c.offset(&mut b.main.worker_rlimit_core),
     ),
     Row::new(
@@ -90,10 +91,10 @@ const ROWS: &[Row] = &[
         MAIN,
         Arity::AtLeast(1),
         "",
-        "CPUs that worker threads run on: one mask of binary digits for each thread, the last CPU \
-         first, or `auto` and perhaps one mask to bind each thread to a CPU of its own. Threads \
-         for handshakes, disks and logs are not bound. CPUs that the machine or the service's \
-         limits do not have are reported, and the thread stays unbound.",
+        "Binds worker threads to CPUs. Takes one CPU mask per thread, in binary digits with the \
+         last CPU first, or `auto` with an optional mask, which binds each thread to its own CPU. \
+         Threads for handshakes, disks and logs are not bound. If the machine or the service's \
+         limits lack a CPU of the mask, the error is logged and the thread stays unbound.",
         worker_cpu_affinity,
     ),
     Row::new(
@@ -101,15 +102,15 @@ const ROWS: &[Row] = &[
         MAIN,
         ONE,
         "on",
-        "Whether the kernel confines the worker process to changing files where the configuration \
-         has it do that (`on`): directories for temporary files, `root` and `alias` of locations with \
-         `dav_methods`, directories of logs with variables in their paths, of core dumps. Files \
-         are read as ever. With `strict` other files cannot be emptied, either, which costs \
-         something whenever a file is opened (5 to 10% of a small response without \
-         `open_file_cache`). The process cannot look into others of its user, or signal them, \
-         either. A directory that is replaced needs a reload. Takes Linux 5.19 or later with \
-         Landlock; without, the error log says so at level `notice`. Has no effect with \
-         `master_process off`.",
+        "Restricts the worker process with Landlock. With `on`, the kernel lets it change files \
+         only where the configuration requires it: in directories for temporary files, in `root` \
+         and `alias` of locations with `dav_methods`, in directories of logs whose paths contain \
+         variables, and in the directory for core dumps. Reading files is not restricted. With \
+         `strict`, the kernel also prevents it from truncating other files, which makes every \
+         open slower (5 to 10% of a small response without `open_file_cache`). The worker process \
+         can neither inspect nor signal other processes of its user. After such a directory is \
+         replaced, reload the configuration. Requires Linux 5.19 or later with Landlock; without \
+         it, the error log says so at level `notice`. Has no effect with `master_process off`.",
         |b, c| {
             let choices = [
                 ("on", Landlock::On),
@@ -125,8 +126,8 @@ const ROWS: &[Row] = &[
         MAIN,
         ONE,
         "",
-        "Priority of the worker process as a nice value from -20, the most favourable, to 19. \
-         Negative ones need a master that runs as root.",
+        "Scheduling priority of the worker process, as a nice value from -20 (most favourable) to \
+         19. Negative values require the master to run as root.",
         worker_priority,
     ),
     Row::new(
@@ -134,10 +135,10 @@ const ROWS: &[Row] = &[
         MAIN,
         ONE,
         "on",
-        "Whether the worker process may make only those system calls that the server needs. With \
-         `on` any other one fails as in a kernel that lacks it, and the error log says which one \
-         it was; `kill` ends the worker, and the master starts another one; `off` allows all. Has \
-         no effect with `master_process off`.",
+        "Restricts the worker process to the system calls that the server needs (seccomp). With \
+         `on`, any other call fails as if the kernel did not have it, and the error log names the \
+         call. With `kill`, it ends the worker process, and the master starts another one. `off` \
+         allows all calls. Has no effect with `master_process off`.",
         |b, c| {
             let choices = [
                 ("on", Seccomp::On),
@@ -153,7 +154,8 @@ const ROWS: &[Row] = &[
         MAIN,
         ONE,
         "",
-        "How long a graceful shutdown may take before open connections are closed.",
+        "Timeout for a graceful shutdown of the worker process. When it expires, open connections \
+         are closed.",
         |b, c| c.time(&mut b.main.worker_shutdown_timeout),
     ),
     Row::new(
@@ -161,8 +163,8 @@ const ROWS: &[Row] = &[
         MAIN,
         ONE,
         "",
-        "Current directory of the worker, where a core file would be written. Unlike with nginx a \
-         directory that is not there is an error of the configuration.",
+        "Current working directory of the worker process, to which it writes a core file. Unlike \
+         in nginx, a missing directory is a configuration error.",
         |b, c| {
             c.once(&b.main.working_directory)?;
             b.main.working_directory = Some(c.path(1).to_owned());
@@ -174,7 +176,8 @@ const ROWS: &[Row] = &[
         MAIN,
         ONE,
         "TZ",
-        "Environment variable that the worker keeps (`NAME`) or gets (`NAME=value`).",
+        "Environment variable that the worker process inherits (`NAME`) or that is set for it \
+         (`NAME=value`).",
         env,
     ),
     Row::new(
@@ -182,9 +185,9 @@ const ROWS: &[Row] = &[
         MAIN,
         ONE,
         "",
-        "Sealane has no loadable modules. The line is accepted, as distributions put such lines into \
-         their default configuration, with a warning where the module is not built in: its \
-         directives are errors where they stand.",
+        "Sealane has no loadable modules. The directive is accepted because the default \
+         configurations of distributions contain it. If the module is not built in, the directive \
+         gives a warning, and directives of the module are errors.",
         load_module,
     ),
     Row::block(
@@ -205,7 +208,7 @@ const ROWS: &[Row] = &[
         MAIN,
         ONE,
         Check::Text,
-        "No lock is taken around accepting connections.",
+        "Connections are accepted without a lock.",
     ),
     Row::meaningless(
         "timer_resolution",
@@ -219,41 +222,41 @@ const ROWS: &[Row] = &[
         MAIN,
         ONE,
         Check::OneOf(&["stop", "abort"]),
-        "For debugging nginx itself.",
+        "It is for debugging nginx itself.",
     ),
     Row::meaningless(
         "pcre_jit",
         MAIN,
         ONE,
         Check::Flag,
-        "Regular expressions always use the JIT where there is one.",
+        "Regular expressions always use JIT compilation where it is available.",
     ),
     Row::meaningless(
         "thread_pool",
         MAIN,
         Arity::Between(2, 3),
         Check::Any,
-        "Disk work that could block always goes to a small thread pool of its own.",
+        "Disk operations that could block always run in a small thread pool.",
     ),
     Row::meaningless(
         "ssl_object_cache_inheritable",
         MAIN,
         ONE,
         Check::Flag,
-        "Certificates and keys that did not change are never read twice.",
+        "Unchanged certificates and keys are never read again.",
     ),
     Row::meaningless(
         "quic_bpf",
         MAIN,
         ONE,
         Check::Flag,
-        "There is no HTTP/3 yet.",
+        "HTTP/3 is not supported yet.",
     ),
     Row::unsupported(
         "ssl_engine",
         MAIN,
         ONE,
-        "OpenSSL engines do not exist in AWS-LC; keys in hardware are planned through PKCS#11",
+        "AWS-LC has no OpenSSL engines; hardware keys are planned through PKCS#11",
     ),
     Row::unsupported(
         "google_perftools_profiles",
@@ -265,13 +268,13 @@ const ROWS: &[Row] = &[
         "stream",
         MAIN,
         Arity::Between(0, 0),
-        "only http is served so far; leave the block to nginx",
+        "only HTTP is supported so far; keep the block in nginx",
     ),
     Row::unsupported_block(
         "mail",
         MAIN,
         Arity::Between(0, 0),
-        "only http is served so far; leave the block to nginx",
+        "only HTTP is supported so far; keep the block in nginx",
     ),
 ];
 

@@ -7,16 +7,16 @@ use crate::model::DavMethods;
 
 pub(super) const MODULE: Module = Module {
     title: "HTTP: writing files (WebDAV)",
-    doc: "PUT, DELETE, MKCOL, COPY and MOVE. Who may use them is for the access directives to say.",
+    doc: "PUT, DELETE, MKCOL, COPY and MOVE. The access directives control who may use them.",
     rows: &[
         Row::new(
             "dav_methods",
             HSL,
             Arity::AtLeast(1),
             "off",
-            "Methods that change files: `PUT`, `DELETE`, `MKCOL`, `COPY`, `MOVE`. A file that is put \
-             is written in `client_body_temp_path` and renamed when it is complete; the directory \
-             should be on the same file system.",
+            "Methods that are allowed to change files: `PUT`, `DELETE`, `MKCOL`, `COPY`, `MOVE`. A \
+             file uploaded with PUT is written to `client_body_temp_path` and renamed when it is \
+             complete; keep both directories on the same file system.",
             dav_methods,
         ),
         Row::new(
@@ -24,7 +24,7 @@ pub(super) const MODULE: Module = Module {
             HSL,
             ONE,
             "off",
-            "Whether PUT creates the directories that are missing.",
+            "Whether PUT creates missing intermediate directories.",
             |b, c| c.flag(&mut b.location().create_full_put_path),
         ),
         Row::new(
@@ -32,7 +32,7 @@ pub(super) const MODULE: Module = Module {
             HSL,
             ONE,
             "0",
-            "DELETE is refused for paths with fewer elements.",
+            "Minimum number of path elements that DELETE requires.",
             |b, c| c.number(&mut b.location().min_delete_depth),
         ),
         Row::new(

@@ -55,8 +55,8 @@ pub const ELSEWHERE: &[Elsewhere] = &[
             "ssl_alpn",
             "ssl_preread",
         ],
-        instead: "it belongs into `stream`, which is not supported: only http is served so far; \
-                  leave it to nginx",
+        instead: "it belongs in `stream`, which is not supported: only HTTP is supported so far; \
+                  keep it in nginx",
     },
     Elsewhere {
         module: "nginx's mail server",
@@ -84,8 +84,8 @@ pub const ELSEWHERE: &[Elsewhere] = &[
             "timeout",
             "xclient",
         ],
-        instead: "it belongs into `mail`, which is not supported: only http is served so far; \
-                  leave it to nginx",
+        instead: "it belongs in `mail`, which is not supported: only HTTP is supported so far; \
+                  keep it in nginx",
     },
     // nginx's packages that are no part of its source.
     Elsewhere {
@@ -96,14 +96,14 @@ pub const ELSEWHERE: &[Elsewhere] = &[
     Elsewhere {
         module: "nginx's ACME client",
         names: &["acme_*"],
-        instead: "get certificates with certbot, lego or acme.sh and name their files in \
-                  `ssl_certificate`; a reload takes renewed ones",
+        instead: "get certificates with certbot, lego or acme.sh and set their files in \
+                  `ssl_certificate`; a reload loads renewed certificates",
     },
     Elsewhere {
         module: "nginx's OpenTelemetry module",
         names: &["otel_*", "opentracing*", "opentelemetry*"],
-        instead: "traces are not sent; `proxy_set_header traceparent ...` hands on those of \
-                  clients, and `$request_id` in `log_format` finds a request again",
+        instead: "traces are not exported; `proxy_set_header traceparent ...` passes on the trace \
+                  context of clients, and `$request_id` in `log_format` identifies requests",
     },
     Elsewhere {
         module: "nginx's proxy for CONNECT",
@@ -114,7 +114,7 @@ pub const ELSEWHERE: &[Elsewhere] = &[
     Elsewhere {
         module: "nginx's commercial edition (authentication)",
         names: &["auth_jwt*", "auth_oidc", "auth_require", "oidc_provider"],
-        instead: "`auth_request` lets a service such as oauth2-proxy decide about every request",
+        instead: "use `auth_request` with a service such as oauth2-proxy",
     },
     Elsewhere {
         module: "nginx's commercial edition (status)",
@@ -127,7 +127,7 @@ pub const ELSEWHERE: &[Elsewhere] = &[
             "upstream_conf",
         ],
         instead: "`stub_status` has the numbers of connections and requests; `access_log` with \
-                  `$upstream_*` variables has the rest",
+                  `$upstream_*` variables logs the rest",
     },
     Elsewhere {
         module: "nginx's commercial edition (servers of upstreams)",
@@ -139,13 +139,13 @@ pub const ELSEWHERE: &[Elsewhere] = &[
             "*_bind_dynamic",
             "*_request_dynamic",
         ],
-        instead: "`max_fails` and `fail_timeout` take a failing server out, `hash` and `ip_hash` \
-                  keep a client at one",
+        instead: "`max_fails` and `fail_timeout` take failing servers out of use; `hash` and \
+                  `ip_hash` keep a client on the same server",
     },
     Elsewhere {
         module: "nginx's commercial edition (key-value store)",
         names: &["keyval", "keyval_zone", "num_map"],
-        instead: "`map` with a file of its own, and a reload when that changes",
+        instead: "use `map` with an included file, and reload when it changes",
     },
     Elsewhere {
         module: "nginx's commercial edition (cache)",
@@ -155,8 +155,8 @@ pub const ELSEWHERE: &[Elsewhere] = &[
     Elsewhere {
         module: "nginx's commercial edition (streaming)",
         names: &["f4f", "f4f_*", "hls", "hls_*", "mp4_limit_rate*"],
-        instead: "put segments into files with a packager such as ffmpeg and serve those; \
-                  `limit_rate` bounds the rate",
+        instead: "create the segments with a packager such as ffmpeg and serve the files; \
+                  `limit_rate` limits the rate",
     },
     Elsewhere {
         module: "nginx's commercial edition",
@@ -170,11 +170,11 @@ pub const ELSEWHERE: &[Elsewhere] = &[
             "memcached_force_ranges",
             "app_protect*",
         ],
-        instead: "there is nothing like it here",
+        instead: "there is no equivalent",
     },
     // Tengine.
     Elsewhere {
-        module: "Tengine (pages that are joined and shrunk)",
+        module: "Tengine (concatenated and minified pages)",
         names: &[
             "concat",
             "concat_*",
@@ -187,10 +187,10 @@ pub const ELSEWHERE: &[Elsewhere] = &[
             "slice_footer*",
             "append_header",
         ],
-        instead: "join and shrink pages when they are built",
+        instead: "concatenate and minify files when the site is built",
     },
     Elsewhere {
-        module: "modules for pages of numbers (VTS, Tengine)",
+        module: "modules for status pages (VTS, Tengine)",
         names: &[
             "req_status*",
             "vhost_traffic_status*",
@@ -198,7 +198,7 @@ pub const ELSEWHERE: &[Elsewhere] = &[
             "json_status*",
         ],
         instead: "`stub_status` has the numbers of connections and requests; `access_log` with a \
-                  format of its own has those of each site",
+                  custom format provides those of each site",
     },
     Elsewhere {
         module: "Tengine (upstreams)",
@@ -213,9 +213,9 @@ pub const ELSEWHERE: &[Elsewhere] = &[
             "session_sticky*",
             "ingress_gateway*",
         ],
-        instead: "`server NAME resolve` follows the addresses of a name, `hash KEY consistent` is \
-                  the consistent hash, a reload takes another list of servers without losing a \
-                  connection",
+        instead: "`server NAME resolve` follows changes of a name's addresses, `hash KEY \
+                  consistent` is the consistent hash, and a reload changes the list of servers \
+                  without closing connections",
     },
     Elsewhere {
         module: "Tengine (overload)",
@@ -225,8 +225,8 @@ pub const ELSEWHERE: &[Elsewhere] = &[
             "limit_upstream*",
             "max_connections_*",
         ],
-        instead: "`worker_connections`, `limit_req`, `limit_conn` and `max_conns` bound what is \
-                  taken on",
+        instead: "use `worker_connections`, `limit_req`, `limit_conn` and `max_conns` to limit the \
+                  load",
     },
     Elsewhere {
         module: "Tengine",
@@ -244,8 +244,7 @@ pub const ELSEWHERE: &[Elsewhere] = &[
             "error_page_redefine",
             "tfs_*",
         ],
-        instead: "there is nothing like it here; `sealane doctor` and `ssl_async` say what takes \
-                  the place of its accelerators",
+        instead: "there is no equivalent; for accelerators, see `ssl_async` and `sealane doctor`",
     },
     Elsewhere {
         module: "Tengine (browsers by name)",
@@ -265,8 +264,8 @@ pub const ELSEWHERE: &[Elsewhere] = &[
     Elsewhere {
         module: "Intel's asynch_mode_nginx",
         names: &["*ssl_asynch", "ssl_zerocopy_sendfile", "ssl_skip_*"],
-        instead: "private keys leave the worker with `ssl_async on` (`auto` is the default), and \
-                  `ssl_accelerator` computes with them",
+        instead: "`ssl_async on` (the default is `auto`) moves private key operations off the \
+                  worker thread, and `ssl_accelerator` performs them",
     },
     // Modules by others.
     Elsewhere {
@@ -283,9 +282,9 @@ pub const ELSEWHERE: &[Elsewhere] = &[
     Elsewhere {
         module: "headers-more",
         names: &["more_*"],
-        instead: "`add_header NAME VALUE always` sets a header of responses, `proxy_hide_header` \
-                  takes away one that a backend sent, `proxy_set_header` sets or (with an empty \
-                  value) takes away one of requests to it",
+        instead: "`add_header NAME VALUE always` adds a response header field, `proxy_hide_header` \
+                  removes one that a backend sent, and `proxy_set_header` sets or (with an empty \
+                  value) removes one in requests to the backend",
     },
     Elsewhere {
         module: "set-misc and the development kit",
@@ -331,19 +330,18 @@ pub const ELSEWHERE: &[Elsewhere] = &[
             "url_encoding_*",
         ],
         instead: "`map`, `set` and captures of regular expressions compute values; `$request_id` \
-                  is a random one, `proxy_cookie_flags` sets \
-                  flags of cookies",
+                  is a random value, and `proxy_cookie_flags` sets cookie flags",
     },
     Elsewhere {
         module: "echo-nginx-module",
         names: &["echo", "echo_*"],
-        instead: "`return 200 TEXT` with `default_type` answers with a text",
+        instead: "`return 200 TEXT` with `default_type` returns a text",
     },
     Elsewhere {
-        module: "modules that read databases of places (GeoIP2)",
+        module: "modules that read geolocation databases (GeoIP2)",
         names: &["geoip2", "geoip2_*", "ip2location_*", "ip2proxy_*"],
-        instead: "databases of places cannot be read; `geo` takes a list of networks, which can be \
-                  made from them, in a file of its own",
+        instead: "geolocation databases are not supported; generate a list of networks from one \
+                  and include it in `geo`",
     },
     Elsewhere {
         module: "ModSecurity and other application firewalls",
@@ -372,11 +370,11 @@ pub const ELSEWHERE: &[Elsewhere] = &[
             "testcookie*",
             "ip_blocker",
         ],
-        instead: "requests are not searched for attacks; keep the firewall in front of this server \
+        instead: "requests are not checked for attacks; run the firewall in front of this server \
                   or behind it",
     },
     Elsewhere {
-        module: "modules that ask another service who somebody is",
+        module: "modules for external authentication",
         names: &[
             "auth_pam*",
             "auth_ldap*",
@@ -390,8 +388,8 @@ pub const ELSEWHERE: &[Elsewhere] = &[
             "cas_*",
             "g2o*",
         ],
-        instead: "`auth_request` lets a service that knows them decide about every request; \
-                  `auth_basic` reads a file of passwords",
+        instead: "use `auth_request` with an authentication service, or `auth_basic` with a \
+                  password file",
     },
     Elsewhere {
         module: "Phusion Passenger",
@@ -428,8 +426,8 @@ pub const ELSEWHERE: &[Elsewhere] = &[
     Elsewhere {
         module: "PageSpeed",
         names: &["pagespeed", "pagespeed_*", "ModPagespeed*"],
-        instead: "pages are not rewritten; make images and scripts smaller when the site is built, \
-                  and serve them compressed with `gzip_static`",
+        instead: "pages are not rewritten; optimize images and scripts when the site is built, and \
+                  serve them compressed with `gzip_static`",
     },
     Elsewhere {
         module: "nginx-rtmp-module and other modules for video",
@@ -442,17 +440,16 @@ pub const ELSEWHERE: &[Elsewhere] = &[
             "video_thumbextractor*",
             "ngx_hls_audio_track*",
         ],
-        instead: "leave live video to a media server; its playlists and segments are served as \
-                  files or by `proxy_pass`",
+        instead: "use a media server for live video; serve its playlists and segments as files or \
+                  with `proxy_pass`",
     },
     Elsewhere {
         module: "modules that push messages",
         names: &["nchan_*", "push_*"],
-        instead: "a message server behind `proxy_pass` pushes over WebSocket and server-sent \
-                  events",
+        instead: "use a message server behind `proxy_pass`, with WebSocket or server-sent events",
     },
     Elsewhere {
-        module: "modules that ask databases",
+        module: "modules that query databases",
         names: &[
             "redis_*",
             "redis2_*",
@@ -471,7 +468,7 @@ pub const ELSEWHERE: &[Elsewhere] = &[
             "hash_key",
             "php_session_*",
         ],
-        instead: "an application behind `proxy_pass` or `fastcgi_pass` asks databases",
+        instead: "use an application behind `proxy_pass` or `fastcgi_pass` to query databases",
     },
     Elsewhere {
         module: "modules that store uploads and files elsewhere",
@@ -486,12 +483,12 @@ pub const ELSEWHERE: &[Elsewhere] = &[
             "dav_ext_*",
             "file_in_unzip*",
         ],
-        instead: "`client_body_in_file_only` hands the file of an upload to the application, \
-                  `dav_methods PUT DELETE MKCOL COPY MOVE` stores files, `proxy_pass` reaches \
-                  object stores",
+        instead: "`client_body_in_file_only` passes an upload to the application as a file, \
+                  `dav_methods PUT DELETE MKCOL COPY MOVE` stores files, and `proxy_pass` \
+                  connects to object stores",
     },
     Elsewhere {
-        module: "modules that change what is sent",
+        module: "modules that change responses",
         names: &[
             "subs_*",
             "replace_filter*",
@@ -507,12 +504,12 @@ pub const ELSEWHERE: &[Elsewhere] = &[
             "unzip*",
             "html_sanitize*",
         ],
-        instead: "pages are better changed when the site is built, or by the application",
+        instead: "change pages when the site is built, or in the application",
     },
     Elsewhere {
         module: "fancyindex",
         names: &["fancyindex", "fancyindex_*"],
-        instead: "`autoindex` lists directories, also as JSON and XML for a page of one's own",
+        instead: "`autoindex` lists directories, also as JSON and XML for custom pages",
     },
     Elsewhere {
         module: "modules that count and log",
@@ -526,11 +523,11 @@ pub const ELSEWHERE: &[Elsewhere] = &[
             "notice",
             "notice_type",
         ],
-        instead: "`access_log` with a format, a condition (`if=`) and syslog brings all of it to \
-                  whoever counts",
+        instead: "`access_log` with a format, a condition (`if=`) and syslog exports all of it for \
+                  analysis",
     },
     Elsewhere {
-        module: "modules that choose servers of upstreams",
+        module: "load balancing modules",
         names: &[
             "fair",
             "upstream_fair_*",
@@ -540,14 +537,14 @@ pub const ELSEWHERE: &[Elsewhere] = &[
             "supervisord*",
             "dynamic_upstream",
         ],
-        instead: "`least_conn`, `random two` and `hash KEY consistent` choose a server, \
-                  `server NAME resolve` follows the addresses of a name",
+        instead: "`least_conn`, `random two` and `hash KEY consistent` select a server, and \
+                  `server NAME resolve` follows changes of a name's addresses",
     },
     Elsewhere {
         module: "modules for other protocols",
         names: &["ajp_*", "websockify_*", "uwsgi_bind_*", "ngx_link_func_*"],
-        instead: "`proxy_pass`, `fastcgi_pass`, `uwsgi_pass`, `scgi_pass` and `grpc_pass` reach \
-                  applications; WebSocket passes through `proxy_pass`",
+        instead: "`proxy_pass`, `fastcgi_pass`, `uwsgi_pass`, `scgi_pass` and `grpc_pass` connect \
+                  to applications; `proxy_pass` supports WebSocket",
     },
     Elsewhere {
         module: "other modules for TLS",
@@ -559,11 +556,11 @@ pub const ELSEWHERE: &[Elsewhere] = &[
             "openssl_*_minimum",
             "ssl_engine_*",
         ],
-        instead: "certificates bring their transparency time stamps with them; `sealane -V` says \
-                  which TLS library is built in",
+        instead: "certificates embed their transparency timestamps (SCTs); `sealane -V` shows the \
+                  TLS library",
     },
     Elsewhere {
-        module: "other modules by others",
+        module: "other third-party modules",
         names: &[
             "response",
             "response_type",
@@ -577,7 +574,7 @@ pub const ELSEWHERE: &[Elsewhere] = &[
     Elsewhere {
         module: "earlier versions of nginx",
         names: &["spdy_*"],
-        instead: "SPDY is gone; `http2 on` is what came of it",
+        instead: "SPDY is obsolete; use `http2 on`",
     },
     Elsewhere {
         module: "earlier versions of nginx",

@@ -7,7 +7,7 @@ use crate::values;
 
 pub(super) const MODULE: Module = Module {
     title: "Events",
-    doc: "How connections are accepted and how many there may be.",
+    doc: "How connections are accepted, and how many there may be.",
     rows: ROWS,
 };
 
@@ -30,7 +30,7 @@ const ROWS: &[Row] = &[
         EVENTS,
         ONE,
         "512",
-        "Largest number of connections open at a time, per worker thread.",
+        "Maximum number of simultaneous connections per worker thread.",
         |b, c| {
             c.once(&b.events().worker_connections)?;
             let number = values::number(c.arg(1))
@@ -44,8 +44,8 @@ const ROWS: &[Row] = &[
         EVENTS,
         ONE,
         "off",
-        "Whether a worker takes all waiting connections at once instead of a few in each round of its \
-         loop, so that established connections wait for the others no longer than necessary.",
+        "Whether a worker thread accepts all pending connections at once. If off, it accepts a few \
+         per iteration of its event loop, which keeps delays for established connections short.",
         |b, c| c.flag(&mut b.events().multi_accept),
     ),
     Row::new(
@@ -53,7 +53,8 @@ const ROWS: &[Row] = &[
         EVENTS,
         ONE,
         "off",
-        "Accepted without effect: worker threads never wait for one another to accept.",
+        "Accepted but has no effect: worker threads never wait for one another to accept \
+         connections.",
         |b, c| c.flag(&mut b.events().accept_mutex),
     ),
     Row::meaningless(
@@ -68,7 +69,7 @@ const ROWS: &[Row] = &[
         EVENTS,
         ONE,
         "epoll",
-        "Accepted without effect: connections are always polled with epoll.",
+        "Accepted but has no effect: epoll is always used.",
         |b, c| {
             if !b.first_here("use") {
                 return Err(c.refuse("is duplicate"));
@@ -87,20 +88,21 @@ const ROWS: &[Row] = &[
         EVENTS,
         ONE,
         Check::Any,
-        "debug lines cannot be limited to some clients; `error_log ... debug` shows all",
+        "debug messages cannot be limited to selected clients; `error_log ... debug` logs those of \
+         all clients",
     ),
     Row::meaningless(
         "epoll_events",
         EVENTS,
         ONE,
         Check::Number,
-        "The event loop sizes its own list.",
+        "The event loop sizes its event list itself.",
     ),
     Row::meaningless(
         "worker_aio_requests",
         EVENTS,
         ONE,
         Check::Number,
-        "Files are not read with Linux AIO.",
+        "Linux AIO is not used.",
     ),
 ];

@@ -10,7 +10,7 @@ use crate::call::Fault;
 
 pub(super) const MODULE: Module = Module {
     title: "Passing requests to FastCGI servers",
-    doc: "A location with `fastcgi_pass` hands its requests to FastCGI servers, such as PHP-FPM.",
+    doc: "A location with `fastcgi_pass` passes requests to FastCGI servers, such as PHP-FPM.",
     rows: joined!(OWN, REACHING, BUFFERING, CACHING),
 };
 
@@ -31,8 +31,8 @@ const OWN: &[Row] = &[
         LOCATION | LOCATION_IF,
         ONE,
         "",
-        "Where requests go: host and port, the name of an `upstream`, or `unix:PATH`. May contain \
-         variables.",
+        "Address of the FastCGI server: host and port, the name of an `upstream`, or `unix:PATH`. \
+         May contain variables.",
         |b, c| proxying::pass(b, c, &[], false),
     ),
     Row::new(
@@ -40,9 +40,10 @@ const OWN: &[Row] = &[
         HSL,
         Arity::Between(2, 3),
         "",
-        "A parameter of requests and its value; with `if_not_empty` only if the value is not. A \
-         level with any `fastcgi_param` of its own inherits none. One that begins with `HTTP_` \
-         stands instead of the client's header field. May contain variables.",
+        "Parameter that is passed to the server, and its value. With `if_not_empty`, it is passed \
+         only if the value is not empty. Inherited only if the current level has no \
+         `fastcgi_param`. A parameter that begins with `HTTP_` replaces the client's header \
+         field. May contain variables.",
         param,
     ),
     Row::new(
@@ -50,7 +51,7 @@ const OWN: &[Row] = &[
         HSL,
         ONE,
         "",
-        "File name that `$fastcgi_script_name` gets when the URI ends with a slash.",
+        "File name that is appended in `$fastcgi_script_name` to a URI that ends with a slash.",
         |b, c| {
             c.once(&b.location().passing.fastcgi.index)?;
             b.location().passing.fastcgi.index = Some(c.arg(1).into());
@@ -62,7 +63,7 @@ const OWN: &[Row] = &[
         HSL,
         ONE,
         "",
-        "An expression with two groups: what of the URI is `$fastcgi_script_name` and what \
+        "Regular expression with two captures of the URI: `$fastcgi_script_name` and \
          `$fastcgi_path_info`.",
         |b, c| {
             let regex = b.regex(c.text(1)?, false, 1)?;
@@ -87,7 +88,7 @@ const OWN: &[Row] = &[
         HSL,
         ONE,
         "",
-        "A text that makes a response an invalid one when it is in the server's error stream.",
+        "String that makes a response invalid if the server's error stream contains it.",
         |b, c| {
             let texts = &mut b.location().passing.fastcgi.catch_stderr;
             texts.get_or_insert_default().push(c.arg(1).into());

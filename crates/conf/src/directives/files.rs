@@ -12,7 +12,7 @@ use std::time::Duration;
 
 pub(super) const MODULE: Module = Module {
     title: "HTTP: files",
-    doc: "Which file answers for a directory, and the cache of open files.",
+    doc: "Index files and the cache of open files.",
     rows: ROWS,
 };
 
@@ -22,8 +22,8 @@ const ROWS: &[Row] = &[
         HSL,
         Arity::AtLeast(1),
         "index.html",
-        "Files that answer for a directory, tried in order. The last may be an absolute URI, which \
-         is an internal redirect. May contain variables.",
+        "Index files of a directory, checked in the given order. The last one may be an absolute \
+         URI, which causes an internal redirect. May contain variables.",
         index,
     ),
     Row::new(
@@ -31,7 +31,7 @@ const ROWS: &[Row] = &[
         LOCATION,
         ONE,
         "",
-        "With `on`, any file of a directory answers for it.",
+        "With `on`, a request for a directory gets a random file from it.",
         |b, c| c.flag(&mut b.location().random_index),
     ),
     Row::new(
@@ -39,7 +39,7 @@ const ROWS: &[Row] = &[
         SERVER | LOCATION,
         Arity::Between(0, 1),
         "",
-        "Answers with the numbers of connections and requests.",
+        "Responds with the numbers of connections and requests.",
         |b, _| {
             b.location().stub_status = true;
             Ok(())
@@ -50,8 +50,8 @@ const ROWS: &[Row] = &[
         HSL,
         Arity::Between(1, 2),
         "off",
-        "Keeps descriptors, sizes and times of up to `max=` files, per worker thread; one that was \
-         not used for `inactive=` (60s) leaves.",
+        "Caches descriptors, sizes and modification times of up to `max=` files, per worker \
+         thread. A file that is not used for `inactive=` (60s by default) is removed.",
         open_file_cache,
     ),
     Row::new(
@@ -59,7 +59,7 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "60s",
-        "How long a cached file is believed before it is checked again.",
+        "Time after which a cached file is checked again.",
         |b, c| c.seconds(&mut b.location().open_file_cache_valid),
     ),
     Row::new(
@@ -67,7 +67,7 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "1",
-        "Uses within `inactive=` after which a descriptor is kept open.",
+        "Minimum number of uses within `inactive=` for a descriptor to stay open.",
         |b, c| c.number(&mut b.location().open_file_cache_min_uses),
     ),
     Row::new(
@@ -75,7 +75,7 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "off",
-        "Whether failures to find a file are cached too.",
+        "Whether file lookup errors are cached too.",
         |b, c| c.flag(&mut b.location().open_file_cache_errors),
     ),
     Row::new(
@@ -84,7 +84,8 @@ const ROWS: &[Row] = &[
         Arity::Between(1, 2),
         "16m 64k",
         "Memory, per worker thread, for the contents of small files in `open_file_cache`, and the \
-         largest file kept; 0 or `off` keeps none. Contents live exactly as long as the entry.",
+         maximum size of such a file; 0 or `off` caches no contents. Contents are kept exactly as \
+         long as their entry.",
         open_file_cache_content,
     )
     .own(),
@@ -93,16 +94,17 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         Check::Flag,
-        "It has no effect on Linux in nginx either.",
+        "In nginx it has no effect on Linux either.",
     ),
     Row::new(
         "disable_symlinks",
         HSL,
         Arity::Between(1, 2),
         "off",
-        "Whether files are opened through symbolic links: `on` refuses each of a path, `if_not_owner` those \
-         that belong to another user than what they lead to. Links are followed in the part of the path \
-         that `from=` names; may contain variables. Lists of directories name what lies in them all the same.",
+        "Restricts symbolic links in paths. `on` denies access if any component of the path is a \
+         symbolic link; `if_not_owner` denies access if a link and its target have different \
+         owners. Links are always followed in the initial part of the path given by `from=`, \
+         which may contain variables. Directory listings still show entries that are denied.",
         disable_symlinks,
     ),
 ];

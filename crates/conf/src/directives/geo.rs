@@ -17,26 +17,28 @@ use std::sync::Arc;
 
 pub(super) const MODULE: Module = Module {
     title: "HTTP: geo and split_clients",
-    doc: "Variables that depend on an address, and variables by chance.",
+    doc: "Variables that depend on the client address or on a hash.",
     rows: &[
         Row::block(
             "geo",
             HTTP,
             Arity::Between(1, 2),
-            "Defines a variable whose value depends on the client's address, or on the one in \
-             another variable that stands before it. Lines are `network value`; the longest \
-             network holds. `default value`, `delete network`, `include file`, `proxy network` and \
-             `proxy_recursive` (X-Forwarded-For of these is believed), `volatile`; `ranges` (first \
-             of all) makes networks `from-to`. Binary bases (`.bin`) are not looked for.",
+            "Defines a variable whose value depends on the client address, or on the address in \
+             another variable given as the first argument. Lines have the form `network value`; \
+             the most specific network wins. Special parameters: `default value`, `delete \
+             network`, `include file`, `proxy network` and `proxy_recursive` (X-Forwarded-For \
+             from these networks is trusted), `volatile`; `ranges`, which must come first, \
+             changes networks to `from-to`. Binary bases (`.bin`) are not used.",
             geo,
         ),
         Row::block(
             "split_clients",
             HTTP,
             Arity::Between(2, 2),
-            "Defines a variable (second argument) that has each value for a share of what the \
-             first evaluates to, always the same for the same text. Lines are `12.5% value`, or \
-             `* value` for what is left.",
+            "Defines a variable (second argument) whose value depends on a hash of the first \
+             argument. Each value is used for a given share of hashes, and the same string always \
+             gets the same value. Lines have the form `12.5% value`, or `* value` for the \
+             remainder.",
             split_clients,
         ),
     ],

@@ -9,8 +9,8 @@ use crate::template;
 
 pub(super) const MODULE: Module = Module {
     title: "Passing requests to gRPC servers",
-    doc: "A location with `grpc_pass` hands its requests to gRPC servers, over HTTP/2 and without \
-          buffering; trailers go both ways.",
+    doc: "A location with `grpc_pass` passes requests to gRPC servers, over HTTP/2 and without \
+          buffering. Trailers are passed in both directions.",
     rows: joined!(OWN, REACHING, TLS),
 };
 
@@ -40,8 +40,8 @@ const OWN: &[Row] = &[
         LOCATION | LOCATION_IF,
         ONE,
         "",
-        "Where requests go: maybe `grpc://`, or `grpcs://` for TLS, then host and port, the name of \
-         an `upstream`, or `unix:PATH`. May contain variables.",
+        "Address of the gRPC server: optionally `grpc://`, or `grpcs://` for TLS, then host and \
+         port, the name of an `upstream`, or `unix:PATH`. May contain variables.",
         |b, c| proxying::pass(b, c, SCHEMES, false),
     ),
     Row::new(
@@ -49,7 +49,8 @@ const OWN: &[Row] = &[
         HSL,
         Arity::Between(2, 2),
         "Content-Length $content_length",
-        "A header field of requests instead of the client's, as `proxy_set_header`.",
+        "Sets a header field in requests to the server and replaces the client's, as \
+         `proxy_set_header`.",
         set_header,
     ),
 ];

@@ -4,14 +4,15 @@ use super::{Arity, Check, HSL, Module, ONE, Row};
 
 pub(super) const MODULE: Module = Module {
     title: "HTTP: decompression",
-    doc: "Decompresses responses for clients that do not take gzip.",
+    doc: "Decompresses responses for clients that do not support gzip.",
     rows: &[
         Row::new(
             "gunzip",
             HSL,
             ONE,
             "off",
-            "Decompresses responses with `Content-Encoding: gzip` for clients that do not take it.",
+            "Whether responses with `Content-Encoding: gzip` are decompressed for clients that do \
+             not support gzip.",
             |b, c| c.flag(&mut b.location().body_filters.gunzip),
         ),
         Row::meaningless(
@@ -19,7 +20,7 @@ pub(super) const MODULE: Module = Module {
             HSL,
             Arity::Between(2, 2),
             Check::Buffers,
-            "A response is decompressed as far as its client takes it.",
+            "A response is decompressed as fast as the client reads it.",
         ),
     ],
 };

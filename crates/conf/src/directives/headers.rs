@@ -10,7 +10,7 @@ use crate::values;
 
 pub(super) const MODULE: Module = Module {
     title: "HTTP: header lines",
-    doc: "Header lines and trailers added to responses.",
+    doc: "Header fields and trailers that are added to responses.",
     rows: ROWS,
 };
 
@@ -26,9 +26,10 @@ const ROWS: &[Row] = &[
         HSL | LOCATION_IF,
         Arity::Between(2, 3),
         "",
-        "Adds a header line to responses with status 200, 201, 204, 206, 301, 302, 303, 304, 307 \
-         or 308, with `always` to all. A level with any `add_header` of its own inherits none \
-         (see `add_header_inherit`). An empty value adds nothing. May contain variables.",
+        "Adds a header field to responses with status 200, 201, 204, 206, 301, 302, 303, 304, 307 \
+         or 308, with `always` to all responses. Inherited only if the current level has no \
+         `add_header` (see `add_header_inherit`). A field with an empty value is not added. May \
+         contain variables.",
         |b, c| {
             let header = header(b, c)?;
             b.location()
@@ -43,8 +44,8 @@ const ROWS: &[Row] = &[
         HSL | LOCATION_IF,
         ONE,
         "on",
-        "How `add_header` lines of the outer level are inherited: `on` when there are none here, \
-         `merge` after those here, or `off`.",
+        "How `add_header` directives of the previous level are inherited: `on` (only if the \
+         current level has none), `merge` (after those of the current level), or `off`.",
         |b, c| c.choice(&mut b.location().add_header_inherit, INHERIT),
     ),
     Row::new(
@@ -52,7 +53,7 @@ const ROWS: &[Row] = &[
         HSL | LOCATION_IF,
         Arity::Between(2, 3),
         "",
-        "Adds a line behind a chunked response, under the conditions of `add_header`.",
+        "Adds a trailer field to a chunked response, under the same conditions as `add_header`.",
         |b, c| {
             let trailer = header(b, c)?;
             b.location()
@@ -76,7 +77,7 @@ const ROWS: &[Row] = &[
         Arity::Between(1, 2),
         "off",
         "Sets Expires and Cache-Control: a time from now, `modified` and a time from the file's \
-         own, `@time` of the day, `epoch`, `max` or `off`. May contain variables.",
+         modification, `@time` of day, `epoch`, `max` or `off`. May contain variables.",
         expires,
     ),
 ];

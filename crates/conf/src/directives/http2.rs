@@ -24,12 +24,12 @@ const DEFAULT: Http2Limits = Http2Limits::DEFAULT;
 
 pub(super) const MODULE: Module = Module {
     title: "HTTP/2",
-    doc: "HTTP/2 over TLS by ALPN, and without TLS by prior knowledge. The limits against abuse \
-          are Sealane's own, and far from what browsers do: a connection that goes over one of \
-          them ends with ENHANCE_YOUR_CALM and a line in the error log. `number [rate=number]` \
-          allows so many frames at once, of which `rate` come back each second. The settings of the \
-          server that the connection was opened for hold: the one that SNI names, else the default \
-          server.",
+    doc: "HTTP/2 over TLS (negotiated with ALPN), and without TLS with prior knowledge. The limits \
+          against abuse are specific to Sealane and far above what browsers need. A connection \
+          that exceeds one is closed with ENHANCE_YOUR_CALM and a line in the error log. `number \
+          [rate=number]` allows a burst of that many frames, and `rate` of them are replenished \
+          per second. The settings come from the server that the connection was opened for: the \
+          one selected by SNI, or the default server.",
     rows: ROWS,
 };
 
@@ -39,7 +39,7 @@ const ROWS: &[Row] = &[
         HS,
         ONE,
         "off",
-        "Whether clients are offered HTTP/2.",
+        "Whether HTTP/2 is enabled.",
         |b, c| c.flag(&mut b.server().http2.enabled),
     ),
     Row::new(
@@ -47,7 +47,7 @@ const ROWS: &[Row] = &[
         HS,
         ONE,
         "64k",
-        "How much of a request body a client may send before anybody reads it.",
+        "Size of the request body that a client may send before the server starts to process it.",
         body_preread_size,
     ),
     Row::new(
@@ -55,7 +55,7 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "8k",
-        "Longest part of a response body in one frame; less than 16k.",
+        "Maximum size of a response body chunk in one frame; less than 16k.",
         chunk_size,
     ),
     Row::new(
@@ -63,7 +63,7 @@ const ROWS: &[Row] = &[
         HS,
         ONE,
         "128",
-        "Requests that a connection may have under way.",
+        "Maximum number of concurrent streams in a connection.",
         |b, c| c.number(&mut b.server().http2.max_concurrent_streams),
     ),
     Row::new(
@@ -71,7 +71,7 @@ const ROWS: &[Row] = &[
         HTTP,
         ONE,
         "256k",
-        "Size of each worker's buffer for received frames.",
+        "Size of the input buffer of each worker.",
         recv_buffer_size,
     ),
     Row::new(
@@ -79,8 +79,8 @@ const ROWS: &[Row] = &[
         HS,
         ONE,
         "4m",
-        "How far the receive window of a stream grows with the measured round trip while its body is \
-         read; never below `http2_body_preread_size`.",
+        "Maximum receive window of a stream; it grows with the measured round-trip time while the \
+         body is read. Never below `http2_body_preread_size`.",
         |b, c| window(b, c, |http2| &mut http2.max_stream_window),
     )
     .own(),
@@ -89,8 +89,8 @@ const ROWS: &[Row] = &[
         HS,
         ONE,
         "16m",
-        "The same for all streams together: the memory that one client's uploads may take. Never \
-         below `http2_max_stream_window`.",
+        "Maximum receive window of a connection, which limits the memory for one client's uploads. \
+         Never below `http2_max_stream_window`.",
         |b, c| window(b, c, |http2| &mut http2.max_connection_window),
     )
     .own(),
@@ -99,9 +99,8 @@ const ROWS: &[Row] = &[
         HS,
         METERED,
         "400 rate=33",
-        "Requests that come to nothing because of the client: cancelled before they were answered, \
-         refused, or ended for a mistake of its own (rapid reset). Each request answered in full \
-         gives one back.",
+        "Requests that fail because of the client: cancelled before the response (rapid reset), \
+         refused, or ended by a protocol error. Each complete response replenishes one.",
         |b, c| allowance(b, c, DEFAULT.resets, |http2| &mut http2.resets),
     )
     .own(),
@@ -110,7 +109,7 @@ const ROWS: &[Row] = &[
         HS,
         METERED,
         "100 rate=5",
-        "SETTINGS frames; an honest client sends one or two.",
+        "SETTINGS frames; a well-behaved client sends one or two.",
         |b, c| allowance(b, c, DEFAULT.settings, |http2| &mut http2.settings),
     )
     .own(),
@@ -119,7 +118,7 @@ const ROWS: &[Row] = &[
         HS,
         METERED,
         "500 rate=50",
-        "PING frames. Requests and bodies give back.",
+        "PING frames. Requests and bodies replenish the allowance.",
         |b, c| allowance(b, c, DEFAULT.pings, |http2| &mut http2.pings),
     )
     .own(),
@@ -128,8 +127,8 @@ const ROWS: &[Row] = &[
         HS,
         METERED,
         "200 rate=20",
-        "Frames without effect: empty ones that end nothing, frames for finished streams, unknown \
-         ones.",
+        "Frames without effect: empty frames that end nothing, frames of closed streams, and \
+         unknown frames.",
         |b, c| allowance(b, c, DEFAULT.empty_frames, |http2| &mut http2.empty_frames),
     )
     .own(),
@@ -138,7 +137,7 @@ const ROWS: &[Row] = &[
         HS,
         METERED,
         "1000 rate=50",
-        "PRIORITY and PRIORITY_UPDATE frames. Each request gives two back.",
+        "PRIORITY and PRIORITY_UPDATE frames. Each request replenishes two.",
         |b, c| allowance(b, c, DEFAULT.priority_frames, |http2| &mut http2.priority_frames),
     )
     .own(),
@@ -147,7 +146,7 @@ const ROWS: &[Row] = &[
         HS,
         METERED,
         "2000 rate=200",
-        "Window updates. Each frame of a response body gives four back.",
+        "WINDOW_UPDATE frames. Each frame of a response body replenishes four.",
         |b, c| allowance(b, c, DEFAULT.window_updates, |http2| &mut http2.window_updates),
     )
     .own(),
@@ -156,8 +155,8 @@ const ROWS: &[Row] = &[
         HS,
         METERED,
         "20 rate=1",
-        "Requests whose header fields exceed `large_client_header_buffers` once decompressed (HPACK \
-         bombs); each gets 431 or 414 and costs no memory beyond the limits.",
+        "Requests whose header fields exceed `large_client_header_buffers` after decompression \
+         (HPACK bombs). Each gets 431 or 414 and uses no memory beyond the limits.",
         |b, c| allowance(b, c, DEFAULT.oversized_heads, |http2| &mut http2.oversized_heads),
     )
     .own(),
@@ -166,7 +165,7 @@ const ROWS: &[Row] = &[
         HS,
         ONE,
         "32",
-        "CONTINUATION frames of one request's header fields.",
+        "CONTINUATION frames in the header of one request.",
         |b, c| at_least(b, c, 1, |http2| &mut http2.continuations),
     )
     .own(),
@@ -175,8 +174,8 @@ const ROWS: &[Row] = &[
         HS,
         ONE,
         "64k",
-        "Bytes of one request's header fields as they come, compressed, where \
-         `large_client_header_buffers` does not allow more.",
+        "Compressed size of one request's header fields, unless `large_client_header_buffers` \
+         allows more.",
         header_block_size,
     )
     .own(),
@@ -185,7 +184,8 @@ const ROWS: &[Row] = &[
         HS,
         ONE,
         "1000",
-        "Acknowledgements, resets and window updates that may wait because the client does not read.",
+        "Acknowledgements, resets and window updates that are queued because the client does not \
+         read.",
         |b, c| at_least(b, c, 16, |http2| &mut http2.unread_replies),
     )
     .own(),
@@ -194,14 +194,14 @@ const ROWS: &[Row] = &[
         HS,
         ONE,
         Size,
-        "Memory is not taken from pools.",
+        "There are no memory pools.",
     ),
     Row::meaningless(
         "http2_streams_index_size",
         HS,
         ONE,
         Number,
-        "Tables size themselves.",
+        "Hash tables size themselves.",
     ),
     Row::obsolete("http2_idle_timeout", HS, Some("keepalive_timeout")),
     Row::obsolete(

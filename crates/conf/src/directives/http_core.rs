@@ -8,7 +8,7 @@ use crate::values;
 
 pub(super) const MODULE: Module = Module {
     title: "HTTP: connections and requests",
-    doc: "Time-outs, keep-alive and what is accepted from a client.",
+    doc: "Timeouts, keep-alive, and which requests are accepted.",
     rows: ROWS,
 };
 
@@ -18,7 +18,7 @@ const ROWS: &[Row] = &[
         HS,
         ONE,
         "60s",
-        "Time within which a whole request header must arrive, else 408.",
+        "Timeout for reading the whole request header. When it expires, the client gets 408.",
         |b, c| c.time(&mut b.server().client_header_timeout),
     ),
     Row::new(
@@ -26,7 +26,8 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "60s",
-        "Longest time between two reads of a request body, else 408.",
+        "Timeout between two successive reads of the request body. When it expires, the client \
+         gets 408.",
         |b, c| c.time(&mut b.location().client_body_timeout),
     ),
     Row::new(
@@ -34,7 +35,8 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "60s",
-        "Longest time between two writes of a response before the connection is closed.",
+        "Timeout between two successive writes of a response. When it expires, the connection is \
+         closed.",
         |b, c| c.time(&mut b.location().send_timeout),
     ),
     Row::new(
@@ -42,8 +44,8 @@ const ROWS: &[Row] = &[
         HSL,
         Arity::Between(1, 2),
         "75s",
-        "How long an idle connection is kept; 0 closes it after the response. The second argument \
-         is sent as `Keep-Alive: timeout=`.",
+        "How long an idle keep-alive connection stays open; 0 disables keep-alive connections. The \
+         second argument is sent as `Keep-Alive: timeout=`.",
         keepalive_timeout,
     ),
     Row::new(
@@ -51,7 +53,7 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "1000",
-        "Requests served on one connection before it is closed.",
+        "Maximum number of requests on one keep-alive connection. The connection is then closed.",
         |b, c| c.number(&mut b.location().keepalive_requests),
     ),
     Row::new(
@@ -59,7 +61,7 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "1h",
-        "Age at which a connection is closed after the current request.",
+        "Age after which a keep-alive connection is closed once its current request completes.",
         |b, c| c.time(&mut b.location().keepalive_time),
     ),
     Row::new(
@@ -67,7 +69,8 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "0",
-        "Time that an idle connection is kept at least when it would be closed at shutdown.",
+        "Minimum time for which an idle keep-alive connection stays open during a graceful \
+         shutdown.",
         |b, c| c.time(&mut b.location().keepalive_min_timeout),
     ),
     Row::new(
@@ -75,7 +78,7 @@ const ROWS: &[Row] = &[
         HSL,
         Arity::Between(1, 2),
         "msie6",
-        "Browsers that get no keep-alive: `msie6`, `safari` or `none`.",
+        "Browsers for which keep-alive is disabled: `msie6`, `safari` or `none`.",
         keepalive_disable,
     ),
     Row::new(
@@ -83,8 +86,8 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "on",
-        "Whether data that a client still sends is read and dropped before its connection closes: \
-         `on` when it may be sending, `always`, or `off`.",
+        "Whether remaining data from the client is read and discarded before the connection is \
+         closed: `on` (if more data may follow), `always`, or `off`.",
         |b, c| {
             use LingeringClose::{Always, Off, On};
             c.choice(
@@ -98,7 +101,7 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "30s",
-        "Longest time for which data is read and dropped.",
+        "Maximum time for which data from the client is read and discarded.",
         |b, c| c.time(&mut b.location().lingering_time),
     ),
     Row::new(
@@ -106,7 +109,7 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "5s",
-        "Longest wait for more data while reading and dropping.",
+        "Maximum time to wait for more data while reading and discarding it.",
         |b, c| c.time(&mut b.location().lingering_timeout),
     ),
     Row::new(
@@ -114,7 +117,7 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "off",
-        "Whether connections that timed out, or are closed with 444, are reset.",
+        "Whether connections that time out or are closed with the code 444 are reset.",
         |b, c| c.flag(&mut b.location().reset_timedout_connection),
     ),
     Row::new(
@@ -122,7 +125,7 @@ const ROWS: &[Row] = &[
         HS,
         ONE,
         "on",
-        "Whether adjacent slashes of a URI count as one.",
+        "Whether two or more adjacent slashes in a URI are merged into one.",
         |b, c| c.flag(&mut b.server().merge_slashes),
     ),
     Row::new(
@@ -130,7 +133,7 @@ const ROWS: &[Row] = &[
         HS,
         ONE,
         "on",
-        "Whether header lines with invalid names are dropped; `off` lets them through.",
+        "Whether header fields with invalid names are ignored; `off` passes them through.",
         |b, c| c.flag(&mut b.server().ignore_invalid_headers),
     ),
     Row::new(
@@ -138,7 +141,7 @@ const ROWS: &[Row] = &[
         HS,
         ONE,
         "off",
-        "Whether underscores are valid in the names of header lines.",
+        "Whether underscores are allowed in the names of request header fields.",
         |b, c| c.flag(&mut b.server().underscores_in_headers),
     ),
     Row::new(
@@ -146,7 +149,7 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "on",
-        "Sends the last bytes of a response at once (TCP_NODELAY).",
+        "Whether TCP_NODELAY is used, so that the last bytes of a response are sent at once.",
         |b, c| c.flag(&mut b.location().tcp_nodelay),
     ),
     Row::meaningless(
@@ -154,70 +157,70 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         Check::Flag,
-        "The head of a response and the beginning of a file always leave in one packet.",
+        "The response header and the beginning of a file are always sent in one packet.",
     ),
     Row::meaningless(
         "connection_pool_size",
         HS,
         ONE,
         Check::Size,
-        "Memory is not taken from pools.",
+        "There are no memory pools.",
     ),
     Row::meaningless(
         "request_pool_size",
         HS,
         ONE,
         Check::Size,
-        "Memory is not taken from pools.",
+        "There are no memory pools.",
     ),
     Row::meaningless(
         "server_names_hash_max_size",
         HTTP,
         ONE,
         Check::Number,
-        "Tables size themselves.",
+        "Hash tables size themselves.",
     ),
     Row::meaningless(
         "server_names_hash_bucket_size",
         HTTP,
         ONE,
         Check::Number,
-        "Tables size themselves.",
+        "Hash tables size themselves.",
     ),
     Row::meaningless(
         "variables_hash_max_size",
         HTTP,
         ONE,
         Check::Number,
-        "Tables size themselves.",
+        "Hash tables size themselves.",
     ),
     Row::meaningless(
         "variables_hash_bucket_size",
         HTTP,
         ONE,
         Check::Number,
-        "Tables size themselves.",
+        "Hash tables size themselves.",
     ),
     Row::meaningless(
         "types_hash_max_size",
         HSL,
         ONE,
         Check::Number,
-        "Tables size themselves.",
+        "Hash tables size themselves.",
     ),
     Row::meaningless(
         "types_hash_bucket_size",
         HSL,
         ONE,
         Check::Number,
-        "Tables size themselves.",
+        "Hash tables size themselves.",
     ),
     Row::new(
         "send_lowat",
         HSL,
         ONE,
         "",
-        "Accepted with a warning, as in nginx on Linux, which does not let it be set.",
+        "Accepted with a warning. As in nginx, Linux does not support it.",
         |b, c| {
             if !b.first_here("send_lowat") {
                 return Err(c.refuse("is duplicate"));
@@ -231,7 +234,7 @@ const ROWS: &[Row] = &[
         "post_action",
         HSL | super::LOCATION_IF,
         ONE,
-        "there are no requests behind a response; nginx does not document the directive either",
+        "no requests are made after a response; nginx does not document the directive",
     ),
 ];
 

@@ -9,7 +9,7 @@ use crate::values;
 
 pub(super) const MODULE: Module = Module {
     title: "HTTP: limits",
-    doc: "How much a client may send, and how fast it gets its answer.",
+    doc: "Limits on the size of requests and the rate of responses.",
     rows: ROWS,
 };
 
@@ -21,7 +21,7 @@ const ROWS: &[Row] = &[
         HS,
         ONE,
         "1k",
-        "Memory for the header of an ordinary request.",
+        "Size of the buffer for a request header; enough for most requests.",
         |b, c| c.size(&mut b.server().client_header_buffer_bytes),
     ),
     Row::new(
@@ -29,8 +29,8 @@ const ROWS: &[Row] = &[
         HS,
         TWO,
         "4 8k",
-        "Number and size of further buffers for a long header. A request line longer than one \
-         buffer gets 414, a longer header line 400.",
+        "Maximum number and size of additional buffers for a large request header. A request line \
+         larger than one buffer gets 414, a larger header field 400.",
         |b, c| c.buffers(&mut b.server().large_header_buffers),
     ),
     Row::new(
@@ -38,7 +38,7 @@ const ROWS: &[Row] = &[
         HS,
         ONE,
         "1000",
-        "Header lines allowed in one request.",
+        "Maximum number of header fields in a request.",
         |b, c| c.number(&mut b.server().max_headers),
     ),
     Row::new(
@@ -46,7 +46,7 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "1m",
-        "Largest request body; a larger one gets 413. 0 means no limit.",
+        "Maximum size of a request body. A larger one gets 413; 0 means no limit.",
         |b, c| c.offset(&mut b.location().client_max_body),
     ),
     Row::new(
@@ -54,7 +54,7 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "8k",
-        "Memory for reading a request body.",
+        "Size of the buffer for a request body.",
         |b, c| c.size(&mut b.location().client_body_buffer),
     ),
     Row::new(
@@ -62,7 +62,8 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "",
-        "Ranges allowed in one request; more are answered with the whole file. 0 switches ranges off.",
+        "Maximum number of ranges in a request. With more ranges, the whole file is sent; 0 \
+         disables ranges.",
         |b, c| c.number(&mut b.location().max_ranges),
     ),
     Row::new(
@@ -70,7 +71,7 @@ const ROWS: &[Row] = &[
         HSL | LOCATION_IF,
         ONE,
         "0",
-        "Bytes per second that one response is sent at; 0 means no limit. May contain variables.",
+        "Rate limit for a response, in bytes per second; 0 means no limit. May contain variables.",
         |b, c| {
             let earlier = b.location().limit_rate.clone();
             let slot = rate(b, c, earlier)?;
@@ -83,7 +84,7 @@ const ROWS: &[Row] = &[
         HSL | LOCATION_IF,
         ONE,
         "0",
-        "Bytes that are sent before `limit_rate` begins. May contain variables.",
+        "Number of bytes that are sent before `limit_rate` applies. May contain variables.",
         |b, c| {
             let earlier = b.location().limit_rate_after.clone();
             let slot = rate(b, c, earlier)?;

@@ -6,7 +6,7 @@ use crate::model::{IfModifiedSince, ServerTokens};
 
 pub(super) const MODULE: Module = Module {
     title: "HTTP: responses",
-    doc: "What responses say about themselves and how they are sent.",
+    doc: "Response header fields, and how responses are sent.",
     rows: ROWS,
 };
 
@@ -15,8 +15,8 @@ const ROWS: &[Row] = &[
         "types",
         HSL,
         Arity::Between(0, 0),
-        "Media types with their extensions, one type per line; replaces the inherited list as a \
-         whole. Without any, html, gif and jpg are known.",
+        "Maps file name extensions to media types, one type per line. Replaces the inherited map. \
+         Without any `types`, only html, gif and jpg are known.",
         |b, _| {
             b.opening = Some(Opening::Types);
             Ok(())
@@ -27,7 +27,7 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "text/plain",
-        "Media type of files whose extension is not known.",
+        "Media type of files with unknown extensions.",
         |b, c| {
             c.once(&b.location().default_type)?;
             b.location().default_type = Some(c.text(1)?.into());
@@ -39,7 +39,7 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "on",
-        "Whether files get an ETag.",
+        "Whether responses for files have an ETag.",
         |b, c| c.flag(&mut b.location().etag),
     ),
     Row::new(
@@ -47,7 +47,8 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "exact",
-        "How If-Modified-Since is compared with a file's time: `exact`, `before`, or `off`.",
+        "How a file's modification time is compared with If-Modified-Since: `exact`, `before`, or \
+         `off`.",
         |b, c| {
             use IfModifiedSince::{Before, Exact, Off};
             let choices = [("off", Off), ("exact", Exact), ("before", Before)];
@@ -59,8 +60,8 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "on",
-        "Whether the Server header and error pages name the version: `on`, `off`, or `build`. A \
-         text of one's own exists in nginx's commercial build only.",
+        "Whether the Server header field and error pages show the version: `on`, `off`, or \
+         `build`. A custom string requires nginx's commercial edition and is not supported.",
         |b, c| {
             use ServerTokens::{Build, Off, On};
             c.choice(
@@ -74,7 +75,7 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "on",
-        "Whether responses of unknown length are sent chunked to HTTP/1.1 clients.",
+        "Whether chunked transfer encoding is used in HTTP/1.1 for responses of unknown length.",
         |b, c| c.flag(&mut b.location().chunked_transfer_encoding),
     ),
     Row::new(
@@ -90,7 +91,7 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "on",
-        "Whether files that do not exist are noted in the error log.",
+        "Whether missing files are logged in the error log.",
         |b, c| c.flag(&mut b.location().log_not_found),
     ),
     Row::new(
@@ -98,7 +99,7 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "off",
-        "Whether subrequests (`auth_request`, `mirror`) get lines in the access log.",
+        "Whether subrequests (`auth_request`, `mirror`) are logged in the access log.",
         |b, c| c.flag(&mut b.location().log_subrequest),
     ),
     Row::new(
@@ -106,7 +107,7 @@ const ROWS: &[Row] = &[
         HSL | LOCATION_IF,
         ONE,
         "off",
-        "Sends files with sendfile(2) where the transport allows it: on plain TCP.",
+        "Whether files are sent with sendfile(2). This works on plain TCP.",
         |b, c| c.flag(&mut b.location().sendfile),
     ),
     Row::new(
@@ -114,8 +115,8 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "2m",
-        "Bytes sent by one call of sendfile(2), so that one connection does not hold up the \
-         others; 0 means no limit.",
+        "Maximum number of bytes per sendfile(2) call, so that one fast connection does not hold \
+         up the others; 0 means no limit.",
         |b, c| c.size(&mut b.location().sendfile_max_chunk),
     ),
     Row::new(
@@ -123,7 +124,7 @@ const ROWS: &[Row] = &[
         HSL,
         Arity::Between(2, 2),
         "2 32k",
-        "Number and size of buffers for reading a file without sendfile(2).",
+        "Number and size of the buffers for reading a file without sendfile(2).",
         |b, c| c.buffers(&mut b.location().output_buffers),
     ),
     Row::new(
@@ -131,7 +132,7 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "1460",
-        "Bytes that are gathered before something is sent, if possible; 0 sends at once.",
+        "If possible, sending is postponed until this many bytes are ready; 0 sends at once.",
         |b, c| c.size(&mut b.location().postpone_output),
     ),
     Row::meaningless(
@@ -139,21 +140,21 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         Check::Any,
-        "Reads that could block always go to a thread pool, as with nginx's `aio threads`.",
+        "Reads that could block always run in a thread pool, as with nginx's `aio threads`.",
     ),
     Row::meaningless(
         "aio_write",
         HSL,
         ONE,
         Check::Flag,
-        "Temporary files are always written by the same threads.",
+        "Temporary files are always written in the thread pool.",
     ),
     Row::later(
         "directio",
         HSL,
         ONE,
         Check::Offset,
-        "files are read through the page cache, whatever their size",
+        "files of any size are read through the page cache",
     )
     .inert(&["off"]),
     Row::later(
@@ -168,13 +169,13 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         Check::Size,
-        "the kernel's own read-ahead holds",
+        "the kernel's default read-ahead applies",
     ),
     Row::meaningless(
         "msie_refresh",
         HSL,
         ONE,
         Check::Flag,
-        "No browser in use needs a refresh page instead of a redirect.",
+        "No current browser needs a refresh instead of a redirect.",
     ),
 ];

@@ -18,7 +18,7 @@ use std::os::unix::ffi::OsStrExt;
 
 pub(super) const MODULE: Module = Module {
     title: "HTTP: servers, locations and errors",
-    doc: "Which server and location a request belongs to, and where its files are.",
+    doc: "Selects the server and the location for a request, and maps URIs to files.",
     rows: ROWS,
 };
 
@@ -38,11 +38,12 @@ const ROWS: &[Row] = &[
         SERVER,
         Arity::AtLeast(1),
         "*:80",
-        "An address that the server listens on: `port`, `address:port`, `[ipv6]:port`, a range of \
-         ports, or `unix:path`. Options: `default_server`, `ssl`, `http2`, `proxy_protocol`, `backlog=`, \
-         `rcvbuf=`, `sndbuf=`, `deferred`, `reuseport`, `bind`, `ipv6only=`, `so_keepalive=`, `fastopen=`. \
-         Without root the default is port 8000. When `*:port` is listened on as well, \
-         `address:port` gets no socket of its own unless it has a socket option or `bind`.",
+        "Address that the server listens on: `port`, `address:port`, `[ipv6]:port`, a range of \
+         ports, or `unix:path`. Parameters: `default_server`, `ssl`, `http2`, `proxy_protocol`, \
+         `backlog=`, `rcvbuf=`, `sndbuf=`, `deferred`, `reuseport`, `bind`, `ipv6only=`, \
+         `so_keepalive=`, `fastopen=`. Without root privileges, the default port is 8000. If some \
+         server listens on `*:port`, `address:port` gets its own socket only with a socket option \
+         or `bind`.",
         listen::listen,
     ),
     Row::new(
@@ -50,16 +51,16 @@ const ROWS: &[Row] = &[
         SERVER,
         Arity::AtLeast(1),
         "\"\"",
-        "Names of the server: exact, `*.example.org`, `www.example.*`, `.example.org`, \
-         `~expression`, `$hostname` or the empty name.",
+        "Names of the server: an exact name, `*.example.org`, `www.example.*`, `.example.org`, \
+         `~regex`, `$hostname` or the empty name.",
         server_name,
     ),
     Row::block(
         "location",
         SERVER | LOCATION,
         Arity::Between(1, 2),
-        "Settings for some URIs: `prefix`, `^~ prefix` (no expressions after it), `= uri`, \
-         `~ expression`, `~* expression` (without regard to case) or `@name`.",
+        "Settings for a request URI: `prefix`, `^~ prefix` (regular expressions are not checked), \
+         `= uri`, `~ regex`, `~* regex` (case-insensitive) or `@name`.",
         location,
     ),
     Row::new(
@@ -67,8 +68,8 @@ const ROWS: &[Row] = &[
         HSL | LOCATION_IF,
         ONE,
         "html",
-        "Directory that the URI is appended to. A relative one starts from the prefix. May contain \
-         variables.",
+        "Root directory for requests; the URI is appended to it. A relative path starts from the \
+         prefix. May contain variables.",
         |b, c| files_at(b, c, false),
     ),
     Row::new(
@@ -76,8 +77,8 @@ const ROWS: &[Row] = &[
         LOCATION,
         ONE,
         "",
-        "Path that replaces the location's prefix in the URI; in a regular-expression location, \
-         the whole path. May contain variables.",
+        "Path that replaces the location's prefix in the URI. In a location with a regular \
+         expression, the whole path. May contain variables.",
         |b, c| files_at(b, c, true),
     ),
     Row::new(
@@ -85,8 +86,9 @@ const ROWS: &[Row] = &[
         SERVER | LOCATION,
         Arity::AtLeast(2),
         "",
-        "Serves the first of the files (or directories, with a trailing slash) that exists; if \
-         none does, goes on with the last argument: a URI, `@name` or `=code`.",
+        "Checks files in the given order, or directories where the name ends with a slash, and \
+         serves the first one that exists. If none exists, uses the last argument: a URI, `@name` \
+         or `=code`.",
         try_files,
     ),
     Row::new(
@@ -94,8 +96,8 @@ const ROWS: &[Row] = &[
         HSL | LOCATION_IF,
         Arity::AtLeast(2),
         "",
-        "What answers instead of an error: a URI, `@name` or a URL to redirect to; with `=code` \
-         under another status, with `=` under the status of the answer.",
+        "URI, `@name` or redirect URL that is used for the given errors. `=code` changes the \
+         response code; `=` alone takes the code of the new response.",
         error_page,
     ),
     Row::new(
@@ -103,7 +105,7 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "off",
-        "Whether `error_page` holds for the answer of an `error_page` too.",
+        "Whether `error_page` also applies to responses that `error_page` produced.",
         |b, c| c.flag(&mut b.location().recursive_error_pages),
     ),
     Row::new(
@@ -111,7 +113,7 @@ const ROWS: &[Row] = &[
         LOCATION,
         Arity::Between(0, 0),
         "",
-        "The location answers internal redirects only; a client gets 404.",
+        "The location is used for internal requests only; external requests get 404.",
         |b, c| {
             c.once(&b.location().internal)?;
             b.location().internal = Some(true);
@@ -123,7 +125,7 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "on",
-        "Whether redirects name scheme, host and port.",
+        "Whether redirects are absolute, with scheme, host and port.",
         |b, c| c.flag(&mut b.location().absolute_redirect),
     ),
     Row::new(
@@ -131,7 +133,7 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "off",
-        "Whether absolute redirects use the first server name instead of the request's host.",
+        "Whether absolute redirects use the primary server name instead of the request's host.",
         |b, c| c.flag(&mut b.location().server_name_in_redirect),
     ),
     Row::new(
@@ -139,7 +141,7 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "on",
-        "Whether absolute redirects name the port when it is not the scheme's own.",
+        "Whether absolute redirects include a port that is not the default of the scheme.",
         |b, c| c.flag(&mut b.location().port_in_redirect),
     ),
 ];

@@ -4,11 +4,11 @@
 use super::Check::{Any, Flag, Number, Size};
 use super::{HS, Module, ONE, Row};
 
-const NO_HTTP3: &str = "clients are offered HTTP/1.1 and HTTP/2 only";
+const NO_HTTP3: &str = "only HTTP/1.1 and HTTP/2 are supported";
 
 pub(super) const HTTP3: Module = Module {
     title: "HTTP/3",
-    doc: "Not there yet; `listen ... quic` is an error.",
+    doc: "Not supported yet; `listen ... quic` is an error.",
     rows: &[
         Row::later("http3", HS, ONE, Flag, NO_HTTP3),
         Row::later("http3_hq", HS, ONE, Flag, NO_HTTP3),

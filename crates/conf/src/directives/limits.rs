@@ -14,9 +14,9 @@ const MAX_CONNECTIONS: u64 = 65535;
 
 pub(super) const MODULE: Module = Module {
     title: "HTTP: limits of requests and connections",
-    doc: "How often, and how many at a time, by any key. Zones are shared by all threads of a worker \
-          process and outlive reloads that leave their key and their size as they are; a reload that \
-          needs another process begins with empty ones.",
+    doc: "Limits on the request rate and on the number of concurrent requests per key. All threads \
+          of a worker process share the zones. A zone survives a reload if its key and size are \
+          unchanged; a reload that requires a new process starts with empty zones.",
     rows: ROWS,
 };
 
@@ -26,9 +26,9 @@ const ROWS: &[Row] = &[
         HTTP,
         Arity::Between(3, 3),
         "",
-        "Zone for `limit_req`: key, `zone=name:size` and `rate=` (`10r/s`, `30r/m`). A key of 4 bytes \
-         such as `$binary_remote_addr` takes 128 bytes of it; the oldest key makes room for a new one. \
-         Requests with an empty key are not counted.",
+        "Zone for `limit_req`: key, `zone=name:size` and `rate=` (`10r/s`, `30r/m`). A key of 4 \
+         bytes, such as `$binary_remote_addr`, takes 128 bytes of it. When the zone is full, the \
+         least recently used key is removed. Requests with an empty key are not counted.",
         |b, c| zone(b, c, LimitUse::Requests),
     ),
     Row::new(
@@ -36,8 +36,9 @@ const ROWS: &[Row] = &[
         HSL,
         Arity::Between(1, 3),
         "",
-        "At most the rate of `zone=`, evenly; up to `burst=` more wait for their turn, with `nodelay` \
-         they do not, with `delay=` only those beyond it do. Several lines limit together.",
+        "Limits requests to the rate of `zone=`. Up to `burst=` excess requests are delayed; with \
+         `nodelay` none are, with `delay=` only those beyond that number. If there are several \
+         directives, all limits apply.",
         limit_req,
     ),
     Row::new(
@@ -45,7 +46,7 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "503",
-        "Status of requests that are refused, from 400 to 599.",
+        "Status code for rejected requests, from 400 to 599.",
         |b, c| status(c, &mut b.location().restricting.limit_req_status),
     ),
     Row::new(
@@ -53,8 +54,8 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "error",
-        "Level at which refusals are logged: `info`, `notice`, `warn` or `error`; delays are logged one \
-         level lower.",
+        "Log level for rejected requests: `info`, `notice`, `warn` or `error`. Delays are logged \
+         one level lower.",
         |b, c| log_level(c, &mut b.location().restricting.limit_req_log_level),
     ),
     Row::new(
@@ -62,7 +63,7 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "off",
-        "Whether requests are counted and logged as limited, but not limited.",
+        "Whether excess requests are only counted and logged, but not limited.",
         |b, c| c.flag(&mut b.location().restricting.limit_req_dry_run),
     ),
     Row::new(
@@ -70,8 +71,8 @@ const ROWS: &[Row] = &[
         HTTP,
         Arity::Between(2, 2),
         "",
-        "Zone for `limit_conn`: key and `zone=name:size`. A key takes 64 bytes of it while a request with \
-         it is under way; without room for one, a request is refused.",
+        "Zone for `limit_conn`: key and `zone=name:size`. A key takes 64 bytes of it while a \
+         request with this key is being processed. If the zone is full, the request is rejected.",
         |b, c| zone(b, c, LimitUse::Connections),
     ),
     Row::new(
@@ -79,8 +80,8 @@ const ROWS: &[Row] = &[
         HSL,
         Arity::Between(2, 2),
         "",
-        "So many requests (second argument) with the same key in the zone may be under way at a time; \
-         each request of an HTTP/2 connection counts.",
+        "Maximum number of concurrent requests (second argument) with the same key in the zone. \
+         Each concurrent request of an HTTP/2 connection counts.",
         limit_conn,
     ),
     Row::new(
@@ -88,7 +89,7 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "503",
-        "Status of requests that are refused, from 400 to 599.",
+        "Status code for rejected requests, from 400 to 599.",
         |b, c| status(c, &mut b.location().restricting.limit_conn_status),
     ),
     Row::new(
@@ -96,7 +97,7 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "error",
-        "Level at which refusals are logged: `info`, `notice`, `warn` or `error`.",
+        "Log level for rejected requests: `info`, `notice`, `warn` or `error`.",
         |b, c| log_level(c, &mut b.location().restricting.limit_conn_log_level),
     ),
     Row::new(
@@ -104,7 +105,7 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "off",
-        "Whether requests are counted and logged as limited, but not limited.",
+        "Whether excess requests are only counted and logged, but not limited.",
         |b, c| c.flag(&mut b.location().restricting.limit_conn_dry_run),
     ),
 ];

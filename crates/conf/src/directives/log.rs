@@ -15,7 +15,7 @@ use std::time::Duration;
 
 pub(super) const MODULE: Module = Module {
     title: "Logs",
-    doc: "Error log and access log. Lines look as nginx's do.",
+    doc: "Error log and access log, in nginx's formats.",
     rows: ROWS,
 };
 
@@ -25,13 +25,13 @@ const ROWS: &[Row] = &[
         MAIN | HSL,
         Arity::AtLeast(1),
         "logs/error.log error",
-        "File, `stderr` or `syslog:`, and the lowest level written: `debug`, `info`, `notice`, `warn`, \
-         `error`, `crit`, `alert` or `emerg`. A level with any of its own inherits none. \
-         `syslog:` takes `server=` (an address with or without port, 514 by default, a name, \
-         which is looked up once, or `unix:/path`), `facility=` (`local7`), `tag=` (`nginx`), \
-         `severity=` (`info`; for access logs) and `nohostname`, with commas between. The master \
-         connects; a socket that the worker must not connect to is connected again on USR1 and \
-         reload.",
+        "File, `stderr` or `syslog:`, and the minimum level: `debug`, `info`, `notice`, `warn`, \
+         `error`, `crit`, `alert` or `emerg`. Inherited only if the current level has no \
+         `error_log`. `syslog:` takes comma-separated parameters: `server=` (an address with an \
+         optional port, 514 by default, a name, which is resolved once, or `unix:/path`), \
+         `facility=` (`local7`), `tag=` (`nginx`), `severity=` (`info`; for access logs) and \
+         `nohostname`. The master opens the connection. A socket that the worker process must not \
+         connect to is connected again on USR1 and on reload.",
         error_log,
     ),
     Row::new(
@@ -39,7 +39,8 @@ const ROWS: &[Row] = &[
         HTTP,
         Arity::AtLeast(2),
         "combined",
-        "Names a format: `escape=default|json|none`, then texts with variables, which are joined.",
+        "Defines a log format: `escape=default|json|none`, then strings with variables, which are \
+         concatenated.",
         log_format,
     ),
     Row::new(
@@ -47,11 +48,12 @@ const ROWS: &[Row] = &[
         HSL | LOCATION_IF | LIMIT_EXCEPT,
         Arity::AtLeast(1),
         "logs/access.log combined",
-        "`off`, or a file or `syslog:`, a format and options: `buffer=` gathers lines, `flush=` \
-         bounds how long they wait, `gzip` or `gzip=1`…`9` compresses them (with `buffer=64k` if \
-         none is given), `if=` logs only what evaluates to neither empty nor `0`. With variables \
-         in its path, a file is opened by the worker, with the worker's rights, and only if the \
-         request's `root` exists. A level with any of its own inherits none.",
+        "`off`, or a file or `syslog:`, with a format and parameters: `buffer=` buffers lines, \
+         `flush=` limits how long they are buffered, `gzip` or `gzip=1`…`9` compresses them (with \
+         `buffer=64k` by default), and `if=` logs only requests for which the value is neither \
+         empty nor `0`. A file whose path contains variables is opened by the worker process with \
+         its own privileges, and only if the request's `root` exists. Inherited only if the \
+         current level has no `access_log`.",
         access_log,
     ),
     Row::new(
@@ -59,9 +61,10 @@ const ROWS: &[Row] = &[
         HSL,
         Arity::Between(1, 4),
         "off",
-        "Keeps log files open whose paths have variables: `max=` of them, those that were used \
-         `min_uses=1` times within `inactive=10s`; after `valid=60s` it is looked whether the name \
-         still means the same file. For the whole process, not for each worker.",
+        "Caches descriptors of log files whose paths contain variables: up to `max=` files that \
+         were used at least `min_uses=1` times within `inactive=10s`. After `valid=60s`, the \
+         cache checks that the path still refers to the same file. There is one cache for the \
+         whole process, not one per worker.",
         open_log_file_cache,
     ),
     Row::new(
@@ -69,8 +72,9 @@ const ROWS: &[Row] = &[
         MAIN,
         ONE,
         "4m",
-        "Sealane's own. Lines that wait for one log at most, while its disk, pipe or syslog server \
-         is slow or gone; 64k at least. Later ones are dropped and counted, no request waits.",
+        "Maximum size of the lines that wait for one log while its disk, pipe or syslog server is \
+         slow or unavailable; at least 64k. Lines beyond that are dropped and counted; requests \
+         never wait. A directive of Sealane.",
         |b, c| {
             c.size(&mut b.main.log_queue_size)?;
             match b.main.log_queue_size {

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 pub(super) const MODULE: Module = Module {
     title: "HTTP: map",
-    doc: "Variables whose values are looked up in a table.",
+    doc: "Variables whose values come from a lookup table.",
     rows: ROWS,
 };
 
@@ -21,11 +21,12 @@ const ROWS: &[Row] = &[
         "map",
         HTTP,
         Arity::Between(2, 2),
-        "Defines a variable (second argument) whose value depends on the first, which may contain \
-         variables. Lines are `source value`, where a source is a text (without regard to case), \
-         `~expression` or `~*expression`, and a value may contain variables and captures; \
-         `default value`, `hostnames` (`*.example.org`, `.example.org`, `mail.*` are sources too), \
-         `volatile` (not kept for the rest of the request) and `include file`.",
+        "Defines a variable (second argument) whose value depends on the first argument, which may \
+         contain variables. Lines have the form `source value`. A source is a string \
+         (case-insensitive), `~regex` or `~*regex`; a value may contain variables and captures. \
+         Special parameters: `default value`, `hostnames` (sources may also be `*.example.org`, \
+         `.example.org` and `mail.*`), `volatile` (the value is not cached for the request) and \
+         `include file`.",
         map,
     ),
     Row::meaningless(
@@ -33,14 +34,14 @@ const ROWS: &[Row] = &[
         HTTP,
         ONE,
         Check::Number,
-        "Tables are as large as they need to be.",
+        "Hash tables size themselves.",
     ),
     Row::meaningless(
         "map_hash_max_size",
         HTTP,
         ONE,
         Check::Number,
-        "Tables are as large as they need to be.",
+        "Hash tables size themselves.",
     ),
 ];
 

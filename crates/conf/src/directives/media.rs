@@ -11,15 +11,16 @@ const NONE: Arity = Arity::Between(0, 0);
 
 pub(super) const MODULE: Module = Module {
     title: "HTTP: large files and media",
-    doc: "Parts of FLV and MP4 files that players ask for with `?start=`, and the empty GIF.",
+    doc: "Parts of FLV and MP4 files that players request with `?start=`, slices, and the empty \
+        GIF.",
     rows: &[
         Row::new(
             "slice",
             HSL,
             ONE,
             "0",
-            "What is asked of another server comes in pieces of this size; 0 is off. The request must \
-             say `proxy_set_header Range $slice_range`.",
+            "Size of the pieces in which a response is requested from an upstream server; 0 \
+             disables slicing. Requires `proxy_set_header Range $slice_range`.",
             |b, c| c.size(&mut b.location().slice),
         ),
         Row::new(
@@ -27,7 +28,7 @@ pub(super) const MODULE: Module = Module {
             LOCATION,
             NONE,
             "",
-            "Answers with a GIF of one transparent pixel.",
+            "Responds with a transparent one-pixel GIF.",
             |b, c| handler(b, c, ContentHandler::EmptyGif),
         ),
         Row::new(
@@ -35,7 +36,7 @@ pub(super) const MODULE: Module = Module {
             LOCATION,
             NONE,
             "",
-            "FLV files can be asked for from a position on: `?start=BYTES`.",
+            "Enables requests for an FLV file from a given position: `?start=BYTES`.",
             |b, c| handler(b, c, ContentHandler::Flv),
         ),
         Row::new(
@@ -43,7 +44,7 @@ pub(super) const MODULE: Module = Module {
             LOCATION,
             NONE,
             "",
-            "MP4 files can be asked for from one second to another: `?start=SECONDS&end=SECONDS`.",
+            "Enables requests for a part of an MP4 file: `?start=SECONDS&end=SECONDS`.",
             |b, c| handler(b, c, ContentHandler::Mp4),
         ),
         Row::new(
@@ -51,7 +52,7 @@ pub(super) const MODULE: Module = Module {
             HSL,
             ONE,
             "512k",
-            "An index of this size is read whatever `mp4_max_buffer_size` says.",
+            "An index up to this size is read even if `mp4_max_buffer_size` is smaller.",
             |b, c| c.size(&mut b.location().mp4_buffer_size),
         ),
         Row::new(
@@ -59,10 +60,11 @@ pub(super) const MODULE: Module = Module {
             HSL,
             ONE,
             "10m",
-            "The largest index (`moov`) of a file that is taken into memory while a part is cut; a \
-             part of a file with a larger one is 500. What is cut at a time takes 24 MiB, or as much \
-             as one file needs. New indexes wait for slow clients in files below \
-             `client_body_temp_path` where they would take more than 16 MiB of memory together.",
+            "Maximum size of a file's index (`moov`) that is read into memory to extract a part; \
+             with a larger index, the request gets 500. All extractions in progress share 24 MiB, \
+             or more if a single file needs it. If new indexes for slow clients would take more \
+             than 16 MiB of memory in total, they are stored in files below \
+             `client_body_temp_path`.",
             |b, c| c.size(&mut b.location().mp4_max_buffer_size),
         ),
         Row::new(
@@ -70,8 +72,8 @@ pub(super) const MODULE: Module = Module {
             HSL,
             ONE,
             "off",
-            "Whether the part begins with a key frame. What is before the second that was asked for \
-             is hidden by an edit list.",
+            "Whether the part begins with a key frame. An edit list hides the frames before the \
+             requested time.",
             |b, c| c.flag(&mut b.location().mp4_start_key_frame),
         ),
     ],

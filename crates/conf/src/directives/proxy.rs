@@ -14,9 +14,9 @@ use crate::template;
 
 pub(super) const MODULE: Module = Module {
     title: "Passing requests to HTTP servers",
-    doc: "A location with `proxy_pass` hands its requests to other servers. Settings of all \
-          `proxy_*` directives are inherited, `proxy_pass` itself is not; those that may be \
-          written several times are inherited only where none of their kind is written.",
+    doc: "A location with `proxy_pass` passes requests to upstream servers. All `proxy_*` \
+          directives except `proxy_pass` are inherited. Directives that may be given several \
+          times are inherited only if the current level has none of that name.",
     rows: joined!(OWN, proxy_rewrites::ROWS, REACHING, BUFFERING, TLS, CACHING),
 };
 
@@ -48,9 +48,10 @@ const OWN: &[Row] = &[
         LOCATION | LOCATION_IF | LIMIT_EXCEPT,
         ONE,
         "",
-        "Where requests go: `http://` or `https://`, then a host and maybe a port, the name of an \
-         `upstream`, or `unix:PATH`, then maybe a URI (behind a second colon for a socket), which \
-         replaces the location's prefix in the request's. May contain variables.",
+        "Protocol and address of the upstream server: `http://` or `https://`, then a host with an \
+         optional port, the name of an `upstream`, or `unix:PATH`, then an optional URI (after a \
+         second colon for a socket). The URI replaces the location's prefix in the request URI. \
+         May contain variables.",
         |b, c| proxying::pass(b, c, SCHEMES, true),
     ),
     Row::new(
@@ -58,7 +59,7 @@ const OWN: &[Row] = &[
         HSL,
         ONE,
         "1.1",
-        "Version of HTTP: `1.0`, `1.1` or `2`.",
+        "HTTP version for requests to the server: `1.0`, `1.1` or `2`.",
         |b, c| {
             use ProxyHttpVersion::{Http2, Http10, Http11};
             c.choice(
@@ -72,7 +73,7 @@ const OWN: &[Row] = &[
         HSL,
         ONE,
         "",
-        "Method of requests instead of the client's. May contain variables.",
+        "Method that replaces the client's in requests to the server. May contain variables.",
         |b, c| {
             c.once(&b.location().passing.proxy.method)?;
             let method = template::compile(&mut b.names, c.arg(1), 1, &c.origin)?;
@@ -85,10 +86,10 @@ const OWN: &[Row] = &[
         HSL,
         Arity::Between(2, 2),
         "Host $proxy_host",
-        "A header field of requests instead of the client's; not sent when its value is empty. A \
-         level with any `proxy_set_header` of its own inherits none. Without one of that name, \
-         `Host` is `$proxy_host`, and Connection, Keep-Alive, Proxy-Connection, TE, Expect and \
-         Upgrade of the client are not sent. May contain variables.",
+        "Sets a header field in requests to the server and replaces the client's. A field with an \
+         empty value is not sent. Inherited only if the current level has no `proxy_set_header`. \
+         By default, `Host` is `$proxy_host`, and Connection, Keep-Alive, Proxy-Connection, TE, \
+         Expect and Upgrade of the client are not sent. May contain variables.",
         set_header,
     ),
     Row::new(
@@ -96,7 +97,7 @@ const OWN: &[Row] = &[
         HSL,
         ONE,
         "",
-        "Body of requests instead of the client's. May contain variables.",
+        "Body that replaces the client's in requests to the server. May contain variables.",
         |b, c| {
             c.once(&b.location().passing.proxy.body)?;
             let body = template::compile(&mut b.names, c.arg(1), 1, &c.origin)?;
@@ -109,7 +110,7 @@ const OWN: &[Row] = &[
         HSL,
         ONE,
         "off",
-        "Whether clients get the trailers of responses, and servers those of requests.",
+        "Whether trailers are passed, from responses to clients and from requests to servers.",
         |b, c| c.flag(&mut b.location().passing.proxy.pass_trailers),
     ),
     Row::later("proxy_cache_convert_head", HSL, ONE, Check::Flag, CACHE),
@@ -118,14 +119,14 @@ const OWN: &[Row] = &[
         HSL,
         ONE,
         Check::Number,
-        "Tables size themselves.",
+        "Hash tables size themselves.",
     ),
     Row::meaningless(
         "proxy_headers_hash_max_size",
         HSL,
         ONE,
         Check::Number,
-        "Tables size themselves.",
+        "Hash tables size themselves.",
     ),
     send_lowat_row!("proxy_send_lowat"),
 ];

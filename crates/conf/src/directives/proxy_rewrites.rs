@@ -16,9 +16,10 @@ pub(super) const ROWS: &[Row] = &[
         HSL,
         Arity::Between(1, 2),
         "default",
-        "What Location and Refresh of a response begin with, and what stands there instead; with \
-         `~` or `~*` an expression and what the whole becomes. `default` makes the URL of \
-         `proxy_pass` the location's prefix; `off` cancels all rules. May contain variables.",
+        "Prefix of the Location and Refresh fields of a response, and its replacement. With `~` or \
+         `~*`, a regular expression and the replacement of the whole value. `default` replaces \
+         the URL of `proxy_pass` with the location's prefix; `off` cancels all rules. May contain \
+         variables.",
         redirect,
     ),
     Row::new(
@@ -26,8 +27,8 @@ pub(super) const ROWS: &[Row] = &[
         HSL,
         Arity::Between(1, 2),
         "off",
-        "A domain of Set-Cookie, or with `~` an expression, and what stands there instead; `off` \
-         cancels what is inherited. May contain variables.",
+        "Domain in Set-Cookie, or a regular expression after `~`, and its replacement; `off` \
+         cancels inherited directives. May contain variables.",
         |b, c| {
             let Some(pattern) = rule_pattern(b, c, |b| cookie_domains(b), domain_pattern)? else {
                 return Ok(());
@@ -50,8 +51,8 @@ pub(super) const ROWS: &[Row] = &[
         HSL,
         Arity::Between(1, 2),
         "off",
-        "What a path of Set-Cookie begins with, or with `~` or `~*` an expression, and what \
-         stands there instead; `off` cancels what is inherited. May contain variables.",
+        "Path prefix in Set-Cookie, or a regular expression after `~` or `~*`, and its \
+         replacement; `off` cancels inherited directives. May contain variables.",
         |b, c| {
             let pattern = rule_pattern(b, c, |b| cookie_paths(b), text_or_regex)?;
             let Some(pattern) = pattern else {
@@ -70,10 +71,10 @@ pub(super) const ROWS: &[Row] = &[
         HSL,
         Arity::Between(1, 4),
         "off",
-        "The name of a cookie, or with `~` an expression, and flags that its Set-Cookie gets or \
-         loses: `secure`, `httponly`, `samesite=strict`, `samesite=lax`, `samesite=none`, \
-         `nosecure`, `nohttponly`, `nosamesite`; `off` cancels what is inherited. May contain \
-         variables.",
+        "Name of a cookie, or a regular expression after `~`, and flags that are added to or \
+         removed from its Set-Cookie: `secure`, `httponly`, `samesite=strict`, `samesite=lax`, \
+         `samesite=none`, `nosecure`, `nohttponly`, `nosamesite`; `off` cancels inherited \
+         directives. May contain variables.",
         |b, c| {
             let pattern = rule_pattern(b, c, |b| cookie_flags(b), caseless_regex)?;
             let Some(cookie) = pattern else {

@@ -69,7 +69,7 @@ macro_rules! reaching_rows {
                 HSL,
                 ONE,
                 "60s",
-                "Longest time for connecting to a server.",
+                "Timeout for establishing a connection with a server.",
                 |b, c| c.time(&mut upstream(b, c).connect_timeout),
             ),
             Row::new(
@@ -77,7 +77,7 @@ macro_rules! reaching_rows {
                 HSL,
                 ONE,
                 "60s",
-                "Longest time between two writes of a request to a server.",
+                "Timeout between two successive writes of a request to a server.",
                 |b, c| c.time(&mut upstream(b, c).send_timeout),
             ),
             Row::new(
@@ -85,7 +85,7 @@ macro_rules! reaching_rows {
                 HSL,
                 ONE,
                 "60s",
-                "Longest time between two reads of a response from a server.",
+                "Timeout between two successive reads of a response from a server.",
                 |b, c| c.time(&mut upstream(b, c).read_timeout),
             ),
             Row::new(
@@ -94,11 +94,11 @@ macro_rules! reaching_rows {
                 Arity::AtLeast(1),
                 "error timeout",
                 concat!(
-                    "When a request is handed to the next server: ",
+                    "When a request is passed to the next server:  ",
                     $next_upstream,
-                    " or `off`. Only while nothing has been sent to the client; requests that \
-                     change something when repeated (POST, LOCK, PATCH) only with \
-                     `non_idempotent` once they have been sent."
+                    "  or `off`. This is possible only if nothing has been sent to the client yet. \
+                     Requests with a non-idempotent method (POST, LOCK, PATCH) that have been \
+                     sent to a server are passed on only with `non_idempotent`."
                 ),
                 next_upstream,
             ),
@@ -107,7 +107,7 @@ macro_rules! reaching_rows {
                 HSL,
                 ONE,
                 "0",
-                "Most servers that a request is handed to; 0 is no limit.",
+                "Maximum number of servers that are tried for a request; 0 means no limit.",
                 |b, c| c.number(&mut upstream(b, c).next_upstream_tries),
             ),
             Row::new(
@@ -115,7 +115,7 @@ macro_rules! reaching_rows {
                 HSL,
                 ONE,
                 "0",
-                "Time within which a request may be handed to the next server; 0 is no limit.",
+                "Time during which a request may be passed to the next server; 0 means no limit.",
                 |b, c| c.time(&mut upstream(b, c).next_upstream_timeout),
             ),
             Row::new(
@@ -123,9 +123,9 @@ macro_rules! reaching_rows {
                 HSL,
                 Arity::Between(1, 2),
                 "",
-                "Local address, maybe with a port, that connections to servers come from; \
-                 `transparent` allows one that is not the machine's own; `off` cancels what is \
-                 inherited. May contain variables.",
+                "Local IP address, with an optional port, for connections to servers; \
+                 `transparent` allows a non-local address; `off` cancels an inherited directive. \
+                 May contain variables.",
                 bind,
             ),
             Row::new(
@@ -133,7 +133,7 @@ macro_rules! reaching_rows {
                 HSL,
                 ONE,
                 "off",
-                "Whether connections to servers have SO_KEEPALIVE.",
+                "Whether SO_KEEPALIVE is enabled for connections to servers.",
                 |b, c| c.flag(&mut upstream(b, c).socket_keepalive),
             ),
             Row::new(
@@ -141,7 +141,8 @@ macro_rules! reaching_rows {
                 HSL,
                 ONE,
                 "4k",
-                "Buffer for the first part of a response, into which its header must fit.",
+                "Size of the buffer for the first part of a response; the response header must fit \
+                 into it.",
                 |b, c| c.size(&mut upstream(b, c).buffer_size),
             ),
             Row::new(
@@ -149,8 +150,7 @@ macro_rules! reaching_rows {
                 HSL,
                 ONE,
                 "off",
-                "Whether responses with status 300 or greater are replaced by those of \
-                 `error_page`.",
+                "Whether responses with status 300 or higher are processed with `error_page`.",
                 |b, c| c.flag(&mut upstream(b, c).intercept_errors),
             ),
             Row::new(
@@ -158,9 +158,9 @@ macro_rules! reaching_rows {
                 HSL,
                 Arity::AtLeast(1),
                 "",
-                "Fields of a response that are not obeyed: `X-Accel-Redirect`, \
-                 `X-Accel-Expires`, `X-Accel-Limit-Rate`, `X-Accel-Buffering`, \
-                 `X-Accel-Charset`, `Expires`, `Cache-Control`, `Set-Cookie`, `Vary`.",
+                "Response header fields that are not processed: `X-Accel-Redirect`, \
+                 `X-Accel-Expires`, `X-Accel-Limit-Rate`, `X-Accel-Buffering`, `X-Accel-Charset`, \
+                 `Expires`, `Cache-Control`, `Set-Cookie`, `Vary`.",
                 ignore_headers,
             ),
             Row::new(
@@ -168,7 +168,8 @@ macro_rules! reaching_rows {
                 HSL,
                 ONE,
                 "",
-                "A field of responses that clients do not get, besides those hidden anyway.",
+                "Response header field that is not passed to the client, in addition to those \
+                 hidden by default.",
                 |b, c| {
                     let name = c.arg(1).into();
                     let names = &mut upstream(b, c).hide_headers;
@@ -181,7 +182,8 @@ macro_rules! reaching_rows {
                 HSL,
                 ONE,
                 "",
-                "A field of responses that clients get although it would be hidden.",
+                "Response header field that is passed to the client although it is hidden by \
+                 default.",
                 |b, c| {
                     let name = c.arg(1).into();
                     let names = &mut upstream(b, c).pass_headers;
@@ -203,7 +205,7 @@ macro_rules! buffering_rows {
                 HSL,
                 ONE,
                 "on",
-                "Whether the body of a request is read to its end before a server gets it.",
+                "Whether the whole request body is read before the request is sent to a server.",
                 |b, c| c.flag(&mut upstream(b, c).request_buffering),
             ),
             Row::new(
@@ -211,7 +213,7 @@ macro_rules! buffering_rows {
                 HSL,
                 ONE,
                 "on",
-                "Whether a server gets the header fields of the client.",
+                "Whether the header fields of the client's request are passed to the server.",
                 |b, c| c.flag(&mut upstream(b, c).pass_request_headers),
             ),
             Row::new(
@@ -219,7 +221,7 @@ macro_rules! buffering_rows {
                 HSL,
                 ONE,
                 "on",
-                "Whether a server gets the body of the request.",
+                "Whether the request body is passed to the server.",
                 |b, c| c.flag(&mut upstream(b, c).pass_request_body),
             ),
             Row::new(
@@ -227,7 +229,7 @@ macro_rules! buffering_rows {
                 HSL,
                 ONE,
                 "off",
-                "Whether a request goes on when its client has gone away.",
+                "Whether the request to the server continues if the client closes its connection.",
                 |b, c| c.flag(&mut upstream(b, c).ignore_client_abort),
             ),
             Row::new(
@@ -238,8 +240,8 @@ macro_rules! buffering_rows {
                 concat!(
                     "Whether a response is read as fast as the server sends it, into `",
                     $family,
-                    "_buffers` and a temporary file, or as fast as the client takes it. The \
-                     response's X-Accel-Buffering (`yes` or `no`) takes precedence."
+                    "_buffers` and a temporary file, or as fast as the client reads it. The \
+                     X-Accel-Buffering field of the response (`yes` or `no`) takes precedence."
                 ),
                 |b, c| c.flag(&mut upstream(b, c).buffering),
             ),
@@ -248,7 +250,7 @@ macro_rules! buffering_rows {
                 HSL,
                 Arity::Between(2, 2),
                 "8 4k",
-                "Number and size of the buffers for one response.",
+                "Number and size of the buffers for a response.",
                 |b, c| c.buffers(&mut upstream(b, c).buffers),
             ),
             Row::new(
@@ -256,8 +258,8 @@ macro_rules! buffering_rows {
                 HSL,
                 ONE,
                 "8k",
-                "Most bytes of the buffers that may be on their way to the client while the \
-                 response is not read to its end.",
+                "Maximum size of the buffers that can be busy sending to the client while the \
+                 response is not fully read.",
                 |b, c| c.size(&mut upstream(b, c).busy_buffers_size),
             ),
             Row::new(
@@ -265,8 +267,8 @@ macro_rules! buffering_rows {
                 HSL,
                 ONE,
                 "1024m",
-                "Largest temporary file for what of a response does not fit into the buffers; 0 \
-                 for none.",
+                "Maximum size of the temporary file for the part of a response that does not fit \
+                 into the buffers; 0 disables it.",
                 |b, c| c.size(&mut upstream(b, c).max_temp_file_size),
             ),
             Row::new(
@@ -274,7 +276,7 @@ macro_rules! buffering_rows {
                 HSL,
                 ONE,
                 "8k",
-                "Most bytes written to a temporary file at once.",
+                "Maximum size of one write to a temporary file.",
                 |b, c| c.size(&mut upstream(b, c).temp_file_write_size),
             ),
             Row::new(
@@ -282,8 +284,9 @@ macro_rules! buffering_rows {
                 HSL,
                 Arity::Between(1, 4),
                 concat!($family, "_temp 1 2"),
-                "Directory for temporary files, and the numbers of digits that name up to three \
-                 levels of directories in it. A relative one starts from the prefix.",
+                "Directory for temporary files. Up to three numbers define levels of \
+                 subdirectories; each is the number of digits in the name of one level. A \
+                 relative path starts from the prefix.",
                 temp_path,
             ),
             Row::new(
@@ -291,8 +294,8 @@ macro_rules! buffering_rows {
                 HSL,
                 ONE,
                 "0",
-                "Bytes per second at which one response is read while it is buffered; 0 is no \
-                 limit. May contain variables.",
+                "Rate limit for reading a buffered response from a server, in bytes per second; 0 \
+                 means no limit. May contain variables.",
                 limit_rate,
             ),
             Row::new(
@@ -300,7 +303,8 @@ macro_rules! buffering_rows {
                 HSL,
                 ONE,
                 "off",
-                "Whether clients get ranges of responses without Accept-Ranges too.",
+                "Whether range requests are supported regardless of the Accept-Ranges field of the \
+                 response.",
                 |b, c| c.flag(&mut upstream(b, c).force_ranges),
             ),
         ]
@@ -316,7 +320,7 @@ macro_rules! send_lowat_row {
             HSL,
             ONE,
             "",
-            "Accepted with a warning, as in nginx on Linux, which does not let it be set.",
+            "Accepted with a warning. As in nginx, Linux does not support it.",
             |b, c| {
                 if !b.first_here($name) {
                     return Err(c.refuse("is duplicate"));
@@ -573,11 +577,11 @@ fn fixed_target(
     })
 }
 
-const MEMCACHED_MISSING: &str = "requests cannot be handed to memcached yet";
+const MEMCACHED_MISSING: &str = "memcached is not supported yet";
 
 pub(super) const MEMCACHED: Module = Module {
     title: "Passing requests to memcached",
-    doc: "Not there yet.",
+    doc: "Not supported yet.",
     rows: &[
         Row::unsupported(
             "memcached_bind",

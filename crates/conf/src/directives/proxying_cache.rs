@@ -1,10 +1,10 @@
 //! Keeping responses of other servers: `*_cache*` is accepted with a warning until
 //! it works, `*_store*` is refused.
 
-pub(super) const CACHE: &str = "responses are not cached, every request is handed on";
+pub(super) const CACHE: &str = "responses are not cached; every request is passed to a server";
 
-pub(super) const STORE: &str = "responses are not written into the document root; `try_files` with a program that fills it \
-     covers many uses";
+pub(super) const STORE: &str = "responses are not stored as files; `try_files` and a program that \
+     writes the files cover many uses";
 
 /// The rows of a family.
 macro_rules! cache_rows {

@@ -24,8 +24,8 @@ macro_rules! tls_rows {
                 HSL,
                 Arity::AtLeast(1),
                 "TLSv1.2 TLSv1.3",
-                "Versions offered to servers: `TLSv1`, `TLSv1.1`, `TLSv1.2`, `TLSv1.3`. SSLv2 and \
-                 SSLv3 are accepted and never offered.",
+                "Enabled protocols for connections to servers: `TLSv1`, `TLSv1.1`, `TLSv1.2`, \
+                 `TLSv1.3`. SSLv2 and SSLv3 are accepted but never enabled.",
                 protocols,
             ),
             Row::new(
@@ -33,7 +33,8 @@ macro_rules! tls_rows {
                 HSL,
                 ONE,
                 "DEFAULT",
-                "Cipher suites up to TLS 1.2 offered to servers, in OpenSSL's notation.",
+                "Enabled cipher suites up to TLS 1.2 for connections to servers, in OpenSSL's \
+                 format.",
                 |b, c| {
                     c.once(&tls(b, c).ciphers)?;
                     tls(b, c).ciphers = Some(c.text(1)?.to_owned());
@@ -45,7 +46,8 @@ macro_rules! tls_rows {
                 HSL,
                 Arity::Between(2, 2),
                 "",
-                "A command and its value for the TLS library, as in `ssl_conf_command`.",
+                "Configuration command for the TLS library and its value, as in \
+                 `ssl_conf_command`.",
                 |b, c| {
                     let command = (c.text(1)?.to_owned(), c.text(2)?.to_owned());
                     let commands = &mut tls(b, c).conf_commands;
@@ -59,9 +61,9 @@ macro_rules! tls_rows {
                 ONE,
                 "",
                 concat!(
-                    "Name that a server's certificate must have, and that is sent with `",
+                    "Name that verifies a server's certificate and is sent with `",
                     $family,
-                    "_ssl_server_name`; without it, the host of `",
+                    "_ssl_server_name`. By default, the host of `",
                     $family,
                     "_pass`. May contain variables."
                 ),
@@ -77,7 +79,7 @@ macro_rules! tls_rows {
                 HSL,
                 ONE,
                 "off",
-                "Whether servers are told the name that is wanted (SNI).",
+                "Whether the server name is sent to servers (SNI).",
                 |b, c| c.flag(&mut tls(b, c).server_name),
             ),
             Row::new(
@@ -93,7 +95,8 @@ macro_rules! tls_rows {
                 HSL,
                 ONE,
                 "1",
-                "Most intermediate certificates between a server's and a trusted one.",
+                "Maximum number of intermediate certificates between a server certificate and a \
+                 trusted one.",
                 |b, c| c.number(&mut tls(b, c).verify_depth),
             ),
             Row::new(
@@ -101,7 +104,7 @@ macro_rules! tls_rows {
                 HSL,
                 ONE,
                 "",
-                "PEM file with the certificates that servers are verified by.",
+                "PEM file with the CA certificates that verify server certificates.",
                 |b, c| {
                     let path = file(b, c);
                     c.once(&tls(b, c).trusted_certificate)?;
@@ -114,7 +117,7 @@ macro_rules! tls_rows {
                 HSL,
                 ONE,
                 "",
-                "PEM file with lists of revoked certificates.",
+                "PEM file with certificate revocation lists (CRLs).",
                 |b, c| {
                     let path = file(b, c);
                     c.once(&tls(b, c).crl)?;
@@ -127,8 +130,8 @@ macro_rules! tls_rows {
                 HSL,
                 ONE,
                 "",
-                "PEM file with the certificate that servers are shown, or `data:` and the PEM \
-                 text; empty for none. May contain variables.",
+                "PEM file with the client certificate for servers, or `data:` and the PEM text; an \
+                 empty value disables it. May contain variables.",
                 |b, c| {
                     let value = certificate(b, c)?;
                     c.once(&tls(b, c).certificate)?;
@@ -141,8 +144,8 @@ macro_rules! tls_rows {
                 HSL,
                 ONE,
                 "",
-                "PEM file with the private key of that certificate, or `data:` and the PEM text. \
-                 May contain variables.",
+                "PEM file with the private key of the client certificate, or `data:` and the PEM \
+                 text. May contain variables.",
                 |b, c| {
                     let value = certificate(b, c)?;
                     c.once(&tls(b, c).certificate_key)?;
@@ -155,7 +158,7 @@ macro_rules! tls_rows {
                 HSL,
                 ONE,
                 "",
-                "File with pass phrases for an encrypted key, one per line.",
+                "File with passphrases for an encrypted key, one per line.",
                 |b, c| {
                     let path = file(b, c);
                     c.once(&tls(b, c).password_file)?;
@@ -168,7 +171,7 @@ macro_rules! tls_rows {
                 HSL,
                 ONE,
                 "on",
-                "Whether connections to servers resume earlier TLS sessions.",
+                "Whether TLS sessions are reused for connections to servers.",
                 |b, c| c.flag(&mut tls(b, c).session_reuse),
             ),
             Row::new(
@@ -176,9 +179,10 @@ macro_rules! tls_rows {
                 HSL,
                 Arity::Between(1, 3),
                 "off",
-                "Keeps up to `max=` certificates whose names have variables; one that was not \
-                 used for `inactive=` (10s) leaves, and after `valid=` (60s) it is looked at \
-                 whether its files have changed. `off`: they are read for each connection.",
+                "Caches up to `max=` certificates whose file names contain variables. A \
+                 certificate that is not used for `inactive=` (10s by default) is removed; after \
+                 `valid=` (60s by default), its files are checked for changes. `off`: the files \
+                 are read for each connection.",
                 certificate_cache,
             ),
         ]

@@ -10,15 +10,15 @@ use std::net::IpAddr;
 
 pub(super) const MODULE: Module = Module {
     title: "HTTP: addresses of clients behind proxies",
-    doc: "Takes the client's address from a header that a trusted proxy has set.",
+    doc: "Replaces the client address with the one in a header field from a trusted proxy.",
     rows: &[
         Row::new(
             "set_real_ip_from",
             HSL,
             ONE,
             "",
-            "A peer whose word is taken: an address, a network (`192.0.2.0/24`), a host name, or \
-             `unix:` for every peer on a Unix socket.",
+            "Trusted peer: an address, a network (`192.0.2.0/24`), a host name, or `unix:` for all \
+             Unix sockets.",
             set_real_ip_from,
         ),
         Row::new(
@@ -26,8 +26,8 @@ pub(super) const MODULE: Module = Module {
             HSL,
             ONE,
             "X-Real-IP",
-            "Where the client's address is taken from: the name of a request header, or \
-             `proxy_protocol`. Of X-Forwarded-For, the last address.",
+            "Request header field with the client address, or `proxy_protocol`. In \
+             X-Forwarded-For, the last address is used.",
             real_ip_header,
         ),
         Row::new(
@@ -35,7 +35,7 @@ pub(super) const MODULE: Module = Module {
             HSL,
             ONE,
             "off",
-            "Whether trusted addresses at the end of the header are skipped.",
+            "Whether trusted addresses at the end of the field are skipped.",
             |b, c| c.flag(&mut b.location().real_ip_recursive),
         ),
     ],

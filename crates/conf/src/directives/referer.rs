@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 pub(super) const MODULE: Module = Module {
     title: "HTTP: referrers",
-    doc: "Whether the `Referer` header names a page that may refer here: `$invalid_referer`.",
+    doc: "Checks the `Referer` header field: `$invalid_referer`.",
     rows: ROWS,
 };
 
@@ -18,9 +18,9 @@ const ROWS: &[Row] = &[
         SERVER | LOCATION,
         Arity::AtLeast(1),
         "",
-        "`$invalid_referer` is empty for these and `1` for others: `none` (no header), `blocked` (one \
-         that is no URL), `server_names`, host names with wildcards and maybe the beginning of a path \
-         (`*.example.org/images/`), `~expression`.",
+        "`$invalid_referer` is empty for the given values and `1` for others: `none` (no field), \
+         `blocked` (not a URL), `server_names`, host names with wildcards and an optional URI \
+         prefix (`*.example.org/images/`), `~regex`.",
         valid_referers,
     ),
     Row::meaningless(
@@ -28,14 +28,14 @@ const ROWS: &[Row] = &[
         SERVER | LOCATION,
         ONE,
         Check::Number,
-        "Tables are as large as they need to be.",
+        "Hash tables size themselves.",
     ),
     Row::meaningless(
         "referer_hash_max_size",
         SERVER | LOCATION,
         ONE,
         Check::Number,
-        "Tables are as large as they need to be.",
+        "Hash tables size themselves.",
     ),
 ];
 

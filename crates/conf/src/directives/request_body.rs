@@ -14,17 +14,17 @@ const MAX_LEVEL_DIGITS: u64 = 10;
 
 pub(super) const MODULE: Module = Module {
     title: "HTTP: request bodies",
-    doc: "Where a request body is kept when it is read before somebody needs it. \
-          `client_body_buffer_size`, `client_max_body_size` and `client_body_timeout` limit it.",
+    doc: "Where a request body is stored when it is read in advance. Its limits are \
+          `client_body_buffer_size`, `client_max_body_size` and `client_body_timeout`.",
     rows: &[
         Row::new(
             "client_body_temp_path",
             HSL,
             Arity::Between(1, 4),
             "client_body_temp",
-            "Directory for request bodies that do not fit into memory, below the prefix when relative. \
-             Up to three numbers make levels of subdirectories named by so many digits of the file's \
-             number.",
+            "Directory for request bodies that do not fit into memory. A relative path starts from \
+             the prefix. Up to three numbers define levels of subdirectories; each is the number \
+             of digits of the file's number in the name of one level.",
             |b, c| {
                 let path = temp_path(b, c, &b.location_ref().client_body_temp_path)?;
                 b.location().client_body_temp_path = Some(path);
@@ -36,8 +36,8 @@ pub(super) const MODULE: Module = Module {
             HSL,
             ONE,
             "off",
-            "Whether every request body is written to a file, which stays (`on`) or goes with the \
-             request (`clean`).",
+            "Whether every request body is saved to a file, which is kept (`on`) or removed after \
+             the request (`clean`).",
             |b, c| {
                 let choices = [
                     ("off", BodyInFile::Off),
@@ -52,7 +52,8 @@ pub(super) const MODULE: Module = Module {
             HSL,
             ONE,
             "off",
-            "Whether a request body in memory is one piece, which `$request_body` saves a copy.",
+            "Whether a request body in memory is kept in a single buffer, which saves a copy for \
+             `$request_body`.",
             |b, c| c.flag(&mut b.location().client_body_in_single_buffer),
         ),
     ],

@@ -15,17 +15,17 @@ const DNS_PORT: u16 = 53;
 
 pub(super) const MODULE: Module = Module {
     title: "HTTP: name lookups",
-    doc: "Name servers for names that are looked up at run time: `proxy_pass` with variables, \
-          and `server ... resolve` in `upstream`.",
+    doc: "Name servers for names that are resolved at run time: `proxy_pass` with variables, and \
+          `server ... resolve` in `upstream`.",
     rows: &[
         Row::new(
             "resolver",
             HSL,
             Arity::AtLeast(1),
             "",
-            "Name servers as addresses or names, port 53 if none is written; asked in turn. \
-             `valid=`: how long answers are kept, whatever their TTL; `ipv4=off`, `ipv6=off`: no A or \
-             no AAAA records are asked for. `status_zone=` is accepted without effect.",
+            "Addresses or names of name servers, queried in round-robin order; the default port is \
+             53. `valid=` overrides the TTL of answers. `ipv4=off` and `ipv6=off` disable lookups \
+             of A and AAAA records. `status_zone=` is accepted but has no effect.",
             |b, c| {
                 c.once(&b.location().resolver)?;
                 let resolver = parse(b, c)?;
@@ -38,7 +38,7 @@ pub(super) const MODULE: Module = Module {
             HSL,
             ONE,
             "30s",
-            "How long a name may take to look up.",
+            "Timeout for name resolution.",
             |b, c| c.time(&mut b.location().resolver_timeout),
         ),
     ],

@@ -12,9 +12,9 @@ use crate::values;
 
 pub(super) const MODULE: Module = Module {
     title: "HTTP: rewrite",
-    doc: "Other URIs, conditions, variables of one's own and fixed answers. What stands in a \
-          server is done before a location is looked for, what stands in a location once it is \
-          found.",
+    doc: "Changes URIs, evaluates conditions, sets variables and returns fixed responses. \
+          Directives of the server level run before a location is selected, those of a location \
+          after that.",
     rows: ROWS,
 };
 
@@ -27,8 +27,9 @@ const ROWS: &[Row] = &[
         REWRITE,
         Arity::Between(1, 2),
         "",
-        "Answers at once: `code`, `code text`, `code URL` for 301, 302, 303, 307 and 308, or a URL \
-         alone for 302. 444 closes the connection without an answer. May contain variables.",
+        "Returns a response at once: `code`, `code text`, `code URL` for 301, 302, 303, 307 and \
+         308, or a URL alone for 302. 444 closes the connection without a response. May contain \
+         variables.",
         returns,
     ),
     Row::new(
@@ -36,10 +37,11 @@ const ROWS: &[Row] = &[
         REWRITE,
         Arity::Between(2, 3),
         "",
-        "Another URI for those that an expression matches, in which `$1` and so on are its groups. \
-         `last`: a location is looked for anew; `break`: the request stays here; `redirect` and \
-         `permanent`: 302 or 301, as for a replacement that begins with `http://`, `https://` or \
-         `$scheme`. The request's arguments are appended unless the replacement ends with `?`.",
+        "Replaces a URI that matches the regular expression; the replacement may refer to its \
+         captures as `$1` and so on. `last` searches for a location again, `break` stays in the \
+         current one, `redirect` and `permanent` return 302 and 301. A replacement that begins \
+         with `http://`, `https://` or `$scheme` is a redirect too. The request arguments are \
+         appended unless the replacement ends with `?`.",
         rewrite,
     ),
     Row::new(
@@ -47,7 +49,8 @@ const ROWS: &[Row] = &[
         REWRITE,
         Arity::Between(0, 0),
         "",
-        "Ends the rewriting of this round: the request stays in its location.",
+        "Stops processing the current set of rewrite directives. The request stays in its \
+         location.",
         |b, _| {
             b.script().push(Op::Break);
             Ok(())
@@ -58,16 +61,17 @@ const ROWS: &[Row] = &[
         REWRITE,
         Arity::Between(2, 2),
         "",
-        "Gives a variable a value, which may contain variables.",
+        "Sets a variable to a value, which may contain variables.",
         set,
     ),
     Row::block(
         "if",
         SERVER | LOCATION,
         Arity::AtLeast(1),
-        "Does what is inside if a condition holds, in a location with the settings inside: \
-         `$variable` (neither empty nor `0`), `=`, `!=`, `~`, `~*`, `!~`, `!~*`, `-f` (a file), \
-         `-d` (a directory), `-e` (either), `-x` (executable) and `!-f`, `!-d`, `!-e`, `!-x`.",
+        "Executes the directives inside if a condition is true, and in a location applies the \
+         settings inside. Conditions: `$variable` (neither empty nor `0`), `=`, `!=`, `~`, `~*`, \
+         `!~`, `!~*`, `-f` (a file), `-d` (a directory), `-e` (either), `-x` (executable) and \
+         `!-f`, `!-d`, `!-e`, `!-x`.",
         condition,
     ),
     Row::new(
@@ -75,7 +79,7 @@ const ROWS: &[Row] = &[
         HTTP | REWRITE,
         ONE,
         "off",
-        "Logs what the directives of this module do, at level `notice`.",
+        "Whether the results of rewrite directives are logged, at level `notice`.",
         |b, c| c.flag(&mut b.location().rewrite_log),
     ),
     Row::new(
@@ -83,7 +87,7 @@ const ROWS: &[Row] = &[
         HTTP | REWRITE,
         ONE,
         "on",
-        "Whether the use of a variable that `set` has not reached is logged.",
+        "Whether a warning is logged when a variable is used before `set` has assigned it.",
         |b, c| c.flag(&mut b.location().uninitialized_variable_warn),
     ),
 ];

@@ -9,7 +9,7 @@ use super::{Arity, Check, HSL, HTTP, LOCATION, LOCATION_IF, Module, ONE, Row};
 
 pub(super) const MODULE: Module = Module {
     title: "Passing requests to SCGI servers",
-    doc: "A location with `scgi_pass` hands its requests to servers that speak SCGI.",
+    doc: "A location with `scgi_pass` passes requests to SCGI servers.",
     rows: joined!(OWN, REACHING, BUFFERING, CACHING),
 };
 
@@ -27,8 +27,8 @@ const OWN: &[Row] = &[
         LOCATION | LOCATION_IF,
         ONE,
         "",
-        "Where requests go: host and port, the name of an `upstream`, or `unix:PATH`. May contain \
-         variables.",
+        "Address of the FastCGI server: host and port, the name of an `upstream`, or `unix:PATH`. \
+         May contain variables.",
         |b, c| proxying::pass(b, c, &[], false),
     ),
     Row::new(
@@ -36,7 +36,7 @@ const OWN: &[Row] = &[
         HSL,
         Arity::Between(2, 3),
         "",
-        "A variable of requests and its value, as `fastcgi_param`.",
+        "Parameter that is passed to the server, and its value, as in `fastcgi_param`.",
         param,
     ),
 ];

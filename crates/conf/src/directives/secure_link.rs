@@ -8,7 +8,7 @@ use crate::template;
 
 pub(super) const MODULE: Module = Module {
     title: "HTTP: secure links",
-    doc: "Links that only who was given them can have, and for some time only: `$secure_link` and \
+    doc: "Links with a signature and an expiration time: `$secure_link` and \
           `$secure_link_expires`.",
     rows: ROWS,
 };
@@ -19,9 +19,9 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "",
-        "What the request has to show, with variables: an MD5 hash in base64url, and after a comma the \
-         Unix time until which it holds. `$secure_link` is empty if the hash is wrong, `0` if the time \
-         is over, else `1`.",
+        "String with variables that extracts an MD5 hash in base64url from the request and, after \
+         a comma, an expiration time in Unix time. `$secure_link` is empty if the hash is wrong, \
+         `0` if the link has expired, otherwise `1`.",
         |b, c| {
             let mut slot = b.location().restricting.secure_link.take();
             let read = value(b, c, &mut slot);
@@ -34,7 +34,8 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "",
-        "What the hash of `secure_link` must be the MD5 of, with variables: a secret among it.",
+        "Expression for which the MD5 hash of `secure_link` is computed; it may contain variables \
+         and should contain a secret.",
         |b, c| {
             let mut slot = b.location().restricting.secure_link_md5.take();
             let read = value(b, c, &mut slot);
@@ -47,8 +48,8 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "",
-        "Older than `secure_link`: of `/prefix/hash/link` the hash must be the MD5 of the link and this \
-         word, in hexadecimal; `$secure_link` is the link then, else empty.",
+        "Older form of `secure_link`: in `/prefix/hash/link`, the hash must be the hexadecimal MD5 \
+         of the link and this word. `$secure_link` is then the link, otherwise empty.",
         |b, c| {
             let slot = &mut b.location().restricting.secure_link_secret;
             c.once(slot)?;

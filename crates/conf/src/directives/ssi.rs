@@ -4,17 +4,17 @@ use super::{Arity, Check, HSL, LOCATION_IF, Module, ONE, Row, media_types};
 
 pub(super) const MODULE: Module = Module {
     title: "HTTP: server-side includes",
-    doc: "Commands such as `<!--#include virtual=\"/menu.html\" -->` in responses: `block`, `config`, \
-          `echo`, `if`, `elif`, `else`, `endif`, `include` (with `wait`, `set` and `stub`), `set`. \
-          `$date_local` and `$date_gmt` are written as `config timefmt` says; variables and blocks of a \
-          page and what it includes may have 1 MiB.",
+    doc: "Commands in responses, such as `<!--#include virtual=\"/menu.html\" -->`: `block`, \
+          `config`, `echo`, `if`, `elif`, `else`, `endif`, `include` (with `wait`, `set` and \
+          `stub`), `set`. `config timefmt` sets the format of `$date_local` and `$date_gmt`. The \
+          variables and blocks of a page and its includes are limited to 1 MiB.",
     rows: &[
         Row::new(
             "ssi",
             HSL | LOCATION_IF,
             ONE,
             "off",
-            "Carries out commands in responses.",
+            "Whether SSI commands in responses are processed.",
             |b, c| c.flag(&mut b.location().body_filters.texts.ssi),
         ),
         Row::meaningless(
@@ -29,8 +29,8 @@ pub(super) const MODULE: Module = Module {
             HSL,
             ONE,
             "off",
-            "Keeps `Last-Modified`, and a weak `ETag`, of responses with commands; otherwise they \
-             have neither.",
+            "Whether `Last-Modified` and a weak `ETag` are preserved in responses with commands. \
+             Otherwise both are removed.",
             |b, c| c.flag(&mut b.location().body_filters.texts.ssi_last_modified),
         ),
         Row::meaningless(
@@ -38,14 +38,14 @@ pub(super) const MODULE: Module = Module {
             HSL,
             ONE,
             Check::Size,
-            "What was searched is in memory, and is sent from there.",
+            "The processed data is in memory and is sent from there.",
         ),
         Row::new(
             "ssi_silent_errors",
             HSL,
             ONE,
             "off",
-            "Puts nothing in the place of a command that fails, instead of a message.",
+            "Whether the error message is suppressed if a command fails.",
             |b, c| c.flag(&mut b.location().body_filters.texts.ssi_silent_errors),
         ),
         Row::new(
@@ -53,7 +53,8 @@ pub(super) const MODULE: Module = Module {
             HSL,
             Arity::AtLeast(1),
             "text/html",
-            "Media types of responses with commands, besides `text/html`; `*` is all.",
+            "Media types of responses in which commands are processed, in addition to `text/html`; \
+             `*` matches any type.",
             |b, c| {
                 media_types::add(b, c, |location| &mut location.body_filters.texts.ssi_types);
                 Ok(())
@@ -64,7 +65,7 @@ pub(super) const MODULE: Module = Module {
             HSL,
             ONE,
             "255",
-            "The longest value of a parameter in a command.",
+            "Maximum length of parameter values in commands.",
             |b, c| c.size(&mut b.location().body_filters.texts.ssi_value_length),
         ),
     ],

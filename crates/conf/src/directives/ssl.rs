@@ -7,7 +7,8 @@ use crate::model::{KtlsMode, TlsProtocols};
 
 pub(super) const MODULE: Module = Module {
     title: "TLS: certificates, protocols and records",
-    doc: "The server side of TLS. All directives may stand in `http` and hold for its servers.",
+    doc: "The server side of TLS. All directives may be set in `http` and then apply to all its \
+        servers.",
     rows: ROWS,
 };
 
@@ -21,7 +22,7 @@ const ROWS: &[Row] = &[
         ONE,
         "",
         "PEM file with a certificate and its intermediates, or `data:` and the PEM text. May be \
-         given several times, for keys of different kinds.",
+         given several times, for keys of different types.",
         |b, c| {
             let certificate = certificate(c)?;
             b.server()
@@ -37,8 +38,8 @@ const ROWS: &[Row] = &[
         HS,
         ONE,
         "",
-        "PEM file with the private key of the certificate in the same place of the order, or \
-         `data:` and the PEM text.",
+        "PEM file with the private key of the certificate at the same position, or `data:` and the \
+         PEM text.",
         |b, c| {
             let key = certificate(c)?;
             b.server()
@@ -54,7 +55,7 @@ const ROWS: &[Row] = &[
         HS,
         ONE,
         "",
-        "File with pass phrases for encrypted keys, one per line.",
+        "File with passphrases for encrypted keys, one per line.",
         |b, c| {
             let path = b.options.beside_conf(c.path(1));
             c.once(&b.server().tls.password_file)?;
@@ -67,8 +68,8 @@ const ROWS: &[Row] = &[
         HS,
         Arity::AtLeast(1),
         "TLSv1.2 TLSv1.3",
-        "Versions offered: `TLSv1`, `TLSv1.1`, `TLSv1.2`, `TLSv1.3`. SSLv2 and SSLv3 are accepted \
-         and never offered.",
+        "Enabled protocols: `TLSv1`, `TLSv1.1`, `TLSv1.2`, `TLSv1.3`. SSLv2 and SSLv3 are accepted \
+         but never enabled.",
         protocols,
     ),
     Row::new(
@@ -76,8 +77,8 @@ const ROWS: &[Row] = &[
         HS,
         ONE,
         "HIGH:!aNULL:!MD5",
-        "Cipher suites up to TLS 1.2, in OpenSSL's notation. Suites that AWS-LC does not have are \
-         left out; those of TLS 1.3 are set by `ssl_conf_command Ciphersuites`.",
+        "Enabled cipher suites up to TLS 1.2, in OpenSSL's format. Suites that AWS-LC lacks are \
+         ignored. `ssl_conf_command Ciphersuites` sets the suites of TLS 1.3.",
         |b, c| {
             c.once(&b.server().tls.ciphers)?;
             b.server().tls.ciphers = Some(c.text(1)?.to_owned());
@@ -89,7 +90,7 @@ const ROWS: &[Row] = &[
         HS,
         ONE,
         "off",
-        "Whether the server's order of suites decides, or the client's.",
+        "Whether the server's order of cipher suites takes precedence over the client's.",
         |b, c| c.flag(&mut b.server().tls.prefer_server_ciphers),
     ),
     Row::new(
@@ -97,7 +98,7 @@ const ROWS: &[Row] = &[
         HS,
         ONE,
         "auto",
-        "Groups for the key exchange, separated by colons; `auto` begins with X25519MLKEM768.",
+        "Key exchange groups, separated by colons; `auto` starts with X25519MLKEM768.",
         |b, c| {
             c.once(&b.server().tls.ecdh_curve)?;
             b.server().tls.ecdh_curve = Some(c.text(1)?.to_owned());
@@ -109,8 +110,8 @@ const ROWS: &[Row] = &[
         HS,
         ONE,
         "",
-        "File with DH parameters. Accepted with a warning: finite-field DHE is not offered, since \
-         AWS-LC has none; ECDHE is.",
+        "File with DH parameters. Accepted with a warning: AWS-LC does not support finite-field \
+         DHE, so only ECDHE is offered.",
         |b, c| {
             let path = b.options.beside_conf(c.path(1));
             c.once(&b.server().tls.dhparam)?;
@@ -126,8 +127,8 @@ const ROWS: &[Row] = &[
         HS,
         Arity::Between(2, 2),
         "",
-        "A command and its value for the TLS library, such as `Ciphersuites`, `Options`, `Groups` \
-         or `MinProtocol`. Unknown names are errors.",
+        "Configuration command for the TLS library and its value, such as `Ciphersuites`, \
+         `Options`, `Groups` or `MinProtocol`. Unknown commands are errors.",
         conf_command,
     ),
     Row::new(
@@ -135,7 +136,8 @@ const ROWS: &[Row] = &[
         HS,
         ONE,
         "off",
-        "Refuses handshakes for this server's names, so that no certificate is needed.",
+        "Whether TLS handshakes for this server's names are rejected. The server then needs no \
+         certificate.",
         |b, c| c.flag(&mut b.server().tls.reject_handshake),
     ),
     Row::new(
@@ -143,7 +145,7 @@ const ROWS: &[Row] = &[
         HS,
         ONE,
         "16k",
-        "Largest payload of a TLS record.",
+        "Maximum payload of a TLS record.",
         |b, c| c.size(&mut b.server().tls.buffer_bytes),
     ),
     Row::new(
@@ -151,8 +153,8 @@ const ROWS: &[Row] = &[
         HS,
         ONE,
         "off",
-        "Whether records start small, so that a browser can use the first bytes at once, and grow \
-         with the amount sent.",
+        "Whether TLS records start small, so that a browser can process the first bytes at once, \
+         and grow as more data is sent.",
         |b, c| c.flag(&mut b.server().tls.dyn_rec_enable),
     )
     .own(),
@@ -161,7 +163,7 @@ const ROWS: &[Row] = &[
         HS,
         ONE,
         "1s",
-        "Idle time after which records are small again.",
+        "Idle time after which records start small again.",
         |b, c| c.time(&mut b.server().tls.dyn_rec_timeout),
     )
     .own(),
@@ -170,7 +172,7 @@ const ROWS: &[Row] = &[
         HS,
         ONE,
         "1369",
-        "Payload of the first records, which should fill one packet.",
+        "Payload of the first records; a record should fill one packet.",
         |b, c| {
             c.size(&mut b.server().tls.dyn_rec_size_lo)?;
             record_size(c, b.server().tls.dyn_rec_size_lo)
@@ -182,7 +184,7 @@ const ROWS: &[Row] = &[
         HS,
         ONE,
         "4229",
-        "Payload of the records after those, before they grow to `ssl_buffer_size`.",
+        "Payload of the next records, before they grow to `ssl_buffer_size`.",
         |b, c| {
             c.size(&mut b.server().tls.dyn_rec_size_hi)?;
             record_size(c, b.server().tls.dyn_rec_size_hi)
@@ -194,7 +196,7 @@ const ROWS: &[Row] = &[
         HS,
         ONE,
         "40",
-        "Records of each size before the next.",
+        "Number of records of each size before the next size is used.",
         |b, c| c.number(&mut b.server().tls.dyn_rec_threshold),
     )
     .own(),
@@ -203,12 +205,13 @@ const ROWS: &[Row] = &[
         HS,
         ONE,
         "",
-        "Whether the kernel seals records (kernel TLS), so that files go from the page cache to the \
-         socket without passing through the process. `on`: from the end of the handshake; `auto`: \
-         once a file of `ssl_ktls_min_size` is to be sent with `sendfile on`; `off`: never. Without \
-         it, `ssl_conf_command Options KTLS` means `on`, `Options -KTLS` means `off`, and neither \
-         means `auto`. Where the kernel cannot, the process seals: `$ssl_ktls_reason` and `sealane \
-         doctor` say why.",
+        "Whether the kernel encrypts TLS records (kernel TLS). Files then go from the page cache \
+         to the socket without passing through the process. `on`: from the end of the handshake; \
+         `auto`: from the first file of at least `ssl_ktls_min_size` that is sent with `sendfile \
+         on`; `off`: never. If the directive is absent, `ssl_conf_command Options KTLS` means \
+         `on`, `Options -KTLS` means `off`, and neither means `auto`. If the kernel cannot \
+         encrypt a connection, the process does; `$ssl_ktls_reason` and `sealane doctor` show \
+         why.",
         |b, c| {
             let modes = [
                 ("on", KtlsMode::On),
@@ -224,7 +227,8 @@ const ROWS: &[Row] = &[
         HS,
         ONE,
         "64k",
-        "With `ssl_ktls auto`, the smallest file body for which the kernel takes a connection over.",
+        "With `ssl_ktls auto`, the minimum size of a file body for which a connection switches to \
+         kernel TLS.",
         |b, c| c.offset(&mut b.server().tls.ktls_min_size),
     )
     .own(),
@@ -233,8 +237,9 @@ const ROWS: &[Row] = &[
         HS,
         ONE,
         "16777216",
-        "Most records that the kernel seals under one key. Then the key is changed (TLS 1.3 on Linux \
-         6.14 or later), or the connection ends after the response at hand.",
+        "Maximum number of records that the kernel encrypts with one key. At the limit, the key is \
+         updated (TLS 1.3 on Linux 6.14 or later), or the connection is closed after the current \
+         response.",
         |b, c| {
             c.number(&mut b.server().tls.ktls_key_records)?;
             match b.server().tls.ktls_key_records {
@@ -249,8 +254,8 @@ const ROWS: &[Row] = &[
         HS,
         ONE,
         "64",
-        "Most TLS 1.3 KeyUpdates that a client may ask for on a connection that the kernel seals; \
-         one more closes it.",
+        "Maximum number of TLS 1.3 KeyUpdates that a client may request on a connection with \
+         kernel TLS. One more closes the connection.",
         |b, c| c.number(&mut b.server().tls.ktls_key_updates),
     )
     .own(),
@@ -259,35 +264,35 @@ const ROWS: &[Row] = &[
         HS,
         ONE,
         Check::Flag,
-        "OCSP responses are not stapled",
+        "OCSP stapling is not supported",
     ),
     Row::later(
         "ssl_stapling_verify",
         HS,
         ONE,
         Check::Flag,
-        "OCSP responses are not stapled",
+        "OCSP stapling is not supported",
     ),
     Row::later(
         "ssl_stapling_file",
         HS,
         ONE,
         Check::Any,
-        "OCSP responses are not stapled",
+        "OCSP stapling is not supported",
     ),
     Row::later(
         "ssl_stapling_responder",
         HS,
         ONE,
         Check::Any,
-        "OCSP responses are not stapled",
+        "OCSP stapling is not supported",
     ),
     Row::later(
         "ssl_certificate_compression",
         HS,
         ONE,
         Check::Flag,
-        "certificates are sent uncompressed",
+        "certificates are not compressed",
     ),
     Row::later(
         "ssl_ech_file",
@@ -301,7 +306,8 @@ const ROWS: &[Row] = &[
         HS,
         Arity::Between(1, 3),
         Check::Any,
-        "Certificates are read when the configuration is; their names cannot contain variables.",
+        "Certificates are loaded with the configuration; their file names cannot contain \
+         variables.",
     ),
 ];
 

@@ -6,17 +6,18 @@ use crate::call::Call;
 use crate::model::VerifyClient;
 use std::path::PathBuf;
 
-const OCSP: &str = "nobody asks an OCSP responder about client certificates yet, so a \
+const OCSP: &str = "OCSP validation of client certificates is not supported yet, so a \
                     configuration that relies on it is refused; use \"ssl_crl\"";
 
 pub(super) const MODULE: Module = Module {
     title: "TLS: certificates of clients",
-    doc: "Who may come in. As in nginx the handshake succeeds whatever a client shows; requests \
-          are answered with 495 (sent as 400) when the certificate is not good enough, and with \
-          496 (sent as 400) when there is none. A certificate is judged by the rules of the server \
-          that answers the request, again after a session was resumed and after a reload. A request \
-          whose `Host` leads to a server with `ssl_verify_client`, on a connection that was opened \
-          for another name, is answered with 421.",
+    doc: "Verification of client certificates. As in nginx, the handshake succeeds whatever \
+          certificate the client sends. A request gets 495 (sent as 400) if the certificate is \
+          not accepted, and 496 (sent as 400) if there is none. A certificate is verified by the \
+          rules of the server that processes the request, and again after a session is resumed \
+          and after a reload. If the `Host` of a request selects a server with \
+          `ssl_verify_client`, and the connection was opened for another name, the request gets \
+          421.",
     rows: ROWS,
 };
 
@@ -26,9 +27,10 @@ const ROWS: &[Row] = &[
         HS,
         ONE,
         "off",
-        "Whether clients are asked for a certificate. `on`: there is no answer without a valid one; \
-         `optional`: one that is shown must be valid; `optional_no_ca`: one that is shown may be \
-         issued by anybody, and `$ssl_client_verify` says whether it is trusted.",
+        "Whether clients are asked for a certificate. `on`: a valid certificate is required; \
+         `optional`: a certificate that the client sends must be valid; `optional_no_ca`: the \
+         certificate may come from any issuer, and `$ssl_client_verify` shows whether it is \
+         trusted.",
         |b, c| {
             let modes = [
                 ("off", VerifyClient::Off),
@@ -44,7 +46,8 @@ const ROWS: &[Row] = &[
         HS,
         ONE,
         "1",
-        "Most intermediate certificates between a client's and a trusted one.",
+        "Maximum number of intermediate certificates between a client certificate and a trusted \
+         one.",
         |b, c| c.number(&mut b.server().tls.verify_depth),
     ),
     Row::new(
@@ -52,8 +55,8 @@ const ROWS: &[Row] = &[
         HS,
         ONE,
         "",
-        "PEM file with the certificates that clients are verified by. Their names are sent to \
-         clients, which choose by them.",
+        "PEM file with the CA certificates that verify client certificates. Their names are sent \
+         to clients to choose a certificate by.",
         |b, c| {
             let path = file(b, c);
             c.once(&b.server().tls.client_certificate)?;
@@ -66,7 +69,8 @@ const ROWS: &[Row] = &[
         HS,
         ONE,
         "",
-        "PEM file with more certificates that clients are verified by. Their names are not sent.",
+        "PEM file with further CA certificates that verify client certificates. Their names are \
+         not sent to clients.",
         |b, c| {
             let path = file(b, c);
             c.once(&b.server().tls.trusted_certificate)?;
@@ -79,9 +83,9 @@ const ROWS: &[Row] = &[
         HS,
         ONE,
         "",
-        "PEM file with lists of revoked certificates. Every certificate of a chain then needs a \
-         list of its issuer that is in force. The file is read with the configuration: reload when \
-         it has changed.",
+        "PEM file with certificate revocation lists (CRLs). Every certificate of a chain then \
+         requires a valid CRL of its issuer. The file is read with the configuration: reload \
+         after changing it.",
         |b, c| {
             let path = file(b, c);
             c.once(&b.server().tls.crl)?;

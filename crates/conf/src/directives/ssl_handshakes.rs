@@ -8,7 +8,7 @@ use std::time::Duration;
 
 pub(super) const MODULE: Module = Module {
     title: "TLS: handshakes",
-    doc: "How many handshakes there may be at a time, and who computes for them.",
+    doc: "Limits on handshakes, and where their private key operations run.",
     rows: ROWS,
 };
 
@@ -21,10 +21,11 @@ const ROWS: &[Row] = &[
         HS,
         ONE,
         "auto",
-        "Whether the part of a handshake that needs the private key is done by handshake threads, so \
-         that the worker goes on serving meanwhile. `on`: always; `off`: never; `auto`: where it \
-         pays, by the kind of key and by what else the worker has to do. In any case handshakes \
-         that stay on a worker take turns with established connections, which come first.",
+        "Whether private key operations run on handshake threads, so that the worker thread can \
+         serve other connections meanwhile. `on`: always; `off`: never; `auto`: where it pays \
+         off, depending on the key type and the load of the worker thread. In all modes, \
+         handshakes on a worker thread alternate with established connections, which have \
+         priority.",
         |b, c| {
             let modes = [
                 ("on", AsyncMode::On),
@@ -40,9 +41,9 @@ const ROWS: &[Row] = &[
         HTTP,
         ONE,
         "auto",
-        "Number of handshake threads of the process; with `0` there are none, whatever `ssl_async` \
-         says. `auto`: one for each CPU that the process may use. They let workers go first, also \
-         where there is only one CPU.",
+        "Number of handshake threads of the process; `0` disables them, whatever `ssl_async` says. \
+         `auto`: one per CPU that the process may use. Worker threads have priority over them, \
+         even on a single CPU.",
         |b, c| {
             c.once(&b.server().tls.async_threads)?;
             b.server().tls.async_threads = Some(match c.arg(1) {
@@ -58,11 +59,11 @@ const ROWS: &[Row] = &[
         HS,
         ONE,
         "auto",
-        "What computes with the private key. `cpu`: AWS-LC, one operation at a time. `batch`: \
-         operations of one RSA key that wait at the same time are computed eight at a time with \
-         AVX-512 IFMA, which costs a quarter each; an error where the processor does not have it, and a \
-         warning for certificates with other keys, which get `cpu`. `auto`: `batch` where that is \
-         possible, else `cpu`. `sealane doctor` says what each certificate gets.",
+        "What performs private key operations. `cpu`: AWS-LC, one operation at a time. `batch`: up \
+         to eight pending operations of one RSA key are computed together with AVX-512 IFMA, at a \
+         quarter of the cost each; it is an error if the processor lacks AVX-512 IFMA, and \
+         certificates with other keys give a warning and use `cpu`. `auto`: `batch` where \
+         possible, otherwise `cpu`. `sealane doctor` shows what each certificate uses.",
         |b, c| {
             let choices = [
                 ("auto", Accelerator::Auto),
@@ -78,10 +79,10 @@ const ROWS: &[Row] = &[
         HTTP,
         ONE,
         "auto",
-        "Handshakes that may wait on each worker thread, for their turn, a handshake thread or an \
-         accelerator. One more is refused before any work is done for it: the client gets a fatal \
-         alert, and the error log says once a minute how many there were. `auto`: seven eighths of \
-         `worker_connections`.",
+        "Maximum number of handshakes that wait on each worker thread for their turn, for a \
+         handshake thread or for an accelerator. Further handshakes are rejected before any work \
+         is done for them: the client gets a fatal alert, and the error log shows their number \
+         once a minute. `auto`: seven eighths of `worker_connections`.",
         |b, c| {
             c.once(&b.server().tls.handshake_queue)?;
             b.server().tls.handshake_queue = Some(match c.arg(1) {
@@ -97,9 +98,9 @@ const ROWS: &[Row] = &[
         HS,
         ONE,
         "60s",
-        "How long a connection may take from accept to the end of its handshake, waiting for a turn \
-         included; `client_header_timeout` limits it too. The default server of the address decides, \
-         as the client has not named another yet.",
+        "Timeout from accepting a connection to the end of its handshake, including the time in \
+         the queue; `client_header_timeout` applies too. The value comes from the default server \
+         of the address, because the client has not sent a server name yet.",
         |b, c| {
             c.time(&mut b.server().tls.handshake_timeout)?;
             match b.server().tls.handshake_timeout {

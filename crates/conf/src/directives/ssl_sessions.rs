@@ -15,7 +15,7 @@ use std::time::Duration;
 
 pub(super) const MODULE: Module = Module {
     title: "TLS: sessions",
-    doc: "Resumption of TLS sessions, by tickets and by a cache.",
+    doc: "Session resumption with tickets and with a cache.",
     rows: ROWS,
 };
 
@@ -42,7 +42,7 @@ const ROWS: &[Row] = &[
         HS,
         ONE,
         "5m",
-        "How long a session can be resumed.",
+        "Time during which a session can be resumed.",
         |b, c| c.seconds(&mut b.server().tls.session_timeout),
     ),
     Row::new(
@@ -50,7 +50,7 @@ const ROWS: &[Row] = &[
         HS,
         ONE,
         "on",
-        "Whether sessions are resumed by tickets (RFC 5077, RFC 8446).",
+        "Whether sessions can be resumed with tickets (RFC 5077, RFC 8446).",
         |b, c| c.flag(&mut b.server().tls.session_tickets),
     ),
     Row::new(
@@ -58,8 +58,8 @@ const ROWS: &[Row] = &[
         HS,
         ONE,
         "",
-        "File of 48 or 80 bytes with a ticket key. With several, the first encrypts and all \
-         decrypt. Without any, keys are made at random.",
+        "File of 48 or 80 bytes with a ticket key. If several are given, the first encrypts \
+         tickets and all decrypt them. Without the directive, keys are generated randomly.",
         |b, c| {
             let path = b.options.beside_conf(c.path(1));
             b.server()
@@ -75,8 +75,8 @@ const ROWS: &[Row] = &[
         HS,
         Arity::Between(1, 2),
         "none",
-        "`off`, `none`, `builtin[:sessions]` or `shared:name:size`. Every cache is shared by all \
-         worker threads; servers with the same zone name share one.",
+        "`off`, `none`, `builtin[:sessions]` or `shared:name:size`. All worker threads share every \
+         cache; servers with the same zone name share one cache.",
         session_cache,
     ),
     Row::new(
@@ -84,9 +84,9 @@ const ROWS: &[Row] = &[
         HS,
         ONE,
         "",
-        "How long a ticket key that Sealane made seals before the next one does; at least `2s`. A \
-         key opens for as long as a ticket can live. By default a third of `ssl_session_timeout`. \
-         Keys of `ssl_session_ticket_key` do not rotate.",
+        "Time for which a generated ticket key encrypts tickets before the next key replaces it; \
+         at least `2s`. A key decrypts tickets for as long as they can live. The default is a \
+         third of `ssl_session_timeout`. Keys of `ssl_session_ticket_key` are not rotated.",
         |b, c| {
             c.seconds(&mut b.server().tls.session_ticket_rotation)?;
             let rotation = b.server().tls.session_ticket_rotation;
@@ -102,10 +102,10 @@ const ROWS: &[Row] = &[
         HTTP,
         ONE,
         "",
-        "File in which the ticket keys that Sealane made survive a restart, so that clients resume \
-         afterwards. The master writes it (mode 0600) whenever a key is made; relative paths start \
-         from the prefix. It holds secrets: keep it out of backups and on memory-backed storage \
-         where possible.",
+        "File that keeps generated ticket keys across a restart, so that clients can still resume \
+         their sessions. The master writes it (mode 0600) whenever it generates a key. A relative \
+         path starts from the prefix. The file contains secrets: exclude it from backups, and \
+         store it in memory-backed storage where possible.",
         |b, c| {
             let path = b.options.under_prefix(c.path(1));
             c.once(&b.server().tls.session_ticket_state)?;
@@ -119,17 +119,17 @@ const ROWS: &[Row] = &[
         HS,
         Arity::AtLeast(1),
         "",
-        "Redis or Valkey that the nodes of a site share: ticket keys that Sealane made, sessions \
-         where there is an `ssl_session_cache`, and what is known of early data. \
-         `redis://[[user]:password@]host[:port][/database]`, `rediss://` with TLS, \
+        "Redis or Valkey store that the nodes of a site share. It holds generated ticket keys, \
+         sessions if there is an `ssl_session_cache`, and the early data that was already \
+         accepted. `redis://[[user]:password@]host[:port][/database]`, `rediss://` for TLS, \
          `redis+sentinel://host[:port],.../service[/database]`, `redis+cluster://host[:port],...` \
-         (both also as `rediss+...`), `unix:/path`; `off` where one is inherited. Parameters: \
-         `timeout=20ms`, how long a handshake waits for an answer before it goes on without; \
-         `key=FILE`, 32 bytes or more that seal all that is stored, equal on all nodes (without it \
-         the certificate's key seals, which then must be the same on all nodes); `ca=FILE`, CA \
-         certificates to check the store's with, else the system's; `prefix=sealane:`, what \
-         names in the store begin with. A store that is slow or gone costs resumption, never a \
-         handshake.",
+         (both also as `rediss+...`), `unix:/path`; `off` cancels an inherited store. Parameters: \
+         `timeout=20ms`: maximum time that a handshake waits for the store before it continues \
+         without it; `key=FILE`: a key of 32 bytes or more that encrypts all stored data, the \
+         same on all nodes (without it, the key of the certificate is used and must be the same \
+         on all nodes); `ca=FILE`: CA certificates that verify the store's certificate (by \
+         default, the system's); `prefix=sealane:`: prefix of the names in the store. If the \
+         store is slow or unavailable, sessions are not resumed, but handshakes never fail.",
         session_store,
     )
     .own(),
@@ -138,13 +138,14 @@ const ROWS: &[Row] = &[
         HS,
         ONE,
         "off",
-        "Whether requests are answered that come before the handshake is done (0-RTT, RFC 8446), \
-         which saves a returning client a round trip. Each such flight is accepted once, on one \
-         node if they share an `ssl_session_store`. For five minutes after the server, or that \
-         store, has started, early data is refused where it could be a replay from before. The \
-         store must not evict (`maxmemory-policy noeviction`). Servers behind are told with \
-         `Early-Data: 1`, applications with the parameter `HTTP_EARLY_DATA`, unless the \
-         configuration sets it itself (RFC 8470); a 425 of theirs goes to the client.",
+        "Whether requests are processed before the handshake completes (TLS 1.3 early data, 0-RTT, \
+         RFC 8446), which saves a returning client a round trip. Early data of a connection is \
+         accepted only once, on one node if nodes share an `ssl_session_store`. For five minutes \
+         after the server or that store has started, early data is rejected if it could be a \
+         replay from before. The store must not evict keys (`maxmemory-policy noeviction`). \
+         Upstream servers receive `Early-Data: 1` and applications the parameter \
+         `HTTP_EARLY_DATA`, unless the configuration sets it (RFC 8470). Their 425 responses are \
+         passed to the client.",
         |b, c| c.flag(&mut b.server().tls.early_data),
     ),
     Row::new(
@@ -152,9 +153,8 @@ const ROWS: &[Row] = &[
         HS,
         Arity::AtLeast(1),
         "GET HEAD OPTIONS",
-        "Methods answered in early data; requests with others get 425 (RFC 8470), upon which \
-         clients send them again after the handshake. Add only methods that may safely be \
-         repeated.",
+        "Methods that are allowed in early data. Other requests get 425 (RFC 8470), and clients \
+         then repeat them after the handshake. Add only methods that are safe to repeat.",
         early_data_methods,
     )
     .own(),
@@ -163,9 +163,9 @@ const ROWS: &[Row] = &[
         HTTP,
         ONE,
         "10m",
-        "Memory for the register that knows early data again, at least `64k`; a connection with early \
-         data takes 16 bytes for five minutes. When it is full, clients go on without early data until \
-         old entries leave. Another size has an effect after a restart.",
+        "Memory for the register that detects replayed early data; at least `64k`. A connection \
+         with early data takes 16 bytes for five minutes. While the register is full, early data \
+         is rejected and handshakes continue without it. A new size takes effect after a restart.",
         |b, c| {
             c.size(&mut b.server().tls.early_data_register_bytes)?;
             let bytes = b.server().tls.early_data_register_bytes;

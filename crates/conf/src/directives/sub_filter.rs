@@ -9,18 +9,18 @@ use std::sync::Arc;
 
 pub(super) const MODULE: Module = Module {
     title: "HTTP: replacements",
-    doc: "Replaces texts in responses, while they are sent.",
+    doc: "Replaces strings in responses while they are sent.",
     rows: &[
         Row::new(
             "sub_filter",
             HSL,
             Arity::Between(2, 2),
             "",
-            "Replaces the first text by the second, without regard to the case of ASCII letters. \
-             Both may contain variables. Several lines replace several texts in one pass; at the \
-             same place the first of them holds. A level with any `sub_filter` of its own inherits \
-             none. What is compressed stays as it is; `gunzip`, or no `Accept-Encoding` for \
-             the server behind, helps.",
+            "Replaces the first string with the second; the case of ASCII letters is ignored. Both \
+             may contain variables. Several directives are applied in one pass; if several match \
+             at the same position, the first one wins. Inherited only if the current level has no \
+             `sub_filter`. Compressed responses are not changed: use `gunzip`, or send no \
+             `Accept-Encoding` to the upstream server.",
             sub_filter,
         ),
         Row::new(
@@ -28,8 +28,8 @@ pub(super) const MODULE: Module = Module {
             HSL,
             ONE,
             "off",
-            "Keeps `Last-Modified`, and a weak `ETag`, of responses in which texts may be replaced; \
-             otherwise they have neither.",
+            "Whether `Last-Modified` and a weak `ETag` are preserved in responses that may be \
+             changed. Otherwise both are removed.",
             |b, c| c.flag(&mut b.location().body_filters.texts.sub_last_modified),
         ),
         Row::new(
@@ -37,7 +37,7 @@ pub(super) const MODULE: Module = Module {
             HSL,
             ONE,
             "on",
-            "Replaces each text once in a response, or wherever it stands.",
+            "Whether each string is replaced only once in a response.",
             |b, c| c.flag(&mut b.location().body_filters.texts.sub_once),
         ),
         Row::new(
@@ -45,7 +45,8 @@ pub(super) const MODULE: Module = Module {
             HSL,
             Arity::AtLeast(1),
             "text/html",
-            "Media types of responses in which texts are replaced, besides `text/html`; `*` is all.",
+            "Media types of responses in which strings are replaced, in addition to `text/html`; \
+             `*` matches any type.",
             |b, c| {
                 media_types::add(b, c, |location| &mut location.body_filters.texts.sub_types);
                 Ok(())

@@ -10,7 +10,8 @@ use crate::template::{self, Settable};
 
 pub(super) const MODULE: Module = Module {
     title: "HTTP: subrequests",
-    doc: "Requests that a request sets off, and what passes between the servers on both sides.",
+    doc: "Directives that cause subrequests, early hints, and the PROXY protocol to upstream \
+        servers.",
     rows: ROWS,
 };
 
@@ -20,8 +21,8 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "off",
-        "A subrequest to this URI decides: 2xx lets the request go on, 401 and 403 refuse it, \
-         anything else is an error (500).",
+        "URI of a subrequest that authorizes the request: 2xx allows access, 401 and 403 deny it, \
+         any other status is an error (500).",
         auth_request,
     ),
     Row::new(
@@ -29,8 +30,8 @@ const ROWS: &[Row] = &[
         HSL,
         Arity::Between(2, 2),
         "",
-        "Sets a variable to a value made of the subrequest's variables, such as \
-         `$upstream_http_x_user`.",
+        "Sets a variable to a value after the subrequest completes; the value may contain its \
+         variables, such as `$upstream_http_x_user`.",
         auth_request_set,
     ),
     Row::new(
@@ -38,8 +39,8 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "off",
-        "The request is repeated as a subrequest to this URI, whose answer is ignored; several \
-         lines repeat it several times.",
+        "URI to which the request is mirrored by a subrequest. The response is ignored. Several \
+         directives create several mirrors.",
         mirror,
     ),
     Row::new(
@@ -47,7 +48,7 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "on",
-        "Whether the body is repeated too; it is read as a whole first.",
+        "Whether the request body is mirrored too; it is then read completely first.",
         |b, c| c.flag(&mut b.location().mirror_request_body),
     ),
     Row::new(
@@ -55,9 +56,9 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "10000",
-        "How many subrequests a request may set off, for whatever purpose, with those that they set \
-         off themselves; one more is an error. A page that includes itself twice would have no end. \
-         The pieces of `slice` follow one another and count while they are sent.",
+        "Maximum number of subrequests of a request, including nested ones; one more is an error. \
+         This stops pages that include themselves. The subrequests of `slice` run one after \
+         another and count only while they are active.",
         |b, c| c.number(&mut b.location().max_subrequests),
     )
     .own(),
@@ -66,8 +67,8 @@ const ROWS: &[Row] = &[
         HSL,
         Arity::AtLeast(1),
         "",
-        "A 103 response of an upstream server is passed to the client if one of the values is \
-         neither empty nor `0`.",
+        "A 103 response of an upstream server is passed to the client if at least one of the \
+         values is neither empty nor `0`.",
         early_hints,
     ),
     Row::new(
@@ -75,9 +76,9 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "off",
-        "Every connection of `proxy_pass` and its like begins with a PROXY protocol header that names \
-         the client: `v1` (text) or `v2` (binary). Such a connection serves one request, as the next \
-         one may be another client's.",
+        "Whether connections of `proxy_pass` and the like begin with a PROXY protocol header for \
+         the client: `v1` (text) or `v2` (binary). Such a connection serves one request, because \
+         the next one may come from another client.",
         |b, c| {
             let choices = [
                 ("off", SendProxyProtocol::Off),

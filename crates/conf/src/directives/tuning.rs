@@ -2,11 +2,12 @@
 
 use super::{Check, HSL, Module, ONE, Row};
 
-const ZLIB: &str = "How much memory the compressor takes is decided by `gzip_comp_level` and by the length of the response";
+const ZLIB: &str = "`gzip_comp_level` and the length of the response determine the compressor's \
+    memory";
 
 pub(super) const MODULE: Module = Module {
     title: "HTTP: undocumented directives of nginx",
-    doc: "Accepted, since they change nothing that a client could see.",
+    doc: "Accepted because they do not affect what clients see.",
     rows: &[
         Row::meaningless("gzip_window", HSL, ONE, Check::Size, ZLIB),
         Row::meaningless("gzip_hash", HSL, ONE, Check::Size, ZLIB),
@@ -15,14 +16,14 @@ pub(super) const MODULE: Module = Module {
             HSL,
             ONE,
             Check::Size,
-            "Responses are sent as they come; nothing waits for more to compress",
+            "Responses are compressed as they arrive; nothing is postponed",
         ),
         Row::meaningless(
             "gzip_no_buffer",
             HSL,
             ONE,
             Check::Flag,
-            "Responses are sent as they come; nothing waits for more to compress",
+            "Responses are compressed as they arrive; nothing is postponed",
         ),
     ],
 };

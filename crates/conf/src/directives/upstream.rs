@@ -23,16 +23,16 @@ const DEFAULT_PORT: u16 = 80;
 
 const NONE: Arity = Arity::Between(0, 0);
 
-const COMMERCIAL: &str = "it is part of nginx's commercial edition only";
-const STICKY: &str = "requests of a client are not tied to a server by a cookie yet; \
-                      \"hash $cookie_NAME consistent\" comes near";
-const CHECKS: &str = "servers are not checked in the background yet; \"max_fails\" and \
-                      \"fail_timeout\" of \"server\" watch the requests themselves";
+const COMMERCIAL: &str = "it is only part of nginx's commercial edition";
+const STICKY: &str = "session affinity by cookie is not supported yet; \"hash $cookie_NAME \
+                      consistent\" is a partial replacement";
+const CHECKS: &str = "active health checks are not supported yet; \"max_fails\" and \
+                      \"fail_timeout\" of \"server\" are passive checks";
 
 pub(super) const MODULE: Module = Module {
     title: "Upstreams",
-    doc: "Groups of servers to hand requests to, and how one is picked. `include` works inside \
-          the block, so that a file can hold a list of servers.",
+    doc: "Groups of servers that requests are passed to, and load balancing. `include` works \
+          inside the block, so that a file can hold a list of servers.",
     rows: ROWS,
 };
 
@@ -41,8 +41,8 @@ const ROWS: &[Row] = &[
         "upstream",
         HTTP,
         ONE,
-        "A group of servers. Its name stands for it in `proxy_pass` and its like, whatever the \
-         case and wherever the block is.",
+        "A group of servers. `proxy_pass` and the like refer to it by name; names are \
+         case-insensitive, and the block may follow its use.",
         upstream,
     ),
     Row::new(
@@ -50,12 +50,13 @@ const ROWS: &[Row] = &[
         UPSTREAM,
         Arity::AtLeast(1),
         "",
-        "A server of the group: `host[:port]` or `unix:path`; port 80 if none is written. A name \
-         with several addresses is several servers. `weight=` 1 to 1000000, default 1; \
-         `max_fails=` failures (default 1, 0 never) within `fail_timeout=` (default 10s) leave it \
-         alone for as long; `max_conns=` connections at most, of all workers; `backup`: when no \
-         other can be picked; `down`; `resolve`: the name is looked up again and again, which \
-         needs `zone` and `resolver`; `service=`: by SRV records.",
+        "A server of the group: `host[:port]` or `unix:path`; the default port is 80. A name that \
+         resolves to several addresses defines several servers. Parameters: `weight=` (1 to \
+         1000000, default 1); `max_fails=` (default 1, 0 disables it) failures within \
+         `fail_timeout=` (default 10s) make the server unavailable for that time; `max_conns=` \
+         limits connections of all workers; `backup` servers are used when no other is available; \
+         `down`; `resolve` monitors changes of the name's addresses, which requires `zone` and \
+         `resolver`; `service=` uses SRV records.",
         server,
     ),
     Row::new(
@@ -63,7 +64,7 @@ const ROWS: &[Row] = &[
         UPSTREAM,
         NONE,
         "",
-        "Picks the server with the fewest connections for its weight.",
+        "Selects the server with the fewest active connections, taking weights into account.",
         |b, _| method(b, BalanceMethod::LeastConn),
     ),
     Row::new(
@@ -71,7 +72,8 @@ const ROWS: &[Row] = &[
         UPSTREAM,
         NONE,
         "",
-        "Picks by the client's address: its first three bytes, or all of an IPv6 address.",
+        "Selects a server by the client address: the first three octets of an IPv4 address, or the \
+         entire IPv6 address.",
         |b, _| method(b, BalanceMethod::IpHash),
     ),
     Row::new(
@@ -79,8 +81,8 @@ const ROWS: &[Row] = &[
         UPSTREAM,
         Arity::Between(1, 2),
         "",
-        "Picks by a key made of text and variables. `consistent`: ketama, which moves few keys when \
-         a server comes or goes.",
+        "Selects a server by a key of text and variables. `consistent` uses ketama consistent \
+         hashing, which remaps few keys when a server is added or removed.",
         hash,
     ),
     Row::new(
@@ -88,7 +90,8 @@ const ROWS: &[Row] = &[
         UPSTREAM,
         Arity::Between(0, 2),
         "",
-        "Picks at random by weight. `two [least_conn]`: the one of two with fewer connections.",
+        "Selects a server at random, taking weights into account. `two [least_conn]` selects two \
+         servers and uses the one with fewer connections.",
         random,
     ),
     Row::new(
@@ -96,9 +99,10 @@ const ROWS: &[Row] = &[
         UPSTREAM,
         Arity::Between(0, 1),
         "",
-        "Smooth weighted round robin over virtual nodes (Tengine's): every pick costs the same \
-         however many servers there are, and it begins somewhere else in each worker. `max_init=`: \
-         most virtual nodes made at once, the number of servers by default.",
+        "Smooth weighted round robin over virtual nodes, as in Tengine. The cost of a selection \
+         does not depend on the number of servers, and each worker starts at a different node. \
+         `max_init=`: maximum number of virtual nodes that are initialized at once; the default \
+         is the number of servers.",
         vnswrr,
     )
     .own(),
@@ -107,9 +111,9 @@ const ROWS: &[Row] = &[
         UPSTREAM,
         Arity::Between(1, 2),
         "32 local",
-        "Most idle connections that each worker keeps to the servers of the group; 0 keeps none. \
-         `local`: a connection is used again only for the location that opened it; without it, for \
-         any.",
+        "Maximum number of idle connections to the servers of the group that each worker keeps \
+         open; 0 disables the cache. With `local`, a connection is reused only by the location \
+         that opened it, otherwise by any location.",
         keepalive,
     ),
     Row::new(
@@ -117,7 +121,7 @@ const ROWS: &[Row] = &[
         UPSTREAM,
         ONE,
         "1000",
-        "Requests on one connection, after which it is closed.",
+        "Maximum number of requests on one connection. The connection is then closed.",
         |b, c| c.number(&mut b.upstream().keepalive_requests),
     ),
     Row::new(
@@ -125,7 +129,7 @@ const ROWS: &[Row] = &[
         UPSTREAM,
         ONE,
         "1h",
-        "Age from which a connection is closed after its request.",
+        "Age after which a connection is closed once its current request completes.",
         |b, c| c.time(&mut b.upstream().keepalive_time),
     ),
     Row::new(
@@ -133,7 +137,7 @@ const ROWS: &[Row] = &[
         UPSTREAM,
         ONE,
         "60s",
-        "How long an idle connection is kept.",
+        "Time for which an idle connection stays open.",
         |b, c| c.time(&mut b.upstream().keepalive_timeout),
     ),
     Row::new(
@@ -141,8 +145,8 @@ const ROWS: &[Row] = &[
         UPSTREAM,
         Arity::Between(1, 2),
         "",
-        "Counters and positions of the group are shared by all workers. The size is checked as in \
-         nginx and not used: threads of one process share memory anyway.",
+        "All workers share the counters and the state of the group. The size is checked as in \
+         nginx but not used, because the threads of one process share memory.",
         zone,
     ),
     Row::new(
@@ -150,7 +154,7 @@ const ROWS: &[Row] = &[
         UPSTREAM,
         Arity::AtLeast(1),
         "",
-        "Name servers for `resolve`, instead of those of `http`.",
+        "Name servers for `resolve`; overrides the `resolver` of `http`.",
         |b, c| {
             c.once(&b.upstream().resolver)?;
             let resolver = resolver::parse(b, c)?;
@@ -163,7 +167,7 @@ const ROWS: &[Row] = &[
         UPSTREAM,
         ONE,
         "30s",
-        "How long a name may take to look up.",
+        "Timeout for name resolution.",
         |b, c| c.time(&mut b.upstream().resolver_timeout),
     ),
     Row::unsupported("sticky", UPSTREAM, Arity::AtLeast(2), STICKY),

@@ -10,7 +10,7 @@ use crate::variables::Builtin;
 
 pub(super) const MODULE: Module = Module {
     title: "HTTP: cookies for clients",
-    doc: "Cookies by which clients are known again: `$uid_got`, `$uid_set`, `$uid_reset`.",
+    doc: "Cookies that identify clients: `$uid_got`, `$uid_set`, `$uid_reset`.",
     rows: ROWS,
 };
 
@@ -20,8 +20,8 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "off",
-        "Whether clients get a cookie that tells them apart: `on`, `v1` (an older form), `log` (cookies \
-         that come are known and none are set).",
+        "Whether cookies that identify clients are set: `on`, `v1` (an older format), `log` \
+         (received cookies are logged, none are set).",
         userid,
     ),
     Row::new(
@@ -63,7 +63,8 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "off",
-        "How long the client keeps the cookie: a time, `max`, or `off` until it ends.",
+        "Time for which the client keeps the cookie, `max`, or `off` to keep it until the browser \
+         is closed.",
         |b, c| {
             let slot = &mut b.location().restricting.userid.expires;
             c.once(slot)?;
@@ -91,7 +92,8 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "off",
-        "A letter, digit or `=` with which the cookie is marked; clients with another mark get it anew.",
+        "A letter, digit or `=` that marks the cookie. Clients whose cookie has another mark get a \
+         new one.",
         |b, c| {
             let slot = &mut b.location().restricting.userid.mark;
             c.once(slot)?;
@@ -111,7 +113,7 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "none",
-        "Value of the header `P3P` that goes with the cookie.",
+        "Value of the `P3P` header field that is sent with the cookie.",
         |b, c| unless_none(c, &mut b.location().restricting.userid.p3p),
     ),
     Row::new(
@@ -119,7 +121,8 @@ const ROWS: &[Row] = &[
         HSL,
         ONE,
         "",
-        "Number of the server in the cookie; default its address, or 0 with `v1`.",
+        "Number that identifies the server in the cookie. The default is its address, or 0 with \
+         `v1`.",
         |b, c| c.number(&mut b.location().restricting.userid.service),
     ),
 ];

@@ -13,7 +13,7 @@ use crate::values;
 
 pub(super) const MODULE: Module = Module {
     title: "Passing requests to uwsgi servers",
-    doc: "A location with `uwsgi_pass` hands its requests to servers that speak uwsgi.",
+    doc: "A location with `uwsgi_pass` passes requests to uwsgi servers.",
     rows: joined!(OWN, REACHING, BUFFERING, TLS, CACHING),
 };
 
@@ -45,8 +45,8 @@ const OWN: &[Row] = &[
         LOCATION | LOCATION_IF,
         ONE,
         "",
-        "Where requests go: maybe `uwsgi://`, or `suwsgi://` for TLS, then host and port, the name \
-         of an `upstream`, or `unix:PATH`. May contain variables.",
+        "Address of the uwsgi server: optionally `uwsgi://`, or `suwsgi://` for TLS, then host and \
+         port, the name of an `upstream`, or `unix:PATH`. May contain variables.",
         |b, c| proxying::pass(b, c, SCHEMES, false),
     ),
     Row::new(
@@ -54,7 +54,7 @@ const OWN: &[Row] = &[
         HSL,
         Arity::Between(2, 3),
         "",
-        "A variable of requests and its value, as `fastcgi_param`.",
+        "Parameter that is passed to the server, and its value, as in `fastcgi_param`.",
         param,
     ),
     Row::new(
@@ -62,7 +62,7 @@ const OWN: &[Row] = &[
         HSL,
         ONE,
         "0",
-        "First modifier of requests, 0 to 255.",
+        "The `modifier1` field of requests, 0 to 255.",
         |b, c| modifier(c, &mut b.location().passing.uwsgi.modifier1),
     ),
     Row::new(
@@ -70,7 +70,7 @@ const OWN: &[Row] = &[
         HSL,
         ONE,
         "0",
-        "Second modifier of requests, 0 to 255.",
+        "The `modifier2` field of requests, 0 to 255.",
         |b, c| modifier(c, &mut b.location().passing.uwsgi.modifier2),
     ),
     Row::new(
@@ -78,7 +78,7 @@ const OWN: &[Row] = &[
         HSL,
         ONE,
         "",
-        "Bytes that follow the variables of a request.",
+        "String that is appended to the parameters of a request.",
         |b, c| {
             c.once(&b.location().passing.uwsgi.string)?;
             b.location().passing.uwsgi.string = Some(c.arg(1).into());
