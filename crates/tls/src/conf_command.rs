@@ -4,7 +4,6 @@
 //! to OpenSSL is an error in OpenSSL's words. Commands apply in order, after all other directives,
 //! and override them.
 
-use crate::client::ClientSettings;
 use crate::error::{SettingsError, Warning};
 use crate::protocols::{Protocol, Protocols};
 use crate::settings::ServerSettings;
@@ -50,40 +49,8 @@ impl Policy {
         Ok(policy)
     }
 
-    /// The same for a client: `proxy_ssl_conf_command` and the like.
-    pub(crate) fn for_client(
-        settings: &ClientSettings,
-        warnings: &mut Vec<Warning>,
-    ) -> Result<Self, SettingsError> {
-        let mut policy = Self {
-            protocols: settings.protocols,
-            ciphers: settings.ciphers.clone(),
-            ciphersuites: None,
-            groups: None,
-            signature_algorithms: None,
-            prefer_server_ciphers: false,
-            prioritize_chacha: false,
-            tickets: true,
-            ticket_count: None,
-            ktls: None,
-        };
-        let directives = settings.directives;
-        let directive = format!("{directives}_conf_command");
-        for (name, value) in &settings.conf_commands {
-            let replaced = CLIENT_DIRECTIVES
-                .iter()
-                .find(|(command, _)| command.eq_ignore_ascii_case(name));
-            if let Some((_, suffix)) = replaced {
-                return Err(SettingsError::new(format!(
-                    "\"{directive} {name} {value}\" is not supported: use \"{directives}_{suffix}\""
-                )));
-            }
-        }
-        policy.apply_all(&directive, &settings.conf_commands, warnings)?;
-        Ok(policy)
-    }
-
-    fn apply_all(
+    /// Applies commands in order, as those of `directive`.
+    pub(crate) fn apply_all(
         &mut self,
         directive: &str,
         commands: &[(String, String)],
@@ -387,16 +354,6 @@ static COMMANDS: &[(&str, Effect)] = &[
         "RequestCAStore",
         Effect::Unsupported("use \"ssl_client_certificate\", which names a file"),
     ),
-];
-
-/// Commands for which clients have a directive: the part after `proxy_ssl_`.
-const CLIENT_DIRECTIVES: [(&str, &str); 6] = [
-    ("Certificate", "certificate"),
-    ("PrivateKey", "certificate_key"),
-    ("VerifyMode", "verify"),
-    ("VerifyCAFile", "trusted_certificate"),
-    ("VerifyCAPath", "trusted_certificate"),
-    ("VerifyCAStore", "trusted_certificate"),
 ];
 
 enum Switch {

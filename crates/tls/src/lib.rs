@@ -50,6 +50,7 @@ mod client_certificates;
 mod client_hello;
 mod conf_command;
 mod connection;
+mod control_records;
 mod error;
 mod groups;
 mod hello_records;

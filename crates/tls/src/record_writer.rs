@@ -12,8 +12,8 @@ use sealane_awslc as awslc;
 use sealane_awslc::{RecordCipher, TransmitKeys};
 use sealane_vector::ChaCha20Poly1305;
 
+use crate::control_records::{ALERT, HANDSHAKE, KEY_UPDATE};
 use crate::error::Error;
-use crate::ktls::{ALERT, HANDSHAKE, KEY_UPDATE};
 
 /// The smallest piece of plaintext for which the write direction is taken over from libssl.
 /// Exporting the keys costs about as much as sealing a few KiB.

@@ -28,6 +28,8 @@ use crate::sessions::ring::{RingSettings, TicketRing};
 use crate::settings::{Identity, ServerSettings, SessionCacheSetting};
 use crate::signatures;
 
+mod offer;
+
 /// Bytes of a `builtin` cache per session: most sessions have 150 to 250.
 const BUILTIN_SESSION_BYTES: usize = 384;
 /// Maximum age in seconds of sessions that libssl resumes (RFC 8446 section 4.6.1: seven days).

@@ -222,8 +222,7 @@ pub(super) const ZSTD: Module = Module {
 
 /// `gzip_types` and its like.
 const fn types(name: &'static str, set: Setter) -> Row {
-    const DOC: &str =
-        "Media types of responses that are compressed, in addition to `text/html`; `*` matches any \
+    const DOC: &str = "Media types of responses that are compressed, in addition to `text/html`; `*` matches any \
          type.";
     Row::new(name, HSL, Arity::AtLeast(1), "text/html", DOC, set)
 }

@@ -138,7 +138,11 @@ const ROWS: &[Row] = &[
         METERED,
         "1000 rate=50",
         "PRIORITY and PRIORITY_UPDATE frames. Each request replenishes two.",
-        |b, c| allowance(b, c, DEFAULT.priority_frames, |http2| &mut http2.priority_frames),
+        |b, c| {
+            allowance(b, c, DEFAULT.priority_frames, |http2| {
+                &mut http2.priority_frames
+            })
+        },
     )
     .own(),
     Row::new(
@@ -147,7 +151,11 @@ const ROWS: &[Row] = &[
         METERED,
         "2000 rate=200",
         "WINDOW_UPDATE frames. Each frame of a response body replenishes four.",
-        |b, c| allowance(b, c, DEFAULT.window_updates, |http2| &mut http2.window_updates),
+        |b, c| {
+            allowance(b, c, DEFAULT.window_updates, |http2| {
+                &mut http2.window_updates
+            })
+        },
     )
     .own(),
     Row::new(
@@ -157,7 +165,11 @@ const ROWS: &[Row] = &[
         "20 rate=1",
         "Requests whose header fields exceed `large_client_header_buffers` after decompression \
          (HPACK bombs). Each gets 431 or 414 and uses no memory beyond the limits.",
-        |b, c| allowance(b, c, DEFAULT.oversized_heads, |http2| &mut http2.oversized_heads),
+        |b, c| {
+            allowance(b, c, DEFAULT.oversized_heads, |http2| {
+                &mut http2.oversized_heads
+            })
+        },
     )
     .own(),
     Row::new(

@@ -19,6 +19,7 @@
 //! |---|---|
 //! | `settings.rs` | [`ClientSettings`]: what is configured |
 //! | `build.rs` | [`ClientTls`]: settings checked and built |
+//! | `policy.rs` | the same with `proxy_ssl_conf_command` applied |
 //! | `identity.rs` | [`ClientIdentity`]: a certificate for servers that ask for one |
 //! | `name.rs` | which part of the configured name is sent and compared |
 //! | `connection.rs` | [`Connection`] |
@@ -31,6 +32,7 @@ mod connection;
 mod error;
 mod identity;
 mod name;
+mod policy;
 mod sans_io;
 mod sessions;
 mod settings;

@@ -19,9 +19,10 @@
 //! |---|---|
 //! | `mod.rs` | settings, state, the checks |
 //! | `take_over.rs` | the kernel's side of one connection: keys, alerts, KeyUpdate, the limit per key |
-//! | `offer.rs` | what a server offers, and which of it a kernel could seal |
+//! | `offer.rs` | a suite that a server offers, and how a kernel could seal it |
 //! | `probe.rs` | what this kernel can do, found out by trying |
 
+mod keys_ended;
 mod offer;
 mod probe;
 mod take_over;
@@ -36,11 +37,11 @@ use sealane_awslc::RecordCipher;
 use sealane_sys::ktls::{Cipher, Version};
 
 use crate::record_writer::RecordWriter;
+pub use keys_ended::KeysEnded;
 pub use offer::OfferedSuite;
 
 pub use probe::{Capabilities, Flaw, Unavailable};
-pub use take_over::KeysEnded;
-pub(crate) use take_over::{ALERT, HANDSHAKE, KEY_UPDATE, KernelCounts, KernelTransmit};
+pub(crate) use take_over::{KernelCounts, KernelTransmit};
 
 /// `ssl_ktls`: whether the kernel seals records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,11 +1,7 @@
-//! What a server offers, and which of it the kernel could seal, for operators who want to know
+//! A suite that a server offers, for operators who want to know what the kernel could seal
 //! before a client connects.
 
-use sealane_awslc::{KeyKind, ProtocolVersion};
 use sealane_sys::ktls::{Cipher, Version};
-
-use crate::ciphers::Suite;
-use crate::server::ServerTls;
 
 /// A suite that a server offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,52 +10,4 @@ pub struct OfferedSuite {
     pub name: &'static str,
     /// How the kernel would seal its records; `None` when no kernel can.
     pub kernel: Option<(Version, Cipher)>,
-}
-
-impl ServerTls {
-    /// The suites that a client can get from this server: configured, possible with its protocols,
-    /// and usable with one of its certificates. TLS 1.3 first.
-    pub fn offered_suites(&self) -> Vec<OfferedSuite> {
-        let rules = self.rules();
-        let mut offered = Vec::new();
-        if rules.max >= ProtocolVersion::Tls13 {
-            offered.extend(rules.tls13_suites.iter().map(|(id, name)| OfferedSuite {
-                name,
-                kernel: tls13_cipher(*id).map(|cipher| (Version::Tls13, cipher)),
-            }));
-        }
-        let has_protocol = |suite: &Suite| {
-            let lowest = if suite.needs_tls12() {
-                ProtocolVersion::Tls12
-            } else {
-                rules.min
-            };
-            rules.min <= ProtocolVersion::Tls12 && rules.max >= lowest
-        };
-        let has_certificate = |suite: &Suite| {
-            self.kinds().iter().any(|kind| match kind {
-                KeyKind::Rsa => suite.uses_rsa_certificate(),
-                _ => suite.uses_ecdsa_certificate(),
-            })
-        };
-        let older = rules.suites.iter().filter(|suite| has_protocol(suite));
-        offered.extend(
-            older
-                .filter(|suite| has_certificate(suite))
-                .map(|suite| OfferedSuite {
-                    name: suite.name,
-                    kernel: suite.record_cipher().map(|cipher| (Version::Tls12, cipher)),
-                }),
-        );
-        offered
-    }
-}
-
-fn tls13_cipher(id: u16) -> Option<Cipher> {
-    match id {
-        0x1301 => Some(Cipher::Aes128Gcm),
-        0x1302 => Some(Cipher::Aes256Gcm),
-        0x1303 => Some(Cipher::ChaCha20Poly1305),
-        _ => None,
-    }
 }

@@ -4,7 +4,6 @@
 //! guard in plaintext and is sent here as a record of its own type: alerts (21), and the answer to
 //! a KeyUpdate (handshake, 22), after which the kernel gets the updated key.
 
-use std::fmt;
 use std::io;
 use std::os::fd::BorrowedFd;
 
@@ -12,15 +11,10 @@ use sealane_awslc as awslc;
 use sealane_awslc::{NotMovable, TransmitKeys};
 use sealane_sys::ktls::{self, Keys, Version};
 
+use super::keys_ended::KeysEnded;
 use super::{ATTACH_CALL, KtlsPolicy, Refusal, SET_CALL, kernel_cipher};
+use crate::control_records::{ALERT, HANDSHAKE, KEY_UPDATE};
 use crate::record_writer::RecordWriter;
-
-/// Record types (RFC 8446 section 5.1).
-pub(crate) const ALERT: u8 = 21;
-pub(crate) const HANDSHAKE: u8 = 22;
-
-/// KeyUpdate, `update_not_requested` (RFC 8446 section 4.6.3).
-pub(crate) const KEY_UPDATE: [u8; 5] = [24, 0, 0, 1, 0];
 
 /// warning, close_notify (RFC 8446 section 6.1).
 const CLOSE_NOTIFY: [u8; 2] = [1, 0];
@@ -56,36 +50,6 @@ pub(crate) struct KernelTransmit {
 pub(crate) struct KernelCounts {
     pub(crate) records: u64,
     pub(crate) key_updates: u32,
-}
-
-/// Why a connection that the kernel seals had to end: it could not continue under its key.
-/// close_notify was sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum KeysEnded {
-    /// The client asked for a KeyUpdate, which this kernel cannot do
-    /// (Linux before 6.14).
-    UpdateUnsupported,
-    /// The client asked for more KeyUpdates than `ssl_ktls_key_updates`.
-    TooManyUpdates,
-    /// `ssl_ktls_key_records` records have been sealed, and this kernel or protocol cannot change
-    /// the key.
-    Exhausted,
-}
-
-impl fmt::Display for KeysEnded {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            KeysEnded::UpdateUnsupported => {
-                "client asked for a TLS KeyUpdate, which the kernel cannot do for a connection that it seals (Linux 6.14 can); closing the connection"
-            }
-            KeysEnded::TooManyUpdates => {
-                "client asked for more TLS KeyUpdates than \"ssl_ktls_key_updates\" allows; closing the connection"
-            }
-            KeysEnded::Exhausted => {
-                "the key of a connection that the kernel seals has reached \"ssl_ktls_key_records\" and cannot be changed; closing the connection"
-            }
-        })
-    }
 }
 
 /// Hands the write direction of `tls` to the kernel, from libssl or from our own writer. Everything

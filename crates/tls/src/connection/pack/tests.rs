@@ -136,7 +136,7 @@ fn what_is_on_its_way_through_the_kernel_comes_first() {
     assert!(connection.send_control(ours.as_fd(), true).is_err());
     let mut message = [0; 5];
     theirs.read_exact(&mut message).expect("sent just now");
-    assert_eq!(message, ktls::KEY_UPDATE);
+    assert_eq!(message, crate::control_records::KEY_UPDATE);
     let (connection, reason) = *connection.pack().expect_err("between two keys");
     assert_eq!(reason, NotPackable::KeyUpdate);
     assert!(connection.is_sealed_by_kernel());
