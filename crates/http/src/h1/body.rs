@@ -47,7 +47,7 @@ pub struct BodyDecoder {
 ///        v
 ///   EndLf -------------------------------------------------> Done
 ///
-/// | any of them, at a byte that is not allowed there --------> Failed
+/// any of them, at a byte that is not allowed there --------> Failed
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
