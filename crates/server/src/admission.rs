@@ -4,8 +4,8 @@
 //! client can try elsewhere at once, and the handshakes that already wait are not delayed.
 //! `ssl_handshake_queue` limits how many may wait, `ssl_handshake_timeout` for how long.
 
-use crate::turns::Turns;
 use sealane_conf::model::LogLevel;
+use sealane_io::turns::Turns;
 use sealane_log::Logger;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};

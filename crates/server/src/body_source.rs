@@ -5,9 +5,9 @@
 //! is polled: the body flows at the pace of the client, and what the handler reads
 //! from elsewhere is its own affair.
 
-use crate::chain::OutputChain;
 use crate::exchange::Exchange;
 use sealane_http::headers::HeaderList;
+use sealane_io::chain::OutputChain;
 use std::fmt;
 use std::sync::{Mutex, PoisonError};
 use std::task::{Context, Poll};

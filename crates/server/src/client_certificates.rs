@@ -5,11 +5,11 @@
 //! is verified here, by the rules of the server that answers. It belongs to the connection for
 //! its whole life; the verdicts are kept beside it, one for each set of rules.
 
-use crate::disk;
 use crate::exchange::Exchange;
 use crate::request_log::log_request;
 use sealane_conf::model::VerifyClient;
 use sealane_http::StatusCode;
+use sealane_io::disk;
 use sealane_tls::{ClientChain, ClientVerifier, VerifyFailure};
 use std::sync::Arc;
 

@@ -6,7 +6,6 @@
 //! progress, and no reference count that threads share is touched.
 
 use crate::body_source::PendingBody;
-use crate::chain::OutputChain;
 use crate::client_link::ClientLink;
 use crate::facts::{ConnectionFacts, PeerAddress};
 use crate::features::Features;
@@ -20,6 +19,7 @@ use sealane_conf::model::LocationConf;
 use sealane_http::h1::RequestHead;
 use sealane_http::headers::HeaderList;
 use sealane_http::status::StatusCode;
+use sealane_io::chain::OutputChain;
 use sealane_io::open_file::FileVersion;
 use smallvec::SmallVec;
 use std::sync::Arc;

@@ -1,7 +1,6 @@
 //! One exchange on an HTTP/1 connection: from a parsed head to a response that has been sent
 //! and a request body that has been read or discarded.
 
-use crate::buffers;
 use crate::connection::{Connection, HEAD_READ_BYTES, Wait};
 use crate::exchange::Exchange;
 use crate::framing;
@@ -13,6 +12,7 @@ use sealane_conf::model::{LingeringClose, LogLevel};
 use sealane_http::h1::{self, Framing, ParseState, Parsed, RequestError, RequestHead, Version};
 use sealane_http::status::StatusCode;
 use sealane_http::{Method, Span};
+use sealane_io::buffers;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::task::{Poll, ready};

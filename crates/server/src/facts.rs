@@ -2,7 +2,7 @@
 
 use crate::client_certificates::ClientFacts;
 use crate::proxy_protocol::ProxyHeader;
-use crate::socket::Socket;
+use sealane_io::socket::Socket;
 use sealane_tls::Ktls;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;

@@ -1,12 +1,12 @@
 //! How the end of a response body is marked (RFC 9112 section 6), and whether
 //! the connection can live on after it.
 
-use crate::chain::OutputChain;
 use crate::exchange::Exchange;
 use bytes::Bytes;
 use sealane_http::h1::{self, Version};
 use sealane_http::headers::KnownHeader;
 use sealane_http::{Method, StatusCode};
+use sealane_io::chain::OutputChain;
 
 /// Whether a response of unknown length is sent in chunks.
 pub(crate) fn is_chunked(exchange: &Exchange) -> bool {

@@ -12,9 +12,9 @@ pub(crate) mod channel;
 
 use crate::facts::{ConnectionFacts, PeerAddress};
 use crate::proxy_protocol::ProxyHeader;
-use crate::socket::Socket;
 use sealane_conf::model::{ListenAddress, LocationConf};
 use sealane_http::proxy_protocol::Addresses;
+use sealane_io::socket::Socket;
 use sealane_tls::{MAX_PACKED_BYTES, Packed};
 use serde::{Deserialize, Serialize};
 use std::fmt;

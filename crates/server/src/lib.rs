@@ -88,8 +88,6 @@ mod tls_facts;
 mod transport;
 mod variables;
 
-use sealane_io::{buffers, chain, deadline, disk, registry, socket, turns};
-
 pub use handover::moving_format;
 pub use materials::Materials;
 pub use snapshot::Snapshot;

@@ -9,7 +9,6 @@
 //! The body is read once; a second attempt, a mirror or another location gets the same memory or
 //! file.
 
-use crate::chain::OutputChain;
 use crate::client_link::BodyError;
 use crate::exchange::{Exchange, RequestBody};
 use crate::open_file_cache::OpenFile;
@@ -19,6 +18,7 @@ use bytes::Bytes;
 use sealane_conf::model::{BodyInFile, LocationConf};
 use sealane_http::h1::Framing;
 use sealane_http::{Method, StatusCode};
+use sealane_io::chain::OutputChain;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,6 @@
 //! The rewrite module: `rewrite`, `if`, `set`, `break` and `return`, step by step
 //! (nginx's `ngx_http_script.c`).
 
-use crate::disk;
 use crate::exchange::Exchange;
 use crate::handlers::path::FilePath;
 use crate::handlers::{Outcome, returns, symlinks, try_files};
@@ -14,6 +13,7 @@ use sealane_conf::model::{Condition, FileTest, Op, Part, Rewrite, RewriteThen, S
 use sealane_conf::regex::Regex;
 use sealane_http::StatusCode;
 use sealane_http::uri::{EscapeKind, escape_into};
+use sealane_io::disk;
 use sealane_sys::file::{self, Kind};
 use std::ffi::CString;
 

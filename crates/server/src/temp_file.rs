@@ -5,11 +5,11 @@
 //! before the first byte is written, so that nothing is left behind however the
 //! process ends; what holds it is its descriptor, in the chains that send it.
 
-use crate::chain::{FileRange, Segment};
-use crate::disk;
 use crate::open_file_cache::OpenFile;
 use bytes::Bytes;
 use sealane_conf::model::TempPath;
+use sealane_io::chain::{FileRange, Segment};
+use sealane_io::disk;
 use sealane_io::open_file::TempDescriptor;
 use sealane_log::OsError;
 use sealane_log::confinement;

@@ -2,7 +2,6 @@
 
 use crate::admission::RefusedHandshakes;
 use crate::body_source::{BodySource, Filled};
-use crate::chain::{OutputChain, Segment};
 use crate::client_link::ClientLink;
 use crate::counters::Counters;
 use crate::current::Current;
@@ -13,14 +12,15 @@ use crate::materials::Materials;
 use crate::open_file_cache::OpenFileCache;
 use crate::pipeline::{self, PhaseState};
 use crate::snapshot::{ListenerId, Snapshot};
-use crate::socket::Socket;
-use crate::turns::Turns;
 use crate::values::Values;
 use crate::worker::{Process, Worker};
 use sealane_conf::{Config, MemoryLoader, Options};
 use sealane_http::StatusCode;
 use sealane_http::h1::{self, ConnectionHeader, Framing, ParseState, Parsed};
 use sealane_http::uri;
+use sealane_io::chain::{OutputChain, Segment};
+use sealane_io::socket::Socket;
+use sealane_io::turns::Turns;
 use sealane_log::LogSet;
 use sealane_sys::guard::Guard;
 use std::fs;

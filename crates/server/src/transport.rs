@@ -1,8 +1,8 @@
 //! The stream of a client's connection, and what the connection learns from it.
 
 use crate::facts::ConnectionFacts;
-use crate::socket::Socket;
 use sealane_conf::model::LogLevel;
+use sealane_io::socket::Socket;
 use sealane_io::{Endpoint, Stream, StreamError};
 use sealane_log::Logger;
 use sealane_tls::Ktls;

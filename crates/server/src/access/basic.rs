@@ -1,13 +1,13 @@
 //! `auth_basic`: user names and passwords.
 
 use super::{AccessVerdict, Credentials, passwords, user_file};
-use crate::disk;
 use crate::exchange::Exchange;
 use crate::open_file_cache::Errno;
 use crate::request_log::{Text, log_request};
 use crate::template;
 use sealane_conf::model::AuthBasic;
 use sealane_http::StatusCode;
+use sealane_io::disk;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io;

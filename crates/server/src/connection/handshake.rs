@@ -44,9 +44,9 @@
 use super::Connection;
 use crate::admission::{self, Refused};
 use crate::client_certificates::ClientFacts;
-use crate::registry::Asked;
 use crate::snapshot::ServerId;
 use sealane_conf::model::LogLevel;
+use sealane_io::registry::Asked;
 use sealane_io::stream::{HandshakeTimes, Sealed};
 use std::future::poll_fn;
 use std::task::Poll;

@@ -1,13 +1,13 @@
 //! The client's side of an HTTP/1 exchange while it is being handled: the request body, interim
 //! responses, and whether the client is still there.
 
-use crate::chain::OutputChain;
 use crate::client_link::{BodyError, ClientFeed, Demand, Interim};
 use crate::connection::{Connection, HEAD_READ_BYTES, Wait};
-use crate::registry::Asked;
 use bytes::Bytes;
 use sealane_conf::model::LogLevel;
 use sealane_http::h1::{BodyDecoder, CONTINUE, Decoded, Framing};
+use sealane_io::chain::OutputChain;
+use sealane_io::registry::Asked;
 use sealane_io::{OutboundMessage, Received};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -337,7 +337,7 @@ impl Intake {
 /// Receives without a deadline.
 fn receive(connection: &mut Connection, cx: &mut Context<'_>, max: usize) -> Poll<Wait> {
     if connection.buffer.capacity() == 0 {
-        connection.buffer = crate::buffers::small();
+        connection.buffer = sealane_io::buffers::small();
     }
     let received = connection
         .transport
@@ -349,7 +349,7 @@ fn receive(connection: &mut Connection, cx: &mut Context<'_>, max: usize) -> Pol
         Poll::Pending if connection.asked() == Asked::Abort => Wait::Asked(Asked::Abort),
         Poll::Pending => {
             if connection.buffer.is_empty() {
-                crate::buffers::release(&mut connection.buffer);
+                sealane_io::buffers::release(&mut connection.buffer);
             }
             return Poll::Pending;
         }

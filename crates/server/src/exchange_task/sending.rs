@@ -3,19 +3,19 @@
 
 use super::intake::Intake;
 use crate::body_source::{BodySource, Filled, PendingBody, SourceError};
-use crate::buffers::{self, BATCH_BYTES};
-use crate::chain::OutputChain;
 use crate::connection::Connection;
 use crate::exchange::Exchange;
 use crate::framing;
 use crate::pipeline;
 use crate::rate::RateLimit;
-use crate::registry::Asked;
 use crate::transport::TransportError;
 use sealane_conf::model::LogLevel;
 use sealane_http::StatusCode;
 use sealane_http::h1::ConnectionHeader;
 use sealane_io::OutboundMessage;
+use sealane_io::buffers::{self, BATCH_BYTES};
+use sealane_io::chain::OutputChain;
+use sealane_io::registry::Asked;
 use std::future::poll_fn;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;

@@ -1,9 +1,9 @@
 //! One range of a body that is still arriving (`proxy_force_ranges`).
 
 use crate::body_source::{BodySource, Filled, SourceError};
-use crate::chain::OutputChain;
 use crate::exchange::Exchange;
 use sealane_http::range::ByteRange;
+use sealane_io::chain::OutputChain;
 use std::task::{Context, Poll, ready};
 
 /// A source of which only one range is sent. What precedes the range is read and discarded; what

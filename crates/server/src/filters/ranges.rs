@@ -3,11 +3,11 @@
 use super::has_head;
 use super::ranged_source::RangedSource;
 use super::slice;
-use crate::chain::OutputChain;
 use crate::exchange::{ContentType, Exchange};
 use sealane_http::StatusCode;
 use sealane_http::headers::KnownHeader;
 use sealane_http::range::{self, ByteRange, Multipart, RangeOutcome};
+use sealane_io::chain::OutputChain;
 use std::cell::Cell;
 use std::hash::{BuildHasher, RandomState};
 

@@ -7,7 +7,6 @@
 //! file end the response.
 
 use crate::body_source::{BodySource, Filled, PendingBody, SourceError};
-use crate::chain::OutputChain;
 use crate::exchange::Exchange;
 use crate::handlers::{self, Outcome};
 use crate::pipeline;
@@ -16,6 +15,7 @@ use crate::subrequest;
 use sealane_http::StatusCode;
 use sealane_http::decimal::parse_offset;
 use sealane_http::headers::KnownHeader;
+use sealane_io::chain::OutputChain;
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::OnceLock;

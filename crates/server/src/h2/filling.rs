@@ -4,9 +4,9 @@ use super::framer::Framer;
 use super::serving::Serving;
 use super::stream::{FollowUp, Stream, StreamResponse, StreamState};
 use super::timeouts::TurnTime;
-use crate::buffers::BATCH_BYTES;
-use crate::chain::{OutputChain, Segment};
 use sealane_http::h2::Grant;
+use sealane_io::buffers::BATCH_BYTES;
+use sealane_io::chain::{OutputChain, Segment};
 
 impl Serving {
     /// Puts DATA into the output until one write is full, or no stream can send.

@@ -5,8 +5,6 @@
 //! everything that was made before it; what was made later is in the buffer.
 
 use super::timeouts::TurnTime;
-use crate::buffers;
-use crate::chain::{FileRange, OutputChain, Segment};
 use crate::exchange::Exchange;
 use crate::response_head;
 use sealane_http::StatusCode;
@@ -14,6 +12,8 @@ use sealane_http::h1::ConnectionHeader;
 use sealane_http::h2::{self, ErrorCode, Fault, Received, SendError, StreamRef};
 use sealane_http::headers::HeaderList;
 use sealane_io::OutboundMessage;
+use sealane_io::buffers;
+use sealane_io::chain::{FileRange, OutputChain, Segment};
 use std::time::Duration;
 
 /// Codec and output of one connection.

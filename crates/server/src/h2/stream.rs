@@ -3,7 +3,6 @@
 use super::framer::Framer;
 use super::timeouts::{ConnectionTimeouts, TurnTime};
 use crate::body_source::{BodySource, Filled, PendingBody};
-use crate::chain::OutputChain;
 use crate::client_link::{ClientFeed, Demand};
 use crate::exchange::Exchange;
 use crate::pipeline;
@@ -12,6 +11,7 @@ use crate::rate::RateLimit;
 use sealane_http::StatusCode;
 use sealane_http::h2::StreamRef;
 use sealane_http::headers::HeaderList;
+use sealane_io::chain::OutputChain;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;

@@ -2,11 +2,11 @@
 
 use super::Outcome;
 use super::media_file::{MediaFile, MediaPart};
-use crate::chain::Segment;
 use crate::exchange::Exchange;
 use crate::variables;
 use bytes::Bytes;
 use sealane_http::decimal::parse_offset;
+use sealane_io::chain::Segment;
 
 /// The header of an FLV file with audio and video, and the size of the tag before the first, 0.
 const HEADER: &[u8; 13] = b"FLV\x01\x05\0\0\0\x09\0\0\0\0";

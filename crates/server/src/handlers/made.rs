@@ -6,10 +6,10 @@
 //! wait for clients ([`WAITING_BYTES`]) are bounded for all worker threads together. Further
 //! work waits; further results go to temporary files.
 
-use crate::chain::Segment;
 use crate::temp_file::{TempFile, TempFileError};
 use bytes::Bytes;
 use sealane_conf::model::TempPath;
+use sealane_io::chain::Segment;
 use sealane_sys::memory;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};

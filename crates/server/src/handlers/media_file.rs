@@ -2,11 +2,11 @@
 
 use super::path::FilePath;
 use super::{Outcome, open, set_content_type, static_file};
-use crate::chain::Segment;
 use crate::exchange::{ETag, Exchange};
 use crate::open_file_cache::{OpenFile, Opened};
 use bytes::Bytes;
 use sealane_http::{Method, StatusCode};
+use sealane_io::chain::Segment;
 use sealane_io::open_file::FileVersion;
 use std::ops::Range;
 use std::sync::Arc;

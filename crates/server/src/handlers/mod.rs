@@ -18,7 +18,6 @@ pub(crate) mod stub_status;
 pub(crate) mod symlinks;
 pub(crate) mod try_files;
 
-use crate::disk;
 use crate::exchange::{ContentType, Exchange};
 use crate::open_file_cache::{Errno, Lookup, Opened, open_blocking, open_now};
 use crate::proxying;
@@ -27,6 +26,7 @@ use path::FilePath;
 use sealane_conf::model::{ContentHandler, LocationConf, StaticCodings};
 use sealane_http::media_type;
 use sealane_http::{Method, StatusCode};
+use sealane_io::disk;
 use sealane_io::open_file::LinkRule;
 
 /// The outcome of a phase or a handler.

@@ -5,13 +5,13 @@
 
 use super::media_file::{MediaFile, MediaPart};
 use super::{Outcome, made};
-use crate::disk;
 use crate::exchange::Exchange;
 use crate::open_file_cache::{Errno, OpenFile};
 use crate::request_log::{Text, log_request};
 use crate::variables::argument;
 use sealane_http::StatusCode;
 use sealane_http::mp4::{self, Cut, Mp4Error, SCAN_BYTES, Wanted};
+use sealane_io::disk;
 use sealane_sys::file;
 use std::io;
 use std::os::fd::AsFd;

@@ -3,9 +3,9 @@
 use super::Outcome;
 use super::autoindex;
 use super::path::FilePath;
-use crate::disk;
 use crate::exchange::Exchange;
 use sealane_http::Method;
+use sealane_io::disk;
 use sealane_sys::file::Kind;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;

@@ -2,13 +2,13 @@
 
 use super::path::FilePath;
 use super::{Outcome, open, special, symlinks};
-use crate::disk;
 use crate::exchange::Exchange;
 use crate::open_file_cache::{Errno, Opened};
 use crate::request_log::log_request;
 use crate::template;
 use sealane_conf::model::{FilesAt, LocationConf, Template, TryFallback};
 use sealane_http::StatusCode;
+use sealane_io::disk;
 use sealane_sys::file::{self, Kind};
 use std::ffi::CString;
 

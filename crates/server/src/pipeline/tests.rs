@@ -237,7 +237,7 @@ fn the_open_file_cache_serves_contents_from_memory() {
         assert_eq!(reply.text(), "cached");
         let segments: Vec<_> = reply.exchange.response.body.segments().collect();
         assert!(
-            matches!(segments[..], [crate::chain::Segment::Memory(_)]),
+            matches!(segments[..], [sealane_io::chain::Segment::Memory(_)]),
             "{segments:?}"
         );
     }

@@ -4,11 +4,11 @@
 use super::failure::{Doing, Failure};
 use super::peer_connection::{PeerConnection, PeerError};
 use super::wire::{Http2, Wire, WireError, WireEvent};
-use crate::buffers;
-use crate::chain::{OutputChain, Segment};
 use crate::client_link::ClientLink;
 use sealane_http::Method;
 use sealane_http::h1::{ResponseFraming, ResponseKind};
+use sealane_io::buffers;
+use sealane_io::chain::{OutputChain, Segment};
 use sealane_io::{OutboundMessage, Received};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;

@@ -45,8 +45,6 @@ mod tls_settings;
 mod wire;
 
 use crate::body_source::{BodySource, PendingBody};
-use crate::buffers;
-use crate::chain::OutputChain;
 use crate::exchange::{Exchange, RequestBody};
 use crate::handlers::Outcome;
 use crate::request_body;
@@ -60,6 +58,8 @@ use sealane_http::h1::{Framing, ResponseKind};
 use sealane_http::headers::KnownHeader;
 use sealane_http::outgoing::InvalidRequest;
 use sealane_http::{Method, StatusCode};
+use sealane_io::buffers;
+use sealane_io::chain::OutputChain;
 use std::task::{Context, Waker};
 use wire::{FastCgi, Gateway, Http1, Http2, Wire};
 

@@ -11,10 +11,10 @@
 //! including what the client's connection holds and has not sent. So a response takes no more
 //! than its buffers, however slow the client is.
 
-use crate::chain::{OutputChain, Segment};
 use crate::temp_file::{Keep, TempFile, TempFileError};
 use bytes::Bytes;
 use sealane_conf::model::TempPath;
+use sealane_io::chain::{OutputChain, Segment};
 use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;

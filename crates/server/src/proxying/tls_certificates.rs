@@ -4,8 +4,8 @@
 //! As in nginx, the worker reads them with its own rights when it opens a connection. A disk
 //! thread does that.
 
-use crate::disk;
 use sealane_conf::model::CertificateCache;
+use sealane_io::disk;
 use sealane_log::OsError;
 use sealane_tls::client::ClientIdentity;
 use sealane_tls::{Identity, Secret};

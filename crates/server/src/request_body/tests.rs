@@ -1,5 +1,4 @@
 use super::*;
-use crate::chain::Segment;
 use crate::client_link::ClientFeed;
 use crate::temp_file::tests::{descriptors_below, full_file};
 use crate::testing::Site;
@@ -7,6 +6,7 @@ use crate::variables;
 use proptest::prelude::*;
 use sealane_conf::model::Variable;
 use sealane_conf::variables::Builtin;
+use sealane_io::chain::Segment;
 use std::fs;
 use std::path::PathBuf;
 

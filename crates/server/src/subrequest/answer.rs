@@ -2,12 +2,12 @@
 
 use super::{Subrequest, SubrequestKind};
 use crate::body_source::{BodySource, Filled, PendingBody, SourceError};
-use crate::chain::OutputChain;
 use crate::exchange::Exchange;
 use crate::handlers::special::Stub;
 use crate::request_log::{Text, log_request};
 use crate::{framing, pipeline};
 use sealane_http::{Method, StatusCode};
+use sealane_io::chain::OutputChain;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 

@@ -3,13 +3,13 @@
 
 use crate::acceptor::Acceptor;
 use crate::connection;
-use crate::disk;
 use crate::handover::channel::{self, Adopter, Channel, OutboundEvents};
 use crate::handover::{BadMessage, InFlightGuard, MovedConnection};
-use crate::registry::{Asked, SWEEP_INTERVAL};
 use crate::snapshot::Snapshot;
 use crate::worker::{Event, OnThread, Process, Update, Worker, own_sockets};
 use sealane_conf::model::{ListenAddress, LogLevel};
+use sealane_io::disk;
+use sealane_io::registry::{Asked, SWEEP_INTERVAL};
 use sealane_log::{self, OsError};
 use std::io::{self, PipeReader, PipeWriter};
 use std::os::fd::{AsFd, OwnedFd};

@@ -2,12 +2,12 @@
 
 use super::head;
 use crate::body_source::{BodySource, Filled, PendingBody, SourceError};
-use crate::chain::OutputChain;
 use crate::exchange::Exchange;
 use crate::subrequest::IncludedAnswer;
 use sealane_conf::model::Addition;
 use sealane_http::StatusCode;
 use sealane_http::headers::HeaderList;
+use sealane_io::chain::OutputChain;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 

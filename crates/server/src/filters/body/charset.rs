@@ -4,7 +4,6 @@
 use super::head;
 use super::transformed::{Transform, TransformStatus, transform};
 use crate::body_source::SourceError;
-use crate::chain::OutputChain;
 use crate::exchange::{ContentType, Exchange};
 use crate::request_log::{Text, log_request};
 use crate::template;
@@ -12,6 +11,7 @@ use bytes::{Buf, Bytes};
 use sealane_conf::model::{Charset, CharsetName, CharsetTable, Conversion};
 use sealane_http::StatusCode;
 use sealane_http::headers::FieldValue;
+use sealane_io::chain::OutputChain;
 
 /// What a request keeps for `charset`.
 #[derive(Default)]

@@ -3,12 +3,12 @@
 use super::head;
 use super::transformed::{Transform, TransformStatus, transform};
 use crate::body_source::SourceError;
-use crate::chain::OutputChain;
 use crate::codings::{self, Coding};
 use crate::exchange::Exchange;
 use crate::request_log::log_request;
 use bytes::{Buf, Bytes};
 use flate2::{Decompress, FlushDecompress, Status};
+use sealane_io::chain::OutputChain;
 
 /// Decompresses the body if it is compressed and the client does not accept that.
 pub(super) fn apply(exchange: &mut Exchange) {

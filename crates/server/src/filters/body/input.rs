@@ -1,11 +1,11 @@
 //! The input of a body filter: the body before it, as bytes in memory.
 
 use crate::body_source::{BodySource, Filled, PendingBody, SourceError};
-use crate::chain::{OutputChain, Segment};
 use crate::exchange::{Exchange, Response};
 use crate::request_log::log_request;
 use bytes::Bytes;
 use sealane_http::headers::HeaderList;
+use sealane_io::chain::{OutputChain, Segment};
 use sealane_io::stream::ChainReader;
 use std::task::{Context, Poll, ready};
 

@@ -1,7 +1,7 @@
 //! Output of a filter that is assembled from many small parts.
 
-use crate::chain::OutputChain;
 use bytes::Bytes;
+use sealane_io::chain::OutputChain;
 
 /// Collects short parts in one piece of memory, and shares long ones.
 pub(super) struct Pieces<'o> {

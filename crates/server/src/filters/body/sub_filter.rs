@@ -4,12 +4,12 @@ use super::head;
 use super::pieces::Pieces;
 use super::transformed::{Transform, TransformStatus, transform};
 use crate::body_source::SourceError;
-use crate::chain::OutputChain;
 use crate::exchange::Exchange;
 use crate::template;
 use bytes::{Buf, Bytes};
 use sealane_conf::model::SubFilter;
 use sealane_conf::patterns::{Found, Patterns};
+use sealane_io::chain::OutputChain;
 use std::sync::Arc;
 
 /// Applies to bodies of one of the types. As in nginx, compressed bodies are searched like others,

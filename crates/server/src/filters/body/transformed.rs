@@ -2,10 +2,10 @@
 
 use super::input::Input;
 use crate::body_source::{BodySource, Filled, PendingBody, SourceError};
-use crate::chain::OutputChain;
 use crate::exchange::Exchange;
 use bytes::Bytes;
 use sealane_http::headers::HeaderList;
+use sealane_io::chain::OutputChain;
 use std::task::{Context, Poll};
 
 /// The work of a filter on the bytes of a body. It neither waits nor reads. It produces no more

@@ -3,7 +3,6 @@
 use super::{
     DavError, Depth, depth, header, note, path_of, refuse, refuse_body, tree, without_slash,
 };
-use crate::disk;
 use crate::exchange::Exchange;
 use crate::handlers::path::FilePath;
 use crate::open_file_cache::Errno;
@@ -12,6 +11,7 @@ use crate::request_log::{Text, log_request};
 use sealane_conf::model::{Dav, FilesAt};
 use sealane_http::headers::KnownHeader;
 use sealane_http::{Method, StatusCode};
+use sealane_io::disk;
 use sealane_log::confinement;
 use std::path::PathBuf;
 

@@ -17,7 +17,6 @@ mod tree;
 
 use super::Outcome;
 use super::path::FilePath;
-use crate::disk;
 use crate::exchange::Exchange;
 use crate::open_file_cache::Errno;
 use crate::request_log::{Text, log_request};
@@ -26,6 +25,7 @@ use sealane_http::h1::Framing;
 use sealane_http::headers::KnownHeader;
 use sealane_http::uri::{EscapeKind, escape_into};
 use sealane_http::{Method, StatusCode};
+use sealane_io::disk;
 use sealane_log::confinement;
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

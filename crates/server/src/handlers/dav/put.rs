@@ -2,7 +2,6 @@
 
 use super::tree::{Finished, Named, NotNamed};
 use super::{header, path_of, set_location};
-use crate::disk;
 use crate::exchange::Exchange;
 use crate::handlers::Outcome;
 use crate::handlers::path::FilePath;
@@ -13,6 +12,7 @@ use sealane_conf::model::Dav;
 use sealane_http::h1::Framing;
 use sealane_http::headers::KnownHeader;
 use sealane_http::{StatusCode, date};
+use sealane_io::disk;
 use sealane_log::confinement;
 use std::ffi::OsStr;
 use std::fs::File;

@@ -1,7 +1,6 @@
 //! FastCGI, on the side of the client.
 
 use super::{ResponseEnd, UpstreamHead, WireError, WireEvent};
-use crate::chain::{OutputChain, Segment};
 use crate::request_log::Text;
 use bytes::{Buf, Bytes};
 use sealane_http::Method;
@@ -13,6 +12,7 @@ use sealane_http::h1::{
     ParsedResponse, ResponseBodyDecoder, ResponseFraming, ResponseKind, ResponseLimits,
     ResponseState,
 };
+use sealane_io::chain::{OutputChain, Segment};
 use std::ops::Range;
 
 /// Limit of error text that waits to be logged; what a program writes beyond it is counted and left

@@ -1,13 +1,13 @@
 //! HTTP/1, on the side of the client.
 
 use super::{ResponseEnd, UpstreamHead, WireError, WireEvent, next_piece, split_head};
-use crate::chain::{OutputChain, Segment};
 use bytes::Bytes;
 use sealane_http::h1::{
     self, ParsedResponse, ResponseBodyDecoder, ResponseKind, ResponseLimits, ResponseState,
 };
 use sealane_http::headers::HeaderList;
 use sealane_http::{Method, StatusCode};
+use sealane_io::chain::{OutputChain, Segment};
 
 /// One request by HTTP/1.
 pub(crate) struct Http1 {

@@ -5,7 +5,6 @@
 //! request that is given up is reset, and the connection stays usable; nginx closes it.
 
 use super::{ResponseEnd, UpstreamHead, WireError, WireEvent};
-use crate::chain::{FileRange, OutputChain, Segment};
 use bytes::Bytes;
 use sealane_http::Method;
 use sealane_http::h1::Limits;
@@ -13,6 +12,7 @@ use sealane_http::h2::{
     Connection, ErrorCode, Event as Frame, OpenError, RequestTarget, Scheme, Settings, StreamRef,
 };
 use sealane_http::headers::HeaderList;
+use sealane_io::chain::{FileRange, OutputChain, Segment};
 use std::sync::Arc;
 use std::time::Instant;
 

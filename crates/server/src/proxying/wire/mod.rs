@@ -10,8 +10,6 @@ mod gateway;
 mod http1;
 pub(crate) mod http2;
 
-use crate::buffers;
-use crate::chain::{OutputChain, Segment};
 use bytes::Bytes;
 pub(crate) use fastcgi::FastCgi;
 pub(crate) use gateway::Gateway;
@@ -20,6 +18,8 @@ pub(crate) use http2::Http2;
 use sealane_http::h1::{ReceivedResponse, ResponseBodyDecoder, ResponseError};
 use sealane_http::headers::HeaderList;
 use sealane_http::{Method, StatusCode};
+use sealane_io::buffers;
+use sealane_io::chain::{OutputChain, Segment};
 
 /// One request in one of the protocols.
 pub(crate) enum Wire {

@@ -6,7 +6,6 @@ mod memory;
 use super::head;
 use super::transformed::{Transform, TransformStatus, transform};
 use crate::body_source::SourceError;
-use crate::chain::OutputChain;
 use crate::codings::{self, Coding};
 use crate::exchange::Exchange;
 use crate::request_log::log_request;
@@ -15,6 +14,7 @@ use codecs::{Codec, Operation};
 use memory::Share;
 use sealane_conf::model::{Compression, Compressor};
 use sealane_http::Method;
+use sealane_io::chain::OutputChain;
 
 /// What a request keeps for compression.
 #[derive(Default)]

@@ -4,7 +4,6 @@ use super::super::head;
 use super::parser::{MAX_PARAMS, SsiCommand};
 use super::values::{self, Full, SharedIncludes, evaluate};
 use super::{Conditional, Encoding, Included, PageState, Purpose, Queued, Setting, complain};
-use crate::chain::OutputChain;
 use crate::exchange::{ContentType, Exchange};
 use crate::handlers::special::Stub;
 use crate::proxying::safe_uri;
@@ -14,6 +13,7 @@ use bytes::Bytes;
 use sealane_conf::regex::Regex;
 use sealane_http::escape;
 use sealane_http::uri::{EscapeKind, escape_into};
+use sealane_io::chain::OutputChain;
 
 /// Why a command was not carried out, which has been logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
