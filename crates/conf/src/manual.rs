@@ -6,36 +6,26 @@ use crate::directives::{
 use crate::variables;
 use std::fmt::Write;
 
-const INTRODUCTION: &str = "# Directives
+const INTRODUCTION: &str = "\
+# Directives
 
-This page is generated from the directive table \
-(`crates/conf/src/directives`); do not edit it.
-`UPDATE_DOCS=1 cargo test -p sealane-conf` writes \
-it anew.
+This page is generated from the directive table (`crates/conf/src/directives`); do not edit it.
+`UPDATE_DOCS=1 cargo test -p sealane-conf` regenerates it.
 
-Sealane reads `nginx.conf` as nginx does. Every directive of nginx's HTTP server is in \
-one of five states:
+Sealane reads `nginx.conf` as nginx does. Every directive of nginx's HTTP server is in one of five states:
 
-- **works**: it does what nginx's documentation says, except where a note \
-says otherwise;
-- **later**: accepted, and warned about once; it only affects performance, and \
-has no effect yet;
-- **no effect**: accepted silently, because it configures something that \
-Sealane does not have;
-- **obsolete**: accepted, and warned about, as nginx does itself;
-- \
-**refused**: an error, because without it clients would get something else, or somebody would get \
-in
-  who should stay out. A value that switches the directive off is accepted where it is named.
+- **works**: it does what nginx's documentation says, except where a note says otherwise;
+- **later**: accepted with one warning; it only affects performance, and has no effect yet;
+- **no effect**: accepted silently, because it configures something that Sealane does not have;
+- **obsolete**: accepted with a warning, as in nginx;
+- **refused**: an error, because ignoring it would change responses or allow access that it denies.
+  A value that disables the directive is accepted where the table lists it.
 
-\
-A name that is in none of these tables, that of modules by others at the end included, is \
-unknown, which is an error too. Directives marked *Sealane* are not nginx's.
+Any other name is unknown, which is an error too. The last table lists directives of other modules.
+Directives marked *Sealane* are not nginx's.
 
-Sizes are numbers \
-with `k` or `m` (and `g` where files are meant); times are numbers with `ms`, `s`, `m`, `h`, `d`,
-\
-`w`, `M`, `y`, or several of them from large to small (`1h30m`).
+A size is a number with `k` or `m` (and `g` for file sizes). A time is a number with `ms`, `s`, `m`,
+`h`, `d`, `w`, `M`, `y`, or several of them from large to small (`1h30m`).
 ";
 
 /// The text of the manual page.
@@ -68,7 +58,7 @@ fn render_module(page: &mut String, module: &Module) -> std::fmt::Result {
             Support::Implemented(_) | Support::Block(_) => continue,
             Support::Meaningless(_, why) => ("no effect", why.to_owned()),
             Support::Obsolete(Some(instead)) => ("obsolete", format!("Use `{instead}`")),
-            Support::Obsolete(None) => ("obsolete", "Dropped by nginx without replacement".into()),
+            Support::Obsolete(None) => ("obsolete", "Removed by nginx without replacement".into()),
             Support::Later(_, why) => ("later", why.to_owned()),
             Support::Unsupported(why) | Support::UnsupportedBlock(why) => {
                 ("refused", why.to_owned())
@@ -134,7 +124,7 @@ fn render_variables(page: &mut String) -> std::fmt::Result {
     writeln!(
         page,
         "\n## Variables\n\nA variable that has no value is empty in a header line and `-` in a log \
-         line. Those of\nclient certificates and of caches have none yet.\n\
+         line. Variables\nof client certificates and of caches have no values yet.\n\
          \n| variable | value |\n|---|---|"
     )?;
     for (name, _, doc) in variables::BUILTINS {

@@ -220,7 +220,7 @@ impl<'a> Parser<'a> {
         {
             return Err(refuse(
                 format!("\"{shown_path}\" includes itself"),
-                Some("an include must not lead back to a file that is being read"),
+                Some("a file must not include itself, directly or indirectly"),
             ));
         }
         self.file_count += 1;
@@ -432,7 +432,7 @@ impl<'a> Parser<'a> {
     fn enough(&self) -> Result<(), Stop> {
         match self.notes.as_ref().is_some_and(Notes::is_full) {
             true => {
-                let message = format!("more than {} faults; the rest was not read", Notes::MOST);
+                let message = format!("more than {} errors; the rest was not read", Notes::MOST);
                 Err(Text::emerg(message, self.build.place.clone(), None))
             }
             false => Ok(()),
@@ -514,7 +514,7 @@ impl<'a> Parser<'a> {
                 let name = row.name;
                 self.build
                     .warn(format!("the \"{name}\" directive is obsolete, {advice}"));
-                let why = || format!("nginx has dropped it; {advice}");
+                let why = || format!("nginx has removed it; {advice}");
                 self.build
                     .met
                     .is_idle(row, IdleReason::Obsolete, why, &call.origin);
@@ -654,7 +654,7 @@ fn find(words: &[Word], context: Contexts, opens: bool) -> Result<&'static Row, 
     match known {
         Some(name) => {
             let fault = Fault::new(format!("\"{name}\" directive is not allowed here"));
-            Err(fault.help(format!("it may stand in: {}", contexts_of(name))))
+            Err(fault.help(format!("it is allowed in: {}", contexts_of(name))))
         }
         None => {
             if let Some(elsewhere) = directives::owner(name) {
@@ -663,7 +663,7 @@ fn find(words: &[Word], context: Contexts, opens: bool) -> Result<&'static Row, 
                     format!("\"{name}\" directive is not supported, it belongs to {module}");
                 let is_off = matches!(words, [_, word] if word.bytes == b"off");
                 let help = match is_off {
-                    true => "remove the line: there is nothing to switch off",
+                    true => "remove the line: there is nothing to disable",
                     false => elsewhere.instead,
                 };
                 return Err(Fault::new(fault).help(help));

@@ -55,7 +55,7 @@ pub(crate) fn parse(url: &str) -> Result<StoreUrl, String> {
     let (user, password) = read_credentials(credentials)?;
     if rest.contains(['?', '#']) {
         return Err(
-            "parameters follow the URL as words of their own, as in \"timeout=20ms\"".into(),
+            "parameters follow the URL as separate arguments, such as \"timeout=20ms\"".into(),
         );
     }
     let (servers, path) = match rest.split_once('/') {
@@ -89,7 +89,7 @@ pub(crate) fn parse(url: &str) -> Result<StoreUrl, String> {
                 None => (path.unwrap_or_default(), None),
             };
             if service.is_empty() {
-                return Err("after the sentinels comes \"/\" and the name of the service".into());
+                return Err("the sentinels must be followed by \"/\" and the service name".into());
             }
             path = database.filter(|database| !database.is_empty());
             StoreTopology::Sentinel {
@@ -100,7 +100,9 @@ pub(crate) fn parse(url: &str) -> Result<StoreUrl, String> {
     };
     let database = match path {
         None => 0,
-        Some(_) if kind == Kind::Cluster => return Err("a cluster has no databases".into()),
+        Some(_) if kind == Kind::Cluster => {
+            return Err("a cluster does not support databases".into());
+        }
         Some(number) => number
             .parse()
             .map_err(|_| "the database after \"/\" must be a number")?,
@@ -150,10 +152,10 @@ fn read_credentials(text: Option<&str>) -> Result<Credentials, String> {
         return Ok((None, None));
     };
     if text.contains(['@', '/']) {
-        return Err("in user and password write \"@\" as %40 and \"/\" as %2F".into());
+        return Err("in the user and password, encode \"@\" as %40 and \"/\" as %2F".into());
     }
     let Some((user, password)) = text.split_once(':') else {
-        return Err("before \"@\" comes \"user:password\", or \":password\" alone".into());
+        return Err("\"user:password\" or \":password\" is expected before \"@\"".into());
     };
     let user = decode(user)?;
     let password = decode(password)?;
@@ -168,11 +170,11 @@ fn address(text: &str, default_port: u16) -> Result<StoreAddress, String> {
     let (host, port) = if let Some(rest) = text.strip_prefix('[') {
         let (host, rest) = rest.split_once(']').ok_or("\"]\" is missing")?;
         host.parse::<std::net::Ipv6Addr>()
-            .map_err(|_| "what stands in brackets is no IPv6 address")?;
+            .map_err(|_| "the text in brackets is not an IPv6 address")?;
         match rest.strip_prefix(':') {
             Some(port) => (host, Some(port)),
             None if rest.is_empty() => (host, None),
-            None => return Err("after \"]\" comes \":\" and the port".into()),
+            None => return Err("\"]\" must be followed by \":\" and the port".into()),
         }
     } else {
         match text.split_once(':') {
@@ -182,7 +184,7 @@ fn address(text: &str, default_port: u16) -> Result<StoreAddress, String> {
     };
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
     if host.is_empty() || !host.bytes().all(plain) {
-        return Err("a host name is missing or has characters that no name has".into());
+        return Err("a host name is missing or has invalid characters".into());
     }
     let port = match port {
         None => default_port,
@@ -215,7 +217,7 @@ fn decode(text: &str) -> Result<String, String> {
         bytes.push((digit(*high)? * 16 + digit(*low)?) as u8);
         rest = after;
     }
-    String::from_utf8(bytes).map_err(|_| "what is encoded with \"%\" is not UTF-8".into())
+    String::from_utf8(bytes).map_err(|_| "the text encoded with \"%\" is not UTF-8".into())
 }
 
 /// `text` with stars in place of the user and password of every URL of a store.

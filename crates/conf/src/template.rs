@@ -126,7 +126,7 @@ impl Names {
         if self.used_undefined.contains(&name) {
             let message = format!("the \"{name}\" variable is defined after it was used");
             return Err(Fault::new(message)
-                .help("a variable of this name exists anyway; define yours before its first use"));
+                .help("a built-in variable has this name; define yours before its first use"));
         }
         self.intern(name)
     }

@@ -73,8 +73,8 @@ pub(crate) fn accept(journal: &Journal) {
             Ok(Inherited::Other) => note!(
                 journal,
                 Warn,
-                "descriptor {fd} ({name}) of LISTEN_FDS is no stream socket that listens, \
-                 ignored; its socket unit needs ListenStream= and Accept=no"
+                "descriptor {fd} ({name}) of LISTEN_FDS is not a listening stream socket, ignored; \
+                 its socket unit needs ListenStream= and Accept=no"
             ),
             Err(error) => note!(
                 journal,
@@ -118,7 +118,7 @@ pub(crate) fn accept_from_old_binary(journal: &Journal) -> bool {
             Ok(Inherited::Other) => note!(
                 journal,
                 Notice,
-                "the inherited socket #{fd} is no stream socket that listens, it is closed here"
+                "the inherited socket #{fd} is not a listening stream socket, closing it"
             ),
             Err(error) => note!(
                 journal,
@@ -186,13 +186,13 @@ pub(crate) fn close_the_rest(journal: &Journal) {
                 journal,
                 Warn,
                 "the service manager has opened {address} ({name}), but no \"listen\" directive \
-                 has this address; nobody answers there"
+                 has this address; its connections are not accepted"
             ),
             From::OldBinary { .. } => note!(
                 journal,
                 Notice,
-                "the old binary has served {address}, but no \"listen\" directive has this \
-                 address any more; it is closed here"
+                "the old binary served {address}, but no \"listen\" directive has this address any \
+                 more; closing it"
             ),
         }
     }

@@ -28,9 +28,9 @@ pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
         }
     }
     say(&format!(
-        "sealane bench: the load generator, {PROGRAM}, is not installed: it is neither beside {} nor \
-         in a directory of PATH. Copy it there from the archive that sealane came in, or build it:\n    \
-         cargo build --release --locked -p {PROGRAM}\n",
+        "sealane bench: the load generator, {PROGRAM}, is not installed: it is neither next to {} \
+         nor in PATH. Copy it from the release archive, or build it:\n    cargo build --release \
+         --locked -p {PROGRAM}\n",
         here.path().display()
     ));
     ExitCode::FAILURE

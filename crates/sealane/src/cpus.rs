@@ -48,7 +48,7 @@ pub(crate) fn binding(affinity: Option<CpuAffinity>, threads: u32, journal: &Jou
                 journal,
                 Alert,
                 "sched_setaffinity() for CPUs {cpus:?} failed ({}); worker thread {index} is not \
-                 bound, of these CPUs the process may use none",
+                 bound: the process may use none of these CPUs",
                 OsError(&error)
             );
         }

@@ -26,8 +26,8 @@ pub(crate) fn keep_secrets_out_of_dumps(journal: &Journal) {
         note!(
             journal,
             Warn,
-            "the heap cannot be kept out of core dumps ({}): they would hold private keys, see \
-             to who can read them",
+            "the heap cannot be excluded from core dumps ({}): they may contain private keys, \
+             restrict access to them",
             OsError(&error)
         );
     }

@@ -25,7 +25,7 @@ const DIFFERING: &[Differs] = &[
         name: "pid",
         here: "logs/sealane.pid",
         nginx: "logs/nginx.pid",
-        note: "scripts that look for the file need the line",
+        note: "scripts that use the file need this line",
         with: &["events"],
         without: &["pid"],
     },
@@ -33,7 +33,7 @@ const DIFFERING: &[Differs] = &[
         name: "ssl_protocols",
         here: "TLSv1.2 TLSv1.3",
         nginx: "the same since 1.27.3, before TLSv1 and TLSv1.1 too",
-        note: "clients of before 2014 cannot connect any more; name the versions to have them back",
+        note: "clients from before 2014 cannot connect; list the versions to enable them",
         with: &["ssl_certificate"],
         without: &["ssl_protocols"],
     },
@@ -41,8 +41,8 @@ const DIFFERING: &[Differs] = &[
         name: "ssl_ktls",
         here: "auto",
         nginx: "off, unless ssl_conf_command Options KTLS",
-        note: "the kernel seals files of 64k and more that sendfile sends; `ssl_ktls off` switches it \
-               off",
+        note: "the kernel encrypts files of 64k or more that are sent with sendfile; `ssl_ktls \
+               off` disables it",
         with: &["ssl_certificate"],
         without: &["ssl_ktls"],
     },
@@ -50,8 +50,8 @@ const DIFFERING: &[Differs] = &[
         name: "ssl_async",
         here: "auto",
         nginx: "no such thing",
-        note: "private keys are computed with on threads of their own when others would wait; \
-               `ssl_async off` switches it off",
+        note: "private key operations run on separate threads when others would wait; `ssl_async \
+               off` disables it",
         with: &["ssl_certificate"],
         without: &["ssl_async"],
     },
@@ -59,8 +59,8 @@ const DIFFERING: &[Differs] = &[
         name: "proxy_http_version",
         here: "1.1",
         nginx: "1.0 before 1.29.7",
-        note: "a backend may answer with chunks and keep the connection; `proxy_http_version 1.0` is as \
-               it was",
+        note: "backends may send chunked responses and keep connections open; `proxy_http_version \
+               1.0` restores the old default",
         with: &["proxy_pass"],
         without: &["proxy_http_version"],
     },
@@ -68,7 +68,7 @@ const DIFFERING: &[Differs] = &[
         name: "keepalive",
         here: "32 local",
         nginx: "none before 1.29.7",
-        note: "connections to the servers of an upstream are used again; `keepalive 0` is as it was",
+        note: "connections to upstream servers are reused; `keepalive 0` restores the old default",
         with: &["upstream"],
         without: &["keepalive"],
     },

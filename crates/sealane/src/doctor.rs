@@ -45,10 +45,10 @@ const FAILED: u8 = 2;
 #[command(
     name = "sealane doctor",
     bin_name = "sealane doctor",
-    about = "What this machine can do for TLS, and what to do about the rest",
-    after_help = "Exit status: 0 nothing to improve, 1 something to improve, 2 the doctor could not do its work.\n\
-                  Everything is tried over the loopback; nothing is changed, except that the kernel loads its \n\
-                  module \"tls\" when this runs as root."
+    about = "Checks what this machine supports for TLS, and how to improve it",
+    after_help = "Exit status: 0 nothing to improve, 1 something to improve, 2 the checks could \
+                  not run.\nAll checks use the loopback interface. Nothing is changed, except \
+                  that the kernel loads its \nmodule \"tls\" if this runs as root."
 )]
 struct Request {
     /// Configuration file: also say for each server whether kernel TLS will be used
@@ -109,7 +109,7 @@ impl Subject {
     fn read(request: &Request) -> Result<Option<Subject>, Unreadable> {
         if request.conf_file.is_none() && request.prefix.is_none() {
             if request.globals.is_some() {
-                say("sealane doctor: -g belongs to a configuration: give -c or -p too\n");
+                say("sealane doctor: option \"-g\" requires \"-c\" or \"-p\"\n");
                 return Err(Unreadable);
             }
             return Ok(None);

@@ -35,7 +35,7 @@ impl Loader for FileSystemLoader {
         if bytes.len() as u64 > MAX_CONF_FILE_BYTES {
             return Err(io::Error::new(
                 io::ErrorKind::FileTooLarge,
-                format!("more than {MAX_CONF_FILE_BYTES} bytes are no configuration file"),
+                format!("a configuration file is limited to {MAX_CONF_FILE_BYTES} bytes"),
             ));
         }
         Ok(bytes)

@@ -141,7 +141,7 @@ fn require_pem(materials: &Reading<'_>, path: &Path, label: &str) -> Result<(), 
     }
     let path = path.display();
     Err(refusal(format!(
-        "\"{path}\" holds no PEM block \"{label}\""
+        "\"{path}\" contains no PEM block \"{label}\""
     )))
 }
 
@@ -160,8 +160,8 @@ pub(crate) fn read_ticket_state(path: &Path, guard: &Guard) -> Result<Option<Vec
         Err(Unreadable::TooLarge) => format!("it is larger than {MAX_MATERIAL_BYTES} bytes"),
     };
     Err(format!(
-        "cannot read session ticket keys \"{}\": {why}; new ones are made, clients shake hands in \
-         full once",
+        "cannot read session ticket keys \"{}\": {why}; generating new ones, clients need one full \
+         handshake",
         path.display()
     ))
 }

@@ -37,10 +37,11 @@ const REFUSED: u8 = 2;
 #[command(
     name = "sealane migrate",
     bin_name = "sealane migrate",
-    about = "What becomes of a configuration of nginx: what works, what changes nothing, what is refused",
-    after_help = "Exit status: 0 everything works, 1 the configuration cannot be read, 2 something does not \n\
-                  work. Nothing is written, connected to or looked up, and no rights are needed \n\
-                  beyond reading the files; keys and certificates are not opened."
+    about = "Checks an nginx configuration: what works, what has no effect, and what is refused",
+    after_help = "Exit status: 0 everything works, 1 the configuration cannot be read, 2 something \
+                  does not \nwork. Nothing is written, no connection is opened and no name is \
+                  resolved. Only read \naccess to the files is needed; keys and certificates are \
+                  not opened."
 )]
 struct Request {
     /// Configuration file; without it, the one that the server would read

@@ -83,7 +83,7 @@ fn message(state: &State<'_>, own: Pid, monotonic_us: u64) -> String {
             "RELOADING=1\nMONOTONIC_USEC={monotonic_us}\nSTATUS=reloading the configuration"
         ),
         State::MainPid(pid) => format!("MAINPID={pid}\nSTATUS=serving with the new binary"),
-        State::Stopping => "STOPPING=1\nSTATUS=finishing what is under way".to_owned(),
+        State::Stopping => "STOPPING=1\nSTATUS=shutting down gracefully".to_owned(),
         State::Status(text) => {
             let cut = &text[..text.floor_char_boundary(MAX_STATUS_BYTES)];
             // A line end would begin another assignment.

@@ -176,9 +176,9 @@ pub(crate) fn read(path: &Path, guard: &Guard) -> Result<Pid, String> {
     let (file, is_of_guest) = open(path, guard).map_err(|error| failed("open", path, &error))?;
     if is_of_guest {
         return Err(format!(
-            "pid file \"{}\" belongs to the user whom worker processes run as, who can write any \
-             number into it: signal the master process by its id, and let the directory belong \
-             to root",
+            "pid file \"{}\" belongs to the user of worker processes, who can write any number \
+             into it: send the signal to the process ID of the master, and make root the owner of \
+             the directory",
             path.display()
         ));
     }

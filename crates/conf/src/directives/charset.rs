@@ -115,7 +115,7 @@ fn charset_map(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     }
     if c.arg(1).eq_ignore_ascii_case(UTF8) {
         return Err(Fault::at(1, "\"utf-8\" must be the second charset")
-            .help("a table is read in both directions; write its lines the other way round"));
+            .help("a table works in both directions; swap the columns"));
     }
     let table = match c.arg(2).eq_ignore_ascii_case(UTF8) {
         true => to_utf8(),

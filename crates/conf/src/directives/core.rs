@@ -308,7 +308,7 @@ fn worker_processes(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
     if count == 0 {
         return Err(c
             .refuse_arg(1, "invalid value")
-            .help("there must be at least one worker thread"));
+            .help("at least one worker thread is required"));
     }
     b.main.worker_processes = Some(WorkerCount::Count(count));
     Ok(())
@@ -357,7 +357,7 @@ fn cpu_set(c: &Call<'_>, index: usize) -> Result<Vec<usize>, Fault> {
                     index,
                     format!("invalid character \"{digit}\" in \"worker_cpu_affinity\""),
                 )
-                .help("a mask has one binary digit for each CPU, the last CPU first"));
+                .help("a mask has one binary digit per CPU, the last CPU first"));
             }
         }
     }
@@ -409,7 +409,7 @@ fn load_module(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
         return Ok(());
     }
     b.warn(format!(
-        "the module \"{name}\" is not loaded, and its directives are errors"
+        "the module \"{name}\" is not built in, its directives are errors"
     ));
     Ok(())
 }

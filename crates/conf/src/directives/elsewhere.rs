@@ -570,7 +570,7 @@ pub const ELSEWHERE: &[Elsewhere] = &[
         ],
         instead: "`return`, `rewrite`, `map` and `error_page` cover most of what they do",
     },
-    // Dropped by nginx long ago.
+    // Removed by nginx long ago.
     Elsewhere {
         module: "earlier versions of nginx",
         names: &["spdy_*"],

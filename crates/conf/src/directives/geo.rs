@@ -272,7 +272,7 @@ impl OpenGeo {
             let (first, last) = (Ipv4Addr::from(first), Ipv4Addr::from(last));
             return Err(
                 Fault::new(format!("range \"{shown}\" overlaps \"{first}-{last}\""))
-                    .help("a range may lie inside an earlier one, but not across its ends"),
+                    .help("a range may be inside an earlier one, but must not cross its ends"),
             );
         }
         // It lies inside, and is cut out.

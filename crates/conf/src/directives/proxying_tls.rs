@@ -226,7 +226,7 @@ pub(super) fn certificate(b: &mut Build<'_>, c: &Call<'_>) -> Result<Template, F
         let name = c.row.name;
         return Err(Fault::at(
             1,
-            format!("keys outside of files are not supported yet in \"{name}\""),
+            format!("keys outside files are not supported yet in \"{name}\""),
         ));
     }
     template::compile(&mut b.names, c.arg(1), 1, &c.origin)

@@ -27,7 +27,7 @@ const OWN: &[Row] = &[
         LOCATION | LOCATION_IF,
         ONE,
         "",
-        "Address of the FastCGI server: host and port, the name of an `upstream`, or `unix:PATH`. \
+        "Address of the SCGI server: host and port, the name of an `upstream`, or `unix:PATH`. \
          May contain variables.",
         |b, c| proxying::pass(b, c, &[], false),
     ),

@@ -117,7 +117,7 @@ const ROWS: &[Row] = &[
             c.once(&b.server().tls.dhparam)?;
             b.server().tls.dhparam = Some(path);
             let message =
-                "the \"ssl_dhparam\" directive has no effect: DHE is not offered, ECDHE is";
+                "the \"ssl_dhparam\" directive has no effect: only ECDHE is supported, not DHE";
             b.warn_once("ssl_dhparam", message);
             Ok(())
         },
@@ -299,7 +299,7 @@ const ROWS: &[Row] = &[
         HS,
         ONE,
         Check::Any,
-        "Encrypted Client Hello is not offered",
+        "Encrypted Client Hello is not supported",
     ),
     Row::meaningless(
         "ssl_certificate_cache",
@@ -324,7 +324,7 @@ fn certificate(c: &Call<'_>) -> Result<String, Fault> {
     if written.starts_with("engine:") || written.starts_with("store:") {
         return Err(Fault::at(
             1,
-            format!("keys outside of files are not supported yet in \"{name}\""),
+            format!("keys outside files are not supported yet in \"{name}\""),
         ));
     }
     Ok(written.to_owned())
@@ -358,7 +358,7 @@ pub(super) fn more_protocols(
             let name = c.row.name;
             b.warn_once(
                 "SSLv3",
-                format!("SSLv2 and SSLv3 in \"{name}\" are never offered"),
+                format!("SSLv2 and SSLv3 in \"{name}\" are not supported, ignored"),
             );
         } else if before {
             b.warn(format!("duplicate value \"{}\"", c.shown(index)));

@@ -284,7 +284,8 @@ fn session_store(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
                 let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.:/".contains(byte);
                 if value.len() > MAX_PREFIX_BYTES || !value.iter().all(plain) {
                     return Err(c.invalid_parameter(index).help(
-                        "a prefix has at most 64 letters, digits and characters of \"-_.:/\"",
+                        "a prefix consists of at most 64 letters, digits and characters of \
+                         \"-_.:/\"",
                     ));
                 }
                 store.prefix = shown(value);
@@ -312,7 +313,9 @@ fn early_data_methods(b: &mut Build<'_>, c: &Call<'_>) -> Result<(), Fault> {
         // small letters, which are a slip here.
         let plain = |byte: &u8| byte.is_ascii_uppercase() || b"-_".contains(byte);
         if !written.iter().all(plain) || written.is_empty() {
-            return Err(c.invalid(index).help("methods are written in capitals"));
+            return Err(c
+                .invalid(index)
+                .help("methods are case-sensitive and uppercase"));
         }
         let method = shown(written);
         if !methods.contains(&method) {

@@ -280,7 +280,7 @@ fn parameters<'a>(b: &mut Build<'_>, c: &Call<'a>) -> Result<Parameters<'a>, Fau
             b"weight=" => {
                 let weight = number()?;
                 if weight > MAX_WEIGHT {
-                    return Err(invalid().help(format!("weights go up to {MAX_WEIGHT}")));
+                    return Err(invalid().help(format!("the maximum weight is {MAX_WEIGHT}")));
                 }
                 parameters.weight = Some(weight).filter(|w| *w > 0).ok_or_else(invalid)?;
             }

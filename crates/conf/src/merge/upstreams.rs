@@ -58,7 +58,7 @@ fn explicit(block: UpstreamBlock, level: &HttpLevel) -> Result<Upstream, Fault> 
     }
     if block.servers.iter().all(|server| server.backup) {
         return Err(Fault::whole(format!("no servers in {place}"))
-            .help("a group needs a server that is no backup"));
+            .help("a group needs at least one server that is not a backup"));
     }
     let default = UpstreamKeepalive::default();
     let (connections, local) = block

@@ -65,8 +65,8 @@ pub(super) const DIFFERENCES: &[Difference] = &[
         case: Case(
             Server,
             "ssl_dhparam a; ssl_dhparam a;",
-            "[warn] the \"ssl_dhparam\" directive has no effect: DHE is not offered, ECDHE is in FILE:4\n\
-             [emerg] \"ssl_dhparam\" directive is duplicate in FILE:4",
+            "[warn] the \"ssl_dhparam\" directive has no effect: only ECDHE is supported, not DHE \
+             in FILE:4\n[emerg] \"ssl_dhparam\" directive is duplicate in FILE:4",
         ),
         nginx: r#"[emerg] "ssl_dhparam" directive is duplicate in FILE:4"#,
         why: WARNED,

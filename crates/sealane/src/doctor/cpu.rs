@@ -12,9 +12,10 @@ pub(super) fn examine() -> (Cpu, Option<Finding>) {
     let problem = match verdict {
         Verdict::Software => Some(Finding::new(
             "no_aes_instructions",
-            "the CPU shows no AES instructions: AES-GCM costs several times as much",
-            "if this is a virtual machine, show it the host's CPU (QEMU: -cpu host); otherwise prefer \
-             ChaCha20-Poly1305 (ssl_prefer_server_ciphers on; ssl_conf_command Options PrioritizeChaCha)"
+            "the CPU has no AES instructions: AES-GCM costs several times as much",
+            "in a virtual machine, expose the host's CPU (QEMU: -cpu host); otherwise prefer \
+             ChaCha20-Poly1305 (ssl_prefer_server_ciphers on; ssl_conf_command Options \
+             PrioritizeChaCha)"
                 .to_owned(),
         )),
         Verdict::Wide | Verdict::Hardware | Verdict::Unknown => None,
@@ -57,10 +58,10 @@ enum Verdict {
 impl Verdict {
     fn text(self) -> &'static str {
         match self {
-            Verdict::Wide => "AES-GCM in hardware, several blocks at a time: as fast as it gets",
+            Verdict::Wide => "AES-GCM in hardware, several blocks at a time: fastest",
             Verdict::Hardware => "AES-GCM in hardware",
             Verdict::Software => "AES-GCM in software: slow",
-            Verdict::Unknown => "unknown kind of processor",
+            Verdict::Unknown => "unknown processor",
         }
     }
 }

@@ -98,11 +98,12 @@ fn remedy(cause: &Unavailable, kernel: &Kernel) -> Option<String> {
              or run a kernel built with CONFIG_TLS; then: modprobe tls"
         }
         (Unavailable::NoModule { may_load: false }, Installed::File) => {
-            "as root: modprobe tls; echo tls >/etc/modules-load.d/tls.conf; a server that root starts has \
-             it loaded by itself"
+            "as root: modprobe tls; echo tls >/etc/modules-load.d/tls.conf; a server started by \
+             root loads it automatically"
         }
         (Unavailable::NoModule { may_load: true }, Installed::File) => {
-            "modprobe tls says why it cannot be loaded (a line in /etc/modprobe.d, or an unsigned module)"
+            "run \"modprobe tls\" to see why it cannot be loaded (a line in /etc/modprobe.d, or an \
+             unsigned module)"
         }
         _ => return cause.remedy(),
     };
@@ -126,8 +127,9 @@ pub(super) fn notes(
     if kernel.module.loaded && !kernel.module.loaded_before {
         notes.push(Finding::new(
             "module_loaded_now",
-            "the module tls was not loaded; it is now, until the next boot",
-            "to have it at boot: echo tls >/etc/modules-load.d/tls.conf; a server that root starts has it loaded by itself"
+            "the module tls was not loaded; it is loaded now, until the next boot",
+            "to have it at boot: echo tls >/etc/modules-load.d/tls.conf; a server started by root \
+             loads it automatically"
                 .to_owned(),
         ));
     }
@@ -136,7 +138,7 @@ pub(super) fn notes(
             let name = &interface.name;
             notes.push(Finding::new(
                 "device_offload_off",
-                format!("{name} can encrypt by itself, and is not asked to"),
+                format!("{name} supports TLS encryption offload, but it is disabled"),
                 format!("try and measure: ethtool -K {name} tls-hw-tx-offload on"),
             ));
         }

@@ -72,7 +72,7 @@ impl Wanted {
         }
         let per_thread = needed.div_ceil(self.threads.max(1).into());
         let what = format!(
-            "{} worker_connections in each of {} threads need {needed} descriptors, and the server \
+            "{} worker_connections in each of {} threads need {needed} descriptors, but the server \
              would have {granted}",
             self.connections, self.threads
         );

@@ -95,13 +95,13 @@ impl Page {
             Loadable::Yes if module.installed == Installed::Builtin => "",
             Loadable::Yes if module.loaded_before => ", loaded",
             Loadable::Yes => ", loaded just now",
-            Loadable::NeedsRoot => ", not loaded; only root may try to load it",
+            Loadable::NeedsRoot => ", not loaded; only root can load it",
             Loadable::No => ", not loaded; loading it was tried",
             Loadable::Unknown => ", not loaded",
         };
         self.row("module tls", format!("{installed}{loaded}"));
         let landlock = match kernel.landlock {
-            None => "none or switched off: worker_landlock has no effect".to_owned(),
+            None => "unavailable or disabled: worker_landlock has no effect".to_owned(),
             Some(1) => "version 1, too old for worker_landlock".to_owned(),
             Some(version @ 2..6) => format!("version {version}; signals are confined from 6 on"),
             Some(version) => format!("version {version}"),

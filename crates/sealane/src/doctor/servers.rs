@@ -243,7 +243,7 @@ impl Facts {
         if self.only_unix {
             return plain(
                 Use::No,
-                "a Unix socket: the kernel does this for TCP only".to_owned(),
+                "a Unix socket: the kernel supports TCP only".to_owned(),
             );
         }
         let knowable = || {
@@ -254,8 +254,9 @@ impl Facts {
         if knowable().next().is_none() {
             return problem(
                 "no_kernel_suite",
-                "ssl_protocols and ssl_ciphers leave no suite that a kernel knows",
-                "offer TLSv1.3, or a suite of TLSv1.2 with AES-GCM or ChaCha20-Poly1305; for example: ssl_protocols TLSv1.2 TLSv1.3;",
+                "ssl_protocols and ssl_ciphers enable no suite that the kernel supports",
+                "enable TLSv1.3, or a suite of TLSv1.2 with AES-GCM or ChaCha20-Poly1305; for \
+                 example: ssl_protocols TLSv1.2 TLSv1.3;",
             );
         }
         if self.mode == KtlsMode::Auto && self.sendfile == Sendfile::Off {
@@ -285,8 +286,8 @@ impl Facts {
             detail: self.how(),
             problem: copies.then(|| Problem {
                 id: "sendfile_off",
-                what: "the kernel seals, but with sendfile off every byte is copied through the \
-                       process first"
+                what: "the kernel encrypts, but with sendfile off every byte is first copied \
+                       through the process"
                     .to_owned(),
                 remedy: "sendfile on;",
             }),

@@ -221,7 +221,7 @@ impl Master {
             mut server, reload, ..
         } = self;
         let (link, before) = match role {
-            Role::Master => unreachable!("the master stays what it is"),
+            Role::Master => unreachable!("the master continues unchanged"),
             Role::Worker(link, before) => (link, before),
             Role::Successor(link, before) => {
                 let states = std::mem::take(&mut server.ticket_states);
@@ -344,7 +344,7 @@ impl Master {
                 note!(
                     self.server.journal,
                     Alert,
-                    "worker process {pid} cannot be understood ({}); its session ticket keys are \
+                    "invalid message from worker process {pid} ({}); its session ticket keys are \
                      no longer saved",
                     OsError(&error)
                 );
@@ -399,7 +399,7 @@ impl Master {
                 self.server.journal,
                 Alert,
                 "session ticket keys cannot be saved: {call}() \"{path}\" failed ({error}); the \
-                 file is as it was, after a restart clients may have to shake hands in full"
+                 file is unchanged, and after a restart clients may need full handshakes"
             );
         }
     }
@@ -414,7 +414,7 @@ impl Master {
                     note!(
                         self.server.journal,
                         Alert,
-                        "worker process {} did not end within {} s and is killed",
+                        "worker process {} did not exit within {} s, killing it",
                         worker.pid,
                         KILL_AFTER.as_secs()
                     );
@@ -607,12 +607,12 @@ impl Master {
     fn plan_restart(&mut self, pid: Pid, started: Instant, status: ExitStatus) {
         let journal = &self.server.journal;
         if status == ExitStatus::Code(FATAL) {
-            self.tell_manager(&State::Status("nothing is served, see the error log"));
+            self.tell_manager(&State::Status("nothing is served; see the error log"));
             note!(
                 journal,
                 Alert,
                 "worker process {pid} exited with fatal code {FATAL} and cannot be respawned; \
-                 nothing is served until the error before is mended and the server restarted"
+                 nothing is served until the error above is fixed and the server is restarted"
             );
             return;
         }
@@ -622,7 +622,7 @@ impl Master {
             note!(
                 journal,
                 Alert,
-                "worker processes keep dying soon after their start; the next one starts in {} s",
+                "worker processes keep exiting soon after their start; the next one starts in {} s",
                 wait.as_secs()
             );
         }

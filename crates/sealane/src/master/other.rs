@@ -164,8 +164,8 @@ impl Other {
                     note!(
                         journal,
                         Alert,
-                        "master process {pid} of the other binary cannot be understood \
-                         ({error}); connections finish where they are"
+                        "invalid message from master process {pid} of the other binary ({error}); \
+                         connections stay in their processes"
                     );
                 }
                 self.hang_up();
@@ -186,8 +186,8 @@ impl Other {
                     note!(
                         journal,
                         Notice,
-                        "the other binary keeps connections differently ({format}): they finish \
-                         in the process that has them"
+                        "the other binary uses another connection format ({format}): connections \
+                         stay in their processes"
                     );
                 }
             }
@@ -274,8 +274,8 @@ pub(super) fn greet(line: BorrowedFd<'_>, journal: &Journal) {
         note!(
             journal,
             Alert,
-            "the other binary cannot be told what this one understands ({error}): connections \
-             finish in the process that has them"
+            "the connection format cannot be sent to the other binary ({error}): connections stay \
+             in their processes"
         );
     }
 }

@@ -133,8 +133,8 @@ impl Master {
                     note!(
                         journal,
                         Alert,
-                        "worker process {} has not taken the new configuration within {seconds} \
-                         s, another one is started",
+                        "worker process {} has not applied the new configuration within {seconds} \
+                         s, starting another one",
                         worker.pid
                     );
                 }
@@ -147,7 +147,7 @@ impl Master {
                 note!(
                     journal,
                     Alert,
-                    "worker process {} does not become ready and is killed",
+                    "worker process {} does not become ready, killing it",
                     successor.pid
                 );
                 successor.kill(Signal::Kill, journal);
@@ -167,7 +167,7 @@ impl Master {
             note!(
                 self.server.journal,
                 Error,
-                "the new configuration is refused, everything goes on as it was"
+                "the new configuration is refused, the old one stays in use"
             );
             self.tell_manager(&State::Ready);
             return;
@@ -177,7 +177,7 @@ impl Master {
                 note!(
                     self.server.journal,
                     Notice,
-                    "\"{directive}\" has changed, which needs another worker process"
+                    "\"{directive}\" has changed, which requires a new worker process"
                 );
                 Step::Starting
             }
@@ -185,8 +185,8 @@ impl Master {
                 note!(
                     self.server.journal,
                     Alert,
-                    "the worker process cannot be given the new configuration ({}), another one \
-                     is started",
+                    "the new configuration cannot be sent to the worker process ({}), starting \
+                     another one",
                     OsError(&error)
                 );
                 Step::Starting
@@ -314,8 +314,8 @@ impl Master {
                     note!(
                         self.server.journal,
                         Alert,
-                        "worker process {pid} cannot take the new configuration ({why}), \
-                         another one is started"
+                        "worker process {pid} cannot apply the new configuration ({why}), starting \
+                         another one"
                     );
                 }
             }
@@ -359,8 +359,8 @@ impl Master {
         note!(
             self.server.journal,
             Alert,
-            "the new configuration is not used, as its worker process could not start; everything \
-             goes on as it was"
+            "the new configuration is not used because its worker process could not start, the old \
+             one stays in use"
         );
         if self.worker.is_none() && self.phase == Phase::Serving && !self.paused {
             self.start_at = Some(Instant::now());
@@ -397,7 +397,7 @@ impl Master {
             note!(
                 self.server.journal,
                 Notice,
-                "reconfigured, worker process {pid} goes on with the new configuration"
+                "reconfigured, worker process {pid} continues with the new configuration"
             );
         }
         let gone = before.sockets.bound.into_iter();
@@ -483,7 +483,7 @@ impl Master {
                 note!(
                     server.journal,
                     Warn,
-                    "\"{directive}\" has changed, which has an effect after a restart only"
+                    "\"{directive}\" has changed, which takes effect only after a restart"
                 );
             }
         }

@@ -99,8 +99,8 @@ impl Master {
             note!(
                 self.server.journal,
                 Alert,
-                "{message} before executing new binary process \"{path}\"; nothing is changed, \
-                 mend this and send USR2 again"
+                "{message} before executing new binary process \"{path}\"; nothing has changed, \
+                 fix this and send USR2 again"
             );
             return;
         }
@@ -118,9 +118,8 @@ impl Master {
                 note!(
                     self.server.journal,
                     Alert,
-                    "execve() failed while executing new binary process \"{path}\" ({}); \
-                     everything goes on with the old one, put an executable file there and send \
-                     USR2 again",
+                    "execve() failed while executing new binary process \"{path}\" ({}); the old \
+                     binary stays in use, put an executable file there and send USR2 again",
                     OsError(&error)
                 );
                 self.put_pid_file_back();
@@ -183,7 +182,7 @@ impl Master {
             note!(
                 self.server.journal,
                 Alert,
-                "{message}; the pid file is missing, signals have to go to {}",
+                "{message}; the pid file is missing, send signals to {}",
                 process::pid()
             );
         }
@@ -208,13 +207,13 @@ impl Master {
             ExitStatus::Code(code) => note!(
                 journal,
                 Error,
-                "new binary process {pid} exited with code {code}, why it has said before; the \
-                 old binary goes on"
+                "new binary process {pid} exited with code {code}, see the messages above; the old \
+                 binary stays in use"
             ),
             ExitStatus::Signal { signal, .. } => note!(
                 journal,
                 Alert,
-                "new binary process {pid} exited on signal {signal}; the old binary goes on"
+                "new binary process {pid} exited on signal {signal}; the old binary stays in use"
             ),
         }
         if let Some(keys) = other.take_keys() {
@@ -254,7 +253,7 @@ impl Master {
         note!(
             self.server.journal,
             Notice,
-            "the other binary does not serve yet, {} waits for that, {} s at most",
+            "the other binary does not serve yet, {} is delayed until it does, for at most {} s",
             signal.name(),
             START_PATIENCE.as_secs()
         );
@@ -297,8 +296,8 @@ impl Master {
             _ => note!(
                 self.server.journal,
                 Alert,
-                "{} has waited for the other binary, which has ended: it is not followed, this \
-                 binary goes on serving; send it again if it is to end all the same",
+                "{} was delayed for the other binary, which has exited: the signal is ignored and \
+                 this binary stays in use; send it again to shut down anyway",
                 signal.name()
             ),
         }
@@ -345,7 +344,7 @@ impl Master {
                     note!(
                         journal,
                         Notice,
-                        "idle connections of worker process {pid} go on with binary {there}"
+                        "idle connections of worker process {pid} move to binary {there}"
                     );
                     true
                 }
@@ -353,8 +352,8 @@ impl Master {
                     note!(
                         journal,
                         Warn,
-                        "connections of worker process {pid} cannot go on with binary {there} \
-                         ({}), they finish here",
+                        "connections of worker process {pid} cannot move to binary {there} ({}), \
+                         they finish here",
                         OsError(&error)
                     );
                     false
@@ -385,7 +384,7 @@ impl Master {
         note!(
             self.server.journal,
             Notice,
-            "master process {pid} of the old binary has ended"
+            "master process {pid} of the old binary has exited"
         );
         self.pid_file.remove_aside_of(pid, &self.server.guard);
         if self.phase == Phase::Serving {
@@ -401,8 +400,8 @@ impl Master {
                 note!(
                     self.server.journal,
                     Alert,
-                    "worker process {} cannot be given the connections of the other binary ({}), \
-                     they are closed",
+                    "the connections of the other binary cannot be sent to worker process {} ({}), \
+                     closing them",
                     worker.pid,
                     OsError(&error)
                 );

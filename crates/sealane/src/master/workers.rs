@@ -127,7 +127,7 @@ impl Worker {
             note!(
                 journal,
                 Alert,
-                "worker process {} cannot be given the reopened logs ({}); send USR1 again",
+                "the reopened logs cannot be sent to worker process {} ({}); send USR1 again",
                 self.pid,
                 OsError(&error)
             );

@@ -49,7 +49,7 @@ pub(super) fn of(config: &Config, met: &Met) -> Vec<Advice> {
     if !met.has("worker_processes") {
         list.push(Advice::new(
             "workers",
-            "One thread serves everything; `auto` is one for each CPU.",
+            "One worker thread serves everything; `auto` starts one per CPU.",
             &["worker_processes auto;"],
         ));
         list.iter_mut()
@@ -65,9 +65,9 @@ fn files(facts: &Facts, met: &Met, list: &mut Vec<Advice>) {
     if facts.files_without_sendfile {
         let advice = Advice::new(
             "sendfile",
-            "Files are copied through the process. With `sendfile` they go from the page cache to the \
-             socket, over TLS too: the kernel seals them (kernel TLS, `ssl_ktls auto`). `sealane doctor \
-             -c FILE` says whether this machine can.",
+            "Files are copied through the process. With `sendfile` they go from the page cache to \
+             the socket, over TLS too: the kernel encrypts them (kernel TLS, `ssl_ktls auto`). \
+             `sealane doctor -c FILE` shows whether this machine supports it.",
             &["sendfile on;"],
         );
         list.push(match met.has("sendfile") {
@@ -77,17 +77,17 @@ fn files(facts: &Facts, met: &Met, list: &mut Vec<Advice>) {
     } else if facts.tls && facts.files && !met.has("ssl_ktls") && !met.has("ssl_conf_command") {
         list.push(Advice::new(
             "ktls",
-            "The kernel seals files of 64k and more already (`ssl_ktls auto`); with `on` it seals whole \
-             connections, which is worth it where most of what is sent are files. `sealane doctor -c \
-             FILE` says whether this machine can.",
+            "The kernel already encrypts files of 64k or more (`ssl_ktls auto`); with `on` it \
+             encrypts whole connections, which pays off if most responses are files. `sealane \
+             doctor -c FILE` shows whether this machine supports it.",
             &["ssl_ktls on;"],
         ));
     }
     if facts.files && !met.has("open_file_cache") {
         list.push(Advice::new(
             "open_file_cache",
-            "Files are looked up and opened for every request. The cache also keeps the contents of \
-             small ones; a changed file is seen after `open_file_cache_valid` (60s).",
+            "Files are opened for every request. The cache also keeps the contents of small files; \
+             changes are detected after `open_file_cache_valid` (60s).",
             &["open_file_cache max=10000;"],
         ));
     }
@@ -98,22 +98,22 @@ fn handshakes(facts: &Facts, met: &Met, list: &mut Vec<Advice>) {
         list.push(
             Advice::new(
                 "tls13",
-                "TLS 1.3 is not offered: handshakes take one round trip more than they need.",
+                "TLS 1.3 is disabled: handshakes take one more round trip than necessary.",
                 &[&format!("ssl_protocols {protocols} TLSv1.3;")],
             )
             .instead_of(&format!("ssl_protocols {protocols};")),
         );
     }
     if facts.without_http2 && !met.has("http2") {
-        let why = "Browsers fetch everything over one connection with HTTP/2.";
+        let why = "With HTTP/2, browsers use one connection for all requests.";
         list.push(Advice::new("http2", why, &["http2 on;"]));
     }
     if let Some(curves) = &facts.curves {
         list.push(
             Advice::new(
                 "curves",
-                "X25519MLKEM768 is left out, which keeps what is recorded today from being read by a \
-                 quantum computer some day; `auto`, the default, begins with it.",
+                "X25519MLKEM768 is missing; it prevents a future quantum computer from decrypting \
+                 recorded traffic. `auto`, the default, starts with it.",
                 &["ssl_ecdh_curve auto;"],
             )
             .instead_of(&format!("ssl_ecdh_curve {curves};")),
@@ -123,8 +123,8 @@ fn handshakes(facts: &Facts, met: &Met, list: &mut Vec<Advice>) {
         list.push(
             Advice::new(
                 "async",
-                "Whoever shakes hands waits for the private key, and all connections of the thread \
-                 with it; `auto`, the default, has threads for that when others would wait.",
+                "A private key operation blocks all connections of its worker thread. `auto`, the \
+                 default, moves it to a handshake thread when others would wait.",
                 &["ssl_async auto;"],
             )
             .instead_of("ssl_async off;"),
@@ -136,31 +136,34 @@ fn sessions(facts: &Facts, met: &Met, list: &mut Vec<Advice>) {
     if facts.no_resumption {
         list.push(Advice::new(
             "resumption",
-            "Tickets are off and there is no cache, so every connection shakes hands in full, with an \
-             operation of the private key.",
-            &["ssl_session_cache shared:SSL:10m;", "ssl_session_timeout 1d;"],
+            "Tickets are off and there is no cache, so every connection needs a full handshake \
+             with a private key operation.",
+            &[
+                "ssl_session_cache shared:SSL:10m;",
+                "ssl_session_timeout 1d;",
+            ],
         ));
     } else if facts.short_sessions && !met.has("ssl_session_timeout") {
         list.push(Advice::new(
             "session_timeout",
-            "A session can be resumed for five minutes only; a day saves most handshakes of those who \
-             come back.",
+            "A session can be resumed for only five minutes; a day saves most full handshakes of \
+             returning clients.",
             &["ssl_session_timeout 1d;"],
         ));
     }
     if facts.ticket_key_files && !met.has("ssl_session_store") {
         list.push(Advice::new(
             "session_store",
-            "Ticket keys come from files, which somebody has to change by hand. Nodes can share keys \
-             that change by themselves, and sessions, through Redis or Valkey.",
+            "Ticket keys come from files that must be rotated manually. With Redis or Valkey, \
+             nodes can share sessions and automatically rotated keys.",
             &["ssl_session_store redis://127.0.0.1:6379;"],
         ));
     } else if facts.forgetful_tickets && !met.has("ssl_session_ticket_state") {
         list.push(Advice::new(
             "ticket_state",
-            "Tickets outlive reloads and upgrades, but not a stop. With their keys in a file that only \
-             root can read they outlive that too; `ssl_session_store redis://...` shares them between \
-             nodes.",
+            "Tickets survive reloads and upgrades, but not a restart. A file with their keys that \
+             only root can read preserves them across restarts too; `ssl_session_store \
+             redis://...` shares them between nodes.",
             &["ssl_session_ticket_state /var/lib/sealane/ticket-keys;"],
         ));
     }

@@ -22,7 +22,7 @@ pub(super) fn text(report: &Report, colours: bool) -> String {
     page.coloured(colour, &report.verdict);
     if let Some(block) = report.read_as {
         let text =
-            format!("It is part of a configuration and was read as one includes it in {block}.");
+            format!("This is part of a configuration; it was read as if included in {block}.");
         page.wrapped("", "", &text);
     }
     if let Some(end) = &report.unfinished {
@@ -35,7 +35,7 @@ pub(super) fn text(report: &Report, colours: bool) -> String {
     page.messages("Could not be read", &report.unread);
     page.without_effect("No effect yet", &report.without_effect, "later");
     page.without_effect("Not needed here", &report.without_effect, "meaningless");
-    page.without_effect("Dropped by nginx", &report.without_effect, "obsolete");
+    page.without_effect("Removed by nginx", &report.without_effect, "obsolete");
     page.messages("Warnings", &report.warnings);
     page.defaults(&report.defaults);
     page.unchecked(&report.unchecked);
@@ -76,7 +76,7 @@ impl Page {
                 self.wrapped(
                     "       ",
                     "       ",
-                    "What stands in its block was not looked at.",
+                    "The contents of its block were not checked.",
                 );
             }
         }
@@ -136,7 +136,7 @@ impl Page {
         if defaults.is_empty() {
             return;
         }
-        self.heading("Not written, and not as in nginx");
+        self.heading("Defaults that differ from nginx");
         for one in defaults {
             let mark = self.paint(Colour::Yellow, "-");
             let text = format!(
@@ -162,7 +162,7 @@ impl Page {
         if advice.is_empty() {
             return;
         }
-        self.heading("Worth switching on");
+        self.heading("Worth enabling");
         for one in advice {
             self.wrapped("  # ", "  # ", &one.why);
             let into = match one.into.as_str() {

@@ -205,11 +205,14 @@ fn verdict(unfinished: bool, faults: usize, working: usize, idle: usize) -> Stri
     );
     let faults_text = plural(faults, "fault", "faults");
     match (unfinished, faults) {
-        (true, 0) => "It could not be read to the end.".to_owned(),
-        (true, _) => format!("It could not be read to the end; {faults_text} before that."),
-        (false, 0) => format!("It starts as it is: of its directives {sum}."),
+        (true, 0) => "It could not be read completely.".to_owned(),
+        (true, _) => format!("It could not be read completely; {faults_text} before that."),
+        (false, 0) => format!("It works without changes: of its directives {sum}."),
         (false, _) => {
-            format!("It does not start as it is: {faults_text}; of the other directives {sum}.")
+            format!(
+                "It does not work without changes: {faults_text}; of the other directives \
+                {sum}."
+            )
         }
     }
 }
@@ -251,7 +254,7 @@ fn unchecked(survey: &Survey, names: &[String]) -> Vec<String> {
     let mut list = Vec::new();
     if !names.is_empty() {
         list.push(format!(
-            "host names were not looked up, and must resolve when the server starts: {}",
+            "host names were not resolved, and must resolve when the server starts: {}",
             names.join(", ")
         ));
     }

@@ -53,7 +53,7 @@ pub(crate) fn seal(
     write(&mut size, threads, options, records, materials);
     if size.0 as u64 > MAX_BUNDLE_BYTES {
         return Err(io::Error::other(format!(
-            "a configuration of {} bytes with its certificates is too large to be handed over",
+            "a configuration of {} bytes with its certificates is too large to be passed on",
             size.0
         )));
     }
@@ -70,7 +70,7 @@ pub(crate) fn seal(
 pub(crate) fn open(memory: OwnedFd) -> Result<Bundle, String> {
     let memory = std::fs::File::from(memory);
     let bytes = read(&memory).map_err(|error| format!("it cannot be read ({error})"))?;
-    parse(&bytes).ok_or_else(|| "it is damaged, or another version wrote it".to_owned())
+    parse(&bytes).ok_or_else(|| "it is damaged or was written by another version".to_owned())
 }
 
 fn read(memory: &std::fs::File) -> io::Result<Zeroizing<Vec<u8>>> {

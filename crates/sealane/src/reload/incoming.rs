@@ -91,7 +91,7 @@ impl Incoming {
     ) -> Result<Rebuilt, String> {
         let delivery = self.begun.take();
         let delivery = delivery.filter(|delivery| delivery.generation == generation);
-        let delivery = delivery.ok_or("its beginning was not received")?;
+        let delivery = delivery.ok_or("its first part was not received")?;
         let counts = [
             ("logs", delivery.logs.len(), logs),
             ("sockets", delivery.sockets.len(), sockets),

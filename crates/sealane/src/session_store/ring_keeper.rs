@@ -369,8 +369,9 @@ pub(super) fn restore(sessions: &SessionState, state: &[u8], journal: &Journal) 
         note!(
             journal,
             Warn,
-            "the session ticket keys of \"ssl_session_ticket_state\" cannot be used ({why}): new \
-             ones are made, clients shake hands in full once; remove the file if this comes again"
+            "the session ticket keys of \"ssl_session_ticket_state\" cannot be used ({why}): \
+             generating new ones, clients need one full handshake; remove the file if this comes \
+             again"
         );
     }
 }
