@@ -207,7 +207,7 @@ fn write_answer<S: Sink, T>(to: &mut S, answer: &Result<T, Failed>, good: impl F
     }
 }
 
-/// `None` for what [`write`] has not written.
+/// `None` if [`write()`] did not write these bytes.
 fn parse(bytes: &[u8]) -> Option<Bundle> {
     let mut from = Source(bytes);
     if from.take(MAGIC.len())? != MAGIC || from.take(1)? != [VERSION] {

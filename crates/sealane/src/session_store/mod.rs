@@ -146,9 +146,9 @@ fn servers(http: Option<&Http>) -> impl Iterator<Item = &Tls> {
 }
 
 impl RemoteStore {
-    /// Prepares a store; nothing is asked and nobody is connected to before
-    /// [`start`]. `claims` says whether servers that use it take early data, `ca_pem`
-    /// are the contents of `ca=`.
+    /// Prepares a store. It connects to no server until the store thread takes it.
+    /// `claims` says whether servers that use it accept early data; `ca_pem` is the
+    /// contents of the file named by `ca=`.
     ///
     /// # Errors
     /// When the CA certificates of `ca=` cannot be used.
