@@ -88,7 +88,7 @@ fn what_is_wrong_is_said_before_the_start_and_without_the_password() {
         ),
         (
             "rediss://127.0.0.1:1 ca=rubbish.pem".into(),
-            "rubbish.pem\" holds no PEM block \"CERTIFICATE\"",
+            "rubbish.pem\" contains no PEM block \"CERTIFICATE\"",
         ),
     ] {
         let said = refused(site, &store);

@@ -260,14 +260,15 @@ fn types_are_called_what_the_field_calls_them() {
         for (number, line) in file.text.lines().enumerate() {
             let mut words = line.split(|c: char| !c.is_alphanumeric() && c != '_');
             let is_type = words.any(|word| matches!(word, "struct" | "enum" | "trait" | "type"));
-            if is_type && words.next() == Some("Place") && !line.trim_start().starts_with("//") {
+            let is_vague = matches!(words.next(), Some("Place" | "State" | "Step"));
+            if is_type && is_vague && !line.trim_start().starts_with("//") {
                 wrong.push(format!("{}:{}", file.name, number + 1));
             }
         }
     }
     assert_none(
-        "types called \"Place\" (a slot, a permit, a location, a shard, an endpoint? The glossary \
-         in ARCHITECTURE.md has the words)",
+        "types called \"Place\", \"State\" or \"Step\" (a slot, a permit, a location, a shard, an \
+         endpoint? The state of what? The glossary in ARCHITECTURE.md has the words)",
         wrong,
     );
 }

@@ -292,7 +292,7 @@ fn an_old_master_that_has_ended_before_the_new_one_looks_is_nobody() {
     server.wait_for_end(old);
     server.wait_for_end(orphan);
     fs::write(start, "").expect("writable");
-    server.wait_for_log("of the old binary has ended");
+    server.wait_for_log("of the old binary has exited");
     assert_eq!(server.old_pid(), None);
     server.upgrade();
 }
@@ -384,7 +384,7 @@ fn an_old_master_that_is_killed_leaves_the_new_one_alone() {
     server.expect_alert("session ticket keys are not saved");
     signal(old, "KILL");
     server.wait_for_end(orphan);
-    server.wait_for_log("of the old binary has ended");
+    server.wait_for_log("of the old binary has exited");
     wait_for("one pid file", || server.old_pid().is_none().then_some(()));
     assert_eq!(server.pid(), new);
     let expected = format!("1 {}", worker_of(new));

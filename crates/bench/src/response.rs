@@ -60,13 +60,13 @@ pub struct ResponseReader {
     expected: Expected,
     /// Bytes of a head or a chunk line that came in pieces; empty otherwise.
     partial: Vec<u8>,
-    state: State,
+    state: ResponseState,
     body_bytes: u64,
     keep_alive: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum ResponseState {
     Head,
     Length { remaining: u64 },
     ChunkSize,
@@ -81,7 +81,7 @@ impl ResponseReader {
         Self {
             expected,
             partial: Vec::new(),
-            state: State::Head,
+            state: ResponseState::Head,
             body_bytes: 0,
             keep_alive: true,
         }
@@ -108,22 +108,22 @@ impl ResponseReader {
     pub fn take(&mut self, bytes: &mut &[u8]) -> Result<Option<Completed>, ResponseError> {
         while !bytes.is_empty() {
             let completed = match self.state {
-                State::Head => self.head(bytes)?,
-                State::Length { remaining } => {
+                ResponseState::Head => self.head(bytes)?,
+                ResponseState::Length { remaining } => {
                     let left = remaining - self.body(bytes, remaining);
-                    self.state = State::Length { remaining: left };
+                    self.state = ResponseState::Length { remaining: left };
                     left == 0
                 }
-                State::UntilClose => {
+                ResponseState::UntilClose => {
                     self.body(bytes, u64::MAX);
                     false
                 }
-                State::ChunkSize => self.chunk_size(bytes)?,
-                State::ChunkData { remaining } => {
+                ResponseState::ChunkSize => self.chunk_size(bytes)?,
+                ResponseState::ChunkData { remaining } => {
                     self.chunk_data(bytes, remaining)?;
                     false
                 }
-                State::Trailer => self.line(bytes)?.is_some_and(|line| line == b"\r\n"),
+                ResponseState::Trailer => self.line(bytes)?.is_some_and(|line| line == b"\r\n"),
             };
             if completed {
                 return self.complete().map(Some);
@@ -139,8 +139,8 @@ impl ResponseReader {
     /// [`ResponseError::Truncated`] inside a response, and a length that is not the expected one.
     pub fn end_of_stream(&mut self) -> Result<Option<Completed>, ResponseError> {
         match self.state {
-            State::UntilClose => self.complete().map(Some),
-            State::Head if self.partial.is_empty() => Ok(None),
+            ResponseState::UntilClose => self.complete().map(Some),
+            ResponseState::Head if self.partial.is_empty() => Ok(None),
             _ => Err(ResponseError::Truncated),
         }
     }
@@ -198,12 +198,12 @@ impl ResponseReader {
         self.keep_alive = head.keep_alive;
         self.state = head.body;
         match head.body {
-            State::Length { remaining } => {
+            ResponseState::Length { remaining } => {
                 // Reported at once rather than after a gigabyte.
                 self.check_length(remaining)?;
                 Ok(remaining == 0)
             }
-            State::UntilClose => {
+            ResponseState::UntilClose => {
                 self.keep_alive = false;
                 Ok(false)
             }
@@ -224,11 +224,11 @@ impl ResponseReader {
             return Ok(false);
         };
         match httparse::parse_chunk_size(&line) {
-            Ok(httparse::Status::Complete((_, 0))) => self.state = State::Trailer,
+            Ok(httparse::Status::Complete((_, 0))) => self.state = ResponseState::Trailer,
             // The line break after a chunk is read as part of its data.
             Ok(httparse::Status::Complete((_, size))) => {
                 let remaining = size.checked_add(2).ok_or_else(|| malformed("chunk size"))?;
-                self.state = State::ChunkData { remaining };
+                self.state = ResponseState::ChunkData { remaining };
             }
             _ => return Err(malformed("chunk size")),
         }
@@ -238,7 +238,7 @@ impl ResponseReader {
     fn chunk_data(&mut self, bytes: &mut &[u8], remaining: u64) -> Result<(), ResponseError> {
         if remaining > 2 {
             let left = remaining - self.body(bytes, remaining - 2);
-            self.state = State::ChunkData { remaining: left };
+            self.state = ResponseState::ChunkData { remaining: left };
             return Ok(());
         }
         let expected = if remaining == 2 { b'\r' } else { b'\n' };
@@ -247,9 +247,9 @@ impl ResponseReader {
         }
         *bytes = &bytes[1..];
         self.state = if remaining == 1 {
-            State::ChunkSize
+            ResponseState::ChunkSize
         } else {
-            State::ChunkData { remaining: 1 }
+            ResponseState::ChunkData { remaining: 1 }
         };
         Ok(())
     }
@@ -278,7 +278,7 @@ struct Head {
     length: usize,
     status: u16,
     keep_alive: bool,
-    body: State,
+    body: ResponseState,
 }
 
 fn parse_head(input: &[u8]) -> Result<Option<Head>, ResponseError> {
@@ -290,17 +290,17 @@ fn parse_head(input: &[u8]) -> Result<Option<Head>, ResponseError> {
         Err(error) => return Err(ResponseError::Malformed(error.to_string())),
     };
     let status = response.code.ok_or_else(|| malformed("status line"))?;
-    let mut body = State::UntilClose;
+    let mut body = ResponseState::UntilClose;
     let mut keep_alive = response.version == Some(1);
     for header in response.headers.iter() {
-        if header.name.eq_ignore_ascii_case("content-length") && body != State::ChunkSize {
+        if header.name.eq_ignore_ascii_case("content-length") && body != ResponseState::ChunkSize {
             let remaining = std::str::from_utf8(header.value)
                 .ok()
                 .and_then(|value| value.trim().parse().ok())
                 .ok_or_else(|| malformed("Content-Length"))?;
-            body = State::Length { remaining };
+            body = ResponseState::Length { remaining };
         } else if header.name.eq_ignore_ascii_case("transfer-encoding") {
-            body = State::ChunkSize;
+            body = ResponseState::ChunkSize;
         } else if header.name.eq_ignore_ascii_case("connection") {
             keep_alive = header.value.eq_ignore_ascii_case(b"keep-alive")
                 || (keep_alive && !header.value.eq_ignore_ascii_case(b"close"));
@@ -308,7 +308,7 @@ fn parse_head(input: &[u8]) -> Result<Option<Head>, ResponseError> {
     }
     // RFC 9110, section 6.4.1: these have no body whatever their fields say.
     if matches!(status, 100..=199 | 204 | 304) {
-        body = State::Length { remaining: 0 };
+        body = ResponseState::Length { remaining: 0 };
     }
     Ok(Some(Head {
         length,

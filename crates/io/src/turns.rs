@@ -55,7 +55,7 @@ const CROWD_WAITING: usize = 2;
 /// The turns of one worker thread. Other threads may only read its numbers; the lock
 /// is never contended.
 pub struct Turns {
-    state: Mutex<State>,
+    state: Mutex<TurnsState>,
     /// Something was done since the turn began: whoever begins the next has to take note.
     used: AtomicBool,
     /// Accept without pause (`multi_accept on`, or the queue is being emptied).
@@ -65,7 +65,7 @@ pub struct Turns {
 }
 
 #[derive(Default)]
-struct State {
+struct TurnsState {
     /// Who waits, in the order of arrival.
     waiting: BTreeMap<u64, Waker>,
     next_number: u64,
@@ -232,7 +232,7 @@ impl Turns {
     }
 
     /// The next in the queue goes on in this turn or in the next.
-    fn hand_on(self: &Arc<Turns>, mut state: MutexGuard<'_, State>) {
+    fn hand_on(self: &Arc<Turns>, mut state: MutexGuard<'_, TurnsState>) {
         if state.granted.is_some() || state.waiting.is_empty() {
             return;
         }
@@ -275,7 +275,7 @@ impl Turns {
         accepting.into_iter().chain(next).for_each(Waker::wake);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, TurnsState> {
         // No call in here can panic with the state half changed.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -291,7 +291,7 @@ impl Wake for Turns {
     }
 }
 
-impl State {
+impl TurnsState {
     /// Whether a newcomer may go on at once.
     fn is_free(&self) -> bool {
         self.waiting.is_empty() && self.granted.is_none() && self.spent < BUDGET

@@ -32,7 +32,7 @@ pub(super) struct Queue {
     limit_bytes: AtomicUsize,
     /// Lines lost in this process.
     lost_lines: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<QueueState>,
     /// The writer waits here for work.
     work: Condvar,
     /// [`Queue::finish`] waits here for the writer to end.
@@ -40,7 +40,7 @@ pub(super) struct Queue {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(super) struct QueueState {
     /// One lane per destination; `None` where one has been closed.
     pub(super) lanes: Vec<Option<Lane>>,
     /// The new place for the writer's messages about the logs themselves.
@@ -201,7 +201,7 @@ impl Queue {
         }
     }
 
-    fn wake(&self, mut state: MutexGuard<'_, State>) {
+    fn wake(&self, mut state: MutexGuard<'_, QueueState>) {
         state.writer_sleeps = false;
         drop(state);
         self.work.notify_one();
@@ -263,13 +263,13 @@ impl Queue {
     }
 
     /// For the writer: waits for work or until the time is over.
-    pub(super) fn wait_for_work(&self, timeout: Option<Duration>) -> MutexGuard<'_, State> {
+    pub(super) fn wait_for_work(&self, timeout: Option<Duration>) -> MutexGuard<'_, QueueState> {
         let mut state = self.lock();
         if state.has_work() {
             return state;
         }
         state.writer_sleeps = true;
-        let sleeping = |state: &mut State| state.writer_sleeps;
+        let sleeping = |state: &mut QueueState| state.writer_sleeps;
         let mut state = match timeout {
             None => self
                 .work
@@ -287,17 +287,17 @@ impl Queue {
     /// For the writer: lets more lines gather, unless it is urgent.
     pub(super) fn gather<'a>(
         &'a self,
-        state: MutexGuard<'a, State>,
+        state: MutexGuard<'a, QueueState>,
         time: Duration,
-    ) -> MutexGuard<'a, State> {
-        let calm = |state: &mut State| !state.finishing && !state.urgent;
+    ) -> MutexGuard<'a, QueueState> {
+        let calm = |state: &mut QueueState| !state.finishing && !state.urgent;
         let wait = self.work.wait_timeout_while(state, time, calm);
         wait.unwrap_or_else(PoisonError::into_inner).0
     }
 
     /// A panic while the lock was held cannot leave a lane in a bad state; at worst a line is cut
     /// short.
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -343,7 +343,7 @@ impl Lane {
     }
 }
 
-impl State {
+impl QueueState {
     /// Whether the writer has something to take.
     pub(super) fn has_work(&self) -> bool {
         self.finishing || self.notices.is_some() || self.lanes.iter().flatten().any(Lane::has_work)

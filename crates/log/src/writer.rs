@@ -2,7 +2,7 @@
 
 use super::destination::write_to_stderr;
 use super::outgoing::Outgoing;
-use super::queue::{Queue, State};
+use super::queue::{Queue, QueueState};
 use super::{LogLevel, Logger, OsError, error};
 use std::fmt;
 use std::io;
@@ -58,7 +58,7 @@ impl Writer<'_> {
         self.turn(self.queue.lock(), true);
     }
 
-    fn turn(&mut self, mut state: MutexGuard<'_, State>, finishing: bool) {
+    fn turn(&mut self, mut state: MutexGuard<'_, QueueState>, finishing: bool) {
         self.take(&mut state);
         let notices = state.notices.take();
         drop(state);
@@ -77,7 +77,7 @@ impl Writer<'_> {
         lanes.filter_map(Outgoing::deadline).min()
     }
 
-    fn take(&mut self, state: &mut MutexGuard<'_, State>) {
+    fn take(&mut self, state: &mut MutexGuard<'_, QueueState>) {
         state.urgent = false;
         self.lanes.resize_with(state.lanes.len(), || None);
         for (outgoing, lane) in self.lanes.iter_mut().zip(&mut state.lanes) {

@@ -5,7 +5,7 @@ use crate::daemon;
 use crate::identity::Identity;
 use crate::journal::{Journal, note};
 use crate::master::{Master, Other};
-use crate::notify::{self, State};
+use crate::notify::{self, ServiceState};
 use crate::paths::{ConfChoice, FirstLog, Places};
 use crate::pid_file::PidFile;
 use crate::program::Program;
@@ -222,7 +222,7 @@ fn serve_alone(mut server: Server, pid_file: PidFile) -> i32 {
     if let Some(ready) = server.daemon.take() {
         ready.tell();
     }
-    notify::tell(&State::Ready);
+    notify::tell(&ServiceState::Ready);
     // As in nginx, where this mode is for developers: without its privileges the
     // process could not remove its pid file or open its logs again.
     server.identity = None;

@@ -20,10 +20,10 @@ static MANAGER: OnceLock<Option<Manager>> = OnceLock::new();
 
 /// What a service manager is told.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum State<'a> {
+pub(crate) enum ServiceState<'a> {
     /// The server serves, also after a reload. This process is the one to send signals to.
     Ready,
-    /// The configuration is being read again; [`State::Ready`] follows, whatever came of it.
+    /// The configuration is being read again; [`ServiceState::Ready`] follows, whatever came of it.
     Reloading,
     /// The server ends.
     Stopping,
@@ -34,7 +34,7 @@ pub(crate) enum State<'a> {
 }
 
 /// Tells the service manager, if there is one.
-pub(crate) fn tell(state: &State<'_>) {
+pub(crate) fn tell(state: &ServiceState<'_>) {
     let manager = MANAGER.get_or_init(|| {
         let address = std::env::var_os("NOTIFY_SOCKET")?;
         Manager::new(&address).ok()
@@ -67,7 +67,7 @@ impl Manager {
         Ok(Manager { socket, address })
     }
 
-    fn send(&self, state: &State<'_>) -> io::Result<()> {
+    fn send(&self, state: &ServiceState<'_>) -> io::Result<()> {
         let text = message(state, process::pid(), time::monotonic_ns() / 1000);
         self.socket
             .send_to_addr(text.as_bytes(), &self.address)
@@ -76,15 +76,15 @@ impl Manager {
 }
 
 /// The assignments, one in a line.
-fn message(state: &State<'_>, own: Pid, monotonic_us: u64) -> String {
+fn message(state: &ServiceState<'_>, own: Pid, monotonic_us: u64) -> String {
     match state {
-        State::Ready => format!("READY=1\nMAINPID={own}\nSTATUS=serving"),
-        State::Reloading => format!(
+        ServiceState::Ready => format!("READY=1\nMAINPID={own}\nSTATUS=serving"),
+        ServiceState::Reloading => format!(
             "RELOADING=1\nMONOTONIC_USEC={monotonic_us}\nSTATUS=reloading the configuration"
         ),
-        State::MainPid(pid) => format!("MAINPID={pid}\nSTATUS=serving with the new binary"),
-        State::Stopping => "STOPPING=1\nSTATUS=shutting down gracefully".to_owned(),
-        State::Status(text) => {
+        ServiceState::MainPid(pid) => format!("MAINPID={pid}\nSTATUS=serving with the new binary"),
+        ServiceState::Stopping => "STOPPING=1\nSTATUS=shutting down gracefully".to_owned(),
+        ServiceState::Status(text) => {
             let cut = &text[..text.floor_char_boundary(MAX_STATUS_BYTES)];
             // A line end would begin another assignment.
             format!("STATUS={}", cut.replace(['\n', '\r'], " "))
@@ -98,13 +98,16 @@ mod tests {
 
     #[test]
     fn messages_are_assignments_in_lines() {
-        let of = |state: State<'_>| message(&state, 7, 123);
-        assert_eq!(of(State::Ready), "READY=1\nMAINPID=7\nSTATUS=serving");
-        assert!(of(State::Reloading).starts_with("RELOADING=1\nMONOTONIC_USEC=123\n"));
-        assert!(of(State::Stopping).starts_with("STOPPING=1\n"));
-        assert!(of(State::MainPid(8)).starts_with("MAINPID=8\n"));
-        assert_eq!(of(State::Status("a\nREADY=1")), "STATUS=a READY=1");
-        let long = of(State::Status(&"é".repeat(200)));
+        let of = |state: ServiceState<'_>| message(&state, 7, 123);
+        assert_eq!(
+            of(ServiceState::Ready),
+            "READY=1\nMAINPID=7\nSTATUS=serving"
+        );
+        assert!(of(ServiceState::Reloading).starts_with("RELOADING=1\nMONOTONIC_USEC=123\n"));
+        assert!(of(ServiceState::Stopping).starts_with("STOPPING=1\n"));
+        assert!(of(ServiceState::MainPid(8)).starts_with("MAINPID=8\n"));
+        assert_eq!(of(ServiceState::Status("a\nREADY=1")), "STATUS=a READY=1");
+        let long = of(ServiceState::Status(&"é".repeat(200)));
         assert_eq!(long.len(), "STATUS=".len() + MAX_STATUS_BYTES);
     }
 
@@ -125,11 +128,11 @@ mod tests {
         ];
         for (address, receiver) in &receivers {
             let manager = Manager::new(address).expect("an address");
-            manager.send(&State::Status("well")).expect("sent");
+            manager.send(&ServiceState::Status("well")).expect("sent");
             let mut text = [0; 100];
             let len = receiver.recv(&mut text).expect("received");
             assert_eq!(&text[..len], b"STATUS=well");
-            let full = (0..100_000).find_map(|_| manager.send(&State::Ready).err());
+            let full = (0..100_000).find_map(|_| manager.send(&ServiceState::Ready).err());
             assert_eq!(
                 full.expect("nobody reads").kind(),
                 io::ErrorKind::WouldBlock

@@ -127,9 +127,9 @@ mod tests {
             ),
             [
                 "sealane: 4 directives work, 4 are without effect; 1 default differs from nginx's",
-                "sealane: \"lock_file\" in /c\\x1B:1: No lock is taken around accepting connections",
-                "sealane: \"http3\", \"quic_retry\" in /c\\x1B:3 and 2 other places: clients are offered HTTP/1.1 and \
-                 HTTP/2 only",
+                "sealane: \"lock_file\" in /c\\x1B:1: Connections are accepted without a lock",
+                "sealane: \"http3\", \"quic_retry\" in /c\\x1B:3 and 2 other places: only HTTP/1.1 and HTTP/2 are \
+                 supported",
                 "sealane: pid: logs/sealane.pid unless written (nginx: logs/nginx.pid)",
             ]
         );

@@ -50,7 +50,7 @@ mod sans_io;
 /// consumed and appends what must be sent to `output`, also on errors: send the
 /// output before closing.
 pub struct Connection {
-    state: State,
+    state: ConnectionState,
     server: Option<Arc<ServerTls>>,
     token: u32,
     /// Which of the server's identities the client gets.
@@ -60,14 +60,14 @@ pub struct Connection {
     sizer: RecordSizer,
     client_groups: Option<Box<[u16]>>,
     session: SessionOutcome,
-    ktls: ktls::State,
+    ktls: ktls::KtlsState,
     /// In place once our own code seals the records instead of libssl.
     writer: Option<Box<RecordWriter>>,
 }
 
 /// Who has libssl's connection; drawn with the states around it in the server's
 /// `connection/handshake.rs`.
-enum State {
+enum ConnectionState {
     Hello {
         acceptor: Acceptor,
         records: HelloRecords,
@@ -104,7 +104,7 @@ impl Connection {
     /// A connection just accepted.
     pub fn accept(acceptor: &Acceptor) -> Self {
         Self {
-            state: State::Hello {
+            state: ConnectionState::Hello {
                 acceptor: acceptor.clone(),
                 records: HelloRecords::default(),
             },
@@ -115,7 +115,7 @@ impl Connection {
             sizer: RecordSizer::default(),
             client_groups: None,
             session: SessionOutcome::default(),
-            ktls: ktls::State::Pending,
+            ktls: ktls::KtlsState::Pending,
             writer: None,
         }
     }
@@ -140,14 +140,14 @@ impl Connection {
     ) -> Result<HandshakeStatus, Error> {
         loop {
             match &mut self.state {
-                State::Running(_) => return self.advance(input, output, load),
-                State::Away(flight) => {
+                ConnectionState::Running(_) => return self.advance(input, output, load),
+                ConnectionState::Away(flight) => {
                     return match flight.take() {
                         None => Ok(HandshakeStatus::Pending),
                         Some(landed) => self.land(landed, output),
                     };
                 }
-                State::Signing(signing) => {
+                ConnectionState::Signing(signing) => {
                     if signing.result.is_none() {
                         signing.result = signing.job.try_take();
                     }
@@ -156,8 +156,8 @@ impl Connection {
                     }
                     self.signed();
                 }
-                State::Closed => return Err(Error::NotEstablished),
-                State::Waiting(waiting) => {
+                ConnectionState::Closed => return Err(Error::NotEstablished),
+                ConnectionState::Waiting(waiting) => {
                     if !waiting.lookup.is_answered() {
                         return Ok(HandshakeStatus::Pending);
                     }
@@ -165,7 +165,7 @@ impl Connection {
                         return Ok(HandshakeStatus::Pending);
                     }
                 }
-                State::Hello { .. } => {
+                ConnectionState::Hello { .. } => {
                     if let Some(status) = self.hello(input, output, load)? {
                         return Ok(status);
                     }
@@ -178,9 +178,9 @@ impl Connection {
     /// when nothing did.
     pub fn poll_pending(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         match &mut self.state {
-            State::Waiting(waiting) => waiting.lookup.poll(cx),
-            State::Away(flight) => flight.poll_landed(cx),
-            State::Signing(signing) if signing.result.is_none() => signing
+            ConnectionState::Waiting(waiting) => waiting.lookup.poll(cx),
+            ConnectionState::Away(flight) => flight.poll_landed(cx),
+            ConnectionState::Signing(signing) if signing.result.is_none() => signing
                 .job
                 .poll(cx)
                 .map(|result| signing.result = Some(result)),
@@ -193,7 +193,7 @@ impl Connection {
     /// the store.
     pub fn lookup_timeout(&self) -> Option<Duration> {
         match &self.state {
-            State::Waiting(waiting) => Some(waiting.lookup.timeout()),
+            ConnectionState::Waiting(waiting) => Some(waiting.lookup.timeout()),
             _ => None,
         }
     }
@@ -208,14 +208,14 @@ impl Connection {
     /// appended to `output`, and nothing else is done for it.
     pub fn refuse(&mut self, output: &mut Vec<u8>) -> Error {
         output.extend_from_slice(&fatal_alert(ALERT_INTERNAL_ERROR));
-        self.state = State::Closed;
+        self.state = ConnectionState::Closed;
         Error::Overloaded
     }
 
     /// Waits no longer: the handshake goes on as if nothing had been found, and
     /// without early data.
     pub fn lookup_timed_out(&mut self) {
-        if let State::Waiting(waiting) = &mut self.state {
+        if let ConnectionState::Waiting(waiting) = &mut self.state {
             waiting.lookup.time_out();
         }
     }
@@ -224,7 +224,7 @@ impl Connection {
     /// may have recorded and sent again elsewhere: until the client's Finished has been
     /// read. What is written meanwhile goes out at once (0.5-RTT).
     pub fn is_early_data(&self) -> bool {
-        matches!(&self.state, State::Running(tls) if tls.is_early_data())
+        matches!(&self.state, ConnectionState::Running(tls) if tls.is_early_data())
     }
 
     /// How the session was resumed, once the handshake is done.
@@ -253,7 +253,7 @@ impl Connection {
         plain: &mut [u8],
     ) -> Result<ReadStatus, Error> {
         let status = self.running()?.read(input, output, plain);
-        if let (Some(writer), State::Running(tls)) = (&mut self.writer, &mut self.state) {
+        if let (Some(writer), ConnectionState::Running(tls)) = (&mut self.writer, &mut self.state) {
             writer.control(tls, false, output)?;
         }
         Ok(status?)
@@ -261,7 +261,7 @@ impl Connection {
 
     /// Whether decrypted bytes wait: read again without new input.
     pub fn has_pending(&self) -> bool {
-        matches!(&self.state, State::Running(tls) if tls.has_pending())
+        matches!(&self.state, ConnectionState::Running(tls) if tls.has_pending())
     }
 
     /// Seals all of `plain` in records of `ssl_buffer_size`, or of dynamic sizes;
@@ -269,7 +269,7 @@ impl Connection {
     /// those only. Give large pieces: many records then go out in one send.
     /// Empty `plain` sends what libssl has queued.
     pub fn write(&mut self, plain: &[u8], now_ms: u64, output: &mut Vec<u8>) -> Result<(), Error> {
-        let State::Running(tls) = &mut self.state else {
+        let ConnectionState::Running(tls) = &mut self.state else {
             return Err(Error::NotEstablished);
         };
         let Some(server) = &self.server else {
@@ -309,7 +309,7 @@ impl Connection {
     /// Appends a close_notify, once. Does nothing before the handshake is done or
     /// after an alert.
     pub fn shutdown(&mut self, output: &mut Vec<u8>) {
-        if let State::Running(tls) = &mut self.state {
+        if let ConnectionState::Running(tls) = &mut self.state {
             tls.shutdown(output);
             if let Some(writer) = &mut self.writer {
                 // Alerts do not turn the key, which is all that can fail.
@@ -320,13 +320,13 @@ impl Connection {
 
     /// Whether the handshake is over. Early data flows before.
     pub fn is_established(&self) -> bool {
-        matches!(&self.state, State::Running(tls) if !tls.is_handshaking())
+        matches!(&self.state, ConnectionState::Running(tls) if !tls.is_handshaking())
     }
 
     /// What was negotiated; `None` before a server was chosen.
     pub fn info(&self) -> Option<Info<'_>> {
         match &self.state {
-            State::Running(tls) => {
+            ConnectionState::Running(tls) => {
                 Some(Info::new(tls, self.client_groups.as_deref(), self.session))
             }
             _ => None,
@@ -338,7 +338,7 @@ impl Connection {
     /// none.
     pub fn client_chain(&self) -> Option<ClientChain> {
         match &self.state {
-            State::Running(tls) => ClientChain::of(tls),
+            ConnectionState::Running(tls) => ClientChain::of(tls),
             _ => None,
         }
     }
@@ -356,9 +356,9 @@ impl Connection {
     /// Who seals the records.
     pub fn ktls(&self) -> Ktls<'_> {
         match &self.ktls {
-            ktls::State::Pending => Ktls::Pending,
-            ktls::State::On(_) => Ktls::On,
-            ktls::State::Off(refusal) => Ktls::Off(refusal),
+            ktls::KtlsState::Pending => Ktls::Pending,
+            ktls::KtlsState::On(_) => Ktls::On,
+            ktls::KtlsState::Off(refusal) => Ktls::Off(refusal),
         }
     }
 
@@ -367,7 +367,7 @@ impl Connection {
     /// decides nothing: ask again when [`is_established`](Self::is_established). What is
     /// decided stays.
     pub fn settle_ktls(&mut self, is_tcp: bool) -> bool {
-        let (ktls::State::Pending, State::Running(tls), Some(server)) =
+        let (ktls::KtlsState::Pending, ConnectionState::Running(tls), Some(server)) =
             (&self.ktls, &self.state, &self.server)
         else {
             return false;
@@ -378,7 +378,7 @@ impl Connection {
         match ktls::check(server.ktls_policy(), tls, is_tcp) {
             Ok(()) => server.ktls_policy().mode == KtlsMode::On,
             Err(refusal) => {
-                self.ktls = ktls::State::Off(refusal);
+                self.ktls = ktls::KtlsState::Off(refusal);
                 false
             }
         }
@@ -387,7 +387,7 @@ impl Connection {
     /// Whether the kernel should take over now that `file_bytes` of a file are to
     /// be sent.
     pub fn wants_kernel(&self, file_bytes: u64) -> bool {
-        let (ktls::State::Pending, Some(server)) = (&self.ktls, &self.server) else {
+        let (ktls::KtlsState::Pending, Some(server)) = (&self.ktls, &self.server) else {
             return false;
         };
         self.is_established() && file_bytes >= server.ktls_policy().settings.min_body_bytes
@@ -397,7 +397,7 @@ impl Connection {
     /// came just before and all output has been sent. If it fails, libssl goes on
     /// and [`ktls`](Self::ktls) says why.
     pub fn take_over(&mut self, socket: BorrowedFd<'_>) {
-        let (ktls::State::Pending, State::Running(tls), Some(server)) =
+        let (ktls::KtlsState::Pending, ConnectionState::Running(tls), Some(server)) =
             (&self.ktls, &mut self.state, &self.server)
         else {
             return;
@@ -412,7 +412,7 @@ impl Connection {
     /// Whether the kernel seals the records. What is sent through the socket then
     /// is plaintext; [`write`](Self::write) is refused.
     pub fn is_sealed_by_kernel(&self) -> bool {
-        matches!(self.ktls, ktls::State::On(_))
+        matches!(self.ktls, ktls::KtlsState::On(_))
     }
 
     /// Sends alerts and, with `data_follows`, what must precede data: a KeyUpdate.
@@ -427,7 +427,7 @@ impl Connection {
         data_follows: bool,
     ) -> io::Result<Option<KeysEnded>> {
         match (&mut self.ktls, &mut self.state) {
-            (ktls::State::On(kernel), State::Running(tls)) => {
+            (ktls::KtlsState::On(kernel), ConnectionState::Running(tls)) => {
                 kernel.control(tls, socket, data_follows)
             }
             _ => Ok(None),
@@ -436,7 +436,7 @@ impl Connection {
 
     /// Counts plaintext that the kernel has taken in one call, for the limit per key.
     pub fn sent_by_kernel(&mut self, bytes: u64) {
-        if let ktls::State::On(kernel) = &mut self.ktls {
+        if let ktls::KtlsState::On(kernel) = &mut self.ktls {
             kernel.sent(bytes);
         }
     }
@@ -445,7 +445,7 @@ impl Connection {
     /// is called again.
     pub fn kernel_allowance_bytes(&self) -> u64 {
         match &self.ktls {
-            ktls::State::On(kernel) => kernel.allowance_bytes(),
+            ktls::KtlsState::On(kernel) => kernel.allowance_bytes(),
             _ => u64::MAX,
         }
     }
@@ -453,12 +453,12 @@ impl Connection {
     /// Whether the response that begins should be the last of this connection:
     /// its key has sealed half of what it may, and cannot be changed.
     pub fn should_end(&self) -> bool {
-        matches!(&self.ktls, ktls::State::On(kernel) if kernel.should_end())
+        matches!(&self.ktls, ktls::KtlsState::On(kernel) if kernel.should_end())
     }
 
     fn running(&mut self) -> Result<&mut awslc::Connection, Error> {
         match &mut self.state {
-            State::Running(tls) => Ok(tls),
+            ConnectionState::Running(tls) => Ok(tls),
             _ => Err(Error::NotEstablished),
         }
     }
@@ -478,14 +478,14 @@ const fn fatal_alert(description: u8) -> [u8; 7] {
 impl fmt::Debug for Connection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.state {
-            State::Hello { records, .. } => {
+            ConnectionState::Hello { records, .. } => {
                 write!(f, "Connection(hello, {} bytes)", records.len())
             }
-            State::Waiting(waiting) => write!(f, "Connection({:?})", waiting.lookup),
-            State::Running(tls) => tls.fmt(f),
-            State::Away(flight) => write!(f, "Connection({flight:?})"),
-            State::Signing(signing) => write!(f, "Connection({:?})", signing.job),
-            State::Closed => f.write_str("Connection(closed)"),
+            ConnectionState::Waiting(waiting) => write!(f, "Connection({:?})", waiting.lookup),
+            ConnectionState::Running(tls) => tls.fmt(f),
+            ConnectionState::Away(flight) => write!(f, "Connection({flight:?})"),
+            ConnectionState::Signing(signing) => write!(f, "Connection({:?})", signing.job),
+            ConnectionState::Closed => f.write_str("Connection(closed)"),
         }
     }
 }

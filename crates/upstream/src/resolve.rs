@@ -24,10 +24,10 @@ pub type Addresses = Arc<[IpAddr]>;
 
 /// Addresses that are known or will be. Dropping a lookup cancels it.
 #[derive(Debug)]
-pub struct Lookup(State);
+pub struct Lookup(ResolveState);
 
 #[derive(Debug)]
-enum State {
+enum ResolveState {
     Known(Option<Result<Addresses, ResolveError>>),
     Waiting(oneshot::Receiver<Result<Addresses, ResolveError>>),
 }
@@ -36,14 +36,14 @@ impl Lookup {
     /// A lookup with a known result.
     #[must_use]
     pub fn known(result: Result<Addresses, ResolveError>) -> Lookup {
-        Lookup(State::Known(Some(result)))
+        Lookup(ResolveState::Known(Some(result)))
     }
 
     /// A pending lookup, and the sender for its result.
     #[must_use]
     pub fn waiting() -> (oneshot::Sender<Result<Addresses, ResolveError>>, Lookup) {
         let (sender, receiver) = oneshot::channel();
-        (sender, Lookup(State::Waiting(receiver)))
+        (sender, Lookup(ResolveState::Waiting(receiver)))
     }
 }
 
@@ -52,13 +52,13 @@ impl Future for Lookup {
 
     fn poll(mut self: Pin<&mut Self>, task: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.0 {
-            State::Known(result) => Poll::Ready(
+            ResolveState::Known(result) => Poll::Ready(
                 result
                     .take()
                     .expect("a future that is ready is not polled again"),
             ),
             // If the resolver is gone, there will be no answer.
-            State::Waiting(receiver) => Pin::new(receiver)
+            ResolveState::Waiting(receiver) => Pin::new(receiver)
                 .poll(task)
                 .map(|answer| answer.unwrap_or(Err(ResolveError::TimedOut))),
         }

@@ -60,7 +60,7 @@ const WITHOUT_PLACE: &[&str] = &[
 
 /// The same by what they say behind a name or a number.
 const WITHOUT_PLACE_ENDS: &[&str] = &[
-    " holds no PEM block ",
+    " contains no PEM block ",
     " is for temporary files but is not a directory",
     " worker_connections are not enough for ",
 ];

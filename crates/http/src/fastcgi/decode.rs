@@ -91,7 +91,7 @@ impl std::error::Error for FastCgiError {}
 /// ```
 #[derive(Clone, Debug)]
 pub struct RecordDecoder {
-    state: State,
+    state: DecoderState,
     /// The header of the current record, or the content of the one that ends the request.
     bytes: [u8; RECORD_HEADER_BYTES],
     filled: usize,
@@ -102,7 +102,7 @@ pub struct RecordDecoder {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum DecoderState {
     Header,
     Content,
     Padding,
@@ -120,7 +120,7 @@ impl RecordDecoder {
     /// A decoder at the start of a response.
     pub fn new() -> RecordDecoder {
         RecordDecoder {
-            state: State::Header,
+            state: DecoderState::Header,
             bytes: [0; RECORD_HEADER_BYTES],
             filled: 0,
             kind: 0,
@@ -133,13 +133,13 @@ impl RecordDecoder {
     /// Whether the request has ended, including the last padding. Any further input does not belong
     /// to it, and the connection must then not be reused.
     pub fn is_done(&self) -> bool {
-        self.state == State::Done
+        self.state == DecoderState::Done
     }
 
     /// Whether more content of the current record is to come. After [`Event::Stderr`] this says
     /// whether the text continues.
     pub fn is_within_record(&self) -> bool {
-        self.state == State::Content
+        self.state == DecoderState::Content
     }
 
     /// Whether the response has ended: there is no more output, though the end of the request may
@@ -158,10 +158,10 @@ impl RecordDecoder {
         let mut at = 0;
         loop {
             match self.state {
-                State::Header => {
+                DecoderState::Header => {
                     at += self.fill(&input[at..], RECORD_HEADER_BYTES);
                     if let Err(error) = self.check_header() {
-                        self.state = State::Failed(error);
+                        self.state = DecoderState::Failed(error);
                         continue;
                     }
                     if self.filled < RECORD_HEADER_BYTES {
@@ -174,7 +174,7 @@ impl RecordDecoder {
                         });
                     }
                 }
-                State::Content => {
+                DecoderState::Content => {
                     let here = self.content_left.min(input.len() - at);
                     let content = at..at + here;
                     if here == 0 && self.content_left > 0 {
@@ -188,7 +188,7 @@ impl RecordDecoder {
                         });
                     }
                 }
-                State::Padding => {
+                DecoderState::Padding => {
                     let here = self.padding_left.min(input.len() - at);
                     self.padding_left -= here;
                     at += here;
@@ -197,8 +197,8 @@ impl RecordDecoder {
                     }
                     self.end_record();
                 }
-                State::Done => return Ok(need_more(at)),
-                State::Failed(error) => return Err(error),
+                DecoderState::Done => return Ok(need_more(at)),
+                DecoderState::Failed(error) => return Err(error),
             }
         }
     }
@@ -237,14 +237,14 @@ impl RecordDecoder {
         if kind == END_REQUEST {
             // Fields missing from a short record are zero.
             self.bytes = [0; RECORD_HEADER_BYTES];
-            self.state = State::Content;
+            self.state = DecoderState::Content;
             return None;
         }
         if self.content_left > 0 {
-            self.state = State::Content;
+            self.state = DecoderState::Content;
             return None;
         }
-        self.state = State::Padding;
+        self.state = DecoderState::Padding;
         if kind == STDOUT && !self.stdout_ended {
             self.stdout_ended = true;
             return Some(Event::StdoutEnd);
@@ -259,11 +259,11 @@ impl RecordDecoder {
             if self.content_left > 0 {
                 return None;
             }
-            self.state = State::Padding;
+            self.state = DecoderState::Padding;
             return Some(self.end_event());
         }
         if self.content_left == 0 {
-            self.state = State::Padding;
+            self.state = DecoderState::Padding;
         }
         // Output after its end is dropped, as it belongs to no response.
         match self.kind {
@@ -291,9 +291,9 @@ impl RecordDecoder {
         self.filled = 0;
         self.state = if self.kind == END_REQUEST {
             self.stdout_ended = true;
-            State::Done
+            DecoderState::Done
         } else {
-            State::Header
+            DecoderState::Header
         };
     }
 }

@@ -27,7 +27,7 @@ const MAX_SIZE_DIGITS: u8 = 16;
 /// refused for the same reason.
 #[derive(Clone, Debug)]
 pub struct BodyDecoder {
-    state: State,
+    state: BodyState,
     /// Extension bytes so far, over all chunks.
     extension_bytes: usize,
     trailer_bytes: usize,
@@ -50,7 +50,7 @@ pub struct BodyDecoder {
 /// any of them, at a byte that is not allowed there --------> Failed
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum BodyState {
     Length {
         left: u64,
     },
@@ -138,9 +138,9 @@ impl BodyDecoder {
     /// A decoder for the body that follows a head with this framing.
     pub fn new(framing: Framing) -> BodyDecoder {
         let state = match framing {
-            Framing::None | Framing::Length(0) => State::Done,
-            Framing::Length(left) => State::Length { left },
-            Framing::Chunked => State::Size {
+            Framing::None | Framing::Length(0) => BodyState::Done,
+            Framing::Length(left) => BodyState::Length { left },
+            Framing::Chunked => BodyState::Size {
                 value: 0,
                 digits: 0,
             },
@@ -167,13 +167,13 @@ impl BodyDecoder {
 
     /// Whether the body has ended. Never after an error.
     pub fn is_done(&self) -> bool {
-        self.state == State::Done
+        self.state == BodyState::Done
     }
 
     /// The error, if there was one: nothing after the body can be found any more.
     pub fn error(&self) -> Option<BodyError> {
         match self.state {
-            State::Failed(error) => Some(error),
+            BodyState::Failed(error) => Some(error),
             _ => None,
         }
     }
@@ -181,8 +181,8 @@ impl BodyDecoder {
     /// A lower bound on the bytes still to come, for sizing the next read.
     pub fn known_left(&self) -> u64 {
         match self.state {
-            State::Length { left } | State::Data { left } => left,
-            State::Done | State::Failed(_) => 0,
+            BodyState::Length { left } | BodyState::Data { left } => left,
+            BodyState::Done | BodyState::Failed(_) => 0,
             _ => 1,
         }
     }
@@ -196,17 +196,17 @@ impl BodyDecoder {
         let mut at = 0;
         loop {
             match self.state {
-                State::Length { left } => return Ok(self.take_data(input, at, left, true)),
-                State::Data { left } => return Ok(self.take_data(input, at, left, false)),
-                State::Done => return Ok(self.no_data(at)),
-                State::Failed(error) => return Err(error),
+                BodyState::Length { left } => return Ok(self.take_data(input, at, left, true)),
+                BodyState::Data { left } => return Ok(self.take_data(input, at, left, false)),
+                BodyState::Done => return Ok(self.no_data(at)),
+                BodyState::Failed(error) => return Err(error),
                 _ => {}
             }
             let Some(&byte) = input.get(at) else {
                 return Ok(self.no_data(at));
             };
             // The next iteration returns the failure above.
-            self.state = self.framing_byte(byte).unwrap_or_else(State::Failed);
+            self.state = self.framing_byte(byte).unwrap_or_else(BodyState::Failed);
             at += 1;
         }
     }
@@ -224,10 +224,10 @@ impl BodyDecoder {
         let taken = left.min(here);
         let left = left - taken;
         self.state = match (left, is_length) {
-            (0, true) => State::Done,
-            (0, false) => State::DataCr,
-            (_, true) => State::Length { left },
-            (_, false) => State::Data { left },
+            (0, true) => BodyState::Done,
+            (0, false) => BodyState::DataCr,
+            (_, true) => BodyState::Length { left },
+            (_, false) => BodyState::Data { left },
         };
         let end = at + taken as usize;
         self.extension_bytes = self.extension_bytes.saturating_sub(taken as usize);
@@ -239,59 +239,61 @@ impl BodyDecoder {
     }
 
     /// One byte of chunked framing.
-    fn framing_byte(&mut self, byte: u8) -> Result<State, BodyError> {
+    fn framing_byte(&mut self, byte: u8) -> Result<BodyState, BodyError> {
         Ok(match self.state {
-            State::Size { value, digits } => return size_byte(value, digits, byte),
-            State::SizeBlank { value } => {
+            BodyState::Size { value, digits } => return size_byte(value, digits, byte),
+            BodyState::SizeBlank { value } => {
                 self.count_extension()?;
                 match byte {
-                    b' ' | b'\t' => State::SizeBlank { value },
-                    b';' => State::Extension { value },
-                    b'\r' => State::SizeLf { value },
+                    b' ' | b'\t' => BodyState::SizeBlank { value },
+                    b';' => BodyState::Extension { value },
+                    b'\r' => BodyState::SizeLf { value },
                     _ => return Err(BodyError::InvalidSize),
                 }
             }
-            State::Extension { value } => {
+            BodyState::Extension { value } => {
                 self.count_extension()?;
                 match byte {
-                    b'\r' => State::SizeLf { value },
-                    _ if is_line_byte(byte) => State::Extension { value },
+                    b'\r' => BodyState::SizeLf { value },
+                    _ if is_line_byte(byte) => BodyState::Extension { value },
                     _ => return Err(BodyError::InvalidLine),
                 }
             }
-            State::SizeLf { value } => match (byte, value) {
-                (b'\n', 0) => State::TrailerStart,
-                (b'\n', left) => State::Data { left },
+            BodyState::SizeLf { value } => match (byte, value) {
+                (b'\n', 0) => BodyState::TrailerStart,
+                (b'\n', left) => BodyState::Data { left },
                 _ => return Err(BodyError::InvalidLine),
             },
-            State::DataCr if byte == b'\r' => State::DataLf,
-            State::DataLf if byte == b'\n' => State::Size {
+            BodyState::DataCr if byte == b'\r' => BodyState::DataLf,
+            BodyState::DataLf if byte == b'\n' => BodyState::Size {
                 value: 0,
                 digits: 0,
             },
-            State::DataCr | State::DataLf => return Err(BodyError::MissingCrlf),
-            State::TrailerStart if byte == b'\r' => State::EndLf,
-            State::TrailerStart | State::TrailerLine => {
+            BodyState::DataCr | BodyState::DataLf => return Err(BodyError::MissingCrlf),
+            BodyState::TrailerStart if byte == b'\r' => BodyState::EndLf,
+            BodyState::TrailerStart | BodyState::TrailerLine => {
                 self.trailer_bytes += 1;
                 if self.trailer_bytes > MAX_TRAILER_BYTES {
                     return Err(BodyError::TrailersTooLong);
                 }
                 self.keep_trailer(byte);
                 match byte {
-                    b'\r' => State::TrailerLf,
-                    _ if is_line_byte(byte) => State::TrailerLine,
+                    b'\r' => BodyState::TrailerLf,
+                    _ if is_line_byte(byte) => BodyState::TrailerLine,
                     _ => return Err(BodyError::InvalidLine),
                 }
             }
-            State::TrailerLf if byte == b'\n' => {
+            BodyState::TrailerLf if byte == b'\n' => {
                 self.keep_trailer(byte);
-                State::TrailerStart
+                BodyState::TrailerStart
             }
-            State::EndLf if byte == b'\n' => State::Done,
-            State::TrailerLf | State::EndLf => return Err(BodyError::InvalidLine),
+            BodyState::EndLf if byte == b'\n' => BodyState::Done,
+            BodyState::TrailerLf | BodyState::EndLf => return Err(BodyError::InvalidLine),
             // `decode` handles these before it looks at a byte.
-            state
-            @ (State::Length { .. } | State::Data { .. } | State::Done | State::Failed(_)) => state,
+            state @ (BodyState::Length { .. }
+            | BodyState::Data { .. }
+            | BodyState::Done
+            | BodyState::Failed(_)) => state,
         })
     }
 
@@ -310,7 +312,7 @@ impl BodyDecoder {
     }
 }
 
-fn size_byte(value: u64, digits: u8, byte: u8) -> Result<State, BodyError> {
+fn size_byte(value: u64, digits: u8, byte: u8) -> Result<BodyState, BodyError> {
     if let Some(digit) = (byte as char).to_digit(16) {
         if digits == MAX_SIZE_DIGITS {
             return Err(BodyError::InvalidSize);
@@ -321,13 +323,13 @@ fn size_byte(value: u64, digits: u8, byte: u8) -> Result<State, BodyError> {
             return Err(BodyError::SizeOverflow);
         }
         let digits = digits + 1;
-        return Ok(State::Size { value, digits });
+        return Ok(BodyState::Size { value, digits });
     }
     match byte {
         _ if digits == 0 => Err(BodyError::InvalidSize),
-        b'\r' => Ok(State::SizeLf { value }),
-        b';' => Ok(State::Extension { value }),
-        b' ' | b'\t' => Ok(State::SizeBlank { value }),
+        b'\r' => Ok(BodyState::SizeLf { value }),
+        b';' => Ok(BodyState::Extension { value }),
+        b' ' | b'\t' => Ok(BodyState::SizeBlank { value }),
         _ => Err(BodyError::InvalidSize),
     }
 }

@@ -26,7 +26,7 @@ use self::reconfigure::Reload;
 use self::workers::{Forked, Worker};
 use crate::control::{self, Report};
 use crate::journal::note;
-use crate::notify::State;
+use crate::notify::ServiceState;
 use crate::pid_file::PidFile;
 use crate::restarts::Restarts;
 use crate::session_store::{StateFile, write_state_file};
@@ -167,7 +167,7 @@ impl Master {
             if let Some(ready) = self.server.daemon.take() {
                 ready.tell();
             }
-            self.tell_manager(&State::Ready);
+            self.tell_manager(&ServiceState::Ready);
         }
         loop {
             match role {
@@ -607,7 +607,9 @@ impl Master {
     fn plan_restart(&mut self, pid: Pid, started: Instant, status: ExitStatus) {
         let journal = &self.server.journal;
         if status == ExitStatus::Code(FATAL) {
-            self.tell_manager(&State::Status("nothing is served; see the error log"));
+            self.tell_manager(&ServiceState::Status(
+                "nothing is served; see the error log",
+            ));
             note!(
                 journal,
                 Alert,

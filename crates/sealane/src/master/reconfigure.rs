@@ -16,7 +16,7 @@ use crate::control::{self, NewConfiguration, Report};
 use crate::crash;
 use crate::journal::note;
 use crate::limits;
-use crate::notify::State;
+use crate::notify::ServiceState;
 use crate::pid_file::PidFile;
 use crate::reload;
 use crate::session_store::{self, TicketStates};
@@ -43,12 +43,12 @@ const APPLY_TIMEOUT: Duration = Duration::from_secs(120);
 pub(super) struct Reload {
     generation: u64,
     next: Box<Server>,
-    step: Step,
+    step: ReloadStep,
     /// The successor's ticket keys.
     ticket_state: Option<Zeroizing<Vec<u8>>>,
 }
 
-enum Step {
+enum ReloadStep {
     /// The worker has it, and the memory in which it was handed over.
     Applying {
         _memory: SealedMemory,
@@ -67,7 +67,7 @@ impl Reload {
     /// The process that is to serve the configuration.
     pub(super) fn successor(&self) -> Option<&Worker> {
         match &self.step {
-            Step::Waiting { successor, .. } => Some(successor),
+            ReloadStep::Waiting { successor, .. } => Some(successor),
             _ => None,
         }
     }
@@ -75,7 +75,7 @@ impl Reload {
     /// The same.
     pub(super) fn successor_mut(&mut self) -> Option<&mut Worker> {
         match &mut self.step {
-            Step::Waiting { successor, .. } => Some(successor),
+            ReloadStep::Waiting { successor, .. } => Some(successor),
             _ => None,
         }
     }
@@ -90,10 +90,10 @@ impl Reload {
     /// When the master has to look at it again.
     pub(super) fn due(&self) -> Option<Instant> {
         match &self.step {
-            Step::Applying { give_up_at, .. } | Step::Waiting { give_up_at, .. } => {
+            ReloadStep::Applying { give_up_at, .. } | ReloadStep::Waiting { give_up_at, .. } => {
                 Some(*give_up_at)
             }
-            Step::Starting => Some(Instant::now()),
+            ReloadStep::Starting => Some(Instant::now()),
         }
     }
 
@@ -126,8 +126,8 @@ impl Master {
             return Role::Master;
         };
         match &mut reload.step {
-            Step::Starting => return self.start_successor(),
-            Step::Applying { give_up_at, .. } if now >= *give_up_at => {
+            ReloadStep::Starting => return self.start_successor(),
+            ReloadStep::Applying { give_up_at, .. } if now >= *give_up_at => {
                 let seconds = APPLY_TIMEOUT.as_secs();
                 if let Some(worker) = worker {
                     note!(
@@ -138,9 +138,9 @@ impl Master {
                         worker.pid
                     );
                 }
-                reload.step = Step::Starting;
+                reload.step = ReloadStep::Starting;
             }
-            Step::Waiting {
+            ReloadStep::Waiting {
                 successor,
                 give_up_at,
             } if now >= *give_up_at => {
@@ -153,14 +153,14 @@ impl Master {
                 successor.kill(Signal::Kill, journal);
                 *give_up_at = now + KILL_AFTER;
             }
-            Step::Applying { .. } | Step::Waiting { .. } => {}
+            ReloadStep::Applying { .. } | ReloadStep::Waiting { .. } => {}
         }
         Role::Master
     }
 
     /// Reads the configuration and hands it to the worker, or plans another worker.
     fn reconfigure(&mut self) {
-        self.tell_manager(&State::Reloading);
+        self.tell_manager(&ServiceState::Reloading);
         note!(self.server.journal, Notice, "reconfiguring");
         self.generation += 1;
         let Ok((next, handover)) = self.read_next() else {
@@ -169,7 +169,7 @@ impl Master {
                 Error,
                 "the new configuration is refused, the old one stays in use"
             );
-            self.tell_manager(&State::Ready);
+            self.tell_manager(&ServiceState::Ready);
             return;
         };
         let step = match reload::needs_new_process(&self.server, &next) {
@@ -179,7 +179,7 @@ impl Master {
                     Notice,
                     "\"{directive}\" has changed, which requires a new worker process"
                 );
-                Step::Starting
+                ReloadStep::Starting
             }
             None => self.hand_over(&next, handover).unwrap_or_else(|error| {
                 note!(
@@ -189,7 +189,7 @@ impl Master {
                      another one",
                     OsError(&error)
                 );
-                Step::Starting
+                ReloadStep::Starting
             }),
         };
         self.reload = Some(Reload {
@@ -213,9 +213,9 @@ impl Master {
     }
 
     /// Sends the worker all of it, if there is a worker that listens.
-    fn hand_over(&self, next: &Server, handover: Handover) -> io::Result<Step> {
+    fn hand_over(&self, next: &Server, handover: Handover) -> io::Result<ReloadStep> {
         let Some(worker) = self.worker.as_ref().filter(|worker| !worker.silent) else {
-            return Ok(Step::Starting);
+            return Ok(ReloadStep::Starting);
         };
         limits::examine(&next.config, next.threads, &self.server.journal);
         let memory = reload::seal(
@@ -242,7 +242,7 @@ impl Master {
             sockets: added.flat_map(listener_and_sockets).collect(),
         };
         configuration.send(worker.link.as_fd())?;
-        Ok(Step::Applying {
+        Ok(ReloadStep::Applying {
             _memory: memory,
             give_up_at: Instant::now() + APPLY_TIMEOUT,
         })
@@ -270,7 +270,7 @@ impl Master {
                     // If it cannot be told, the line closes, which the successor sees.
                     let _ = control::send_succession(worker.link.as_fd(), told.as_fd());
                 }
-                reload.step = Step::Waiting {
+                reload.step = ReloadStep::Waiting {
                     successor,
                     give_up_at: Instant::now() + APPLY_TIMEOUT,
                 };
@@ -292,8 +292,8 @@ impl Master {
     pub(super) fn on_progress(&mut self, pid: Pid, report: Report) {
         let is_current = self.worker.as_ref().is_some_and(|worker| worker.pid == pid);
         let reload = self.reload.as_mut();
-        let applying =
-            reload.filter(|reload| is_current && matches!(reload.step, Step::Applying { .. }));
+        let applying = reload
+            .filter(|reload| is_current && matches!(reload.step, ReloadStep::Applying { .. }));
         match report {
             Report::Ready => {
                 // Once: what follows from it is work for other workers, too.
@@ -310,7 +310,7 @@ impl Master {
             }
             Report::Refused(generation, why) => {
                 if let Some(reload) = applying.filter(|reload| reload.generation == generation) {
-                    reload.step = Step::Starting;
+                    reload.step = ReloadStep::Starting;
                     note!(
                         self.server.journal,
                         Alert,
@@ -329,18 +329,18 @@ impl Master {
         let is_current = self.worker.as_ref().is_some_and(|worker| worker.pid == pid);
         if let Some(reload) = &mut self.reload
             && is_current
-            && let Step::Applying { .. } = reload.step
+            && let ReloadStep::Applying { .. } = reload.step
         {
-            reload.step = Step::Starting;
+            reload.step = ReloadStep::Starting;
         }
     }
 
     /// The current worker has died. Whether a reload will bring another one.
     pub(super) fn go_on_without_worker(&mut self) -> bool {
         if let Some(reload) = &mut self.reload
-            && let Step::Applying { .. } = reload.step
+            && let ReloadStep::Applying { .. } = reload.step
         {
-            reload.step = Step::Starting;
+            reload.step = ReloadStep::Starting;
         }
         self.reload.is_some()
     }
@@ -373,13 +373,13 @@ impl Master {
             return;
         };
         if self.phase == Phase::Serving {
-            self.tell_manager(&State::Ready);
+            self.tell_manager(&ServiceState::Ready);
         }
         let leaving = self.leaving.iter().map(|(_, bound)| bound);
         let known: Vec<&Bound> = self.server.sockets.bound.iter().chain(leaving).collect();
         let journal = &self.server.journal;
         reload.next.sockets.remove_files_except(&known, journal);
-        if let Step::Waiting { successor, .. } = reload.step {
+        if let ReloadStep::Waiting { successor, .. } = reload.step {
             self.draining.push(successor);
         }
     }
@@ -415,7 +415,7 @@ impl Master {
         }
         let Some(Reload {
             next,
-            step: Step::Waiting { successor, .. },
+            step: ReloadStep::Waiting { successor, .. },
             generation,
             ticket_state,
         }) = self.reload.take()
@@ -501,7 +501,7 @@ impl Master {
         let sockets: Vec<&Bound> = self.server.sockets.bound.iter().collect();
         self.leaving.retain(|(_, bound)| !bound.is_among(&sockets));
         crash::report_to(&self.server.logs, &self.server.config.main.error_logs);
-        self.tell_manager(&State::Ready);
+        self.tell_manager(&ServiceState::Ready);
         before
     }
 

@@ -36,7 +36,7 @@ use super::{Master, Phase, Worker};
 use crate::activation::{FOREIGN_VARIABLE, NGINX_VARIABLE};
 use crate::control;
 use crate::journal::note;
-use crate::notify::{self, State};
+use crate::notify::{self, ServiceState};
 use sealane_log::OsError;
 use sealane_sys::process::{self, ExitStatus, Pid};
 use sealane_sys::signal::Signal;
@@ -388,7 +388,7 @@ impl Master {
         );
         self.pid_file.remove_aside_of(pid, &self.server.guard);
         if self.phase == Phase::Serving {
-            notify::tell(&State::Ready);
+            notify::tell(&ServiceState::Ready);
         }
         self.take_arriving(other.arriving);
     }
@@ -440,7 +440,7 @@ impl Master {
 
     /// Tells the service manager, for which there is one server: what the new binary's master
     /// has to say before the old one's has ended would not be understood.
-    pub(super) fn tell_manager(&self, state: &State<'_>) {
+    pub(super) fn tell_manager(&self, state: &ServiceState<'_>) {
         let of_old = |other: &Other| other.side == Side::Old && other.lives();
         if !self.other.as_ref().is_some_and(of_old) {
             notify::tell(state);
@@ -456,9 +456,9 @@ impl Master {
                     && (other.is_serving()
                         || self.pid_file.names(other.pid, &self.server.guard)) =>
             {
-                notify::tell(&State::MainPid(other.pid));
+                notify::tell(&ServiceState::MainPid(other.pid));
             }
-            _ => self.tell_manager(&State::Stopping),
+            _ => self.tell_manager(&ServiceState::Stopping),
         }
     }
 

@@ -30,7 +30,7 @@ pub(super) struct Client {
     /// Whether early data is claimed here.
     claims: bool,
     journal: Journal,
-    state: Mutex<State>,
+    state: Mutex<ClientState>,
     /// The connection was given up.
     given_up: Notify,
     /// The first attempt to connect has ended, well or not.
@@ -38,7 +38,7 @@ pub(super) struct Client {
 }
 
 #[derive(Default)]
-struct State {
+struct ClientState {
     link: Option<Link>,
     memory: Memory,
     /// That it may forget claims was mentioned.
@@ -331,7 +331,7 @@ impl Client {
     }
 
     /// A panic while the lock was held cannot have left the state half changed.
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ClientState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -43,11 +43,11 @@ struct Entry {
     uses: u32,
     created: Instant,
     accessed: Instant,
-    state: State,
+    state: EntryState,
 }
 
 /// What an entry knows.
-enum State {
+enum EntryState {
     /// The path is not used often enough to keep its descriptor (`min_uses`), or
     /// it is something that is never kept.
     Counted,
@@ -92,11 +92,11 @@ impl Table {
             return Lookup::Ask;
         }
         match entry.state {
-            State::Counted => Lookup::Ask,
-            State::Directory => Lookup::Answer(Ok(Opened::Directory)),
-            State::Failed(errno) if settings.errors => Lookup::Answer(Err(errno)),
-            State::Failed(_) => Lookup::Ask,
-            State::File(..) => {
+            EntryState::Counted => Lookup::Ask,
+            EntryState::Directory => Lookup::Answer(Ok(Opened::Directory)),
+            EntryState::Failed(errno) if settings.errors => Lookup::Answer(Err(errno)),
+            EntryState::Failed(_) => Lookup::Ask,
+            EntryState::File(..) => {
                 self.load_content(settings, at);
                 Lookup::Answer(Ok(self.opened(at)))
             }
@@ -124,7 +124,7 @@ impl Table {
         self.entries[at as usize].created = now;
         self.update(settings, at, &result);
         match (&self.entries[at as usize].state, &result) {
-            (State::File(..), Ok(Opened::File(..))) => {
+            (EntryState::File(..), Ok(Opened::File(..))) => {
                 self.load_content(settings, at);
                 Ok(self.opened(at))
             }
@@ -149,13 +149,17 @@ impl Table {
         let kept = entry.uses >= settings.min_uses;
         let state = match (result, &entry.state) {
             // The same file in the same state: descriptor and contents stay.
-            (Ok(Opened::File(new, _)), State::File(old, _)) if kept && old.is_unchanged(new) => {
+            (Ok(Opened::File(new, _)), EntryState::File(old, _))
+                if kept && old.is_unchanged(new) =>
+            {
                 return;
             }
-            (Ok(Opened::File(file, _)), _) if kept => State::File(file.clone(), Content::Absent),
-            (Ok(Opened::File(..) | Opened::Other), _) => State::Counted,
-            (Ok(Opened::Directory), _) => State::Directory,
-            (Err(errno), _) => State::Failed(*errno),
+            (Ok(Opened::File(file, _)), _) if kept => {
+                EntryState::File(file.clone(), Content::Absent)
+            }
+            (Ok(Opened::File(..) | Opened::Other), _) => EntryState::Counted,
+            (Ok(Opened::Directory), _) => EntryState::Directory,
+            (Err(errno), _) => EntryState::Failed(*errno),
         };
         self.drop_content(at);
         self.entries[at as usize].state = state;
@@ -163,12 +167,12 @@ impl Table {
 
     fn opened(&self, at: u32) -> Opened {
         match &self.entries[at as usize].state {
-            State::File(file, Content::Held(bytes)) => {
+            EntryState::File(file, Content::Held(bytes)) => {
                 Opened::File(file.clone(), Some(bytes.clone()))
             }
-            State::File(file, _) => Opened::File(file.clone(), None),
-            State::Directory => Opened::Directory,
-            State::Counted | State::Failed(_) => Opened::Other,
+            EntryState::File(file, _) => Opened::File(file.clone(), None),
+            EntryState::Directory => Opened::Directory,
+            EntryState::Counted | EntryState::Failed(_) => Opened::Other,
         }
     }
 
@@ -181,7 +185,7 @@ impl Table {
 
     /// Reads the file into memory if it may be kept and costs no disk access.
     fn load_content(&mut self, settings: &Settings, at: u32) {
-        let State::File(file, Content::Absent) = &self.entries[at as usize].state else {
+        let EntryState::File(file, Content::Absent) = &self.entries[at as usize].state else {
             return;
         };
         let size = file.size();
@@ -203,7 +207,7 @@ impl Table {
         if let Content::Held(bytes) = &content {
             self.content_bytes += bytes.len() as u64;
         }
-        self.entries[at as usize].state = State::File(file, content);
+        self.entries[at as usize].state = EntryState::File(file, content);
     }
 
     /// Drops contents from the least recently used end until `size` more bytes
@@ -227,7 +231,7 @@ impl Table {
     }
 
     fn drop_content(&mut self, at: u32) {
-        if let State::File(_, content) = &mut self.entries[at as usize].state
+        if let EntryState::File(_, content) = &mut self.entries[at as usize].state
             && let Content::Held(bytes) = std::mem::replace(content, Content::Absent)
         {
             self.content_bytes -= bytes.len() as u64;
@@ -255,7 +259,7 @@ impl Table {
             uses: 1,
             created: now,
             accessed: now,
-            state: State::Counted,
+            state: EntryState::Counted,
         };
         let at = if self.free == NIL {
             self.entries.push(entry);
@@ -282,7 +286,7 @@ impl Table {
             found.remove();
         }
         let entry = &mut self.entries[at as usize];
-        entry.state = State::Counted;
+        entry.state = EntryState::Counted;
         entry.path = Box::default();
         entry.older = self.free;
         self.free = at;

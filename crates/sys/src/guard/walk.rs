@@ -46,9 +46,9 @@ pub(super) fn find<'a>(
     let mut walk = Walk::begin(guests, path)?;
     loop {
         match walk.step(follow)? {
-            Step::On => {}
-            Step::There(place) => return Ok(place),
-            Step::Doubt(guest, link) => {
+            WalkStep::On => {}
+            WalkStep::There(place) => return Ok(place),
+            WalkStep::Doubt(guest, link) => {
                 let directory = guest.with_rights(|| open_parent(path))??;
                 return Ok(GuardedName {
                     directory,
@@ -62,7 +62,7 @@ pub(super) fn find<'a>(
     }
 }
 
-enum Step<'a> {
+enum WalkStep<'a> {
     On,
     There(GuardedName<'a>),
     /// This guest could have made this link.
@@ -108,7 +108,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    fn step(&mut self, follow: bool) -> io::Result<Step<'a>> {
+    fn step(&mut self, follow: bool) -> io::Result<WalkStep<'a>> {
         let Some(name) = self.left.pop_front() else {
             // A link led to "/" or similar.
             return Err(io::Error::from_raw_os_error(libc::EISDIR));
@@ -127,7 +127,7 @@ impl<'a> Walk<'a> {
             return self.follow(&name, planter);
         }
         if is_last {
-            return Ok(Step::There(GuardedName {
+            return Ok(WalkStep::There(GuardedName {
                 directory: self.directory.try_clone()?,
                 name,
                 follow: is_magic,
@@ -139,16 +139,16 @@ impl<'a> Walk<'a> {
         let flags = DIRECTORY | if is_magic { 0 } else { libc::O_NOFOLLOW };
         self.directory = openat(Some(self.directory.as_fd()), &name, flags, 0)?;
         self.way.push(OsStr::from_bytes(name.as_bytes()));
-        Ok(Step::On)
+        Ok(WalkStep::On)
     }
 
-    fn follow(&mut self, name: &CStr, planter: Option<&'a Guest>) -> io::Result<Step<'a>> {
+    fn follow(&mut self, name: &CStr, planter: Option<&'a Guest>) -> io::Result<WalkStep<'a>> {
         let target = read_link(self.directory.as_fd(), name)?;
         if let Some(guest) = planter
             && !HARMLESS_TARGETS.contains(&&*target)
         {
             let link = self.way.join(OsStr::from_bytes(name.to_bytes()));
-            return Ok(Step::Doubt(guest, link));
+            return Ok(WalkStep::Doubt(guest, link));
         }
         self.links += 1;
         if self.links > MAX_LINKS {
@@ -159,7 +159,7 @@ impl<'a> Walk<'a> {
             self.way = "/".into();
         }
         self.queue(&target)?;
-        Ok(Step::On)
+        Ok(WalkStep::On)
     }
 
     /// The guest who could have put a name into the directory; `entry` is what it refers to.

@@ -20,7 +20,7 @@ pub fn job(operation: KeyOperation) -> (Job, PendingJob) {
         submitted_at: Instant::now(),
         queue_time_ns: AtomicU64::new(NOT_BEGUN),
         is_cancelled: AtomicBool::new(false),
-        state: Mutex::new(State::Waiting(None)),
+        state: Mutex::new(JobState::Waiting(None)),
     });
     let job = Job {
         operation,
@@ -48,12 +48,12 @@ struct Shared {
     queue_time_ns: AtomicU64,
     /// Kept outside the state, so that a queue can be searched without taking locks.
     is_cancelled: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<JobState>,
 }
 
 const NOT_BEGUN: u64 = u64::MAX;
 
-enum State {
+enum JobState {
     /// Not computed yet; holds the waker of the waiting side.
     Waiting(Option<Waker>),
     /// It succeeded or failed. A decrypted secret that is never taken is wiped.
@@ -108,7 +108,7 @@ impl PendingJob {
     /// report a failure.
     pub fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<Secret>> {
         let mut state = self.shared.lock();
-        if let State::Waiting(waker) = &mut *state {
+        if let JobState::Waiting(waker) = &mut *state {
             let is_known = waker
                 .as_ref()
                 .is_some_and(|waker| waker.will_wake(cx.waker()));
@@ -127,8 +127,8 @@ impl PendingJob {
     pub fn try_take(&mut self) -> Option<Option<Secret>> {
         let mut state = self.shared.lock();
         match &*state {
-            State::Waiting(_) => None,
-            State::Done(_) | State::Over => Some(take(&mut state)),
+            JobState::Waiting(_) => None,
+            JobState::Done(_) | JobState::Over => Some(take(&mut state)),
         }
     }
 
@@ -146,7 +146,7 @@ impl Drop for PendingJob {
         self.shared.is_cancelled.store(true, Ordering::Relaxed);
         // A leftover waker or result is dropped after the lock: dropping a waker may run foreign
         // code.
-        let left = mem::replace(&mut *self.shared.lock(), State::Over);
+        let left = mem::replace(&mut *self.shared.lock(), JobState::Over);
         drop(left);
     }
 }
@@ -173,27 +173,27 @@ impl Shared {
             self.begin(Instant::now());
         }
         let mut state = self.lock();
-        if !matches!(*state, State::Waiting(_)) {
+        if !matches!(*state, JobState::Waiting(_)) {
             drop(state);
             return; // What came too late is wiped here, without the lock.
         }
-        let before = mem::replace(&mut *state, State::Done(result));
+        let before = mem::replace(&mut *state, JobState::Done(result));
         drop(state);
-        if let State::Waiting(Some(waker)) = before {
+        if let JobState::Waiting(Some(waker)) = before {
             waker.wake();
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, JobState> {
         // Every state change is a single step that a panic cannot interrupt.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn take(state: &mut State) -> Option<Secret> {
-    match mem::replace(state, State::Over) {
-        State::Done(result) => result,
-        State::Waiting(_) | State::Over => None,
+fn take(state: &mut JobState) -> Option<Secret> {
+    match mem::replace(state, JobState::Over) {
+        JobState::Done(result) => result,
+        JobState::Waiting(_) | JobState::Over => None,
     }
 }
 
@@ -209,10 +209,10 @@ impl fmt::Debug for Job {
 impl fmt::Debug for PendingJob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = match &*self.shared.lock() {
-            State::Waiting(_) => "waiting",
-            State::Done(Some(_)) => "done",
-            State::Done(None) => "failed",
-            State::Over => "over",
+            JobState::Waiting(_) => "waiting",
+            JobState::Done(Some(_)) => "done",
+            JobState::Done(None) => "failed",
+            JobState::Over => "over",
         };
         write!(f, "PendingJob({state})")
     }

@@ -9,7 +9,7 @@ use sealane_awslc::{HandshakeStatus, KeyOperation, unix_time_s};
 
 use super::{
     ALERT_DECODE_ERROR, ALERT_INTERNAL_ERROR, ALERT_PROTOCOL_VERSION, ALERT_UNRECOGNIZED_NAME,
-    Connection, Signing, State, Waiting, fatal_alert,
+    Connection, ConnectionState, Signing, Waiting, fatal_alert,
 };
 use crate::accelerator::job;
 use crate::acceptor::Selected;
@@ -20,7 +20,7 @@ use crate::offload::Load;
 use crate::offload::flight::Landed;
 use crate::offload::pool::NotTaken;
 use crate::server::ServerTls;
-use crate::sessions::lookup::{Lookup, Prepared, Step};
+use crate::sessions::lookup::{Lookup, LookupStep, Prepared};
 use crate::sessions::outcome::SessionOutcome;
 
 impl Connection {
@@ -31,7 +31,7 @@ impl Connection {
         output: &mut Vec<u8>,
         load: Load,
     ) -> Result<Option<HandshakeStatus>, Error> {
-        let State::Hello { records, .. } = &mut self.state else {
+        let ConnectionState::Hello { records, .. } = &mut self.state else {
             return Ok(None);
         };
         // Usually it arrives in one piece, and libssl reads it in place.
@@ -73,7 +73,7 @@ impl Connection {
         output: &mut Vec<u8>,
         load: Load,
     ) -> Result<Option<HandshakeStatus>, Error> {
-        let State::Hello { acceptor, .. } = &self.state else {
+        let ConnectionState::Hello { acceptor, .. } = &self.state else {
             return Ok(None);
         };
         let message = match client_hello::collect(bytes) {
@@ -104,8 +104,8 @@ impl Connection {
             let version = server.rules().version(hello);
             let now_s = unix_time_s();
             match server.resumption().begin(version, hello, message, now_s) {
-                Step::Ready(ready) => prepared = ready,
-                Step::Wait(lookup) => {
+                LookupStep::Ready(ready) => prepared = ready,
+                LookupStep::Wait(lookup) => {
                     self.wait(bytes, large, input, server, lookup);
                     return Ok(Some(HandshakeStatus::Pending));
                 }
@@ -127,7 +127,7 @@ impl Connection {
         // Whatever follows the hello stays with the caller.
         let hello_bytes = client_hello::records_length(bytes).min(bytes.len());
         *input = &input[hello_bytes.min(input.len())..];
-        self.state = State::Waiting(Box::new(Waiting {
+        self.state = ConnectionState::Waiting(Box::new(Waiting {
             hello: bytes[..hello_bytes].to_vec(),
             server,
             lookup,
@@ -141,7 +141,9 @@ impl Connection {
         output: &mut Vec<u8>,
         load: Load,
     ) -> Result<HandshakeStatus, Error> {
-        let State::Waiting(waiting) = std::mem::replace(&mut self.state, State::Closed) else {
+        let ConnectionState::Waiting(waiting) =
+            std::mem::replace(&mut self.state, ConnectionState::Closed)
+        else {
             return Err(Error::NotEstablished);
         };
         let Waiting {
@@ -164,8 +166,8 @@ impl Connection {
                     .resumption()
                     .go_on(lookup, version, hello, &message, now_s)
                 {
-                    Step::Ready(prepared) => prepared,
-                    Step::Wait(lookup) => {
+                    LookupStep::Ready(prepared) => prepared,
+                    LookupStep::Wait(lookup) => {
                         self.wait(&records, large, &mut input, server, lookup);
                         return Ok(HandshakeStatus::Pending);
                     }
@@ -211,7 +213,7 @@ impl Connection {
                 Err(back) => tls = back.0,
             }
         }
-        self.state = State::Running(tls);
+        self.state = ConnectionState::Running(tls);
         self.advance(input, output, load)
     }
 
@@ -223,7 +225,7 @@ impl Connection {
         load: Load,
     ) -> Result<HandshakeStatus, Error> {
         loop {
-            let State::Running(tls) = &mut self.state else {
+            let ConnectionState::Running(tls) = &mut self.state else {
                 return Err(Error::NotEstablished);
             };
             let status = tls.do_handshake(input, output)?;
@@ -235,7 +237,9 @@ impl Connection {
                 self.follow(status);
                 return Ok(status);
             };
-            let State::Running(mut tls) = std::mem::replace(&mut self.state, State::Closed) else {
+            let ConnectionState::Running(mut tls) =
+                std::mem::replace(&mut self.state, ConnectionState::Closed)
+            else {
                 return Err(Error::NotEstablished);
             };
             if self.leaves(load) {
@@ -270,7 +274,7 @@ impl Connection {
             }
         };
         let is_done = result.is_some();
-        self.state = State::Signing(Box::new(Signing {
+        self.state = ConnectionState::Signing(Box::new(Signing {
             tls,
             job: pending,
             result,
@@ -283,11 +287,13 @@ impl Connection {
 
     /// Passes the accelerator's result to libssl.
     pub(super) fn signed(&mut self) {
-        if let State::Signing(signing) = std::mem::replace(&mut self.state, State::Closed) {
+        if let ConnectionState::Signing(signing) =
+            std::mem::replace(&mut self.state, ConnectionState::Closed)
+        {
             let mut signing = *signing;
             self.count_queue_time(signing.job.queue_time());
             signing.tls.complete_key_operation(signing.result.flatten());
-            self.state = State::Running(signing.tls);
+            self.state = ConnectionState::Running(signing.tls);
         }
     }
 
@@ -310,7 +316,7 @@ impl Connection {
             return Err(Box::new((tls, wanted)));
         };
         let flight = pool.hand_over(tls, server.accelerator(self.identity), input, wanted)?;
-        self.state = State::Away(flight);
+        self.state = ConnectionState::Away(flight);
         Ok(())
     }
 
@@ -320,14 +326,14 @@ impl Connection {
         landed: Option<Box<Landed>>,
         output: &mut Vec<u8>,
     ) -> Result<HandshakeStatus, Error> {
-        self.state = State::Closed;
+        self.state = ConnectionState::Closed;
         let Some(landed) = landed else {
             return Err(Error::Stopping);
         };
         let landed = *landed;
         output.extend_from_slice(&landed.output);
         self.count_queue_time(landed.queue_time);
-        self.state = State::Running(landed.tls);
+        self.state = ConnectionState::Running(landed.tls);
         let status = landed.status?;
         self.follow(status);
         Ok(status)
@@ -335,7 +341,7 @@ impl Connection {
 
     /// Records the progress of the handshake.
     fn follow(&mut self, status: HandshakeStatus) {
-        if let (State::Running(tls), Some(server)) = (&mut self.state, &self.server) {
+        if let (ConnectionState::Running(tls), Some(server)) = (&mut self.state, &self.server) {
             let is_done = status == HandshakeStatus::Done;
             self.session.follow(tls, server.resumption(), is_done);
         }
@@ -349,7 +355,7 @@ impl Connection {
     /// Ends the handshake before libssl is involved.
     fn reject(&mut self, alert: u8, error: Error, output: &mut Vec<u8>) -> Error {
         output.extend_from_slice(&fatal_alert(alert));
-        self.state = State::Closed;
+        self.state = ConnectionState::Closed;
         error
     }
 }

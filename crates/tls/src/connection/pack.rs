@@ -2,7 +2,7 @@
 
 use sealane_awslc as awslc;
 
-use super::{Connection, State};
+use super::{Connection, ConnectionState};
 use crate::acceptor::{Acceptor, Selected};
 use crate::client_hello::normal_name;
 use crate::error::Error;
@@ -19,13 +19,13 @@ impl Connection {
     /// with the next request.
     pub fn check_packable(&self) -> Result<(), NotPackable> {
         match &self.state {
-            State::Running(tls) => {
-                if let ktls::State::On(kernel) = &self.ktls {
+            ConnectionState::Running(tls) => {
+                if let ktls::KtlsState::On(kernel) = &self.ktls {
                     kernel.counts()?;
                 }
                 tls.check_movable()
             }
-            State::Closed => Err(NotPackable::Closed),
+            ConnectionState::Closed => Err(NotPackable::Closed),
             _ => Err(NotPackable::Handshake),
         }
     }
@@ -47,7 +47,9 @@ impl Connection {
             (Err(reason), _) => return Err(Box::new((self, reason))),
             (_, None) => return Err(Box::new((self, NotPackable::Handshake))),
         };
-        let State::Running(tls) = std::mem::replace(&mut self.state, State::Closed) else {
+        let ConnectionState::Running(tls) =
+            std::mem::replace(&mut self.state, ConnectionState::Closed)
+        else {
             return Err(Box::new((self, NotPackable::Closed)));
         };
         let server_name = tls.server_name().map(str::as_bytes).and_then(normal_name);
@@ -55,7 +57,7 @@ impl Connection {
             Ok(tls) => tls,
             Err(back) => {
                 let (tls, reason) = *back;
-                self.state = State::Running(tls);
+                self.state = ConnectionState::Running(tls);
                 return Err(Box::new((self, reason)));
             }
         };
@@ -68,7 +70,7 @@ impl Connection {
             client_groups: self.client_groups.take(),
             sealer,
             refusal: match &self.ktls {
-                ktls::State::Off(refusal @ Refusal::Call { .. }) => Some(refusal.clone()),
+                ktls::KtlsState::Off(refusal @ Refusal::Call { .. }) => Some(refusal.clone()),
                 _ => None,
             },
             tls,
@@ -98,8 +100,8 @@ impl Connection {
             return Err(UnpackError::Malformed("who seals"));
         }
         let mut ktls = match packed.refusal {
-            Some(refusal) => ktls::State::Off(refusal),
-            None => ktls::State::Pending,
+            Some(refusal) => ktls::KtlsState::Off(refusal),
+            None => ktls::KtlsState::Pending,
         };
         let mut writer = None;
         match packed.sealer {
@@ -111,12 +113,12 @@ impl Connection {
             Sealer::Kernel(counts) => {
                 let tls13 = tls.protocol() == "TLSv1.3";
                 let kernel = KernelTransmit::new(server.ktls_policy(), tls13, counts);
-                ktls = ktls::State::On(Box::new(kernel));
+                ktls = ktls::KtlsState::On(Box::new(kernel));
             }
         }
         let remembers_groups = server.remembers_client_groups();
         Ok(Self {
-            state: State::Running(tls),
+            state: ConnectionState::Running(tls),
             server: Some(server),
             token,
             identity,
@@ -132,7 +134,7 @@ impl Connection {
     /// Who seals the records, for the other process.
     fn sealer(&self) -> Result<Sealer, NotPackable> {
         Ok(match (&self.ktls, &self.writer) {
-            (ktls::State::On(kernel), _) => Sealer::Kernel(kernel.counts()?),
+            (ktls::KtlsState::On(kernel), _) => Sealer::Kernel(kernel.counts()?),
             (_, Some(writer)) => Sealer::Writer {
                 sequence: writer.sequence().ok_or(NotPackable::Closed)?,
             },

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use sealane_awslc::{HandshakeStatus, ReadStatus};
 
-use super::{Connection, State};
+use super::{Connection, ConnectionState};
 use crate::error::Error;
 use crate::ktls::Ktls;
 use crate::offload::Load;
@@ -49,7 +49,7 @@ impl SansIo for Connection {
         max_bytes: usize,
     ) -> Result<ReadStatus, Error> {
         let status = self.running()?.read_into(input, output, plain, max_bytes);
-        if let (Some(writer), State::Running(tls)) = (&mut self.writer, &mut self.state) {
+        if let (Some(writer), ConnectionState::Running(tls)) = (&mut self.writer, &mut self.state) {
             writer.control(tls, false, output)?;
         }
         Ok(status?)

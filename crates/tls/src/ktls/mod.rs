@@ -187,7 +187,7 @@ const ATTACH_CALL: &str = "setsockopt(TCP_ULP)";
 const SET_CALL: &str = "setsockopt(TLS_TX)";
 
 /// The state of one connection.
-pub(crate) enum State {
+pub(crate) enum KtlsState {
     Pending,
     On(Box<KernelTransmit>),
     Off(Refusal),
@@ -227,10 +227,10 @@ pub(crate) fn take_over(
     tls: &mut awslc::Connection,
     writer: Option<&mut RecordWriter>,
     socket: BorrowedFd<'_>,
-) -> State {
+) -> KtlsState {
     match take_over::take_over(policy, tls, writer, socket) {
-        Ok(kernel) => State::On(Box::new(kernel)),
-        Err(refusal) => State::Off(refusal),
+        Ok(kernel) => KtlsState::On(Box::new(kernel)),
+        Err(refusal) => KtlsState::Off(refusal),
     }
 }
 

@@ -59,7 +59,7 @@ impl Flight {
         pool: Weak<Shared>,
     ) -> (Box<Self>, FlightHandle) {
         let slot = Arc::new(Slot {
-            state: Mutex::new(State::Away(None)),
+            state: Mutex::new(FlightState::Away(None)),
             pool,
         });
         let flight = Self {
@@ -78,7 +78,7 @@ impl Flight {
 
     /// Whether its connection is gone.
     pub(crate) fn is_abandoned(&self) -> bool {
-        matches!(*self.slot.lock(), State::Abandoned)
+        matches!(*self.slot.lock(), FlightState::Abandoned)
     }
 
     pub(crate) fn slot(&self) -> &Arc<Slot> {
@@ -161,12 +161,12 @@ pub(crate) enum Progress {
 
 /// Where a flight is kept.
 pub(crate) struct Slot {
-    state: Mutex<State>,
+    state: Mutex<FlightState>,
     pool: Weak<Shared>,
 }
 
 /// Drawn with the states around it in the server's `connection/handshake.rs`.
-enum State {
+enum FlightState {
     /// A thread has it, or it is queued for one. Holds the waker for when it lands.
     Away(Option<Waker>),
     /// It waits for its job. Holds the waker for when it lands.
@@ -182,7 +182,7 @@ impl Slot {
     pub(crate) fn park(self: &Arc<Self>, mut flight: Box<Flight>) -> Option<Box<Flight>> {
         let waker = Waker::from(Arc::clone(self));
         let mut state = self.lock();
-        let State::Away(waiter) = &mut *state else {
+        let FlightState::Away(waiter) = &mut *state else {
             drop(state);
             return None; // The flight is dropped without the lock.
         };
@@ -191,7 +191,7 @@ impl Slot {
         match job.poll(&mut Context::from_waker(&waker)) {
             Poll::Pending => {
                 let waiter = waiter.take();
-                *state = State::Parked(flight, waiter);
+                *state = FlightState::Parked(flight, waiter);
                 None
             }
             Poll::Ready(result) => {
@@ -204,19 +204,19 @@ impl Slot {
     /// Hands the flight to its connection.
     pub(crate) fn land(&self, arrival: Result<Box<Landed>, Lost>) {
         let mut state = self.lock();
-        let State::Away(waiter) = &mut *state else {
+        let FlightState::Away(waiter) = &mut *state else {
             drop(state);
             return; // What nobody waits for is dropped without the lock.
         };
         let waiter = waiter.take();
-        *state = State::Landed(arrival);
+        *state = FlightState::Landed(arrival);
         drop(state);
         if let Some(waiter) = waiter {
             waiter.wake();
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, FlightState> {
         // Every change is one assignment, which a panic cannot interrupt.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -226,15 +226,17 @@ impl Wake for Slot {
     /// The job of the parked flight is done.
     fn wake(self: Arc<Self>) {
         let mut state = self.lock();
-        let State::Parked(..) = &*state else {
+        let FlightState::Parked(..) = &*state else {
             return;
         };
-        let State::Parked(flight, waiter) = std::mem::replace(&mut *state, State::Abandoned) else {
+        let FlightState::Parked(flight, waiter) =
+            std::mem::replace(&mut *state, FlightState::Abandoned)
+        else {
             return;
         };
         match self.pool.upgrade() {
             Some(pool) => {
-                *state = State::Away(waiter);
+                *state = FlightState::Away(waiter);
                 drop(state);
                 pool.resume(flight);
             }
@@ -255,13 +257,13 @@ impl FlightHandle {
     /// Ready when the flight has landed.
     pub(crate) fn poll_landed(&self, cx: &mut Context<'_>) -> Poll<()> {
         match &mut *self.slot.lock() {
-            State::Away(waiter) | State::Parked(_, waiter) => {
+            FlightState::Away(waiter) | FlightState::Parked(_, waiter) => {
                 if !waiter.as_ref().is_some_and(|w| w.will_wake(cx.waker())) {
                     *waiter = Some(cx.waker().clone());
                 }
                 Poll::Pending
             }
-            State::Landed(_) | State::Abandoned => Poll::Ready(()),
+            FlightState::Landed(_) | FlightState::Abandoned => Poll::Ready(()),
         }
     }
 
@@ -273,14 +275,14 @@ impl FlightHandle {
     /// If the flight panicked, the panic is resumed here, where it belongs to a connection.
     pub(crate) fn take(&self) -> Option<Option<Box<Landed>>> {
         let mut state = self.slot.lock();
-        if matches!(*state, State::Away(_) | State::Parked(..)) {
+        if matches!(*state, FlightState::Away(_) | FlightState::Parked(..)) {
             return None;
         }
-        let landed = std::mem::replace(&mut *state, State::Abandoned);
+        let landed = std::mem::replace(&mut *state, FlightState::Abandoned);
         drop(state);
         match landed {
-            State::Landed(Ok(landed)) => Some(Some(landed)),
-            State::Landed(Err(Lost::Panic(panic))) => std::panic::resume_unwind(panic),
+            FlightState::Landed(Ok(landed)) => Some(Some(landed)),
+            FlightState::Landed(Err(Lost::Panic(panic))) => std::panic::resume_unwind(panic),
             _ => Some(None),
         }
     }
@@ -288,7 +290,7 @@ impl FlightHandle {
 
 impl Drop for FlightHandle {
     fn drop(&mut self) {
-        let left = std::mem::replace(&mut *self.slot.lock(), State::Abandoned);
+        let left = std::mem::replace(&mut *self.slot.lock(), FlightState::Abandoned);
         // A parked flight is dropped outside the lock, because its job calls back.
         drop(left);
     }
@@ -297,10 +299,10 @@ impl Drop for FlightHandle {
 impl fmt::Debug for FlightHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = match &*self.slot.lock() {
-            State::Away(_) => "away",
-            State::Parked(..) => "parked",
-            State::Landed(_) => "landed",
-            State::Abandoned => "abandoned",
+            FlightState::Away(_) => "away",
+            FlightState::Parked(..) => "parked",
+            FlightState::Landed(_) => "landed",
+            FlightState::Abandoned => "abandoned",
         };
         write!(f, "FlightHandle({state})")
     }

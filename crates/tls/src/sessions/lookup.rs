@@ -65,7 +65,7 @@ pub(crate) struct Prepared {
 
 /// The progress of the preparation.
 #[derive(Debug)]
-pub(crate) enum Step {
+pub(crate) enum LookupStep {
     Ready(Prepared),
     Wait(Lookup),
 }
@@ -181,14 +181,14 @@ impl Resumption {
         hello: &ClientHello<'_>,
         message: &[u8],
         now_s: u64,
-    ) -> Step {
+    ) -> LookupStep {
         let mut prepared = Prepared::default();
         let Some(version) = version else {
-            return Step::Ready(prepared);
+            return LookupStep::Ready(prepared);
         };
         prepared.without_tickets = version < ProtocolVersion::Tls13 && !self.tickets;
         let Some(offer) = self.offer(version, hello) else {
-            return Step::Ready(prepared);
+            return LookupStep::Ready(prepared);
         };
         let mut session = Zeroizing::new(Vec::new());
         match self.find_here(&offer, &mut session, now_s) {
@@ -199,7 +199,7 @@ impl Resumption {
             Err(Miss::NotFound) if self.session_store().is_some() => {
                 self.ask_for_session(prepared, &offer)
             }
-            Err(miss) => Step::Ready(not_found(prepared, &offer, miss, hello)),
+            Err(miss) => LookupStep::Ready(not_found(prepared, &offer, miss, hello)),
         }
     }
 
@@ -211,27 +211,27 @@ impl Resumption {
         hello: &ClientHello<'_>,
         message: &[u8],
         now_s: u64,
-    ) -> Step {
+    ) -> LookupStep {
         let mut prepared = lookup.prepared;
         let failure = match lookup.answer {
             Answer::Claim(true) => {
                 prepared.early_data = true;
-                return Step::Ready(prepared);
+                return LookupStep::Ready(prepared);
             }
             Answer::Claim(false) => {
                 prepared.refused = Some(EarlyVerdict::Replayed);
-                return Step::Ready(prepared);
+                return LookupStep::Ready(prepared);
             }
             Answer::Session(value) => {
                 let Some(offer) = version.and_then(|version| self.offer(version, hello)) else {
-                    return Step::Ready(prepared);
+                    return LookupStep::Ready(prepared);
                 };
                 return match self.open_value(&offer, value, now_s) {
                     Ok(session) => {
                         prepared.from_store = true;
                         self.found(prepared, &offer, session, hello, message, now_s)
                     }
-                    Err(miss) => Step::Ready(not_found(prepared, &offer, miss, hello)),
+                    Err(miss) => LookupStep::Ready(not_found(prepared, &offer, miss, hello)),
                 };
             }
             Answer::TimedOut => (Missed::StoreTimeout, EarlyVerdict::StoreTimeout),
@@ -244,7 +244,7 @@ impl Resumption {
             prepared.refused = prepared.refused.and(Some(failure.1));
             prepared.store_failure = Some(failure.0);
         }
-        Step::Ready(prepared)
+        LookupStep::Ready(prepared)
     }
 
     /// What the client offers, where it is to be looked up here.
@@ -296,14 +296,14 @@ impl Resumption {
         }
     }
 
-    fn ask_for_session(&self, prepared: Prepared, offer: &Offer<'_>) -> Step {
+    fn ask_for_session(&self, prepared: Prepared, offer: &Offer<'_>) -> LookupStep {
         let Some(shared) = self.session_store() else {
-            return Step::Ready(prepared);
+            return LookupStep::Ready(prepared);
         };
         let (reply, receiver) = Reply::channel();
         let key = shared.seal.session_key(Self::store_id(offer));
         shared.store.fetch(key, reply);
-        Step::Wait(Lookup {
+        LookupStep::Wait(Lookup {
             question: Question::Session(receiver),
             answer: Answer::Awaited,
             prepared,
@@ -339,7 +339,7 @@ impl Resumption {
         hello: &ClientHello<'_>,
         message: &[u8],
         now_s: u64,
-    ) -> Step {
+    ) -> LookupStep {
         let judged = match (&self.early, offer) {
             (Some(early), Offer::Psk(psk)) if hello.offers_early_data() => Some(early_data::judge(
                 early,
@@ -362,7 +362,7 @@ impl Resumption {
                 let key = shared.seal.claim_key(&genuine.id());
                 // WINDOW_S is a few minutes.
                 shared.store.claim(key, WINDOW_S as u32, reply);
-                return Step::Wait(Lookup {
+                return LookupStep::Wait(Lookup {
                     question: Question::Claim(receiver),
                     answer: Answer::Awaited,
                     prepared,
@@ -370,7 +370,7 @@ impl Resumption {
                 });
             }
         }
-        Step::Ready(prepared)
+        LookupStep::Ready(prepared)
     }
 }
 

@@ -206,7 +206,7 @@ fn long_code(bits: u64) -> (u16, u32) {
 
 /// The meaning of the next bits: one symbol, or two.
 #[derive(Clone, Copy)]
-struct Step {
+struct DecodeStep {
     symbols: [u8; 2],
     /// How many of `symbols` are valid: 0 if the first code is longer than a step.
     count: u8,
@@ -294,8 +294,8 @@ static LENGTHS: [Length; MAX_CODE_BITS + 1] = {
     lengths
 };
 
-static STEPS: [Step; 1 << STEP_BITS] = {
-    let none = Step {
+static STEPS: [DecodeStep; 1 << STEP_BITS] = {
+    let none = DecodeStep {
         symbols: [0; 2],
         count: 0,
         bits: 0,
@@ -308,7 +308,7 @@ static STEPS: [Step; 1 << STEP_BITS] = {
         let first_bits = CODE_BITS[first] as u32;
         if first_bits <= STEP_BITS {
             let code = (ALL_CODES[first] as usize) << (STEP_BITS - first_bits);
-            let alone = Step {
+            let alone = DecodeStep {
                 symbols: [first as u8, 0],
                 count: 1,
                 bits: first_bits as u8,
@@ -319,7 +319,7 @@ static STEPS: [Step; 1 << STEP_BITS] = {
                 let bits = first_bits + CODE_BITS[second] as u32;
                 if bits <= STEP_BITS {
                     let code = code | (ALL_CODES[second] as usize) << (STEP_BITS - bits);
-                    let pair = Step {
+                    let pair = DecodeStep {
                         symbols: [first as u8, second as u8],
                         count: 2,
                         bits: bits as u8,
@@ -335,7 +335,12 @@ static STEPS: [Step; 1 << STEP_BITS] = {
 };
 
 /// Fills in every step that begins with `code`; its last `free_bits` are free.
-const fn fill(steps: &mut [Step; 1 << STEP_BITS], code: usize, free_bits: u32, step: Step) {
+const fn fill(
+    steps: &mut [DecodeStep; 1 << STEP_BITS],
+    code: usize,
+    free_bits: u32,
+    step: DecodeStep,
+) {
     let mut free = 0;
     while free < 1 << free_bits {
         steps[code | free] = step;

@@ -46,7 +46,7 @@ impl Sample {
 }
 
 /// One thing that the sender does.
-enum Step {
+enum ScriptStep {
     /// send(2) with `MSG_MORE`, from the sample in memory.
     Head(Range<usize>),
     /// sendfile(2) from the sample's file.
@@ -60,7 +60,7 @@ enum Step {
 /// Steps, in order.
 pub(super) struct Script<'a> {
     sample: &'a Sample,
-    steps: VecDeque<Step>,
+    steps: VecDeque<ScriptStep>,
 }
 
 impl<'a> Script<'a> {
@@ -69,10 +69,10 @@ impl<'a> Script<'a> {
         Script {
             sample,
             steps: VecDeque::from([
-                Step::Head(0..HEAD_BYTES),
-                Step::File(HEAD_BYTES..PART_END),
-                Step::File(PART_END..SAMPLE_BYTES),
-                Step::Record(records::ALERT, &CLOSE_NOTIFY),
+                ScriptStep::Head(0..HEAD_BYTES),
+                ScriptStep::File(HEAD_BYTES..PART_END),
+                ScriptStep::File(PART_END..SAMPLE_BYTES),
+                ScriptStep::Record(records::ALERT, &CLOSE_NOTIFY),
             ]),
         }
     }
@@ -82,12 +82,12 @@ impl<'a> Script<'a> {
         Script {
             sample,
             steps: VecDeque::from([
-                Step::Head(0..HEAD_BYTES),
-                Step::File(HEAD_BYTES..PART_END),
-                Step::Record(records::HANDSHAKE, &KEY_UPDATE),
-                Step::Keys(Box::new(new)),
-                Step::File(PART_END..SAMPLE_BYTES),
-                Step::Record(records::ALERT, &CLOSE_NOTIFY),
+                ScriptStep::Head(0..HEAD_BYTES),
+                ScriptStep::File(HEAD_BYTES..PART_END),
+                ScriptStep::Record(records::HANDSHAKE, &KEY_UPDATE),
+                ScriptStep::Keys(Box::new(new)),
+                ScriptStep::File(PART_END..SAMPLE_BYTES),
+                ScriptStep::Record(records::ALERT, &CLOSE_NOTIFY),
             ]),
         }
     }
@@ -96,7 +96,7 @@ impl<'a> Script<'a> {
     #[cfg(test)]
     pub(super) fn without_end(mut self) -> Script<'a> {
         self.steps
-            .retain(|step| matches!(step, Step::Head(_) | Step::File(_)));
+            .retain(|step| matches!(step, ScriptStep::Head(_) | ScriptStep::File(_)));
         self
     }
 
@@ -125,20 +125,20 @@ impl<'a> Script<'a> {
             return Ok(Sent::All);
         };
         let (call, sent) = match step {
-            Step::Head(range) => {
+            ScriptStep::Head(range) => {
                 let bytes = &self.sample.content[range.clone()];
                 ("send()", advance(range, socket::send(socket, bytes, true)))
             }
-            Step::File(range) => {
+            ScriptStep::File(range) => {
                 let (offset, count) = (range.start as u64, range.len());
                 let sent = file::sendfile(socket, self.sample.file.as_fd(), offset, count);
                 ("sendfile()", advance(range, sent))
             }
-            Step::Record(kind, bytes) => {
+            ScriptStep::Record(kind, bytes) => {
                 let sent = ktls::send_record(socket, *kind, bytes);
                 ("sendmsg()", sent.map(|_| true))
             }
-            Step::Keys(keys) => match ktls::set_transmit(socket, &keys.for_kernel()) {
+            ScriptStep::Keys(keys) => match ktls::set_transmit(socket, &keys.for_kernel()) {
                 Ok(()) => ("", Ok(true)),
                 Err(error) => return Err(Unavailable::of_new_keys(&error)),
             },
@@ -194,14 +194,16 @@ impl<'a> Expectation<'a> {
         let mut pieces: VecDeque<Piece> = VecDeque::new();
         for step in &script.steps {
             match (step, pieces.back_mut()) {
-                (Step::Head(range) | Step::File(range), Some(Piece::Data(last))) => {
+                (ScriptStep::Head(range) | ScriptStep::File(range), Some(Piece::Data(last))) => {
                     last.end = range.end;
                 }
-                (Step::Head(range) | Step::File(range), _) => {
+                (ScriptStep::Head(range) | ScriptStep::File(range), _) => {
                     pieces.push_back(Piece::Data(range.clone()));
                 }
-                (Step::Record(kind, bytes), _) => pieces.push_back(Piece::Record(*kind, bytes)),
-                (Step::Keys(keys), _) => pieces.push_back(Piece::Keys(keys.clone())),
+                (ScriptStep::Record(kind, bytes), _) => {
+                    pieces.push_back(Piece::Record(*kind, bytes))
+                }
+                (ScriptStep::Keys(keys), _) => pieces.push_back(Piece::Keys(keys.clone())),
             }
         }
         Ok(Expectation {

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 
 #[derive(Clone, Debug)]
-enum Step {
+enum CoderStep {
     Block(Vec<(String, String, Indexing)>),
     TableSize(u32),
 }
@@ -38,12 +38,12 @@ fn indexing() -> impl Strategy<Value = Indexing> {
     ]
 }
 
-fn steps() -> impl Strategy<Value = Vec<Step>> {
+fn steps() -> impl Strategy<Value = Vec<CoderStep>> {
     let block = proptest::collection::vec((name(), value(), indexing()), 0..10);
     let size = prop_oneof![Just(0), Just(4096), 0..200u32, 0..4096u32];
     let step = prop_oneof![
-        5 => block.prop_map(Step::Block),
-        1 => size.prop_map(Step::TableSize),
+        5 => block.prop_map(CoderStep::Block),
+        1 => size.prop_map(CoderStep::TableSize),
     ];
     proptest::collection::vec(step, 1..30)
 }
@@ -64,11 +64,11 @@ proptest! {
         let (mut encoder, mut decoder) = (Encoder::new(own_limit), Decoder::new());
         for step in steps {
             match step {
-                Step::TableSize(size) => {
+                CoderStep::TableSize(size) => {
                     encoder.set_peer_limit(size);
                     decoder.set_limit(size);
                 }
-                Step::Block(fields) => {
+                CoderStep::Block(fields) => {
                     let block = encode(&mut encoder, &fields);
                     let decoded = decode(&mut decoder, &block).expect("our own block");
                     let pairs: Vec<_> = decoded.iter().map(|(n, v, _)| (n, v)).collect();
@@ -90,8 +90,8 @@ proptest! {
         let mut decoder = httlib_hpack::Decoder::with_dynamic_size(4096);
         for step in steps {
             match step {
-                Step::TableSize(size) => encoder.set_peer_limit(size),
-                Step::Block(fields) => {
+                CoderStep::TableSize(size) => encoder.set_peer_limit(size),
+                CoderStep::Block(fields) => {
                     let mut block = encode(&mut encoder, &fields);
                     let mut decoded = Vec::new();
                     decoder.decode(&mut block, &mut decoded).expect("a valid block");
@@ -118,10 +118,10 @@ proptest! {
         let mut block = Vec::new();
         for step in steps {
             match step {
-                Step::TableSize(size) => {
+                CoderStep::TableSize(size) => {
                     encoder.update_max_dynamic_size(size, &mut block).expect("any size");
                 }
-                Step::Block(fields) => {
+                CoderStep::Block(fields) => {
                     for (name, value, _) in &fields {
                         // Both with indexing and never indexed is no format.
                         let format = formats.next().expect("endless");
