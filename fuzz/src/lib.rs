@@ -2,7 +2,8 @@
 //!
 //! Most targets live beside the code they exercise (`sealane_conf::fuzz`,
 //! `sealane_http::fuzz`, `sealane_tls`), those of sessions in `sessions.rs`, as
-//! they run whole connections; here they get names, seeds and two drivers. `README.md` says how to run them.
+//! they run whole connections; here they get names, seeds and two drivers. `README.md` says how to
+//! run them.
 
 mod flights;
 mod moving;

@@ -106,9 +106,9 @@ fn slow_heads_do_not_keep_others_waiting() {
 #[test]
 fn a_half_closed_client_gets_its_whole_answer() {
     let site = site();
-    // It fits into the client's first receive window. Linux 6.18 has been seen to lose the segment that
-    // carries the FIN of a server that has sent everything and closed, when the receive
-    // window of a half-closed client was full: the client reads an end without an error.
+    // It fits into the client's first receive window. Linux 6.18 has been seen to lose the segment
+    // that carries the FIN of a server that has sent everything and closed, when the receive window
+    // of a half-closed client was full: the client reads an end without an error.
     let content = Random::new(3).bytes(50_000);
     site.write("html/big.bin", &content);
     let server = serve(&site, "");

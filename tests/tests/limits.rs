@@ -248,7 +248,8 @@ fn what_is_said_and_counted_is_what_nginx_says() {
     assert!(ours.len() > 100, "{ours:#?}");
 }
 
-/// Takes places with keys of one length until there is none. How many there were, and who holds them.
+/// Takes places with keys of one length until there is none. How many there were, and who holds
+/// them.
 fn fill(port: u16) -> Vec<Connection> {
     let mut held = Vec::new();
     loop {

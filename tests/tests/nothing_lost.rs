@@ -1,10 +1,10 @@
 //! Load of many kinds while the configuration changes and workers die: no request fails but those
 //! that were in a worker that was killed.
 //!
-//! `make test-long` has the full counts. What counts as a failure: a connection that is refused, one
-//! that ends (or is reset) where an answer was due, an answer with another status or another body.
-//! A client may be told beforehand that a connection ends: by `Connection: close` with the last
-//! answer, by GOAWAY for streams behind the last that it names. wrk counts the same, without
+//! `make test-long` has the full counts. What counts as a failure: a connection that is refused,
+//! one that ends (or is reset) where an answer was due, an answer with another status or another
+//! body. A client may be told beforehand that a connection ends: by `Connection: close` with the
+//! last answer, by GOAWAY for streams behind the last that it names. wrk counts the same, without
 //! looking at bodies.
 
 use sealane_tests::load::{Load, Tally};
@@ -134,7 +134,8 @@ fn change(site: &Site, server: &Server<'_>, state: &State) {
     });
 }
 
-/// wrk on a port until `stop`, and how many requests it made; the text of a run in which any failed.
+/// wrk on a port until `stop`, and how many requests it made; the text of a run in which any
+/// failed.
 fn wrk(url: &str, options: &[&str], seconds: usize, stop: &AtomicBool) -> Result<u64, String> {
     let duration = format!("-d{seconds}s");
     let mut arguments = vec!["-t1", "-c4", "--timeout", "60s", &duration];
@@ -209,8 +210,8 @@ fn size(pid: u32) -> Option<Size> {
 }
 
 impl Size {
-    /// Whether a process with this size has kept to what it had then: nothing left open, and no more
-    /// memory than caches and allocators take that were empty before.
+    /// Whether a process with this size has kept to what it had then: nothing left open, and no
+    /// more memory than caches and allocators take that were empty before.
     fn is_about(&self, then: &Size) -> bool {
         const DESCRIPTORS: usize = 4;
         const KIB: u64 = 16 << 10;

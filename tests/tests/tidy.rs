@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 
 /// Longest source file, in lines.
 const FILE_LINES: usize = 800;
+/// How wide a comment may be.
+const COMMENT_COLUMNS: usize = 100;
 
 /// Longest function outside of tests, in lines. The aim is 70; a table written
 /// as one `match` may take more.
@@ -137,6 +139,23 @@ fn files_and_functions_are_short() {
         }
     }
     assert_none("one idea for each file and function; split these", long);
+}
+
+/// rustfmt keeps code to this width and leaves comments as they are. Tables cannot be wrapped.
+#[test]
+fn comments_fit_into_100_columns() {
+    let mut long = Vec::new();
+    for file in sources() {
+        for (at, line) in file.text.lines().enumerate() {
+            let comment = line.trim_start();
+            let is_table = comment.trim_start_matches(['/', '!', ' ']).starts_with('|');
+            let columns = line.chars().count();
+            if comment.starts_with("//") && !is_table && columns > COMMENT_COLUMNS {
+                long.push(format!("{}:{}: {columns} columns", file.name, at + 1));
+            }
+        }
+    }
+    assert_none("wrap these comments", long);
 }
 
 #[test]

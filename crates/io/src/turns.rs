@@ -45,8 +45,8 @@ const BUDGET: Duration = Duration::from_micros(BUDGET_US);
 /// against a flight, and a round of the loop is shared by four.
 const ACCEPTS_PER_TURN: u32 = 4;
 
-/// So many flights within [`CROWD_TIME`] are a crowd: a thousand full handshakes per second, a tenth of
-/// the thread's time.
+/// So many flights within [`CROWD_TIME`] are a crowd: a thousand full handshakes per second, a
+/// tenth of the thread's time.
 const CROWD: usize = 8;
 const CROWD_TIME: Duration = Duration::from_millis(4);
 /// So many handshakes that wait for their turns are one, too.
@@ -85,7 +85,8 @@ struct TurnsState {
     armed: bool,
 }
 
-/// A handshake's slot among those that take turns, for as long as it lasts; dropping it frees the slot.
+/// A handshake's slot among those that take turns, for as long as it lasts; dropping it frees the
+/// slot.
 pub struct HandshakeSlot {
     turns: Arc<Turns>,
     number: Option<u64>,

@@ -18,8 +18,8 @@
 //! how many and why.
 //!
 //! A process that dies of a fault writes, in the handler of the signal, what waits in the queue
-//! (`last_words.rs`). Lost with it is what `buffer=` holds back, what waits for compression or a syslog
-//! server, and access lines of the turn that each thread is in.
+//! (`last_words.rs`). Lost with it is what `buffer=` holds back, what waits for compression or a
+//! syslog server, and access lines of the turn that each thread is in.
 //!
 //! # Reloading
 //!
@@ -54,7 +54,8 @@
 //!   after its buffered lines are written.
 //! - After [`LogSet::take_effect`], USR1 concerns the new set: [`LogSet::reopen`]
 //!   in the master, then [`LogSet::descriptors`] to the worker, which calls
-//!   [`LogSet::replace`] for each and [`LogSet::reopen_paths`]. A worker without a master calls [`LogSet::reopen`] itself.
+//!   [`LogSet::replace`] for each and [`LogSet::reopen_paths`]. A worker without a master calls
+//!   [`LogSet::reopen`] itself.
 //! - [`LogSet::finish`] of any set writes out everything of all sets and ends the
 //!   writer.
 

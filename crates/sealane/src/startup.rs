@@ -30,8 +30,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
-/// Signals that wait from the moment at which the server listens: whoever has seen the server listen may have it stopped, and
-/// gets the end of one that runs.
+/// Signals that wait from the moment at which the server listens: whoever has seen the server
+/// listen may have it stopped, and gets the end of one that runs.
 const HELD_LISTENING: [Signal; 2] = [Signal::Term, Signal::Int];
 
 /// A validated configuration with everything that it needs, opened.

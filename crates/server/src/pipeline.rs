@@ -1,10 +1,10 @@
 //! From a parsed request to a finished response.
 //!
 //! ```text
-//! server_rewrite -> find_config -> rewrite -> preaccess -> access -> precontent -> content -> filters
-//!   ^                  ^              |                                               |
-//!   |                  +- another URI +                                               |
-//!   +- internal redirect: error_page, index, try_files  <-----------------------------+
+//! server_rewrite -> find_config -> rewrite -> preaccess -> access -> precontent -> content
+//!   ^                  ^              |                                               |   |
+//!   |                  +- another URI +                                               |   v
+//!   +- internal redirect: error_page, index, try_files  <-----------------------------+ filters
 //! ```
 //!
 //! The phases are nginx's, one function for each. A phase answers with an [`Outcome`];

@@ -179,7 +179,8 @@ pub(crate) fn openat(
     mode: u32,
 ) -> io::Result<OwnedFd> {
     let directory = directory.map_or(libc::AT_FDCWD, |directory| directory.as_raw_fd());
-    // SAFETY: `path` is NUL-terminated and outlives the call; the directory is borrowed, hence open.
+    // SAFETY: `path` is NUL-terminated and outlives the call; the directory is borrowed, hence
+    // open.
     let fd = retry(|| unsafe { libc::openat(directory, path.as_ptr(), flags, mode) })?;
     // SAFETY: the kernel just returned this descriptor; nobody else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })

@@ -218,7 +218,8 @@ impl<'a> Bench<'a> {
         );
     }
 
-    /// The answer to the oldest kind of request, whose body has no form that a directive could change.
+    /// The answer to the oldest kind of request, whose body has no form that a directive could
+    /// change.
     fn raw_answer(&self) -> String {
         let mut answer = Vec::new();
         let address = ("127.0.0.1", self.server.port("plain"));

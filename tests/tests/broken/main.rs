@@ -225,8 +225,8 @@ fn what_a_master_without_privileges_may_not_do_is_refused() {
     bench.finish();
 }
 
-/// What nginx refuses is refused here, and the reverse, except for what `reference.rs` lists. Only in
-/// long runs, before which the nginx to compare with is built.
+/// What nginx refuses is refused here, and the reverse, except for what `reference.rs` lists. Only
+/// in long runs, before which the nginx to compare with is built.
 #[test]
 #[ignore = "starts thousands of processes; part of make test-long"]
 fn nginx_refuses_the_same() {

@@ -84,8 +84,8 @@ fn case(class: &'static str, expected: Expected, text: impl Into<Vec<u8>>) -> Ca
 pub(crate) fn syntax(base: &str) -> Vec<Case> {
     let mut cases = Vec::new();
     let mut add = |expected, text: Vec<u8>| cases.push(case("syntax", expected, text));
-    // Each of these characters is needed. Without the end of a statement the next one is part of it,
-    // which a list of words may not mind.
+    // Each of these characters is needed. Without the end of a statement the next one is part of
+    // it, which a list of words may not mind.
     for (at, byte) in base.bytes().enumerate() {
         let expected = match byte {
             b'{' | b'}' => Expected::Refused,

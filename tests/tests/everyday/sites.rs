@@ -302,7 +302,8 @@ pub(crate) fn proxies() -> Vec<Site> {
         ..Site::new("grpc")
     };
     let down = down.ask(
-        // Without a body: nginx resets the stream of one that it has not read, and curl then forgets the answer.
+        // Without a body: nginx resets the stream of one that it has not read, and curl then
+        // forgets the answer.
         "run curl -si --http2-prior-knowledge -H te:trailers -H content-type:application/grpc -X POST http://127.0.0.1:PORT/echo.Echo/Unary",
     );
     let storage = Site {

@@ -263,23 +263,23 @@ const RULES: &[Rule] = &[
     Rule {
         reason: "a variable that was decoded and would break the request line of an upstream is refused",
         needs: "",
-        applies: |Difference { request, .. }, seen| {
+        applies: |difference, seen| {
             let breaking = ["%20", "%00", "%0a", "%0d", "%7f", "sp ace"];
-            let own = request.target.split('?').next().unwrap_or_default();
-            is_refused_here_only(seen) && breaking.iter().any(|text| own.contains(text))
+            let own = difference.request.target.split('?').next().unwrap_or_default();
+            is_refused_here_only(difference, seen) && breaking.iter().any(|text| own.contains(text))
         },
         take_out: everything,
     },
     Rule {
         reason: "what a rewrite makes of a URI and would break the request line of an upstream is refused",
         needs: "sp ace",
-        applies: |_, seen| is_refused_here_only(seen),
+        applies: is_refused_here_only,
         take_out: everything,
     },
     Rule {
         reason: "arguments that were set and would break the request line of an upstream are refused",
         needs: "set $args",
-        applies: |_, seen| is_refused_here_only(seen),
+        applies: is_refused_here_only,
         take_out: everything,
     },
     Rule {
@@ -298,7 +298,12 @@ const RULES: &[Rule] = &[
         reason: "what is asked for in a cycle is known for each turn, in nginx for the first",
         needs: "index $uri/",
         applies: |_, seen| seen.iter().all(|seen| status(seen) == 500),
-        take_out: |seen| without(seen, &["uri=", "map=", "file=", "length=", "bytes="]),
+        take_out: |seen| {
+            without(
+                seen,
+                &["uri=", "map=", "seg=", "file=", "length=", "bytes="],
+            )
+        },
     },
     Rule {
         reason: "nginx waits behind an answer whose rate is limited, and the client has gone by then",
@@ -494,9 +499,11 @@ fn own_pages(seen: &Seen) -> usize {
 
 /// Whether Sealane answered 500 without asking an upstream that nginx asked: the head of the
 /// request would not have been one.
-fn is_refused_here_only([ours, theirs]: &[Seen; 2]) -> bool {
+fn is_refused_here_only(difference: &Difference, [ours, theirs]: &[Seen; 2]) -> bool {
     let asked = |seen| logged(seen, "up=").is_some_and(|status| !matches!(status, "" | "-"));
-    status(ours) == 500 && !asked(ours) && asked(theirs)
+    // Or what an `error_page` has made of it.
+    let is_500 = status(ours) == 500 || difference.configuration.contains("error_page 500");
+    is_500 && !asked(ours) && asked(theirs)
 }
 
 fn everything(seen: &mut Seen) {

@@ -74,9 +74,9 @@ fn mistakes_are_answered_with_the_alert_of_the_rfc() {
     }
 }
 
-/// RFC 8446 section 5.4 names `unexpected_message` for the first four. libssl takes the padding off,
-/// judges and seals its alert in one call, so that nobody can choose another; what
-/// matters is that the connection ends.
+/// RFC 8446 section 5.4 names `unexpected_message` for the first four. libssl takes the padding
+/// off, judges and seals its alert in one call, so that nobody can choose another; what matters is
+/// that the connection ends.
 #[test]
 fn records_without_content_end_the_connection_by_an_alert_of_libssl() {
     for (what, record_type, plain, alert) in [

@@ -94,7 +94,8 @@ fn defaults_in_the_table_are_the_real_ones() {
         format!("{config:?}")
     };
     // Lists whose default stands for "none given" or is warned about as a repetition, what the
-    // model keeps as written, and `proxy_redirect default`, which can be said behind a `proxy_pass` only.
+    // model keeps as written, and `proxy_redirect default`, which can be said behind a `proxy_pass`
+    // only.
     let skipped = [
         "env",
         "listen",

@@ -9,7 +9,9 @@
 //! use sealane_http::h2::{Connection, Event, Fault};
 //! # use sealane_http::{StatusCode, h1::{ResponseHead, Version}, headers::HeaderList};
 //! # use std::time::Duration;
-//! # fn turn(connection: &mut Connection, input: &mut Vec<u8>, out: &mut Vec<u8>, now: Duration) -> Result<(), Fault> {
+//! # fn turn(
+//! #     connection: &mut Connection, input: &mut Vec<u8>, out: &mut Vec<u8>, now: Duration,
+//! # ) -> Result<(), Fault> {
 //! // 1. What has come. Replies to it are appended to `out`.
 //! let mut at = 0;
 //! loop {

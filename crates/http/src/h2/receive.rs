@@ -65,8 +65,8 @@ impl Connection {
     /// so that it may be sent again (RFC 9113 section 8.7). It counts as a wasted stream.
     ///
     /// # Errors
-    /// [`Fault`]: there were too many of them. GOAWAY is in `out`; send it and close. So it is, too,
-    /// when the connection has ended in a fault before.
+    /// [`Fault`]: there were too many of them. GOAWAY is in `out`; send it and close. So it is,
+    /// too, when the connection has ended in a fault before.
     pub fn refuse(&mut self, stream: StreamRef, out: &mut Vec<u8>) -> Result<(), Fault> {
         if let Some(fault) = self.fault {
             return Err(fault);

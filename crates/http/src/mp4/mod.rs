@@ -2,7 +2,8 @@
 //! (`moov`) is rewritten for the samples between two times, and the samples stay unchanged.
 //!
 //! ```text
-//! file    ftyp  moov [ mvhd, trak [ tkhd, mdia [ mdhd, minf [ stbl [ stts stss ctts ... ] ] ] ] ]  mdat
+//! file    ftyp  moov [ mvhd, trak [ tkhd, mdia [ mdhd, minf [ stbl [ stts stss ctts ... ] ] ] ] ]
+//!         mdat
 //! answer  ftyp  moov (rewritten)  mdat: one range of the file
 //! ```
 //!

@@ -1,8 +1,8 @@
 //! The other master while the binary is upgraded, and the line to it.
 //!
 //! Both binaries may be of different versions, and the other one may be nginx, which says
-//! nothing. So the first message on the line says what its sender understands; where that differs, all
-//! else is ignored, and connections finish in the process that has them.
+//! nothing. So the first message on the line says what its sender understands; where that differs,
+//! all else is ignored, and connections finish in the process that has them.
 
 use crate::journal::{Journal, note};
 use crate::session_store::MAX_STATE_BYTES;
@@ -97,8 +97,8 @@ impl Other {
         Other::new(pid, Side::New, Some(line))
     }
 
-    /// The old binary, which has started this process; with what it has said already, its ticket keys
-    /// above all. nginx says nothing.
+    /// The old binary, which has started this process; with what it has said already, its ticket
+    /// keys above all. nginx says nothing.
     pub(crate) fn that_started_us(journal: &Journal) -> Other {
         let parent = process::parent_pid();
         let named = std::env::var(VARIABLE);

@@ -112,8 +112,8 @@ pub(crate) fn state_file(http: Option<&Http>) -> Option<PathBuf> {
     servers(http).find_map(|tls| tls.session_ticket_state.clone())
 }
 
-/// The register of early data that the old binary has given this one. When it cannot be used, nobody
-/// knows what the other process accepts meanwhile: then this one accepts nothing.
+/// The register of early data that the old binary has given this one. When it cannot be used,
+/// nobody knows what the other process accepts meanwhile: then this one accepts nothing.
 pub(crate) fn register_of_old_binary(
     memory: OwnedFd,
     journal: &Journal,

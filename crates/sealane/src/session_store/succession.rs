@@ -14,7 +14,8 @@
 //! ```text
 //! "V" | format
 //! "K" | keys as in the state file
-//! "S" | size of the zone (8) | length (2) | zone | n x [ length (1) | id | end (8) | length (2) | session ]
+//! "S" | size of the zone (8) | length (2) | zone
+//!     | n x [ length (1) | id | end (8) | length (2) | session ]
 //! "E"
 //! ```
 //!

@@ -163,8 +163,8 @@ impl Decoder {
     /// at its beginning; they cost nothing.
     ///
     /// # Errors
-    /// [`HpackError`] if the block is malformed; the connection must end then, as the table is out of step, and
-    /// `head` ends with bytes of no meaning. No later block decodes.
+    /// [`HpackError`] if the block is malformed; the connection must end then, as the table is out
+    /// of step, and `head` ends with bytes of no meaning. No later block decodes.
     pub fn decode(
         &mut self,
         block: &[u8],

@@ -79,7 +79,8 @@ pub(super) fn encode(input: &[u8], bytes: usize, out: &mut Vec<u8>) {
 /// Appends the decoded Huffman string `input` to `out`.
 ///
 /// # Errors
-/// [`HpackError::HuffmanEos`] and [`HpackError::HuffmanPadding`]; `out` then ends with bytes of no meaning.
+/// [`HpackError::HuffmanEos`] and [`HpackError::HuffmanPadding`]; `out` then ends with bytes of no
+/// meaning.
 pub(super) fn decode(input: &[u8], out: &mut Vec<u8>) -> Result<(), HpackError> {
     let start = out.len();
     // One more than the bound: a step writes two bytes where it may mean one.

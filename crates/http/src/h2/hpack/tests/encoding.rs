@@ -111,7 +111,8 @@ fn names_that_repeat_are_indexed() {
     assert_eq!(encode(&mut encoder, &id("2")), [0xbe]);
 }
 
-/// Section 7.1: secrets do not enter the table, whatever repeats; the caller can say so of any field.
+/// Section 7.1: secrets do not enter the table, whatever repeats; the caller can say so of any
+/// field.
 #[test]
 fn s_7_1_secrets_are_never_indexed() {
     let mut encoder = Encoder::default();

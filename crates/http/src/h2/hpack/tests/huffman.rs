@@ -53,8 +53,8 @@ fn codes_of_appendix_b() {
     }
 }
 
-/// Each symbol, and each in front of and behind symbols of every length, so that every step of the decoder sees
-/// every boundary.
+/// Each symbol, and each in front of and behind symbols of every length, so that every step of the
+/// decoder sees every boundary.
 #[test]
 fn every_pair_of_symbols() {
     for first in 0..=255u8 {
@@ -88,8 +88,8 @@ fn padding_of_eight_bits_or_more() {
     }
 }
 
-/// "A padding not corresponding to the most significant bits of the code for the EOS symbol MUST be treated as a
-/// decoding error."
+/// "A padding not corresponding to the most significant bits of the code for the EOS symbol MUST be
+/// treated as a decoding error."
 #[test]
 fn padding_that_is_not_ones() {
     for padding in 0..7 {
@@ -108,7 +108,8 @@ fn padding_that_is_not_ones() {
     assert_eq!(decoded(&input), Err(HpackError::HuffmanPadding));
 }
 
-/// "A Huffman-encoded string literal containing the EOS symbol MUST be treated as a decoding error."
+/// "A Huffman-encoded string literal containing the EOS symbol MUST be treated as a decoding
+/// error."
 #[test]
 fn end_of_string_symbol() {
     let eos = "1".repeat(30);
@@ -140,7 +141,8 @@ proptest! {
         prop_assert_eq!(decoded(&bytes), Ok(text.into_bytes()));
     }
 
-    /// What is accepted is the one encoding of what it means: nothing else decodes to the same text.
+    /// What is accepted is the one encoding of what it means: nothing else decodes to the same
+    /// text.
     #[test]
     fn any_input_is_refused_or_the_encoding_of_its_text(
         input in proptest::collection::vec(prop_oneof![any::<u8>(), Just(0xff)], 0..40)

@@ -1,4 +1,5 @@
-//! RFC 7541: its examples, its rules by section, and round trips, alone and with another implementation.
+//! RFC 7541: its examples, its rules by section, and round trips, alone and with another
+//! implementation.
 
 mod appendix_c;
 mod encoding;

@@ -109,7 +109,8 @@ proptest! {
         }
     }
 
-    /// The other implementation takes all the ways of writing a field, and changes the table's size.
+    /// The other implementation takes all the ways of writing a field, and changes the table's
+    /// size.
     #[test]
     fn another_encoder_to_our_decoder(steps in steps(), formats in proptest::collection::vec(0..32u8, 1..20)) {
         let mut encoder = httlib_hpack::Encoder::with_dynamic_size(4096);

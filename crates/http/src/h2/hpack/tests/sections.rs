@@ -68,7 +68,8 @@ fn s_2_3_1_static_table() {
     }
 }
 
-/// Section 2.3.2: first in, first out; duplicates are allowed. Section 2.3.3: the newest has index 62.
+/// Section 2.3.2: first in, first out; duplicates are allowed. Section 2.3.3: the newest has index
+/// 62.
 #[test]
 fn s_2_3_2_dynamic_table() {
     let mut decoder = Decoder::new();
@@ -92,7 +93,8 @@ fn s_2_3_3_index_address_space() {
     assert_refused(&[0x1f, 0x2f, 1, b'x'], HpackError::InvalidIndex);
 }
 
-/// Section 3.2: fields are told in order, duplicates and all, and what is added counts within the block.
+/// Section 3.2: fields are told in order, duplicates and all, and what is added counts within the
+/// block.
 #[test]
 fn s_3_2_order() {
     let block = [
