@@ -265,7 +265,12 @@ const RULES: &[Rule] = &[
         needs: "",
         applies: |difference, seen| {
             let breaking = ["%20", "%00", "%0a", "%0d", "%7f", "sp ace"];
-            let own = difference.request.target.split('?').next().unwrap_or_default();
+            let own = difference
+                .request
+                .target
+                .split('?')
+                .next()
+                .unwrap_or_default();
             is_refused_here_only(difference, seen) && breaking.iter().any(|text| own.contains(text))
         },
         take_out: everything,
