@@ -7,10 +7,10 @@
 //!
 //! | | state | file | answers |
 //! |---|---|---|---|
-//! | 1 | `HandshakeWait` of `TlsStream` | `tls_stream.rs` | what does the task wait for? |
-//! | 2 | `HandshakeSlot` | `turns.rs` | may it use the worker now? |
-//! | 3 | `State` of TLS's `Connection` | `tls/src/connection.rs` | who has the handshake? |
-//! | 4 | `State` of `Slot` | `tls/src/offload/flight.rs` | where is the flight? |
+//! | 1 | `HandshakeWait` of `Sealed` | `io/src/stream/handshake.rs` | what does the task wait for? |
+//! | 2 | `HandshakeSlot` | `io/src/turns.rs` | may it use the worker now? |
+//! | 3 | `ConnectionState` | `tls/src/connection.rs` | who has the handshake? |
+//! | 4 | `FlightState` of `Slot` | `tls/src/offload/flight.rs` | where is the flight? |
 //!
 //! ```text
 //! 1      Input --- bytes from the client ---+      +--- poll_pending() is ready --- Asked
@@ -38,7 +38,7 @@
 //! ```
 //!
 //! What ends a handshake from outside (the deadline, `Asked::Abort`, a client that has gone) drops
-//! the `TlsStream`, and with it everything above: the slot leaves the queue, the flight is
+//! the `Sealed` stream, and with it everything above: the slot leaves the queue, the flight is
 //! abandoned, the job cancelled.
 
 use super::Connection;
