@@ -15,7 +15,7 @@ pub enum Reload {
 const MARKS: [(Reload, &str); 3] = [
     (Reload::Applied, "reconfigured, worker process "),
     (Reload::Refused, "the new configuration is refused, "),
-    (Reload::Refused, "the new configuration is not used, "),
+    (Reload::Refused, "the new configuration is not used "),
 ];
 
 /// The configuration file of a running server.

@@ -102,8 +102,7 @@ fn without_the_load_generator_it_says_what_to_do() {
         .expect("it is a program");
     assert_eq!(output.status.code(), Some(1));
     let text = String::from_utf8(output.stderr).expect("text");
-    let start =
-        "sealane bench: the load generator, sealane-bench, is not installed: it is neither beside ";
+    let start = "sealane bench: the load generator, sealane-bench, is not installed: it is neither next to ";
     assert!(text.starts_with(start), "{text}");
     assert!(text.contains(&alone.display().to_string()), "{text}");
     assert!(

@@ -139,8 +139,8 @@ fn each_server_is_told_whether_and_why_not() {
         ("off", "off", "ssl_ktls off"),
         ("off", "off", "ssl_conf_command Options -KTLS"),
         ("auto", "no", "sendfile is off"),
-        ("auto", "no", "leave no suite that a kernel knows"),
-        ("auto", "no", "leave no suite that a kernel knows"),
+        ("auto", "no", "enable no suite that the kernel supports"),
+        ("auto", "no", "enable no suite that the kernel supports"),
     ]) {
         assert_eq!(server["ssl_ktls"], mode, "{server}");
         assert_eq!(server["kernel_tls"], kernel_tls, "{server}");

@@ -518,7 +518,9 @@ fn a_pid_that_the_workers_user_has_written_is_not_signalled() {
     let _ = bystander.wait();
     assert!(lives, "{}", refused.stderr);
     assert!(
-        refused.stderr.contains("belongs to the user whom"),
+        refused
+            .stderr
+            .contains("belongs to the user of worker processes"),
         "{}",
         refused.stderr
     );

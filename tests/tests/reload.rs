@@ -437,7 +437,7 @@ fn a_worker_that_dies_during_a_reload_is_replaced_by_one_with_the_new_configurat
     let site = Site::new();
     let server = site.serve_whole(&answering("first"));
     server.expect_alert("exited on signal 9");
-    server.expect_alert("cannot be given the new configuration");
+    server.expect_alert("the new configuration cannot be sent to the worker process");
     for number in 0..scale(10, 100) {
         let text = format!("number-{number}");
         configure(&site, &answering(&text));

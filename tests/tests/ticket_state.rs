@@ -103,7 +103,7 @@ fn a_place_where_nothing_can_be_written_is_said_once() {
     assert!(
         server
             .error_log()
-            .contains("it is not a regular file; new ones are made")
+            .contains("it is not a regular file; generating new ones")
     );
     let alert = server.wait_for_log("session ticket keys cannot be saved: rename()");
     assert!(alert.contains("logs/tickets"), "{alert}");

@@ -257,7 +257,7 @@ fn quit_does_not_end_the_server_when_the_upgrade_that_it_waits_for_fails() {
     server.expect_alert("SIGQUIT has waited for the other binary, which has ended");
     signal(old, "USR2");
     signal(old, "QUIT");
-    server.wait_for_log("SIGQUIT waits for that");
+    server.wait_for_log("SIGQUIT is delayed until it does");
     fs::write(go, "").expect("writable");
     server.wait_for_log("SIGQUIT has waited for");
     assert_eq!((server.pid(), server.old_pid()), (old, None));

@@ -473,14 +473,17 @@ fn listeners_with_http2_and_the_proxy_protocol() {
 #[test]
 fn what_is_not_there_says_so() {
     for (line, said) in [
-        ("sticky cookie id;", "not tied to a server by a cookie yet"),
+        (
+            "sticky cookie id;",
+            "session affinity by cookie is not supported",
+        ),
         ("least_time header;", "commercial edition"),
         ("queue 10;", "commercial edition"),
         ("state /x;", "commercial edition"),
         ("ntlm;", "commercial edition"),
         (
             "check interval=3000 rise=2;",
-            "not checked in the background",
+            "active health checks are not supported",
         ),
         ("server 192.0.2.1 slow_start=30s;", "commercial edition"),
         (
@@ -493,5 +496,5 @@ fn what_is_not_there_says_so() {
         assert!(text.contains(said), "{line}: {text}");
     }
     let text = refused("upstream u { server 192.0.2.1 weight=1000001; }");
-    assert!(text.contains("weights go up to 1000000"), "{text}");
+    assert!(text.contains("the maximum weight is 1000000"), "{text}");
 }

@@ -94,9 +94,9 @@ macro_rules! reaching_rows {
                 Arity::AtLeast(1),
                 "error timeout",
                 concat!(
-                    "When a request is passed to the next server:  ",
+                    "When a request is passed to the next server: ",
                     $next_upstream,
-                    "  or `off`. This is possible only if nothing has been sent to the client yet. \
+                    " or `off`. This is possible only if nothing has been sent to the client yet. \
                      Requests with a non-idempotent method (POST, LOCK, PATCH) that have been \
                      sent to a server are passed on only with `non_idempotent`."
                 ),

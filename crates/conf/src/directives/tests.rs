@@ -518,7 +518,7 @@ fn what_is_wrong_with_sessions_is_said_without_secrets() {
         ("ssl_session_store http://x", "it must begin with"),
         (
             "ssl_session_store redis://u:secret@@h",
-            "write \"@\" as %40",
+            "encode \"@\" as %40",
         ),
         (
             "ssl_session_store redis://u:secret@h nonsense",
@@ -541,14 +541,17 @@ fn what_is_wrong_with_sessions_is_said_without_secrets() {
             "ssl_session_store redis://h ca=x.pem",
             "only a store with TLS",
         ),
-        ("ssl_session_store redis://h prefix=a*", "a prefix has"),
+        (
+            "ssl_session_store redis://h prefix=a*",
+            "a prefix consists of",
+        ),
         ("ssl_session_store off timeout=1s", "invalid parameter"),
         (
             "ssl_session_store redis://h; ssl_session_store off",
             "is duplicate",
         ),
         ("ssl_session_ticket_rotation 1s", "at least 2s"),
-        ("ssl_early_data_methods GET post", "in capitals"),
+        ("ssl_early_data_methods GET post", "uppercase"),
         ("ssl_early_data_register_size 4k", "at least 64k"),
         ("ssl_sesion_store redis://u:secret@h", "did you mean"),
     ] {

@@ -235,8 +235,8 @@ fn warnings_stand_with_the_error() {
     assert_eq!(failure.warnings.len(), 1);
     assert_eq!(
         failure.warnings[0].to_string(),
-        "sealane: [warn] the \"http3\" directive has no effect yet: clients are offered HTTP/1.1 \
-         and HTTP/2 only in /etc/nginx/nginx.conf:1\n\
+        "sealane: [warn] the \"http3\" directive has no effect yet: only HTTP/1.1 \
+         and HTTP/2 are supported in /etc/nginx/nginx.conf:1\n\
          \x20   events {} http { http3 on;\n\
          \x20                    ^"
     );

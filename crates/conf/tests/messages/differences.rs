@@ -46,7 +46,7 @@ pub(super) const DIFFERENCES: &[Difference] = &[
         case: Case(
             Main,
             "load_module x.so;",
-            "[warn] the module \"x.so\" is not loaded, and its directives are errors in FILE:1\nOK",
+            "[warn] the module \"x.so\" is not built in, its directives are errors in FILE:1\nOK",
         ),
         nginx: "[emerg] dlopen() \"DIR/x.so\" failed (DIR/x.so: cannot open shared object file: \
                 No such file or directory) in FILE:1",
@@ -75,7 +75,7 @@ pub(super) const DIFFERENCES: &[Difference] = &[
         case: Case(
             Server,
             "ssl_stapling on; ssl_stapling on;",
-            "[warn] the \"ssl_stapling\" directive has no effect yet: OCSP responses are not stapled in \
+            "[warn] the \"ssl_stapling\" directive has no effect yet: OCSP stapling is not supported in \
              FILE:4\n\
              [emerg] \"ssl_stapling\" directive is duplicate in FILE:4",
         ),
@@ -114,7 +114,7 @@ pub(super) const DIFFERENCES: &[Difference] = &[
             Location,
             "fastcgi_cache_lock on; fastcgi_cache_lock off; fastcgi_cache_key a; foo;",
             "[warn] the \"fastcgi_cache_lock\" directive has no effect yet: responses are not \
-             cached, every request is handed on in FILE:5\n\
+             cached; every request is passed to a server in FILE:5\n\
              [emerg] \"fastcgi_cache_lock\" directive is duplicate in FILE:5",
         ),
         nginx: r#"[emerg] "fastcgi_cache_lock" directive is duplicate in FILE:5"#,
@@ -133,7 +133,7 @@ pub(super) const DIFFERENCES: &[Difference] = &[
         case: Case(
             Location,
             "uwsgi_ssl_protocols SSLv3 TLSv1; foo;",
-            "[warn] SSLv2 and SSLv3 in \"uwsgi_ssl_protocols\" are never offered in FILE:5\n\
+            "[warn] SSLv2 and SSLv3 in \"uwsgi_ssl_protocols\" are not supported, ignored in FILE:5\n\
              [emerg] unknown directive \"foo\" in FILE:5",
         ),
         nginx: r#"[emerg] unknown directive "foo" in FILE:5"#,
