@@ -254,12 +254,12 @@ fn quit_does_not_end_the_server_when_the_upgrade_that_it_waits_for_fails() {
     let wrapper = site.write("bin/wrapper", wrapper);
     fs::set_permissions(&wrapper, fs::Permissions::from_mode(0o700)).expect("ours");
     server.install_file(&wrapper);
-    server.expect_alert("SIGQUIT has waited for the other binary, which has ended");
+    server.expect_alert("SIGQUIT was delayed for the other binary, which has exited");
     signal(old, "USR2");
     signal(old, "QUIT");
     server.wait_for_log("SIGQUIT is delayed until it does");
     fs::write(go, "").expect("writable");
-    server.wait_for_log("SIGQUIT has waited for");
+    server.wait_for_log("SIGQUIT was delayed for");
     assert_eq!((server.pid(), server.old_pid()), (old, None));
     kept.are_served_by(worker_of(old));
     signal(old, "QUIT");
