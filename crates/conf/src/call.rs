@@ -1,5 +1,5 @@
-//! One directive as it was met, with the ways in which setters read its
-//! arguments. The complaints are nginx's.
+//! One directive as it was read, with the ways in which setters read its
+//! arguments. The error messages are nginx's.
 
 use crate::directives::{Check, Row};
 use crate::lexer::Word;

@@ -1,4 +1,4 @@
-//! What the parser has to say about a configuration.
+//! The parser's messages about a configuration.
 
 use crate::model::{LogLevel, Origin, Source};
 use crate::store_url::masked;

@@ -1,4 +1,4 @@
-//! What the parser gets from outside: options and a way to read files.
+//! The parser's input: options and a way to read files.
 
 use std::collections::BTreeMap;
 use std::io;

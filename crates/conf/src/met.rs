@@ -1,4 +1,4 @@
-//! What a configuration is made of: how many directives do something, and which do not.
+//! Statistics of a configuration: how many directives work, and which have no effect.
 
 use crate::directives::Row;
 use crate::model::Origin;

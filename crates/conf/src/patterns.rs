@@ -1,4 +1,4 @@
-//! Texts that are looked for in bodies, without regard to the case of ASCII letters.
+//! Strings to search for in bodies, ignoring ASCII case.
 
 use aho_corasick::{AhoCorasick, MatchKind};
 

@@ -1,4 +1,4 @@
-//! Reading a configuration to the end although it has faults, to tell all of them.
+//! Parsing on after an error, to report every fault of a configuration.
 
 use crate::diagnostic::{Diagnostic, Failure};
 use crate::directives::{self, Contexts, Row, Support};

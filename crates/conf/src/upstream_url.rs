@@ -1,9 +1,9 @@
-//! Where a request is handed to, as `proxy_pass`, `fastcgi_pass` and their like
-//! and `server` in `upstream` write it: host and port, or the path of a socket,
-//! with or without a URI behind.
+//! The address a request is passed to, as written in `proxy_pass`, `fastcgi_pass` and the like,
+//! and in `server` of `upstream`: host and port, or the path of a socket,
+//! with or without a URI after it.
 //!
-//! A `proxy_pass` with variables is read while a request is answered, with the
-//! same words about what is wrong.
+//! A `proxy_pass` with variables is parsed while a request is answered, with the
+//! same error messages.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 

@@ -2,10 +2,9 @@
 //! (sd_listen_fds(3): `LISTEN_FDS` of them, from descriptor 3, for the process `LISTEN_PID`), or by
 //! the binary that this one upgrades (nginx's way: `NGINX=6;7;` are their descriptors).
 //!
-//! A socket serves the `listen` directive with its address. So the configuration stays the one
-//! place that says what is served, and works with and without socket activation. Whatever of the
-//! backlog and other options the kernel allows to change on a listening socket is set as
-//! configured.
+//! A socket serves the `listen` directive with its address. So the configuration alone still
+//! decides what is served, and works with and without socket activation. The backlog and other
+//! options are set as configured, as far as the kernel allows changing them on a listening socket.
 
 use crate::journal::{Journal, note};
 use sealane_log::OsError;

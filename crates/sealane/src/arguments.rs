@@ -1,4 +1,4 @@
-//! The command line, letter by letter as nginx reads it.
+//! The command line, parsed letter by letter like nginx's.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;

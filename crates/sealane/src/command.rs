@@ -1,4 +1,4 @@
-//! What the command line asks for: to serve, to test a configuration, to send a signal.
+//! The commands of the command line: serve, test a configuration, send a signal.
 
 use crate::arguments::{Arguments, Order};
 use crate::daemon;

@@ -1,4 +1,4 @@
-//! What a crash leaves behind: a report in the main error log, and perhaps a core dump without
+//! What a crash leaves behind: a report in the main error log and, if enabled, a core dump without
 //! secrets.
 
 use crate::journal::{Journal, note};

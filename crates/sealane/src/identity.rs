@@ -1,4 +1,4 @@
-//! Whom the worker process runs as.
+//! The user and groups that the worker process runs as.
 
 use sealane_conf::model::Main;
 use sealane_log::OsError;

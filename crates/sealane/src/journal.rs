@@ -1,5 +1,5 @@
-//! Messages of the control plane: in the error log and, while somebody watches
-//! the start, on stderr.
+//! Messages of the control plane: in the error log and, during startup, on
+//! stderr.
 
 use crate::terminal::say;
 use sealane_conf::Diagnostic;

@@ -8,20 +8,20 @@
 //! |---|---|
 //! | `arguments.rs`, `version.rs` | the command line, nginx's letters and words |
 //! | `paths.rs`, `loader.rs`, `materials.rs` | finding and reading files |
-//! | `kernel_tls.rs` | trying at start what the kernel can do for TLS |
+//! | `kernel_tls.rs` | testing at startup what the kernel can do for TLS |
 //! | `startup.rs` | from arguments to a validated, bound, ready-to-run server |
 //! | `sockets.rs`, `pid_file.rs`, `identity.rs`, `limits.rs` | what needs privileges |
 //! | `daemon.rs`, `master/`, `restarts.rs` | the master process |
-//! | `sandbox.rs`, `crash.rs`, `cpus.rs` | what a worker process may do, says when it dies, runs on |
-//! | `notify.rs`, `activation.rs` | systemd: how the server is; sockets from it or an old binary |
+//! | `sandbox.rs`, `crash.rs`, `cpus.rs` | a worker process: sandbox, crash report, CPUs |
+//! | `notify.rs`, `activation.rs` | systemd: notifications; sockets from it or an old binary |
 //! | `program.rs` | the binary that an upgrade executes |
 //! | `reload/` | another configuration while the server runs |
-//! | `control.rs`, `worker_process.rs` | the worker process and its line to the master |
+//! | `control.rs`, `worker_process.rs` | the worker process and its channel to the master |
 //! | `signaller.rs` | `-s` |
 //! | `bench.rs` | `sealane bench`: where the load generator is |
 //! | `doctor.rs` | `sealane doctor` |
 //! | `migrate.rs` | `sealane migrate` |
-//! | `summary.rs`, `defaults.rs` | what `-t` says of directives; defaults that differ from nginx's |
+//! | `summary.rs`, `defaults.rs` | the summary of `-t`; defaults that differ from nginx's |
 //! | `journal.rs` | messages, on stderr and in the error log |
 
 mod activation;

@@ -1,5 +1,5 @@
 //! Reading the files that a configuration names: certificates, keys,
-//! passwords, ticket keys, lists of revoked certificates. Only the master may open them.
+//! passwords, ticket keys, revocation lists. Only the master may open them.
 
 use sealane_conf::Diagnostic;
 use sealane_conf::model::{

@@ -1,12 +1,12 @@
-//! `sealane migrate`: what becomes of a configuration of nginx, all of it, before anything is
+//! `sealane migrate`: reports on a complete nginx configuration before anything is
 //! changed. `docs/migrate.md` is its manual.
 //!
 //! | file | what |
 //! |---|---|
 //! | `fragment.rs` | files that are part of a configuration |
-//! | `reader.rs` | the file system as this command may use it: read, and nothing else |
+//! | `reader.rs` | the file system as this command may use it: read-only |
 //! | `report.rs` | the findings as data, which is also the JSON schema |
-//! | `advice.rs` | what is worth switching on |
+//! | `advice.rs` | what is worth enabling |
 //! | `render.rs` | the report as text |
 
 mod advice;

@@ -1,8 +1,8 @@
-//! Telling the service manager how the server is (sd_notify(3)): `Type=notify` and
+//! Reports the server's status to the service manager (sd_notify(3)): `Type=notify` and
 //! `Type=notify-reload` of systemd, and whatever else sets `NOTIFY_SOCKET`.
 //!
-//! One datagram for each message, to a Unix socket. Nobody waits for an answer, and a message
-//! that cannot be sent is nobody's loss: the server runs all the same.
+//! One datagram for each message, to a Unix socket. There is no reply to wait for, and a message
+//! that cannot be sent is dropped: the server runs all the same.
 
 use sealane_sys::process::{self, Pid};
 use sealane_sys::time;

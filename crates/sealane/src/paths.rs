@@ -1,4 +1,4 @@
-//! Where files are when nobody says so.
+//! Default paths of files.
 
 use crate::arguments::Arguments;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! The program that this process was started as, to be started again when its file has changed.
+//! The program that this process was started from, to be executed again when its file has changed.
 
 use std::ffi::OsString;
 use std::io;

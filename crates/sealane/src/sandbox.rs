@@ -1,10 +1,10 @@
-//! What the worker process may still do: privileges that it gives up before it touches a byte
-//! from the network, and the filter of its system calls (`worker_seccomp`).
+//! What the worker process may still do: privileges that it drops before it reads a byte
+//! from the network, and its system call filter (`worker_seccomp`).
 //!
-//! A worker that somebody has taken over is left with its own memory, its sockets, and the files
-//! that its user may open. It cannot execute a program, become anybody else, look into another
-//! process, signal one, listen on a port, or reach the parts of the kernel that are behind
-//! system calls which no server needs.
+//! An attacker who has taken over a worker has only its memory, its sockets, and the files
+//! that its user may open. The worker cannot execute a program, become another user, look into
+//! another process, signal one, listen on a port, or reach the parts of the kernel behind system
+//! calls that no server needs.
 
 mod calls;
 mod files;

@@ -1,4 +1,4 @@
-//! `-s`: orders for the running master.
+//! `-s`: signals to the running master.
 
 use crate::arguments::Order;
 use crate::journal::{Journal, note};

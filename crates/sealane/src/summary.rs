@@ -1,4 +1,4 @@
-//! What `sealane -t` says below nginx's two lines: what becomes of the directives.
+//! The summary that `sealane -t` prints below nginx's two lines: how its directives are treated.
 
 use crate::arguments::Arguments;
 use crate::defaults::{self, Differs};

@@ -1,9 +1,9 @@
-//! Directories for temporary files, made before the worker starts, which may have no
-//! right to: mode 0700, owned by the worker's user, as nginx's master does it.
+//! Directories for temporary files. The master creates them before the worker starts, which may
+//! lack the rights to: mode 0700, owned by the worker's user, as in nginx.
 //!
-//! Directories that the configuration names have to be there at the end. The default
-//! ones below the prefix are made where something may need them; the prefix itself,
-//! too, so that a configuration that came from nginx finds them. Without them the server
+//! Directories that the configuration names must exist in the end. The default
+//! ones below the prefix are created if something may need them, and so is the prefix itself,
+//! so that a configuration that came from nginx finds them. Without them the server
 //! starts all the same.
 
 use crate::identity::Identity;

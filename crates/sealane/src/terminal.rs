@@ -1,4 +1,4 @@
-//! What people see who started the program from a terminal.
+//! Output for users who start the program from a terminal.
 
 use std::io::{IsTerminal, Write};
 

@@ -1,4 +1,4 @@
-//! The worker process: gives up privileges, then serves until told otherwise.
+//! The worker process: drops privileges, then serves until told otherwise.
 
 use crate::control::{self, Message, Report};
 use crate::journal::{Journal, note};

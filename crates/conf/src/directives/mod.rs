@@ -1,9 +1,9 @@
 //! The directive table: one row per directive, one file per nginx module.
 //!
-//! A row says where the directive may stand, how many arguments it takes,
-//! what it does and whether Sealane does it; the setter that carries it out
-//! stands in the row. The parser, the messages about unknown names and the
-//! manual (`docs/directives.md`) all read this table.
+//! A row holds the directive's contexts, the number of its arguments, what it
+//! does, whether Sealane implements it, and its setter. The parser, the
+//! messages about unknown names and the manual (`docs/directives.md`) all read
+//! this table.
 
 mod absent;
 mod access;

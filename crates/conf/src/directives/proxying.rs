@@ -1,7 +1,7 @@
-//! Handing requests to other servers: the rows that mean the same in all five
+//! Passing requests to other servers: the rows that mean the same in all five
 //! families (`proxy_*`, `fastcgi_*`, `uwsgi_*`, `scgi_*`, `grpc_*`), written once.
 //!
-//! A setter finds out from the name of its row whose settings it changes.
+//! The name of a setter's row tells it whose settings to change.
 
 use super::{Arity, HSL, LOCATION, LOCATION_IF, Module, ONE, Row};
 use crate::build::Build;

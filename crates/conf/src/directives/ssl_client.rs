@@ -1,4 +1,4 @@
-//! ngx_http_ssl_module, third part: certificates of clients.
+//! ngx_http_ssl_module, third part: client certificates.
 
 use super::{HS, Module, ONE, Row};
 use crate::build::Build;

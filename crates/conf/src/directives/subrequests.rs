@@ -1,6 +1,6 @@
 //! ngx_http_auth_request_module and ngx_http_mirror_module; `early_hints` of
-//! ngx_http_core_module and the sending of PROXY protocol headers, which belong
-//! to upstream servers too but to no single way of talking to them.
+//! ngx_http_core_module and the sending of PROXY protocol headers, which also belong
+//! to upstream servers but to no single protocol.
 
 use super::{Arity, HSL, Module, ONE, Row};
 use crate::build::Build;

@@ -1,5 +1,5 @@
 //! The table itself: it is consistent, its defaults are the real ones, and
-//! every setter changes what it says.
+//! every setter changes what its row describes.
 
 use super::*;
 use crate::input::{MemoryLoader, Options};

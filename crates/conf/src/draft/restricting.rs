@@ -1,4 +1,4 @@
-//! What restricts access, as written on a level.
+//! Access restrictions, as written on a level.
 
 use crate::call::Fault;
 use crate::model::{

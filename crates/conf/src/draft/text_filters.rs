@@ -1,4 +1,4 @@
-//! Filters of texts while a block is read.
+//! Text filters, while a block is read.
 
 use super::MediaTypesDraft;
 use crate::model::{Addition, Charset, CharsetName, Replacements, Ssi, SubFilter, TextFilters};

@@ -1,4 +1,4 @@
-//! `http` and `server` level: merging, TLS settings, and names that collide.
+//! `http` and `server` level: merging, TLS settings, and conflicting names.
 
 use super::HttpLevel;
 use super::locations::Inherited;

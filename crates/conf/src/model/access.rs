@@ -1,4 +1,4 @@
-//! Who may: `allow` and `deny`, `auth_basic`, `satisfy`, `limit_except`.
+//! Access control: `allow` and `deny`, `auth_basic`, `satisfy`, `limit_except`.
 
 use super::{IpNetwork, LocationConf, Template};
 use std::net::IpAddr;

@@ -1,5 +1,5 @@
-//! Compressed responses: what compresses them, files that are compressed already, and who
-//! gets which.
+//! Compressed responses: what compresses them, precompressed files, and which client gets
+//! which.
 
 use super::{List, MediaTypes};
 use crate::regex::Regex;

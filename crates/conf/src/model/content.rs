@@ -1,4 +1,4 @@
-//! What a location may do besides serving files and asking other servers:
+//! What a location may do besides serving files and proxying:
 //! ngx_http_empty_gif_module, ngx_http_flv_module, ngx_http_mp4_module and
 //! ngx_http_dav_module.
 

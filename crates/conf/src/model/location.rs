@@ -1,4 +1,4 @@
-//! The `location` context: the tree of locations and what holds inside one.
+//! The `location` context: the tree of locations and the settings of each.
 
 use super::{
     Access, AccessLog, AuthRequest, BodyFilters, BodyInFile, ContentHandler, Dav, ErrorLog,

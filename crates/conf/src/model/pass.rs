@@ -1,8 +1,8 @@
-//! Handing requests to other servers: what answers in a location with
+//! Passing requests to other servers: what answers in a location with
 //! `proxy_pass`, `fastcgi_pass`, `uwsgi_pass`, `scgi_pass` or `grpc_pass`.
 //!
-//! What the five have in common is [`UpstreamSettings`]; the rest of each stands
-//! here. A pass holds in the location where it is written and is not inherited by
+//! What the five have in common is [`UpstreamSettings`]; the rest of each is
+//! here. A pass applies to the location where it is written and is not inherited by
 //! nested ones.
 
 use super::{

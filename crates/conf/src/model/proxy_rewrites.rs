@@ -1,4 +1,4 @@
-//! What `proxy_*` changes in header fields of a response: `proxy_redirect` and
+//! Changes of `proxy_*` to header fields of a response: `proxy_redirect` and
 //! `proxy_cookie_*`.
 
 use super::Template;

@@ -1,5 +1,5 @@
-//! `set_real_ip_from` and its options: whose word is taken for the client's
-//! address.
+//! `set_real_ip_from` and its options: which peers are trusted to name the
+//! client's address.
 
 use super::List;
 use std::net::{IpAddr, Ipv6Addr};

@@ -1,4 +1,4 @@
-//! What a request sets off besides its answer: `auth_request`.
+//! Subrequests that a request starts: `auth_request`.
 
 use super::{List, Template, Variable};
 use std::sync::Arc;

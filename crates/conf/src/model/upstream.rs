@@ -1,5 +1,5 @@
-//! Groups of servers to hand requests to: `upstream` blocks, and those that a
-//! `proxy_pass` or its like makes by naming an address or a host.
+//! Groups of servers to pass requests to: `upstream` blocks, and those that
+//! `proxy_pass` and the like define by naming an address or a host.
 
 use super::{Origin, Resolver, Template};
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! The report for people in a terminal: the verdict first, then what to do,
+//! The report as text for a terminal: the verdict first, then what to do,
 //! then the facts.
 
 use super::report::{

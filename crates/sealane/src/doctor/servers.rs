@@ -1,4 +1,4 @@
-//! Which servers of a configuration will use kernel TLS, and why not.
+//! Which servers of a configuration will use kernel TLS, and why others will not.
 
 use super::report::{Configuration, Finding, KeyAccelerator, Sendfile, Server, Use};
 use sealane_conf::Config;

@@ -1,8 +1,8 @@
 //! The master process: starts the worker, watches it, answers signals.
 //!
-//! It has one thread, keeps root's privileges and all listening sockets, and
-//! reads nothing but signals and the workers' reports, which it does not look into, and the
-//! configuration when it is told to (`reconfigure.rs`).
+//! It has one thread, and keeps root's privileges and all listening sockets. It
+//! reads only signals, the workers' reports, whose contents it does not parse, and the
+//! configuration when told to (`reconfigure.rs`).
 //!
 //! ```text
 //! Serving --QUIT--> Quitting --(workers ended)--> exit
@@ -10,10 +10,10 @@
 //!    +----TERM, INT----+--> Terminating --(workers ended, or killed)--> exit
 //! ```
 //!
-//! One worker is the current one. Others have been told to finish what they have: after a
-//! change that a running process could not make, the one before. While such a change is made
-//! there is a successor, which becomes the current one when it serves. While the binary is
-//! upgraded there are two masters (`upgrade.rs`), and one of them may have no worker.
+//! One worker is the current one. Others have been told to finish their connections: those
+//! replaced by a change that a running process could not make. During such a change
+//! there is a successor, which becomes the current one when it serves. During an upgrade of the
+//! binary there are two masters (`upgrade.rs`), and one of them may have no worker.
 
 mod other;
 mod reconfigure;

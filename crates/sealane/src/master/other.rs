@@ -1,8 +1,8 @@
-//! The other master while the binary is upgraded, and the line to it.
+//! The other master while the binary is upgraded, and the channel to it.
 //!
-//! Both binaries may be of different versions, and the other one may be nginx, which says
-//! nothing. So the first message on the line says what its sender understands; where that differs, all
-//! else is ignored, and connections finish in the process that has them.
+//! The binaries may have different versions, and the other one may be nginx, which sends
+//! nothing. So the first message on the channel lists what its sender understands. If that differs,
+//! everything else is ignored, and connections finish in the process that has them.
 
 use crate::journal::{Journal, note};
 use crate::session_store::MAX_STATE_BYTES;

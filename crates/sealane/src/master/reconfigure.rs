@@ -8,7 +8,7 @@
 //!                    └──> Starting ──fork──> Waiting ──ready──> in use, the worker before drains
 //! ```
 //!
-//! Until a configuration is in use, nothing of the one before has changed.
+//! Until a configuration is in use, the previous one stays unchanged.
 
 use super::other::{Other, Side};
 use super::{KILL_AFTER, Master, Phase, Role};

@@ -12,24 +12,24 @@
 //!
 //! | state of this master | what happens | goes to |
 //! |---|---|---|
-//! | alone | USR2 | *old*; alone if the file cannot be executed or the pid file not be renamed, all is as it was |
+//! | alone | USR2 | *old*; if the file cannot be executed or the pid file cannot be renamed, alone, and nothing has changed |
 //! | alone, during a reload | USR2 | waits for the end of the reload |
 //! | old | USR2 | ignored, nginx's message |
-//! | beside one that starts to serve | WINCH, QUIT | wait until it serves, 30 s at most, and are not followed if it ends; the second of a kind does not wait |
+//! | beside one that starts to serve | WINCH, QUIT | wait until it serves, 30 s at most, and are ignored if it ends; the second of a kind does not wait |
 //! | old | WINCH | *old, paused*: the worker hands its idle connections over, finishes the rest and ends |
-//! | old | HUP | reload, as ever |
-//! | old, paused | HUP | a worker with the configuration of before starts: the way back. Then QUIT to the new master brings connections back |
+//! | old | HUP | reload, as usual |
+//! | old, paused | HUP | a worker with the previous configuration starts: the rollback. Then QUIT to the new master brings connections back |
 //! | old | QUIT | connections are handed over, the rest finishes, the master ends; `pid.oldbin` goes |
 //! | old | TERM | the master ends at once, connections that it still has are closed |
-//! | old | the new master ends, in whatever way | *alone*: `pid.oldbin` is `pid` again, if paused a worker starts |
+//! | old | the new master ends, for whatever reason | *alone*: `pid.oldbin` is `pid` again, if paused a worker starts |
 //! | new | USR2 | ignored, nginx's message |
 //! | new | HUP, USR1, WINCH | as alone |
 //! | new | QUIT | connections are handed to the old master's worker if there is one; the master ends, `pid` goes |
-//! | new | the old master ends | *alone*; the service manager hears that this is the main process. If it was killed its `pid.oldbin` goes |
-//! | alone, paused (WINCH without USR2) | HUP | the configuration is read anew, a worker starts |
+//! | new | the old master ends | *alone*; the service manager is told that this is the main process. If the old master was killed, its `pid.oldbin` is removed |
+//! | alone, paused (WINCH without USR2) | HUP | the configuration is read again, a worker starts |
 //!
-//! Connections move only if both say the same of how they keep them, and the other one has a worker
-//! that serves. In all other cases, and to and from nginx, the worker finishes as at QUIT.
+//! Connections move only if both represent them in the same way, and the other one has a worker
+//! that serves. In all other cases, and to and from nginx, the worker finishes as on QUIT.
 
 use super::other::{self, Other, Readiness, Side, VARIABLE};
 use super::{Master, Phase, Worker};

@@ -1,4 +1,4 @@
-//! A worker process as the master knows it.
+//! A worker process as the master sees it.
 
 use crate::control::{self, FDS_PER_MESSAGE};
 use crate::journal::{Journal, note};

@@ -1,5 +1,5 @@
-//! Files that are part of a configuration, such as one site: they are read as their configuration
-//! would include them.
+//! Files that are part of a configuration, such as one site: they are read as if their
+//! configuration included them.
 
 use super::Reader;
 use sealane_conf::survey::{Refusal, RefusalKind, Survey, survey};

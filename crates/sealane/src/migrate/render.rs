@@ -1,4 +1,4 @@
-//! The report for people in a terminal, 80 columns wide: the verdict first, then what does not
+//! The report as text for a terminal, 80 columns wide: the verdict first, then what does not
 //! work, then what is good to know.
 
 use super::report::{Advice, Default, Kind, Message, Refused, Report, SourceLine, WithoutEffect};

@@ -1,4 +1,4 @@
-//! The resolvers that a configuration names, and who wants what of them.
+//! The resolvers that a configuration names, and what uses them.
 
 use super::{KeptServer, Resolvers};
 use sealane_conf::model::{Http, Upstream, UpstreamPeers};

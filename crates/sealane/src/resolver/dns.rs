@@ -1,4 +1,4 @@
-//! Questions to name servers, and what their answers mean.
+//! Queries to name servers, and the meaning of their replies.
 
 use hickory_resolver::config::{
     ConnectionConfig, NameServerConfig, ResolveHosts, ResolverConfig, ResolverOpts,

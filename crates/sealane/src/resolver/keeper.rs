@@ -1,7 +1,7 @@
-//! `server NAME resolve`: keeps the peers of a group those that the name stands for.
+//! `server NAME resolve`: keeps the peers of a group up to date with the name's addresses.
 //!
-//! As in nginx, a name that does not exist any more (NXDOMAIN) has no peers; any other
-//! failure leaves those that it had, and is tried again after `resolver_timeout`. What changes
+//! As in nginx, a name that no longer exists (NXDOMAIN) has no peers. Any other
+//! failure leaves the peers as they are and is retried after `resolver_timeout`. Each change
 //! is logged once.
 
 use super::dns::{Answer, Dns, Service};

@@ -3,7 +3,7 @@
 //! One thread of the worker process, "resolver", talks to name servers. Workers ask through
 //! [`NameResolver`], which answers from what is known or lets them wait without
 //! blocking ([`names`]); `server ... resolve` entries are kept up to date by the thread itself
-//! ([`keeper`]). The questions and answers are hickory-resolver's work ([`dns`]).
+//! ([`keeper`]). hickory-resolver handles the queries and replies ([`dns`]).
 
 mod configured;
 mod dns;

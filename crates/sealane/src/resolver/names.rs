@@ -1,5 +1,5 @@
-//! Names that requests bring along: kept while they are valid, each asked for once at a
-//! time, however many wait for it.
+//! Names that requests need: cached while they are valid, each looked up once at a
+//! time, however many requests wait for it.
 
 use super::dns::{Answer, Dns};
 use sealane_conf::model;

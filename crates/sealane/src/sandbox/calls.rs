@@ -1,7 +1,7 @@
-//! The system calls that a worker process needs, by what for.
+//! The system calls that a worker process needs, by purpose.
 //!
-//! Whoever adds one says which part of the server makes it. What is not here fails with
-//! `ENOSYS`, and the error log says so.
+//! A new call comes with a note of which part of the server makes it. Any other call fails with
+//! `ENOSYS` and is logged in the error log.
 
 use libc::*;
 use sealane_sys::process::Pid;

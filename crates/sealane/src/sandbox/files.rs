@@ -1,13 +1,13 @@
-//! Where the worker may change files (`worker_landlock`), found out from the configuration.
+//! Where the worker may change files (`worker_landlock`), derived from the configuration.
 //!
-//! Reading is not confined: what is served may lie anywhere, and the rights of the worker's user
-//! are what they are in nginx. What a worker writes it writes below directories that the
+//! Reading is not confined: served files may be anywhere, and the rights of the worker's user
+//! are the same as in nginx. A worker writes only below directories that the
 //! configuration names: temporary files, files of clients (`dav_methods`), logs with variables in
-//! their paths, core dumps. The kernel knows these directories by what they are and not by their
-//! names, so one that has been replaced needs another process.
+//! their paths, core dumps. The kernel identifies these directories by inode, not by
+//! name, so a replaced one needs another process.
 //!
-//! Being confined at all has two more effects: no look into processes that are not (their memory,
-//! their environment, their descriptors below `/proc`), and no signals to them.
+//! Confinement has two more effects: the worker cannot look into processes outside it (their
+//! memory, environment and descriptors below `/proc`), and cannot signal them.
 
 use crate::journal::{Journal, note};
 use crate::temp_paths;

@@ -1,9 +1,9 @@
-//! How long an answer of a store may be.
+//! Limits the length of a store's replies.
 //!
-//! The client library keeps an answer until it is whole, however long it says that it is. A store
-//! that is broken, or whoever sits on the way to it, must not fill the worker's memory by that: a
-//! stream of [`Metered`] ends in an error at the first answer that is longer than any that is ever
-//! asked for.
+//! The client library buffers a reply until it is complete, whatever its declared length. A broken
+//! store, or an attacker on the path to it, must not fill the worker's memory that way: a
+//! stream of [`Metered`] ends in an error at the first reply that is longer than any that is ever
+//! requested.
 
 use std::fmt;
 use std::io;

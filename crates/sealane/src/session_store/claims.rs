@@ -1,10 +1,10 @@
-//! Whether a store can have forgotten claims on early data.
+//! Whether a store may have forgotten claims on early data.
 //!
-//! A claim must be remembered for as long as a flight can be replayed. A server that
-//! was restarted, or has taken the place of another, may have lost some. So its
-//! identity stands in the store itself: a node that connects and finds another one
-//! there, or none, writes the new one and, beside it, a mark that lives for
-//! [`MARK_LIFETIME`]. How much of that is left tells every node how long the store has
+//! A claim must be remembered for as long as a flight can be replayed. A store that
+//! was restarted, or has replaced another, may have lost some. So its
+//! identity is kept in the store itself: a node that connects and finds a different one
+//! there, or none, writes the new one and, next to it, a mark that lives for
+//! [`MARK_LIFETIME`]. The rest of that lifetime tells every node how long the store has
 //! forgotten nothing; claims that must be remembered for longer are refused.
 
 use super::link::Link;

@@ -1,5 +1,5 @@
-//! One store as the control thread sees it: kept connected, asked with a
-//! deadline, silent while it is down.
+//! One store as the control thread sees it: kept connected, queried with a
+//! deadline, left alone while it is down.
 
 use super::claims::{self, Memory};
 use super::health::{Announcer, BackOff, Notice, Silence, printable};

@@ -1,5 +1,5 @@
-//! Whether a store answers: when it is given up, when it is tried again, and
-//! what the operator reads about it.
+//! Whether a store answers: when it is considered down, when it is tried again, and
+//! what is logged about it.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Connections to Redis or Valkey: one server, one found by sentinels, a cluster.
+//! Connections to Redis or Valkey: one server, one found through sentinels, a cluster.
 
 use super::reach::{ServerConnection, Trust};
 use redis::cluster::ClusterClient;

@@ -1,10 +1,10 @@
 //! `ssl_session_store`: what nodes share, on Redis or Valkey.
 //!
 //! Workers ask through [`RemoteStore`]: a request goes into a bounded queue, or is
-//! dropped, which is a miss. One thread of the worker process, "session store", empties
+//! dropped, which counts as a miss. One thread of the worker process, "session store", empties
 //! the queues, keeps the connections ([`client`]) and looks after ticket keys
-//! ([`ring_keeper`]). Nothing here makes a worker wait: whoever waits for a
-//! [`Reply`] does so with a deadline.
+//! ([`ring_keeper`]). Nothing here makes a worker wait: every wait for a
+//! [`Reply`] has a deadline.
 
 mod answer_meter;
 mod claims;

@@ -1,17 +1,17 @@
 //! Looks after ticket keys: rotates them, shares them with other nodes, has them
 //! saved.
 //!
-//! A ring that nodes share stands in the store as one sealed value. Every node
-//! fetches it each [`POLL_INTERVAL`] and takes over what it does not have. When a key is
+//! A ring that nodes share is stored as one sealed value. Every node
+//! fetches it each [`POLL_INTERVAL`] and adopts the keys it lacks. When a key is
 //! due, the node that gets the lock makes it, on top of what it has just fetched, and
-//! writes the ring back; the lock ends by itself. Should two write at the same
-//! moment nothing is lost: whoever finds that the value lacks its newest key writes
-//! again. Without the store each node rotates by itself, and all come together
+//! writes the ring back; the lock expires by itself. If two write at the same
+//! moment nothing is lost: a node that finds its newest key missing from the value writes
+//! again. Without the store each node rotates on its own, and the rings merge
 //! when it is back.
 //!
 //! A node that has no keys yet fetches them before it accepts connections
-//! ([`Keeper::join`]). Otherwise nodes that start together would each seal the first
-//! tickets with a key of its own, which the others do not have.
+//! ([`Keeper::join`]). Otherwise nodes that start together would each seal their first
+//! tickets with a key that the others do not have.
 
 use super::client::{Client, NoAnswer};
 use super::thread::StateSink;

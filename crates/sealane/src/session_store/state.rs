@@ -1,7 +1,7 @@
 //! `ssl_session_ticket_state`: ticket keys that survive a restart.
 //!
-//! The worker packs the keys of its rings, the master writes what it is sent
-//! without looking into it, and hands it to the next worker, which unpacks it.
+//! The worker packs the keys of its rings. The master writes what it is sent
+//! without parsing it, and hands it to the next worker, which unpacks it.
 //!
 //! ```text
 //! "SLST" | version 1 | count (2) | count x [ length (2) | name | length (4) | keys ]

@@ -1,5 +1,5 @@
-//! Sessions and ticket keys go from a worker process to the one that takes its place: the second
-//! process of a reload, and that of another binary.
+//! Passes sessions and ticket keys from a worker process to its successor: the second
+//! process of a reload, or that of another binary.
 //!
 //! ```text
 //! worker of before                             worker that takes its place
@@ -9,7 +9,7 @@
 //!   every further session and key ───────────>   takes it over, too
 //! ```
 //!
-//! The line ends with the process of before. Each message is one datagram:
+//! The channel ends with the old process. Each message is one datagram:
 //!
 //! ```text
 //! "V" | format
@@ -18,9 +18,9 @@
 //! "E"
 //! ```
 //!
-//! Numbers are little-endian. Nothing here is believed that is not checked when it is used: a
+//! Numbers are little-endian. Everything received is checked when it is used: a
 //! session is bound to its server, and libssl parses it. What a hostile worker could put into the
-//! cache of the next, it could also seal into a ticket, as both have the same keys.
+//! cache of the next, it could also seal into a ticket, because both have the same keys.
 
 use super::now_s;
 use super::state::{self, MAX_STATE_BYTES};

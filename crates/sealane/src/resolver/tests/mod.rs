@@ -1,4 +1,4 @@
-//! Tests against a name server of their own.
+//! Tests against their own name server.
 
 mod keeping;
 mod name_server;

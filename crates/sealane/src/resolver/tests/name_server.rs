@@ -1,4 +1,4 @@
-//! A name server on the loopback, over UDP and TCP, that says what a test wants.
+//! A name server on loopback, over UDP and TCP, that replies as a test wants.
 
 use hickory_resolver::proto::op::{Message, OpCode, ResponseCode};
 use hickory_resolver::proto::rr::rdata::{A, AAAA, CNAME, SRV};
