@@ -201,8 +201,8 @@ impl<'a> Build<'a> {
         self.levels.len() == 1
     }
 
-    /// Notes a single-valued directive without a setter; false when it was
-    /// there before.
+    /// Records a single-valued directive without a setter; false when it was
+    /// already there.
     pub(crate) fn first_here(&mut self, name: &'static str) -> bool {
         self.level().seen.insert(name)
     }

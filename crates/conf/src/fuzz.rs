@@ -21,7 +21,7 @@ const LIMITS: Limits = Limits {
     bytes: 512 << 10,
 };
 
-/// Reads `data` as a configuration and checks what came of it.
+/// Parses `data` as a configuration and checks the result.
 ///
 /// Zero bytes split it into files: `nginx.conf`, then `a.conf`, `b.conf` and
 /// so on, which the first may include. A first byte of `-` gives the text up

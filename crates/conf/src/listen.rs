@@ -311,8 +311,8 @@ fn keepalive(value: &[u8]) -> Option<TcpKeepalive> {
     something.then_some(keepalive)
 }
 
-/// Adds a server to an address, with nginx's complaints about lines that do
-/// not fit together.
+/// Adds a server to an address, with nginx's errors for conflicting
+/// lines.
 fn add(
     b: &mut Build<'_>,
     address: ListenAddress,
@@ -384,7 +384,7 @@ fn bits(options: &ListenOptions) -> u8 {
 
 impl Address {
     /// Whether nginx would warn that the lines of this address name different
-    /// protocols. It stays silent in two harmless cases: one line names them
+    /// protocols. It does not in two harmless cases: one line names them
     /// and the others none, or the lines that set options name them.
     fn note_protocols(&mut self, before: u8, line: &Line) -> bool {
         let now = bits(&line.options);

@@ -60,7 +60,7 @@ impl Patterns {
         self.longest
     }
 
-    /// The first place in `text`, among those from which every pattern could be seen whole:
+    /// The first match in `text`, among positions from which every pattern could be seen whole:
     /// its position, and the number of the pattern.
     pub fn find(&self, text: &[u8]) -> Option<(usize, usize)> {
         let found = self.automaton.find(text)?;
@@ -68,8 +68,8 @@ impl Patterns {
         is_whole.then(|| (found.start(), found.pattern().as_usize()))
     }
 
-    /// What stands at the beginning of `text`. As in nginx an earlier pattern of the list
-    /// of which only the beginning is there comes before a later one that is there.
+    /// The pattern that `text` begins with. As in nginx, an earlier pattern of the list
+    /// that is there only in part wins over a later one that is there completely.
     pub fn at(&self, text: &[u8]) -> Found {
         if text.len() < self.shortest {
             return Found::Undecided;

@@ -258,7 +258,7 @@ mod tests {
         let mut subject = vec![b'a'; 64];
         subject.push(b'b');
         // Either PCRE2 proves that there is no match or it gives up; it must
-        // not run for ever.
+        // not run forever.
         assert_ne!(regex.is_match(&subject), Ok(true));
     }
 }

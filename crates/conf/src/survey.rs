@@ -20,8 +20,8 @@ pub struct Survey {
     pub warnings: Vec<Diagnostic>,
     /// What the directives do.
     pub met: Met,
-    /// What ended the reading before the end: the text is no configuration, or its faults are
-    /// too many.
+    /// What ended parsing early: the text is not a configuration, or has
+    /// too many faults.
     pub end: Option<Box<Diagnostic>>,
 }
 
@@ -72,9 +72,9 @@ impl RefusalKind {
     }
 }
 
-/// Reads a configuration to the end. Where [`crate::parse`] would stop, the directive is noted
-/// and passed over, with its block if it has one; only text that is no configuration ends the
-/// reading.
+/// Parses a whole configuration. Where [`crate::parse`] would stop, the directive is recorded
+/// and skipped, with its block if it has one; only text that is not a configuration ends
+/// parsing.
 pub fn survey(options: &Options, loader: &mut dyn Loader) -> Survey {
     parser::survey(options, loader)
 }

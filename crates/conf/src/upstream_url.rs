@@ -21,8 +21,8 @@ pub struct UpstreamUrl<'t> {
     pub port: u16,
     /// The port as written, if it was.
     pub port_text: Option<&'t str>,
-    /// What stands behind host and port, from `/` or `?` on (behind the second
-    /// colon for a socket); empty when nothing does.
+    /// What follows host and port, from `/` or `?` on (what follows the second
+    /// colon, for a socket); empty if there is nothing.
     pub uri: &'t [u8],
 }
 
@@ -51,7 +51,7 @@ impl<'t> UpstreamUrl<'t> {
     ///
     /// # Errors
     ///
-    /// nginx's words, which it puts in front of ` in upstream "..."`.
+    /// nginx's message, which precedes ` in upstream "..."`.
     pub fn parse(
         written: &'t [u8],
         default_port: u16,

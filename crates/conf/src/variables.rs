@@ -221,7 +221,7 @@ pub const PREFIXES: &[(&str, &str)] = &[
 ];
 
 /// Finds the variable called `name` (without the `$`); named captures, which
-/// depend on the configuration, are not looked at.
+/// depend on the configuration, are not considered.
 ///
 /// Names are compared in lower case, as nginx does.
 pub fn lookup(name: &str) -> Option<Variable> {

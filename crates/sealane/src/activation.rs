@@ -27,7 +27,7 @@ pub(crate) const NGINX_VARIABLE: &str = "NGINX";
 pub(crate) const FOREIGN_VARIABLE: &str = "SEALANE_FOREIGN";
 
 /// Sockets that no `listen` directive has claimed yet. They belong to the process, which gets
-/// them once, when it is started.
+/// them once, when it starts.
 static WAITING: Mutex<Vec<Waiting>> = Mutex::new(Vec::new());
 
 #[derive(Debug)]
@@ -91,7 +91,7 @@ pub(crate) fn is_upgrade() -> bool {
 }
 
 /// Takes the listening sockets that the old binary hands over. False when there are none:
-/// nobody upgrades anything.
+/// this is not an upgrade.
 pub(crate) fn accept_from_old_binary(journal: &Journal) -> bool {
     let Some(list) = std::env::var_os(NGINX_VARIABLE) else {
         return false;
@@ -156,7 +156,7 @@ fn descriptors(list: &str) -> (Vec<i32>, Option<String>) {
     (numbers, complaint)
 }
 
-/// The sockets with this address; none when it has to be bound. At most so many of the service
+/// The sockets with this address; none when it has to be bound. At most this many of the service
 /// manager's, and all of the old binary's: connections may wait in each of them.
 pub(crate) fn claim(address: &BindAddress, most: usize) -> Claimed {
     let (mut sockets, mut ours) = (Vec::new(), false);

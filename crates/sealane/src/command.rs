@@ -61,7 +61,7 @@ pub(crate) fn run(arguments: &Arguments, places: &Places) -> ExitCode {
         return send_order(order, reading, places, &first);
     }
     if !arguments.test {
-        // Between listening and serving a reload may be wanted already. The master finds it in
+        // A reload may be requested before the server serves. The master finds it in
         // its queue.
         if let Err(error) = signal::block(&HELD) {
             note!(first, Emerg, "{}", sigprocmask_failed(&error));
@@ -123,8 +123,8 @@ pub(crate) fn run(arguments: &Arguments, places: &Places) -> ExitCode {
     }
 }
 
-/// `-s`. What the server would refuse is said here and not sent, so that the caller's exit
-/// code tells whether its configuration is taken.
+/// `-s`. A configuration that the server would refuse is reported here and no signal is sent, so
+/// the exit code tells whether the configuration is accepted.
 fn send_order(order: Order, reading: Reading, places: &Places, first: &Journal) -> ExitCode {
     let pid_file = reading.config.main.pid.clone();
     // A user that does not exist runs no worker.
@@ -224,7 +224,7 @@ fn serve_alone(mut server: Server, pid_file: PidFile) -> i32 {
     }
     notify::tell(&ServiceState::Ready);
     // As in nginx, where this mode is for developers: without its privileges the
-    // process could not remove its pid file or open its logs again.
+    // process could not remove its pid file or reopen its logs.
     server.identity = None;
     let mut files = server.sockets.files();
     let from_old_binary = server.sockets.from_old_binary;

@@ -33,8 +33,8 @@ pub(crate) fn keep_secrets_out_of_dumps(journal: &Journal) {
     }
 }
 
-/// Reports go to the first of these logs that is a file, or else stay on stderr. A file's
-/// descriptor keeps its number when the log is opened again.
+/// Reports go to the first of these logs that is a file, or else to stderr. A file's
+/// descriptor keeps its number when the log is reopened.
 pub(crate) fn report_to(logs: &LogSet, error_logs: &[ErrorLog]) {
     let targets = error_logs.iter().map(|log| &log.target);
     let path = targets

@@ -41,7 +41,7 @@ impl Journal {
         }
     }
 
-    /// Logs what the configuration language has to say: with its source line
+    /// Logs a configuration diagnostic: with its source line
     /// on stderr, in one line in the log.
     pub(crate) fn diagnostic(&self, diagnostic: &Diagnostic) {
         self.logger.log(

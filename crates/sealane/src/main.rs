@@ -66,8 +66,8 @@ use std::io::Write;
 use std::process::ExitCode;
 use terminal::say;
 
-/// A request that is handed on makes some twenty allocations, three of them beyond the sizes
-/// that the C library's allocator has a fast way for; this one has it for all of them.
+/// A proxied request makes some twenty allocations, three of them beyond the sizes for which
+/// the C library's allocator has a fast path; this one has it for all of them.
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -95,8 +95,8 @@ pub(crate) fn run(arguments: &[OsString]) -> ExitCode {
 }
 
 fn examine(request: &Request) -> Report {
-    // A file is named as to any other command, from the current directory; `-c` starts from the
-    // prefix.
+    // As for any other command, a file name is relative to the current directory; `-c` starts from
+    // the prefix.
     let here = std::env::current_dir().unwrap_or_default();
     let arguments = Arguments {
         prefix: request.prefix.clone(),

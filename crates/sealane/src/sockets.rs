@@ -65,8 +65,8 @@ pub(crate) struct Group {
     foreign: bool,
 }
 
-/// The file of a Unix socket, and proof that it is ours. It is removed as what was made, whatever
-/// its path leads to by then.
+/// The file of a Unix socket, and proof that it is ours. The file that was created is removed,
+/// whatever its path leads to by then.
 #[derive(Debug, Clone)]
 struct SocketFile {
     path: PathBuf,
@@ -85,7 +85,7 @@ impl Group {
         self.foreign
     }
 
-    /// Descriptors of one's own.
+    /// Duplicates of the descriptors.
     ///
     /// # Errors
     /// When there are too many already.
@@ -142,7 +142,7 @@ impl Sockets {
     /// Binds and listens on every address of which `known` has no sockets yet.
     ///
     /// # Errors
-    /// After nginx's messages and attempts, when one address cannot be had.
+    /// After nginx's messages and attempts, when one address cannot be bound.
     pub(crate) fn open(
         http: Option<&Http>,
         threads: u32,
@@ -294,7 +294,7 @@ impl Attempt<'_> {
         }
     }
 
-    /// The sockets that there are, more of them if there are too few, or new ones. There are
+    /// The existing sockets, with more added if there are too few, or new ones. There are
     /// never fewer than before: connections may wait in each of them.
     fn take_or_bind(&self, known: &[&Bound]) -> Result<Arc<Group>, Refusal> {
         let Some(known) = known.iter().find(|known| known.address == self.address) else {
@@ -399,8 +399,8 @@ impl Attempt<'_> {
         Err(self.report_bind(&error))
     }
 
-    /// The file of a Unix socket has its mode from the start: a chmod(2) afterwards might meet
-    /// what somebody has put in its place. This is the only thread, so the mask is nobody else's.
+    /// The file of a Unix socket has its mode from the start: a later chmod(2) might hit
+    /// a file put in its place. This is the only thread, so the mask affects nothing else.
     fn bind_group(&self, options: &BindOptions, count: usize) -> io::Result<Vec<OwnedFd>> {
         let bind = || socket::bind_group(&self.address, options, count);
         let BindAddress::Unix(path) = &self.address else {
@@ -421,8 +421,8 @@ impl Attempt<'_> {
         self.report(error, format_args!("bind() to {}", name(&self.address)))
     }
 
-    /// Says in nginx's words what failed. Beside a running server (`-t`), an
-    /// address in use is as it should be.
+    /// Reports the failure in nginx's words. Beside a running server (`-t`), an
+    /// address in use is expected.
     fn report(&self, error: &io::Error, what: fmt::Arguments<'_>) -> Refusal {
         let in_use = error.kind() == io::ErrorKind::AddrInUse;
         if !in_use || self.purpose == Purpose::Serve {

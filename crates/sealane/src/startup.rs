@@ -30,8 +30,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
-/// Signals that wait from the moment at which the server listens: whoever has seen the server listen may have it stopped, and
-/// gets the end of one that runs.
+/// Signals that are held back from the moment the server listens: a caller that has seen it listen
+/// may stop it, and gets the shutdown of a running server.
 const HELD_LISTENING: [Signal; 2] = [Signal::Term, Signal::Int];
 
 /// A validated configuration with everything that it needs, opened.
@@ -170,7 +170,7 @@ pub(crate) struct Handover {
 }
 
 /// Opens and checks everything that the configuration names. Sockets come last: once they
-/// listen, clients may be waiting in them.
+/// listen, clients may be waiting in their queues.
 pub(crate) fn prepare(
     reading: Reading,
     places: &Places,

@@ -25,10 +25,10 @@ const OWNER_ALL: u32 = 0o700;
 /// The prefix has what others need as well: root's, less the mask.
 const PREFIX_MODE: u32 = 0o777;
 
-/// Makes the directories of a configuration. `identity` is whom the worker becomes.
+/// Creates the directories of a configuration. `identity` is the worker's user.
 ///
 /// # Errors
-/// nginx's message for a directory that the configuration names and that cannot be made.
+/// nginx's message for a directory that the configuration names and that cannot be created.
 pub(crate) fn prepare(
     config: &Config,
     prefix: &Path,
@@ -72,8 +72,8 @@ pub(crate) fn locations(config: &Config) -> impl Iterator<Item = &Arc<LocationCo
     servers.map(|server| &server.conf).chain(locations)
 }
 
-/// Bodies are kept where they are handed on, or become files; answers that are long where they are
-/// made.
+/// A location needs a directory if it proxies request bodies, turns them into files or generates
+/// long responses; a pass needs another for the responses that it receives.
 fn add_location(wanted: &mut BTreeMap<PathBuf, &'static str>, conf: &LocationConf) {
     let Some(pass) = &conf.pass else {
         let puts_files = conf.dav.as_ref().is_some_and(|dav| dav.methods.put);

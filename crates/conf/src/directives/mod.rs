@@ -207,15 +207,15 @@ pub struct Row {
     pub contexts: Contexts,
     /// How many arguments it takes.
     pub arity: Arity,
-    /// Its value when not written, in the notation of the configuration;
+    /// Its default value, in the notation of the configuration;
     /// empty when there is none.
     pub default: &'static str,
     /// What it does, in a sentence or two, for the manual.
     pub doc: &'static str,
     /// Whether Sealane does it.
     pub support: Support,
-    /// Arguments under which it does nothing, accepted whatever `support`
-    /// says (`ssl_verify_client off`).
+    /// Arguments with which it does nothing, accepted whatever its `support`
+    /// (`ssl_verify_client off`).
     pub inert: &'static [&'static str],
     /// Not in nginx.
     pub own: bool,
@@ -471,7 +471,7 @@ pub fn works(name: &str) -> bool {
 }
 
 /// The known name nearest to `name`, if it is near enough to be meant; names
-/// that may stand in the context come first.
+/// allowed in the context come first.
 pub fn nearest(name: &[u8], context: Contexts) -> Option<&'static str> {
     let name = std::str::from_utf8(name).ok()?;
     if name.len() > 64 {

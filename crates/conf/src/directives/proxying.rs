@@ -481,7 +481,7 @@ pub(super) struct Scheme {
     pub(super) port: u16,
 }
 
-/// `proxy_pass` and its like. Without one of `schemes` the URL begins with the
+/// `proxy_pass` and the like. Without one of `schemes` the URL begins with the
 /// host, or is refused if `needs_scheme`.
 pub(super) fn pass(
     b: &mut Build<'_>,

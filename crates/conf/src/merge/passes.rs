@@ -469,8 +469,8 @@ fn set_headers(written: Option<&[SetHeader]>, defaults: &[DefaultHeader]) -> Arc
 /// What a parameter must begin with to stand instead of a header field.
 const HTTP_PARAM: &[u8] = b"HTTP_";
 
-/// The parameter that every request has unless one of that name is written: the host that
-/// is asked for, wherever the client says it (nginx 1.29.5).
+/// The parameter that every request has unless one of that name is configured: the requested
+/// host, wherever the client names it (nginx 1.29.5).
 const HOST_PARAM: &[u8] = b"HTTP_HOST";
 
 fn host_param() -> Param {

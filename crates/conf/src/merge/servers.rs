@@ -328,7 +328,7 @@ pub(super) fn check_names(b: &mut Build<'_>, servers: &[Server]) -> Result<(), F
     Ok(())
 }
 
-/// The order in which nginx looks at addresses: port by port as first met,
+/// The order in which nginx processes addresses: port by port as first used,
 /// own sockets first within a port, the wildcard last.
 fn in_nginx_order(b: &Build<'_>) -> Vec<usize> {
     let addresses = &b.http.addresses;

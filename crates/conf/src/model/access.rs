@@ -60,8 +60,8 @@ pub struct AddressRule {
 
 impl AddressRules {
     /// Whether a client is allowed; `None` if no line is about it. `None` as the address is a
-    /// peer on a Unix socket. As in nginx the IPv6 form of an IPv4 address is looked for among
-    /// the IPv4 rules if there are any, and otherwise taken as it is.
+    /// peer on a Unix socket. As in nginx, the IPv6 form of an IPv4 address is checked against
+    /// the IPv4 rules if there are any, and otherwise used as it is.
     pub fn verdict(&self, address: Option<IpAddr>) -> Option<bool> {
         let Some(address) = address else {
             return self.unix.first().copied();

@@ -17,8 +17,8 @@ pub struct Compression {
 }
 
 /// The highest level at which Brotli compresses responses while they are sent; `brotli_comp_level`
-/// may say more. Those above take 33 MiB and more for each response, and 10 and 11 a second and more
-/// of a worker's time for each MiB.
+/// may be higher. Levels above it take 33 MiB and more for each response, and 10 and 11 a second
+/// and more of a worker's time for each MiB.
 pub const BROTLI_MAX_LEVEL: u8 = 8;
 
 /// How one coding compresses.

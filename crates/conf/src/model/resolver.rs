@@ -8,12 +8,12 @@ use std::time::Duration;
 pub struct Resolver {
     /// Name servers, asked in turn; at least one. Port 53 when not written.
     pub servers: Vec<SocketAddr>,
-    /// `valid=`: how long answers are kept, whatever their TTL says. `None`
+    /// `valid=`: how long replies are cached, whatever their TTL. `None`
     /// means the TTL.
     pub valid: Option<Duration>,
     /// `ipv4=`: whether A records are asked for; default on.
     pub ipv4: bool,
-    /// `ipv6=`: whether AAAA records are asked for; default on. Never off
+    /// `ipv6=`: whether AAAA records are queried; default on. Never off
     /// together with `ipv4`.
     pub ipv6: bool,
 }

@@ -23,7 +23,7 @@ pub struct SessionStore {
     /// `key=`: file whose bytes seal what is stored. Without it the server's
     /// certificate key does.
     pub key_file: Option<PathBuf>,
-    /// `prefix=`: what the names of keys in the store begin with. Default
+    /// `prefix=`: the prefix of keys in the store. Default
     /// `sealane:`.
     pub prefix: String,
 }

@@ -74,7 +74,7 @@ impl PartialEq for Replacements {
     }
 }
 
-/// Where answers stand that are put around a body. Arguments cannot be given: a question
+/// URIs of the responses that are put around a body. They have no arguments: a question
 /// mark is part of the path, as in nginx.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Addition {

@@ -5,8 +5,8 @@ use super::{CertificateFiles, Template, TlsProtocols};
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// TLS settings of a location that hands requests on. Equal settings may share
-/// what is made of them.
+/// TLS settings of a location that passes requests on. Equal settings may share
+/// what is built from them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UpstreamTls {
     /// `ssl_protocols`; default TLSv1.2 TLSv1.3.
@@ -55,9 +55,9 @@ pub struct CertificateCache {
 pub enum UpstreamCertificate {
     /// Known when the configuration is read.
     Files(CertificateFiles),
-    /// At least one of the two has variables: paths (or `data:` and PEM text) come
-    /// out for each connection. Relative ones start from the configuration file's
-    /// directory. An empty certificate is none.
+    /// At least one of the two has variables: paths (or `data:` and PEM text) are
+    /// evaluated for each connection. Relative ones start from the configuration file's
+    /// directory. An empty certificate means none.
     Evaluated {
         /// `ssl_certificate`.
         certificate: Template,

@@ -196,7 +196,7 @@ struct Facts {
     certificates: bool,
     only_unix: bool,
     sendfile: Sendfile,
-    /// By name: works, or the reason of this kernel; `None` for a suite that no
+    /// By name: works, or this kernel's reason; `None` for a suite that no
     /// kernel knows.
     offered: Vec<(&'static str, Result<(), Option<Unavailable>>)>,
 }

@@ -83,8 +83,8 @@ pub(crate) struct Master {
     reload: Option<Reload>,
     /// Its number, or that of the last one.
     generation: u64,
-    /// Sockets of addresses that a reload has taken away, by its number, until the worker has
-    /// taken the last connection out of them.
+    /// Sockets of addresses that a reload has removed, by its number, until the worker has
+    /// accepted the last connection from them.
     leaving: Vec<(u64, Bound)>,
     /// Files of Unix sockets that are closed already.
     closed_files: Option<SocketFiles>,
@@ -113,8 +113,8 @@ enum Phase {
 /// What this process goes on as.
 enum Role {
     Master,
-    /// The worker at this line, for the configuration that is in use. Over the other one a worker
-    /// tells what it has whose place this one takes.
+    /// The worker at this channel, for the configuration that is in use. Over the other channel,
+    /// the worker that it replaces sends what it has.
     Worker(OwnedFd, Option<OwnedFd>),
     /// The same, for the configuration that is to come.
     Successor(OwnedFd, Option<OwnedFd>),
@@ -214,8 +214,8 @@ impl Master {
     }
 
     /// Closes what belongs to the master alone: its signals, which the worker reads
-    /// from a queue of its own, the lines to other workers and to another master, and who waits
-    /// to hear that the server runs.
+    /// from its own queue, the channels to other workers and to another master, and to the process
+    /// that waits until the server runs.
     fn into_worker(self, role: Role) -> (Server, OwnedFd, Option<OwnedFd>) {
         let Master {
             mut server, reload, ..
@@ -312,7 +312,7 @@ impl Master {
         while let Some(next) = self.signals.next()? {
             received.push(next);
         }
-        // The kernel has no order for signals that wait: whoever sends USR2 and then QUIT wants
+        // The kernel does not order pending signals: an operator who sends USR2 and then QUIT wants
         // the new binary to serve.
         received.sort_by_key(|received| received.signal != Signal::Usr2);
         for received in received {
@@ -321,8 +321,8 @@ impl Master {
         Ok(())
     }
 
-    /// Takes what a worker reports. One report at a time, so that signals come
-    /// between.
+    /// Handles a worker's report. One report at a time, so that signals are handled
+    /// in between.
     fn on_report(&mut self, pid: Pid) {
         let Some(worker) = self.worker_with(pid) else {
             return;
@@ -499,7 +499,7 @@ impl Master {
             self.let_go(worker);
         }
         // From now on new connections are refused as soon as the worker has
-        // taken what waits in the queues.
+        // emptied the accept queues.
         self.close_leaving(None);
         self.closed_files = Some(self.server.sockets.files());
         self.server.sockets.close();
@@ -523,7 +523,7 @@ impl Master {
         self.close_leaving(None);
     }
 
-    /// Opens the logs again and hands them to the workers, which may lack the
+    /// Reopens the logs and hands them to the workers, which may lack the
     /// right to open them.
     fn reopen_logs(&mut self) {
         if self.reload.is_some() {

@@ -97,8 +97,8 @@ impl Other {
         Other::new(pid, Side::New, Some(line))
     }
 
-    /// The old binary, which has started this process; with what it has said already, its ticket keys
-    /// above all. nginx says nothing.
+    /// The old binary, which has started this process, with what it has already sent, above all its
+    /// ticket keys. nginx sends nothing.
     pub(crate) fn that_started_us(journal: &Journal) -> Other {
         let parent = process::parent_pid();
         let named = std::env::var(VARIABLE);

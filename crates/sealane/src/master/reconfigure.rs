@@ -35,7 +35,7 @@ use zeroize::Zeroizing;
 
 use super::workers::{Forked, Worker};
 
-/// A worker that has not built a configuration within this time is taken for stuck. Ten
+/// A worker that has not built a configuration within this time is considered stuck. Ten
 /// thousand certificates take a few seconds.
 const APPLY_TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -98,7 +98,7 @@ impl Reload {
     }
 
     /// In the process that is to serve it: the configuration, with the ticket keys of the
-    /// worker before.
+    /// previous worker.
     pub(super) fn into_next(self, ticket_states: TicketStates) -> Server {
         let mut next = *self.next;
         next.ticket_states = ticket_states;
@@ -405,8 +405,8 @@ impl Master {
         self.leaving.extend(gone.map(|bound| (generation, bound)));
     }
 
-    /// A successor serves: it becomes the current worker, and the one before finishes what it
-    /// has.
+    /// A successor serves: it becomes the current worker, and the previous one finishes its
+    /// connections.
     fn on_ready(&mut self, pid: Pid) {
         let successor = self.reload.as_ref().and_then(Reload::successor);
         if successor.is_none_or(|successor| successor.pid != pid) {
@@ -447,8 +447,8 @@ impl Master {
         self.close_leaving(None);
     }
 
-    /// Where the connections of workers that finish were to go, nobody takes any more: they go to
-    /// the current worker.
+    /// Redirects the connections of finishing workers to the current worker: the process that was
+    /// to adopt them no longer does.
     fn lead_on(&self) {
         if let (Phase::Serving, Some(current)) = (self.phase, &self.worker) {
             for worker in &self.draining {
@@ -528,7 +528,7 @@ impl Master {
         }
     }
 
-    /// Closes sockets of addresses that were taken away by reloads up to this number, or by all
+    /// Closes sockets of addresses that were removed by reloads up to this number, or by all
     /// of them, and removes the files of Unix sockets.
     pub(super) fn close_leaving(&mut self, up_to: Option<u64>) {
         let beside_another = self.is_beside_another();

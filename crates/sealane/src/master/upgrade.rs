@@ -128,8 +128,8 @@ impl Master {
     }
 
     fn execute(&self) -> io::Result<Other> {
-        // What this process was itself given by mistake goes no further. A wish: old kernels
-        // cannot.
+        // Descriptors that this process inherited by mistake are not passed on. Best effort: old
+        // kernels cannot.
         let _ = process::close_on_exec_from(FIRST_DESCRIPTOR);
         let (mut sockets, mut list, mut foreign) = (Vec::new(), String::new(), String::new());
         for group in self.server.sockets.bound.iter().map(|bound| &bound.group) {
@@ -231,15 +231,15 @@ impl Master {
         true
     }
 
-    /// What the other binary's workers have made is for the next worker of ours; one that runs
-    /// goes on with its own.
+    /// The keys of the other binary's workers are for our next worker; a running one
+    /// keeps its own.
     fn take_keys_of_other(&mut self, keys: zeroize::Zeroizing<Vec<u8>>) {
         if self.worker.is_none() {
             self.server.ticket_states.succeed(Some(keys));
         }
     }
 
-    /// Puts WINCH or QUIT off while the other binary starts to serve: otherwise nobody would
+    /// Delays WINCH or QUIT while the other binary starts to serve: otherwise no process would
     /// take the connections.
     pub(super) fn put_off(&mut self, signal: Signal) -> bool {
         let again = self.later.is_some_and(|later| later.signal == signal);
@@ -329,8 +329,8 @@ impl Master {
         true
     }
 
-    /// Has a worker finish what it has, and hand its idle connections to the other binary if
-    /// that takes them.
+    /// Has a worker finish its connections, and hand the idle ones to the other binary if
+    /// that adopts them.
     pub(super) fn let_go(&mut self, worker: Worker) {
         let journal = &self.server.journal;
         let to = self
@@ -415,8 +415,8 @@ impl Master {
             self.change_binary();
         }
         self.go_on_with_later();
-        // It was gone before the first look at its line, or is nginx, which has none, or its last
-        // message was heard in another place.
+        // It was gone before its channel was first read, or is nginx, which has none, or its last
+        // message was read elsewhere.
         let is_gone = |other: &Other| {
             let is_silent = other.side == Side::Old && other.fd().is_none();
             is_silent && (other.has_greeted() || !other.lives())
@@ -438,8 +438,8 @@ impl Master {
         }
     }
 
-    /// Tells the service manager, for which there is one server: what the new binary's master
-    /// has to say before the old one's has ended would not be understood.
+    /// Tells the service manager, for which there is only one server: it would not understand
+    /// messages of the new binary's master before the old one has ended.
     pub(super) fn tell_manager(&self, state: &ServiceState<'_>) {
         let of_old = |other: &Other| other.side == Side::Old && other.lives();
         if !self.other.as_ref().is_some_and(of_old) {

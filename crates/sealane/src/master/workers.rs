@@ -64,8 +64,8 @@ impl Worker {
         }
     }
 
-    /// Tells the worker to end and to hand its idle connections to another one. If that cannot
-    /// be said, they end with it.
+    /// Tells the worker to end and to hand its idle connections to another one. If it cannot
+    /// be told, they end with it.
     pub(super) fn tell_move(&self, to: &Worker, journal: &Journal) {
         let moved = control::send_move(self.link.as_fd(), to.link.as_fd());
         if moved.is_err() {
@@ -73,11 +73,11 @@ impl Worker {
         }
     }
 
-    /// Tells the worker to end and to hand its idle connections over a line, the other end of which
-    /// `give` gives away.
+    /// Tells the worker to end and to hand its idle connections over a channel, whose other end
+    /// `give` passes on.
     ///
     /// # Errors
-    /// When one of both cannot be told; the worker goes on then.
+    /// When one of them cannot be told; the worker then continues.
     pub(super) fn tell_move_out(
         &self,
         give: impl FnOnce(BorrowedFd<'_>) -> io::Result<()>,

@@ -242,8 +242,8 @@ fn where_it_is(place: &SourceLine) -> String {
     }
 }
 
-/// Text of the configuration, which must not steer the terminal, nor turn the direction of what
-/// is read.
+/// Text of the configuration, which must not control the terminal or change the direction of
+/// text.
 fn harmless(text: &str) -> String {
     let turns = |c: &char| matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     let text = printable(text);

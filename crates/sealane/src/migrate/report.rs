@@ -187,8 +187,8 @@ impl Report {
         }
     }
 
-    /// The report on a part that was read in a block: what stands outside of that in the
-    /// configuration is not known, so nothing is said about it.
+    /// The report on a part that was read in a block: the configuration around it
+    /// is not known and is left out.
     pub(super) fn of_part(mut self, block: &'static str) -> Report {
         self.read_as = Some(block);
         self.defaults.retain(|default| default.directive != "pid");

@@ -63,7 +63,7 @@ pub(crate) fn seal(
     })
 }
 
-/// Reads a bundle out of memory that the master has made.
+/// Parses a bundle from memory that the master has written.
 ///
 /// # Errors
 /// What is wrong with it.

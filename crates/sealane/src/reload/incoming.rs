@@ -78,10 +78,10 @@ impl Incoming {
         begun.filter(|delivery| delivery.generation == generation)
     }
 
-    /// It is complete, with so many logs and sockets: builds it.
+    /// It is complete, with this many logs and sockets: builds it.
     ///
     /// # Errors
-    /// Why it cannot be used. Nothing has changed then.
+    /// Why it cannot be used; nothing has changed.
     pub(crate) fn build(
         &mut self,
         generation: u64,

@@ -6,8 +6,8 @@ use sealane_server::{Materials, Snapshot};
 use sealane_upstream::resolve::Resolve;
 use std::sync::Arc;
 
-/// Makes the resolvers of a configuration, for whoever builds a snapshot, and goes on with those
-/// of `known` that it has, too.
+/// Makes the resolvers of a configuration, for building a snapshot, and keeps those
+/// of `known` that it also has.
 pub(crate) fn prepare(
     http: Option<&Http>,
     known: &Resolvers,

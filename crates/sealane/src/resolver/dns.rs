@@ -13,8 +13,8 @@ use sealane_upstream::resolve::ResolveError;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-/// How long one round of questions to the name servers may take; nginx asks the next
-/// one after as long.
+/// How long one round of queries to the name servers may take; nginx asks the next
+/// one after the same time.
 const ROUND: Duration = Duration::from_secs(5);
 
 /// Rounds after the first, as long as `resolver_timeout` is not over.
@@ -58,7 +58,7 @@ pub(super) struct Service {
 }
 
 impl Dns {
-    /// Nobody is asked yet.
+    /// Sends no query yet.
     ///
     /// # Errors
     /// When the library cannot be set up.
@@ -193,8 +193,8 @@ fn combine(
                     }
                 }
             }
-            // That a server fails for one kind of record says more than that there is
-            // none of the other.
+            // A server's failure for one kind of record is more important than the lack of
+            // the other kind.
             Err(ResolveError::NotFound) => error = error.or(Some(ResolveError::NotFound)),
             Err(other) => error = Some(other),
         }

@@ -17,8 +17,8 @@ use std::time::Duration;
 /// The shortest time between two lookups of a name, whatever its TTL.
 const SHORTEST_WAIT: Duration = Duration::from_secs(1);
 
-/// Peers that a name may stand for. Each record of a service has all addresses of its target, so
-/// that an answer of 64 KiB could make millions of them.
+/// Most peers of a name. Each record of a service has all addresses of its target, so
+/// a reply of 64 KiB could make millions of them.
 pub(super) const MAX_PEERS: usize = 4_096;
 
 /// A name and what is to know its addresses.
@@ -215,7 +215,7 @@ impl Keeping {
     }
 }
 
-/// The name of SRV records: one with dots, or that begins with an underscore, is taken
+/// The name of SRV records: one with dots, or that begins with an underscore, is used
 /// as it is.
 fn service_name(service: &str, host: &str) -> String {
     if service.starts_with('_') || service.contains('.') {

@@ -27,7 +27,7 @@ use tokio::task::JoinSet;
 const THREAD_NAME: &str = "resolver";
 
 /// All resolvers of a configuration: one for each `resolver` with its
-/// `resolver_timeout`, wherever the two stand.
+/// `resolver_timeout`, wherever the two are set.
 #[derive(Debug, Default)]
 pub(crate) struct Resolvers {
     all: Vec<Arc<NameResolver>>,
@@ -81,9 +81,9 @@ struct Work {
 }
 
 impl ResolverThread {
-    /// Goes on with what a configuration asks for. `servers` are the `server ... resolve` entries,
-    /// each with its resolver; those of the configuration before are no longer kept. Resolvers
-    /// of before answer for as long as somebody has them.
+    /// Switches to a new configuration. `servers` are the `server ... resolve` entries,
+    /// each with its resolver; those of the previous configuration are dropped. Earlier
+    /// resolvers answer for as long as they are referenced.
     ///
     /// # Errors
     /// When the thread or its runtime cannot be made.

@@ -14,14 +14,14 @@ use tokio::sync::{mpsc, oneshot};
 /// Questions of workers on their way to the thread.
 const MAX_QUEUED: usize = 4_096;
 
-/// Names that are being asked for at a time. Requests for more are answered
-/// as if nobody had answered.
+/// Most names that are looked up at a time. Requests for more are answered
+/// as if there had been no reply.
 const MAX_WAITING: usize = 1_024;
 
 /// Names that are kept.
 const MAX_KEPT: usize = 10_000;
 
-/// Addresses of a name that are kept. Clients may choose names, and a name server how many
+/// Most addresses kept for a name. Clients may choose names, and a name server how many
 /// addresses each has.
 const MAX_ADDRESSES: usize = 256;
 
@@ -68,8 +68,8 @@ impl NameResolver {
         Dns::new(&self.conf, self.timeout)
     }
 
-    /// Answers questions for as long as somebody can ask: until the last who has the
-    /// resolver lets go of it.
+    /// Answers requests until the last reference to the resolver is
+    /// dropped.
     pub(super) fn answering(&self, dns: Arc<Dns>) -> impl Future<Output = ()> + Send + use<> {
         let queue = self
             .queue
@@ -215,8 +215,8 @@ impl Kept {
 #[derive(Default)]
 struct Waiting(Mutex<HashMap<String, Vec<Waiter>>>);
 
-/// A name that is being asked for. However that ends, a panic over what a name server sent
-/// included, nobody waits for it any more: who still does hears that nobody has answered.
+/// A name that is being looked up. However that ends, even in a panic over a name server's
+/// reply, no request is left waiting: those that still wait get the result that there was no reply.
 struct Asked {
     name: String,
     waiting: Arc<Waiting>,
@@ -233,8 +233,8 @@ impl Waiting {
     fn add(&self, name: &str, waiter: Waiter) -> bool {
         let mut names = self.names();
         if let Some(waiters) = names.get_mut(name) {
-            // Who has gone away is not waited for. All are asked when their number has doubled, not
-            // for each that comes: clients decide how many there are.
+            // Cancelled requests are removed. All are checked when their number has doubled, not
+            // for each new one: clients decide how many there are.
             if waiters.len() == waiters.capacity() {
                 waiters.retain(|waiter| !waiter.is_closed());
             }

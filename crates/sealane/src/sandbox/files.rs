@@ -25,7 +25,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// What a worker does in its directories. The same in all of them, or files could not be moved
+/// What a worker may do in its directories. The same in all of them, or files could not be moved
 /// from one to another.
 const CHANGES: BitFlags<AccessFs> = make_bitflags!(AccessFs::{
     WriteFile | RemoveFile | RemoveDir | MakeReg | MakeDir | Refer
@@ -177,7 +177,7 @@ fn known_part(path: &Template) -> PathBuf {
     }
 }
 
-/// Where the kernel puts core dumps of a process in `place`. A program that takes them is not
+/// Where the kernel puts core dumps of a process in `place`. A program that receives them is not
 /// confined.
 fn core_directory(pattern: &[u8], place: &Path) -> PathBuf {
     let pattern = pattern.trim_ascii();

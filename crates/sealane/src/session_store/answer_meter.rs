@@ -11,8 +11,8 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Longest answer, in bytes. A ring of ticket keys takes 128 KiB, what a cluster of a few hundred
-/// servers says about its slots as much; this is enough for slots that are spread one by one.
+/// Longest reply, in bytes. A ring of ticket keys takes 128 KiB, and so does the slot table of a
+/// cluster of a few hundred servers; this is enough for slots that are spread one by one.
 pub(super) const MAX_ANSWER_BYTES: usize = 4 << 20;
 /// Longest line of it: an error, a number, the length of what follows.
 pub(super) const MAX_LINE_BYTES: usize = 64 << 10;
@@ -34,10 +34,10 @@ impl fmt::Display for TooLong {
 
 impl std::error::Error for TooLong {}
 
-/// Follows answers (RESP2 and RESP3) as they come, as far as their lengths go.
+/// Follows replies (RESP2 and RESP3) as they arrive, but only their lengths.
 ///
-/// What is no answer at all the client library finds out, at the same byte or before: whatever this
-/// takes for the end of an answer is one for the library, too.
+/// The client library detects malformed replies at the same byte or before: whatever this
+/// takes for the end of a reply is one for the library, too.
 #[derive(Debug)]
 pub(super) struct AnswerMeter {
     at: At,
@@ -358,8 +358,8 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(5000))]
 
-        /// An answer that the library waits for while the meter has begun another would have
-        /// no limit.
+        /// A reply that the library still waits for, while the meter has started on the next, would
+        /// have no limit.
         #[test]
         fn the_library_waits_for_nothing_beyond_an_answer(input in lines()) {
             if let Some(end) = end_of_first(input.as_bytes()) {

@@ -11,7 +11,7 @@ use super::link::Link;
 use redis::{Cmd, RedisResult, Value, cmd};
 use std::time::{Duration, Instant};
 
-/// How long it is known when a store began anew: longer than any claim is to be
+/// How long it is known when a store started afresh: longer than any claim must be
 /// remembered.
 const MARK_LIFETIME: Duration = Duration::from_secs(3600);
 
@@ -30,7 +30,7 @@ impl Memory {
     }
 }
 
-/// Finds out since when the store remembers claims; the inner error is why it
+/// Determines since when the store remembers claims; the inner error is why it
 /// cannot be relied on.
 pub(super) async fn examine(
     link: &Link,
@@ -87,7 +87,7 @@ fn milliseconds(time: Duration) -> u64 {
 }
 
 /// Reads `INFO`, of one server or of each of a cluster: who they are, and whether
-/// they may throw claims out.
+/// they may evict claims.
 fn collect(info: &Value, identity: &mut Vec<String>, forgets: &mut bool) {
     match info {
         Value::BulkString(text) => read_info(&String::from_utf8_lossy(text), identity, forgets),

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Notify, watch};
 
 /// How long a new connection may take to be ready: finding the server, TLS,
-/// passwords, the first answer.
+/// passwords, the first reply.
 const READY_WITHIN: Duration = Duration::from_secs(5);
 
 /// How often a store is asked whether it has begun anew.
@@ -240,9 +240,9 @@ impl Client {
         }
     }
 
-    /// Until the connection is given up, asks again whether the store has forgotten
-    /// claims: a cluster changes servers, and somebody may empty a store, behind a
-    /// connection that stays.
+    /// Until the connection is closed, checks repeatedly whether the store has forgotten
+    /// claims: a cluster may change servers, and a store may be emptied, while the
+    /// connection stays open.
     async fn watch_memory(&self, link: &Link) {
         loop {
             tokio::select! {
@@ -337,7 +337,7 @@ impl Client {
 }
 
 /// Whether another connection may help: this one is broken, or its server is not
-/// (or not yet) the one to ask.
+/// (or not yet) the right one.
 fn means_lost(error: &RedisError) -> bool {
     const ELSEWHERE: [&str; 6] = [
         "LOADING",

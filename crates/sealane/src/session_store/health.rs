@@ -52,8 +52,8 @@ impl BackOff {
         }
     }
 
-    /// The next wait: of nodes that lost the store at the same moment, not all
-    /// come back at the same moment. A quarter more or less.
+    /// The next wait, varied by up to a quarter: nodes that lost the store at the same moment must
+    /// not all reconnect at the same moment.
     pub(super) fn next_wait(&mut self) -> Duration {
         let factor = 1_u32.checked_shl(self.failures).unwrap_or(u32::MAX);
         self.failures = (self.failures + 1).min(31);

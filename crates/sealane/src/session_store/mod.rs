@@ -36,8 +36,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Semaphore, mpsc};
 
 /// Requests of workers that may wait to be sent. When the store takes 20 ms for
-/// an answer and [`MAX_IN_FLIGHT`] are under way, this is the work of 80 ms: more
-/// could not be answered before handshakes have stopped to wait.
+/// a reply and [`MAX_IN_FLIGHT`] are under way, this is the work of 80 ms: more
+/// could not be answered before handshakes have stopped waiting.
 const MAX_QUEUED: usize = 4 * MAX_IN_FLIGHT;
 
 /// Longest sealed session that is fetched, in bytes. Sessions are kept up to 4 KiB.
@@ -77,7 +77,7 @@ enum Question {
 }
 
 /// Prepares the stores of a configuration and adds them to the materials; those of `known` that it
-/// has, too, go on. Nobody is connected to yet.
+/// also has are kept. Nothing is connected yet.
 ///
 /// # Errors
 /// When CA certificates cannot be used.
@@ -112,8 +112,8 @@ pub(crate) fn state_file(http: Option<&Http>) -> Option<PathBuf> {
     servers(http).find_map(|tls| tls.session_ticket_state.clone())
 }
 
-/// The register of early data that the old binary has given this one. When it cannot be used, nobody
-/// knows what the other process accepts meanwhile: then this one accepts nothing.
+/// The register of early data that the old binary has given this one. If it cannot be used, what
+/// the other process accepts meanwhile is unknown: then this one accepts nothing.
 pub(crate) fn register_of_old_binary(
     memory: OwnedFd,
     journal: &Journal,

@@ -68,10 +68,10 @@ trait Stream: AsyncRead + AsyncWrite + Send + Sync + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Sync + Unpin> Stream for S {}
 
 impl ServerConnection {
-    /// Connects, names itself to the server and is answered.
+    /// Connects, authenticates and waits for the server's first reply.
     ///
     /// # Errors
-    /// When nobody answers, or the answer is no.
+    /// When there is no reply, or the server refuses.
     pub(super) async fn open(
         address: &StoreAddress,
         trust: &Trust,

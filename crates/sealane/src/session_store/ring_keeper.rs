@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-/// Time between two looks at a ring. A new key of a shared ring waits for two
+/// Time between two polls of a ring. A new key of a shared ring waits for two
 /// seconds or more until it seals (`server::tls_build`), so that every node has seen it.
 pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -101,9 +101,9 @@ impl Keeper {
         self.journal = journal;
     }
 
-    /// Fetches the keys of shared rings that have none but the one they were made with.
-    /// Returns when they are there, at once where the store cannot be reached, and after
-    /// [`JOIN_TIMEOUT`] in any case. What keeps keys away is in the log then.
+    /// Fetches the keys of shared rings that have only the one they were made with.
+    /// Returns when they have arrived, at once if the store cannot be reached, and after
+    /// [`JOIN_TIMEOUT`] in any case. Failures are logged.
     pub(super) async fn join(&mut self) {
         let journal = &self.journal;
         let mut joining: Vec<_> = self
@@ -325,8 +325,8 @@ impl SharedRing {
         let keys = ring.to_bytes();
         let value = self.seal.seal(&self.value_key, keys.expose());
         let name = self.client.full_name(&self.value_key);
-        // It is written again with every rotation; a ring that no node has
-        // written for so long has nothing left to open.
+        // It is rewritten with every rotation; a ring that no node has
+        // written for this long has nothing left to open.
         let lifetime_s = settings
             .rotation_s
             .saturating_mul(2)

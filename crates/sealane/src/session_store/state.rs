@@ -94,7 +94,7 @@ pub(super) fn of(sessions: &SessionState) -> Option<Zeroizing<Vec<u8>>> {
 /// Gives the rings of a process the keys that another one has packed.
 ///
 /// # Errors
-/// Why they cannot be used; the rings before the damaged one have theirs.
+/// Why they cannot be used; the rings before the damaged one have received theirs.
 pub(super) fn merge(bytes: &[u8], sessions: &SessionState) -> Result<(), String> {
     let rings = sessions.rings();
     for (name, keys) in unpack(bytes)? {
@@ -108,8 +108,8 @@ pub(super) fn merge(bytes: &[u8], sessions: &SessionState) -> Result<(), String>
     Ok(())
 }
 
-/// Puts `bytes` into a file that only its owner can read, all of them or none:
-/// whoever reads it, now or after a power failure, finds the old file or the new.
+/// Writes `bytes` atomically to a file that only its owner can read:
+/// a reader, now or after a power failure, finds the old file or the new.
 ///
 /// # Errors
 /// The system call that failed, by name. The old file is as it was.
@@ -137,8 +137,8 @@ pub(crate) fn write_state_file(
 pub(crate) struct TicketStates {
     /// What the current worker has told last, or the run before.
     newest: Option<Zeroizing<Vec<u8>>>,
-    /// What the worker before had told last. The current one has learned it from that one,
-    /// but may die before it says so.
+    /// The last report of the previous worker. The current one has learned it from that one,
+    /// but may die before it reports it.
     before: Option<Zeroizing<Vec<u8>>>,
 }
 

@@ -63,8 +63,8 @@ const FULL_PAUSE: Duration = Duration::from_millis(1);
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// How long a process that has nothing else to do waits for the other one to read.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(5);
-/// How long connections wait for the sessions of before, at most. What comes later is taken
-/// while they are served.
+/// How long connections wait for the previous worker's sessions, at most. Later ones are taken over
+/// while connections are served.
 const LEARN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A session for the other process.
@@ -85,8 +85,8 @@ fn format() -> String {
     format!("{FORMAT}, {}", sealane_tls::library_version())
 }
 
-/// Tells the process at the other end of `line` what there is, and what is added while both
-/// live. `None` when there is no thread for it.
+/// Sends the process at the other end of `line` everything there is, and what is added while both
+/// live. `None` when no thread can be started for it.
 pub(crate) fn tell_successor(
     line: OwnedFd,
     sessions: &Arc<SessionState>,
@@ -324,7 +324,7 @@ fn send(line: &OwnedFd, message: &[u8]) -> io::Result<()> {
     }
 }
 
-/// Takes over what the process of before has, at the other end of `line`, before anybody
+/// Takes over what the previous process has, at the other end of `line`, before the first client
 /// connects; and what it adds, as long as it lives.
 pub(crate) fn learn(line: OwnedFd, sessions: &Arc<SessionState>, journal: &Journal) {
     let mut learner = Learner {
@@ -419,8 +419,8 @@ impl Learner {
     }
 }
 
-/// Keeps the sessions of a message, and counts them. Those of a zone that is not here, or is
-/// of another size, begin anew as in a reload.
+/// Keeps the sessions of a message, and counts them. Those of a zone that is missing here, or has
+/// another size, are dropped, as in a reload.
 fn keep(message: &[u8], sessions: &SessionState) -> Option<usize> {
     let mut rest = message;
     let bytes = u64::from_le_bytes(take(&mut rest)?);

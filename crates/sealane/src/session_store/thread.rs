@@ -74,12 +74,12 @@ impl StoreThread {
         }
     }
 
-    /// Goes on with what a configuration asks for, unless that is nothing: no store and no keys
-    /// that rotate. `states` are what other processes, or the file, have left of the keys. Stores
-    /// of before are asked for as long as somebody has them.
+    /// Switches to a new configuration, unless it has neither stores nor rotating
+    /// keys. `states` are the keys left by other processes or in the file. Earlier stores
+    /// are used for as long as they are referenced.
     ///
-    /// Rings that nodes share and that have no keys yet get them meanwhile: this waits for stores
-    /// that can be reached, [`JOIN_TIMEOUT`] at most.
+    /// Shared rings that have no keys yet get them meanwhile: this waits for reachable stores,
+    /// [`JOIN_TIMEOUT`] at most.
     ///
     /// # Errors
     /// When the thread or its runtime cannot be made.
